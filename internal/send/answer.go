@@ -1,0 +1,27 @@
+// Package send puts finished answers on the wire: bytes that are held in
+// memory, or a shared file descriptor through sendfile(2). Both lanes use it:
+// net/http's through [Serve], the fast lane through [Socket].
+package send
+
+import (
+	"net/http"
+	"time"
+)
+
+// Answer is a finished 200 answer to GET: everything about it is decided but
+// its Date. An Answer is immutable once it has been handed to Serve or to
+// lane.Offer; both lanes share it. Exactly one of Body and File is set
+// (both are nil for an empty body).
+type Answer struct {
+	// Header has canonical keys and holds Content-Type, Content-Length,
+	// Content-Encoding, ETag, Last-Modified, Vary, Cache-Control … as far as
+	// they apply; never Date, Connection or Server.
+	Header http.Header
+
+	Body []byte // the finished body, or
+	File *File  // the shared descriptor of one that is too large to hold
+	Size int64  // bytes of body
+
+	ETag         string    // as in Header, quotes included; may be empty
+	LastModified time.Time // as in Header, whole seconds; may be zero
+}
