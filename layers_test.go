@@ -1,0 +1,303 @@
+package millrace_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"go/build"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// module is the name that go.mod gives us.
+const module = "millrace"
+
+// layers is the order of the program, from the top down. A package may import
+// packages from lines below its own, never from its own line or one above. A
+// package that does not exist yet may stand here already: it is the plan.
+//
+// Adding a package: put it on the lowest line that is above everything it
+// imports. If no line fits, two packages want to know each other; that is a
+// question for a review, not for a new line.
+var layers = [][]string{
+	{"cmd/millrace"},
+	{"."}, // package millrace, the root: the only place where jobs meet
+	{"internal/config"},
+	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
+	{"internal/certs", "internal/upstream", "internal/guard", "store/redis", "store/s3", "bus/nats"},
+	{"internal/lane"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/pack"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize"},
+}
+
+// isolated packages measure or serve others and must stay independent: they
+// may import no package of ours but the ones named.
+var isolated = map[string][]string{
+	"lab": {"internal/meter", "internal/chart"},
+}
+
+// thirdParty says which modules outside the standard library a package may
+// import. A module covers all its packages.
+var thirdParty = map[string][]string{
+	"cmd/millrace":    {"github.com/alecthomas/kong"},
+	"internal/config": {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
+	"internal/admin":  {"github.com/prometheus/client_golang"},
+	"internal/server": {"golang.org/x/sys"},
+	"internal/lane":   {"golang.org/x/sys"},
+	"internal/send":   {"golang.org/x/sys"},
+	"static": {
+		"github.com/andybalholm/brotli",
+		"github.com/fsnotify/fsnotify",
+		"github.com/klauspost/compress",
+		"golang.org/x/sys",
+	},
+}
+
+// thirdPartyTests are the modules that a package's tests may import on top of
+// thirdParty; those under "" are open to the tests of every package.
+var thirdPartyTests = map[string][]string{
+	"":             {"github.com/google/go-cmp", "go.uber.org/goleak"},
+	"cmd/millrace": {"github.com/rogpeppe/go-internal"},
+}
+
+// A goPackage is one directory's package as far as the rules care.
+type goPackage struct {
+	dir         string // with slashes, "." for the root
+	name        string
+	imports     []string
+	onlyInTests []string
+	files       []string // without tests
+	testFiles   []string
+}
+
+// modulePackages reads every package of this module: all directories with Go
+// files but testdata, hidden ones and other modules. Files for every operating
+// system count, so an import behind a build constraint is seen too.
+func modulePackages(t *testing.T) []goPackage {
+	t.Helper()
+	var packages []goPackage
+	err := filepath.WalkDir(".", func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if dir != "." && skipDir(dir) {
+			return filepath.SkipDir
+		}
+		ctx := build.Default
+		ctx.UseAllFiles = true
+		p, err := ctx.ImportDir(dir, 0)
+		if _, none := errors.AsType[*build.NoGoError](err); none {
+			return nil
+		}
+		if err != nil {
+			t.Errorf("reading %s: %v", dir, err)
+			return nil
+		}
+		tests := slices.Concat(p.TestImports, p.XTestImports)
+		packages = append(packages, goPackage{
+			dir:         filepath.ToSlash(dir),
+			name:        p.Name,
+			imports:     p.Imports,
+			onlyInTests: slices.DeleteFunc(tests, func(i string) bool { return slices.Contains(p.Imports, i) }),
+			files:       slices.Concat(p.GoFiles, p.CgoFiles),
+			testFiles:   slices.Concat(p.TestGoFiles, p.XTestGoFiles),
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) < 2 {
+		t.Fatalf("found %d packages: this test must run in the root of the module", len(packages))
+	}
+	return packages
+}
+
+// skipDir reports whether the go command would not look into dir either.
+func skipDir(dir string) bool {
+	base := filepath.Base(dir)
+	if base == "testdata" || base[0] == '.' || base[0] == '_' || dir == "bin" {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil // another module: tools, bench/subjects
+}
+
+// layerOf is the line of a package in layers, or -1. Packages below a listed
+// one (lab/load) count as part of it.
+func layerOf(dir string) (line int, listed string) {
+	for d := dir; ; d = path.Dir(d) {
+		for i, packages := range layers {
+			if slices.Contains(packages, d) {
+				return i, d
+			}
+		}
+		if d == "." || path.Dir(d) == "." {
+			return -1, ""
+		}
+	}
+}
+
+// ours cuts the module's name off an import path.
+func ours(importPath string) (dir string, ok bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// TestLayers holds every import between our own packages against layers.
+func TestLayers(t *testing.T) {
+	for _, p := range modulePackages(t) {
+		line, self := layerOf(p.dir)
+		if line < 0 {
+			t.Errorf("package %s has no layer: add it to the table layers in layers_test.go, on the lowest line above all it imports", p.dir)
+			continue
+		}
+		for _, imported := range p.imports {
+			dir, ok := ours(imported)
+			if !ok {
+				continue
+			}
+			if why := forbidden(line, self, dir); why != "" {
+				t.Errorf("%s imports %s: %s", p.dir, dir, why)
+			}
+		}
+		// A test may look down as its package may, and at its package itself;
+		// looking up would tie the layers together through the tests.
+		for _, imported := range p.onlyInTests {
+			dir, ok := ours(imported)
+			if !ok || dir == p.dir {
+				continue
+			}
+			if why := forbidden(line, self, dir); why != "" {
+				t.Errorf("a test of %s imports %s: %s", p.dir, dir, why)
+			}
+		}
+	}
+}
+
+// forbidden says why a package listed as self on a line may not import dir,
+// or "" where it may.
+func forbidden(line int, self, dir string) string {
+	below, listed := layerOf(dir)
+	switch only, alone := isolated[self]; {
+	case below < 0:
+		return "it has no layer; add it to the table layers in layers_test.go"
+	case listed == self:
+		return "" // within one listed package and the packages below it
+	case alone && !slices.Contains(only, listed):
+		return fmt.Sprintf("%s stands alone and may import only %s", self, strings.Join(only, " and "))
+	case below == line:
+		return "both are on one line of layers; let a package above join them through a standard interface (http.Handler, fs.FS …), or move what they share further down"
+	case below < line:
+		return "that is a higher layer; move what is needed down, or hand it in from above"
+	}
+	return ""
+}
+
+// TestThirdParty holds every import from other modules against the golden
+// lists, which keeps each dependency where it was argued for.
+func TestThirdParty(t *testing.T) {
+	everywhere := thirdPartyTests[""]
+	for _, p := range modulePackages(t) {
+		allowed := thirdParty[p.dir]
+		for _, imported := range p.imports {
+			if !standardOrOurs(imported) && !coveredBy(imported, allowed) {
+				t.Errorf("%s imports %s, which is not on its list: do without it or, if the dependency is worth it, "+
+					"add its module to thirdParty in layers_test.go and give the reason in the commit", p.dir, imported)
+			}
+		}
+		inTests := slices.Concat(allowed, everywhere, thirdPartyTests[p.dir])
+		for _, imported := range p.onlyInTests {
+			if !standardOrOurs(imported) && !coveredBy(imported, inTests) {
+				t.Errorf("a test of %s imports %s, which is not on its list: do without it or "+
+					"add its module to thirdPartyTests in layers_test.go and give the reason in the commit", p.dir, imported)
+			}
+		}
+	}
+}
+
+// standardOrOurs reports whether an import needs no entry: the standard
+// library has no dot in the first element of its paths.
+func standardOrOurs(importPath string) bool {
+	if _, ok := ours(importPath); ok {
+		return true
+	}
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
+
+// coveredBy reports whether an import is one of the modules or inside one.
+func coveredBy(importPath string, modules []string) bool {
+	return slices.ContainsFunc(modules, func(m string) bool {
+		return importPath == m || strings.HasPrefix(importPath, m+"/")
+	})
+}
+
+// TestLayerTable checks the tables themselves: a package on two lines would
+// make the order depend on which is found first.
+func TestLayerTable(t *testing.T) {
+	seen := map[string]int{}
+	for i, packages := range layers {
+		for _, p := range packages {
+			if before, twice := seen[p]; twice {
+				t.Errorf("package %s is on line %d and on line %d of layers", p, before+1, i+1)
+			}
+			seen[p] = i
+		}
+	}
+	for name, lists := range map[string]map[string][]string{"thirdParty": thirdParty, "thirdPartyTests": thirdPartyTests} {
+		for _, p := range sortedKeys(lists) {
+			if p == "" {
+				continue
+			}
+			if line, _ := layerOf(p); line < 0 {
+				t.Errorf("%s names the package %s, which has no layer", name, p)
+			}
+		}
+	}
+}
+
+// TestForbidden shows that the rules can fail: each arrow that must not be is
+// refused, and its neighbour that may be is not.
+func TestForbidden(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		refused  bool
+	}{
+		{"cmd/millrace", ".", false},
+		{".", "cmd/millrace", true},
+		{"static", "internal/lane", false},
+		{"internal/lane", "static", true},
+		{"static", "cache", true}, // one job must not know another
+		{"internal/server", "static", true},
+		{"internal/send", "internal/meter", false},
+		{"internal/meter", "internal/bytesize", true}, // two leaves
+		{"lab", "internal/meter", false},
+		{"lab", "internal/send", true}, // below it, yet not ours to use
+		{"lab/load", "internal/chart", false},
+		{"lab/load", "internal/lane", true},
+		{"lab", "lab/load", false},
+		{"static", "nowhere", true},
+	} {
+		line, self := layerOf(c.from)
+		if why := forbidden(line, self, c.to); (why != "") != c.refused {
+			t.Errorf("%s imports %s: refused with %q, want refused = %v", c.from, c.to, why, c.refused)
+		}
+	}
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
