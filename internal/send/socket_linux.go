@@ -1,0 +1,268 @@
+package send
+
+import (
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket reads and writes a non-blocking stream socket without allocating and
+// without a copy: finished bytes with one sendmsg(2), files with sendfile(2),
+// both also on UNIX sockets, where package net has no sendfile. One goroutine
+// may read while another writes.
+//
+// Waiting is left to Go's poller, so deadlines and Close of the net.Conn work
+// as always. The system calls that cannot sleep on a non-blocking socket are
+// made raw: telling the scheduler about each costs more than it saves.
+type Socket struct {
+	raw     syscall.RawConn
+	stalled func()
+
+	// Reading. The callbacks are bound once: a closure per call would be an
+	// allocation per request.
+	readable, quiet func(fd uintptr) bool
+	in              []byte
+	inN             int
+	inErr           syscall.Errno
+	peek            [1]byte
+
+	// Writing.
+	writable, sendable func(fd uintptr) bool
+	out                [2]unix.Iovec
+	outN               int
+	flags              uintptr
+	left               int64
+	file               *os.File
+	off                int64
+	outErr             syscall.Errno
+	progress           bool
+}
+
+// NewSocket returns the socket under a TCP or UNIX connection, nil for any
+// other. stalled is called whenever the peer has taken all that it will for
+// now and the writer is about to wait, if anything was sent since the last
+// call or the write has just begun: the place to set a deadline.
+func NewSocket(conn net.Conn, stalled func()) *Socket {
+	var raw syscall.RawConn
+	var err error
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		raw, err = c.SyscallConn()
+	case *net.UnixConn:
+		raw, err = c.SyscallConn()
+	default:
+		return nil
+	}
+	if err != nil {
+		return nil
+	}
+	s := &Socket{raw: raw, stalled: stalled}
+	s.readable, s.quiet = s.readReady, s.quietReady
+	s.writable, s.sendable = s.writeReady, s.sendfileReady
+	return s
+}
+
+// Read implements [io.Reader].
+func (s *Socket) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	s.in = p
+	err := s.raw.Read(s.readable)
+	s.in = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case s.inErr != 0:
+		return 0, os.NewSyscallError("read", s.inErr)
+	case s.inN == 0:
+		return 0, io.EOF
+	}
+	return s.inN, nil
+}
+
+func (s *Socket) readReady(fd uintptr) bool {
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&s.in[0])), uintptr(len(s.in)))
+		switch errno {
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			return false
+		}
+		s.inN, s.inErr = int(n), errno
+		return true
+	}
+}
+
+// Quiet waits until the peer closes its side or the read deadline passes. It
+// takes nothing from the socket: bytes that arrive meanwhile wait there. The
+// error is io.EOF, or what ended the wait.
+func (s *Socket) Quiet() error {
+	if err := s.raw.Read(s.quiet); err != nil {
+		return err
+	}
+	if s.inErr != 0 {
+		return os.NewSyscallError("recv", s.inErr)
+	}
+	return io.EOF
+}
+
+func (s *Socket) quietReady(fd uintptr) bool {
+	for {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.peek[0])), 1,
+			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == syscall.EINTR:
+			continue
+		case errno == syscall.EAGAIN, errno == 0 && n > 0:
+			return false // the poller tells of every further arrival, and of the end
+		}
+		s.inErr = errno
+		return true
+	}
+}
+
+// Write sends head and then body, either of which may be empty, with as few
+// calls as the peer's window allows. It returns the bytes sent.
+func (s *Socket) Write(head, body []byte) (int64, error) { return s.write(head, body, 0) }
+
+func (s *Socket) write(head, body []byte, flags uintptr) (int64, error) {
+	total := int64(len(head) + len(body))
+	if total == 0 {
+		return 0, nil
+	}
+	s.outN = 0
+	for _, b := range [2][]byte{head, body} {
+		if len(b) > 0 {
+			s.out[s.outN].Base = &b[0]
+			s.out[s.outN].SetLen(len(b))
+			s.outN++
+		}
+	}
+	s.left, s.flags, s.outErr, s.progress = total, flags|unix.MSG_NOSIGNAL, 0, true
+	err := s.raw.Write(s.writable)
+	s.out = [2]unix.Iovec{} // let go of the bytes
+	if err == nil && s.outErr != 0 {
+		err = os.NewSyscallError("sendmsg", s.outErr)
+	}
+	return total - s.left, err
+}
+
+func (s *Socket) writeReady(fd uintptr) bool {
+	for s.left > 0 {
+		var n uintptr
+		var errno syscall.Errno
+		if s.outN == 1 {
+			n, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(s.out[0].Base)),
+				uintptr(s.out[0].Len), s.flags, 0, 0)
+		} else {
+			msg := unix.Msghdr{Iov: &s.out[0]}
+			msg.SetIovlen(s.outN)
+			n, _, errno = syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), s.flags)
+		}
+		switch errno {
+		case 0:
+			s.sent(int(n))
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			s.stall()
+			return false
+		default:
+			s.outErr = errno
+			return true
+		}
+	}
+	return true
+}
+
+// sent moves the vector on by n bytes.
+func (s *Socket) sent(n int) {
+	s.left -= int64(n)
+	s.progress = true
+	for n > 0 {
+		first := &s.out[0]
+		if size := int(first.Len); n >= size {
+			n -= size
+			s.out[0] = s.out[1]
+			s.outN--
+			continue
+		}
+		first.Base = (*byte)(unsafe.Add(unsafe.Pointer(first.Base), n))
+		first.SetLen(int(first.Len) - n)
+		return
+	}
+}
+
+func (s *Socket) stall() {
+	if s.progress && s.stalled != nil {
+		s.progress = false
+		s.stalled()
+	}
+}
+
+// SendFile sends head and then the section by sendfile(2), the head held back
+// by MSG_MORE so that it shares a packet with the first bytes. It returns the
+// bytes sent of the head and of the section, and io.ErrUnexpectedEOF when the
+// file has become shorter.
+func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err error) {
+	if len(head) > 0 {
+		if nHead, err = s.write(head, nil, unix.MSG_MORE); err != nil {
+			return nHead, 0, err
+		}
+	}
+	s.file, s.off, s.left = sec.file.f, sec.off, sec.n
+	s.outErr, s.progress = 0, true
+	err = s.raw.Write(s.sendable)
+	nFile = sec.n - s.left
+	sec.off, sec.n, s.file = s.off, s.left, nil
+	switch {
+	case err != nil:
+	case s.outErr != 0:
+		err = os.NewSyscallError("sendfile", s.outErr)
+	case sec.n > 0:
+		err = io.ErrUnexpectedEOF
+	}
+	return nHead, nFile, err
+}
+
+// sendfileReady uses the scheduler-aware Syscall: a page that is not in memory
+// makes sendfile sleep for the disk.
+func (s *Socket) sendfileReady(fd uintptr) bool {
+	done := true
+	ctl, err := s.file.SyscallConn()
+	if err != nil {
+		s.outErr = syscall.EBADF
+		return true
+	}
+	err = ctl.Control(func(src uintptr) {
+		for s.left > 0 {
+			n, _, errno := syscall.Syscall6(syscall.SYS_SENDFILE, fd, src, uintptr(unsafe.Pointer(&s.off)),
+				uintptr(min(s.left, chunk)), 0, 0)
+			switch {
+			case errno == syscall.EINTR:
+			case errno == syscall.EAGAIN:
+				s.stall()
+				done = false
+				return
+			case errno != 0:
+				s.outErr = errno
+				return
+			case n == 0: // the file ends before the section does
+				return
+			default:
+				s.left -= int64(n)
+				s.progress = true
+			}
+		}
+	})
+	if err != nil {
+		s.outErr = syscall.EBADF
+		return true
+	}
+	return done
+}

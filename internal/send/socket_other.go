@@ -1,0 +1,26 @@
+//go:build !linux
+
+package send
+
+import "net"
+
+// Socket is the Linux way onto a socket; elsewhere there is none, and
+// connections use what package net offers.
+type Socket struct{}
+
+// NewSocket returns nil: package net is used as it is.
+func NewSocket(net.Conn, func()) *Socket { return nil }
+
+// Read is never called: there is no Socket.
+func (*Socket) Read([]byte) (int, error) { panic("send: no raw sockets on this system") }
+
+// Quiet is never called: there is no Socket.
+func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
+
+// Write is never called: there is no Socket.
+func (*Socket) Write(_, _ []byte) (int64, error) { panic("send: no raw sockets on this system") }
+
+// SendFile is never called: there is no Socket.
+func (*Socket) SendFile([]byte, *Section) (nHead, nFile int64, err error) {
+	panic("send: no raw sockets on this system")
+}
