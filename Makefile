@@ -1,0 +1,42 @@
+# Everything a developer types. Nothing here is needed to use Millrace:
+# `go run ./cmd/millrace serve examples/site` and `go test ./...` do without make.
+
+GO       ?= go
+FUZZTIME ?= 10s # for each fuzz target
+COUNT    ?= 6   # how often each benchmark runs, for benchstat
+
+# The product is pure Go: the same static binary on every Linux machine.
+export CGO_ENABLED = 0
+
+.PHONY: build test race fuzz lint bench docs clean
+
+build: ## one static binary: bin/millrace
+	$(GO) build -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
+
+test: ## all tests (what README calls command 2)
+	$(GO) test ./...
+
+race: ## all tests under the race detector, which is the one thing that needs a C compiler
+	@command -v "$$($(GO) env CC)" >/dev/null || { echo "make race: the race detector needs a C compiler: install gcc"; exit 1; }
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+fuzz: ## every fuzz target, FUZZTIME each
+	GO=$(GO) tools/fuzz $(strip $(FUZZTIME))
+
+lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; tools/go.mod pins the versions
+	bin/tools/golangci-lint fmt --diff
+	bin/tools/golangci-lint run
+
+bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod benchstat OLD NEW
+	$(GO) test -run='^$$' -bench=. -benchmem -count=$(strip $(COUNT)) ./...
+
+docs: ## what is generated from code: the config's schema, man page, completions
+	$(GO) generate ./...
+
+clean: ## everything that was built here
+	rm -rf bin dist
+
+# Compiled once per version: it takes minutes.
+bin/tools/golangci-lint: tools/go.mod tools/go.sum
+	$(GO) build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
