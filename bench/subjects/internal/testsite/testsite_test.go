@@ -1,0 +1,57 @@
+package testsite
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestWriteMakesTheSameSiteEachTime(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	for _, dir := range []string{one, two} {
+		if err := Write(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]string{}
+	for _, f := range Files {
+		a, err := os.ReadFile(filepath.Join(one, f.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(two, f.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a) != f.Size {
+			t.Errorf("%s has %d bytes, want %d", f.Name, len(a), f.Size)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s differs from one run to the next", f.Name)
+		}
+		if other, ok := seen[string(a)]; ok {
+			t.Errorf("%s and %s are the same: a mix-up would pass unseen", f.Name, other)
+		}
+		seen[string(a)] = f.Name
+	}
+}
+
+func TestLargeFileHasNoHoles(t *testing.T) {
+	const size = 3<<20 + 17
+	dir := t.TempDir()
+	if err := WriteLarge(dir, size); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, LargePath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() != size {
+		t.Errorf("the file has %d bytes, want %d", info.Size(), size)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks*512 < size {
+		t.Errorf("the file of %d bytes has only %d on the disk", size, st.Blocks*512)
+	}
+}
