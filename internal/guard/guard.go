@@ -1,0 +1,228 @@
+// Package guard answers before a job is asked: it sends a request elsewhere or
+// turns it away. Its decisions belong to a route of the config.
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The statuses a Redirect and a Deny may answer with.
+var (
+	redirectStatuses = []int{301, 302, 303, 307, 308}
+	denyStatuses     = []int{403, 404, 410, 451, 503}
+)
+
+// Redirect sends the client to another address.
+type Redirect struct {
+	// To is the address to send to: a whole one (https://example.org/new) or
+	// a path on the same host (/new). When both the route and To end in "/",
+	// what follows the route in the request is appended. The request's query
+	// is kept unless To brings its own. Required.
+	To string `yaml:"to"`
+	// Status is 301, 302, 303, 307 or 308. Default 308: permanent, and the
+	// method and body stay as they were (RFC 9110, 15.4.9).
+	Status int `yaml:"status"`
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (d Redirect) Check() map[string]error {
+	faults := map[string]error{}
+	if err := checkTarget(d.To); err != nil {
+		faults["to"] = err
+	}
+	if err := checkStatus(d.Status, redirectStatuses); err != nil {
+		faults["status"] = err
+	}
+	return faults
+}
+
+func checkTarget(to string) error {
+	if to == "" {
+		return errors.New("redirect needs \"to\": a path like /new or an address like https://example.org/new")
+	}
+	// A backslash is a slash to browsers: /\example.org would leave the host.
+	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
+		return fmt.Errorf("%q holds a space, a backslash or a control character", to)
+	}
+	u, err := url.Parse(to)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not an address: %w", to, errors.Unwrap(err))
+	case strings.HasPrefix(to, "//"):
+		return fmt.Errorf("%q names a host without a scheme: write https:%s", to, to)
+	case strings.HasPrefix(to, "/"):
+		return nil
+	case u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("%q is neither a path like /new nor an http or https address", to)
+	case u.Hostname() == "":
+		return fmt.Errorf("%q names no host", to)
+	}
+	return nil
+}
+
+func checkStatus(status int, allowed []int) error {
+	if status == 0 || slices.Contains(allowed, status) {
+		return nil
+	}
+	var list strings.Builder
+	for i, s := range allowed {
+		switch {
+		case i == len(allowed)-1:
+			list.WriteString(" or ")
+		case i > 0:
+			list.WriteString(", ")
+		}
+		list.WriteString(strconv.Itoa(s))
+	}
+	return fmt.Errorf("status %d does not fit here: use %s", status, &list)
+}
+
+// Handler returns the handler for a route of the config. It must see the
+// request's whole path, the route's prefix not stripped.
+func (d Redirect) Handler(route string) http.Handler {
+	status := d.Status
+	if status == 0 {
+		status = http.StatusPermanentRedirect
+	}
+	subtree := strings.HasSuffix(route, "/") && strings.HasSuffix(d.To, "/") && !strings.ContainsAny(d.To, "?#")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		to := d.To
+		if subtree {
+			to += remainder(r.URL, route)
+		}
+		redirect(w, withQuery(to, r.URL.RawQuery), status)
+	})
+}
+
+// remainder is the escaped part of the path behind the route. Leading slashes
+// and backslashes go: with To "/" they would name another host (//evil.test).
+func remainder(u *url.URL, route string) string {
+	rest, ok := strings.CutPrefix(u.EscapedPath(), (&url.URL{Path: route}).EscapedPath())
+	if !ok { // the route itself came escaped in another way
+		rest = (&url.URL{Path: strings.TrimPrefix(u.Path, route)}).EscapedPath()
+		rest = strings.TrimPrefix(rest, "./") // added by EscapedPath before a colon
+	}
+	return strings.TrimLeft(rest, `/\`)
+}
+
+// withQuery adds the query to an address that has none, before its fragment.
+func withQuery(to, query string) string {
+	if query == "" || strings.Contains(to, "?") {
+		return to
+	}
+	address, fragment, has := strings.Cut(to, "#")
+	address += "?" + query
+	if has {
+		address += "#" + fragment
+	}
+	return address
+}
+
+// redirect answers with no more than what a redirect needs. http.Redirect
+// would clean the path, and so change what the operator wrote.
+func redirect(w http.ResponseWriter, to string, status int) {
+	w.Header().Set("Location", escapeNonASCII(to))
+	http.Error(w, strconv.Itoa(status)+" "+http.StatusText(status), status)
+}
+
+// escapeNonASCII makes a Location of ASCII alone (RFC 3986, 2): net/http lets
+// any byte from 0x80 on stand in a query.
+func escapeNonASCII(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] < 0x80 {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
+}
+
+// ToHTTPS returns a handler that sends every request to the same address under
+// https with a 308. port is the TLS listener's; "" and "443" are left out of
+// the address. A request without a usable Host is answered with 400.
+func ToHTTPS(port string) http.Handler {
+	suffix := ""
+	if port != "" && port != "443" {
+		suffix = ":" + port
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, ok := hostname(r.Host)
+		uri := r.URL.RequestURI()
+		if !ok || r.Method == http.MethodConnect || !strings.HasPrefix(uri, "/") {
+			http.Error(w, "400 Bad Request", http.StatusBadRequest)
+			return
+		}
+		redirect(w, "https://"+host+suffix+uri, http.StatusPermanentRedirect)
+	})
+}
+
+// hostname takes the port off a Host header (RFC 9110, 7.2) and reports
+// whether the rest can stand in an address: a name of DNS or an IP address.
+func hostname(host string) (name string, ok bool) {
+	if strings.HasPrefix(host, "[") {
+		end := strings.IndexByte(host, ']')
+		if end < 0 || !portOrNothing(host[end+1:]) {
+			return "", false
+		}
+		ip, err := netip.ParseAddr(host[1:end])
+		return host[:end+1], err == nil && ip.Is6() && ip.Zone() == ""
+	}
+	name, port, has := strings.Cut(host, ":")
+	if has && !portOrNothing(":"+port) {
+		return "", false
+	}
+	const longestName = 253 // RFC 1035, 2.3.4, without the length bytes
+	if name == "" || len(name) > longestName {
+		return "", false
+	}
+	bad := strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '.' && r != '_'
+	})
+	return name, !bad
+}
+
+func portOrNothing(s string) bool {
+	if s == "" || s == ":" {
+		return true
+	}
+	_, err := strconv.ParseUint(s[1:], 10, 16)
+	return s[0] == ':' && err == nil
+}
+
+// Deny turns a request away.
+type Deny struct {
+	// Status is 403, 404, 410, 451 or 503. Default 403.
+	Status int `yaml:"status"`
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (d Deny) Check() map[string]error {
+	if err := checkStatus(d.Status, denyStatuses); err != nil {
+		return map[string]error{"status": err}
+	}
+	return nil
+}
+
+// Handler returns the handler that answers every request with the status.
+func (d Deny) Handler() http.Handler {
+	status := d.Status
+	if status == 0 {
+		status = http.StatusForbidden
+	}
+	text := strconv.Itoa(status) + " " + http.StatusText(status)
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, text, status)
+	})
+}
