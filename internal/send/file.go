@@ -12,16 +12,30 @@ import (
 // closed when its last user releases it: a file that was replaced on disk
 // stays readable for the downloads that began before.
 type File struct {
-	f    *os.File
-	refs atomic.Int64
+	f      *os.File // nil when it is no file of the operating system
+	at     io.ReaderAt
+	closer io.Closer
+	refs   atomic.Int64
 }
 
 // NewFile takes over f, with one reference that belongs to the caller.
 func NewFile(f *os.File) *File {
-	sf := &File{f: f}
+	sf := &File{f: f, at: f, closer: f}
 	sf.refs.Store(1)
 	return sf
 }
+
+// NewReaderAt is NewFile for content that has no descriptor, such as an
+// embedded file. It is always copied, never sent by the kernel; do not offer
+// answers made of it to the fast lane. c may be nil.
+func NewReaderAt(r io.ReaderAt, c io.Closer) *File {
+	sf := &File{at: r, closer: c}
+	sf.refs.Store(1)
+	return sf
+}
+
+// HasDescriptor reports whether the kernel can send the file by itself.
+func (f *File) HasDescriptor() bool { return f.f != nil }
 
 // Retain adds a reference. It reports false when the file is closed already;
 // then nothing was retained.
@@ -41,24 +55,33 @@ func (f *File) Retain() bool {
 func (f *File) Release() {
 	switch n := f.refs.Add(-1); {
 	case n == 0:
-		_ = f.f.Close() // opened for reading: nothing can be lost
+		if f.closer != nil {
+			_ = f.closer.Close() // opened for reading: nothing can be lost
+		}
 	case n < 0:
-		panic(fmt.Sprintf("send: file %s released more often than retained", f.f.Name()))
+		panic(fmt.Sprintf("send: file released more often than retained (%d)", n))
 	}
 }
 
 // ReadAt reads at an offset, as [io.ReaderAt] says.
-func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.at.ReadAt(p, off) }
 
 // Section returns a reader of n bytes from off on. The caller keeps a
 // reference to f for as long as the section is used.
-func (f *File) Section(off, n int64) *Section { return &Section{file: f, off: off, n: n} }
+func (f *File) Section(off, n int64) *Section {
+	s := &Section{at: f.at, off: off, n: n}
+	if f.f != nil {
+		s.desc = f.f
+	}
+	return s
+}
 
 // Section is a part of a File that is still to be sent. Whoever copies it with
 // ReadFrom to a connection of the fast lane gets sendfile(2) with an explicit
 // offset; to everyone else it is a plain reader.
 type Section struct {
-	file *File
+	at   io.ReaderAt
+	desc descriptor // nil where there is none: then bytes are copied
 	off  int64
 	n    int64
 }
@@ -72,7 +95,7 @@ func (s *Section) Read(p []byte) (int, error) {
 	if int64(len(p)) > s.n {
 		p = p[:s.n]
 	}
-	n, err := s.file.ReadAt(p, s.off)
+	n, err := s.at.ReadAt(p, s.off)
 	s.off += int64(n)
 	s.n -= int64(n)
 	if err == io.EOF {

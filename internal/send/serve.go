@@ -1,0 +1,155 @@
+package send
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"millrace/internal/condition"
+)
+
+const (
+	// copySize is the buffer for what cannot go to the socket by itself: TLS,
+	// HTTP/2, pipes. Larger ones make a connection hold more and gain nothing.
+	copySize = 64 << 10
+	// together is the largest part of a file that is copied into one write
+	// with its header; from there on two packets and no copy are cheaper.
+	together = 16 << 10
+)
+
+// buffers are shared by all requests: copying is stateless, and a buffer per
+// request would be most of what a download allocates.
+var buffers = sync.Pool{New: func() any { return new([copySize]byte) }} //nolint:gochecknoglobals // a pool, see above
+
+// Serve answers a GET or HEAD request from a. It decides conditions (RFC 9110,
+// 13) and, if a.Header says "Accept-Ranges: bytes", ranges (RFC 9110, 14). The
+// headers are put into w ready as they are, so a.Header must not be changed
+// afterwards; what stands in w.Header() already is kept.
+//
+// The caller holds a reference to a.File until Serve returns. If the file turns
+// out to be shorter than a.Size, Serve panics with [http.ErrAbortHandler]: the
+// connection (HTTP/1) or stream (HTTP/2) is cut, so that the client knows that
+// the answer is not whole.
+func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
+	switch condition.Check(r.Method, r.Header, a.ETag, a.LastModified) {
+	case condition.NotModified:
+		h := w.Header()
+		for name, values := range a.Header {
+			if KeptIn304(name) {
+				h[name] = slices.Clip(values)
+			}
+		}
+		w.WriteHeader(http.StatusNotModified)
+		return
+	case condition.PreconditionFailed:
+		refuse(w, a, http.StatusPreconditionFailed)
+		return
+	}
+	if r.Method == http.MethodGet { // RFC 9110, 14.2: Range is for GET alone
+		if serveRanges(w, r, a) {
+			return
+		}
+	}
+	setHeader(w, a)
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		sendPart(w, a, span{0, a.Size})
+	}
+}
+
+// ServeStatus answers with a whole and another status than 200, such as the
+// page that says 404: without conditions and ranges, and without the validators
+// that would invite them.
+func ServeStatus(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
+	setHeader(w, a)
+	h := w.Header()
+	for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges"} {
+		delete(h, name)
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		sendPart(w, a, span{0, a.Size})
+	}
+}
+
+// KeptIn304 reports whether a header, named canonically, belongs into the 304
+// that stands for an answer. What describes the content does not: the client
+// has it already (RFC 9110, 15.4.5). Both lanes ask here.
+func KeptIn304(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range",
+		"Content-Disposition", "Content-Digest", "Repr-Digest", "Digest", "Accept-Ranges":
+		return false
+	}
+	return true
+}
+
+// setHeader shares a's header slices with w. Nobody may write into them; an
+// Add by someone else reallocates only if they have no spare capacity, so they
+// are clipped.
+func setHeader(w http.ResponseWriter, a *Answer) {
+	h := w.Header()
+	for name, values := range a.Header {
+		h[name] = slices.Clip(values)
+	}
+	if _, ok := a.Header["Content-Length"]; !ok { // or HTTP/1.1 would be chunked
+		h["Content-Length"] = []string{strconv.FormatInt(a.Size, 10)}
+	}
+}
+
+// refuse answers with a status and no content. Of the answer's headers it
+// keeps those that hold for the resource rather than for its content.
+func refuse(w http.ResponseWriter, a *Answer, status int) {
+	h := w.Header()
+	for _, name := range [...]string{"Vary", "X-Content-Type-Options", "Accept-Ranges"} {
+		if values, ok := a.Header[name]; ok {
+			h[name] = slices.Clip(values)
+		}
+	}
+	h["Content-Length"] = []string{"0"}
+	w.WriteHeader(status)
+}
+
+// sendPart writes a part of the body.
+func sendPart(w http.ResponseWriter, a *Answer, s span) {
+	switch {
+	case s.length == 0:
+	case a.File != nil:
+		sendSection(w, a.File.Section(s.start, s.length))
+	default:
+		// An error means that the client is gone, which net/http notices too.
+		_, _ = w.Write(a.Body[s.start : s.start+s.length])
+	}
+}
+
+// sendSection writes a part of a file, by the kernel if the writer can.
+func sendSection(w http.ResponseWriter, s *Section) {
+	want := s.Remaining()
+	n, err := copySection(w, s)
+	if err != nil || n != want {
+		// Too little was sent under a Content-Length that promised more. Never
+		// pad, and let nobody take it for the whole.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func copySection(w http.ResponseWriter, s *Section) (int64, error) {
+	if rf, ok := w.(io.ReaderFrom); ok && s.desc != nil && s.n > together {
+		// With the header on its way, net/http's ReadFrom does not copy the
+		// first 512 bytes for a look at them, but hands the section as it is
+		// to the connection's ReadFrom.
+		if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return 0, err
+		}
+		return rf.ReadFrom(s)
+	}
+	buf := buffers.Get().(*[copySize]byte)
+	defer buffers.Put(buf)
+	return io.CopyBuffer(onlyWriter{w}, s, buf[:])
+}
+
+// onlyWriter hides ReadFrom, which io.CopyBuffer would prefer to the buffer.
+type onlyWriter struct{ io.Writer }
