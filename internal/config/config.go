@@ -1,0 +1,204 @@
+// Package config reads what the operator wrote: one YAML file, strictly. All
+// that is wrong with it is reported at once, each finding with its file, line
+// and column, the line itself, and what to write instead (see [Findings]).
+//
+// The options of a job are the job's own type: the decoder walks their fields
+// by the yaml tag, so a key added there can be used, is documented
+// (docs/config.md) and is in the schema (docs/millrace.schema.json) without a
+// line here.
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/guard"
+	"millrace/internal/lane"
+	"millrace/internal/server"
+	"millrace/static"
+)
+
+// FileName is the config that `millrace serve` and `millrace check` look for
+// in the current folder, and that `millrace init` writes.
+const FileName = "millrace.yaml"
+
+// Off switches something off that takes an address or a format.
+const Off = "off"
+
+// DefaultListen is where sites are served when nothing else is said: reachable
+// from this machine alone, by any user.
+const DefaultListen = "127.0.0.1:8080"
+
+// Config is all that one process does. Relative paths in a file are relative
+// to the file's folder. In every value, ${NAME} stands for an environment
+// variable, ${NAME:-default} for one that may be missing or empty, and $$ for
+// a dollar sign; what a variable holds is never read as YAML.
+type Config struct {
+	// Listen are the addresses for plain HTTP: host:port, :port for every
+	// interface, or unix:/path. One, or a list; [] for none. Default
+	// 127.0.0.1:8080.
+	Listen []string `yaml:"listen"`
+	// TLS are the addresses for HTTPS and their certificate.
+	TLS server.TLSOptions `yaml:"tls"`
+	// Log is the access log: one line per request.
+	Log accesslog.Options `yaml:"log"`
+	// Admin is where metrics, health and profiles are. Never a public address.
+	Admin Admin `yaml:"admin"`
+	// Lane is the fast lane, which answers hot requests from finished bytes.
+	Lane lane.Options `yaml:"lane"`
+	// Limits protect the server from slow, large and many clients.
+	Limits server.Options `yaml:"limits"`
+	// Sites say who is answered with what. At least one is required.
+	Sites []Site `yaml:"sites"`
+}
+
+// Admin says where the admin listener is.
+type Admin struct {
+	// Listen is host:port or unix:/path; "off" for none. Default: a UNIX
+	// socket in the runtime folder that only the server's user can open.
+	Listen string `yaml:"listen"`
+}
+
+// Site is what some hosts serve.
+type Site struct {
+	// Hosts are the names of the site as clients ask for them, without port;
+	// *.example.org stands for every name below example.org. Empty: every host
+	// that no other site names.
+	Hosts []string `yaml:"hosts"`
+	// Routes map a path to exactly one job. A path that ends in "/" covers
+	// everything below it, any other only itself. The longest match wins.
+	Routes map[string]Route `yaml:"routes"`
+}
+
+// Route is the one job that answers a path.
+type Route struct {
+	// Static serves files from a folder.
+	Static *static.Options `yaml:"static"`
+	// Redirect sends the client elsewhere.
+	Redirect *guard.Redirect `yaml:"redirect"`
+	// Deny turns every request away.
+	Deny *guard.Deny `yaml:"deny"`
+}
+
+// Default is the config of an empty file: it listens and logs, and has no site.
+func Default() *Config {
+	return &Config{
+		Listen: []string{DefaultListen},
+		Log:    accesslog.Options{Format: "combined"},
+	}
+}
+
+// ForDir is the config that serves one folder to every host. It is not
+// checked: see [Config.Check].
+func ForDir(dir string) *Config {
+	c := Default()
+	c.Sites = []Site{{Routes: map[string]Route{"/": {Static: &static.Options{Root: dir}}}}}
+	return c
+}
+
+// A Setting sets one key to a value from outside the file: a flag, or the
+// flag's environment variable. It wins over the file.
+type Setting struct {
+	Key    string   // dotted, as in tls.cert
+	Values []string // one, or several for a list
+	From   string   // what the user wrote it in, for messages: --tls-cert
+}
+
+// Load reads and checks the file at path, with settings on top. The error is
+// of type [Findings] unless the file could not be read at all.
+func Load(path string, settings ...Setting) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the config: %w", err)
+	}
+	defer f.Close()
+	data, err := readAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("reading the config %s: %w", path, err)
+	}
+	return Parse(path, data, settings...)
+}
+
+// Parse is Load for a file that was read already. name stands in messages, and
+// its folder is what relative paths start from.
+func Parse(name string, data []byte, settings ...Setting) (*Config, error) {
+	doc, body := parse(name, data)
+	cfg := Default()
+	if body != nil {
+		d := newDecoder(doc)
+		d.document(body, cfg)
+	}
+	cfg.resolve(filepath.Dir(name))
+	if err := cfg.finish(doc, settings); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// Check puts settings on top of a config that comes from no file and checks
+// the whole. The error is of type [Findings].
+func (c *Config) Check(settings ...Setting) error {
+	return c.finish(newDocument(""), settings)
+}
+
+// finish applies the settings, checks everything and returns the findings, if
+// any. After a syntax error only that is reported: what follows from half a
+// file misleads.
+func (c *Config) finish(doc *document, settings []Setting) error {
+	if !doc.broken {
+		d := newDecoder(doc)
+		for _, s := range settings {
+			d.setting(c, s)
+		}
+		check(c, doc)
+	}
+	if len(doc.found) == 0 {
+		return nil
+	}
+	doc.found.sort()
+	return doc.found
+}
+
+// resolve makes the file's relative paths relative to its folder.
+func (c *Config) resolve(dir string) {
+	from := func(paths ...*string) {
+		for _, p := range paths {
+			if *p != "" && *p != "-" && !filepath.IsAbs(*p) {
+				*p = filepath.Join(dir, *p)
+			}
+		}
+	}
+	socket := func(p *string) {
+		if path, ok := strings.CutPrefix(*p, unixPrefix); ok && path != "" {
+			from(&path)
+			*p = unixPrefix + path
+		}
+	}
+	from(&c.TLS.Cert, &c.TLS.Key, &c.Log.File)
+	for i := range c.Listen {
+		socket(&c.Listen[i])
+	}
+	for i := range c.TLS.Listen {
+		socket(&c.TLS.Listen[i])
+	}
+	socket(&c.Admin.Listen)
+	for _, s := range c.Sites {
+		for _, r := range s.Routes {
+			if r.Static != nil {
+				from(&r.Static.Root)
+			}
+		}
+	}
+}
+
+// Routes is the number of routes of all sites.
+func (c *Config) Routes() int {
+	n := 0
+	for _, s := range c.Sites {
+		n += len(s.Routes)
+	}
+	return n
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// ignoreUnexported compares options by what a config can say about them.
+func ignoreUnexported() cmp.Option {
+	return cmp.FilterPath(func(p cmp.Path) bool {
+		f, ok := p.Last().(cmp.StructField)
+		return ok && (f.Name()[0] < 'A' || f.Name()[0] > 'Z')
+	}, cmp.Ignore())
+}
+
+// writeCertificate makes cert.pem and key.pem in a new folder.
+func writeCertificate(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCertificates(t *testing.T) {
+	a, b := writeCertificate(t), writeCertificate(t)
+	big := filepath.Join(a, "big.pem")
+	if err := os.WriteFile(big, make([]byte, 1<<20+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ cert, key, want string }{
+		"pair":      {a + "/cert.pem", a + "/key.pem", ""},
+		"no pair":   {a + "/cert.pem", b + "/key.pem", "not a pair"},
+		"swapped":   {a + "/key.pem", a + "/cert.pem", "not a pair"},
+		"folder":    {a, a + "/key.pem", "is not a file"},
+		"device":    {"/dev/zero", a + "/key.pem", "is not a file"},
+		"too large": {big, a + "/key.pem", "too large"},
+		"typo":      {a + "/crt.pem", a + "/key.pem", "did you mean " + a + "/cert.pem?"},
+	} {
+		cfg := ForDir("testdata/public")
+		cfg.TLS.Listen, cfg.TLS.Cert, cfg.TLS.Key = []string{"127.0.0.1:0"}, c.cert, c.key
+		err := cfg.Check()
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
