@@ -1,19 +1,65 @@
 package send
 
-// Path says how bytes came onto a socket; the metrics count them apart, so
-// that nobody needs a debugger to see whether zero-copy works.
-type Path uint8
-
-const (
-	// Copied bytes went through a buffer of this process.
-	Copied Path = iota
-	// Writev bytes went straight from finished bytes in memory.
-	Writev
-	// Sendfile bytes went from the page cache without entering this process.
-	Sendfile
+import (
+	"io"
+	"os"
+	"syscall"
 )
 
 // chunk is the most that one sendfile(2) call is asked for: enough that the
 // calls cost nothing, little enough that a fast reader cannot keep the thread
 // in the kernel for long.
 const chunk = 1 << 20
+
+// SectionOf finds out whether src is a file that sendfile(2) can send: a
+// Section, an open file, or a part of one as io.CopyN makes it. moved must be
+// called with the number of bytes sent, so that src stands where a plain copy
+// would have left it.
+func SectionOf(src io.Reader) (sec *Section, moved func(n int64), ok bool) {
+	if s, ok := src.(*Section); ok {
+		return s, func(int64) {}, s.desc != nil
+	}
+	limited, isLimited := src.(*io.LimitedReader)
+	if isLimited {
+		if s, ok := limited.R.(*Section); ok {
+			part := &Section{at: s.at, desc: s.desc, off: s.off, n: min(s.n, limited.N)}
+			return part, func(n int64) { s.off += n; s.n -= n; limited.N -= n }, s.desc != nil
+		}
+		src = limited.R
+	}
+	f, ok := src.(interface {
+		descriptor
+		io.Seeker
+		Stat() (os.FileInfo, error)
+	})
+	if !ok {
+		return nil, nil, false
+	}
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil, nil, false
+	}
+	off, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, nil, false
+	}
+	n := max(info.Size()-off, 0)
+	if isLimited {
+		n = min(n, limited.N)
+	}
+	return &Section{at: f, desc: f, off: off, n: n}, func(n int64) {
+		_, _ = f.Seek(off+n, io.SeekStart) // as it could before
+		if isLimited {
+			limited.N -= n
+		}
+	}, true
+}
+
+// HasDescriptor reports whether the kernel can send the section by itself.
+func (s *Section) HasDescriptor() bool { return s.desc != nil }
+
+// descriptor is what sendfile(2) and pread(2) need of an open file.
+type descriptor interface {
+	io.ReaderAt
+	SyscallConn() (syscall.RawConn, error)
+}

@@ -36,7 +36,7 @@ type Socket struct {
 	outN               int
 	flags              uintptr
 	left               int64
-	file               *os.File
+	file               descriptor
 	off                int64
 	outErr             syscall.Errno
 	progress           bool
@@ -208,14 +208,14 @@ func (s *Socket) stall() {
 // SendFile sends head and then the section by sendfile(2), the head held back
 // by MSG_MORE so that it shares a packet with the first bytes. It returns the
 // bytes sent of the head and of the section, and io.ErrUnexpectedEOF when the
-// file has become shorter.
+// file has become shorter. The section must have a descriptor.
 func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err error) {
 	if len(head) > 0 {
 		if nHead, err = s.write(head, nil, unix.MSG_MORE); err != nil {
 			return nHead, 0, err
 		}
 	}
-	s.file, s.off, s.left = sec.file.f, sec.off, sec.n
+	s.file, s.off, s.left = sec.desc, sec.off, sec.n
 	s.outErr, s.progress = 0, true
 	err = s.raw.Write(s.sendable)
 	nFile = sec.n - s.left

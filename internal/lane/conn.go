@@ -1,0 +1,379 @@
+package lane
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/send"
+)
+
+// phase says what net/http does with the connection, as its ConnState hook
+// tells.
+type phase uint32
+
+const (
+	between  phase = iota // new, or waiting for the next request, or reading its head
+	active                // a handler runs
+	hijacked              // not net/http's any more, and not ours
+)
+
+// Conn is a client's connection as net/http sees it. It has exactly the
+// methods that are written here: nothing of the connection below is promoted
+// that could pass by bytes which the lane holds.
+type Conn struct {
+	nc    net.Conn     // TCP, UNIX or TLS
+	under net.Conn     // what nc runs over: itself, or the TCP connection below TLS
+	sock  *send.Socket // nil: use nc
+	lane  *Lane
+	scope *Scope
+	shard uint32
+	gone  func() // called once, when the connection is closed
+
+	phase    atomic.Uint32
+	closed   atomic.Bool
+	deadline atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none
+	writeBy  atomic.Int64 // the same for bytes to go
+
+	// Of the goroutine that reads (net/http's own, or its background read
+	// while a handler runs; never both at once).
+	ledger    ledger
+	held      []byte // read from nc, not yet seen by net/http
+	headBegun bool   // a request's first byte has come
+	req       request
+	remote    string
+	peek      [1]byte
+
+	ticket ticket
+	wake   *wake // TLS only
+}
+
+// TLSConn is a Conn over TLS. It alone has ConnectionState: net/http fills
+// Request.TLS from any connection that has such a method.
+type TLSConn struct {
+	*Conn
+	tls *tls.Conn
+}
+
+// ConnectionState returns what the handshake agreed on.
+func (c *TLSConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
+
+// wake interrupts the wait for the end of a handler on connections without a
+// raw socket.
+type wake struct {
+	mu   sync.Mutex
+	cond sync.Cond
+	past bool // the read deadline has passed, or the connection is closed
+}
+
+// NewConn puts the lane in front of an accepted connection; a TLS connection
+// must have done its handshake. gone is called once, when it is closed.
+func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) net.Conn {
+	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1)}
+	c.ledger.lost = !l.on()
+	c.deadline.Store(time.Now().Add(l.settings.Load().Idle).UnixNano())
+	l.track(c)
+	if tc, ok := nc.(*tls.Conn); ok {
+		c.under = tc.NetConn()
+		c.wake = &wake{}
+		c.wake.cond.L = &c.wake.mu
+		return &TLSConn{c, tc}
+	}
+	c.sock = send.NewSocket(nc, c.stalled)
+	if c.sock == nil {
+		c.wake = &wake{}
+		c.wake.cond.L = &c.wake.mu
+	}
+	return c
+}
+
+// FromNet finds the Conn behind what net/http calls its connection.
+func FromNet(nc net.Conn) (*Conn, bool) {
+	switch c := nc.(type) {
+	case *Conn:
+		return c, true
+	case *TLSConn:
+		return c.Conn, true
+	}
+	return nil, false
+}
+
+// OnState is for http.Server.ConnState.
+func OnState(nc net.Conn, state http.ConnState) {
+	c, ok := FromNet(nc)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		c.deadline.Store(0)
+		c.headBegun = false
+		c.phase.Store(uint32(active))
+	case http.StateIdle:
+		c.ledger.reset()
+		c.deadline.Store(c.in(c.lane.settings.Load().Idle))
+		c.phase.Store(uint32(between))
+	case http.StateHijacked:
+		c.deadline.Store(0)
+		c.writeBy.Store(0)
+		c.phase.Store(uint32(hijacked))
+	}
+}
+
+// in returns the deadline that ends d from now.
+func (c *Conn) in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() }
+
+// Read implements [net.Conn] for net/http.
+func (c *Conn) Read(p []byte) (int, error) {
+	switch phase(c.phase.Load()) {
+	case active:
+		return c.readActive(p)
+	case hijacked:
+		if len(c.held) > 0 {
+			return c.unhold(p), nil
+		}
+		return c.nc.Read(p)
+	}
+	if c.ledger.clean() {
+		return c.hot(p)
+	}
+	return c.readHead(p)
+}
+
+// readHead reads a request's head for net/http after it has begun to, or where
+// the lane has lost count.
+func (c *Conn) readHead(p []byte) (int, error) {
+	if len(c.held) > 0 {
+		return c.handOver(p, c.unhold(p)), nil
+	}
+	n, err := c.read(p)
+	return c.handOver(p, n), err
+}
+
+// handOver takes note that p[:n] goes to net/http and returns how much of it
+// does: what belongs to a next request is held back until its turn.
+func (c *Conn) handOver(p []byte, n int) int {
+	if n == 0 {
+		return 0
+	}
+	if !c.headBegun {
+		c.headBegun = true
+		c.deadline.Store(c.in(c.lane.settings.Load().Header))
+	}
+	k := c.ledger.pass(p[:n])
+	if k < n {
+		c.held = append(append(make([]byte, 0, n-k+len(c.held)), p[k:n]...), c.held...)
+	}
+	return k
+}
+
+// readActive reads while a handler runs: the request's body, or, once there is
+// nothing left of it, net/http's background read, which waits for the client
+// to go away. That one takes no byte of the next request, so that the lane
+// stays in step.
+func (c *Conn) readActive(p []byte) (int, error) {
+	if c.ledger.exact() {
+		return 0, c.quiet()
+	}
+	if c.ledger.done && !c.ledger.lost && int64(len(p)) > c.ledger.body {
+		p = p[:c.ledger.body]
+	}
+	if len(c.held) > 0 {
+		n := c.unhold(p)
+		return c.ledger.pass(p[:n]), nil
+	}
+	// Where the ledger has lost count, one byte is what the background read
+	// asks for, and it may wait for as long as the handler runs.
+	if len(p) > 1 {
+		c.deadline.Store(c.in(c.lane.settings.Load().Body))
+		defer c.deadline.Store(0)
+	}
+	n, err := c.read(p)
+	return c.ledger.pass(p[:n]), err
+}
+
+func (c *Conn) unhold(p []byte) int {
+	n := copy(p, c.held)
+	if c.held = c.held[n:]; len(c.held) == 0 {
+		c.held = nil
+	}
+	return n
+}
+
+func (c *Conn) read(p []byte) (int, error) {
+	if c.sock != nil {
+		return c.sock.Read(p)
+	}
+	return c.nc.Read(p)
+}
+
+// quiet waits for the client to close, or for net/http to call the background
+// read off by a deadline in the past.
+func (c *Conn) quiet() error {
+	if c.sock != nil {
+		return c.sock.Quiet()
+	}
+	if len(c.held) == 0 {
+		n, err := c.nc.Read(c.peek[:])
+		if n == 1 {
+			c.held = append(c.held, c.peek[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.wake.mu.Lock()
+	defer c.wake.mu.Unlock()
+	for !c.wake.past {
+		c.wake.cond.Wait()
+	}
+	return os.ErrDeadlineExceeded
+}
+
+// Write implements [net.Conn] for net/http.
+func (c *Conn) Write(p []byte) (int, error) {
+	if phase(c.phase.Load()) == hijacked {
+		return c.nc.Write(p)
+	}
+	n, err := c.transmit(p, nil)
+	c.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
+	return int(n), err
+}
+
+// maxWrite is how much is written at once where no raw socket tells of
+// progress: a slow client has the write timeout for each such piece.
+const maxWrite = 64 << 10
+
+// transmit writes head and body and returns how many bytes went.
+func (c *Conn) transmit(head, body []byte) (total int64, err error) {
+	if c.sock != nil {
+		total, err = c.sock.Write(head, body)
+		c.unstall()
+		return total, err
+	}
+	defer c.writeBy.Store(0)
+	for _, b := range [2][]byte{head, body} {
+		for len(b) > 0 {
+			c.stalled()
+			n, err := c.nc.Write(b[:min(len(b), maxWrite)])
+			total += int64(n)
+			if err != nil {
+				return total, err
+			}
+			b = b[n:]
+		}
+	}
+	return total, nil
+}
+
+// stalled starts the clock for a client that takes nothing.
+func (c *Conn) stalled() { c.writeBy.Store(c.in(c.lane.settings.Load().Write)) }
+
+func (c *Conn) unstall() {
+	if c.writeBy.Load() != 0 {
+		c.writeBy.Store(0)
+	}
+}
+
+// ReadFrom implements [io.ReaderFrom]: it is how net/http hands a file over.
+// Files go by sendfile(2), over TCP and UNIX sockets alike.
+func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
+	if phase(c.phase.Load()) == hijacked {
+		return io.Copy(struct{ io.Writer }{c.nc}, src)
+	}
+	if sec, moved, ok := send.SectionOf(src); ok && c.sock != nil {
+		n, err := c.sendFile(nil, sec)
+		moved(n)
+		return n, err
+	}
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{c}, src, *buf)
+}
+
+// sendFile sends head and the section and returns the section's bytes.
+func (c *Conn) sendFile(head []byte, sec *send.Section) (int64, error) {
+	if c.sock != nil && sec.HasDescriptor() {
+		nHead, n, err := c.sock.SendFile(head, sec)
+		c.unstall()
+		c.lane.meters.Sent.Writev.Add(c.shard, uint64(nHead))
+		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(n))
+		return n, err
+	}
+	if _, err := c.Write(head); err != nil {
+		return 0, err
+	}
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	want := sec.Remaining()
+	n, err := io.CopyBuffer(struct{ io.Writer }{c}, struct{ io.Reader }{sec}, *buf)
+	if err == nil && n < want {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// bufferPool holds the buffers for pipelined answers and copied files.
+var bufferPool = sync.Pool{New: func() any { b := make([]byte, maxWrite); return &b }}
+
+// Close implements [net.Conn].
+func (c *Conn) Close() error {
+	if c.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	c.lane.untrack(c)
+	err := c.nc.Close()
+	c.rouse(true)
+	if c.gone != nil {
+		c.gone()
+	}
+	return err
+}
+
+// CloseWrite tells the client that nothing more will come; net/http does so
+// before it closes a connection on which a request is still arriving.
+func (c *Conn) CloseWrite() error {
+	if cw, ok := c.nc.(interface{ CloseWrite() error }); ok {
+		return cw.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// rouse tells quiet where the read deadline stands.
+func (c *Conn) rouse(past bool) {
+	if c.wake == nil {
+		return
+	}
+	c.wake.mu.Lock()
+	c.wake.past = past || c.closed.Load()
+	c.wake.mu.Unlock()
+	c.wake.cond.Broadcast()
+}
+
+// LocalAddr implements [net.Conn].
+func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
+
+// RemoteAddr implements [net.Conn].
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+
+// SetDeadline implements [net.Conn].
+func (c *Conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline implements [net.Conn]. net/http uses it to call its
+// background read off; its timeouts are the lane's.
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	err := c.nc.SetReadDeadline(t)
+	c.rouse(!t.IsZero() && !t.After(time.Now()))
+	return err
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }

@@ -1,0 +1,125 @@
+// Package lane is the fast lane: it sits in front of net/http on every
+// HTTP/1.1 connection, answers what it already has as finished bytes, and lets
+// everything else through untouched. The slow lane teaches it by Offer.
+//
+// The life of a hot request, in the order of the code:
+//
+//	Conn.Read     net/http asks for bytes (conn.go); between requests the lane looks at them first
+//	match         a strict subset of HTTP/1.1, or nothing (match.go)
+//	table.find    site + path (+ query) + variant → finished answer (table.go)
+//	response      its bytes with this second's Date, or 304 (response.go)
+//	send.Socket   one system call (package send)
+//
+// What keeps it safe:
+//
+//   - There is one full HTTP parser in the product, net/http's. The lane can
+//     only be less permissive: any doubt goes to net/http, byte for byte.
+//   - The lane looks at bytes only while it knows that net/http holds none
+//     (ledger.go); where it has lost count it stays out for good.
+//   - No answer outlives its rule: an offer is filed under the site that the
+//     request was answered by, and under a Mark taken before its content was read.
+//   - Time between requests is the lane's own: net/http has no timeouts here,
+//     since it never hears of lane answers (sweep.go).
+package lane
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/bytesize"
+	"millrace/internal/meter"
+	"millrace/internal/site"
+)
+
+// defaultMemory is the budget for finished answers when Options name none.
+const defaultMemory = 64 << 20
+
+// Options of the fast lane. The zero value is on, with the default budget.
+type Options struct {
+	// Off sends every request through net/http.
+	Off bool `yaml:"off"`
+	// Memory is how many bytes of finished answers are kept. Default 64MiB.
+	Memory bytesize.Size `yaml:"memory"`
+}
+
+// Settings may change while the lane runs.
+type Settings struct {
+	Header time.Duration // from a request's first byte to the end of its head
+	Body   time.Duration // an upload without progress
+	Write  time.Duration // an answer of which the client takes nothing
+	Idle   time.Duration // between requests
+	Log    *accesslog.Log
+}
+
+// Scope is what one kind of listener serves: the plain ones, the TLS ones.
+type Scope struct {
+	// Sites is the routing table now in use.
+	Sites atomic.Pointer[site.Table]
+	// Secure is true behind TLS.
+	Secure bool
+}
+
+// Lane is shared by all connections of a server.
+type Lane struct {
+	table    *table // nil when off
+	meters   *meter.Meters
+	settings atomic.Pointer[Settings]
+	draining atomic.Bool
+	scopes   []*Scope
+	serial   atomic.Uint32
+
+	conns [connShards]connSet
+	stop  chan struct{}
+	done  sync.WaitGroup
+}
+
+// New returns a lane and starts its sweeper, which Close ends.
+func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
+	l := &Lane{meters: m, scopes: scopes, stop: make(chan struct{})}
+	if !o.Off {
+		budget := int64(o.Memory)
+		if budget <= 0 {
+			budget = defaultMemory
+		}
+		l.table = newTable(budget, m)
+	}
+	for i := range l.conns {
+		l.conns[i].conns = map[*Conn]struct{}{}
+	}
+	l.settings.Store(&s)
+	l.done.Add(1)
+	go l.sweeper()
+	return l
+}
+
+// Set changes the settings, for open connections too.
+func (l *Lane) Set(s Settings) { l.settings.Store(&s) }
+
+func (l *Lane) on() bool { return l.table != nil }
+
+// Forget drops the answers of sites that no scope has any more.
+func (l *Lane) Forget() {
+	if l.on() {
+		l.table.sweep(time.Now().Unix(), l.gone)
+	}
+}
+
+func (l *Lane) gone(id uint64) bool {
+	for _, s := range l.scopes {
+		if t := s.Sites.Load(); t != nil && t.Has(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends the sweeper and drops every answer. Connections must be closed.
+func (l *Lane) Close() {
+	close(l.stop)
+	l.done.Wait()
+	if l.on() {
+		l.table.close()
+	}
+}

@@ -1,0 +1,251 @@
+package lane
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// verdict is what a look at the first bytes of a request says.
+type verdict uint8
+
+const (
+	refused verdict = iota // not for the lane: net/http decides
+	short                  // right so far, but the head has not ended
+	matched
+)
+
+// span is a part of the connection's read buffer.
+type span struct{ from, to uint16 }
+
+// maxHead is the longest request head the lane looks at: net/http's read
+// buffer, into which it reads. Spans rely on it being below 64 KiB.
+const maxHead = 4096
+
+// request is a request that the lane understands completely. All spans point
+// into the buffer it was matched in.
+type request struct {
+	headOnly bool // HEAD
+	path     span
+	query    span // after the question mark; empty without one
+	hasQuery bool
+	headers  [numKept]span // values of the headers that are kept; {0,0} when absent
+	coding   coding        // the set of codings in Accept-Encoding
+}
+
+// match reads one request head from the start of b. It accepts a strict subset
+// of what net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host,
+// unreserved path bytes, headers that are known to be harmless, no body and no
+// doubt. n is the length of the head when it matched. It is a pure function of
+// b and allocates nothing.
+func match(b []byte, r *request) (n int, v verdict) {
+	if len(b) > maxHead {
+		b = b[:maxHead]
+	}
+	n, v = matchRequestLine(b, r)
+	if v != matched {
+		return 0, v
+	}
+	r.headers = [numKept]span{}
+	for {
+		end := bytes.IndexByte(b[n:], '\n')
+		if end < 0 {
+			return 0, shortIf(len(b) < maxHead && clearText(bytes.TrimSuffix(b[n:], []byte{'\r'})))
+		}
+		if end == 0 || b[n+end-1] != '\r' {
+			return 0, refused
+		}
+		if end == 1 {
+			return n + 2, finish(b, r)
+		}
+		if !matchField(b, n, n+end-1, r) {
+			return 0, refused
+		}
+		n += end + 1
+	}
+}
+
+func shortIf(ok bool) verdict {
+	if ok {
+		return short
+	}
+	return refused
+}
+
+// matchRequestLine reads "GET /path?query HTTP/1.1\r\n" (RFC 9112, 3).
+func matchRequestLine(b []byte, r *request) (n int, v verdict) {
+	const get, head, proto = "GET /", "HEAD /", " HTTP/1.1\r\n"
+	switch {
+	case bytes.HasPrefix(b, []byte(get)):
+		r.headOnly, n = false, len(get)-1
+	case bytes.HasPrefix(b, []byte(head)):
+		r.headOnly, n = true, len(head)-1
+	default:
+		return 0, shortIf(isPrefix(b, get) || isPrefix(b, head))
+	}
+	start := n
+	for n < len(b) && class[b[n]]&isPath != 0 {
+		n++
+	}
+	r.path, r.query, r.hasQuery = span{uint16(start), uint16(n)}, span{}, false
+	if n < len(b) && b[n] == '?' {
+		n++
+		start = n
+		for n < len(b) && class[b[n]]&isQuery != 0 {
+			n++
+		}
+		r.query, r.hasQuery = span{uint16(start), uint16(n)}, true
+	}
+	if rest := b[n:]; len(rest) < len(proto) {
+		return 0, shortIf(len(b) < maxHead && isPrefix(rest, proto))
+	} else if string(rest[:len(proto)]) != proto {
+		return 0, refused
+	}
+	return n + len(proto), matched
+}
+
+// isPrefix reports whether what has come so far can still become want.
+func isPrefix(b []byte, want string) bool { return len(b) < len(want) && string(b) == want[:len(b)] }
+
+// matchField reads the header line b[from:to]. Only "Name: value" with exactly
+// one space is understood, which is what every client sends.
+func matchField(b []byte, from, to int, r *request) bool {
+	line := b[from:to]
+	colon := bytes.IndexByte(line, ':')
+	if colon <= 0 || colon+2 >= len(line) || line[colon+1] != ' ' {
+		return false
+	}
+	id := lookupHeader(line[:colon])
+	if id == hdrRefuse {
+		return false
+	}
+	value := line[colon+2:]
+	if value[0] == ' ' || value[len(value)-1] == ' ' || !clearText(value) {
+		return false
+	}
+	switch {
+	case id == hdrConnection:
+		return string(value) == "keep-alive"
+	case id >= numKept: // harmless, and nobody asks for it
+		return id == hdrHarmless
+	case r.headers[id].to != 0: // twice
+		return false
+	}
+	r.headers[id] = span{uint16(from + colon + 2), uint16(to)}
+	return true
+}
+
+// finish checks what can only be known at the end of the head.
+func finish(b []byte, r *request) verdict {
+	host := r.value(b, hdrHost)
+	if len(host) == 0 { // RFC 9112, 3.2: exactly one, and not empty
+		return refused
+	}
+	for _, c := range host {
+		if class[c]&isHost == 0 {
+			return refused
+		}
+	}
+	r.coding = codingAbsent
+	if s := r.headers[hdrAcceptEncoding]; s.to != 0 {
+		if r.coding = codings(b[s.from:s.to]); r.coding == codingUnknown {
+			return refused
+		}
+	}
+	return matched
+}
+
+func (r *request) value(b []byte, id headerID) []byte {
+	s := r.headers[id]
+	return b[s.from:s.to]
+}
+
+func (r *request) has(id headerID) bool { return r.headers[id].to != 0 }
+
+// coding is a set of content codings. Two Accept-Encoding headers without
+// weights mean the same if they name the same codings.
+type coding uint8
+
+const (
+	codingGzip coding = 1 << iota
+	codingDeflate
+	codingBrotli
+	codingZstd
+	codingIdentity
+	codingAbsent                // no such header: not the same as an empty set
+	codingUnknown coding = 0xff // weights, wildcards, new codings: for net/http
+)
+
+// codings reads "gzip, deflate, br, zstd" (RFC 9110, 12.5.3).
+func codings(value []byte) (set coding) {
+	for {
+		token, rest, more := bytes.Cut(value, []byte{','})
+		switch string(bytes.TrimLeft(token, " ")) {
+		case "gzip":
+			set |= codingGzip
+		case "deflate":
+			set |= codingDeflate
+		case "br":
+			set |= codingBrotli
+		case "zstd":
+			set |= codingZstd
+		case "identity":
+			set |= codingIdentity
+		default:
+			return codingUnknown
+		}
+		if !more {
+			return set
+		}
+		value = rest
+	}
+}
+
+// Classes of bytes.
+const (
+	isToken = 1 << iota // RFC 9110, 5.6.2
+	isPath              // unreserved, sub-delims, ":", "@" and "/" (RFC 3986, 3.3), no percent sign
+	isQuery             // what net/http accepts in a query, except "#" and non-ASCII bytes
+	isHost              // lower-case names, addresses and a port
+)
+
+var class = classes()
+
+func classes() (t [256]uint8) {
+	set := func(bit uint8, chars string) {
+		for _, c := range []byte(chars) {
+			t[c] |= bit
+		}
+	}
+	const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	set(isToken, digits+lower+upper+"!#$%&'*+-.^_`|~")
+	set(isPath, digits+lower+upper+"-._~!$&'()*+,;=:@/")
+	for c := byte(0x21); c < 0x7f; c++ {
+		if c != '#' {
+			t[c] |= isQuery
+		}
+	}
+	set(isHost, digits+lower+"-.:[]")
+	return t
+}
+
+// clearText reports whether b holds printable ASCII and spaces only, eight
+// bytes at a time: no control byte (below 0x20, 0x7f), nothing above 0x7e.
+func clearText(b []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(b) >= 8 {
+		w := binary.LittleEndian.Uint64(b)
+		low := (w - 0x20*ones) & ^w // high bit set where a byte is below 0x20
+		del := w ^ 0x7f*ones        // zero where a byte is 0x7f
+		del = (del - ones) & ^del   // high bit set there
+		if (w|low|del)&high != 0 {
+			return false
+		}
+		b = b[8:]
+	}
+	for _, c := range b {
+		if c < 0x20 || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,153 @@
+package lane
+
+import (
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// connShards keeps accepting connections from waiting for each other.
+	connShards = 16
+	// sweepMin and sweepMax bound how often deadlines are looked at. One
+	// clock for all connections costs nothing per request, where a timer of
+	// its own for each would be set and moved at every one.
+	sweepMin = 5 * time.Millisecond
+	sweepMax = time.Second
+	// tableEvery is how often void answers are cleared out of the table;
+	// they are never used, but hold memory and open files until then.
+	tableEvery = 5 * time.Second
+	// drainLinger is how long an idle connection stays open in a drain: a
+	// client in mid-talk sends its next request within it, and is then told
+	// "Connection: close" instead of being cut.
+	drainLinger = time.Second
+)
+
+type connSet struct {
+	mu    sync.Mutex
+	conns map[*Conn]struct{}
+}
+
+func (l *Lane) track(c *Conn) {
+	s := &l.conns[c.shard%connShards]
+	s.mu.Lock()
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	l.meters.Connections.Add(1)
+}
+
+func (l *Lane) untrack(c *Conn) {
+	s := &l.conns[c.shard%connShards]
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	l.meters.Connections.Add(-1)
+}
+
+// each visits every open connection.
+func (l *Lane) each(visit func(*Conn)) {
+	for i := range l.conns {
+		s := &l.conns[i]
+		s.mu.Lock()
+		for c := range s.conns {
+			visit(c)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Open is the number of open connections.
+func (l *Lane) Open() int {
+	n := 0
+	for i := range l.conns {
+		s := &l.conns[i]
+		s.mu.Lock()
+		n += len(s.conns)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// interval is a quarter of the shortest timeout, within bounds.
+func (s *Settings) interval() time.Duration {
+	return min(max(min(s.Header, s.Body, s.Write, s.Idle)/4, sweepMin), sweepMax)
+}
+
+// sweeper closes connections that are past a deadline. Started by New, ended
+// by Close.
+func (l *Lane) sweeper() {
+	defer l.done.Done()
+	lastTable := time.Now()
+	for {
+		timer := time.NewTimer(l.settings.Load().interval())
+		select {
+		case <-l.stop:
+			timer.Stop()
+			return
+		case now := <-timer.C:
+			l.each(func(c *Conn) { c.expire(now.UnixNano()) })
+			if l.on() && now.Sub(lastTable) >= tableEvery {
+				lastTable = now
+				l.table.sweep(now.Unix(), l.gone)
+			}
+		}
+	}
+}
+
+// expire closes a connection that is past one of its deadlines, below TLS:
+// the close of a TLS connection may wait for its client.
+func (c *Conn) expire(now int64) {
+	for _, d := range [2]int64{c.deadline.Load(), c.writeBy.Load()} {
+		if d != 0 && d < now {
+			_ = c.under.Close() // whoever reads or writes finds out
+			return
+		}
+	}
+}
+
+// Drain begins the end: the last answer on every connection says "Connection:
+// close", and connections on which nothing comes any more are closed.
+func (l *Lane) Drain() {
+	l.draining.Store(true)
+	soon := time.Now().Add(drainLinger).UnixNano()
+	l.each(func(c *Conn) {
+		// Only deadlines that are there are moved: a connection without
+		// one is being answered.
+		if d := c.deadline.Load(); d > soon {
+			c.deadline.CompareAndSwap(d, soon)
+		}
+	})
+}
+
+// LastAnswer reports whether the answer to r should close the connection.
+func (l *Lane) LastAnswer(r *http.Request) bool {
+	if !l.draining.Load() {
+		return false
+	}
+	c, ok := r.Context().Value(connKey{}).(*Conn)
+	return !ok || len(c.held) == 0
+}
+
+// CloseAll closes every connection at once.
+func (l *Lane) CloseAll() { l.each(func(c *Conn) { _ = c.under.Close() }) }
+
+// ShedIdle closes the connection that has been idle for longest, to make room
+// for a new one. It reports whether there was one.
+func (l *Lane) ShedIdle() bool {
+	var oldest *Conn
+	var least int64
+	l.each(func(c *Conn) {
+		d := c.deadline.Load()
+		if phase(c.phase.Load()) == between && d != 0 && (oldest == nil || d < least) {
+			oldest, least = c, d
+		}
+	})
+	if oldest == nil {
+		return false
+	}
+	_ = oldest.under.Close()
+	return true
+}
+
+// Draining reports whether Drain was called.
+func (l *Lane) Draining() bool { return l.draining.Load() }

@@ -1,0 +1,341 @@
+package lane
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+
+	"millrace/internal/meter"
+	"millrace/internal/send"
+)
+
+const (
+	// ways is how many slots a key may stand in: eight pointers are one cache line.
+	ways = 8
+	// slotBytes is the budget that one slot stands for. Finished answers of
+	// small files cost two to four KiB each, so the slots outnumber them.
+	slotBytes = 1 << 10
+	// minSlots keeps a tiny budget from making collisions the rule.
+	minSlots = 1 << 10
+	// maxSlots bounds the table itself, at 8 MiB of pointers.
+	maxSlots = 1 << 20
+	// maxVariants is how many forms of one resource are kept: five codings
+	// and a few classes of another header.
+	maxVariants = 16
+	// maxShare is the part of the budget one answer may take: all variants of
+	// one resource together stay below it.
+	maxShare = 2 * maxVariants
+)
+
+// table holds finished answers. Readers take no lock: a slot is one atomic
+// pointer to an immutable entry. It is set-associative with a clock for
+// eviction, bounded in entries by its slots and in bytes by its budget.
+type table struct {
+	seed   maphash.Seed
+	mask   uint64
+	slots  []atomic.Pointer[entry]
+	budget int64
+	meters *meter.Meters
+
+	mu    sync.Mutex // held by writers
+	used  int64      // bytes
+	count int64
+	hand  uint64 // the clock's
+}
+
+// key names a resource: the site that it belongs to (which stands for the
+// listener, the scheme and everything configured for them), and the path, or
+// the raw target when the query has a say.
+type key struct {
+	site      uint64
+	target    string
+	withQuery bool
+}
+
+// entry is one resource with its variants. It is replaced, never changed.
+type entry struct {
+	key
+	hash      uint64
+	consulted []headerID // besides Accept-Encoding
+	variants  []variant
+	recent    *atomic.Bool // used since the clock's hand came by; shared by successors
+}
+
+// variant is a response with what the request must say to get it.
+type variant struct {
+	anyCoding bool // Accept-Encoding was not consulted
+	coding    coding
+	values    []string // of consulted; "" is absent (an empty value is never matched)
+	response  *response
+}
+
+func newTable(budget int64, meters *meter.Meters) *table {
+	slots := uint64(minSlots)
+	for int64(slots)*slotBytes < budget && slots < maxSlots {
+		slots *= 2
+	}
+	return &table{
+		seed:   maphash.MakeSeed(),
+		mask:   slots - 1,
+		slots:  make([]atomic.Pointer[entry], slots),
+		budget: budget,
+		meters: meters,
+	}
+}
+
+// find looks a matched request up. It takes no lock and allocates nothing.
+func (t *table) find(site uint64, b []byte, q *request, second int64) *response {
+	path := b[q.path.from:q.path.to]
+	if r := t.lookup(site, path, false, b, q, second); r != nil {
+		return r
+	}
+	target := path
+	if q.hasQuery {
+		target = b[q.path.from:q.query.to]
+	}
+	return t.lookup(site, target, true, b, q, second)
+}
+
+func (t *table) lookup(site uint64, target []byte, withQuery bool, b []byte, q *request, second int64) *response {
+	h := t.hash(site, target, withQuery)
+	bucket := h & t.mask &^ (ways - 1)
+	for i := range uint64(ways) {
+		e := t.slots[bucket+i].Load()
+		if e == nil || e.hash != h || e.site != site || e.withQuery != withQuery || e.target != string(target) {
+			continue
+		}
+		r := e.choose(b, q)
+		if r == nil || !r.valid(second) {
+			return nil
+		}
+		if !e.recent.Load() {
+			e.recent.Store(true)
+		}
+		return r
+	}
+	return nil
+}
+
+func (t *table) hash(site uint64, target []byte, withQuery bool) uint64 {
+	h := maphash.Bytes(t.seed, target)
+	if withQuery {
+		h = ^h
+	}
+	return h ^ site*0x9e3779b97f4a7c15
+}
+
+// choose finds the variant for a request.
+func (e *entry) choose(b []byte, q *request) *response {
+next:
+	for i := range e.variants {
+		v := &e.variants[i]
+		if !v.anyCoding && v.coding != q.coding {
+			continue
+		}
+		for j, id := range e.consulted {
+			if string(q.value(b, id)) != v.values[j] {
+				continue next
+			}
+		}
+		return v.response
+	}
+	return nil
+}
+
+// put adds or replaces a variant. It reports false when the answer is too
+// large to be kept.
+func (t *table) put(k key, consulted []headerID, v variant) bool {
+	if v.response.cost > t.budget/maxShare {
+		return false
+	}
+	if f := v.response.answer.File; f != nil {
+		if !f.Retain() { // replaced while the offer was under way
+			return false
+		}
+		defer f.Release()
+	}
+	h := t.hash(k.site, []byte(k.target), k.withQuery)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot, old := t.place(h, k)
+	e := &entry{key: k, hash: h, consulted: consulted, recent: new(atomic.Bool)}
+	if old != nil && old.key == k && sameIDs(old.consulted, consulted) {
+		e.variants = old.keep(&v)
+		e.recent = old.recent
+	}
+	e.variants = append(e.variants, v)
+	t.swap(slot, e)
+	for t.used > t.budget {
+		t.evict(e)
+	}
+	return true
+}
+
+// holds reports whether exactly this answer is kept already: a request that
+// the lane refuses for other reasons offers it again each time.
+func (t *table) holds(k key, v variant, a *send.Answer, m Mark) bool {
+	h := t.hash(k.site, []byte(k.target), k.withQuery)
+	bucket := h & t.mask &^ (ways - 1)
+	for i := range uint64(ways) {
+		e := t.slots[bucket+i].Load()
+		if e == nil || e.key != k {
+			continue
+		}
+		for j := range e.variants {
+			if o := &e.variants[j]; o.response.answer == a && o.response.mark == m && o.sameRequest(&v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keep returns the variants that live on beside v: not the one that v
+// replaces, none that are void, no more than there may be. If v's response is
+// another wire form of an answer that is held already, v shares that.
+func (e *entry) keep(v *variant) []variant {
+	kept := make([]variant, 0, len(e.variants)+1)
+	for _, o := range e.variants {
+		if !o.response.mark.Valid() || o.sameRequest(v) {
+			continue
+		}
+		if o.response.answer == v.response.answer && o.response.mark == v.response.mark &&
+			o.response.expires == v.response.expires {
+			v.response = o.response
+		}
+		kept = append(kept, o)
+	}
+	if len(kept) >= maxVariants {
+		kept = kept[1:] // the oldest
+	}
+	return kept
+}
+
+func (v *variant) sameRequest(o *variant) bool {
+	if v.anyCoding != o.anyCoding || v.coding != o.coding || len(v.values) != len(o.values) {
+		return false
+	}
+	for i := range v.values {
+		if v.values[i] != o.values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func sameIDs(a, b []headerID) bool { return string(idBytes(a)) == string(idBytes(b)) }
+
+func idBytes(ids []headerID) []byte {
+	b := make([]byte, len(ids))
+	for i, id := range ids {
+		b[i] = byte(id)
+	}
+	return b
+}
+
+// place finds the slot for a key: its own, an empty one, or the next that the
+// clock gives up within the bucket.
+func (t *table) place(h uint64, k key) (slot uint64, old *entry) {
+	bucket := h & t.mask &^ (ways - 1)
+	free := ^uint64(0)
+	for i := range uint64(ways) {
+		switch e := t.slots[bucket+i].Load(); {
+		case e == nil:
+			free = min(free, bucket+i)
+		case e.key == k:
+			return bucket + i, e
+		}
+	}
+	if free != ^uint64(0) {
+		return free, nil
+	}
+	victim := bucket + uint64(t.count)%ways
+	for i := range uint64(ways) {
+		if e := t.slots[bucket+i].Load(); !e.recent.Swap(false) {
+			victim = bucket + i
+			break
+		}
+	}
+	t.meters.LaneEvicted.Add(0, 1)
+	return victim, nil
+}
+
+// swap puts e, or nothing, into a slot and keeps count of bytes and of the
+// references to open files.
+func (t *table) swap(slot uint64, e *entry) {
+	if e != nil {
+		e.each(func(r *response) {
+			t.used += r.cost
+			if r.answer.File != nil {
+				r.answer.File.Retain()
+			}
+		})
+		t.count++
+	}
+	if old := t.slots[slot].Swap(e); old != nil {
+		t.count--
+		old.each(func(r *response) {
+			t.used -= r.cost
+			if r.answer.File != nil {
+				r.answer.File.Release()
+			}
+		})
+	}
+	t.meters.LaneBytes.Set(t.used)
+	t.meters.LaneEntries.Set(t.count)
+}
+
+// each visits every response once, however many variants share it.
+func (e *entry) each(visit func(*response)) {
+next:
+	for i, v := range e.variants {
+		for _, earlier := range e.variants[:i] {
+			if earlier.response == v.response {
+				continue next
+			}
+		}
+		visit(v.response)
+	}
+}
+
+// evict moves the clock's hand to the next entry that was not used since it
+// came by, and drops that; never keep, which has just come.
+func (t *table) evict(keep *entry) {
+	for {
+		slot := t.hand & t.mask
+		t.hand++
+		e := t.slots[slot].Load()
+		if e == nil || e == keep || e.recent.Swap(false) {
+			continue
+		}
+		t.swap(slot, nil)
+		t.meters.LaneEvicted.Add(0, 1)
+		return
+	}
+}
+
+// sweep drops what can never be used again: void and expired answers, and
+// those of sites that are gone.
+func (t *table) sweep(second int64, gone func(site uint64) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for slot := range t.slots {
+		e := t.slots[slot].Load()
+		if e == nil {
+			continue
+		}
+		live := false
+		if !gone(e.site) {
+			for _, v := range e.variants {
+				live = live || v.response.valid(second)
+			}
+		}
+		if !live {
+			t.swap(uint64(slot), nil)
+			t.meters.LaneVoided.Add(0, 1)
+		}
+	}
+}
+
+// close drops everything.
+func (t *table) close() { t.sweep(0, func(uint64) bool { return true }) }

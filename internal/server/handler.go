@@ -1,0 +1,158 @@
+package server
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"time"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/lane"
+	"millrace/internal/meter"
+	"millrace/internal/site"
+)
+
+// ServeHTTP is the slow lane: host, path, job, and afterwards the books.
+func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	now := s.current.Load()
+	table := s.enter(r)
+	defer table.Leave()
+	w := &writer{rw: rw, h1: r.ProtoMajor == 1}
+	found := s.route(table, r)
+	shard := lane.Begin(r, found.site, found.job)
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.panicked(w, r, cause)
+		}
+		if !w.h1 {
+			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
+		}
+		took := time.Since(began)
+		found.job.Slow.Observe(shard, w.code(), w.bytes, took)
+		logSlow(now.log, r, w, began, took)
+		if w.abort {
+			panic(http.ErrAbortHandler) // tells net/http to cut the connection
+		}
+	}()
+	if s.lane.LastAnswer(r) && w.h1 {
+		rw.Header().Set("Connection", "close")
+	}
+	if r.ContentLength > int64(now.limits.BodyBytes) {
+		rw.Header().Set("Connection", "close")
+		http.Error(w, "The request's body is larger than this server accepts.", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if r.ContentLength != 0 {
+		r.Body = http.MaxBytesReader(rw, r.Body, int64(now.limits.BodyBytes))
+	}
+	found.handler.ServeHTTP(w, r)
+}
+
+// enter takes part in the routing table that serves r.
+func (s *Server) enter(r *http.Request) *site.Table {
+	scope := &s.plain
+	if r.TLS != nil {
+		scope = &s.secure
+	}
+	for {
+		if t := scope.Sites.Load(); t.Enter() {
+			return t
+		}
+	}
+}
+
+// answerer is who answers a request.
+type answerer struct {
+	handler http.Handler
+	job     *meter.Job
+	site    uint64 // 0: nothing here is for the fast lane
+}
+
+func (s *Server) route(table *site.Table, r *http.Request) answerer {
+	none := answerer{job: s.meters.Job("none")}
+	if r.Method == http.MethodConnect {
+		none.handler = refuse("This server is no forward proxy.", http.StatusMethodNotAllowed)
+		return none
+	}
+	st := table.Site(r.Host)
+	if st == nil {
+		none.handler = refuse("No site is served under this host name.", http.StatusNotFound)
+		return none
+	}
+	path, clean := site.Clean(r.URL.Path)
+	if !clean {
+		none.handler = redirectTo(path)
+		return none
+	}
+	route := st.Route(path)
+	if route == nil {
+		none.handler = refuse("Nothing is here.", http.StatusNotFound)
+		return none
+	}
+	return answerer{route.Handler, route.Job, st.ID}
+}
+
+func refuse(text string, status int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, status) })
+}
+
+// redirectTo sends the client to the clean form of its path.
+func redirectTo(path string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusMovedPermanently
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			status = http.StatusPermanentRedirect
+		}
+		to := url.URL{Path: path, RawQuery: r.URL.RawQuery}
+		w.Header().Set("Location", to.EscapedPath())
+		if to.RawQuery != "" {
+			w.Header().Set("Location", to.EscapedPath()+"?"+to.RawQuery)
+		}
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(status)
+	})
+}
+
+// panicked turns a job's panic into an answer that names the log line with the
+// cause. What has begun to be sent is cut off, so that nobody takes it for whole.
+func (s *Server) panicked(w *writer, r *http.Request, cause any) {
+	if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is never wrapped
+		w.abort = true
+		return
+	}
+	id := rand.Text()[:10]
+	s.errors.Error("a request failed", "id", id, "method", r.Method, "target", r.RequestURI, "cause", cause, "stack", string(debug.Stack()))
+	if w.status != 0 {
+		w.abort = true
+		return
+	}
+	clear(w.Header())
+	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
+}
+
+func logSlow(log *accesslog.Log, r *http.Request, w *writer, began time.Time, took time.Duration) {
+	if log == nil {
+		return
+	}
+	remote, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		remote = "-" // a UNIX socket
+	}
+	log.Write(&accesslog.Record{
+		Time:      began,
+		Remote:    remote,
+		Host:      r.Host,
+		Method:    r.Method,
+		Target:    r.RequestURI,
+		Proto:     r.Proto,
+		Referer:   r.Referer(),
+		UserAgent: r.UserAgent(),
+		Status:    w.code(),
+		Bytes:     w.bytes,
+		Duration:  took,
+	})
+}

@@ -1,0 +1,326 @@
+// Package server owns the listeners, the connections and the ResponseWriter.
+// A connection is accepted here, put behind the fast lane, and given to
+// net/http, which calls ServeHTTP for what the lane does not answer.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/bytesize"
+	"millrace/internal/lane"
+	"millrace/internal/meter"
+	"millrace/internal/site"
+)
+
+// Options are the limits of the server. A zero field has the default given
+// beside it. Durations are checked about every quarter of the shortest one,
+// at most once a second: they may be exceeded by that much.
+type Options struct {
+	// HeaderTimeout is how long a client may take from the first byte of a
+	// request to the end of its header. Default 10s.
+	HeaderTimeout time.Duration `yaml:"header_timeout"`
+	// BodyTimeout is how long an upload may make no progress. Default 30s.
+	BodyTimeout time.Duration `yaml:"body_timeout"`
+	// WriteTimeout is how long a client may take no byte of its answer. Default 30s.
+	WriteTimeout time.Duration `yaml:"write_timeout"`
+	// IdleTimeout is how long a connection may wait for its next request. Default 75s.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// HandshakeTimeout bounds the TLS handshake. Default 10s.
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout"`
+	// DrainTimeout is how long running requests may take after SIGTERM. Default 30s.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	// HeaderBytes is the most a request's header may have. Default 64KiB.
+	HeaderBytes bytesize.Size `yaml:"header_bytes"`
+	// BodyBytes is the most a request's body may have. Default 100MiB.
+	BodyBytes bytesize.Size `yaml:"body_bytes"`
+	// Connections is how many clients may be connected at once; further ones
+	// wait in the kernel's queue. Default 16384.
+	Connections int `yaml:"connections"`
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		field *time.Duration
+		value time.Duration
+	}{
+		{&o.HeaderTimeout, 10 * time.Second},
+		{&o.BodyTimeout, 30 * time.Second},
+		{&o.WriteTimeout, 30 * time.Second},
+		{&o.IdleTimeout, 75 * time.Second},
+		{&o.HandshakeTimeout, 10 * time.Second},
+		{&o.DrainTimeout, 30 * time.Second},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if o.HeaderBytes <= 0 {
+		o.HeaderBytes = 64 << 10
+	}
+	if o.BodyBytes <= 0 {
+		o.BodyBytes = 100 << 20
+	}
+	if o.Connections <= 0 {
+		o.Connections = 16384
+	}
+	return o
+}
+
+// TLSOptions are the listeners that speak TLS.
+type TLSOptions struct {
+	// Listen are their addresses, as in the top-level listen.
+	Listen []string `yaml:"listen"`
+	// Cert and Key are PEM files, the certificate with its chain. They are
+	// read again when they change.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+	// Redirect lets the plain listeners answer every request with a 308 to
+	// the https address.
+	Redirect bool `yaml:"redirect"`
+}
+
+// Setup is everything that a reload may change.
+type Setup struct {
+	Listen []string // plain addresses: host:port, :port, unix:/path
+	TLS    TLSOptions
+	Limits Options // HeaderBytes and Connections only count at the start
+	Log    *accesslog.Log
+
+	Plain, Secure *site.Table // what the plain and the TLS listeners serve
+}
+
+// Server is a running server.
+type Server struct {
+	meters *meter.Meters
+	errors *slog.Logger
+	lane   *lane.Lane
+	plain  lane.Scope
+	secure lane.Scope
+	slots  *slots
+	certs  *certificate
+	tls    *tls.Config
+
+	h1, h2           *http.Server
+	h1Conns, h2Conns *handoff
+
+	current   atomic.Pointer[current]
+	mu        sync.Mutex // held by Reload, Run and Close for the listeners
+	listeners map[string]*listener
+	acceptors sync.WaitGroup
+}
+
+// current is what a reload may change and every request looks at.
+type current struct {
+	limits Options
+	log    *accesslog.Log
+}
+
+// New binds every listener and is ready to run. When one cannot be bound, none is.
+func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (*Server, error) {
+	limits := setup.Limits.withDefaults()
+	s := &Server{
+		meters:    m,
+		errors:    errorLog,
+		slots:     newSlots(limits.Connections),
+		certs:     &certificate{errors: errorLog},
+		h1Conns:   newHandoff(),
+		h2Conns:   newHandoff(),
+		listeners: map[string]*listener{},
+	}
+	s.secure.Secure = true
+	s.tls = &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: s.certs.get,
+	}
+	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
+	s.h1 = &http.Server{
+		Handler:        s,
+		MaxHeaderBytes: int(limits.HeaderBytes),
+		ConnState:      lane.OnState,
+		ConnContext:    connContext,
+		ErrorLog:       slog.NewLogLogger(errorLog.Handler(), slog.LevelWarn),
+		Protocols:      new(http.Protocols),
+	}
+	s.h1.Protocols.SetHTTP1(true)
+	s.h2 = newH2(s, limits, s.h1.ErrorLog)
+	if err := s.Reload(setup); err != nil {
+		s.lane.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func connContext(ctx context.Context, nc net.Conn) context.Context {
+	if c, ok := lane.FromNet(nc); ok {
+		return lane.WithConn(ctx, c)
+	}
+	return ctx
+}
+
+// newH2 is the HTTP/2 server. Its connections keep the timeouts of net/http:
+// the lane is not on them.
+func newH2(h http.Handler, o Options, l *log.Logger) *http.Server {
+	srv := &http.Server{
+		Handler:           h,
+		MaxHeaderBytes:    int(o.HeaderBytes),
+		ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout:       o.IdleTimeout,
+		ErrorLog:          l,
+		Protocols:         new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			WriteByteTimeout: o.WriteTimeout,
+			SendPingTimeout:  o.IdleTimeout / 2,
+			PingTimeout:      o.WriteTimeout,
+		},
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	return srv
+}
+
+// Reload puts a new setup into effect: listeners that are new are bound first,
+// and if that fails nothing has changed; then the routing tables are swapped
+// and listeners that are gone are closed. Connections live on.
+func (s *Server) Reload(setup Setup) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(setup.TLS.Listen) > 0 {
+		if err := s.certs.load(setup.TLS.Cert, setup.TLS.Key); err != nil {
+			return err
+		}
+	}
+	fresh, err := s.bind(setup)
+	if err != nil {
+		return err
+	}
+	limits := setup.Limits.withDefaults()
+	s.current.Store(&current{limits, setup.Log})
+	s.lane.Set(lane.Settings{
+		Header: limits.HeaderTimeout,
+		Body:   limits.BodyTimeout,
+		Write:  limits.WriteTimeout,
+		Idle:   limits.IdleTimeout,
+		Log:    setup.Log,
+	})
+	s.plain.Sites.Store(setup.Plain)
+	s.secure.Sites.Store(setup.Secure)
+	s.lane.Forget()
+	for key, l := range s.listeners {
+		if _, keep := fresh[key]; !keep {
+			l.close()
+			delete(s.listeners, key)
+		}
+	}
+	for key, l := range fresh {
+		s.listeners[key] = l
+	}
+	return nil
+}
+
+// drainQueue is how long listeners go on accepting in a drain: who was in the
+// kernel's queue by then has connected before the end, and is answered.
+const drainQueue = 50 * time.Millisecond
+
+// Run serves until ctx ends and then drains: no new connections, running
+// requests end, idle connections close. Close cuts that short, as does the
+// drain timeout, which is returned as an error.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 2)
+	var serving sync.WaitGroup
+	for srv, conns := range map[*http.Server]*handoff{s.h1: s.h1Conns, s.h2: s.h2Conns} {
+		serving.Go(func() {
+			if err := srv.Serve(conns); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+				failed <- err
+			}
+		})
+	}
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		l.start()
+	}
+	s.mu.Unlock()
+	var err error
+	select {
+	case <-ctx.Done():
+		err = s.drain()
+	case err = <-failed:
+	case <-s.h1Conns.closed:
+	}
+	s.Close()
+	serving.Wait()
+	s.acceptors.Wait()
+	s.lane.Close()
+	return err
+}
+
+// drain waits for running requests, for as long as the drain timeout says.
+func (s *Server) drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.current.Load().limits.DrainTimeout)
+	defer cancel()
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		l.finish(drainQueue)
+	}
+	s.mu.Unlock()
+	s.acceptors.Wait()
+	s.lane.Drain()
+	h2 := make(chan error, 1)
+	go func() { h2 <- s.h2.Shutdown(ctx) }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for s.lane.Open() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			<-h2
+			return errors.New("some requests had not ended within drain_timeout and were cut off")
+		case <-s.h1Conns.closed: // Close was called
+			<-h2
+			return nil
+		}
+	}
+	if err := <-h2; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return errors.New("some HTTP/2 requests had not ended within drain_timeout and were cut off")
+	}
+	return nil
+}
+
+// Draining reports whether the server has stopped accepting.
+func (s *Server) Draining() bool { return s.lane.Draining() }
+
+// Close ends everything at once. Run returns.
+func (s *Server) Close() {
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		l.close()
+	}
+	s.mu.Unlock()
+	s.slots.close()
+	_ = s.h1Conns.Close()
+	_ = s.h2Conns.Close()
+	_ = s.h1.Close()
+	_ = s.h2.Close()
+	s.lane.CloseAll()
+}
+
+// Addrs are the URLs under which the server answers.
+func (s *Server) Addrs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var urls []string
+	for _, l := range s.listeners {
+		urls = append(urls, l.url())
+	}
+	return sorted(urls)
+}

@@ -1,0 +1,212 @@
+// Package site finds the handler for a request: host, then path. A Table is
+// immutable; a reload puts a new one in its place and retires the old one.
+package site
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"millrace/internal/meter"
+)
+
+// Route is one path of a site and what answers there.
+type Route struct {
+	// Pattern is a path. One that ends in a slash stands for everything
+	// below it, and for itself without that slash.
+	Pattern string
+	Handler http.Handler
+	Job     *meter.Job
+}
+
+// Site is what is served under some host names.
+type Site struct {
+	// ID is the same as long as nothing about the site has changed, its
+	// listener included, and is never used again for anything else. Never 0.
+	ID     uint64
+	exact  map[string]*Route
+	prefix []*Route // longest first
+}
+
+// New returns a site with these routes.
+func New(id uint64, routes []*Route) *Site {
+	s := &Site{ID: id, exact: map[string]*Route{}}
+	for _, r := range routes {
+		if strings.HasSuffix(r.Pattern, "/") {
+			s.prefix = append(s.prefix, r)
+		} else {
+			s.exact[r.Pattern] = r
+		}
+	}
+	slices.SortStableFunc(s.prefix, func(a, b *Route) int { return len(b.Pattern) - len(a.Pattern) })
+	return s
+}
+
+// Route returns what answers for a clean path (see Clean), or nil.
+func (s *Site) Route(path string) *Route {
+	if r := s.exact[path]; r != nil {
+		return r
+	}
+	for _, r := range s.prefix {
+		if strings.HasPrefix(path, r.Pattern) || path == r.Pattern[:len(r.Pattern)-1] {
+			return r
+		}
+	}
+	return nil
+}
+
+// Table maps hosts to sites.
+type Table struct {
+	exact    map[string]*Site
+	wildcard map[string]*Site // by the suffix behind the "*", dot included
+	fallback *Site
+	ids      map[uint64]bool
+	refs     atomic.Int64
+	idle     chan struct{}
+}
+
+// NewTable returns an empty table, in use by its caller until Retire.
+func NewTable() *Table {
+	t := &Table{exact: map[string]*Site{}, wildcard: map[string]*Site{}, ids: map[uint64]bool{}, idle: make(chan struct{})}
+	t.refs.Store(1)
+	return t
+}
+
+// Add enters a site under its host names, lower-case and without port. A name
+// that begins with "*." stands for every name below; none at all for every
+// host that nobody else has. It must not be called once the table is in use.
+func (t *Table) Add(s *Site, hosts []string) {
+	t.ids[s.ID] = true
+	if len(hosts) == 0 {
+		t.fallback = s
+	}
+	for _, h := range hosts {
+		if suffix, ok := strings.CutPrefix(h, "*"); ok {
+			t.wildcard[suffix] = s
+		} else {
+			t.exact[h] = s
+		}
+	}
+}
+
+// Has reports whether the site with this number is in the table.
+func (t *Table) Has(id uint64) bool { return t.ids[id] }
+
+// Site returns the site for a Host header, nil when there is none. Letter case
+// and the port do not matter.
+func (t *Table) Site(host string) *Site {
+	if len(t.exact) == 0 && len(t.wildcard) == 0 {
+		return t.fallback
+	}
+	return lookup(t, strings.ToLower(host))
+}
+
+// ID is Site for the fast lane: host is lower-case already. It returns 0 when
+// there is no such site, and allocates nothing.
+func (t *Table) ID(host []byte) uint64 {
+	s := t.fallback
+	if len(t.exact) != 0 || len(t.wildcard) != 0 {
+		s = lookup(t, host)
+	}
+	if s == nil {
+		return 0
+	}
+	return s.ID
+}
+
+func lookup[T string | []byte](t *Table, host T) *Site {
+	host = withoutPort(host)
+	if s := t.exact[string(host)]; s != nil {
+		return s
+	}
+	if len(t.wildcard) > 0 {
+		for i := range len(host) {
+			if host[i] != '.' {
+				continue
+			}
+			if s := t.wildcard[string(host[i:])]; s != nil {
+				return s
+			}
+		}
+	}
+	return t.fallback
+}
+
+// withoutPort cuts ":8080" off, and the dot that ends an absolute name.
+func withoutPort[T string | []byte](host T) T {
+	for i := len(host) - 1; i >= 0; i-- {
+		if c := host[i]; c == ':' {
+			host = host[:i]
+			break
+		} else if c < '0' || c > '9' {
+			break
+		}
+	}
+	if n := len(host); n > 0 && host[n-1] == '.' {
+		host = host[:n-1]
+	}
+	return host
+}
+
+// Enter takes part in the table's life for one request; false when it has
+// ended and the caller must look for its successor.
+func (t *Table) Enter() bool {
+	for {
+		n := t.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if t.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// Leave ends what Enter began.
+func (t *Table) Leave() {
+	if t.refs.Add(-1) == 0 {
+		close(t.idle)
+	}
+}
+
+// Retire gives up the caller's own part. Idle is closed when the last request
+// has left.
+func (t *Table) Retire() { t.Leave() }
+
+// Idle is closed when the table has been retired and nobody is in it.
+func (t *Table) Idle() <-chan struct{} { return t.idle }
+
+// Clean returns the one path under which p is routed: dot segments resolved and
+// double slashes merged, so that "/x/../private/" cannot pass by a rule for
+// "/private/". It reports whether p was clean already.
+func Clean(p string) (string, bool) {
+	if strings.HasPrefix(p, "/") && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
+		return p, true
+	}
+	var out []string
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch s {
+		case ".":
+		case "..":
+			if len(out) > 0 {
+				out = out[:len(out)-1]
+			}
+		case "":
+			continue
+		default:
+			out = append(out, s)
+			continue
+		}
+		if last {
+			segments = append(segments[:i:i], "") // "/a/.." is the folder "/"
+		}
+	}
+	clean := "/" + strings.Join(out, "/")
+	if clean != "/" && segments[len(segments)-1] == "" {
+		clean += "/"
+	}
+	return clean, clean == p
+}

@@ -1,0 +1,121 @@
+package site
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func route(pattern string) *Route { return &Route{Pattern: pattern, Handler: http.NotFoundHandler()} }
+
+func TestRouteLongestMatchWins(t *testing.T) {
+	s := New(1, []*Route{route("/"), route("/private/"), route("/private/public/"), route("/exact"), route("/exact/")})
+	for path, want := range map[string]string{
+		"/":                   "/",
+		"/a":                  "/",
+		"/private":            "/private/", // a rule for a folder holds for its name, too
+		"/private/":           "/private/",
+		"/private/x":          "/private/",
+		"/privateer":          "/",
+		"/private/public/x":   "/private/public/",
+		"/exact":              "/exact",
+		"/exact/":             "/exact/",
+		"/private/public/../": "/private/public/",
+	} {
+		if got := s.Route(path); got == nil || got.Pattern != want {
+			t.Errorf("Route(%q) = %v, want %s", path, got, want)
+		}
+	}
+	if got := New(1, []*Route{route("/a/")}).Route("/b"); got != nil {
+		t.Errorf("Route of an unknown path = %s, want none", got.Pattern)
+	}
+}
+
+func TestSiteByHost(t *testing.T) {
+	a, w, f := New(1, nil), New(2, nil), New(3, nil)
+	table := NewTable()
+	table.Add(a, []string{"example.org"})
+	table.Add(w, []string{"*.example.org"})
+	for host, want := range map[string]*Site{
+		"example.org": a, "EXAMPLE.org:8080": a, "example.org.": a,
+		"www.example.org": w, "a.b.example.org:1": w,
+		"example.com": nil, "": nil, "xexample.org": nil,
+	} {
+		if got := table.Site(host); got != want {
+			t.Errorf("Site(%q) = %v, want %v", host, got, want)
+		}
+	}
+	table.Add(f, nil)
+	for _, host := range []string{"example.com", "[::1]:8080", "", "127.0.0.1:1"} {
+		if got := table.Site(host); got != f {
+			t.Errorf("Site(%q) = %v, want the fallback", host, got)
+		}
+		if id := table.ID([]byte(host)); id != 3 {
+			t.Errorf("ID(%q) = %d, want 3", host, id)
+		}
+	}
+	if !table.Has(2) || table.Has(4) {
+		t.Error("Has does not know the table's sites")
+	}
+}
+
+func TestLookupAllocatesNothing(t *testing.T) {
+	table := NewTable()
+	table.Add(New(1, nil), []string{"example.org"})
+	table.Add(New(2, nil), []string{"*.example.net"})
+	host := []byte("www.example.net:8080")
+	if n := testing.AllocsPerRun(100, func() { table.ID(host) }); n != 0 {
+		t.Errorf("ID allocates %v times", n)
+	}
+}
+
+func TestTableIdlesAfterItsLastRequest(t *testing.T) {
+	table := NewTable()
+	if !table.Enter() {
+		t.Fatal("a new table cannot be entered")
+	}
+	table.Retire()
+	select {
+	case <-table.Idle():
+		t.Fatal("idle while a request is inside")
+	default:
+	}
+	table.Leave()
+	<-table.Idle()
+	if table.Enter() {
+		t.Fatal("a table that has ended was entered")
+	}
+}
+
+func TestClean(t *testing.T) {
+	for in, want := range map[string]string{
+		"/": "/", "": "/", "/a": "/a", "/a/": "/a/", "//": "/", "//a": "/a", "/a//b": "/a/b",
+		"/a/../b": "/b", "/a/..": "/", "/..": "/", "/../..": "/", "/a/./b": "/a/b", "/a/.": "/a/",
+		"/a/b/..": "/a/", "/a/b/../": "/a/", "/.hidden": "/.hidden", "/...": "/...", "a/b": "/a/b",
+	} {
+		got, ok := Clean(in)
+		if got != want || ok != (in == want) {
+			t.Errorf("Clean(%q) = %q, %v; want %q", in, got, ok, want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"/", "/a/../b//c/./", "//x", "/..%2f", ".."} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, p string) {
+		got, _ := Clean(p)
+		if again, ok := Clean(got); !ok || again != got {
+			t.Fatalf("Clean(%q) = %q, which is not clean: %q", p, got, again)
+		}
+		if !strings.HasPrefix(got, "/") || strings.Contains(got, "//") {
+			t.Fatalf("Clean(%q) = %q", p, got)
+		}
+		for s := range strings.SplitSeq(got, "/") {
+			if s == "." || s == ".." {
+				t.Fatalf("Clean(%q) = %q keeps a dot segment", p, got)
+			}
+		}
+	})
+}
