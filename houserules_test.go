@@ -26,6 +26,12 @@ var vagueNames = []string{"base", "common", "helper", "helpers", "lib", "misc", 
 // package and name, each with its reason.
 var globals = map[string]string{}
 
+// sentinelCalls make errors that callers compare with.
+var sentinelCalls = []string{"errors.New", "fmt.Errorf"}
+
+// basicTypes may stand beside the tables in a struct that is one.
+var basicTypes = []string{"bool", "byte", "rune", "string", "int", "int8", "int16", "int32", "int64", "uint", "uint8", "uint16", "uint32", "uint64"}
+
 // tableCalls are calls whose result is a table: it is built once from
 // constants and never changes.
 var tableCalls = []string{"regexp.MustCompile", "strings.NewReplacer"}
@@ -65,48 +71,99 @@ func TestPackageNames(t *testing.T) {
 // TestGlobals refuses init functions and package-level variables, which make
 // a package's behaviour depend on what else is linked in or has run before.
 func TestGlobals(t *testing.T) {
+	excused := map[string]bool{}
 	for _, p := range modulePackages(t) {
 		fset := token.NewFileSet()
+		var files []*ast.File
 		for _, name := range p.files {
 			f, err := parser.ParseFile(fset, filepath.Join(p.dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
-				t.Error(err)
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		for _, fault := range newTopLevel(files).faults(files) {
+			name := p.dir + "." + fault.name
+			if globals[name] != "" {
+				excused[name] = true
 				continue
 			}
-			for _, fault := range globalFaults(fset, f, p.dir) {
-				t.Error(fault)
-			}
+			t.Errorf("%v: %s", fset.Position(fault.pos), fault.what)
+		}
+	}
+	for _, name := range sortedKeys(globals) {
+		if !excused[name] {
+			t.Errorf("globals in houserules_test.go excuses %s, which needs it no more: delete the line", name)
 		}
 	}
 }
 
-// globalFaults lists what one file of package dir declares against the rule.
-func globalFaults(fset *token.FileSet, f *ast.File, dir string) []string {
-	var faults []string
-	for _, decl := range f.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			if d.Recv == nil && d.Name.Name == "init" {
-				faults = append(faults, fmt.Sprintf("%v: func init runs before anyone asked for it: let a constructor do the work and main call it", fset.Position(d.Pos())))
+// A fault is a declaration that breaks the rule.
+type fault struct {
+	pos  token.Pos
+	name string
+	what string
+}
+
+// topLevel is what a package declares, as far as the rule asks.
+type topLevel struct {
+	funcs map[string]*ast.FuncType
+	types map[string]ast.Expr
+}
+
+func newTopLevel(files []*ast.File) topLevel {
+	top := topLevel{funcs: map[string]*ast.FuncType{}, types: map[string]ast.Expr{}}
+	for _, f := range files {
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					top.funcs[d.Name.Name] = d.Type
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if ts, ok := spec.(*ast.TypeSpec); ok {
+						top.types[ts.Name.Name] = ts.Type
+					}
+				}
 			}
-		case *ast.GenDecl:
-			if d.Tok != token.VAR {
+		}
+	}
+	return top
+}
+
+// faults lists what the files of one package declare against the rule.
+func (top topLevel) faults(files []*ast.File) []fault {
+	var faults []fault
+	for _, f := range files {
+		for _, decl := range f.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && d.Name.Name == "init" {
+					faults = append(faults, fault{d.Pos(), "init",
+						"func init runs before anyone asked for it: let a constructor do the work, and main call it"})
+				}
+			case *ast.GenDecl:
+				if d.Tok == token.VAR && !hasEmbed(d.Doc) {
+					faults = append(faults, top.variables(d)...)
+				}
+			}
+		}
+	}
+	return faults
+}
+
+func (top topLevel) variables(d *ast.GenDecl) []fault {
+	var faults []fault
+	for _, spec := range d.Specs {
+		v := spec.(*ast.ValueSpec)
+		for i, name := range v.Names {
+			if name.Name == "_" || hasEmbed(v.Doc) || i < len(v.Values) && top.allowed(v.Values[i]) {
 				continue
 			}
-			for _, spec := range d.Specs {
-				v := spec.(*ast.ValueSpec)
-				if hasEmbed(d.Doc) || hasEmbed(v.Doc) {
-					continue
-				}
-				for i, name := range v.Names {
-					if name.Name == "_" || globals[dir+"."+name.Name] != "" || allowedValue(v, i) {
-						continue
-					}
-					faults = append(faults, fmt.Sprintf("%v: package-level variable %s: only error sentinels, tables and go:embed may be one. "+
-						"Put it into a struct that its user makes, or add %q with the reason to globals in houserules_test.go",
-						fset.Position(name.Pos()), name.Name, dir+"."+name.Name))
-				}
-			}
+			faults = append(faults, fault{name.Pos(), name.Name, fmt.Sprintf(
+				"package-level variable %s: only error sentinels, tables, pools of buffers and go:embed may be one. Put it into a struct "+
+					"that its user makes, or add it with the reason to globals in houserules_test.go", name.Name)})
 		}
 	}
 	return faults
@@ -116,40 +173,61 @@ func hasEmbed(doc *ast.CommentGroup) bool {
 	return doc != nil && slices.ContainsFunc(doc.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
 }
 
-// allowedValue reports whether the i-th name of a declaration is an error
-// sentinel or a table.
-func allowedValue(v *ast.ValueSpec, i int) bool {
-	if i >= len(v.Values) {
-		return false // no value: it exists to be changed
-	}
-	switch value := v.Values[i].(type) {
+// allowed reports whether a variable with this value is an error sentinel, a
+// table, or a pool, which remembers nothing that anyone could see.
+func (top topLevel) allowed(value ast.Expr) bool {
+	switch value := value.(type) {
 	case *ast.CompositeLit:
-		return tableType(value.Type)
+		return top.table(value.Type) || qualified(value.Type) == "sync.Pool"
 	case *ast.CallExpr:
 		switch fun := value.Fun.(type) {
 		case *ast.ArrayType: // []byte("…")
 			return true
-		case *ast.FuncLit: // func() [256]bool { … }(): computed once, on the spot
-			results := fun.Type.Results
-			return results != nil && len(results.List) == 1 && tableType(results.List[0].Type)
+		case *ast.FuncLit: // func() [256]bool { … }(): computed on the spot
+			return top.makesTable(fun.Type)
+		case *ast.Ident: // makeTable(…)
+			return top.funcs[fun.Name] != nil && top.makesTable(top.funcs[fun.Name])
 		case *ast.SelectorExpr:
-			pkg, ok := fun.X.(*ast.Ident)
-			if !ok {
-				return false
-			}
-			call := pkg.Name + "." + fun.Sel.Name
-			return call == "errors.New" || call == "fmt.Errorf" || slices.Contains(tableCalls, call)
+			return slices.Contains(sentinelCalls, qualified(fun)) || slices.Contains(tableCalls, qualified(fun))
 		}
 	}
 	return false
 }
 
-func tableType(e ast.Expr) bool {
-	switch e.(type) {
+func (top topLevel) makesTable(f *ast.FuncType) bool {
+	return f.Results != nil && f.Results.NumFields() == 1 && top.table(f.Results.List[0].Type)
+}
+
+// table reports whether a type is that of a table: an array, a slice, a map, a
+// named one of them, or a struct of nothing but tables and basic values.
+func (top topLevel) table(e ast.Expr) bool {
+	switch e := e.(type) {
 	case *ast.ArrayType, *ast.MapType:
+		return true
+	case *ast.Ident:
+		return top.types[e.Name] != nil && top.table(top.types[e.Name])
+	case *ast.StructType:
+		for _, field := range e.Fields.List {
+			if id, ok := field.Type.(*ast.Ident); ok && slices.Contains(basicTypes, id.Name) {
+				continue
+			}
+			if !top.table(field.Type) {
+				return false
+			}
+		}
 		return true
 	}
 	return false
+}
+
+// qualified writes an imported name as pkg.Name; anything else is "".
+func qualified(e ast.Expr) string {
+	if sel, ok := e.(*ast.SelectorExpr); ok {
+		if pkg, ok := sel.X.(*ast.Ident); ok {
+			return pkg.Name + "." + sel.Sel.Name
+		}
+	}
+	return ""
 }
 
 // TestGlobalFaults shows what the rule lets through and what it does not.
@@ -162,26 +240,33 @@ func TestGlobalFaults(t *testing.T) {
 		{`var ( a = []string{"x"}; b = map[string]int{}; c = [...]byte{1}; d = []byte("x") )`, 0},
 		{`var pattern = regexp.MustCompile("x")`, 0},
 		{`var bits = func() [256]bool { return [256]bool{} }()`, 0},
+		{`var bits = make8(); func make8() (t [8]bool) { return }`, 0},
+		{`type set struct { low byte; in [8]bool }; var bits = makeSet(); func makeSet() set { return set{} }`, 0},
+		{`type names []string; var all = names{"x"}`, 0},
+		{`var buffers = sync.Pool{New: f}`, 0},
 		{`var _ http.Handler = (*T)(nil)`, 0},
 		{"//go:embed ui\nvar ui embed.FS", 0},
 		{`func init() {}`, 1},
 		{`func (t T) init() {}`, 0},
 		{`var count int`, 1},
 		{`var a, b = 1, []int{}`, 1},
-		{`var pool sync.Pool`, 1},
-		{`var pool = sync.Pool{New: f}`, 1},
+		{`type state struct { mu sync.Mutex }; var s = state{}`, 1},
+		{`type state struct { n *int }; var s = makeState(); func makeState() state { return state{} }`, 1},
+		{`var s = makeState(); func makeState() *int { return nil }`, 1},
+		{`var s, err = makeBoth(); func makeBoth() ([]int, error) { return nil, nil }`, 2},
+		{`var pool sync.Map`, 1},
 		{`var client = &http.Client{}`, 1},
 		{`var m map[string]int`, 1},
 		{`var now = time.Now`, 1},
 		{`var f = func() {}`, 1},
 	} {
-		fset := token.NewFileSet()
-		f, err := parser.ParseFile(fset, "x.go", "package p\n"+c.code, parser.ParseComments)
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package p\n"+c.code, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if faults := globalFaults(fset, f, "p"); len(faults) != c.refused {
-			t.Errorf("%s\nfaults %q, want %d", c.code, faults, c.refused)
+		files := []*ast.File{f}
+		if faults := newTopLevel(files).faults(files); len(faults) != c.refused {
+			t.Errorf("%s\nfaults %v, want %d", c.code, faults, c.refused)
 		}
 	}
 }
