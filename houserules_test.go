@@ -140,8 +140,10 @@ func (top topLevel) faults(files []*ast.File) []fault {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
 				if d.Recv == nil && d.Name.Name == "init" {
-					faults = append(faults, fault{d.Pos(), "init",
-						"func init runs before anyone asked for it: let a constructor do the work, and main call it"})
+					faults = append(faults, fault{
+						d.Pos(), "init",
+						"func init runs before anyone asked for it: let a constructor do the work, and main call it",
+					})
 				}
 			case *ast.GenDecl:
 				if d.Tok == token.VAR && !hasEmbed(d.Doc) {
