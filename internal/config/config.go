@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/admin"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
 	"millrace/internal/server"
@@ -46,20 +47,13 @@ type Config struct {
 	// Log is the access log: one line per request.
 	Log accesslog.Options `yaml:"log"`
 	// Admin is where metrics, health and profiles are. Never a public address.
-	Admin Admin `yaml:"admin"`
+	Admin admin.Options `yaml:"admin"`
 	// Lane is the fast lane, which answers hot requests from finished bytes.
 	Lane lane.Options `yaml:"lane"`
 	// Limits protect the server from slow, large and many clients.
 	Limits server.Options `yaml:"limits"`
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
-}
-
-// Admin says where the admin listener is.
-type Admin struct {
-	// Listen is host:port or unix:/path; "off" for none. Default: a UNIX
-	// socket in the runtime folder that only the server's user can open.
-	Listen string `yaml:"listen"`
 }
 
 // Site is what some hosts serve.
@@ -162,7 +156,8 @@ func (c *Config) finish(doc *document, settings []Setting) error {
 	return doc.found
 }
 
-// resolve makes the file's relative paths relative to its folder.
+// resolve makes the file's relative paths relative to its folder, and hosts
+// lower-case.
 func (c *Config) resolve(dir string) {
 	from := func(paths ...*string) {
 		for _, p := range paths {
@@ -186,6 +181,9 @@ func (c *Config) resolve(dir string) {
 	}
 	socket(&c.Admin.Listen)
 	for _, s := range c.Sites {
+		for i, h := range s.Hosts {
+			s.Hosts[i] = strings.ToLower(h) // RFC 9110, 4.2.3
+		}
 		for _, r := range s.Routes {
 			if r.Static != nil {
 				from(&r.Static.Root)
