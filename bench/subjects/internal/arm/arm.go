@@ -20,7 +20,7 @@ const (
 	Millrace Program = "millrace"
 )
 
-// Arm is one server as it is measured. To add one, add it to All.
+// Arm is one server as it is measured. To add one, add it to Files.
 type Arm struct {
 	Name    string // in raw data and for --arms: a word
 	Title   string // in RESULTS.md
@@ -58,8 +58,8 @@ func (e Env) Admin() string { return filepath.Join(e.Dir, "admin.sock") }
 // Output is the file that gets what the server prints.
 func (e Env) Output() string { return filepath.Join(e.Dir, "output.txt") }
 
-// All are the arms of bench/run files.
-func All() []Arm {
+// Files are the arms of bench/run files.
+func Files() []Arm {
 	return []Arm{
 		{Name: "nginx", Title: "nginx", Program: Nginx, Command: nginxCommand("")},
 		{Name: "nethttp", Title: "net/http FileServer", Program: NetHTTP, Command: subject("nethttp")},
@@ -71,10 +71,9 @@ func All() []Arm {
 	}
 }
 
-// Find picks arms by name, in the order of All; unknown gives the names that
+// Find picks arms by name, in the order of all; unknown gives the names that
 // are none.
-func Find(names []string) (found []Arm, unknown []string) {
-	all := All()
+func Find(all []Arm, names []string) (found []Arm, unknown []string) {
 	for _, a := range all {
 		if slices.Contains(names, a.Name) {
 			found = append(found, a)

@@ -59,7 +59,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is missing; it is in Debian's package nginx-light")
 	}
-	for _, a := range All() {
+	for _, a := range Files() {
 		if a.Program != Nginx {
 			continue
 		}
@@ -76,7 +76,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 
 func TestArms(t *testing.T) {
 	seen := map[string]bool{}
-	for _, a := range All() {
+	for _, a := range Files() {
 		if seen[a.Name] {
 			t.Errorf("two arms are named %s", a.Name)
 		}
@@ -93,7 +93,7 @@ func TestArms(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	found, unknown := Find([]string{"millrace", "apache", "nginx"})
+	found, unknown := Find(Files(), []string{"millrace", "apache", "nginx"})
 	if len(found) != 2 || found[0].Name != "nginx" || found[1].Name != "millrace" {
 		t.Errorf("found %v", found)
 	}

@@ -21,10 +21,11 @@ import (
 type CPU struct {
 	// Total is the sum of the processes' CPU clocks, in the scheduler's own
 	// nanoseconds.
-	Total time.Duration
+	Total time.Duration `json:"total"`
 	// User and Kernel split it, in the clock ticks (10 ms) of
 	// /proc/PID/stat: right over seconds, useless over milliseconds.
-	User, Kernel time.Duration
+	User   time.Duration `json:"user"`
+	Kernel time.Duration `json:"kernel"`
 }
 
 // Sub is what was used between before and c.

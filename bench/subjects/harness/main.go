@@ -1,0 +1,212 @@
+// Command harness carries out the scenarios of bench/run, which builds it and
+// everything that it starts.
+//
+//	harness SCENARIO -bench DIR -bin DIR -millrace FILE [flags]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"millrace/bench/subjects/internal/arm"
+	"millrace/bench/subjects/internal/files"
+	"millrace/bench/subjects/internal/proc"
+	"millrace/bench/subjects/internal/record"
+)
+
+// options are the command line.
+type options struct {
+	scenario string
+	bench    string
+	bin      string
+	millrace string
+	arms     string
+	out      string
+	quick    bool
+	seed     uint64
+}
+
+func main() {
+	// Servers die with the thread that started them (Pdeathsig), so that a
+	// killed harness leaves none behind; so it must be one that stays.
+	runtime.LockOSThread()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	o, err := parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/run:", err)
+		os.Exit(2)
+	}
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench/run:", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line: the scenario first, then flags.
+func parse(args []string) (options, error) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return options{}, fmt.Errorf("no scenario named; there is: %s", scenarioNames())
+	}
+	o := options{scenario: args[0]}
+	flags := flag.NewFlagSet("bench/run", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the error is printed by main
+	flags.StringVar(&o.bench, "bench", "bench", "the repository's `folder` bench")
+	flags.StringVar(&o.bin, "bin", "bench/out/bin", "the `folder` of the compiled subjects")
+	flags.StringVar(&o.millrace, "millrace", "bin/millrace", "the `program` millrace")
+	flags.StringVar(&o.arms, "arms", "", "names of arms with commas, all by default")
+	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md in bench by default, in bench/out for a quick run or for some arms")
+	flags.BoolVar(&o.quick, "quick", false, "a look within four minutes")
+	full := flags.Bool("full", false, "results within 25 minutes, the default")
+	flags.Uint64Var(&o.seed, "seed", 0, "of the order of slots; 0: from the clock")
+	if err := flags.Parse(args[1:]); err != nil {
+		return options{}, err
+	}
+	known := slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.name == o.scenario })
+	switch {
+	case !known:
+		return options{}, fmt.Errorf("no scenario %q; there is: %s", o.scenario, scenarioNames())
+	case flags.NArg() > 0:
+		return options{}, fmt.Errorf("nothing to do with %q", flags.Arg(0))
+	case o.quick && *full:
+		return options{}, errors.New("--quick and --full contradict each other")
+	}
+	if o.seed == 0 {
+		o.seed = uint64(time.Now().Unix())
+	}
+	return o, nil
+}
+
+// run carries out the scenario and writes its results.
+func run(ctx context.Context, o options, out io.Writer) error {
+	all := scenarios()
+	s := all[slices.IndexFunc(all, func(s scenario) bool { return s.name == o.scenario })]
+	arms, err := chooseArms(s.arms(), o.arms, out)
+	if err != nil {
+		return err
+	}
+	places, err := o.places()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(places.Temp)
+	if err := warnIfBusy(ctx, out); err != nil {
+		return err
+	}
+	r, err := s.run(ctx, job{arms, o.quick, o.seed, places, out})
+	if err != nil {
+		return err
+	}
+	r.Versions = versions(ctx, arms, places)
+	raw, err := record.Save(filepath.Join(o.bench, "out"), r)
+	if err != nil {
+		return err
+	}
+	text, verdict := s.report(r)
+	results := o.results(len(arms) == len(s.arms()))
+	if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	fmt.Fprintf(out, "%s; results in %s, raw data in %s\n", verdict, results, raw)
+	return nil
+}
+
+// results is the file that they go to. Only those of a full run of all arms
+// replace RESULTS.md unasked.
+func (o options) results(complete bool) string {
+	switch {
+	case o.out != "":
+		return o.out
+	case o.quick || !complete:
+		return filepath.Join(o.bench, "out", "RESULTS.md")
+	default:
+		return filepath.Join(o.bench, "RESULTS.md")
+	}
+}
+
+// busy is the share of the processors in use from which on a warning is given.
+const busy = 0.05
+
+// warnIfBusy looks at the machine for a second before anything is started.
+func warnIfBusy(ctx context.Context, out io.Writer) error {
+	const look = time.Second
+	before, err := proc.ReadLoad()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(look):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	after, err := proc.ReadLoad()
+	if err != nil {
+		return err
+	}
+	share := after.Sub(before).Busy.Seconds() / look.Seconds() / float64(runtime.NumCPU())
+	if share > busy {
+		fmt.Fprintf(out, "warning: other processes use %.0f %% of the processors; the figures will be worth little\n", share*100)
+	}
+	return nil
+}
+
+// chooseArms finds the arms to measure; those whose program is not installed
+// are left out with a line that says how to get it.
+func chooseArms(all []arm.Arm, list string, out io.Writer) ([]arm.Arm, error) {
+	arms := all
+	if list != "" {
+		var unknown []string
+		if arms, unknown = arm.Find(all, strings.Split(list, ",")); len(unknown) > 0 {
+			var names []string
+			for _, a := range all {
+				names = append(names, a.Name)
+			}
+			return nil, fmt.Errorf("no arm %s; there are: %s", strings.Join(unknown, ", "), strings.Join(names, ", "))
+		}
+	}
+	if _, err := exec.LookPath("nginx"); err != nil {
+		left := slices.DeleteFunc(slices.Clone(arms), func(a arm.Arm) bool { return a.Program == arm.Nginx })
+		if len(left) < len(arms) {
+			fmt.Fprintln(out, "nginx is missing, its arms are skipped; it is in Debian's package nginx-light")
+		}
+		arms = left
+	}
+	if len(arms) == 0 {
+		return nil, errors.New("no arm is left to measure")
+	}
+	return arms, nil
+}
+
+// places makes the folders absolute, since servers run in folders of their
+// own, and adds a temporary one.
+func (o options) places() (files.Places, error) {
+	var p files.Places
+	for _, f := range []struct {
+		from string
+		to   *string
+	}{{o.bench, &p.Bench}, {o.bin, &p.Bin}, {o.millrace, &p.Binary}} {
+		abs, err := filepath.Abs(f.from)
+		if err != nil {
+			return files.Places{}, err
+		}
+		*f.to = abs
+	}
+	temp, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return files.Places{}, fmt.Errorf("making a folder for the servers: %w", err)
+	}
+	p.Temp = temp
+	return p, nil
+}

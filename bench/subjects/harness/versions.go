@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"millrace/bench/subjects/internal/arm"
+	"millrace/bench/subjects/internal/files"
+	"millrace/bench/subjects/internal/record"
+	"millrace/bench/subjects/internal/wrk"
+)
+
+// versions asks every program that took part. One that does not say is listed
+// as unknown: a run of twenty minutes is not lost for that.
+func versions(ctx context.Context, arms []arm.Arm, p files.Places) []record.Version {
+	has := func(program arm.Program) bool {
+		return slices.ContainsFunc(arms, func(a arm.Arm) bool { return a.Program == program })
+	}
+	var list []record.Version
+	add := func(program, version string) {
+		if version == "" {
+			version = "unknown"
+		}
+		list = append(list, record.Version{Program: program, Version: version})
+	}
+	if has(arm.Millrace) {
+		add("millrace", firstLine(ctx, p.Binary, "version"))
+	}
+	add("Go", strings.TrimPrefix(runtime.Version(), "go"))
+	if has(arm.Nginx) {
+		_, version, _ := strings.Cut(firstLine(ctx, "nginx", "-v"), "nginx/")
+		add("nginx", version)
+	}
+	if has(arm.FastHTTP) {
+		add("fasthttp", dependency(filepath.Join(p.Bin, "fasthttpfs"), "github.com/valyala/fasthttp"))
+	}
+	version, _ := wrk.Version(ctx)
+	add("wrk", strings.TrimPrefix(version, "wrk "))
+	return list
+}
+
+// firstLine is the first line of what a program prints, on either output.
+func firstLine(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := bytes.Cut(out, []byte("\n"))
+	return strings.TrimSpace(string(line))
+}
+
+// dependency is the version of a module that a Go program is built with.
+func dependency(program, module string) string {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return ""
+	}
+	for _, d := range info.Deps {
+		if d.Path == module {
+			return d.Version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,376 @@
+// Package report writes RESULTS.md: tables of medians and ratios, the bars and
+// whether they are met, and where peers are better. Every figure in it is
+// computed from the run it is given.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/bench/subjects/internal/record"
+	"millrace/bench/subjects/internal/stats"
+	"millrace/bench/subjects/internal/wrk"
+)
+
+// Files is RESULTS.md of a run of the scenario files. workloads are the names
+// of its workloads in the order of the tables.
+func Files(r *record.Run, workloads []string) string {
+	rows := cells(r, workloads)
+	w := &writer{}
+	w.head(r)
+	w.bars(r, rows)
+	w.losses(r, rows)
+	w.small(r, rows)
+	w.large(r)
+	w.memory(r)
+	w.lane(r, rows)
+	w.method(r)
+	w.repeat(r)
+	return w.String()
+}
+
+// Missed counts the bars that were measured and not met.
+func Missed(r *record.Run, workloads []string) (missed, measured int) {
+	for _, b := range bars(r, cells(r, workloads)) {
+		if b.got.Valid() {
+			measured++
+			if !b.met() {
+				missed++
+			}
+		}
+	}
+	return missed, measured
+}
+
+// writer is a text that grows by lines.
+type writer struct{ strings.Builder }
+
+func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+
+func (w *writer) head(r *record.Run) {
+	w.line("# Results of `bench/run %s`", r.Scenario)
+	w.line("")
+	w.line("Written by the program; nothing in it is typed by hand. How to read it: [README.md](README.md).")
+	if r.Quick {
+		w.line("")
+		w.line("**A quick run: slots of %v, %d rounds. Good for a look, too short for a claim.**", r.Slot, r.Rounds)
+	}
+	w.line("")
+	w.line("| | |")
+	w.line("|---|---|")
+	w.line("| date | %s |", r.Started.UTC().Format("2006-01-02 15:04 UTC"))
+	w.line("| processor | %s, %d cores |", r.Machine.CPU, r.Machine.Cores)
+	w.line("| memory | %.1f GB |", float64(r.Machine.Memory)/1e9)
+	w.line("| kernel | %s |", r.Machine.Kernel)
+	for _, v := range r.Versions {
+		w.line("| %s | %s |", v.Program, v.Version)
+	}
+	w.line("| run | %d rounds of %v slots, order from seed %d, %v in all |", r.Rounds, r.Slot, r.Seed, r.Took.Round(time.Second))
+	w.line("| the machine beside it | %s |", disturbance(r))
+}
+
+// quiet is the share of the processors that others may use in the median slot
+// before RESULTS.md says that its figures are not to be trusted.
+const quiet = 0.10
+
+// beside is what used the processors beside server and generator, as shares
+// of all of them in each slot: other processes, and the host.
+func beside(r *record.Run) (other, steal stats.Summary) {
+	var others, stolen []float64
+	for _, s := range r.Small {
+		all := float64(r.Machine.Cores) * s.Wall.Seconds()
+		others = append(others, s.Other.Seconds()/all)
+		stolen = append(stolen, s.Steal.Seconds()/all)
+	}
+	return stats.Summarise(others), stats.Summarise(stolen)
+}
+
+// disturbance describes what beside found.
+func disturbance(r *record.Run) string {
+	other, steal := beside(r)
+	if !other.Valid() {
+		return "–"
+	}
+	text := fmt.Sprintf("other processes used %s of the processors in the median slot, %s in the worst; the host took %s, %s",
+		percent(other.Median), percent(other.Max), percent(steal.Median), percent(steal.Max))
+	if other.Median > quiet || steal.Median > quiet {
+		text += ". **The machine was not quiet: trust no figure**"
+	}
+	return text
+}
+
+func (w *writer) bars(r *record.Run, rows []record.Cell) {
+	w.line("")
+	w.line("## The bars")
+	w.line("")
+	w.line("Median of the rounds (least–greatest); a ratio is taken within each round.")
+	w.line("")
+	w.line("| what | bar | measured | |")
+	w.line("|---|---:|---:|---|")
+	for _, b := range bars(r, rows) {
+		w.line("| %s | %s | %s | %s |", b.what, b.bound(), span(b.got, b.show), b.verdict())
+	}
+}
+
+func (w *writer) losses(r *record.Run, rows []record.Cell) {
+	w.line("")
+	w.line("## Where we lose")
+	w.line("")
+	list := losses(r, rows)
+	if len(comparisons(r, rows)) == 0 {
+		w.line("Not known: millrace or its peers were not measured.")
+		return
+	}
+	if len(list) == 0 {
+		w.line("No peer was better than millrace in any figure of this run.")
+		return
+	}
+	w.line("Every figure in which a peer is better than millrace in the median of the rounds.")
+	w.line("")
+	w.line("| where | figure | peer | millrace | peer | ratio | |")
+	w.line("|---|---|---|---:|---:|---:|---|")
+	for _, l := range list {
+		w.line("%s", l)
+	}
+}
+
+func (w *writer) small(r *record.Run, rows []record.Cell) {
+	w.line("")
+	w.line("## Small files")
+	for _, c := range rows {
+		w.line("")
+		w.line("### %s, %d connections", c.Title, c.Connections)
+		for _, logs := range []bool{false, true} {
+			w.cell(r, c, logs)
+		}
+	}
+}
+
+// cell is the table of one cell, for the arms with a log or without.
+func (w *writer) cell(r *record.Run, c record.Cell, logs bool) {
+	var arms []record.Arm
+	for _, a := range r.Arms {
+		if a.Logs == logs && len(smallSlots(r, a.Name, c)) > 0 {
+			arms = append(arms, a)
+		}
+	}
+	if len(arms) == 0 {
+		return
+	}
+	w.line("")
+	w.line("| server | requests/s | of %[1]s's | CPU per request | of %[1]s's | user + kernel | p50 | p99 | bytes each | wrk's cores | failed |", base(logs))
+	w.line("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+	for _, a := range arms {
+		get := func(f func(record.Small) float64) byRound { return smallFigure(r, a.Name, c, f) }
+		against := func(f figure) string {
+			return span(stats.Ratios(get(f.small), smallFigure(r, base(logs), c, f.small)), ratio)
+		}
+		user := get(func(s record.Small) float64 { return s.Server.User.Seconds() * 1e6 / float64(s.Wrk.Requests) }).summary()
+		kernel := get(func(s record.Small) float64 { return s.Server.Kernel.Seconds() * 1e6 / float64(s.Wrk.Requests) }).summary()
+		size := get(func(s record.Small) float64 { return float64(s.Wrk.Bytes) / float64(s.Wrk.Requests) }).summary()
+		cores := get(func(s record.Small) float64 { return s.Wrk.CPU.Seconds() / s.Wrk.Duration.Seconds() }).summary()
+		failed := uint64(0)
+		for _, s := range smallSlots(r, a.Name, c) {
+			failed += s.Wrk.Sum()
+		}
+		w.line("| %s | %s | %s | %s | %s | %.1f + %.1f µs | %s | %s | %.0f | %.2f | %d |", a.Title,
+			rate.format(get(rate.small).summary().Median), against(rate),
+			span(get(cpuPerRequest.small).summary(), cpuPerRequest.format), against(cpuPerRequest),
+			user.Median, kernel.Median,
+			p50.format(get(p50.small).summary().Median), p99.format(get(p99.small).summary().Median),
+			size.Median, cores.Median, failed)
+	}
+}
+
+func networkTitle(network string) string {
+	if network == "unix" {
+		return "a UNIX socket"
+	}
+	return "TCP"
+}
+
+func (w *writer) large(r *record.Run) {
+	w.line("")
+	w.line("## The large file")
+	for _, network := range []string{"tcp", "unix"} {
+		w.line("")
+		w.line("### 256 MB over %s", networkTitle(network))
+		w.line("")
+		w.line("| server | CPU per byte | of nginx's | of net/http's | user + kernel | GB/s | millrace's path |")
+		w.line("|---|---:|---:|---:|---:|---:|---|")
+		for _, a := range r.Arms {
+			mine := largeFigure(r, a.Name, network, cpuPerByte.large)
+			if len(mine) == 0 {
+				continue
+			}
+			against := func(peer string) string {
+				return span(stats.Ratios(mine, largeFigure(r, peer, network, cpuPerByte.large)), ratio)
+			}
+			user := largeFigure(r, a.Name, network, func(l record.Large) float64 { return float64(l.Server.User) / float64(l.Bytes) }).summary()
+			kernel := largeFigure(r, a.Name, network, func(l record.Large) float64 { return float64(l.Server.Kernel) / float64(l.Bytes) }).summary()
+			w.line("| %s | %s | %s | %s | %.3f + %.3f ns | %s | %s |", a.Title,
+				span(mine.summary(), cpuPerByte.format), against("nginx"), against("nethttp"), user.Median, kernel.Median,
+				span(largeFigure(r, a.Name, network, throughput.large).summary(), throughput.format), sentBy(r, a.Name, network))
+		}
+	}
+}
+
+// sentBy tells by which path millrace sent the large file, by its own count.
+func sentBy(r *record.Run, name, network string) string {
+	var sendfile, writev, copied, all uint64
+	for _, l := range r.Large {
+		if l.Arm == name && l.Network == network && l.Counts != nil {
+			sendfile += l.Counts.Sendfile
+			writev += l.Counts.Writev
+			copied += l.Counts.Copied
+		}
+	}
+	if all = sendfile + writev + copied; all == 0 {
+		return ""
+	}
+	var parts []string
+	for _, p := range []struct {
+		name  string
+		bytes uint64
+	}{{"sendfile", sendfile}, {"writev", writev}, {"copied", copied}} {
+		if p.bytes > 0 {
+			parts = append(parts, percent(float64(p.bytes)/float64(all))+" "+p.name)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (w *writer) memory(r *record.Run) {
+	w.line("")
+	w.line("## Memory")
+	w.line("")
+	w.line("Of all processes of a server: under load after %v at the most connections, the most in that time, and at the end of the run with no connection open.", r.Hold)
+	w.line("RSS counts a page that processes share in each of them, PSS divides it among them.")
+	w.line("")
+	w.line("| server | RSS | PSS | most RSS | RSS at the end | PSS at the end | requests | failed |")
+	w.line("|---|---:|---:|---:|---:|---:|---:|---:|")
+	for _, m := range r.Memory {
+		a, _ := arm(r, m.Arm)
+		mb := func(bytes uint64) string { return megabytes(float64(bytes)) }
+		w.line("| %s | %s | %s | %s | %s | %s | %s | %d |", a.Title, mb(m.Held.RSS), mb(m.Held.PSS), mb(m.Peak.RSS),
+			mb(m.End.RSS), mb(m.End.PSS), thousands(float64(m.Done)), m.Fail)
+	}
+}
+
+// lane shows millrace's own counters, and whether logs were written.
+func (w *writer) lane(r *record.Run, rows []record.Cell) {
+	w.line("")
+	w.line("## The lane, and the logs")
+	w.line("")
+	w.line("By millrace's own counters and by counting lines; the least of the rounds.")
+	w.line("")
+	w.line("| where | server | answered by the lane | log lines per request | lines dropped |")
+	w.line("|---|---|---:|---:|---:|")
+	for _, c := range rows {
+		for _, a := range r.Arms {
+			if !a.Ours && !a.Logs || a.Variant {
+				continue
+			}
+			slots := smallSlots(r, a.Name, c)
+			if len(slots) == 0 {
+				continue
+			}
+			lane, lines, dropped := math.NaN(), math.NaN(), uint64(0)
+			for _, s := range slots {
+				if s.Counts != nil {
+					lane = least(lane, float64(s.Counts.Fast)/float64(s.Counts.Fast+s.Counts.Slow))
+					dropped += s.Counts.LogDropped
+				}
+				if a.Logs {
+					lines = least(lines, float64(s.Lines)/float64(s.Wrk.Requests))
+				}
+			}
+			w.line("| %s, %d connections | %s | %s | %s | %s |", c.Title, c.Connections, a.Title,
+				orDash(lane, func(v float64) string { return fmt.Sprintf("%.2f %%", v*100) }), orDash(lines, func(v float64) string { return fmt.Sprintf("%.3f", v) }), orNothing(a, dropped))
+		}
+	}
+}
+
+// least of two, of which the first may be NaN.
+func least(a, b float64) float64 {
+	if a < b {
+		return a
+	}
+	return b
+}
+
+func orDash(v float64, format func(float64) string) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return format(v)
+}
+
+// orNothing is a number of dropped lines, for an arm that could drop some.
+func orNothing(a record.Arm, dropped uint64) string {
+	if !a.Ours || !a.Logs {
+		return "–"
+	}
+	return fmt.Sprint(dropped)
+}
+
+func (w *writer) method(r *record.Run) {
+	w.line("")
+	w.line("## How it was measured")
+	w.line("")
+	for _, item := range []string{
+		"All servers run from the start to the end; only one is under load at any moment. A round visits each cell (workload and connections) once, in an order drawn anew; within a cell the servers follow each other, in an order drawn anew.",
+		fmt.Sprintf("Load: wrk with %d threads on the same machine, so server and generator share its cores: requests/s measures both together, CPU per request the server alone. The column “wrk's cores” shows how much the generator took.", wrk.Threads),
+		"CPU: the clock of each of the server's processes (`clock_gettime` with the clock made from the pid, nanoseconds as the scheduler counts them), summed, read before wrk starts and 0.2 s after it has ended; so opening and closing connections is included. User and kernel are split by the 10 ms ticks of `/proc/PID/stat`.",
+		fmt.Sprintf("Failed: what wrk counts as errors of connecting, reading, writing, as status 400 and above, or as no answer within %v.", wrk.Timeout),
+		"Before and after the load, every answer of every server over TCP and over the UNIX socket was compared with its file byte by byte (after unpacking, where compressed), the large one by its checksum; a difference ends the run without results.",
+		"“Chromium” requests carry the headers of a navigation, script, image or fetch, and a cookie of about 200 bytes. They accept compressed answers: servers that compress send fewer bytes (“bytes each”, header included), as they would to a real browser; nginx, net/http and fasthttp run with compression off, their default.",
+		"Logs are files on the disk, emptied before each slot; their lines are counted after it. nginx buffers 64 kB and flushes once a second.",
+		"Large file: one connection, one download after another, read into a buffer of 1 MiB and forgotten; one download before the clock starts.",
+		"Memory: `/proc/PID/smaps_rollup` of all the server's processes.",
+	} {
+		w.line("- %s", item)
+	}
+}
+
+func (w *writer) repeat(r *record.Run) {
+	mode := "--full"
+	if r.Quick {
+		mode = "--quick"
+	}
+	var names []string
+	for _, a := range r.Arms {
+		names = append(names, a.Name)
+	}
+	w.line("")
+	w.line("## Repeat it")
+	w.line("")
+	w.line("With Go and Debian's packages nginx-light and wrk, on a machine that does nothing else:")
+	w.line("")
+	w.line("```")
+	w.line("bench/run %s %s --seed %d --arms %s", r.Scenario, mode, r.Seed, strings.Join(names, ","))
+	w.line("```")
+	w.line("")
+	w.line("What was started (SITE: the test site, DIR: a folder of the server's own; nginx.conf is [peers/nginx/nginx.conf.tmpl](peers/nginx/nginx.conf.tmpl) filled in):")
+	w.line("")
+	w.line("```")
+	for _, a := range r.Arms {
+		w.line("%-15s %s", a.Name, a.Command)
+	}
+	example := wrk.Job{Script: "bench/wrk/requests.lua", Requests: "DIR/requests-browser.txt", URL: "http://127.0.0.1:PORT/", Connections: 1000, Duration: r.Slot}
+	w.line("%-15s wrk %s", "load, e.g.", strings.Join(example.Args(), " "))
+	w.line("```")
+	w.line("")
+	w.line("The raw figures of each slot are written to bench/out as JSON.")
+}
+
+// sortCells orders cells by their workload's rank, then by connections.
+func sortCells(list []record.Cell, rank map[string]int) {
+	slices.SortFunc(list, func(a, b record.Cell) int {
+		return cmp.Or(cmp.Compare(rank[a.Workload], rank[b.Workload]), cmp.Compare(a.Connections, b.Connections))
+	})
+}
