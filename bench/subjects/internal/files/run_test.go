@@ -68,6 +68,10 @@ func testPlan(t *testing.T) Plan {
 	}
 }
 
+func testPlaces(t *testing.T) Places {
+	return Places{Bench: "../../..", Bin: "/no/subjects", Binary: "/no/millrace", Temp: t.TempDir()}
+}
+
 func TestRun(t *testing.T) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		t.Skip("wrk is missing; it is in Debian's package wrk")
@@ -75,7 +79,7 @@ func TestRun(t *testing.T) {
 	t.Setenv(serveVariable, "truth")
 	p := testPlan(t)
 	var out strings.Builder
-	r, err := Run(context.Background(), p, Places{Bench: "../../..", Temp: t.TempDir()}, &out)
+	r, err := Run(context.Background(), p, testPlaces(t), &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +110,7 @@ func TestRun(t *testing.T) {
 // TestWrongAnswersEndTheRun: no figures of a server that serves other bytes.
 func TestWrongAnswersEndTheRun(t *testing.T) {
 	t.Setenv(serveVariable, "lies")
-	_, err := Run(context.Background(), testPlan(t), Places{Bench: "../../..", Temp: t.TempDir()}, io.Discard)
+	_, err := Run(context.Background(), testPlan(t), testPlaces(t), io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "/assets/js/test.js") {
 		t.Errorf("the error is %v", err)
 	}
