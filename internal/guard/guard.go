@@ -104,6 +104,9 @@ func (d Redirect) Handler(route string) http.Handler {
 // remainder is the escaped part of the path behind the route. Leading slashes
 // and backslashes go: with To "/" they would name another host (//evil.test).
 func remainder(u *url.URL, route string) string {
+	if u.Path == route[:len(route)-1] {
+		return "" // a subtree's route covers its own name without the slash
+	}
 	rest, ok := strings.CutPrefix(u.EscapedPath(), (&url.URL{Path: route}).EscapedPath())
 	if !ok { // the route itself came escaped in another way
 		rest = (&url.URL{Path: strings.TrimPrefix(u.Path, route)}).EscapedPath()

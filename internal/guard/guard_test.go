@@ -32,6 +32,7 @@ func TestRedirect(t *testing.T) {
 		{"/old", "/new/", "/old", "/new/"}, // an exact route has no remainder
 		{"/old/", "/new", "/old/x", "/new"},
 		{"/old/", "/new/", "/old/", "/new/"},
+		{"/old/", "/new/", "/old?q", "/new/?q"}, // such a route covers /old as well
 		{"/old/", "/new/", "/old/a/b?q", "/new/a/b?q"},
 		{"/old/", "https://example.org/", "/old/a%2Fb%20c", "https://example.org/a%2Fb%20c"},
 		{"/", "https://www.example.org/", "/a", "https://www.example.org/a"},
