@@ -20,7 +20,7 @@ func main() {
 	socket := flag.String("unix", "", "the UNIX socket's `path`, none by default")
 	flag.Parse()
 	if err := run(*root, *listen, *socket); err != nil {
-		fmt.Fprintln(os.Stderr, "fasthttpfs:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "fasthttpfs:", err)
 		os.Exit(1)
 	}
 }

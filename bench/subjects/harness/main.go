@@ -46,11 +46,14 @@ func main() {
 	defer cancel()
 	o, err := parse(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/run:", err)
+		say(os.Stderr, "bench/run: %v", err)
 		os.Exit(2)
 	}
 	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "bench/run:", err)
+		if ctx.Err() != nil {
+			err = errors.New("stopped by a signal; nothing was written")
+		}
+		say(os.Stderr, "bench/run: %v", err)
 		os.Exit(1)
 	}
 }
@@ -101,7 +104,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(places.Temp)
+	defer func() { _ = os.RemoveAll(places.Temp) }() // a leftover in /tmp fails no run
 	if err := warnIfBusy(ctx, out); err != nil {
 		return err
 	}
@@ -119,8 +122,13 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
-	fmt.Fprintf(out, "%s; results in %s, raw data in %s\n", verdict, results, raw)
+	say(out, "%s; results in %s, raw data in %s", verdict, results, raw)
 	return nil
+}
+
+// say prints a line; that it cannot be printed is no reason to stop.
+func say(out io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
 
 // results is the file that they go to. Only those of a full run of all arms
@@ -157,7 +165,7 @@ func warnIfBusy(ctx context.Context, out io.Writer) error {
 	}
 	share := after.Sub(before).Busy.Seconds() / look.Seconds() / float64(runtime.NumCPU())
 	if share > busy {
-		fmt.Fprintf(out, "warning: other processes use %.0f %% of the processors; the figures will be worth little\n", share*100)
+		say(out, "warning: other processes use %.0f %% of the processors; the figures will be worth little", share*100)
 	}
 	return nil
 }
@@ -179,7 +187,7 @@ func chooseArms(all []arm.Arm, list string, out io.Writer) ([]arm.Arm, error) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		left := slices.DeleteFunc(slices.Clone(arms), func(a arm.Arm) bool { return a.Program == arm.Nginx })
 		if len(left) < len(arms) {
-			fmt.Fprintln(out, "nginx is missing, its arms are skipped; it is in Debian's package nginx-light")
+			say(out, "nginx is missing, its arms are skipped; it is in Debian's package nginx-light")
 		}
 		arms = left
 	}

@@ -18,7 +18,7 @@ func main() {
 	socket := flag.String("unix", "", "the UNIX socket's `path`, none by default")
 	flag.Parse()
 	if err := run(*root, *listen, *socket); err != nil {
-		fmt.Fprintln(os.Stderr, "nethttp:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "nethttp:", err)
 		os.Exit(1)
 	}
 }

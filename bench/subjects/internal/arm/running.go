@@ -61,7 +61,7 @@ func Start(ctx context.Context, a Arm, e Env) (*Running, error) {
 	r := &Running{Arm: a, Env: e, Argv: argv, cmd: cmd, output: output, exited: make(chan struct{})}
 	// Ends with the process, which Stop waits for.
 	go func() {
-		cmd.Wait() // the way it ended is told by its output
+		_ = cmd.Wait() // the way it ended is told by its output
 		close(r.exited)
 	}()
 	if err := r.ready(ctx); err != nil {
@@ -162,12 +162,12 @@ func (r *Running) Alive() error {
 
 // Stop ends the server and waits for it.
 func (r *Running) Stop() {
-	r.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+	_ = r.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
 	select {
 	case <-r.exited:
 	case <-time.After(stopTimeout):
 		// The whole group: a master that is killed leaves its workers.
-		syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
+		_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 		<-r.exited
 	}
 	r.output.Close()

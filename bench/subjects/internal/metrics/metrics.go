@@ -137,22 +137,22 @@ type sample struct {
 // escapes within a label's value are not undone, as ours have none.
 func parseSample(line string) (sample, error) {
 	s := sample{labels: map[string]string{}}
-	rest := line
-	if brace := strings.IndexByte(line, '{'); brace >= 0 {
-		s.name, rest = line[:brace], line[brace+1:]
+	name, rest, labelled := strings.Cut(line, "{")
+	if labelled {
 		for !strings.HasPrefix(rest, "}") {
-			name, after, ok1 := strings.Cut(rest, `="`)
+			label, after, ok1 := strings.Cut(rest, `="`)
 			value, after, ok2 := strings.Cut(after, `"`)
 			if !ok1 || !ok2 {
 				return sample{}, errors.New("its labels do not end")
 			}
-			s.labels[name] = value
+			s.labels[label] = value
 			rest = strings.TrimPrefix(after, ",")
 		}
 		rest = rest[1:]
 	} else {
-		s.name, rest, _ = strings.Cut(line, " ")
+		name, rest, _ = strings.Cut(line, " ")
 	}
+	s.name = name
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {
 		return sample{}, errors.New("it has no value")

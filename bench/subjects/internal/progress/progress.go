@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Meter prints a line for each step that is done.
+// Meter prints a line for each step that is done. That a line cannot be
+// printed is no reason to stop a measurement.
 type Meter struct {
 	out     io.Writer
 	now     func() time.Time
@@ -26,7 +27,7 @@ func New(out io.Writer, now func() time.Time, steps int, total time.Duration) *M
 
 // Say prints a line that is no step.
 func (m *Meter) Say(format string, args ...any) {
-	fmt.Fprintf(m.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(m.out, format+"\n", args...)
 }
 
 // Step prints what a finished step, which was expected to take so long, has
@@ -34,7 +35,7 @@ func (m *Meter) Say(format string, args ...any) {
 func (m *Meter) Step(expected time.Duration, format string, args ...any) {
 	m.step++
 	m.done += expected
-	fmt.Fprintf(m.out, "[%*d/%d, %s left] %s\n",
+	_, _ = fmt.Fprintf(m.out, "[%*d/%d, %s left] %s\n",
 		len(fmt.Sprint(m.steps)), m.step, m.steps, clock(m.Left()), fmt.Sprintf(format, args...))
 }
 

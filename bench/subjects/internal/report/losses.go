@@ -86,8 +86,10 @@ func comparisons(r *record.Run, rows []record.Cell) []compared {
 		}
 		for _, network := range []string{"tcp", "unix"} {
 			for _, f := range []figure{cpuPerByte, throughput} {
-				list = append(list, compared{f, "256 MB over " + networkTitle(network), peer,
-					largeFigure(r, mine, network, f.large), largeFigure(r, peer.Name, network, f.large)})
+				list = append(list, compared{
+					f, "256 MB over " + networkTitle(network), peer,
+					largeFigure(r, mine, network, f.large), largeFigure(r, peer.Name, network, f.large),
+				})
 			}
 		}
 		list = append(list, compared{heldMemory, "after " + r.Hold.String() + " of load", peer, held(r, mine), held(r, peer.Name)})

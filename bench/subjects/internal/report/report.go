@@ -49,7 +49,10 @@ func Missed(r *record.Run, workloads []string) (missed, measured int) {
 // writer is a text that grows by lines.
 type writer struct{ strings.Builder }
 
-func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+func (w *writer) line(format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format, args...) // a strings.Builder never fails
+	w.WriteByte('\n')
+}
 
 func (w *writer) head(r *record.Run) {
 	w.line("# Results of `bench/run %s`", r.Scenario)

@@ -120,7 +120,7 @@ func text(size int, seed uint64, head, tail string) []byte {
 // picture is noise behind the magic number of a picture's format.
 func picture(size int, seed uint64, magic string) []byte {
 	b := make([]byte, size)
-	io.ReadFull(noise(seed), b) // noise neither ends nor fails
+	_, _ = io.ReadFull(noise(seed), b) // noise neither ends nor fails
 	copy(b, magic)
 	return b
 }

@@ -40,7 +40,7 @@ func TestSmall(t *testing.T) {
 		{"the files", files, ""},
 		{"one is missing", serve("/favicon.ico", http.NotFound), "/favicon.ico"},
 		{"one is another", serve("/test.html", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x") }), "/test.html"},
-		{"one is a redirect", serve("/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/test.html", 302) }), "302"},
+		{"one is a redirect", serve("/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/test.html", http.StatusFound) }), "302"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)
