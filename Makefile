@@ -30,8 +30,8 @@ lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; too
 bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod benchstat OLD NEW
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(strip $(COUNT)) ./...
 
-docs: ## what is generated from code: the config's schema, man page, completions
-	$(GO) generate ./...
+docs: ## what is made from code and checked in: docs/config.md, docs/millrace.schema.json
+	$(GO) test ./internal/config -run TestDocuments -update
 
 clean: ## everything that was built here
 	rm -rf bin dist
