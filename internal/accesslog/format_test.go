@@ -182,7 +182,7 @@ func checkField(t *testing.T, name, got, want string) {
 func checkLine(t *testing.T, f format, r *Record) {
 	t.Helper()
 	got := line(f, r)
-	if strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "\n") || strings.ContainsAny(got, "\r\x00\x1b\x85") && f != jsonLines {
+	if strings.Count(got, "\n") != 1 || !strings.HasSuffix(got, "\n") || strings.ContainsAny(got, "\r\x00\x1b\x7f") {
 		t.Fatalf("not exactly one line: %q", got)
 	}
 	if len(got) > maxLine || !utf8.ValidString(got) {

@@ -1,0 +1,171 @@
+// Package admin is the listener for the operator, never for the public: metrics
+// for Prometheus, health, profiles and reload. It asks for no password; who may
+// connect is decided by where it listens.
+//
+// By default that is a UNIX socket of mode 0600 in the user's runtime folder,
+// named after the process: millrace/PID.sock. [Find] lists the sockets of the
+// servers that run, for commands that talk to "the running server".
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"millrace/internal/meter"
+)
+
+// The limits of the listener. Its clients are a scraper and an operator.
+const (
+	maxConnections = 64               // the next one waits; bounds what a stuck scraper can hold
+	maxHeaderBytes = 16 << 10         // curl and Prometheus send less than one KiB
+	maxBodyBytes   = 64 << 10         // no request of ours needs a body
+	readTimeout    = 10 * time.Second // for a header, and for a body
+	idleTimeout    = 90 * time.Second // more than Prometheus's usual interval
+	writeTimeout   = 60 * time.Second // answers but profiles; a reload is within
+	closeTimeout   = 2 * time.Second  // for requests under way at Close
+)
+
+// Options of the admin listener.
+type Options struct {
+	// Listen is
+	//
+	//   - empty: a UNIX socket in the first of these folders that can be used:
+	//     $XDG_RUNTIME_DIR/millrace, /run/millrace, millrace-UID in the folder
+	//     for temporary files
+	//   - "unix:/path": a UNIX socket there
+	//   - "host:port": TCP. Whoever reaches the port may read and reload
+	//     everything; see [Admin.Warning]
+	//   - "off": no admin listener
+	Listen string `yaml:"listen"`
+}
+
+// Deps is what the admin listener tells of. Only Meters must be set.
+type Deps struct {
+	Meters            *meter.Meters
+	Version, Revision string // for millrace_build_info
+
+	// Ready says whether the server takes requests; once it drains, /healthz
+	// answers 503. nil means always.
+	Ready func() bool
+	// Reload reads the config again and returns once it is in use, or why it
+	// is not; it counts its outcome itself (it is not always called from
+	// here). It is never called twice at once by this package. nil means that
+	// there is nothing to reload.
+	Reload func() error
+	// Gather functions are called before each reading of the meters, to set
+	// gauges that nobody keeps up to date. They must be quick, and safe to
+	// call several at once.
+	Gather []func()
+	// ErrorLog takes what net/http has to say (panics, failed handshakes).
+	// nil is the default logger.
+	ErrorLog *slog.Logger
+}
+
+// Admin is an admin listener. A nil *Admin is off: its methods do nothing.
+type Admin struct {
+	server   *http.Server
+	listener net.Listener
+	addr     string
+	warning  string
+	cleanup  func() // removes the socket's file
+}
+
+// New listens as o says, without serving yet. When o is off, it returns nil and
+// no error. The errors say what to do about them; nothing is left behind.
+func New(o Options, d Deps) (*Admin, error) {
+	if o.Listen == "off" {
+		return nil, nil
+	}
+	l, err := listen(o.Listen, systemPlaces())
+	if err != nil {
+		return nil, err
+	}
+	handler, err := newHandler(d, l.allowed)
+	if err != nil {
+		l.Close()
+		l.cleanup()
+		return nil, err
+	}
+	return &Admin{
+		server:   newServer(handler, d.ErrorLog),
+		listener: limitConnections(l.Listener, maxConnections),
+		addr:     l.addr,
+		warning:  l.warning,
+		cleanup:  l.cleanup,
+	}, nil
+}
+
+// newServer makes the server with those limits that are not a route's own: a
+// profile takes as long as was asked for, so there is no WriteTimeout, and no
+// ReadTimeout either, which would cancel the request's context.
+func newServer(h http.Handler, errorLog *slog.Logger) *http.Server {
+	var std *log.Logger // net/http's own default
+	if errorLog != nil {
+		std = slog.NewLogLogger(errorLog.Handler(), slog.LevelWarn)
+	}
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          std,
+	}
+}
+
+// Addr is where the listener is, as [Options.Listen] may say it: with the path
+// or the port that was chosen. Empty when it is off.
+func (a *Admin) Addr() string {
+	if a == nil {
+		return ""
+	}
+	return a.addr
+}
+
+// Warning is a sentence for the operator, or empty: the listener can be reached
+// from other machines.
+func (a *Admin) Warning() string {
+	if a == nil {
+		return ""
+	}
+	return a.warning
+}
+
+// Serve answers until Close, then returns nil.
+func (a *Admin) Serve() error {
+	if a == nil {
+		return nil
+	}
+	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the admin listener %s: %w", a.addr, err)
+	}
+	return nil
+}
+
+// Close stops listening, removes the socket and gives requests under way two
+// seconds. It may be called whether or not Serve was, and again.
+func (a *Admin) Close() error {
+	if a == nil {
+		return nil
+	}
+	a.cleanup()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	err := a.server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = a.server.Close()
+	}
+	// Shutdown knows only a listener that was served.
+	if lerr := a.listener.Close(); err == nil && !errors.Is(lerr, net.ErrClosed) {
+		err = lerr
+	}
+	if err != nil {
+		return fmt.Errorf("closing the admin listener %s: %w", a.addr, err)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+)
+
+const unixPrefix = "unix:"
+
+// listener is a place where the admin listens.
+type listener struct {
+	net.Listener
+	addr    string // as in Options.Listen
+	warning string
+	cleanup func()
+	allowed hosts
+}
+
+// hosts says which Host headers are answered; nil allows any.
+type hosts func(host string) bool
+
+func listen(where string, p places) (*listener, error) {
+	path, isUnix := strings.CutPrefix(where, unixPrefix)
+	switch {
+	case where == "":
+		return listenDefault(p)
+	case isUnix:
+		return listenUnix(path)
+	case strings.HasPrefix(where, "/"):
+		return nil, fmt.Errorf("admin address %q: for a UNIX socket write unix:%s", where, where)
+	}
+	return listenTCP(where)
+}
+
+func listenTCP(where string) (*listener, error) {
+	host, _, err := net.SplitHostPort(where)
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: write host:port, unix:/path or off", where)
+	}
+	l, err := net.Listen("tcp", where)
+	if err != nil {
+		return nil, fmt.Errorf("listening for admin on %s: %w", where, err)
+	}
+	bound, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		l.Close()
+		return nil, fmt.Errorf("listening for admin on %s: got a %T", where, l.Addr())
+	}
+	res := &listener{
+		Listener: l, addr: bound.String(), cleanup: func() {},
+		allowed: tcpHosts(host, bound.AddrPort().Addr()),
+	}
+	if !bound.IP.IsLoopback() {
+		res.warning = fmt.Sprintf("the admin listener %s can be reached from other machines and asks for no password: "+
+			"whoever reaches it may read metrics and profiles and reload the config", res.addr)
+	}
+	return res, nil
+}
+
+// tcpHosts guards a TCP listener against DNS rebinding: a page in the
+// operator's browser whose own name was made to resolve to this address reaches
+// it, but with that name in Host. So only names that no stranger controls are
+// answered: addresses of loopback, localhost and what Listen names; any address
+// where it listens on all.
+func tcpHosts(listenHost string, bound netip.Addr) hosts {
+	bound = bound.Unmap()
+	return func(host string) bool {
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		} else {
+			host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+		}
+		if ip, err := netip.ParseAddr(host); err == nil {
+			ip = ip.Unmap()
+			return ip.IsLoopback() || ip == bound || bound.IsUnspecified()
+		}
+		host = strings.TrimSuffix(host, ".")
+		return strings.EqualFold(host, "localhost") || host != "" && strings.EqualFold(host, listenHost)
+	}
+}
+
+// maxSameName is how many names are tried for one process's socket. A name can
+// be taken by a live server only where process numbers repeat: containers that
+// share a runtime folder.
+const maxSameName = 16
+
+// listenDefault listens on a socket in the first runtime folder that works.
+func listenDefault(p places) (*listener, error) {
+	var errs []error
+	for _, folder := range p.folders() {
+		if err := p.prepare(folder); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		l, err := listenIn(folder)
+		if err == nil {
+			return l, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, fmt.Errorf("no folder for the admin socket (name one with --admin unix:/path, or --admin off): %w", errors.Join(errs...))
+}
+
+func listenIn(folder string) (*listener, error) {
+	if err := removeDeadIn(folder); err != nil {
+		return nil, err
+	}
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%d%s", os.Getpid(), socketSuffix)
+		if n > 1 {
+			name = fmt.Sprintf("%d-%d%s", os.Getpid(), n, socketSuffix)
+		}
+		l, err := listenUnix(folder + string(os.PathSeparator) + name)
+		if n == maxSameName || !errors.Is(err, errInUse) {
+			return l, err
+		}
+	}
+}
+
+// limited is a listener with a bounded number of open connections.
+type limited struct {
+	net.Listener
+	free  chan struct{} // a token for each connection that may still be opened
+	done  chan struct{}
+	close sync.Once
+}
+
+func limitConnections(l net.Listener, n int) net.Listener {
+	free := make(chan struct{}, n)
+	for range n {
+		free <- struct{}{}
+	}
+	return &limited{Listener: l, free: free, done: make(chan struct{})}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case <-l.free:
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		l.free <- struct{}{}
+		return nil, err
+	}
+	return &limitedConn{Conn: c, release: sync.OnceFunc(func() { l.free <- struct{}{} })}, nil
+}
+
+func (l *limited) Close() error {
+	l.close.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}

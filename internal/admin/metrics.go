@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"millrace/internal/meter"
+)
+
+// latencyBounds are the buckets of millrace_request_duration_seconds: from what
+// the fast lane takes to what a stalled upload takes. The meter's own, finer
+// buckets are added up to these; see [meter.Snapshot.CountWithin].
+var latencyBounds = []time.Duration{
+	5 * time.Microsecond, 10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	1 * time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	1 * time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+}
+
+// newRegistry makes a registry of our own (the default one is open to every
+// package in the program).
+func newRegistry(d Deps) (*prometheus.Registry, error) {
+	r := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		newCollector(d),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// collector reads the meters when somebody scrapes. Nothing of it, and nothing
+// of Prometheus, is on the path of a request.
+type collector struct {
+	meters  *meter.Meters
+	gather  []func()
+	figures []figure
+
+	requests, duration, bytes *prometheus.Desc // per job and lane
+}
+
+// figure is a metric that is one number.
+type figure struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	labels []string
+	read   func() float64
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("millrace_"+name, help, labels, nil)
+}
+
+func newCollector(d Deps) *collector {
+	m := d.Meters
+	sent := describe("sent_bytes_total", "Body bytes by the path they took to the socket.", "path")
+	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
+	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
+	return &collector{
+		meters: m,
+		gather: d.Gather,
+		figures: []figure{
+			counter(sent, &m.Sent.Sendfile, "sendfile"),
+			counter(sent, &m.Sent.Writev, "writev"),
+			counter(sent, &m.Sent.Copied, "copied"),
+			counter(describe("log_dropped_total", "Access log lines that were not written."), &m.LogDropped),
+			gauge(describe("connections", "Open client connections."), &m.Connections),
+			counter(describe("connections_accepted_total", "Client connections accepted."), &m.Accepted),
+			counter(describe("connections_rejected_total", "Client connections closed at once: limits, failed handshakes."), &m.Rejected),
+			gauge(describe("lane_entries", "Answers held by the fast lane."), &m.LaneEntries),
+			gauge(describe("lane_bytes", "Bytes held by the fast lane."), &m.LaneBytes),
+			counter(describe("lane_evictions_total", "Answers the fast lane gave up for want of room."), &m.LaneEvicted),
+			counter(describe("lane_offers_total", "Answers offered to the fast lane."), &m.LaneOffers),
+			counter(describe("lane_voided_total", "Answers the fast lane gave up because what they were made of changed."), &m.LaneVoided),
+			counter(reloads, &m.ConfigReloads, "success"),
+			counter(reloads, &m.ConfigReloadFailures, "failure"),
+			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),
+			{
+				build, prometheus.GaugeValue,
+				[]string{cmp.Or(d.Version, "unknown"), cmp.Or(d.Revision, "unknown"), runtime.Version()},
+				func() float64 { return 1 },
+			},
+		},
+		requests: describe("requests_total", "Requests answered, by lane, job and status code.", "lane", "job", "code"),
+		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),
+		bytes:    describe("response_bytes_total", "Body bytes of the answers.", "lane", "job"),
+	}
+}
+
+func counter(desc *prometheus.Desc, c *meter.Counter, labels ...string) figure {
+	return figure{desc, prometheus.CounterValue, labels, func() float64 { return float64(c.Load()) }}
+}
+
+func gauge(desc *prometheus.Desc, g *meter.Gauge) figure {
+	return figure{desc, prometheus.GaugeValue, nil, func() float64 { return float64(g.Load()) }}
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range c.figures {
+		ch <- f.desc
+	}
+	ch <- c.requests
+	ch <- c.duration
+	ch <- c.bytes
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	for _, refresh := range c.gather {
+		refresh()
+	}
+	for _, f := range c.figures {
+		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, f.kind, f.read(), f.labels...))
+	}
+	for _, job := range c.meters.Jobs() {
+		c.collectTraffic(ch, &job.Fast, "fast", job.Name)
+		c.collectTraffic(ch, &job.Slow, "slow", job.Name)
+	}
+}
+
+func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Traffic, lane, job string) {
+	for _, n := range t.Codes() {
+		code := "other"
+		if n.Code != 0 {
+			code = strconv.Itoa(n.Code)
+		}
+		send(ch, c.requests)(prometheus.NewConstMetric(c.requests, prometheus.CounterValue, float64(n.Count), lane, job, code))
+	}
+	send(ch, c.bytes)(prometheus.NewConstMetric(c.bytes, prometheus.CounterValue, float64(t.Bytes()), lane, job))
+
+	latency := t.Latency()
+	within := make(map[float64]uint64, len(latencyBounds))
+	for _, bound := range latencyBounds {
+		within[bound.Seconds()] = latency.CountWithin(bound)
+	}
+	send(ch, c.duration)(prometheus.NewConstHistogram(c.duration, latency.Count(), latency.Sum().Seconds(), within, lane, job))
+}
+
+// send passes a metric on, or the error of making it (a label that is not
+// UTF-8), which the scraper gets to see.
+func send(ch chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Metric, error) {
+	return func(m prometheus.Metric, err error) {
+		if err != nil {
+			m = prometheus.NewInvalidMetric(desc, err)
+		}
+		ch <- m
+	}
+}

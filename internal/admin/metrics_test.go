@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"millrace/internal/meter"
+)
+
+// scrape reads /metrics as Prometheus does: series with their labels → value.
+func scrape(t *testing.T, d Deps) (text string, series map[string]float64) {
+	t.Helper()
+	_, c, url := start(t, Options{Listen: "unix:" + shortDir(t) + "/a.sock"}, d)
+	status, text := ask(t, c, request(t, "GET", url+"/metrics"))
+	if status != 200 {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	series = make(map[string]float64)
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.Contains(line, "} ") { // a label's value may hold spaces
+			i := strings.LastIndex(line, "} ") + 1
+			name, value = line[:i], strings.TrimSpace(line[i:])
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		if _, twice := series[name]; twice {
+			t.Errorf("%s is there twice", name)
+		}
+		series[name] = v
+	}
+	return text, series
+}
+
+// counted is a set of meters in which every figure differs.
+func counted() *meter.Meters {
+	m := meter.New()
+	m.Sent.Sendfile.Add(1, 11)
+	m.Sent.Writev.Add(2, 12)
+	m.Sent.Copied.Add(3, 13)
+	m.LogDropped.Add(4, 14)
+	m.Connections.Add(15)
+	m.Accepted.Add(5, 16)
+	m.Rejected.Add(6, 17)
+	m.LaneEntries.Set(18)
+	m.LaneBytes.Set(19)
+	m.LaneEvicted.Add(0, 20)
+	m.LaneOffers.Add(0, 21)
+	m.LaneVoided.Add(0, 22)
+	m.ConfigReloads.Add(0, 23)
+	m.ConfigReloadFailures.Add(0, 24)
+	m.ConfigLoaded.Set(1_800_000_000)
+	static := m.Job("static")
+	for range 3 {
+		static.Fast.Observe(1, 200, 501, 7*time.Microsecond)
+	}
+	static.Fast.Observe(2, 304, 0, 7*time.Microsecond)
+	static.Slow.Observe(3, 404, 9, 2*time.Millisecond)
+	static.Slow.Observe(3, 999, 0, 40*time.Second)
+	return m
+}
+
+func TestMetrics(t *testing.T) {
+	gathered := false
+	_, got := scrape(t, Deps{
+		Meters: counted(), Version: "1.2.3", Revision: "abc",
+		Gather: []func(){func() { gathered = true }},
+	})
+	if !gathered {
+		t.Error("the gather function was not called")
+	}
+	for name, want := range map[string]float64{
+		`millrace_sent_bytes_total{path="sendfile"}`:                                    11,
+		`millrace_sent_bytes_total{path="writev"}`:                                      12,
+		`millrace_sent_bytes_total{path="copied"}`:                                      13,
+		`millrace_log_dropped_total`:                                                    14,
+		`millrace_connections`:                                                          15,
+		`millrace_connections_accepted_total`:                                           16,
+		`millrace_connections_rejected_total`:                                           17,
+		`millrace_lane_entries`:                                                         18,
+		`millrace_lane_bytes`:                                                           19,
+		`millrace_lane_evictions_total`:                                                 20,
+		`millrace_lane_offers_total`:                                                    21,
+		`millrace_lane_voided_total`:                                                    22,
+		`millrace_config_reloads_total{result="success"}`:                               23,
+		`millrace_config_reloads_total{result="failure"}`:                               24,
+		`millrace_config_last_reload_success_timestamp_seconds`:                         1.8e9,
+		`millrace_requests_total{code="200",job="static",lane="fast"}`:                  3,
+		`millrace_requests_total{code="304",job="static",lane="fast"}`:                  1,
+		`millrace_requests_total{code="404",job="static",lane="slow"}`:                  1,
+		`millrace_requests_total{code="other",job="static",lane="slow"}`:                1,
+		`millrace_response_bytes_total{job="static",lane="fast"}`:                       1503,
+		`millrace_response_bytes_total{job="static",lane="slow"}`:                       9,
+		`millrace_request_duration_seconds_count{job="static",lane="fast"}`:             4,
+		`millrace_request_duration_seconds_sum{job="static",lane="fast"}`:               28e-6,
+		`millrace_request_duration_seconds_bucket{job="static",lane="fast",le="5e-06"}`: 0,
+		`millrace_request_duration_seconds_bucket{job="static",lane="fast",le="1e-05"}`: 4,
+		`millrace_request_duration_seconds_bucket{job="static",lane="slow",le="30"}`:    1,
+		`millrace_request_duration_seconds_bucket{job="static",lane="slow",le="+Inf"}`:  2,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %v (there: %t), want %v", name, v, ok, want)
+		}
+	}
+	build := slices.Collect(maps.Keys(got))
+	build = slices.DeleteFunc(build, func(s string) bool { return !strings.HasPrefix(s, "millrace_build_info{") })
+	if len(build) != 1 || !strings.Contains(build[0], `revision="abc"`) || !strings.Contains(build[0], `version="1.2.3"`) {
+		t.Errorf("build info %v", build)
+	}
+	for _, name := range []string{"go_goroutines", "go_gc_gogc_percent"} {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s of the Go runtime is missing", name)
+		}
+	}
+}
+
+// The exposition parses, and its names follow Prometheus's conventions.
+func TestMetricsLint(t *testing.T) {
+	text, _ := scrape(t, Deps{Meters: counted()})
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "millrace_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+// Buckets hold what a cumulative histogram must: never less than the one before.
+func TestHistogramIsCumulative(t *testing.T) {
+	m := meter.New()
+	for d := time.Duration(100); d < time.Minute; d = d*11/10 + 1 {
+		m.Job("a").Slow.Observe(uint32(d), 200, 0, d)
+	}
+	_, got := scrape(t, Deps{Meters: m})
+	last, n := 0.0, 0
+	for _, bound := range latencyBounds {
+		le := strconv.FormatFloat(bound.Seconds(), 'g', -1, 64)
+		v, ok := got[`millrace_request_duration_seconds_bucket{job="a",lane="slow",le="`+le+`"}`]
+		if !ok || v <= last {
+			t.Errorf("le=%s holds %v (there: %t), the one before %v", le, v, ok, last)
+		}
+		last = v
+		n++
+	}
+	if total := got[`millrace_request_duration_seconds_count{job="a",lane="slow"}`]; n < 10 || last >= total {
+		t.Errorf("%d buckets hold %v of %v: some were longer", n, last, total)
+	}
+}
+
+// A job's name that cannot be a label makes an error, not a panic.
+func TestBadLabel(t *testing.T) {
+	m := meter.New()
+	m.Job("\xff")
+	_, c, url := start(t, Options{Listen: "127.0.0.1:0"}, Deps{Meters: m})
+	if status, body := ask(t, c, request(t, "GET", url+"/metrics")); status != 500 || !strings.Contains(body, "UTF-8") {
+		t.Errorf("status %d: %.200s", status, body)
+	}
+}
+
+func TestScrapeWhileCounting(t *testing.T) {
+	m := meter.New()
+	_, c, url := start(t, Options{Listen: "127.0.0.1:0"}, Deps{Meters: m})
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for shard := range uint32(3) {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					m.Job(strconv.Itoa(i%5)).Fast.Observe(shard, 200, 1, time.Duration(i))
+				}
+			}
+		})
+	}
+	for range 10 {
+		if status, body := ask(t, c, request(t, "GET", url+"/metrics")); status != 200 {
+			t.Errorf("status %d: %.200s", status, body)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}

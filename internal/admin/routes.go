@@ -1,0 +1,136 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof" // also registers itself with http.DefaultServeMux, which this program never serves
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// maxProfile is the longest profile or trace that may be asked for.
+	maxProfile = 5 * time.Minute
+
+	// maxScrapes is how many clients may read the metrics at once.
+	maxScrapes    = 4
+	scrapeTimeout = 10 * time.Second
+)
+
+const index = `Millrace admin
+
+GET  /metrics        metrics for Prometheus
+GET  /healthz        200 while the server takes requests, 503 while it drains
+GET  /debug/pprof/   profiles of the Go runtime
+POST /reload         read the config again
+`
+
+// newHandler puts the routes together, with the limits and guards before them.
+func newHandler(d Deps, allowed hosts) (http.Handler, error) {
+	registry, err := newRegistry(d)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, index) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTimeout,
+	}))
+	mux.HandleFunc("GET /healthz", healthz(d.Ready))
+	mux.HandleFunc("POST /reload", reload(d.Reload))
+	profiles(mux)
+
+	// A page in the operator's browser may not reload the server either:
+	// requests that change something must not come from another origin.
+	guarded := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if allowed != nil && !allowed(r.Host) {
+			text(w, http.StatusMisdirectedRequest, fmt.Sprintf(
+				"The admin listener does not answer to the name %q. Use its address, or start the server with --admin NAME:PORT.\n", r.Host))
+			return
+		}
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		// Deadlines fail only on a writer that is not net/http's own: a test's.
+		rc := http.NewResponseController(w)
+		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if r.ContentLength != 0 {
+			_ = rc.SetReadDeadline(time.Now().Add(readTimeout))
+			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		}
+		guarded.ServeHTTP(w, r)
+	}), nil
+}
+
+// text answers with a few words. What a client does not read is its own loss.
+func text(w http.ResponseWriter, status int, s string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, s)
+}
+
+func healthz(ready func() bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if ready != nil && !ready() {
+			text(w, http.StatusServiceUnavailable, "draining\n")
+			return
+		}
+		text(w, http.StatusOK, "ok\n")
+	}
+}
+
+func reload(reload func() error) http.HandlerFunc {
+	var running sync.Mutex
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if reload == nil {
+			text(w, http.StatusNotImplemented, "This server has no config to read again.\n")
+			return
+		}
+		if !running.TryLock() {
+			text(w, http.StatusConflict, "A reload is under way already.\n")
+			return
+		}
+		defer running.Unlock()
+		if err := reload(); err != nil {
+			text(w, http.StatusInternalServerError, "Not reloaded; the config that was in use still is.\n"+err.Error()+"\n")
+			return
+		}
+		text(w, http.StatusOK, "reloaded\n")
+	}
+}
+
+// profiles mounts net/http/pprof.
+func profiles(mux *http.ServeMux) {
+	mux.HandleFunc("GET /debug/pprof/", timed(pprof.Index)) // and the profiles by name
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", timed(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", timed(pprof.Trace))
+}
+
+// timed gives a profile the time that its query asks for.
+func timed(profile http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		// The same reading as pprof's: what it does not understand, it
+		// replaces by a default of at most 30 s.
+		seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
+		if err != nil || !(seconds > 0) {
+			seconds = 30
+		}
+		if seconds > maxProfile.Seconds() {
+			text(w, http.StatusBadRequest, fmt.Sprintf("A profile may take at most %v.\n", maxProfile))
+			return
+		}
+		took := time.Duration(seconds * float64(time.Second))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(took + writeTimeout))
+		profile(w, r)
+	}
+}
