@@ -46,9 +46,12 @@ type Conn struct {
 	ledger    ledger
 	held      []byte // read from nc, not yet seen by net/http
 	headBegun bool   // a request's first byte has come
-	req       request
+	outcome   outcome
+	talk      talk
 	remote    string
 	peek      [1]byte
+
+	onReadable func(fd uintptr) bool // readable, bound once
 
 	ticket ticket
 	wake   *wake // TLS only
@@ -85,6 +88,7 @@ func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) net.Conn {
 		c.wake.cond.L = &c.wake.mu
 		return &TLSConn{c, tc}
 	}
+	c.onReadable = c.readable
 	c.sock = send.NewSocket(nc, c.stalled)
 	if c.sock == nil {
 		c.wake = &wake{}

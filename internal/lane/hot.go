@@ -1,43 +1,310 @@
 package lane
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 	"unsafe"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/send"
 )
 
+// scratch is what it takes to look at one connection's bytes. It is borrowed
+// only while there are any: at a thousand connections memory of their own
+// would be cold at every request, this is in the cache.
+type scratch struct {
+	buf [maxHead]byte
+	req request
+	out outbox
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// outcome says why hot stopped looking at bytes.
+type outcome uint8
+
+const (
+	waiting  outcome = iota // for more bytes
+	foreign                 // what is left is for net/http
+	blocked                 // the client takes no more for now: see rest
+	finished                // the last answer was sent, or the connection has failed
+)
+
+// talk is where hot stands on one connection.
+type talk struct {
+	p    []byte // net/http's buffer, where bytes stay that are not answered
+	n    int    // how many are in it
+	err  error
+	rest *rest
+}
+
+// rest is what could not be sent without waiting. Only slow clients and files
+// get one.
+type rest struct {
+	head, body []byte
+	batch      *[]byte // where head is, if borrowed
+	file       *response
+	closing    bool // nothing follows
+
+	// For the log line of a file, which is written at its end.
+	log   *accesslog.Log
+	began time.Time
+	line  []byte
+	req   request
+}
+
 // hot reads between requests, when net/http holds nothing of the connection.
-// Complete hot requests are answered right here, into p's own space, and it
-// reads on; it returns only with bytes that are for net/http.
+// Complete hot requests are answered right here; it returns only with bytes
+// that are for net/http, which stand in p then.
 func (c *Conn) hot(p []byte) (int, error) {
-	n := c.unhold(p)
+	t := &c.talk
+	t.p, t.err = p[:min(len(p), maxHead)], nil
+	t.n = c.unhold(t.p)
+	defer func() { t.p = nil }()
+	for {
+		var o outcome
+		if c.sock != nil {
+			o = c.hotRaw()
+		} else {
+			o = c.hotStream()
+		}
+		switch {
+		case o == blocked:
+			if err := c.sendRest(); err != nil {
+				return 0, err
+			}
+		case o == finished && t.n == 0:
+			return 0, t.err
+		default: // after an error half a request is for net/http, too; the error will come again
+			return c.handOver(p, t.n), nil
+		}
+	}
+}
+
+// hotRaw works within the poller's callback: being woken, reading, answering
+// and going back to wait are one pass through memory.
+func (c *Conn) hotRaw() (o outcome) {
+	err := c.sock.Readable(c.onReadable)
+	if err != nil {
+		c.talk.err = err
+		return finished
+	}
+	return c.outcome
+}
+
+// readable is c.onReadable.
+func (c *Conn) readable(fd uintptr) (done bool) {
+	s := scratches.Get().(*scratch)
+	n := copy(s.buf[:], c.talk.p[:c.talk.n])
+	limit := len(c.talk.p)
 	for {
 		if n > 0 {
-			used, v, err := c.answer(p[:n])
-			if err != nil {
-				return 0, err
+			used, o := c.answer(s, s.buf[:n], fd)
+			n = copy(s.buf[:], s.buf[used:n])
+			if c.outcome = o; o != waiting {
+				break
 			}
-			n = copy(p, p[used:n])
-			if v == refused || n == len(p) {
-				return c.handOver(p, n), nil
+			if n == limit {
+				c.outcome = foreign
+				break
 			}
+			c.beginHead(n)
 		}
-		if n > 0 && !c.headBegun { // half a request: now it must come to its end
-			c.headBegun = true
-			c.deadline.Store(c.in(c.lane.settings.Load().Header))
+		m, ok, err := send.TryRead(fd, s.buf[n:limit])
+		if !ok {
+			c.outcome = waiting
+			break
 		}
-		m, err := c.read(p[n:])
+		if m == 0 {
+			if err == nil {
+				err = io.EOF
+			}
+			c.talk.err, c.outcome = err, finished
+			break
+		}
 		n += m
-		if err != nil {
-			if n == 0 {
-				return 0, err
+	}
+	c.talk.n = copy(c.talk.p, s.buf[:n])
+	scratches.Put(s)
+	return c.outcome != waiting
+}
+
+// hotStream is for connections without a raw socket: TLS.
+func (c *Conn) hotStream() outcome {
+	t := &c.talk
+	for {
+		if t.n > 0 {
+			s := scratches.Get().(*scratch)
+			used, o := c.answer(s, t.p[:t.n], noDescriptor)
+			scratches.Put(s)
+			t.n = copy(t.p, t.p[used:t.n])
+			if o != waiting {
+				return o
 			}
-			return c.handOver(p, n), nil // the error will come again
+			if t.n == len(t.p) {
+				return foreign
+			}
+			c.beginHead(t.n)
 		}
+		m, err := c.nc.Read(t.p[t.n:])
+		t.n += m
+		if err != nil {
+			t.err = err
+			return finished
+		}
+	}
+}
+
+// beginHead starts the clock for half a request: now it must come to its end.
+func (c *Conn) beginHead(n int) {
+	if n > 0 && !c.headBegun {
+		c.headBegun = true
+		c.deadline.Store(c.in(c.lane.settings.Load().Header))
+	}
+}
+
+// answer answers the hot requests at the start of b, and returns how much of b
+// they were and why it stopped.
+func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
+	now := time.Now()
+	second := now.Unix()
+	sites := c.scope.Sites.Load()
+	settings := c.lane.settings.Load()
+	q := &s.req
+	for used < len(b) && o == waiting {
+		req := b[used:]
+		size, v := match(req, q)
+		if v == short {
+			break
+		}
+		if v == refused {
+			o = foreign
+			break
+		}
+		r := c.lane.table.find(sites.ID(q.value(req, hdrHost)), req, q, second)
+		if r == nil {
+			o = foreign
+			break
+		}
+		notModified, ok := r.choose(req, q)
+		if !ok {
+			o = foreign
+			break
+		}
+		used += size
+		c.headBegun = false
+		o = c.reply(s, r, req[:size], reply{notModified, used == len(b), fd, now, settings.Log})
+	}
+	if o == waiting || o == foreign {
+		if f := c.flush(&s.out, fd, false); f != waiting {
+			o = f
+		}
+	}
+	if used > 0 {
+		c.deadline.Store(now.Add(settings.Idle).UnixNano())
+	}
+	return used, o
+}
+
+// reply is the circumstances of one answer.
+type reply struct {
+	notModified bool
+	last        bool // nothing more has come
+	fd          uintptr
+	now         time.Time
+	log         *accesslog.Log
+}
+
+// reply sends one answer, or leaves it in the outbox when more will follow.
+func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
+	status, sent := http.StatusOK, r.answer.Size
+	var st *stamped
+	if y.notModified {
+		status, sent, st = http.StatusNotModified, 0, r.stamp304(y.now.Unix())
+	} else {
+		st = r.stamp(y.now.Unix())
+	}
+	head, body := st.bytes, []byte(nil)
+	closing := y.last && c.lane.draining.Load()
+	if closing {
+		head = st.closing()
+	}
+	switch {
+	case y.notModified:
+	case s.req.headOnly:
+		head, sent = head[:len(head)-(len(st.bytes)-st.head)], 0
+	case r.answer.File != nil:
+		if r.answer.File.Retain() {
+			return c.replyFile(s, r, req, head, closing, y)
+		}
+		// The file was replaced at this very moment: cut the connection
+		// rather than guess. The client asks again and gets the new one.
+		c.talk.err = io.ErrUnexpectedEOF
+		return finished
+	case len(st.bytes) == st.head: // too large to stand beside its header
+		body = r.answer.Body
+	}
+	o = c.queue(&s.out, head, body, y.fd)
+	if o == waiting && y.last {
+		o = c.flush(&s.out, y.fd, closing)
+	}
+	c.record(y.log, r, &s.req, req, status, sent, y.now)
+	return o
+}
+
+// replyFile leaves a file to sendRest, outside the poller's callback, where
+// it may wait for the client.
+func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y reply) outcome {
+	rs := &rest{file: r, closing: closing, log: y.log, began: y.now, req: s.req}
+	if y.log != nil {
+		rs.line = bytes.Clone(req)
+	}
+	if o := c.flush(&s.out, y.fd, false); o == blocked {
+		// What was queued before it goes first.
+		rs.head, rs.batch = append(bytes.Clone(c.talk.rest.head), append(c.talk.rest.body, head...)...), nil
+		c.talk.rest.release()
+	} else if o != waiting {
+		r.answer.File.Release()
+		return o
+	} else {
+		rs.head = head
+	}
+	c.talk.rest = rs
+	return blocked
+}
+
+// sendRest sends what could not be sent at once.
+func (c *Conn) sendRest() error {
+	r := c.talk.rest
+	c.talk.rest = nil
+	var err error
+	if r.file == nil {
+		var n int64
+		n, err = c.transmit(r.head, r.body)
+		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
+	} else {
+		a := r.file.answer
+		var sent int64
+		sent, err = c.sendFile(r.head, a.File.Section(0, a.Size))
+		a.File.Release()
+		c.record(r.log, r.file, &r.req, r.line, http.StatusOK, sent, r.began)
+	}
+	r.release()
+	c.deadline.Store(c.in(c.lane.settings.Load().Idle))
+	if err == nil && r.closing {
+		err = io.EOF // net/http closes the connection
+	}
+	return err
+}
+
+func (r *rest) release() {
+	if r.batch != nil {
+		bufferPool.Put(r.batch)
+		r.batch = nil
 	}
 }
 
@@ -48,149 +315,79 @@ type outbox struct {
 	n          int
 }
 
-// answer answers the hot requests at the start of b. used is how much of b
-// they were; v says what follows: refused when that is for net/http, short
-// when more must come (also when nothing is left).
-func (c *Conn) answer(b []byte) (used int, v verdict, err error) {
-	now := time.Now()
-	second := now.Unix()
-	sites := c.scope.Sites.Load()
-	settings := c.lane.settings.Load()
-	var out outbox
-	for v = short; used < len(b); {
-		req := b[used:]
-		var size int
-		if size, v = match(req, &c.req); v != matched {
-			break
-		}
-		r := c.lane.table.find(sites.ID(c.req.value(req, hdrHost)), req, &c.req, second)
-		if r == nil {
-			v = refused
-			break
-		}
-		notModified, ok := r.choose(req, &c.req)
-		if !ok || (r.answer.File != nil && !r.answer.File.Retain()) {
-			v = refused
-			break
-		}
-		used += size
-		last := used == len(b)
-		v = short
-		status, sent, err := c.reply(r, notModified, second, last, &out)
-		if r.answer.File != nil {
-			r.answer.File.Release()
-		}
-		c.record(settings.Log, r, req, status, sent, now)
-		if err != nil {
-			out.drop()
-			return used, v, err
-		}
-		c.headBegun = false
-	}
-	if err = c.flush(&out); err != nil {
-		return used, v, err
-	}
-	if used > 0 {
-		c.deadline.Store(now.Add(settings.Idle).UnixNano())
-	}
-	return used, v, nil
-}
-
-// reply sends one answer, or leaves it in the outbox when more may follow.
-// sent is the body's length, as far as it is known.
-func (c *Conn) reply(r *response, notModified bool, second int64, last bool, out *outbox) (status int, sent int64, err error) {
-	status = http.StatusOK
-	var s *stamped
-	if notModified {
-		status, s = http.StatusNotModified, r.stamp304(second)
-	} else {
-		s, sent = r.stamp(second), r.answer.Size
-	}
-	head, body := s.bytes, []byte(nil)
-	closing := last && c.lane.draining.Load()
-	if closing {
-		head = s.closing()
-	}
-	switch {
-	case notModified:
-		sent = 0
-	case c.req.headOnly:
-		head, sent = head[:len(head)-(len(s.bytes)-s.head)], 0
-	case r.answer.File != nil:
-		if err = c.flush(out); err == nil {
-			sent, err = c.sendFile(head, r.answer.File.Section(0, r.answer.Size))
-		}
-		if err == nil && closing {
-			err = io.EOF
-		}
-		return status, sent, err
-	case len(s.bytes) == s.head: // too large to stand beside its header
-		body = r.answer.Body
-	}
-	if err = c.queue(out, head, body); err != nil || !last {
-		return status, sent, err
-	}
-	if err = c.flush(out); err == nil && closing {
-		err = io.EOF // net/http closes the connection
-	}
-	return status, sent, err
-}
-
 // queue adds an answer to the outbox.
-func (c *Conn) queue(out *outbox, head, body []byte) error {
-	if out.batch == nil && out.head == nil {
+func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
+	held := out.n + len(out.head) + len(out.body)
+	if held > 0 && held+len(head)+len(body) > maxWrite {
+		if o := c.flush(out, fd, false); o != waiting {
+			if o == blocked { // a slow client: this answer waits behind the others
+				r := c.talk.rest
+				r.body = append(append(bytes.Clone(r.body), head...), body...)
+			}
+			return o
+		}
+		held = 0
+	}
+	if held == 0 {
 		out.head, out.body = head, body
-		return nil
+		return waiting
 	}
 	if out.batch == nil {
 		out.batch = bufferPool.Get().(*[]byte)
-		out.n = 0
-		if len(out.head)+len(out.body) > len(*out.batch) {
-			if err := c.flush(out); err != nil {
-				return err
-			}
-			return c.queue(out, head, body)
-		}
-		out.n = copy(*out.batch, out.head)
-		out.n += copy((*out.batch)[out.n:], out.body)
+		out.add(out.head)
+		out.add(out.body)
 		out.head, out.body = nil, nil
 	}
-	if len(*out.batch)-out.n < len(head)+len(body) {
-		if err := c.flush(out); err != nil {
-			return err
-		}
-		return c.queue(out, head, body)
-	}
-	out.n += copy((*out.batch)[out.n:], head)
-	out.n += copy((*out.batch)[out.n:], body)
-	return nil
+	out.add(head)
+	out.add(body)
+	return waiting
 }
 
-// flush writes the outbox.
-func (c *Conn) flush(out *outbox) error {
-	head, body := out.head, out.body
-	if out.batch != nil && out.n > 0 {
-		head, body = (*out.batch)[:out.n], nil
+// add copies b behind what is there; there is room for it.
+func (o *outbox) add(b []byte) { o.n += copy((*o.batch)[o.n:], b) }
+
+// noDescriptor stands for connections without a raw socket.
+const noDescriptor = ^uintptr(0)
+
+// flush sends the outbox, as far as that goes without waiting.
+func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
+	head, body, batch := out.head, out.body, out.batch
+	if batch != nil {
+		head = (*batch)[:out.n]
 	}
-	var err error
-	if len(head) > 0 {
-		var n int64
-		n, err = c.transmit(head, body)
+	*out = outbox{}
+	o, n := waiting, 0
+	switch {
+	case len(head) == 0:
+	case fd == noDescriptor:
+		sent, err := c.transmit(head, body)
+		if n = int(sent); err != nil {
+			c.talk.err, o = err, finished
+		}
+	default:
+		var err error
+		if n, err = send.TryWrite(fd, head, body); err != nil {
+			c.talk.err, o = err, finished
+		} else if n < len(head)+len(body) {
+			skip := min(n, len(head))
+			c.talk.rest = &rest{head: head[skip:], body: body[n-skip:], batch: batch, closing: closing}
+			o, batch = blocked, nil
+		}
+	}
+	if n > 0 {
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 	}
-	out.drop()
-	return err
-}
-
-func (o *outbox) drop() {
-	if o.batch != nil {
-		bufferPool.Put(o.batch)
+	if batch != nil {
+		bufferPool.Put(batch)
 	}
-	*o = outbox{}
+	if o == waiting && closing {
+		c.talk.err, o = io.EOF, finished // net/http closes the connection
+	}
+	return o
 }
 
 // record counts an answer and logs it.
-func (c *Conn) record(log *accesslog.Log, r *response, req []byte, status int, sent int64, began time.Time) {
+func (c *Conn) record(log *accesslog.Log, r *response, q *request, req []byte, status int, sent int64, began time.Time) {
 	took := time.Since(began)
 	r.job.Fast.Observe(c.shard, status, sent, took)
 	if log == nil {
@@ -199,7 +396,6 @@ func (c *Conn) record(log *accesslog.Log, r *response, req []byte, status int, s
 	if c.remote == "" {
 		c.remote = RemoteHost(c.nc.RemoteAddr())
 	}
-	q := &c.req
 	target := q.path
 	if q.hasQuery {
 		target.to = q.query.to
@@ -221,6 +417,7 @@ func (c *Conn) record(log *accesslog.Log, r *response, req []byte, status int, s
 		Bytes:     sent,
 		Duration:  took,
 		Fast:      true,
+		Shard:     c.shard,
 	})
 }
 

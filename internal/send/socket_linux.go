@@ -27,7 +27,7 @@ type Socket struct {
 	readable, quiet func(fd uintptr) bool
 	in              []byte
 	inN             int
-	inErr           syscall.Errno
+	inErr           error
 	peek            [1]byte
 
 	// Writing.
@@ -77,25 +77,68 @@ func (s *Socket) Read(p []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case s.inErr != 0:
-		return 0, os.NewSyscallError("read", s.inErr)
+	case s.inErr != nil:
+		return 0, s.inErr
 	case s.inN == 0:
 		return 0, io.EOF
 	}
 	return s.inN, nil
 }
 
-func (s *Socket) readReady(fd uintptr) bool {
+func (s *Socket) readReady(fd uintptr) (done bool) {
+	s.inN, done, s.inErr = TryRead(fd, s.in)
+	return done
+}
+
+// Readable calls f as soon as there may be something to read, and again after
+// every further arrival, until f says that it is done; the error is what ended
+// the wait otherwise (a deadline, Close). f must read until TryRead has
+// nothing more: arrivals are told once.
+func (s *Socket) Readable(f func(fd uintptr) (done bool)) error { return s.raw.Read(f) }
+
+// TryRead reads what is there, without waiting. ok is false when nothing is;
+// n is 0 and err nil at the end of the stream.
+func TryRead(fd uintptr, p []byte) (n int, ok bool, err error) {
 	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&s.in[0])), uintptr(len(s.in)))
+		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 		switch errno {
+		case 0:
+			return int(n), true, nil
 		case syscall.EINTR:
-			continue
 		case syscall.EAGAIN:
-			return false
+			return 0, false, nil
+		default:
+			return 0, true, os.NewSyscallError("read", errno)
 		}
-		s.inN, s.inErr = int(n), errno
-		return true
+	}
+}
+
+// TryWrite sends as much of head and body, of which head is not empty, as the
+// peer takes now.
+func TryWrite(fd uintptr, head, body []byte) (n int, err error) {
+	for {
+		var r uintptr
+		var errno syscall.Errno
+		if len(body) == 0 {
+			r, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&head[0])),
+				uintptr(len(head)), unix.MSG_NOSIGNAL, 0, 0)
+		} else {
+			iov := [2]unix.Iovec{{Base: &head[0]}, {Base: &body[0]}}
+			iov[0].SetLen(len(head))
+			iov[1].SetLen(len(body))
+			msg := unix.Msghdr{Iov: &iov[0]}
+			msg.SetIovlen(len(iov))
+			r, _, errno = syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
+		}
+		switch errno {
+		case 0:
+			return int(r), nil
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return 0, nil
+		default:
+			return 0, os.NewSyscallError("sendmsg", errno)
+		}
 	}
 }
 
@@ -106,8 +149,8 @@ func (s *Socket) Quiet() error {
 	if err := s.raw.Read(s.quiet); err != nil {
 		return err
 	}
-	if s.inErr != 0 {
-		return os.NewSyscallError("recv", s.inErr)
+	if s.inErr != nil {
+		return s.inErr
 	}
 	return io.EOF
 }
@@ -122,7 +165,10 @@ func (s *Socket) quietReady(fd uintptr) bool {
 		case errno == syscall.EAGAIN, errno == 0 && n > 0:
 			return false // the poller tells of every further arrival, and of the end
 		}
-		s.inErr = errno
+		s.inErr = nil
+		if errno != 0 {
+			s.inErr = os.NewSyscallError("recv", errno)
+		}
 		return true
 	}
 }

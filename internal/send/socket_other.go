@@ -14,6 +14,19 @@ func NewSocket(net.Conn, func()) *Socket { return nil }
 // Read is never called: there is no Socket.
 func (*Socket) Read([]byte) (int, error) { panic("send: no raw sockets on this system") }
 
+// Readable is never called: there is no Socket.
+func (*Socket) Readable(func(uintptr) bool) error { panic("send: no raw sockets on this system") }
+
+// TryRead is never called: there is no Socket.
+func TryRead(uintptr, []byte) (n int, ok bool, err error) {
+	panic("send: no raw sockets on this system")
+}
+
+// TryWrite is never called: there is no Socket.
+func TryWrite(_ uintptr, _, _ []byte) (n int, err error) {
+	panic("send: no raw sockets on this system")
+}
+
 // Quiet is never called: there is no Socket.
 func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
 

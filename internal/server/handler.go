@@ -33,7 +33,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		took := time.Since(began)
 		found.job.Slow.Observe(shard, w.code(), w.bytes, took)
-		logSlow(now.log, r, w, began, took)
+		logSlow(now.log, r, w, shard, began)
 		if w.abort {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
@@ -134,7 +134,7 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }
 
-func logSlow(log *accesslog.Log, r *http.Request, w *writer, began time.Time, took time.Duration) {
+func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began time.Time) {
 	if log == nil {
 		return
 	}
@@ -153,6 +153,7 @@ func logSlow(log *accesslog.Log, r *http.Request, w *writer, began time.Time, to
 		UserAgent: r.UserAgent(),
 		Status:    w.code(),
 		Bytes:     w.bytes,
-		Duration:  took,
+		Duration:  time.Since(began),
+		Shard:     shard,
 	})
 }
