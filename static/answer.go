@@ -1,0 +1,99 @@
+package static
+
+import (
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/internal/negotiate"
+	"millrace/internal/send"
+)
+
+// content is one encoding of a file before it becomes an answer.
+type content struct {
+	coding   negotiate.Coding
+	size     int64
+	modified time.Time
+	tag      string // entity tag without quotes and suffix; empty for none
+	body     []byte
+	file     *send.File
+}
+
+// Header values that are the same for all.
+var (
+	nosniff        = []string{"nosniff"}
+	bytesRanges    = []string{"bytes"}
+	varyEncoding   = []string{"Accept-Encoding"}
+	encodingHeader = [negotiate.Codings][]string{
+		negotiate.Gzip:   {negotiate.Gzip.String()},
+		negotiate.Zstd:   {negotiate.Zstd.String()},
+		negotiate.Brotli: {negotiate.Brotli.String()},
+	}
+)
+
+// finish makes the answer. Each encoding has its own strong entity tag, as
+// RFC 9110, 8.8.3.3 demands.
+func (h *Handler) finish(s *snapshot, p content) *send.Answer {
+	kind := typeOf(s.found.file)
+	header := http.Header{
+		"Content-Type":           {kind.name},
+		"Content-Length":         {strconv.FormatInt(p.size, 10)},
+		"Cache-Control":          {h.cacheControl(s.found.file, kind)},
+		"Last-Modified":          {p.modified.Format(http.TimeFormat)},
+		"Accept-Ranges":          bytesRanges,
+		"X-Content-Type-Options": nosniff,
+	}
+	a := &send.Answer{Header: header, Body: p.body, File: p.file, Size: p.size, LastModified: p.modified}
+	if p.tag != "" {
+		suffix := strings.Replace(siblings[p.coding], ".", "-", 1)
+		a.ETag = `"` + p.tag + suffix + `"`
+		header["Etag"] = []string{a.ETag}
+	}
+	if s.vary {
+		header["Vary"] = varyEncoding
+	}
+	if p.coding != negotiate.Identity {
+		header["Content-Encoding"] = encodingHeader[p.coding]
+	}
+	return a
+}
+
+const (
+	// hashedCache is for names that change with the content (RFC 8246).
+	hashedCache = "public, max-age=31536000, immutable"
+	// pageCache is for HTML: it names everything else, so it must be current.
+	// Revalidation is one 304.
+	pageCache = "no-cache"
+	// otherCache is for files that HTML refers to by a lasting name. A visit
+	// does not ask for them on every page; a new version arrives in minutes.
+	otherCache = "max-age=300"
+)
+
+func (h *Handler) cacheControl(file string, kind mediaType) string {
+	for _, rule := range h.options.CacheControl {
+		if rule.matches(file) {
+			return rule.Value
+		}
+	}
+	switch {
+	case kind.page:
+		return pageCache
+	case contentHashed(path.Base(file)):
+		return hashedCache
+	}
+	return otherCache
+}
+
+func (c CacheRule) matches(file string) bool {
+	pattern, rooted := strings.CutPrefix(c.Match, "/")
+	switch {
+	case strings.HasSuffix(pattern, "/"):
+		return strings.HasPrefix(file, pattern)
+	case !rooted && !strings.Contains(pattern, "/"):
+		file = path.Base(file)
+	}
+	ok, _ := path.Match(pattern, file) // the pattern was checked at the start
+	return ok
+}

@@ -1,0 +1,181 @@
+package static
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"millrace/internal/negotiate"
+)
+
+func unpack(t *testing.T, encoding string, body []byte) string {
+	t.Helper()
+	var r io.Reader
+	var err error
+	switch encoding {
+	case "br":
+		r = brotli.NewReader(bytes.NewReader(body))
+	case "gzip":
+		r, err = gzip.NewReader(bytes.NewReader(body))
+	case "zstd":
+		var d *zstd.Decoder
+		if d, err = zstd.NewReader(bytes.NewReader(body)); err == nil {
+			defer d.Close()
+			r = d
+		}
+	default:
+		return string(body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestCompressedOnceInTheBackground(t *testing.T) {
+	dir := t.TempDir()
+	small := strings.Repeat("a { color: red }\n", 100)
+	large := strings.Repeat("b { color: blue; margin: 0 }\n", heldBytes/20)
+	write(t, dir, map[string]string{"small.css": small, "large.css": large})
+	h := open(t, dir, Options{})
+	for target, plain := range map[string]string{"/small.css": small, "/large.css": large} {
+		w := ask(h, "GET", target)
+		if w.Header().Get("Vary") != "Accept-Encoding" || w.Body.String() != plain {
+			t.Fatalf("%s at first: Vary %q", target, w.Header().Get("Vary"))
+		}
+		until(t, target+" is compressed", func() bool {
+			return ask(h, "GET", target, "Accept-Encoding", "br").Header().Get("Content-Encoding") == "br"
+		})
+	}
+	eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
+		for target, plain := range map[string]string{"/small.css": small, "/large.css": large} {
+			tags := map[string]bool{}
+			for _, encoding := range []string{"", "gzip", "zstd", "br"} {
+				res, body := ask("GET", target, "Accept-Encoding", encoding)
+				if res.Header.Get("Content-Encoding") != encoding || res.Header.Get("Vary") != "Accept-Encoding" {
+					t.Errorf("%s for %q: %v", target, encoding, res.Header)
+				}
+				if unpack(t, encoding, []byte(body)) != plain || encoding != "" && len(body) > len(plain)/2 {
+					t.Errorf("%s for %q: %d bytes are not it", target, encoding, len(body))
+				}
+				if res.Header.Get("Content-Type") != "text/css; charset=utf-8" || res.ContentLength != int64(len(body)) {
+					t.Errorf("%s for %q: %v", target, encoding, res.Header)
+				}
+				tags[res.Header.Get("ETag")] = true
+			}
+			if len(tags) != 4 {
+				t.Errorf("%s: %d entity tags for 4 encodings", target, len(tags))
+			}
+		}
+	})
+	e := h.table.get("small.css")
+	first := e.snapshot.Load().answers
+	for range 5 {
+		ask(h, "GET", "/small.css", "Accept-Encoding", "br")
+		h.sweep()
+	}
+	if e.snapshot.Load().answers != first {
+		t.Error("compressed again, or answers not shared by pointer")
+	}
+}
+
+func TestCompressionVoidsTheLanesPlainAnswer(t *testing.T) {
+	css := strings.Repeat("a { color: red }\n", 100)
+	h := serveFS(t, fstest.MapFS{"a.css": {Data: []byte(css), ModTime: past}}, Options{NoCompress: false})
+	ask(h, "GET", "/a.css")
+	until(t, "compression", func() bool { return h.table.get("a.css").snapshot.Load().available.Has(negotiate.Brotli) })
+	e := h.table.get("a.css")
+	s := e.snapshot.Load()
+	if !s.valid() {
+		t.Error("the published snapshot is not valid")
+	}
+	if e.gen.Now() != s.mark || e.edit.Now() != s.read {
+		t.Error("marks do not stand")
+	}
+	// Its first generation has fallen: a mark taken before is void now.
+	if n := fmt.Sprint(e.gen.Now()) == fmt.Sprint(e.edit.Now()); n {
+		t.Error("publishing voided nothing")
+	}
+}
+
+func TestAnEditDuringCompressionIsNotPublished(t *testing.T) {
+	css := strings.Repeat("a { color: red }\n", 100)
+	files := &lockedFS{files: fstest.MapFS{}}
+	files.set("a.css", css, past)
+	h := serveFS(t, files, Options{NoCompress: true}) // no worker: the test is it
+	h.options.NoCompress = false
+	ask(h, "GET", "/a.css")
+	e := h.table.get("a.css")
+	s := e.snapshot.Load()
+	made := [negotiate.Codings][]byte{negotiate.Gzip: []byte("old bytes")}
+	// Unheard of until publish looks.
+	files.set("a.css", css+"/* new */", past.Add(1))
+	h.publish(e, s, made)
+	if now := e.snapshot.Load(); now != s || s.valid() {
+		t.Error("published encodings of what the file no longer holds")
+	}
+	if w := ask(h, "GET", "/a.css", "Accept-Encoding", "gzip"); w.Body.String() != css+"/* new */" {
+		t.Errorf("%.40q", w.Body)
+	}
+	// Heard of, and already read again.
+	s = e.snapshot.Load()
+	e.void()
+	ask(h, "GET", "/a.css")
+	h.publish(e, s, made)
+	if e.snapshot.Load().available != 0|negotiate.Set(1) {
+		t.Error("published encodings of an earlier snapshot")
+	}
+}
+
+func TestWhatDoesNotPayIsNotKept(t *testing.T) {
+	noise := make([]byte, 4000)
+	rand.NewChaCha8([32]byte{1}).Read(noise)
+	h := serveFS(t, fstest.MapFS{
+		"noise.txt": {Data: noise}, "tiny.css": {Data: []byte("a{}")}, "photo.jpg": {Data: make([]byte, 4000)},
+		"huge.txt": {Data: make([]byte, maxCompress+1)},
+	}, Options{})
+	for _, name := range []string{"noise.txt", "tiny.css", "photo.jpg", "huge.txt"} {
+		ask(h, "GET", "/"+name)
+	}
+	e := h.table.get("noise.txt")
+	s := e.snapshot.Load()
+	if !s.queued.Load() {
+		t.Fatal("not even tried")
+	}
+	until(t, "the queue is empty", func() bool { return len(h.compress) == 0 })
+	h.Close() // waits for the worker
+	if s.available != 1 || len(s.answers[0].Header["Vary"]) == 0 {
+		t.Errorf("noise has encodings %b", s.available)
+	}
+	other := serveFS(t, fstest.MapFS{"tiny.css": {Data: []byte("a{}")}, "photo.jpg": {Data: make([]byte, 4000)}}, Options{})
+	for _, name := range []string{"tiny.css", "photo.jpg"} {
+		if w := ask(other, "GET", "/"+name); w.Header().Get("Vary") != "" || other.table.get(name).snapshot.Load().queued.Load() {
+			t.Errorf("%s: Vary %q", name, w.Header().Get("Vary"))
+		}
+	}
+}
+
+func TestCompressionStopsAtTheBudget(t *testing.T) {
+	css := []byte(strings.Repeat("a { color: red }\n", 3000))
+	h := serveFS(t, fstest.MapFS{"a.css": {Data: css}}, Options{Memory: 60_000, NoCompress: true})
+	h.options.NoCompress = false
+	ask(h, "GET", "/a.css")
+	s := h.table.get("a.css").snapshot.Load()
+	h.compressOne(compressJob{h.table.get("a.css"), s})
+	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.compress) == 0 {
+		t.Error("compressed without room, or never to be tried again")
+	}
+}

@@ -1,0 +1,49 @@
+package static
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"millrace/internal/send"
+)
+
+// fail answers a request whose name led to no file.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
+	switch {
+	case errors.Is(err, errDirectory):
+		redirect(w, r, directorySegment(name))
+	case errors.Is(err, errNotFound):
+		h.notFound(w, r)
+	case errors.Is(err, errForbidden):
+		sayStatus(w, r, http.StatusForbidden)
+	default:
+		w.Header()["Retry-After"] = []string{"1"}
+		sayStatus(w, r, http.StatusServiceUnavailable)
+	}
+}
+
+// notFound answers 404 with the site's page for it, if it has one.
+func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
+	u, err := h.use(h.options.NotFound, r.Header)
+	if err != nil {
+		sayStatus(w, r, http.StatusNotFound)
+		return
+	}
+	defer u.done()
+	send.ServeStatus(w, r, http.StatusNotFound, u.answer)
+}
+
+// sayStatus answers with the status and its name.
+func sayStatus(w http.ResponseWriter, r *http.Request, status int) {
+	body := strconv.Itoa(status) + " " + http.StatusText(status) + "\n"
+	h := w.Header()
+	h["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	h["X-Content-Type-Options"] = nosniff
+	h["Cache-Control"] = []string{pageCache} // 404 and 405 may be cached without it (RFC 9110, 15.1)
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(body)) // an error is the client's leaving
+	}
+}

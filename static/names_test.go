@@ -1,0 +1,65 @@
+package static
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestContentHashed(t *testing.T) {
+	for _, name := range []string{
+		"app.3f9a1c2b.js", "index-BX3k9Lq2.js", "main.abc12345.chunk.css", "logo.5d5d9eef.svg", "app.3f9a1c2b.js.map",
+		"chunk-K3WQZ2LN.js", "5e1c0de19f5e1c0de19f.css", "app.3f9a1c2b.min.js", "vendor~main.0a1b2c3d4e5f6a7b.js",
+		"inter-v13-1a2b3c4d5e6f.woff2", "index-D4_kx-9Z.css",
+	} {
+		if !contentHashed(name) {
+			t.Errorf("%s is hashed", name)
+		}
+	}
+	for _, name := range []string{
+		"index.html", "app.js", "jquery-3.7.1.min.js", "report-20240115.pdf", "2024-01-15.html", "photo-IMG12345.jpg",
+		"photo-IMG_1234.jpg", "case-iPhone4S.jpg", "iPhone15.jpg", "summary-Report24.js", "deadbeef.js", "defaced.css",
+		"a-deadbeef.js", "bootstrap.bundle.min.js", "3f9a1c2b.js", "f47ac10b-58cc-4372-a567-0e02b2c3d479.jpg",
+		"DSC-20240115.JPG", "README", ".3f9a1c2b", "", "x.", "app.3f9a1c2.js", "my-document.js", "UPPERCASE-FILENAME.js",
+		"release-v2024a1b.zip", "song-Track001.mp3", "12345678.js", "v1.12345678.js",
+	} {
+		if contentHashed(name) {
+			t.Errorf("%s is an ordinary name", name)
+		}
+	}
+}
+
+func TestMediaTypes(t *testing.T) {
+	if len(mediaTypes) < 80 {
+		t.Errorf("only %d types", len(mediaTypes))
+	}
+	for file, want := range map[string]string{
+		"a.html": "text/html; charset=utf-8", "a.HTML": "text/html; charset=utf-8", "a.js": "text/javascript; charset=utf-8",
+		"a.mjs": "text/javascript; charset=utf-8", "a.json": "application/json", "a.svg": "image/svg+xml; charset=utf-8",
+		"a.wasm": "application/wasm", "a.woff2": "font/woff2", "a.webmanifest": "application/manifest+json",
+		"a.avif": "image/avif", "a.md": "text/markdown; charset=utf-8", "a.unknown": "application/octet-stream",
+		"README": "application/octet-stream", "dir.js/file": "application/octet-stream", "a.tar.gz": "application/gzip",
+	} {
+		if got := typeOf(file).name; got != want {
+			t.Errorf("%s: %s, want %s", file, got, want)
+		}
+	}
+	for ext, kind := range mediaTypes {
+		if ext != strings.ToLower(ext) || ext[0] != '.' || strings.Count(kind.name, "/") != 1 {
+			t.Errorf("%s: %s", ext, kind.name)
+		}
+		if strings.HasPrefix(kind.name, "text/") && (!kind.compressible || !strings.HasSuffix(kind.name, charset)) {
+			t.Errorf("%s: text without charset or compression", ext)
+		}
+	}
+}
+
+func TestLastSegment(t *testing.T) {
+	for target, want := range map[string]string{
+		"/a/b": "b", "/a/b?c/d": "b", "/a/": "", "/": "", "*": "", "": "", "/a%2Fb": "a%2Fb", "/..": "", "/.": "",
+		"http://host/x": "x", "http://host": "", `/a\b`: "a%5Cb",
+	} {
+		if got := lastSegment(target); got != want {
+			t.Errorf("%q: %q, want %q", target, got, want)
+		}
+	}
+}

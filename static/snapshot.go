@@ -1,0 +1,457 @@
+package static
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/lane"
+	"millrace/internal/negotiate"
+	"millrace/internal/send"
+)
+
+const (
+	// heldBytes is the largest file whose bytes are held in memory. Beyond it
+	// sendfile from a shared descriptor costs no more than writing held bytes.
+	heldBytes = 64 << 10
+	// heldWithoutDescriptor is the same for files that the kernel cannot send.
+	heldWithoutDescriptor = 1 << 20
+	// hashBytes is the most of a file that is read for the sake of its entity
+	// tag alone, which is done where it has no date to make one of.
+	hashBytes = 64 << 20
+	// revalidateAfter is how long a snapshot is used without a look at its
+	// file. The sweep looks more often; this is for when it is held up.
+	revalidateAfter = time.Second
+)
+
+// siblings are what precompressed files have appended to their name.
+var siblings = [negotiate.Codings]string{negotiate.Gzip: ".gz", negotiate.Zstd: ".zst", negotiate.Brotli: ".br"}
+
+// entry is one name that was asked for. It lives as long as the table keeps it;
+// its snapshots come and go.
+type entry struct {
+	name string
+
+	// edit is voided when the file may have changed, gen also when there are
+	// new encodings of the same content. A snapshot stands while both marks
+	// that were taken before its content was read do: so void is one step for
+	// the watcher, whoever is reading or publishing at that moment.
+	edit, gen lane.Generation
+	loading   sync.Mutex // held while a snapshot is made
+	snapshot  atomic.Pointer[snapshot]
+
+	place place // the table's
+}
+
+// void ends the entry's snapshot and everything the lane has of it.
+func (e *entry) void() {
+	e.edit.Void()
+	e.gen.Void()
+}
+
+// snapshot is what a name led to at one moment. All but the atomics is
+// immutable.
+type snapshot struct {
+	read, mark lane.Mark
+	found      found
+	dir        atomic.Pointer[stamp] // of the directory; zero when not to be trusted yet
+	racy       bool                  // the file is so new that its stamp proves nothing yet
+	checked    atomic.Int64          // Unix nanoseconds of the last look at the file
+
+	answers   [negotiate.Codings]*send.Answer
+	available negotiate.Set
+	vary      bool // has, or may get, more than one encoding
+	streamed  bool // the identity answer has to be opened for each request
+
+	compressible bool
+	queued       atomic.Bool // for compression, or done with it
+}
+
+func (s *snapshot) valid() bool { return s != nil && s.read.Valid() && s.mark.Valid() }
+
+func (s *snapshot) fresh(now time.Time) bool {
+	return s.valid() && now.UnixNano()-s.checked.Load() < int64(revalidateAfter)
+}
+
+// release gives back the snapshot's files.
+func (s *snapshot) release() {
+	for _, a := range s.answers {
+		if a != nil && a.File != nil {
+			a.File.Release()
+		}
+	}
+}
+
+// cost is what the snapshot takes of the budgets.
+func (s *snapshot) cost() (bytes int64, files int) {
+	for _, a := range s.answers {
+		if a != nil {
+			bytes += int64(len(a.Body))
+			if a.File != nil {
+				files++
+			}
+		}
+	}
+	return bytes, files
+}
+
+// found says which files answer for a name. It is comparable.
+type found struct {
+	file    string
+	sources [negotiate.Codings]stamp // the zero stamp where there is none
+}
+
+func (f *found) source(c negotiate.Coding) string { return f.file + siblings[c] }
+
+// dirOf is the directory in which the file for a name is.
+func dirOf(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i]
+	}
+	return "."
+}
+
+// probe finds out which files answer for a name, by looking at them only. The
+// directory's stamp is taken first: what appears in it later will show.
+func (h *Handler) probe(name string) (f found, dir stamp, err error) {
+	var info fs.FileInfo
+	if name == "" || strings.HasSuffix(name, "/") {
+		f.file, info, err = h.findIndex(name)
+	} else {
+		f.file = name
+		if info, err = h.tree.stat(name); err == nil && info.IsDir() {
+			if _, _, err = h.findIndex(name + "/"); err == nil {
+				err = errDirectory
+			}
+		}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotFound
+	}
+	if err != nil {
+		return found{}, stamp{}, err
+	}
+	if d, err := h.tree.stat(dirOf(f.file)); err == nil {
+		dir = stampOf(d)
+	}
+	if info, err = h.tree.stat(f.file); err != nil {
+		return found{}, stamp{}, err
+	}
+	f.sources[negotiate.Identity] = stampOf(info)
+	if !h.options.NoPrecompressed {
+		for c := negotiate.Gzip; c < negotiate.Codings; c++ {
+			// A sibling that is older belongs to an earlier content. A second
+			// is allowed: archives and checkouts write files in any order.
+			sibling, err := h.tree.stat(f.source(c))
+			if err == nil && sibling.Mode().IsRegular() && sibling.Size() > 0 &&
+				!sibling.ModTime().Before(info.ModTime().Add(-time.Second)) {
+				f.sources[c] = stampOf(sibling)
+			}
+		}
+	}
+	return f, dir, nil
+}
+
+// findIndex looks for the file that answers for a directory; name is empty or
+// ends in a slash.
+func (h *Handler) findIndex(name string) (string, fs.FileInfo, error) {
+	for _, index := range h.options.Index {
+		info, err := h.tree.stat(name + index)
+		if err == nil && info.Mode().IsRegular() {
+			return name + index, info, nil
+		}
+		if err != nil && !errors.Is(err, errNotFound) {
+			return "", nil, err
+		}
+	}
+	return "", nil, errNotFound
+}
+
+// read makes a snapshot of what a name leads to now.
+func (h *Handler) read(e *entry) (*snapshot, error) {
+	if h.watch != nil {
+		h.watch.add(dirOf(e.name)) // before the marks: no change may fall between
+	}
+	s := &snapshot{read: e.edit.Now(), mark: e.gen.Now()}
+	f, dir, err := h.probe(e.name)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	s.found = f
+	s.settle(dir, now)
+	s.checked.Store(now.UnixNano())
+	kind := typeOf(f.file)
+	size := f.sources[negotiate.Identity].size
+	s.compressible = !h.options.NoCompress && kind.compressible && minCompress <= size && size <= maxCompress
+	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
+		if f.sources[c] != (stamp{}) {
+			s.vary, s.compressible = true, false
+		}
+	}
+	s.vary = s.vary || s.compressible
+	for c := range negotiate.Codings {
+		if f.sources[c] == (stamp{}) {
+			continue
+		}
+		s.racy = s.racy || f.sources[c].racy(now)
+		a, err := h.readSource(s, c)
+		switch {
+		case err == nil && a.Body == nil && a.File == nil && a.Size > 0:
+			s.streamed = s.streamed || c == negotiate.Identity // a variant like that is done without
+		case err != nil && c != negotiate.Identity && !errors.Is(err, errChanged):
+			continue // an unreadable sibling is none
+		case err != nil:
+			s.release()
+			return nil, err
+		}
+		if a.Body != nil || a.File != nil || c == negotiate.Identity {
+			s.answers[c], s.available = a, s.available.With(c)
+		}
+	}
+	return s, nil
+}
+
+// settle notes the directory's stamp, unless it is too new to prove anything.
+func (s *snapshot) settle(dir stamp, now time.Time) {
+	if dir.racy(now) {
+		dir = stamp{}
+	}
+	s.dir.Store(&dir)
+}
+
+// readSource opens one of the files that were found, and holds its bytes or
+// its descriptor. Neither is there where the file system offers no way to read
+// at an offset.
+func (h *Handler) readSource(s *snapshot, c negotiate.Coding) (*send.Answer, error) {
+	f, info, err := h.tree.open(s.found.source(c))
+	if err != nil {
+		return nil, err
+	}
+	opened := stampOf(info)
+	if opened != s.found.sources[c] {
+		_ = f.Close() // read only, as all below
+		return nil, errChanged
+	}
+	part := content{coding: c, size: opened.size, modified: h.modified(s, c)}
+	file, onDisk := f.(*os.File)
+	limit := int64(heldBytes)
+	if !onDisk {
+		limit = heldWithoutDescriptor
+	}
+	at, seekable := f.(io.ReaderAt)
+	switch {
+	case part.size <= limit:
+		part.body = make([]byte, part.size)
+		_, err = io.ReadFull(f, part.body)
+		if err == nil {
+			info, err = f.Stat()
+		}
+		_ = f.Close()
+		if err == nil && stampOf(info) != opened || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, errChanged
+		}
+		if err != nil {
+			return nil, classify(err)
+		}
+		part.tag = contentTag(part.body)
+	case onDisk:
+		part.file = send.NewFile(file)
+		part.tag = stampTag(opened)
+	case seekable:
+		part.tag = stampTag(opened)
+		if opened.mtime == 0 && part.size <= hashBytes {
+			part.tag = hashTag(io.NewSectionReader(at, 0, part.size))
+		}
+		part.file = send.NewReaderAt(at, f)
+	default:
+		part.tag = stampTag(opened)
+		_ = f.Close()
+	}
+	return h.finish(s, part), nil
+}
+
+// modified is the Last-Modified date of an encoding: that of the file, or of
+// its precompressed sibling if that is newer. A date in the future becomes now
+// (RFC 9110, 8.8.2.1), and what has none, or the epoch that reproducible builds
+// put there, counts as changed when the program was built.
+func (h *Handler) modified(s *snapshot, c negotiate.Coding) time.Time {
+	ns := max(s.found.sources[negotiate.Identity].mtime, s.found.sources[c].mtime)
+	t := time.Unix(0, ns)
+	if t.Unix() <= 1 {
+		t = h.built
+	}
+	if now := time.Now(); t.After(now) {
+		t = now
+	}
+	return t.UTC().Truncate(time.Second)
+}
+
+// contentTag makes an entity tag of held bytes, stampTag one of size and date
+// like nginx does. Both are strong (RFC 9110, 8.8.1): a stamp is not used
+// before it proves what it says, see racy.
+func contentTag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+func stampTag(s stamp) string { return fmt.Sprintf("%x-%x", s.mtime, s.size) }
+
+func hashTag(r io.Reader) string {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return "" // no tag then; the date remains
+	}
+	return base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:12])
+}
+
+// find returns the snapshot for a name, from the table if it is there. A
+// transient one is in no table: the caller must release it.
+func (h *Handler) find(name string) (s *snapshot, transient bool, err error) {
+	e := h.table.get(name)
+	if e == nil {
+		if _, _, err := h.probe(name); err != nil {
+			return nil, false, err // what does not exist is not remembered
+		}
+		if e = h.table.obtain(name); e == nil {
+			return nil, false, errUnavailable // closed
+		}
+	}
+	if s := e.snapshot.Load(); s.fresh(time.Now()) {
+		return s, false, nil
+	}
+	return h.load(e)
+}
+
+// load looks at the entry's file and makes a new snapshot if it has changed.
+func (h *Handler) load(e *entry) (s *snapshot, transient bool, err error) {
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	if s := e.snapshot.Load(); s.fresh(time.Now()) {
+		return s, false, nil // somebody else has done it meanwhile
+	}
+	if s := e.snapshot.Load(); s.valid() && h.unchanged(e, s) {
+		return s, false, nil
+	}
+	e.void()
+	for range maxAttempts {
+		s, err = h.read(e)
+		switch {
+		case errors.Is(err, errChanged):
+			continue
+		case err != nil:
+			h.table.drop(e)
+			return nil, false, err
+		}
+		if !h.table.install(e, s) {
+			return s, true, nil // evicted while it was read, or closed
+		}
+		h.wantCompressed(e, s)
+		return s, false, nil
+	}
+	s, err = h.readMoving(e.name)
+	return s, true, err
+}
+
+// unchanged reports whether the files are as the snapshot has them.
+func (h *Handler) unchanged(e *entry, s *snapshot) bool {
+	if s.racy {
+		return false
+	}
+	now := time.Now()
+	f, dir, err := h.probe(e.name)
+	if err != nil || f != s.found {
+		return false
+	}
+	s.settle(dir, now)
+	s.checked.Store(now.UnixNano())
+	return true
+}
+
+// readMoving makes a snapshot of a file that does not hold still, such as a
+// log: as much as there is of it, to be remembered by nobody.
+func (h *Handler) readMoving(name string) (*snapshot, error) {
+	found, _, err := h.probe(name)
+	if err != nil {
+		return nil, err
+	}
+	f, info, err := h.tree.open(found.file)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{found: found}
+	part := content{size: info.Size()}
+	if file, ok := f.(*os.File); ok {
+		part.file = send.NewFile(file)
+	} else {
+		part.body, err = io.ReadAll(io.LimitReader(f, heldWithoutDescriptor))
+		_ = f.Close()
+		if err != nil || len(part.body) == heldWithoutDescriptor {
+			return nil, errUnavailable
+		}
+		part.size = int64(len(part.body))
+	}
+	a := h.finish(s, part)
+	for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges"} {
+		delete(a.Header, name)
+	}
+	a.Header["Cache-Control"] = []string{"no-store"}
+	a.ETag, a.LastModified = "", time.Time{}
+	s.answers[negotiate.Identity] = a
+	return s, nil
+}
+
+// use is a snapshot in the service of one request.
+type use struct {
+	snapshot  *snapshot
+	answer    *send.Answer
+	offer     bool // to the lane
+	transient bool
+}
+
+// done gives back what the request held.
+func (u *use) done() {
+	if u.answer.File != nil {
+		u.answer.File.Release()
+	}
+	if u.transient {
+		u.snapshot.release()
+	}
+}
+
+// use finds the answer for a name and a request's headers, and holds its file.
+func (h *Handler) use(name string, header http.Header) (use, error) {
+	for range maxAttempts {
+		s, transient, err := h.find(name)
+		if err != nil {
+			return use{}, err
+		}
+		coding, _ := negotiate.Encoding(header["Accept-Encoding"], s.available)
+		u := use{snapshot: s, answer: s.answers[coding], transient: transient}
+		switch f := u.answer.File; {
+		case s.streamed && coding == negotiate.Identity:
+			a := *u.answer
+			r := &sequential{tree: h.tree, name: path.Clean(s.found.file)}
+			a.File = send.NewReaderAt(r, r)
+			u.answer = &a
+			return u, nil
+		case f == nil:
+			u.offer = !transient
+			return u, nil
+		case f.Retain():
+			u.offer = !transient && f.HasDescriptor()
+			return u, nil
+		}
+	}
+	return use{}, errUnavailable // replaced each time before we got hold of it
+}

@@ -1,0 +1,250 @@
+// Package static serves files: from a directory, from a program's embedded
+// files, from any [fs.FS]. It is a plain [http.Handler]; under millrace serve it
+// also teaches the fast lane, which then answers without it.
+//
+// A request's life: its path becomes a name or a 404 (paths.go); the name's
+// snapshot is looked up, or probed and read once (snapshot.go, table.go); the
+// best encoding is chosen by Accept-Encoding; package send does conditions,
+// ranges and the writing; and the answer is offered to the lane. What is held
+// is void as soon as the watcher (watch.go) or the sweep (sweep.go) sees that
+// the file changed. Compressible files are compressed once, in the background
+// (compress.go).
+package static
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/bytesize"
+	"millrace/internal/lane"
+	"millrace/internal/send"
+)
+
+// Options of the job. The zero value serves a site as most want it.
+type Options struct {
+	// Root is the directory of the site's files.
+	Root string `yaml:"root"`
+	// Index names the files that answer for their directory, the first one
+	// that exists. Default index.html.
+	Index []string `yaml:"index"`
+	// NotFound is the page, relative to Root, that answers with status 404
+	// what does not exist. Default 404.html; without that file a line of text.
+	NotFound string `yaml:"not_found"`
+	// Hidden serves files and directories whose name begins with a dot.
+	// Otherwise they do not exist, /.well-known at the top excepted.
+	Hidden bool `yaml:"hidden"`
+	// CacheControl overrides the Cache-Control header; the first rule that
+	// matches counts. Without one: a year and immutable for names that hold a
+	// hash of their content, no-cache for HTML, five minutes for the rest.
+	CacheControl []CacheRule `yaml:"cache_control"`
+	// NoPrecompressed ignores files named like another with .br, .zst or .gz
+	// appended; otherwise they answer for that other file.
+	NoPrecompressed bool `yaml:"no_precompressed"`
+	// NoCompress switches compression in the background off.
+	NoCompress bool `yaml:"no_compress"`
+	// Memory is how many bytes of contents are held. Default 64MiB.
+	Memory bytesize.Size `yaml:"memory"`
+	// Files is how many files are remembered at most. Default 8192.
+	Files int `yaml:"files"`
+}
+
+// CacheRule sets Cache-Control for some files.
+type CacheRule struct {
+	// Match is a pattern as [path.Match] has it: without a slash for the
+	// file's name ("*.css"), with slashes for its whole path ("/img/*.png"),
+	// ending in a slash for everything in that directory ("/assets/").
+	Match string `yaml:"match"`
+	// Value is the header's value, for example "max-age=3600".
+	Value string `yaml:"value"`
+}
+
+const (
+	defaultMemory = 64 << 20
+	// defaultFiles bounds what the sweep has to look at: 8192 files are about
+	// 30 ms of CPU, once in sweepEvery.
+	defaultFiles = 8192
+	// maxAttempts bounds the tries to find a file that stays the same for as
+	// long as it takes to read it.
+	maxAttempts = 3
+)
+
+// Handler serves the files. It must be closed.
+type Handler struct {
+	options  Options
+	tree     *tree
+	table    *table
+	watch    *watcher // nil where nothing can be watched
+	compress chan compressJob
+	built    time.Time // stands for the date of files that have none
+
+	closing chan struct{}
+	running sync.WaitGroup
+	close   sync.Once
+}
+
+// New serves the files of fsys. Their content is read again when their size or
+// date in fsys changes, within a second. Symbolic links are fsys's affair: for
+// a directory on disk use [Open], which lets none lead outside.
+func New(fsys fs.FS, o Options) (*Handler, error) {
+	if fsys == nil {
+		return nil, errors.New("static: no file system to serve")
+	}
+	return start(&tree{fsys: fsys}, o, swept)
+}
+
+// Open serves the directory dir. Symbolic links are followed while they stay
+// inside it; absolute ones never are. If dir is itself a link that is pointed
+// at another directory, that one is served within a second.
+func Open(dir string, o Options) (*Handler, error) {
+	t, err := openTree(dir)
+	if err != nil {
+		return nil, err
+	}
+	h, err := start(t, o, watched|swept)
+	if err != nil {
+		t.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// freshness says how a handler learns of changes. Tests leave one out to see
+// the other at work.
+type freshness int
+
+const (
+	watched freshness = 1 << iota
+	swept
+)
+
+// start fills in the defaults and starts the goroutines, which Close waits for.
+func start(t *tree, o Options, how freshness) (*Handler, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if len(o.Index) == 0 {
+		o.Index = []string{"index.html"}
+	}
+	if o.NotFound == "" {
+		o.NotFound = "404.html"
+	}
+	o.NotFound = strings.TrimPrefix(o.NotFound, "/")
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	if o.Files == 0 {
+		o.Files = defaultFiles
+	}
+	h := &Handler{
+		options:  o,
+		tree:     t,
+		table:    newTable(int64(o.Memory), o.Files),
+		compress: make(chan compressJob, compressQueue),
+		built:    buildTime(),
+		closing:  make(chan struct{}),
+	}
+	if how&watched != 0 {
+		h.watch = newWatcher(t.dir)
+	}
+	if h.watch != nil {
+		h.running.Go(h.watchLoop)
+	}
+	if how&swept != 0 {
+		h.running.Go(h.sweepLoop)
+	}
+	if !o.NoCompress {
+		h.running.Go(h.compressLoop)
+	}
+	return h, nil
+}
+
+// check finds what cannot work before the first request does.
+func (o *Options) check() error {
+	for _, name := range o.Index {
+		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") {
+			return fmt.Errorf("static: index %q is not a file name: write one like index.html", name)
+		}
+	}
+	if name := strings.TrimPrefix(o.NotFound, "/"); o.NotFound != "" && !fs.ValidPath(name) {
+		return fmt.Errorf("static: not_found %q is not a path within the site: write one like 404.html", o.NotFound)
+	}
+	for _, rule := range o.CacheControl {
+		if _, err := path.Match(rule.Match, ""); err != nil || rule.Match == "" {
+			return fmt.Errorf("static: cache_control match %q is not a pattern: write one like *.css or /assets/", rule.Match)
+		}
+		if strings.ContainsFunc(rule.Value, func(c rune) bool { return c < ' ' || c > '~' }) || rule.Value == "" {
+			return fmt.Errorf("static: cache_control value %q cannot stand in a header: write one like max-age=3600", rule.Value)
+		}
+	}
+	if o.Memory < 0 || o.Files < 0 {
+		return errors.New("static: memory and files cannot be negative")
+	}
+	return nil
+}
+
+// Close ends the watching and compressing, voids what the fast lane has, and
+// closes all files. Downloads under way go on; new requests get 503.
+func (h *Handler) Close() error {
+	h.close.Do(func() {
+		close(h.closing)
+		h.table.close()
+		if h.watch != nil {
+			h.watch.close()
+		}
+		h.running.Wait()
+		h.tree.close()
+	})
+	return nil
+}
+
+// ServeHTTP answers GET and HEAD by the URL's path, below whatever prefix the
+// handler is mounted at and the caller has stripped.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header()["Allow"] = []string{"GET, HEAD"}
+		sayStatus(w, r, http.StatusMethodNotAllowed)
+		return
+	}
+	if r.URL.Path == "" { // the mount point without its slash
+		if last := lastSegment(r.RequestURI); last != "" {
+			redirect(w, r, last)
+			return
+		}
+	}
+	name, ok := h.requestName(r.URL)
+	if !ok {
+		h.notFound(w, r)
+		return
+	}
+	u, err := h.use(name, r.Header)
+	if err != nil {
+		h.fail(w, r, name, err)
+		return
+	}
+	defer u.done()
+	if u.offer {
+		lane.Offer(r, u.answer, u.rule())
+	}
+	send.Serve(w, r, u.answer)
+}
+
+// consultsEncoding is the Rule.Consulted of files that have encodings.
+var consultsEncoding = []string{"Accept-Encoding"}
+
+func (u *use) rule() lane.Rule {
+	rule := lane.Rule{Mark: u.snapshot.mark}
+	if u.snapshot.vary {
+		rule.Consulted = consultsEncoding
+	}
+	return rule
+}
+
+// isIndex reports whether a file of that name answers for its directory.
+func (h *Handler) isIndex(base string) bool { return slices.Contains(h.options.Index, base) }

@@ -1,0 +1,232 @@
+package static
+
+import (
+	"container/list"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxDescriptors bounds the files that are held open: half of the 1024
+	// that a process may open by default on many systems.
+	maxDescriptors = 512
+	// entryOverhead stands for an entry's structs, names and headers.
+	entryOverhead = 2 << 10
+)
+
+// table is the bounded memory of a handler: entries by name, the longest
+// unused going first when there are too many of them, too many bytes or too
+// many open files.
+type table struct {
+	memory int64
+	limit  int
+
+	mu      sync.Mutex
+	entries map[string]*entry
+	dirs    map[string]map[*entry]struct{}
+	recent  list.List // of *entry, the last used in front
+	open    list.List // those with descriptors, likewise
+	bytes   int64
+	files   int
+	closed  bool
+}
+
+// place is what the table notes on an entry, under its lock.
+type place struct {
+	recent, open *list.Element
+	bytes        int64
+	files        int
+}
+
+func newTable(memory int64, limit int) *table {
+	t := &table{memory: memory, limit: limit, entries: map[string]*entry{}, dirs: map[string]map[*entry]struct{}{}}
+	t.recent.Init()
+	t.open.Init()
+	return t
+}
+
+// get returns the entry for a name and counts as its use.
+func (t *table) get(name string) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[name]
+	if e != nil {
+		t.touch(e)
+	}
+	return e
+}
+
+func (t *table) touch(e *entry) {
+	t.recent.MoveToFront(e.place.recent)
+	if e.place.open != nil {
+		t.open.MoveToFront(e.place.open)
+	}
+}
+
+// obtain is get, but adds what is missing. It returns nil once closed.
+func (t *table) obtain(name string) *entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	if e := t.entries[name]; e != nil {
+		t.touch(e)
+		return e
+	}
+	name = strings.Clone(name) // let go of the request it came in
+	e := &entry{name: name}
+	e.place.recent = t.recent.PushFront(e)
+	e.place.bytes = entryOverhead
+	t.bytes += entryOverhead
+	t.entries[name] = e
+	dir := dirOf(name)
+	if t.dirs[dir] == nil {
+		t.dirs[dir] = map[*entry]struct{}{}
+	}
+	t.dirs[dir][e] = struct{}{}
+	t.evict()
+	return e
+}
+
+// install makes s the entry's snapshot and takes over its files. It reports
+// false, and does nothing, if the entry is not in the table any more.
+func (t *table) install(e *entry, s *snapshot) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries[e.name] != e {
+		return false
+	}
+	t.replace(e, s)
+	t.evict()
+	return true
+}
+
+// replace exchanges the snapshot and keeps the accounts.
+func (t *table) replace(e *entry, s *snapshot) {
+	bytes, files := int64(0), 0
+	if s != nil {
+		bytes, files = s.cost()
+	}
+	if old := e.snapshot.Swap(s); old != nil {
+		old.release()
+	}
+	bytes += entryOverhead
+	t.bytes += bytes - e.place.bytes
+	t.files += files - e.place.files
+	e.place.bytes, e.place.files = bytes, files
+	switch {
+	case files > 0 && e.place.open == nil:
+		e.place.open = t.open.PushFront(e)
+	case files == 0 && e.place.open != nil:
+		t.open.Remove(e.place.open)
+		e.place.open = nil
+	}
+}
+
+// evict makes room. The one that was used last stays, however large.
+func (t *table) evict() {
+	for t.recent.Len() > 1 && (t.bytes > t.memory || t.recent.Len() > t.limit) {
+		t.remove(t.recent.Back().Value.(*entry))
+	}
+	for t.files > maxDescriptors && t.open.Len() > 1 {
+		t.remove(t.open.Back().Value.(*entry))
+	}
+}
+
+func (t *table) remove(e *entry) {
+	e.void()
+	t.replace(e, nil)
+	t.bytes -= e.place.bytes
+	t.recent.Remove(e.place.recent)
+	delete(t.entries, e.name)
+	dir := dirOf(e.name)
+	if delete(t.dirs[dir], e); len(t.dirs[dir]) == 0 {
+		delete(t.dirs, dir)
+	}
+}
+
+// drop removes an entry, if it is still there.
+func (t *table) drop(e *entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries[e.name] == e {
+		t.remove(e)
+	}
+}
+
+// room reports whether n more bytes fit without evicting anything.
+func (t *table) room(n int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bytes+n <= t.memory
+}
+
+// all returns the entries of this moment.
+func (t *table) all() []*entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	entries := make([]*entry, 0, len(t.entries))
+	for _, e := range t.entries {
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// directories returns those that entries are in.
+func (t *table) directories() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dirs := make(map[string]bool, len(t.dirs))
+	for dir := range t.dirs {
+		dirs[dir] = true
+	}
+	return dirs
+}
+
+// voidAll ends all snapshots.
+func (t *table) voidAll() {
+	for _, e := range t.all() {
+		e.void()
+	}
+}
+
+// voidIn ends the snapshots in one directory whose name says yes.
+func (t *table) voidIn(dir string, concerned func(name string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for e := range t.dirs[dir] {
+		if concerned(e.name) {
+			e.void()
+		}
+	}
+}
+
+// voidBelow ends all snapshots in a directory and those below it.
+func (t *table) voidBelow(dir string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for d, entries := range t.dirs {
+		if within(d, dir) {
+			for e := range entries {
+				e.void()
+			}
+		}
+	}
+}
+
+// within reports whether dir is top or lies below it.
+func within(dir, top string) bool {
+	rest, ok := strings.CutPrefix(dir, top)
+	return top == "." || ok && (rest == "" || rest[0] == '/')
+}
+
+// close removes everything and lets nothing come back.
+func (t *table) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for _, e := range t.entries {
+		t.remove(e)
+	}
+}

@@ -1,0 +1,105 @@
+package static
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestMemoryIsBounded(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 100 {
+		files[fmt.Sprintf("%d.bin", i)] = &fstest.MapFile{Data: make([]byte, 10_000)}
+	}
+	h := serveFS(t, files, Options{Memory: 200_000})
+	first := mark(t, h, "/0.bin", string(make([]byte, 10_000)))
+	for i := range 100 {
+		ask(h, "GET", fmt.Sprintf("/%d.bin", i))
+		if h.table.bytes > 200_000 {
+			t.Fatalf("%d bytes held", h.table.bytes)
+		}
+	}
+	if first.Valid() {
+		t.Error("the lane may keep what was evicted, and nobody would look after it")
+	}
+	if h.table.get("99.bin") == nil || h.table.get("0.bin") != nil {
+		t.Error("not the longest unused was evicted")
+	}
+}
+
+func TestFilesAreBounded(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 50 {
+		files[fmt.Sprintf("%d.txt", i)] = &fstest.MapFile{}
+	}
+	h := serveFS(t, files, Options{Files: 10})
+	for i := range 50 {
+		ask(h, "GET", fmt.Sprintf("/%d.txt", i))
+	}
+	if n := len(h.table.entries); n != 10 || h.table.recent.Len() != 10 {
+		t.Errorf("%d remembered", n)
+	}
+}
+
+func TestWhatDoesNotExistIsNotRemembered(t *testing.T) {
+	h := open(t, "testdata/site", Options{})
+	for i := range 1000 {
+		ask(h, "GET", fmt.Sprintf("/no/%d", i))
+		ask(h, "GET", fmt.Sprintf("/assets?%d", i))
+	}
+	if n := len(h.table.entries); n > 1 { // the page that says so
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestDescriptorsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{}
+	large := strings.Repeat("x", heldBytes+1)
+	const n = maxDescriptors + 20
+	for i := range n {
+		files[fmt.Sprintf("%d.bin", i)] = large
+	}
+	write(t, dir, files)
+	h := open(t, dir, Options{})
+	for i := range n {
+		if w := ask(h, "GET", fmt.Sprintf("/%d.bin", i), "Range", "bytes=0-0"); w.Code != 206 {
+			t.Fatalf("%d: %d", i, w.Code)
+		}
+	}
+	if h.table.files != maxDescriptors || h.table.open.Len() != maxDescriptors {
+		t.Errorf("%d descriptors open", h.table.files)
+	}
+	h.Close()
+	if h.table.files != 0 || h.table.bytes != 0 || h.table.open.Len() != 0 {
+		t.Errorf("after Close: %d descriptors, %d bytes", h.table.files, h.table.bytes)
+	}
+}
+
+func TestUnusedWatchesEnd(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a/b/c.txt": "c", "x.txt": "x"})
+	h := open(t, dir, Options{})
+	if h.watch == nil {
+		t.Skip("needs inotify")
+	}
+	settled(t, h, "/a/b/c.txt", "c")
+	for _, d := range []string{".", "a", "a/b"} {
+		if !h.watch.has(d) {
+			t.Errorf("%s is not watched", d)
+		}
+	}
+	settled(t, h, "/x.txt", "x")
+	h.table.drop(h.table.get("a/b/c.txt"))
+	h.sweep()
+	if h.watch.has("a") || h.watch.has("a/b") || !h.watch.has(".") {
+		t.Error("watches did not follow what is held")
+	}
+}
+
+func (w *watcher) has(dir string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dirs[dir]
+}
