@@ -28,6 +28,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if cause := recover(); cause != nil {
 			s.panicked(w, r, cause)
 		}
+		if w.status == 0 {
+			rw.Header()["Server"] = serverHeader // net/http will answer for a job that said nothing
+		}
 		if !w.h1 {
 			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
 		}

@@ -122,17 +122,18 @@ func (l *listener) accept() {
 	const least, most = 5 * time.Millisecond, time.Second
 	s, pause := l.server, least
 	for {
-		if !s.slots.acquire(l.stop, s.lane.ShedIdle) {
-			return
-		}
 		nc, err := l.ln.Accept()
 		if err == nil {
 			pause = least
 			s.meters.Accepted.Add(0, 1)
+			// Only now: nobody idle is closed for somebody who has not come.
+			if !s.slots.acquire(l.stop, s.lane.ShedIdle) {
+				_ = nc.Close()
+				return
+			}
 			l.admit(nc)
 			continue
 		}
-		s.slots.release()
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			l.close()
 			return
@@ -170,7 +171,7 @@ func (l *listener) handshake(nc *countedConn) {
 	s := l.server
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
 	tc := tls.Server(nc, s.tls)
-	if err := tc.Handshake(); err != nil {
+	if err := tc.HandshakeContext(s.handshakes); err != nil {
 		s.meters.Rejected.Add(0, 1)
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
@@ -291,8 +292,12 @@ func newSlots(n int) *slots {
 	return s
 }
 
-// acquire takes a slot. When there is none, it asks shed for one by closing an
-// idle connection, and waits.
+// shedEvery is how often somebody who waits for a slot looks for an idle
+// connection to close: there may be none at first.
+const shedEvery = 100 * time.Millisecond
+
+// acquire takes a slot. While there is none, it asks shed for one by closing
+// idle connections, and waits. It reports false when it is to wait no more.
 func (s *slots) acquire(stop <-chan struct{}, shed func() bool) bool {
 	select {
 	case s.free <- struct{}{}:
@@ -300,13 +305,20 @@ func (s *slots) acquire(stop <-chan struct{}, shed func() bool) bool {
 	default:
 	}
 	shed()
-	select {
-	case s.free <- struct{}{}:
-		return true
-	case <-stop:
-	case <-s.closed:
+	tick := time.NewTicker(shedEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case s.free <- struct{}{}:
+			return true
+		case <-tick.C:
+			shed()
+		case <-stop:
+			return false
+		case <-s.closed:
+			return false
+		}
 	}
-	return false
 }
 
 func (s *slots) release() { <-s.free }

@@ -110,6 +110,9 @@ type Server struct {
 	certs  *certificate
 	tls    *tls.Config
 
+	handshakes context.Context // of TLS handshakes under way; ends with Close
+	cut        context.CancelFunc
+
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
 
@@ -137,6 +140,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		h2Conns:   newHandoff(),
 		listeners: map[string]*listener{},
 	}
+	s.handshakes, s.cut = context.WithCancel(context.Background())
 	s.secure.Secure = true
 	s.tls = &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -155,6 +159,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	s.h1.Protocols.SetHTTP1(true)
 	s.h2 = newH2(s, limits, s.h1.ErrorLog)
 	if err := s.Reload(setup); err != nil {
+		s.cut()
 		s.lane.Close()
 		return nil, err
 	}
@@ -260,40 +265,78 @@ func (s *Server) Run(ctx context.Context) error {
 	s.Close()
 	serving.Wait()
 	s.acceptors.Wait()
+	s.lane.CloseAll() // who was between accept and net/http when Close came
 	s.lane.Close()
 	return err
 }
+
+// drainHandshakes is how long a drain lets new clients in whose TLS handshake
+// is under way, or who wait for a slot, before the others are told to leave.
+const drainHandshakes = 4 * drainQueue
 
 // drain waits for running requests, for as long as the drain timeout says.
 func (s *Server) drain() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.current.Load().limits.DrainTimeout)
 	defer cancel()
-	s.mu.Lock()
-	for _, l := range s.listeners {
-		l.finish(drainQueue)
-	}
-	s.mu.Unlock()
-	s.acceptors.Wait()
+	accepted := s.stopAccepting(ctx)
 	s.lane.Drain()
 	h2 := make(chan error, 1)
 	go func() { h2 <- s.h2.Shutdown(ctx) }()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.lane.Open() > 0 {
+	for s.lane.Open() > 0 || !isClosed(accepted) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			<-h2
 			return errors.New("some requests had not ended within drain_timeout and were cut off")
 		case <-s.h1Conns.closed: // Close was called
+			cancel()
 			<-h2
 			return nil
 		}
 	}
-	if err := <-h2; err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := <-h2; err != nil && !errors.Is(err, http.ErrServerClosed) && !isClosed(s.h1Conns.closed) {
 		return errors.New("some HTTP/2 requests had not ended within drain_timeout and were cut off")
 	}
 	return nil
+}
+
+// stopAccepting lets the listeners accept who is queued and closes them. The
+// channel it returns is closed when every client that was accepted is with
+// net/http; that may take a slow client's handshake, which nobody else waits for.
+func (s *Server) stopAccepting(ctx context.Context) <-chan struct{} {
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		l.finish(drainQueue)
+	}
+	s.mu.Unlock()
+	accepted := make(chan struct{})
+	go func() { // ends with the acceptors, for which Run waits
+		s.acceptors.Wait()
+		close(accepted)
+	}()
+	select {
+	case <-accepted:
+	case <-time.After(drainHandshakes):
+	case <-ctx.Done():
+	case <-s.h1Conns.closed:
+	}
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		l.close() // also those whose last client waits for a slot
+	}
+	s.mu.Unlock()
+	return accepted
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // Draining reports whether the server has stopped accepting.
@@ -309,9 +352,13 @@ func (s *Server) Close() {
 	s.slots.close()
 	_ = s.h1Conns.Close()
 	_ = s.h2Conns.Close()
+	s.cut()
+	// Below TLS first: net/http closes one connection after the other, and
+	// the close of a TLS connection waits up to 5 s for a client that does
+	// not read.
+	s.lane.CloseAll()
 	_ = s.h1.Close()
 	_ = s.h2.Close()
-	s.lane.CloseAll()
 }
 
 // Addrs are the URLs under which the server answers.
