@@ -213,7 +213,7 @@ func (c *checker) readable(path, file string) bool {
 	info, err := os.Stat(file)
 	switch {
 	case err != nil:
-		c.value(path, "cannot read "+reason(err), near(file))
+		c.value(path, "cannot read "+reason(err), nearHint(file))
 		return false
 	case !info.Mode().IsRegular():
 		c.value(path, fmt.Sprintf("%s is not a file", file), "")
@@ -383,7 +383,7 @@ func (c *checker) root(path, root string) {
 		return
 	}
 	if err := CheckDir(root); err != nil {
-		c.value(path, err.Error(), near(root))
+		c.value(path, err.Error(), nearHint(root))
 	}
 }
 
@@ -423,8 +423,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// near is a hint at a file with nearly that name.
-func near(file string) string {
+// Near is the path of a file beside this one with nearly its name, or "".
+func Near(file string) string {
 	const most = 1000 // names looked at in a large folder
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
@@ -434,7 +434,15 @@ func near(file string) string {
 	names, _ := dir.Readdirnames(most) // a hint can do without
 	slices.Sort(names)
 	if n := nearest(filepath.Base(file), names); n != "" && n != filepath.Base(file) {
-		return fmt.Sprintf("did you mean %s?", filepath.Join(filepath.Dir(file), n))
+		return filepath.Join(filepath.Dir(file), n)
+	}
+	return ""
+}
+
+// nearHint is Near as a hint.
+func nearHint(file string) string {
+	if n := Near(file); n != "" {
+		return fmt.Sprintf("did you mean %s?", n)
 	}
 	return ""
 }

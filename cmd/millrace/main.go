@@ -1,0 +1,183 @@
+// Millrace serves a site: files from a folder, fast, with nothing to set up.
+//
+//	millrace serve ./public              the folder, on http://127.0.0.1:8080
+//	millrace init                        a config to start from
+//	millrace check                       what is wrong with the config
+//	millrace serve                       by ./millrace.yaml
+//
+// While it serves:
+//
+//   - SIGINT or SIGTERM: no new connections, running requests end, then exit
+//     with 0. A second one cuts them off.
+//   - SIGHUP: the config is read again. A bad one is reported, and the old one
+//     goes on serving.
+//   - SIGUSR1: the log file is opened again by its name, after a rotation.
+//
+// The access log goes to the standard output unless a file is named; all that
+// the server says itself goes to the standard error. The exit status is 0 after
+// an orderly end, 1 when something could not be done (an address in use, a
+// folder that is not there, a config with mistakes), 2 when the command line
+// itself is wrong.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailure = 1 // it could not be done
+	exitUsage   = 2 // the command line is wrong
+)
+
+// program is the command line: one field for each verb, each in its own file.
+type program struct {
+	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
+	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
+	Init       initCommand       `cmd:"" help:"Write a config to start from."`
+	Version    versionCommand    `cmd:"" help:"Print which millrace this is."`
+	Completion completionCommand `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
+	Man        manCommand        `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
+}
+
+// streams are where a command writes: results, and everything else.
+type streams struct {
+	out, err io.Writer
+}
+
+// usageError is a command line that cannot be meant.
+type usageError struct {
+	message string
+	hint    string // what to type instead
+}
+
+func (e usageError) Error() string { return e.message }
+
+// failure is an error with what to do about it.
+type failure struct {
+	err  error
+	hint string
+}
+
+func (f failure) Error() string { return f.err.Error() }
+func (f failure) Unwrap() error { return f.err }
+
+func main() { os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr})) }
+
+// run is main without the process.
+func run(args []string, s streams) int {
+	exit := -1
+	parser, err := newParser(new(program), s, func(code int) { exit = code })
+	if err != nil {
+		fmt.Fprintf(s.err, "millrace: %v\n", err) // a mistake in the tags above: every test would see it
+		return exitFailure
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	ctx, err := parser.Parse(args)
+	if exit >= 0 {
+		return exit // --help has been answered
+	}
+	if err == nil {
+		err = ctx.Run(parser, s)
+	} else {
+		err = usage(err, parser)
+	}
+	return report(err, s)
+}
+
+func newParser(p *program, s streams, exit func(int)) (*kong.Kong, error) {
+	return kong.New(p,
+		kong.Name("millrace"),
+		kong.Description("Serves a site: files from a folder, fast, with nothing to set up."),
+		kong.Writers(s.out, s.err),
+		kong.Exit(exit),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Help(help),
+	)
+}
+
+// examples end the help of a verb, and stand in the manual page.
+func examples(verb string) []string {
+	switch verb {
+	case "serve":
+		return []string{
+			"millrace serve ./public                    # http://127.0.0.1:8080",
+			"millrace serve ./public -l :80             # to everyone, port 80",
+			"millrace serve --config millrace.yaml      # as the config says",
+			"millrace serve . -l unix:/run/web.sock     # behind another server",
+		}
+	case "check":
+		return []string{"millrace check && systemctl reload millrace"}
+	case "init":
+		return []string{"millrace init && millrace check && millrace serve"}
+	case "completion":
+		return []string{
+			"source <(millrace completion bash)                                  # in ~/.bashrc",
+			"millrace completion zsh > \"${fpath[1]}/_millrace\"",
+			"millrace completion fish > ~/.config/fish/completions/millrace.fish",
+		}
+	case "man":
+		return []string{"millrace man | man -l -"}
+	}
+	return nil
+}
+
+// help is kong's help with the verb's examples below it.
+func help(o kong.HelpOptions, ctx *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(o, ctx); err != nil {
+		return err
+	}
+	lines := []string{"millrace serve ./public"}
+	if n := ctx.Selected(); n != nil {
+		lines = examples(n.Name)
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	}
+	return nil
+}
+
+// usage makes a parser's complaint say where help is.
+func usage(err error, parser *kong.Kong) error {
+	verb := ""
+	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil && p.Context.Selected() != nil {
+		verb = p.Context.Selected().Name + " "
+	}
+	message := err.Error()
+	if before, ok := strings.CutPrefix(message, "unexpected argument "); ok && verb == "" {
+		name, more, _ := strings.Cut(before, ",")
+		message = fmt.Sprintf("there is no command %q", name)
+		if more != "" {
+			message += "," + more
+		}
+	}
+	return usageError{message, fmt.Sprintf("`%s %s--help` lists what there is", parser.Model.Name, verb)}
+}
+
+// report prints an error, with what to do about it, and gives its exit status.
+func report(err error, s streams) int {
+	if err == nil {
+		return exitOK
+	}
+	hint, code := "", exitFailure
+	if f, ok := errors.AsType[failure](err); ok {
+		hint = f.hint
+	}
+	if u, ok := errors.AsType[usageError](err); ok {
+		hint, code = u.hint, exitUsage
+	}
+	fmt.Fprintf(s.err, "millrace: %v\n", err)
+	if hint != "" {
+		fmt.Fprintf(s.err, "  %s\n", hint)
+	}
+	return code
+}

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// patience is how long a script waits for something that must happen. It only
+// decides when a broken program is given up on.
+const patience = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"millrace": main})
+}
+
+// TestScripts runs testdata/script on the program as it ships. See their
+// README for the commands that they have on top of testscript's.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       flag.Lookup("update").Value.String() == "true",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir) // the admin socket
+			e.Values[serversKey{}] = map[string]*running{}
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return os.Getuid() == 0, nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"start":       start,
+			"signal":      signalServer,
+			"await":       await,
+			"ended":       ended,
+			"fetch":       fetch,
+			"certificate": certificate,
+			"occupy":      occupy,
+		},
+	})
+}
+
+type serversKey struct{}
+
+// running is a server that a script has started.
+type running struct {
+	cmd  *exec.Cmd
+	err  *watched
+	done chan struct{} // closed when it has ended
+}
+
+func server(ts *testscript.TestScript, name string) *running {
+	s := ts.Value(serversKey{}).(map[string]*running)[name]
+	if s == nil {
+		ts.Fatalf("no server %s was started", name)
+	}
+	return s
+}
+
+// watched keeps what is written to it and lets one goroutine wait for it.
+type watched struct {
+	mu   sync.Mutex
+	text string
+	more chan struct{}
+}
+
+// Write implements [io.Writer].
+func (w *watched) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	w.text += string(p)
+	w.mu.Unlock()
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// take waits for a match and takes it and all before it away.
+func (w *watched) take(re *regexp.Regexp, done <-chan struct{}) (string, error) {
+	late := time.After(patience)
+	for ended := false; ; {
+		w.mu.Lock()
+		if at := re.FindStringIndex(w.text); at != nil {
+			match := w.text[at[0]:at[1]]
+			w.text = w.text[at[1]:]
+			w.mu.Unlock()
+			return match, nil
+		}
+		rest := w.text
+		w.mu.Unlock()
+		if ended {
+			return "", errors.New("the server ended; it said:\n" + rest)
+		}
+		select {
+		case <-w.more:
+		case <-done:
+			ended = true // what it wrote last has come before this
+		case <-late:
+			return "", errors.New("nothing more came; it said:\n" + rest)
+		}
+	}
+}
+
+var (
+	bannerEnd = regexp.MustCompile(`(?s)^.*\n  stop .*?\n\n`)
+	bannerURL = regexp.MustCompile(`(?m)^  ((?:https?://|unix:)\S+)$`)
+)
+
+// start NAME [ARG...] runs `millrace serve ARG...` until its banner. The URLs
+// it names are then in $NAME, $NAME2 and so on; its standard output is in
+// NAME.out and its banner in NAME.banner.
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: start NAME [ARG...]")
+	}
+	name := args[0]
+	out, err := os.Create(ts.MkAbs(name + ".out"))
+	ts.Check(err)
+	s := &running{err: &watched{more: make(chan struct{}, 1)}, done: make(chan struct{})}
+	s.cmd = exec.Command(lookPath(ts, "millrace"), append([]string{"serve"}, args[1:]...)...)
+	s.cmd.Dir, s.cmd.Env = ts.MkAbs("."), environment(ts)
+	s.cmd.Stdout, s.cmd.Stderr = out, s.err
+	ts.Check(s.cmd.Start())
+	go func() { // ends with the server; Defer waits for it
+		defer close(s.done)
+		defer out.Close()
+		_ = s.cmd.Wait() // its exit status is looked at by ended
+	}()
+	ts.Defer(func() {
+		_ = s.cmd.Process.Kill() // it may have ended long ago
+		<-s.done
+	})
+	ts.Value(serversKey{}).(map[string]*running)[name] = s
+	banner, err := s.err.take(bannerEnd, s.done)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(name+".banner"), []byte(banner), 0o644))
+	for i, u := range bannerURL.FindAllStringSubmatch(banner, -1) {
+		variable := name
+		if i > 0 {
+			variable += strconv.Itoa(i + 1)
+		}
+		ts.Setenv(variable, u[1])
+	}
+}
+
+func lookPath(ts *testscript.TestScript, program string) string {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if path, err := exec.LookPath(filepath.Join(dir, program)); err == nil {
+			return path
+		}
+	}
+	ts.Fatalf("%s is not in PATH", program)
+	return ""
+}
+
+// environment is the script's own: testscript does not hand it out as a whole.
+func environment(ts *testscript.TestScript) []string {
+	names := []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "GOCOVERDIR"}
+	for _, f := range strings.Fields(ts.Getenv("PASS")) {
+		names = append(names, f)
+	}
+	var out []string
+	for _, n := range names {
+		if v := ts.Getenv(n); v != "" {
+			out = append(out, n+"="+v)
+		}
+	}
+	return out
+}
+
+// signal NAME TERM|INT|HUP|USR1 sends a signal.
+func signalServer(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1}
+	if neg || len(args) != 2 || signals[args[1]] == nil {
+		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1")
+	}
+	ts.Check(server(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
+}
+
+// await NAME REGEXP waits until the server has said so on its standard error,
+// after what was awaited before. ended NAME STATUS waits for its end.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: await NAME REGEXP")
+	}
+	s := server(ts, args[0])
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	_, err = s.err.take(re, s.done)
+	ts.Check(err)
+}
+
+func ended(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ended NAME STATUS")
+	}
+	s := server(ts, args[0])
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		ts.Fatalf("%s has not ended; it said:\n%s", args[0], s.err.text)
+	}
+	if got := strconv.Itoa(s.cmd.ProcessState.ExitCode()); got != args[1] {
+		ts.Fatalf("%s ended with %s, want %s; it said:\n%s", args[0], got, args[1], s.err.text)
+	}
+}
+
+// fetch [-X METHOD] [-host HOST] [-ca FILE] URL [PATH] asks and writes status,
+// header and body to the standard output. unix:SOCKET is a URL as well. It
+// fails, as ! fetch expects, when there is no answer.
+func fetch(ts *testscript.TestScript, neg bool, args []string) {
+	set := flag.NewFlagSet("fetch", flag.ContinueOnError)
+	method, host, ca := set.String("X", "GET", ""), set.String("host", "", ""), set.String("ca", "", "")
+	if err := set.Parse(args); err != nil || set.NArg() < 1 || set.NArg() > 2 {
+		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] URL [PATH]")
+	}
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	base := set.Arg(0)
+	if socket, ok := strings.CutPrefix(base, "unix:"); ok {
+		base = "http://localhost"
+		transport.Dial = func(string, string) (net.Conn, error) { return net.Dial("unix", ts.MkAbs(socket)) }
+	}
+	if *ca != "" {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM([]byte(ts.ReadFile(*ca)))
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	req, err := http.NewRequest(*method, strings.TrimSuffix(base, "/")+set.Arg(1), nil)
+	ts.Check(err)
+	req.Host = *host
+	client := &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if _, unreachable := errors.AsType[*url.Error](err); neg {
+		if !unreachable {
+			ts.Fatalf("an answer came: %+v", resp)
+		}
+		return
+	}
+	ts.Check(err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	ts.Check(err)
+	var b strings.Builder
+	b.WriteString(resp.Proto + " " + resp.Status + "\n")
+	ts.Check(resp.Header.Write(&b))
+	_, err = io.WriteString(ts.Stdout(), strings.ReplaceAll(b.String(), "\r", "")+"\n"+string(body))
+	ts.Check(err)
+}
+
+// certificate PREFIX writes a self-signed certificate for 127.0.0.1 and
+// localhost to PREFIXcert.pem and PREFIXkey.pem.
+func certificate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: certificate PREFIX")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ts.Check(err)
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	ts.Check(err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+"cert.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+"key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+}
+
+// occupy NAME listens on a free port until the script ends; $NAME is its
+// address.
+func occupy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: occupy NAME")
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = ln.Close() }) // nobody connects
+	ts.Setenv(args[0], ln.Addr().String())
+}
+
+// TestWatched: what is awaited is found in order, across writes, and an end
+// without it is an error.
+func TestWatched(t *testing.T) {
+	w, done := &watched{more: make(chan struct{}, 1)}, make(chan struct{})
+	for _, s := range []string{"one tw", "o three", " two"} {
+		if _, err := io.WriteString(w, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, re := range []string{"two", "t\\w+", "t\\w+"} {
+		m, err := w.take(regexp.MustCompile(re), done)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, m)
+	}
+	if !slices.Equal(got, []string{"two", "three", "two"}) {
+		t.Errorf("took %q", got)
+	}
+	close(done)
+	if m, err := w.take(regexp.MustCompile("two"), done); err == nil {
+		t.Errorf("took %q a second time", m)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"millrace"
+	"millrace/internal/config"
+)
+
+// serveCommand is `millrace serve`. A flag's key is the one of the config that
+// it sets; it wins over the file.
+type serveCommand struct {
+	Dir string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
+
+	Config    string       `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
+	Listen    []address    `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
+	TLSCert   string       `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
+	TLSKey    string       `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
+	TLSListen []address    `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
+	Log       logFormat    `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined."`
+	LogFile   string       `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
+	Admin     adminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
+	NoLane    bool         `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
+}
+
+// Run serves until a signal ends it: see the package comment.
+func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
+	what, err := c.source()
+	if err != nil {
+		return err
+	}
+	load := func() (*config.Config, error) { return what.load(settings(ctx.Selected(), ctx.Path)) }
+	cfg, err := load()
+	if err != nil {
+		return badConfig(what.file, err)
+	}
+	var srv *millrace.Server
+	reload := func() error {
+		next, err := load()
+		if err != nil {
+			return fmt.Errorf("the old config goes on serving: %w", badConfig(what.file, err))
+		}
+		return srv.Reload(next)
+	}
+	signals, stop := notify() // before anything is open: no signal may hit half a server
+	defer stop()
+	v := readVersion()
+	srv, err = millrace.New(cfg, millrace.Options{
+		Version:  v.Version,
+		Revision: v.Revision,
+		ErrorLog: slog.New(slog.NewTextHandler(s.err, nil)),
+		Reload:   reload,
+	})
+	if err != nil {
+		return startFailure(err)
+	}
+	banner{v.Version, what, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.print(s.err)
+	return serve(srv, signals, reload, s)
+}
+
+// serve runs the server and does what signals say.
+func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s streams) error {
+	say := func(format string, args ...any) { fmt.Fprintf(s.err, "millrace: "+format+"\n", args...) }
+	ctx, drain := context.WithCancel(context.Background())
+	defer drain()
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
+	for {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-signals:
+			switch {
+			case isReload(sig):
+				if err := reload(); err != nil {
+					say("not reloaded: %v", err)
+				} else {
+					say("reloaded: %s", strings.Join(urls(srv.Addrs()), " "))
+				}
+			case isReopen(sig):
+				if err := srv.ReopenLogs(); err != nil {
+					say("the log file was not reopened: %v", err)
+				} else {
+					say("log file reopened")
+				}
+			case ctx.Err() != nil:
+				say("stopping now")
+				if err := srv.Close(); err != nil {
+					say("%v", err)
+				}
+			default:
+				say("finishing running requests; again to stop now")
+				drain()
+			}
+		}
+	}
+}
+
+// source is what is served.
+type source struct {
+	dir   string
+	file  string // a config, instead of dir
+	found bool   // nobody asked for it by name
+}
+
+// source decides what to serve. A folder on the command line wins over a
+// config in the environment.
+func (c *serveCommand) source() (source, error) {
+	switch {
+	case c.Dir != "" && c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG"):
+		return source{}, usageError{
+			"a folder and a config: only one of them can say what to serve",
+			fmt.Sprintf("`millrace serve %s` or `millrace serve --config %s`", c.Dir, c.Config),
+		}
+	case c.Dir != "":
+		return source{dir: c.Dir}, checkDir(c.Dir)
+	case c.Config != "":
+		return source{file: c.Config}, nil
+	}
+	if _, err := os.Stat(config.FileName); err == nil {
+		return source{file: config.FileName, found: true}, nil
+	}
+	return source{dir: ".", found: true}, nil
+}
+
+// checkDir says why a folder on the command line cannot be served.
+func checkDir(dir string) error {
+	err := config.CheckDir(dir)
+	if err == nil {
+		return nil
+	}
+	hint := "name a folder with files: millrace serve DIR"
+	switch info, statErr := os.Stat(dir); {
+	case statErr == nil && !info.IsDir() && (strings.HasSuffix(dir, ".yaml") || strings.HasSuffix(dir, ".yml")):
+		hint = fmt.Sprintf("to serve what that config says: millrace serve --config %s", dir)
+	case statErr == nil && !info.IsDir():
+		hint = fmt.Sprintf("to serve the folder it is in: millrace serve %s", filepath.Dir(dir))
+	case errors.Is(statErr, fs.ErrNotExist):
+		if near := config.Near(dir); near != "" {
+			hint = "did you mean: millrace serve " + near
+		}
+	}
+	return failure{err, hint}
+}
+
+// load reads what the source says, with the flags on top.
+func (w source) load(flags []config.Setting) (*config.Config, error) {
+	if w.file != "" {
+		return config.Load(w.file, flags...)
+	}
+	cfg := config.ForDir(w.dir)
+	return cfg, cfg.Check(flags...)
+}
+
+// startFailure says what to do where the system has no such address. The
+// server itself says so of those that are taken or not allowed.
+func startFailure(err error) error {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return failure{err, "this machine does not have that address; for every address it has: --listen :8080"}
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// versionCommand is `millrace version`.
+type versionCommand struct {
+	JSON bool `name:"json" help:"As JSON."`
+}
+
+// version says which millrace this is, as far as the build knows.
+type version struct {
+	Version  string `json:"version"`            // of the module, or dev
+	Revision string `json:"revision,omitempty"` // the commit
+	Time     string `json:"time,omitempty"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified"`           // the tree was changed since
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// readVersion reads what the go command built in.
+func readVersion() version {
+	v := version{Version: "dev", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if m := info.Main.Version; m != "" && m != "(devel)" {
+		v.Version = m
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}
+
+// Run prints the version.
+func (c *versionCommand) Run(s streams) error {
+	v := readVersion()
+	if c.JSON {
+		e := json.NewEncoder(s.out)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	}
+	fmt.Fprintf(s.out, "millrace %s\n", v.Version)
+	if v.Revision != "" {
+		changed := ""
+		if v.Modified {
+			changed = ", with changes"
+		}
+		fmt.Fprintf(s.out, "  commit  %s (%s%s)\n", v.Revision, v.Time, changed)
+	}
+	fmt.Fprintf(s.out, "  built   %s for %s\n", v.Go, v.Platform)
+	return nil
+}
