@@ -46,6 +46,7 @@ type Conn struct {
 	ledger    ledger
 	held      []byte // read from nc, not yet seen by net/http
 	headBegun bool   // a request's first byte has come
+	answered  bool   // the lane has answered since net/http last did
 	outcome   outcome
 	talk      talk
 	remote    string
@@ -54,6 +55,7 @@ type Conn struct {
 	onReadable func(fd uintptr) bool // readable, bound once
 
 	ticket ticket
+	more   bool  // a request was held behind the one that is being answered
 	wake   *wake // TLS only
 }
 
@@ -80,8 +82,8 @@ type wake struct {
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) net.Conn {
 	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1)}
 	c.ledger.lost = !l.on()
-	c.deadline.Store(time.Now().Add(l.settings.Load().Idle).UnixNano())
 	l.track(c)
+	c.setIdle(time.Now(), l.settings.Load())
 	if tc, ok := nc.(*tls.Conn); ok {
 		c.under = tc.NetConn()
 		c.wake = &wake{}
@@ -117,16 +119,27 @@ func OnState(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		c.deadline.Store(0)
-		c.headBegun = false
+		c.headBegun, c.answered = false, false
+		c.more = len(c.held) > 0
 		c.phase.Store(uint32(active))
 	case http.StateIdle:
 		c.ledger.reset()
-		c.deadline.Store(c.in(c.lane.settings.Load().Idle))
+		c.setIdle(time.Now(), c.lane.settings.Load())
 		c.phase.Store(uint32(between))
 	case http.StateHijacked:
 		c.deadline.Store(0)
 		c.writeBy.Store(0)
 		c.phase.Store(uint32(hijacked))
+	}
+}
+
+// setIdle starts the wait for the next request. In a drain it is a short one;
+// Drain itself may come at any moment, so that is looked up after the store:
+// either this sees the drain, or the drain sees this.
+func (c *Conn) setIdle(now time.Time, s *Settings) {
+	c.deadline.Store(now.Add(s.Idle).UnixNano())
+	if c.lane.draining.Load() {
+		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano())
 	}
 }
 
@@ -276,8 +289,15 @@ func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 	return total, nil
 }
 
-// stalled starts the clock for a client that takes nothing.
-func (c *Conn) stalled() { c.writeBy.Store(c.in(c.lane.settings.Load().Write)) }
+// stalled starts the clock for a client that takes nothing. While the lane
+// itself answers, nothing is waited for from the client meanwhile: a slow
+// download may take longer than a connection may be idle.
+func (c *Conn) stalled() {
+	if phase(c.phase.Load()) == between {
+		c.deadline.Store(0)
+	}
+	c.writeBy.Store(c.in(c.lane.settings.Load().Write))
+}
 
 func (c *Conn) unstall() {
 	if c.writeBy.Load() != 0 {

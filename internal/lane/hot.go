@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -31,7 +32,8 @@ const (
 	waiting  outcome = iota // for more bytes
 	foreign                 // what is left is for net/http
 	blocked                 // the client takes no more for now: see rest
-	finished                // the last answer was sent, or the connection has failed
+	ended                   // the client sends no more, or reading failed
+	finished                // the last answer was sent, or could not be: nothing may follow
 )
 
 // talk is where hot stands on one connection.
@@ -63,7 +65,10 @@ type rest struct {
 func (c *Conn) hot(p []byte) (int, error) {
 	t := &c.talk
 	t.p, t.err = p[:min(len(p), maxHead)], nil
-	t.n = c.unhold(t.p)
+	if t.n = c.unhold(t.p); len(c.held) > 0 {
+		c.ledger.lost = true // more than there is room for: nothing may be read before it
+		return t.n, nil
+	}
 	defer func() { t.p = nil }()
 	for {
 		var o outcome
@@ -77,9 +82,17 @@ func (c *Conn) hot(p []byte) (int, error) {
 			if err := c.sendRest(); err != nil {
 				return 0, err
 			}
-		case o == finished && t.n == 0:
+		case o == finished, o == ended && t.n == 0:
+			// Even if more requests have come: their answers would be taken
+			// for those that could not be sent.
 			return 0, t.err
-		default: // after an error half a request is for net/http, too; the error will come again
+		case c.emptyLine():
+			// After a POST net/http forgives empty lines before the next
+			// request, and it does not know that there were others since.
+			// This is what it would have said to them: 400.
+			c.ledger.lost, c.held = true, nil
+			return copy(p, "\x00\n"), nil
+		default: // after the end half a request is for net/http, too; the error will come again
 			return c.handOver(p, t.n), nil
 		}
 	}
@@ -91,9 +104,15 @@ func (c *Conn) hotRaw() (o outcome) {
 	err := c.sock.Readable(c.onReadable)
 	if err != nil {
 		c.talk.err = err
-		return finished
+		return ended
 	}
 	return c.outcome
+}
+
+// emptyLine reports whether what follows answers of the lane begins with the
+// end of a line.
+func (c *Conn) emptyLine() bool {
+	return c.answered && c.talk.n > 0 && (c.talk.p[0] == '\r' || c.talk.p[0] == '\n')
 }
 
 // readable is c.onReadable.
@@ -123,7 +142,7 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 			if err == nil {
 				err = io.EOF
 			}
-			c.talk.err, c.outcome = err, finished
+			c.talk.err, c.outcome = err, ended
 			break
 		}
 		n += m
@@ -154,7 +173,7 @@ func (c *Conn) hotStream() outcome {
 		t.n += m
 		if err != nil {
 			t.err = err
-			return finished
+			return ended
 		}
 	}
 }
@@ -191,12 +210,15 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 			break
 		}
 		notModified, ok := r.choose(req, q)
+		if file := r.answer.File; ok && file != nil && !notModified && !q.headOnly {
+			ok = file.Retain() // not when it is being replaced at this moment
+		}
 		if !ok {
 			o = foreign
 			break
 		}
 		used += size
-		c.headBegun = false
+		c.headBegun, c.answered = false, true
 		o = c.reply(s, r, req[:size], reply{notModified, used == len(b), fd, now, settings.Log})
 	}
 	if o == waiting || o == foreign {
@@ -205,7 +227,7 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 		}
 	}
 	if used > 0 {
-		c.deadline.Store(now.Add(settings.Idle).UnixNano())
+		c.setIdle(now, settings)
 	}
 	return used, o
 }
@@ -238,26 +260,22 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case s.req.headOnly:
 		head, sent = head[:len(head)-(len(st.bytes)-st.head)], 0
 	case r.answer.File != nil:
-		if r.answer.File.Retain() {
-			return c.replyFile(s, r, req, head, closing, y)
-		}
-		// The file was replaced at this very moment: cut the connection
-		// rather than guess. The client asks again and gets the new one.
-		c.talk.err = io.ErrUnexpectedEOF
-		return finished
+		return c.replyFile(s, r, req, head, closing, y)
 	case len(st.bytes) == st.head: // too large to stand beside its header
 		body = r.answer.Body
 	}
-	o = c.queue(&s.out, head, body, y.fd)
-	if o == waiting && y.last {
+	switch o = c.queue(&s.out, head, body, y.fd); {
+	case o == waiting && y.last:
 		o = c.flush(&s.out, y.fd, closing)
+	case o == blocked:
+		c.talk.rest.closing = closing
 	}
 	c.record(y.log, r, &s.req, req, status, sent, y.now)
 	return o
 }
 
 // replyFile leaves a file to sendRest, outside the poller's callback, where
-// it may wait for the client.
+// it may wait for the client. The reference to the file goes with it.
 func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y reply) outcome {
 	rs := &rest{file: r, closing: closing, log: y.log, began: y.now, req: s.req}
 	if y.log != nil {
@@ -265,7 +283,7 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 	}
 	if o := c.flush(&s.out, y.fd, false); o == blocked {
 		// What was queued before it goes first.
-		rs.head, rs.batch = append(bytes.Clone(c.talk.rest.head), append(c.talk.rest.body, head...)...), nil
+		rs.head = slices.Concat(c.talk.rest.head, c.talk.rest.body, head)
 		c.talk.rest.release()
 	} else if o != waiting {
 		r.answer.File.Release()
@@ -294,7 +312,7 @@ func (c *Conn) sendRest() error {
 		c.record(r.log, r.file, &r.req, r.line, http.StatusOK, sent, r.began)
 	}
 	r.release()
-	c.deadline.Store(c.in(c.lane.settings.Load().Idle))
+	c.setIdle(time.Now(), c.lane.settings.Load())
 	if err == nil && r.closing {
 		err = io.EOF // net/http closes the connection
 	}
@@ -428,8 +446,12 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // RemoteHost is a client's address as it is logged: without the port, "-" on a
 // UNIX socket.
 func RemoteHost(addr net.Addr) string {
-	if tcp, ok := addr.(*net.TCPAddr); ok {
-		return tcp.IP.String()
+	tcp, ok := addr.(*net.TCPAddr)
+	switch {
+	case !ok:
+		return "-"
+	case tcp.Zone != "":
+		return tcp.IP.String() + "%" + tcp.Zone
 	}
-	return "-"
+	return tcp.IP.String()
 }

@@ -58,7 +58,8 @@ const maxConsulted = 4
 // Offer lets the fast lane answer the next such request itself. It does
 // nothing where there is no lane (a test, HTTP/2, another program's server)
 // and declines what the lane could not honour. The answer must be the one that
-// r's method, target and headers led to, conditions and ranges aside.
+// r's method, target and headers led to, conditions and ranges aside; Offer
+// must be called before the job's ServeHTTP returns.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	c, _ := r.Context().Value(connKey{}).(*Conn)
 	if c == nil || c.ticket.site == 0 || !c.lane.on() || !rule.Mark.Valid() {
@@ -95,13 +96,32 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
-	if c.lane.table.holds(k, v, a, rule.Mark) {
+	if !matchable(k.target) {
+		return // no request would ever find it, and there are many ways to write one path
+	}
+	if c.lane.table.holds(k, v, a, rule) {
 		return
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
 	if c.lane.table.put(k, consulted, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
+}
+
+// matchable reports whether match can accept a request for this target.
+func matchable(target string) bool {
+	path, query, _ := strings.Cut(target, "?")
+	for i := range len(path) {
+		if class[path[i]]&isPath == 0 {
+			return false
+		}
+	}
+	for i := range len(query) {
+		if class[query[i]]&isQuery == 0 {
+			return false
+		}
+	}
+	return len(target) < maxHead
 }
 
 // offerable reports whether an answer can be replayed as bytes.

@@ -50,14 +50,20 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		head304:      appendHead(nil, http.StatusNotModified, a.Header),
 		lastModified: a.Header.Get("Last-Modified"),
 	}
-	if !rule.Expires.IsZero() {
-		r.expires = rule.Expires.Unix()
-	}
+	r.expires = rule.expires()
 	r.cost = int64(2*len(r.head200)+2*len(r.head304)+len(a.Body)) + responseOverhead
 	if len(a.Body) <= contiguous {
 		r.cost += int64(len(a.Body))
 	}
 	return r
+}
+
+// expires is Expires in Unix seconds, 0 for never.
+func (r Rule) expires() int64 {
+	if r.Expires.IsZero() {
+		return 0
+	}
+	return r.Expires.Unix()
 }
 
 // valid reports whether the response may still be used at a time.

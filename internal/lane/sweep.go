@@ -112,8 +112,8 @@ func (l *Lane) Drain() {
 	soon := time.Now().Add(drainLinger).UnixNano()
 	l.each(func(c *Conn) {
 		// Only deadlines that are there are moved: a connection without
-		// one is being answered.
-		if d := c.deadline.Load(); d > soon {
+		// one is being answered, and an upload has its own.
+		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {
 			c.deadline.CompareAndSwap(d, soon)
 		}
 	})
@@ -125,7 +125,7 @@ func (l *Lane) LastAnswer(r *http.Request) bool {
 		return false
 	}
 	c, ok := r.Context().Value(connKey{}).(*Conn)
-	return !ok || len(c.held) == 0
+	return !ok || !c.more
 }
 
 // CloseAll closes every connection at once.

@@ -173,7 +173,7 @@ func (t *table) put(k key, consulted []headerID, v variant) bool {
 
 // holds reports whether exactly this answer is kept already: a request that
 // the lane refuses for other reasons offers it again each time.
-func (t *table) holds(k key, v variant, a *send.Answer, m Mark) bool {
+func (t *table) holds(k key, v variant, a *send.Answer, rule Rule) bool {
 	h := t.hash(k.site, []byte(k.target), k.withQuery)
 	bucket := h & t.mask &^ (ways - 1)
 	for i := range uint64(ways) {
@@ -182,7 +182,8 @@ func (t *table) holds(k key, v variant, a *send.Answer, m Mark) bool {
 			continue
 		}
 		for j := range e.variants {
-			if o := &e.variants[j]; o.response.answer == a && o.response.mark == m && o.sameRequest(&v) {
+			o := &e.variants[j]
+			if o.response.answer == a && o.response.mark == rule.Mark && o.response.expires == rule.expires() && o.sameRequest(&v) {
 				return true
 			}
 		}
@@ -299,13 +300,14 @@ next:
 }
 
 // evict moves the clock's hand to the next entry that was not used since it
-// came by, and drops that; never keep, which has just come.
+// came by, and drops that; never keep, which has just come. After two rounds
+// any will do: under load every entry may be used again within one.
 func (t *table) evict(keep *entry) {
-	for {
+	for steps := 0; ; steps++ {
 		slot := t.hand & t.mask
 		t.hand++
 		e := t.slots[slot].Load()
-		if e == nil || e == keep || e.recent.Swap(false) {
+		if e == nil || e == keep || (e.recent.Swap(false) && steps < 2*len(t.slots)) {
 			continue
 		}
 		t.swap(slot, nil)

@@ -257,7 +257,11 @@ func (s *Socket) stall() {
 // file has become shorter. The section must have a descriptor.
 func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err error) {
 	if len(head) > 0 {
-		if nHead, err = s.write(head, nil, unix.MSG_MORE); err != nil {
+		flags := uintptr(unix.MSG_MORE)
+		if sec.n == 0 {
+			flags = 0 // nothing will follow that sends the head on its way
+		}
+		if nHead, err = s.write(head, nil, flags); err != nil {
 			return nHead, 0, err
 		}
 	}
