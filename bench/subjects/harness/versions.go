@@ -30,7 +30,11 @@ func versions(ctx context.Context, arms []arm.Arm, p files.Places) []record.Vers
 		list = append(list, record.Version{Program: program, Version: version})
 	}
 	if has(arm.Millrace) {
-		add("millrace", firstLine(ctx, p.Binary, "version"))
+		version := strings.TrimPrefix(firstLine(ctx, p.Binary, "version"), "millrace ")
+		if commit := firstLine(ctx, "git", "-C", p.Bench, "describe", "--always", "--dirty=, with changes"); commit != "" {
+			version += ", commit " + commit
+		}
+		add("millrace", version)
 	}
 	add("Go", strings.TrimPrefix(runtime.Version(), "go"))
 	if has(arm.Nginx) {
