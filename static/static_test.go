@@ -401,8 +401,13 @@ func TestOpenSaysWhatToDo(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{
-		{Index: []string{"a/b"}}, {NotFound: "../x"}, {Memory: -1}, {Files: -1},
-		{CacheControl: []CacheRule{{"[", "x"}}}, {CacheControl: []CacheRule{{"*", "a\nb"}}}, {CacheControl: []CacheRule{{"", "x"}}},
+		{Index: []string{"a/b"}},
+		{NotFound: "../x"},
+		{Memory: -1},
+		{Files: -1},
+		{CacheControl: []CacheRule{{"[", "x"}}},
+		{CacheControl: []CacheRule{{"*", "a\nb"}}},
+		{CacheControl: []CacheRule{{"", "x"}}},
 	} {
 		if h, err := Open(dir, o); err == nil {
 			h.Close()

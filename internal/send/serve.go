@@ -22,7 +22,7 @@ const (
 
 // buffers are shared by all requests: copying is stateless, and a buffer per
 // request would be most of what a download allocates.
-var buffers = sync.Pool{New: func() any { return new([copySize]byte) }} //nolint:gochecknoglobals // a pool, see above
+var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // Serve answers a GET or HEAD request from a. It decides conditions (RFC 9110,
 // 13) and, if a.Header says "Accept-Ranges: bytes", ranges (RFC 9110, 14). The
