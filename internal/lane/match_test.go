@@ -1,0 +1,279 @@
+package lane
+
+import (
+	"bufio"
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const hostLine = "Host: a.example\r\n"
+
+func TestMatchAccepts(t *testing.T) {
+	for name, in := range map[string]string{
+		"bare":            "GET / HTTP/1.1\r\n" + hostLine + "\r\n",
+		"HEAD":            "HEAD / HTTP/1.1\r\n" + hostLine + "\r\n",
+		"path":            "GET /a-b._~!$&'()*+,;=:@/c HTTP/1.1\r\n" + hostLine + "\r\n",
+		"empty query":     "GET /? HTTP/1.1\r\n" + hostLine + "\r\n",
+		"query":           "GET /?a=%zz&b=\"<>\\^`{|}?/ HTTP/1.1\r\n" + hostLine + "\r\n",
+		"letter case":     "GET / HTTP/1.1\r\nhOsT: a.example\r\nACCEPT: */*\r\n\r\n",
+		"port":            "GET / HTTP/1.1\r\nHost: a.example:8080\r\n\r\n",
+		"IPv6":            "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
+		"keep-alive":      "GET / HTTP/1.1\r\n" + hostLine + "Connection: keep-alive\r\n\r\n",
+		"keep-alive 2":    "GET / HTTP/1.1\r\n" + hostLine + "Connection: keep-alive\r\nConnection: keep-alive\r\n\r\n",
+		"harmless twice":  "GET / HTTP/1.1\r\n" + hostLine + "DNT: 1\r\nDNT: 1\r\n\r\n",
+		"cookie":          "GET / HTTP/1.1\r\n" + hostLine + "Cookie: a=b; c=d\r\n\r\n",
+		"authorization":   "GET / HTTP/1.1\r\n" + hostLine + "Authorization: Basic eDp5\r\n\r\n",
+		"codings":         "GET / HTTP/1.1\r\n" + hostLine + "Accept-Encoding: gzip,deflate, br,  zstd\r\n\r\n",
+		"condition":       "GET / HTTP/1.1\r\n" + hostLine + "If-None-Match: \"x\"\r\n\r\n",
+		"since":           "GET / HTTP/1.1\r\n" + hostLine + "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
+		"colons in value": "GET / HTTP/1.1\r\n" + hostLine + "Referer: http://b.example:80/?x: y\r\n\r\n",
+		"Chromium": "GET / HTTP/1.1\r\n" + hostLine + "Connection: keep-alive\r\nCache-Control: max-age=0\r\n" +
+			"sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nsec-ch-ua-platform: \"Linux\"\r\n" +
+			"Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: text/html,*/*;q=0.8\r\n" +
+			"Sec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n" +
+			"Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\nCookie: id=1\r\n\r\n",
+		"longest": head4096(maxHead),
+	} {
+		var q request
+		// What follows must not matter.
+		n, v := match([]byte(in+"GARBAGE\x00"), &q)
+		if v != matched || n != len(in) {
+			t.Errorf("%s: %d of %d, verdict %d", name, n, len(in), v)
+		}
+		for i := range len(in) {
+			if n, v := match([]byte(in[:i]), &q); v != short || n != 0 {
+				t.Errorf("%s: the first %d bytes: %d, verdict %d, want short", name, i, n, v)
+				break
+			}
+		}
+	}
+}
+
+// head4096 is a request whose head has n bytes.
+func head4096(n int) string {
+	const start, end = "GET / HTTP/1.1\r\n" + hostLine + "Referer: ", "\r\n\r\n"
+	return start + strings.Repeat("x", n-len(start)-len(end)) + end
+}
+
+func TestMatchRefuses(t *testing.T) {
+	with := func(line string) string { return "GET / HTTP/1.1\r\n" + hostLine + line + "\r\n\r\n" }
+	line := func(line string) string { return line + "\r\n" + hostLine + "\r\n" }
+	for name, in := range map[string]string{
+		"HTTP/1.0":              line("GET / HTTP/1.0"),
+		"HTTP/1.2":              line("GET / HTTP/1.2"),
+		"HTTP/2.0":              line("GET / HTTP/2.0"),
+		"HTTP/11":               line("GET / HTTP/11"),
+		"http/1.1":              line("GET / http/1.1"),
+		"HTTP/0.9":              "GET /\r\n\r\n",
+		"lower-case method":     line("get / HTTP/1.1"),
+		"POST":                  line("POST / HTTP/1.1"),
+		"longer method":         line("GETX / HTTP/1.1"),
+		"GGET":                  line("GGET / HTTP/1.1"),
+		"PRI":                   "PRI * HTTP/2.0\r\n\r\n",
+		"asterisk":              line("GET * HTTP/1.1"),
+		"absolute-form":         line("GET http://a.example/ HTTP/1.1"),
+		"authority-form":        line("GET a.example:80 HTTP/1.1"),
+		"two spaces before":     line("GET  / HTTP/1.1"),
+		"two spaces after":      line("GET /  HTTP/1.1"),
+		"space at the end":      line("GET / HTTP/1.1 "),
+		"tab":                   line("GET\t/ HTTP/1.1"),
+		"space in path":         line("GET /a b HTTP/1.1"),
+		"percent":               line("GET /%61 HTTP/1.1"),
+		"fragment":              line("GET /#a HTTP/1.1"),
+		"fragment in query":     line("GET /?a#b HTTP/1.1"),
+		"non-ASCII path":        line("GET /\xc3\xa9 HTTP/1.1"),
+		"non-ASCII query":       line("GET /?\xc3\xa9 HTTP/1.1"),
+		"NUL in path":           line("GET /\x00 HTTP/1.1"),
+		"DEL in query":          line("GET /?\x7f HTTP/1.1"),
+		"backslash":             line("GET /\\ HTTP/1.1"),
+		"quote in path":         line("GET /\" HTTP/1.1"),
+		"bare LF in line":       "GET / HTTP/1.1\n" + hostLine + "\r\n",
+		"bare LF in header":     "GET / HTTP/1.1\r\nHost: a\nDNT: 1\r\n\r\n",
+		"bare LF at end":        "GET / HTTP/1.1\r\n" + hostLine + "\n",
+		"bare CR in line":       "GET /\rx HTTP/1.1\r\n" + hostLine + "\r\n",
+		"bare CR in value":      with("DNT: a\rb"),
+		"CR CR LF":              "GET / HTTP/1.1\r\n" + hostLine + "DNT: 1\r\r\n\r\n",
+		"leading CRLF":          "\r\nGET / HTTP/1.1\r\n" + hostLine + "\r\n",
+		"leading space":         " GET / HTTP/1.1\r\n" + hostLine + "\r\n",
+		"obs-fold":              with("DNT: a\r\n b"),
+		"obs-fold first":        "GET / HTTP/1.1\r\n " + hostLine + hostLine + "\r\n",
+		"obs-fold tab":          with("DNT: a\r\n\tb"),
+		"no Host":               "GET / HTTP/1.1\r\nDNT: 1\r\n\r\n",
+		"no header":             "GET / HTTP/1.1\r\n\r\n",
+		"double Host":           with("Host: a.example"),
+		"other Host":            with("host: b.example"),
+		"empty Host":            "GET / HTTP/1.1\r\nHost: \r\n\r\n",
+		"empty Host, no space":  "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+		"upper-case Host":       "GET / HTTP/1.1\r\nHost: A.example\r\n\r\n",
+		"userinfo in Host":      "GET / HTTP/1.1\r\nHost: u@a.example\r\n\r\n",
+		"path in Host":          "GET / HTTP/1.1\r\nHost: a.example/b\r\n\r\n",
+		"space in Host":         "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+		"Content-Length":        with("Content-Length: 5"),
+		"Content-Length 0":      with("Content-Length: 0"),
+		"content-length":        with("content-length: 0"),
+		"Transfer-Encoding":     with("Transfer-Encoding: chunked"),
+		"Transfer-Encoding, id": with("Transfer-Encoding: identity"),
+		"Trailer":               with("Trailer: X"),
+		"TE":                    with("TE: trailers"),
+		"Upgrade":               with("Upgrade: websocket"),
+		"HTTP2-Settings":        with("HTTP2-Settings: AAA"),
+		"Expect":                with("Expect: 100-continue"),
+		"Range":                 with("Range: bytes=0-1"),
+		"If-Range":              with("If-Range: \"x\""),
+		"If-Match":              with("If-Match: \"x\""),
+		"If-Unmodified-Since":   with("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT"),
+		"unknown":               with("X-Unknown: 1"),
+		"method override":       with("X-HTTP-Method-Override: DELETE"),
+		"empty name":            with(": x"),
+		"no colon":              with("DNT"),
+		"no value":              with("DNT:"),
+		"blank value":           with("DNT: "),
+		"no space":              with("DNT:1"),
+		"two spaces":            with("DNT:  1"),
+		"tab after colon":       with("DNT:\t1"),
+		"space before colon":    with("DNT : 1"),
+		"trailing space":        with("DNT: 1 "),
+		"trailing tab":          with("DNT: 1\t"),
+		"NUL in value":          with("DNT: \x00"),
+		"DEL in value":          with("DNT: \x7f"),
+		"non-ASCII value":       with("DNT: \xe9"),
+		"close":                 with("Connection: close"),
+		"Keep-Alive, other":     with("Connection: keep-alive, upgrade"),
+		"Connection in capital": with("Connection: Keep-Alive"),
+		"Proxy-Connection":      with("Proxy-Connection: keep-alive"),
+		"cookie twice":          with("Cookie: a=b\r\nCookie: c=d"),
+		"condition twice":       with("If-None-Match: \"a\"\r\nIf-None-Match: \"b\""),
+		"weights":               with("Accept-Encoding: gzip;q=1, br;q=0.5"),
+		"wildcard":              with("Accept-Encoding: *"),
+		"new coding":            with("Accept-Encoding: gzip, dcb"),
+		"coding in capitals":    with("Accept-Encoding: GZIP"),
+		"empty coding":          with("Accept-Encoding: gzip,,br"),
+		"long name":             with(strings.Repeat("x", 100) + ": 1"),
+		"too long":              head4096(maxHead + 1),
+		"endless":               "GET /" + strings.Repeat("a", 2*maxHead),
+		"endless query":         "GET /?" + strings.Repeat("a", 2*maxHead),
+		"TLS":                   "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+	} {
+		var q request
+		if _, v := match([]byte(in), &q); v != refused {
+			t.Errorf("%s: verdict %d, want refused", name, v)
+		}
+	}
+}
+
+func TestMatchResult(t *testing.T) {
+	var q request
+	// What an earlier request left behind must not shine through.
+	dirty := "GET /old?q HTTP/1.1\r\n" + hostLine + "Cookie: c\r\nIf-None-Match: x\r\nAccept-Encoding: br\r\n\r\n"
+	if _, v := match([]byte(dirty), &q); v != matched {
+		t.Fatal("does not match")
+	}
+	in := []byte("HEAD /new HTTP/1.1\r\n" + hostLine + "User-Agent: u\r\n\r\n")
+	if _, v := match(in, &q); v != matched {
+		t.Fatal("does not match")
+	}
+	if !q.headOnly || q.hasQuery || q.coding != codingAbsent || q.has(hdrCookie) || q.has(hdrIfNoneMatch) ||
+		string(in[q.path.from:q.path.to]) != "/new" || string(q.value(in, hdrUserAgent)) != "u" ||
+		string(q.value(in, hdrHost)) != "a.example" || len(q.value(in, hdrReferer)) != 0 {
+		t.Errorf("%+v", q)
+	}
+	in = []byte("GET /p?x=?y HTTP/1.1\r\n" + hostLine + "Accept-Encoding: br, gzip\r\n\r\n")
+	if _, v := match(in, &q); v != matched {
+		t.Fatal("does not match")
+	}
+	if q.headOnly || !q.hasQuery || string(in[q.query.from:q.query.to]) != "x=?y" || q.coding != codingBrotli|codingGzip {
+		t.Errorf("%+v", q)
+	}
+}
+
+// The eight bytes at once agree with the plain loop, at every place of every byte.
+func TestClearText(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			b := []byte("abcdefghij klmnopqrs")
+			b[at] = byte(c)
+			if got, want := clearText(b), c >= 0x20 && c < 0x7f; got != want {
+				t.Fatalf("clearText with %#x at %d: %t", c, at, got)
+			}
+		}
+	}
+}
+
+func TestMatchAllocates(t *testing.T) {
+	in := []byte("GET /a?b HTTP/1.1\r\n" + hostLine + "Accept-Encoding: gzip, br\r\nX-Unknown: 1\r\n\r\n")
+	var q request
+	if n := testing.AllocsPerRun(100, func() { match(in, &q) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Whatever matches is a whole request to net/http too, with the same method,
+// target and host, and without a body. What is short holds no byte that
+// net/http would have refused already, and grows into nothing else.
+func FuzzMatch(f *testing.F) {
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 10)
+	f.Add([]byte("HEAD /a?%zz HTTP/1.1\r\nhost: [::1]:80\r\nCookie: a\r\nAccept-Encoding: gzip, br\r\nConnection: keep-alive\r\n\r\nGET"), 30)
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n"), 40)
+	f.Add([]byte("GET / HTTP/1.1\nHost: a\r\n\r\n"), 20)
+	f.Fuzz(func(t *testing.T, in []byte, cut int) {
+		var q, again request
+		n, v := match(in, &q)
+		if cut >= 0 && cut < len(in) {
+			_, early := match(in[:cut], &again)
+			switch {
+			case early == matched && (v != matched || again != q):
+				t.Fatalf("matched %d bytes, but not with those that follow", cut)
+			case early == refused && v == matched:
+				t.Fatalf("refused %d bytes of a request that matches", cut)
+			case early == short && v == matched && cut >= n:
+				t.Fatalf("short with %d of %d bytes", cut, n)
+			}
+		}
+		if v == short {
+			for _, c := range in {
+				if c != '\r' && c != '\n' && (c < 0x20 || c > 0x7e) {
+					t.Fatalf("waits for more after %q", in)
+				}
+			}
+		}
+		if v != matched {
+			return
+		}
+		checkWithNetHTTP(t, in[:n], &q)
+	})
+}
+
+func checkWithNetHTTP(t *testing.T, in []byte, q *request) {
+	t.Helper()
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(in)))
+	if err != nil {
+		t.Fatalf("net/http does not take %q: %v", in, err)
+	}
+	target := string(in[q.path.from:q.path.to])
+	if r.URL.Path != target || r.URL.Host != "" {
+		t.Errorf("path %q, host %q; net/http %q, %q", target, "", r.URL.Path, r.URL.Host)
+	}
+	if q.hasQuery {
+		target += "?" + string(in[q.query.from:q.query.to])
+	}
+	method := http.MethodGet
+	if q.headOnly {
+		method = http.MethodHead
+	}
+	if r.Method != method || r.RequestURI != target || r.Host != string(q.value(in, hdrHost)) || r.Proto != "HTTP/1.1" {
+		t.Errorf("%s %s %s %s; net/http %s %s %s %s", method, target, q.value(in, hdrHost), "HTTP/1.1", r.Method, r.RequestURI, r.Host, r.Proto)
+	}
+	if r.ContentLength != 0 || r.Body != http.NoBody || len(r.TransferEncoding) != 0 || r.Close {
+		t.Errorf("net/http sees a body or a close in %q", in)
+	}
+	for id, name := range map[headerID]string{
+		hdrCookie: "Cookie", hdrAuthorization: "Authorization", hdrIfNoneMatch: "If-None-Match", hdrAcceptEncoding: "Accept-Encoding",
+		hdrIfModifiedSince: "If-Modified-Since", hdrOrigin: "Origin", hdrForwardedProto: "X-Forwarded-Proto",
+	} {
+		if values := r.Header[name]; len(values) > 1 || r.Header.Get(name) != string(q.value(in, id)) {
+			t.Errorf("%s is %q, to net/http %q", name, q.value(in, id), values)
+		}
+	}
+}
