@@ -21,7 +21,7 @@ type banner struct {
 	terminal bool
 }
 
-func (b banner) print(w io.Writer) {
+func (b banner) show(s streams) {
 	bold, dim, plain := "", "", ""
 	if b.terminal && os.Getenv("NO_COLOR") == "" {
 		bold, dim, plain = "\x1b[1m", "\x1b[2m", "\x1b[0m"
@@ -36,7 +36,7 @@ func (b banner) print(w io.Writer) {
 		fmt.Fprintf(&out, "  %s%-6s%s %s\n", dim, row[0], plain, row[1])
 	}
 	out.WriteByte('\n')
-	fmt.Fprint(w, out.String())
+	s.say("%s", out.String()) // in one write
 }
 
 // urls is where the site is: http, https, then sockets as --listen has them.

@@ -19,8 +19,8 @@ func (c *checkCommand) Run(s streams) error {
 	if err != nil {
 		return badConfig(c.File, err)
 	}
-	fmt.Fprintf(s.out, "%s: ok (%s, %s)\n", c.File, count(len(cfg.Sites), "site"), count(cfg.Routes(), "route"))
-	return nil
+	_, err = fmt.Fprintf(s.out, "%s: ok (%s, %s)\n", c.File, count(len(cfg.Sites), "site"), count(cfg.Routes(), "route"))
+	return err
 }
 
 // badConfig puts a headline over the findings in a config.

@@ -55,16 +55,16 @@ func (c *initCommand) Run(s streams) error {
 	if err != nil {
 		return fmt.Errorf("writing the config: %w", err)
 	}
-	fmt.Fprintf(s.err, "wrote %s, which serves the folder %s\n", c.File, filepath.Join(dir, pagesIn(dir)))
+	s.say("wrote %s, which serves the folder %s\n", c.File, filepath.Join(dir, pagesIn(dir)))
 	if config.CheckDir(filepath.Join(dir, pagesIn(dir))) != nil {
-		fmt.Fprintf(s.err, "  make that folder and put pages there: mkdir %s\n", filepath.Join(dir, pagesIn(dir)))
+		s.say("  make that folder and put pages there: mkdir %s\n", filepath.Join(dir, pagesIn(dir)))
 	}
 	name := ""
 	if c.File != config.FileName {
 		name = " " + c.File
 	}
 	option := strings.Replace(name, " ", " --config ", 1)
-	fmt.Fprintf(s.err, "  next: millrace check%s && millrace serve%s\n", name, option)
+	s.say("  next: millrace check%s && millrace serve%s\n", name, option)
 	return nil
 }
 

@@ -52,6 +52,10 @@ type streams struct {
 	out, err io.Writer
 }
 
+// say tells the person at the terminal. When nobody can be told, there is
+// nobody to tell of that either.
+func (s streams) say(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format, args...) }
+
 // usageError is a command line that cannot be meant.
 type usageError struct {
 	message string
@@ -76,7 +80,7 @@ func run(args []string, s streams) int {
 	exit := -1
 	parser, err := newParser(new(program), s, func(code int) { exit = code })
 	if err != nil {
-		fmt.Fprintf(s.err, "millrace: %v\n", err) // a mistake in the tags above: every test would see it
+		s.say("millrace: %v\n", err) // a mistake in the tags above: every test would see it
 		return exitFailure
 	}
 	if len(args) == 0 {
@@ -140,10 +144,11 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 	if n := ctx.Selected(); n != nil {
 		lines = examples(n.Name)
 	}
-	if len(lines) > 0 {
-		fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	if len(lines) == 0 {
+		return nil
 	}
-	return nil
+	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	return err
 }
 
 // usage makes a parser's complaint say where help is.
@@ -175,9 +180,9 @@ func report(err error, s streams) int {
 	if u, ok := errors.AsType[usageError](err); ok {
 		hint, code = u.hint, exitUsage
 	}
-	fmt.Fprintf(s.err, "millrace: %v\n", err)
+	s.say("millrace: %v\n", err)
 	if hint != "" {
-		fmt.Fprintf(s.err, "  %s\n", hint)
+		s.say("  %s\n", hint)
 	}
 	return code
 }

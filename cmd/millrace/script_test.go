@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -65,6 +66,7 @@ func TestScripts(t *testing.T) {
 			"fetch":       fetch,
 			"certificate": certificate,
 			"occupy":      occupy,
+			"stall":       stall,
 		},
 	})
 }
@@ -186,9 +188,7 @@ func lookPath(ts *testscript.TestScript, program string) string {
 // environment is the script's own: testscript does not hand it out as a whole.
 func environment(ts *testscript.TestScript) []string {
 	names := []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "GOCOVERDIR"}
-	for _, f := range strings.Fields(ts.Getenv("PASS")) {
-		names = append(names, f)
-	}
+	names = append(names, strings.Fields(ts.Getenv("PASS"))...)
 	var out []string
 	for _, n := range names {
 		if v := ts.Getenv(n); v != "" {
@@ -249,7 +249,9 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	base := set.Arg(0)
 	if socket, ok := strings.CutPrefix(base, "unix:"); ok {
 		base = "http://localhost"
-		transport.Dial = func(string, string) (net.Conn, error) { return net.Dial("unix", ts.MkAbs(socket)) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", ts.MkAbs(socket))
+		}
 	}
 	if *ca != "" {
 		roots := x509.NewCertPool()
@@ -309,6 +311,22 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = ln.Close() }) // nobody connects
 	ts.Setenv(args[0], ln.Addr().String())
+}
+
+// stall URL PATH asks for PATH, reads one byte of the answer and then nothing
+// until the script ends.
+func stall(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: stall URL PATH")
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(args[0], "http://"))
+	ts.Check(err)
+	ts.Defer(func() { _ = conn.Close() }) // the server has closed it
+	_, err = io.WriteString(conn, "GET "+args[1]+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	ts.Check(err)
+	ts.Check(conn.SetReadDeadline(time.Now().Add(patience)))
+	_, err = conn.Read(make([]byte, 1))
+	ts.Check(err)
 }
 
 // TestWatched: what is awaited is found in order, across writes, and an end

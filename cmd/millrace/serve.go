@@ -64,20 +64,24 @@ func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
 	if err != nil {
 		return startFailure(err)
 	}
-	banner{v.Version, what, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.print(s.err)
+	banner{v.Version, what, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.show(s)
 	return serve(srv, signals, reload, s)
 }
 
 // serve runs the server and does what signals say.
 func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s streams) error {
-	say := func(format string, args ...any) { fmt.Fprintf(s.err, "millrace: "+format+"\n", args...) }
+	say := func(format string, args ...any) { s.say("millrace: "+format+"\n", args...) }
 	ctx, drain := context.WithCancel(context.Background())
 	defer drain()
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
+	now := false
 	for {
 		select {
 		case err := <-done:
+			if err == nil && now {
+				err = errors.New("stopped without waiting for running requests")
+			}
 			return err
 		case sig := <-signals:
 			switch {
@@ -94,7 +98,7 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 					say("log file reopened")
 				}
 			case ctx.Err() != nil:
-				say("stopping now")
+				now = true
 				if err := srv.Close(); err != nil {
 					say("%v", err)
 				}

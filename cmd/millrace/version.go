@@ -53,14 +53,14 @@ func (c *versionCommand) Run(s streams) error {
 		e.SetIndent("", "  ")
 		return e.Encode(v)
 	}
-	fmt.Fprintf(s.out, "millrace %s\n", v.Version)
+	text := "millrace " + v.Version + "\n"
 	if v.Revision != "" {
 		changed := ""
 		if v.Modified {
 			changed = ", with changes"
 		}
-		fmt.Fprintf(s.out, "  commit  %s (%s%s)\n", v.Revision, v.Time, changed)
+		text += fmt.Sprintf("  commit  %s (%s%s)\n", v.Revision, v.Time, changed)
 	}
-	fmt.Fprintf(s.out, "  built   %s for %s\n", v.Go, v.Platform)
-	return nil
+	_, err := fmt.Fprintf(s.out, "%s  built   %s for %s\n", text, v.Go, v.Platform)
+	return err
 }
