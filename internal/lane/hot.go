@@ -88,10 +88,10 @@ func (c *Conn) hot(p []byte) (int, error) {
 			return 0, t.err
 		case c.emptyLine():
 			// After a POST net/http forgives empty lines before the next
-			// request, and it does not know that there were others since.
-			// This is what it would have said to them: 400.
-			c.ledger.lost, c.held = true, nil
-			return copy(p, "\x00\n"), nil
+			// request, and it does not know that there were others since,
+			// after which it would not. Let it see what it cannot forgive.
+			p[0] = 0
+			return c.handOver(p, t.n), nil
 		default: // after the end half a request is for net/http, too; the error will come again
 			return c.handOver(p, t.n), nil
 		}
