@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime/debug"
+	"time"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
@@ -31,6 +33,8 @@ const (
 	// compressPiece is how much is compressed between two looks at whether
 	// the handler is being closed.
 	compressPiece = 16 << 10
+	// encoderRest is how long the encoders are kept after the last file.
+	encoderRest = 2 * time.Second
 )
 
 var errClosing = errors.New("closing")
@@ -57,19 +61,30 @@ func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 // compressLoop is the one worker: compressing must never take more than one
 // core from serving. It runs until Close.
 func (h *Handler) compressLoop() {
+	var tools encoders
+	rest := time.NewTimer(0)
+	defer rest.Stop()
 	for {
 		select {
 		case <-h.closing:
 			return
 		case job := <-h.compress:
-			h.compressOne(job)
+			h.compressOne(job, &tools)
+			rest.Reset(encoderRest)
+		case <-rest.C:
+			if tools != (encoders{}) {
+				tools = encoders{}
+				// Forty megabytes that nobody needs any more: without this
+				// they would stay with the process for minutes.
+				debug.FreeOSMemory()
+			}
 		}
 	}
 }
 
 // compressOne makes all encodings of a file and publishes those that pay. A
 // snapshot of which none does stays marked, so that it is not tried again.
-func (h *Handler) compressOne(job compressJob) {
+func (h *Handler) compressOne(job compressJob, tools *encoders) {
 	s := job.snapshot
 	identity := s.answers[negotiate.Identity]
 	if !s.valid() || !s.compressible {
@@ -86,7 +101,7 @@ func (h *Handler) compressOne(job compressJob) {
 	var made [negotiate.Codings][]byte
 	useful := false
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		packed, err := h.pack(c, plain)
+		packed, err := h.pack(tools, c, plain)
 		if err != nil {
 			return
 		}
@@ -113,27 +128,55 @@ func plainBytes(a *send.Answer) ([]byte, bool) {
 	return b, err == nil
 }
 
-// pack compresses in one coding.
-func (h *Handler) pack(c negotiate.Coding, plain []byte) ([]byte, error) {
-	var out bytes.Buffer
-	var w io.WriteCloser
+// encoders are kept from one file to the next: at their best settings brotli
+// has tables of 34 MB, gzip of 1 MB, and zstd of 5 MB one level below its best,
+// where they would be 36 MB for the few clients that take zstd but not brotli.
+type encoders struct {
+	best, good *brotli.Writer
+	zstd       *zstd.Encoder
+	gzip       *gzip.Writer
+}
+
+// encoder is what the encoders have in common.
+type encoder interface {
+	io.WriteCloser
+	Reset(w io.Writer)
+}
+
+func (t *encoders) get(c negotiate.Coding, size int) (encoder, error) {
 	var err error
-	switch c {
-	case negotiate.Brotli:
-		level := bestBrotli
-		if len(plain) > heldBytes {
-			level = goodBrotli
+	switch {
+	case c == negotiate.Brotli && size <= heldBytes:
+		if t.best == nil {
+			t.best = brotli.NewWriterLevel(nil, bestBrotli)
 		}
-		w = brotli.NewWriterLevel(&out, level)
-	case negotiate.Zstd:
-		w, err = zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1),
-			zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(maxCompress))
-	default:
-		w, err = gzip.NewWriterLevel(&out, gzip.BestCompression)
+		return t.best, nil
+	case c == negotiate.Brotli:
+		if t.good == nil {
+			t.good = brotli.NewWriterLevel(nil, goodBrotli)
+		}
+		return t.good, nil
+	case c == negotiate.Zstd:
+		if t.zstd == nil {
+			t.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
+				zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(maxCompress))
+		}
+		return t.zstd, err
 	}
+	if t.gzip == nil {
+		t.gzip, err = gzip.NewWriterLevel(nil, gzip.BestCompression)
+	}
+	return t.gzip, err
+}
+
+// pack compresses in one coding.
+func (h *Handler) pack(tools *encoders, c negotiate.Coding, plain []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := tools.get(c, len(plain))
 	if err != nil {
 		return nil, err
 	}
+	w.Reset(&out)
 	for rest := plain; len(rest) > 0; {
 		select {
 		case <-h.closing:

@@ -174,7 +174,7 @@ func TestCompressionStopsAtTheBudget(t *testing.T) {
 	h.options.NoCompress = false
 	ask(h, "GET", "/a.css")
 	s := h.table.get("a.css").snapshot.Load()
-	h.compressOne(compressJob{h.table.get("a.css"), s})
+	h.compressOne(compressJob{h.table.get("a.css"), s}, new(encoders))
 	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.compress) == 0 {
 		t.Error("compressed without room, or never to be tried again")
 	}
