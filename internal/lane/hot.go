@@ -79,12 +79,15 @@ func (c *Conn) hot(p []byte) (int, error) {
 		}
 		switch {
 		case o == blocked:
-			if err := c.sendRest(); err != nil {
-				return 0, err
+			if c.sendRest() != nil {
+				return 0, io.EOF
 			}
-		case o == finished, o == ended && t.n == 0:
+		case o == finished:
 			// Even if more requests have come: their answers would be taken
-			// for those that could not be sent.
+			// for those that could not be sent. Only at EOF net/http adds no
+			// answer of its own, which would be taken for the rest of a file.
+			return 0, io.EOF
+		case o == ended && (t.n == 0 || c.answered && t.n < leastNext):
 			return 0, t.err
 		case c.emptyLine():
 			// After a POST net/http forgives empty lines before the next
@@ -186,6 +189,10 @@ func (c *Conn) beginHead(n int) {
 	}
 }
 
+// leastNext is how many bytes of a next request net/http waits for, without an
+// answer if they do not come; of a first one it would judge less.
+const leastNext = 4
+
 // answer answers the hot requests at the start of b, and returns how much of b
 // they were and why it stopped.
 func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
@@ -228,6 +235,9 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	}
 	if used > 0 {
 		c.setIdle(now, settings)
+	}
+	if o == foreign && c.answered && len(b)-used < leastNext {
+		o = waiting
 	}
 	return used, o
 }
