@@ -48,7 +48,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       flag.Lookup("update").Value.String() == "true",
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir) // the admin socket
+			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir)   // the admin socket
+			e.Setenv("GORACE", "atexit_sleep_ms=50") // else every program waits a second
 			e.Values[serversKey{}] = map[string]*running{}
 			return nil
 		},
@@ -187,7 +188,7 @@ func lookPath(ts *testscript.TestScript, program string) string {
 
 // environment is the script's own: testscript does not hand it out as a whole.
 func environment(ts *testscript.TestScript) []string {
-	names := []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "GOCOVERDIR"}
+	names := []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "GOCOVERDIR", "GORACE"}
 	names = append(names, strings.Fields(ts.Getenv("PASS"))...)
 	var out []string
 	for _, n := range names {
