@@ -40,6 +40,7 @@ type Conn struct {
 	closed   atomic.Bool
 	deadline atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none
 	writeBy  atomic.Int64 // the same for bytes to go
+	stall    stall        // the sweeper's
 
 	// Of the goroutine that reads (net/http's own, or its background read
 	// while a handler runs; never both at once).

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"millrace/internal/send"
 )
 
 const (
@@ -97,12 +99,41 @@ func (l *Lane) sweeper() {
 // expire closes a connection that is past one of its deadlines, below TLS:
 // the close of a TLS connection may wait for its client.
 func (c *Conn) expire(now int64) {
-	for _, d := range [2]int64{c.deadline.Load(), c.writeBy.Load()} {
-		if d != 0 && d < now {
-			_ = c.under.Close() // whoever reads or writes finds out
-			return
-		}
+	if d := c.deadline.Load(); d != 0 && d < now {
+		_ = c.under.Close() // whoever reads finds out
+		return
 	}
+	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
+		_ = c.under.Close() // whoever writes finds out
+	}
+}
+
+// stall is what the sweeper, alone, knows of a connection that waits to write.
+type stall struct {
+	by     int64 // the deadline it is about
+	queued int   // bytes in the socket when it was last looked at
+}
+
+// taking reports whether a client that the lane waits for still has time, or
+// has used it: the kernel tells that there is room again only when a third of
+// the socket's buffer is free. That may be a megabyte, for which an honest
+// client on a slow line needs longer than the write timeout.
+func (c *Conn) taking(by, now int64) bool {
+	if c.stall.by == by && by >= now {
+		return true
+	}
+	queued, known := send.Queued(c.under)
+	if by >= now {
+		c.stall = stall{by, queued}
+		return true
+	}
+	if !known || (c.stall.by == by && queued >= c.stall.queued) {
+		return c.writeBy.Load() != by // it may have moved on just now
+	}
+	next := now + int64(c.lane.settings.Load().Write)
+	c.writeBy.CompareAndSwap(by, next)
+	c.stall = stall{next, queued}
+	return true
 }
 
 // Drain begins the end: the last answer on every connection says "Connection:

@@ -251,6 +251,25 @@ func (s *Socket) stall() {
 	}
 }
 
+// Queued is how many bytes that were written to a TCP or UNIX connection its
+// peer has not yet taken. ok is false where that cannot be known.
+func Queued(conn net.Conn) (n int, ok bool) {
+	if c, wrapped := conn.(interface{ NetConn() net.Conn }); wrapped {
+		conn = c.NetConn()
+	}
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { n, failed = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return n, err == nil && failed == nil
+}
+
 // SendFile sends head and then the section by sendfile(2), the head held back
 // by MSG_MORE so that it shares a packet with the first bytes. It returns the
 // bytes sent of the head and of the section, and io.ErrUnexpectedEOF when the

@@ -33,6 +33,9 @@ func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
 // Write is never called: there is no Socket.
 func (*Socket) Write(_, _ []byte) (int64, error) { panic("send: no raw sockets on this system") }
 
+// Queued does not know.
+func Queued(net.Conn) (n int, ok bool) { return 0, false }
+
 // SendFile is never called: there is no Socket.
 func (*Socket) SendFile([]byte, *Section) (nHead, nFile int64, err error) {
 	panic("send: no raw sockets on this system")

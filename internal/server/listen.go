@@ -68,7 +68,7 @@ func listen(addr string) (net.Listener, error) {
 	ln, err := net.Listen("tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen on %s: another program uses this port; choose another one with --listen %s", addr, nextPort(addr))
+		return nil, fmt.Errorf("listen on %s: %w: another program uses this port; choose another one with --listen %s", addr, syscall.EADDRINUSE, nextPort(addr))
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("listen on %s: not allowed; ports below 1024 need privileges, choose another one with --listen %s", addr, "127.0.0.1:8080")
 	case err != nil:
@@ -237,6 +237,10 @@ type countedConn struct {
 	once sync.Once
 }
 
+// NetConn returns the connection itself.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
+
+// Close implements [net.Conn].
 func (c *countedConn) Close() error {
 	c.once.Do(c.gone)
 	return c.Conn.Close()

@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"millrace/internal/accesslog"
-	"millrace/internal/bytesize"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/send"
@@ -176,14 +175,14 @@ type client struct {
 	br *bufio.Reader
 }
 
-func (r *rig) dial(transport string) *client {
-	r.tb.Helper()
+func (r *rig) dial(tb testing.TB, transport string) *client {
+	tb.Helper()
 	nc, err := r.tryDial(transport)
 	if err != nil {
-		r.tb.Fatal(err)
+		tb.Fatal(err)
 	}
-	c := &client{Conn: nc, tb: r.tb, br: bufio.NewReader(nc)}
-	r.tb.Cleanup(func() { _ = nc.Close() })
+	c := &client{Conn: nc, tb: tb, br: bufio.NewReader(nc)}
+	tb.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	return c
 }
@@ -410,13 +409,11 @@ func newPages() http.Handler {
 }
 
 // teach makes the hot pages hot on a transport's scope.
-func (r *rig) teach(transport string, paths ...string) {
-	r.tb.Helper()
-	c := r.dial(transport)
+func (r *rig) teach(tb testing.TB, transport string, paths ...string) {
+	tb.Helper()
+	c := r.dial(tb, transport)
 	for _, p := range paths {
 		c.get(p)
 	}
 	_ = c.Close()
 }
-
-var sizeOf = func(n int) bytesize.Size { return bytesize.Size(n) }

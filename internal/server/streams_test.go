@@ -18,13 +18,13 @@ type pair struct{ with, without *rig }
 
 func startPair(tb testing.TB) pair {
 	p := pair{start(tb, plan{}), start(tb, plan{lane: lane.Options{Off: true}})}
-	p.teach()
+	p.teach(tb)
 	return p
 }
 
 // teach makes hot what the streams ask for.
-func (p pair) teach() {
-	c := p.with.dial("unix")
+func (p pair) teach(tb testing.TB) {
+	c := p.with.dial(tb, "unix")
 	for _, path := range []string{"/hot", pathBig, "/coding", "/lang", "/query", "/query?a=b"} {
 		c.get(path)
 	}
@@ -186,7 +186,7 @@ func TestStreams(t *testing.T) {
 
 func TestStreamsOverAll(t *testing.T) {
 	p := startPair(t)
-	p.with.teach("tls", "/hot", pathBig)
+	p.with.teach(t, "tls", "/hot", pathBig)
 	overAll(t, func(t *testing.T, transport string) {
 		t.Parallel()
 		for i := range pieces {

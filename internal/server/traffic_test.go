@@ -18,9 +18,9 @@ import (
 func TestPipelinedHot(t *testing.T) {
 	r := start(t, plan{})
 	overAll(t, func(t *testing.T, transport string) {
-		r.teach(transport, "/hot", pathBig)
+		r.teach(t, transport, "/hot", pathBig)
 		before := r.fast()
-		c := r.dial(transport)
+		c := r.dial(t, transport)
 		const n = 100
 		go func() {
 			_, _ = io.WriteString(c, strings.Repeat(request("GET", "/hot")+request("HEAD", "/hot")+request("GET", pathBig), n))
@@ -39,9 +39,9 @@ func TestPipelinedHot(t *testing.T) {
 func TestPipelinedMixed(t *testing.T) {
 	r := start(t, plan{})
 	overAll(t, func(t *testing.T, transport string) {
-		r.teach(transport, "/hot")
+		r.teach(t, transport, "/hot")
 		before := r.fast()
-		c := r.dial(transport)
+		c := r.dial(t, transport)
 		const n = 50
 		var all strings.Builder
 		for i := range n {
@@ -63,9 +63,9 @@ func TestPipelinedMixed(t *testing.T) {
 func TestAlternation(t *testing.T) {
 	r := start(t, plan{})
 	overAll(t, func(t *testing.T, transport string) {
-		r.teach(transport, "/hot")
+		r.teach(t, transport, "/hot")
 		before := r.fast()
-		c := r.dial(transport)
+		c := r.dial(t, transport)
 		const n = 500
 		for i := range n {
 			if got := c.get("/hot"); got != smallBody {
@@ -89,8 +89,8 @@ func TestAlternation(t *testing.T) {
 func TestHeadAndConditions(t *testing.T) {
 	r := start(t, plan{})
 	overAll(t, func(t *testing.T, transport string) {
-		r.teach(transport, "/hot")
-		c := r.dial(transport)
+		r.teach(t, transport, "/hot")
+		c := r.dial(t, transport)
 		for _, q := range []struct {
 			method, header string
 			status         int
@@ -131,10 +131,10 @@ func TestHeadAndConditions(t *testing.T) {
 
 func TestHTTP10IsNeverHot(t *testing.T) {
 	r := start(t, plan{})
-	r.teach("tcp", "/hot")
+	r.teach(t, "tcp", "/hot")
 	before := r.fast()
 	for _, connection := range []string{"", "Connection: keep-alive\r\n"} {
-		c := r.dial("tcp")
+		c := r.dial(t, "tcp")
 		c.write("GET /hot HTTP/1.0\r\nHost: a.example\r\n" + connection + "\r\n")
 		if resp, body := c.answer("GET"); resp.StatusCode != 200 || body != smallBody || resp.Close == (connection != "") {
 			t.Errorf("%q: %s, close %t, %q", connection, resp.Status, resp.Close, body)
@@ -173,7 +173,7 @@ func TestHijackGetsAllBytes(t *testing.T) {
 			"body":     {"Content-Length: 3"},
 		} {
 			for _, together := range []int{0, 1, len(word), 2 * len(word)} {
-				c := r.dial(transport)
+				c := r.dial(t, transport)
 				text := word + word
 				if name == "body" {
 					c.write(request("GET", "/", headers...) + "xyz" + text[:together])
@@ -245,8 +245,8 @@ func TestSendfile(t *testing.T) {
 	mux.HandleFunc("/hot", offering(hot, lane.Rule{}))
 	r := start(t, plan{handler: mux})
 	overAll(t, func(t *testing.T, transport string) {
-		r.teach(transport, "/hot")
-		c := r.dial(transport)
+		r.teach(t, transport, "/hot")
+		c := r.dial(t, transport)
 		for path, want := range map[string]string{
 			"/content": body, "/copy": body, "/copyn": body[start0 : size-start0], "/section": body, "/hot": body,
 		} {
@@ -307,7 +307,7 @@ func TestShrinkingFile(t *testing.T) {
 			if err := os.WriteFile(path, full, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c := r.dial(transport)
+			c := r.dial(t, transport)
 			if page == "/hot" && len(c.get(page)) != size {
 				t.Fatal("the whole file is not there")
 			}
