@@ -30,8 +30,9 @@ lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; too
 bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod benchstat OLD NEW
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(strip $(COUNT)) ./...
 
-docs: ## what is made from code and checked in: docs/config.md, docs/millrace.schema.json
+docs: ## what is made from code and checked in: docs/config.md, the schema, the man page, the example config
 	$(GO) test ./internal/config -run TestDocuments -update
+	$(GO) test ./cmd/millrace -run 'TestManual|TestExample' -update
 
 clean: ## everything that was built here
 	rm -rf bin dist

@@ -127,7 +127,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 		}
 	}
 	if err != nil {
-		s.meters.ConfigReloadFailures.Add(0, 1)
+		s.ReloadFailed()
 		return fmt.Errorf("the old config goes on serving: %w", err)
 	}
 	old := s.graph
@@ -137,6 +137,10 @@ func (s *Server) Reload(cfg *config.Config) error {
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return nil
 }
+
+// ReloadFailed counts a reload that ended before Reload, with a config that
+// could not be read.
+func (s *Server) ReloadFailed() { s.meters.ConfigReloadFailures.Add(0, 1) }
 
 // retire closes what only the old graph has, after its last request. Graphs
 // are closed in their order: a part that went from one to the next is in use

@@ -29,7 +29,7 @@ import (
 
 // Options of the job. The zero value serves a site as most want it.
 type Options struct {
-	// Root is the directory of the site's files.
+	// Root is the directory of the site's files. Required.
 	Root string `yaml:"root"`
 	// Index names the files that answer for their directory, the first one
 	// that exists. Default index.html.
@@ -126,8 +126,8 @@ const (
 
 // start fills in the defaults and starts the goroutines, which Close waits for.
 func start(t *tree, o Options, how freshness) (*Handler, error) {
-	if err := o.check(); err != nil {
-		return nil, err
+	for key, fault := range o.Check() { // any of them
+		return nil, fmt.Errorf("static: %s: %w", key, fault)
 	}
 	if len(o.Index) == 0 {
 		o.Index = []string{"index.html"}
@@ -165,28 +165,31 @@ func start(t *tree, o Options, how freshness) (*Handler, error) {
 	return h, nil
 }
 
-// check finds what cannot work before the first request does.
-func (o *Options) check() error {
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
 	for _, name := range o.Index {
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") {
-			return fmt.Errorf("static: index %q is not a file name: write one like index.html", name)
+			faults["index"] = fmt.Errorf("%q is not a file name: write one like index.html", name)
 		}
 	}
 	if name := strings.TrimPrefix(o.NotFound, "/"); o.NotFound != "" && !fs.ValidPath(name) {
-		return fmt.Errorf("static: not_found %q is not a path within the site: write one like 404.html", o.NotFound)
+		faults["not_found"] = fmt.Errorf("%q is not a path within the site: write one like 404.html", o.NotFound)
 	}
 	for _, rule := range o.CacheControl {
 		if _, err := path.Match(rule.Match, ""); err != nil || rule.Match == "" {
-			return fmt.Errorf("static: cache_control match %q is not a pattern: write one like *.css or /assets/", rule.Match)
-		}
-		if strings.ContainsFunc(rule.Value, func(c rune) bool { return c < ' ' || c > '~' }) || rule.Value == "" {
-			return fmt.Errorf("static: cache_control value %q cannot stand in a header: write one like max-age=3600", rule.Value)
+			faults["cache_control"] = fmt.Errorf("match %q is not a pattern: write one like *.css or /assets/", rule.Match)
+		} else if strings.ContainsFunc(rule.Value, func(c rune) bool { return c < ' ' || c > '~' }) || rule.Value == "" {
+			faults["cache_control"] = fmt.Errorf("value %q cannot stand in a header: write one like max-age=3600", rule.Value)
 		}
 	}
-	if o.Memory < 0 || o.Files < 0 {
-		return errors.New("static: memory and files cannot be negative")
+	if o.Memory < 0 {
+		faults["memory"] = errors.New("memory cannot be negative")
 	}
-	return nil
+	if o.Files < 0 {
+		faults["files"] = errors.New("files cannot be negative")
+	}
+	return faults
 }
 
 // Close ends the watching and compressing, voids what the fast lane has, and

@@ -48,6 +48,7 @@ func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
 	reload := func() error {
 		next, err := load()
 		if err != nil {
+			srv.ReloadFailed()
 			return fmt.Errorf("the old config goes on serving: %w", badConfig(what.file, err))
 		}
 		return srv.Reload(next)
