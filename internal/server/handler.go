@@ -21,7 +21,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	table := s.enter(r)
 	defer table.Leave()
-	w := &writer{rw: rw, h1: r.ProtoMajor == 1}
+	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }}
 	found := s.route(table, r)
 	shard := lane.Begin(r, found.site, found.job)
 	defer func() {
@@ -29,7 +29,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			s.panicked(w, r, cause)
 		}
 		if w.status == 0 {
-			rw.Header()["Server"] = serverHeader // net/http will answer for a job that said nothing
+			w.stamp() // net/http will answer for a job that said nothing
 		}
 		if !w.h1 {
 			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
@@ -41,9 +41,6 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
 	}()
-	if s.lane.LastAnswer(r) && w.h1 {
-		rw.Header().Set("Connection", "close")
-	}
 	if r.ContentLength > int64(now.limits.BodyBytes) {
 		rw.Header().Set("Connection", "close")
 		http.Error(w, "The request's body is larger than this server accepts.", http.StatusRequestEntityTooLarge)

@@ -16,13 +16,17 @@ import (
 type writer struct {
 	rw     http.ResponseWriter
 	h1     bool // rw is HTTP/1's, and has ReadFrom
+	last   func() bool
 	status int
 	bytes  int64 // of the body
 	abort  bool  // cut the connection
 }
 
-// serverHeader is shared by all answers; net/http only reads it.
-var serverHeader = []string{lane.ServerName}
+// These are shared by all answers; net/http only reads them.
+var (
+	serverHeader = []string{lane.ServerName}
+	closeHeader  = []string{"close"}
+)
 
 // Header implements [http.ResponseWriter].
 func (w *writer) Header() http.Header { return w.rw.Header() }
@@ -33,9 +37,18 @@ func (w *writer) WriteHeader(status int) {
 		if w.status == 0 {
 			w.status = status
 		}
-		w.rw.Header()["Server"] = serverHeader
+		w.stamp()
 	}
 	w.rw.WriteHeader(status)
+}
+
+// stamp adds what every answer has. A drain is looked for here rather than when
+// the request came: what took long must end the connection too.
+func (w *writer) stamp() {
+	w.rw.Header()["Server"] = serverHeader
+	if w.h1 && w.status != http.StatusSwitchingProtocols && w.last() {
+		w.rw.Header()["Connection"] = closeHeader
+	}
 }
 
 // Write implements [http.ResponseWriter].

@@ -1,0 +1,250 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// leaves checks at the test's end that everything it started has ended. It must
+// be called before the server starts.
+func leaves(t *testing.T) {
+	now := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, now) })
+}
+
+// load asks for a path again and again until the server says that an answer is
+// the last. Anything else than an answer is a failed request.
+func (c *client) load(path string, answers *atomic.Int64) error {
+	for {
+		if _, err := io.WriteString(c, request("GET", path)); err != nil {
+			return err
+		}
+		resp, _, err := c.tryAnswer("GET")
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		answers.Add(1)
+		if resp.Close {
+			return nil
+		}
+	}
+}
+
+// SIGTERM under load loses no request.
+func TestDrainUnderLoad(t *testing.T) {
+	leaves(t)
+	release := make(chan struct{})
+	pages := newPages()
+	mux := http.NewServeMux()
+	mux.Handle("/", pages)
+	running := make(chan struct{}, 100)
+	mux.HandleFunc("/wait", func(w http.ResponseWriter, _ *http.Request) {
+		running <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, "done\n")
+	})
+	r := start(t, plan{handler: mux})
+	var wg sync.WaitGroup
+	var answers atomic.Int64
+	for _, transport := range transports {
+		r.teach(t, transport, "/hot", pathBig)
+		for i := range 24 {
+			c := r.dial(t, transport)
+			path := []string{"/hot", "/slow", pathBig, "/hot"}[i%4]
+			wg.Go(func() {
+				if err := c.load(path, &answers); err != nil {
+					t.Errorf("%s over %s: %v", path, transport, err)
+				}
+				if !c.ends() {
+					t.Errorf("%s over %s: not closed after the last answer", path, transport)
+				}
+				_ = c.Close()
+			})
+		}
+		for range 3 { // a handler that runs
+			c := r.dial(t, transport)
+			c.write(request("GET", "/wait"))
+			<-running
+			wg.Go(func() {
+				resp, body, err := c.tryAnswer("GET")
+				if err != nil || body != "done\n" || !resp.Close {
+					t.Errorf("the running request over %s: %q, %v", transport, body, err)
+				}
+				_ = c.Close()
+			})
+		}
+	}
+	eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
+	var queued []*client // perhaps still in the kernel's queue when the end comes
+	for range 8 {
+		queued = append(queued, r.dial(t, "tcp"), r.dial(t, "unix"))
+	}
+	r.cancel()
+	for _, c := range queued {
+		c.write(request("GET", "/hot"))
+		if resp, _, err := c.tryAnswer("GET"); err != nil {
+			t.Errorf("a client from the queue: %v", err)
+		} else if !resp.Close { // it was quicker than the drain
+			c.get("/hot")
+		}
+		_ = c.Close()
+	}
+	eventually(t, "the server drains", r.srv.Draining)
+	close(release)
+	wg.Wait()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+	if n := r.meters.Connections.Load(); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// Connections on which nothing comes do not hold the drain up, whatever their
+// state: far below the idle timeout.
+func TestDrainClosesIdleConnections(t *testing.T) {
+	leaves(t)
+	r := start(t, plan{limits: Options{HandshakeTimeout: 500 * time.Millisecond}})
+	for _, transport := range transports {
+		r.dial(t, transport)
+		r.dial(t, transport).get("/hot")
+		r.dial(t, transport).get("/hot")
+		r.dial(t, transport).get("/slow")
+		c := r.dial(t, transport)
+		c.write(request("POST", "/echo", "Transfer-Encoding: chunked") + "0\r\n\r\n")
+		c.answer("POST")
+		r.dial(t, transport).write("GET /half")
+	}
+	nc, err := net.Dial("tcp", r.secure) // in its handshake for ever
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 18 })
+	r.cancel()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A drain with the connection limit reached, and somebody waiting, ends too.
+func TestDrainAtTheLimit(t *testing.T) {
+	leaves(t)
+	release := make(chan struct{})
+	r := start(t, plan{limits: Options{Connections: 1}, handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })})
+	c := r.dial(t, "tcp")
+	c.write(request("GET", "/"))
+	eventually(t, "the request runs", func() bool { return r.srv.lane.Open() == 1 })
+	r.dial(t, "tcp")
+	r.dial(t, "unix")
+	eventually(t, "two more were accepted", func() bool { return r.meters.Accepted.Load() == 3 })
+	r.cancel()
+	eventually(t, "the server drains", r.srv.Draining)
+	close(release)
+	if resp, _ := c.answer("GET"); !resp.Close {
+		t.Error("the last answer does not say so")
+	}
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainTimeout(t *testing.T) {
+	leaves(t)
+	var begun atomic.Int64
+	r := start(t, plan{limits: Options{DrainTimeout: 100 * time.Millisecond}, handler: hanging(t, &begun)})
+	overAllAtOnce(t, r, &begun)
+	r.cancel()
+	if err := r.wait(); err == nil || !strings.Contains(err.Error(), "drain_timeout") {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+// Close during a drain cuts everything, also clients that read nothing.
+func TestCloseCutsTheDrain(t *testing.T) {
+	leaves(t)
+	var begun atomic.Int64
+	r := start(t, plan{handler: hanging(t, &begun)})
+	clients := overAllAtOnce(t, r, &begun)
+	r.cancel()
+	eventually(t, "the server drains", r.srv.Draining)
+	r.srv.Close()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range clients {
+		if _, err := io.Copy(io.Discard, c.br); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a connection is open still")
+		}
+	}
+	r.srv.Close() // once more does no harm
+}
+
+// hanging runs until the client or the server goes away.
+func hanging(t *testing.T, begun *atomic.Int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun.Add(1)
+		if r.URL.Path == "/write" {
+			for {
+				if _, err := io.WriteString(w, hugeBody); err != nil {
+					return
+				}
+			}
+		}
+		select {
+		case <-r.Context().Done():
+		case <-time.After(2 * patience):
+			t.Error("nobody ended this request")
+		}
+	})
+}
+
+// overAllAtOnce starts requests that hang, on every transport.
+func overAllAtOnce(t *testing.T, r *rig, begun *atomic.Int64) (clients []*client) {
+	for _, transport := range transports {
+		for _, text := range []string{request("GET", "/"), request("GET", "/") + "G", request("GET", "/write")} {
+			c := r.dial(t, transport)
+			c.write(text)
+			clients = append(clients, c)
+		}
+	}
+	eventually(t, "all requests run", func() bool { return int(begun.Load()) == len(clients) })
+	return clients
+}
+
+// Uploads under way in a drain may pause for longer than idle connections.
+func TestDrainWaitsForUploads(t *testing.T) {
+	r := start(t, plan{})
+	overAllUploads := map[string]*client{}
+	for _, transport := range transports {
+		c := r.dial(t, transport)
+		c.write(request("POST", "/echo", "Content-Length: 4") + "ab")
+		overAllUploads[transport] = c
+	}
+	eventually(t, "all are accepted", func() bool { return r.srv.lane.Open() == 3 })
+	r.cancel()
+	eventually(t, "the server drains", r.srv.Draining)
+	time.Sleep(2500 * time.Millisecond) // twice the linger and the sweeper's round
+	for transport, c := range overAllUploads {
+		c.write("cd")
+		if _, body := c.answer("POST"); body != "POST 4 \"abcd\" true\n" {
+			t.Errorf("%s: %q", transport, body)
+		}
+	}
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+}
