@@ -143,11 +143,15 @@ func TestDrainClosesIdleConnections(t *testing.T) {
 // A drain with the connection limit reached, and somebody waiting, ends too.
 func TestDrainAtTheLimit(t *testing.T) {
 	leaves(t)
-	release := make(chan struct{})
-	r := start(t, plan{limits: Options{Connections: 1}, handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release })})
+	running, release := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		running <- struct{}{}
+		<-release
+	})
+	r := start(t, plan{limits: Options{Connections: 1}, handler: h})
 	c := r.dial(t, "tcp")
 	c.write(request("GET", "/"))
-	eventually(t, "the request runs", func() bool { return r.srv.lane.Open() == 1 })
+	<-running
 	r.dial(t, "tcp")
 	r.dial(t, "unix")
 	eventually(t, "two more were accepted", func() bool { return r.meters.Accepted.Load() == 3 })

@@ -83,6 +83,10 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		none.handler = refuse("No site is served under this host name.", http.StatusNotFound)
 		return none
 	}
+	if r.URL.Path == "*" {
+		none.handler = refuse("This is no path.", http.StatusBadRequest)
+		return none
+	}
 	path, clean := site.Clean(r.URL.Path)
 	if !clean {
 		none.handler = redirectTo(path)

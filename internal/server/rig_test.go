@@ -400,7 +400,7 @@ func newPages() http.Handler {
 	})
 	mux.HandleFunc("/unread", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "unread\n") })
 	mux.HandleFunc("/silent", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("the cause") })
+	mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("a secret") })
 	mux.HandleFunc("/latepanic", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, bigBody)
 		panic("the late cause")
