@@ -1,0 +1,324 @@
+package lane
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"millrace/internal/meter"
+	"millrace/internal/send"
+)
+
+// shelf is a table with ways to fill and ask it.
+type shelf struct {
+	*table
+	t *testing.T
+}
+
+func newShelf(t *testing.T, budget int64) *shelf {
+	return &shelf{newTable(budget, meter.New()), t}
+}
+
+func answerOf(body string) *send.Answer {
+	return &send.Answer{
+		Header: http.Header{"Content-Length": {strconv.Itoa(len(body))}, "Etag": {`"t"`}},
+		Body:   []byte(body), Size: int64(len(body)), ETag: `"t"`,
+	}
+}
+
+// keep puts an answer into the table.
+func (s *shelf) keep(k key, a *send.Answer, rule Rule, consulted []headerID, v variant) bool {
+	v.response = newResponse(a, rule, nil)
+	return s.put(k, consulted, v)
+}
+
+// ask returns the body of the answer to a request, "" when there is none.
+func (s *shelf) ask(site uint64, target string, headers ...string) string {
+	s.t.Helper()
+	b := []byte("GET " + target + " HTTP/1.1\r\nHost: a\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n")
+	var q request
+	if _, v := match(b, &q); v != matched {
+		s.t.Fatalf("%q does not match", b)
+	}
+	if r := s.find(site, b, &q, time.Now().Unix()); r != nil {
+		return string(r.answer.Body)
+	}
+	return ""
+}
+
+func TestTableKeys(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	plain := variant{anyCoding: true}
+	s.keep(key{1, "/p", false}, answerOf("path"), Rule{}, nil, plain)
+	s.keep(key{1, "/q", true}, answerOf("bare"), Rule{}, nil, plain)
+	s.keep(key{1, "/q?", true}, answerOf("empty"), Rule{}, nil, plain)
+	s.keep(key{1, "/q?a=1", true}, answerOf("one"), Rule{}, nil, plain)
+	s.keep(key{2, "/q?a=1", true}, answerOf("other site"), Rule{}, nil, plain)
+	for _, c := range []struct {
+		site         uint64
+		target, want string
+	}{
+		{1, "/p", "path"}, {1, "/p?", "path"}, {1, "/p?anything=%00", "path"}, {1, "/p/", ""}, {1, "/P", ""}, {2, "/p", ""}, {0, "/p", ""},
+		{1, "/q", "bare"}, {1, "/q?", "empty"}, {1, "/q?a=1", "one"}, {1, "/q?a=2", ""}, {1, "/q?a=1&", ""}, {2, "/q?a=1", "other site"}, {2, "/q", ""},
+	} {
+		if got := s.ask(c.site, c.target); got != c.want {
+			t.Errorf("site %d, %s: %q, want %q", c.site, c.target, got, c.want)
+		}
+	}
+	for range 2 { // the same key again replaces
+		s.keep(key{1, "/p", false}, answerOf("newer"), Rule{}, nil, plain)
+	}
+	if got := s.ask(1, "/p"); got != "newer" || s.count != 5 {
+		t.Errorf("%q, %d entries", got, s.count)
+	}
+}
+
+func TestTableVariants(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	k := key{1, "/", false}
+	for value, name := range map[string]string{"": "none", "gzip": "gzip", "gzip, br": "both", "identity": "identity"} {
+		v := variant{coding: codingAbsent}
+		if value != "" {
+			v.coding = codings([]byte(value))
+		}
+		s.keep(k, answerOf(name), Rule{}, nil, v)
+	}
+	for _, c := range [][2]string{
+		{"DNT: 1", "none"}, {"Accept-Encoding: gzip", "gzip"}, {"Accept-Encoding: br,gzip", "both"}, {"Accept-Encoding: gzip, br, gzip", "both"},
+		{"Accept-Encoding: identity", "identity"}, {"Accept-Encoding: br", ""}, {"Accept-Encoding: gzip, br, zstd", ""},
+	} {
+		if got := s.ask(1, "/", c[0]); got != c[1] {
+			t.Errorf("%s: %q, want %q", c[0], got, c[1])
+		}
+	}
+	k.target = "/lang"
+	consulted := []headerID{hdrAcceptLanguage, hdrCookie}
+	s.keep(k, answerOf("de"), Rule{}, consulted, variant{anyCoding: true, values: []string{"de", ""}})
+	s.keep(k, answerOf("no language"), Rule{}, consulted, variant{anyCoding: true, values: []string{"", ""}})
+	for _, c := range [][2]string{
+		{"Accept-Language: de", "de"}, {"DNT: 1", "no language"}, {"Accept-Language: de\r\nCookie: a=b", ""}, {"Cookie: a=b", ""},
+		{"Accept-Language: DE", ""}, {"Accept-Language: de\r\nAccept-Encoding: br", "de"},
+	} {
+		if got := s.ask(1, "/lang", c[0]); got != c[1] {
+			t.Errorf("%s: %q, want %q", c[0], got, c[1])
+		}
+	}
+	for i := range 100 { // a client that makes languages up
+		s.keep(k, answerOf("x"), Rule{}, consulted, variant{anyCoding: true, values: []string{fmt.Sprint(i), ""}})
+	}
+	kept := 0
+	for i := range 100 {
+		if s.ask(1, "/lang", fmt.Sprint("Accept-Language: ", i)) != "" {
+			kept++
+		}
+	}
+	if kept != maxVariants || s.ask(1, "/lang", "Accept-Language: 99") == "" {
+		t.Errorf("%d variants are kept, want the last %d", kept, maxVariants)
+	}
+}
+
+func TestTableBudget(t *testing.T) {
+	const budget = 1 << 20
+	s := newShelf(t, budget)
+	body := strings.Repeat("x", 10_000)
+	for i := range 1000 {
+		if !s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(body), Rule{}, nil, variant{anyCoding: true}) {
+			t.Fatal("not taken")
+		}
+		if s.used > budget {
+			t.Fatalf("%d bytes after %d answers", s.used, i)
+		}
+		if s.ask(1, fmt.Sprint("/", i)) == "" {
+			t.Fatalf("the answer that has just come is not held: %d", i)
+		}
+		if s.ask(1, "/0") == "" { // used all the time: the clock spares it
+			t.Fatalf("the hottest answer is gone after %d others", i)
+		}
+	}
+	if s.used < budget/2 || s.meters.LaneEvicted.Load() == 0 || s.meters.LaneBytes.Load() != s.used || s.meters.LaneEntries.Load() != s.count {
+		t.Errorf("%d bytes, %d evicted; meters %d, %d of %d", s.used, s.meters.LaneEvicted.Load(), s.meters.LaneBytes.Load(), s.meters.LaneEntries.Load(), s.count)
+	}
+	if s.keep(key{1, "/large", false}, answerOf(strings.Repeat("x", budget/maxShare)), Rule{}, nil, variant{anyCoding: true}) {
+		t.Error("an answer beyond its share is taken")
+	}
+	s.close()
+	if s.used != 0 || s.count != 0 {
+		t.Errorf("%d bytes, %d entries are left", s.used, s.count)
+	}
+}
+
+// Eviction comes to its end even if all entries are always in use.
+func TestTableEvictsUnderLoad(t *testing.T) {
+	const budget = 1 << 20
+	s := newShelf(t, budget)
+	for i := range 20 {
+		s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{anyCoding: true})
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for i := range s.slots {
+					if e := s.slots[i].Load(); e != nil {
+						e.recent.Store(true)
+					}
+				}
+			}
+		})
+	}
+	for i := range 500 {
+		s.keep(key{1, fmt.Sprint("/more", i), false}, answerOf(strings.Repeat("x", 10_000)), Rule{}, nil, variant{anyCoding: true})
+	}
+	close(stop)
+	wg.Wait()
+}
+
+func TestTableValidity(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	var gen Generation
+	now := time.Now()
+	plain := variant{anyCoding: true}
+	s.keep(key{1, "/m", false}, answerOf("m"), Rule{Mark: gen.Now()}, nil, plain)
+	s.keep(key{1, "/past", false}, answerOf("past"), Rule{Expires: now.Add(-time.Second)}, nil, plain)
+	s.keep(key{1, "/future", false}, answerOf("future"), Rule{Expires: now.Add(time.Hour)}, nil, plain)
+	s.keep(key{2, "/gone", false}, answerOf("gone"), Rule{}, nil, plain)
+	for target, want := range map[string]string{"/m": "m", "/past": "", "/future": "future"} {
+		if got := s.ask(1, target); got != want {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+	gen.Void()
+	if got := s.ask(1, "/m"); got != "" {
+		t.Errorf("void, but %q", got)
+	}
+	s.sweep(now.Unix(), func(site uint64) bool { return site == 2 })
+	if s.count != 1 || s.ask(1, "/future") == "" || s.ask(2, "/gone") != "" || s.meters.LaneVoided.Load() != 3 {
+		t.Errorf("%d entries after the sweep, %d voided", s.count, s.meters.LaneVoided.Load())
+	}
+	// A new life for the same bytes.
+	a := answerOf("again")
+	s.keep(key{1, "/again", false}, a, Rule{Expires: now.Add(-time.Second)}, nil, plain)
+	if s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(time.Hour)}) {
+		t.Error("an expired answer counts as held")
+	}
+	if !s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
+		t.Error("the very same offer does not count as held")
+	}
+}
+
+// Every reference to a file that the table takes is given back, once.
+func TestTableFiles(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *send.File {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return send.NewFile(f)
+	}
+	answer := func(f *send.File) *send.Answer {
+		return &send.Answer{Header: http.Header{"Content-Length": {"1"}}, File: f, Size: 1}
+	}
+	closed := func(f *send.File) bool {
+		if !f.Retain() {
+			return true
+		}
+		f.Release()
+		return false
+	}
+	k := key{1, "/", false}
+	first, second := open(), open()
+	a := answer(first)
+	for _, c := range []coding{codingGzip, codingBrotli, codingAbsent, codingGzip} {
+		s.keep(k, a, Rule{}, nil, variant{coding: c}) // one file, several variants
+	}
+	first.Release()
+	if closed(first) {
+		t.Fatal("the table does not hold the file")
+	}
+	s.keep(k, answer(second), Rule{}, nil, variant{anyCoding: true})
+	second.Release()
+	for _, c := range []coding{codingGzip, codingBrotli, codingAbsent} {
+		s.keep(k, answerOf("bytes"), Rule{}, nil, variant{coding: c})
+	}
+	if !closed(first) || closed(second) {
+		t.Errorf("replaced: closed %t, kept: closed %t", closed(first), closed(second))
+	}
+	if s.keep(k, answer(first), Rule{}, nil, variant{anyCoding: true}) {
+		t.Error("an answer with a closed file is taken")
+	}
+	s.close()
+	if !closed(second) {
+		t.Error("the file is open when the table has closed")
+	}
+}
+
+// Readers without locks beside everything that changes the table; for the race
+// detector, and for answers that belong to another key.
+func TestTableConcurrently(t *testing.T) {
+	s := newShelf(t, 1<<20)
+	var gens [4]Generation
+	const names = 200
+	stop := make(chan struct{})
+	var wg, writers sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				want := fmt.Sprint("/", i%names)
+				if got := s.ask(1, want); got != "" && !strings.HasPrefix(got, want+" ") {
+					t.Errorf("%s got %.20q", want, got)
+					return
+				}
+			}
+		})
+	}
+	for w := range 2 {
+		writers.Go(func() {
+			for i := range 3000 {
+				name := fmt.Sprint("/", (i*7+w)%names)
+				g := &gens[i%len(gens)]
+				s.keep(key{1, name, false}, answerOf(name+" "+strings.Repeat("x", 3000)), Rule{Mark: g.Now()}, nil, variant{anyCoding: true})
+				switch {
+				case i%50 == 0:
+					g.Void()
+				case i%400 == 1:
+					s.sweep(time.Now().Unix(), func(uint64) bool { return false })
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	wg.Wait()
+	var used, count int64
+	for i := range s.slots {
+		if e := s.slots[i].Load(); e != nil {
+			count++
+			e.each(func(r *response) { used += r.cost })
+		}
+	}
+	if used != s.used || count != s.count {
+		t.Errorf("counted %d bytes in %d entries, there are %d in %d", s.used, s.count, used, count)
+	}
+}
