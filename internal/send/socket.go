@@ -36,8 +36,8 @@ func SectionOf(src io.Reader) (sec *Section, moved func(n int64), ok bool) {
 		return nil, nil, false
 	}
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, nil, false
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil, nil, false // files of /proc have content, but no size
 	}
 	off, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {

@@ -291,12 +291,41 @@ func (s *Socket) SendFile(head []byte, sec *Section) (nHead, nFile int64, err er
 	sec.off, sec.n, s.file = s.off, s.left, nil
 	switch {
 	case err != nil:
+	case nFile == 0 && cannotSendfile(s.outErr):
+		nFile, err = s.copyFile(sec)
 	case s.outErr != 0:
 		err = os.NewSyscallError("sendfile", s.outErr)
 	case sec.n > 0:
 		err = io.ErrUnexpectedEOF
 	}
 	return nHead, nFile, err
+}
+
+// cannotSendfile tells of files that sendfile(2) does not take: some file
+// systems have none, and some files no position.
+func cannotSendfile(errno syscall.Errno) bool {
+	switch errno {
+	case syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ESPIPE:
+		return true
+	}
+	return false
+}
+
+// copyFile sends the section through a buffer.
+func (s *Socket) copyFile(sec *Section) (total int64, err error) {
+	buf := buffers.Get().(*[copySize]byte)
+	defer buffers.Put(buf)
+	for sec.n > 0 {
+		n, err := sec.Read(buf[:])
+		if err != nil {
+			return total, err
+		}
+		sent, err := s.write(buf[:n], nil, 0)
+		if total += sent; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
 }
 
 // sendfileReady uses the scheduler-aware Syscall: a page that is not in memory
