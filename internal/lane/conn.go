@@ -83,19 +83,21 @@ type wake struct {
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) net.Conn {
 	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1)}
 	c.ledger.lost = !l.on()
-	l.track(c)
-	c.setIdle(time.Now(), l.settings.Load())
-	if tc, ok := nc.(*tls.Conn); ok {
+	tc, secure := nc.(*tls.Conn)
+	if secure {
 		c.under = tc.NetConn()
-		c.wake = &wake{}
-		c.wake.cond.L = &c.wake.mu
-		return &TLSConn{c, tc}
+	} else {
+		c.onReadable = c.readable
+		c.sock = send.NewSocket(nc, c.stalled)
 	}
-	c.onReadable = c.readable
-	c.sock = send.NewSocket(nc, c.stalled)
 	if c.sock == nil {
 		c.wake = &wake{}
 		c.wake.cond.L = &c.wake.mu
+	}
+	l.track(c) // complete: from here on the sweeper sees it
+	c.setIdle(time.Now(), l.settings.Load())
+	if secure {
+		return &TLSConn{c, tc}
 	}
 	return c
 }
