@@ -70,6 +70,13 @@ type TLSConn struct {
 // ConnectionState returns what the handshake agreed on.
 func (c *TLSConn) ConnectionState() tls.ConnectionState { return c.tls.ConnectionState() }
 
+// NetConn is a connection behind the lane: a *Conn or a *TLSConn.
+type NetConn interface {
+	net.Conn
+	// Serve answers while the lane can (see Conn.Serve).
+	Serve() (forNetHTTP bool)
+}
+
 // wake interrupts the wait for the end of a handler on connections without a
 // raw socket.
 type wake struct {
@@ -80,7 +87,7 @@ type wake struct {
 
 // NewConn puts the lane in front of an accepted connection; a TLS connection
 // must have done its handshake. gone is called once, when it is closed.
-func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) net.Conn {
+func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1)}
 	c.ledger.lost = !l.on()
 	tc, secure := nc.(*tls.Conn)

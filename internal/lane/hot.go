@@ -38,7 +38,7 @@ const (
 
 // talk is where hot stands on one connection.
 type talk struct {
-	p    []byte // net/http's buffer, where bytes stay that are not answered
+	p    []byte // where bytes stay that are not answered: net/http's buffer; before net/http, made when needed
 	n    int    // how many are in it
 	err  error
 	rest *rest
@@ -59,6 +59,25 @@ type rest struct {
 	req   request
 }
 
+// Serve answers a new connection's requests for as long as they are hot. It
+// reports true when something has come that is for net/http, which then gets
+// the connection and sees it for the first time; otherwise the connection has
+// ended and is closed. Most connections of a site with a warm lane never cost
+// what net/http's state of one does.
+func (c *Conn) Serve() (forNetHTTP bool) {
+	if !c.lane.on() {
+		return true
+	}
+	t := &c.talk
+	o := c.converse()
+	if o == finished || o == ended && t.n == 0 {
+		_ = c.Close()
+		return false
+	}
+	c.held, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
+	return true
+}
+
 // hot reads between requests, when net/http holds nothing of the connection.
 // Complete hot requests are answered right here; it returns only with bytes
 // that are for net/http, which stand in p then.
@@ -70,6 +89,27 @@ func (c *Conn) hot(p []byte) (int, error) {
 		return t.n, nil
 	}
 	defer func() { t.p = nil }()
+	switch o := c.converse(); {
+	case o == finished:
+		// Even if more requests have come: their answers would be taken
+		// for those that could not be sent. Only at EOF net/http adds no
+		// answer of its own, which would be taken for the rest of a file.
+		return 0, io.EOF
+	case o == ended && (t.n == 0 || c.answered && t.n < leastNext):
+		return 0, t.err
+	case c.emptyLine():
+		// After a POST net/http forgives empty lines before the next
+		// request, and it does not know that there were others since,
+		// after which it would not. Let it see what it cannot forgive.
+		p[0] = 0
+		return c.handOver(p, t.n), nil
+	default: // after the end half a request is for net/http, too; the error will come again
+		return c.handOver(p, t.n), nil
+	}
+}
+
+// converse answers hot requests until it cannot go on, and says why.
+func (c *Conn) converse() outcome {
 	for {
 		var o outcome
 		if c.sock != nil {
@@ -77,26 +117,11 @@ func (c *Conn) hot(p []byte) (int, error) {
 		} else {
 			o = c.hotStream()
 		}
-		switch {
-		case o == blocked:
-			if c.sendRest() != nil {
-				return 0, io.EOF
-			}
-		case o == finished:
-			// Even if more requests have come: their answers would be taken
-			// for those that could not be sent. Only at EOF net/http adds no
-			// answer of its own, which would be taken for the rest of a file.
-			return 0, io.EOF
-		case o == ended && (t.n == 0 || c.answered && t.n < leastNext):
-			return 0, t.err
-		case c.emptyLine():
-			// After a POST net/http forgives empty lines before the next
-			// request, and it does not know that there were others since,
-			// after which it would not. Let it see what it cannot forgive.
-			p[0] = 0
-			return c.handOver(p, t.n), nil
-		default: // after the end half a request is for net/http, too; the error will come again
-			return c.handOver(p, t.n), nil
+		if o != blocked {
+			return o
+		}
+		if c.sendRest() != nil {
+			return finished
 		}
 	}
 }
@@ -122,7 +147,10 @@ func (c *Conn) emptyLine() bool {
 func (c *Conn) readable(fd uintptr) (done bool) {
 	s := scratches.Get().(*scratch)
 	n := copy(s.buf[:], c.talk.p[:c.talk.n])
-	limit := len(c.talk.p)
+	limit := maxHead
+	if c.talk.p != nil {
+		limit = len(c.talk.p)
+	}
 	for {
 		if n > 0 {
 			used, o := c.answer(s, s.buf[:n], fd)
@@ -150,6 +178,9 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 		}
 		n += m
 	}
+	if c.talk.p == nil && n > 0 {
+		c.talk.p = make([]byte, maxHead)
+	}
 	c.talk.n = copy(c.talk.p, s.buf[:n])
 	scratches.Put(s)
 	return c.outcome != waiting
@@ -158,6 +189,9 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 // hotStream is for connections without a raw socket: TLS.
 func (c *Conn) hotStream() outcome {
 	t := &c.talk
+	if t.p == nil {
+		t.p = make([]byte, maxHead)
+	}
 	for {
 		if t.n > 0 {
 			s := scratches.Get().(*scratch)

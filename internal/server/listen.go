@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"millrace/internal/lane"
 )
 
 // listener accepts connections on one address.
@@ -65,7 +68,10 @@ func listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return listenUnix(path)
 	}
-	ln, err := net.Listen("tcp", addr)
+	// Probes of idle connections would tell nothing that the idle timeout does
+	// not end anyway, and cost four system calls for each connection.
+	config := net.ListenConfig{KeepAlive: -1}
+	ln, err := config.Listen(context.Background(), "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on %s: %w: another program uses this port; choose another one with --listen %s", addr, syscall.EADDRINUSE, nextPort(addr))
@@ -158,7 +164,8 @@ func (l *listener) accept() {
 func (l *listener) admit(nc net.Conn) {
 	s := l.server
 	if !l.secure {
-		s.h1Conns.put(s.lane.NewConn(nc, &s.plain, s.slots.release))
+		c := s.lane.NewConn(nc, &s.plain, s.slots.release)
+		s.serving.Go(func() { s.serveConn(c) })
 		return
 	}
 	counted := &countedConn{Conn: nc, gone: s.slots.release}
@@ -186,7 +193,16 @@ func (l *listener) handshake(nc *countedConn) {
 		s.h2Conns.put(tc)
 		return
 	}
-	s.h1Conns.put(s.lane.NewConn(tc, &s.secure, nil))
+	c := s.lane.NewConn(tc, &s.secure, nil)
+	s.serving.Go(func() { s.serveConn(c) })
+}
+
+// serveConn runs in a goroutine of its own for each HTTP/1.1 connection, until
+// net/http gets it or it ends.
+func (s *Server) serveConn(c lane.NetConn) {
+	if c.Serve() {
+		s.h1Conns.put(c)
+	}
 }
 
 func looksLikeHTTP(header [5]byte) bool {

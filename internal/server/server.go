@@ -119,7 +119,8 @@ type Server struct {
 	current   atomic.Pointer[current]
 	mu        sync.Mutex // held by Reload, Run and Close for the listeners
 	listeners map[string]*listener
-	acceptors sync.WaitGroup
+	acceptors sync.WaitGroup // accept loops and handshakes
+	serving   sync.WaitGroup // connections that the lane alone has seen
 }
 
 // current is what a reload may change and every request looks at.
@@ -242,9 +243,9 @@ const drainQueue = 50 * time.Millisecond
 // drain timeout, which is returned as an error.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
-	var serving sync.WaitGroup
+	var netHTTP sync.WaitGroup
 	for srv, conns := range map[*http.Server]*handoff{s.h1: s.h1Conns, s.h2: s.h2Conns} {
-		serving.Go(func() {
+		netHTTP.Go(func() {
 			if err := srv.Serve(conns); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				failed <- err
 			}
@@ -263,9 +264,10 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-s.h1Conns.closed:
 	}
 	s.Close()
-	serving.Wait()
+	netHTTP.Wait()
 	s.acceptors.Wait()
 	s.lane.CloseAll() // who was between accept and net/http when Close came
+	s.serving.Wait()
 	s.lane.Close()
 	return err
 }
