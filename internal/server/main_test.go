@@ -1,0 +1,21 @@
+package server
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+)
+
+// The parallel tests here wait for deadlines, and all can do so at once,
+// however few processors there are.
+const waiting = 64
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if err := f.Value.Set(strconv.Itoa(waiting)); err != nil {
+			panic(err)
+		}
+	}
+	m.Run()
+}
