@@ -28,37 +28,48 @@ const (
 // methods that are written here: nothing of the connection below is promoted
 // that could pass by bytes which the lane holds.
 type Conn struct {
-	nc    net.Conn     // TCP, UNIX or TLS
-	under net.Conn     // what nc runs over: itself, or the TCP connection below TLS
-	sock  *send.Socket // nil: use nc
-	lane  *Lane
-	scope *Scope
-	shard uint32
-	gone  func() // called once, when the connection is closed
-
-	phase    atomic.Uint32
-	closed   atomic.Bool
-	deadline atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none
-	writeBy  atomic.Int64 // the same for bytes to go
-	stall    stall        // the sweeper's
-
-	// Of the goroutine that reads (net/http's own, or its background read
-	// while a handler runs; never both at once).
-	ledger    ledger
-	held      []byte // read from nc, not yet seen by net/http
-	headBegun bool   // a request's first byte has come
-	answered  bool   // the lane has answered since net/http last did
+	// What every hot request touches stands together: with many connections
+	// each further cache line is one from far away.
+	lane      *Lane
+	scope     *Scope
+	shard     uint32
 	outcome   outcome
+	headBegun bool         // a request's first byte has come
+	answered  bool         // the lane has answered since net/http last did
+	deadline  atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none
 	talk      talk
-	remote    string
-	peek      [1]byte
+	remote    string // as logged; made at the first line
 
+	nc         net.Conn              // TCP, UNIX or TLS; nil for a guest
+	under      net.Conn              // what nc runs over: itself, or the TCP connection below TLS
+	sock       *send.Socket          // nil: use nc
 	onReadable func(fd uintptr) bool // readable, bound once
+	peer       net.Addr              // of a guest
+	gone       func()                // called once, when the connection is closed
 
+	phase   atomic.Uint32
+	closed  atomic.Bool
+	writeBy atomic.Int64 // like deadline, for bytes to go
+	stall   stall        // the sweeper's
+
+	// Of the goroutine that reads (the lane's, net/http's own, or its
+	// background read while a handler runs; never two at once).
+	ledger ledger
+	held   []byte // read from nc, not yet seen by net/http
+	peek   [1]byte
 	ticket ticket
 	more   bool  // a request was held behind the one that is being answered
 	wake   *wake // TLS only
+
+	// Of guests, see loop.
+	pass   func(*Conn)
+	mu     sync.Mutex // fd, and nc while it changes
+	fd     int        // noFD when it is no guest
+	doomed bool       // to be closed as soon as it is none any more
 }
+
+// noFD is the descriptor of a connection that has a net.Conn.
+const noFD = -1
 
 // TLSConn is a Conn over TLS. It alone has ConnectionState: net/http fills
 // Request.TLS from any connection that has such a method.
@@ -85,10 +96,16 @@ type wake struct {
 	past bool // the read deadline has passed, or the connection is closed
 }
 
+func newWake() *wake {
+	w := &wake{}
+	w.cond.L = &w.mu
+	return w
+}
+
 // NewConn puts the lane in front of an accepted connection; a TLS connection
 // must have done its handshake. gone is called once, when it is closed.
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
-	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1)}
+	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
 	c.ledger.lost = !l.on()
 	tc, secure := nc.(*tls.Conn)
 	if secure {
@@ -98,8 +115,7 @@ func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 		c.sock = send.NewSocket(nc, c.stalled)
 	}
 	if c.sock == nil {
-		c.wake = &wake{}
-		c.wake.cond.L = &c.wake.mu
+		c.wake = newWake()
 	}
 	l.track(c) // complete: from here on the sweeper sees it
 	c.setIdle(time.Now(), l.settings.Load())
@@ -361,13 +377,38 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
+	var err error
+	if !c.closeGuest() && c.nc != nil {
+		err = c.nc.Close()
+		c.rouse(true)
+	}
 	c.lane.untrack(c)
-	err := c.nc.Close()
-	c.rouse(true)
 	if c.gone != nil {
 		c.gone()
 	}
 	return err
+}
+
+// cut ends the connection from outside, below TLS: the close of a TLS
+// connection may wait for its client. Whoever reads or writes finds out, and
+// closes it.
+func (c *Conn) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.fd != noFD:
+		shutdown(c.fd)
+	case c.under != nil:
+		_ = c.under.Close()
+	default:
+		c.doomed = true
+	}
+}
+
+func (c *Conn) isGuest() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fd != noFD
 }
 
 // CloseWrite tells the client that nothing more will come; net/http does so
@@ -394,7 +435,12 @@ func (c *Conn) rouse(past bool) {
 func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
 
 // RemoteAddr implements [net.Conn].
-func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr {
+	if c.nc == nil {
+		return c.peer
+	}
+	return c.nc.RemoteAddr()
+}
 
 // SetDeadline implements [net.Conn].
 func (c *Conn) SetDeadline(t time.Time) error {

@@ -69,6 +69,14 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 		return true
 	}
 	t := &c.talk
+	if t.rest != nil && c.sendRest() != nil {
+		_ = c.Close()
+		return false
+	}
+	if len(c.held) > 0 {
+		t.p = make([]byte, maxHead)
+		t.n = c.unhold(t.p)
+	}
 	o := c.converse()
 	if o == finished || o == ended && t.n == 0 {
 		_ = c.Close()
@@ -456,7 +464,7 @@ func (c *Conn) record(log *accesslog.Log, r *response, q *request, req []byte, s
 		return
 	}
 	if c.remote == "" {
-		c.remote = RemoteHost(c.nc.RemoteAddr())
+		c.remote = RemoteHost(c.RemoteAddr())
 	}
 	target := q.path
 	if q.hasQuery {

@@ -70,6 +70,12 @@ type Lane struct {
 	scopes   []*Scope
 	serial   atomic.Uint32
 
+	loops   []*loop
+	started sync.Once      // the loops, by the first guest
+	looping sync.WaitGroup // the loops
+	leaving sync.WaitGroup // connections whose time as a guest has ended
+	guests  guests
+
 	conns [connShards]connSet
 	stop  chan struct{}
 	done  sync.WaitGroup
@@ -115,8 +121,12 @@ func (l *Lane) gone(id uint64) bool {
 	return true
 }
 
-// Close ends the sweeper and drops every answer. Connections must be closed.
+// Close cuts every connection, waits for those that no net/http has, and drops
+// every answer.
 func (l *Lane) Close() {
+	l.stopLoops()
+	l.CloseAll() // those that have just left their loop
+	l.leaving.Wait()
 	close(l.stop)
 	l.done.Wait()
 	if l.on() {

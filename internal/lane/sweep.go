@@ -1,7 +1,9 @@
 package lane
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,15 +48,17 @@ func (l *Lane) untrack(c *Conn) {
 	l.meters.Connections.Add(-1)
 }
 
-// each visits every open connection.
+// each visits every open connection, which may close meanwhile.
 func (l *Lane) each(visit func(*Conn)) {
+	var open []*Conn
 	for i := range l.conns {
 		s := &l.conns[i]
 		s.mu.Lock()
-		for c := range s.conns {
+		open = slices.AppendSeq(open[:0], maps.Keys(s.conns))
+		s.mu.Unlock()
+		for _, c := range open {
 			visit(c)
 		}
-		s.mu.Unlock()
 	}
 }
 
@@ -96,15 +100,14 @@ func (l *Lane) sweeper() {
 	}
 }
 
-// expire closes a connection that is past one of its deadlines, below TLS:
-// the close of a TLS connection may wait for its client.
+// expire cuts a connection that is past one of its deadlines.
 func (c *Conn) expire(now int64) {
 	if d := c.deadline.Load(); d != 0 && d < now {
-		_ = c.under.Close() // whoever reads finds out
+		c.cut()
 		return
 	}
 	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
-		_ = c.under.Close() // whoever writes finds out
+		c.cut()
 	}
 }
 
@@ -160,7 +163,7 @@ func (l *Lane) LastAnswer(r *http.Request) bool {
 }
 
 // CloseAll closes every connection at once.
-func (l *Lane) CloseAll() { l.each(func(c *Conn) { _ = c.under.Close() }) }
+func (l *Lane) CloseAll() { l.each((*Conn).cut) }
 
 // ShedIdle closes the connection that has been idle for longest, to make room
 // for a new one. It reports whether there was one.
@@ -176,7 +179,7 @@ func (l *Lane) ShedIdle() bool {
 	if oldest == nil {
 		return false
 	}
-	_ = oldest.under.Close()
+	oldest.cut()
 	return true
 }
 

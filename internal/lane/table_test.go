@@ -127,6 +127,7 @@ func TestTableBudget(t *testing.T) {
 	const budget = 1 << 20
 	s := newShelf(t, budget)
 	body := strings.Repeat("x", 10_000)
+	lost := 0
 	for i := range 1000 {
 		if !s.keep(key{1, fmt.Sprint("/", i), false}, answerOf(body), Rule{}, nil, variant{anyCoding: true}) {
 			t.Fatal("not taken")
@@ -137,9 +138,15 @@ func TestTableBudget(t *testing.T) {
 		if s.ask(1, fmt.Sprint("/", i)) == "" {
 			t.Fatalf("the answer that has just come is not held: %d", i)
 		}
-		if s.ask(1, "/0") == "" { // used all the time: the clock spares it
-			t.Fatalf("the hottest answer is gone after %d others", i)
+		if s.ask(1, "/0") == "" {
+			lost++
+			s.keep(key{1, "/0", false}, answerOf(body), Rule{}, nil, variant{anyCoding: true})
 		}
+	}
+	// Used all the time: the clock spares it, but for the turn in which it
+	// finds everything used. Chance would take it about twenty times.
+	if lost > 2 {
+		t.Errorf("the hottest answer was given up %d times", lost)
 	}
 	if s.used < budget/2 || s.meters.LaneEvicted.Load() == 0 || s.meters.LaneBytes.Load() != s.used || s.meters.LaneEntries.Load() != s.count {
 		t.Errorf("%d bytes, %d evicted; meters %d, %d of %d", s.used, s.meters.LaneEvicted.Load(), s.meters.LaneBytes.Load(), s.meters.LaneEntries.Load(), s.count)

@@ -66,6 +66,23 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 	return s
 }
 
+// Detach returns a second descriptor of a TCP or UNIX connection, which the
+// caller owns and closes. With the connection closed, Go's poller does not
+// know it any more.
+func Detach(conn net.Conn) (fd int, ok bool) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	var failed error
+	err = raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, err == nil && failed == nil
+}
+
 // Read implements [io.Reader].
 func (s *Socket) Read(p []byte) (int, error) {
 	if len(p) == 0 {

@@ -164,6 +164,9 @@ func (l *listener) accept() {
 func (l *listener) admit(nc net.Conn) {
 	s := l.server
 	if !l.secure {
+		if s.lane.Adopt(nc, &s.plain, s.slots.release, func(c *lane.Conn) { s.serveConn(c) }) {
+			return
+		}
 		c := s.lane.NewConn(nc, &s.plain, s.slots.release)
 		s.serving.Go(func() { s.serveConn(c) })
 		return
