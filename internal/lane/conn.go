@@ -50,6 +50,7 @@ type Conn struct {
 	phase   atomic.Uint32
 	closed  atomic.Bool
 	writeBy atomic.Int64 // like deadline, for bytes to go
+	served  atomic.Bool  // something was answered
 	stall   stall        // the sweeper's
 
 	// Of the goroutine that reads (the lane's, net/http's own, or its
@@ -118,7 +119,7 @@ func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 		c.wake = newWake()
 	}
 	l.track(c) // complete: from here on the sweeper sees it
-	c.setIdle(time.Now(), l.settings.Load())
+	c.awaitFirst()
 	if secure {
 		return &TLSConn{c, tc}
 	}
@@ -153,6 +154,9 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.setIdle(time.Now(), c.lane.settings.Load())
 		c.phase.Store(uint32(between))
 	case http.StateHijacked:
+		if tcp, ok := c.under.(*net.TCPConn); ok {
+			_ = tcp.SetKeepAlive(true) // nobody else notices a dead peer from here on
+		}
 		c.deadline.Store(0)
 		c.writeBy.Store(0)
 		c.phase.Store(uint32(hijacked))
@@ -163,6 +167,16 @@ func OnState(nc net.Conn, state http.ConnState) {
 // Drain itself may come at any moment, so that is looked up after the store:
 // either this sees the drain, or the drain sees this.
 func (c *Conn) setIdle(now time.Time, s *Settings) {
+	if !c.served.Load() {
+		c.served.Store(true)
+	}
+	c.wait(now, s)
+}
+
+// awaitFirst is setIdle for a connection on which nothing was asked yet.
+func (c *Conn) awaitFirst() { c.wait(time.Now(), c.lane.settings.Load()) }
+
+func (c *Conn) wait(now time.Time, s *Settings) {
 	c.deadline.Store(now.Add(s.Idle).UnixNano())
 	if c.lane.draining.Load() {
 		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano())

@@ -68,6 +68,7 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 	if !c.lane.on() {
 		return true
 	}
+	defer c.guard()
 	t := &c.talk
 	if t.rest != nil && c.sendRest() != nil {
 		_ = c.Close()

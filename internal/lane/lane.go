@@ -23,6 +23,8 @@
 package lane
 
 import (
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,6 +53,7 @@ type Settings struct {
 	Write  time.Duration // an answer of which the client takes nothing
 	Idle   time.Duration // between requests
 	Log    *accesslog.Log
+	Errors *slog.Logger // nil: nothing is told
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -102,6 +105,19 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 
 // Set changes the settings, for open connections too.
 func (l *Lane) Set(s Settings) { l.settings.Store(&s) }
+
+// guard keeps a mistake on one connection from ending them all: it is closed,
+// and the error log has the cause. Use it deferred.
+func (c *Conn) guard() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	_ = c.Close()
+	if log := c.lane.settings.Load().Errors; log != nil {
+		log.Error("a connection failed in the fast lane", "cause", cause, "stack", string(debug.Stack()))
+	}
+}
 
 func (l *Lane) on() bool { return l.table != nil }
 

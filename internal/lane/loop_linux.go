@@ -135,7 +135,7 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), pass func(*Conn)) b
 	c.onReadable = c.readable
 	lp := l.loops[int(c.shard)%len(l.loops)]
 	slot.Store(c)
-	c.setIdle(time.Now(), l.settings.Load())
+	c.awaitFirst()
 	l.track(c)
 	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(fd), Pad: int32(c.shard)}
 	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
@@ -179,8 +179,13 @@ func (lp *loop) serve(event *unix.EpollEvent) {
 	if c == nil || c.shard != uint32(event.Pad) {
 		return // closed a moment ago, within the same round of events
 	}
+	lp.look(c)
+}
+
+func (lp *loop) look(c *Conn) {
+	defer c.guard()
 	s := &lp.scratch
-	n, ok, err := send.TryRead(uintptr(fd), s.buf[:])
+	n, ok, err := send.TryRead(uintptr(c.fd), s.buf[:])
 	if !ok {
 		return
 	}
@@ -188,7 +193,7 @@ func (lp *loop) serve(event *unix.EpollEvent) {
 		_ = c.Close()
 		return
 	}
-	used, o := c.answer(s, s.buf[:n], uintptr(fd))
+	used, o := c.answer(s, s.buf[:n], uintptr(c.fd))
 	switch {
 	case o == waiting && used == n:
 	case o == finished:
@@ -209,6 +214,7 @@ func (c *Conn) leave(lp *loop) {
 	c.fd = noFD
 	c.mu.Unlock()
 	c.lane.leaving.Go(func() {
+		defer c.guard()
 		if c.settle(fd) {
 			c.pass(c)
 		} else {

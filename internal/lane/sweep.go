@@ -165,14 +165,22 @@ func (l *Lane) LastAnswer(r *http.Request) bool {
 // CloseAll closes every connection at once.
 func (l *Lane) CloseAll() { l.each((*Conn).cut) }
 
+// shedGrace is how long a new connection has for its first request before it
+// counts as idle: that may be on its way.
+const shedGrace = time.Second
+
 // ShedIdle closes the connection that has been idle for longest, to make room
 // for a new one. It reports whether there was one.
 func (l *Lane) ShedIdle() bool {
 	var oldest *Conn
 	var least int64
+	young := time.Now().Add(l.settings.Load().Idle - shedGrace).UnixNano()
 	l.each(func(c *Conn) {
 		d := c.deadline.Load()
-		if phase(c.phase.Load()) == between && d != 0 && (oldest == nil || d < least) {
+		if phase(c.phase.Load()) != between || d == 0 || d > young && !c.served.Load() {
+			return
+		}
+		if oldest == nil || d < least {
 			oldest, least = c, d
 		}
 	})

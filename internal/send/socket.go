@@ -7,9 +7,9 @@ import (
 )
 
 // chunk is the most that one sendfile(2) call is asked for: enough that the
-// calls cost nothing, little enough that a fast reader cannot keep the thread
-// in the kernel for long.
-const chunk = 1 << 20
+// calls cost nothing (with 1 MiB a download took a fifth more CPU), little
+// enough that a fast reader cannot keep the thread in the kernel for long.
+const chunk = 4 << 20
 
 // SectionOf finds out whether src is a file that sendfile(2) can send: a
 // Section, an open file, or a part of one as io.CopyN makes it. moved must be

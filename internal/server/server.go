@@ -218,6 +218,7 @@ func (s *Server) Reload(setup Setup) error {
 		Write:  limits.WriteTimeout,
 		Idle:   limits.IdleTimeout,
 		Log:    setup.Log,
+		Errors: s.errors,
 	})
 	s.plain.Sites.Store(setup.Plain)
 	s.secure.Sites.Store(setup.Secure)
