@@ -61,14 +61,12 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s.server, err = server.New(g.setup, cfg.Lane, s.meters, s.errors)
 	if err != nil {
-		g.close(nil)
-		return nil, err
+		return nil, errors.Join(err, g.close(nil))
 	}
 	s.graph = g
 	if err := s.openAdmin(cfg); err != nil {
 		s.server.Close()
-		g.close(nil)
-		return nil, err
+		return nil, errors.Join(err, g.close(nil))
 	}
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return s, nil

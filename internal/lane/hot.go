@@ -323,7 +323,7 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case o == blocked:
 		c.talk.rest.closing = closing
 	}
-	c.record(y.log, r, &s.req, req, status, sent, y.now)
+	c.record(y.log, answered{r, &s.req, req, status, sent, y.now})
 	return o
 }
 
@@ -362,7 +362,7 @@ func (c *Conn) sendRest() error {
 		var sent int64
 		sent, err = c.sendFile(r.head, a.File.Section(0, a.Size))
 		a.File.Release()
-		c.record(r.log, r.file, &r.req, r.line, http.StatusOK, sent, r.began)
+		c.record(r.log, answered{r.file, &r.req, r.line, http.StatusOK, sent, r.began})
 	}
 	r.release()
 	c.setIdle(time.Now(), c.lane.settings.Load())
@@ -457,35 +457,45 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	return o
 }
 
+// answered is one answer for the books.
+type answered struct {
+	response *response
+	req      *request
+	bytes    []byte // the request's own; req points into them
+	status   int
+	sent     int64 // bytes of the body
+	began    time.Time
+}
+
 // record counts an answer and logs it.
-func (c *Conn) record(log *accesslog.Log, r *response, q *request, req []byte, status int, sent int64, began time.Time) {
-	took := time.Since(began)
-	r.job.Fast.Observe(c.shard, status, sent, took)
+func (c *Conn) record(log *accesslog.Log, a answered) {
+	took := time.Since(a.began)
+	a.response.job.Fast.Observe(c.shard, a.status, a.sent, took)
 	if log == nil {
 		return
 	}
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}
-	target := q.path
-	if q.hasQuery {
-		target.to = q.query.to
+	target := a.req.path
+	if a.req.hasQuery {
+		target.to = a.req.query.to
 	}
 	method := http.MethodGet
-	if q.headOnly {
+	if a.req.headOnly {
 		method = http.MethodHead
 	}
 	log.Write(&accesslog.Record{
-		Time:      began,
+		Time:      a.began,
 		Remote:    c.remote,
-		Host:      view(q.value(req, hdrHost)),
+		Host:      view(a.req.value(a.bytes, hdrHost)),
 		Method:    method,
-		Target:    view(req[target.from:target.to]),
+		Target:    view(a.bytes[target.from:target.to]),
 		Proto:     "HTTP/1.1",
-		Referer:   view(q.value(req, hdrReferer)),
-		UserAgent: view(q.value(req, hdrUserAgent)),
-		Status:    status,
-		Bytes:     sent,
+		Referer:   view(a.req.value(a.bytes, hdrReferer)),
+		UserAgent: view(a.req.value(a.bytes, hdrUserAgent)),
+		Status:    a.status,
+		Bytes:     a.sent,
 		Duration:  took,
 		Fast:      true,
 		Shard:     c.shard,

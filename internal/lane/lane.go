@@ -4,7 +4,8 @@
 //
 // The life of a hot request, in the order of the code:
 //
-//	Conn.Read     net/http asks for bytes (conn.go); between requests the lane looks at them first
+//	loop          connections that nothing slow was asked of yet wait here (loop_linux.go)
+//	Conn.Read     later net/http asks for bytes (conn.go); between requests the lane looks at them first
 //	match         a strict subset of HTTP/1.1, or nothing (match.go)
 //	table.find    site + path (+ query) + variant → finished answer (table.go)
 //	response      its bytes with this second's Date, or 304 (response.go)

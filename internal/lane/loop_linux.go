@@ -28,7 +28,7 @@ const (
 // answers so far. They have no goroutine and no buffer, only a Conn. All are
 // served on the loop's own stack and scratch, which stay in the cache; at a
 // thousand connections that is worth a quarter of the time of a goroutine
-// each (BenchmarkLane, bench/RESULTS.md). The first request that is for
+// each (docs/decisions/0004). The first request that is for
 // net/http, and the first answer that has to wait, ends a connection's time as
 // a guest for good.
 //

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -270,7 +271,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	if _, err := nc.Write([]byte{22, 3, 1}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := nc.Read(make([]byte, 1)); err != io.EOF {
+	if n, err := nc.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("%d bytes, %v: want the end", n, err)
 	}
 	if r.meters.Rejected.Load() != 1 {

@@ -291,11 +291,11 @@ func (s *Server) drain() error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			<-h2
+			_ = <-h2
 			return errors.New("some requests had not ended within drain_timeout and were cut off")
 		case <-s.h1Conns.closed: // Close was called
 			cancel()
-			<-h2
+			_ = <-h2
 			return nil
 		}
 	}

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"regexp"
 	"runtime"
 	"strings"
@@ -68,7 +70,7 @@ func talk(tb testing.TB, c net.Conn, stream string, cuts []byte) string {
 		}
 	}()
 	got, err := io.ReadAll(c) // an error other than the timeout is a kind of end
-	if t, ok := err.(net.Error); ok && t.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		tb.Errorf("no end of the answers to %q", stream)
 	}
 	return dateLine.ReplaceAllString(string(got), "\r\n")
