@@ -3,6 +3,7 @@ package lane
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -86,7 +87,7 @@ func TestHotRequestAllocates(t *testing.T) {
 		t.Errorf("%v allocations for each request", n)
 	}
 	_ = client.Close()
-	if err := <-done; err != io.EOF {
+	if err := <-done; !errors.Is(err, io.EOF) {
 		t.Errorf("Read ends with %v", err)
 	}
 	_ = c.Close()
@@ -115,7 +116,7 @@ func TestPipelineIsAnsweredInFewWrites(t *testing.T) {
 	const n = 100
 	nc := &countingConn{in: strings.NewReader(strings.Repeat(hotRequest, n))}
 	c := b.lane.NewConn(nc, b.scope, nil)
-	if _, err := c.Read(make([]byte, 4096)); err != io.EOF {
+	if _, err := c.Read(make([]byte, 4096)); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	answers := int(b.meters.Job("test").Fast.Requests())

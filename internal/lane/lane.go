@@ -141,6 +141,7 @@ func (l *Lane) gone(id uint64) bool {
 // Close cuts every connection, waits for those that no net/http has, and drops
 // every answer.
 func (l *Lane) Close() {
+	l.CloseAll()
 	l.stopLoops()
 	l.CloseAll() // those that have just left their loop
 	l.leaving.Wait()

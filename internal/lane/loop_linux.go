@@ -96,7 +96,8 @@ func newLoop(l *Lane) (*loop, error) {
 	return lp, nil
 }
 
-// stopLoops ends the loops. Guests that are still open are closed.
+// stopLoops ends the loops, each when it finds nothing to do: every connection
+// must have been cut. Guests that are still open are closed.
 func (l *Lane) stopLoops() {
 	l.started.Do(func() {}) // none may start any more
 	for _, lp := range l.loops {
@@ -145,22 +146,22 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), pass func(*Conn)) b
 }
 
 // run is the loop's goroutine. It is started by startLoops; stopLoops waits.
-func (lp *loop) run() {
-	for lp.raw.Read(lp.ready) == nil {
-		for lp.n > 0 {
-			for i := range lp.n {
-				lp.serve(&lp.events[i])
-			}
-			runtime.Gosched() // under load there is always more; let others run
-			lp.poll()
-		}
-	}
-}
+// All is done within the poller's callback: as long as that runs, the
+// descriptor cannot be closed, and its number not be given to another file.
+func (lp *loop) run() { _ = lp.raw.Read(lp.work) }
 
-// ready is for the poller: it must find nothing before it may wait.
-func (lp *loop) ready(uintptr) bool {
-	lp.poll()
-	return lp.n > 0
+// work serves until there is nothing to do: only then may the poller wait,
+// which learns of what comes later, but not of what is there.
+func (lp *loop) work(uintptr) (done bool) {
+	for {
+		if lp.poll(); lp.n == 0 {
+			return false
+		}
+		for i := range lp.n {
+			lp.serve(&lp.events[i])
+		}
+		runtime.Gosched() // under load there is always more; let others run
+	}
 }
 
 // poll asks which guests have something to read, without waiting.

@@ -64,8 +64,20 @@ func TestTableKeys(t *testing.T) {
 		site         uint64
 		target, want string
 	}{
-		{1, "/p", "path"}, {1, "/p?", "path"}, {1, "/p?anything=%00", "path"}, {1, "/p/", ""}, {1, "/P", ""}, {2, "/p", ""}, {0, "/p", ""},
-		{1, "/q", "bare"}, {1, "/q?", "empty"}, {1, "/q?a=1", "one"}, {1, "/q?a=2", ""}, {1, "/q?a=1&", ""}, {2, "/q?a=1", "other site"}, {2, "/q", ""},
+		{1, "/p", "path"},
+		{1, "/p?", "path"},
+		{1, "/p?anything=%00", "path"},
+		{1, "/p/", ""},
+		{1, "/P", ""},
+		{2, "/p", ""},
+		{0, "/p", ""},
+		{1, "/q", "bare"},
+		{1, "/q?", "empty"},
+		{1, "/q?a=1", "one"},
+		{1, "/q?a=2", ""},
+		{1, "/q?a=1&", ""},
+		{2, "/q?a=1", "other site"},
+		{2, "/q", ""},
 	} {
 		if got := s.ask(c.site, c.target); got != c.want {
 			t.Errorf("site %d, %s: %q, want %q", c.site, c.target, got, c.want)
@@ -90,8 +102,13 @@ func TestTableVariants(t *testing.T) {
 		s.keep(k, answerOf(name), Rule{}, nil, v)
 	}
 	for _, c := range [][2]string{
-		{"DNT: 1", "none"}, {"Accept-Encoding: gzip", "gzip"}, {"Accept-Encoding: br,gzip", "both"}, {"Accept-Encoding: gzip, br, gzip", "both"},
-		{"Accept-Encoding: identity", "identity"}, {"Accept-Encoding: br", ""}, {"Accept-Encoding: gzip, br, zstd", ""},
+		{"DNT: 1", "none"},
+		{"Accept-Encoding: gzip", "gzip"},
+		{"Accept-Encoding: br,gzip", "both"},
+		{"Accept-Encoding: gzip, br, gzip", "both"},
+		{"Accept-Encoding: identity", "identity"},
+		{"Accept-Encoding: br", ""},
+		{"Accept-Encoding: gzip, br, zstd", ""},
 	} {
 		if got := s.ask(1, "/", c[0]); got != c[1] {
 			t.Errorf("%s: %q, want %q", c[0], got, c[1])
@@ -102,8 +119,12 @@ func TestTableVariants(t *testing.T) {
 	s.keep(k, answerOf("de"), Rule{}, consulted, variant{anyCoding: true, values: []string{"de", ""}})
 	s.keep(k, answerOf("no language"), Rule{}, consulted, variant{anyCoding: true, values: []string{"", ""}})
 	for _, c := range [][2]string{
-		{"Accept-Language: de", "de"}, {"DNT: 1", "no language"}, {"Accept-Language: de\r\nCookie: a=b", ""}, {"Cookie: a=b", ""},
-		{"Accept-Language: DE", ""}, {"Accept-Language: de\r\nAccept-Encoding: br", "de"},
+		{"Accept-Language: de", "de"},
+		{"DNT: 1", "no language"},
+		{"Accept-Language: de\r\nCookie: a=b", ""},
+		{"Cookie: a=b", ""},
+		{"Accept-Language: DE", ""},
+		{"Accept-Language: de\r\nAccept-Encoding: br", "de"},
 	} {
 		if got := s.ask(1, "/lang", c[0]); got != c[1] {
 			t.Errorf("%s: %q, want %q", c[0], got, c[1])

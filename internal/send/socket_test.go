@@ -78,7 +78,7 @@ func TestSocketReads(t *testing.T) {
 		_ = nc.SetReadDeadline(time.Time{})
 		_ = peer.Close()
 		for range 2 {
-			if n, err := s.Read(buf); n != 0 || err != io.EOF {
+			if n, err := s.Read(buf); n != 0 || !errors.Is(err, io.EOF) {
 				t.Errorf("after the end: %d, %v", n, err)
 			}
 		}
@@ -113,7 +113,7 @@ func TestSocketQuiet(t *testing.T) {
 		}
 		go func() { quiet <- s.Quiet() }()
 		_ = peer.Close()
-		if err := <-quiet; err != io.EOF {
+		if err := <-quiet; !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)
 		}
 		_ = nc.Close()
@@ -206,9 +206,14 @@ func TestSocketSendsFiles(t *testing.T) {
 			off, n int64
 			short  bool
 		}{
-			{"", 0, size, false}, {"head", 0, size, false}, {"head", 1, 1, false}, {"head", size - 5, 5, false},
-			{"head", 7, 0, false}, {"", 0, 0, false},
-			{"head", size - 5, 6, true}, {"head", size + 1, 1, true},
+			{"", 0, size, false},
+			{"head", 0, size, false},
+			{"head", 1, 1, false},
+			{"head", size - 5, 5, false},
+			{"head", 7, 0, false},
+			{"", 0, 0, false},
+			{"head", size - 5, 6, true},
+			{"head", size + 1, 1, true},
 		} {
 			there := max(min(c.n, size-c.off), 0)
 			want := append([]byte(c.head), content[min(c.off, size):min(c.off, size)+there]...)

@@ -179,6 +179,9 @@ func (l *listener) admit(nc net.Conn) {
 // bounded in time by the handshake timeout and in number by the slots.
 func (l *listener) handshake(nc *countedConn) {
 	s := l.server
+	if tcp, ok := nc.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
+	}
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
 	tc := tls.Server(nc, s.tls)
 	if err := tc.HandshakeContext(s.handshakes); err != nil {

@@ -283,23 +283,28 @@ func (s *Server) drain() error {
 	defer cancel()
 	accepted := s.stopAccepting(ctx)
 	s.lane.Drain()
-	h2 := make(chan error, 1)
-	go func() { h2 <- s.h2.Shutdown(ctx) }()
+	var h2 error // valid once drained is closed
+	drained := make(chan struct{})
+	go func() { // ends with ctx at the latest; every way out waits
+		defer close(drained)
+		h2 = s.h2.Shutdown(ctx)
+	}()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for s.lane.Open() > 0 || !isClosed(accepted) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			_ = <-h2
+			<-drained
 			return errors.New("some requests had not ended within drain_timeout and were cut off")
 		case <-s.h1Conns.closed: // Close was called
 			cancel()
-			_ = <-h2
+			<-drained
 			return nil
 		}
 	}
-	if err := <-h2; err != nil && !errors.Is(err, http.ErrServerClosed) && !isClosed(s.h1Conns.closed) {
+	<-drained
+	if h2 != nil && !errors.Is(h2, http.ErrServerClosed) && !isClosed(s.h1Conns.closed) {
 		return errors.New("some HTTP/2 requests had not ended within drain_timeout and were cut off")
 	}
 	return nil

@@ -1,0 +1,81 @@
+package lane
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"millrace/internal/send"
+)
+
+// BenchmarkWriteSizes compares the ways of sending a header with a body that
+// is held in memory: copied together in advance, or as two parts of one call.
+// It is what the constant contiguous was chosen by.
+func BenchmarkWriteSizes(b *testing.B) {
+	head := make([]byte, 330)
+	for _, size := range []int{1 << 10, 4 << 10, 16 << 10, 64 << 10} {
+		body := make([]byte, size)
+		together := append(append([]byte(nil), head...), body...)
+		for way, parts := range map[string][2][]byte{"contiguous": {together, nil}, "two parts": {head, body}} {
+			b.Run(fmt.Sprintf("%d KiB/%s", size>>10, way), func(b *testing.B) {
+				server, client := tcpPair(b)
+				drained := make(chan struct{})
+				go func() { // ends with the connection
+					defer close(drained)
+					_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{client}, make([]byte, 256<<10))
+				}()
+				sock := send.NewSocket(server, nil)
+				b.SetBytes(int64(len(together)))
+				for b.Loop() {
+					if _, err := sock.Write(parts[0], parts[1]); err != nil {
+						b.Fatal(err)
+					}
+				}
+				_ = server.Close()
+				<-drained
+			})
+		}
+	}
+}
+
+// BenchmarkMatch is the look at one request: wrk's, and one of a browser.
+func BenchmarkMatch(b *testing.B) {
+	for name, head := range map[string]string{
+		"bare": hotRequest,
+		"browser": "GET /assets/app.js?v=3 HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive\r\n" +
+			"sec-ch-ua-platform: \"Linux\"\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36\r\n" +
+			"sec-ch-ua: \"Chromium\";v=\"140\", \"Not=A?Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\nAccept: */*\r\nSec-Fetch-Site: same-origin\r\n" +
+			"Sec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\nReferer: https://example.org/\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n" +
+			"Accept-Language: en-GB,en;q=0.9\r\nCookie: session=0123456789abcdef0123456789abcdef; theme=dark; consent=yes\r\n\r\n",
+	} {
+		b.Run(name, func(b *testing.B) {
+			var r request
+			bytes := []byte(head)
+			b.SetBytes(int64(len(bytes)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, v := match(bytes, &r); v != matched {
+					b.Fatal(v)
+				}
+			}
+		})
+	}
+}
+
+func tcpPair(tb testing.TB) (server, client net.Conn) {
+	tb.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer ln.Close()
+	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		tb.Fatal(err)
+	}
+	if server, err = ln.Accept(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _, _ = server.Close(), client.Close() })
+	return server, client
+}

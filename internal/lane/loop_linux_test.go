@@ -1,0 +1,152 @@
+package lane
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// guest makes a guest of one end of a connection. What it leaves with comes
+// over the channel; its end is told by gone.
+func (b *bench) guest(t *testing.T) (client net.Conn, left <-chan *Conn, gone <-chan struct{}) {
+	t.Helper()
+	server, client := socketPair(t)
+	leaves, ends := make(chan *Conn, 1), make(chan struct{})
+	if !b.lane.Adopt(server, b.scope, func() { close(ends) }, func(c *Conn) { leaves <- c }) {
+		t.Fatal("not adopted")
+	}
+	_ = client.SetDeadline(time.Now().Add(time.Minute))
+	return client, leaves, ends
+}
+
+func ask(t *testing.T, client net.Conn, request, want string) {
+	t.Helper()
+	if _, err := io.WriteString(client, request); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := client.Read(buf)
+	if err != nil || !strings.HasSuffix(string(buf[:n]), want) {
+		t.Fatalf("%q, %v; want the end to be %q", buf[:n], err, want)
+	}
+}
+
+// A guest's hot request costs no allocation, from the socket to the socket.
+func TestGuestAllocates(t *testing.T) {
+	b := newBench(t, patient)
+	defer b.lane.Close()
+	client, _, _ := b.guest(t)
+	in, out := []byte(hotRequest), make([]byte, 4096)
+	round := func() {
+		if _, err := client.Write(in); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Read(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(2000, round); n != 0 {
+		t.Errorf("%v allocations for each request", n)
+	}
+}
+
+// What is not for the lane takes the connection to net/http with exactly the
+// bytes that were not answered, whatever came before them in the same packet,
+// and what comes later follows them.
+func TestGuestLeavesWithItsBytes(t *testing.T) {
+	for _, foreign := range []string{
+		"GET /other HTTP/1.1\r\nHost: a\r\n\r\n", // not hot
+		"GET / HT",                               // not yet whole
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+		strings.Repeat("x", maxHead),
+	} {
+		t.Run(foreign[:8], func(t *testing.T) {
+			b := newBench(t, patient)
+			defer b.lane.Close()
+			client, left, _ := b.guest(t)
+			ask(t, client, hotRequest, "hello\n")
+			ask(t, client, hotRequest+foreign, "hello\n")
+			c := <-left
+			if _, err := io.WriteString(client, "more"); err != nil {
+				t.Fatal(err)
+			}
+			_ = client.(*net.UnixConn).CloseWrite()
+			c.ledger.lost = true // read as it comes
+			got, err := io.ReadAll(c)
+			if err != nil || string(got) != foreign+"more" {
+				t.Errorf("%q, %v; want %q", got, err, foreign+"more")
+			}
+			if c.LocalAddr() == nil || c.RemoteAddr() == nil {
+				t.Error("no addresses")
+			}
+			_ = c.Close()
+		})
+	}
+}
+
+// A guest that takes nothing leaves with what could not be sent, and gets the
+// rest when it reads on.
+func TestGuestThatReadsLate(t *testing.T) {
+	b := newBench(t, patient)
+	defer b.lane.Close()
+	body := strings.Repeat("x", 60<<10)
+	r := newResponse(answerOf(body), Rule{}, b.meters.Job("test"))
+	b.lane.table.put(key{1, "/large", false}, nil, variant{anyCoding: true, response: r})
+	client, left, _ := b.guest(t)
+	const n = 40
+	go func() {
+		_, _ = io.WriteString(client, strings.Repeat("GET /large HTTP/1.1\r\nHost: a\r\n\r\n", n))
+		_ = client.(*net.UnixConn).CloseWrite()
+	}()
+	c := <-left
+	served := make(chan bool, 1)
+	go func() { served <- c.Serve() }()
+	got, err := io.ReadAll(client)
+	if bodies := strings.Count(string(got), body); err != nil || bodies != n {
+		t.Errorf("%d whole bodies, %v; want %d", bodies, err, n)
+	}
+	if <-served {
+		t.Error("a connection that has ended is passed on")
+	}
+}
+
+func TestGuestEnds(t *testing.T) {
+	t.Run("with its client", func(t *testing.T) {
+		b := newBench(t, patient)
+		defer b.lane.Close()
+		client, _, gone := b.guest(t)
+		ask(t, client, hotRequest, "hello\n")
+		_ = client.Close()
+		<-gone
+	})
+	t.Run("when it has been idle", func(t *testing.T) {
+		b := newBench(t, Settings{Header: time.Hour, Body: time.Hour, Write: time.Hour, Idle: 20 * time.Millisecond})
+		defer b.lane.Close()
+		client, _, gone := b.guest(t)
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%v, want the end", err)
+		}
+		<-gone
+	})
+	t.Run("with the last answer of a drain", func(t *testing.T) {
+		b := newBench(t, patient)
+		defer b.lane.Close()
+		client, _, gone := b.guest(t)
+		b.lane.Drain()
+		ask(t, client, hotRequest, "Connection: close\r\n\r\nhello\n")
+		<-gone
+	})
+	t.Run("with the lane", func(t *testing.T) {
+		b := newBench(t, patient)
+		client, _, gone := b.guest(t)
+		ask(t, client, hotRequest, "hello\n")
+		b.lane.Close()
+		<-gone
+		if n := b.lane.Open(); n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+	})
+}
