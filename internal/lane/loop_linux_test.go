@@ -3,6 +3,7 @@ package lane
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -39,17 +40,27 @@ func TestGuestAllocates(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
 	client, _, _ := b.guest(t)
-	in, out := []byte(hotRequest), make([]byte, 4096)
-	round := func() {
-		if _, err := client.Write(in); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Read(out); err != nil {
-			t.Fatal(err)
-		}
+	hotCostsNothing(t, client)
+}
+
+// A mistake on one connection ends that one, is told, and leaves the others.
+func TestGuestThatPanics(t *testing.T) {
+	var told strings.Builder
+	settings := patient
+	settings.Errors = slog.New(slog.NewTextHandler(&told, nil))
+	b := newBench(t, settings)
+	broken := newResponse(answerOf("x"), Rule{}, nil) // no job to count for
+	b.lane.table.put(key{1, "/broken", false}, nil, variant{anyCoding: true, response: broken})
+	good, _, _ := b.guest(t)
+	bad, _, gone := b.guest(t)
+	if _, err := io.WriteString(bad, "GET /broken HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(2000, round); n != 0 {
-		t.Errorf("%v allocations for each request", n)
+	<-gone
+	ask(t, good, hotRequest, "hello\n")
+	b.lane.Close() // ends the loops, which write the log
+	if !strings.Contains(told.String(), "a connection failed in the fast lane") {
+		t.Errorf("the log says %q", told.String())
 	}
 }
 
