@@ -50,6 +50,13 @@ var thirdParty = map[string][]string{
 	"internal/server": {"golang.org/x/sys"},
 	"internal/lane":   {"golang.org/x/sys"},
 	"internal/send":   {"golang.org/x/sys"},
+	"internal/chart":  {"golang.org/x/image"},
+	"lab/load":        {"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"},
+	"lab/load/client": {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
+	"lab/record":      {"golang.org/x/sys"},
+	"lab/subject":     {"golang.org/x/sys"},
+	"lab/live":        {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
+	"lab/pgo":         {"github.com/google/pprof"},
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",
@@ -63,6 +70,7 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"":             {"github.com/google/go-cmp", "go.uber.org/goleak"},
 	"cmd/millrace": {"github.com/rogpeppe/go-internal"},
+	"lab/stats":    {"golang.org/x/perf"},
 }
 
 // A goPackage is one directory's package as far as the rules care.

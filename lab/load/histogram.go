@@ -1,0 +1,4 @@
+package load
+
+// Histogram is a log-linear histogram of durations.
+type Histogram struct{}
