@@ -70,11 +70,6 @@ type Instructions struct{ User, Kernel uint64 }
 // differences, gauges those of r.
 func (r Reading) Sub(earlier Reading) Reading { panic("not built") }
 
-// Listening finds the processes that listen at an address: "host:port" or
-// "unix:/path". It returns their ids, parents before children, and an error
-// that says what to do when there is none or they may not be looked at.
-func Listening(address string) ([]int, error) { panic("not built") }
-
 // System is the machine's state at one moment.
 type System struct {
 	At    time.Time

@@ -4,53 +4,148 @@
 package subject
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
 	"time"
 )
 
-// A Bench is a checkout's bench directory: where the sources of subjects and
-// the configs of peers are. Make it with Find.
-type Bench struct{ Dir string }
-
-// Find looks for bench/subjects/go.mod in dir and every folder above it. The
-// error says how to name it.
-func Find(dir string) (*Bench, error) { panic("not built") }
-
-// Build compiles the package bench/subjects/NAME with the go command, into a
-// folder that later runs find again (the go command decides what is stale),
-// and returns the executable's path. flags are for go build, env adds to the
-// environment (GOARCH=386). Without a Go toolchain the error is a Missing.
-func (b *Bench) Build(ctx context.Context, name string, flags, env []string) (path string, err error) {
-	panic("not built")
-}
+const (
+	// versionTime bounds a program's answer to what version it is.
+	versionTime = 2 * time.Second
+	// versionBytes is how much of that answer is kept: one line of it is used.
+	versionBytes = 4 << 10
+)
 
 // Missing is a tool that is not here, and the package that has it.
 type Missing struct{ Tool, Package string }
 
 func (m Missing) Error() string { return m.Tool + " is missing: install " + m.Package }
 
-// Look finds a tool on PATH or where Debian keeps servers (/usr/sbin).
-func Look(tool, pkg string) (path string, err error) { panic("not built") }
-
-// A Process is a server that the lab started.
-type Process struct{ PID int }
-
-// Start runs a command in a process group of its own (which is killed when
-// this process dies) and returns when address ("host:port" or "unix:/path")
-// accepts connections. The command's output is kept, its last 4 KB, for
-// errors: a command that ends, or is not ready within wait, is an error that
-// quotes it. Address "" is found by looking at where the process group listens.
-func Start(ctx context.Context, cmd *exec.Cmd, address string, wait time.Duration) (*Process, error) {
-	panic("not built")
+// Look finds a tool on PATH or where Debian keeps servers (/usr/sbin). pkg is
+// what to install where it is not, and is in the error, a Missing.
+func Look(tool, pkg string) (path string, err error) {
+	if path, err := exec.LookPath(tool); err == nil {
+		return path, nil
+	}
+	if filepath.Base(tool) == tool {
+		for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, tool)); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", Missing{Tool: tool, Package: pkg}
 }
 
-// Address is where it accepts connections.
-func (p *Process) Address() string { panic("not built") }
+// Version runs a program with the arguments that make it tell its version and
+// returns the first line with text that it prints, on whichever output;
+// nothing where it fails or takes over 2 s.
+func Version(ctx context.Context, path string, args ...string) string {
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	var out head
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = versionTime // for one whose children keep its output open
+	if err := cmd.Run(); err != nil {
+		return ""
+	}
+	for line := range strings.Lines(out.String()) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return ""
+}
 
-// Stop asks with SIGTERM, insists with SIGKILL after a while, and waits. It
-// reports a process that had ended by itself.
-func (p *Process) Stop() error { panic("not built") }
+// head keeps the first versionBytes that are written to it. The bytes.Buffer
+// within is not for others: its ReadFrom would know no limit.
+type head struct{ kept bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.kept.Write(p[:min(len(p), versionBytes-h.kept.Len())])
+	return len(p), nil
+}
+
+func (h *head) String() string { return h.kept.String() }
+
+// What tells a command line that only a shell can run from a plain command,
+// whose place the shell may give up to it.
+var (
+	compound   = regexp.MustCompile("[;&|(){}\n`]")
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	builtin    = regexp.MustCompile(`^(\.|:|!|cd|exec|exit|export|eval|for|if|set|trap|ulimit|umask|unset|until|while|case)(\s|$)`)
+)
+
+// Shell is a command as people type it, run by /bin/sh. A plain command takes
+// the shell's place, so that the process that is measured and stopped is the
+// server; a line of several commands stays a shell with children, all of which
+// Start's process group holds.
+func Shell(line string) *exec.Cmd {
+	line = strings.TrimSpace(line)
+	switch {
+	case line == "" || compound.MatchString(line) || builtin.MatchString(line):
+	case assignment.MatchString(line):
+		line = "exec env " + line
+	default:
+		line = "exec " + line
+	}
+	return exec.Command("/bin/sh", "-c", line)
+}
 
 // FreePort is a TCP port of 127.0.0.1 that nobody listens at right now.
-func FreePort() (int, error) { panic("not built") }
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// tailBytes is how much of a server's output is kept for errors: a screen.
+const tailBytes = 4 << 10
+
+// tail keeps the last tailBytes that are written to it.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+	cut  bool // something was dropped
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept = append(t.kept, p[max(0, len(p)-tailBytes):]...)
+	if over := len(t.kept) - tailBytes; over > 0 || len(p) > tailBytes {
+		t.kept = append(t.kept[:0], t.kept[max(over, 0):]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.ToValidUTF8(string(t.kept), "\uFFFD")
+	if t.cut {
+		return "…" + text
+	}
+	return text
+}
+
+// exists reports whether a file is there; an error other than its absence is
+// told when the file is used.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
