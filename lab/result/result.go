@@ -122,8 +122,9 @@ type Sample struct {
 	Restart  int                `json:"restart"` // groups of blocks between restarts, from 0
 	Block    int                `json:"block"`   // from 0; every arm is measured once in each
 	Order    int                `json:"order"`   // place within the block, from 0
-	Seconds  float64            `json:"seconds"`
-	Values   map[string]float64 `json:"values"` // by metric; what could not be measured is not there
+	At       float64            `json:"at"`      // seconds since [Result.Started], when its window closed
+	Seconds  float64            `json:"seconds"` // length of the window
+	Values   map[string]float64 `json:"values"`  // by metric; what could not be measured is not there
 }
 
 // Outcome is a verdict in one word.
@@ -241,6 +242,7 @@ const (
 	EventSample EventKind = "sample" // a slot is over: its figures
 	EventLook   EventKind = "look"   // the samples so far were judged
 	EventNote   EventKind = "note"   // something a reader must know; ends up in Result.Notes
+	EventEnd    EventKind = "end"    // it is over; Text says how, Verdicts are final
 )
 
 // Watch receives events, one at a time. It must not block for long: it is

@@ -1,14 +1,24 @@
 // Package trial compares arms that serve the same thing: it starts them,
 // loads them in turn, in random order and in many short slots, with a placebo
 // beside them, reads what each slot cost, and says what that proves.
+//
+// A block is one slot of every arm on every workload. All that disturbs a
+// machine for longer than a block disturbs every arm alike, and what is judged
+// is the ratio within a block. Processes differ from each other even when
+// they run the same program (where their memory lies, how their tables hash),
+// so arms are started anew between groups of blocks, and a second instance of
+// the baseline, the placebo, shows how far apart two of the same are.
 package trial
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"millrace/lab/load"
 	"millrace/lab/result"
+	"millrace/lab/stats"
 )
 
 // An Arm is one thing to compare.
@@ -25,11 +35,10 @@ type Arm struct {
 	Start func(ctx context.Context) (*Instance, error)
 	// Skipped is why the arm cannot be measured here, and what to install.
 	Skipped string
-	// Fixed is for a server that somebody else started: it is never restarted
-	// and has no placebo process; the placebo is a second slot of it.
+	// Fixed is for a server that somebody else started: it is started once,
+	// never again, and its placebo is a second slot of the same processes.
 	Fixed bool
-	// Extra metrics of an arm after a slot: how often the lane answered, say.
-	// May be nil.
+	// Extra adds figures of an arm's own after a slot, by metric key. May be nil.
 	Extra func(ctx context.Context, in *Instance) map[string]float64
 }
 
@@ -37,10 +46,11 @@ type Arm struct {
 type Instance struct {
 	// URL by workload; "" is for those not named.
 	URL map[string]string
-	// PIDs of its processes, children not needed.
+	// PIDs of its processes, children not needed. None: its costs are unknown,
+	// and only what the generator sees is measured.
 	PIDs []int
-	// Stop ends it and waits; what it wrote to its standard error is in the
-	// error if it ended by itself.
+	// Stop ends it and waits. It reports an instance that had ended by itself,
+	// with what it last wrote. May be nil.
 	Stop func() error
 }
 
@@ -48,7 +58,8 @@ type Instance struct {
 type Workload struct {
 	Name  string
 	About string
-	// Load is the load; its URL comes from the instance.
+	// Load is the load; its URL comes from the instance, its Warmup and
+	// Duration from the plan.
 	Load load.Config
 	// Arms names those that take part; nil: all.
 	Arms []string
@@ -57,33 +68,139 @@ type Workload struct {
 // A Plan says what is measured and when which verdict is given, before
 // anything is.
 type Plan struct {
-	Arms      []Arm // the first is the baseline
+	Arms      []Arm // the first that is not skipped is the baseline
 	Workloads []Workload
-	// Metrics are keys of Measured; those listed in Decide get verdicts.
+	// Decide are the metrics that get verdicts, keys of cost.Metrics. One that
+	// cannot be measured here is left out with a note.
 	Decide []string
 
-	Delta, Alpha float64 // see stats.Rule
-	// Blocks at each look, rising: {12, 18, 24}. At most stats.MaxLooks.
+	Delta, Alpha float64 // as in stats.Rule
+	// Blocks is how many there are at each look, rising: 12, 18, 24. The trial
+	// ends at the look that leaves nothing undecided, or at the last.
 	Blocks []int
 	// PerRestart is how many blocks are measured before all arms are started
-	// anew; 0: every block has new processes.
+	// anew; 0: 1, every block has new processes.
 	PerRestart int
 	// Slot is the measured window and Warmup the load before it, each time.
 	Slot, Warmup time.Duration
-	// Budget shortens Slot so that all of it ends in time; 0: no limit.
+	// Budget is the time for all of it: slots become shorter than Slot, down
+	// to MinSlot, to keep it. 0: no limit.
 	Budget time.Duration
-	// Placebo is the arm that runs a second time; empty: the baseline.
+	// Placebo is the arm that runs a second time; empty: the baseline; "-": none.
 	Placebo string
 	// Differ says why answers need not be equal between arms; empty: they must
 	// be, or the result is void.
 	Differ string
-	Seed   uint64
+	// ErrorsExpected is the share of answers that may have a status other than
+	// 2xx, for workloads whose target is meant to fail.
+	ErrorsExpected float64
+	Seed           uint64
+}
+
+// MinSlot is the shortest window that still says something: at 10,000 requests/s
+// some 500 of them, and longer than a scheduler's time slice by an order.
+const MinSlot = 50 * time.Millisecond
+
+// maxArms bounds the processes that run side by side.
+const maxArms = 64
+
+// Check says what is wrong with a plan.
+func (p *Plan) Check() error {
+	switch {
+	case len(p.Arms) < 2:
+		return errors.New("a comparison needs two arms")
+	case len(p.Arms) > maxArms:
+		return fmt.Errorf("%d arms are more than the %d that can run side by side", len(p.Arms), maxArms)
+	case len(p.Workloads) == 0:
+		return errors.New("a comparison needs a workload")
+	case len(p.Blocks) == 0 || len(p.Blocks) > stats.MaxLooks:
+		return fmt.Errorf("a comparison has one to %d looks, not %d", stats.MaxLooks, len(p.Blocks))
+	case p.Slot < MinSlot:
+		return fmt.Errorf("a slot of %v is too short: at least %v", p.Slot, MinSlot)
+	}
+	names := map[string]bool{}
+	for _, a := range p.Arms {
+		if a.Name == "" || names[a.Name] {
+			return fmt.Errorf("arms need names of their own: %q has none or is there twice", a.Name)
+		}
+		names[a.Name] = true
+	}
+	for i := 1; i < len(p.Blocks); i++ {
+		if p.Blocks[i] <= p.Blocks[i-1] {
+			return fmt.Errorf("looks come after more and more blocks, not %v", p.Blocks)
+		}
+	}
+	for _, w := range p.Workloads {
+		if err := p.checkWorkload(w, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkWorkload(w Workload, arms map[string]bool) error {
+	if w.Name == "" {
+		return errors.New("workloads need names")
+	}
+	for _, name := range w.Arms {
+		if !arms[name] {
+			return fmt.Errorf("workload %q is for an arm %q that is not there", w.Name, name)
+		}
+	}
+	return nil
 }
 
 // Run carries out a plan. It fills samples, verdicts, gates, machine, metrics,
-// arms and workloads of the result that it is given, and leaves the rest alone. When ctx ends it
-// returns with what was measured and res.Interrupted set, and no error. An arm
-// that cannot start or dies is an error; what was measured is in res then, too.
+// arms and workloads of the result that it is given, and leaves the rest alone.
+// When ctx ends it returns with what was measured and res.Interrupted set, and
+// no error. An arm that cannot start or dies is an error that names it; what was
+// measured is in res then, too, judged as far as it goes and marked as
+// interrupted.
 func Run(ctx context.Context, plan Plan, res *result.Result, watch result.Watch) error {
-	panic("not built")
+	if err := plan.Check(); err != nil {
+		return err
+	}
+	if watch == nil {
+		watch = func(result.Event) {}
+	}
+	t := newTrial(plan, res, watch)
+	err := t.run(ctx)
+	if stopErr := t.stop(); err == nil {
+		err = stopErr
+	}
+	switch {
+	case ctx.Err() != nil:
+		res.Interrupted = fmt.Sprintf("stopped after %d of %d blocks", t.blocks, t.lastBlock())
+		err = nil
+	case err != nil:
+		res.Interrupted = err.Error()
+	}
+	t.judge()
+	t.check()
+	return err
+}
+
+// run measures block after block until a look leaves nothing open.
+func (t *trial) run(ctx context.Context) error {
+	for look, until := range t.plan.Blocks {
+		t.look = look + 1
+		for t.blocks < until {
+			if t.overBudget() {
+				t.note(fmt.Sprintf("the time was over after %d of %d blocks", t.blocks, t.lastBlock()))
+				return nil
+			}
+			if err := t.block(ctx); err != nil {
+				return err
+			}
+		}
+		t.judge()
+		t.emit(result.Event{
+			Kind: result.EventLook, Verdicts: t.res.Verdicts,
+			Text: fmt.Sprintf("look %d of %d, after %d blocks", t.look, len(t.plan.Blocks), t.blocks),
+		})
+		if t.decided() {
+			return nil
+		}
+	}
+	return nil
 }

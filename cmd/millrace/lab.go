@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"millrace/lab/live"
+	"millrace/lab/load"
+	"millrace/lab/report"
+	"millrace/lab/result"
+)
+
+// labCommand is `millrace lab`: one field for each verb.
+type labCommand struct {
+	Load    labLoadCommand    `cmd:"" help:"Load a server and say how it did."`
+	Compare labCompareCommand `cmd:"" help:"Hold servers against each other until it is clear which is better."`
+	List    labListCommand    `cmd:"" help:"List the built-in experiments."`
+	Run     labRunCommand     `cmd:"" help:"Run a built-in experiment."`
+	Report  labReportCommand  `cmd:"" help:"Draw a stored result again."`
+}
+
+// measure runs work while the person at the terminal watches, or while lines of
+// NDJSON go to the standard output. An interrupt ends work's context, a second
+// one the program.
+func measure(s streams, title string, work func(ctx context.Context, watch result.Watch) (*result.Result, error)) (*result.Result, error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() { // a second signal is not ours any more: it ends the program
+		<-ctx.Done()
+		stop()
+	}()
+	var res *result.Result
+	run := func(ctx context.Context, watch result.Watch) (err error) {
+		res, err = work(ctx, watch)
+		if res != nil {
+			version := readVersion()
+			res.Version, res.Command = strings.TrimSpace(version.Version+" "+version.Revision), os.Args
+		}
+		return err
+	}
+	if out, ok := s.out.(*os.File); ok && live.IsTerminal(out) {
+		return res, live.Show(ctx, out, title, run)
+	}
+	watch := live.NDJSON(s.out)
+	err := run(ctx, watch)
+	if res != nil {
+		watch(result.Event{Time: time.Now(), Kind: result.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
+	}
+	return res, err
+}
+
+// summaryWidth is that of the summary when nobody says how wide a terminal is.
+const summaryWidth = 100
+
+// conclude prints what was found, keeps it in files, and makes an error of what
+// must not be taken for a finding.
+func conclude(s streams, res *result.Result, err error, keep func(*result.Result) ([]string, error)) error {
+	if res == nil || len(res.Samples)+len(res.Tables) == 0 {
+		if err == nil {
+			err = errors.New("stopped before anything was measured")
+		}
+		return err
+	}
+	to := s.err // the standard output is NDJSON
+	if live.IsTerminal(os.Stdout) {
+		to = s.out
+	}
+	if textErr := report.Text(to, res, summaryWidth); textErr != nil {
+		err = errors.Join(err, textErr)
+	}
+	files, keepErr := keep(res)
+	for _, f := range files {
+		s.say("wrote %s\n", f)
+	}
+	switch err = errors.Join(err, keepErr); {
+	case err != nil:
+		return err
+	case res.Void():
+		return failure{errors.New("the result is void: a check of the measurement itself failed"), "see the checks above for which, and what was allowed"}
+	case res.Interrupted != "":
+		return errors.New(res.Interrupted)
+	}
+	return nil
+}
+
+// request is what the verbs that load a server have in common.
+type request struct {
+	Connections int           `short:"c" default:"50" placeholder:"N" help:"Connections open at once."`
+	Threads     int           `short:"t" placeholder:"N" help:"Threads of the generator. Default 1, more for more than 10,000 connections."`
+	Paths       string        `placeholder:"FILE" complete:"file" help:"Ask for the paths in this file in turn, one to a line (whole URLs do as well)."`
+	Header      []string      `short:"H" sep:"none" placeholder:"'NAME: VALUE'" help:"Send this header. May be repeated."`
+	Protocol    load.Protocol `placeholder:"NAME" values:"http1,http2,http3,websocket" help:"Speak http1, http2, http3 or websocket. Default: by the URL."`
+	WS          bool          `name:"ws" help:"Upgrade to WebSocket; send a message and await it back, again and again."`
+	Message     string        `placeholder:"TEXT" help:"What to send over WebSocket."`
+	Streams     int           `placeholder:"N" help:"Requests in flight on one HTTP/2 or HTTP/3 connection. Default 1."`
+	Timeout     time.Duration `default:"10s" placeholder:"TIME" help:"An answer that takes longer is an error."`
+	Insecure    bool          `short:"k" help:"Accept any certificate."`
+}
+
+// config makes a load of what was typed.
+func (r request) config() (load.Config, error) {
+	c := load.Config{
+		Connections: r.Connections, Threads: r.Threads, Protocol: r.Protocol, Streams: r.Streams,
+		Timeout: r.Timeout, Insecure: r.Insecure,
+	}
+	if r.Connections < 1 {
+		return c, usageError{fmt.Sprintf("%d connections load nothing", r.Connections), "--connections 50"}
+	}
+	if r.WS {
+		c.Protocol = load.WebSocket
+	}
+	if r.Message != "" {
+		c.Message = []byte(r.Message)
+	}
+	var err error
+	if c.Header, err = headers(r.Header); err != nil {
+		return c, err
+	}
+	if r.Paths != "" {
+		c.Paths, err = readPaths(r.Paths)
+	}
+	return c, err
+}
+
+// headers reads 'Name: value' lines as curl's -H takes them.
+func headers(lines []string) (http.Header, error) {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
+			return nil, usageError{fmt.Sprintf("%q is not a header", line), `write it as 'Name: value', for instance --header 'Accept-Encoding: gzip'`}
+		}
+		h.Add(name, strings.TrimSpace(value))
+	}
+	return h, nil
+}
+
+// maxPaths bounds a list of paths: each becomes a prebuilt request.
+const maxPaths = 100_000
+
+// readPaths reads a list of paths or URLs, one to a line; # begins a comment.
+func readPaths(file string) ([]string, error) {
+	f, err := os.Open(file) //nolint:gosec // the user names it
+	if err != nil {
+		return nil, fmt.Errorf("reading the paths: %w", err)
+	}
+	defer f.Close()
+	var out []string
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if _, rest, ok := strings.Cut(line, "://"); ok {
+			_, path, _ := strings.Cut(rest, "/")
+			line = "/" + path
+		}
+		if !strings.HasPrefix(line, "/") {
+			return nil, fmt.Errorf("%s:%d: %q is neither a path that begins with / nor a URL", file, n, line)
+		}
+		if out = append(out, line); len(out) > maxPaths {
+			return nil, fmt.Errorf("%s has more than %d paths", file, maxPaths)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the paths: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s has no paths: write one to a line", file)
+	}
+	return out, nil
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"millrace/lab"
+	"millrace/lab/experiment"
+	"millrace/lab/report"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+)
+
+// labListCommand is `millrace lab list`.
+type labListCommand struct{}
+
+// Run lists the experiments.
+func (*labListCommand) Run(s streams) error {
+	w := tabwriter.NewWriter(s.out, 0, 8, 2, ' ', 0)
+	for _, e := range lab.Experiments() {
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Title); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// labRunCommand is `millrace lab run`.
+type labRunCommand struct {
+	Name string `arg:"" help:"One of those that lab list names."`
+
+	Quick bool   `help:"Within 90 seconds. This is the default."`
+	Full  bool   `help:"Within 15 minutes, with figures to rely on."`
+	Out   string `default:"." placeholder:"DIR" complete:"dir" help:"Where to write NAME.json, .html, .md and .txt (for benchstat)."`
+	Bench string `placeholder:"DIR" complete:"dir" help:"The bench folder of a checkout, where the servers to measure are. Default: the checkout that this folder is in."`
+	Seed  uint64 `placeholder:"N" help:"Repeat the order of another run."`
+}
+
+// Run runs one experiment.
+func (c *labRunCommand) Run(s streams) error {
+	env, err := c.env()
+	if err != nil {
+		return err
+	}
+	if env.Work, err = os.MkdirTemp("", "millrace-lab-"); err != nil {
+		return fmt.Errorf("making a folder for the experiment's files: %w", err)
+	}
+	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
+	res, err := measure(s, "experiment "+c.Name, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+		env.Watch = watch
+		return lab.Experiment(ctx, c.Name, env)
+	})
+	return conclude(s, res, err, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) })
+}
+
+func (c *labRunCommand) env() (experiment.Env, error) {
+	env := experiment.Env{Mode: result.Quick, Seed: c.Seed}
+	if c.Quick && c.Full {
+		return env, usageError{"--quick and --full: only one of them", "leave one of them out"}
+	}
+	if c.Full {
+		env.Mode = result.Full
+	}
+	if info, err := os.Stat(c.Out); err == nil && !info.IsDir() {
+		return env, usageError{fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here"}
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { //nolint:gosec // reports are meant to be read
+		return env, fmt.Errorf("making the folder for the report: %w", err)
+	}
+	var err error
+	if env.Millrace, err = os.Executable(); err != nil {
+		return env, fmt.Errorf("finding this program: %w", err)
+	}
+	start := c.Bench
+	if start == "" {
+		start = "."
+	}
+	if env.Bench, err = subject.Find(start); err != nil && c.Bench != "" {
+		return env, err
+	}
+	return env, nil // without a checkout only what needs no source is measured
+}
+
+// labReportCommand is `millrace lab report`.
+type labReportCommand struct {
+	File string `arg:"" complete:"file" help:"A result that --json or lab run wrote."`
+	Out  string `placeholder:"DIR" complete:"dir" help:"Write NAME.html, .md and .txt there. Default: beside the file."`
+}
+
+// Run draws a stored result.
+func (c *labReportCommand) Run(s streams) error {
+	f, err := os.Open(c.File)
+	if err != nil {
+		return fmt.Errorf("reading the result: %w", err)
+	}
+	defer f.Close()
+	res, err := report.Read(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	if err := report.Text(s.out, res, summaryWidth); err != nil {
+		return err
+	}
+	out := c.Out
+	if out == "" {
+		out = filepath.Dir(c.File)
+	}
+	files, err := report.Files(out, res)
+	for _, name := range files {
+		s.say("wrote %s\n", name)
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/lab/load"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+	"millrace/lab/trial"
+)
+
+// CompareOptions say what Compare does.
+type CompareOptions struct {
+	Arms []CompareArm // the first is the baseline
+	// Load is given to each; its URL comes from the arm.
+	Load  load.Config
+	Mode  result.Mode // Quick: within a minute; Full: some ten
+	Delta float64     // what counts as equal, as a share; 0: 0.01
+	// Differ is why answers need not be equal between the arms; empty: they must.
+	Differ string
+	Seed   uint64 // 0: a new one
+}
+
+// A CompareArm is a server by its URL or by the command that starts it.
+type CompareArm struct {
+	Name    string
+	URL     string // of a server that runs
+	Command string // for /bin/sh; {port} in it is replaced by a free port of 127.0.0.1
+	Path    string // with Command: what to ask for; empty: "/"
+}
+
+// portMark is what a command has where its port goes.
+const portMark = "{port}"
+
+// ParseArm reads NAME=URL or NAME='command'. What has a scheme that the
+// generator speaks is a URL, everything else a command, which must have {port}
+// in it: two instances of a baseline run side by side.
+func ParseArm(s string) (CompareArm, error) {
+	name, what, ok := strings.Cut(s, "=")
+	if !ok || name == "" || what == "" || strings.ContainsAny(name, " /:") {
+		return CompareArm{}, fmt.Errorf("%q is not NAME=URL or NAME='command'", s)
+	}
+	arm := CompareArm{Name: name}
+	for _, scheme := range []string{"http://", "https://", "ws://", "wss://", "unix:"} {
+		if strings.HasPrefix(what, scheme) {
+			arm.URL = what
+			return arm, nil
+		}
+	}
+	if !strings.Contains(what, portMark) {
+		return arm, fmt.Errorf("the command of %s needs %s where its port goes (127.0.0.1:%s), so that two of it can run side by side", name, portMark, portMark)
+	}
+	arm.Command = what
+	return arm, nil
+}
+
+// maxReady is how long a command may take until it accepts connections.
+const maxReady = 30 * time.Second
+
+// Compare holds arms against each other, in interleaved blocks, until a verdict
+// is there or the time is over.
+func Compare(ctx context.Context, o CompareOptions, watch result.Watch) (*result.Result, error) {
+	res := &result.Result{
+		Format: result.Format, Kind: result.KindCompare, Name: "compare", Mode: o.Mode, Started: time.Now(),
+	}
+	if len(o.Arms) < 2 {
+		return res, errors.New("a comparison needs two arms, A=… and B=…")
+	}
+	plan, err := o.plan(res)
+	if err != nil {
+		return res, err
+	}
+	err = trial.Run(ctx, plan, res, watch)
+	res.Ended = time.Now()
+	return res, err
+}
+
+// plan is the trial that answers the question.
+func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
+	names := make([]string, len(o.Arms))
+	p := trial.Plan{
+		Decide: []string{"user_instructions", "cpu_ns", "requests_per_second", "latency_p99_ns"},
+		Delta:  o.Delta, Differ: o.Differ, Seed: o.Seed,
+		Blocks: []int{12, 18, 24}, Slot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		Budget: 60 * time.Second,
+	}
+	if o.Mode == result.Full {
+		p.Blocks, p.PerRestart = []int{24, 48, 72}, 2
+		p.Slot, p.Warmup, p.Budget = time.Second, 200*time.Millisecond, 10*time.Minute
+	}
+	if p.Seed == 0 {
+		p.Seed = rand.Uint64()
+	}
+	if p.Delta == 0 {
+		p.Delta = 0.01
+	}
+	for i, a := range o.Arms {
+		names[i] = a.Name
+		arm, err := a.arm()
+		if err != nil {
+			return p, err
+		}
+		p.Arms = append(p.Arms, arm)
+	}
+	cfg := o.Load
+	cfg.URL = o.Arms[0].URL
+	if cfg.URL == "" {
+		cfg.URL = "http://127.0.0.1/"
+	}
+	if err := cfg.Check(); err != nil {
+		return p, err
+	}
+	p.Workloads = []trial.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
+	res.Title = strings.Join(names, " against ")
+	res.Question = fmt.Sprintf("Does %s differ from %s, and by how much?", strings.Join(names[1:], " or "), names[0])
+	res.Rule = fmt.Sprintf("Better or worse where the whole 95 %% interval of the ratio lies on one side of 1, its centre is further away than %.3g %%, "+
+		"and the permutation test, adjusted for %d metrics and %d looks, leaves a chance of at most 1 %%; "+
+		"equal where the whole interval is within ±%.3g %%; undecided otherwise.", p.Delta*100, len(p.Decide), len(p.Blocks), p.Delta*100)
+	return p, nil
+}
+
+// arm is how the trial starts it.
+func (a CompareArm) arm() (trial.Arm, error) {
+	if a.URL != "" {
+		pids, err := listening(a.URL)
+		about := a.URL
+		if err != nil {
+			about += " (its costs are unknown: " + err.Error() + ")"
+		}
+		return trial.Arm{
+			Name: a.Name, About: about, Fixed: true,
+			Start: func(context.Context) (*trial.Instance, error) {
+				return &trial.Instance{URL: map[string]string{"": a.URL}, PIDs: pids}, nil
+			},
+		}, nil
+	}
+	return trial.Arm{
+		Name: a.Name, About: a.Command, Command: []string{"/bin/sh", "-c", a.Command},
+		Start: func(ctx context.Context) (*trial.Instance, error) { return a.start(ctx) },
+	}, nil
+}
+
+func (a CompareArm) start(ctx context.Context) (*trial.Instance, error) {
+	port, err := subject.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	cmd := subject.Shell(strings.ReplaceAll(a.Command, portMark, strconv.Itoa(port)))
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port))
+	p, err := subject.Start(ctx, cmd, address, maxReady)
+	if err != nil {
+		return nil, err
+	}
+	path := a.Path
+	if path == "" {
+		path = "/"
+	}
+	return &trial.Instance{
+		URL:  map[string]string{"": "http://" + address + path},
+		PIDs: []int{p.PID}, Stop: p.Stop,
+	}, nil
+}

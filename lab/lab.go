@@ -1,0 +1,184 @@
+// Package lab measures servers: any two, not only ours. It loads one and says
+// how it did (Load), holds two against each other until it can tell them apart
+// or knows that it cannot (Compare), and runs the experiments behind this
+// project's claims (Experiment).
+//
+// It looks at servers from outside, through sockets and /proc, and imports
+// nothing of ours that serves, so it cannot flatter.
+//
+// Whatever it finds is a result.Result; lab/report draws it.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"millrace/lab/cost"
+	"millrace/lab/gate"
+	"millrace/lab/load"
+	"millrace/lab/record"
+	"millrace/lab/result"
+)
+
+// LoadOptions say what Load does.
+type LoadOptions struct {
+	load.Config
+	// PID is the target's process; 0: whoever listens at the URL's address, if
+	// that is on this machine.
+	PID int
+}
+
+// recordEvery is how often the target is looked at: ten points a second draw a
+// curve, and a look costs well under a millisecond.
+const recordEvery = 100 * time.Millisecond
+
+// Load loads one target. When ctx ends early the result holds what was measured
+// and says so. An error comes with what was measured as far as there is any:
+// a result without samples has nothing worth keeping.
+func Load(ctx context.Context, o LoadOptions, watch result.Watch) (*result.Result, error) {
+	if watch == nil {
+		watch = func(result.Event) {}
+	}
+	res := &result.Result{
+		Format: result.Format, Kind: result.KindLoad, Name: "load", Title: "load on " + o.URL,
+		Started: time.Now(), Machine: record.ReadMachine(),
+		Arms:      []result.Arm{{Name: "target", About: o.URL}},
+		Workloads: []result.Workload{{Name: "load", About: describe(o.Config)}},
+	}
+	if err := o.Check(); err != nil {
+		return res, err
+	}
+	target := openTarget(o, res)
+	if target != nil {
+		defer target.Close()
+	}
+	s := session{options: o, res: res, watch: watch, meter: cost.Meter{Target: target}}
+	err := s.run(ctx)
+	res.Ended = time.Now()
+	if ctx.Err() != nil {
+		res.Interrupted, err = "stopped before its time was up", nil
+	} else if err != nil {
+		res.Interrupted = err.Error()
+	}
+	return res, err
+}
+
+// describe puts a load in words.
+func describe(c load.Config) string {
+	what := "closed loop"
+	switch c.Arrival {
+	case load.Constant, load.Poisson:
+		what = fmt.Sprintf("open loop, %s arrivals, %g requests/s", c.Arrival, c.Rate)
+	case load.Ramp:
+		what = fmt.Sprintf("open loop, from %g to %g requests/s", c.Rate, c.RampTo)
+	case load.Closed:
+	}
+	paths := "one path"
+	if n := len(c.Paths); n > 1 {
+		paths = fmt.Sprintf("%d paths in turn", n)
+	}
+	protocol := c.Protocol
+	if protocol == load.Auto {
+		protocol = "HTTP/1.1"
+		if strings.HasPrefix(c.URL, "ws") {
+			protocol = load.WebSocket
+		}
+	}
+	return fmt.Sprintf("%s, %s, %d connections, %s", protocol, paths, max(1, c.Connections), what)
+}
+
+// openTarget finds the target's processes. Where it cannot, the result says so
+// and the load goes on without.
+func openTarget(o LoadOptions, res *result.Result) *record.Target {
+	pids, err := []int{o.PID}, error(nil)
+	if o.PID == 0 {
+		pids, err = listening(o.URL)
+	}
+	var target *record.Target
+	if err == nil {
+		target, err = record.Open(pids...)
+	}
+	if err != nil {
+		res.Notes = append(res.Notes, "what the target costs is unknown: "+err.Error())
+		return nil
+	}
+	res.Notes = append(res.Notes, target.Missing()...)
+	return target
+}
+
+// session is one Load while it lasts.
+type session struct {
+	options LoadOptions
+	res     *result.Result
+	watch   result.Watch
+
+	meter    cost.Meter
+	readings []record.Reading
+	opened   time.Time
+}
+
+func (s *session) run(ctx context.Context) error {
+	cfg := s.options.Config
+	if cfg.Duration == 0 {
+		cfg.Duration = 10 * time.Second
+	}
+	watching, stop := context.WithCancel(context.Background())
+	watched := make(chan struct{})
+	go func() { // ends with stop, and is waited for below
+		defer close(watched)
+		if s.meter.Target != nil {
+			s.readings, _ = s.meter.Target.Watch(watching, recordEvery, nil) // a target that died is the load's news
+		}
+	}()
+	cfg.Window = s.window
+	cfg.Progress = func(k load.Tick) { s.watch(s.tick(k, cfg)) }
+	s.watch(result.Event{Time: time.Now(), Kind: result.EventStep, Text: "loading " + cfg.URL, Left: cfg.Warmup + cfg.Duration})
+	got, err := load.Run(ctx, cfg)
+	stop()
+	<-watched
+	if got == nil || got.Requests == 0 {
+		if err == nil && ctx.Err() == nil {
+			err = errors.New("nothing was answered")
+		}
+		return err
+	}
+	s.fill(cfg, got)
+	return err
+}
+
+func (s *session) window(open bool) {
+	if open {
+		s.opened = time.Now()
+	}
+	s.meter.Window(open)
+}
+
+// tick is what the view shows of the last quarter of a second.
+func (s *session) tick(k load.Tick, cfg load.Config) result.Event {
+	e := result.Event{
+		Time: time.Now(), Kind: result.EventTick,
+		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: k.Requests, Errors: k.Errors,
+		Done: min(1, max(0, float64(k.At+cfg.Warmup)/float64(cfg.Duration+cfg.Warmup))),
+		Left: max(0, cfg.Duration-k.At),
+	}
+	if k.Length > 0 {
+		e.GeneratorCPU = float64(k.CPU) / float64(k.Length)
+	}
+	return e
+}
+
+// fill makes the result of what the load found.
+func (s *session) fill(cfg load.Config, got *load.Result) {
+	s.res.Samples = []result.Sample{{
+		Arm: "target", Workload: "load", At: time.Since(s.res.Started).Seconds(), Seconds: got.Took.Seconds(), Values: s.meter.Values(got),
+	}}
+	s.res.Metrics = cost.Measured(s.res.Samples)
+	s.res.Tables = append(s.res.Tables, latencyTable(got, cfg), outcomeTable(got))
+	s.res.Charts = append(s.res.Charts, loadCharts(got)...)
+	s.res.Charts = append(s.res.Charts, targetCharts(s.readings, s.opened)...)
+	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal())
+	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{})
+}

@@ -1,0 +1,166 @@
+package lab
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"millrace/lab/load"
+	"millrace/lab/record"
+	"millrace/lab/result"
+)
+
+// percentiles are the rows of a latency table.
+var percentiles = []float64{0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999}
+
+// latencyTable is how long answers took.
+func latencyTable(got *load.Result, cfg load.Config) result.Table {
+	t := result.Table{Title: "Latency", Columns: []string{"", "latency"}}
+	open := cfg.Arrival != load.Closed
+	t.About = "From the write of a request to the end of its answer."
+	if open {
+		t.About = "Latency counts from when a request was due, so that a stalled target is charged for all that waited; service time from when it was written."
+		t.Columns = append(t.Columns, "service time")
+	}
+	t.Columns = append(t.Columns, "opening a connection")
+	row := func(name string, of func(h *load.Histogram) time.Duration) {
+		cells := []string{name, of(&got.Latency).String()}
+		if open {
+			cells = append(cells, of(&got.Service).String())
+		}
+		t.Rows = append(t.Rows, append(cells, of(&got.Connect).String()))
+	}
+	row("min", func(h *load.Histogram) time.Duration { return round(h.Min()) })
+	row("mean", func(h *load.Histogram) time.Duration { return round(h.Mean()) })
+	for _, q := range percentiles {
+		row(strconv.FormatFloat(q*100, 'f', -1, 64)+" %", func(h *load.Histogram) time.Duration { return round(h.Quantile(q)) })
+	}
+	row("max", func(h *load.Histogram) time.Duration { return round(h.Max()) })
+	return t
+}
+
+// round cuts a duration to three digits or so.
+func round(d time.Duration) time.Duration {
+	unit := time.Nanosecond
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
+
+// outcomeTable is what became of the requests.
+func outcomeTable(got *load.Result) result.Table {
+	t := result.Table{Title: "Requests", Columns: []string{"", "count"}}
+	add := func(name string, n uint64) { t.Rows = append(t.Rows, []string{name, strconv.FormatUint(n, 10)}) }
+	add("answered", got.Requests)
+	for _, code := range slices.Sorted(maps.Keys(got.Status)) {
+		add(fmt.Sprintf("%d %s", code, http.StatusText(code)), got.Status[code])
+	}
+	for _, e := range []struct {
+		name string
+		n    uint64
+	}{
+		{"connection failed", got.Errors.Connect},
+		{"closed in mid-answer", got.Errors.Closed},
+		{"timed out", got.Errors.Timeout},
+		{"not HTTP", got.Errors.Protocol},
+		{"answer changed", got.Errors.Changed},
+		{"sent late", got.Late},
+		{"due and never sent", got.Dropped},
+	} {
+		if e.n > 0 {
+			add(e.name, e.n)
+		}
+	}
+	if got.Errors.First != "" {
+		t.About = "The first error: " + got.Errors.First
+	}
+	return t
+}
+
+// loadCharts are the load over time.
+func loadCharts(got *load.Result) []result.Chart {
+	seconds := result.Axis{Name: "time", Unit: "s"}
+	rate := result.Series{Name: "answered"}
+	failed := result.Series{Name: "errors"}
+	p50, p90, p99 := result.Series{Name: "50 %"}, result.Series{Name: "90 %"}, result.Series{Name: "99 %"}
+	for _, k := range got.Ticks {
+		at := k.At.Seconds()
+		rate.Points = append(rate.Points, [2]float64{at, k.Rate})
+		if k.Length > 0 {
+			failed.Points = append(failed.Points, [2]float64{at, float64(k.Errors) / k.Length.Seconds()})
+		}
+		if k.Requests == 0 {
+			continue
+		}
+		p50.Points = append(p50.Points, [2]float64{at, float64(k.P50)})
+		p90.Points = append(p90.Points, [2]float64{at, float64(k.P90)})
+		p99.Points = append(p99.Points, [2]float64{at, float64(k.P99)})
+	}
+	distribution := result.Chart{
+		Title: "Latency by percentile",
+		X:     result.Axis{Name: "share of requests that took longer", Log: true},
+		Y:     result.Axis{Name: "latency", Unit: "ns", Log: true},
+	}
+	line := result.Series{Name: "latency"}
+	for share := 1.0; share > 1/float64(max(2, got.Requests)); share /= 1.3 {
+		line.Points = append(line.Points, [2]float64{share, float64(got.Latency.Quantile(1 - share))})
+	}
+	slices.Reverse(line.Points)
+	distribution.Series = []result.Series{line}
+	rates := []result.Series{rate}
+	if got.Errors.Sum() > 0 {
+		rates = append(rates, failed)
+	}
+	return []result.Chart{
+		{Title: "Requests per second", X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: rates},
+		{Title: "Latency over time", X: seconds, Y: result.Axis{Name: "latency", Unit: "ns", Log: true}, Series: []result.Series{p50, p90, p99}},
+		distribution,
+	}
+}
+
+// targetCharts are what the target used over time, before the window (negative
+// times), in it and after.
+func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
+	if len(readings) < 2 {
+		return nil
+	}
+	seconds := result.Axis{Name: "time", Unit: "s"}
+	cpu, rss, pss := result.Series{Name: "CPU"}, result.Series{Name: "RSS"}, result.Series{Name: "PSS"}
+	threads, files := result.Series{Name: "threads"}, result.Series{Name: "open files"}
+	calls, switches := result.Series{Name: "system calls"}, result.Series{Name: "context switches"}
+	for i, r := range readings {
+		at := r.At.Sub(opened).Seconds()
+		rss.Points = append(rss.Points, [2]float64{at, float64(r.RSS)})
+		if r.PSS > 0 {
+			pss.Points = append(pss.Points, [2]float64{at, float64(r.PSS)})
+		}
+		threads.Points = append(threads.Points, [2]float64{at, float64(r.Threads)})
+		files.Points = append(files.Points, [2]float64{at, float64(r.Files)})
+		if i == 0 {
+			continue
+		}
+		used := r.Sub(readings[i-1])
+		length := r.At.Sub(readings[i-1].At).Seconds()
+		cpu.Points = append(cpu.Points, [2]float64{at, used.CPU.Seconds() / length})
+		calls.Points = append(calls.Points, [2]float64{at, float64(used.Syscalls) / length})
+		switches.Points = append(switches.Points, [2]float64{at, float64(used.Voluntary+used.Involuntary) / length})
+	}
+	activity := []result.Series{switches}
+	if readings[len(readings)-1].Syscalls > 0 {
+		activity = append(activity, calls)
+	}
+	memory := []result.Series{rss}
+	if len(pss.Points) > 0 {
+		memory = append(memory, pss)
+	}
+	return []result.Chart{
+		{Title: "CPU of the target", X: seconds, Y: result.Axis{Name: "cores"}, Series: []result.Series{cpu}},
+		{Title: "Memory of the target", X: seconds, Y: result.Axis{Name: "memory", Unit: "bytes"}, Series: memory},
+		{Title: "System calls and context switches of the target", X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: activity},
+		{Title: "Threads and open files of the target", X: seconds, Y: result.Axis{Name: "count"}, Series: []result.Series{threads, files}},
+	}
+}

@@ -1,0 +1,234 @@
+package trial
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"millrace/lab/cost"
+	"millrace/lab/gate"
+	"millrace/lab/result"
+	"millrace/lab/stats"
+)
+
+// defaultAlpha is the chance of any wrong verdict about one arm.
+const defaultAlpha = 0.01
+
+// judge gives verdicts about the blocks so far. It may be called again after
+// more blocks: it replaces what it said before.
+func (t *trial) judge() {
+	t.res.Verdicts = nil
+	base := t.baseline()
+	if base == nil {
+		return
+	}
+	t.chooseMetrics()
+	for _, r := range t.runners[1:] {
+		if r.Name == r.of {
+			t.res.Verdicts = append(t.res.Verdicts, t.verdicts(r.Name, base.Name)...)
+		}
+	}
+	for _, r := range t.runners {
+		if r.Name != r.of {
+			t.res.Verdicts = append(t.res.Verdicts, t.verdicts(r.Name, r.of)...)
+		}
+	}
+}
+
+// chooseMetrics lists what was measured, and which of it decides.
+func (t *trial) chooseMetrics() {
+	t.res.Metrics = cost.Measured(t.res.Samples)
+	if len(t.res.Samples) == 0 {
+		return
+	}
+	for _, wanted := range t.plan.Decide {
+		i := slices.IndexFunc(t.res.Metrics, func(m result.Metric) bool { return m.Key == wanted })
+		if i < 0 {
+			t.note(fmt.Sprintf("no verdict about %s: it cannot be measured here", cost.Named(wanted).Name))
+			continue
+		}
+		t.res.Metrics[i].Decides = true
+	}
+}
+
+// question is one metric on one workload.
+type question struct{ workload, metric string }
+
+func (q question) key() string { return q.workload + "\x00" + q.metric }
+
+// verdicts judges one arm against another in all deciding metrics, as one
+// family: Holm's adjustment is over its metrics and workloads.
+func (t *trial) verdicts(arm, baseline string) []result.Verdict {
+	family := map[string][]stats.Pair{}
+	var questions []question
+	for _, w := range t.res.Workloads {
+		for _, m := range t.res.Metrics {
+			if !m.Decides {
+				continue
+			}
+			q := question{w.Name, m.Key}
+			if pairs := t.pairs(q, arm, baseline); len(pairs) > 0 {
+				family[q.key()] = pairs
+				questions = append(questions, q)
+			}
+		}
+	}
+	rule := t.rule()
+	decisions := stats.Decide(family, rule)
+	out := make([]result.Verdict, 0, len(questions))
+	for _, q := range questions {
+		out = append(out, t.verdict(q, arm, baseline, decisions[q.key()]))
+	}
+	return out
+}
+
+func (t *trial) rule() stats.Rule {
+	r := stats.Rule{
+		Delta: t.plan.Delta, Alpha: t.plan.Alpha, Seed: t.plan.Seed,
+		Looks: len(t.plan.Blocks), Look: t.look,
+	}
+	if r.Alpha == 0 {
+		r.Alpha = defaultAlpha
+	}
+	if r.Delta == 0 {
+		r.Delta = 0.01
+	}
+	return r
+}
+
+// pairs are the log-ratios of the blocks in which both arms were measured.
+func (t *trial) pairs(q question, arm, baseline string) []stats.Pair {
+	below := map[int]float64{}
+	for _, s := range t.res.Samples {
+		if s.Arm == baseline && s.Workload == q.workload {
+			if v := s.Values[q.metric]; v > 0 {
+				below[s.Block] = v
+			}
+		}
+	}
+	var out []stats.Pair
+	for _, s := range t.res.Samples {
+		if s.Arm != arm || s.Workload != q.workload {
+			continue
+		}
+		if v, b := s.Values[q.metric], below[s.Block]; v > 0 && b > 0 {
+			out = append(out, stats.Pair{Restart: s.Restart, Block: s.Block, LogRatio: math.Log(v / b)})
+		}
+	}
+	return out
+}
+
+func (t *trial) verdict(q question, arm, baseline string, d stats.Decision) result.Verdict {
+	m := cost.Named(q.metric)
+	v := result.Verdict{
+		Workload: q.workload, Metric: q.metric, Arm: arm, Baseline: baseline,
+		Ratio: d.Ratio, Low: d.Low, High: d.High, Level: 0.95, P: d.Adjusted, Delta: t.rule().Delta,
+		Blocks: d.Blocks, Restarts: d.Restarts, Outcome: outcome(d.Outcome, m.Higher), More: d.More,
+	}
+	if v.Outcome == result.Undecided && d.More > 0 && t.blocks > 0 {
+		v.Minutes = float64(d.More) * t.elapsed().Minutes() / float64(t.blocks)
+	}
+	v.Sentence = Sentence(v, m)
+	return v
+}
+
+func outcome(o stats.Outcome, higherIsBetter bool) result.Outcome {
+	switch {
+	case o == stats.Equal:
+		return result.Equal
+	case o == stats.Undecided:
+		return result.Undecided
+	case (o == stats.Above) == higherIsBetter:
+		return result.Better
+	}
+	return result.Worse
+}
+
+// Sentence says a verdict in words. It names the metric, so that nobody takes
+// instructions for latency.
+func Sentence(v result.Verdict, m result.Metric) string {
+	s := fmt.Sprintf("%s: %s of %s is %s that of %s [%s, %s]",
+		v.Workload, m.Name, v.Arm, relation(v.Ratio), v.Baseline, bound(v.Low), bound(v.High))
+	switch v.Outcome {
+	case result.Equal:
+		return s + fmt.Sprintf(": equal within %s", percent(v.Delta))
+	case result.Undecided:
+		s += ": undecided"
+		if v.More > 0 {
+			s += fmt.Sprintf("; about %d more blocks (%s) would probably decide it", v.More, minutes(v.Minutes))
+		}
+		return s
+	}
+	return s + ": " + string(v.Outcome)
+}
+
+// relation puts a ratio in words: "31 % below", "2.4 times".
+func relation(ratio float64) string {
+	switch change := ratio - 1; {
+	case ratio >= 2:
+		return fmt.Sprintf("%.2g times", ratio)
+	case math.Abs(change) < 0.0005:
+		return "the same as"
+	case change < 0:
+		return percent(-change) + " below"
+	default:
+		return percent(change) + " above"
+	}
+}
+
+func bound(ratio float64) string {
+	if ratio >= 2 {
+		return fmt.Sprintf("%.2g times", ratio)
+	}
+	sign := "+"
+	if ratio < 1 {
+		sign = "−"
+	}
+	return sign + percent(math.Abs(ratio-1))
+}
+
+func percent(share float64) string {
+	if share < 0.0995 {
+		return fmt.Sprintf("%.1f %%", share*100)
+	}
+	return fmt.Sprintf("%.0f %%", share*100)
+}
+
+func minutes(m float64) string {
+	if m < 1 {
+		return fmt.Sprintf("%.0f s", max(1, m*60))
+	}
+	return fmt.Sprintf("%.0f min", m)
+}
+
+// decided reports whether nothing is left open but the placebo, which proves
+// itself by staying undecided or equal.
+func (t *trial) decided() bool {
+	for _, v := range t.res.Verdicts {
+		if v.Outcome == result.Undecided && !strings.HasSuffix(v.Arm, placeboMark) {
+			return false
+		}
+	}
+	return true
+}
+
+// check asks the sanity gates.
+func (t *trial) check() {
+	if len(t.slots) == 0 {
+		return
+	}
+	limits := gate.Limits{Failures: t.plan.ErrorsExpected}
+	t.res.Gates = append(t.res.Gates, gate.Check(t.slots, limits)...)
+	t.res.Gates = append(t.res.Gates, gate.Same(t.answers, t.plan.Differ))
+	if t.plan.Placebo == "-" {
+		return
+	}
+	var placebo []result.Verdict
+	for _, v := range t.res.Verdicts {
+		if strings.HasSuffix(v.Arm, placeboMark) {
+			placebo = append(placebo, v)
+		}
+	}
+	t.res.Gates = append(t.res.Gates, gate.Placebo(placebo))
+}
