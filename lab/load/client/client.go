@@ -44,7 +44,9 @@ type Answer struct {
 	Bytes  int64       // on the wire, with head and framing but without TLS; 0 where the protocol hides it
 	Head   http.Header // not to be changed; nil for WebSocket messages
 	// Close says that the target ends the connection after this answer: dial
-	// anew for the next. That is the target's right and no error.
+	// anew for the next. That is the target's right and no error. Beside an
+	// ErrClosed it says that the target was already leaving in good order and
+	// never took the request (GOAWAY in HTTP/2 and 3): dial anew and ask again.
 	Close bool
 }
 
@@ -123,10 +125,19 @@ func New(o Options) (Dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errOptions, err)
 	}
+	var d Dialer
 	switch o.Protocol {
 	case "http1":
-		return newHTTP1Dialer(t), nil
-	default:
-		return nil, fmt.Errorf("%w: unknown protocol %q: it is http1, http2, http3 or websocket", errOptions, o.Protocol)
+		d = newHTTP1Dialer(t)
+	case "http2":
+		d, err = newHTTP2Dialer(t)
+	case "http3":
+		d, err = newHTTP3Dialer(t)
+	default: // parseTarget lets no other through
+		d = newWebSocketDialer(t)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errOptions, err)
+	}
+	return d, nil
 }

@@ -149,12 +149,19 @@ func drain(body io.Reader, tee io.Writer) (int64, error) {
 type wire struct {
 	conn  net.Conn
 	read  int64
-	limit int64 // of read; 0: none
+	limit int64  // of read; 0: none
+	early []byte // read by somebody else, and first in turn
 }
 
 func (w *wire) Read(p []byte) (int, error) {
 	if w.limit > 0 && w.read >= w.limit {
 		return 0, fmt.Errorf("%w: %w", ErrProtocol, errLongHead)
+	}
+	if len(w.early) > 0 {
+		n := copy(p, w.early)
+		w.early = w.early[n:]
+		w.read += int64(n)
+		return n, nil
 	}
 	n, err := w.conn.Read(p)
 	w.read += int64(n)
