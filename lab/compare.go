@@ -25,7 +25,9 @@ type CompareOptions struct {
 	Delta float64     // what counts as equal, as a share; 0: 0.01
 	// Differ is why answers need not be equal between the arms; empty: they must.
 	Differ string
-	Seed   uint64 // 0: a new one
+	Blocks []int         // at each look; nil: by the mode
+	Slot   time.Duration // of one arm in one block; 0: by the mode
+	Seed   uint64        // 0: a new one
 }
 
 // A CompareArm is a server by its URL or by the command that starts it.
@@ -88,12 +90,18 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 	p := trial.Plan{
 		Decide: []string{"user_instructions", "cpu_ns", "requests_per_second", "latency_p99_ns"},
 		Delta:  o.Delta, Differ: o.Differ, Seed: o.Seed,
-		Blocks: []int{12, 18, 24}, Slot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		Blocks: []int{12, 18, 24}, Slot: 250 * time.Millisecond, Warmup: 50 * time.Millisecond,
 		Budget: 60 * time.Second,
 	}
 	if o.Mode == result.Full {
 		p.Blocks, p.PerRestart = []int{24, 48, 72}, 2
 		p.Slot, p.Warmup, p.Budget = time.Second, 200*time.Millisecond, 10*time.Minute
+	}
+	if o.Blocks != nil {
+		p.Blocks = o.Blocks
+	}
+	if o.Slot != 0 {
+		p.Slot = o.Slot
 	}
 	if p.Seed == 0 {
 		p.Seed = rand.Uint64()

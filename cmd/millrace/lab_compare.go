@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"millrace/lab"
 	"millrace/lab/report"
@@ -17,12 +18,14 @@ type labCompareCommand struct {
 
 	Request request `embed:""`
 
-	Quick  bool    `help:"Within a minute. This is the default."`
-	Full   bool    `help:"Longer slots and more blocks: some ten minutes, for differences of 1 % and less."`
-	Delta  float64 `default:"1" placeholder:"PERCENT" help:"What counts as equal, in percent."`
-	Differ string  `placeholder:"REASON" help:"Why the answers need not be the same; without it, different answers make the result void."`
-	Path   string  `default:"/" placeholder:"PATH" help:"What to ask a started command for, without --paths."`
-	Seed   uint64  `placeholder:"N" help:"Repeat the order of another run."`
+	Quick  bool          `help:"Within a minute. This is the default."`
+	Full   bool          `help:"Longer slots and more blocks: some ten minutes, for differences of 1 % and less."`
+	Delta  float64       `default:"1" placeholder:"PERCENT" help:"What counts as equal, in percent."`
+	Differ string        `placeholder:"REASON" help:"Why the answers need not be the same; without it, different answers make the result void."`
+	Path   string        `default:"/" placeholder:"PATH" help:"What to ask a started command for, without --paths."`
+	Blocks []int         `placeholder:"N,N,N" help:"Judge after so many blocks, at most three times. Default 12,18,24, and 24,48,72 with --full."`
+	Slot   time.Duration `placeholder:"TIME" help:"How long one arm is measured in a block. Default 250ms, and 1s with --full."`
+	Seed   uint64        `placeholder:"N" help:"Repeat the order of another run."`
 
 	JSON     string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again."`
 	HTML     string `name:"html" placeholder:"FILE" complete:"file" help:"Write a report."`
@@ -46,7 +49,7 @@ func (c *labCompareCommand) Run(s streams) error {
 }
 
 func (c *labCompareCommand) options() (lab.CompareOptions, error) {
-	o := lab.CompareOptions{Mode: result.Quick, Delta: c.Delta / 100, Differ: c.Differ, Seed: c.Seed}
+	o := lab.CompareOptions{Mode: result.Quick, Delta: c.Delta / 100, Differ: c.Differ, Seed: c.Seed, Blocks: c.Blocks, Slot: c.Slot}
 	if c.Quick && c.Full {
 		return o, usageError{"--quick and --full: only one of them", "leave one of them out"}
 	}
