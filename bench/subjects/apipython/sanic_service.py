@@ -1,0 +1,61 @@
+"""A caching proxy in front of the comment API, with Sanic and aiocache.
+
+A subject of the lab's experiment api-cache:
+
+    UPSTREAM=http://127.0.0.1:9000 EXPIRY=300 PORT=8000 WORKERS=4 python sanic_service.py
+
+Each worker has a cache of its own. Only answers with status 200 are kept.
+"""
+
+import os
+
+import httpx
+from aiocache import Cache
+from sanic import Sanic
+from sanic.response import raw
+
+UPSTREAM = os.environ.get("UPSTREAM", "")
+EXPIRY = float(os.environ.get("EXPIRY", "300"))
+PATIENCE = 60  # seconds that an answer of the upstream may take
+WAITING = 1000  # connections to the upstream: more than the experiment's clients
+
+app = Sanic("comments", configure_logging=False)
+
+
+@app.before_server_start
+async def begin(app):
+    app.ctx.cache = Cache(Cache.MEMORY)
+    limits = httpx.Limits(max_connections=WAITING, max_keepalive_connections=WAITING)
+    app.ctx.client = httpx.AsyncClient(timeout=PATIENCE, limits=limits, trust_env=False)
+
+
+@app.after_server_stop
+async def end(app):
+    await app.ctx.client.aclose()
+
+
+@app.get("/comments/count")
+async def count(request):
+    page = request.args.get("url", "")
+    body = await app.ctx.cache.get(page)
+    if body is not None:
+        return raw(body, content_type="application/json")
+    try:
+        answer = await app.ctx.client.get(f"{UPSTREAM}/comments/count", params={"url": page})
+    except httpx.HTTPError:
+        return raw(b'{"error":"the upstream does not answer"}', status=502, content_type="application/json")
+    if answer.status_code == 200:
+        await app.ctx.cache.set(page, answer.content, ttl=EXPIRY)
+    return raw(answer.content, status=answer.status_code, content_type="application/json")
+
+
+if __name__ == "__main__":
+    workers = int(os.environ.get("WORKERS", "1"))
+    app.run(
+        host="127.0.0.1",
+        port=int(os.environ["PORT"]),
+        workers=workers,
+        single_process=workers == 1,
+        access_log=False,
+        motd=False,
+    )
