@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 )
 
@@ -79,6 +80,9 @@ func (t *target) connectError(err error) error {
 	}
 	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain {
 		return says("it does not speak TLS there: use http: or ws:")
+	}
+	if strings.HasSuffix(err.Error(), "tls: no application protocol") { // an alert, RFC 7301, 3.2; crypto/tls exports no type for it
+		return says("it speaks TLS but not this protocol over it")
 	}
 	step := ""
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && op.Err != nil {
@@ -162,6 +166,6 @@ func gone(err error) bool {
 	if _, ok := errors.AsType[syscall.Errno](err); ok {
 		return true
 	}
-	_, alert := errors.AsType[tls.AlertError](err)
-	return alert
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "remote error" // a TLS alert
 }

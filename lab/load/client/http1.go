@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -53,10 +54,15 @@ func (d *http1Dialer) Dial(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.over(conn), nil
+}
+
+// over asks through a connection that is open.
+func (d *http1Dialer) over(conn net.Conn) *http1Conn {
 	c := &http1Conn{dialer: d, guard: guard{conn: conn, timeout: d.timeout}}
 	c.wire.conn = conn
 	c.in = bufio.NewReaderSize(&c.wire, readBuffer)
-	return c, nil
+	return c
 }
 
 func (d *http1Dialer) Close() error { return nil }
@@ -101,6 +107,10 @@ func (c *http1Conn) exchange(ctx context.Context, path int, tee io.Writer) (Answ
 		return Answer{}, err
 	}
 	resp, err := c.head()
+	if err != nil && c.wire.over {
+		// The parser would call half a line malformed.
+		return Answer{}, io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return Answer{}, err
 	}
@@ -150,12 +160,13 @@ type wire struct {
 	conn  net.Conn
 	read  int64
 	limit int64  // of read; 0: none
+	over  bool   // the other side has closed it
 	early []byte // read by somebody else, and first in turn
 }
 
 func (w *wire) Read(p []byte) (int, error) {
 	if w.limit > 0 && w.read >= w.limit {
-		return 0, fmt.Errorf("%w: %w", ErrProtocol, errLongHead)
+		return 0, errLongHead
 	}
 	if len(w.early) > 0 {
 		n := copy(p, w.early)
@@ -165,6 +176,7 @@ func (w *wire) Read(p []byte) (int, error) {
 	}
 	n, err := w.conn.Read(p)
 	w.read += int64(n)
+	w.over = w.over || errors.Is(err, io.EOF)
 	return n, err
 }
 
@@ -175,6 +187,11 @@ type guard struct {
 	timeout time.Duration
 	ctx     context.Context // of the last request
 	stop    func() bool     // of the watch over ctx
+
+	// watched is ctx as its watch sees it: a watch over an earlier one that
+	// goes off late must not end a request that is not its own.
+	mu      sync.Mutex
+	watched context.Context
 }
 
 // begin starts the clock of one request.
@@ -182,9 +199,13 @@ func (g *guard) begin(ctx context.Context) error {
 	// Most callers bring the same context each time: one watch is enough.
 	if ctx != g.ctx {
 		g.end()
-		g.ctx = ctx
+		g.watch(ctx)
 		g.stop = context.AfterFunc(ctx, func() {
-			_ = g.conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.watched == ctx {
+				_ = g.conn.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
+			}
 		})
 	}
 	if err := g.conn.SetDeadline(time.Now().Add(g.timeout)); err != nil {
@@ -195,9 +216,18 @@ func (g *guard) begin(ctx context.Context) error {
 	return ctx.Err()
 }
 
+func (g *guard) watch(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ctx, g.watched = ctx, ctx
+}
+
 // end stops watching.
 func (g *guard) end() {
 	if g.stop != nil {
 		g.stop()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.ctx, g.watched = nil, nil
 	}
 }

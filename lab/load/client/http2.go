@@ -56,7 +56,7 @@ func (d *http2Dialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol != "h2" {
 		conn.Close()
-		return nil, &failure{said: ErrConnect.Error() + " to " + d.address + ": it speaks TLS but no HTTP/2", kind: ErrConnect}
+		return nil, &failure{said: ErrConnect.Error() + " to " + d.address + ": it speaks TLS but not this protocol over it", kind: ErrConnect}
 	}
 	return conn, nil
 }
@@ -185,6 +185,8 @@ func http2Kind(err error) (untaken bool, kind error) {
 	switch said := err.Error(); {
 	case strings.Contains(said, "graceful shutdown GOAWAY"), strings.Contains(said, "client conn not usable"):
 		return true, ErrClosed
+	case strings.Contains(said, "could not be established"): // ended before SETTINGS, RFC 9113, 3.4
+		return false, ErrProtocol
 	case strings.Contains(said, "http2: client conn"), strings.Contains(said, "GOAWAY"):
 		return false, ErrClosed
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -51,13 +52,22 @@ func (d *webSocketDialer) Dial(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &webSocketConn{dialer: d, guard: guard{conn: conn, timeout: d.timeout}}
-	if err := c.upgrade(ctx); err != nil {
-		c.guard.end()
+	c := d.over(conn)
+	err = c.upgrade(ctx)
+	c.guard.end()
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// over talks through a connection that is open.
+func (d *webSocketDialer) over(conn net.Conn) *webSocketConn {
+	c := &webSocketConn{dialer: d, guard: guard{conn: conn, timeout: d.timeout}}
+	c.wire.conn = conn
+	c.in = bufio.NewReaderSize(&c.wire, socketBuffer)
+	return c
 }
 
 func (d *webSocketDialer) Close() error { return nil }
@@ -90,7 +100,6 @@ func (c *webSocketConn) upgrade(ctx context.Context) error {
 		ReadBufferSize: readBuffer,
 		OnStatusError:  func(code int, _ []byte, _ io.Reader) { status = code },
 	}
-	c.wire.conn = c.guard.conn
 	c.wire.limit = MaxHead
 	early, _, err := up.Upgrade(readWriter{&c.wire, c.guard.conn}, u)
 	if early != nil {
@@ -100,7 +109,6 @@ func (c *webSocketConn) upgrade(ctx context.Context) error {
 		return c.refused(status, err)
 	}
 	c.wire.limit = 0
-	c.in = bufio.NewReaderSize(&c.wire, socketBuffer)
 	if early != nil { // the first frames came with the head
 		first, err := early.Peek(early.Buffered())
 		if err != nil {
