@@ -19,20 +19,27 @@ type stat struct {
 	Group   int
 	User    time.Duration
 	System  time.Duration
+	Waited  time.Duration // user time of children that were waited for, and theirs
+	WaitedS time.Duration // their system time
 	Threads int
 	Start   uint64 // ticks since boot: tells a process from a later one of the same number
 	RSS     int64  // pages
 }
 
-// parseStat reads a line of /proc/PID/stat or /proc/PID/task/TID/stat. The
-// name in brackets may hold anything, brackets, spaces and line ends too, so
-// fields are counted from the last closing bracket.
-func parseStat(text string) (stat, error) {
-	end := strings.LastIndexByte(text, ')')
+// dead reports whether the process has ended and only waits to be waited for.
+// A first thread that ended leaves a process whose other threads live on.
+func (s stat) dead() bool { return (s.State == 'Z' || s.State == 'X') && s.Threads <= 1 }
+
+// parseStat reads a line of /proc/PID/stat. The name in brackets may hold
+// anything, brackets, spaces and line ends too, so fields are counted from the
+// last closing bracket.
+func parseStat(text []byte) (stat, error) {
+	line := string(text)
+	end := strings.LastIndexByte(line, ')')
 	if end < 0 {
 		return stat{}, errors.New("no name in brackets")
 	}
-	f := strings.Fields(text[end+1:]) // f[0] is field 3 of the manual page
+	f := strings.Fields(line[end+1:]) // f[0] is field 3 of the manual page
 	if len(f) < 22 {
 		return stat{}, fmt.Errorf("only %d fields after the name", len(f))
 	}
@@ -49,9 +56,11 @@ func parseStat(text string) (stat, error) {
 	s.Group = int(number(5))
 	s.User = ticks(number(14))
 	s.System = ticks(number(15))
+	s.Waited = ticks(number(16))
+	s.WaitedS = ticks(number(17))
 	s.Threads = int(number(20))
 	s.Start = uint64(number(22))
-	s.RSS = number(24)
+	s.RSS = max(0, number(24))
 	if err != nil {
 		return stat{}, err
 	}
@@ -66,26 +75,153 @@ func ticks(n int64) time.Duration {
 	return time.Duration(n) * tick
 }
 
-// fields finds lines "key: number …" in text and stores the numbers where
-// wanted points to. A wanted key that is not there, or has no number, is an
-// error.
-func fields(text string, wanted map[string]*uint64) error {
-	found := 0
-	for line := range strings.Lines(text) {
-		key, rest, ok := strings.Cut(line, ":")
-		if !ok || wanted[key] == nil {
-			continue
+// switches are a thread's context switches.
+type switches struct{ voluntary, involuntary uint64 }
+
+// parseSwitches reads /proc/PID/task/TID/status (proc_pid_status(5)).
+func parseSwitches(text []byte) (switches, error) {
+	var s switches
+	err := numbersIn(text,
+		wanted{"voluntary_ctxt_switches", &s.voluntary},
+		wanted{"nonvoluntary_ctxt_switches", &s.involuntary})
+	return s, err
+}
+
+// parseIgnored reads the mask of ignored signals from /proc/PID/status.
+func parseIgnored(text []byte) (uint64, error) {
+	value, ok := valueOf(text, "SigIgn")
+	if !ok {
+		return 0, errors.New("no line SigIgn")
+	}
+	return strconv.ParseUint(value, 16, 64)
+}
+
+// transfers is what is used of /proc/PID/io (proc_pid_io(5)).
+type transfers struct{ readCalls, writeCalls, readBytes, writeBytes uint64 }
+
+// parseIO reads /proc/PID/io.
+func parseIO(text []byte) (transfers, error) {
+	var t transfers
+	err := numbersIn(text,
+		wanted{"rchar", &t.readBytes}, wanted{"wchar", &t.writeBytes},
+		wanted{"syscr", &t.readCalls}, wanted{"syscw", &t.writeCalls})
+	return t, err
+}
+
+// parseRollup reads the resident and the proportional size in bytes from
+// /proc/PID/smaps_rollup (proc_pid_smaps(5)).
+func parseRollup(text []byte) (rss, pss uint64, err error) {
+	if err := numbersIn(text, wanted{"Rss", &rss}, wanted{"Pss", &pss}); err != nil {
+		return 0, 0, err
+	}
+	const most = 1 << 53 // kB: what follows would not fit
+	if rss > most || pss > most {
+		return 0, 0, errors.New("sizes beyond all memory")
+	}
+	return rss << 10, pss << 10, nil
+}
+
+// parseMemory reads the machine's memory in bytes from /proc/meminfo.
+func parseMemory(text []byte) (uint64, error) {
+	var kB uint64
+	if err := numbersIn(text, wanted{"MemTotal", &kB}); err != nil {
+		return 0, err
+	}
+	return kB << 10, nil
+}
+
+// A wanted number of a file whose lines are "key: number …".
+type wanted struct {
+	key string
+	to  *uint64
+}
+
+// numbersIn finds wanted numbers. One that is not there is an error.
+func numbersIn(text []byte, all ...wanted) error {
+	for _, w := range all {
+		value, ok := valueOf(text, w.key)
+		if !ok {
+			return fmt.Errorf("no line %q", w.key)
 		}
-		value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 		n, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
-			return fmt.Errorf("line %q: %w", strings.TrimSpace(line), err)
+			return fmt.Errorf("line %q: %w", w.key, err)
 		}
-		*wanted[key] = n
-		found++
-	}
-	if found < len(wanted) {
-		return fmt.Errorf("%d of %d lines are missing", len(wanted)-found, len(wanted))
+		*w.to = n
 	}
 	return nil
+}
+
+// valueOf is the first word after "key:" at the start of a line. Only a
+// process's name, in the first line of its status, is free text in these files,
+// and a line end in it is shown as \n.
+func valueOf(text []byte, key string) (string, bool) {
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key); ok && strings.HasPrefix(rest, ":") {
+			value := strings.Fields(rest[1:])
+			if len(value) == 0 {
+				return "", false
+			}
+			return value[0], true
+		}
+	}
+	return "", false
+}
+
+// parseSystem reads the first line of /proc/stat (proc_stat(5)): "cpu user nice
+// system idle iowait irq softirq steal guest guest_nice". Guests' time is part
+// of user and nice.
+func parseSystem(text []byte) (System, error) {
+	line, _, _ := strings.Cut(string(text), "\n")
+	f := strings.Fields(line)
+	if len(f) < 9 || f[0] != "cpu" {
+		return System{}, errors.New("no line of all processors")
+	}
+	var s System
+	for i, field := range f[1:9] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return System{}, err
+		}
+		t := ticks(n)
+		s.Total += t
+		switch i {
+		case 3, 4: // idle, iowait
+			s.Idle += t
+		case 7:
+			s.Steal = t
+		}
+	}
+	return s, nil
+}
+
+// parseLoad reads the first number of /proc/loadavg.
+func parseLoad(text []byte) (float64, error) {
+	word, _, _ := strings.Cut(string(text), " ")
+	return strconv.ParseFloat(word, 64)
+}
+
+// parseModel is the processor's name in /proc/cpuinfo; not all architectures
+// tell one.
+func parseModel(text []byte) string {
+	for line := range strings.Lines(string(text)) {
+		key, value, ok := strings.Cut(line, ":")
+		if ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// parseNumbers reads numbers between spaces, as in /proc/PID/task/TID/children.
+func parseNumbers(text []byte) ([]int, error) {
+	var all []int
+	for word := range strings.FieldsSeq(string(text)) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }

@@ -5,12 +5,38 @@ package record
 import (
 	"errors"
 	"runtime"
+	"time"
+
+	"millrace/lab/result"
 )
 
 // errSystem is what everything here says off Linux.
 func errSystem() error {
 	return errors.New("processes are measured on Linux only, this is " + runtime.GOOS)
 }
+
+// target never comes to be.
+type target struct{ missing []string }
+
+func openTarget([]int, bool) (*target, error) { return nil, errSystem() }
+func (t *target) read(bool) (Reading, error)  { return Reading{}, errSystem() }
+func (t *target) close() error                { return nil }
+
+// thread never comes to be.
+type thread struct{}
+
+func openThread() (thread, error) { return thread{}, errSystem() }
+
+func (t *thread) read() (user, system time.Duration, instructions uint64, err error) {
+	return 0, 0, 0, errSystem()
+}
+func (t *thread) close() error { return nil }
+
+func describe(m *result.Machine) { m.Kernel = runtime.GOOS }
+
+func readSystem() (System, error) { return System{}, errSystem() }
+
+func probeCounters() string { return errSystem().Error() }
 
 func readListeners() ([]listener, error) { return nil, errSystem() }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // readListeners is every socket of this network namespace that listens.
@@ -64,8 +63,9 @@ func owners(sockets []listener) (pids []int, refused bool, err error) {
 	if len(pids) > 1 {
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == 1 })
 	}
+	var buf []byte
 	byDepth(pids, func(pid int) int {
-		s, _ := readStat(pid) // one that ended has no parent
+		s, _ := readStat(pid, &buf) // one that ended has no parent
 		return s.Parent
 	})
 	return pids, refused, nil
@@ -106,8 +106,9 @@ func Group(group int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	var buf []byte
 	return slices.DeleteFunc(all, func(pid int) bool {
-		s, err := readStat(pid)
+		s, err := readStat(pid, &buf)
 		return err != nil || s.Group != group
 	}), nil
 }
@@ -139,7 +140,7 @@ func numbers(dir string) ([]int, error) {
 // socketsOf is the inodes of a process's sockets, in the order of its
 // descriptors.
 func socketsOf(pid int) ([]uint64, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	dir := procFile(pid, "fd")
 	fds, err := numbers(dir)
 	if err != nil {
 		return nil, err
@@ -159,22 +160,4 @@ func socketsOf(pid int) ([]uint64, error) {
 		}
 	}
 	return inodes, nil
-}
-
-// readStat reads /proc/PID/stat.
-func readStat(pid int) (stat, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return stat{}, err
-	}
-	s, err := parseStat(string(text))
-	if err != nil {
-		return stat{}, fmt.Errorf("reading /proc/%d/stat: %w", pid, err)
-	}
-	return s, nil
-}
-
-// gone reports whether an error says that a process has ended.
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
