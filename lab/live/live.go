@@ -1,0 +1,130 @@
+// Package live is what a person sees while the lab measures: a few lines on the
+// terminal that follow the events of a measurement, or, where there is no
+// terminal, the events themselves as lines of JSON.
+//
+// The machine that draws is usually the one that is measured, so drawing is
+// kept cheap: at most Frames times a second, and only what changed.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"golang.org/x/term"
+
+	"millrace/lab/result"
+)
+
+// Frames is how often a second the view is drawn at most. Figures come four
+// times a second; twice that keeps them prompt.
+const Frames = 8
+
+// ErrForced is what Show returns when it was interrupted a second time.
+var ErrForced = errors.New("stopped at once: what was measured so far is lost")
+
+// IsTerminal reports whether a person may be watching what is written to f.
+func IsTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
+
+// NDJSON writes each event as a line of JSON, at once: newline-delimited JSON
+// of [result.Event], with times in nanoseconds. The watch it returns may be
+// called from several goroutines. When w fails, nothing more is written: that
+// nobody reads any more is no reason to stop measuring.
+func NDJSON(w io.Writer) result.Watch {
+	var (
+		mu     sync.Mutex
+		failed bool
+	)
+	return func(e result.Event) {
+		line, err := json.Marshal(stamped(e))
+		if err != nil {
+			return // an infinity or NaN, which JSON cannot say; the result file names the figure
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if failed {
+			return
+		}
+		_, err = w.Write(append(line, '\n'))
+		failed = err != nil
+	}
+}
+
+// stamped gives an event a time if it has none.
+func stamped(e result.Event) result.Event {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	return e
+}
+
+// Show runs work and shows its events on the terminal until it returns; it
+// returns what work does. title is one line that says what is measured. The
+// watch that work is given may be called from several goroutines.
+//
+// While it runs it owns the terminal: keys are read from the standard input if
+// that is a terminal, and what others write by package log becomes a line of
+// the view. At the end one line is left.
+//
+// Ctrl-C ends work's context, once, and the view says that it waits. A second
+// Ctrl-C gives the terminal back and returns ErrForced without waiting; work's
+// goroutine is then left behind, and the program should end. When ctx ends, by
+// a signal for instance, the view says that it waits, too.
+//
+// A view that cannot be drawn does not stop a measurement: work goes on, and
+// the trouble is part of the error at the end.
+func Show(ctx context.Context, terminal *os.File, title string, work func(ctx context.Context, watch result.Watch) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	options := []tea.ProgramOption{tea.WithOutput(terminal), tea.WithFPS(Frames), tea.WithoutSignalHandler()}
+	if !IsTerminal(os.Stdin) {
+		options = append(options, tea.WithInput(nil))
+	}
+	program := tea.NewProgram(newModel(title, time.Now(), runtime.NumCPU(), cancel), options...)
+	watch := func(e result.Event) { program.Send(stamped(e)) } // does nothing once the program has ended
+	defer tookLog(watch)()
+
+	done := make(chan error, 1)
+	go func() { // ends with work; waited for below, unless forced
+		err := work(ctx, watch)
+		done <- err
+		program.Send(finished{at: time.Now(), failed: err != nil, early: ctx.Err() != nil})
+	}()
+	stop := context.AfterFunc(ctx, func() { program.Send(ending{}) })
+	defer stop()
+
+	last, err := program.Run()
+	if m, ok := last.(model); ok && m.forced {
+		return ErrForced
+	}
+	worked := <-done
+	if err != nil {
+		return errors.Join(worked, fmt.Errorf("drawing the live view: %w", err))
+	}
+	return worked
+}
+
+// tookLog sends what is logged to the view, which a line from elsewhere would
+// tear apart, until the function that it returns is called.
+func tookLog(watch result.Watch) (giveBack func()) {
+	before := log.Writer()
+	log.SetOutput(logLines{watch})
+	return func() { log.SetOutput(before) }
+}
+
+// logLines makes notes of log lines.
+type logLines struct{ watch result.Watch }
+
+func (l logLines) Write(line []byte) (int, error) {
+	l.watch(result.Event{Kind: result.EventNote, Text: strings.TrimSpace(string(line))})
+	return len(line), nil
+}
