@@ -5,7 +5,7 @@
 // of its standard input ends it at once. Several of them are used where one
 // process may not hold enough descriptors.
 //
-//	wsclient -address 127.0.0.1:PORT -connections N [-first-source 2] [-sources 4] [-busy 256] [-timeout 10s]
+//	wsclient -address 127.0.0.1:PORT -connections N [-first-source 2] [-sources 4] [-busy 256] [-timeout 10s] [-limit 1m]
 package main
 
 import (
@@ -28,6 +28,7 @@ func main() {
 	flag.IntVar(&c.FirstSource, "first-source", 2, "the first is 127.0.0.`N`")
 	flag.IntVar(&c.Busy, "busy", 256, "connections that open, echo or close at one moment")
 	flag.DurationVar(&c.Timeout, "timeout", 10*time.Second, "for each phase of one connection")
+	flag.DurationVar(&c.Limit, "limit", time.Minute, "for each phase of all connections")
 	flag.Parse()
 	if err := run(c, os.Stdin, os.Stdout); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "wsclient:", err)

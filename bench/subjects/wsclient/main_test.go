@@ -18,7 +18,7 @@ func config(t *testing.T) wsramp.Config {
 	t.Helper()
 	s := httptest.NewServer(websocket.Handler(func(c *websocket.Conn) { io.Copy(c, c) }))
 	t.Cleanup(s.Close)
-	return wsramp.Config{Address: s.Listener.Addr().String(), Connections: 5, Sources: 1, FirstSource: 2, Busy: 5, Timeout: 5 * time.Second}
+	return wsramp.Config{Address: s.Listener.Addr().String(), Connections: 5, Sources: 1, FirstSource: 2, Busy: 5, Timeout: 5 * time.Second, Limit: time.Minute}
 }
 
 // TestPhases speaks the protocol as the experiment does.

@@ -13,7 +13,7 @@ func TestEcho(t *testing.T) {
 	s := httptest.NewServer(handler())
 	defer s.Close()
 	c, err := wsramp.New(wsramp.Config{
-		Address: s.Listener.Addr().String(), Connections: 20, Sources: 2, FirstSource: 2, Busy: 5, Timeout: 10 * time.Second,
+		Address: s.Listener.Addr().String(), Connections: 20, Sources: 2, FirstSource: 2, Busy: 5, Timeout: 10 * time.Second, Limit: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,11 @@ type Config struct {
 	FirstSource int           // at least 2: 127.0.0.1 is the server's
 	Busy        int           // connections that open, echo or close at the same moment
 	Timeout     time.Duration // for each phase of one connection
+	Limit       time.Duration // for each phase of all connections: what is not through then has failed
 }
+
+// errLimit is why a connection was not even tried.
+var errLimit = errors.New("its turn did not come within the limit of a phase")
 
 // A Client is a ramp in progress. Call Open, Echo and Close in this order, each
 // once, from one goroutine.
@@ -73,8 +77,8 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("%d connections busy at once: it must be at least 1", c.Busy)
 	case c.Sources < 1 || c.FirstSource < 2 || c.FirstSource+c.Sources > 255:
 		return nil, fmt.Errorf("sources 127.0.0.%d and %d following: they must be within 127.0.0.2…254", c.FirstSource, c.Sources-1)
-	case c.Timeout <= 0:
-		return nil, errors.New("the timeout must be above zero")
+	case c.Timeout <= 0 || c.Limit <= 0:
+		return nil, errors.New("timeout and limit must be above zero")
 	}
 	client := &Client{config: c, conns: make([]net.Conn, c.Connections)}
 	client.report.Connections = c.Connections
@@ -87,9 +91,13 @@ func New(c Config) (*Client, error) {
 // Open opens and upgrades all connections, Config.Busy of them at once, so that
 // the server's queue of connections is not what is measured.
 func (c *Client) Open() {
-	c.report.OpenNS = c.each(func(i int, r *bufio.Reader) {
+	c.report.OpenNS = c.each(func(i int, r *bufio.Reader, patience time.Duration) {
+		if patience <= 0 {
+			c.fail(&c.report.FailedConnect, errLimit)
+			return
+		}
 		from := net.IPv4(127, 0, 0, byte(c.config.FirstSource+i%c.config.Sources))
-		dialer := net.Dialer{Timeout: c.config.Timeout, LocalAddr: &net.TCPAddr{IP: from}, Control: bindLate}
+		dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}, Control: bindLate}
 		begun := time.Now()
 		conn, err := dialer.Dial("tcp", c.config.Address)
 		if err != nil {
@@ -98,7 +106,7 @@ func (c *Client) Open() {
 		}
 		connected := time.Now()
 		c.times[0][i] = int64(connected.Sub(begun))
-		_ = conn.SetDeadline(connected.Add(c.config.Timeout))
+		_ = conn.SetDeadline(begun.Add(patience))
 		r.Reset(conn)
 		if err := upgrade(conn, r, c.config.Address); err != nil {
 			c.fail(&c.report.FailedUpgrade, fmt.Errorf("upgrading: %w", err))
@@ -112,13 +120,13 @@ func (c *Client) Open() {
 
 // Echo sends the message on each open connection and compares what comes back.
 func (c *Client) Echo() {
-	c.report.EchoNS = c.each(func(i int, r *bufio.Reader) {
+	c.report.EchoNS = c.each(func(i int, r *bufio.Reader, patience time.Duration) {
 		conn := c.conns[i]
 		if conn == nil {
 			return
 		}
 		begun := time.Now()
-		_ = conn.SetDeadline(begun.Add(c.config.Timeout))
+		_ = conn.SetDeadline(begun.Add(patience)) // past: fails at once
 		r.Reset(conn)
 		if err := echo(conn, r); err != nil {
 			c.fail(&c.report.FailedEcho, fmt.Errorf("echoing: %w", err))
@@ -133,12 +141,12 @@ func (c *Client) Echo() {
 // Close says goodbye on each connection, waits for the server to close it, and
 // returns what the ramp found.
 func (c *Client) Close() Report {
-	c.report.CloseNS = c.each(func(i int, r *bufio.Reader) {
+	c.report.CloseNS = c.each(func(i int, r *bufio.Reader, patience time.Duration) {
 		conn := c.conns[i]
 		if conn == nil {
 			return
 		}
-		_ = conn.SetDeadline(time.Now().Add(c.config.Timeout))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		r.Reset(conn)
 		if err := goodbye(conn, r); err != nil {
 			atomic.AddInt64(&c.report.Unclean, 1)
@@ -154,8 +162,9 @@ func (c *Client) Close() Report {
 }
 
 // each calls do for every connection from Config.Busy goroutines, which it
-// waits for, and returns how long all of it took. Each goroutine has one reader.
-func (c *Client) each(do func(i int, r *bufio.Reader)) int64 {
+// waits for, and returns how long all of it took. Each goroutine has one reader;
+// patience is how long that connection may take.
+func (c *Client) each(do func(i int, r *bufio.Reader, patience time.Duration)) int64 {
 	begun := time.Now()
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -163,7 +172,7 @@ func (c *Client) each(do func(i int, r *bufio.Reader)) int64 {
 		all.Go(func() {
 			r := bufio.NewReaderSize(nil, maxHead)
 			for i := next.Add(1) - 1; i < int64(c.config.Connections); i = next.Add(1) - 1 {
-				do(int(i), r)
+				do(int(i), r, min(c.config.Timeout, c.config.Limit-time.Since(begun)))
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func unmasked(r io.Reader) (op byte, payload []byte) {
 
 func ramp(t *testing.T, address string, n int) Report {
 	t.Helper()
-	c, err := New(Config{Address: address, Connections: n, Sources: 1, FirstSource: 2, Busy: 4, Timeout: 5 * time.Second})
+	c, err := New(Config{Address: address, Connections: n, Sources: 1, FirstSource: 2, Busy: 4, Timeout: 5 * time.Second, Limit: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,34 @@ func TestRampUpgradeRefused(t *testing.T) {
 	}
 }
 
+// TestLimit has connections left when the time for all of them is over: they
+// have failed, and nobody waits for them.
+func TestLimit(t *testing.T) {
+	silent := func(c net.Conn, _ *bufio.Reader) { io.Copy(io.Discard, c) }
+	c, err := New(Config{
+		Address: server(t, silent), Connections: 6, Sources: 1, FirstSource: 2, Busy: 2,
+		Timeout: 50 * time.Millisecond, Limit: 75 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Open()
+	c.Echo()
+	if rep := c.Close(); rep.Failed != 6 || rep.Succeeded != 0 {
+		t.Errorf("%+v", rep)
+	}
+	c, err = New(Config{Address: "127.0.0.1:9", Connections: 3, Sources: 1, FirstSource: 2, Busy: 1, Timeout: time.Second, Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Open()
+	if rep := c.Close(); rep.FailedConnect != 3 || rep.First != errLimit.Error() {
+		t.Errorf("%+v", rep)
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
-	good := Config{Connections: 1, Sources: 1, FirstSource: 2, Busy: 1, Timeout: time.Second}
+	good := Config{Connections: 1, Sources: 1, FirstSource: 2, Busy: 1, Timeout: time.Second, Limit: time.Second}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +173,7 @@ func TestNewRefuses(t *testing.T) {
 		"first source":     func(c *Config) { c.FirstSource = 1 },
 		"too many sources": func(c *Config) { c.Sources = 254 },
 		"no time":          func(c *Config) { c.Timeout = 0 },
+		"no limit":         func(c *Config) { c.Limit = 0 },
 	} {
 		c := good
 		spoil(&c)
