@@ -37,5 +37,8 @@ type Env struct {
 
 // All lists the experiments in the order of their doubts.
 func All() []Experiment {
-	return []Experiment{}
+	return []Experiment{
+		embedVsDisk(),
+		sendfilePaths(),
+	}
 }

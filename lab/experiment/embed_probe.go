@@ -1,0 +1,97 @@
+package experiment
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"millrace/lab/trial"
+)
+
+const (
+	// probeTime bounds the look at an arm's answers: a handful of small files.
+	probeTime = 10 * time.Second
+	// probeBytes is more than all probed answers of one connection.
+	probeBytes = 1 << 20
+)
+
+// A probe is one answer of an arm, seen once outside of any measurement.
+type probe struct {
+	Path   string
+	Status int
+	Header http.Header
+	Head   int // bytes of status line, header and framing
+	Body   int // bytes of the body
+}
+
+// look keeps what an arm answers to the site's paths, when it is first started.
+func (s *fileServers) look(ctx context.Context, name string, in *trial.Instance) error {
+	s.mu.Lock()
+	_, known := s.probes[name]
+	s.mu.Unlock()
+	if known || len(s.paths) == 0 {
+		return nil
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(in.URL[""], "http://"), "/")
+	got, err := probeAll(ctx, address, s.paths)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.probes[name] = got
+	s.mu.Unlock()
+	return nil
+}
+
+// probeAll asks for paths one after the other on one connection. Any status is
+// kept: judging is the gates' affair.
+func probeAll(ctx context.Context, address string, paths []string) ([]probe, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("looking at the answers: %w", err)
+	}
+	defer conn.Close()
+	if at, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(at); err != nil {
+			return nil, fmt.Errorf("looking at the answers: %w", err)
+		}
+	}
+	// Nothing is pipelined, so what was read when a body has ended is what
+	// that answer took.
+	var seen bytes.Buffer
+	r := bufio.NewReader(io.TeeReader(io.LimitReader(conn, probeBytes), &seen))
+	var out []probe
+	for _, path := range paths {
+		seen.Reset()
+		if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, address); err != nil {
+			return nil, fmt.Errorf("looking at the answer to %s: %w", path, err)
+		}
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return nil, fmt.Errorf("looking at the answer to %s: %w", path, err)
+		}
+		n, err := io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if err != nil {
+			return nil, fmt.Errorf("looking at the answer to %s: %w", path, err)
+		}
+		header := res.Header.Clone()
+		if res.ContentLength >= 0 {
+			header.Set("Content-Length", fmt.Sprint(res.ContentLength)) // ReadResponse keeps it, but is free not to
+		}
+		if len(res.TransferEncoding) > 0 {
+			header["Transfer-Encoding"] = res.TransferEncoding
+		}
+		out = append(out, probe{Path: path, Status: res.StatusCode, Header: header, Head: seen.Len() - int(n), Body: int(n)})
+	}
+	return out, nil
+}
