@@ -1,9 +1,3 @@
-// Package load sends requests to one target and times the answers.
-//
-// HTTP/1.1 without TLS, over TCP and UNIX sockets, runs on epoll loops of its
-// own, one per thread, with prebuilt request bytes; everything else (TLS,
-// HTTP/2, HTTP/3, WebSocket) runs a goroutine per connection and costs more,
-// which the result says (see [Result.CPU]).
 package load
 
 import (
@@ -61,9 +55,12 @@ type Config struct {
 
 	Warmup   time.Duration // load before the window in which is measured
 	Duration time.Duration // of the window; 0: 10 s
-	Requests uint64        // ends the window early, when so many are answered; 0: no such end
+	Requests uint64        // ends the window early, when so many are answered; no more than these are then asked; 0: no such end
 	Timeout  time.Duration // an answer that takes longer is an error, and its connection is opened anew; 0: 10 s
 
+	// Varies says that answers to one path may differ in status and length:
+	// those that do are answers like any other, and not Errors.Changed.
+	Varies   bool
 	Insecure bool   // accept any certificate
 	Message  []byte // of WebSocket: sent, and awaited back; nil: "Hello, echod!\n"
 
@@ -73,21 +70,4 @@ type Config struct {
 	Window func(open bool)
 	// Progress is called some four times a second while the load runs.
 	Progress func(Tick)
-}
-
-// A Tick is what happened since the one before.
-type Tick struct {
-	At       time.Duration // since the window opened; negative during warm-up
-	Length   time.Duration // of the tick
-	Requests uint64        // answered
-	Bytes    uint64        // of answers, heads included
-	Errors   uint64
-	Rate     float64 // requests/s
-	Mean     time.Duration
-	P50      time.Duration
-	P90      time.Duration
-	P99      time.Duration
-	Max      time.Duration
-	CPU      time.Duration // of the generator
-	Open     int           // connections
 }

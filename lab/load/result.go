@@ -10,7 +10,7 @@ type Result struct {
 	Protocol Protocol
 	Path     string        // "epoll" or "goroutines": which of the two generators ran
 	Took     time.Duration // of the window
-	Requests uint64        // answered with any status, completely
+	Requests uint64        // answered with any status, completely: the sum of Status
 	Bytes    uint64        // received, heads included
 	Body     uint64        // bytes of bodies
 	Status   map[int]uint64
@@ -19,17 +19,32 @@ type Result struct {
 	// Latency is per answered request: from the intended send time in an open
 	// loop (so that a stalled target is charged for what waited, "coordinated
 	// omission"), from the write in a closed one. Service is from the write in
-	// both.
+	// both. Answers that are Errors.Changed are in neither.
 	Latency Histogram
 	Service Histogram
-	// Connect is how long connections took to open (with TLS and upgrade).
+	// Connect is how long connections took to open (with TLS and upgrade), all
+	// of the run: most open before the window does.
 	Connect Histogram
 
-	InFlight float64 // mean number of requests that were on their way
-	Late     uint64  // open loop: sends more than LateAfter behind their time
-	Dropped  uint64  // open loop: due in the window and never sent
+	// InFlight is the mean over time of the number of requests between their
+	// write and the end of their answer. It is not worked out from the
+	// histograms, so Little's law can be held against it.
+	InFlight   float64
+	Unanswered uint64 // on their way when the window closed: neither answers nor errors
+	// Late counts the sends of an open loop that were more than LateAfter
+	// behind the moment at which they could have been made: the time they were
+	// due, or the time a connection came free if that was later. So it counts
+	// what the generator was too slow for; what waited because all connections
+	// were busy is the target's doing, and in Latency.
+	Late uint64
+	// Dropped counts what was due in the window of an open loop and never
+	// sent: it waited for a connection until the window closed, or for longer
+	// than Config.Timeout.
+	Dropped uint64
 
-	CPU          time.Duration // of the generator's threads, user and system
+	// CPU is that of the generator's threads, user and system: for "epoll" of
+	// its loops, for "goroutines" of the whole process.
+	CPU          time.Duration
 	CPUUser      time.Duration
 	Instructions uint64 // user, of the generator's threads; 0 where there are no counters
 
@@ -40,9 +55,10 @@ type Result struct {
 // LateAfter is how far behind its time a send may be before it counts as late.
 const LateAfter = time.Millisecond
 
-// Errors counts what was not answered. None of them is in a histogram.
+// Errors counts what went wrong in the window. None of them is in a histogram,
+// and none but Changed in Result.Requests.
 type Errors struct {
-	Connect  uint64 `json:"connect"`         // refused, unreachable, handshake failed
+	Connect  uint64 `json:"connect"`         // refused, unreachable, handshake failed; those before the window too
 	Closed   uint64 `json:"closed"`          // the target closed in mid-answer, or reset
 	Timeout  uint64 `json:"timeout"`         // no answer within Config.Timeout
 	Protocol uint64 `json:"protocol"`        // the answer is not what the protocol allows
@@ -61,4 +77,21 @@ type Answer struct {
 	Hash   uint64 // FNV-1a of the body; of a body longer than 16 MB, its first 16 MB
 	Head   http.Header
 	Bytes  int // head and body on the wire; 0 where the protocol hides it
+}
+
+// A Tick is what happened since the one before.
+type Tick struct {
+	At       time.Duration // since the window opened; negative during warm-up
+	Length   time.Duration // of the tick
+	Requests uint64        // answered
+	Bytes    uint64        // of answers, heads included
+	Errors   uint64
+	Rate     float64 // requests/s
+	Mean     time.Duration
+	P50      time.Duration
+	P90      time.Duration
+	P99      time.Duration
+	Max      time.Duration
+	CPU      time.Duration // of the generator
+	Open     int           // connections
 }

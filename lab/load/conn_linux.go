@@ -1,0 +1,371 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// state is what a connection is doing.
+type state uint8
+
+const (
+	closed  state = iota // stands in toOpen
+	opening              // waits for the target to accept
+	resting              // has nothing to do
+	asking               // waits for an answer
+)
+
+// A conn is one connection, or the place for one.
+type conn struct {
+	fd     int32 // while not closed
+	number int32 // in loop.conns
+	page   int32 // asked for, or to be asked for next
+	sent   int32 // bytes of the request that are written, while unsent
+	state  state
+	unsent bool // the request is not written completely
+	tried  bool // opened or refused at least once
+	// since is when the request was written or, while opening, when that began;
+	// kept while closed if a full backlog let nothing begin.
+	since  int64
+	due    int64 // when the request should have been written
+	answer answer
+}
+
+// The events that connections are registered for. They come once for each
+// change (edge-triggered), so that the kernel need not look at connections
+// again that were read empty.
+const (
+	whenAccepted = unix.EPOLLOUT | unix.EPOLLET
+	whenReadable = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
+	whenEither   = whenReadable | unix.EPOLLOUT
+	hungUp       = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+)
+
+// watch registers a connection with epoll, or changes what for.
+func (l *loop) watch(c *conn, op int, events uint32) error {
+	if err := unix.EpollCtl(l.epoll, op, int(c.fd), &unix.EpollEvent{Events: events, Fd: c.number}); err != nil {
+		return fmt.Errorf("watch a connection: %w", err)
+	}
+	return nil
+}
+
+// event handles what epoll says about a connection.
+func (l *loop) event(c *conn, events uint32) {
+	switch c.state {
+	case closed: // by what came before in the same batch
+		return
+	case opening:
+		now := l.clock()
+		err := connected(c.fd)
+		if err == nil {
+			err = l.watch(c, unix.EPOLL_CTL_MOD, whenReadable)
+		}
+		if err != nil {
+			l.notOpened(c, err, now)
+			return
+		}
+		l.opening--
+		l.accepted(c, now)
+		return
+	}
+	if events&unix.EPOLLOUT != 0 && c.unsent {
+		l.write(c)
+	}
+	if events&(unix.EPOLLIN|hungUp) != 0 && c.state != closed {
+		l.read(c, events&hungUp != 0)
+	}
+}
+
+// dial begins to open a connection.
+func (l *loop) dial(c *conn, now int64) {
+	if c.since == 0 {
+		c.since = now
+	}
+	fd, done, err := l.dialer.dial(int(c.number))
+	c.fd = fd
+	l.opening++
+	c.state = opening
+	switch {
+	case err != nil:
+	case done:
+		if err = l.watch(c, unix.EPOLL_CTL_ADD, whenReadable); err == nil {
+			l.opening--
+			l.accepted(c, l.clock())
+			return
+		}
+	default:
+		err = l.watch(c, unix.EPOLL_CTL_ADD, whenAccepted)
+	}
+	if err != nil {
+		l.notOpened(c, err, now)
+	}
+}
+
+// accepted is called when a connection is open.
+func (l *loop) accepted(c *conn, now int64) {
+	l.connect.Record(time.Duration(now - c.since))
+	l.open++
+	l.hasTried(c)
+	l.next(c, now)
+}
+
+func (l *loop) hasTried(c *conn) {
+	if !c.tried {
+		c.tried = true
+		l.untried--
+	}
+}
+
+// notOpened is called when a connection could not be opened.
+func (l *loop) notOpened(c *conn, err error, now int64) {
+	since := c.since
+	l.close(c)
+	l.toOpen.push(c.number)
+	if l.network == "unix" && errors.Is(err, unix.EAGAIN) && now-since < int64(l.Timeout) {
+		// The backlog of a UNIX socket is full: what TCP waits out by itself.
+		c.since = since
+		l.retryAt = max(l.retryAt, now+fullBacklogPause)
+		return
+	}
+	l.hasTried(c)
+	l.cur.fail(&l.cur.errors.Connect, fmt.Errorf("connect to %s: %w", l.address, err))
+	l.setback(now)
+}
+
+// close closes a connection, whatever it does.
+func (l *loop) close(c *conn) {
+	switch c.state {
+	case closed:
+		return
+	case opening:
+		l.opening--
+	case asking:
+		l.fly(l.clock(), -1)
+		fallthrough
+	default:
+		l.open--
+	}
+	if c.fd >= 0 {
+		_ = unix.Close(int(c.fd)) // epoll forgets it
+	}
+	if c.answer.sample != nil && !c.answer.sample.done {
+		*c.answer.sample = sample{} // another answer may be the first
+	}
+	c.answer.reset()
+	c.state, c.unsent, c.since = closed, false, 0
+}
+
+// reopen closes a connection and opens it again.
+func (l *loop) reopen(c *conn) {
+	l.close(c)
+	l.toOpen.push(c.number)
+}
+
+// lose counts an error and opens the connection again, not too soon.
+func (l *loop) lose(c *conn, kind *uint64, err error) {
+	l.cur.fail(kind, err)
+	l.reopen(c)
+	l.setback(l.clock())
+}
+
+// rest leaves a connection without a request.
+func (l *loop) rest(c *conn) {
+	c.state = resting
+	l.idle.push(c.number)
+}
+
+// ask sends the next request.
+func (l *loop) ask(c *conn, due, now int64) {
+	c.state, c.due, c.since = asking, due, now
+	l.fly(now, 1)
+	request := l.pages[c.page].request
+	n, errno := transmit(c.fd, request)
+	if n < len(request) {
+		l.unsent(c, n, errno)
+	}
+}
+
+// unsent is called when there was no room for all of a request.
+func (l *loop) unsent(c *conn, n int, errno syscall.Errno) {
+	if errno != 0 && errno != syscall.EAGAIN {
+		l.lose(c, &l.cur.errors.Closed, fmt.Errorf("send a request: %w", errno))
+		return
+	}
+	c.sent, c.unsent = int32(n), true
+	if err := l.watch(c, unix.EPOLL_CTL_MOD, whenEither); err != nil {
+		l.lose(c, &l.cur.errors.Closed, err)
+	}
+}
+
+// write sends what is left of a request.
+func (l *loop) write(c *conn) {
+	rest := l.pages[c.page].request[c.sent:]
+	n, errno := transmit(c.fd, rest)
+	switch {
+	case errno != 0 && errno != syscall.EAGAIN:
+		l.lose(c, &l.cur.errors.Closed, fmt.Errorf("send a request: %w", errno))
+	case n < len(rest):
+		c.sent += int32(n)
+	default:
+		c.unsent = false
+		if err := l.watch(c, unix.EPOLL_CTL_MOD, whenReadable); err != nil {
+			l.lose(c, &l.cur.errors.Closed, err)
+		}
+	}
+}
+
+// read takes what came. When it is known that the target will send no more, it
+// reads on to that end.
+func (l *loop) read(c *conn, ends bool) {
+	for range readsAtOnce {
+		n, errno := receive(c.fd, l.buf)
+		switch {
+		case errno == syscall.EAGAIN:
+			return
+		case errno != 0 && c.state == resting:
+			l.deserted(c)
+			return
+		case errno != 0:
+			l.lose(c, &l.cur.errors.Closed, fmt.Errorf("%w, after %d bytes: %w", errBroken, c.answer.bytes, errno))
+			return
+		case n == 0:
+			l.ended(c)
+			return
+		}
+		l.take(c, l.buf[:n], ends)
+		if c.state == closed || n < len(l.buf) && !ends {
+			return
+		}
+	}
+	// There may be more. Registering again tells of it again.
+	if err := l.watch(c, unix.EPOLL_CTL_MOD, whenReadable); err != nil {
+		l.lose(c, &l.cur.errors.Closed, err)
+	}
+}
+
+// deserted is called when the target has closed a connection that asked for
+// nothing: its right.
+func (l *loop) deserted(c *conn) {
+	l.reopen(c)
+	l.setback(l.clock())
+}
+
+// ended is called when the target has closed a connection.
+func (l *loop) ended(c *conn) {
+	if c.state == resting {
+		l.deserted(c)
+		return
+	}
+	if err := c.answer.end(); err != nil {
+		l.lose(c, &l.cur.errors.Closed, err)
+		return
+	}
+	l.complete(c, &c.answer.head, c.answer.body, c.answer.bytes, true)
+}
+
+// take handles bytes that came. ends says that the connection is half closed:
+// it will not carry another answer.
+func (l *loop) take(c *conn, p []byte, ends bool) {
+	if c.state != asking {
+		l.lose(c, &l.cur.errors.Protocol, malformed("bytes that nobody asked for: %q", clip(p)))
+		return
+	}
+	page := &l.pages[c.page]
+	k := &page.known
+	if len(p) == k.whole && c.answer.bytes == 0 && page.sample.taken && k.matches(p) {
+		// Nearly all answers: the known head, and as many bytes of body as it says.
+		l.complete(c, &k.head, k.head.length, int64(len(p)), ends)
+		return
+	}
+	first := &page.sample
+	if first.taken {
+		first = nil
+	}
+	used, err := c.answer.feed(p, k, first)
+	if err == nil && used < len(p) {
+		err = malformed("bytes behind the end of the answer: %q", clip(p[used:]))
+	}
+	switch {
+	case err != nil:
+		l.lose(c, &l.cur.errors.Protocol, err)
+	case c.answer.at == whole:
+		l.complete(c, &c.answer.head, c.answer.body, c.answer.bytes, ends)
+	}
+}
+
+// complete counts an answer and goes on with the next request.
+func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
+	now := l.clock()
+	if now-c.since > int64(l.Timeout) {
+		l.lose(c, &l.cur.errors.Timeout, errTooSlow(l.Timeout))
+		return
+	}
+	l.fly(now, -1)
+	page := &l.pages[c.page]
+	right := h.status == page.status && body == page.body || l.isRight(page, h.status, body)
+	if !l.limited || l.isWanted() {
+		t := l.cur
+		t.requests++
+		t.bytes += uint64(bytes)
+		t.body += uint64(body)
+		t.status[h.status]++
+		if right {
+			t.latency.Record(time.Duration(now - c.due))
+			if l.arrivals != nil {
+				t.service.Record(time.Duration(now - c.since))
+			}
+		}
+	}
+	if l.backoff > 0 {
+		l.backoff, l.retryAt = 0, 0
+	}
+	ends = ends || h.last || l.oneShot || c.unsent // h may be c.answer's own
+	if c.answer.bytes > 0 {
+		sampled(&c.answer)
+		c.answer.reset()
+	}
+	if c.page++; int(c.page) == len(l.pages) {
+		c.page = 0
+	}
+	if c.state = resting; ends {
+		l.reopen(c)
+		return
+	}
+	l.next(c, now)
+}
+
+// isRight compares with the path's first answer, which this may be.
+func (l *loop) isRight(page *page, status int, body int64) bool {
+	if page.status == 0 {
+		page.status, page.body = status, body
+		return true
+	}
+	if l.Varies || status == page.status && body == page.body {
+		return true
+	}
+	l.cur.fail(&l.cur.errors.Changed, errChanged(status, body, page.status, page.body))
+	return false
+}
+
+// isWanted counts down the answers that are still wanted.
+func (l *loop) isWanted() bool {
+	if l.left == 0 { // asked before the window opened
+		return false
+	}
+	if l.left--; l.left == 0 {
+		l.filled()
+	}
+	return true
+}
+
+// sampled completes the path's first answer, if this was it.
+func sampled(a *answer) {
+	if s := a.sample; s != nil {
+		s.done = true
+		s.Status, s.Length, s.Bytes = a.head.status, a.body, int(a.bytes)
+	}
+}

@@ -1,0 +1,199 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// fastPath says that HTTP/1.1 without TLS runs on epoll loops here.
+const fastPath = true
+
+// An order is what the driver wants of a loop: a cut at an occasion, or to
+// begin or to end.
+type order uint8
+
+const (
+	orderBegin = order(windowCloses) + 1 + iota
+	orderStop
+)
+
+// epoll is the driver with loops of its own.
+type epoll struct {
+	*plan
+	loops    []*loop
+	unfilled atomic.Int32  // loops that do not have their share of the requests yet
+	fulls    chan struct{} // when all have
+	joined   tally
+	wg       sync.WaitGroup
+}
+
+func newEpoll(p *plan) (driver, error) {
+	d := &epoll{plan: p, fulls: make(chan struct{}, 1)}
+	d.unfilled.Store(int32(p.Threads))
+	requests := make([][]byte, len(p.Paths))
+	for i, path := range p.Paths {
+		requests[i] = p.request(path)
+	}
+	for i := range p.Threads {
+		l, err := d.newLoop(i, requests)
+		if err != nil {
+			d.free()
+			return nil, err
+		}
+		d.loops = append(d.loops, l)
+	}
+	return d, nil
+}
+
+// newLoop makes one of the loops; free closes what it opens.
+func (d *epoll) newLoop(number int, requests [][]byte) (*loop, error) {
+	dialer, err := newDialer(d.plan)
+	if err != nil {
+		return nil, err
+	}
+	l := &loop{
+		plan: d.plan, number: number, dialer: dialer, epoll: -1, wake: -1,
+		pages: make([]page, len(requests)), events: make([]unix.EpollEvent, eventsAtOnce), buf: make([]byte, bufferSize),
+		cur: new(tally), spare: new(tally), waiting: true,
+		orders: make(chan order, 1), obeyed: make(chan struct{}, 1), settled: make(chan struct{}, 1),
+		filled: d.isFilled, done: make(chan struct{}),
+	}
+	for i := range l.pages {
+		l.pages[i].request = requests[i]
+	}
+	for _, v := range d.Header.Values("Connection") {
+		l.oneShot = l.oneShot || strings.Contains(strings.ToLower(v), "close")
+	}
+	// Connection i of all belongs to loop i % Threads.
+	n := (d.Connections - number + d.Threads - 1) / d.Threads
+	l.conns, l.idle, l.toOpen, l.untried = make([]conn, n), newRing(n), newRing(n), n
+	for i := range l.conns {
+		c := &l.conns[i]
+		c.fd, c.number, c.page = -1, int32(i), int32((i*d.Threads+number)%len(l.pages))
+		l.toOpen.push(int32(i))
+	}
+	if l.sweeping = int64(d.Timeout / 8); l.sweeping > int64(tickEvery) {
+		l.sweeping = 0
+	}
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
+	}
+	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+		// Edge-triggered, it need not be read.
+		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: wakeNumber})
+	}
+	if err != nil {
+		_ = unix.Close(l.wake)
+		_ = unix.Close(l.epoll)
+		return nil, fmt.Errorf("create an event descriptor: %w", err)
+	}
+	return l, nil
+}
+
+// free closes the loops' descriptors.
+func (d *epoll) free() {
+	for _, l := range d.loops {
+		_ = unix.Close(l.wake)
+		_ = unix.Close(l.epoll)
+	}
+}
+
+// open starts the loops; stop ends and awaits them.
+func (d *epoll) open(ctx context.Context) error {
+	for _, l := range d.loops {
+		l.retryAt = l.clock()
+		d.wg.Go(l.run)
+	}
+	for _, l := range d.loops {
+		select {
+		case <-l.settled:
+		case <-l.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (d *epoll) begin() {
+	d.begins = d.clock()
+	d.order(orderBegin)
+}
+
+// order gives an order to all loops and waits until they have carried it out.
+func (d *epoll) order(o order) {
+	for _, l := range d.loops {
+		select {
+		case l.orders <- o: // there is room: the one before was carried out
+			_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		case <-l.done:
+		}
+	}
+	for _, l := range d.loops {
+		select {
+		case <-l.obeyed:
+		case <-l.done:
+		}
+	}
+}
+
+func (d *epoll) cut(why occasion) *tally {
+	d.order(order(why))
+	d.joined.reset()
+	for _, l := range d.loops {
+		d.joined.join(l.spare)
+	}
+	return &d.joined
+}
+
+func (d *epoll) stop() ending {
+	d.order(orderStop)
+	d.wg.Wait()
+	d.free()
+	var e ending
+	for _, l := range d.loops {
+		e.connect.Merge(&l.connect)
+		e.err = errors.Join(e.err, l.err)
+	}
+	e.answers, e.changed = d.answers()
+	return e
+}
+
+// isFilled is called by each loop that has its share of the requests.
+func (d *epoll) isFilled() {
+	if d.unfilled.Add(-1) == 0 {
+		d.fulls <- struct{}{}
+	}
+}
+
+func (d *epoll) full() <-chan struct{} { return d.fulls }
+
+// answers are the first answers of all paths: the first loop's that has one.
+// Those of the other loops must be like them.
+func (d *epoll) answers() (answers []Answer, changed uint64) {
+	answers = make([]Answer, len(d.Paths))
+	for i, path := range d.Paths {
+		status, body := 0, int64(0)
+		for _, l := range d.loops {
+			page := &l.pages[i]
+			switch {
+			case page.status == 0 || d.Varies:
+			case status == 0:
+				status, body = page.status, page.body
+			case status != page.status || body != page.body:
+				changed++
+			}
+			if page.sample.done && answers[i].Status == 0 {
+				answers[i] = page.sample.Answer
+			}
+		}
+		answers[i].Path = path
+	}
+	return answers, changed
+}

@@ -1,0 +1,23 @@
+package load
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// RaiseFileLimit lets this process open as many files as it may, RLIMIT_NOFILE's
+// hard limit, and returns how many that is.
+func RaiseFileLimit() (uint64, error) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, fmt.Errorf("read the limit of open files: %w", err)
+	}
+	if limit.Cur < limit.Max {
+		limit.Cur = limit.Max
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return 0, fmt.Errorf("raise the limit of open files to %d: %w", limit.Max, err)
+		}
+	}
+	return limit.Cur, nil
+}
