@@ -70,6 +70,8 @@ type fileServers struct {
 	mu     sync.Mutex // guards what follows, and keeps events one at a time
 	built  map[string]builtSubject
 	probes map[string][]probe // by arm: what it answers, seen when it first started
+
+	launches map[string]launch // by arm, for those that can run
 }
 
 type builtSubject struct {
@@ -80,7 +82,7 @@ type builtSubject struct {
 func newFileServers(env Env) *fileServers {
 	return &fileServers{
 		env: env, site: filepath.Join(env.Work, "site"), paths: sitePaths(),
-		built: map[string]builtSubject{}, probes: map[string][]probe{},
+		built: map[string]builtSubject{}, probes: map[string][]probe{}, launches: map[string]launch{},
 	}
 }
 
@@ -138,13 +140,13 @@ func (s *fileServers) buildOne(ctx context.Context, j buildJob) {
 	s.mu.Unlock()
 }
 
-// errNoCheckout is why subjects are missing.
-var errNoCheckout = errors.New("its source is in millrace's repository: run this in a checkout, with Go installed")
+// errNoSources is why subjects are missing.
+var errNoSources = errors.New("its source is in millrace's repository: run this in a checkout, with Go installed")
 
 // subject is the executable of a build job.
 func (s *fileServers) subject(key string) (string, error) {
 	if s.env.Bench == nil {
-		return "", errNoCheckout
+		return "", errNoSources
 	}
 	b, ok := s.built[key]
 	if !ok {
@@ -164,6 +166,7 @@ func (s *fileServers) arm(name, about string, l launch, err error) trial.Arm {
 		a.Size = info.Size()
 	}
 	a.Command = l.command()
+	s.launches[name] = l
 	a.Start = func(ctx context.Context) (*trial.Instance, error) { return s.start(ctx, name, l) }
 	return a
 }
@@ -185,7 +188,7 @@ func goVersion(exe, module string) string {
 // start runs an arm's server at a new place.
 func (s *fileServers) start(ctx context.Context, name string, l launch) (in *trial.Instance, err error) {
 	for range startTries {
-		if in, err = s.startOnce(ctx, l); err == nil {
+		if in, err = s.startOnce(ctx, l, exec.Command); err == nil {
 			err = s.look(ctx, name, in)
 			break
 		}
@@ -196,7 +199,10 @@ func (s *fileServers) start(ctx context.Context, name string, l launch) (in *tri
 	return in, err
 }
 
-func (s *fileServers) startOnce(ctx context.Context, l launch) (*trial.Instance, error) {
+// startOnce starts a server with a command that is made as exec.Command does it.
+func (s *fileServers) startOnce(
+	ctx context.Context, l launch, command func(string, ...string) *exec.Cmd,
+) (*trial.Instance, error) {
 	dir := filepath.Join(s.env.Work, strconv.FormatInt(s.places.Add(1), 10))
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // nginx's workers may have another account
 		return nil, fmt.Errorf("making a folder for the server: %w", err)
@@ -215,7 +221,7 @@ func (s *fileServers) startOnce(ctx context.Context, l launch) (*trial.Instance,
 	if l.socket {
 		await = "unix:" + p.Socket
 	}
-	process, err := subject.Start(ctx, exec.Command(l.exe, l.args(p)...), await, startTime)
+	process, err := subject.Start(ctx, command(l.exe, l.args(p)...), await, startTime)
 	if err != nil {
 		return nil, err
 	}

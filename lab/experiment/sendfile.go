@@ -95,7 +95,7 @@ func runSendfile(ctx context.Context, env Env, res *result.Result) error {
 		return err
 	}
 	watch(result.Event{Time: time.Now(), Kind: result.EventStep, Text: "tracing one download of each arm", Done: 0.95})
-	res.Tables = append(res.Tables, traceArms(ctx, arms, traceTime))
+	res.Tables = append(res.Tables, s.traceArms(ctx, arms, traceTime))
 	return nil
 }
 

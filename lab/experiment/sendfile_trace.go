@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +38,7 @@ type moved struct {
 
 // traceArms downloads one file from each arm over TCP and UNIX, with every
 // system call of the server counted. It is not timed: tracing slows all down.
-func traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) result.Table {
+func (s *fileServers) traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) result.Table {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	t := result.Table{
@@ -52,7 +54,7 @@ func traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) resul
 		if a.Skipped != "" {
 			continue
 		}
-		rows, err := traceArm(ctx, a)
+		rows, err := s.traceArm(ctx, a.Name)
 		t.Rows = append(t.Rows, rows...)
 		if err != nil {
 			t.About += fmt.Sprintf(" Not seen: %s (%v).", a.Name, err)
@@ -61,8 +63,26 @@ func traceArms(ctx context.Context, arms []trial.Arm, limit time.Duration) resul
 	return t
 }
 
-func traceArm(ctx context.Context, a trial.Arm) (rows [][]string, err error) {
-	in, err := a.Start(ctx)
+// grandchild is a command that runs another one in the background of a shell
+// and ends with it. The kernel reports every stop of a traced process to
+// whichever thread of the tracing program waits for its children; of
+// grandchildren it tells the tracing thread alone.
+func grandchild(exe string, args ...string) *exec.Cmd {
+	const script = `trap 'trap - TERM; kill 0' TERM; "$@" & wait`
+	return exec.Command("/bin/sh", append([]string{"-c", script, "sh", exe}, args...)...)
+}
+
+// tracees are the processes of a grandchild, without the shell.
+func tracees(shell int) ([]int, error) {
+	pids, err := record.Group(shell)
+	if err != nil {
+		return nil, fmt.Errorf("finding the server's processes: %w", err)
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == shell }), nil
+}
+
+func (s *fileServers) traceArm(ctx context.Context, name string) (rows [][]string, err error) {
+	in, err := s.startOnce(ctx, s.launches[name], grandchild)
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +99,15 @@ func traceArm(ctx context.Context, a trial.Arm) (rows [][]string, err error) {
 		if err := fetch(); err != nil { // what is done once only is not counted
 			return rows, err
 		}
-		pids, err := record.Group(in.PIDs[0])
+		pids, err := tracees(in.PIDs[0])
 		if err != nil {
-			return rows, fmt.Errorf("finding the server's processes: %w", err)
+			return rows, err
 		}
 		got, err := traceMoves(pids, fetch)
 		if err != nil {
 			return rows, err
 		}
-		row := []string{a.Name, target.name}
+		row := []string{name, target.name}
 		for _, c := range []tally{got.Sendfile, got.Splice, got.Read, got.Write} {
 			row = append(row, c.cells()...)
 		}
