@@ -1,0 +1,179 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"millrace/lab/load"
+	"millrace/lab/record"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+)
+
+// The arms of the ramp.
+const (
+	wsBaseline = "xnet"
+	wsXNet386  = "xnet-386"
+	wsPlacebo  = "xnet′"
+)
+
+// A wsArm is one echo server.
+type wsArm struct {
+	name, about string
+	subject     string   // folder of bench/subjects
+	env         []string // of go build
+	module      string   // whose version is told
+	placebo     string
+	exe         string
+}
+
+func wsArms() []*wsArm {
+	return []*wsArm{
+		{name: wsBaseline, about: "golang.org/x/net/websocket and one io.Copy per connection, as published", subject: "wsxnet", module: "golang.org/x/net"},
+		{name: wsXNet386, about: "the same built for 32 bits (GOARCH=386), which the author suspected", subject: "wsxnet", env: []string{"GOARCH=386"}, module: "golang.org/x/net"},
+		{name: "gws", about: "github.com/lxzan/gws with its default options", subject: "wsgws", module: "github.com/lxzan/gws"},
+		{name: "coder", about: "github.com/coder/websocket with its default options", subject: "wscoder", module: "github.com/coder/websocket"},
+		{name: wsPlacebo, about: "the same as xnet once more, to see how far apart two of the same are", subject: "wsxnet", module: "golang.org/x/net", placebo: wsBaseline},
+	}
+}
+
+// build compiles servers and client, and lists the arms in the result. It is an
+// error only where nothing can be measured.
+func (w *wsRamp) build(ctx context.Context) error {
+	if w.env.Bench == nil {
+		return errors.New("the servers of this experiment are built from source: run it in a checkout of millrace, with Go installed")
+	}
+	w.say(result.Event{Kind: result.EventStep, Text: "building bench/subjects/wsclient"})
+	var err error
+	if w.client, err = w.env.Bench.Build(ctx, "wsclient", nil, nil); err != nil {
+		return err
+	}
+	var failed error
+	for _, arm := range wsArms() {
+		w.say(result.Event{Kind: result.EventStep, Arm: arm.name, Text: "building bench/subjects/" + arm.subject})
+		shown := result.Arm{Name: arm.name, About: arm.about, Command: []string{arm.subject, "-listen", "127.0.0.1:PORT"}, Placebo: arm.placebo}
+		exe, err := w.env.Bench.Build(ctx, arm.subject, nil, arm.env)
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			shown.Skipped = err.Error()
+			w.note("%s was left out: %v", arm.name, err)
+			failed = err
+		} else {
+			arm.exe = exe
+			w.arms = append(w.arms, arm)
+			shown.Version = goVersion(exe, arm.module)
+			if info, err := os.Stat(exe); err == nil {
+				shown.Size = info.Size()
+			}
+		}
+		w.res.Arms = append(w.res.Arms, shown)
+	}
+	w.res.Arms = append(w.res.Arms, result.Arm{
+		Name: "millrace", About: "millrace's echo", Skipped: "its WebSocket job does not exist yet",
+	})
+	w.note("millrace was left out: its WebSocket job does not exist yet")
+	if len(w.arms) == 0 {
+		return failed
+	}
+	return nil
+}
+
+// A wsFinding is what one arm did at one step.
+type wsFinding struct {
+	arm          string
+	connections  int
+	round, block int
+	report       wsReport
+	died         string        // what a server said that ended by itself
+	spent        time.Duration // with starting and stopping
+	cpu          float64       // ns for each connection, of the servers; 0: unknown
+	rss          float64       // bytes for each open connection, of the servers; 0: unknown
+}
+
+// sample is the finding as figures. What is unknown is not there.
+func (f *wsFinding) sample() result.Sample {
+	v := map[string]float64{
+		"step_ns": float64(f.report.Duration), "succeeded": float64(f.report.Succeeded), "failed": float64(f.report.Failed),
+	}
+	for key, figure := range map[string]float64{"cpu_ns_per_connection": f.cpu, "rss_bytes_per_connection": f.rss} {
+		if figure > 0 {
+			v[key] = figure
+		}
+	}
+	for key, h := range map[string]*load.Histogram{"connect": &f.report.connect, "upgrade": &f.report.upgrade, "echo": &f.report.echo} {
+		if h.Count() > 0 {
+			v[key+"_p50_ns"], v[key+"_p99_ns"] = float64(h.Quantile(0.5)), float64(h.Quantile(0.99))
+		}
+	}
+	return result.Sample{
+		Arm: f.arm, Workload: wsWorkload(f.connections), Restart: f.block, Block: f.block,
+		Seconds: f.report.Duration.Seconds(), Values: v,
+	}
+}
+
+// measureArm starts an arm's servers, as many as the connections need, has the
+// same number of clients ramp against them, and stops everything.
+func (w *wsRamp) measureArm(ctx context.Context, arm *wsArm, n int) (f wsFinding, err error) {
+	began := time.Now()
+	f = wsFinding{arm: arm.name, connections: n}
+	processes := (n + w.wsPlan.perProcess - 1) / w.wsPlan.perProcess
+	var servers []*subject.Process
+	defer func() {
+		for _, s := range servers {
+			if stopErr := s.Stop(); stopErr != nil && f.died == "" {
+				f.died = stopErr.Error()
+			}
+		}
+		f.spent = time.Since(began)
+	}()
+	var pids []int
+	for range processes {
+		s, err := startWSServer(ctx, arm.exe)
+		if err != nil {
+			return f, err
+		}
+		servers = append(servers, s)
+		pids = append(pids, s.PID)
+	}
+	target, err := record.Open(pids...)
+	if err != nil {
+		return f, err
+	}
+	defer target.Close() //nolint:errcheck // it was only read
+	idle, err := target.Read()
+	if err != nil {
+		return f, err
+	}
+	var held record.Reading
+	var heldErr error
+	f.report, err = runWSClients(ctx, w.clientCommands(servers, n), func() { held, heldErr = target.Read() })
+	if err != nil {
+		return f, err
+	}
+	if heldErr == nil && f.report.Succeeded > 0 && held.RSS > idle.RSS {
+		f.rss = float64(held.RSS-idle.RSS) / float64(f.report.Succeeded)
+	}
+	if after, err := target.Read(); err == nil && f.report.Succeeded > 0 {
+		f.cpu = float64(after.Sub(idle).CPU) / float64(f.report.Succeeded)
+	}
+	return f, nil
+}
+
+func startWSServer(ctx context.Context, exe string) (s *subject.Process, err error) {
+	for range startTries {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		if s, err = subject.Start(ctx, exec.Command(exe, "-listen", address), address, startTime); err == nil || ctx.Err() != nil {
+			return s, err
+		}
+	}
+	return nil, fmt.Errorf("the server did not start in %d tries: %w", startTries, err)
+}

@@ -1,0 +1,114 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+
+	"millrace/lab/result"
+	"millrace/lab/stats"
+	"millrace/lab/trial"
+)
+
+// wsAlpha is the chance of any wrong verdict about one arm.
+const wsAlpha = 0.01
+
+// judge compares the arms with the baseline over all steps that both finished
+// without a failure, and checks the placebo.
+func (w *wsRamp) judge() {
+	for _, arm := range w.arms {
+		if arm.name != wsBaseline {
+			w.res.Verdicts = append(w.res.Verdicts, w.verdicts(arm.name)...)
+		}
+	}
+	w.res.Gates = append(w.res.Gates, placeboGate(w.res.Verdicts))
+}
+
+// wsPairs are the log-ratios of one figure in the blocks that both arms
+// finished. Every block had servers of its own, so each is a unit.
+func wsPairs(found []wsFinding, arm string, figure func(wsFinding) float64) []stats.Pair {
+	base := map[int]float64{}
+	for _, f := range found {
+		if f.arm == wsBaseline && f.report.Failed == 0 {
+			base[f.block] = figure(f)
+		}
+	}
+	var pairs []stats.Pair
+	for _, f := range found {
+		if v, b := figure(f), base[f.block]; f.arm == arm && f.report.Failed == 0 && v > 0 && b > 0 {
+			pairs = append(pairs, stats.Pair{Restart: f.block, Block: f.block, LogRatio: math.Log(v / b)})
+		}
+	}
+	return pairs
+}
+
+func (w *wsRamp) verdicts(arm string) []result.Verdict {
+	family := map[string][]stats.Pair{
+		wsCPU: wsPairs(w.found, arm, func(f wsFinding) float64 { return f.cpu }),
+		wsRSS: wsPairs(w.found, arm, func(f wsFinding) float64 { return f.rss }),
+	}
+	decisions := stats.Decide(family, stats.Rule{Delta: wsDelta, Alpha: wsAlpha, Seed: w.env.Seed})
+	var out []result.Verdict
+	for _, m := range wsMetrics() {
+		d, ok := decisions[m.Key]
+		if !ok || d.Blocks == 0 {
+			continue
+		}
+		v := result.Verdict{
+			Workload: "all steps", Metric: m.Key, Arm: arm, Baseline: wsBaseline, Outcome: lessIsBetter(d.Outcome),
+			Ratio: d.Ratio, Low: d.Low, High: d.High, Level: 0.95, P: d.Adjusted, Delta: wsDelta,
+			Blocks: d.Blocks, Restarts: d.Restarts, More: d.More,
+		}
+		if d.More > 0 {
+			var spent float64
+			for _, f := range w.found {
+				spent += f.spent.Minutes()
+			}
+			v.Minutes = spent / float64(max(1, w.blocks())) * float64(d.More)
+		}
+		v.Sentence = trial.Sentence(v, m)
+		out = append(out, v)
+	}
+	return out
+}
+
+// blocks is how many were begun.
+func (w *wsRamp) blocks() int {
+	last := -1
+	for _, f := range w.found {
+		last = max(last, f.block)
+	}
+	return last + 1
+}
+
+// lessIsBetter is an outcome for a figure of which less is better.
+func lessIsBetter(o stats.Outcome) result.Outcome {
+	switch o {
+	case stats.Below:
+		return result.Better
+	case stats.Above:
+		return result.Worse
+	case stats.Equal:
+		return result.Equal
+	}
+	return result.Undecided
+}
+
+// placeboGate fails when two instances of the same were told apart.
+func placeboGate(verdicts []result.Verdict) result.Gate {
+	g := result.Gate{
+		Name: "placebo", Status: result.Unknown, Detail: "the placebo was not measured",
+		Limit: "a second instance of the baseline is not told from the first",
+	}
+	for _, v := range verdicts {
+		if v.Arm != wsPlacebo {
+			continue
+		}
+		if v.Outcome == result.Better || v.Outcome == result.Worse {
+			g.Status, g.Detail = result.Failed, v.Sentence
+			return g
+		}
+		g.Status = result.Passed
+		g.Detail = fmt.Sprintf("its figures are %+.1f to %+.1f %% off", (v.Low-1)*100, (v.High-1)*100)
+	}
+	return g
+}
