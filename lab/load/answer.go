@@ -57,9 +57,6 @@ type answer struct {
 // reset makes ready for the next answer.
 func (a *answer) reset() { *a = answer{kept: a.kept[:0]} }
 
-// begun reports whether anything came yet.
-func (a *answer) begun() bool { return a.bytes > 0 }
-
 // feed takes the next bytes and returns how many of them belong to the answer:
 // fewer than all only if it is whole. k is what is known of its path, and
 // learns; first is where the path's first answer is kept, nil if another has

@@ -145,9 +145,9 @@ func (p *plan) speech() error {
 	case !slices.Contains([]Protocol{HTTP1, HTTP2, HTTP3, WebSocket}, p.Protocol):
 		return fmt.Errorf("the protocol %q does not exist: take http1, http2, http3 or websocket", p.Protocol)
 	case (p.Protocol == WebSocket) != socket:
-		return fmt.Errorf("the URL %q is not for the protocol %s: WebSockets have ws: or wss:, the others http: or https:", p.URL, p.Protocol)
+		return fmt.Errorf("the URL %q is not for the protocol %s: begin it with ws: or wss: for WebSockets and with http: or https: for the others", p.URL, p.Protocol)
 	case p.Protocol == HTTP3 && scheme != "https", p.Protocol == HTTP2 && scheme == "unix":
-		return fmt.Errorf("the URL %q is not for the protocol %s: give one that begins with https:", p.URL, p.Protocol)
+		return fmt.Errorf("the URL %q is not for the protocol %s: give one with https: at its beginning", p.URL, p.Protocol)
 	}
 	return nil
 }

@@ -1,3 +1,16 @@
+// Package load sends requests to one target and times the answers.
+//
+// HTTP/1.1 without TLS, over TCP and UNIX sockets, runs on epoll loops of its
+// own (Linux), one per thread, with prebuilt request bytes; everything else
+// (TLS, HTTP/2, HTTP/3, WebSocket) runs a goroutine per connection and costs
+// more, which the result says (see [Result].CPU).
+//
+// A load is a [Config], [Run] carries it out, and a [Result] is what it found.
+// Inside, in the order of a request's life: arrivals.go says when it is due, a
+// loop (loop_linux.go) finds a connection for it, the connection (conn_linux.go)
+// sends it and reads the answer (head.go, answer.go), a tally counts it, and
+// run.go adds up what was counted while the window was open. slow.go and
+// stream.go do the same with goroutines.
 package load
 
 import (

@@ -2,7 +2,10 @@
 
 package load
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // fastPath is false where there is no epoll: all goes by goroutines.
 const fastPath = false
@@ -17,3 +20,5 @@ func newEpoll(*plan) (driver, error) { return nil, errNoEpoll }
 
 // usage is the CPU time of this process; only on Linux it is known.
 func usage() cpu { return cpu{} }
+
+func nap(ns int64) { time.Sleep(time.Duration(ns)) }

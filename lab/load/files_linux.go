@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +21,19 @@ func RaiseFileLimit() (uint64, error) {
 		}
 	}
 	return limit.Cur, nil
+}
+
+// usage is the CPU time of this process.
+func usage() cpu {
+	var use unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &use); err != nil {
+		return cpu{}
+	}
+	return cpu{user: time.Duration(use.Utime.Nano()), system: time.Duration(use.Stime.Nano())}
+}
+
+// nap sleeps, in a thread of its own: Go's timers come up to a millisecond late.
+func nap(ns int64) {
+	span := unix.NsecToTimespec(ns)
+	_ = unix.Nanosleep(&span, nil)
 }

@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
+// Shortest and Longest bound what a Histogram tells apart: what is shorter or
+// longer is counted as that short or long.
 const (
-	// Shortest and Longest bound what a Histogram tells apart: what is shorter
-	// or longer is counted as that short or long.
 	Shortest = 100 * time.Nanosecond
 	Longest  = 5 * time.Minute
+)
 
+const (
 	// subBits are the bits kept of a duration below its highest one. Six make
 	// buckets 1/64 of their lower end wide, so that their middle is at most
 	// 0.8 % off.

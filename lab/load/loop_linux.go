@@ -31,11 +31,7 @@ const (
 	longestBackoff  = int64(500 * time.Millisecond)
 	// fullBacklogPause is how long a UNIX socket's full backlog is given.
 	fullBacklogPause = int64(time.Millisecond)
-	// openGrace is how long the load waits for connections that are neither
-	// opened nor refused.
-	openGrace = int64(5 * time.Second)
-
-	wakeNumber = -1 // the eventfd's number among connections
+	wakeNumber       = -1 // the eventfd's number among connections
 )
 
 // A loop is one thread that serves its share of the connections. Everything in
@@ -84,15 +80,6 @@ type loop struct {
 	filled  func()        // called once, when no more answers are wanted
 	done    chan struct{} // closed at the end
 	err     error
-}
-
-// A page is what a loop knows about one path.
-type page struct {
-	request []byte
-	known   known
-	status  int // of the first answer to be complete; 0: none yet
-	body    int64
-	sample  sample
 }
 
 // run is the thread. It ends on the order to, with all connections closed.
@@ -160,7 +147,7 @@ func (l *loop) chores() {
 		i, _ := l.toOpen.pop()
 		l.dial(&l.conns[i], now)
 	}
-	if l.waiting && (l.untried == 0 || l.open+l.opening == 0 && l.backoff > 0 || now > openGrace) {
+	if l.waiting && (l.untried == 0 || l.open+l.opening == 0 && l.backoff > 0 || now > int64(openGrace)) {
 		l.waiting = false
 		l.settled <- struct{}{}
 	}

@@ -17,6 +17,9 @@ const (
 	// maxTicks bounds Result.Ticks: in runs longer than a quarter of an hour
 	// there are fewer in a second.
 	maxTicks = 4096
+	// openGrace is how long the load waits for connections that are neither
+	// opened nor refused.
+	openGrace = 5 * time.Second
 )
 
 // A driver is one of the two ways to make load. Run's goroutine alone calls it.

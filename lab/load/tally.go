@@ -94,3 +94,12 @@ func (t *tally) reset() {
 	t.cpu, t.errors, t.open, t.flying = cpu{}, Errors{}, 0, 0
 	clear(t.status[:])
 }
+
+// A page is what a driver knows about one path.
+type page struct {
+	request []byte // of the loops
+	known   known  // of the loops
+	status  int    // of the first answer to be complete; 0: none yet
+	body    int64
+	sample  sample
+}
