@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +12,9 @@ import (
 // tick is the unit of the times in /proc (USER_HZ), 10 ms on every
 // architecture that Go runs Linux on.
 const tick = 10 * time.Millisecond
+
+// mostKB is the largest size in kB that fits in a number of bytes.
+const mostKB = 1<<54 - 1
 
 // A stat is what is used of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
@@ -114,8 +118,7 @@ func parseRollup(text []byte) (rss, pss uint64, err error) {
 	if err := numbersIn(text, wanted{"Rss", &rss}, wanted{"Pss", &pss}); err != nil {
 		return 0, 0, err
 	}
-	const most = 1 << 53 // kB: what follows would not fit
-	if rss > most || pss > most {
+	if rss > mostKB || pss > mostKB {
 		return 0, 0, errors.New("sizes beyond all memory")
 	}
 	return rss << 10, pss << 10, nil
@@ -126,6 +129,9 @@ func parseMemory(text []byte) (uint64, error) {
 	var kB uint64
 	if err := numbersIn(text, wanted{"MemTotal", &kB}); err != nil {
 		return 0, err
+	}
+	if kB > mostKB {
+		return 0, errors.New("a size beyond all memory")
 	}
 	return kB << 10, nil
 }
@@ -156,16 +162,22 @@ func numbersIn(text []byte, all ...wanted) error {
 // process's name, in the first line of its status, is free text in these files,
 // and a line end in it is shown as \n.
 func valueOf(text []byte, key string) (string, bool) {
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, key); ok && strings.HasPrefix(rest, ":") {
-			value := strings.Fields(rest[1:])
-			if len(value) == 0 {
-				return "", false
-			}
-			return value[0], true
+	for at := 0; ; at++ {
+		next := bytes.Index(text[at:], []byte(key))
+		if next < 0 {
+			return "", false
 		}
+		at += next
+		rest := text[at+len(key):]
+		if at > 0 && text[at-1] != '\n' || !bytes.HasPrefix(rest, []byte(":")) {
+			continue // within another line
+		}
+		line, _, _ := bytes.Cut(rest[1:], []byte("\n"))
+		for word := range bytes.FieldsSeq(line) {
+			return string(word), true
+		}
+		return "", false
 	}
-	return "", false
 }
 
 // parseSystem reads the first line of /proc/stat (proc_stat(5)): "cpu user nice

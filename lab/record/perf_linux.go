@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,17 +43,43 @@ type counters struct {
 	events [kinds][]int // descriptors
 }
 
-// openCounters begins to count in all threads of processes. What cannot be
-// counted is said, not an error. Threads that a thread starts between the
-// moments when it is listed and when its counter begins are not counted.
-func openCounters(pids []int, traced bool) (counters, []string) {
+// openTries is how often counters are opened anew because threads started
+// meanwhile: a server that just begins starts a few, one that starts some all
+// the time never comes to rest.
+const openTries = 10
+
+// openCounters begins to count in all threads, which list lists. What cannot be
+// counted is said, not an error.
+//
+// A thread that starts while counters are opened may have one from its creator
+// or not, which nobody can tell: then all are opened anew.
+func openCounters(list func() ([]int, error), traced bool) (counters, []string, error) {
+	for try := 1; ; try++ {
+		threads, err := list()
+		if err != nil {
+			return counters{}, nil, err
+		}
+		c, missing := openOnce(threads, traced)
+		now, err := list()
+		if err != nil {
+			c.close()
+			return counters{}, nil, err
+		}
+		started := slices.ContainsFunc(now, func(tid int) bool { return !slices.Contains(threads, tid) })
+		if started && try == openTries {
+			missing = append(missing, "some events: the target starts threads all the time, and those that did while counting began are not counted")
+		}
+		if !started || try == openTries {
+			return c, missing, nil
+		}
+		c.close()
+	}
+}
+
+// openOnce opens counters in threads.
+func openOnce(threads []int, traced bool) (counters, []string) {
 	var c counters
 	var missing []string
-	var threads []int
-	for _, pid := range pids {
-		own, _ := numbers(procFile(pid, "task")) // none where it has ended
-		threads = append(threads, own...)
-	}
 	for k := range kinds {
 		if !traced && (k == systemCalls || k == sendfiles) {
 			missing = append(missing, k.String()+": not counted here, as counting slows each of them")
@@ -243,12 +270,11 @@ func scale(count, enabled, running uint64) uint64 {
 	return scaled
 }
 
-func (c *counters) close() error {
+func (c *counters) close() {
 	for k := range c.events {
 		closeEvents(c.events[k])
 		c.events[k] = nil
 	}
-	return nil
 }
 
 // probeCounters says why instructions cannot be counted, or nothing where they

@@ -147,6 +147,26 @@ func since(now, earlier uint64) uint64 {
 	return now - earlier
 }
 
+// atLeast is r with counters not below those of an earlier reading. They
+// would fall for a moment when a child's end is seen before its parent's
+// counters show it, or was rounded down in them.
+func (r Reading) atLeast(earlier Reading) Reading {
+	r.CPU = max(r.CPU, earlier.CPU)
+	r.User = max(r.User, earlier.User)
+	r.System = max(r.System, earlier.System)
+	r.Instructions.User = max(r.Instructions.User, earlier.Instructions.User)
+	r.Instructions.Kernel = max(r.Instructions.Kernel, earlier.Instructions.Kernel)
+	r.Voluntary = max(r.Voluntary, earlier.Voluntary)
+	r.Involuntary = max(r.Involuntary, earlier.Involuntary)
+	r.Syscalls = max(r.Syscalls, earlier.Syscalls)
+	r.ReadCalls = max(r.ReadCalls, earlier.ReadCalls)
+	r.WriteCalls = max(r.WriteCalls, earlier.WriteCalls)
+	r.Sendfiles = max(r.Sendfiles, earlier.Sendfiles)
+	r.ReadBytes = max(r.ReadBytes, earlier.ReadBytes)
+	r.WriteBytes = max(r.WriteBytes, earlier.WriteBytes)
+	return r
+}
+
 // System is the machine's state at one moment.
 type System struct {
 	At    time.Time

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -67,15 +68,12 @@ func openTarget(pids []int, traced bool) (*target, error) {
 			return nil, fmt.Errorf("watching process %d: %w", pid, err)
 		}
 	}
-	if err := t.look(); err != nil {
+	var missing []string
+	if t.counters, missing, err = openCounters(t.threads, traced); err != nil {
 		return nil, fmt.Errorf("watching processes: %w", err)
 	}
-	t.missing = t.unreadable()
-	var missing []string
-	t.counters, missing = openCounters(t.order, traced)
-	t.missing = append(t.missing, missing...)
+	t.missing = append(t.unreadable(), missing...)
 	t.base = t.sum()
-	t.last = Reading{}
 	return t, nil
 }
 
@@ -84,7 +82,20 @@ func (t *target) close() error {
 		return nil
 	}
 	t.closed = true
-	return t.counters.close()
+	t.counters.close()
+	return nil
+}
+
+// threads looks at the target and lists its threads.
+func (t *target) threads() ([]int, error) {
+	if err := t.look(); err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, p := range t.known {
+		all = slices.AppendSeq(all, maps.Keys(p.switched))
+	}
+	return all, nil
 }
 
 // add takes a process in; one that has ended is an error.
@@ -303,26 +314,6 @@ func (t *target) read(pss bool) (Reading, error) {
 		}
 	}
 	return r, nil
-}
-
-// atLeast is r with counters not below those of an earlier reading. They
-// would fall for a moment when a child's end is seen before its parent's
-// counters show it, or was rounded down in them.
-func (r Reading) atLeast(earlier Reading) Reading {
-	r.CPU = max(r.CPU, earlier.CPU)
-	r.User = max(r.User, earlier.User)
-	r.System = max(r.System, earlier.System)
-	r.Instructions.User = max(r.Instructions.User, earlier.Instructions.User)
-	r.Instructions.Kernel = max(r.Instructions.Kernel, earlier.Instructions.Kernel)
-	r.Voluntary = max(r.Voluntary, earlier.Voluntary)
-	r.Involuntary = max(r.Involuntary, earlier.Involuntary)
-	r.Syscalls = max(r.Syscalls, earlier.Syscalls)
-	r.ReadCalls = max(r.ReadCalls, earlier.ReadCalls)
-	r.WriteCalls = max(r.WriteCalls, earlier.WriteCalls)
-	r.Sendfiles = max(r.Sendfiles, earlier.Sendfiles)
-	r.ReadBytes = max(r.ReadBytes, earlier.ReadBytes)
-	r.WriteBytes = max(r.WriteBytes, earlier.WriteBytes)
-	return r
 }
 
 // unreadable says what /proc does not show of the target's processes.

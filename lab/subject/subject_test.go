@@ -94,7 +94,7 @@ func listenAt(address string) error {
 
 func helper(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), helperVariable+"="+role)
+	cmd.Env = append(os.Environ(), helperVariable+"="+role, "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 
