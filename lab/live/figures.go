@@ -120,6 +120,7 @@ func clock(d time.Duration) string {
 
 // bar fills cells by a share of them, to an eighth of a cell.
 func bar(share float64, cells int) (full, empty string) {
+	cells = max(0, cells)
 	const parts = "▏▎▍▌▋▊▉"
 	eighths := int(min(1, max(0, share))*float64(cells*8) + 0.5)
 	full = strings.Repeat("█", eighths/8)

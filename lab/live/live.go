@@ -85,7 +85,10 @@ func stamped(e result.Event) result.Event {
 func Show(ctx context.Context, terminal *os.File, title string, work func(ctx context.Context, watch result.Watch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	options := []tea.ProgramOption{tea.WithOutput(terminal), tea.WithFPS(Frames), tea.WithoutSignalHandler()}
+	options := []tea.ProgramOption{
+		tea.WithOutput(terminal), tea.WithFPS(Frames), tea.WithoutSignalHandler(),
+		tea.WithWindowSize(80, 24), // until the terminal says its own
+	}
 	if !IsTerminal(os.Stdin) {
 		options = append(options, tea.WithInput(nil))
 	}
@@ -96,13 +99,15 @@ func Show(ctx context.Context, terminal *os.File, title string, work func(ctx co
 	done := make(chan error, 1)
 	go func() { // ends with work; waited for below, unless forced
 		err := work(ctx, watch)
-		done <- err
 		program.Send(finished{at: time.Now(), failed: err != nil, early: ctx.Err() != nil})
+		done <- err
 	}()
 	stop := context.AfterFunc(ctx, func() { program.Send(ending{}) })
 	defer stop()
+	stopClock := startClock(program)
 
 	last, err := program.Run()
+	stopClock()
 	if m, ok := last.(model); ok && m.forced {
 		return ErrForced
 	}
@@ -113,12 +118,39 @@ func Show(ctx context.Context, terminal *os.File, title string, work func(ctx co
 	return worked
 }
 
+// startClock tells the view each second that time goes by, until the function
+// that it returns is called; that one waits for the clock's goroutine.
+func startClock(program *tea.Program) (stop func()) {
+	var wait sync.WaitGroup
+	ended := make(chan struct{})
+	wait.Go(func() {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case t := <-ticker.C:
+				program.Send(second(t))
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		wait.Wait()
+	}
+}
+
 // tookLog sends what is logged to the view, which a line from elsewhere would
 // tear apart, until the function that it returns is called.
 func tookLog(watch result.Watch) (giveBack func()) {
-	before := log.Writer()
+	before, flags := log.Writer(), log.Flags()
 	log.SetOutput(logLines{watch})
-	return func() { log.SetOutput(before) }
+	log.SetFlags(0) // the view is about now
+	return func() {
+		log.SetOutput(before)
+		log.SetFlags(flags)
+	}
 }
 
 // logLines makes notes of log lines.

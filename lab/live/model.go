@@ -73,13 +73,8 @@ func newModel(title string, now time.Time, cores int, cancel func()) model {
 	return model{title: printable(title), cores: max(1, cores), cancel: cancel, width: 80, height: 24, began: now, now: now}
 }
 
-// tick asks for the next second.
-func tick() tea.Cmd {
-	return tea.Tick(time.Second, func(t time.Time) tea.Msg { return second(t) })
-}
-
-// Init starts the clock.
-func (m model) Init() tea.Cmd { return tick() }
+// Init has nothing to begin: everything comes from outside.
+func (m model) Init() tea.Cmd { return nil }
 
 // Update takes in what happened.
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -94,7 +89,6 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case second:
 		m.now = time.Time(msg)
-		return m, tick()
 	case ending:
 		m.ending = true
 	case finished:

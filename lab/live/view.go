@@ -81,7 +81,7 @@ func (m model) last(st styles) string {
 	case m.end.failed:
 		how = st.bad.Render("failed") + " after " + took
 	}
-	return st.title.Render(m.title) + ": " + how
+	return how + ": " + m.title // in this order, so that a narrow terminal cuts the title
 }
 
 // doing is where the measurement is.
@@ -113,8 +113,12 @@ func (m model) figureLines(st styles, width int) []string {
 	if s.p50 > 0 {
 		add(label("latency") + fmt.Sprintf("p50 %-8s  p90 %-8s  p99 %s", brief(s.p50), brief(s.p90), brief(s.p99)))
 	}
-	if s.errors > 0 {
-		add(label("errors") + st.bad.Render(fmt.Sprintf("%*s", numberRoom, grouped(s.errors))) + m.among())
+	if s.rated || s.errors > 0 {
+		count := fmt.Sprintf("%*s", numberRoom, grouped(s.errors))
+		if s.errors > 0 {
+			count = st.bad.Render(count)
+		}
+		add(label("errors") + count + m.among())
 	}
 	room := width - labelWidth - len(" 99.99 of 999")
 	for _, c := range []struct {
@@ -197,7 +201,7 @@ func sentence(v result.Verdict) string {
 
 // progress is how far it is, and how long it will take.
 func (m model) progress(st styles, width int) string {
-	left := ""
+	var left string
 	if remaining := m.left - m.now.Sub(m.leftAt); m.left > 0 {
 		left = clock(remaining) + " left"
 		if remaining < time.Second/2 {
