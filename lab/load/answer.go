@@ -16,6 +16,8 @@ func errChanged(status int, body int64, first int, length int64) error {
 	return fmt.Errorf("answered with status %d and %d bytes, where the path's first answer had status %d and %d bytes", status, body, first, length)
 }
 
+func errHeadTooLong() error { return malformed("its head is longer than %d bytes", maxHead) }
+
 // maxHashed is how much of a body is hashed: more would cost the first answer
 // of a huge file seconds, and a difference shows before.
 const maxHashed = 16 << 20
@@ -28,6 +30,7 @@ const (
 	inBody              // of left more bytes
 	toEnd               // of a body that ends with the connection
 	inSize              // of a chunk: its hexadecimal digits
+	afterSize           // of a chunk, in white space
 	inExtension         // of a chunk's size line, up to its CR
 	atSizeLF            // of a chunk's size line
 	inChunk             // of left more bytes
@@ -109,7 +112,7 @@ func (a *answer) feedHead(p []byte, k *known, first *sample) (int, error) {
 	}
 	if !headEnds(a.kept, before) {
 		if len(a.kept) > maxHead {
-			return 0, malformed("its head is longer than %d bytes", maxHead)
+			return 0, errHeadTooLong()
 		}
 		return len(p), nil
 	}
@@ -127,6 +130,9 @@ func (a *answer) feedHead(p []byte, k *known, first *sample) (int, error) {
 
 // parsed takes a head that is not a known one.
 func (a *answer) parsed(h head, text []byte, k *known, first *sample) (int, error) {
+	if h.size > maxHead {
+		return 0, errHeadTooLong()
+	}
 	if h.status < 200 {
 		// RFC 9110, section 15.2. Switching protocols was not asked for.
 		if a.interim++; h.status == http.StatusSwitchingProtocols || a.interim > maxInterim {
@@ -185,7 +191,7 @@ func (a *answer) feedChunked(p []byte) (int, error) {
 	for i, c := range p {
 		var ok bool
 		switch a.at {
-		case inSize, inExtension, atSizeLF:
+		case inSize, afterSize, inExtension, atSizeLF:
 			ok = a.sizeLine(c)
 		case atChunkCR:
 			a.at, ok = atChunkLF, c == '\r'
@@ -226,9 +232,15 @@ func (a *answer) sizeLine(c byte) bool {
 		return c != '\n'
 	}
 	digit, ok := hex(c)
-	if !ok {
+	switch {
+	case c == ';':
 		a.at = inExtension
-		return a.digits > 0 && (c == ';' || c == ' ' || c == '\t')
+		return a.digits > 0
+	case c == ' ' || c == '\t': // 7.1.1: bad, but allowed
+		a.at = afterSize
+		return a.digits > 0
+	case !ok || a.at == afterSize:
+		return false
 	}
 	if a.digits++; a.digits == 1 {
 		a.left = 0

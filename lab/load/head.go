@@ -112,6 +112,9 @@ func (f *fields) add(line []byte) error {
 	if colon <= 0 {
 		return malformed("a header line without a name: %q", clip(line))
 	}
+	if bytes.IndexByte(line, '\r') >= 0 { // RFC 9112, 2.2: others may see a line's end in it
+		return malformed("a carriage return within a header line: %q", clip(line))
+	}
 	f.begun, f.framing = true, true
 	// The length of a name tells most fields from the three that matter.
 	switch name := line[:colon]; {
