@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"millrace/lab/cost"
@@ -118,6 +119,24 @@ type session struct {
 	meter    cost.Meter
 	readings []record.Reading
 	opened   time.Time
+
+	busy     busy
+	answered uint64 // so far, for the view
+	failed   uint64
+}
+
+// busy is how many cores the target keeps busy now. One goroutine writes it and
+// another reads.
+type busy struct {
+	millicores atomic.Int64
+	before     record.Reading
+}
+
+func (b *busy) reading(r record.Reading) {
+	if length := r.At.Sub(b.before.At); !b.before.At.IsZero() && length > 0 {
+		b.millicores.Store(int64(1000 * (r.CPU - b.before.CPU) / length))
+	}
+	b.before = r
 }
 
 func (s *session) run(ctx context.Context) error {
@@ -130,7 +149,8 @@ func (s *session) run(ctx context.Context) error {
 	go func() { // ends with stop, and is waited for below
 		defer close(watched)
 		if s.meter.Target != nil {
-			s.readings, _ = s.meter.Target.Watch(watching, recordEvery, nil) // a target that died is the load's news
+			// A target that died is the load's news.
+			s.readings, _ = s.meter.Target.Watch(watching, recordEvery, s.busy.reading)
 		}
 	}()
 	cfg.Window = s.window
@@ -158,9 +178,12 @@ func (s *session) window(open bool) {
 
 // tick is what the view shows of the last quarter of a second.
 func (s *session) tick(k load.Tick, cfg load.Config) result.Event {
+	s.answered += k.Requests
+	s.failed += k.Errors
 	e := result.Event{
 		Time: time.Now(), Kind: result.EventTick,
-		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: k.Requests, Errors: k.Errors,
+		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: s.answered, Errors: s.failed,
+		TargetCPU: float64(s.busy.millicores.Load()) / 1000,
 		Done: min(1, max(0, float64(k.At+cfg.Warmup)/float64(cfg.Duration+cfg.Warmup))),
 		Left: max(0, cfg.Duration-k.At),
 	}

@@ -47,7 +47,11 @@ func measure(s streams, title string, work func(ctx context.Context, watch resul
 		return err
 	}
 	if out, ok := s.out.(*os.File); ok && live.IsTerminal(out) {
-		return res, live.Show(ctx, out, title, run)
+		err := live.Show(ctx, out, title, run)
+		if errors.Is(err, live.ErrForced) {
+			return nil, err // the work still has its hands on res
+		}
+		return res, err
 	}
 	watch := live.NDJSON(s.out)
 	err := run(ctx, watch)

@@ -7,11 +7,17 @@ import (
 	"millrace/lab/result"
 )
 
-func tickEvent(arm, workload string, k load.Tick) result.Event {
-	return result.Event{
-		Kind: result.EventTick, Arm: arm, Workload: workload,
-		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: k.Requests, Errors: k.Errors,
-		GeneratorCPU: share(k.CPU, k.Length),
+// progress makes events of a slot's ticks: their counts are of the slot so far.
+func (t *trial) progress(arm, workload string) func(load.Tick) {
+	var requests, failed uint64
+	return func(k load.Tick) {
+		requests += k.Requests
+		failed += k.Errors
+		t.emit(result.Event{
+			Kind: result.EventTick, Arm: arm, Workload: workload,
+			Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: requests, Errors: failed,
+			GeneratorCPU: share(k.CPU, k.Length),
+		})
 	}
 }
 

@@ -86,7 +86,10 @@ func (t *trial) verdicts(arm, baseline string) []result.Verdict {
 func (t *trial) rule() stats.Rule {
 	r := stats.Rule{
 		Delta: t.plan.Delta, Alpha: t.plan.Alpha, Seed: t.plan.Seed,
-		Looks: len(t.plan.Blocks), Look: t.look,
+		Looks: len(t.plan.Blocks), Look: t.look, PerRestart: t.plan.PerRestart,
+	}
+	if t.restartsNothing() {
+		r.PerRestart = 1
 	}
 	if r.Alpha == 0 {
 		r.Alpha = defaultAlpha

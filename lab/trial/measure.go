@@ -253,7 +253,7 @@ func (t *trial) slot(ctx context.Context, r *runner, w Workload, length time.Dur
 	cfg.Warmup, cfg.Duration = t.plan.Warmup, length
 	m := cost.Meter{Target: r.target}
 	cfg.Window = m.Window
-	cfg.Progress = func(k load.Tick) { t.emit(tickEvent(r.Name, w.Name, k)) }
+	cfg.Progress = t.progress(r.Name, w.Name)
 	// What the slot before left as garbage is not this one's to collect.
 	runtime.GC()
 	got, err := load.Run(ctx, cfg)
@@ -272,14 +272,19 @@ func (t *trial) slot(ctx context.Context, r *runner, w Workload, length time.Dur
 	t.slots = append(t.slots, gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal()))
 	t.keepAnswers(r.Name, w.Name, got.Answers)
 	s := result.Sample{
-		Arm: r.Name, Workload: w.Name, Restart: t.blocks / t.plan.PerRestart, Block: t.blocks,
+		Arm: r.Name, Workload: w.Name, Restart: t.group(), Block: t.blocks,
 		At: time.Since(t.began).Seconds(), Seconds: got.Took.Seconds(), Values: values,
-	}
-	if t.restartsNothing() {
-		s.Restart = 0
 	}
 	t.emit(sampleEvent(s, got, m.TargetCPU()))
 	return s, nil
+}
+
+// group is which restart the running block comes after.
+func (t *trial) group() int {
+	if t.restartsNothing() {
+		return 0
+	}
+	return t.blocks / t.plan.PerRestart
 }
 
 // restartsNothing reports whether every arm is somebody else's, so that blocks
