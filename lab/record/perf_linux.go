@@ -203,15 +203,14 @@ func reason(k kind, err error) string {
 		return fmt.Sprintf("no hardware counters (%v); a virtual machine has them only if its host passes them on", err)
 	case errors.Is(err, unix.ENOSYS):
 		return fmt.Sprintf("this kernel counts no events (%v)", err)
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		advice := "run this as root"
-		if instructions {
-			enough := 2 - int(k) // 2 for user instructions, 1 for the kernel's
-			advice += fmt.Sprintf(", or as the process's user with sysctl kernel.perf_event_paranoid=%d", enough)
-		}
-		return fmt.Sprintf("not allowed (%v, kernel.perf_event_paranoid is %s): %s", err, paranoid(), advice)
+	case !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM):
+		return err.Error()
+	case !instructions:
+		return fmt.Sprintf("not allowed (%v): run this as root", err)
 	}
-	return err.Error()
+	enough := 2 - int(k) // 2 for user instructions, 1 for the kernel's
+	return fmt.Sprintf("not allowed (%v, kernel.perf_event_paranoid is %s): run this as root, or as the process's user with sysctl kernel.perf_event_paranoid=%d",
+		err, paranoid(), enough)
 }
 
 // paranoid is how much the kernel forbids.
