@@ -30,7 +30,7 @@ const (
 	builders = 2
 	// quickBuild is how much of the 90 s of a quick run compiling may take, on
 	// a machine whose module cache is empty.
-	quickBuild = 40 * time.Second
+	quickBuild = 35 * time.Second
 	fullBuild  = 4 * time.Minute
 )
 
@@ -159,7 +159,7 @@ func (s *fileServers) subject(key string) (string, error) {
 func (s *fileServers) arm(name, about string, l launch, err error) trial.Arm {
 	a := trial.Arm{Name: name, About: about}
 	if err != nil {
-		a.Skipped = err.Error()
+		a.Skipped = strings.TrimSpace(err.Error())
 		return a
 	}
 	if info, err := os.Stat(l.exe); err == nil {

@@ -50,7 +50,12 @@ func against(v, base, scale float64, digits int) string {
 	case base == 0 || v == base:
 		return fmt.Sprintf("%.*f", digits, v*scale)
 	}
-	return fmt.Sprintf("%.*f (%+.1f %%)", digits, v*scale, (v/base-1)*100)
+	return fmt.Sprintf("%.*f (%s)", digits, v*scale, change(v/base))
+}
+
+// change is a ratio as a difference: "+39.5 %".
+func change(ratio float64) string {
+	return strings.Replace(fmt.Sprintf("%+.1f %%", (ratio-1)*100), "-", "−", 1)
 }
 
 func embedSizes(res *result.Result) result.Table {
@@ -71,7 +76,7 @@ func embedSizes(res *result.Result) result.Table {
 		}
 		more := "–"
 		if base > 0 {
-			more = fmt.Sprintf("%+.1f %%", (float64(a.Size)/float64(base)-1)*100)
+			more = change(float64(a.Size) / float64(base))
 		}
 		t.Rows = append(t.Rows, []string{a.Name, fmt.Sprint(a.Size), more})
 	}
@@ -82,7 +87,7 @@ func embedBytes(res *result.Result, probes map[string][]probe) result.Table {
 	t := result.Table{
 		Title:   "Bytes per response",
 		About:   "Seen once, when each arm first started. Head: status line, header and framing.",
-		Columns: []string{"arm", "/ head", "/ body", "/ all", "all seven paths, heads", "bodies", "all"},
+		Columns: []string{"arm", "/, head", "/, body", "/, both", "all seven paths, heads", "bodies", "both"},
 	}
 	for _, a := range res.Arms {
 		seen := probes[a.Name]

@@ -223,8 +223,10 @@ func TestProbeOfNobody(t *testing.T) {
 func TestEmbedTables(t *testing.T) {
 	res := &result.Result{
 		Arms: []result.Arm{
-			{Name: "nethttp-disk", Size: 8000}, {Name: "nethttp-embed", Size: 8200},
-			{Name: "nginx", Skipped: "not here"}, {Name: "nethttp-disk′", Placebo: "nethttp-disk", Size: 8000},
+			{Name: "nethttp-disk", Size: 8000},
+			{Name: "nethttp-embed", Size: 8200},
+			{Name: "nginx", Skipped: "not here"},
+			{Name: "nethttp-disk′", Placebo: "nethttp-disk", Size: 8000},
 		},
 		Workloads: []result.Workload{{Name: "one page"}},
 	}
@@ -244,7 +246,7 @@ func TestEmbedTables(t *testing.T) {
 	want := [][][]string{
 		{
 			{"one page", "nethttp-disk", "83519", "100", "50.0"},
-			{"one page", "nethttp-embed", "116485 (+39.5 %)", "150 (+50.0 %)", "33.3 (-33.3 %)"},
+			{"one page", "nethttp-embed", "116485 (+39.5 %)", "150 (+50.0 %)", "33.3 (−33.3 %)"},
 		},
 		{{"nethttp-disk", "8000", "+0.0 %"}, {"nethttp-embed", "8200", "+2.5 %"}},
 		{{"nethttp-disk", "200", "501", "701", "400", "511", "911"}, {"nethttp-embed", "150", "501", "651", "300", "511", "811"}},

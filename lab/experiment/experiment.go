@@ -40,5 +40,6 @@ func All() []Experiment {
 	return []Experiment{
 		embedVsDisk(),
 		sendfilePaths(),
+		pgoProof(),
 	}
 }

@@ -17,15 +17,15 @@ import (
 const (
 	// sendfileDelta is the smallest effect of sendfile-paths that counts.
 	sendfileDelta = 0.02
-	// sendfileSize is as published; a quick run's file is smaller, so that ten
-	// times a slot of everything fit into it, and is downloaded several times
-	// in a slot: a window ends with the end of a download, unless that is slow.
+	// sendfileSize is as published. A quick run moves a quarter of that in each
+	// slot, in many downloads of a smaller file: where the machine is so slow
+	// that time ends a window, at most one of them is cut off.
 	sendfileSize       = 1 << 30
-	sendfileSizeQuick  = 64 << 20
-	sendfileTimesQuick = 5
+	sendfileSizeQuick  = 16 << 20
+	sendfileTimesQuick = 16
 	// tracedSize is the file of the traced downloads: each system call of those
 	// takes many times as long, and how bytes travel does not depend on it.
-	tracedSize = 32 << 20
+	tracedSize = 16 << 20
 
 	sendfilePath = "/zeros.bin"
 	tracedPath   = "/traced.bin"

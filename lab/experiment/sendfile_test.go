@@ -48,8 +48,11 @@ func TestWriteZeros(t *testing.T) {
 
 func TestSendfileFigures(t *testing.T) {
 	res := &result.Result{Arms: []result.Arm{
-		{Name: "ServeFile"}, {Name: "wrapped"}, {Name: "millrace"},
-		{Name: "nginx", Skipped: "not here"}, {Name: "ServeFile′", Placebo: "ServeFile"},
+		{Name: "ServeFile"},
+		{Name: "wrapped"},
+		{Name: "millrace"},
+		{Name: "nginx", Skipped: "not here"},
+		{Name: "ServeFile′", Placebo: "ServeFile"},
 	}}
 	for arm, rate := range map[string]float64{"ServeFile": 6e9, "wrapped": 3e9, "ServeFile′": 6e9} {
 		res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "tcp", Values: map[string]float64{
@@ -59,7 +62,7 @@ func TestSendfileFigures(t *testing.T) {
 	table := sendfileFigures(res)
 	want := [][]string{
 		{"ServeFile", "6.53", "6.00", "100", "4.65", "–", "–"},
-		{"wrapped", "3.70 (-43.3 %)", "3.00 (-50.0 %)", "200 (+100.0 %)", "4.47 (-3.9 %)", "–", "–"},
+		{"wrapped", "3.70 (−43.3 %)", "3.00 (−50.0 %)", "200 (+100.0 %)", "4.47 (−3.9 %)", "–", "–"},
 		{"millrace", "–", "–", "–", "–", "–", "–"},
 	}
 	if !slices.EqualFunc(table.Rows, want, slices.Equal[[]string]) {

@@ -33,11 +33,8 @@ const (
 	waitAll     = 0x40000000 // __WALL: threads, too
 	waitOwnOnly = 0x20000000 // __WNOTHREAD: leaves the children of our other threads to them
 
-	// tracePoll is how long the tracer sleeps when nothing stopped. It cannot
-	// just wait: the end of the download has to reach it, too.
-	tracePoll = 20 * time.Microsecond
-	// traceSpins is how often it looks before it sleeps: stops come in bursts.
-	traceSpins = 50
+	// tracePoll is how often threads that are to be released are looked at.
+	tracePoll = 100 * time.Microsecond
 	// seizePasses is how often new threads are looked for; servers that serve
 	// nobody begin none.
 	seizePasses = 5
@@ -88,7 +85,12 @@ func (t *tracer) run(pids []int, do func() error) error {
 	err := t.seize(pids)
 	if err == nil {
 		done := make(chan error, 1)
-		go func() { done <- do() }() // waited for in follow
+		go func() { // waited for in follow
+			done <- do()
+			// The tracer waits for stops only: so here is one, by a signal that
+			// servers ignore or, those in Go, expect at any time.
+			_ = syscall.Kill(pids[0], syscall.SIGURG) // fails only where that has ended, which is a stop, too
+		}()
 		err = t.follow(done)
 	}
 	return errors.Join(err, t.release())
@@ -152,24 +154,18 @@ func tracedBy(tid int) int {
 
 // follow counts until the download is over.
 func (t *tracer) follow(done <-chan error) error {
-	for spins := 0; ; {
-		tid, status, err := nextStop()
+	for {
+		tid, status, err := nextStop(0)
 		if err != nil {
 			return errors.Join(err, <-done)
 		}
-		if tid == 0 {
-			if spins++; spins > traceSpins {
-				select {
-				case err := <-done:
-					return err
-				case <-time.After(tracePoll):
-				}
-			}
-			continue
-		}
-		spins = 0
 		if signal, stopped := t.stop(tid, status); stopped {
 			_ = ptrace(ptraceSyscall, tid, 0, signal) // fails for a thread that was killed
+		}
+		select {
+		case err := <-done:
+			return err
+		default:
 		}
 	}
 }
@@ -180,7 +176,7 @@ func (t *tracer) release() error {
 		_ = ptrace(ptraceInterrupt, tid, 0, 0) // fails for one that has ended
 	}
 	for end := time.Now().Add(traceEnd); len(t.held) > 0 && time.Now().Before(end); {
-		tid, status, err := nextStop()
+		tid, status, err := nextStop(syscall.WNOHANG)
 		if err != nil {
 			return nil //nolint:nilerr // nobody is traced any more
 		}
@@ -199,10 +195,11 @@ func (t *tracer) release() error {
 	return nil
 }
 
-// nextStop is a traced thread that has stopped or ended, 0 when there is none now.
-func nextStop() (tid int, status syscall.WaitStatus, err error) {
+// nextStop is a traced thread that has stopped or ended; with WNOHANG it is 0
+// when there is none now.
+func nextStop(options int) (tid int, status syscall.WaitStatus, err error) {
 	for {
-		tid, err = syscall.Wait4(-1, &status, syscall.WNOHANG|waitAll|waitOwnOnly, nil)
+		tid, err = syscall.Wait4(-1, &status, options|waitAll|waitOwnOnly, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
