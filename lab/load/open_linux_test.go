@@ -1,0 +1,142 @@
+package load
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A target that stalls for a while is charged for everything that was due
+// meanwhile: the requests that could not be sent are late by what they waited,
+// though each was answered at once when it was.
+func TestOpenLoopChargesForStalls(t *testing.T) {
+	const (
+		rate  = 500
+		stall = 600 * time.Millisecond
+	)
+	for name, arrival := range map[string]Arrival{"constant": Constant, "Poisson": Poisson, "ramp": Ramp} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stalled atomic.Bool
+			s := serveRaw(t, func(c net.Conn, n int) bool {
+				if n == 100 {
+					stalled.Store(true)
+					time.Sleep(stall)
+				}
+				c.Write([]byte(fine))
+				return true
+			})
+			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 2 * time.Second}
+			if arrival == Ramp {
+				c.RampTo = rate
+			}
+			r, err := Run(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			consistent(t, r)
+			if !stalled.Load() {
+				t.Fatalf("it never stalled: %d requests", r.Requests)
+			}
+			// All 300 that were due in the stall waited for it, 150 of them for
+			// more than half of it; but the target was slow only once.
+			if n := above(&r.Latency, stall/2); n < 100 {
+				t.Errorf("%d latencies of more than %v, want some 150", n, stall/2)
+			}
+			if n := above(&r.Service, stall/2); n == 0 || n > 10 {
+				t.Errorf("%d service times of more than %v, want the one", n, stall/2)
+			}
+			if r.Latency.Max() < stall || r.Requests+r.Dropped+r.Unanswered < rate {
+				t.Errorf("the longest took %v; %d requests, %d dropped", r.Latency.Max(), r.Requests, r.Dropped)
+			}
+		})
+	}
+}
+
+// above is how many durations exceed one.
+func above(h *Histogram, d time.Duration) (n uint64) {
+	for i := bucketOf(uint64(d)) + 1; i < buckets; i++ {
+		n += h.counts[i]
+	}
+	return n
+}
+
+// A closed loop sees one slow answer in the same stall: that is what
+// coordinated omission means.
+func TestClosedLoopOmits(t *testing.T) {
+	s := serveRaw(t, func(c net.Conn, n int) bool {
+		if n == 100 {
+			time.Sleep(300 * time.Millisecond)
+		}
+		c.Write([]byte(fine))
+		return true
+	})
+	r := exactly(t, Config{URL: s.url(), Connections: 1, Requests: 200})
+	if n := above(&r.Latency, 250*time.Millisecond); n == 0 || n > 10 {
+		t.Errorf("%d long latencies, want the one", n)
+	}
+}
+
+// What waits for longer than the timeout, and what is still waiting at the end,
+// was never sent, and is dropped. None of it is late: it was the target's doing.
+func TestOpenLoopDrops(t *testing.T) {
+	s := serveRaw(t, func(net.Conn, int) bool { return true }) // never answers
+	r, err := Run(t.Context(), Config{
+		URL: s.url(), Connections: 2, Arrival: Constant, Rate: 1000, Duration: 500 * time.Millisecond, Timeout: 100 * time.Millisecond,
+	})
+	if err == nil {
+		t.Error("nothing was answered, and that is no error")
+	}
+	if r.Requests != 0 || r.Errors.Timeout == 0 {
+		t.Errorf("%d requests, errors %+v", r.Requests, r.Errors)
+	}
+	if sent := r.Errors.Timeout + r.Unanswered; r.Dropped+sent < 480 || r.Dropped < 300 {
+		t.Errorf("%d dropped and %d sent, of 500 and more", r.Dropped, sent)
+	}
+}
+
+// A target that keeps up gets what was to be sent, over all threads.
+func TestOpenLoopSendsAll(t *testing.T) {
+	for _, arrival := range []Arrival{Constant, Poisson, Ramp} {
+		t.Run(string(arrival), func(t *testing.T) {
+			t.Parallel()
+			s := serveRaw(t, func(c net.Conn, _ int) bool {
+				c.Write([]byte(fine))
+				return true
+			})
+			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Warmup: 100 * time.Millisecond, Duration: time.Second}
+			if arrival == Ramp {
+				c.Rate, c.RampTo = 200, 600
+			}
+			r, err := Run(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			consistent(t, r)
+			want := 400 * r.Took.Seconds() // a little longer than asked for, if the machine is busy
+			if n := float64(r.Requests + r.Dropped + r.Unanswered); n < 0.8*want || n > 1.2*want || r.Errors.Sum() > 0 {
+				t.Errorf("%d requests and %d dropped, want %.0f; errors %+v", r.Requests, r.Dropped, want, r.Errors)
+			}
+			if r.Latency.Mean() < r.Service.Mean() {
+				t.Errorf("latency is %v, service time %v", r.Latency.Mean(), r.Service.Mean())
+			}
+		})
+	}
+}
+
+// A connection that the target closed while it had nothing to do is no error.
+func TestOpenLoopOutlivesIdleConnections(t *testing.T) {
+	s := serveRaw(t, func(c net.Conn, _ int) bool {
+		c.Write([]byte(fine))
+		return false // and closes
+	})
+	r, err := Run(t.Context(), Config{URL: s.url(), Connections: 8, Arrival: Constant, Rate: 50, Requests: 20, Duration: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	consistent(t, r)
+	if r.Requests != 20 || r.Connect.Count() < 20 {
+		t.Errorf("%d requests, %d connections, errors %+v", r.Requests, r.Connect.Count(), r.Errors)
+	}
+}
