@@ -1,0 +1,209 @@
+package chart
+
+import (
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"io"
+	"math"
+	"strconv"
+
+	xfont "golang.org/x/image/font"
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
+	"golang.org/x/image/vector"
+)
+
+// density is how many pixels of a PNG a CSS pixel is, each way.
+const density = 2
+
+// raster draws into an image. The fonts are read when a picture begins and
+// forgotten with it: a program that draws none pays nothing for them.
+type raster struct {
+	img   *image.RGBA
+	pen   *vector.Rasterizer
+	fonts map[bool]*opentype.Font // by bold
+	faces map[font]xfont.Face     // by size and weight: a handful
+}
+
+func newRaster(size Size) (*raster, error) {
+	r := &raster{
+		img:   image.NewRGBA(image.Rect(0, 0, size.Width*density, size.Height*density)),
+		pen:   vector.NewRasterizer(size.Width*density, size.Height*density),
+		fonts: map[bool]*opentype.Font{},
+		faces: map[font]xfont.Face{},
+	}
+	for bold, data := range map[bool][]byte{false: goregular.TTF, true: gobold.TTF} {
+		f, err := opentype.Parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("reading the font of charts: %w", err)
+		}
+		r.fonts[bold] = f
+	}
+	draw.Draw(r.img, r.img.Bounds(), image.NewUniform(rgba(paper)), image.Point{}, draw.Src)
+	return r, nil
+}
+
+func (r *raster) writeTo(w io.Writer) error {
+	for _, face := range r.faces {
+		if err := face.Close(); err != nil {
+			return err
+		}
+	}
+	return (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(w, r.img)
+}
+
+// rgba is the colour that a paint has in a light picture.
+func rgba(p paint) color.RGBA {
+	v, err := strconv.ParseUint(paints[p][1:], 16, 32)
+	if err != nil {
+		return color.RGBA{A: 255}
+	}
+	return color.RGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 255}
+}
+
+// shapes collects polygons and fills them at once. All of them turn the same
+// way, so that where they overlap they don't cancel.
+type shapes struct {
+	*vector.Rasterizer
+	bounds image.Rectangle
+}
+
+func (r *raster) shapes() shapes {
+	b := r.img.Bounds()
+	r.pen.Reset(b.Dx(), b.Dy())
+	return shapes{r.pen, b}
+}
+
+func (s shapes) polygon(points []point) {
+	for i, p := range points {
+		x, y := float32(p.x*density), float32(p.y*density)
+		if i == 0 {
+			s.MoveTo(x, y)
+		} else {
+			s.LineTo(x, y)
+		}
+	}
+	s.ClosePath()
+}
+
+func (r *raster) fill(s shapes, p paint) {
+	s.Draw(r.img, s.bounds, image.NewUniform(rgba(p)), image.Point{})
+}
+
+// segment adds a straight line of some width, with round ends.
+func (s shapes) segment(a, b point, width float64) {
+	dx, dy := b.x-a.x, b.y-a.y
+	length := math.Hypot(dx, dy)
+	if length > 0 {
+		nx, ny := -dy/length*width/2, dx/length*width/2
+		s.polygon([]point{{a.x - nx, a.y - ny}, {b.x - nx, b.y - ny}, {b.x + nx, b.y + ny}, {a.x + nx, a.y + ny}})
+	}
+}
+
+// circle is a polygon that looks like one.
+func circle(c point, radius float64) []point {
+	const corners = 32
+	points := make([]point, corners)
+	for i := range points {
+		sin, cos := math.Sincos(2 * math.Pi * float64(i) / corners)
+		points[i] = point{c.x + radius*cos, c.y + radius*sin}
+	}
+	return points
+}
+
+func (r *raster) line(points []point, st stroke) {
+	if len(points) < 2 || st.paint == none || st.width <= 0 {
+		return
+	}
+	s := r.shapes()
+	if len(st.dash) == 0 {
+		for i := 1; i < len(points); i++ {
+			s.segment(points[i-1], points[i], st.width)
+			if i > 1 { // a round joint
+				s.polygon(circle(points[i-1], st.width/2))
+			}
+		}
+	} else {
+		s.dashed(points, st)
+	}
+	r.fill(s, st.paint)
+}
+
+// dashed adds the drawn parts of a dashed line.
+func (s shapes) dashed(points []point, st stroke) {
+	at, left := 0, st.dash[0]
+	for i := 1; i < len(points); i++ {
+		a, b := points[i-1], points[i]
+		length := math.Hypot(b.x-a.x, b.y-a.y)
+		for done := 0.0; done < length; {
+			step := math.Min(left, length-done)
+			if at%2 == 0 {
+				s.segment(between(a, b, done/length), between(a, b, (done+step)/length), st.width)
+			}
+			done += step
+			if left -= step; left <= 1e-9 {
+				at = (at + 1) % len(st.dash)
+				left = st.dash[at]
+			}
+		}
+	}
+}
+
+func between(a, b point, share float64) point {
+	return point{a.x + (b.x-a.x)*share, a.y + (b.y-a.y)*share}
+}
+
+func (r *raster) area(points []point, fill paint, st stroke) {
+	if len(points) < 3 {
+		return
+	}
+	if fill != none {
+		s := r.shapes()
+		s.polygon(points)
+		r.fill(s, fill)
+	}
+	r.line(append(points[:len(points):len(points)], points[0], points[1]), st)
+}
+
+func (r *raster) disc(center point, radius float64, fill paint, st stroke) {
+	r.area(circle(center, radius), fill, st)
+}
+
+func (r *raster) face(f font) xfont.Face {
+	key := font{size: f.size, bold: f.bold}
+	if face, ok := r.faces[key]; ok {
+		return face
+	}
+	face, err := opentype.NewFace(r.fonts[f.bold], &opentype.FaceOptions{Size: f.size * density, DPI: 72, Hinting: xfont.HintingNone})
+	if err != nil { // never: it fails for no options that are given here
+		return nil
+	}
+	r.faces[key] = face
+	return face
+}
+
+func (r *raster) text(at point, text string, f font) {
+	face := r.face(f)
+	if face == nil {
+		return
+	}
+	d := xfont.Drawer{Dst: r.img, Src: image.NewUniform(rgba(f.paint)), Face: face}
+	text = clean(text)
+	x := fixed.Int26_6(at.x * density * 64)
+	switch f.anchor {
+	case middle:
+		x -= d.MeasureString(text) / 2
+	case end:
+		x -= d.MeasureString(text)
+	}
+	d.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6(at.y * density * 64)}
+	d.DrawString(text)
+}
+
+func (r *raster) begin(string, string) {}
+func (r *raster) end()                 {}
