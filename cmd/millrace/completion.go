@@ -15,17 +15,24 @@ type completionCommand struct {
 // Run prints the script. It is made from the same model that parses the
 // command line, so it cannot know other verbs and flags.
 func (c *completionCommand) Run(parser *kong.Kong, s streams) error {
-	verbs := verbsOf(parser.Model)
-	script := map[string]func([]verb) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
-	_, err := fmt.Fprint(s.out, script(verbs))
+	script := map[string]func(*kong.Application) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
+	_, err := fmt.Fprint(s.out, script(parser.Model))
 	return err
 }
 
 // verb is a command as completions and the manual page see it.
 type verb struct {
+	name  string // all words: "serve", "pgo record"
+	group string // the first of two words; "" for a verb of one
+	help  string
+	flags []option
+	args  []option
+}
+
+// group is a word that verbs begin with: pgo in "pgo record".
+type group struct {
 	name, help string
-	flags      []option
-	arg        *option // nil when it takes none
+	verbs      []verb
 }
 
 // option is a flag or an argument.
@@ -35,40 +42,82 @@ type option struct {
 	values            []string // what it may be; empty for anything
 	kind              string   // "file", "dir" or ""
 	env, key          string
+	many              bool // an argument that may stand several times
 }
 
-// verbsOf reads the model.
+// verbsOf reads the model: all that can be run.
 func verbsOf(app *kong.Application) []verb {
 	var out []verb
-	for _, n := range app.Children {
-		v := verb{name: n.Name, help: n.Help}
-		for _, group := range n.AllFlags(true) {
-			for _, f := range group {
-				o := option{
-					name: f.Name, help: f.Help, values: list(f.Tag.Get("values")),
-					kind: f.Tag.Get("complete"), key: f.Tag.Get("key"),
-				}
-				if f.Short != 0 {
-					o.short = string(f.Short)
-				}
-				if len(f.Envs) > 0 {
-					o.env = f.Envs[0]
-				}
-				if !f.IsBool() {
-					o.placeholder = f.FormatPlaceHolder()
-				}
-				v.flags = append(v.flags, o)
-			}
-		}
-		for _, a := range n.Positional {
-			v.arg = &option{name: strings.ToUpper(a.Name), help: a.Help, values: list(a.Enum), kind: a.Tag.Get("complete")}
-			if !a.Required {
-				v.arg.placeholder = "optional"
-			}
-		}
-		out = append(out, v)
+	for _, n := range app.Leaves(true) {
+		out = append(out, verbOf(n))
 	}
 	return out
+}
+
+// groupsOf are the first words of verbs that have two.
+func groupsOf(app *kong.Application) []group {
+	var out []group
+	for _, n := range app.Children {
+		if n.Leaf() {
+			continue
+		}
+		g := group{name: n.Name, help: n.Help}
+		for _, leaf := range n.Leaves(true) {
+			g.verbs = append(g.verbs, verbOf(leaf))
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// words are a command's name as it is typed after millrace: "pgo record".
+func words(n *kong.Node) string {
+	name := ""
+	for ; n != nil && n.Type == kong.CommandNode; n = n.Parent {
+		name = strings.TrimSpace(n.Name + " " + name)
+	}
+	return name
+}
+
+// verbOf reads one command.
+func verbOf(n *kong.Node) verb {
+	v := verb{name: words(n), help: n.Help}
+	if first, _, two := strings.Cut(v.name, " "); two {
+		v.group = first
+	}
+	for _, flags := range n.AllFlags(true) {
+		for _, f := range flags {
+			v.flags = append(v.flags, flagOf(f))
+		}
+	}
+	for _, a := range n.Positional {
+		o := option{
+			name: strings.ToUpper(a.Name), help: a.Help, values: list(a.Enum),
+			kind: a.Tag.Get("complete"), many: a.IsCumulative(),
+		}
+		if !a.Required {
+			o.placeholder = "optional"
+		}
+		v.args = append(v.args, o)
+	}
+	return v
+}
+
+func flagOf(f *kong.Flag) option {
+	o := option{
+		name: f.Name, help: f.Help, values: list(f.Tag.Get("values")),
+		kind: f.Tag.Get("complete"), key: f.Tag.Get("key"),
+	}
+	if f.Short != 0 {
+		o.short = string(f.Short)
+	}
+	if len(f.Envs) > 0 {
+		o.env = f.Envs[0]
+	}
+	if !f.IsBool() {
+		o.placeholder = f.FormatPlaceHolder()
+	}
+	return o
 }
 
 func list(s string) []string {
@@ -78,45 +127,77 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// bash completes by the words before the one being typed.
-func bash(verbs []verb) string {
+// own is a verb's last word, the one after its group.
+func (v verb) own() string { return strings.TrimPrefix(v.name, v.group+" ") }
+
+// ownNames are the words that may follow the group's.
+func (g group) ownNames() string {
 	var names []string
-	var b strings.Builder
-	for _, v := range verbs {
-		names = append(names, v.name)
+	for _, v := range g.verbs {
+		names = append(names, v.own())
 	}
+	return strings.Join(names, " ")
+}
+
+// firstWords are what may follow millrace, in the model's order.
+func firstWords(app *kong.Application) string {
+	var names []string
+	for _, n := range app.Children {
+		names = append(names, n.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// bash completes by the words before the one being typed.
+func bash(app *kong.Application) string {
+	var b strings.Builder
 	fmt.Fprintf(&b, `# bash completion for millrace; made by: millrace completion bash
 _millrace() {
-    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]-}
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
         COMPREPLY=($(compgen -W "%s --help" -- "$cur"))
         return
     fi
-    case ${COMP_WORDS[1]} in
-`, strings.Join(names, " "))
-	for _, v := range verbs {
-		fmt.Fprintf(&b, "    %s)\n        case $prev in\n", v.name)
-		var flags []string
-		for _, f := range v.flags {
-			flags = append(flags, "--"+f.name)
-			if f.placeholder == "" {
-				continue
-			}
-			pattern := "--" + f.name
-			if f.short != "" {
-				pattern += "|-" + f.short
-			}
-			fmt.Fprintf(&b, "        %s) %s; return ;;\n", pattern, bashValue(f))
-		}
-		fmt.Fprintf(&b, "        esac\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))\n", strings.Join(flags, " "))
-		if v.arg != nil {
-			fmt.Fprintf(&b, "        else\n            %s\n", bashValue(*v.arg))
-		}
-		b.WriteString("        fi\n        ;;\n")
+    case $verb in
+`, firstWords(app))
+	for _, g := range groupsOf(app) {
+		fmt.Fprintf(&b, `    %s)
+        if ((COMP_CWORD == 2)); then
+            COMPREPLY=($(compgen -W "%s --help" -- "$cur"))
+            return
+        fi
+        verb+=" ${COMP_WORDS[2]}"
+        ;;
+`, g.name, g.ownNames())
+	}
+	b.WriteString("    esac\n    case $verb in\n")
+	for _, v := range verbsOf(app) {
+		bashVerb(&b, v)
 	}
 	b.WriteString("    esac\n}\ncomplete -o filenames -F _millrace millrace\n")
 	return b.String()
+}
+
+func bashVerb(b *strings.Builder, v verb) {
+	fmt.Fprintf(b, "    %q)\n        case $prev in\n", v.name)
+	var flags []string
+	for _, f := range v.flags {
+		flags = append(flags, "--"+f.name)
+		if f.placeholder == "" {
+			continue
+		}
+		pattern := "--" + f.name
+		if f.short != "" {
+			pattern += "|-" + f.short
+		}
+		fmt.Fprintf(b, "        %s) %s; return ;;\n", pattern, bashValue(f))
+	}
+	fmt.Fprintf(b, "        esac\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))\n", strings.Join(flags, " "))
+	if len(v.args) > 0 { // several are of one kind, or the first says most
+		fmt.Fprintf(b, "        else\n            %s\n", bashValue(v.args[0]))
+	}
+	b.WriteString("        fi\n        ;;\n")
 }
 
 func bashValue(o option) string {
@@ -132,42 +213,60 @@ func bashValue(o option) string {
 }
 
 // zsh hands everything to _arguments.
-func zsh(verbs []verb) string {
+func zsh(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString("#compdef millrace\n# zsh completion for millrace; made by: millrace completion zsh\n_millrace() {\n    local -a verbs=(\n")
-	for _, v := range verbs {
-		fmt.Fprintf(&b, "        %s\n", shellQuote(v.name+":"+firstSentence(v.help)))
+	for _, n := range app.Children {
+		fmt.Fprintf(&b, "        %s\n", shellQuote(n.Name+":"+firstSentence(n.Help)))
 	}
-	b.WriteString("    )\n    if ((CURRENT == 2)); then\n        _describe command verbs\n        return\n    fi\n    case ${words[2]} in\n")
-	for _, v := range verbs {
-		fmt.Fprintf(&b, "    %s)\n        shift words; ((CURRENT--))\n        _arguments", v.name)
-		for _, f := range v.flags {
-			help := "[" + zshEscape(firstSentence(f.help)) + "]"
-			names := []string{"--" + f.name}
-			if f.short != "" {
-				names = append(names, "-"+f.short)
-			}
-			for _, n := range names {
-				spec := n + help
-				if f.placeholder != "" {
-					if strings.HasPrefix(n, "--") {
-						n += "="
-					}
-					spec = n + help + ":" + zshEscape(f.placeholder) + ":" + zshValue(f)
-				}
-				if strings.Contains(f.help, "repeated") {
-					spec = "*" + spec
-				}
-				fmt.Fprintf(&b, " \\\n            %s", shellQuote(spec))
-			}
+	b.WriteString("    )\n    if ((CURRENT == 2)); then\n        _describe command verbs\n        return\n    fi\n")
+	b.WriteString("    local verb=${words[2]}\n    shift words; ((CURRENT--))\n    case $verb in\n")
+	for _, g := range groupsOf(app) {
+		fmt.Fprintf(&b, "    %s)\n        verbs=(\n", g.name)
+		for _, v := range g.verbs {
+			fmt.Fprintf(&b, "            %s\n", shellQuote(v.own()+":"+firstSentence(v.help)))
 		}
-		if v.arg != nil {
-			fmt.Fprintf(&b, " \\\n            %s", shellQuote("::"+v.arg.name+":"+zshValue(*v.arg)))
-		}
-		b.WriteString("\n        ;;\n")
+		b.WriteString("        )\n        if ((CURRENT == 2)); then\n            _describe command verbs\n            return\n        fi\n")
+		b.WriteString("        verb+=\" ${words[2]}\"\n        shift words; ((CURRENT--))\n        ;;\n")
+	}
+	b.WriteString("    esac\n    case $verb in\n")
+	for _, v := range verbsOf(app) {
+		zshVerb(&b, v)
 	}
 	b.WriteString("    esac\n}\nif [ \"$funcstack[1]\" = _millrace ]; then _millrace \"$@\"; else compdef _millrace millrace; fi\n")
 	return b.String()
+}
+
+func zshVerb(b *strings.Builder, v verb) {
+	fmt.Fprintf(b, "    %q)\n        _arguments", v.name)
+	for _, f := range v.flags {
+		help := "[" + zshEscape(firstSentence(f.help)) + "]"
+		names := []string{"--" + f.name}
+		if f.short != "" {
+			names = append(names, "-"+f.short)
+		}
+		for _, n := range names {
+			spec := n + help
+			if f.placeholder != "" {
+				if strings.HasPrefix(n, "--") {
+					n += "="
+				}
+				spec = n + help + ":" + zshEscape(f.placeholder) + ":" + zshValue(f)
+			}
+			if strings.Contains(f.help, "repeated") {
+				spec = "*" + spec
+			}
+			fmt.Fprintf(b, " \\\n            %s", shellQuote(spec))
+		}
+	}
+	for _, a := range v.args {
+		colons := "::"
+		if a.many {
+			colons = "*:"
+		}
+		fmt.Fprintf(b, " \\\n            %s", shellQuote(colons+a.name+":"+zshValue(a)))
+	}
+	b.WriteString("\n        ;;\n")
 }
 
 func zshEscape(s string) string {
@@ -187,29 +286,45 @@ func zshValue(o option) string {
 }
 
 // fish takes one line for each thing that can stand somewhere.
-func fish(verbs []verb) string {
+func fish(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString("# fish completion for millrace; made by: millrace completion fish\ncomplete -c millrace -f\n")
-	for _, v := range verbs {
-		fmt.Fprintf(&b, "complete -c millrace -n __fish_use_subcommand -a %s -d %s\n", v.name, shellQuote(firstSentence(v.help)))
+	for _, n := range app.Children {
+		fmt.Fprintf(&b, "complete -c millrace -n __fish_use_subcommand -a %s -d %s\n", n.Name, shellQuote(firstSentence(n.Help)))
 	}
-	for _, v := range verbs {
-		on := fmt.Sprintf("complete -c millrace -n '__fish_seen_subcommand_from %s'", v.name)
-		for _, f := range v.flags {
-			fmt.Fprintf(&b, "%s -l %s", on, f.name)
-			if f.short != "" {
-				b.WriteString(" -s " + f.short)
-			}
-			if f.placeholder != "" {
-				b.WriteString(" -x" + fishValue(f))
-			}
-			fmt.Fprintf(&b, " -d %s\n", shellQuote(firstSentence(f.help)))
+	for _, g := range groupsOf(app) {
+		on := fmt.Sprintf("'__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s'", g.name, g.ownNames())
+		for _, v := range g.verbs {
+			fmt.Fprintf(&b, "complete -c millrace -n %s -a %s -d %s\n", on, v.own(), shellQuote(firstSentence(v.help)))
 		}
-		if v.arg != nil {
-			fmt.Fprintf(&b, "%s%s\n", on, fishValue(*v.arg))
-		}
+	}
+	for _, v := range verbsOf(app) {
+		fishVerb(&b, v)
 	}
 	return b.String()
+}
+
+func fishVerb(b *strings.Builder, v verb) {
+	seen := "__fish_seen_subcommand_from " + v.own()
+	if v.group != "" {
+		seen = "__fish_seen_subcommand_from " + v.group + "; and " + seen
+	}
+	on := fmt.Sprintf("complete -c millrace -n '%s'", seen)
+	for _, f := range v.flags {
+		fmt.Fprintf(b, "%s -l %s", on, f.name)
+		if f.short != "" {
+			b.WriteString(" -s " + f.short)
+		}
+		if f.placeholder != "" {
+			b.WriteString(" -x" + fishValue(f))
+		}
+		fmt.Fprintf(b, " -d %s\n", shellQuote(firstSentence(f.help)))
+	}
+	for _, a := range v.args {
+		if value := fishValue(a); value != "" {
+			fmt.Fprintf(b, "%s%s\n", on, value)
+		}
+	}
 }
 
 func fishValue(o option) string {

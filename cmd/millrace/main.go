@@ -12,6 +12,8 @@
 //   - SIGHUP: the config is read again. A bad one is reported, and the old one
 //     goes on serving.
 //   - SIGUSR1: the log file is opened again by its name, after a rotation.
+//   - SIGUSR2: a CPU profile is taken into a file that the log names, in the
+//     folder for temporary files; once more, or ten minutes, end it.
 //
 // The access log goes to the standard output unless a file is named; all that
 // the server says itself goes to the standard error. The exit status is 0 after
@@ -42,6 +44,7 @@ type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
+	PGO        pgoCommand        `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    versionCommand    `cmd:"" help:"Print which millrace this is."`
 	Completion completionCommand `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
 	Man        manCommand        `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
@@ -132,7 +135,7 @@ func examples(verb string) []string {
 	case "man":
 		return []string{"millrace man | man -l -"}
 	}
-	return nil
+	return pgoExamples(verb)
 }
 
 // help is kong's help with the verb's examples below it.
@@ -142,7 +145,7 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 	}
 	lines := []string{"millrace serve ./public"}
 	if n := ctx.Selected(); n != nil {
-		lines = examples(n.Name)
+		lines = examples(words(n))
 	}
 	if len(lines) == 0 {
 		return nil
@@ -153,14 +156,14 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 
 // usage makes a parser's complaint say where help is.
 func usage(err error, parser *kong.Kong) error {
-	verb := ""
+	verb, group := "", true // group: another word must follow
 	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil && p.Context.Selected() != nil {
-		verb = p.Context.Selected().Name + " "
+		verb, group = words(p.Context.Selected())+" ", !p.Context.Selected().Leaf()
 	}
 	message := err.Error()
-	if before, ok := strings.CutPrefix(message, "unexpected argument "); ok && verb == "" {
+	if before, ok := strings.CutPrefix(message, "unexpected argument "); ok && group {
 		name, more, _ := strings.Cut(before, ",")
-		message = fmt.Sprintf("there is no command %q", name)
+		message = fmt.Sprintf("there is no command %q", verb+name)
 		if more != "" {
 			message += "," + more
 		}

@@ -30,9 +30,12 @@ func manual(about string, verbs []verb) string {
 		if len(v.flags) > 1 { // more than --help
 			b.WriteString(" [\\fIflags\\fR]")
 		}
-		if v.arg != nil {
-			arg := "\\fI" + roff(v.arg.name) + "\\fR"
-			if v.arg.placeholder != "" {
+		for _, a := range v.args {
+			arg := "\\fI" + roff(a.name) + "\\fR"
+			if a.many {
+				arg += "..."
+			}
+			if a.placeholder != "" {
 				arg = "[" + arg + "]"
 			}
 			b.WriteString(" " + arg)
@@ -49,8 +52,8 @@ func manual(about string, verbs []verb) string {
 
 func manualVerb(b *strings.Builder, v verb) {
 	fmt.Fprintf(b, ".SS millrace %s\n%s\n", v.name, roff(v.help))
-	if v.arg != nil {
-		fmt.Fprintf(b, ".TP\n\\fI%s\\fR\n%s\n", roff(v.arg.name), roff(v.arg.help))
+	for _, a := range v.args {
+		fmt.Fprintf(b, ".TP\n\\fI%s\\fR\n%s\n", roff(a.name), roff(a.help))
 	}
 	for _, f := range v.flags {
 		if f.name == "help" {
@@ -96,6 +99,11 @@ The config is read again. A bad one is reported, and the old one goes on serving
 .TP
 \fBSIGUSR1\fR
 The log file is opened again by its name, after a rotation.
+.TP
+\fBSIGUSR2\fR
+A CPU profile is taken into a file in the folder for temporary files
+(\fBTMPDIR\fR), which is named on the standard error. Once more, or ten minutes,
+end it. \fBmillrace pgo record \-\-pid\fR does all of this.
 .SH FILES
 .TP
 \fImillrace.yaml\fR

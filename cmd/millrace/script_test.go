@@ -48,8 +48,11 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       flag.Lookup("update").Value.String() == "true",
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir)   // the admin socket
-			e.Setenv("GORACE", "atexit_sleep_ms=50") // else every program waits a second
+			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir)                                       // the admin socket
+			e.Setenv("GORACE", "atexit_sleep_ms=50")                                     // else every program waits a second
+			if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil { // not in the script's own home
+				e.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+			}
 			e.Values[serversKey{}] = map[string]*running{}
 			return nil
 		},
@@ -68,6 +71,7 @@ func TestScripts(t *testing.T) {
 			"certificate": certificate,
 			"occupy":      occupy,
 			"stall":       stall,
+			"busy":        busy,
 		},
 	})
 }
@@ -140,7 +144,7 @@ var (
 )
 
 // start NAME [ARG...] runs `millrace serve ARG...` until its banner. The URLs
-// it names are then in $NAME, $NAME2 and so on; its standard output is in
+// it names are then in $NAME, $NAME2 and so on, its process in $NAMEPID; its standard output is in
 // NAME.out and its banner in NAME.banner.
 func start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
@@ -164,6 +168,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 		<-s.done
 	})
 	ts.Value(serversKey{}).(map[string]*running)[name] = s
+	ts.Setenv(name+"PID", strconv.Itoa(s.cmd.Process.Pid))
 	banner, err := s.err.take(bannerEnd, s.done)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(name+".banner"), []byte(banner), 0o644))
@@ -199,11 +204,11 @@ func environment(ts *testscript.TestScript) []string {
 	return out
 }
 
-// signal NAME TERM|INT|HUP|USR1 sends a signal.
+// signal NAME TERM|INT|HUP|USR1|USR2 sends a signal.
 func signalServer(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}
 	if neg || len(args) != 2 || signals[args[1]] == nil {
-		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1")
+		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1|USR2")
 	}
 	ts.Check(server(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
 }
@@ -328,6 +333,28 @@ func stall(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(conn.SetReadDeadline(time.Now().Add(patience)))
 	_, err = conn.Read(make([]byte, 1))
 	ts.Check(err)
+}
+
+// busy URL asks for / again and again until the script ends.
+func busy(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: busy URL")
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(args[0], "http://"))
+	ts.Check(err)
+	var both sync.WaitGroup
+	ts.Defer(func() {
+		_ = conn.Close() // the server may have closed it
+		both.Wait()
+	})
+	both.Go(func() { // ends with the connection
+		for {
+			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	both.Go(func() { _, _ = io.Copy(io.Discard, conn) }) // ends as well
 }
 
 // TestWatched: what is awaited is found in order, across writes, and an end

@@ -72,10 +72,21 @@ func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
 // serve runs the server and does what signals say.
 func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s streams) error {
 	say := func(format string, args ...any) { s.say("millrace: "+format+"\n", args...) }
+	// tell says what was done, or why it was not.
+	tell := func(done string, err error) {
+		if err != nil {
+			done = err.Error()
+		}
+		if done != "" {
+			say("%s", done)
+		}
+	}
 	ctx, drain := context.WithCancel(context.Background())
 	defer drain()
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
+	var profile profiler
+	defer func() { tell(profile.stop()) }()
 	now := false
 	for {
 		select {
@@ -84,6 +95,8 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 				err = errors.New("stopped without waiting for running requests")
 			}
 			return err
+		case <-profile.overdue():
+			tell(profile.stop())
 		case sig := <-signals:
 			switch {
 			case isReload(sig):
@@ -98,6 +111,8 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 				} else {
 					say("log file reopened")
 				}
+			case isProfile(sig):
+				tell(profile.toggle())
 			case ctx.Err() != nil:
 				now = true
 				if err := srv.Close(); err != nil {

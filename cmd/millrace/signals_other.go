@@ -17,5 +17,6 @@ func notify() (<-chan os.Signal, func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-func isReload(os.Signal) bool { return false }
-func isReopen(os.Signal) bool { return false }
+func isReload(os.Signal) bool  { return false }
+func isReopen(os.Signal) bool  { return false }
+func isProfile(os.Signal) bool { return false }

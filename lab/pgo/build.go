@@ -68,7 +68,7 @@ func (b Build) Run(ctx context.Context) (Built, error) {
 	}
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		return Built{}, subject.Missing{Tool: "go", Package: "Go from https://go.dev/dl (or the package golang-go)"}
+		return Built{}, subject.Missing{Tool: "go", Package: "Go from https://go.dev/dl or the package golang-go"}
 	}
 	pkg := b.Package
 	if pkg == "" {

@@ -2,6 +2,7 @@ package pgo
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,12 +36,9 @@ func TestDiff(t *testing.T) {
 
 // TestDiffTree: boxes carry both sides, small ones go, depth is bounded.
 func TestDiffTree(t *testing.T) {
-	deep := make([]string, 3*maxDepth)
-	for i := range deep {
-		deep[i] = "main.rec"
-	}
+	deep := append(slices.Repeat([]string{"main.rec"}, 3*maxDepth), "main.main")
 	base := newBuilder().add(99_999, "main.f", "main.main").add(1, "main.tiny", "main.main").profile(t, "base")
-	other := newBuilder().add(600, "main.f", "main.main").add(400, append(deep, "main.main")...).profile(t, "other")
+	other := newBuilder().add(600, "main.f", "main.main").add(400, deep...).profile(t, "other")
 	d := Diff(base, other)
 	if len(d.Root.Children) != 1 {
 		t.Fatalf("%d boxes below all", len(d.Root.Children))

@@ -73,10 +73,10 @@ func TestRecordRefused(t *testing.T) {
 		says   string
 	}{
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "Could not enable CPU profiling: cpu profiling already in use", 500)
+			http.Error(w, "Could not enable CPU profiling: cpu profiling already in use", http.StatusInternalServerError)
 		}, ErrBusy, ""},
 		"none":    {http.NotFound, ErrNoProfiles, "404"},
-		"refused": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not\nfor you", 403) }, nil, "it answered 403: not for you"},
+		"refused": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not\nfor you", http.StatusForbidden) }, nil, "it answered 403: not for you"},
 		"idle":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(idle) }, ErrEmpty, ""},
 		"page":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<!doctype html>")) }, ErrNotCPU, ""},
 		"nothing": {func(http.ResponseWriter, *http.Request) {}, ErrNotCPU, "is empty"},
