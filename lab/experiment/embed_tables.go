@@ -50,11 +50,11 @@ func against(v, base, scale float64, digits int) string {
 	case base == 0 || v == base:
 		return fmt.Sprintf("%.*f", digits, v*scale)
 	}
-	return fmt.Sprintf("%.*f (%s)", digits, v*scale, change(v/base))
+	return fmt.Sprintf("%.*f (%s)", digits, v*scale, embedChange(v/base))
 }
 
-// change is a ratio as a difference: "+39.5 %".
-func change(ratio float64) string {
+// embedChange is a ratio as a difference: "+39.5 %".
+func embedChange(ratio float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f %%", (ratio-1)*100), "-", "−", 1)
 }
 
@@ -76,7 +76,7 @@ func embedSizes(res *result.Result) result.Table {
 		}
 		more := "–"
 		if base > 0 {
-			more = change(float64(a.Size) / float64(base))
+			more = embedChange(float64(a.Size) / float64(base))
 		}
 		t.Rows = append(t.Rows, []string{a.Name, fmt.Sprint(a.Size), more})
 	}

@@ -1,5 +1,5 @@
-// Command nethttp-embed serves the same as nethttp-disk from its executable:
-// go:embed, fs.Sub, http.FS, http.FileServer.
+// Command nethttp-embed serves the same as nethttp-disk from its executable,
+// with http.FileServer on http.FS on fs.Sub on what go:embed put there.
 //
 //	nethttp-embed -listen 127.0.0.1:PORT
 package main

@@ -14,11 +14,11 @@ import (
 
 // Main parses the flags, makes the handler and serves until the listener fails;
 // SIGTERM ends the process as it is. It returns the exit code.
-func Main(name string, make func(root string) (fasthttp.RequestHandler, error)) int {
+func Main(name string, newHandler func(root string) (fasthttp.RequestHandler, error)) int {
 	root := flag.String("root", ".", "the `folder` to serve, where it is not in the executable")
 	address := flag.String("listen", "127.0.0.1:8080", "the TCP `address`")
 	flag.Parse()
-	h, err := make(*root)
+	h, err := newHandler(*root)
 	if err == nil {
 		err = fasthttp.ListenAndServe(*address, h)
 	}

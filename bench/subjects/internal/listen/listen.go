@@ -13,11 +13,11 @@ import (
 
 // HTTP parses the flags, makes the handler and serves until the listener
 // fails; SIGTERM ends the process as it is. It returns the exit code.
-func HTTP(name string, make func(root string) (http.Handler, error)) int {
+func HTTP(name string, newHandler func(root string) (http.Handler, error)) int {
 	root := flag.String("root", ".", "the `folder` to serve, where it is not in the executable")
 	address := flag.String("listen", "127.0.0.1:8080", "the TCP `address`")
 	flag.Parse()
-	h, err := make(*root)
+	h, err := newHandler(*root)
 	if err == nil {
 		err = http.ListenAndServe(*address, h)
 	}
