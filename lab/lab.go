@@ -184,8 +184,8 @@ func (s *session) tick(k load.Tick, cfg load.Config) result.Event {
 		Time: time.Now(), Kind: result.EventTick,
 		Rate: k.Rate, P50: k.P50, P90: k.P90, P99: k.P99, Requests: s.answered, Errors: s.failed,
 		TargetCPU: float64(s.busy.millicores.Load()) / 1000,
-		Done: min(1, max(0, float64(k.At+cfg.Warmup)/float64(cfg.Duration+cfg.Warmup))),
-		Left: max(0, cfg.Duration-k.At),
+		Done:      min(1, max(0, float64(k.At+cfg.Warmup)/float64(cfg.Duration+cfg.Warmup))),
+		Left:      max(0, cfg.Duration-k.At),
 	}
 	if k.Length > 0 {
 		e.GeneratorCPU = float64(k.CPU) / float64(k.Length)

@@ -31,7 +31,6 @@ func Metrics() []result.Metric {
 		{Key: "errors", Name: "requests without an answer"},
 		{Key: "syscalls", Name: "system calls per request"},
 		{Key: "sendfile_calls", Name: "sendfile calls per request"},
-		{Key: "copied_bytes", Name: "bytes copied per request", Unit: "bytes", About: "through write-like system calls of the server"},
 		{Key: "switches", Name: "context switches per request"},
 		{Key: "rss_bytes", Name: "resident memory", Unit: "bytes", About: "at the end of the slot"},
 		{Key: "generator_cpu_ns", Name: "generator's CPU time per request", Unit: "ns"},
@@ -117,7 +116,6 @@ func (m *Meter) costs(v map[string]float64, requests, megabytes float64) {
 		v["syscalls"] = float64(used.Syscalls) / requests
 		v["sendfile_calls"] = float64(used.Sendfiles) / requests
 	}
-	v["copied_bytes"] = float64(used.WriteBytes) / requests
 	v["switches"] = float64(used.Voluntary+used.Involuntary) / requests
 	v["rss_bytes"] = float64(m.after.RSS)
 }
