@@ -11,6 +11,7 @@ import (
 // meanwhile: the requests that could not be sent are late by what they waited,
 // though each was answered at once when it was.
 func TestOpenLoopChargesForStalls(t *testing.T) {
+	t.Parallel()
 	const (
 		rate  = 500
 		stall = 600 * time.Millisecond
@@ -65,6 +66,7 @@ func above(h *Histogram, d time.Duration) (n uint64) {
 // A closed loop sees one slow answer in the same stall: that is what
 // coordinated omission means.
 func TestClosedLoopOmits(t *testing.T) {
+	t.Parallel()
 	s := serveRaw(t, func(c net.Conn, n int) bool {
 		if n == 100 {
 			time.Sleep(300 * time.Millisecond)
@@ -81,6 +83,7 @@ func TestClosedLoopOmits(t *testing.T) {
 // What waits for longer than the timeout, and what is still waiting at the end,
 // was never sent, and is dropped. None of it is late: it was the target's doing.
 func TestOpenLoopDrops(t *testing.T) {
+	t.Parallel()
 	s := serveRaw(t, func(net.Conn, int) bool { return true }) // never answers
 	r, err := Run(t.Context(), Config{
 		URL: s.url(), Connections: 2, Arrival: Constant, Rate: 1000, Duration: 500 * time.Millisecond, Timeout: 100 * time.Millisecond,
@@ -98,6 +101,7 @@ func TestOpenLoopDrops(t *testing.T) {
 
 // A target that keeps up gets what was to be sent, over all threads.
 func TestOpenLoopSendsAll(t *testing.T) {
+	t.Parallel()
 	for _, arrival := range []Arrival{Constant, Poisson, Ramp} {
 		t.Run(string(arrival), func(t *testing.T) {
 			t.Parallel()

@@ -75,16 +75,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if r.driver, err = newDriver(ctx, p); err != nil {
 		return r.result, fmt.Errorf("prepare the load on %s: %w", p.URL, err)
 	}
-	if err = r.driver.open(ctx); err == nil {
-		t := r.driver.cut(tickOver)
-		r.note(t)
-		if t.open > 0 {
-			r.conduct(ctx)
-		}
-	}
-	end := r.driver.stop()
-	r.finish(&end)
-	return r.result, r.verdict(ctx, errors.Join(err, end.err))
+	return r.result, r.carryOut(ctx)
 }
 
 func newDriver(ctx context.Context, p *plan) (driver, error) {
@@ -109,6 +100,21 @@ type run struct {
 	answered uint64    // of the whole run
 	first    string    // error of the whole run
 	total    tally     // of the window
+}
+
+// carryOut does all but to choose the driver.
+func (r *run) carryOut(ctx context.Context) error {
+	err := r.driver.open(ctx)
+	if err == nil {
+		t := r.driver.cut(tickOver)
+		r.note(t)
+		if t.open > 0 {
+			r.conduct(ctx)
+		}
+	}
+	end := r.driver.stop()
+	r.finish(&end)
+	return r.verdict(ctx, errors.Join(err, end.err))
 }
 
 // conduct leads the load through warm-up and window.
