@@ -54,7 +54,7 @@ func Load(ctx context.Context, o LoadOptions, watch result.Watch) (*result.Resul
 	}
 	target := openTarget(o, res)
 	if target != nil {
-		defer target.Close()
+		defer func() { _ = target.Close() }() // only read from: nothing is lost
 	}
 	s := session{options: o, res: res, watch: watch, meter: cost.Meter{Target: target}}
 	err := s.run(ctx)
