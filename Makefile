@@ -8,7 +8,7 @@ COUNT    ?= 6   # how often each benchmark runs, for benchstat
 # The product is pure Go: the same static binary on every Linux machine.
 export CGO_ENABLED = 0
 
-.PHONY: build test race fuzz lint bench docs clean
+.PHONY: build test race fuzz lint bench pgo docs clean
 
 build: ## one static binary: bin/millrace
 	$(GO) build -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
@@ -29,6 +29,9 @@ lint: bin/tools/golangci-lint ## gofumpt, vet, the linters of .golangci.yml; too
 
 bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod benchstat OLD NEW
 	$(GO) test -run='^$$' -bench=. -benchmem -count=$(strip $(COUNT)) ./...
+
+pgo: ## record the profile that builds are optimised by: docs/pgo.md says what is measured before it is kept
+	GO=$(GO) tools/pgo
 
 docs: ## what is made from code and checked in: docs/config.md, the schema, the man page, the example config
 	$(GO) test ./internal/config -run TestDocuments -update

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -27,8 +26,8 @@ const (
 	pgoConnections = 50
 
 	// The names of the two arms.
-	withoutProfile = "without"
-	withProfile    = "with"
+	withoutProfile = "plain"
+	withProfile    = "PGO"
 
 	// The workloads of millrace itself.
 	fastLane = "fast lane"
@@ -116,7 +115,7 @@ type proof struct {
 	env   Env
 	began time.Time
 	site  string
-	arms  [2]proofArm // without, with
+	arms  [2]proofArm // without a profile, with one
 }
 
 // proofArm is one of the two executables.
@@ -159,8 +158,10 @@ func (p *proof) step(text string) {
 }
 
 func (p *proof) run(ctx context.Context, res *result.Result) error {
-	if err := p.writeSite(); err != nil {
-		return err
+	if p.itself() {
+		if err := writeSite(p.site, siteFiles()); err != nil {
+			return err
+		}
 	}
 	if err := p.prepare(ctx, res); err != nil {
 		return err
@@ -183,27 +184,6 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 	p.shares(ctx, res)
 	res.Tables = append(res.Tables, p.costs(memory))
 	res.Notes = append(res.Notes, keepOrNot(res, memory))
-	return nil
-}
-
-// writeSite makes the page that millrace serves.
-func (p *proof) writeSite() error {
-	if !p.itself() {
-		return nil
-	}
-	if err := os.MkdirAll(p.site, 0o755); err != nil { //nolint:gosec // a site is meant to be read
-		return fmt.Errorf("writing the site to serve: %w", err)
-	}
-	page := make([]byte, 501) // the size of the other experiments' front page
-	copy(page, "<!doctype html><title>pgo-proof</title><p>")
-	for i := range page {
-		if page[i] == 0 {
-			page[i] = "abcdefghijklmnopqrstuvwxyz "[i%27]
-		}
-	}
-	if err := os.WriteFile(filepath.Join(p.site, "index.html"), page, 0o644); err != nil { //nolint:gosec // as above
-		return fmt.Errorf("writing the site to serve: %w", err)
-	}
 	return nil
 }
 
@@ -256,14 +236,14 @@ func keepOrNot(res *result.Result, memory idleMemory) string {
 		return "the profile: a check failed, so nothing is known about it"
 	case worse != "":
 		return fmt.Sprintf("the profile should not be kept: it is slower on the workload %q", worse)
-	case known && growth > pgoMemory:
+	case known && growth > pgoMemory && memory.apart():
 		return fmt.Sprintf("the profile should not be kept: idle connections need %.1f %% more memory, and %.0f %% is the limit", 100*growth, 100*pgoMemory)
 	case better == "":
 		return "the profile: no gain was shown; nothing is lost by building without it"
 	case !known:
 		return fmt.Sprintf("the profile is a gain on the workload %q; what it costs in memory is not known (see above)", better)
 	}
-	return fmt.Sprintf("the profile is worth keeping: a gain on the workload %q, slower on none, %+.1f %% memory", better, 100*growth)
+	return fmt.Sprintf("the profile is worth keeping: a gain on the workload %q, slower on none, and %s", better, memory.sentence())
 }
 
 // errNoCheckout is what there is no source without.

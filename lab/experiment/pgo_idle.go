@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"millrace/lab/record"
@@ -17,14 +18,14 @@ const (
 	idleQuick = 2_000
 	idleFull  = 10_000
 
-	// idleRounds is how often each arm is started for it: the heap of a Go
-	// program depends on when it was collected last.
-	idleRoundsQuick = 1
-	idleRoundsFull  = 3
+	// The rounds are how often each arm is started for it: the heap of a Go
+	// program depends on when it was collected last, by several percent.
+	idleRoundsQuick = 2
+	idleRoundsFull  = 5
 
 	// idleSettle is how long the connections rest before the memory is read:
 	// long enough for goroutines to park and the collector to come round.
-	idleSettle = time.Second
+	idleSettle = 700 * time.Millisecond
 	// idlePatience is how long one connection may take to be answered.
 	idlePatience = 5 * time.Second
 )
@@ -32,7 +33,7 @@ const (
 // idleMemory is the resident memory of each arm with idle connections.
 type idleMemory struct {
 	connections int
-	rss         [2][]float64 // bytes; without, with
+	rss         [2][]float64 // bytes; without a profile, with one
 }
 
 // growth is how much more the build with the profile needs, as a share.
@@ -41,6 +42,21 @@ func (m idleMemory) growth() (share float64, known bool) {
 		return 0, false
 	}
 	return middle(m.rss[1])/middle(m.rss[0]) - 1, true
+}
+
+// apart reports whether every reading with the profile is above every one
+// without: less could come from when the collector ran.
+func (m idleMemory) apart() bool {
+	return len(m.rss[0]) > 0 && len(m.rss[1]) > 0 && slices.Min(m.rss[1]) > slices.Max(m.rss[0])
+}
+
+// sentence is the growth in words.
+func (m idleMemory) sentence() string {
+	growth, _ := m.growth()
+	if growth > 0 && !m.apart() {
+		return fmt.Sprintf("%+.1f %% memory with idle connections, within what two runs of one build differ", 100*growth)
+	}
+	return fmt.Sprintf("%+.1f %% memory with idle connections", 100*growth)
 }
 
 // idle opens many connections to each arm, asks once over each, lets them rest
