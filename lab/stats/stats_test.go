@@ -45,7 +45,7 @@ func TestVerdicts(t *testing.T) {
 		{"wide", blocks(around(12, 0, 0.2)...), Rule{}, Undecided},
 		{"significant, around the edge of delta", blocks(around(12, 0.009, 0.012)...), Rule{}, Undecided},
 		{"the same below", blocks(around(12, -0.009, 0.012)...), Rule{}, Undecided},
-		{"significant, but not for a wider interval", blocks(around(12, 0.06, 0.11)...), Rule{Level: 0.9999}, Undecided},
+		{"significant, but not for a wider interval", blocks(around(12, 0.06, 0.11)...), Rule{Level: 0.999999}, Undecided},
 		{"significant, for the usual interval", blocks(around(12, 0.06, 0.11)...), Rule{}, Above},
 		{"too few for p", blocks(around(8, 0.2, 0.1)...), Rule{Looks: 3}, Undecided},
 		{"the same few with more alpha", blocks(around(8, 0.2, 0.1)...), Rule{Alpha: 0.05, Looks: 3}, Above},
