@@ -14,7 +14,7 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 	t.Parallel()
 	const (
 		rate  = 500
-		stall = 600 * time.Millisecond
+		stall = 400 * time.Millisecond
 	)
 	for name, arrival := range map[string]Arrival{"constant": Constant, "Poisson": Poisson, "ramp": Ramp} {
 		t.Run(name, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 2 * time.Second}
+			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 1200 * time.Millisecond}
 			if arrival == Ramp {
 				c.RampTo = rate
 			}
@@ -40,10 +40,10 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 			if !stalled.Load() {
 				t.Fatalf("it never stalled: %d requests", r.Requests)
 			}
-			// All 300 that were due in the stall waited for it, 150 of them for
+			// All 200 that were due in the stall waited for it, 100 of them for
 			// more than half of it; but the target was slow only once.
-			if n := above(&r.Latency, stall/2); n < 100 {
-				t.Errorf("%d latencies of more than %v, want some 150", n, stall/2)
+			if n := above(&r.Latency, stall/2); n < 70 {
+				t.Errorf("%d latencies of more than %v, want some 100", n, stall/2)
 			}
 			if n := above(&r.Service, stall/2); n == 0 || n > 10 {
 				t.Errorf("%d service times of more than %v, want the one", n, stall/2)
@@ -109,7 +109,7 @@ func TestOpenLoopSendsAll(t *testing.T) {
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Warmup: 100 * time.Millisecond, Duration: time.Second}
+			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Warmup: 100 * time.Millisecond, Duration: 500 * time.Millisecond}
 			if arrival == Ramp {
 				c.Rate, c.RampTo = 200, 600
 			}
@@ -119,7 +119,7 @@ func TestOpenLoopSendsAll(t *testing.T) {
 			}
 			consistent(t, r)
 			want := 400 * r.Took.Seconds() // a little longer than asked for, if the machine is busy
-			if n := float64(r.Requests + r.Dropped + r.Unanswered); n < 0.8*want || n > 1.2*want || r.Errors.Sum() > 0 {
+			if n := float64(r.Requests + r.Dropped + r.Unanswered); n < 0.6*want || n > 1.4*want || r.Errors.Sum() > 0 {
 				t.Errorf("%d requests and %d dropped, want %.0f; errors %+v", r.Requests, r.Dropped, want, r.Errors)
 			}
 			if r.Latency.Mean() < r.Service.Mean() {
