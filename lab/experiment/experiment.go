@@ -40,6 +40,8 @@ func All() []Experiment {
 	return []Experiment{
 		embedVsDisk(),
 		sendfilePaths(),
+		wsEchoRamp(),
+		apiCache(),
 		pgoProof(),
 	}
 }

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,7 +44,7 @@ func wsArms() []*wsArm {
 // error only where nothing can be measured.
 func (w *wsRamp) build(ctx context.Context) error {
 	if w.env.Bench == nil {
-		return errors.New("the servers of this experiment are built from source: run it in a checkout of millrace, with Go installed")
+		return errNoSources
 	}
 	w.say(result.Event{Kind: result.EventStep, Text: "building bench/subjects/wsclient"})
 	var err error

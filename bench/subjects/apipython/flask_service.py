@@ -6,6 +6,7 @@ A subject of the lab's experiment api-cache. Run by gunicorn:
         gunicorn -b 127.0.0.1:8000 -w 4 -k gthread --threads 100 flask_service:app
 
 Each worker has a cache of its own. Only answers with status 200 are kept.
+GET /ready names the worker that answers.
 """
 
 import os
@@ -35,6 +36,11 @@ def ask(page):
         return error.code, error.read()
     except OSError:
         return 502, b'{"error":"the upstream does not answer"}'
+
+
+@app.get("/ready")
+def ready():
+    return Response(str(os.getpid()), mimetype="text/plain")
 
 
 @app.get("/comments/count")

@@ -5,6 +5,7 @@ A subject of the lab's experiment api-cache:
     UPSTREAM=http://127.0.0.1:9000 EXPIRY=300 PORT=8000 WORKERS=4 python sanic_service.py
 
 Each worker has a cache of its own. Only answers with status 200 are kept.
+GET /ready names the worker that answers.
 """
 
 import os
@@ -12,7 +13,7 @@ import os
 import httpx
 from aiocache import Cache
 from sanic import Sanic
-from sanic.response import raw
+from sanic.response import raw, text
 
 UPSTREAM = os.environ.get("UPSTREAM", "")
 EXPIRY = float(os.environ.get("EXPIRY", "300"))
@@ -20,6 +21,7 @@ PATIENCE = 60  # seconds that an answer of the upstream may take
 WAITING = 1000  # connections to the upstream: more than the experiment's clients
 
 app = Sanic("comments", configure_logging=False)
+app.config.GRACEFUL_SHUTDOWN_TIMEOUT = 1.0  # seconds
 
 
 @app.before_server_start
@@ -32,6 +34,11 @@ async def begin(app):
 @app.after_server_stop
 async def end(app):
     await app.ctx.client.aclose()
+
+
+@app.get("/ready")
+async def ready(request):
+    return text(str(os.getpid()))
 
 
 @app.get("/comments/count")

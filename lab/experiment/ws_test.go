@@ -1,0 +1,344 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/lab/load"
+	"millrace/lab/result"
+	"millrace/lab/stats"
+)
+
+const wsGoodLine = `{"connections":3,"succeeded":2,"failed":1,"unclean":0,"first_error":"refused","open_ns":1000,"echo_ns":200,"close_ns":30,` +
+	`"connect":[[100,1],[200,1]],"upgrade":[[300,2]],"echo":[[400,2]]}`
+
+func TestParseWSLine(t *testing.T) {
+	l, err := parseWSLine([]byte(wsGoodLine))
+	if err != nil || l.Succeeded != 2 || l.First != "refused" || len(l.Connect) != 2 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	for name, edit := range map[string][2]string{
+		"not all counted":   {`"failed":1`, `"failed":0`},
+		"more than all":     {`"succeeded":2`, `"succeeded":4`},
+		"none":              {`"connections":3`, `"connections":0`},
+		"too many measured": {`[[300,2]]`, `[[300,4]]`},
+		"negative count":    {`[[300,2]]`, `[[300,-2]]`},
+		"negative time":     {`[[300,2]]`, `[[-300,2]]`},
+		"negative phase":    {`"echo_ns":200`, `"echo_ns":-1`},
+		"cut off":           {`"echo":[[400,2]]}`, `"echo":[[40`},
+	} {
+		line := strings.Replace(wsGoodLine, edit[0], edit[1], 1)
+		if line == wsGoodLine {
+			t.Fatalf("%s: nothing was changed", name)
+		}
+		if _, err := parseWSLine([]byte(line)); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	long := wsLine{Connections: math.MaxInt32, Succeeded: math.MaxInt32, Echo: slices.Repeat([][2]int64{{1, 1}}, wsMaxBuckets+1)}
+	text, _ := json.Marshal(long)
+	if _, err := parseWSLine(text); err == nil {
+		t.Error("a histogram without end: accepted")
+	}
+}
+
+func FuzzParseWSLine(f *testing.F) {
+	f.Add([]byte(wsGoodLine))
+	f.Add([]byte(`{"connections":1,"failed":1}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		l, err := parseWSLine(line)
+		if err != nil {
+			return
+		}
+		if l.Connections > 100_000 {
+			return // adding up takes as long as there are connections
+		}
+		r := addUp([]wsLine{l})
+		if r.Succeeded+r.Failed != r.Connections || r.echo.Count() > uint64(l.Connections) {
+			t.Fatalf("%+v of %s", r, line)
+		}
+	})
+}
+
+func TestAddUp(t *testing.T) {
+	a, _ := parseWSLine([]byte(wsGoodLine))
+	b := a
+	b.First, b.OpenNS, b.CloseNS = "later", 5000, 1
+	r := addUp([]wsLine{a, b})
+	if r.Connections != 6 || r.Succeeded != 4 || r.Failed != 2 || r.First != "refused" || r.connect.Count() != 4 {
+		t.Errorf("%+v", r)
+	}
+	if want := 5000 + 200 + 30*time.Nanosecond; r.Duration != want {
+		t.Errorf("took %v, want %v: each phase as long as the slowest client's", r.Duration, want)
+	}
+}
+
+func finding(arm string, n, block, failed int, cpu float64) wsFinding {
+	f := wsFinding{arm: arm, connections: n, block: block, cpu: cpu, rss: 20_000, spent: time.Second}
+	f.report = wsReport{Connections: n, Succeeded: n - failed, Failed: failed, Duration: time.Duration(n) * time.Microsecond}
+	if failed > 0 {
+		f.report.First = "connection reset by peer"
+	}
+	for range n - failed {
+		f.report.connect.Record(time.Millisecond)
+		f.report.upgrade.Record(2 * time.Millisecond)
+		f.report.echo.Record(3 * time.Millisecond)
+	}
+	return f
+}
+
+func TestBreakingPoint(t *testing.T) {
+	found := []wsFinding{
+		finding("a", 100, 0, 0, 1), finding("a", 500, 1, 0, 1), finding("a", 1500, 2, 0, 1), finding("a", 2000, 3, 40, 1),
+		finding("a", 100, 4, 0, 1), finding("a", 500, 5, 0, 1), finding("a", 1500, 6, 1, 1),
+		finding("b", 100, 0, 0, 1),
+	}
+	died := finding("c", 100, 0, 0, 1)
+	died.died = "it ended (exit status 2)\nfatal error"
+	found = append(found, died)
+	for arm, want := range map[string]struct {
+		at  int
+		why string
+	}{"a": {1500, "connection reset by peer"}, "b": {0, ""}, "c": {100, died.died}} {
+		at, why := breakingPoint(wsSteps(found, arm))
+		if at != want.at || why != want.why {
+			t.Errorf("%s breaks at %d (%s), want %d (%s)", arm, at, why, want.at, want.why)
+		}
+	}
+	table := breakingTable([]*wsArm{{name: "a"}, {name: "b"}, {name: "c"}, {name: "never measured"}}, found)
+	want := [][]string{
+		{"a", "1500", "2000", "2", "connection reset by peer"},
+		{"b", "nowhere", "100", "1", "–"},
+		{"c", "100", "100", "1", "it ended (exit status 2)"},
+	}
+	if fmt.Sprint(table.Rows) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", table.Rows, want)
+	}
+}
+
+func TestWSTable(t *testing.T) {
+	found := []wsFinding{
+		finding("a", 100, 0, 0, 100_000), finding("a", 100, 1, 2, 300_000), finding("a", 100, 2, 0, 200_000), finding("a", 500, 3, 500, 0),
+	}
+	table := wsTable(&wsArm{name: "a", about: "An arm"}, wsSteps(found, "a"))
+	if len(table.Rows) != 2 {
+		t.Fatalf("%v", table.Rows)
+	}
+	if got, want := strings.Join(table.Rows[0], "|"), "100|100000|98|2|20.0 KB|200 µs|1.00 ms|1.00 ms|2.00 ms|2.00 ms|3.00 ms|3.00 ms"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := table.Rows[1]; got[2] != "0" || got[3] != "500" || got[5] != "–" || got[6] != "–" {
+		t.Errorf("a step that failed whole: %v", got)
+	}
+	for _, row := range table.Rows {
+		if len(row) != len(table.Columns) {
+			t.Errorf("%d cells in %d columns", len(row), len(table.Columns))
+		}
+	}
+}
+
+func TestWSCharts(t *testing.T) {
+	arms := []*wsArm{{name: "a"}, {name: "b"}, {name: "a′", placebo: "a"}}
+	var found []wsFinding
+	for _, arm := range arms {
+		found = append(found, finding(arm.name, 100, 0, 0, 1), finding(arm.name, 500, 1, 0, 1))
+	}
+	found = append(found, finding("b", 2000, 2, 1, 1), finding("a", 2000, 2, 0, 1), finding("a′", 2000, 2, 0, 1))
+	charts := wsCharts(arms, found)
+	if len(charts) != 6 {
+		t.Fatalf("%d charts, want duration, outcome, memory and three histograms", len(charts))
+	}
+	if s := charts[0].Series; len(s) != 2 || fmt.Sprint(s[0].Points) != "[[100 100000] [500 500000] [2000 2e+06]]" {
+		t.Errorf("duration: %v", s)
+	}
+	if s := charts[1].Series; len(s) != 4 || s[3].Name != "b failed" || s[3].Points[2][1] != 1 {
+		t.Errorf("outcome: %v", s)
+	}
+	for _, c := range charts[3:] {
+		if !strings.Contains(c.Title, "500 connections") {
+			t.Errorf("%q is not about the largest step that all finished", c.Title)
+		}
+		for _, s := range c.Series {
+			sum := 0.0
+			for _, p := range s.Points {
+				sum += p[1]
+			}
+			if math.Abs(sum-100) > 1e-6 {
+				t.Errorf("%s: the shares of %s add up to %v %%", c.Title, s.Name, sum)
+			}
+		}
+	}
+	if h := wsHistograms(arms, found[:1]); h != nil {
+		t.Errorf("histograms of a step that one arm alone did: %v", h)
+	}
+}
+
+func TestBins(t *testing.T) {
+	var h load.Histogram
+	if bins(&h) != nil {
+		t.Error("an empty histogram has bins")
+	}
+	for range 3 {
+		h.Record(time.Millisecond)
+	}
+	h.Record(time.Second)
+	points := bins(&h)
+	if first, last := points[0], points[len(points)-1]; math.Abs(first[1]-75) > 1 || math.Abs(last[1]-25) > 1 || first[0] < 0.8e6 || last[0] > 1.3e9 {
+		t.Errorf("%v", points)
+	}
+}
+
+func TestWSVerdicts(t *testing.T) {
+	res := &result.Result{}
+	w := &wsRamp{stage: newStage(Env{Seed: 1}, res)}
+	for _, name := range []string{wsBaseline, "dear", "short", wsPlacebo} {
+		w.arms = append(w.arms, &wsArm{name: name})
+	}
+	for block := range 12 {
+		noise := 1 + 0.01*float64(block%3)
+		w.found = append(w.found, finding(wsBaseline, 100, block, 0, 100_000), finding("dear", 100, block, 0, 150_000*noise),
+			finding(wsPlacebo, 100, block, 0, 100_000*(1+0.01*float64(block%2))))
+		if block < 4 {
+			w.found = append(w.found, finding("short", 100, block, 0, 150_000*noise))
+		}
+	}
+	// Blocks that failed are no figures about cost.
+	w.found = append(w.found, finding(wsBaseline, 500, 12, 0, 100_000), finding("dear", 500, 12, 499, 1))
+	w.judge()
+	want := map[string]result.Outcome{"dear": result.Worse, "short": result.Undecided, wsPlacebo: result.Equal}
+	for _, v := range res.Verdicts {
+		if v.Metric == wsCPU && v.Outcome != want[v.Arm] {
+			t.Errorf("CPU of %s: %s, want %s (%s)", v.Arm, v.Outcome, want[v.Arm], v.Sentence)
+		}
+		if v.Arm == "dear" && (v.Blocks != 12 || v.Metric == wsCPU && math.Abs(v.Ratio-1.515) > 0.01) {
+			t.Errorf("%+v", v)
+		}
+	}
+	if len(res.Verdicts) != 6 {
+		t.Errorf("%d verdicts, want two for each arm", len(res.Verdicts))
+	}
+	if g := res.Gates[0]; g.Status != result.Passed {
+		t.Errorf("%+v", g)
+	}
+	for outcome, status := range map[result.Outcome]result.GateStatus{
+		result.Better: result.Failed, result.Worse: result.Failed, result.Equal: result.Passed, result.Undecided: result.Passed,
+	} {
+		if g := placeboGate([]result.Verdict{{Arm: "dear", Outcome: result.Worse}, {Arm: wsPlacebo, Outcome: outcome}}); g.Status != status {
+			t.Errorf("a placebo that is %s: the gate is %s", outcome, g.Status)
+		}
+	}
+	if g := placeboGate(nil); g.Status != result.Unknown {
+		t.Errorf("no placebo: the gate is %s", g.Status)
+	}
+}
+
+func TestLessIsBetter(t *testing.T) {
+	for o, want := range map[stats.Outcome]result.Outcome{
+		stats.Below: result.Better, stats.Above: result.Worse, stats.Equal: result.Equal, stats.Undecided: result.Undecided,
+	} {
+		if got := lessIsBetter(o); got != want {
+			t.Errorf("%v is %s, want %s", o, got, want)
+		}
+	}
+}
+
+func TestWSPlan(t *testing.T) {
+	for _, c := range []struct {
+		mode        result.Mode
+		descriptors int
+		last        int
+		beyond      int
+		notes       int
+	}{
+		{result.Quick, 20_000, 5000, 0, 0},
+		{result.Full, 20_000, 19_000, 4, 0},
+		{result.Full, 1 << 20, 19_000, 4, 0},
+		{result.Full, 4096, 3000, 0, 1},
+		{result.Quick, 1024, 500, 0, 1},
+	} {
+		notes := 0
+		p := newWSPlan(c.mode, c.descriptors, func(string, ...any) { notes++ })
+		if p.steps[len(p.steps)-1] != c.last || len(p.beyond) != c.beyond || notes != c.notes {
+			t.Errorf("%s with %d descriptors: %+v and %d notes", c.mode, c.descriptors, p, notes)
+		}
+	}
+	if p := newWSPlan(result.Full, 64, func(string, ...any) {}); len(p.steps) != 0 {
+		t.Errorf("with 64 descriptors: %v", p.steps)
+	}
+}
+
+func TestParseAvailable(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"MemTotal: 5 kB\nMemAvailable:    2048 kB\n": 2 << 20,
+		"MemTotal: 5 kB\n":                           0,
+		"MemAvailable: much kB\n":                    0,
+		"MemAvailable: 99999999999999999999 kB\n":    0,
+		"MemAvailable: 12\n":                         0,
+		"":                                           0,
+	} {
+		if got := parseAvailable([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func FuzzParseAvailable(f *testing.F) {
+	f.Add([]byte("MemAvailable: 1 kB\n"))
+	f.Add([]byte("MemAvailable:\nMemAvailable: 18014398509481983 kB"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if n := parseAvailable(text); n%1024 != 0 {
+			t.Fatalf("%d bytes are no KiB", n)
+		}
+	})
+}
+
+// fakeClient is a shell script in the client's place.
+func fakeClient(t *testing.T, script string) []string {
+	t.Helper()
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("no /bin/sh to play the client")
+	}
+	return []string{"/bin/sh", "-c", script}
+}
+
+func TestRunWSClients(t *testing.T) {
+	good := fakeClient(t, `echo open; read a; echo echoed; read b; [ "$a $b" = "echo close" ] && echo '`+wsGoodLine+`'`)
+	held := 0
+	r, err := runWSClients(t.Context(), [][]string{good, good}, func() { held++ })
+	if err != nil || r.Connections != 6 || held != 1 {
+		t.Errorf("%+v, %v, held %d times", r, err, held)
+	}
+	for name, c := range map[string]struct{ script, want string }{
+		"ends":        {`echo open; echo no memory >&2; exit 1`, "no memory"},
+		"other words": {`echo hello; read a`, "hello"},
+		"nonsense":    {`echo open; read a; echo echoed; read b; echo '{}'`, "0 of 0"},
+		"silent end":  {`exit 0`, "ended early"},
+	} {
+		_, err := runWSClients(t.Context(), [][]string{good, fakeClient(t, c.script)}, func() {})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in it", name, err, c.want)
+		}
+	}
+	if _, err := runWSClients(t.Context(), [][]string{{"/nowhere/client"}}, func() {}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no client: %v", err)
+	}
+}
+
+// TestRunWSClientsCancelled ends the context while a client keeps silent.
+func TestRunWSClientsCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	silent := fakeClient(t, `echo open; read a; echo echoed; read b; exec sleep 600`)
+	_, err := runWSClients(ctx, [][]string{silent}, cancel)
+	if err == nil {
+		t.Error("no error")
+	}
+}
