@@ -6,12 +6,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A raw server answers request n (from 1, of each connection) with whatever
@@ -331,5 +334,26 @@ func TestSources(t *testing.T) {
 	defer mu.Unlock()
 	if len(from) != 3 || from["127.0.0.2"] != 3 || from["127.0.0.4"] != 3 {
 		t.Errorf("connections came from %v", from)
+	}
+}
+
+// A UNIX socket whose backlog is full is waited for, up to the timeout: TCP does
+// so by itself.
+func TestFullBacklog(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no UNIX socket here: %v", err)
+	}
+	defer unix.Close(fd)
+	path := filepath.Join(t.TempDir(), "s")
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 1); err != nil { // and never accepts
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Config{URL: "unix:" + path, Connections: 5, Timeout: 50 * time.Millisecond, Duration: 10 * time.Millisecond})
+	if !errors.Is(err, ErrNoAnswer) || r.Connect.Count() == 0 || r.Connect.Count() > 4 || r.Errors.Connect == 0 {
+		t.Errorf("error %v; %d connections, errors %+v", err, r.Connect.Count(), r.Errors)
 	}
 }

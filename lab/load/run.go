@@ -108,8 +108,11 @@ func (r *run) carryOut(ctx context.Context) error {
 	if err == nil {
 		t := r.driver.cut(tickOver)
 		r.note(t)
-		if t.open > 0 {
+		switch {
+		case t.open > 0:
 			r.conduct(ctx)
+		case r.first == "":
+			err = fmt.Errorf("%w: no connection was let in within %v: is the address right, and no firewall in between?", ErrNoAnswer, openGrace)
 		}
 	}
 	end := r.driver.stop()
@@ -243,6 +246,8 @@ func (r *run) verdict(ctx context.Context, err error) error {
 		return fmt.Errorf("load on %s: %w", r.URL, err)
 	case r.answered == 0 && r.first == "":
 		return fmt.Errorf("load on %s: %w in %v, and there was no error: give it longer, if it is that slow", r.URL, ErrNoAnswer, r.Warmup+r.Duration)
+	case r.answered == 0 && r.total.errors.Sum() == r.total.errors.Connect:
+		return fmt.Errorf("load on %s: %w: %s: is the server running there?", r.URL, ErrNoAnswer, r.first)
 	case r.answered == 0:
 		return fmt.Errorf("load on %s: %w; the first error: %s", r.URL, ErrNoAnswer, r.first)
 	}
