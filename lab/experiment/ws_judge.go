@@ -1,9 +1,9 @@
 package experiment
 
 import (
-	"fmt"
 	"math"
 
+	"millrace/lab/gate"
 	"millrace/lab/result"
 	"millrace/lab/stats"
 	"millrace/lab/trial"
@@ -15,12 +15,18 @@ const wsAlpha = 0.01
 // judge compares the arms with the baseline over all steps that both finished
 // without a failure, and checks the placebo.
 func (w *wsRamp) judge() {
+	var placebo []result.Verdict
 	for _, arm := range w.arms {
-		if arm.name != wsBaseline {
-			w.res.Verdicts = append(w.res.Verdicts, w.verdicts(arm.name)...)
+		if arm.name == wsBaseline {
+			continue
+		}
+		verdicts := w.verdicts(arm.name)
+		w.res.Verdicts = append(w.res.Verdicts, verdicts...)
+		if arm.placebo != "" {
+			placebo = append(placebo, verdicts...)
 		}
 	}
-	w.res.Gates = append(w.res.Gates, placeboGate(w.res.Verdicts))
+	w.res.Gates = append(w.res.Gates, gate.Placebo(placebo))
 }
 
 // wsPairs are the log-ratios of one figure in the blocks that both arms
@@ -91,24 +97,4 @@ func lessIsBetter(o stats.Outcome) result.Outcome {
 		return result.Equal
 	}
 	return result.Undecided
-}
-
-// placeboGate fails when two instances of the same were told apart.
-func placeboGate(verdicts []result.Verdict) result.Gate {
-	g := result.Gate{
-		Name: "placebo", Status: result.Unknown, Detail: "the placebo was not measured",
-		Limit: "a second instance of the baseline is not told from the first",
-	}
-	for _, v := range verdicts {
-		if v.Arm != wsPlacebo {
-			continue
-		}
-		if v.Outcome == result.Better || v.Outcome == result.Worse {
-			g.Status, g.Detail = result.Failed, v.Sentence
-			return g
-		}
-		g.Status = result.Passed
-		g.Detail = fmt.Sprintf("its figures are %+.1f to %+.1f %% off", (v.Low-1)*100, (v.High-1)*100)
-	}
-	return g
 }
