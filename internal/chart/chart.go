@@ -29,7 +29,7 @@ const (
 	leastWidth    = 200
 	leastHeight   = 120
 	// maxSide bounds a picture, so that a wrong figure cannot ask for all of the
-	// memory: a PNG of this size takes 92 MB.
+	// memory: a PNG of one chart of this size takes 92 MB.
 	maxSide = 2400
 )
 

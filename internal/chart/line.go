@@ -45,13 +45,24 @@ func (l *Line) SVG(w io.Writer, size Size) error {
 
 // PNG draws the chart in light colours, with its title; 720×300 CSS pixels if
 // the size is zero.
-func (l *Line) PNG(w io.Writer, size Size) error {
+func (l *Line) PNG(w io.Writer, size Size) error { return PNG(w, size, l) }
+
+// maxLines is how many line charts a picture holds: more make it larger than
+// viewers open.
+const maxLines = 8
+
+// PNG draws line charts below each other, at most eight, each of the size.
+func PNG(w io.Writer, size Size, lines ...*Line) error {
 	size = size.or(defaultWidth, defaultHeight)
-	r, err := newRaster(size)
+	lines = lines[:min(len(lines), maxLines)]
+	r, err := newRaster(size.Width, size.Height*max(len(lines), 1))
 	if err != nil {
 		return err
 	}
-	l.layout(size, true).draw(r)
+	for i, l := range lines {
+		r.top = float64(i * size.Height)
+		l.layout(size, true).draw(r)
+	}
 	return r.writeTo(w)
 }
 

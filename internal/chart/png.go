@@ -25,15 +25,16 @@ const density = 2
 // forgotten with it: a program that draws none pays nothing for them.
 type raster struct {
 	img   *image.RGBA
+	top   float64 // where the chart that is drawn begins, in CSS pixels
 	pen   *vector.Rasterizer
 	fonts map[bool]*opentype.Font // by bold
 	faces map[font]xfont.Face     // by size and weight: a handful
 }
 
-func newRaster(size Size) (*raster, error) {
+func newRaster(width, height int) (*raster, error) {
 	r := &raster{
-		img:   image.NewRGBA(image.Rect(0, 0, size.Width*density, size.Height*density)),
-		pen:   vector.NewRasterizer(size.Width*density, size.Height*density),
+		img:   image.NewRGBA(image.Rect(0, 0, width*density, height*density)),
+		pen:   new(vector.Rasterizer),
 		fonts: map[bool]*opentype.Font{},
 		faces: map[font]xfont.Face{},
 	}
@@ -66,37 +67,48 @@ func rgba(p paint) color.RGBA {
 	return color.RGBA{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v), A: 255}
 }
 
-// shapes collects polygons and fills them at once. All of them turn the same
-// way, so that where they overlap they don't cancel.
-type shapes struct {
-	*vector.Rasterizer
-	bounds image.Rectangle
-}
+// shapes collects polygons to fill at once. All of them turn the same way, so
+// that where they overlap they don't cancel.
+type shapes struct{ polygons [][]point }
 
-func (r *raster) shapes() shapes {
-	b := r.img.Bounds()
-	r.pen.Reset(b.Dx(), b.Dy())
-	return shapes{r.pen, b}
-}
+func (s *shapes) polygon(points []point) { s.polygons = append(s.polygons, points) }
 
-func (s shapes) polygon(points []point) {
-	for i, p := range points {
-		x, y := float32(p.x*density), float32(p.y*density)
-		if i == 0 {
-			s.MoveTo(x, y)
-		} else {
-			s.LineTo(x, y)
+// bounds are the pixels that the shapes may touch.
+func (s *shapes) bounds(top float64) image.Rectangle {
+	lo, hi := point{math.Inf(1), math.Inf(1)}, point{math.Inf(-1), math.Inf(-1)}
+	for _, polygon := range s.polygons {
+		for _, p := range polygon {
+			lo = point{math.Min(lo.x, p.x), math.Min(lo.y, p.y)}
+			hi = point{math.Max(hi.x, p.x), math.Max(hi.y, p.y)}
 		}
 	}
-	s.ClosePath()
+	pixel := func(v float64) int { return int(math.Min(math.Max(v*density, -1), maxLines*maxSide*density+1)) }
+	return image.Rect(pixel(lo.x)-1, pixel(lo.y+top)-1, pixel(hi.x)+2, pixel(hi.y+top)+2)
 }
 
-func (r *raster) fill(s shapes, p paint) {
-	s.Draw(r.img, s.bounds, image.NewUniform(rgba(p)), image.Point{})
+// fill rasterises shapes, in no more of the picture than they touch.
+func (r *raster) fill(s *shapes, p paint) {
+	if len(s.polygons) == 0 {
+		return
+	}
+	at := s.bounds(r.top)
+	r.pen.Reset(at.Dx(), at.Dy())
+	for _, polygon := range s.polygons {
+		for i, p := range polygon {
+			x, y := float32(p.x*density)-float32(at.Min.X), float32((p.y+r.top)*density)-float32(at.Min.Y)
+			if i == 0 {
+				r.pen.MoveTo(x, y)
+			} else {
+				r.pen.LineTo(x, y)
+			}
+		}
+		r.pen.ClosePath()
+	}
+	r.pen.Draw(r.img, at, image.NewUniform(rgba(p)), image.Point{})
 }
 
 // segment adds a straight line of some width, with round ends.
-func (s shapes) segment(a, b point, width float64) {
+func (s *shapes) segment(a, b point, width float64) {
 	dx, dy := b.x-a.x, b.y-a.y
 	length := math.Hypot(dx, dy)
 	if length > 0 {
@@ -120,7 +132,7 @@ func (r *raster) line(points []point, st stroke) {
 	if len(points) < 2 || st.paint == none || st.width <= 0 {
 		return
 	}
-	s := r.shapes()
+	s := new(shapes)
 	if len(st.dash) == 0 {
 		for i := 1; i < len(points); i++ {
 			s.segment(points[i-1], points[i], st.width)
@@ -135,7 +147,7 @@ func (r *raster) line(points []point, st stroke) {
 }
 
 // dashed adds the drawn parts of a dashed line.
-func (s shapes) dashed(points []point, st stroke) {
+func (s *shapes) dashed(points []point, st stroke) {
 	at, left := 0, st.dash[0]
 	for i := 1; i < len(points); i++ {
 		a, b := points[i-1], points[i]
@@ -163,7 +175,7 @@ func (r *raster) area(points []point, fill paint, st stroke) {
 		return
 	}
 	if fill != none {
-		s := r.shapes()
+		s := new(shapes)
 		s.polygon(points)
 		r.fill(s, fill)
 	}
@@ -201,7 +213,7 @@ func (r *raster) text(at point, text string, f font) {
 	case end:
 		x -= d.MeasureString(text)
 	}
-	d.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6(at.y * density * 64)}
+	d.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6((at.y + r.top) * density * 64)}
 	d.DrawString(text)
 }
 

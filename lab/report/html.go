@@ -1,0 +1,299 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+
+	"millrace/internal/chart"
+	"millrace/lab/result"
+)
+
+//go:embed page.html page.css page.js
+var pageFiles embed.FS
+
+// maxPage is how large a page may be, in bytes, whatever was measured: it is to
+// be sent by mail and opened on a telephone.
+const maxPage = 400_000
+
+// rawShare is how much of a page is left to the raw data at least.
+const rawShare = 120_000
+
+// HTML writes a result as one page that needs nothing else: no network, no
+// script to be read, at most 400 KB. Where a result is too large for that, lines
+// get fewer points (spikes stay), raw samples are thinned, and at last lists are
+// cut; the page says which.
+func HTML(w io.Writer, res *result.Result) error {
+	res = cleaned(res)
+	var page []byte
+	for level := range thinnings {
+		small, notes := thinned(res, thinnings[level])
+		p, err := newPage(small, thinnings[level])
+		if err != nil {
+			return err
+		}
+		p.Thinned = notes
+		if page, err = p.render(); err != nil {
+			return err
+		}
+		if room := maxPage - len(page); room < rawShare && level < len(thinnings)-1 {
+			continue
+		}
+		var whole bool
+		p.Raw, whole = rawData(res, small, maxPage-len(page)-1000)
+		if !whole {
+			p.RawThinned = true
+		}
+		if page, err = p.render(); err != nil {
+			return err
+		}
+		break
+	}
+	if len(page) > maxPage {
+		return fmt.Errorf("the page has %d KB, more than the %d it may have", len(page)/1000, maxPage/1000)
+	}
+	if _, err := w.Write(page); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+// A page is what the template shows.
+type page struct {
+	*result.Result
+	Policy     string // Content-Security-Policy: only what stands in the page itself
+	CSS        template.CSS
+	JS         template.JS
+	Raw        template.JS // JSON
+	RawThinned bool
+	Slug       string
+	Thinned    []string
+
+	Kicker   []string // what kind of measurement, when, by whom
+	Failed   []result.Gate
+	Claimed  string
+	Findings []finding
+	More     int
+	Unjudged string
+
+	Intervals []picture
+	Verdicts  []verdictRow
+	Medians   []medianTable
+	Tables    []table
+	Charts    []picture
+	Checks    []result.Gate
+	Facts     [][2]string
+}
+
+// A picture is a chart in two widths, of which the page shows one.
+type picture struct {
+	Title, About string
+	Wide, Narrow template.HTML
+}
+
+type verdictRow struct {
+	result.Verdict
+	Name          string // of the metric
+	Change, Range string
+	PText, Words  string
+	Sign          string
+	Placebo       bool
+}
+
+type table struct {
+	result.Table
+	Right []bool
+	Wide  bool
+}
+
+func newPage(res *result.Result, t thinning) (*page, error) {
+	p := &page{
+		Result: res, Slug: slug(res.Name, "result"), Kicker: kicker(res), Claimed: strings.TrimSpace(res.Claim),
+		Findings: findings(res), Medians: medians(res), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
+	}
+	for _, g := range res.Gates {
+		if g.Status == result.Failed {
+			p.Failed = append(p.Failed, g)
+		}
+	}
+	if len(p.Findings) == 0 {
+		p.Unjudged = oneLine(unjudged(res))
+	}
+	if len(p.Findings) > maxFindings {
+		p.More = len(p.Findings) - maxFindings
+		p.Findings = p.Findings[:maxFindings]
+	}
+	isPlacebo := placebos(res)
+	for _, v := range res.Verdicts {
+		p.Verdicts = append(p.Verdicts, verdictRow{
+			Verdict: v, Name: metricOf(res, v.Metric).Name, Change: chart.Change(v.Ratio), Range: chart.Range(v.Low, v.High),
+			PText: pValue(v.P), Words: outcomeWords(v), Sign: sign(v.Outcome), Placebo: isPlacebo[v.Arm],
+		})
+	}
+	const wideFrom = 5 // columns: such tables get the whole width
+	for _, t := range res.Tables {
+		p.Tables = append(p.Tables, table{t, figureColumns(len(t.Columns), t.Rows), len(t.Columns) >= wideFrom || longCells(t)})
+	}
+	return p, p.draw(res, t)
+}
+
+// longCells reports whether a table holds texts, not figures.
+func longCells(t result.Table) bool {
+	total := 0
+	for i := range t.Columns {
+		longest := len(t.Columns[i])
+		for _, row := range t.Rows {
+			if i < len(row) {
+				longest = max(longest, len(row[i]))
+			}
+		}
+		total += longest + 2
+	}
+	return total > 64
+}
+
+func kicker(res *result.Result) []string {
+	k := []string{"millrace lab"}
+	if res.Kind == result.KindExperiment {
+		k = append(k, "experiment "+res.Name)
+	} else {
+		k = append(k, string(res.Kind))
+	}
+	if res.Mode != "" {
+		k = append(k, string(res.Mode))
+	}
+	return append(k, res.Started.UTC().Format("2 January 2006, 15:04 MST"))
+}
+
+// The widths of pictures, in CSS pixels: for pages wider and narrower than the
+// style sheet's breakpoint.
+const (
+	wideIntervals   = 900
+	narrowIntervals = 360
+	wideLines       = 520
+	wideHeight      = 250
+	narrowLines     = 340
+	narrowHeight    = 230
+)
+
+// draw makes the pictures.
+func (p *page) draw(res *result.Result, t thinning) error {
+	for _, v := range intervalPlots(res) {
+		pic, err := draw(v.Title, "", v.SVG, chart.Size{Width: wideIntervals}, chart.Size{Width: narrowIntervals})
+		if err != nil {
+			return err
+		}
+		p.Intervals = append(p.Intervals, pic)
+	}
+	for _, c := range res.Charts {
+		l := lineOf(c)
+		for i := range l.Series {
+			l.Series[i].Points = chart.Thin(l.Series[i].Points, t.points)
+		}
+		narrow := chart.Size{Width: narrowLines, Height: narrowHeight}
+		if t.wideOnly {
+			narrow = chart.Size{}
+		}
+		pic, err := draw(c.Title, c.About, l.SVG, chart.Size{Width: wideLines, Height: wideHeight}, narrow)
+		if err != nil {
+			return err
+		}
+		p.Charts = append(p.Charts, pic)
+	}
+	return nil
+}
+
+// draw draws a picture in two sizes; a narrow one of zero is left out.
+func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narrow chart.Size) (picture, error) {
+	pic := picture{Title: title, About: about}
+	for _, s := range []struct {
+		size chart.Size
+		to   *template.HTML
+	}{{wide, &pic.Wide}, {narrow, &pic.Narrow}} {
+		if s.size.Width == 0 {
+			continue
+		}
+		var b bytes.Buffer
+		if err := svg(&b, s.size); err != nil {
+			return pic, fmt.Errorf("drawing %q: %w", title, err)
+		}
+		*s.to = template.HTML(b.String()) //nolint:gosec // chart escapes all texts
+	}
+	return pic, nil
+}
+
+// intervalPlots are one plot for each metric with verdicts, with a group of rows
+// for each workload.
+func intervalPlots(res *result.Result) []*chart.Intervals {
+	marks := map[result.Outcome]chart.Mark{result.Better: chart.Good, result.Worse: chart.Bad, result.Equal: chart.Same, result.Undecided: chart.Open}
+	var plots []*chart.Intervals
+	for _, m := range res.Metrics {
+		plot := &chart.Intervals{Title: capital(m.Name), About: "change against the baseline, with its interval"}
+		hint := "← less is better"
+		if m.Higher {
+			hint = "more is better →"
+		}
+		for _, w := range res.Workloads {
+			for _, v := range res.Verdicts {
+				if v.Metric != m.Key || v.Workload != w.Name {
+					continue
+				}
+				plot.Delta = max(plot.Delta, v.Delta)
+				plot.Rows = append(plot.Rows, chart.Interval{
+					Group: w.Name + ", against " + v.Baseline, Hint: hint, Label: v.Arm, Ratio: v.Ratio, Low: v.Low, High: v.High,
+					Mark: marks[v.Outcome], Verdict: string(v.Outcome), Tooltip: v.Sentence,
+				})
+			}
+		}
+		if len(plot.Rows) > 0 {
+			plots = append(plots, plot)
+		}
+	}
+	return plots
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// render fills the template in.
+func (p *page) render() ([]byte, error) {
+	css, cssErr := pageFiles.ReadFile("page.css")
+	js, jsErr := pageFiles.ReadFile("page.js")
+	if err := errors.Join(cssErr, jsErr); err != nil {
+		return nil, fmt.Errorf("reading the page's own files: %w", err)
+	}
+	p.CSS, p.JS = template.CSS(css), template.JS(js) //nolint:gosec // our own, embedded
+	// The browser runs this script and no other, whatever got into the page.
+	hash := sha256.Sum256(js)
+	p.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'"
+	t, err := template.New("page.html").Funcs(template.FuncMap{
+		"figure":   chart.Figure,
+		"command":  commandLine,
+		"gateSign": gateSign,
+		"capital":  capital,
+		"count":    count,
+		"exact":    func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) },
+		"bytes":    func(n int64) string { return chart.Figure(float64(n), "bytes") },
+		"at":       func(list []bool, i int) bool { return i < len(list) && list[i] },
+		"number":   number,
+	}).ParseFS(pageFiles, "page.html")
+	if err != nil {
+		return nil, fmt.Errorf("reading the page's template: %w", err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, p); err != nil {
+		return nil, fmt.Errorf("filling the page in: %w", err)
+	}
+	return b.Bytes(), nil
+}

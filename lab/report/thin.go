@@ -1,0 +1,201 @@
+package report
+
+import (
+	"encoding/json"
+	"html/template"
+	"slices"
+	"strconv"
+
+	"millrace/internal/chart"
+	"millrace/lab/result"
+)
+
+// A thinning is how much of a result a page shows. Zero is no limit.
+type thinning struct {
+	points   int  // of a line
+	wideOnly bool // no second, narrow picture of lines
+	series   int  // of a chart
+	charts   int
+	tables   int
+	rows     int // of a table, and verdicts
+	arms     int // and workloads, metrics, gates and notes
+	text     int // characters of any text
+}
+
+// thinnings are tried one after the other until the page is small enough. The
+// last bounds it: 4 tables of 40 rows, 60 verdicts in plots and table and
+// everything else come to 300 KB at most (TestSize).
+var thinnings = []thinning{
+	{points: 400},
+	{points: 200},
+	{points: 120, wideOnly: true},
+	{points: 100, wideOnly: true, series: 12, charts: 24, tables: 24, rows: 200, arms: 100, text: 1000},
+	{points: 60, wideOnly: true, series: 8, charts: 12, tables: 12, rows: 100, arms: 40, text: 300},
+	{points: 40, wideOnly: true, series: 6, charts: 6, tables: 4, rows: 40, arms: 24, text: 100},
+}
+
+// tableColumns bounds the columns of a table where rows are bounded, too.
+const tableColumns = 16
+
+// thinned is a copy of a result with what a thinning allows, and what it left
+// out.
+func thinned(res *result.Result, t thinning) (*result.Result, []string) {
+	c := *res
+	var notes []string
+	if t.arms == 0 {
+		return &c, nil
+	}
+	note := func(hidden int, one, many string) {
+		if hidden > 0 {
+			notes = append(notes, count(hidden, one, many))
+		}
+	}
+	c.Arms, c.Workloads = cutList(res.Arms, t.arms), cutList(res.Workloads, t.arms)
+	c.Metrics, c.Gates, c.Notes = cutList(res.Metrics, t.arms), cutList(gatesByUrgency(res.Gates), t.arms), cutList(res.Notes, t.arms)
+	note(len(res.Arms)-len(c.Arms), "arm", "arms")
+	note(len(res.Workloads)-len(c.Workloads), "workload", "workloads")
+	note(len(res.Metrics)-len(c.Metrics), "metric", "metrics")
+	note(len(res.Gates)-len(c.Gates), "check", "checks")
+	note(len(res.Notes)-len(c.Notes), "note", "notes")
+	c.Verdicts, c.Tables, c.Charts = cutList(res.Verdicts, t.rows), cutList(res.Tables, t.tables), cutList(res.Charts, t.charts)
+	note(len(res.Verdicts)-len(c.Verdicts), "verdict", "verdicts")
+	note(len(res.Tables)-len(c.Tables), "table", "tables")
+	note(len(res.Charts)-len(c.Charts), "chart", "charts")
+	rows, series := 0, 0
+	for i := range c.Tables {
+		table := &c.Tables[i]
+		table.Columns = cutList(table.Columns, tableColumns)
+		rows += len(table.Rows)
+		table.Rows = cutList(table.Rows, t.rows)
+		rows -= len(table.Rows)
+		for j := range table.Rows {
+			table.Rows[j] = cutList(table.Rows[j], len(table.Columns))
+		}
+	}
+	for i := range c.Charts {
+		series += len(c.Charts[i].Series)
+		c.Charts[i].Series = cutList(c.Charts[i].Series, t.series)
+		series -= len(c.Charts[i].Series)
+	}
+	note(rows, "row of tables", "rows of tables")
+	note(series, "line of charts", "lines of charts")
+	return cutTexts(&c, t.text), notes
+}
+
+// cutList is a copy of a list with at most n of its elements.
+func cutList[T any](list []T, n int) []T { return slices.Clone(list[:min(len(list), n)]) }
+
+// cutTexts is a copy of a result in which no text is longer than n characters.
+func cutTexts(res *result.Result, n int) *result.Result {
+	data, err := json.Marshal(res)
+	if err != nil {
+		return res
+	}
+	var tree any
+	if json.Unmarshal(data, &tree) != nil {
+		return res
+	}
+	if data, err = json.Marshal(cutTree(tree, n)); err != nil {
+		return res
+	}
+	c := new(result.Result)
+	if json.Unmarshal(data, c) != nil {
+		return res
+	}
+	return c
+}
+
+func cutTree(v any, n int) any {
+	switch v := v.(type) {
+	case string:
+		return shorten(v, n)
+	case []any:
+		for i := range v {
+			v[i] = cutTree(v[i], n)
+		}
+	case map[string]any:
+		for key, inner := range v {
+			delete(v, key)
+			v[shorten(key, n)] = cutTree(inner, n)
+		}
+	}
+	return v
+}
+
+// A rawThinning is how much of the raw data a page holds.
+type rawThinning struct {
+	points  int // of a line
+	samples int // evenly over the run
+}
+
+// rawThinnings are tried in turn, after all of it, until it fits.
+var rawThinnings = []rawThinning{{2000, 5000}, {1000, 2000}, {500, 1000}, {250, 500}, {120, 200}, {60, 50}, {30, 0}}
+
+// rawData is the result as JSON in at most room bytes, safe within a script
+// element: the whole of it where it fits, else with fewer points and samples.
+func rawData(whole, small *result.Result, room int) (raw template.JS, complete bool) {
+	if data, ok := marshalWithin(whole, room); ok {
+		return data, true
+	}
+	for _, res := range []*result.Result{whole, small} {
+		for _, t := range rawThinnings {
+			if data, ok := marshalWithin(thinRaw(res, t), room); ok {
+				return data, false
+			}
+		}
+	}
+	return "{}", false
+}
+
+// The least bytes that a point and a sample take in JSON.
+const (
+	pointBytes  = 6
+	sampleBytes = 60
+)
+
+// marshalWithin writes a result as JSON if that fits. json.Marshal escapes <, >
+// and &, so that no text can end the script element.
+func marshalWithin(res *result.Result, room int) (template.JS, bool) {
+	least := len(res.Samples) * sampleBytes
+	for _, c := range res.Charts {
+		for _, s := range c.Series {
+			least += len(s.Points) * pointBytes
+		}
+	}
+	if least > room {
+		return "", false
+	}
+	data, err := json.Marshal(res)
+	if err != nil || len(data) > room {
+		return "", false
+	}
+	return template.JS(data), true //nolint:gosec // escaped by json.Marshal
+}
+
+func thinRaw(res *result.Result, t rawThinning) *result.Result {
+	c := *res
+	c.Samples = nil
+	for i := range min(len(res.Samples), t.samples) {
+		c.Samples = append(c.Samples, res.Samples[i*len(res.Samples)/min(len(res.Samples), t.samples)])
+	}
+	c.Charts = slices.Clone(res.Charts)
+	for i := range c.Charts {
+		c.Charts[i].Series = slices.Clone(c.Charts[i].Series)
+		for j := range c.Charts[i].Series {
+			s := &c.Charts[i].Series[j]
+			s.Points = slices.Clone(chart.Thin(s.Points, t.points))
+			for k, p := range s.Points {
+				s.Points[k] = [2]float64{fiveDigits(p[0]), fiveDigits(p[1])}
+			}
+		}
+	}
+	return &c
+}
+
+func fiveDigits(v float64) float64 {
+	r, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64)
+	if err != nil {
+		return v
+	}
+	return r
+}
