@@ -30,6 +30,9 @@ type LoadOptions struct {
 	// PID is the target's process; 0: whoever listens at the URL's address, if
 	// that is on this machine.
 	PID int
+	// Syscalls counts the target's system calls, which costs each of them some
+	// 80 ns and needs root.
+	Syscalls bool
 }
 
 // recordEvery is how often the target is looked at: ten points a second draw a
@@ -99,7 +102,9 @@ func openTarget(o LoadOptions, res *result.Result) *record.Target {
 		pids, err = listening(o.URL)
 	}
 	var target *record.Target
-	if err == nil {
+	if err == nil && o.Syscalls {
+		target, err = record.OpenTraced(pids...)
+	} else if err == nil {
 		target, err = record.Open(pids...)
 	}
 	if err != nil {

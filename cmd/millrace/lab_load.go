@@ -27,6 +27,7 @@ type labLoadCommand struct {
 	Rate     float64       `placeholder:"R" help:"Send this many requests a second by the clock, whatever the server does."`
 	Poisson  bool          `help:"With --rate: at random moments, as independent visitors do."`
 	RampTo   float64       `placeholder:"R" help:"With --rate: rise to this many requests a second until the end."`
+	Syscalls bool          `help:"Count the server's system calls; that slows each of them a little and needs root."`
 	PID      int           `name:"pid" placeholder:"PID" help:"The server's process. Default: who listens at the URL's address."`
 
 	JSON string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again."`
@@ -41,7 +42,7 @@ func (c *labLoadCommand) Run(s streams) error {
 		return err
 	}
 	res, err := measure(s, "load "+c.URL, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
-		return lab.Load(ctx, lab.LoadOptions{Config: cfg, PID: c.PID}, watch)
+		return lab.Load(ctx, lab.LoadOptions{Config: cfg, PID: c.PID, Syscalls: c.Syscalls}, watch)
 	})
 	return conclude(s, res, err, func(res *result.Result) ([]string, error) {
 		return keep(res, map[string]func(io.Writer, *result.Result) error{

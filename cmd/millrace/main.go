@@ -44,6 +44,7 @@ type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
+	Lab        labCommand        `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
 	PGO        pgoCommand        `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    versionCommand    `cmd:"" help:"Print which millrace this is."`
 	Completion completionCommand `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
@@ -98,7 +99,7 @@ func run(args []string, s streams) int {
 	} else {
 		err = usage(err, parser)
 	}
-	return report(err, s)
+	return explain(err, s)
 }
 
 func newParser(p *program, s streams, exit func(int)) (*kong.Kong, error) {
@@ -134,6 +135,9 @@ func examples(verb string) []string {
 		}
 	case "man":
 		return []string{"millrace man | man -l -"}
+	}
+	if lines := labExamples(verb); lines != nil {
+		return lines
 	}
 	return pgoExamples(verb)
 }
@@ -171,8 +175,8 @@ func usage(err error, parser *kong.Kong) error {
 	return usageError{message, fmt.Sprintf("`%s %s--help` lists what there is", parser.Model.Name, verb)}
 }
 
-// report prints an error, with what to do about it, and gives its exit status.
-func report(err error, s streams) int {
+// explain prints an error, with what to do about it, and gives its exit status.
+func explain(err error, s streams) int {
 	if err == nil {
 		return exitOK
 	}
