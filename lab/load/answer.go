@@ -60,6 +60,14 @@ type answer struct {
 // reset makes ready for the next answer.
 func (a *answer) reset() { *a = answer{kept: a.kept[:0]} }
 
+// sampled completes the path's first answer, if this was it.
+func (a *answer) sampled() {
+	if s := a.sample; s != nil {
+		s.done = true
+		s.Status, s.Length, s.Bytes = a.head.status, a.body, int(a.bytes)
+	}
+}
+
 // feed takes the next bytes and returns how many of them belong to the answer:
 // fewer than all only if it is whole. k is what is known of its path, and
 // learns; first is where the path's first answer is kept, nil if another has

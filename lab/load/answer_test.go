@@ -174,7 +174,7 @@ func TestSample(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sampled(&a)
+		a.sampled()
 		if !s.done || s.Hash != want.Sum64() || s.Head.Get("X-Test") != "yes" || s.Status != 200 || s.Length != 11 || s.Bytes != len(text) {
 			t.Fatalf("pieces of %d bytes: %+v", piece, s)
 		}

@@ -325,7 +325,7 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 	}
 	ends = ends || h.last || l.oneShot || c.unsent // h may be c.answer's own
 	if c.answer.bytes > 0 {
-		sampled(&c.answer)
+		c.answer.sampled()
 		c.answer.reset()
 	}
 	if c.page++; int(c.page) == len(l.pages) {
@@ -360,12 +360,4 @@ func (l *loop) isWanted() bool {
 		l.filled()
 	}
 	return true
-}
-
-// sampled completes the path's first answer, if this was it.
-func sampled(a *answer) {
-	if s := a.sample; s != nil {
-		s.done = true
-		s.Status, s.Length, s.Bytes = a.head.status, a.body, int(a.bytes)
-	}
 }

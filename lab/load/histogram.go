@@ -171,6 +171,11 @@ func (h *Histogram) Points(n int) [][2]float64 {
 	return append(points, [2]float64{1, float64(h.max)})
 }
 
+// String is a line with the most asked for figures.
+func (h Histogram) String() string {
+	return fmt.Sprintf("%d durations, p50 %v, p99 %v, max %v", h.count, h.Quantile(0.5), h.Quantile(0.99), h.Max())
+}
+
 // A packed histogram is its JSON: pairs of bucket and count, and the exact ends.
 type packed struct {
 	Count   uint64      `json:"count"`

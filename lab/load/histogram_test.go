@@ -183,3 +183,11 @@ func TestHistogramJSON(t *testing.T) {
 		}
 	}
 }
+
+// above is how many durations exceed one.
+func above(h *Histogram, d time.Duration) (n uint64) {
+	for i := bucketOf(uint64(d)) + 1; i < buckets; i++ {
+		n += h.counts[i]
+	}
+	return n
+}

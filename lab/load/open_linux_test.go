@@ -11,24 +11,22 @@ import (
 // meanwhile: the requests that could not be sent are late by what they waited,
 // though each was answered at once when it was.
 func TestOpenLoopChargesForStalls(t *testing.T) {
-	t.Parallel()
 	const (
 		rate  = 500
-		stall = 400 * time.Millisecond
+		stall = 300 * time.Millisecond
 	)
 	for name, arrival := range map[string]Arrival{"constant": Constant, "Poisson": Poisson, "ramp": Ramp} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var stalled atomic.Bool
 			s := serveRaw(t, func(c net.Conn, n int) bool {
-				if n == 100 {
+				if n == 10 {
 					stalled.Store(true)
 					time.Sleep(stall)
 				}
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 1200 * time.Millisecond}
+			c := Config{URL: s.url(), Connections: 1, Arrival: arrival, Rate: rate, Duration: 700 * time.Millisecond}
 			if arrival == Ramp {
 				c.RampTo = rate
 			}
@@ -40,33 +38,24 @@ func TestOpenLoopChargesForStalls(t *testing.T) {
 			if !stalled.Load() {
 				t.Fatalf("it never stalled: %d requests", r.Requests)
 			}
-			// All 200 that were due in the stall waited for it, 100 of them for
+			// All 150 that were due in the stall waited for it, 75 of them for
 			// more than half of it; but the target was slow only once.
-			if n := above(&r.Latency, stall/2); n < 70 {
-				t.Errorf("%d latencies of more than %v, want some 100", n, stall/2)
+			if n := above(&r.Latency, stall/2); n < 50 {
+				t.Errorf("%d latencies of more than %v, want some 75", n, stall/2)
 			}
 			if n := above(&r.Service, stall/2); n == 0 || n > 10 {
 				t.Errorf("%d service times of more than %v, want the one", n, stall/2)
 			}
-			if r.Latency.Max() < stall || r.Requests+r.Dropped+r.Unanswered < rate {
+			if r.Latency.Max() < stall || r.Requests+r.Dropped+r.Unanswered < rate/2 {
 				t.Errorf("the longest took %v; %d requests, %d dropped", r.Latency.Max(), r.Requests, r.Dropped)
 			}
 		})
 	}
 }
 
-// above is how many durations exceed one.
-func above(h *Histogram, d time.Duration) (n uint64) {
-	for i := bucketOf(uint64(d)) + 1; i < buckets; i++ {
-		n += h.counts[i]
-	}
-	return n
-}
-
 // A closed loop sees one slow answer in the same stall: that is what
 // coordinated omission means.
 func TestClosedLoopOmits(t *testing.T) {
-	t.Parallel()
 	s := serveRaw(t, func(c net.Conn, n int) bool {
 		if n == 100 {
 			time.Sleep(300 * time.Millisecond)
@@ -83,7 +72,6 @@ func TestClosedLoopOmits(t *testing.T) {
 // What waits for longer than the timeout, and what is still waiting at the end,
 // was never sent, and is dropped. None of it is late: it was the target's doing.
 func TestOpenLoopDrops(t *testing.T) {
-	t.Parallel()
 	s := serveRaw(t, func(net.Conn, int) bool { return true }) // never answers
 	r, err := Run(t.Context(), Config{
 		URL: s.url(), Connections: 2, Arrival: Constant, Rate: 1000, Duration: 500 * time.Millisecond, Timeout: 100 * time.Millisecond,
@@ -101,15 +89,13 @@ func TestOpenLoopDrops(t *testing.T) {
 
 // A target that keeps up gets what was to be sent, over all threads.
 func TestOpenLoopSendsAll(t *testing.T) {
-	t.Parallel()
 	for _, arrival := range []Arrival{Constant, Poisson, Ramp} {
 		t.Run(string(arrival), func(t *testing.T) {
-			t.Parallel()
 			s := serveRaw(t, func(c net.Conn, _ int) bool {
 				c.Write([]byte(fine))
 				return true
 			})
-			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Warmup: 100 * time.Millisecond, Duration: 500 * time.Millisecond}
+			c := Config{URL: s.url(), Connections: 4, Threads: 2, Arrival: arrival, Rate: 400, Duration: 500 * time.Millisecond}
 			if arrival == Ramp {
 				c.Rate, c.RampTo = 200, 600
 			}

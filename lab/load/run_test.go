@@ -68,7 +68,6 @@ func exactly(t *testing.T, c Config) *Result {
 }
 
 func TestRunClosedLoop(t *testing.T) {
-	t.Parallel()
 	var asked atomic.Int64
 	bodies := map[string]string{"/": "hello", "/big": strings.Repeat("0123456789", 200_000), "/none": ""}
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +215,6 @@ func TestRunSeesChanges(t *testing.T) {
 
 // What was measured until ctx ends is kept.
 func TestRunKeepsWhatWasMeasured(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	url := serve(t, func(http.ResponseWriter, *http.Request) {})
@@ -240,7 +238,6 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 }
 
 func TestRunEndedBeforeItsWindow(t *testing.T) {
-	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	url := serve(t, func(http.ResponseWriter, *http.Request) {})
 	r, err := Run(ctx, Config{
@@ -255,7 +252,6 @@ func TestRunEndedBeforeItsWindow(t *testing.T) {
 
 // The warm-up is under load, and not counted.
 func TestRunWarmsUp(t *testing.T) {
-	t.Parallel()
 	var asked, before atomic.Int64
 	url := serve(t, func(http.ResponseWriter, *http.Request) { asked.Add(1) })
 	r, err := Run(t.Context(), Config{
