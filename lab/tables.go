@@ -81,6 +81,9 @@ func outcomeTable(got *load.Result) result.Table {
 	return t
 }
 
+// shortest is the least time that a point of a chart may stand for.
+const shortest = recordEvery / 2
+
 // loadCharts are the load over time.
 func loadCharts(got *load.Result) []result.Chart {
 	seconds := result.Axis{Name: "time", Unit: "s"}
@@ -88,11 +91,12 @@ func loadCharts(got *load.Result) []result.Chart {
 	failed := result.Series{Name: "errors"}
 	p50, p90, p99 := result.Series{Name: "50 %"}, result.Series{Name: "90 %"}, result.Series{Name: "99 %"}
 	for _, k := range got.Ticks {
+		if k.Length < shortest {
+			continue // what is left of the window at its end says little and jumps a lot
+		}
 		at := k.At.Seconds()
 		rate.Points = append(rate.Points, [2]float64{at, k.Rate})
-		if k.Length > 0 {
-			failed.Points = append(failed.Points, [2]float64{at, float64(k.Errors) / k.Length.Seconds()})
-		}
+		failed.Points = append(failed.Points, [2]float64{at, float64(k.Errors) / k.Length.Seconds()})
 		if k.Requests == 0 {
 			continue
 		}
@@ -133,6 +137,9 @@ func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
 	threads, files := result.Series{Name: "threads"}, result.Series{Name: "open files"}
 	calls, switches := result.Series{Name: "system calls"}, result.Series{Name: "context switches"}
 	for i, r := range readings {
+		if i > 0 && r.At.Sub(readings[i-1].At) < shortest {
+			continue // the reading at the very end: of next to no time
+		}
 		at := r.At.Sub(opened).Seconds()
 		rss.Points = append(rss.Points, [2]float64{at, float64(r.RSS)})
 		if r.PSS > 0 {
@@ -149,9 +156,9 @@ func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
 		calls.Points = append(calls.Points, [2]float64{at, float64(used.Syscalls) / length})
 		switches.Points = append(switches.Points, [2]float64{at, float64(used.Voluntary+used.Involuntary) / length})
 	}
-	activity := []result.Series{switches}
+	activity, title := []result.Series{switches}, "Context switches of the target"
 	if readings[len(readings)-1].Syscalls > 0 {
-		activity = append(activity, calls)
+		activity, title = append(activity, calls), "System calls and context switches of the target"
 	}
 	memory := []result.Series{rss}
 	if len(pss.Points) > 0 {
@@ -160,7 +167,7 @@ func targetCharts(readings []record.Reading, opened time.Time) []result.Chart {
 	return []result.Chart{
 		{Title: "CPU of the target", X: seconds, Y: result.Axis{Name: "cores"}, Series: []result.Series{cpu}},
 		{Title: "Memory of the target", X: seconds, Y: result.Axis{Name: "memory", Unit: "bytes"}, Series: memory},
-		{Title: "System calls and context switches of the target", X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: activity},
+		{Title: title, X: seconds, Y: result.Axis{Name: "rate", Unit: "1/s"}, Series: activity},
 		{Title: "Threads and open files of the target", X: seconds, Y: result.Axis{Name: "count"}, Series: []result.Series{threads, files}},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"text/tabwriter"
 
 	"millrace/lab"
@@ -82,35 +81,4 @@ func (c *labRunCommand) env() (experiment.Env, error) {
 		return env, err
 	}
 	return env, nil // without a checkout only what needs no source is measured
-}
-
-// labReportCommand is `millrace lab report`.
-type labReportCommand struct {
-	File string `arg:"" complete:"file" help:"A result that --json or lab run wrote."`
-	Out  string `placeholder:"DIR" complete:"dir" help:"Write NAME.html, .md and .txt there. Default: beside the file."`
-}
-
-// Run draws a stored result.
-func (c *labReportCommand) Run(s streams) error {
-	f, err := os.Open(c.File)
-	if err != nil {
-		return fmt.Errorf("reading the result: %w", err)
-	}
-	defer f.Close()
-	res, err := report.Read(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
-	}
-	if err := report.Text(s.out, res, summaryWidth); err != nil {
-		return err
-	}
-	out := c.Out
-	if out == "" {
-		out = filepath.Dir(c.File)
-	}
-	files, err := report.Files(out, res)
-	for _, name := range files {
-		s.say("wrote %s\n", name)
-	}
-	return err
 }

@@ -239,6 +239,7 @@ func embedPlan(arms []trial.Arm, env Env) trial.Plan {
 			{Name: "all", About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
 		},
 		Decide: []string{"cpu_ns", "requests_per_second"},
+		Also:   []trial.Pair{{Arm: "millrace-disk", Baseline: "nginx"}},
 		Delta:  embedDelta, PerRestart: 1, Seed: env.Seed,
 		Slot: 2 * time.Second, Warmup: 200 * time.Millisecond,
 		Blocks: []int{12, 16, 20},

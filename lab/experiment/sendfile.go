@@ -163,6 +163,7 @@ func sendfilePlan(arms []trial.Arm, env Env, size int64) trial.Plan {
 			{Name: "unix", About: fmt.Sprintf("download of %d MB on one connection to a UNIX socket%s", size>>20, times), Load: one},
 		},
 		Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
+		Also:   []trial.Pair{{Arm: "millrace", Baseline: "nginx"}},
 		Delta:  sendfileDelta, PerRestart: 1, Seed: env.Seed,
 		// Without a warm-up, a window begins with a download, too. Slots are
 		// limits here: the last byte ends a window.

@@ -29,6 +29,9 @@ func (t *trial) judge() {
 			t.res.Verdicts = append(t.res.Verdicts, t.verdicts(r.Name, base.Name)...)
 		}
 	}
+	for _, pair := range t.plan.Also {
+		t.res.Verdicts = append(t.res.Verdicts, t.verdicts(pair.Arm, pair.Baseline)...) // none where one was left out
+	}
 	for _, r := range t.runners {
 		if r.Name != r.of {
 			t.res.Verdicts = append(t.res.Verdicts, t.verdicts(r.Name, r.of)...)

@@ -74,6 +74,10 @@ type Plan struct {
 	// cannot be measured here is left out with a note.
 	Decide []string
 
+	// Also are pairs that get verdicts of their own, beside every arm against
+	// the baseline. Pairs with an arm that was left out are passed over.
+	Also []Pair
+
 	Delta, Alpha float64 // as in stats.Rule
 	// Blocks is how many there are at each look, rising: 12, 18, 24. The trial
 	// ends at the look that leaves nothing undecided, or at the last.
@@ -96,6 +100,9 @@ type Plan struct {
 	ErrorsExpected float64
 	Seed           uint64
 }
+
+// A Pair is two arms by name: the first is held against the second.
+type Pair struct{ Arm, Baseline string }
 
 // MinSlot is the shortest window that still says something: at 10,000 requests/s
 // some 500 of them, and longer than a scheduler's time slice by an order.
@@ -128,6 +135,11 @@ func (p *Plan) Check() error {
 	for i := 1; i < len(p.Blocks); i++ {
 		if p.Blocks[i] <= p.Blocks[i-1] {
 			return fmt.Errorf("looks come after more and more blocks, not %v", p.Blocks)
+		}
+	}
+	for _, pair := range p.Also {
+		if !names[pair.Arm] || !names[pair.Baseline] || pair.Arm == pair.Baseline {
+			return fmt.Errorf("%q against %q: there are no two such arms", pair.Arm, pair.Baseline)
 		}
 	}
 	for _, w := range p.Workloads {

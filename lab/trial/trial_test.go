@@ -213,9 +213,16 @@ func TestSkipped(t *testing.T) {
 	skipped := Arm{Name: "nginx", Skipped: "install nginx"}
 	plan := testPlan(testArm(t, "a", 1, 0, "x"), skipped, testArm(t, "c", 1, 0, "x"))
 	plan.Blocks = []int{1}
+	plan.Also = []Pair{{"a", "c"}, {"c", "nginx"}}
 	res := new(result.Result)
 	if err := Run(t.Context(), plan, res, nil); err != nil {
 		t.Fatal(err)
+	}
+	if v := verdictOn(t, res, "a", "cpu_ns"); v.Baseline != "c" {
+		t.Errorf("a was held against %s, not c", v.Baseline)
+	}
+	if len(res.Verdicts) != 3 { // c against a, a against c, the placebo
+		t.Errorf("%d verdicts: %+v", len(res.Verdicts), res.Verdicts)
 	}
 	if len(res.Samples) != 3 || res.Arms[1].Skipped != "install nginx" || !strings.Contains(strings.Join(res.Notes, "\n"), "install nginx") {
 		t.Errorf("samples %d, arms %+v, notes %q", len(res.Samples), res.Arms, res.Notes)
@@ -269,6 +276,7 @@ func TestPlanCheck(t *testing.T) {
 		"looks come":   func(p *Plan) { p.Blocks = []int{3, 3} },
 		"one to":       func(p *Plan) { p.Blocks = []int{1, 2, 3, 4} },
 		"too short":    func(p *Plan) { p.Slot = time.Millisecond },
+		"no two such":  func(p *Plan) { p.Also = []Pair{{"a", "a"}} },
 		"is not there": func(p *Plan) { p.Workloads[0].Arms = []string{"z"} },
 	} {
 		p := testPlan(Arm{Name: "a"}, Arm{Name: "b"})
