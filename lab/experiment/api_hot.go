@@ -4,19 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
-	"millrace/lab/load"
 	"millrace/lab/result"
 	"millrace/lab/trial"
 )
 
 const (
-	// fillRounds is how often every worker's cache is gone through before it is
-	// called full.
-	fillRounds = 3
-	// fillTime bounds that.
-	fillTime = 4 * time.Second
+	// fillTries is how many connections are opened to find all workers of a
+	// service; one that none of them leads to gets hardly any load either.
+	fillTries = 64
+	// hotPerSlot is what a slot takes beside its window, hotStart what starting
+	// and filling an arm does, and hotFill filling alone: guesses from runs on
+	// two cores.
+	hotPerSlot = 80 * time.Millisecond
+	hotStart   = 1500 * time.Millisecond
+	hotFill    = 300 * time.Millisecond
 	// hotReserve is left of the budget for stopping what runs.
 	hotReserve = 3 * time.Second
 )
@@ -26,8 +32,7 @@ const (
 func (r *apiRun) measureHot(ctx context.Context) error {
 	plan := trial.Plan{
 		Decide: []string{"cpu_ns", "requests_per_second"}, Delta: apiDelta,
-		Blocks: []int{r.apiPlan.blocks}, PerRestart: r.apiPlan.perRestart, Slot: r.apiPlan.slot, Warmup: r.apiPlan.warmup,
-		Budget: max(trial.MinSlot, r.left()-hotReserve), Seed: r.env.Seed,
+		PerRestart: r.apiPlan.perRestart, Slot: r.apiPlan.slot, Warmup: r.apiPlan.warmup, Seed: r.env.Seed,
 		Differ: "the caches have headers of their own; bodies are held against the right ones by a client of this experiment",
 	}
 	workload := trial.Workload{Name: apiHot, About: r.res.Workloads[2].About, Load: loadConfig("")}
@@ -44,10 +49,14 @@ func (r *apiRun) measureHot(ctx context.Context) error {
 		r.note("the full caches were not compared: that needs go-cache and one other")
 		return nil
 	}
-	if r.left() < hotReserve {
-		r.note("the full caches were not compared: the time was over")
+	blocks := r.hotBlocks(len(plan.Arms) + 1)
+	if blocks < r.apiPlan.blocks {
+		r.note("the time was enough for %d of %d blocks with full caches", blocks, r.apiPlan.blocks)
+	}
+	if blocks < 1 {
 		return nil
 	}
+	plan.Blocks = []int{blocks}
 	r.say(result.Event{Kind: result.EventStep, Workload: apiHot, Text: "full caches, compared block by block"})
 	var hot result.Result
 	err := trial.Run(ctx, plan, &hot, func(e result.Event) {
@@ -61,18 +70,36 @@ func (r *apiRun) measureHot(ctx context.Context) error {
 	return err
 }
 
+// hotBlocks is how many blocks of so many slots the rest of the budget holds.
+// It is their number that gives way and not their length: a slot must be long
+// against the moments in which a worker waits for a core.
+func (r *apiRun) hotBlocks(slots int) int {
+	perBlock := time.Duration(slots) * (r.apiPlan.slot + r.apiPlan.warmup + hotPerSlot)
+	starts := hotStart * time.Duration(slots)
+	available := r.left() - hotReserve
+	if r.env.Mode == result.Quick { // all but the placebo are up
+		available -= hotStart + hotFill*time.Duration(slots)
+	} else {
+		perBlock += starts / time.Duration(r.apiPlan.perRestart)
+	}
+	return min(r.apiPlan.blocks, max(0, int(available/perBlock)))
+}
+
 // startFull starts an arm, fills its cache from an API that is quick for once,
 // and makes that slow again.
 func (r *apiRun) startFull(ctx context.Context, arm *apiArm) (*trial.Instance, error) {
-	in, err := r.start(ctx, arm, apiSetting{expiry: apiExpiry})
-	if err != nil {
-		return nil, err
+	in, err := r.kept[arm.name], error(nil)
+	delete(r.kept, arm.name) // the trial stops it
+	if in == nil {
+		if in, err = r.start(ctx, arm, apiSetting{expiry: apiExpiry}); err != nil {
+			return nil, err
+		}
 	}
 	client := newAPIClient(in, true)
 	defer client.close()
-	cfg := loadConfig(in.url)
-	cfg.Duration, cfg.Requests = fillTime, uint64(apiURLs*arm.workers*fillRounds) //nolint:gosec // not negative
-	_, err = load.Run(ctx, cfg)
+	if err = client.set(ctx, "delay=0s"); err == nil {
+		err = in.fill(ctx, arm.workers)
+	}
 	if err == nil {
 		err = client.set(ctx, "delay="+apiDelay.String())
 	}
@@ -80,6 +107,39 @@ func (r *apiRun) startFull(ctx context.Context, arm *apiArm) (*trial.Instance, e
 		return nil, errors.Join(fmt.Errorf("filling the cache: %w", err), in.stop())
 	}
 	return &trial.Instance{URL: map[string]string{"": in.url + apiPath(0)}, PIDs: []int{in.service.PID}, Stop: in.stop}, nil
+}
+
+// fill asks for every page through each worker of a service, which has a cache
+// of its own and stays with a connection.
+func (in *apiInstance) fill(ctx context.Context, workers int) error {
+	byWorker := map[string]*apiClient{}
+	for range fillTries {
+		client := newAPIClient(in, true)
+		defer client.close() // all stay open meanwhile, so that workers take turns
+		_, name, err := client.get(ctx, in.url+"/ready")
+		if err != nil {
+			return err
+		}
+		if byWorker[string(name)] == nil {
+			byWorker[string(name)] = client
+		}
+		if len(byWorker) >= workers {
+			break
+		}
+	}
+	clients := slices.Collect(maps.Values(byWorker))
+	checks := make([]apiChecks, len(clients))
+	var all sync.WaitGroup // of one goroutine for each worker
+	for i, client := range clients {
+		all.Go(func() { checks[i] = client.pages(ctx) })
+	}
+	all.Wait()
+	for _, c := range checks {
+		if c.right < apiURLs {
+			return fmt.Errorf("only %d of %d answers were right", c.right, apiURLs)
+		}
+	}
+	return ctx.Err()
 }
 
 // adopt takes over what the trial found. Its arms and workloads are known

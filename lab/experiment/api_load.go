@@ -65,14 +65,31 @@ func (r *apiRun) setting(workload string) apiSetting {
 	return s
 }
 
+// instance is a fresh instance of an arm for a workload, and how to give it
+// back. Those that startKept started are fresh for the first of them.
+func (r *apiRun) instance(ctx context.Context, arm *apiArm, workload string, s apiSetting) (*apiInstance, func(), error) {
+	if in := r.kept[arm.name]; in != nil && workload == apiCold {
+		return in, func() {}, nil
+	}
+	in, err := r.start(ctx, arm, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return in, func() {
+		if err := in.stop(); err != nil && ctx.Err() == nil {
+			r.note("%s under the workload %s: %v", arm.name, workload, err)
+		}
+	}, nil
+}
+
 // load puts one arm, freshly started, under one workload. An arm that does not
 // start is noted, and no error.
-func (r *apiRun) load(ctx context.Context, arm *apiArm, workload string) (f apiFinding, err error) {
-	f = apiFinding{arm: arm.name, workload: workload}
+func (r *apiRun) load(ctx context.Context, arm *apiArm, workload string) (apiFinding, error) {
+	f := apiFinding{arm: arm.name, workload: workload}
 	setting := r.setting(workload)
 	length := setting.length
 	r.say(result.Event{Kind: result.EventStep, Arm: arm.name, Workload: workload, Text: fmt.Sprintf("%s, %s: %v of load", arm.name, workload, length)})
-	in, err := r.start(ctx, arm, setting)
+	in, release, err := r.instance(ctx, arm, workload, setting)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.note("%s could not be started: %v", arm.name, err)
@@ -80,11 +97,7 @@ func (r *apiRun) load(ctx context.Context, arm *apiArm, workload string) (f apiF
 		}
 		return f, err
 	}
-	defer func() {
-		if stopErr := in.stop(); stopErr != nil && ctx.Err() == nil {
-			r.note("%s under the workload %s: %v", arm.name, workload, stopErr)
-		}
-	}()
+	defer release()
 	target, err := record.Open(in.service.PID)
 	if err != nil {
 		return f, err

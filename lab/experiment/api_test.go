@@ -186,6 +186,27 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+func TestFill(t *testing.T) {
+	f, in := newFake(t)
+	if err := in.fill(t.Context(), 1); err != nil || f.count != apiURLs+1 { // and /ready
+		t.Errorf("the API was asked %d times: %v", f.count, err)
+	}
+	// Four workers of which only one ever shows itself.
+	if err := in.fill(t.Context(), 4); err != nil {
+		t.Error(err)
+	}
+	f.kept = map[string]string{}
+	f.broken = apiURL(3)
+	if err := in.fill(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "399 of 400") {
+		t.Errorf("a wrong answer while filling: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := in.fill(ctx, 1); err == nil {
+		t.Error("cancelled: no error")
+	}
+}
+
 // TestBeside looks at bodies until it is told to stop: an answer that is cut
 // off then is not counted.
 func TestBeside(t *testing.T) {
@@ -436,6 +457,22 @@ func TestWithoutCheckout(t *testing.T) {
 			if text == "" {
 				t.Errorf("%s does not say all that it must say before it runs", e.Name)
 			}
+		}
+	}
+}
+
+// TestHotBlocks gives way in number when time runs short.
+func TestHotBlocks(t *testing.T) {
+	for _, mode := range []result.Mode{result.Quick, result.Full} {
+		r := &apiRun{stage: newStage(Env{Mode: mode}, &result.Result{}), apiPlan: newAPIPlan(mode)}
+		last := r.apiPlan.blocks + 1
+		for _, left := range []time.Duration{time.Hour, 30 * time.Second, 10 * time.Second, 0, -time.Minute} {
+			r.until = time.Now().Add(left)
+			n := r.hotBlocks(8)
+			if n > last || n > r.apiPlan.blocks || left == time.Hour && n != r.apiPlan.blocks || left <= 0 && n != 0 {
+				t.Errorf("%s: %d blocks in %v", mode, n, left)
+			}
+			last = n
 		}
 	}
 }

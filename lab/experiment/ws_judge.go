@@ -56,7 +56,7 @@ func (w *wsRamp) verdicts(arm string) []result.Verdict {
 	var out []result.Verdict
 	for _, m := range wsMetrics() {
 		d, ok := decisions[m.Key]
-		if !ok || d.Blocks == 0 {
+		if !ok || d.Units < 2 { // one block has no interval
 			continue
 		}
 		v := result.Verdict{
