@@ -115,6 +115,7 @@ type proof struct {
 	env   Env
 	began time.Time
 	site  string
+	late  bool        // building took the time that shares would have had
 	arms  [2]proofArm // without a profile, with one
 }
 
@@ -169,9 +170,9 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 	total, rest := p.total()
 	plan := p.plan()
 	left := total - rest - time.Since(p.began)
-	if left < leastTime {
-		res.Notes = append(res.Notes, fmt.Sprintf("building took %v, so that this run takes longer than %v; the go command keeps what it compiled, "+
-			"and the next run has that time for measuring", time.Since(p.began).Round(time.Second), total.Round(10*time.Second)))
+	if p.late = left < leastTime; p.late {
+		res.Notes = append(res.Notes, fmt.Sprintf("building took %v: this run measures less, and may take longer than its time; the go command keeps what it "+
+			"compiled, and the next run has that time for measuring", time.Since(p.began).Round(time.Second)))
 	}
 	plan.Budget = max(leastTime, left)
 	share := float64(plan.Budget) / float64(plan.Budget+rest)
@@ -181,7 +182,9 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 		return err
 	}
 	memory := p.idle(ctx, res)
-	p.shares(ctx, res)
+	if !p.late {
+		p.shares(ctx, res)
+	}
 	res.Tables = append(res.Tables, p.costs(memory))
 	res.Notes = append(res.Notes, keepOrNot(res, memory))
 	return nil

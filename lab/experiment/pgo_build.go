@@ -103,6 +103,9 @@ func (p *proof) source() (dir, pkg string, err error) {
 func (p *proof) build(ctx context.Context, a *proofArm, b pgo.Build) error {
 	b.Out = filepath.Join(p.env.Work, a.name)
 	b.Flags, b.Env = pgo.SameFlags(p.env.Millrace)
+	if p.itself() {
+		b.Flags = append(b.Flags, "-ldflags=-s") // as it ships; -trimpath hides whether it was there
+	}
 	if p.env.Mode == result.Full {
 		cache, err := os.MkdirTemp(p.env.Work, "gocache-")
 		if err != nil {

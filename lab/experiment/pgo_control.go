@@ -150,8 +150,8 @@ func sharesTable(d *pgo.Difference) result.Table {
 	for _, c := range pgo.Classes() {
 		row(string(c), d.Base.Shares[c], d.Other.Shares[c])
 	}
-	real := slices.DeleteFunc(slices.Clone(d.Changes), func(c pgo.Change) bool { return c.Noise })
-	for _, c := range real[:min(maxMoved, len(real))] {
+	sure := slices.DeleteFunc(slices.Clone(d.Changes), func(c pgo.Change) bool { return c.Noise })
+	for _, c := range sure[:min(maxMoved, len(sure))] {
 		row(c.Func, c.Base, c.Other)
 	}
 	return t

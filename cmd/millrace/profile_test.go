@@ -1,0 +1,63 @@
+package main
+
+import (
+	"io"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"testing"
+)
+
+// TestProfilerBusy: while the admin listener takes a profile there is no other,
+// no file is left, and the next signal tries again.
+func TestProfilerBusy(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if err := pprof.StartCPUProfile(io.Discard); err != nil {
+		t.Skip("the tests themselves are profiled: ", err)
+	}
+	var p profiler
+	_, err := p.toggle()
+	pprof.StopCPUProfile()
+	if err == nil || !strings.Contains(err.Error(), "another is being taken, through the admin listener") {
+		t.Errorf("%v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 || p.overdue() != nil {
+		t.Errorf("left behind: %v", left)
+	}
+	if said, err := p.toggle(); err != nil || !strings.HasPrefix(said, "taking a CPU profile into "+dir) {
+		t.Errorf("%q, %v", said, err)
+	}
+	if p.overdue() == nil {
+		t.Error("it would go on for ever")
+	}
+	if said, err := p.toggle(); err != nil || !strings.HasPrefix(said, "CPU profile of ") {
+		t.Errorf("%q, %v", said, err)
+	}
+	if said, err := p.stop(); said != "" || err != nil || p.overdue() != nil {
+		t.Errorf("without one: %q, %v", said, err)
+	}
+}
+
+// FuzzWeights: a file of weights is read or refused with its line; every weight
+// that comes out can be merged by.
+func FuzzWeights(f *testing.F) {
+	f.Add("a.pprof = 3 # hot\n\nb.pprof\n")
+	f.Add("=1")
+	f.Add("a=b=2")
+	f.Add("a=NaN")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := readWeights("weights", strings.NewReader(text), "dir")
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "weights") {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		for _, w := range list {
+			if !(w.weight > 0) || w.file == "" {
+				t.Errorf("%+v", w)
+			}
+		}
+	})
+}
