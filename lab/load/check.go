@@ -33,9 +33,10 @@ const (
 	// perThread is how many connections one loop serves before another is
 	// started for them.
 	perThread = 10_000
-	// perSource is how many connections come from one address: Linux has some
-	// 28,000 ports for them, of which some are taken.
-	perSource = 20_000
+	// perSource is how many connections come from one loopback address before
+	// another is used. Linux has some 28,000 ports for each, but looks for a
+	// free one ever longer when more than a few thousand are taken.
+	perSource = 5_000
 	// maxSources are those of 127.0.0.2 … 127.0.0.254.
 	maxSources = 253
 	// spareFiles are descriptors for all but connections: listeners and files
@@ -203,9 +204,6 @@ func (p *plan) numbers() error {
 		p.Threads = min((p.Connections+perThread-1)/perThread, runtime.GOMAXPROCS(0))
 	}
 	p.Threads = min(p.Threads, p.Connections)
-	if p.Sources == 0 && p.Connections > perSource {
-		p.Sources = (p.Connections + perSource - 1) / perSource
-	}
 	if p.Streams > 1 && p.Protocol != HTTP2 && p.Protocol != HTTP3 {
 		return fmt.Errorf("%s has one request in flight on a connection: leave streams out, or take http2 or http3", p.Protocol)
 	}

@@ -3,6 +3,7 @@ package load
 import (
 	"math"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,30 @@ func TestRequest(t *testing.T) {
 	p.Header.Set("Host", "example.org")
 	if got, want := string(p.request("/")), "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\nX-B: 1\r\nX-B: 2\r\n\r\n"; got != want {
 		t.Errorf("the request is %q, want %q", got, want)
+	}
+}
+
+// Many connections to this machine come from several addresses, and those to
+// others do not.
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		target               string
+		connections, sources int
+		want                 int
+	}{
+		{"127.0.0.1", 50, 0, 0},
+		{"127.0.0.1", perSource, 0, 0},
+		{"127.0.0.1", perSource + 1, 0, 2},
+		{"127.0.0.1", 19_000, 0, 4},
+		{"127.0.0.1", 19_000, 7, 7},
+		{"127.0.0.1", MaxConnections, 0, 210},
+		{"192.0.2.1", 19_000, 0, 0},
+		{"::1", 19_000, 0, 0},
+	} {
+		p := &plan{Config: Config{Connections: c.connections, Sources: c.sources}}
+		if p.spread(netip.MustParseAddr(c.target)); p.Sources != c.want {
+			t.Errorf("%d connections to %s come from %d addresses, want %d", c.connections, c.target, p.Sources, c.want)
+		}
 	}
 }
 

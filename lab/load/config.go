@@ -60,7 +60,7 @@ type Config struct {
 	Connections int // open at once; 0: 50
 	Threads     int // epoll loops; 0: one, or as many as it takes for more than 10,000 connections
 	Streams     int // requests in flight on one HTTP/2 or HTTP/3 connection; 0: 1
-	Sources     int // source addresses 127.0.0.2… for targets on loopback; 0: as many as the connections need
+	Sources     int // source addresses 127.0.0.2… for targets on 127.0.0.1; 0: as many as the connections need
 
 	Arrival Arrival
 	Rate    float64 // requests/s over all connections, for open loops

@@ -25,6 +25,10 @@ const (
 	// backlogs of 128 and more.
 	maxConnecting     = 128
 	carefulConnecting = 32
+	// dialTime is how long a loop goes on opening connections before it looks
+	// after the others again: each takes some 10 µs, but far longer when local
+	// ports run out.
+	dialTime = int64(500 * time.Microsecond)
 	// shortestBackoff and longestBackoff are how long a loop waits before it
 	// opens more connections after one failed; an answer ends the waiting.
 	shortestBackoff = int64(10 * time.Millisecond)
@@ -143,7 +147,7 @@ func (l *loop) chores() {
 	if now >= l.sweepAt && (l.waiting || l.sweeping > 0) {
 		l.sweep(now)
 	}
-	for l.toOpen.count > 0 && l.opening < l.mayOpen() && now >= l.retryAt {
+	for until := now + dialTime; l.toOpen.count > 0 && l.opening < l.mayOpen() && now >= l.retryAt && now < until; now = l.clock() {
 		i, _ := l.toOpen.pop()
 		l.dial(&l.conns[i], now)
 	}

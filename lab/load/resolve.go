@@ -42,5 +42,13 @@ func (p *plan) resolve(ctx context.Context) error {
 			break
 		}
 	}
+	p.spread(p.addr.Addr())
 	return nil
+}
+
+// spread decides on source addresses for a target, if that is left to us.
+func (p *plan) spread(target netip.Addr) {
+	if p.Sources == 0 && p.Connections > perSource && target.Is4() && target.IsLoopback() {
+		p.Sources = min((p.Connections+perSource-1)/perSource, maxSources)
+	}
 }

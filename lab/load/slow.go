@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,11 @@ func newSlow(p *plan) (driver, error) {
 	o := client.Options{
 		Protocol: string(p.Protocol), URL: p.URL, Paths: p.Paths, Header: p.Header, Insecure: p.Insecure,
 		Message: p.Message, Streams: p.Streams, Timeout: p.Timeout,
+	}
+	if host, _, err := net.SplitHostPort(p.address); err == nil {
+		if ip, err := netip.ParseAddr(host); err == nil {
+			p.spread(ip)
+		}
 	}
 	if p.Sources > 0 {
 		o.LocalAddr = func() net.Addr {

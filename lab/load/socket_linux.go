@@ -84,19 +84,23 @@ func newDialer(p *plan) (*dialer, error) {
 		return nil, fmt.Errorf("%v: addresses with a zone are not supported: give another address of the target", ip)
 	}
 	if ip.Is6() {
-		if p.Sources > 1 {
-			return nil, fmt.Errorf("%d source addresses are for targets on 127.0.0.1, not for %v: leave them out, or give that address", p.Sources, ip)
+		if p.Sources > 0 {
+			return nil, errSources(p.Sources, ip)
 		}
 		return &dialer{family: unix.AF_INET6, target: &unix.SockaddrInet6{Addr: ip.As16(), Port: int(p.addr.Port())}}, nil
 	}
 	d := &dialer{family: unix.AF_INET, target: &unix.SockaddrInet4{Addr: ip.As4(), Port: int(p.addr.Port())}}
 	if p.Sources > 0 && !ip.IsLoopback() {
-		return nil, fmt.Errorf("%d source addresses are for targets on 127.0.0.1, not for %v: leave them out, and take at most %d connections", p.Sources, ip, perSource)
+		return nil, errSources(p.Sources, ip)
 	}
 	for i := range p.Sources {
 		d.sources = append(d.sources, &unix.SockaddrInet4{Addr: netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + i)}).As4()})
 	}
 	return d, nil
+}
+
+func errSources(n int, ip netip.Addr) error {
+	return fmt.Errorf("%d source addresses are for targets on 127.0.0.1, not for %v: leave them out", n, ip)
 }
 
 // dial begins to connect. It reports whether that is done already; if not,
