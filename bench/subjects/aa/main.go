@@ -1,11 +1,12 @@
-// Command aa asks the lab the two questions that an instrument must answer
-// about itself: does it see differences where there are none, and does it see
-// those that there are?
+// Command aa asks the lab what an instrument must answer about itself: does it
+// see differences where there are none, does it see those that there are, and
+// what does it cost?
 //
-//	aa -millrace FILE [-runs 40] [-found 5] [-out FILE]
+//	aa -millrace FILE [-runs 40] [-found 5] [-generator] [-out FILE]
 //
-// It compares millrace with itself again and again, and then a server with the
-// same server slowed down by a known amount, and writes a page of Markdown.
+// It compares millrace with itself again and again, then a server with the same
+// server slowed down by a known amount, then the generator with wrk, and writes
+// a page of Markdown.
 // bench/aa builds and runs it.
 package main
 
@@ -33,6 +34,7 @@ func main() {
 	flag.StringVar(&o.site, "site", "examples/site", "the `folder` that it serves")
 	flag.IntVar(&o.runs, "runs", 40, "comparisons of millrace with itself")
 	flag.IntVar(&o.found, "found", 5, "comparisons with a slowed server, for each amount")
+	flag.BoolVar(&o.generator, "generator", true, "compare the generator with wrk, too")
 	flag.StringVar(&o.out, "out", "", "where to write; empty: the standard output")
 	serveAt := flag.String("serve", "", "be the server that is slowed, at this `address`")
 	burn := flag.Int("burn", 0, "with -serve: `rounds` of useless work per request")
@@ -54,6 +56,7 @@ func main() {
 type options struct {
 	millrace, site, out string
 	runs, found         int
+	generator           bool
 }
 
 // page is what the server answers: as long as the smallest page of the site
@@ -168,11 +171,17 @@ func (f *found) mean(arm, metric string) float64 {
 
 // run asks both questions and writes the page.
 func run(ctx context.Context, o options) error {
+	if o.runs < 1 {
+		return errors.New("-runs must be at least 1: the first says what machine this is")
+	}
 	began := time.Now()
 	var body strings.Builder
 	machine, wrong, err := same(ctx, o, &body)
 	if err == nil && o.found > 0 {
 		err = slowed(ctx, o, machine, &body)
+	}
+	if err == nil && o.generator {
+		err = generator(ctx, o, &body)
 	}
 	out := io.Writer(os.Stdout)
 	if o.out != "" {
