@@ -215,7 +215,7 @@ func TestChange(t *testing.T) {
 	t.Parallel()
 	for ratio, want := range map[float64]string{
 		1.061: "+6.1 %", 0.69: "−31.0 %", 1: "±0.0 %", 0.9999: "±0.0 %", 2.5: "+150.0 %",
-		12.34: "×12.3", 1e9: "over ×10000", 1e-9: "under ×0.0001", 0.051: "×0.051", 0: "–", -1: "–", inf: "–",
+		12.34: "×12.3", 1e9: "over ×10000", 1e-9: "under ×0.0001", 0.051: "×0.0510", 0.17: "×0.170", 120: "×120", 0: "–", -1: "–", inf: "–",
 	} {
 		if got := Change(ratio); got != want {
 			t.Errorf("Change(%v) = %q, want %q", ratio, got, want)

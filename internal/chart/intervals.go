@@ -45,7 +45,7 @@ type Intervals struct {
 const maxRows = 300
 
 // Change writes a ratio as a change: "+6.1 %", "−31.0 %", and beyond a factor
-// of three as a factor: "×12.3", "×0.051", "over ×10000".
+// of three as a factor: "×12.3", "×0.0510", "over ×10000".
 func Change(ratio float64) string {
 	if !finite(ratio) || ratio <= 0 {
 		return "–"
@@ -57,7 +57,7 @@ func Change(ratio float64) string {
 		return "under ×0.0001"
 	}
 	if ratio >= 3 || ratio <= 1.0/3 {
-		return "×" + digits3(ratio)
+		return "×" + factor(ratio)
 	}
 	s := strconv.FormatFloat((ratio-1)*100, 'f', 1, 64)
 	switch {
@@ -67,6 +67,13 @@ func Change(ratio float64) string {
 		s = "+" + s
 	}
 	return minus(s) + " %"
+}
+
+// factor writes three digits of a ratio, and all three: a column of them is
+// compared.
+func factor(ratio float64) string {
+	digits := 2 - int(math.Floor(math.Log10(ratio)))
+	return strconv.FormatFloat(ratio, 'f', min(max(digits, 0), 6), 64)
 }
 
 // Range writes an interval of ratios: "[+4.0 %, +8.3 %]"; what is not known is
@@ -151,11 +158,15 @@ func (v *Intervals) layout(size Size) *intervalDrawing {
 	return d
 }
 
+// factors reports whether the axis is so long that its ticks are factors, as
+// Change writes ratios that far out.
+func (d *intervalDrawing) factors() bool { return d.x.max >= 3 || d.x.min <= 1.0/3 }
+
 // ratioTicks are round changes where the axis is short, and round factors where
 // it is long.
 func (d *intervalDrawing) ratioTicks(n int) []float64 {
 	n = max(n, 3)
-	if d.x.max/d.x.min > 9 {
+	if d.factors() {
 		return d.x.ticks(n)
 	}
 	change := scale{min: (d.x.min - 1) * 100, max: (d.x.max - 1) * 100}
@@ -167,7 +178,7 @@ func (d *intervalDrawing) ratioTicks(n int) []float64 {
 }
 
 func (d *intervalDrawing) tick(ratio float64) string {
-	if d.x.max/d.x.min > 9 {
+	if d.factors() {
 		return "×" + tickText(ratio)
 	}
 	v := roundTick((ratio - 1) * 100)
@@ -293,16 +304,21 @@ func (d *intervalDrawing) drawMark(c canvas, y float64, r Interval) {
 	if finite(r.Low) && finite(r.High) && r.Low > 0 && r.High >= r.Low {
 		lo, hi := clamp(r.Low), clamp(r.High)
 		c.line([]point{{lo, y}, {hi, y}}, stroke{paint: paint, width: 1.8})
-		d.drawEnd(c, point{lo, y}, r.Low < d.x.min, -1, paint)
-		d.drawEnd(c, point{hi, y}, r.High > d.x.max, 1, paint)
+		at := clamp(r.Ratio)
+		d.drawEnd(c, point{lo, y}, r.Low < d.x.min, at-lo, -1, paint)
+		d.drawEnd(c, point{hi, y}, r.High > d.x.max, hi-at, 1, paint)
 	}
 	if finite(r.Ratio) && r.Ratio > 0 {
 		r.Mark.draw(c, point{clamp(r.Ratio), y})
 	}
 }
 
-// drawEnd draws a short line across, or an arrow.
-func (d *intervalDrawing) drawEnd(c canvas, p point, beyond bool, way float64, paint paint) {
+// drawEnd draws a short line across, or an arrow. A line so near to the mark
+// that it would change its shape is left out.
+func (d *intervalDrawing) drawEnd(c canvas, p point, beyond bool, room, way float64, paint paint) {
+	if !beyond && room < 8 {
+		return
+	}
 	if beyond {
 		c.area([]point{{p.x, p.y - 4}, {p.x + 7*way, p.y}, {p.x, p.y + 4}}, paint, stroke{})
 		return

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // A Line chart is series over one axis. A linear y axis always holds zero.
@@ -216,7 +217,8 @@ func (d *lineDrawing) placeNames(height float64) float64 {
 // named reports whether the lines need names: one alone is named by the axis.
 func (d *lineDrawing) named() bool {
 	if len(d.Series) == 1 {
-		return d.Series[0].Name != "" && d.Series[0].Name != d.Title && d.Series[0].Name != d.Y.Name
+		name := strings.ToLower(d.Series[0].Name)
+		return !strings.Contains(strings.ToLower(d.Title), name) && name != strings.ToLower(d.Y.Name)
 	}
 	return len(d.Series) > 1
 }

@@ -55,7 +55,7 @@ func (r *raster) writeTo(w io.Writer) error {
 			return err
 		}
 	}
-	return (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(w, r.img)
+	return png.Encode(w, r.img)
 }
 
 // rgba is the colour that a paint has in a light picture.

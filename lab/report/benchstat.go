@@ -107,11 +107,11 @@ func camel(s string) string {
 // word makes one word without the signs that have a meaning in names.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`/="\`, r) {
+		if unicode.IsSpace(r) || strings.ContainsRune(`/="\`, r) {
 			return '_'
 		}
 		return r
-	}, s)
+	}, oneLine(s))
 	if s == "" {
 		return "unnamed"
 	}

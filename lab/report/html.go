@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"millrace/internal/chart"
 	"millrace/lab/result"
@@ -34,6 +36,9 @@ func HTML(w io.Writer, res *result.Result) error {
 	res = cleaned(res)
 	var page []byte
 	for level := range thinnings {
+		if thinnings[level].arms == 0 && weight(res) > 2*maxPage {
+			continue
+		}
 		small, notes := thinned(res, thinnings[level])
 		p, err := newPage(small, thinnings[level])
 		if err != nil {
@@ -65,6 +70,9 @@ func HTML(w io.Writer, res *result.Result) error {
 	return nil
 }
 
+// unitGap is the space between a figure and its unit, where no line may end.
+var unitGap = regexp.MustCompile(`(\d) (%|/s|[kM]/s|[µmn]?s\b|[KMGT]?i?B\b)`)
+
 // A page is what the template shows.
 type page struct {
 	*result.Result
@@ -82,9 +90,12 @@ type page struct {
 	Findings []finding
 	More     int
 	Unjudged string
+	// Highlights are the figures of a load, which has no verdicts.
+	Highlights [][2]string
 
 	Intervals []picture
 	Verdicts  []verdictRow
+	Baseline  string // of all verdicts; empty where there are several
 	Medians   []medianTable
 	Tables    []table
 	Charts    []picture
@@ -125,13 +136,21 @@ func newPage(res *result.Result, t thinning) (*page, error) {
 	}
 	if len(p.Findings) == 0 {
 		p.Unjudged = oneLine(unjudged(res))
+		if res.Kind == result.KindLoad && len(res.Samples) > 0 {
+			p.Highlights, p.Unjudged = highlights(res), "one target alone proves no difference, so there is no verdict"
+		}
 	}
 	if len(p.Findings) > maxFindings {
 		p.More = len(p.Findings) - maxFindings
 		p.Findings = p.Findings[:maxFindings]
 	}
 	isPlacebo := placebos(res)
-	for _, v := range res.Verdicts {
+	for i, v := range res.Verdicts {
+		if i == 0 {
+			p.Baseline = v.Baseline
+		} else if p.Baseline != v.Baseline {
+			p.Baseline = ""
+		}
 		p.Verdicts = append(p.Verdicts, verdictRow{
 			Verdict: v, Name: metricOf(res, v.Metric).Name, Change: chart.Change(v.Ratio), Range: chart.Range(v.Low, v.High),
 			PText: pValue(v.P), Words: outcomeWords(v), Sign: sign(v.Outcome), Placebo: isPlacebo[v.Arm],
@@ -287,6 +306,7 @@ func (p *page) render() ([]byte, error) {
 		"bytes":    func(n int64) string { return chart.Figure(float64(n), "bytes") },
 		"at":       func(list []bool, i int) bool { return i < len(list) && list[i] },
 		"number":   number,
+		"keep":     func(s string) string { return unitGap.ReplaceAllString(s, "$1\u00a0$2") },
 	}).ParseFS(pageFiles, "page.html")
 	if err != nil {
 		return nil, fmt.Errorf("reading the page's template: %w", err)
@@ -295,5 +315,17 @@ func (p *page) render() ([]byte, error) {
 	if err := t.Execute(&b, p); err != nil {
 		return nil, fmt.Errorf("filling the page in: %w", err)
 	}
-	return b.Bytes(), nil
+	return bytes.Map(visible, b.Bytes()), nil
+}
+
+// visible replaces what could not be seen in a page or would turn its text
+// around: control characters and marks of direction.
+func visible(r rune) rune {
+	switch {
+	case r == '\n', r == '\t':
+		return r
+	case unicode.IsControl(r), r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+		return '\ufffd'
+	}
+	return r
 }

@@ -118,17 +118,24 @@ func (t *texter) verdicts(res *result.Result) {
 	t.table(rows, []bool{5: true, 7: true, 8: false})
 }
 
+// maxTextMetrics is how many metrics stand beside each other on a terminal.
+const maxTextMetrics = 5
+
 func (t *texter) medians(res *result.Result) {
 	for _, m := range medians(res) {
 		t.heading("Medians, "+m.Workload.Name, "")
-		for _, row := range m.Rows {
-			t.paragraph(oneLine(row.Arm)+":", "")
-			for i, metric := range m.Metrics {
-				if number(row.Values[i]) {
-					t.paragraph("  "+oneLine(metric.Name)+" "+row.text(i, metric), "    ")
-				}
-			}
+		rows, right := [][]string{{"arm"}}, []bool{false}
+		for _, metric := range m.Metrics[:min(len(m.Metrics), maxTextMetrics)] {
+			rows[0], right = append(rows[0], metric.Name), append(right, true)
 		}
+		for _, row := range m.Rows {
+			cells := []string{row.Arm}
+			for i := range len(rows[0]) - 1 {
+				cells = append(cells, row.text(i, m.Metrics[i]))
+			}
+			rows = append(rows, cells)
+		}
+		t.table(rows, right)
 	}
 }
 

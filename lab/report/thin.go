@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"slices"
 	"strconv"
+	"strings"
 
 	"millrace/internal/chart"
 	"millrace/lab/result"
@@ -86,21 +87,33 @@ func thinned(res *result.Result, t thinning) (*result.Result, []string) {
 func cutList[T any](list []T, n int) []T { return slices.Clone(list[:min(len(list), n)]) }
 
 // cutTexts is a copy of a result in which no text is longer than n characters.
+// Figures, which may be very many, are not copied.
 func cutTexts(res *result.Result, n int) *result.Result {
-	data, err := json.Marshal(res)
-	if err != nil {
-		return res
+	bare := *res
+	bare.Samples, bare.Charts = nil, slices.Clone(res.Charts)
+	for i := range bare.Charts {
+		bare.Charts[i].Series = slices.Clone(bare.Charts[i].Series)
+		for j := range bare.Charts[i].Series {
+			bare.Charts[i].Series[j].Points = nil
+		}
 	}
 	var tree any
-	if json.Unmarshal(data, &tree) != nil {
-		return res
+	data, err := json.Marshal(bare)
+	if err == nil {
+		err = json.Unmarshal(data, &tree)
 	}
-	if data, err = json.Marshal(cutTree(tree, n)); err != nil {
-		return res
+	if err == nil {
+		data, err = json.Marshal(cutTree(tree, n))
 	}
 	c := new(result.Result)
-	if json.Unmarshal(data, c) != nil {
+	if err != nil || json.Unmarshal(data, c) != nil { // never: it was JSON before
 		return res
+	}
+	c.Samples = res.Samples
+	for i := range c.Charts {
+		for j := range c.Charts[i].Series {
+			c.Charts[i].Series[j].Points = res.Charts[i].Series[j].Points
+		}
 	}
 	return c
 }
@@ -115,11 +128,42 @@ func cutTree(v any, n int) any {
 		}
 	case map[string]any:
 		for key, inner := range v {
-			delete(v, key)
-			v[shorten(key, n)] = cutTree(inner, n)
+			v[key] = cutTree(inner, n)
 		}
 	}
 	return v
+}
+
+// weight is about how many bytes of a page a result's texts take, so that one
+// that is far too large is not drawn to find that out.
+func weight(res *result.Result) int {
+	const row = 400 // of a verdict: a table's row and two rows of plots
+	n := len(res.Verdicts) * row
+	add := func(texts ...string) {
+		for _, t := range texts {
+			n += len(t)
+		}
+	}
+	for _, v := range res.Verdicts {
+		add(v.Sentence, v.Arm, v.Workload)
+	}
+	for _, t := range res.Tables {
+		for _, r := range t.Rows {
+			add(r...)
+		}
+	}
+	for _, g := range res.Gates {
+		add(g.Name, g.Detail, g.Limit)
+	}
+	for _, a := range res.Arms {
+		add(a.Name, a.About, a.Skipped)
+		add(a.Command...)
+	}
+	add(res.Notes...)
+	add(res.Command...)
+	add(res.Machine.Tools...)
+	add(res.Title, res.Claim, res.Question, res.Rule)
+	return n
 }
 
 // A rawThinning is how much of the raw data a page holds.
@@ -153,10 +197,16 @@ const (
 	sampleBytes = 60
 )
 
+// escapeMarks keeps marks of direction in the data that a page may not show.
+var escapeMarks = strings.NewReplacer(
+	"\u202a", `\u202a`, "\u202b", `\u202b`, "\u202c", `\u202c`, "\u202d", `\u202d`, "\u202e", `\u202e`,
+	"\u2066", `\u2066`, "\u2067", `\u2067`, "\u2068", `\u2068`, "\u2069", `\u2069`, "\u007f", `\u007f`,
+)
+
 // marshalWithin writes a result as JSON if that fits. json.Marshal escapes <, >
 // and &, so that no text can end the script element.
 func marshalWithin(res *result.Result, room int) (template.JS, bool) {
-	least := len(res.Samples) * sampleBytes
+	least := len(res.Samples)*sampleBytes + weight(res)/2
 	for _, c := range res.Charts {
 		for _, s := range c.Series {
 			least += len(s.Points) * pointBytes
@@ -169,7 +219,7 @@ func marshalWithin(res *result.Result, room int) (template.JS, bool) {
 	if err != nil || len(data) > room {
 		return "", false
 	}
-	return template.JS(data), true //nolint:gosec // escaped by json.Marshal
+	return template.JS(escapeMarks.Replace(string(data))), true //nolint:gosec // escaped by json.Marshal
 }
 
 func thinRaw(res *result.Result, t rawThinning) *result.Result {

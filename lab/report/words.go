@@ -79,11 +79,11 @@ func outcomeWords(v result.Verdict) string {
 	case result.Undecided:
 		s := "undecided"
 		if v.More > 0 {
-			s += fmt.Sprintf("; about %s", count(v.More, "more block", "more blocks"))
+			s += " (about " + count(v.More, "more block", "more blocks")
 			if v.Minutes > 0 {
-				s += " (" + minutes(v.Minutes) + ")"
+				s += ", " + minutes(v.Minutes)
 			}
-			s += " would probably decide it"
+			s += ")"
 		}
 		return s
 	}
@@ -157,7 +157,7 @@ type medianRow struct {
 	Values  []float64 // by metric; NaN where it was not measured
 }
 
-// Text is the figure of a column.
+// text is the figure of a column.
 func (r medianRow) text(i int, m result.Metric) string { return chart.Figure(r.Values[i], m.Unit) }
 
 // medians are the medians of all samples, one table for each workload. Metrics
