@@ -242,6 +242,7 @@ func TestTicks(t *testing.T) {
 		{scale{min: 1, max: 100, log: true}, 8, []float64{1, 2, 5, 10, 20, 50, 100}},
 		{scale{min: 1, max: 1e6, log: true}, 4, []float64{1, 100, 1e4, 1e6}},
 		{scale{min: 1e-3, max: 1e3, log: true}, 3, []float64{0.01, 1, 100}},
+		{scale{min: 512, max: 1 << 20, log: true}, 4, []float64{1e3, 1e4, 1e5, 1e6}},
 		{scale{min: 300, max: 400, log: true}, 4, []float64{300, 350, 400}},
 	} {
 		if got := c.s.ticks(c.n); !cmp.Equal(got, c.want) {

@@ -125,9 +125,12 @@ func (s scale) decades(n int) []float64 {
 	if ticks := s.multiples(lo, hi, 1, []float64{1, 2, 5}); len(ticks) <= n+n/2 {
 		return ticks
 	}
-	every := max((hi-lo+n-1)/n, 1)
-	lo = int(math.Floor(float64(lo)/float64(every))) * every // 1 is a tick wherever it is within
-	return s.multiples(lo, hi, every, []float64{1})
+	for every := 1; ; every++ {
+		from := int(math.Floor(float64(lo)/float64(every))) * every // 1 is a tick wherever it is within
+		if ticks := s.multiples(from, hi, every, []float64{1}); len(ticks) <= n+1 {
+			return ticks
+		}
+	}
 }
 
 // multiples are digits times every few powers of ten, as far as they are within
