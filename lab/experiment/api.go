@@ -76,8 +76,8 @@ func newAPIPlan(mode result.Mode) apiPlan {
 		}
 	}
 	return apiPlan{
-		cold: 2500 * time.Millisecond, errors: 1500 * time.Millisecond, stampede: 20,
-		blocks: 9, perRestart: 9, slot: 250 * time.Millisecond, warmup: 50 * time.Millisecond,
+		cold: 2500 * time.Millisecond, errors: 2 * time.Second, stampede: 20,
+		blocks: 9, perRestart: 9, slot: 200 * time.Millisecond, warmup: 50 * time.Millisecond,
 		build: quickBuild, python: 28 * time.Second,
 	}
 }

@@ -88,16 +88,19 @@ func (r *apiRun) hotBlocks(slots int) int {
 // startFull starts an arm, fills its cache from an API that is quick for once,
 // and makes that slow again.
 func (r *apiRun) startFull(ctx context.Context, arm *apiArm) (*trial.Instance, error) {
-	in, err := r.kept[arm.name], error(nil)
+	in := r.kept[arm.name]
 	delete(r.kept, arm.name) // the trial stops it
 	if in == nil {
-		if in, err = r.start(ctx, arm, apiSetting{expiry: apiExpiry}); err != nil {
+		fresh, err := r.start(ctx, arm, apiSetting{expiry: apiExpiry})
+		if err != nil {
 			return nil, err
 		}
+		in = fresh
 	}
 	client := newAPIClient(in, true)
 	defer client.close()
-	if err = client.set(ctx, "delay=0s"); err == nil {
+	err := client.set(ctx, "delay=0s")
+	if err == nil {
 		err = in.fill(ctx, arm.workers)
 	}
 	if err == nil {

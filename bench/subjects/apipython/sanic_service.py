@@ -9,6 +9,8 @@ GET /ready names the worker that answers.
 """
 
 import os
+import signal
+import socket
 
 import httpx
 from aiocache import Cache
@@ -56,13 +58,41 @@ async def count(request):
     return raw(answer.content, status=answer.status_code, content_type="application/json")
 
 
+def serve(listener):
+    """Serve from a socket until told to end, as one process."""
+    app.run(sock=listener, single_process=True, access_log=False, motd=False)
+
+
+def fork(listener, workers):
+    """Serve from several processes that share a socket, until told to end.
+
+    Sanic did it that way when the published comparison was made. Its present
+    manager starts each worker as a new interpreter and, on a busy machine, may
+    hang when it is told to end.
+    """
+    children = []
+    for _ in range(workers):
+        child = os.fork()
+        if child == 0:
+            serve(listener)
+            os._exit(0)
+        children.append(child)
+
+    def end(number, frame):
+        for child in children:
+            os.kill(child, signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    for child in children:
+        os.waitpid(child, 0)
+
+
 if __name__ == "__main__":
-    workers = int(os.environ.get("WORKERS", "1"))
-    app.run(
-        host="127.0.0.1",
-        port=int(os.environ["PORT"]),
-        workers=workers,
-        single_process=workers == 1,
-        access_log=False,
-        motd=False,
-    )
+    address = ("127.0.0.1", int(os.environ["PORT"]))
+    number = int(os.environ.get("WORKERS", "1"))
+    with socket.create_server(address, backlog=1024) as shared:
+        if number == 1:
+            serve(shared)
+        else:
+            fork(shared, number)
