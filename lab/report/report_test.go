@@ -366,3 +366,18 @@ func TestFigureColumns(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A line never ends within a figure.
+func TestWrap(t *testing.T) {
+	for text, want := range map[string][]string{
+		"CPU time per request":      {"CPU time", "per", "request"},
+		"[−0.6 %, +0.6 %] 1 %":      {"[−0.6 %, +0.6 %]", "1 %"},
+		"1.23 (−21.8 %)":            {"1.23", "(−21.8 %)"},
+		"":                          {""},
+		"(a remark that is long) x": {"(a remark that is", "long) x"},
+	} {
+		if got := wrap(text, 9); !slices.Equal(got, want) {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -107,15 +108,25 @@ func (t *texter) verdicts(res *result.Result) {
 	if len(res.Verdicts) == 0 {
 		return
 	}
-	t.heading("Verdicts", "")
-	rows := [][]string{{"", "arm", "against", "workload", "metric", "change", "interval", "p", "verdict"}}
+	baseline := res.Verdicts[0].Baseline
+	if slices.ContainsFunc(res.Verdicts, func(v result.Verdict) bool { return v.Baseline != baseline }) {
+		t.heading("Verdicts", "")
+	} else {
+		t.heading("Verdicts against "+baseline, "")
+		baseline = ""
+	}
+	rows := [][]string{{"", "workload", "metric", "change", "interval", "p", "verdict"}}
 	for _, v := range res.Verdicts {
+		arm := v.Arm
+		if baseline != "" {
+			arm += " against " + v.Baseline
+		}
 		rows = append(rows, []string{
-			sign(v.Outcome), v.Arm, v.Baseline, v.Workload, metricOf(res, v.Metric).Name,
+			sign(v.Outcome) + " " + arm, v.Workload, metricOf(res, v.Metric).Name,
 			chart.Change(v.Ratio), chart.Range(v.Low, v.High), pValue(v.P), string(v.Outcome),
 		})
 	}
-	t.table(rows, []bool{5: true, 7: true, 8: false})
+	t.table(rows, []bool{3: true, 5: true, 6: false})
 }
 
 // maxTextMetrics is how many metrics stand beside each other on a terminal.
@@ -140,12 +151,13 @@ func (t *texter) medians(res *result.Result) {
 }
 
 // table writes rows in columns, the first of them the head. Where they are too
-// wide together, the widest are cut.
+// wide together, cells of the widest are broken between words: a figure without
+// its end would be a wrong one.
 func (t *texter) table(rows [][]string, right []bool) {
 	if len(rows) == 0 {
 		return
 	}
-	widths := make([]int, len(rows[0]))
+	columns := make([]column, len(rows[0]))
 	hidden := 0
 	if len(rows) > maxTextRows+1 {
 		hidden = len(rows) - maxTextRows - 1
@@ -153,45 +165,118 @@ func (t *texter) table(rows [][]string, right []bool) {
 	}
 	clean := make([][]string, len(rows))
 	for i, row := range rows {
-		clean[i] = make([]string, len(widths))
-		for j, cell := range row[:min(len(row), len(widths))] {
-			clean[i][j] = oneLine(cell)
-			widths[j] = max(widths[j], utf8.RuneCountInString(clean[i][j]))
+		clean[i] = make([]string, len(columns))
+		for j, cell := range row[:min(len(row), len(columns))] {
+			clean[i][j] = shorten(oneLine(cell), t.width)
+			columns[j].hold(clean[i][j])
+			columns[j].right = j < len(right) && right[j]
 		}
 	}
-	t.fit(widths)
+	t.fit(columns)
 	for _, row := range clean {
-		line := ""
-		for j, cell := range row {
-			cell = shorten(cell, max(widths[j], 1))
-			pad := strings.Repeat(" ", widths[j]-min(widths[j], utf8.RuneCountInString(cell)))
-			if j < len(right) && right[j] {
-				cell, pad = pad+cell, ""
-			}
-			line += cell + pad + "  "
-		}
-		t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+		t.row(row, columns)
 	}
 	if hidden > 0 {
 		fmt.Fprintf(&t.b, "… and %s, see the files\n", count(hidden, "more row", "more rows"))
 	}
 }
 
+// A column is how wide one is, and how narrow it may become.
+type column struct {
+	width, word int // of the longest cell, of the longest word in any
+	right       bool
+}
+
+func (c *column) hold(cell string) {
+	c.width = max(c.width, utf8.RuneCountInString(cell))
+	for _, word := range words(cell) {
+		c.word = max(c.word, utf8.RuneCountInString(word))
+	}
+}
+
+// row writes one row, as many lines high as its highest cell.
+func (t *texter) row(cells []string, columns []column) {
+	broken, height := make([][]string, len(cells)), 1
+	for j, cell := range cells {
+		broken[j] = wrap(cell, columns[j].width)
+		height = max(height, len(broken[j]))
+	}
+	for k := range height {
+		line := ""
+		for j, c := range columns {
+			text := ""
+			if k < len(broken[j]) {
+				text = broken[j][k]
+			}
+			pad := strings.Repeat(" ", max(0, c.width-utf8.RuneCountInString(text)))
+			if c.right {
+				text, pad = pad+text, ""
+			}
+			line += text + pad + "  "
+		}
+		t.b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
+// words splits a text where a line may end: not before a unit, after a sign, or
+// within the brackets of an interval.
+func words(text string) []string {
+	var out []string
+	open := false
+	for word := range strings.FieldsSeq(text) {
+		if n := len(out); n > 0 && (open || strings.HasPrefix(word, "%") || out[n-1] == "<") {
+			out[n-1] += " " + word
+		} else {
+			out = append(out, word)
+		}
+		switch last := out[len(out)-1]; {
+		case strings.HasPrefix(last, "["):
+			open = !strings.HasSuffix(last, "]") && len(last) < 3*maxTogether
+		case strings.HasPrefix(last, "("):
+			open = !strings.HasSuffix(last, ")") && len(last) < maxTogether
+		default:
+			open = false
+		}
+	}
+	return out
+}
+
+// maxTogether bounds a bracket that stays on one line: "(−21.8 %)", not a remark.
+const maxTogether = 16
+
+// wrap breaks a text between words into lines of at most width characters; a
+// longer word has a line of its own.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range words(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
 // fit takes width away from the widest columns until the line is as wide as
-// the terminal, or no column is wide any more.
-func (t *texter) fit(widths []int) {
-	const narrow = 8
+// the terminal, or every column is as narrow as its longest word.
+func (t *texter) fit(columns []column) {
 	for {
-		total, widest := -2, 0
-		for j, w := range widths {
-			total += w + 2
-			if w > widths[widest] {
+		total, widest := -2, -1
+		for j, c := range columns {
+			total += c.width + 2
+			if c.width > c.word && (widest < 0 || c.width > columns[widest].width) {
 				widest = j
 			}
 		}
-		if total <= t.width || len(widths) == 0 || widths[widest] <= narrow {
+		if total <= t.width || widest < 0 {
 			return
 		}
-		widths[widest]--
+		columns[widest].width--
 	}
 }
