@@ -210,6 +210,9 @@ func runWSClients(ctx context.Context, commands [][]string, held func()) (wsRepo
 		}
 		for _, c := range clients {
 			if _, err := io.WriteString(c.in, phase.next); err != nil {
+				if _, why := c.await(); why != nil {
+					err = why // it has ended, and said why
+				}
 				return wsReport{}, fmt.Errorf("telling a client to go on: %w", err)
 			}
 		}
