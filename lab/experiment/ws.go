@@ -18,9 +18,9 @@ const wsDelta = 0.05
 func wsEchoRamp() Experiment {
 	return Experiment{
 		Name:     "ws-echo-ramp",
-		Title:    "How many WebSockets a Go server holds, and what each costs",
+		Title:    "how many WebSockets a Go server holds, and what each costs",
 		Question: "At how many connections at once does a WebSocket echo server in Go break, does a 32-bit build break earlier, and what CPU time and memory does a connection cost with three libraries?",
-		Claim: "Published: an echo server over golang.org/x/net/websocket crashed above 1,500 connections at once; " +
+		Claim: "An echo server over golang.org/x/net/websocket crashed above 1,500 connections at once; " +
 			"its author suspected the 32-bit compiler.",
 		Rule: "The breaking point of an arm is the first step at which any connection in any round does not connect, upgrade and get its own message back. " +
 			"Every step of every round starts new servers, and each arm is measured once in it, in random order: that is one block. " +
@@ -62,6 +62,21 @@ func newWSPlan(mode result.Mode, descriptors int, note func(string, ...any)) wsP
 	}
 	return p
 }
+
+// workloads are the steps, and all of them together, which the verdicts are
+// about.
+func (p wsPlan) workloads() []result.Workload {
+	list := []result.Workload{{Name: wsAllSteps, About: "the steps below together, block by block"}}
+	for _, n := range slices.Concat(p.steps, p.beyond) {
+		list = append(list, result.Workload{
+			Name: wsWorkload(n), About: fmt.Sprintf("%d connections opened, %d at a time, held, echoed on once each and closed", n, wsBusy),
+		})
+	}
+	return list
+}
+
+// wsAllSteps is the workload of the verdicts.
+const wsAllSteps = "all steps"
 
 const (
 	// wsPerProcess is the most connections of one process: many systems allow
@@ -108,11 +123,7 @@ func runWSEchoRamp(ctx context.Context, env Env, res *result.Result) error {
 	if err := w.build(ctx); err != nil {
 		return err
 	}
-	for _, n := range slices.Concat(w.wsPlan.steps, w.wsPlan.beyond) {
-		res.Workloads = append(res.Workloads, result.Workload{
-			Name: wsWorkload(n), About: fmt.Sprintf("%d connections opened, %d at a time, held, echoed on once each and closed", n, wsBusy),
-		})
-	}
+	res.Workloads = w.wsPlan.workloads()
 	err = w.measure(ctx)
 	w.report()
 	if ctx.Err() != nil {

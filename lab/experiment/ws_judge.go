@@ -60,7 +60,7 @@ func (w *wsRamp) verdicts(arm string) []result.Verdict {
 			continue
 		}
 		v := result.Verdict{
-			Workload: "all steps", Metric: m.Key, Arm: arm, Baseline: wsBaseline, Outcome: lessIsBetter(d.Outcome),
+			Workload: wsAllSteps, Metric: m.Key, Arm: arm, Baseline: wsBaseline, Outcome: lessIsBetter(d.Outcome),
 			Ratio: d.Ratio, Low: d.Low, High: d.High, Level: 0.95, P: d.Adjusted, Delta: wsDelta,
 			Blocks: d.Blocks, Restarts: d.Restarts, More: d.More,
 		}

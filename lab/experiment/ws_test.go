@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millrace/lab/load"
+	"millrace/lab/report"
 	"millrace/lab/result"
 	"millrace/lab/stats"
 )
@@ -225,6 +226,17 @@ func TestWSVerdicts(t *testing.T) {
 		if v.Arm == "dear" && (v.Blocks != 12 || v.Metric == wsCPU && math.Abs(v.Ratio-1.515) > 0.01) {
 			t.Errorf("%+v", v)
 		}
+	}
+	res.Format, res.Kind = result.Format, result.KindExperiment
+	res.Metrics, res.Workloads = wsMetrics(), wsPlan{steps: []int{100, 500}}.workloads()
+	for _, arm := range w.arms {
+		res.Arms = append(res.Arms, result.Arm{Name: arm.name, Placebo: arm.placebo})
+	}
+	for _, f := range w.found {
+		res.Samples = append(res.Samples, f.sample())
+	}
+	if err := report.Check(res); err != nil {
+		t.Errorf("the report refuses it: %v", err)
 	}
 	if len(res.Verdicts) != 6 {
 		t.Errorf("%d verdicts, want two for each arm", len(res.Verdicts))
