@@ -81,7 +81,9 @@ func (t *trial) verdicts(arm, baseline string) []result.Verdict {
 	decisions := stats.Decide(family, rule)
 	out := make([]result.Verdict, 0, len(questions))
 	for _, q := range questions {
-		out = append(out, t.verdict(q, arm, baseline, decisions[q.key()]))
+		if d := decisions[q.key()]; d.Units > 1 { // one alone has no interval
+			out = append(out, t.verdict(q, arm, baseline, d))
+		}
 	}
 	return out
 }

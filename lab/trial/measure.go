@@ -119,14 +119,18 @@ func (t *trial) block(ctx context.Context) error {
 	for _, w := range t.plan.Workloads {
 		order := t.takingPart(w)
 		t.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		length := slot
+		if w.Load.Requests > 0 {
+			length = t.plan.Slot // the last answer ends it: cut shorter, there would be none
+		}
 		for i, r := range order {
-			s, err := t.slot(ctx, r, w, slot)
+			s, err := t.slot(ctx, r, w, length)
 			if err != nil {
 				return err
 			}
 			s.Order = i
 			samples = append(samples, s)
-			windows += slot + t.plan.Warmup
+			windows += time.Duration(s.Seconds*float64(time.Second)) + t.plan.Warmup
 		}
 	}
 	// Only whole blocks count: half of one has nothing to be compared with.

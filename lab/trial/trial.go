@@ -88,7 +88,8 @@ type Plan struct {
 	// Slot is the measured window and Warmup the load before it, each time.
 	Slot, Warmup time.Duration
 	// Budget is the time for all of it: slots become shorter than Slot, down
-	// to MinSlot, to keep it. 0: no limit.
+	// to MinSlot, to keep it, but for workloads that end after so many requests.
+	// 0: no limit.
 	Budget time.Duration
 	// Placebo is the arm that runs a second time; empty: the baseline; "-": none.
 	Placebo string

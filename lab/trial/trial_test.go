@@ -212,7 +212,7 @@ func TestInterrupted(t *testing.T) {
 func TestSkipped(t *testing.T) {
 	skipped := Arm{Name: "nginx", Skipped: "install nginx"}
 	plan := testPlan(testArm(t, "a", 1, 0, "x"), skipped, testArm(t, "c", 1, 0, "x"))
-	plan.Blocks = []int{1}
+	plan.Blocks = []int{2}
 	plan.Also = []Pair{{"a", "c"}, {"c", "nginx"}}
 	res := new(result.Result)
 	if err := Run(t.Context(), plan, res, nil); err != nil {
@@ -224,7 +224,7 @@ func TestSkipped(t *testing.T) {
 	if len(res.Verdicts) != 3 { // c against a, a against c, the placebo
 		t.Errorf("%d verdicts: %+v", len(res.Verdicts), res.Verdicts)
 	}
-	if len(res.Samples) != 3 || res.Arms[1].Skipped != "install nginx" || !strings.Contains(strings.Join(res.Notes, "\n"), "install nginx") {
+	if len(res.Samples) != 6 || res.Arms[1].Skipped != "install nginx" || !strings.Contains(strings.Join(res.Notes, "\n"), "install nginx") {
 		t.Errorf("samples %d, arms %+v, notes %q", len(res.Samples), res.Arms, res.Notes)
 	}
 	res = new(result.Result)
