@@ -145,6 +145,10 @@ func newProof(env Env, p Proof) *proof {
 // itself reports whether millrace is what is measured.
 func (p *proof) itself() bool { return p.Args == nil }
 
+// lateTime is what is measured in even if building took everything: as long as
+// the fewest blocks take that can give a verdict.
+const lateTime = 12 * time.Second
+
 // total is how long the whole run may take, rest what is kept of it for what
 // comes after the trial.
 func (p *proof) total() (total, rest time.Duration) {
@@ -170,11 +174,14 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 	total, rest := p.total()
 	plan := p.plan()
 	left := total - rest - time.Since(p.began)
-	if p.late = left < leastTime; p.late {
+	if p.late = left < lateTime; p.late {
 		res.Notes = append(res.Notes, fmt.Sprintf("building took %v: this run measures less, and may take longer than its time; the go command keeps what it "+
 			"compiled, and the next run has that time for measuring", time.Since(p.began).Round(time.Second)))
 	}
-	plan.Budget = max(leastTime, left)
+	if p.late {
+		plan.Warmup /= 2
+	}
+	plan.Budget = max(lateTime, left)
 	share := float64(plan.Budget) / float64(plan.Budget+rest)
 	err := trial.Run(ctx, plan, res, part(p.env.Watch, 0, share, rest))
 	res.Gates = append(res.Gates, kernelGates(res, p.env.Mode)...)
