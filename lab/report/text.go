@@ -108,21 +108,27 @@ func (t *texter) verdicts(res *result.Result) {
 	if len(res.Verdicts) == 0 {
 		return
 	}
-	baseline := res.Verdicts[0].Baseline
-	if slices.ContainsFunc(res.Verdicts, func(v result.Verdict) bool { return v.Baseline != baseline }) {
-		t.heading("Verdicts", "")
-	} else {
-		t.heading("Verdicts against "+baseline, "")
-		baseline = ""
+	var baselines []string // in the order in which verdicts name them
+	for _, v := range res.Verdicts {
+		if !slices.Contains(baselines, v.Baseline) {
+			baselines = append(baselines, v.Baseline)
+		}
 	}
+	for _, baseline := range baselines {
+		t.against(baseline, res)
+	}
+}
+
+// against writes the verdicts against one baseline.
+func (t *texter) against(baseline string, res *result.Result) {
+	t.heading("Verdicts against "+baseline, "")
 	rows := [][]string{{"", "workload", "metric", "change", "interval", "p", "verdict"}}
 	for _, v := range res.Verdicts {
-		arm := v.Arm
-		if baseline != "" {
-			arm += " against " + v.Baseline
+		if v.Baseline != baseline {
+			continue
 		}
 		rows = append(rows, []string{
-			sign(v.Outcome) + " " + arm, v.Workload, metricOf(res, v.Metric).Name,
+			sign(v.Outcome) + " " + v.Arm, v.Workload, metricOf(res, v.Metric).Name,
 			chart.Change(v.Ratio), chart.Range(v.Low, v.High), pValue(v.P), string(v.Outcome),
 		})
 	}
