@@ -109,9 +109,13 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 	if p.Delta == 0 {
 		p.Delta = 0.01
 	}
+	scheme := "http"
+	if o.Load.Protocol == load.WebSocket {
+		scheme = "ws"
+	}
 	for i, a := range o.Arms {
 		names[i] = a.Name
-		arm, err := a.arm()
+		arm, err := a.arm(scheme)
 		if err != nil {
 			return p, err
 		}
@@ -120,7 +124,7 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 	cfg := o.Load
 	cfg.URL = o.Arms[0].URL
 	if cfg.URL == "" {
-		cfg.URL = "http://127.0.0.1/"
+		cfg.URL = scheme + "://127.0.0.1/"
 	}
 	if err := cfg.Check(); err != nil {
 		return p, err
@@ -135,7 +139,7 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 }
 
 // arm is how the trial starts it.
-func (a CompareArm) arm() (trial.Arm, error) {
+func (a CompareArm) arm(scheme string) (trial.Arm, error) {
 	if a.URL != "" {
 		pids, err := listening(a.URL)
 		about := a.URL
@@ -151,11 +155,11 @@ func (a CompareArm) arm() (trial.Arm, error) {
 	}
 	return trial.Arm{
 		Name: a.Name, About: a.Command, Command: []string{"/bin/sh", "-c", a.Command},
-		Start: func(ctx context.Context) (*trial.Instance, error) { return a.start(ctx) },
+		Start: func(ctx context.Context) (*trial.Instance, error) { return a.start(ctx, scheme) },
 	}, nil
 }
 
-func (a CompareArm) start(ctx context.Context) (*trial.Instance, error) {
+func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, error) {
 	port, err := subject.FreePort()
 	if err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func (a CompareArm) start(ctx context.Context) (*trial.Instance, error) {
 		path = "/"
 	}
 	return &trial.Instance{
-		URL:  map[string]string{"": "http://" + address + path},
+		URL:  map[string]string{"": scheme + "://" + address + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,
 	}, nil
 }

@@ -109,6 +109,14 @@ type request struct {
 	Insecure    bool          `short:"k" help:"Accept any certificate."`
 }
 
+// target is a URL as the protocol has it: --ws makes http: into ws:.
+func (r request) target(url string) string {
+	if rest, ok := strings.CutPrefix(url, "http"); ok && (r.WS || r.Protocol == load.WebSocket) {
+		return "ws" + rest // https: becomes wss:
+	}
+	return url
+}
+
 // config makes a load of what was typed.
 func (r request) config() (load.Config, error) {
 	c := load.Config{

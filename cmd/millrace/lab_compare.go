@@ -71,6 +71,7 @@ func (c *labCompareCommand) options() (lab.CompareOptions, error) {
 		if arm.Path = c.Path; !strings.HasPrefix(arm.Path, "/") {
 			return o, usageError{fmt.Sprintf("the path %q does not begin with /", c.Path), "--path /index.html"}
 		}
+		arm.URL = c.Request.target(arm.URL)
 		o.Arms = append(o.Arms, arm)
 	}
 	return o, nil

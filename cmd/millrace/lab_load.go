@@ -56,7 +56,7 @@ func (c *labLoadCommand) config() (load.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.URL, cfg.Duration, cfg.Warmup, cfg.Requests = c.URL, c.Duration, c.Warmup, c.Requests
+	cfg.URL, cfg.Duration, cfg.Warmup, cfg.Requests = c.Request.target(c.URL), c.Duration, c.Warmup, c.Requests
 	cfg.Rate, cfg.RampTo = c.Rate, c.RampTo
 	switch {
 	case c.Closed && c.Rate != 0:
