@@ -78,7 +78,7 @@ func (s *fileServers) curve(ctx context.Context, res *result.Result, c curvePlan
 	for _, size := range c.sizes {
 		w := trial.Workload{
 			Name: sizeName(size), About: fmt.Sprintf("GET of %s, %d connections, closed loop", sizeName(size), curveConnections),
-			Load: load.Config{Paths: []string{curveFile(size).Path}, Connections: curveConnections, Threads: 1},
+			Load: load.Config{Paths: []string{curveFile(size).Path}, Connections: curveConnections, Threads: 2},
 		}
 		sizeOf[w.Name] = size
 		plan.Workloads = append(plan.Workloads, w)
