@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,8 +42,8 @@ type CompareArm struct {
 // portMark is what a command has where its port goes.
 const portMark = "{port}"
 
-// ParseArm reads NAME=URL or NAME='command'. What has a scheme that the
-// generator speaks is a URL, everything else a command, which must have {port}
+// ParseArm reads NAME=URL or NAME='command'. What begins with a scheme
+// is a URL, everything else a command, which must have {port}
 // in it: two instances of a baseline run side by side.
 func ParseArm(s string) (CompareArm, error) {
 	name, what, ok := strings.Cut(s, "=")
@@ -50,11 +51,9 @@ func ParseArm(s string) (CompareArm, error) {
 		return CompareArm{}, fmt.Errorf("%q is not NAME=URL or NAME='command'", s)
 	}
 	arm := CompareArm{Name: name}
-	for _, scheme := range []string{"http://", "https://", "ws://", "wss://", "unix:"} {
-		if strings.HasPrefix(what, scheme) {
-			arm.URL = what
-			return arm, nil
-		}
+	if scheme, _, found := strings.Cut(what, "://"); found && !strings.ContainsAny(scheme, " /") || strings.HasPrefix(what, "unix:") {
+		arm.URL = what
+		return arm, nil
 	}
 	if !strings.Contains(what, portMark) {
 		return arm, fmt.Errorf("the command of %s needs %s where its port goes (127.0.0.1:%s), so that two of it can run side by side", name, portMark, portMark)
@@ -122,12 +121,13 @@ func (o CompareOptions) plan(res *result.Result) (trial.Plan, error) {
 		p.Arms = append(p.Arms, arm)
 	}
 	cfg := o.Load
-	cfg.URL = o.Arms[0].URL
-	if cfg.URL == "" {
-		cfg.URL = scheme + "://127.0.0.1/"
-	}
-	if err := cfg.Check(); err != nil {
-		return p, err
+	for _, a := range slices.Backward(o.Arms) {
+		if cfg.URL = a.URL; cfg.URL == "" {
+			cfg.URL = scheme + "://127.0.0.1/"
+		}
+		if err := cfg.Check(); err != nil {
+			return p, fmt.Errorf("%s: %w", a.Name, err)
+		}
 	}
 	p.Workloads = []trial.Workload{{Name: "load", About: describe(cfg), Load: o.Load}}
 	res.Title = strings.Join(names, " against ")

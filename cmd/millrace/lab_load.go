@@ -74,7 +74,7 @@ func (c *labLoadCommand) config() (load.Config, error) {
 		cfg.Arrival = load.Constant
 	}
 	if err := cfg.Check(); err != nil {
-		return cfg, usageError{err.Error(), "for instance: millrace lab load http://127.0.0.1:8080/"}
+		return cfg, err
 	}
 	return cfg, nil
 }
