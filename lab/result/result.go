@@ -156,7 +156,7 @@ type Verdict struct {
 	Restarts int     `json:"restarts"`
 	More     int     `json:"more,omitempty"`    // blocks that would probably decide it
 	Minutes  float64 `json:"minutes,omitempty"` // and the time they take
-	Sentence string  `json:"sentence"`          // names the metric: "millrace needs 31 % less CPU time per request than nginx [29 %, 33 %]"
+	Sentence string  `json:"sentence"`          // names the metric: "/: CPU time per request −31.0 % [−33.0 %, −29.0 %] for b against a: better"
 }
 
 // GateStatus is whether a sanity gate let the result through.

@@ -5,7 +5,9 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
+	"millrace/internal/chart"
 	"millrace/lab/cost"
 	"millrace/lab/gate"
 	"millrace/lab/result"
@@ -156,58 +158,16 @@ func outcome(o stats.Outcome, higherIsBetter bool) result.Outcome {
 // Sentence says a verdict in words. It names the metric, so that nobody takes
 // instructions for latency.
 func Sentence(v result.Verdict, m result.Metric) string {
-	s := fmt.Sprintf("%s: %s of %s is %s that of %s [%s, %s]",
-		v.Workload, m.Name, v.Arm, relation(v.Ratio), v.Baseline, bound(v.Low), bound(v.High))
-	switch v.Outcome {
-	case result.Equal:
-		return s + fmt.Sprintf(": equal within %s", percent(v.Delta))
-	case result.Undecided:
-		s += ": undecided"
-		if v.More > 0 {
-			s += fmt.Sprintf("; about %d more blocks (%s) would probably decide it", v.More, minutes(v.Minutes))
-		}
-		return s
+	s := fmt.Sprintf("%s: %s %s %s for %s against %s: %s",
+		v.Workload, m.Name, chart.Change(v.Ratio), chart.Range(v.Low, v.High), v.Arm, v.Baseline, v.Outcome)
+	switch {
+	case v.Outcome == result.Equal:
+		s += fmt.Sprintf(" within ±%.3g %%", v.Delta*100)
+	case v.Outcome == result.Undecided && v.More > 0:
+		took := time.Duration(v.Minutes * float64(time.Minute)).Round(time.Second)
+		s += fmt.Sprintf("; about %d more blocks (%v) would probably decide it", v.More, took)
 	}
-	return s + ": " + string(v.Outcome)
-}
-
-// relation puts a ratio in words: "31 % below", "2.4 times".
-func relation(ratio float64) string {
-	switch change := ratio - 1; {
-	case ratio >= 2:
-		return fmt.Sprintf("%.2g times", ratio)
-	case math.Abs(change) < 0.0005:
-		return "the same as"
-	case change < 0:
-		return percent(-change) + " below"
-	default:
-		return percent(change) + " above"
-	}
-}
-
-func bound(ratio float64) string {
-	if ratio >= 2 {
-		return fmt.Sprintf("%.2g times", ratio)
-	}
-	sign := "+"
-	if ratio < 1 {
-		sign = "−"
-	}
-	return sign + percent(math.Abs(ratio-1))
-}
-
-func percent(share float64) string {
-	if share < 0.0995 {
-		return fmt.Sprintf("%.1f %%", share*100)
-	}
-	return fmt.Sprintf("%.0f %%", share*100)
-}
-
-func minutes(m float64) string {
-	if m < 1 {
-		return fmt.Sprintf("%.0f s", max(1, m*60))
-	}
-	return fmt.Sprintf("%.0f min", m)
+	return s
 }
 
 // decided reports whether nothing is left open but the placebo, which proves

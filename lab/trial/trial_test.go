@@ -313,14 +313,14 @@ func TestSentence(t *testing.T) {
 	}
 	m := cost.Named("cpu_ns")
 	for want, change := range map[string]func(*result.Verdict){
-		"/: CPU time per request of b is 31 % below that of a [−33 %, −29 %]: better": func(*result.Verdict) {},
-		"/: CPU time per request of b is 2.5 times that of a [+90 %, 3.1 times]: worse": func(v *result.Verdict) {
+		"/: CPU time per request −31.0 % [−33.0 %, −29.0 %] for b against a: better": func(*result.Verdict) {},
+		"/: CPU time per request +150.0 % [+90.0 %, ×3.10] for b against a: worse": func(v *result.Verdict) {
 			v.Ratio, v.Low, v.High, v.Outcome = 2.5, 1.9, 3.1, result.Worse
 		},
-		"/: CPU time per request of b is 0.2 % above that of a [−0.3 %, +0.7 %]: equal within 1.0 %": func(v *result.Verdict) {
+		"/: CPU time per request +0.2 % [−0.3 %, +0.7 %] for b against a: equal within ±1 %": func(v *result.Verdict) {
 			v.Ratio, v.Low, v.High, v.Outcome = 1.002, 0.997, 1.007, result.Equal
 		},
-		"/: CPU time per request of b is 3.0 % above that of a [−1.0 %, +7.0 %]: undecided; about 30 more blocks (2 min) would probably decide it": func(v *result.Verdict) {
+		"/: CPU time per request +3.0 % [−1.0 %, +7.0 %] for b against a: undecided; about 30 more blocks (2m0s) would probably decide it": func(v *result.Verdict) {
 			v.Ratio, v.Low, v.High, v.Outcome, v.More, v.Minutes = 1.03, 0.99, 1.07, result.Undecided, 30, 2
 		},
 	} {
