@@ -29,9 +29,10 @@ var layers = [][]string{
 	{"."}, // package millrace, the root: the only place where jobs meet
 	{"internal/config"},
 	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
+	{"internal/proxy"},
 	{"internal/certs", "internal/upstream", "internal/guard", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/pack"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/pack", "internal/compress"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize"},
 }
 
@@ -57,6 +58,13 @@ var thirdParty = map[string][]string{
 	"lab/subject":     {"golang.org/x/sys"},
 	"lab/live":        {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
 	"lab/pgo":         {"github.com/google/pprof"},
+	"cache":           {"github.com/maypok86/otter/v2"},
+	"store":           {"github.com/maypok86/otter/v2", "golang.org/x/sys"},
+	"store/redis":     {"github.com/redis/rueidis"},
+	"internal/compress": {
+		"github.com/andybalholm/brotli",
+		"github.com/klauspost/compress",
+	},
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",
@@ -72,6 +80,9 @@ var thirdPartyTests = map[string][]string{
 	"cmd/millrace": {"github.com/rogpeppe/go-internal"},
 	"lab/load":     {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
 	"lab/stats":    {"golang.org/x/perf"},
+	"cache/purge":  {"github.com/anishathalye/porcupine"}, // linearizability of purges
+	"cache":        {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
+	"static":       {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
 }
 
 // A goPackage is one directory's package as far as the rules care.

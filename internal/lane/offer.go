@@ -44,6 +44,15 @@ type Rule struct {
 	Consulted []string
 	// Mark must have been taken before the answer's content was read.
 	Mark Mark
+	// Also is a second mark that the answer falls with: Mark may stand for one
+	// object, Also for a purge of many. The zero Mark never falls.
+	Also Mark
+	// Lines appends the header lines, each with its line end, that change from
+	// second to second (Age, Cache-Status), for the time now in Unix seconds.
+	// It is called at most once a second, and must be safe to call at once from
+	// several connections. The answer's Header then has a Date of its own,
+	// which stays as it is (RFC 9111, 5.1). nil: the Date is this second's.
+	Lines func(b []byte, now int64) []byte
 	// Expires ends the answer's life; zero means only Mark does.
 	Expires time.Time
 	// WithQuery makes the query part of the key; without it the answer

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Answer is a finished 200 answer to GET: everything about it is decided but
+// Answer is a finished answer to GET, with status 200 unless Status says otherwise: everything about it is decided but
 // its Date. An Answer is immutable once it has been handed to Serve or to
 // lane.Offer; both lanes share it. Exactly one of Body and File is set
 // (both are nil for an empty body).
 type Answer struct {
+	Status int // 0 is 200; no other has conditions and ranges
+
 	// Header has canonical keys and holds Content-Type, Content-Length,
 	// Content-Encoding, ETag, Last-Modified, Vary, Cache-Control … as far as
 	// they apply; never Date, Connection or Server.
@@ -20,6 +22,7 @@ type Answer struct {
 
 	Body []byte // the finished body, or
 	File *File  // the shared descriptor of one that is too large to hold
+	Base int64  // where the body begins in File
 	Size int64  // bytes of body
 
 	ETag         string    // as in Header, quotes included; may be empty

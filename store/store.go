@@ -1,0 +1,79 @@
+// Package store is the seam for bytes that are kept: objects of a small head,
+// which is the caller's, and a body of any size, by a key.
+//
+// Engines: [Memory], [Disk], store/redis, store/s3. Each passes the suite in
+// store/storetest. What is put may be gone at any time: a store is a cache of
+// what can be had again.
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+)
+
+// The errors of every engine, possibly wrapped.
+var (
+	ErrNotFound = errors.New("not in the store")
+	// ErrFull: there is no room, or the store does not want the object. The
+	// caller goes on without it.
+	ErrFull = errors.New("the store has no room")
+	// ErrDown: the engine cannot be reached now.
+	ErrDown = errors.New("the store cannot be reached")
+)
+
+// Store keeps objects. All methods may be called at once by many goroutines.
+type Store interface {
+	// Get returns the object under a key, or ErrNotFound, ErrDown. It is whole:
+	// no engine ever returns part of a body. The caller closes it.
+	Get(ctx context.Context, key string) (*Object, error)
+	// Create begins to write an object of a size (-1: not known yet), or
+	// returns ErrFull, ErrDown. Nothing is visible before Commit.
+	Create(ctx context.Context, key string, size int64) (Writer, error)
+	// Delete removes an object; one that is not there is no error.
+	Delete(ctx context.Context, key string) error
+	Stats() Stats
+	Close() error
+}
+
+// Object is a stored object, open for reading.
+type Object struct {
+	Head []byte
+	Size int64 // of the body
+	// Body reads the body; it stays whole even if the object is replaced or
+	// deleted meanwhile.
+	Body io.ReaderAt
+	// File and Offset tell where the body is when the kernel can send it;
+	// File is nil otherwise.
+	File   *os.File
+	Offset int64
+	Closer io.Closer // nil: nothing to close
+}
+
+// Close closes the object.
+func (o *Object) Close() error {
+	if o.Closer == nil {
+		return nil
+	}
+	return o.Closer.Close()
+}
+
+// Writer writes one object's body. Exactly one of Commit and Abort ends it.
+type Writer interface {
+	io.Writer   // ErrFull when the room ran out
+	io.ReaderAt // of what was written so far, by any goroutine, until Commit or Abort
+	// Commit makes the object visible, in place of the one before, with this head.
+	Commit(head []byte) error
+	// Abort leaves nothing behind. After Commit it does nothing.
+	Abort() error
+}
+
+// Stats is what a store holds.
+type Stats struct {
+	Objects, Bytes int64
+	Limit          int64 // of bytes; 0: none
+	Evicted        uint64
+	Loading        bool // the index is still being read; objects are found nevertheless
+	Down           bool
+}
