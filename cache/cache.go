@@ -20,8 +20,11 @@ import (
 type Deps struct {
 	// Shared is a store that several machines have in common, with Publish to
 	// tell them of purges; nil: none. They stay the caller's.
-	Shared   store.Store
-	Publish  func(ctx context.Context, message []byte) error
+	Shared  store.Store
+	Publish func(ctx context.Context, message []byte) error
+	// Disk is the tier on disk, which several handlers may share one after
+	// another; it stays the caller's. nil with Options.Disk set: New opens one.
+	Disk     store.Store
 	Meters   *meter.Cache // nil: not counted
 	ErrorLog *slog.Logger // nil: slog.Default()
 	// Transport replaces the way to the upstream, in tests and other programs.
