@@ -1,43 +1,21 @@
 package static
 
 import (
-	"bytes"
-	"errors"
 	"io"
-	"runtime/debug"
 	"time"
 
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
-
+	"millrace/internal/compress"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
 )
 
 const (
-	// minCompress is the smallest file worth compressing: below it the
-	// Content-Encoding and Vary headers eat what is gained.
-	minCompress = 256
-	// maxCompress is the largest: it takes the best settings about two seconds
-	// of one core.
-	maxCompress = 1 << 20
-	// bestBrotli is for files up to heldBytes, goodBrotli, five times as fast,
-	// for larger ones.
-	bestBrotli, goodBrotli = 11, 9
-	// minGain is the part of a file, in percent, that a variant must save.
-	minGain = 5
 	// compressQueue bounds the files that wait for compression. What finds no
 	// place is tried again by the sweep.
 	compressQueue = 256
-	// compressPiece is how much is compressed between two looks at whether
-	// the handler is being closed.
-	compressPiece = 16 << 10
 	// encoderRest is how long the encoders are kept after the last file.
 	encoderRest = 2 * time.Second
 )
-
-var errClosing = errors.New("closing")
 
 // compressJob is a snapshot to compress.
 type compressJob struct {
@@ -61,7 +39,7 @@ func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 // compressLoop is the one worker: compressing must never take more than one
 // core from serving. It runs until Close.
 func (h *Handler) compressLoop() {
-	var tools encoders
+	var tools compress.Tools
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	for {
@@ -72,19 +50,14 @@ func (h *Handler) compressLoop() {
 			h.compressOne(job, &tools)
 			rest.Reset(encoderRest)
 		case <-rest.C:
-			if tools != (encoders{}) {
-				tools = encoders{}
-				// Forty megabytes that nobody needs any more: without this
-				// they would stay with the process for minutes.
-				debug.FreeOSMemory()
-			}
+			tools.Rest()
 		}
 	}
 }
 
 // compressOne makes all encodings of a file and publishes those that pay. A
 // snapshot of which none does stays marked, so that it is not tried again.
-func (h *Handler) compressOne(job compressJob, tools *encoders) {
+func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
 	s := job.snapshot
 	identity := s.answers[negotiate.Identity]
 	if !s.valid() || !s.compressible {
@@ -101,12 +74,12 @@ func (h *Handler) compressOne(job compressJob, tools *encoders) {
 	var made [negotiate.Codings][]byte
 	useful := false
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		packed, err := h.pack(tools, c, plain)
+		packed, err := tools.Pack(c, compress.Best, plain, h.closing)
 		if err != nil {
 			return
 		}
-		if len(packed)*100 <= len(plain)*(100-minGain) {
-			made[c], useful = bytes.Clone(packed), true // without the buffer's spare room
+		if compress.Pays(len(plain), len(packed)) {
+			made[c], useful = packed, true
 		}
 	}
 	if useful {
@@ -124,75 +97,8 @@ func plainBytes(a *send.Answer) ([]byte, bool) {
 	}
 	defer a.File.Release()
 	b := make([]byte, a.Size)
-	_, err := io.ReadFull(a.File.Section(0, a.Size), b)
+	_, err := io.ReadFull(a.File.Section(a.Base, a.Size), b)
 	return b, err == nil
-}
-
-// encoders are kept from one file to the next: at their best settings brotli
-// has tables of 34 MB, gzip of 1 MB, and zstd of 5 MB one level below its best,
-// where they would be 36 MB for the few clients that take zstd but not brotli.
-type encoders struct {
-	best, good *brotli.Writer
-	zstd       *zstd.Encoder
-	gzip       *gzip.Writer
-}
-
-// encoder is what the encoders have in common.
-type encoder interface {
-	io.WriteCloser
-	Reset(w io.Writer)
-}
-
-func (t *encoders) get(c negotiate.Coding, size int) (encoder, error) {
-	var err error
-	switch {
-	case c == negotiate.Brotli && size <= heldBytes:
-		if t.best == nil {
-			t.best = brotli.NewWriterLevel(nil, bestBrotli)
-		}
-		return t.best, nil
-	case c == negotiate.Brotli:
-		if t.good == nil {
-			t.good = brotli.NewWriterLevel(nil, goodBrotli)
-		}
-		return t.good, nil
-	case c == negotiate.Zstd:
-		if t.zstd == nil {
-			t.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
-				zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(maxCompress))
-		}
-		return t.zstd, err
-	}
-	if t.gzip == nil {
-		t.gzip, err = gzip.NewWriterLevel(nil, gzip.BestCompression)
-	}
-	return t.gzip, err
-}
-
-// pack compresses in one coding.
-func (h *Handler) pack(tools *encoders, c negotiate.Coding, plain []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := tools.get(c, len(plain))
-	if err != nil {
-		return nil, err
-	}
-	w.Reset(&out)
-	for rest := plain; len(rest) > 0; {
-		select {
-		case <-h.closing:
-			return nil, errClosing
-		default:
-		}
-		n := min(len(rest), compressPiece)
-		if _, err := w.Write(rest[:n]); err != nil {
-			return nil, err
-		}
-		rest = rest[n:]
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
 }
 
 // publish replaces a snapshot by one that has encodings as well. The lane's

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"millrace/internal/compress"
 	"millrace/internal/negotiate"
 )
 
@@ -145,7 +146,7 @@ func TestWhatDoesNotPayIsNotKept(t *testing.T) {
 	rand.NewChaCha8([32]byte{1}).Read(noise)
 	h := serveFS(t, fstest.MapFS{
 		"noise.txt": {Data: noise}, "tiny.css": {Data: []byte("a{}")}, "photo.jpg": {Data: make([]byte, 4000)},
-		"huge.txt": {Data: make([]byte, maxCompress+1)},
+		"huge.txt": {Data: make([]byte, compress.MaxSize+1)},
 	}, Options{})
 	for _, name := range []string{"noise.txt", "tiny.css", "photo.jpg", "huge.txt"} {
 		ask(h, "GET", "/"+name)
@@ -174,7 +175,7 @@ func TestCompressionStopsAtTheBudget(t *testing.T) {
 	h.options.NoCompress = false
 	ask(h, "GET", "/a.css")
 	s := h.table.get("a.css").snapshot.Load()
-	h.compressOne(compressJob{h.table.get("a.css"), s}, new(encoders))
+	h.compressOne(compressJob{h.table.get("a.css"), s}, new(compress.Tools))
 	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.compress) == 0 {
 		t.Error("compressed without room, or never to be tried again")
 	}

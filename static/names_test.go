@@ -3,6 +3,8 @@ package static
 import (
 	"strings"
 	"testing"
+
+	"millrace/internal/compress"
 )
 
 func TestContentHashed(t *testing.T) {
@@ -49,6 +51,9 @@ func TestMediaTypes(t *testing.T) {
 		}
 		if strings.HasPrefix(kind.name, "text/") && (!kind.compressible || !strings.HasSuffix(kind.name, charset)) {
 			t.Errorf("%s: text without charset or compression", ext)
+		}
+		if compress.Worth(kind.name, compress.MinSize) != kind.compressible {
+			t.Errorf("%s: %s is compressible %t here, not so by package compress", ext, kind.name, kind.compressible)
 		}
 	}
 }

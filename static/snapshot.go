@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/compress"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
@@ -193,7 +194,7 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	s.checked.Store(now.UnixNano())
 	kind := typeOf(f.file)
 	size := f.sources[negotiate.Identity].size
-	s.compressible = !h.options.NoCompress && kind.compressible && minCompress <= size && size <= maxCompress
+	s.compressible = !h.options.NoCompress && kind.compressible && compress.MinSize <= size && size <= compress.MaxSize
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
 		if f.sources[c] != (stamp{}) {
 			s.vary, s.compressible = true, false
