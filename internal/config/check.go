@@ -27,12 +27,14 @@ type checker struct {
 // check adds what is wrong with cfg to the document's findings.
 func check(cfg *Config, doc *document) {
 	c := &checker{cfg, doc}
+	c.upstreams() // first: it knows more to say than the options themselves
 	c.numbers(reflect.ValueOf(cfg).Elem(), "")
 	c.limits()
 	c.addresses()
 	c.tls()
 	c.log()
 	c.sites()
+	c.disks()
 }
 
 // value and key report something about the value, or the key, at a path.

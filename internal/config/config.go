@@ -12,12 +12,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"millrace/cache"
 	"millrace/internal/accesslog"
 	"millrace/internal/admin"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
+	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/static"
 )
@@ -71,10 +74,24 @@ type Site struct {
 type Route struct {
 	// Static serves files from a folder.
 	Static *static.Options `yaml:"static"`
+	// Cache puts a slow API behind memory. Its upstream alone is enough:
+	// "cache: http://127.0.0.1:5000".
+	Cache *cache.Options `yaml:"cache"`
+	// Proxy passes requests on to another server and keeps nothing. Its
+	// upstream alone is enough: "proxy: http://127.0.0.1:5000".
+	Proxy *proxy.Options `yaml:"proxy"`
 	// Redirect sends the client elsewhere.
 	Redirect *guard.Redirect `yaml:"redirect"`
 	// Deny turns every request away.
 	Deny *guard.Deny `yaml:"deny"`
+}
+
+// proxied is how the route passes requests on, nil if it does not.
+func (r Route) proxied() *proxy.Options {
+	if r.Cache != nil {
+		return &r.Cache.Options
+	}
+	return r.Proxy
 }
 
 // Default is the config of an empty file: it listens and logs, and has no site.
@@ -93,10 +110,22 @@ func ForDir(dir string) *Config {
 	return c
 }
 
+// ForCache is the config that puts a cache in front of one upstream, or of
+// several that share the load, for every host. It is not checked.
+func ForCache(upstreams ...string) *Config {
+	c := Default()
+	o := &cache.Options{}
+	o.To = upstreams
+	c.Sites = []Site{{Routes: map[string]Route{"/": {Cache: o}}}}
+	return c
+}
+
 // A Setting sets one key to a value from outside the file: a flag, or the
 // flag's environment variable. It wins over the file.
 type Setting struct {
-	Key    string   // dotted, as in tls.cert
+	// Key is dotted, as in tls.cert. One that begins with a job, as in
+	// cache.ttl, is set for every route that has the job.
+	Key    string
 	Values []string // one, or several for a list
 	From   string   // what the user wrote it in, for messages: --tls-cert
 }
@@ -104,6 +133,14 @@ type Setting struct {
 // Load reads and checks the file at path, with settings on top. The error is
 // of type [Findings] unless the file could not be read at all.
 func Load(path string, settings ...Setting) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data, settings...)
+}
+
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the config: %w", err)
@@ -113,7 +150,7 @@ func Load(path string, settings ...Setting) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the config %s: %w", path, err)
 	}
-	return Parse(path, data, settings...)
+	return data, nil
 }
 
 // Parse is Load for a file that was read already. name stands in messages, and
@@ -153,7 +190,7 @@ func (c *Config) finish(doc *document, settings []Setting) error {
 		return nil
 	}
 	doc.found.sort()
-	return doc.found
+	return slices.Compact(doc.found) // a job and a part of it may agree on what is wrong
 }
 
 // resolve makes the file's relative paths relative to its folder, and hosts
@@ -187,6 +224,14 @@ func (c *Config) resolve(dir string) {
 		for _, r := range s.Routes {
 			if r.Static != nil {
 				from(&r.Static.Root)
+			}
+			if r.Cache != nil {
+				from(&r.Cache.Disk)
+			}
+			if p := r.proxied(); p != nil {
+				for i := range p.To {
+					socket(&p.To[i])
+				}
 			}
 		}
 	}

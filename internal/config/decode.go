@@ -25,14 +25,16 @@ type decoder struct {
 	anchors map[string]ast.Node
 	nodes   int
 	env     func(string) (string, bool)
+	// verbatim: values mean what they say, a dollar sign included.
+	verbatim bool
 }
 
 func newDecoder(doc *document) *decoder {
 	return &decoder{doc: doc, anchors: map[string]ast.Node{}, env: os.LookupEnv}
 }
 
-// document decodes a whole file into cfg.
-func (d *decoder) document(body ast.Node, cfg *Config) {
+// document decodes a whole file into the struct that into points at.
+func (d *decoder) document(body ast.Node, into any) {
 	ast.Walk(anchorCollector(d.anchors), body)
 	if _, ok := body.(*ast.MappingNode); !ok {
 		if body = d.unwrap(body); body == nil {
@@ -44,7 +46,7 @@ func (d *decoder) document(body ast.Node, cfg *Config) {
 			return
 		}
 	}
-	d.value(body, reflect.ValueOf(cfg).Elem(), "", 0)
+	d.value(body, reflect.ValueOf(into).Elem(), "", 0)
 }
 
 // anchorCollector notes every &name of a document.
@@ -111,12 +113,14 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 		d.doc.at(at, fmt.Sprintf("nested more than %d levels deep", maxDepth), "")
 		return
 	}
-	if v.Kind() == reflect.Pointer {
-		// A job without options ("deny:") is that job with its defaults.
+	_, null := n.(*ast.NullNode)
+	if v.Kind() == reflect.Pointer && (!null || v.Type().Elem().Kind() == reflect.Struct) {
+		// A job without options ("deny:") is that job with its defaults; a
+		// value that is not there ("ttl:") is none at all.
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	if _, null := n.(*ast.NullNode); null {
+	if null {
 		return
 	}
 	if text, plain, ok := scalar(n); ok && takesText(v) {
@@ -329,6 +333,15 @@ func fieldsOf(t reflect.Type) []field {
 		}
 	}
 	return out
+}
+
+// fieldOf is the field of a struct that a key names, the zero field if none.
+func fieldOf(t reflect.Type, key string) field {
+	fields := fieldsOf(t)
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == key }); i >= 0 {
+		return fields[i]
+	}
+	return field{}
 }
 
 // takesText reports whether v is read from one value.

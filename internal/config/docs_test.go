@@ -79,15 +79,34 @@ func base(t reflect.Type) reflect.Type {
 	return t
 }
 
-// isText reports whether a struct or number is written as text.
+// isText reports whether a struct or number is written as text, and as that
+// alone: a struct with keys has a short form besides.
 func isText(t reflect.Type) bool {
+	return readsText(t) && (t.Kind() != reflect.Struct || len(fieldsOf(t)) == 0)
+}
+
+// hasShort reports whether one text may stand for a map of options.
+func hasShort(t reflect.Type) bool { return readsText(t) && t.Kind() == reflect.Struct && !isText(t) }
+
+func readsText(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// declaredIn is the struct whose field has a key: s, or one that is inlined.
+func declaredIn(s reflect.Type, f field) reflect.Type {
+	for _, i := range f.index[:len(f.index)-1] {
+		s = s.Field(i).Type
+	}
+	return s
 }
 
 // structs lists a struct and all structs below it, in their order.
 func structs(t reflect.Type) []reflect.Type {
 	out := []reflect.Type{t}
 	for _, f := range fieldsOf(t) {
+		if in := declaredIn(t, f); !slices.Contains(out, in) {
+			out = append(out, in)
+		}
 		inner := base(t.FieldByIndex(f.index).Type)
 		if inner.Kind() == reflect.Struct && !isText(inner) {
 			out = append(out, structs(inner)...)
@@ -118,10 +137,13 @@ func describe(comments map[string]string, s reflect.Type, f field) string {
 	fields := fieldsOf(s)
 	i := slices.IndexFunc(fields, func(g field) bool { return g.name == f.name })
 	name := s.FieldByIndex(f.index).Name
-	text := comments[s.PkgPath()+"."+s.Name()+"."+name]
+	comment := func(f field) string {
+		in := declaredIn(s, f)
+		return comments[in.PkgPath()+"."+in.Name()+"."+s.FieldByIndex(f.index).Name]
+	}
+	text := comment(f)
 	for j := i; text == "" && j > 0; j-- {
-		before := s.FieldByIndex(fields[j-1].index).Name
-		if shared := comments[s.PkgPath()+"."+s.Name()+"."+before]; regexp.MustCompile(`^.*\b` + name + `\b`).MatchString(shared) {
+		if shared := comment(fields[j-1]); regexp.MustCompile(`^[^.]*\b` + name + `\b`).MatchString(shared) {
 			text = shared
 		}
 	}
@@ -129,12 +151,13 @@ func describe(comments map[string]string, s reflect.Type, f field) string {
 }
 
 // byKeys takes links apart and puts keys for the names of Go fields, but not
-// for the end of a name ("Combined Log Format", path.Match).
+// for a part of a name ("Combined Log Format", path.Match, Surrogate-Key, the
+// Host header).
 func byKeys(text string, s reflect.Type) string {
 	text = link.ReplaceAllString(text, "$1")
 	for _, f := range fieldsOf(s) {
 		name := s.FieldByIndex(f.index).Name
-		text = regexp.MustCompile(`([A-Z]\w* |\.)?\b`+name+`\b`).ReplaceAllStringFunc(text, func(m string) string {
+		text = regexp.MustCompile(`([A-Z]\w* |\.|-)?\b`+name+`\b( header|-)?`).ReplaceAllStringFunc(text, func(m string) string {
 			if m != name {
 				return m
 			}
@@ -157,12 +180,17 @@ func markdown(text string) string {
 // schema is the JSON Schema (draft 2020-12) of a config.
 func schema(t *testing.T, comments map[string]string) []byte {
 	t.Helper()
+	name := func(t reflect.Type) string { return nonWord.ReplaceAllString(t.String(), "_") }
+	short := map[string]bool{} // definitions that one text may stand for
+	for _, s := range structs(reflect.TypeFor[Config]()) {
+		short[name(s)] = hasShort(s)
+	}
 	r := &jsonschema.Reflector{
 		Anonymous:                  true,
 		RequiredFromJSONSchemaTags: true, // defaults are good: nothing is required that is not said to be
 		FieldNameTag:               "yaml",
 		ExpandedStruct:             true,
-		Namer:                      func(t reflect.Type) string { return nonWord.ReplaceAllString(t.String(), "_") },
+		Namer:                      name,
 		Mapper:                     mapType,
 		LookupComment: func(s reflect.Type, name string) string {
 			if s.Kind() != reflect.Struct {
@@ -181,10 +209,11 @@ func schema(t *testing.T, comments map[string]string) []byte {
 	for _, d := range out.Definitions {
 		for p := d.Properties.Oldest(); p != nil; p = p.Next() {
 			if p.Value.Ref != "" { // "deny:" alone is that job with its defaults
-				p.Value = &jsonschema.Schema{
-					Description: p.Value.Description,
-					AnyOf:       []*jsonschema.Schema{{Ref: p.Value.Ref}, {Type: "null"}},
+				forms := []*jsonschema.Schema{{Ref: p.Value.Ref}, {Type: "null"}}
+				if short[strings.TrimPrefix(p.Value.Ref, "#/$defs/")] {
+					forms = append(forms, &jsonschema.Schema{Type: "string"})
 				}
+				p.Value = &jsonschema.Schema{Description: p.Value.Description, AnyOf: forms}
 			}
 		}
 	}
@@ -257,8 +286,16 @@ func section(b *bytes.Buffer, comments map[string]string, s reflect.Type, path s
 		path string
 	}
 	var below []inner
+	told := false
 	for _, f := range fieldsOf(s) {
 		t := s.FieldByIndex(f.index).Type
+		if elsewhere := inlined(s, f); elsewhere != "" {
+			if !told {
+				fmt.Fprintf(b, "All keys of `%s`, and:\n\n", elsewhere)
+			}
+			told = true
+			continue
+		}
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
@@ -279,8 +316,24 @@ func section(b *bytes.Buffer, comments map[string]string, s reflect.Type, path s
 	}
 }
 
+// inlined is the route's job whose keys another job has as well, if f is one of
+// them: they are documented there.
+func inlined(s reflect.Type, f field) string {
+	route := reflect.TypeFor[Route]()
+	for _, job := range fieldsOf(route) {
+		t := base(route.FieldByIndex(job.index).Type)
+		if t != s && len(f.index) > 1 && s.Field(f.index[0]).Type == t {
+			return "sites[].routes.PATH." + job.name
+		}
+	}
+	return ""
+}
+
 // takes says what a key takes, in words.
 func takes(t reflect.Type) string {
+	if hasShort(t) {
+		return "a map, or one text"
+	}
 	switch t.Kind() {
 	case reflect.Slice:
 		if e := t.Elem(); e.Kind() == reflect.Struct {

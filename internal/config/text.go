@@ -23,7 +23,10 @@ type written struct {
 // text decodes one value into v, after the environment has been put in. What
 // comes from a variable is only ever this one value.
 func (d *decoder) text(v reflect.Value, w written) {
-	s, err := expand(w.text, d.env)
+	s, err := w.text, error(nil)
+	if !d.verbatim {
+		s, err = expand(w.text, d.env)
+	}
 	if err != nil {
 		d.fail(w, err.Error(), "set it, or write ${NAME:-default}; $$ is a dollar sign")
 		return
@@ -116,27 +119,42 @@ func (d *decoder) duration(v reflect.Value, s string, w written, name string) {
 
 // setting puts one value from outside the file into cfg.
 func (d *decoder) setting(cfg *Config, s Setting) {
-	v := reflect.ValueOf(cfg).Elem()
-	for _, key := range strings.Split(s.Key, ".") {
-		fields := fieldsOf(v.Type())
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key })
-		if i < 0 { // a mistake of ours: the test of the flags finds it
-			d.doc.at(place{from: s.From}, fmt.Sprintf("there is no key %q", s.Key), "")
+	at := place{from: s.From}
+	job, key, dotted := strings.Cut(s.Key, ".")
+	if !dotted || !slices.Contains(jobNames(), job) {
+		d.set(reflect.ValueOf(cfg).Elem(), "", s.Key, s, at)
+		return
+	}
+	for i := range cfg.Sites {
+		for _, r := range sortedKeys(cfg.Sites[i].Routes) {
+			route := reflect.ValueOf(cfg.Sites[i].Routes[r])
+			if o := route.FieldByIndex(fieldOf(route.Type(), job).index); !o.IsNil() {
+				d.set(o.Elem(), fmt.Sprintf("sites[%d].routes[%s].%s", i, r, job), key, s, at)
+			}
+		}
+	}
+}
+
+// set puts a setting into the key of v, which is called path.
+func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
+	for _, part := range strings.Split(key, ".") {
+		f := fieldOf(v.Type(), part)
+		if f.index == nil { // a mistake of ours: the test of the flags finds it
+			d.doc.at(at, fmt.Sprintf("there is no key %q", s.Key), "")
 			return
 		}
-		v = v.FieldByIndex(fields[i].index)
+		v, path = v.FieldByIndex(f.index), join(path, part)
 	}
-	at := place{from: s.From}
-	d.doc.values[s.Key], d.doc.keys[s.Key] = at, at
+	d.doc.values[path], d.doc.keys[path] = at, at
 	if v.Kind() != reflect.Slice {
-		d.plain(v, s.Key, s.Values[0], at)
+		d.plain(v, path, s.Values[0], at)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(s.Values), len(s.Values)))
 	for i, text := range s.Values {
-		path := s.Key + "[" + strconv.Itoa(i) + "]"
-		d.doc.values[path] = at
-		d.plain(v.Index(i), path, text, at)
+		inner := path + "[" + strconv.Itoa(i) + "]"
+		d.doc.values[inner] = at
+		d.plain(v.Index(i), inner, text, at)
 	}
 }
 

@@ -1,0 +1,278 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"millrace/cache"
+	"millrace/internal/proxy"
+)
+
+// Upstream is the address of an upstream as a config has it, from what a
+// person types: host:port and :port (this machine) are taken as http://. The
+// error's text ends in what to write instead.
+func Upstream(text string) (string, error) {
+	if hasScheme(text) {
+		return text, nil
+	}
+	host, path, slash := strings.Cut(text, "/")
+	if slash {
+		path = "/" + path
+	}
+	if a, err := ParseAddress(host); err == nil && a.Port != 0 {
+		if a.Host == "" {
+			a.Host = "127.0.0.1"
+		}
+		return "http://" + a.String() + path, nil
+	}
+	return "", fmt.Errorf("%q is not the address of an upstream; %s", text, upstreamHint(text))
+}
+
+// hasScheme reports whether an upstream's address says how to talk to it.
+func hasScheme(text string) bool {
+	return strings.Contains(text, "://") || strings.HasPrefix(text, unixPrefix)
+}
+
+// upstreamHint says what to write for an upstream without a scheme.
+func upstreamHint(text string) string {
+	_, portOnly := strconv.ParseUint(text, 10, 16)
+	ip, notIP := netip.ParseAddr(text)
+	switch {
+	case text == "":
+		return "for example http://127.0.0.1:5000"
+	case strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./"):
+		return "write unix:" + text
+	case portOnly == nil:
+		return "write http://127.0.0.1:" + text
+	case notIP == nil && ip.Is6():
+		return fmt.Sprintf("write http://[%s]", text)
+	}
+	if full, err := Upstream(text); err == nil {
+		return "write " + full
+	}
+	if strings.ContainsAny(text, " \t\r\n") {
+		return "for example http://127.0.0.1:5000"
+	}
+	return "write http://" + text
+}
+
+// route is one route of the config, with what it is called.
+type route struct {
+	Route
+	pattern, path string
+}
+
+// routes lists the routes of all sites in a fixed order.
+func (c *checker) routes() (all []route) {
+	for i, s := range c.cfg.Sites {
+		for _, pattern := range sortedKeys(s.Routes) {
+			all = append(all, route{s.Routes[pattern], pattern, fmt.Sprintf("sites[%d].routes[%s]", i, pattern)})
+		}
+	}
+	return all
+}
+
+// upstreams checks where requests are passed on to, as far as a pool cannot
+// know: that it is not to this server itself. What it reports, the pool's own
+// Check need not say again.
+func (c *checker) upstreams() {
+	var own []listener
+	for i, text := range c.cfg.Listen {
+		own = c.own(own, fmt.Sprintf("listen[%d]", i), text)
+	}
+	for i, text := range c.cfg.TLS.Listen {
+		own = c.own(own, fmt.Sprintf("tls.listen[%d]", i), text)
+	}
+	own = c.own(own, "admin.listen", c.cfg.Admin.Listen)
+	for _, r := range c.routes() {
+		if r.Cache != nil {
+			c.upstreamsOf(join(r.path, "cache"), r.Cache.Options, own)
+		}
+		if r.Proxy != nil {
+			c.upstreamsOf(join(r.path, "proxy"), *r.Proxy, own)
+		}
+	}
+}
+
+func (c *checker) own(all []listener, path, text string) []listener {
+	if a, err := ParseAddress(text); err == nil { // what is wrong with it is said elsewhere
+		all = append(all, listener{a, path})
+	}
+	return all
+}
+
+func (c *checker) upstreamsOf(path string, o proxy.Options, own []listener) {
+	to := join(path, "to")
+	if len(o.To) == 0 && !c.doc.unread[path] && !c.doc.unread[path+strayKey] {
+		c.value(to, lastKey(path)+" needs \"to\": the upstream's address", "for example "+lastKey(path)+": http://127.0.0.1:5000")
+		c.doc.unread[to] = true
+	}
+	for i, text := range o.To {
+		at := fmt.Sprintf("%s[%d]", to, i)
+		switch l, self := reached(text, own); {
+		case !hasScheme(text):
+			c.value(at, fmt.Sprintf("%q does not say how to talk to the upstream", text), upstreamHint(text))
+		case self && l.path == "admin.listen":
+			c.value(at, text+" is the admin listener of this server, which must never be public", "name the upstream's address")
+		case self:
+			c.value(at, text+" is this server itself: requests would go round in circles", c.elsewhere(l, l))
+		default:
+			continue
+		}
+		c.doc.unread[to], c.doc.unread[at] = true, true
+	}
+}
+
+// reached is the listener of ours, if any, that an upstream's address leads to.
+func reached(upstream string, own []listener) (listener, bool) {
+	if path, ok := strings.CutPrefix(upstream, unixPrefix); ok {
+		for _, l := range own {
+			if l.Unix != "" && absolute(l.Unix) == absolute(path) {
+				return l, true
+			}
+		}
+		return listener{}, false
+	}
+	u, err := url.Parse(upstream)
+	if err != nil {
+		return listener{}, false
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		port = map[string]int{"http": 80, "h2c": 80, "https": 443}[u.Scheme]
+	}
+	for _, l := range own {
+		if l.Unix == "" && l.Port == port && port != 0 && l.answersTo(u.Hostname()) {
+			return l, true
+		}
+	}
+	return listener{}, false
+}
+
+// answersTo reports whether connections to a host of this name arrive at a
+// listener of that host; names other than localhost are not looked up.
+func (a Address) answersTo(host string) bool {
+	if a.Host != "" && strings.EqualFold(a.Host, host) {
+		return true
+	}
+	for _, ip := range addressesOf(host) {
+		switch family := a.family(); {
+		case family == every, family == every4 && ip.Is4():
+			if ip.IsLoopback() || ofThisMachine(ip) {
+				return true
+			}
+		case family == name && strings.EqualFold(a.Host, "localhost") && ip.IsLoopback():
+			return true
+		case family == one4 || family == one6:
+			if own, err := netip.ParseAddr(a.Host); err == nil && own.Unmap() == ip {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addressesOf are the addresses that connecting to a host tries.
+func addressesOf(host string) []netip.Addr {
+	loopback4, loopback6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case strings.EqualFold(host, "localhost"):
+		return []netip.Addr{loopback4, loopback6}
+	case err != nil:
+		return nil
+	case ip.IsUnspecified(): // leads to this machine
+		return []netip.Addr{loopback4, loopback6}
+	}
+	return []netip.Addr{ip.Unmap()}
+}
+
+// ofThisMachine reports whether an interface has the address.
+func ofThisMachine(ip netip.Addr) bool {
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false // then it is not known, and this check only helps
+	}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// disks checks that every cache has a folder of its own, which nobody serves.
+func (c *checker) disks() {
+	type kept struct {
+		*cache.Options
+		path, dir string
+	}
+	var caches []kept
+	all := c.routes()
+	for _, r := range all {
+		if r.Cache == nil || r.Cache.Disk == "" {
+			continue
+		}
+		one := kept{r.Cache, join(r.path, "cache.disk"), absolute(r.Cache.Disk)}
+		if info, err := os.Stat(one.dir); err == nil && !info.IsDir() {
+			c.value(one.path, r.Cache.Disk+" is a file, not a folder", "")
+			continue
+		}
+		for _, other := range caches {
+			if !within(one.dir, other.dir) && !within(other.dir, one.dir) || reflect.DeepEqual(*one.Options, *other.Options) {
+				continue // routes with the same options have one cache
+			}
+			c.value(one.path, fmt.Sprintf("the folder %s belongs to another cache already", r.Cache.Disk), c.kept(other.path))
+			break
+		}
+		caches = append(caches, one)
+		for _, files := range all {
+			if files.Static == nil || files.Static.Root == "" || !within(one.dir, absolute(files.Static.Root)) {
+				continue
+			}
+			c.value(one.path, fmt.Sprintf("%s is within %s, which the route %s serves: anyone could read what is kept there",
+				r.Cache.Disk, files.Static.Root, files.pattern), "keep it elsewhere, for example in /var/cache/millrace")
+			break
+		}
+	}
+}
+
+// kept says where the folder of another cache is named.
+func (c *checker) kept(path string) string {
+	const each = "give each cache a folder of its own, or all of them the same options"
+	if p := c.doc.value(path); p.line > 0 {
+		return fmt.Sprintf("in line %d; %s", p.line, each)
+	}
+	return each
+}
+
+// within reports whether a path is a folder or below it.
+func within(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// absolute is a path without links as far as it exists.
+func absolute(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return filepath.Clean(path)
+	}
+	rest := ""
+	for dir := abs; ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return abs
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
