@@ -1,5 +1,13 @@
 package meter
 
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
 // Cache counts what the cache of one route decided, and what it holds.
 type Cache struct {
 	Route string
@@ -28,17 +36,112 @@ type Cache struct {
 }
 
 // Reasons counts by a few words that the program knows. The zero value is ready.
-type Reasons struct{}
+//
+// The words are in a table that is copied when one is new, so that counting a
+// known one takes no lock.
+type Reasons struct {
+	table atomic.Pointer[map[string]*reasonCount]
+	mu    sync.Mutex // held by who copies the table
+}
 
-// Add counts one more for a reason, from the tables of the program, never from a client.
-func (r *Reasons) Add(reason string) { panic("not built") }
+type reasonCount struct {
+	n atomic.Uint64
+	_ [cacheLine - 8]byte
+}
 
-// Each calls f for every reason that was counted, in order.
-func (r *Reasons) Each(f func(reason string, n uint64)) { panic("not built") }
+const (
+	// maxReasons bounds the table: a route's cache has some two dozen reasons;
+	// the bound is there for a mistake that makes them up from requests.
+	maxReasons = 64
+
+	// overflowReason is what is counted for reasons beyond maxReasons.
+	overflowReason = "other"
+)
+
+// Add counts one more for a reason, from the tables of the program, never from
+// a client. It takes a lock only for a reason that is new; those beyond 64 are
+// counted as "other".
+func (r *Reasons) Add(reason string) {
+	if t := r.table.Load(); t != nil {
+		if c := (*t)[reason]; c != nil {
+			c.n.Add(1)
+			return
+		}
+		// A full table changes no more: nobody needs the lock to see that.
+		if c := (*t)[overflowReason]; c != nil && len(*t) >= maxReasons {
+			c.n.Add(1)
+			return
+		}
+	}
+	r.enter(reason).n.Add(1)
+}
+
+// enter finds a reason's count, or makes it.
+func (r *Reasons) enter(reason string) *reasonCount {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var old map[string]*reasonCount
+	if t := r.table.Load(); t != nil {
+		old = *t
+	}
+	if c := old[reason]; c != nil {
+		return c
+	}
+	if len(old) >= maxReasons {
+		reason = overflowReason
+		if c := old[reason]; c != nil {
+			return c
+		}
+	}
+	table := make(map[string]*reasonCount, len(old)+1)
+	maps.Copy(table, old)
+	c := new(reasonCount)
+	table[reason] = c
+	r.table.Store(&table)
+	return c
+}
+
+// Each calls f for every reason that was counted, in alphabetical order.
+func (r *Reasons) Each(f func(reason string, n uint64)) {
+	t := r.table.Load()
+	if t == nil {
+		return
+	}
+	for _, reason := range slices.Sorted(maps.Keys(*t)) {
+		f(reason, (*t)[reason].n.Load())
+	}
+}
+
+// maxCaches bounds the registry as maxJobs does; the caches of further routes
+// are counted together as "other".
+const maxCaches = 64
 
 // Cache returns the counters of a route's cache and makes them at the first
-// call, as Job does.
-func (m *Meters) Cache(route string) *Cache { panic("not built") }
+// call, as Job does: it locks and searches, so ask once when the cache is
+// built. The same route has the same counters for the life of the process.
+func (m *Meters) Cache(route string) *Cache {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, found := m.findCache(route)
+	if !found && len(m.caches) >= maxCaches {
+		route = overflowJob
+		at, found = m.findCache(route)
+	}
+	if !found {
+		m.caches = slices.Insert(m.caches, at, &Cache{Route: route})
+	}
+	return m.caches[at]
+}
 
 // Caches lists the caches that exist, ordered by route.
-func (m *Meters) Caches() []*Cache { panic("not built") }
+func (m *Meters) Caches() []*Cache {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.caches)
+}
+
+func (m *Meters) findCache(route string) (int, bool) {
+	return slices.BinarySearchFunc(m.caches, route, func(c *Cache, route string) int {
+		return strings.Compare(c.Route, route)
+	})
+}

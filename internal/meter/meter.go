@@ -100,8 +100,9 @@ type Meters struct {
 	ConfigReloadFailures Counter // reloads that failed and left the old config serving
 	ConfigLoaded         Gauge   // when the config in use took effect, in seconds since 1970
 
-	mu   sync.Mutex
-	jobs []*Job // ordered by name, at most maxJobs and "other"
+	mu     sync.Mutex
+	jobs   []*Job   // ordered by name, at most maxJobs and "other"
+	caches []*Cache // ordered by route, at most maxCaches and "other"
 }
 
 // New makes an empty set of meters.
