@@ -24,7 +24,8 @@ import (
 const (
 	maxConnections = 64               // the next one waits; bounds what a stuck scraper can hold
 	maxHeaderBytes = 16 << 10         // curl and Prometheus send less than one KiB
-	maxBodyBytes   = 64 << 10         // no request of ours needs a body
+	maxBodyBytes   = 64 << 10         // no request of our own routes needs a body
+	maxRouteBytes  = 1 << 20          // a body for one of Deps.Routes: a purge names a URL, not a list of them
 	readTimeout    = 10 * time.Second // for a header, and for a body
 	idleTimeout    = 90 * time.Second // more than Prometheus's usual interval
 	writeTimeout   = 60 * time.Second // answers but profiles; a reload is within
@@ -58,6 +59,14 @@ type Deps struct {
 	// here). It is never called twice at once by this package. nil means that
 	// there is nothing to reload.
 	Reload func() error
+	// Routes are handlers of others, by the prefix of the paths that they
+	// answer: "/cache/". They get the whole path, stand behind the same guards
+	// as our own routes, have 60 seconds for an answer, and their requests may
+	// have a body of up to 1 MiB.
+	Routes map[string]http.Handler
+	// Addrs lists the URLs under which the site is served, for commands that
+	// ask it for pages. nil means none.
+	Addrs func() []string
 	// Gather functions are called before each reading of the meters, to set
 	// gauges that nobody keeps up to date. They must be quick, and safe to
 	// call several at once.

@@ -49,6 +49,7 @@ type collector struct {
 	figures []figure
 
 	requests, duration, bytes *prometheus.Desc // per job and lane
+	caches                    cacheMetrics     // per route
 }
 
 // figure is a metric that is one number.
@@ -96,6 +97,7 @@ func newCollector(d Deps) *collector {
 		requests: describe("requests_total", "Requests answered, by lane, job and status code.", "lane", "job", "code"),
 		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),
 		bytes:    describe("response_bytes_total", "Body bytes of the answers.", "lane", "job"),
+		caches:   newCacheMetrics(),
 	}
 }
 
@@ -115,6 +117,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.requests
 	ch <- c.duration
 	ch <- c.bytes
+	c.caches.describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -129,6 +132,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		c.collectTraffic(ch, &job.Fast, "fast", job.Name)
 		c.collectTraffic(ch, &job.Slow, "slow", job.Name)
 	}
+	for _, m := range c.meters.Caches() {
+		c.caches.collect(ch, m)
+	}
 }
 
 func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Traffic, lane, job string) {
@@ -141,12 +147,15 @@ func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Traffic
 	}
 	send(ch, c.bytes)(prometheus.NewConstMetric(c.bytes, prometheus.CounterValue, float64(t.Bytes()), lane, job))
 
-	latency := t.Latency()
+	sendHistogram(ch, c.duration, t.Latency(), lane, job)
+}
+
+func sendHistogram(ch chan<- prometheus.Metric, desc *prometheus.Desc, latency meter.Snapshot, labels ...string) {
 	within := make(map[float64]uint64, len(latencyBounds))
 	for _, bound := range latencyBounds {
 		within[bound.Seconds()] = latency.CountWithin(bound)
 	}
-	send(ch, c.duration)(prometheus.NewConstHistogram(c.duration, latency.Count(), latency.Sum().Seconds(), within, lane, job))
+	send(ch, desc)(prometheus.NewConstHistogram(desc, latency.Count(), latency.Sum().Seconds(), within, labels...))
 }
 
 // send passes a metric on, or the error of making it (a label that is not

@@ -69,6 +69,20 @@ func counted() *meter.Meters {
 	static.Fast.Observe(2, 304, 0, 7*time.Microsecond)
 	static.Slow.Observe(3, 404, 9, 2*time.Millisecond)
 	static.Slow.Observe(3, 999, 0, 40*time.Second)
+	cached := m.Cache("blog.example/api/")
+	for i, c := range []*meter.Counter{
+		&cached.Hit, &cached.Stale, &cached.Coalesced, &cached.Miss, &cached.Validated, &cached.Pass, &cached.Bypass,
+		&cached.Error, &cached.Refreshed, &cached.Purges, &cached.Evicted, &cached.FromUpstream,
+	} {
+		c.Add(uint32(i), uint64(31+i))
+	}
+	for i, g := range []*meter.Gauge{&cached.Fills, &cached.Memory, &cached.Objects, &cached.DiskBytes, &cached.DiskObjects} {
+		g.Set(int64(51 + i))
+	}
+	cached.Upstream.Observe(1, 100*time.Millisecond)
+	cached.Reasons.Add("cookie")
+	cached.Reasons.Add("cookie")
+	cached.Reasons.Add("no lifetime")
 	return m
 }
 
@@ -109,6 +123,29 @@ func TestMetrics(t *testing.T) {
 		`millrace_request_duration_seconds_bucket{job="static",lane="fast",le="1e-05"}`: 4,
 		`millrace_request_duration_seconds_bucket{job="static",lane="slow",le="30"}`:    1,
 		`millrace_request_duration_seconds_bucket{job="static",lane="slow",le="+Inf"}`:  2,
+
+		`millrace_cache_requests_total{outcome="hit",route="blog.example/api/"}`:             31,
+		`millrace_cache_requests_total{outcome="stale",route="blog.example/api/"}`:           32,
+		`millrace_cache_requests_total{outcome="coalesced",route="blog.example/api/"}`:       33,
+		`millrace_cache_requests_total{outcome="miss",route="blog.example/api/"}`:            34,
+		`millrace_cache_requests_total{outcome="validated",route="blog.example/api/"}`:       35,
+		`millrace_cache_requests_total{outcome="pass",route="blog.example/api/"}`:            36,
+		`millrace_cache_requests_total{outcome="bypass",route="blog.example/api/"}`:          37,
+		`millrace_cache_requests_total{outcome="error",route="blog.example/api/"}`:           38,
+		`millrace_cache_refreshes_total{route="blog.example/api/"}`:                          39,
+		`millrace_cache_purges_total{route="blog.example/api/"}`:                             40,
+		`millrace_cache_evictions_total{route="blog.example/api/"}`:                          41,
+		`millrace_cache_upstream_bytes_total{route="blog.example/api/"}`:                     42,
+		`millrace_cache_fills{route="blog.example/api/"}`:                                    51,
+		`millrace_cache_bytes{route="blog.example/api/",tier="memory"}`:                      52,
+		`millrace_cache_objects{route="blog.example/api/",tier="memory"}`:                    53,
+		`millrace_cache_bytes{route="blog.example/api/",tier="disk"}`:                        54,
+		`millrace_cache_objects{route="blog.example/api/",tier="disk"}`:                      55,
+		`millrace_cache_uncached_total{reason="cookie",route="blog.example/api/"}`:           2,
+		`millrace_cache_uncached_total{reason="no lifetime",route="blog.example/api/"}`:      1,
+		`millrace_cache_upstream_duration_seconds_count{route="blog.example/api/"}`:          1,
+		`millrace_cache_upstream_duration_seconds_sum{route="blog.example/api/"}`:            0.1,
+		`millrace_cache_upstream_duration_seconds_bucket{route="blog.example/api/",le="10"}`: 1,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, v, ok, want)

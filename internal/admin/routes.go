@@ -1,11 +1,17 @@
 package admin
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/pprof" // also registers itself with http.DefaultServeMux, which this program never serves
+	"net/url"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,8 +32,45 @@ const index = `Millrace admin
 GET  /metrics        metrics for Prometheus
 GET  /healthz        200 while the server takes requests, 503 while it drains
 GET  /debug/pprof/   profiles of the Go runtime
+GET  /addrs          the URLs under which the site is served, as JSON
 POST /reload         read the config again
 `
+
+// indexOf is the front page: our own routes and those of others.
+func indexOf(routes map[string]http.Handler) string {
+	var page strings.Builder
+	page.WriteString(index)
+	for _, prefix := range slices.Sorted(maps.Keys(routes)) {
+		page.WriteString("     " + prefix + "\n")
+	}
+	return page.String()
+}
+
+// mount adds the routes of others.
+func mount(mux *http.ServeMux, routes map[string]http.Handler) error {
+	for _, prefix := range slices.Sorted(maps.Keys(routes)) {
+		name, ok := strings.CutPrefix(prefix, "/")
+		name, closed := strings.CutSuffix(name, "/")
+		if !ok || !closed || name == "" || strings.ContainsAny(name, "{} \t") || path.Clean(prefix) != "/"+name {
+			return fmt.Errorf("mounting %q on the admin listener: a prefix is like /cache/", prefix)
+		}
+		if _, taken := mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: prefix}}); taken != "" {
+			return fmt.Errorf("mounting %q on the admin listener: %q is there already", prefix, taken)
+		}
+		mux.Handle(prefix, routes[prefix])
+	}
+	return nil
+}
+
+// bodyLimit is how long a request's body may be.
+func bodyLimit(routes map[string]http.Handler, path string) int64 {
+	for prefix := range routes {
+		if strings.HasPrefix(path, prefix) {
+			return maxRouteBytes
+		}
+	}
+	return maxBodyBytes
+}
 
 // newHandler puts the routes together, with the limits and guards before them.
 func newHandler(d Deps, allowed hosts) (http.Handler, error) {
@@ -36,14 +79,19 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, index) })
+	front := indexOf(d.Routes)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, front) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
 	}))
 	mux.HandleFunc("GET /healthz", healthz(d.Ready))
 	mux.HandleFunc("POST /reload", reload(d.Reload))
+	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
 	profiles(mux)
+	if err := mount(mux, d.Routes); err != nil {
+		return nil, err
+	}
 
 	// A page in the operator's browser may not reload the server either:
 	// requests that change something must not come from another origin.
@@ -63,7 +111,7 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 		_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if r.ContentLength != 0 {
 			_ = rc.SetReadDeadline(time.Now().Add(readTimeout))
-			r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+			r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(d.Routes, r.URL.Path))
 		}
 		guarded.ServeHTTP(w, r)
 	}), nil
@@ -83,6 +131,18 @@ func healthz(ready func() bool) http.HandlerFunc {
 			return
 		}
 		text(w, http.StatusOK, "ok\n")
+	}
+}
+
+// addrs answers with a JSON array of strings.
+func addrs(list func() []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		urls := []string{}
+		if list != nil {
+			urls = append(urls, list()...)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(urls) // strings always encode; the rest is the client's loss
 	}
 }
 
