@@ -8,12 +8,16 @@ import (
 	"time"
 )
 
-// Answer is a finished answer to GET, with status 200 unless Status says otherwise: everything about it is decided but
-// its Date. An Answer is immutable once it has been handed to Serve or to
-// lane.Offer; both lanes share it. Exactly one of Body and File is set
-// (both are nil for an empty body).
+// Answer is a finished answer to GET: everything about it is decided, mostly
+// but its Date. An Answer is immutable once it has been handed to Serve or to
+// lane.Offer; both lanes share it. Exactly one of Body and File is set (both
+// are nil for an empty body).
 type Answer struct {
-	Status int // 0 is 200; no other has conditions and ranges
+	// Status is the final status; 0 is 200. An answer with another one has no
+	// conditions and no ranges: it is sent as it is, whatever the request says
+	// (RFC 9110, 13.2.1). Not 206 and 304, which are made of an answer to a
+	// request, nor 1xx. 204 has neither body nor Content-Length.
+	Status int
 
 	// Header has canonical keys and holds Content-Type, Content-Length,
 	// Content-Encoding, ETag, Last-Modified, Vary, Cache-Control … as far as
@@ -22,9 +26,17 @@ type Answer struct {
 
 	Body []byte // the finished body, or
 	File *File  // the shared descriptor of one that is too large to hold
-	Base int64  // where the body begins in File
+	Base int64  // where the body begins in File, in bytes
 	Size int64  // bytes of body
 
 	ETag         string    // as in Header, quotes included; may be empty
 	LastModified time.Time // as in Header, whole seconds; may be zero
+}
+
+// Code is the answer's status.
+func (a *Answer) Code() int {
+	if a.Status == 0 {
+		return http.StatusOK
+	}
+	return a.Status
 }

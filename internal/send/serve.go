@@ -24,16 +24,22 @@ const (
 // request would be most of what a download allocates.
 var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// Serve answers a GET or HEAD request from a. It decides conditions (RFC 9110,
-// 13) and, if a.Header says "Accept-Ranges: bytes", ranges (RFC 9110, 14). The
-// headers are put into w ready as they are, so a.Header must not be changed
-// afterwards; what stands in w.Header() already is kept.
+// Serve answers a GET or HEAD request from a. If its status is 200, it decides
+// conditions (RFC 9110, 13) and, if a.Header says "Accept-Ranges: bytes",
+// ranges (RFC 9110, 14). The headers are put into w ready as they are, so
+// a.Header must not be changed afterwards; what stands in w.Header() already is
+// kept. No Content-Type is made up for an answer without one.
 //
 // The caller holds a reference to a.File until Serve returns. If the file turns
 // out to be shorter than a.Size, Serve panics with [http.ErrAbortHandler]: the
 // connection (HTTP/1) or stream (HTTP/2) is cut, so that the client knows that
 // the answer is not whole.
 func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
+	if a.Code() != http.StatusOK {
+		setHeader(w, a)
+		sendWhole(w, r, a.Code(), a)
+		return
+	}
 	switch condition.Check(r.Method, r.Header, a.ETag, a.LastModified) {
 	case condition.NotModified:
 		h := w.Header()
@@ -54,20 +60,27 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 		}
 	}
 	setHeader(w, a)
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		sendPart(w, a, span{0, a.Size})
-	}
+	sendWhole(w, r, http.StatusOK, a)
 }
 
-// ServeStatus answers with a whole and another status than 200, such as the
-// page that says 404: without conditions and ranges, and without the validators
-// that would invite them.
+// ServeStatus answers with a page of ours under another status than its own,
+// such as the one that says 404: without conditions and ranges, and without the
+// validators that would invite them.
 func ServeStatus(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
 	setHeader(w, a)
 	h := w.Header()
 	for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges"} {
 		delete(h, name)
+	}
+	sendWhole(w, r, status, a)
+}
+
+// sendWhole sends the status and the body, after the headers were set.
+func sendWhole(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
+	if status == http.StatusNoContent { // RFC 9110, 8.6
+		delete(w.Header(), "Content-Length")
+		w.WriteHeader(status)
+		return
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
@@ -98,6 +111,9 @@ func setHeader(w http.ResponseWriter, a *Answer) {
 	if _, ok := a.Header["Content-Length"]; !ok { // or HTTP/1.1 would be chunked
 		h["Content-Length"] = []string{strconv.FormatInt(a.Size, 10)}
 	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // or net/http would guess one, and the fast lane not
+	}
 }
 
 // refuse answers with a status and no content. Of the answer's headers it
@@ -118,7 +134,7 @@ func sendPart(w http.ResponseWriter, a *Answer, s span) {
 	switch {
 	case s.length == 0:
 	case a.File != nil:
-		sendSection(w, a.File.Section(s.start, s.length))
+		sendSection(w, a.File.Section(a.Base+s.start, s.length))
 	default:
 		// An error means that the client is gone, which net/http notices too.
 		_, _ = w.Write(a.Body[s.start : s.start+s.length])

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,21 @@ func fileAnswer(t *testing.T, body []byte) *Answer {
 	a.Body, a.File = nil, NewFile(f)
 	t.Cleanup(a.File.Release)
 	return a
+}
+
+// basedAnswer is a file in which the body stands behind something else, and
+// something else behind the body.
+func basedAnswer(t *testing.T, body []byte) *Answer {
+	t.Helper()
+	const before = 4096
+	a := fileAnswer(t, slices.Concat(bytes.Repeat([]byte("#"), before), body, []byte("# more")))
+	a.Header, a.Base, a.Size = answerHeader(len(body)), before, int64(len(body))
+	return a
+}
+
+// answersOf are one body in every form.
+func answersOf(t *testing.T, body []byte) map[string]*Answer {
+	return map[string]*Answer{"body": bodyAnswer(body), "file": fileAnswer(t, body), "based file": basedAnswer(t, body)}
 }
 
 // eachProtocol runs a test over HTTP/1.1, HTTP/1.1 with TLS, and HTTP/2.
@@ -105,7 +121,7 @@ func get(t *testing.T, c *http.Client, method, url string, kv ...string) (*http.
 func TestServe(t *testing.T) {
 	size := len(content)
 	date := modified.Format(http.TimeFormat)
-	for kind, a := range map[string]*Answer{"body": bodyAnswer(content), "file": fileAnswer(t, content)} {
+	for kind, a := range answersOf(t, content) {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
 		eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
 			for _, q := range []struct {
@@ -170,7 +186,7 @@ func TestNotModifiedKeepsWhatRevalidates(t *testing.T) {
 }
 
 func TestMultipart(t *testing.T) {
-	for kind, a := range map[string]*Answer{"body": bodyAnswer(content), "file": fileAnswer(t, content)} {
+	for kind, a := range answersOf(t, content) {
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
 		eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
 			// The second part is large enough for the section to be passed on.
@@ -244,6 +260,61 @@ func TestServeStatus(t *testing.T) {
 				if v := res.Header.Get(name); v != "" {
 					t.Errorf("404 has %s: %s", name, v)
 				}
+			}
+		}
+	})
+}
+
+// Another status than 200 is sent as it is, whatever is asked of it.
+func TestOtherStatuses(t *testing.T) {
+	for kind, a := range answersOf(t, content) {
+		for _, status := range []int{203, 301, 404, 410, 503, 599} {
+			a.Status = status
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
+			eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+				for _, header := range [][]string{
+					nil, {"If-None-Match", `"tag"`}, {"If-Match", `"other"`}, {"Range", "bytes=0-1"},
+					{"If-Modified-Since", modified.Format(http.TimeFormat)},
+				} {
+					for _, method := range []string{"GET", "HEAD"} {
+						res, body := get(t, c, method, url, header...)
+						want := string(content)
+						if method == "HEAD" {
+							want = ""
+						}
+						if res.StatusCode != status || body != want || res.ContentLength != int64(len(content)) || res.Header.Get("Etag") != `"tag"` {
+							t.Errorf("%s: %s of %d with %v: %d, %d bytes, length %d, %v", kind, method, status, header,
+								res.StatusCode, len(body), res.ContentLength, res.Header)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestNoContent(t *testing.T) {
+	a := &Answer{Status: 204, Header: http.Header{"X-A": {"b"}, "Content-Length": {"0"}}}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
+	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+		res, _ := get(t, c, "GET", url)
+		if _, length := res.Header["Content-Length"]; res.StatusCode != 204 || length || res.Header.Get("X-A") != "b" {
+			t.Errorf("%d, %v", res.StatusCode, res.Header)
+		}
+	})
+	if a.Header.Get("Content-Length") != "0" {
+		t.Error("the answer itself was changed")
+	}
+}
+
+func TestNoContentTypeIsMadeUp(t *testing.T) {
+	a := bodyAnswer([]byte("<html>"))
+	a.Header.Del("Content-Type")
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
+	eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
+		for _, a.Status = range []int{0, 404} {
+			if res, _ := get(t, c, "GET", url); len(res.Header["Content-Type"]) != 0 {
+				t.Errorf("%d has Content-Type %q", res.StatusCode, res.Header["Content-Type"])
 			}
 		}
 	})
