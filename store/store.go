@@ -9,6 +9,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 )
@@ -19,33 +20,48 @@ var (
 	// ErrFull: there is no room, or the store does not want the object. The
 	// caller goes on without it.
 	ErrFull = errors.New("the store has no room")
-	// ErrDown: the engine cannot be reached now.
+	// ErrDown: the engine cannot be reached now, or is closed.
 	ErrDown = errors.New("the store cannot be reached")
+
+	// ErrNotYet is an ErrFull: the store takes an object only when it is
+	// offered for the second time. See DiskOptions.Second.
+	ErrNotYet = fmt.Errorf("%w for what was asked for only once", ErrFull)
 )
 
+// errClosed is what a store returns after Close.
+var errClosed = fmt.Errorf("%w: it is closed", ErrDown)
+
+// errEnded is what a Writer returns after Commit or Abort.
+var errEnded = errors.New("the object is no longer being written")
+
 // Store keeps objects. All methods may be called at once by many goroutines.
+// When ctx has ended already, they return its error.
 type Store interface {
 	// Get returns the object under a key, or ErrNotFound, ErrDown. It is whole:
 	// no engine ever returns part of a body. The caller closes it.
 	Get(ctx context.Context, key string) (*Object, error)
-	// Create begins to write an object of a size (-1: not known yet), or
-	// returns ErrFull, ErrDown. Nothing is visible before Commit.
+	// Create begins to write an object with a body of size bytes (-1: not
+	// known yet), or returns ErrFull, ErrDown. Nothing is visible before Commit.
 	Create(ctx context.Context, key string, size int64) (Writer, error)
 	// Delete removes an object; one that is not there is no error.
 	Delete(ctx context.Context, key string) error
+	// Stats may be called at any time, also after Close.
 	Stats() Stats
+	// Close ends the store: from now on the methods above return errors, and
+	// Writers cannot commit, but must be ended nevertheless. Objects that
+	// are open may stay readable. Closing twice is no error.
 	Close() error
 }
 
 // Object is a stored object, open for reading.
 type Object struct {
 	Head []byte
-	Size int64 // of the body
+	Size int64 // of the body, in bytes
 	// Body reads the body; it stays whole even if the object is replaced or
 	// deleted meanwhile.
 	Body io.ReaderAt
 	// File and Offset tell where the body is when the kernel can send it;
-	// File is nil otherwise.
+	// File is nil otherwise. It is to be read at offsets, and not to be closed.
 	File   *os.File
 	Offset int64
 	Closer io.Closer // nil: nothing to close
@@ -59,11 +75,14 @@ func (o *Object) Close() error {
 	return o.Closer.Close()
 }
 
-// Writer writes one object's body. Exactly one of Commit and Abort ends it.
+// Writer writes one object's body. Exactly one of Commit and Abort ends it;
+// a Commit that fails ends it, too.
 type Writer interface {
-	io.Writer   // ErrFull when the room ran out
+	io.Writer   // ErrFull when the room ran out; then only Abort is left to do
 	io.ReaderAt // of what was written so far, by any goroutine, until Commit or Abort
-	// Commit makes the object visible, in place of the one before, with this head.
+	// Commit makes the object visible, in place of the one before, with this
+	// head. It fails, and leaves nothing but the object before, when the body
+	// is not of the size that Create was told.
 	Commit(head []byte) error
 	// Abort leaves nothing behind. After Commit it does nothing.
 	Abort() error
