@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
+	"millrace/cache"
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
+	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/internal/site"
+	"millrace/internal/upstream"
 	"millrace/static"
 )
 
@@ -25,23 +30,25 @@ import (
 type graph struct {
 	setup  server.Setup
 	ids    map[string]uint64 // sites: listener, hosts and routes → number
-	parts  map[string]part   // jobs with a state, by their options
+	parts  map[string]part   // what has a state, by its options
+	opened []string          // keys of parts: each after those that it uses
+	caches map[string]*cache.Handler
 	logKey string
 
 	before <-chan struct{} // closed when the graph before this one is
 	closed chan struct{}   // closed when this one is
 }
 
-// part is a job that holds something open.
+// part is a job, or what a job works with, that holds something open.
 type part struct {
-	handler http.Handler
-	closer  io.Closer
+	what   any
+	closer io.Closer
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
 // was opened for it is closed again. This is the only place where the jobs meet.
 func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
-	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, closed: make(chan struct{})}
+	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, closed: make(chan struct{})}
 	if old == nil {
 		old = &graph{closed: make(chan struct{})}
 		close(old.closed)
@@ -65,8 +72,9 @@ func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
 	}
 	for _, sc := range cfg.Sites {
 		var routes []*site.Route
-		for pattern, rc := range sc.Routes {
-			h, job, err := g.job(pattern, rc, old)
+		for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
+			rc := sc.Routes[pattern]
+			h, job, err := g.job(s, sc.Hosts, pattern, old, rc)
 			if err != nil {
 				return g, fmt.Errorf("route %s: %w", pattern, err)
 			}
@@ -107,36 +115,60 @@ func keyOf(kind string, what any) string {
 }
 
 // job makes the handler of a route and names its job.
-func (g *graph) job(pattern string, rc config.Route, old *graph) (http.Handler, string, error) {
+func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc config.Route) (http.Handler, string, error) {
 	switch {
 	case rc.Static != nil:
-		h, err := g.part(keyOf("static", rc.Static), old, func() (part, error) {
+		h, err := carry(g, old, keyOf("static", rc.Static), func() (*static.Handler, io.Closer, error) {
 			h, err := static.Open(rc.Static.Root, *rc.Static)
-			return part{h, h}, err
+			return h, h, err
 		})
 		return h, "static", err
+	case rc.Cache != nil:
+		name := pattern
+		if len(hosts) > 0 {
+			name = hosts[0] + pattern
+		}
+		h, err := g.cache(s, name, *rc.Cache, old)
+		return h, "cache", err
+	case rc.Proxy != nil:
+		h, err := g.proxy(s, *rc.Proxy, old)
+		return h, "proxy", err
 	case rc.Redirect != nil:
 		return rc.Redirect.Handler(pattern), "redirect", nil
 	case rc.Deny != nil:
 		return rc.Deny.Handler(), "deny", nil
 	}
-	return nil, "", errors.New("no job is named: write static, redirect or deny")
+	return nil, "", errors.New("no job is named: write static, cache, proxy, redirect or deny")
 }
 
-// part carries a job over from the old graph or opens a new one.
-func (g *graph) part(k string, old *graph, open func() (part, error)) (http.Handler, error) {
-	if p, ok := g.parts[k]; ok {
-		return p.handler, nil
+// proxy is a reverse proxy; routes with the same upstream have one pool.
+func (g *graph) proxy(s *Server, o proxy.Options, old *graph) (http.Handler, error) {
+	pool, err := carry(g, old, keyOf("upstream", o.Options), func() (*upstream.Pool, io.Closer, error) {
+		p, err := upstream.New(o.Options, s.errors)
+		return p, p, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	p, ok := old.parts[k]
+	return proxy.New(o, pool, s.errors)
+}
+
+// carry takes a part over from the old graph or opens a new one. What it uses
+// itself must have been carried before.
+func carry[T any](g, old *graph, k string, open func() (T, io.Closer, error)) (T, error) {
+	p, ok := g.parts[k]
 	if !ok {
-		var err error
-		if p, err = open(); err != nil {
-			return nil, err
+		if p, ok = old.parts[k]; !ok {
+			what, closer, err := open()
+			if err != nil {
+				return what, err
+			}
+			p = part{what, closer}
 		}
+		g.parts[k] = p
+		g.opened = append(g.opened, k)
 	}
-	g.parts[k] = p
-	return p.handler, nil
+	return p.what.(T), nil
 }
 
 // openLog carries the access log over when its options are the same.
@@ -158,9 +190,9 @@ func (g *graph) close(keep *graph) error {
 		keep = &graph{}
 	}
 	var errs []error
-	for k, p := range g.parts {
-		if _, ok := keep.parts[k]; !ok && p.closer != nil {
-			errs = append(errs, p.closer.Close())
+	for _, k := range slices.Backward(g.opened) {
+		if _, ok := keep.parts[k]; !ok {
+			errs = append(errs, g.parts[k].closer.Close())
 		}
 	}
 	if g.setup.Log != keep.setup.Log {

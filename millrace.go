@@ -41,6 +41,7 @@ type Server struct {
 	meters  *meter.Meters
 	admin   *admin.Admin // nil when off
 	server  *server.Server
+	garbage *collector
 
 	mu      sync.Mutex // held by Reload, ReopenLogs and the end of Run
 	graph   *graph
@@ -51,7 +52,7 @@ type Server struct {
 
 // New builds everything that cfg asks for and binds all of its addresses.
 func New(cfg *config.Config, o Options) (*Server, error) {
-	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), ended: make(chan struct{})}
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: newCollector(), ended: make(chan struct{})}
 	if s.errors == nil {
 		s.errors = slog.Default()
 	}
@@ -68,6 +69,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		s.server.Close()
 		return nil, errors.Join(err, g.close(nil))
 	}
+	s.garbage.set(budget(cfg))
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return s, nil
 }
@@ -102,6 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.retired.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.garbage.set(0)
 	return errors.Join(err, s.graph.close(nil))
 }
 
@@ -113,8 +116,8 @@ func (s *Server) Close() error {
 
 // Reload puts a new config into effect. When it cannot be built, or an address
 // cannot be bound, the old one goes on unchanged. No connection is dropped;
-// lane.memory, lane.off, limits.connections, limits.header_bytes and
-// admin.listen take effect at the next start.
+// lane.memory, lane.off, limits.connections, limits.header_bytes, admin.listen
+// and the size of a cache's folder take effect at the next start.
 func (s *Server) Reload(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,6 +134,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 	old := s.graph
 	s.graph = next
 	s.retire(old, next)
+	s.garbage.set(budget(cfg))
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return nil
