@@ -1,117 +1,170 @@
 // Package fill gets one thing once, however many wait for it: a Group joins
 // requests for the same key to one Fill, whose Body they read while it grows.
+//
+// The life of a fill, as package cache leads it:
+//
+//  1. A request misses and calls [Group.Join]. The first one for a key is told
+//     that it is the leader; it starts the leader's goroutine, which belongs to
+//     the cache and not to a client, and then waits like all others.
+//  2. Each of them calls [Fill.Enter], [Fill.Wait] with its own context and, at
+//     the end of its answer, [Fill.Leave]. When all have left for longer than
+//     the grace, the leader's context ends.
+//  3. The leader learns from the response's header what the fill leads to and
+//     says so with [Fill.Settle]; that lets everybody go at once and in
+//     parallel. Is the answer not for everyone, it calls [Fill.Detach] first,
+//     so that nobody else joins.
+//  4. It writes the response's content into the [Body], out of which the others
+//     read meanwhile, closes it, stores it if it is whole, and calls [Fill.Finish].
+//
+// Nothing here polls, and nothing has a goroutine: whoever waits does so in its
+// own, on a channel that is closed when there is something new.
 package fill
 
 import (
 	"context"
 	"errors"
-	"io"
+	"sync"
 	"time"
 )
 
-// ErrBroken is what readers of a Body get when its source failed before its
-// end; the cause is wrapped.
-var ErrBroken = errors.New("the fill broke off")
+var (
+	// ErrBroken is what readers of a Body get when its source failed before its
+	// end; the cause is wrapped.
+	ErrBroken = errors.New("the fill broke off")
+	// ErrUnwanted is the cause with which a fill's context ends when nobody has
+	// been interested in it for its grace.
+	ErrUnwanted = errors.New("nobody waits for the fill any more")
+	// ErrUnread is what the writer of a window gets when all its readers have gone.
+	ErrUnread = errors.New("nobody reads the fill any more")
+)
 
-// Group joins requests by key. The zero value is ready.
-type Group[O any] struct{ _ O }
+// Group joins requests by key. The zero value is ready. It holds one entry for
+// each fill under way, of which there are as many as the caller lets run.
+//
+// One mutex is enough: it is held for a map access, once at the beginning and
+// once at the end of a journey to an origin that takes a thousand times longer.
+type Group[O any] struct {
+	mu      sync.Mutex
+	fills   map[string]*Fill[O] // those that can be joined
+	running int                 // all, also those that cannot
+}
 
 // Join returns the running fill for a key, or starts one: then leader is true
 // and the caller must run it, in a goroutine that does not end with its client,
 // up to Finish.
-func (g *Group[O]) Join(key string) (f *Fill[O], leader bool) { panic("not built") }
+func (g *Group[O]) Join(key string) (f *Fill[O], leader bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.fills[key]; f != nil {
+		return f, false
+	}
+	if g.fills == nil {
+		g.fills = make(map[string]*Fill[O])
+	}
+	f = &Fill[O]{group: g, key: key, known: make(chan struct{})}
+	g.fills[key] = f
+	g.running++
+	return f, true
+}
 
-// Running is the number of fills under way.
-func (g *Group[O]) Running() int { panic("not built") }
+// Running is the number of fills under way, detached ones too.
+func (g *Group[O]) Running() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running
+}
 
 // Fill is one journey to the origin. O is what it leads to, known when the
 // response's header is.
-type Fill[O any] struct{ _ O }
+type Fill[O any] struct {
+	group *Group[O]
+	key   string
 
-// Settle tells all who wait what the fill has led to. It may be called once;
-// who joins later gets it at once.
-func (f *Fill[O]) Settle(o O) { panic("not built") }
+	known   chan struct{} // closed when the outcome is known, or will never be
+	outcome O             // set before known is closed
+	settled bool          // likewise
+
+	mu       sync.Mutex // of all below, and of closing known
+	done     bool       // known is closed
+	finished bool
+	wanted   int       // Enter without Leave
+	idle     time.Time // since when wanted is 0
+	grace    time.Duration
+	timer    *time.Timer // of grace; nil until it is first needed
+	ctx      context.Context
+	end      context.CancelCauseFunc
+}
+
+// Settle tells all who wait what the fill has led to; who joins later gets it
+// at once. Only the first call counts, and none after Finish.
+func (f *Fill[O]) Settle(o O) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.done {
+		return
+	}
+	f.outcome, f.settled, f.done = o, true, true
+	close(f.known)
+}
 
 // Detach makes the next request for the key start a fill of its own, without
 // ending this one: its answer is not for everyone, or is no longer joinable.
-func (f *Fill[O]) Detach() { panic("not built") }
-
-// Finish ends the fill: it is no longer found. Without a Settle before, those
-// who wait get ErrBroken.
-func (f *Fill[O]) Finish() { panic("not built") }
-
-// Wait returns the outcome, or ctx's error, or ErrBroken.
-func (f *Fill[O]) Wait(ctx context.Context) (O, error) { panic("not built") }
-
-// Interest counts those who want the outcome or read the body: every waiter
-// calls Enter (false when it has ended for want of any) and later Leave. When
-// the last one has left for longer than the fill's grace, Context ends.
-func (f *Fill[O]) Enter() bool { panic("not built") }
-
-// Leave takes back one Enter.
-func (f *Fill[O]) Leave() { panic("not built") }
-
-// Context is the leader's: it ends when nobody was interested for grace, at
-// limit after the start, or with Finish. Call it once.
-func (f *Fill[O]) Context(grace, limit time.Duration) context.Context { panic("not built") }
-
-// Spill is where a body goes that has become too large for memory. store.Writer is one.
-type Spill interface {
-	io.Writer
-	io.ReaderAt // of what was written so far
+func (f *Fill[O]) Detach() {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.group.remove(f)
 }
 
-// BodyOptions bound a Body.
-type BodyOptions struct {
-	Expected int64 // Content-Length, -1 when unknown
-	Memory   int64 // bytes held in memory; above it the body goes to Spill
-	// Spill is called once when the body outgrows Memory, or at once when
-	// Expected does. nil, or an error: the body becomes a window of Memory bytes that moves with
-	// its slowest reader, cannot be joined any more and will not be Whole.
-	Spill func() (Spill, error)
+// remove takes f out, unless its key is another fill's by now; g.mu is held.
+func (g *Group[O]) remove(f *Fill[O]) {
+	if g.fills[f.key] == f {
+		delete(g.fills, f.key)
+	}
 }
 
-// Body is a growing sequence of bytes with one writer and any number of
-// readers, each with a position of its own.
-type Body struct{}
+// Finish ends the fill: it is no longer found, and its context ends. Without a
+// Settle before, those who wait get ErrBroken. A second call does nothing.
+func (f *Fill[O]) Finish() {
+	f.mu.Lock()
+	if f.finished {
+		f.mu.Unlock()
+		return
+	}
+	f.finished = true
+	if !f.done {
+		f.done = true
+		close(f.known)
+	}
+	if f.timer != nil {
+		f.timer.Stop()
+	}
+	end := f.end
+	f.mu.Unlock()
 
-// NewBody returns an empty body.
-func NewBody(o BodyOptions) *Body { panic("not built") }
+	f.group.mu.Lock()
+	f.group.remove(f)
+	f.group.running--
+	f.group.mu.Unlock()
+	if end != nil {
+		end(nil)
+	}
+}
 
-// Write appends. It blocks only while the body is a window and its slowest
-// reader is Memory bytes behind; a window without readers returns an error.
-func (b *Body) Write(p []byte) (int, error) { panic("not built") }
-
-// Close ends the body: whole when err is nil, else broken with that cause.
-// A body that is shorter or longer than Expected is broken.
-func (b *Body) Close(err error) { panic("not built") }
-
-// Whole reports whether the body has ended without error, can be read from its start, and its size.
-func (b *Body) Whole() (size int64, ok bool) { panic("not built") }
-
-// Bytes is the whole body in one piece of exactly its size, nil if it is not whole or was spilt.
-func (b *Body) Bytes() []byte { panic("not built") }
-
-// Spilt is what Spill returned, nil if the body is in memory.
-func (b *Body) Spilt() Spill { panic("not built") }
-
-// Reader reads from an offset, waiting for bytes that have not come yet until
-// ctx ends. It returns nil when the body is a window that has moved on.
-// The reader must be closed.
-func (b *Body) Reader(ctx context.Context, offset int64) *Reader { panic("not built") }
-
-// Reader is one reader of a Body.
-type Reader struct{}
-
-// Read implements io.Reader; after the last byte it returns io.EOF, or ErrBroken.
-func (r *Reader) Read(p []byte) (int, error) { panic("not built") }
-
-// WriteTo implements io.WriterTo without a copy of what is held in memory. flush, if set
-// by Flush, is called whenever the reader has caught up with the writer.
-func (r *Reader) WriteTo(w io.Writer) (int64, error) { panic("not built") }
-
-// Flush is called by WriteTo before it waits for more.
-func (r *Reader) Flush(f func()) { panic("not built") }
-
-// Close gives the reader up.
-func (r *Reader) Close() error { panic("not built") }
+// Wait returns the outcome, or ctx's error, or ErrBroken. An outcome that is
+// known already is returned even if ctx has ended.
+func (f *Fill[O]) Wait(ctx context.Context) (O, error) {
+	select {
+	case <-f.known:
+	default:
+		select {
+		case <-f.known:
+		case <-ctx.Done():
+			var none O
+			return none, ctx.Err()
+		}
+	}
+	if !f.settled {
+		return f.outcome, ErrBroken
+	}
+	return f.outcome, nil
+}

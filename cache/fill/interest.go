@@ -1,0 +1,87 @@
+package fill
+
+import (
+	"context"
+	"time"
+)
+
+// Enter and Leave count those who want the outcome or read the body: every
+// waiter calls Enter and later, once, Leave. When the last one has left for
+// longer than the fill's grace, the leader's context ends.
+//
+// Enter returns false when that has happened, or the fill's time is up: the
+// caller must not wait for it, owes no Leave, and should join again. It will
+// not meet the same fill. A refresh that nobody waits for enters for itself.
+func (f *Fill[O]) Enter() bool {
+	f.mu.Lock()
+	over := !f.finished && f.ctx != nil && f.ctx.Err() != nil
+	if !over {
+		f.wanted++
+		if f.wanted == 1 && f.timer != nil {
+			f.timer.Stop()
+		}
+	}
+	f.mu.Unlock()
+	if over {
+		f.Detach()
+	}
+	return !over
+}
+
+// Leave takes back one Enter. It panics when there was none.
+func (f *Fill[O]) Leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.wanted == 0 {
+		panic("fill: Leave without Enter")
+	}
+	f.wanted--
+	f.rest()
+}
+
+// Context is the leader's: it ends when nobody was interested for grace (with
+// the cause ErrUnwanted), at limit after this call (context.DeadlineExceeded),
+// or with Finish. A limit of 0 or less is none. Call it once, after the Enter
+// of whoever the fill is for.
+func (f *Fill[O]) Context(grace, limit time.Duration) context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	if limit > 0 {
+		limited, stop := context.WithTimeout(ctx, limit)
+		cancel := end
+		ctx, end = limited, func(cause error) { cancel(cause); stop() }
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ctx, f.end, f.grace = ctx, end, grace
+	if f.finished {
+		end(nil)
+	}
+	f.rest()
+	return ctx
+}
+
+// rest starts the grace if nobody is interested. f.mu is held.
+func (f *Fill[O]) rest() {
+	switch {
+	case f.wanted > 0 || f.ctx == nil || f.finished:
+	case f.grace <= 0:
+		f.end(ErrUnwanted)
+	default:
+		f.idle = time.Now()
+		if f.timer == nil {
+			f.timer = time.AfterFunc(f.grace, f.lapse)
+		} else {
+			f.timer.Reset(f.grace)
+		}
+	}
+}
+
+// lapse ends the context at the end of a grace. The timer may have fired just
+// before somebody came and left again; then the time is not up.
+func (f *Fill[O]) lapse() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.wanted == 0 && !f.finished && time.Since(f.idle) >= f.grace {
+		f.end(ErrUnwanted)
+	}
+}
