@@ -63,6 +63,37 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
+// BenchmarkHit is everything the lane does for a hot request but its system
+// calls: with one answer, and with more than the processor's caches hold.
+func BenchmarkHit(b *testing.B) {
+	bench := newBench(b, patient)
+	defer bench.lane.Close()
+	const many = 8192
+	targets := make([][]byte, many)
+	for i := range targets {
+		target := fmt.Sprintf("/api/comments/count?url=https://example.org/%d", i)
+		r := newResponse(answerOf(`{"count":4,"of":"https://example.org/1"}`), Rule{}, bench.meters.Job("test"))
+		bench.lane.table.put(key{1, target, true}, nil, variant{anyCoding: true, response: r})
+		targets[i] = []byte("GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	nc, _ := FromNet(bench.lane.NewConn(&countingConn{}, bench.scope, nil))
+	defer nc.Close()
+	s := new(scratch)
+	for name, requests := range map[string][][]byte{"path": {[]byte(hotRequest)}, "query": targets[:1], "queries": targets} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				in := requests[i%len(requests)]
+				if used, _ := nc.answer(s, in, noDescriptor); used != len(in) {
+					b.Fatal("not answered")
+				}
+				i += 4099 // not in the order in which they were put there
+			}
+		})
+	}
+}
+
 func tcpPair(tb testing.TB) (server, client net.Conn) {
 	tb.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"millrace/internal/meter"
-	"millrace/internal/send"
 	"millrace/internal/site"
 )
 
@@ -323,103 +321,6 @@ func TestDrainLinger(t *testing.T) {
 		}
 		stop()
 	})
-}
-
-// Offers that no request could ever find, or that cannot be honoured, are declined.
-func TestOfferDeclines(t *testing.T) {
-	b := newBench(t, patient)
-	defer b.lane.Close()
-	server, _ := socketPair(t)
-	c, _ := FromNet(b.lane.NewConn(server, b.scope, nil))
-	defer c.Close()
-	var gen Generation
-	void := gen.Now()
-	gen.Void()
-	header := func(name string) *send.Answer {
-		a := answerOf("x")
-		a.Header.Set(name, "x")
-		return a
-	}
-	noLength := answerOf("x")
-	noLength.Header.Del("Content-Length")
-	for name, o := range map[string]struct {
-		method, target string
-		headers        http.Header
-		answer         *send.Answer
-		rule           Rule
-		taken          bool
-	}{
-		"plain":             {target: "/a", taken: true},
-		"HEAD":              {method: "HEAD", target: "/head", taken: true},
-		"query":             {target: "/q?a=%20", rule: Rule{WithQuery: true}, taken: true},
-		"POST":              {method: "POST", target: "/b"},
-		"percent":           {target: "/%61"},
-		"absolute":          {target: "http://a/c"},
-		"non-ASCII query":   {target: "/q?\xc3", rule: Rule{WithQuery: true}},
-		"too long":          {target: "/" + strings.Repeat("x", maxHead)},
-		"void":              {target: "/d", rule: Rule{Mark: void}},
-		"Set-Cookie":        {target: "/e", answer: header("Set-Cookie")},
-		"Connection":        {target: "/f", answer: header("Connection")},
-		"no length":         {target: "/g", answer: noLength},
-		"unknown header":    {target: "/h", rule: Rule{Consulted: []string{"X-Unknown"}}},
-		"cookie":            {target: "/i", headers: http.Header{"Cookie": {"a"}}, rule: Rule{Consulted: []string{"Cookie"}}},
-		"no cookie":         {target: "/j", rule: Rule{Consulted: []string{"Cookie"}}, taken: true},
-		"credentials":       {target: "/k", headers: http.Header{"Authorization": {"a"}}, rule: Rule{Consulted: []string{"Authorization"}}},
-		"ignored cookie":    {target: "/l", headers: http.Header{"Cookie": {"a"}}, taken: true},
-		"two values":        {target: "/m", headers: http.Header{"Origin": {"a", "b"}}, rule: Rule{Consulted: []string{"Origin"}}},
-		"weights":           {target: "/n", headers: http.Header{"Accept-Encoding": {"br;q=1"}}, rule: Rule{Consulted: []string{"Accept-Encoding"}}},
-		"too many":          {target: "/o", rule: Rule{Consulted: []string{"Origin", "Cookie", "Accept", "Dpr", "Width"}}},
-		"too large":         {target: "/p", answer: answerOf(strings.Repeat("x", defaultMemory/maxShare))},
-		"framing consulted": {target: "/r", rule: Rule{Consulted: []string{"Connection"}}},
-	} {
-		r, err := http.NewRequestWithContext(WithConn(t.Context(), c), "GET", "/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.RequestURI, r.Header = o.target, o.headers
-		if o.method != "" {
-			r.Method = o.method
-		}
-		if o.answer == nil {
-			o.answer = answerOf(name)
-		}
-		before := b.meters.LaneOffers.Load()
-		Begin(r, 1, b.meters.Job("test"))
-		Offer(r, o.answer, o.rule)
-		if taken := b.meters.LaneOffers.Load() > before; taken != o.taken {
-			t.Errorf("%s: taken %t", name, taken)
-		}
-		Begin(r, 0, nil) // of no site
-		before = b.meters.LaneOffers.Load()
-		Offer(r, answerOf(name+"!"), o.rule)
-		if b.meters.LaneOffers.Load() > before {
-			t.Errorf("%s: taken for no site", name)
-		}
-	}
-	Offer(&http.Request{}, answerOf("x"), Rule{}) // no lane: nothing happens
-}
-
-// One path has many spellings and queries: none of them may fill the table.
-func TestQueriesCannotFlush(t *testing.T) {
-	b := newBench(t, patient)
-	defer b.lane.Close()
-	server, _ := socketPair(t)
-	c, _ := FromNet(b.lane.NewConn(server, b.scope, nil))
-	defer c.Close()
-	for i := range 100 {
-		for _, target := range []string{fmt.Sprint("/x?", i), fmt.Sprintf("/%%%02x", i)} {
-			r, err := http.NewRequestWithContext(WithConn(t.Context(), c), "GET", "/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.RequestURI = target
-			Begin(r, 1, b.meters.Job("test"))
-			Offer(r, answerOf("x"), Rule{})
-		}
-	}
-	if n := b.meters.LaneEntries.Load(); n != 2 { // "/" and "/x"
-		t.Errorf("%d entries", n)
-	}
 }
 
 // Whatever ends a connection, its end is told once.

@@ -4,7 +4,8 @@ package lane
 type headerID uint8
 
 // Headers whose value is kept, because an entry may consult it, the log prints
-// it, or it makes the request conditional.
+// it, or it makes the request conditional. To entries that do not consult them
+// they are harmless, as Cache-Control is to all but some caches.
 const (
 	hdrHost headerID = iota
 	hdrAcceptEncoding
@@ -24,6 +25,8 @@ const (
 	hdrDPR
 	hdrWidth
 	hdrViewportWidth
+	hdrCacheControl
+	hdrPragma
 	numKept // the number of them
 )
 
@@ -103,6 +106,10 @@ func keptHeader(name []byte) headerID {
 		return hdrWidth
 	case "viewport-width":
 		return hdrViewportWidth
+	case "cache-control":
+		return hdrCacheControl
+	case "pragma":
+		return hdrPragma
 	}
 	return hdrRefuse
 }
@@ -134,7 +141,7 @@ func framingHeader(name []byte) headerID {
 // it having a say in any answer. What is not listed goes to net/http.
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
-	case "cache-control", "pragma", "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
+	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
 		"accept-charset", "from", "via", "forwarded", "x-real-ip", "x-request-id", "x-correlation-id",
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",

@@ -296,7 +296,7 @@ type reply struct {
 
 // reply sends one answer, or leaves it in the outbox when more will follow.
 func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
-	status, sent := http.StatusOK, r.answer.Size
+	status, sent := r.status, r.answer.Size
 	var st *stamped
 	if y.notModified {
 		status, sent, st = http.StatusNotModified, 0, r.stamp304(y.now.Unix())
@@ -360,9 +360,9 @@ func (c *Conn) sendRest() error {
 	} else {
 		a := r.file.answer
 		var sent int64
-		sent, err = c.sendFile(r.head, a.File.Section(0, a.Size))
+		sent, err = c.sendFile(r.head, a.File.Section(a.Base, a.Size))
 		a.File.Release()
-		c.record(r.log, answered{r.file, &r.req, r.line, http.StatusOK, sent, r.began})
+		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, sent, r.began})
 	}
 	r.release()
 	c.setIdle(time.Now(), c.lane.settings.Load())

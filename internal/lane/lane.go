@@ -71,6 +71,7 @@ type Lane struct {
 	meters   *meter.Meters
 	settings atomic.Pointer[Settings]
 	draining atomic.Bool
+	drain    chan struct{} // closed when draining becomes true
 	scopes   []*Scope
 	serial   atomic.Uint32
 
@@ -87,7 +88,7 @@ type Lane struct {
 
 // New returns a lane and starts its sweeper, which Close ends.
 func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
-	l := &Lane{meters: m, scopes: scopes, stop: make(chan struct{})}
+	l := &Lane{meters: m, scopes: scopes, stop: make(chan struct{}), drain: make(chan struct{})}
 	if !o.Off {
 		budget := int64(o.Memory)
 		if budget <= 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,11 +37,13 @@ func (m Mark) Valid() bool { return m.gen == nil || m.gen.n.Load() == m.at }
 
 // Rule says for which requests, and how long, an offered answer is right.
 type Rule struct {
-	// Consulted names, canonically, every request header that had a say in
-	// choosing the answer. A request in which one of them differs is not
-	// answered by the lane. Accept-Encoding is compared as the set of codings
-	// it names. An answer for which Authorization or Cookie was consulted is
-	// only ever given to requests without them.
+	// Consulted names every request header that had a say in choosing the
+	// answer, those of its Vary among them. A request in which one of them
+	// differs is not answered by the lane. Accept-Encoding is compared as the
+	// set of codings it names. An answer for which Authorization or Cookie was
+	// consulted is only ever given to requests without them. A header that the
+	// lane does not know must have been absent: a request that has it goes to
+	// net/http.
 	Consulted []string
 	// Mark must have been taken before the answer's content was read.
 	Mark Mark
@@ -49,11 +52,12 @@ type Rule struct {
 	Also Mark
 	// Lines appends the header lines, each with its line end, that change from
 	// second to second (Age, Cache-Status), for the time now in Unix seconds.
-	// It is called at most once a second, and must be safe to call at once from
-	// several connections. The answer's Header then has a Date of its own,
+	// It is called at most about once a second, and must be safe to call at
+	// once from several connections; what it says must follow from the Answer,
+	// the Marks and Expires. The answer's Header then has a Date of its own,
 	// which stays as it is (RFC 9111, 5.1). nil: the Date is this second's.
 	Lines func(b []byte, now int64) []byte
-	// Expires ends the answer's life; zero means only Mark does.
+	// Expires ends the answer's life; zero means only the Marks do.
 	Expires time.Time
 	// WithQuery makes the query part of the key; without it the answer
 	// holds for the path whatever the query says.
@@ -61,54 +65,42 @@ type Rule struct {
 }
 
 // maxConsulted bounds the headers besides Accept-Encoding that one answer may
-// depend on: each is compared on every hit.
-const maxConsulted = 4
+// depend on: each is compared on every hit, at a nanosecond or two. A cache
+// consults Host, Authorization, Cookie, Cache-Control, Pragma, Origin and two
+// or three that the answer's Vary names.
+const maxConsulted = 12
 
 // Offer lets the fast lane answer the next such request itself. It does
 // nothing where there is no lane (a test, HTTP/2, another program's server)
 // and declines what the lane could not honour. The answer must be the one that
 // r's method, target and headers led to, conditions and ranges aside; Offer
 // must be called before the job's ServeHTTP returns.
+//
+// Once the table is full, an answer with a query in its key is taken only when
+// it is offered for the second time: of very many addresses, most are never
+// asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	c, _ := r.Context().Value(connKey{}).(*Conn)
-	if c == nil || c.ticket.site == 0 || !c.lane.on() || !rule.Mark.Valid() {
+	if c == nil || c.ticket.site == 0 || !c.lane.on() || !rule.valid() {
 		return
 	}
-	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") || !offerable(a) {
+	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
-	v := variant{anyCoding: true}
-	var consulted []headerID
-	for _, name := range rule.Consulted {
-		id, value, ok := consultedValue(r, name)
-		switch {
-		case !ok:
-			return
-		case id == hdrAcceptEncoding:
-			v.anyCoding, v.coding = false, codingAbsent
-			if value != "" {
-				v.coding = codings([]byte(value))
-			}
-			if v.coding == codingUnknown {
-				return
-			}
-		default:
-			consulted = append(consulted, id)
-			v.values = append(v.values, value)
-		}
-	}
-	if len(consulted) > maxConsulted {
+	consulted, v, ok := consult(r, rule.Consulted)
+	if !ok {
 		return
 	}
-	k := key{site: c.ticket.site, withQuery: rule.WithQuery}
-	k.target = r.RequestURI
+	k := key{site: c.ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
-	if !matchable(k.target) {
-		return // no request would ever find it, and there are many ways to write one path
-	}
 	if c.lane.table.holds(k, v, a, rule) {
+		return
+	}
+	// A path that does not match can be written in many ways, and no request
+	// would ever find it.
+	if !matchable(k.target) || !offerable(a, rule) || !c.lane.table.admits(k) {
 		return
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
@@ -117,44 +109,50 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	}
 }
 
-// matchable reports whether match can accept a request for this target.
-func matchable(target string) bool {
-	path, query, _ := strings.Cut(target, "?")
-	for i := range len(path) {
-		if class[path[i]]&isPath == 0 {
-			return false
-		}
-	}
-	for i := range len(query) {
-		if class[query[i]]&isQuery == 0 {
-			return false
-		}
-	}
-	return len(target) < maxHead
-}
+func (r *Rule) valid() bool { return r.Mark.Valid() && r.Also.Valid() }
 
-// offerable reports whether an answer can be replayed as bytes.
-func offerable(a *send.Answer) bool {
-	for _, name := range []string{"Set-Cookie", "Connection", "Date", "Trailer", "Transfer-Encoding"} {
-		if _, there := a.Header[name]; there {
-			return false
+// consult finds what requests must have in common with r to get the same
+// answer. ok is false when the lane could not tell.
+func consult(r *http.Request, names []string) (consulted []headerID, v variant, ok bool) {
+	v.anyCoding = true
+	for _, name := range names {
+		id, value, ok := consultedValue(r, name)
+		switch {
+		case !ok:
+			return nil, v, false
+		case id == hdrRefuse || slices.Contains(consulted, id):
+		case id == hdrAcceptEncoding:
+			v.anyCoding, v.coding = false, codingAbsent
+			if value != "" {
+				v.coding = codings([]byte(value))
+			}
+			if v.coding == codingUnknown {
+				return nil, v, false
+			}
+		case len(consulted) == maxConsulted:
+			return nil, v, false
+		default:
+			consulted = append(consulted, id)
+			v.values = append(v.values, value)
 		}
 	}
-	return a.Header.Get("Content-Length") != ""
+	return consulted, v, true
 }
 
 // consultedValue finds a header by name and its one value in r, "" when it is
 // absent. ok is false when the lane cannot tell requests apart by it.
 func consultedValue(r *http.Request, name string) (id headerID, value string, ok bool) {
 	id = lookupHeader([]byte(name))
-	if id >= numKept {
-		return id, "", false
-	}
 	if id == hdrHost {
 		return id, r.Host, true
 	}
 	values := r.Header[textproto.CanonicalMIMEHeaderKey(name)]
-	if len(values) == 0 {
+	switch {
+	case id == hdrRefuse: // no request with such a header is the lane's
+		return id, "", len(values) == 0 && name != "*"
+	case id >= numKept:
+		return id, "", false
+	case len(values) == 0:
 		return id, "", true
 	}
 	secret := id == hdrAuthorization || id == hdrCookie

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,18 +19,32 @@ import (
 const contiguous = 16 << 10
 
 // response is one finished answer, shared by all connections: the wire form of
-// a send.Answer. All but the date never changes.
+// a send.Answer. All but the date, or what stands in its place, never changes.
 type response struct {
-	answer       *send.Answer
+	offered
 	job          *meter.Job
-	mark         Mark
-	expires      int64 // Unix seconds; 0 is never
-	head200      []byte
-	head304      []byte
-	lastModified string
-	cost         int64 // bytes against the table's budget
+	lines        func(b []byte, now int64) []byte
+	status       int
+	whole        []byte // the header of the answer itself, but for its last lines
+	head304      []byte // nil for another status than 200, which has no conditions
+	etag         string // "" if there is none that the lane may compare
+	lastModified string // the same
+	cost         int64  // bytes against the table's budget
 
 	full, notModified atomic.Pointer[stamped]
+}
+
+// offered is what an answer was offered as: two responses with the same are
+// one, in different wire forms at most.
+type offered struct {
+	answer     *send.Answer
+	mark, also Mark
+	expires    int64 // Unix seconds; 0 is never
+	changing   bool  // Rule.Lines is there
+}
+
+func offeredAs(a *send.Answer, rule *Rule) offered {
+	return offered{a, rule.Mark, rule.Also, rule.expires(), rule.Lines != nil}
 }
 
 // stamped is a response as of one second.
@@ -39,49 +54,80 @@ type stamped struct {
 	bytes  []byte // the header, followed by the body if that is small
 }
 
-// responseOverhead stands for the structs and headers around an answer.
-const responseOverhead = 1024
+// responseOverhead stands for the structs, maps and strings around an answer
+// and for what its header lines that change are made by (TestTableMemory).
+const responseOverhead = 2048
 
 func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 	r := &response{
-		answer:       a,
-		job:          job,
-		mark:         rule.Mark,
-		head200:      appendHead(nil, http.StatusOK, a.Header),
-		head304:      appendHead(nil, http.StatusNotModified, a.Header),
-		lastModified: a.Header.Get("Last-Modified"),
+		offered: offeredAs(a, &rule),
+		job:     job,
+		lines:   rule.Lines,
+		status:  a.Code(),
+		whole:   appendHead(nil, a.Code(), a.Header),
 	}
-	r.expires = rule.expires()
-	r.cost = int64(2*len(r.head200)+2*len(r.head304)+len(a.Body)) + responseOverhead
+	if r.status == http.StatusOK {
+		r.head304 = appendHead(nil, http.StatusNotModified, a.Header)
+		if wellFormedTag(a.ETag) {
+			r.etag = a.ETag
+		}
+		if !a.LastModified.IsZero() {
+			r.lastModified = a.LastModified.UTC().Format(http.TimeFormat)
+		}
+	}
+	r.cost = int64(2*len(r.whole)+2*len(r.head304)+len(a.Body)) + responseOverhead
 	if len(a.Body) <= contiguous {
 		r.cost += int64(len(a.Body))
 	}
 	return r
 }
 
+// wellFormedTag reports whether package condition would understand an entity tag
+// (RFC 9110, 8.8.3). Upstreams send others, too.
+func wellFormedTag(etag string) bool {
+	tag, _ := strings.CutPrefix(etag, "W/")
+	if len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+		return false
+	}
+	for i := 1; i < len(tag)-1; i++ {
+		if c := tag[i]; c == '"' || c < 0x21 || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
 // expires is Expires in Unix seconds, 0 for never.
-func (r Rule) expires() int64 {
+func (r *Rule) expires() int64 {
 	if r.Expires.IsZero() {
 		return 0
 	}
 	return r.Expires.Unix()
 }
 
+// standing reports whether no mark has fallen.
+func (r *offered) standing() bool { return r.mark.Valid() && r.also.Valid() }
+
 // valid reports whether the response may still be used at a time.
-func (r *response) valid(second int64) bool {
-	return r.mark.Valid() && (r.expires == 0 || second < r.expires)
+func (r *offered) valid(second int64) bool {
+	return r.standing() && (r.expires == 0 || second < r.expires)
 }
 
 // appendHead writes the status line and the header fields in the order in
 // which net/http writes them, so that both lanes answer byte for byte alike.
-// The Date and the empty line that ends the header are added by stamp.
+// The Date, or the lines in its place, and the empty line that ends the header
+// are added by stamp.
 func appendHead(b []byte, status int, h http.Header) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
-	b = append(append(append(b, ' '), http.StatusText(status)...), "\r\n"...)
+	text := http.StatusText(status)
+	if text == "" {
+		text = "status code " + strconv.Itoa(status) // as net/http has it
+	}
+	b = append(append(append(b, ' '), text...), "\r\n"...)
 	names := make([]string, 0, len(h)+1)
 	for name := range h {
-		if status == http.StatusNotModified && !send.KeptIn304(name) {
+		if name == "Server" || status == http.StatusNotModified && !send.KeptIn304(name) {
 			continue
 		}
 		names = append(names, name)
@@ -103,7 +149,7 @@ func appendHead(b []byte, status int, h http.Header) []byte {
 // ServerName is what the Server header says in both lanes.
 const ServerName = "millrace"
 
-// stamp returns the 200 answer as of now. It is rebuilt at most once a second
+// stamp returns the whole answer as of now. It is rebuilt at most once a second
 // and shared; the bytes that an earlier second's writers still send stay as
 // they are.
 func (r *response) stamp(second int64) *stamped {
@@ -114,7 +160,7 @@ func (r *response) stamp(second int64) *stamped {
 	if len(r.answer.Body) <= contiguous {
 		body = r.answer.Body
 	}
-	s := newStamped(r.head200, body, second)
+	s := r.stampOn(r.whole, body, second)
 	r.full.Store(s)
 	return s
 }
@@ -124,17 +170,26 @@ func (r *response) stamp304(second int64) *stamped {
 	if s := r.notModified.Load(); s != nil && s.second == second {
 		return s
 	}
-	s := newStamped(r.head304, nil, second)
+	s := r.stampOn(r.head304, nil, second)
 	r.notModified.Store(s)
 	return s
 }
 
-func newStamped(head, body []byte, second int64) *stamped {
-	const dateLine = len("Date: \r\n\r\n") + len(http.TimeFormat)
-	b := make([]byte, 0, len(head)+dateLine+len(body))
-	b = append(append(b, head...), "Date: "...)
-	b = time.Unix(second, 0).UTC().AppendFormat(b, http.TimeFormat)
-	b = append(b, "\r\n\r\n"...)
+// changingLines is room for the lines that change: a Date, or Age and a short
+// Cache-Status, and the empty line.
+const changingLines = 128
+
+func (r *response) stampOn(head, body []byte, second int64) *stamped {
+	b := make([]byte, 0, len(head)+changingLines+len(body))
+	b = append(b, head...)
+	if r.lines != nil {
+		b = r.lines(b, second)
+	} else {
+		b = append(b, "Date: "...)
+		b = time.Unix(second, 0).UTC().AppendFormat(b, http.TimeFormat)
+		b = append(b, "\r\n"...)
+	}
+	b = append(b, "\r\n"...)
 	return &stamped{second: second, head: len(b), bytes: append(b, body...)}
 }
 
@@ -149,10 +204,14 @@ func (s *stamped) closing() []byte {
 
 // choose decides between the whole answer and 304 for a matched request. ok is
 // false when the request's condition is not one that the lane can decide: only
-// a single, exactly equal validator is (RFC 9110, 13.1.2 and 13.1.3).
+// a single, exactly equal validator is (RFC 9110, 13.1.2 and 13.1.3). Other
+// statuses than 200 have none (13.2.1).
 func (r *response) choose(b []byte, q *request) (notModified, ok bool) {
+	if r.status != http.StatusOK {
+		return false, true
+	}
 	if q.has(hdrIfNoneMatch) {
-		equal := r.answer.ETag != "" && string(q.value(b, hdrIfNoneMatch)) == r.answer.ETag
+		equal := r.etag != "" && string(q.value(b, hdrIfNoneMatch)) == r.etag
 		return equal, equal
 	}
 	if q.has(hdrIfModifiedSince) {

@@ -2,7 +2,6 @@ package lane
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +20,6 @@ const (
 	// tableEvery is how often void answers are cleared out of the table;
 	// they are never used, but hold memory and open files until then.
 	tableEvery = 5 * time.Second
-	// drainLinger is how long an idle connection stays open in a drain: a
-	// client in mid-talk sends its next request within it, and is then told
-	// "Connection: close" instead of being cut.
-	drainLinger = time.Second
 )
 
 type connSet struct {
@@ -139,29 +134,6 @@ func (c *Conn) taking(by, now int64) bool {
 	return true
 }
 
-// Drain begins the end: the last answer on every connection says "Connection:
-// close", and connections on which nothing comes any more are closed.
-func (l *Lane) Drain() {
-	l.draining.Store(true)
-	soon := time.Now().Add(drainLinger).UnixNano()
-	l.each(func(c *Conn) {
-		// Only deadlines that are there are moved: a connection without
-		// one is being answered, and an upload has its own.
-		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {
-			c.deadline.CompareAndSwap(d, soon)
-		}
-	})
-}
-
-// LastAnswer reports whether the answer to r should close the connection.
-func (l *Lane) LastAnswer(r *http.Request) bool {
-	if !l.draining.Load() {
-		return false
-	}
-	c, ok := r.Context().Value(connKey{}).(*Conn)
-	return !ok || !c.more
-}
-
 // CloseAll closes every connection at once.
 func (l *Lane) CloseAll() { l.each((*Conn).cut) }
 
@@ -190,6 +162,3 @@ func (l *Lane) ShedIdle() bool {
 	oldest.cut()
 	return true
 }
-
-// Draining reports whether Drain was called.
-func (l *Lane) Draining() bool { return l.draining.Load() }

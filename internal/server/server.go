@@ -159,6 +159,8 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	}
 	s.h1.Protocols.SetHTTP1(true)
 	s.h2 = newH2(s, limits, s.h1.ErrorLog)
+	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
+	s.h2.BaseContext = s.h1.BaseContext
 	if err := s.Reload(setup); err != nil {
 		s.cut()
 		s.lane.Close()

@@ -1,0 +1,60 @@
+package lane
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// drainLinger is how long an idle connection stays open in a drain: a client
+// in mid-talk sends its next request within it, and is then told "Connection:
+// close" instead of being cut.
+const drainLinger = time.Second
+
+// Drain begins the end: the last answer on every connection says "Connection:
+// close", and connections on which nothing comes any more are closed.
+func (l *Lane) Drain() {
+	if !l.draining.Swap(true) {
+		close(l.drain)
+	}
+	soon := time.Now().Add(drainLinger).UnixNano()
+	l.each(func(c *Conn) {
+		// Only deadlines that are there are moved: a connection without
+		// one is being answered, and an upload has its own.
+		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {
+			c.deadline.CompareAndSwap(d, soon)
+		}
+	})
+}
+
+// LastAnswer reports whether the answer to r should close the connection.
+func (l *Lane) LastAnswer(r *http.Request) bool {
+	if !l.draining.Load() {
+		return false
+	}
+	c, ok := r.Context().Value(connKey{}).(*Conn)
+	return !ok || !c.more
+}
+
+// Draining reports whether Drain was called.
+func (l *Lane) Draining() bool { return l.draining.Load() }
+
+type drainKey struct{}
+
+// WithDrain is for http.Server.BaseContext: it lets the function Drain find the lane,
+// over HTTP/2 as well.
+func (l *Lane) WithDrain(ctx context.Context) context.Context {
+	return context.WithValue(ctx, drainKey{}, l)
+}
+
+// Drain returns a channel that is closed when the server that r came to begins
+// to drain; nil, which is never ready, where there is no such server. Whoever
+// answers without an end (an upgraded connection, a stream of events) must end
+// soon after: the drain waits for it, also for connections that were hijacked,
+// until drain_timeout cuts them.
+func Drain(r *http.Request) <-chan struct{} {
+	if l, ok := r.Context().Value(drainKey{}).(*Lane); ok {
+		return l.drain
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package lane
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/internal/send"
+)
+
+// matchable reports whether match can accept a request for this target.
+func matchable(target string) bool {
+	path, query, _ := strings.Cut(target, "?")
+	for i := range len(path) {
+		if class[path[i]]&isPath == 0 {
+			return false
+		}
+	}
+	for i := range len(query) {
+		if class[query[i]]&isQuery == 0 {
+			return false
+		}
+	}
+	return len(target) < maxHead
+}
+
+// offerable reports whether an answer can be replayed as bytes, such that they
+// are those that net/http would send.
+func offerable(a *send.Answer, rule Rule) bool {
+	for name, values := range a.Header {
+		if !offerableField(name, values, rule) {
+			return false
+		}
+	}
+	_, dated := a.Header["Date"]
+	return dated == (rule.Lines != nil) && framed(a) && (a.File == nil || a.File.HasDescriptor())
+}
+
+// offerableField refuses what belongs to one connection or one client, what
+// net/http would repair, and an answer that varies by what was not consulted.
+func offerableField(name string, values []string, rule Rule) bool {
+	switch name {
+	case "Set-Cookie", "Connection", "Trailer", "Transfer-Encoding":
+		return false
+	case "Content-Length", "Date":
+		if len(values) != 1 {
+			return false
+		}
+	case "Vary":
+		if !allConsulted(values, rule.Consulted) {
+			return false
+		}
+	}
+	if textproto.CanonicalMIMEHeaderKey(name) != name || name == "" {
+		return false
+	}
+	for i := range len(name) {
+		if class[name[i]]&isToken == 0 {
+			return false
+		}
+	}
+	for _, v := range values {
+		if !fieldValue(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldValue reports whether v is a header's value as it may stand on the wire
+// (RFC 9110, 5.5): a line break in it would be another header, or another answer.
+func fieldValue(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < 0x20 && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return strings.Trim(v, " \t") == v
+}
+
+// allConsulted reports whether every header that Vary names was consulted.
+func allConsulted(vary, consulted []string) bool {
+	for _, line := range vary {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.Trim(name, " \t")
+			if name != "" && !slices.ContainsFunc(consulted, func(c string) bool { return strings.EqualFold(c, name) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// framed reports whether the answer's length is beyond doubt: a wrong one
+// would make the client take a part of it for the next answer.
+func framed(a *send.Answer) bool {
+	length, sized := a.Header["Content-Length"]
+	switch code := a.Code(); {
+	case code < 200 || code > 599:
+		return false
+	case code == http.StatusNoContent: // RFC 9110, 8.6
+		return !sized && a.Size == 0 && a.File == nil && len(a.Body) == 0
+	case code == http.StatusPartialContent, code == http.StatusNotModified,
+		code == http.StatusPreconditionFailed, code == http.StatusRequestedRangeNotSatisfiable:
+		return false // they answer a condition or a range, which other requests do not have
+	}
+	if !sized || length[0] != strconv.FormatInt(a.Size, 10) {
+		return false
+	}
+	return a.File != nil || int64(len(a.Body)) == a.Size
+}
