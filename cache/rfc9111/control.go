@@ -1,0 +1,273 @@
+package rfc9111
+
+import (
+	"net/textproto"
+	"slices"
+	"strings"
+	"time"
+)
+
+// forever stands for every number of seconds that is too large to be meant:
+// 2^31 s, as 1.2.2 advises. Twice that still fits into a Duration.
+const forever = (1 << 31) * time.Second
+
+const (
+	cacheControl     = "Cache-Control"
+	cdnCacheControl  = "Cdn-Cache-Control"
+	surrogateControl = "Surrogate-Control"
+)
+
+// Control is a parsed Cache-Control field, or one of its kind (RFC 9213).
+type Control struct{ directives []directive }
+
+// directive is one member. A bad one was not written as the grammar wants it:
+// it counts where it restricts, never where it permits.
+type directive struct {
+	name, value string // name in lower case, value without quotes
+	arg, bad    bool
+}
+
+// ParseControl reads all lines of a field. What cannot be read is ignored,
+// as RFC 9111, 4.2.1 and 5.2 ask for: towards not storing and not reusing.
+// Its work is linear in the length of the lines, which whoever read the header
+// has bounded.
+func ParseControl(lines []string) Control {
+	var c Control
+	for _, line := range lines {
+		c.read(line)
+	}
+	return c
+}
+
+func (c *Control) read(rest string) {
+	broken := false // a quote that does not end: nothing after it is to be trusted
+	for {
+		rest = strings.TrimLeft(rest, " \t,") // RFC 9110, 5.6.1: empty members
+		if rest == "" {
+			return
+		}
+		end := strings.IndexAny(rest, "=,")
+		if end < 0 {
+			end = len(rest)
+		}
+		d := directive{bad: broken}
+		names := rest[:end]
+		rest = rest[end:]
+		if strings.HasPrefix(rest, "=") {
+			// No whitespace around "=" (5.2).
+			d.bad = d.bad || strings.HasSuffix(names, " ") || strings.HasSuffix(names, "\t")
+			d.arg = true
+			var ok, closed bool
+			d.value, rest, ok, closed = argument(rest[1:])
+			d.bad = d.bad || !ok
+			broken = broken || !closed
+		}
+		c.add(names, d)
+	}
+}
+
+// add appends d under its name. Names that only whitespace divides are missing
+// a comma: "no-cache no-store" is meant, and counts as far as it restricts.
+func (c *Control) add(names string, d directive) {
+	if d.name = lower(strings.TrimRight(names, " \t")); token(d.name) {
+		c.directives = append(c.directives, d)
+		return
+	}
+	for name := range strings.FieldsSeq(names) {
+		c.directives = append(c.directives, directive{name: lower(name), value: d.value, arg: d.arg, bad: true})
+	}
+}
+
+// argument reads a token or a quoted-string (5.2 wants both understood). closed
+// is false when a quote does not end; it is then read up to the next comma.
+func argument(s string) (value, rest string, ok, closed bool) {
+	if !strings.HasPrefix(s, `"`) {
+		end := strings.IndexByte(s, ',')
+		if end < 0 {
+			end = len(s)
+		}
+		value = strings.TrimRight(s[:end], " \t")
+		return value, s[end:], token(value), true
+	}
+	value, rest, ok = quoted(s)
+	if !ok {
+		end := strings.IndexByte(s, ',')
+		if end < 0 {
+			end = len(s)
+		}
+		return "", s[end:], false, false
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	if rest == "" || rest[0] == ',' {
+		return value, rest, true, true
+	}
+	end := strings.IndexByte(rest, ',')
+	if end < 0 {
+		end = len(rest)
+	}
+	return value, rest[end:], false, true
+}
+
+// quoted reads a quoted-string off the front (RFC 9110, 5.6.4).
+func quoted(s string) (value, rest string, ok bool) {
+	escaped := false
+	for i := 1; i < len(s); i++ {
+		switch s[i] {
+		case '"':
+			value = s[1:i]
+			if escaped {
+				value = unescape(value)
+			}
+			return value, s[i+1:], true
+		case '\\':
+			escaped = true
+			i++
+		}
+	}
+	return "", s, false
+}
+
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Has reports whether a directive is there, with or without an argument, well
+// written or not. name is in lower case.
+func (c Control) Has(name string) bool {
+	return slices.ContainsFunc(c.directives, func(d directive) bool { return d.name == name })
+}
+
+// grants reports whether a directive that permits something is there, and
+// written so that it must be meant.
+func (c Control) grants(name string) bool {
+	found := false
+	for _, d := range c.directives {
+		if d.name == name {
+			if d.bad {
+				return false
+			}
+			found = true
+		}
+	}
+	return found
+}
+
+// Seconds is the argument of a directive like max-age. ok is false when the
+// directive is missing; one that is there and cannot be read, or contradicts
+// itself, is 0: already stale (RFC 9111, 4.2.1). Too large is 2^31 (1.2.2).
+func (c Control) Seconds(name string) (d time.Duration, ok bool) {
+	for _, x := range c.directives {
+		if x.name != name {
+			continue
+		}
+		v, readable := seconds(x.value)
+		if x.bad || !readable || ok && v != d {
+			return 0, true
+		}
+		d, ok = v, true
+	}
+	return d, ok
+}
+
+// seconds reads delta-seconds (1.2.2): digits and nothing else.
+func seconds(s string) (time.Duration, bool) {
+	if s == "" {
+		return 0, false
+	}
+	n := int64(0)
+	for i := range len(s) {
+		if !digit(s[i]) {
+			return 0, false
+		}
+		n = min(n*10+int64(s[i]-'0'), int64(forever/time.Second))
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// Fields lists the field names, canonical, of a qualified no-cache or private;
+// nil when the directive is missing or has no argument.
+func (c Control) Fields(name string) []string {
+	var names []string
+	for _, d := range c.directives {
+		if d.name != name || !d.arg {
+			continue
+		}
+		for part := range strings.SplitSeq(d.value, ",") {
+			if part = strings.Trim(part, " \t"); token(part) {
+				names = append(names, canonical(part))
+			}
+		}
+	}
+	return names
+}
+
+// whole reports whether no-cache or private is meant for the response as a
+// whole: without an argument, with one that cannot be read, or with a field
+// that the rest makes no sense without.
+func (c Control) whole(name string) bool {
+	for _, d := range c.directives {
+		if d.name != name {
+			continue
+		}
+		if !d.arg || d.bad {
+			return true
+		}
+		some := false
+		for part := range strings.SplitSeq(d.value, ",") {
+			part = strings.Trim(part, " \t")
+			if part == "" {
+				continue
+			}
+			if !token(part) || essential[canonical(part)] {
+				return true
+			}
+			some = true
+		}
+		if !some {
+			return true
+		}
+	}
+	return false
+}
+
+// withheld lists the fields that must not be kept: those that no-cache or
+// private name (5.2.2.4, 5.2.2.7).
+func (c Control) withheld() []string {
+	return append(c.Fields("no-cache"), c.Fields("private")...)
+}
+
+func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
+
+// lower is strings.ToLower for names, of which most are in lower case already.
+func lower(s string) string {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			return strings.ToLower(s)
+		}
+	}
+	return s
+}
+
+// token reports whether s is one (RFC 9110, 5.6.2).
+func token(s string) bool {
+	for i := range len(s) {
+		if !tchar[s[i]] {
+			return false
+		}
+	}
+	return s != ""
+}
+
+var tchar = func() (in [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+		in[c] = true
+	}
+	return in
+}()
