@@ -1,18 +1,36 @@
 // Package cache puts a slow API behind memory: a shared cache as RFC 9111 has
 // it, that asks the upstream once however many clients wait, serves stale
 // answers while it refreshes or when the upstream fails, and forgets at once
-// what is purged. It is a plain http.Handler; under millrace serve it also
+// what is purged. It is a plain [http.Handler]; under millrace serve it also
 // teaches the fast lane.
+//
+// A request's life: the settings for its path say whether it may be answered
+// from here at all, and by which key (rules.go). The object that it selects is
+// looked up in memory (memory.go, object.go) and served if it may be (serve.go).
+// Else the request joins, or starts, the one journey for that key (fetch.go):
+// to the slower tiers (tiers.go), then to the upstream. What comes back is
+// judged by package rfc9111, and streams to everyone who waits while it is
+// being stored. What may not be shared goes to the one who asked.
 package cache
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"millrace/cache/cors"
+	"millrace/cache/fill"
 	"millrace/cache/purge"
+	"millrace/cache/rfc9111"
+	"millrace/internal/lane"
 	"millrace/internal/meter"
+	"millrace/internal/proxy"
+	"millrace/internal/upstream"
 	"millrace/store"
 )
 
@@ -31,63 +49,212 @@ type Deps struct {
 	Transport http.RoundTripper
 }
 
+// closeTime is how long Close waits for fills under way.
+const closeTime = 5 * time.Second
+
 // Handler is the cache. It must be closed.
-type Handler struct{}
+type Handler struct {
+	rules     *rulebook
+	cors      *cors.Policy
+	languages []string
+	tags      []string // fields with purge tags, canonical
+	largest   int64    // body that is kept
+	inMemory  int64    // the largest of them that is kept in memory
+	compress  bool
+
+	proxy     *proxy.Handler
+	transport http.RoundTripper
+	pool      *upstream.Pool // nil when the transport is the caller's
+
+	memory  *memory
+	slow    tiers
+	fills   fill.Group[outcome]
+	passes  passes
+	book    *purge.Book
+	purged  lane.Generation // falls with every purge
+	packer  packer
+	shared  sharedLog
+	journal journal
+
+	meters   *meter.Cache
+	recent   ring
+	errorLog *slog.Logger
+
+	base    context.Context // ends with Close: nothing goes on after it
+	end     context.CancelFunc
+	running sync.WaitGroup // fills, refreshes and workers
+	refresh atomic.Int64   // refreshes under way
+	close   sync.Once
+}
 
 // New opens the tiers and starts the upstream's health checks.
-func New(o Options, d Deps) (*Handler, error) { panic("not built") }
+func New(o Options, d Deps) (*Handler, error) {
+	for key, fault := range o.Check() { // any of them
+		return nil, fmt.Errorf("cache: %s: %w", key, fault)
+	}
+	if d.ErrorLog == nil {
+		d.ErrorLog = slog.Default()
+	}
+	if d.Meters == nil {
+		d.Meters = new(meter.Cache)
+	}
+	h := &Handler{
+		languages: o.Languages, compress: !o.NoCompress, transport: d.Transport,
+		book: purge.New(maxPurges), meters: d.Meters, errorLog: d.ErrorLog, tags: tagFields(o.TagHeaders),
+	}
+	h.base, h.end = context.WithCancel(context.Background())
+	if err := h.open(o, d); err != nil {
+		return nil, errors.Join(fmt.Errorf("cache: %w", err), h.Close())
+	}
+	h.running.Go(h.packLoop)
+	h.running.Go(h.keepLoop)
+	return h, nil
+}
+
+// open makes what can fail.
+func (h *Handler) open(o Options, d Deps) (err error) {
+	if h.rules, err = newRulebook(o); err != nil {
+		return err
+	}
+	if h.cors, err = cors.New(o.CORS); err != nil {
+		return err
+	}
+	if err = h.openTiers(o, d); err != nil {
+		return err
+	}
+	if h.transport == nil {
+		if h.pool, err = upstream.New(o.Options.Options, d.ErrorLog); err != nil {
+			return err
+		}
+		h.transport = h.pool
+	}
+	h.proxy, err = proxy.New(o.Options, h.transport, d.ErrorLog)
+	return err
+}
+
+// Close waits a few seconds for fills under way, and closes the tiers.
+func (h *Handler) Close() error {
+	var errs []error
+	h.close.Do(func() {
+		done := make(chan struct{})
+		cut := time.AfterFunc(closeTime, h.end)
+		go func() { defer close(done); h.running.Wait() }() // ends with what it waits for, at the latest after closeTime
+		h.packer.stop()
+		h.slow.stop()
+		<-done
+		cut.Stop()
+		h.end()
+		if h.pool != nil {
+			errs = append(errs, h.pool.Close())
+		}
+		errs = append(errs, h.slow.close(), h.journal.close())
+		if h.memory != nil {
+			h.memory.close()
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// exchange is one request on its way through the cache.
+type exchange struct {
+	h       *Handler
+	w       http.ResponseWriter
+	r       *http.Request
+	began   time.Time
+	set     *settings
+	key     string
+	demand  rfc9111.Demand
+	private string    // why it bypasses the cache, "" when it does not
+	mark    lane.Mark // of the key, and of all purges: taken before anything is looked up
+	also    lane.Mark
+
+	outcome, reason string // for the log
+	status          int
+}
 
 // ServeHTTP answers from the cache or the upstream.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("not built") }
-
-// Close waits for fills under way, for a few seconds, and closes the tiers.
-func (h *Handler) Close() error { panic("not built") }
-
-// Purge takes effect before it returns, here; and on other machines as soon as
-// they hear of it. An error means that those may not have been told.
-func (h *Handler) Purge(ctx context.Context, s purge.Selector) error { panic("not built") }
-
-// Message takes in what another machine has published.
-func (h *Handler) Message(message []byte, lost bool) { panic("not built") }
-
-// Changed takes in that other machines have replaced objects in the shared store.
-func (h *Handler) Changed(keys []string) { panic("not built") }
-
-// Explanation is what the cache knows of one request and would do with it.
-type Explanation struct {
-	URL                  string        `json:"url"`
-	Key                  string        `json:"key"`
-	Outcome              string        `json:"outcome"` // hit, stale, miss, bypass, pass (hit for miss)
-	Reason               string        `json:"reason"`  // in words: which rule, which header decided
-	Rule                 string        `json:"rule,omitempty"`
-	Tier                 string        `json:"tier,omitempty"` // memory, disk, shared
-	Status               int           `json:"status,omitempty"`
-	Size                 int64         `json:"size,omitempty"`
-	Age                  time.Duration `json:"age_ns,omitempty"`
-	TTL                  time.Duration `json:"ttl_ns,omitempty"`
-	Source               string        `json:"source,omitempty"` // of the lifetime: max-age, Expires, heuristic, ttl, rule …
-	StaleWhileRevalidate time.Duration `json:"stale_while_revalidate_ns,omitempty"`
-	StaleIfError         time.Duration `json:"stale_if_error_ns,omitempty"`
-	Vary                 []string      `json:"vary,omitempty"`
-	Variants             int           `json:"variants,omitempty"`
-	Tags                 []string      `json:"tags,omitempty"`
-	Hint                 string        `json:"hint,omitempty"` // what to do about it: --ttl 5m
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.cors.Preflight(w, r) {
+		return
+	}
+	x := exchange{h: h, w: w, r: r, began: time.Now(), set: h.rules.forRequest(r.URL.Path), also: h.purged.Now()}
+	defer func() { h.record(&x) }()
+	if x.private = x.bypass(); x.private != "" {
+		x.forward()
+		return
+	}
+	x.key = x.set.key.Key(r, "")
+	x.demand = x.set.policy.Demands(r.Header)
+	x.mark = h.memory.gen(x.key).Now()
+	// A journey may turn out to be someone else's: then the next turn starts
+	// an own one. Two more are for races that are lost.
+	for range 3 {
+		o, soft := h.lookup(&x)
+		use := rfc9111.Miss
+		if o != nil {
+			use = o.facts.Use(x.demand, x.began, soft)
+		}
+		if use == rfc9111.Refresh {
+			h.refreshLater(&x, o) // before the answer, which may take the client long to read
+		}
+		switch {
+		case use == rfc9111.Serve && x.serve(o, "hit"), use == rfc9111.Refresh && x.serve(o, "stale"):
+			return
+		case x.demand.OnlyIfCached: // RFC 9111, 5.2.1.7
+			x.refuse(http.StatusGatewayTimeout, "Nothing usable is stored, and the request asks for nothing else (only-if-cached).")
+			return
+		case x.fetch(o):
+			return
+		}
+	}
+	x.pass()
 }
 
-// Explain says what would happen to r now, without doing it.
-func (h *Handler) Explain(r *http.Request) Explanation { panic("not built") }
-
-// Decision is one line of the ring log.
-type Decision struct {
-	Time    time.Time     `json:"time"`
-	Method  string        `json:"method"`
-	URL     string        `json:"url"`
-	Status  int           `json:"status"`
-	Outcome string        `json:"outcome"` // hit, stale, miss, coalesced, bypass, pass, error
-	Reason  string        `json:"reason,omitempty"`
-	Took    time.Duration `json:"took_ns"`
+// bypass says why a request is none of the cache's business, or "".
+func (x *exchange) bypass() string {
+	r := x.r
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return "method"
+	case len(r.Header["Upgrade"]) > 0:
+		return "upgrade"
+	case r.ContentLength != 0:
+		return "body" // no key says what it holds
+	case x.set.bypass:
+		return "rule"
+	case x.set.cookies == secret && len(r.Header["Cookie"]) > 0:
+		return "cookie"
+	case x.set.auth == secret && len(r.Header["Authorization"]) > 0:
+		return "authorization"
+	}
+	return ""
 }
 
-// Recent lists the latest decisions, youngest first, whose URL, outcome or
-// reason contains filter. The fast lane's hits are not among them.
-func (h *Handler) Recent(filter string, most int) []Decision { panic("not built") }
+// lookup finds what is in memory for a request, and whether it has been purged
+// softly. What has been purged for good is dropped on the way.
+func (h *Handler) lookup(x *exchange) (o *object, soft bool) {
+	for {
+		if o = h.memory.get(x.key).find(x.r, h.languages); o == nil {
+			return nil, false
+		}
+		switch h.state(o) {
+		case purge.Gone:
+			h.memory.drop(x.key, o)
+		case purge.Stale:
+			return o, true
+		default:
+			return o, false
+		}
+	}
+}
+
+// state asks the book what became of an object.
+func (h *Handler) state(o *object) purge.State {
+	before := purge.Time(o.checked.Load())
+	checked := before
+	state := h.book.State(&o.owner, &checked)
+	if checked != before {
+		o.checked.Store(uint64(checked))
+	}
+	return state
+}

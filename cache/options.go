@@ -1,6 +1,9 @@
 package cache
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"millrace/cache/cors"
@@ -71,10 +74,90 @@ type Rule struct {
 	Key *key.Options `yaml:"key"`
 	// Bypass asks the upstream every time.
 	Bypass bool `yaml:"bypass"`
-	// Cookies and Authorization allow keeping answers to requests that carry
-	// them: share gives all clients the same answer. Otherwise put them into the key.
+	// Share gives all clients the same answer, whoever they are: their
+	// cookies and Authorization do not reach the upstream. For answers that
+	// do differ, put what tells them apart into the key instead.
 	Share bool `yaml:"share"`
 }
 
+const (
+	defaultTarget   = "Millrace-Cache-Control"
+	defaultMemory   = 256 << 20
+	defaultDiskSize = 10 << 30
+	defaultLargest  = 64 << 20
+	largestOnDisk   = 1 << 30
+	// maxRules bounds what every miss looks at.
+	maxRules = 256
+)
+
 // Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { panic("not built") }
+func (o Options) Check() map[string]error {
+	faults := o.Options.Check()
+	if faults == nil {
+		faults = map[string]error{}
+	}
+	switch o.Preset {
+	case "", presetAPI, presetRFC, presetAssets:
+	default:
+		faults["preset"] = fmt.Errorf("preset %q is unknown: use api, rfc9111 or assets", o.Preset)
+	}
+	if o.Target != "" && !token(o.Target) {
+		faults["target"] = fmt.Errorf("%q cannot be the name of a header", o.Target)
+	}
+	for _, name := range o.TagHeaders {
+		if !token(name) {
+			faults["tag_headers"] = fmt.Errorf("%q cannot be the name of a header", name)
+		}
+	}
+	for _, name := range o.Languages {
+		if !token(name) {
+			faults["languages"] = fmt.Errorf("%q is no language: write one like en or pt-BR", name)
+		}
+	}
+	if o.Memory != 0 && o.Memory < minMemory {
+		faults["memory"] = fmt.Errorf("memory of %s holds nothing: at least %s", o.Memory, bytesize.Size(minMemory))
+	}
+	if o.DiskSize != 0 && o.Disk == "" {
+		faults["disk_size"] = errors.New("disk_size without a folder: name one with disk")
+	}
+	if len(o.Rules) > maxRules {
+		faults["rules"] = fmt.Errorf("%d rules are more than the %d that every request can look at", len(o.Rules), maxRules)
+	}
+	for i, rule := range o.Rules {
+		if err := rule.check(); err != nil {
+			faults["rules"] = fmt.Errorf("rule %d: %w", i+1, err)
+		}
+	}
+	return faults
+}
+
+// check says what is wrong with a rule.
+func (r Rule) check() error {
+	for _, text := range r.Status {
+		if _, err := parseStatus(text); err != nil {
+			return err
+		}
+	}
+	if late := len(r.Status) > 0 || r.ContentType != ""; late && (r.Bypass || r.Share || r.Key != nil) {
+		return errors.New("bypass, share and key are needed before there is an answer: they cannot depend on status or content_type")
+	}
+	if r.ContentType != "" && strings.Count(r.ContentType, "/") != 1 {
+		return fmt.Errorf("content_type %q is none: write one like text/html or image/*", r.ContentType)
+	}
+	if r.Path != "" && r.Path[0] != '/' && r.Path[0] != '*' {
+		return fmt.Errorf("path %q matches nothing: begin it with / or *", r.Path)
+	}
+	if r.Key != nil {
+		for key, err := range r.Key.Check() {
+			return fmt.Errorf("key.%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// token reports whether s can be the name of a field (RFC 9110, 5.6.2).
+func token(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	})
+}

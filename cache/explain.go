@@ -1,0 +1,171 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"millrace/cache/purge"
+	"millrace/cache/rfc9111"
+)
+
+// Explanation is what the cache knows of one request and would do with it.
+type Explanation struct {
+	URL                  string        `json:"url"`
+	Key                  string        `json:"key"`
+	Outcome              string        `json:"outcome"` // hit, stale, miss, bypass, pass (hit for miss)
+	Reason               string        `json:"reason"`  // in words: which rule, which header decided
+	Rule                 string        `json:"rule,omitempty"`
+	Tier                 string        `json:"tier,omitempty"` // memory, disk, shared
+	Status               int           `json:"status,omitempty"`
+	Size                 int64         `json:"size,omitempty"`
+	Age                  time.Duration `json:"age_ns,omitempty"`
+	TTL                  time.Duration `json:"ttl_ns,omitempty"`
+	Source               string        `json:"source,omitempty"` // of the lifetime: max-age, Expires, heuristic, ttl, rule …
+	StaleWhileRevalidate time.Duration `json:"stale_while_revalidate_ns,omitempty"`
+	StaleIfError         time.Duration `json:"stale_if_error_ns,omitempty"`
+	Vary                 []string      `json:"vary,omitempty"`
+	Variants             int           `json:"variants,omitempty"`
+	Tags                 []string      `json:"tags,omitempty"`
+	Hint                 string        `json:"hint,omitempty"` // what to do about it: --ttl 5m
+}
+
+// Explain says what would happen to r now, without doing it.
+func (h *Handler) Explain(r *http.Request) Explanation {
+	x := exchange{h: h, r: r, began: time.Now(), set: h.rules.forRequest(r.URL.Path)}
+	e := Explanation{URL: urlOf(r), Rule: x.set.name}
+	if why := x.bypass(); why != "" {
+		e.Outcome, e.Reason, e.Hint = "bypass", bypassReasons[why], bypassHints[why]
+		return e
+	}
+	x.key = x.set.key.Key(r, "")
+	x.demand = x.set.policy.Demands(r.Header)
+	e.Key, e.Tier = x.key, "memory"
+	s := h.memory.look(x.key)
+	o := s.find(r, h.languages)
+	if o == nil {
+		o, e.Tier = h.slow.look(&x)
+	}
+	if s != nil {
+		e.Variants = len(s.objects)
+	}
+	if o == nil {
+		h.explainMiss(&x, &e, s != nil)
+		return e
+	}
+	e.describe(o, x.began)
+	if o.disk != "" {
+		e.Tier = "disk"
+	}
+	e.decide(o, &x, h.state(o))
+	return e
+}
+
+// decide says what would be done with a stored answer, and why.
+func (e *Explanation) decide(o *object, x *exchange, state purge.State) {
+	if state == purge.Gone {
+		e.Outcome, e.Reason = "miss", "it is stored, but has been purged"
+		return
+	}
+	switch o.facts.Use(x.demand, x.began, state == purge.Stale) {
+	case rfc9111.Serve:
+		e.Outcome, e.Reason = "hit", fmt.Sprintf("fresh for another %v by %s", e.TTL.Round(time.Second), sources(o.facts.Source))
+		if e.TTL <= 0 {
+			e.Outcome, e.Reason = "stale", "the request accepts a stale answer"
+		}
+	case rfc9111.Refresh:
+		e.Outcome, e.Reason = "stale", "stale, and served while it is refreshed in the background"
+	default:
+		e.Outcome, e.Reason = "miss", "stored, but the upstream has to confirm it first"
+		switch {
+		case state == purge.Stale:
+			e.Reason = "it has been purged (softly): the upstream has to confirm it first"
+		case o.facts.NoCache:
+			e.Reason = "stored, but its no-cache has every use confirmed by the upstream"
+		}
+	}
+}
+
+// describe fills in what an object says of itself.
+func (e *Explanation) describe(o *object, now time.Time) {
+	e.Status, e.Size, e.Source = o.status, o.size, o.facts.Source
+	e.Age, e.TTL = o.facts.CurrentAge(now), o.facts.TTL(now)
+	e.StaleWhileRevalidate, e.StaleIfError = o.facts.StaleWhileRevalidate, o.facts.StaleIfError
+	e.Vary, e.Tags = o.vary, o.owner.Tags
+	if o.rule != "" {
+		e.Rule = o.rule
+	}
+}
+
+// sources says in words where a lifetime comes from.
+func sources(source string) string {
+	switch source {
+	case "ttl":
+		return "the option ttl, since the answer says nothing"
+	case "rule":
+		return "a rule of the config"
+	case "heuristic":
+		return "a tenth of its age, since the answer says nothing"
+	}
+	return "the answer's " + source
+}
+
+func (h *Handler) explainMiss(x *exchange, e *Explanation, others bool) {
+	e.Tier = ""
+	reason := h.recent.reasonFor(e.URL)
+	switch {
+	case h.passes.has(x.key):
+		e.Outcome = "pass"
+		e.Reason = "the last answer was not to be shared, so each request asks the upstream, for some seconds more"
+		if reason != "" {
+			e.Reason += " (" + reason + ")"
+		}
+		e.Hint = passHints[reason]
+	case others:
+		e.Outcome, e.Reason = "miss", "other variants are stored, but none for these request headers"
+	case reason == noLifetime:
+		e.Outcome, e.Reason = "miss", "the last answer said nothing about its lifetime, so it was not kept"
+		e.Hint = passHints[noLifetime]
+	default:
+		e.Outcome, e.Reason = "miss", "nothing is stored under this key"
+	}
+}
+
+// look is find without taking anything into memory, in the tier that is near.
+func (t *tiers) look(x *exchange) (*object, string) {
+	if t.disk == nil {
+		return nil, ""
+	}
+	ctx, cancel := context.WithTimeout(x.r.Context(), slowTime)
+	defer cancel()
+	o := t.findIn(ctx, t.disk, &journey{h: x.h, r: x.r, key: x.key}, "disk")
+	if o == nil {
+		return nil, ""
+	}
+	return o, "disk"
+}
+
+// bypassReasons are the reasons of exchange.bypass in words.
+var bypassReasons = map[string]string{
+	"method":        "only answers to GET and HEAD are kept",
+	"upgrade":       "the request changes the protocol",
+	"body":          "the request has a body, which no key knows",
+	"rule":          "a rule of the config says bypass",
+	"cookie":        "the request carries cookies, and the preset api keeps no answers that may be one user's",
+	"authorization": "the request carries Authorization, and the preset keeps no answers that may be one user's",
+}
+
+// bypassHints say what to do about it.
+var bypassHints = map[string]string{
+	"cookie":        "a rule with share: true gives everyone the same answer, one with key: {cookies: [NAME]} keeps one for each value",
+	"authorization": "a rule with share: true gives everyone the same answer, one with key: {headers: [Authorization]} keeps one for each user",
+}
+
+// passHints say what to do about answers that are not kept.
+var passHints = map[string]string{
+	noLifetime:      "--ttl 5m keeps such answers for five minutes",
+	"set-cookie":    "the answer sets a cookie, which the preset rfc9111 keeps, for everyone: better have the upstream set none there",
+	"private":       "the answer says Cache-Control: private",
+	"authorization": "a rule with key: {headers: [Authorization]} keeps one answer for each user",
+}

@@ -1,0 +1,250 @@
+package cache
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+
+	"millrace/cache/purge"
+	"millrace/cache/rfc9111"
+)
+
+// maxPurges is how many tags and how many URLs a book remembers exactly.
+const maxPurges = purge.DefaultMost
+
+// Purge takes effect before it returns, here; and on other machines as soon as
+// they hear of it. An error means that it may not survive a crash, or that the
+// others may not have been told.
+func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	at := h.purge(s)
+	err := h.journal.add(s, at)
+	if h.shared.publish == nil {
+		return err
+	}
+	id := rand.Text()
+	message, merr := json.Marshal(announcement{ID: id, Purge: s})
+	if merr == nil {
+		h.shared.tell(id)
+		merr = h.shared.publish(ctx, message)
+	}
+	if merr != nil {
+		err = errors.Join(err, fmt.Errorf("purged here, but other machines were not told: %w", merr))
+	}
+	return err
+}
+
+// purge is Purge for this machine.
+func (h *Handler) purge(s purge.Selector) purge.Time {
+	at := h.book.Purge(s)
+	h.purged.Void() // after the book: what is offered from now on has asked it
+	h.meters.Purges.Add(0, 1)
+	return at
+}
+
+// announcement is what one machine tells the others.
+type announcement struct {
+	ID    string         `json:"id"`
+	Purge purge.Selector `json:"purge"`
+}
+
+// Message takes in what a machine has published, this one included. lost means
+// that others were missed: everything older is validated before its next use.
+func (h *Handler) Message(message []byte, lost bool) {
+	if lost {
+		h.purge(purge.Selector{All: true})
+	}
+	if message == nil {
+		return
+	}
+	var a announcement
+	if err := json.Unmarshal(message, &a); err != nil {
+		h.errorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
+		a.Purge = purge.Selector{All: true}
+	}
+	if !h.shared.told(a.ID) {
+		if err := h.journal.add(a.Purge, h.purge(a.Purge)); err != nil {
+			h.errorLog.Warn("a purge of another machine may not survive a restart", "err", err)
+		}
+	}
+	h.shared.hear(a.ID, h.book.Now())
+}
+
+// Changed takes in that other machines have replaced objects in the shared
+// store; nil means that any may have been. What is in memory is still right,
+// but no longer the latest: it goes.
+func (h *Handler) Changed(keys []string) {
+	for _, key := range keys {
+		h.memory.forget(key)
+	}
+}
+
+// invalidate forgets what an answer to an unsafe method makes invalid (RFC
+// 9111, 4.4). Only what is stored, or may be, is worth a purge: else anyone
+// could fill the book with URLs.
+func (h *Handler) invalidate(r *http.Request, set *settings, status int, header http.Header) {
+	if !rfc9111.Unsafe(r.Method) {
+		return
+	}
+	target := *r.URL
+	target.Scheme, target.Host = "http", r.Host
+	if r.TLS != nil {
+		target.Scheme = "https"
+	}
+	for _, u := range rfc9111.Invalidated(r, &target, status, header) {
+		key, more := set.key.ForURL(u.Scheme, u.Host, u.RequestURI())
+		known := h.memory.forget(key)
+		if !known && !more && h.slow.disk == nil && h.slow.shared == nil && h.fills.Running() == 0 {
+			continue
+		}
+		u.Fragment = ""
+		s := purge.Selector{URL: u.String(), Hard: true}
+		if h.shared.publish == nil {
+			h.purge(s)
+			continue
+		}
+		if err := h.Purge(context.WithoutCancel(r.Context()), s); err != nil {
+			h.errorLog.Warn("what a request has changed may still be served elsewhere", "url", s.URL, "err", err)
+		}
+	}
+}
+
+// sharedLog keeps the order of purges that all machines see, so that an object
+// from the shared store can be placed in it: it carries the last announcement
+// that its machine had heard when it asked the upstream.
+type sharedLog struct {
+	publish func(ctx context.Context, message []byte) error
+	begin   purge.Time // of the book, before any announcement
+
+	mu    sync.Mutex
+	heard []heard // the latest, oldest first
+	own   map[string]struct{}
+}
+
+// heard is an announcement, and the moment of the book after it.
+type heard struct {
+	id string
+	at purge.Time
+}
+
+// maxHeard is how many announcements are remembered, and how many of our own
+// may be under way. An object from before the oldest is taken to be older than
+// every purge that this machine knows of.
+const maxHeard = 10_000
+
+// tell notes an announcement of our own, which has taken effect already.
+func (l *sharedLog) tell(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.own == nil || len(l.own) >= maxHeard {
+		l.own = map[string]struct{}{} // what is forgotten takes effect twice
+	}
+	l.own[id] = struct{}{}
+}
+
+// told reports, once, whether an announcement is our own.
+func (l *sharedLog) told(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.own[id]
+	delete(l.own, id)
+	return ok
+}
+
+func (l *sharedLog) hear(id string, at purge.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.heard) >= maxHeard {
+		l.heard = append(l.heard[:0], l.heard[maxHeard/2:]...)
+	}
+	l.heard = append(l.heard, heard{id, at})
+}
+
+// epoch is the last announcement heard before a moment of the book.
+func (l *sharedLog) epoch(at purge.Time) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.heard) - 1; i >= 0; i-- {
+		if l.heard[i].at <= at {
+			return l.heard[i].id
+		}
+	}
+	return ""
+}
+
+// time is the moment of this machine's book that an epoch stands for. One that
+// is not known here comes before every purge that is.
+func (l *sharedLog) time(epoch string) purge.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.heard) - 1; i >= 0; i-- {
+		if l.heard[i].id == epoch {
+			return l.heard[i].at
+		}
+	}
+	return l.begin
+}
+
+// journal keeps the purges of a cache with a disk beside that, so that what was
+// purged stays so after a restart. The zero value keeps nothing.
+type journal struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+// open reads an earlier run's purges into book and begins a new file. A file
+// that cannot be read is no error: what is on disk is validated before use.
+func (j *journal) open(path string, book *purge.Book, log *slog.Logger) error {
+	saved, err := os.ReadFile(path)
+	if err == nil {
+		err = book.Restore(saved)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the purges of an earlier run cannot be read; what is on disk is validated before it is used", "err", err)
+	}
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("keeping purges: %w", err)
+	}
+	if _, err = f.Write(book.Save()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return fmt.Errorf("keeping purges: %w", err)
+	}
+	j.f = f
+	return nil
+}
+
+func (j *journal) add(s purge.Selector, at purge.Time) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return nil
+	}
+	if _, err := j.f.Write(purge.Record(s, at)); err != nil {
+		return fmt.Errorf("keeping a purge: %w", err)
+	}
+	return nil
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return nil
+	}
+	err := j.f.Close()
+	j.f = nil
+	return err
+}

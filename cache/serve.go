@@ -1,0 +1,279 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/cache/fill"
+	"millrace/internal/condition"
+	"millrace/internal/lane"
+	"millrace/internal/negotiate"
+	"millrace/internal/send"
+)
+
+// serve answers from a stored object. It reports false, having written
+// nothing, when the object's body is gone.
+func (x *exchange) serve(o *object, how string) bool {
+	a, release, err := x.answer(o)
+	if err != nil {
+		x.h.memory.drop(x.key, o)
+		return false
+	}
+	defer release()
+	x.outcome, x.reason, x.status = how, o.facts.Source, o.status
+	if how == "hit" {
+		x.offer(o, a)
+		x.h.wantPacked(x.key, o)
+	}
+	x.h.keepLater(x.key, o)
+	// From here on the header is this answer's alone.
+	head := x.w.Header()
+	head["Age"] = []string{strconv.FormatInt(seconds(o.facts.CurrentAge(x.began)), 10)} // RFC 9111, 5.1
+	x.addStatus(head, a.Header["Cache-Status"], hitStatus(how, o, x.began))
+	delete(a.Header, "Cache-Status")
+	if a.Status != 0 && a.Status != http.StatusOK {
+		x.serveOther(a)
+	} else {
+		send.Serve(x.w, x.r, a)
+	}
+	return true
+}
+
+// serveOther sends an answer that is not 200: it has no conditions and ranges.
+func (x *exchange) serveOther(a *send.Answer) {
+	head := x.w.Header()
+	for name, values := range a.Header {
+		head[name] = values
+	}
+	x.w.WriteHeader(a.Status)
+	if x.r.Method != http.MethodHead && len(a.Body) > 0 {
+		_, _ = x.w.Write(a.Body) // an error means that the client is gone
+	}
+}
+
+// answer makes what is sent of an object: the best encoding, and its header.
+func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error) {
+	release = func() {}
+	a = &send.Answer{Status: o.status, Header: o.header(), Body: o.body, Size: o.size}
+	if o.status == http.StatusOK {
+		a.Status = 0
+	}
+	if o.disk != "" {
+		file, err := x.h.slow.open(x.r.Context(), o)
+		if err != nil {
+			return nil, nil, err
+		}
+		a.Body, a.File, a.Base, release = nil, file.file, file.base, file.close
+	}
+	x.encode(o, a)
+	h := a.Header
+	if bodyless(o.status) {
+		delete(h, "Content-Length")
+	} else {
+		h["Content-Length"] = []string{strconv.FormatInt(a.Size, 10)}
+	}
+	if a.Status == 0 {
+		if a.File == nil || a.File.HasDescriptor() || a.Size > 0 {
+			h["Accept-Ranges"] = []string{"bytes"}
+		}
+		a.ETag = first(h["Etag"])
+		if t, ok := condition.ParseDate(first(h["Last-Modified"]), x.began); ok {
+			a.LastModified = t
+		}
+	}
+	x.h.cors.Apply(h, x.r)
+	return a, release, nil
+}
+
+// encode puts the best of the object's encodings into a.
+func (x *exchange) encode(o *object, a *send.Answer) {
+	if !x.h.packable(o) {
+		return
+	}
+	h := a.Header
+	if !slices.ContainsFunc(h["Vary"], func(line string) bool { return strings.Contains(strings.ToLower(line), "accept-encoding") }) {
+		h["Vary"] = append(slices.Clone(h["Vary"]), "Accept-Encoding")
+	}
+	p := o.packed.Load()
+	if p == nil {
+		return
+	}
+	c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.available)
+	if !ok || c == negotiate.Identity {
+		return
+	}
+	a.Body, a.Size = p.bodies[c], int64(len(p.bodies[c]))
+	h["Content-Encoding"] = []string{c.String()}
+	if tag := first(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
+		h["Etag"] = []string{"W/" + tag} // RFC 9110, 8.8.3.3: not the same bytes any more
+	}
+	delete(h, "Content-Digest") // RFC 9530: of the bytes that were encoded here
+}
+
+// offer lets the fast lane answer the next such request, as long as the object
+// is fresh and nothing is purged.
+func (x *exchange) offer(o *object, a *send.Answer) {
+	if !x.demand.Neutral() || !x.set.key.Plain(x.r) || x.r.Header["Range"] != nil {
+		return
+	}
+	consulted := x.consulted(o)
+	header := a.Header
+	if earlier := header["Cache-Status"]; earlier != nil {
+		clean := make(http.Header, len(header))
+		for name, values := range header {
+			if name != "Cache-Status" {
+				clean[name] = values
+			}
+		}
+		header = clean
+	}
+	forLane := *a
+	forLane.Header = header
+	facts, before := o.facts, a.Header["Cache-Status"]
+	lane.Offer(x.r, &forLane, lane.Rule{
+		Consulted: consulted,
+		Mark:      x.mark,
+		Also:      x.also,
+		Expires:   x.began.Add(facts.TTL(x.began)),
+		WithQuery: true,
+		Lines: func(b []byte, now int64) []byte {
+			t := time.Unix(now, 0)
+			b = strconv.AppendInt(append(b, "Age: "...), seconds(facts.CurrentAge(t)), 10)
+			b = append(b, "\r\n"...)
+			for _, line := range before {
+				b = append(append(append(b, "Cache-Status: "...), line...), "\r\n"...)
+			}
+			b = append(b, "Cache-Status: "+statusName+"; hit; ttl="...)
+			b = strconv.AppendInt(b, seconds(facts.TTL(t)), 10)
+			return append(b, "\r\n"...)
+		},
+	})
+}
+
+// consulted lists the request headers that had a say in this answer.
+func (x *exchange) consulted(o *object) []string {
+	names := append(slices.Clone(o.vary), x.set.key.Consulted()...)
+	if x.h.packable(o) {
+		names = append(names, "Accept-Encoding")
+	}
+	if x.set.cookies == secret {
+		names = append(names, "Cookie")
+	}
+	if x.set.auth == secret {
+		names = append(names, "Authorization")
+	}
+	if x.h.cors.Varies() {
+		names = append(names, "Origin")
+	}
+	if !x.set.policy.IgnoreReload {
+		names = append(names, "Cache-Control", "Pragma")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// stream answers from a journey's body while it grows.
+func (x *exchange) stream(o *object, body *fill.Body, how string) {
+	h := o.header()
+	x.h.cors.Apply(h, x.r)
+	if o.status == http.StatusOK {
+		h["Accept-Ranges"] = []string{"bytes"}
+	}
+	head := x.w.Header()
+	for name, values := range h {
+		head[name] = values
+	}
+	modified, _ := condition.ParseDate(first(h["Last-Modified"]), x.began)
+	if o.status == http.StatusOK && condition.Check(x.r.Method, x.r.Header, first(h["Etag"]), modified) == condition.NotModified {
+		for name := range h {
+			if !send.KeptIn304(name) {
+				delete(head, name)
+			}
+		}
+		x.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	x.w.WriteHeader(o.status)
+	if x.r.Method == http.MethodHead || bodyless(o.status) {
+		return
+	}
+	reader := body.Reader(x.r.Context(), 0)
+	if reader == nil {
+		panic(http.ErrAbortHandler) // the window has moved on: nobody was to join any more
+	}
+	defer reader.Close()
+	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
+	if _, err := reader.WriteTo(x.w); err != nil {
+		x.reason = "aborted"
+		if errors.Is(err, fill.ErrBroken) || errors.Is(err, context.Canceled) {
+			panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+		}
+	}
+}
+
+// copyBody sends an answer that is not kept, as it comes.
+func (x *exchange) copyBody(resp *http.Response) {
+	if x.r.Method == http.MethodHead || bodyless(resp.StatusCode) {
+		return
+	}
+	rc := http.NewResponseController(x.w)
+	live := resp.ContentLength < 0
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		n, err := resp.Body.Read(buf[:])
+		if n > 0 {
+			x.h.meters.FromUpstream.Add(0, uint64(n))
+			if _, werr := x.w.Write(buf[:n]); werr != nil {
+				return // the client is gone
+			}
+			if live {
+				_ = rc.Flush()
+			}
+		}
+		switch {
+		case err == io.EOF:
+			for name, values := range resp.Trailer {
+				x.w.Header()[http.TrailerPrefix+name] = values
+			}
+			return
+		case err != nil:
+			x.reason = "aborted"
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// refuse answers with an error of our own.
+func (x *exchange) refuse(status int, text string) {
+	x.outcome, x.status = "error", status
+	h := x.w.Header()
+	x.addStatus(h, nil, statusName+"; fwd=miss; detail=only-if-cached")
+	h["Cache-Control"] = []string{"no-store"}
+	http.Error(x.w, text, status)
+}
+
+// copyBuffers are shared by all bodies that go through a buffer.
+var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
+
+// bodyless reports whether an answer with a status never has a body (RFC 9110, 6.4.1).
+func bodyless(status int) bool {
+	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}
+
+// seconds is a duration as headers have it.
+func seconds(d time.Duration) int64 { return int64(d / time.Second) }

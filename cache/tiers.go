@@ -1,0 +1,374 @@
+package cache
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"millrace/cache/fill"
+	"millrace/cache/purge"
+	"millrace/cache/rfc9111"
+	"millrace/internal/send"
+	"millrace/store"
+)
+
+const (
+	// promoteLargest is the largest body from the disk that is taken into
+	// memory: above it sendfile is as quick (crossover measured in bench/AA.md's
+	// embed-vs-disk: 8 to 32 KB; memory saves the open as well).
+	promoteLargest = 256 << 10
+	// inMemoryShare is the part of the memory budget that one body may take.
+	inMemoryShare = 16
+	// writeNow is the size from which an answer is written to disk when it
+	// comes, rather than when it is asked for a second time.
+	writeNow = 64 << 10
+	// keepQueue bounds the answers that wait to be written to the slower
+	// tiers; what finds no place is tried again at its next hit.
+	keepQueue = 512
+	// keepers is how many are written at once.
+	keepers = 2
+	// slowTime bounds one look into a slower tier: the upstream is there, too.
+	slowTime = 2 * time.Second
+	// maxVarySets is how many sets of fields one URL's answers may vary by.
+	maxVarySets = 8
+)
+
+// tiers are the slower places for answers.
+type tiers struct {
+	disk, shared store.Store // nil where there is none
+	owned        bool        // disk was opened here
+	queue        chan kept
+	done         chan struct{}
+	log          *sharedLog
+}
+
+// kept is an answer on its way to the slower tiers.
+type kept struct {
+	key    string
+	object *object
+}
+
+// openTiers makes memory, disk and what belongs to them.
+func (h *Handler) openTiers(o Options, d Deps) error {
+	budget := int64(o.Memory)
+	if budget == 0 {
+		budget = defaultMemory
+	}
+	var err error
+	if h.memory, err = newMemory(budget, func() { h.meters.Evicted.Add(0, 1) }); err != nil {
+		return err
+	}
+	h.slow = tiers{disk: d.Disk, shared: d.Shared, queue: make(chan kept, keepQueue), done: make(chan struct{}), log: &h.shared}
+	h.packer.start()
+	h.shared.publish, h.shared.begin = d.Publish, h.book.Now()
+	if h.slow.disk == nil && o.Disk != "" {
+		limit := o.DiskSize
+		if limit == 0 {
+			limit = defaultDiskSize
+		}
+		disk, err := store.OpenDisk(store.DiskOptions{Dir: o.Disk, Limit: limit})
+		if err != nil {
+			return err
+		}
+		h.slow.disk, h.slow.owned = disk, true
+	}
+	h.largest = int64(o.Largest)
+	if h.largest == 0 {
+		h.largest = defaultLargest
+		if h.slow.disk != nil {
+			h.largest = largestOnDisk
+		}
+	}
+	h.inMemory = min(h.largest, max(budget/inMemoryShare, 64<<10))
+	if o.Disk == "" {
+		return nil
+	}
+	return h.journal.open(o.Disk+".purges", h.book, h.errorLog)
+}
+
+// stop ends the writing; what waits is written first.
+func (t *tiers) stop() {
+	if t.done != nil {
+		close(t.done)
+	}
+}
+
+func (t *tiers) close() error {
+	if t.disk == nil || !t.owned {
+		return nil
+	}
+	return t.disk.Close()
+}
+
+// variantKey is the key of one variant: the cache key, and the values by which
+// its answer was chosen.
+func variantKey(key string, names []string, values func(i int) string) string {
+	if len(names) == 0 {
+		return key
+	}
+	b := []byte(key)
+	for i, name := range names {
+		b = append(b, 0)
+		b = append(b, name...)
+		b = append(b, 0)
+		v := values(i)
+		b = binary.AppendUvarint(b, uint64(len(v)))
+		b = append(b, v...)
+	}
+	return string(b)
+}
+
+func (o *object) storeKey(key string) string {
+	return variantKey(key, o.vary, func(i int) string { return o.by[i] })
+}
+
+// find looks for a journey's answer in the slower tiers, and takes it into memory.
+func (t *tiers) find(ctx context.Context, j *journey) (*object, string) {
+	if t.disk != nil {
+		if o := t.findIn(ctx, t.disk, j, "disk"); o != nil {
+			return o, "disk"
+		}
+	}
+	if t.shared != nil {
+		ctx, cancel := context.WithTimeout(ctx, slowTime)
+		defer cancel()
+		if o := t.findIn(ctx, t.shared, j, "shared"); o != nil {
+			return o, "shared"
+		}
+	}
+	return nil, ""
+}
+
+func (t *tiers) findIn(ctx context.Context, from store.Store, j *journey, tier string) *object {
+	o, sets := t.read(ctx, from, j, j.key, tier)
+	for _, names := range sets {
+		if o != nil {
+			break
+		}
+		key := variantKey(j.key, names, func(i int) string { return rfc9111.Normal(names[i], j.r.Header, j.h.languages) })
+		o, _ = t.read(ctx, from, j, key, tier)
+	}
+	if o == nil || !o.selects(j.r, j.h.languages) {
+		return nil
+	}
+	if j.h.state(o) == purge.Gone {
+		return nil
+	}
+	j.h.memory.put(j.key, o)
+	return o
+}
+
+// read takes one object out of a tier; or, if it is an index, the sets of
+// fields that the variants are filed by.
+func (t *tiers) read(ctx context.Context, from store.Store, j *journey, key, tier string) (*object, [][]string) {
+	found, err := from.Get(ctx, key)
+	if err != nil {
+		return nil, nil // not there, or not to be had now: the upstream has it
+	}
+	defer found.Close()
+	rec, err := decodeRecord(found.Head)
+	if err != nil {
+		return nil, nil
+	}
+	if rec.Varies != nil {
+		return nil, rec.Varies[:min(len(rec.Varies), maxVarySets)]
+	}
+	o := rec.object(found.Size)
+	if tier == "shared" {
+		o.owner.At = t.log.time(rec.Epoch)
+	}
+	if tier == "disk" && found.Size > promoteLargest {
+		o.disk = key
+		return o, nil
+	}
+	if found.Size > j.h.inMemory {
+		return nil, nil
+	}
+	o.body = make([]byte, found.Size)
+	if _, err := io.ReadFull(io.NewSectionReader(found.Body, 0, found.Size), o.body); err != nil {
+		return nil, nil
+	}
+	return o, nil
+}
+
+// diskBody is a body on disk, open.
+type diskBody struct {
+	file  *send.File
+	base  int64
+	close func()
+}
+
+// open opens the body of an object that is on disk only.
+func (t *tiers) open(ctx context.Context, o *object) (diskBody, error) {
+	found, err := t.disk.Get(ctx, o.disk)
+	if err != nil {
+		return diskBody{}, fmt.Errorf("opening the body of %s: %w", o.owner.URL, err)
+	}
+	rec, err := decodeRecord(found.Head)
+	if err != nil || found.Size != o.size || first(rec.Header["Etag"]) != o.get("Etag") || first(rec.Header["Last-Modified"]) != o.get("Last-Modified") {
+		found.Close()
+		return diskBody{}, errors.New("the body on disk is another one by now")
+	}
+	if found.File != nil {
+		f := send.NewFile(found.File)
+		return diskBody{f, found.Offset, f.Release}, nil
+	}
+	f := send.NewReaderAt(found.Body, found)
+	return diskBody{f, 0, f.Release}, nil
+}
+
+// spills reports whether there is room for what is too large for memory.
+func (t *tiers) spills() bool { return t.disk != nil }
+
+// spill makes the place for a body that outgrows memory.
+func (t *tiers) spill(key string, o *object, size int64) func() (fill.Spill, error) {
+	if t.disk == nil {
+		return nil
+	}
+	return func() (fill.Spill, error) {
+		w, err := t.disk.Create(context.Background(), o.storeKey(key), size)
+		if err != nil {
+			return nil, fmt.Errorf("making room on disk for %s: %w", o.owner.URL, err)
+		}
+		return w, nil
+	}
+}
+
+// committed makes a body that went to disk an object there.
+func (t *tiers) committed(key string, o *object, spilt fill.Spill) bool {
+	w, ok := spilt.(store.Writer)
+	if !ok {
+		return false
+	}
+	head, err := o.encode(t.log.epoch(o.owner.At))
+	if err == nil {
+		err = w.Commit(head)
+	}
+	if err != nil {
+		_ = w.Abort()
+		return false
+	}
+	o.disk = o.storeKey(key)
+	o.kept.Store(true)
+	t.index(context.Background(), t.disk, key, o)
+	return true
+}
+
+// keepLarge queues what is worth a write before anyone asks again.
+func (t *tiers) keepLarge(h *Handler, key string, o *object) {
+	if t.shared != nil || o.size >= writeNow {
+		h.keepLater(key, o)
+	}
+}
+
+// keepLater queues an object for the slower tiers, once.
+func (h *Handler) keepLater(key string, o *object) {
+	if h.slow.disk == nil && h.slow.shared == nil || o.disk != "" || o.kept.Load() || !o.kept.CompareAndSwap(false, true) {
+		return
+	}
+	select {
+	case h.slow.queue <- kept{key, o}:
+	default:
+		o.kept.Store(false)
+	}
+}
+
+// keepLoop writes until Close, and then what still waits.
+func (h *Handler) keepLoop() {
+	for range keepers - 1 {
+		h.running.Go(h.keepUntilDone)
+	}
+	h.keepUntilDone()
+}
+
+func (h *Handler) keepUntilDone() {
+	for {
+		select {
+		case k := <-h.slow.queue:
+			h.slow.write(h.base, k)
+		case <-h.slow.done:
+			for {
+				select {
+				case k := <-h.slow.queue:
+					h.slow.write(h.base, k)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// write puts one object into the slower tiers. That it cannot is no loss: it
+// is in memory, and the upstream has it.
+func (t *tiers) write(ctx context.Context, k kept) {
+	head, err := k.object.encode(t.log.epoch(k.object.owner.At))
+	if err != nil {
+		return
+	}
+	for _, to := range []store.Store{t.disk, t.shared} {
+		if to == nil {
+			continue
+		}
+		w, err := to.Create(ctx, k.object.storeKey(k.key), k.object.size)
+		if err != nil {
+			continue
+		}
+		if _, err = w.Write(k.object.body); err == nil {
+			err = w.Commit(head)
+		}
+		if err != nil {
+			_ = w.Abort()
+			continue
+		}
+		t.index(ctx, to, k.key, k.object)
+	}
+}
+
+// index writes down by which fields the answers under a key vary, where the
+// one without variants would be.
+func (t *tiers) index(ctx context.Context, to store.Store, key string, o *object) {
+	if len(o.vary) == 0 {
+		return
+	}
+	sets := [][]string{o.vary}
+	if found, err := to.Get(ctx, key); err == nil {
+		if rec, err := decodeRecord(found.Head); err == nil {
+			for _, s := range rec.Varies {
+				if !slices.Equal(s, o.vary) && len(sets) < maxVarySets {
+					sets = append(sets, s)
+				}
+			}
+			if slices.EqualFunc(sets, rec.Varies, slices.Equal) {
+				found.Close()
+				return
+			}
+		}
+		found.Close()
+	}
+	head, err := json.Marshal(record{Version: recordVersion, Varies: sets})
+	if err != nil {
+		return
+	}
+	if w, err := to.Create(ctx, key, 0); err == nil {
+		if w.Commit(head) != nil {
+			_ = w.Abort()
+		}
+	}
+}
+
+// stats shows what the tiers hold, for the metrics.
+func (h *Handler) stats() {
+	h.meters.Memory.Set(h.memory.bytes())
+	h.meters.Objects.Set(h.memory.entries())
+	if h.slow.disk != nil {
+		s := h.slow.disk.Stats()
+		h.meters.DiskBytes.Set(s.Bytes)
+		h.meters.DiskObjects.Set(s.Objects)
+	}
+}
