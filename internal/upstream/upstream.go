@@ -1,84 +1,232 @@
 // Package upstream is the way to the servers behind this one: an
-// http.RoundTripper over one or several of them, with connection pools,
+// [http.RoundTripper] over one or several of them, with connection pools,
 // balancing, health, retries within a budget, a circuit breaker and a bounded
 // queue that keeps a slow server from being run over.
+//
+// # A request's life
+//
+// RoundTrip asks for a place (queue.go): among the servers that are up, not
+// ejected, whose breaker lets requests pass and which this request has not
+// tried yet, the balance (balance.go) chooses one. Where all of them are full
+// the request waits its turn, first come, first served; where the queue is full,
+// too, or the wait takes too long, it ends with [ErrBusy]. A place is held until
+// the answer's body has ended or is closed. Upgraded connections (101, such as
+// WebSockets) and event streams may last for hours: from their header on they
+// do not count as running any more but against Options.Streams.
+//
+// One try (try.go) is a request of net/http's Transport: one per server, with
+// the connections kept there. What the Transport leaves open is closed here:
+//
+//   - An answer must come after its question. A server that sends more than it
+//     announced leaves bytes behind that net/http may take for the answer to
+//     the next request on that connection; here that request fails (or is
+//     repeated elsewhere), and the connection is closed (conn.go).
+//   - Every phase has a limit: connecting, the TLS handshake, sending a body,
+//     waiting for the header, each read of the body.
+//   - Interim answers (1xx) reach the caller through the hook Got1xxResponse of
+//     [httptrace.ClientTrace] in the request's context, at most maxInterim.
+//   - The request's target goes out byte for byte as it came in (target.go).
+//
+// # When a try fails
+//
+// It is repeated, on another server if there is one, as long as no byte of an
+// answer has come and the retries' budget allows: whatever the method, if no
+// byte of the request has left; else only if the method is idempotent (RFC
+// 9110, 9.2.2) and there is no body, or one that can be had again. A server
+// that took a request and was too slow is not asked again: it is busy already.
+// Answers are never repeated whatever their status, and redirects are never
+// followed: both are for the client.
+//
+// A server is ejected for a while after failures in a row, longer each time;
+// its breaker opens when too large a part of its requests fails; and active
+// probes, where wanted, take it out until it answers them. Only what the server
+// did counts, not requests that the client gave up or made impossible to send.
+// If all that are up are ejected, all count again (a panic threshold: an
+// ejection must never turn a bad answer into none). An open breaker and a
+// failed probe do turn requests away, with [ErrUnhealthy].
+//
+// # Errors
+//
+// Every failure of a server is one of five sentinels, with its cause wrapped.
+// A request whose context was cancelled ends in [context.Canceled], whose
+// deadline has passed in [ErrTimeout]. What went wrong on the client's side (its body
+// broke off, its Host cannot be sent) is passed on without a sentinel.
 package upstream
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
-// Options of an upstream. The zero value but To is a good default.
-type Options struct {
-	// To are the addresses: http://host:port, https://…, h2c://… for HTTP/2
-	// without TLS, unix:/path. A path is put before the request's. Required.
-	To []string `yaml:"to"`
-	// Balance is round_robin, least_connections, two_choices (power of two with
-	// moving averages of latency) or hash (of the cache key or the URL). Default two_choices.
-	Balance string `yaml:"balance"`
-	// … (H5 completes: health, retries, breaker, concurrency, timeouts, tls)
-	// Host is the Host header: "client" passes the client's on, "upstream" is the address's,
-	// anything else is sent as it is. Default upstream.
-	Host string `yaml:"host"`
-	// Concurrency is the most requests at once to each address; 0: 256.
-	Concurrency int `yaml:"concurrency"`
-	// Queue is how many more may wait, each at most QueueTimeout. Default 1024, 5s.
-	Queue        int           `yaml:"queue"`
-	QueueTimeout time.Duration `yaml:"queue_timeout"`
-	// ConnectTimeout, HeaderTimeout (from the request's end to the response's
-	// header) and BodyTimeout (a body without progress). Default 3s, 30s, 30s.
-	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	HeaderTimeout  time.Duration `yaml:"header_timeout"`
-	BodyTimeout    time.Duration `yaml:"body_timeout"`
+// Pool is the http.RoundTripper. It must be closed.
+type Pool struct {
+	options  Options // complete: no zero value means a default any more
+	servers  []*server
+	errorLog *slog.Logger
+	balance  balancer
+	hashBy   hashKey
+
+	started time.Time // times below are counted from it
+
+	mu      sync.Mutex
+	queue   queue
+	scratch [maxServers]*server // of choose
+	turn    int                 // of round_robin
+	budget  window              // cell 0: requests, cell 1: retries
+	retried uint64
+
+	ctx     context.Context // of the probes
+	stop    context.CancelFunc
+	probing sync.WaitGroup
 }
 
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { panic("not built") }
+// dialer connects to an address as [net.Dialer.DialContext] does.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// The errors, possibly wrapped; Status says what a client gets to see.
-var (
-	ErrUnreachable = errors.New("the upstream cannot be reached")
-	ErrTimeout     = errors.New("the upstream is too slow")
-	ErrBusy        = errors.New("too many requests wait for the upstream")
-	ErrUnhealthy   = errors.New("no upstream is healthy")
-	ErrProtocol    = errors.New("the upstream breaks the protocol")
-)
+// New starts the health checks, if any, and does not wait for them: until they
+// say otherwise, every server counts as healthy. No connection is made before it
+// is needed. A nil errorLog is slog.Default().
+func New(o Options, errorLog *slog.Logger) (*Pool, error) { return start(o, errorLog, nil) }
 
-// Status is the status for an error of RoundTrip: 502, 503 or 504.
-func Status(err error) int { panic("not built") }
-
-// Pool is the http.RoundTripper. It must be closed.
-type Pool struct{}
-
-// New starts the health checks, if any; no request is made before the first.
-func New(o Options, errorLog *slog.Logger) (*Pool, error) { panic("not built") }
+func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
+	for _, key := range sortedKeys(o.Check()) {
+		return nil, fmt.Errorf("upstream: %s: %w", key, o.Check()[key])
+	}
+	if errorLog == nil {
+		errorLog = slog.Default()
+	}
+	o = o.complete()
+	p := &Pool{
+		options:  o,
+		errorLog: errorLog,
+		balance:  balancers[o.Balance],
+		hashBy:   newHashKey(o.HashBy),
+		started:  time.Now(),
+		budget:   window{cell: budgetWindow / windowCells},
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext
+	}
+	tlsConfig, err := o.TLS.config()
+	if err != nil {
+		return nil, fmt.Errorf("upstream: %w", err)
+	}
+	for i, to := range o.To {
+		a, err := parseAddress(to)
+		if err != nil {
+			return nil, fmt.Errorf("upstream: %w", err)
+		}
+		p.servers = append(p.servers, newServer(i, a, o, newTransport(a, o, tlsConfig, dial)))
+	}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	if o.Health.Path != "" {
+		for _, s := range p.servers {
+			p.probing.Go(func() { p.watch(s) }) // waited for by Close
+		}
+	}
+	return p, nil
+}
 
 // RoundTrip sends r, of which the URL's path and query, the header and body count;
 // scheme and host are chosen here, and r.Host by Options.Host.
 // The response's body ends with an error wrapping ErrTimeout or ErrProtocol when it is not whole.
-func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) { panic("not built") }
+// A response with status 101 has a body that is an [io.ReadWriteCloser] and has CloseWrite.
+// As [http.RoundTripper] demands, r is not changed and its body is closed, perhaps later.
+func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	up := newUpload(r.Body, p.options.BodyTimeout)
+	defer func() { up.settle() }()
+	target, err := targetOf(r)
+	if err != nil {
+		up.abandon()
+		return nil, err
+	}
+	key := p.hashOf(r)
+	var tried set
+	for n := 1; ; n++ {
+		c, err := p.acquire(r.Context(), key, tried)
+		if err != nil {
+			up.abandon()
+			return nil, err
+		}
+		tried = tried.with(c.server)
+		resp, f := p.try(r, target, c, up)
+		if f == nil {
+			return resp, nil
+		}
+		if next, ok := p.again(r, f, up, n); ok {
+			if up = next; len(p.servers) == tried.len() && !pause(r.Context(), n) {
+				up.abandon()
+				return nil, interrupted(r.Context())
+			}
+			continue
+		}
+		up.abandon()
+		return nil, f.err
+	}
+}
 
 // Server is one address, as it is now.
 type Server struct {
-	Address         string
-	Healthy         bool
-	Open            bool // circuit breaker open: no requests now
-	Running         int
+	Address         string        // as in Options.To
+	Healthy         bool          // its probes succeed and it is not ejected
+	Open            bool          // circuit breaker open: no requests now
+	Running         int           // requests that hold a place
+	Streams         int           // upgraded connections and event streams
 	Latency         time.Duration // moving average to the header
-	Requests, Fails uint64
+	Requests, Fails uint64        // tries, and those that the server failed
 }
 
 // Servers lists the addresses in their order.
-func (p *Pool) Servers() []Server { panic("not built") }
+func (p *Pool) Servers() []Server {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]Server, 0, len(p.servers))
+	for _, s := range p.servers {
+		out = append(out, Server{
+			Address:  s.name,
+			Healthy:  !s.down && now >= s.ejectedUntil,
+			Open:     s.breaker.isOpen(),
+			Running:  s.running,
+			Streams:  s.streams,
+			Latency:  time.Duration(s.latency.nanos),
+			Requests: s.requests,
+			Fails:    s.fails,
+		})
+	}
+	return out
+}
 
 // Waiting is how many requests are queued.
-func (p *Pool) Waiting() int { panic("not built") }
+func (p *Pool) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.len
+}
 
 // Retried counts repeated tries.
-func (p *Pool) Retried() uint64 { panic("not built") }
+func (p *Pool) Retried() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.retried
+}
 
 // Close ends the health checks and idle connections; running requests go on.
-func (p *Pool) Close() error { panic("not built") }
+func (p *Pool) Close() error {
+	p.stop()
+	p.probing.Wait()
+	for _, s := range p.servers {
+		if t, ok := s.transport.(interface{ CloseIdleConnections() }); ok {
+			t.CloseIdleConnections()
+		}
+	}
+	return nil
+}
+
+// now is the time since the pool was made, by the monotonic clock.
+func (p *Pool) now() time.Duration { return time.Since(p.started) }

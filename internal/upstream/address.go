@@ -1,0 +1,122 @@
+package upstream
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// schemes are the ways to speak to a server.
+var schemes = []string{"http", "https", "h2c", "unix"}
+
+// address is one of Options.To.
+type address struct {
+	text   string // as it was written
+	scheme string // one of schemes
+	host   string // host or host:port; localhost for a socket
+	socket string // path of a UNIX socket, else ""
+	prefix string // put before the request's path, escaped, without a last slash
+}
+
+// parseAddress reads one of Options.To.
+func parseAddress(text string) (address, error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		path = strings.TrimPrefix(path, "//") // unix:///run/x.sock, as curl users write it
+		if path == "" || strings.ContainsRune(path, 0) {
+			return address{}, fmt.Errorf("%q names no socket: write unix:/run/api.sock", text)
+		}
+		return address{text: text, scheme: "unix", host: "localhost", socket: path}, nil
+	}
+	if !strings.Contains(text, "://") {
+		return address{}, fmt.Errorf("%q is no address: did you mean %q?", text, "http://"+guessHost(text))
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return address{}, fmt.Errorf("%q is no address: write http://127.0.0.1:5000", text)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+		return address{}, fmt.Errorf("%q: nothing speaks %q: use http://, https://, h2c:// or unix:", text, u.Scheme)
+	case u.Hostname() == "":
+		return address{}, fmt.Errorf("%q names no host: write %s://127.0.0.1:5000", text, u.Scheme)
+	case u.User != nil:
+		return address{}, fmt.Errorf("%q: an address holds no name and password: let the client or a header rule send Authorization", u.Redacted())
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return address{}, fmt.Errorf("%q: an address ends with its path, without ? and #", text)
+	}
+	prefix := strings.TrimRight(u.EscapedPath(), "/")
+	return address{text: text, scheme: u.Scheme, host: u.Host, prefix: prefix}, nil
+}
+
+// guessHost turns "5000" and ":5000" into an address of this machine.
+func guessHost(text string) string {
+	text = strings.TrimPrefix(text, ":")
+	if strings.Trim(text, "0123456789") == "" {
+		return net.JoinHostPort("127.0.0.1", text)
+	}
+	return text
+}
+
+// urlScheme is what net/http calls the scheme: h2c and sockets are http with
+// another protocol, or dialer.
+func (a address) urlScheme() string {
+	if a.scheme == "https" {
+		return "https"
+	}
+	return "http"
+}
+
+// targetOf is the path of r as it came in, escapes and all; the query needs no
+// care, URL keeps it raw. URL.EscapedPath would escape bytes that a strict
+// reading of RFC 3986 does not allow, such as | and ", and so make another path of it.
+func targetOf(r *http.Request) (string, error) {
+	if r.Method == http.MethodConnect {
+		return "", errConnect
+	}
+	path := r.URL.EscapedPath()
+	if raw := r.URL.RawPath; raw != "" && raw != path {
+		if same, err := url.PathUnescape(raw); err == nil && same == r.URL.Path {
+			path = raw
+		}
+	}
+	if !sendable(path) || !sendable(r.URL.RawQuery) {
+		return "", errTarget
+	}
+	switch {
+	case path == "":
+		path = "/"
+	case path[0] != '/' && path != "*":
+		path = "/" + path
+	}
+	return path, nil
+}
+
+// sendable reports whether a part of a target keeps the request line in one
+// piece: a space or line break would end it, or begin another request.
+func sendable(part string) bool {
+	for i := range len(part) {
+		if part[i] <= ' ' || part[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// urlFor is the URL that makes net/http send prefix + target as they are.
+func (a address) urlFor(r *url.URL, target string) url.URL {
+	u := url.URL{Scheme: a.urlScheme(), Host: a.host, RawQuery: r.RawQuery, ForceQuery: r.ForceQuery}
+	if target != "*" {
+		target = a.prefix + target
+	}
+	if strings.HasPrefix(target, "//") {
+		// net/http would read Opaque as a host. Path and RawPath do the same
+		// unless there are bytes in it that RFC 3986 forbids; those get escaped.
+		u.RawPath = target
+		u.Path, _ = url.PathUnescape(target) // was valid when it was parsed
+		return u
+	}
+	u.Opaque = target
+	return u
+}

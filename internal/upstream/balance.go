@@ -1,0 +1,183 @@
+package upstream
+
+import (
+	"context"
+	"math/bits"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// set is some of a pool's servers, by index.
+type set uint64
+
+func (s set) with(server *server) set { return s | 1<<server.index }
+func (s set) len() int                { return bits.OnesCount64(uint64(s)) }
+
+// balancer chooses one of at least two candidates, all of which have room. It
+// is called with Pool.mu held.
+type balancer func(p *Pool, now time.Duration, candidates []*server, key uint64) *server
+
+// balancers are the values of Options.Balance.
+var balancers = map[string]balancer{
+	"round_robin":       roundRobin,
+	"least_connections": leastConnections,
+	"two_choices":       twoChoices,
+	"hash":              rendezvous,
+}
+
+// roundRobin takes the next one by index, so that a server which comes back
+// does not shift the others' turns.
+func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ uint64) *server {
+	next := candidates[0]
+	for _, s := range candidates {
+		if s.index >= p.turn {
+			next = s
+			break
+		}
+	}
+	p.turn = next.index + 1
+	return next
+}
+
+// leastConnections takes the one with the fewest running requests, a random
+// one of several.
+func leastConnections(_ *Pool, _ time.Duration, candidates []*server, _ uint64) *server {
+	var best *server
+	ties := 0
+	for _, s := range candidates {
+		switch {
+		case best == nil || s.running < best.running:
+			best, ties = s, 1
+		case s.running == best.running:
+			if ties++; rand.IntN(ties) == 0 {
+				best = s
+			}
+		}
+	}
+	return best
+}
+
+// twoChoices takes the better of two random ones (Mitzenmacher, The Power of
+// Two Choices in Randomized Load Balancing, IEEE TPDS 12(10), 2001): nearly as
+// even as the best of all, without all requests of a moment running to the
+// same one.
+func twoChoices(_ *Pool, now time.Duration, candidates []*server, _ uint64) *server {
+	i := rand.IntN(len(candidates))
+	j := rand.IntN(len(candidates) - 1)
+	if j >= i {
+		j++
+	}
+	a, b := candidates[i], candidates[j]
+	if b.cost(now) < a.cost(now) {
+		return b
+	}
+	return a
+}
+
+// unknownCost is the cost, in nanoseconds, of one that is at work but has
+// never answered: more than any latency, so that it is not flooded before it
+// has shown what it can do.
+const unknownCost = float64(time.Hour)
+
+// cost is the latency that a further request may expect (see ewma).
+func (s *server) cost(now time.Duration) float64 {
+	l := s.latency.value(now)
+	if l == 0 && s.running > 0 {
+		return unknownCost + float64(s.running)
+	}
+	return l * float64(s.running+1)
+}
+
+// rendezvous takes the one with the highest hash of key and server (Thaler and
+// Ravishankar, Using Name-Based Mappings to Increase Hit Rates, IEEE/ACM ToN
+// 6(1), 1998): when one goes, only its keys move. One with more than 1.25 times
+// the average load is passed over (Mirrokni, Thorup and Zadimoghaddam,
+// Consistent Hashing with Bounded Loads, SODA 2018), so a popular key cannot
+// sink its server.
+func rendezvous(_ *Pool, _ time.Duration, candidates []*server, key uint64) *server {
+	total := 1
+	for _, s := range candidates {
+		total += s.running
+	}
+	most := (total*5 + 4*len(candidates) - 1) / (4 * len(candidates)) // ceil(1.25 * total / n)
+	var best *server
+	var highest uint64
+	for _, s := range candidates {
+		if h := mix(key ^ s.seed); s.running < most && (best == nil || h > highest) {
+			best, highest = s, h
+		}
+	}
+	return best // never nil: not all can be above the average
+}
+
+// fnv1a is the 64-bit FNV-1a hash (Fowler, Noll and Vo): the same on every machine and
+// after every restart, which is the point. Who looks for colliding keys gains
+// nothing: their server's load is bounded.
+func fnv1a(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix spreads the bits of h: the finalizer of MurmurHash3 (Appleby).
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}
+
+type hashKeyContext struct{}
+
+// WithHashKey makes key what balance: hash goes by for requests with this
+// context, where the options say url: a cache puts the answer's key here, so
+// that different spellings of one URL meet at the same server.
+func WithHashKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, hashKeyContext{}, key)
+}
+
+// hashKey finds what a request is hashed by; "" is the URL.
+type hashKey func(r *http.Request) string
+
+func newHashKey(by string) hashKey {
+	kind, name, _ := strings.Cut(by, ":")
+	switch kind {
+	case "path":
+		return func(r *http.Request) string { return r.URL.Path }
+	case "client":
+		return func(r *http.Request) string {
+			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+				return host
+			}
+			return r.RemoteAddr
+		}
+	case "header":
+		return func(r *http.Request) string { return r.Header.Get(name) }
+	case "cookie":
+		return func(r *http.Request) string {
+			if c, err := r.Cookie(name); err == nil {
+				return c.Value
+			}
+			return ""
+		}
+	}
+	return func(r *http.Request) string {
+		key, _ := r.Context().Value(hashKeyContext{}).(string)
+		return key
+	}
+}
+
+// hashOf is the hash to balance r by; 0 where it is not needed.
+func (p *Pool) hashOf(r *http.Request) uint64 {
+	if p.options.Balance != "hash" || len(p.servers) == 1 {
+		return 0
+	}
+	if key := p.hashBy(r); key != "" {
+		return fnv1a(key)
+	}
+	return fnv1a(r.URL.RequestURI())
+}

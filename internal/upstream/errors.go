@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+)
+
+// The errors, possibly wrapped; Status says what a client gets to see.
+var (
+	ErrUnreachable = errors.New("the upstream cannot be reached")
+	ErrTimeout     = errors.New("the upstream is too slow")
+	ErrBusy        = errors.New("too many requests wait for the upstream")
+	ErrUnhealthy   = errors.New("no upstream is healthy")
+	ErrProtocol    = errors.New("the upstream breaks the protocol")
+)
+
+// Causes that net/http has no error for.
+var (
+	errEarly       = errors.New("it sent bytes before it was asked")
+	errInterims    = errors.New("too many interim responses")
+	errStatus      = errors.New("a status below 200 ends no exchange")
+	errUnasked     = errors.New("it switched protocols without being asked to")
+	errBodyStalls  = errors.New("the body makes no progress")
+	errUploadStuck = errors.New("it does not take the request's body")
+	errAllStreams  = errors.New("all its streams are taken")
+	errQueueFull   = errors.New("the queue is full")
+	errQueueWait   = errors.New("no place became free in time")
+	errConnect     = errors.New("CONNECT cannot be passed on")
+	errTarget      = errors.New("the request's target holds a space or a control character")
+	errGivenUp     = errors.New("the request was given up")
+)
+
+// Status is the status for an error of RoundTrip: 502 for what cannot be
+// reached or breaks the protocol, 504 for what is too slow, 503 where there was
+// no place or nobody to ask; to that belongs a Retry-After.
+//
+// For [context.Canceled] it is 503, too: the client that went away sees
+// nothing of it (499 is a number of log files, never sent); who shared its
+// request may try again. Anything else is 502.
+func Status(err error) int {
+	switch {
+	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	case errors.Is(err, ErrBusy), errors.Is(err, ErrUnhealthy), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// upstreamError is a sentinel with the server and the cause.
+type upstreamError struct {
+	kind   error
+	server string // "": none was chosen
+	cause  error  // nil: none but the kind
+}
+
+// Error implements error.
+func (e *upstreamError) Error() string {
+	text := e.kind.Error()
+	if e.server != "" {
+		text += ": " + e.server
+	}
+	if e.cause != nil {
+		text += ": " + e.cause.Error()
+	}
+	return text
+}
+
+// Unwrap lets errors.Is find the sentinel and the cause.
+func (e *upstreamError) Unwrap() []error {
+	if e.cause == nil {
+		return []error{e.kind}
+	}
+	return []error{e.kind, e.cause}
+}
+
+// interrupted is the error of a request whose context is done.
+func interrupted(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &upstreamError{kind: ErrTimeout, cause: context.DeadlineExceeded}
+	case errors.Is(cause, context.Canceled):
+		return cause
+	}
+	return &upstreamError{kind: context.Canceled, cause: cause}
+}
+
+// isTimeout reports whether an error says of itself that time ran out.
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+// dialError is a failed connect, so that it can be told from what happens on a connection.
+type dialError struct{ error }
+
+// Unwrap returns what [net.Dialer] said.
+func (e *dialError) Unwrap() error { return e.error }

@@ -1,0 +1,98 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxProbeBytes bounds what is read of the answer to a probe, so that its
+// connection can be used again.
+const maxProbeBytes = 64 << 10
+
+// watch probes s until the pool is closed. Probes need no place: a server
+// with all places taken is at work, not ill.
+func (p *Pool) watch(s *server) {
+	ticker := time.NewTicker(p.options.Health.Interval)
+	defer ticker.Stop()
+	for {
+		if err := p.probe(s); p.ctx.Err() == nil {
+			p.probed(s, err)
+		}
+		select {
+		case <-ticker.C:
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// probe asks s for the health path; nil means that it is well.
+func (p *Pool) probe(s *server) error {
+	ctx, cancel := context.WithTimeout(p.ctx, p.options.Health.Timeout)
+	defer cancel()
+	path, query, _ := strings.Cut(p.options.Health.Path, "?")
+	r := (&http.Request{
+		Method: http.MethodGet,
+		URL:    &url.URL{Scheme: s.urlScheme(), Host: s.host, Opaque: path, RawQuery: query},
+		Host:   s.hostField,
+		Header: http.Header{"User-Agent": {"millrace-health"}},
+	}).WithContext(ctx)
+	resp, err := s.transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.CopyN(io.Discard, resp.Body, maxProbeBytes); err != nil && err != io.EOF {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	for _, good := range p.options.Health.Status {
+		if matches(good, resp.StatusCode) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the answer is %d", resp.StatusCode)
+}
+
+// matches reports whether a status is the one, or of the class, of a pattern.
+func matches(pattern string, status int) bool {
+	digits := strconv.Itoa(status)
+	if strings.EqualFold(pattern[1:], "xx") {
+		return pattern[0] == digits[0]
+	}
+	return pattern == digits
+}
+
+// probed takes in the result of a probe.
+func (p *Pool) probed(s *server, err error) {
+	now := p.now()
+	p.mu.Lock()
+	needed := p.options.Health.UnhealthyAfter
+	if s.down {
+		needed = p.options.Health.HealthyAfter
+	}
+	if (err == nil) != s.down {
+		s.streak = 0 // as before
+	} else {
+		s.streak++
+	}
+	changed := s.streak >= needed
+	if changed {
+		s.down, s.streak = !s.down, 0
+		p.dispatch(now)
+	}
+	p.mu.Unlock()
+	switch {
+	case !changed:
+	case err != nil:
+		p.errorLog.Warn("an upstream fails its health checks and gets no requests", slog.String("upstream", s.name), slog.Any("error", err))
+	default:
+		p.errorLog.Info("an upstream passes its health checks and gets requests again", slog.String("upstream", s.name))
+	}
+}

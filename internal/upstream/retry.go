@@ -1,0 +1,73 @@
+package upstream
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxAttempts bounds Retries.Attempts.
+	maxAttempts = 10
+	// budgetWindow is the time whose requests make the budget.
+	budgetWindow = 10 * time.Second
+	// minRetries may be repeated in that time however few requests there are:
+	// one visitor's request deserves a second try as well.
+	minRetries = 10
+	// retryPause is how long to wait before the same server is asked again; it
+	// doubles each time, and half of it is random, so that a herd scatters.
+	retryPause = 20 * time.Millisecond
+)
+
+// again reports whether try n of r may be repeated after f, and with what body.
+func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, bool) {
+	if f.final || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
+		return nil, false
+	}
+	if f.sent && !isIdempotent(r.Method) {
+		return nil, false
+	}
+	next, ok := up.again(r.GetBody)
+	if !ok || !p.withdraw() {
+		next.abandon()
+		return nil, false
+	}
+	return next, true
+}
+
+// withdraw takes one repeat from the budget.
+func (p *Pool) withdraw() bool {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	requests, repeats := p.budget.counts(now)
+	if repeats >= max(minRetries, requests*uint64(p.options.Retries.Budget)/100) {
+		return false
+	}
+	p.budget.add(now, 1)
+	p.retried++
+	return true
+}
+
+// pause waits before a server is asked again, and reports whether ctx lives on.
+func pause(ctx context.Context, n int) bool {
+	d := retryPause << (n - 1)
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// isIdempotent reports whether a request may be made twice (RFC 9110, 9.2.2).
+func isIdempotent(method string) bool {
+	switch method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return false
+}

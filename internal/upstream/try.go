@@ -1,0 +1,274 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync/atomic"
+)
+
+// maxInterim bounds the interim responses (1xx) to one request: a server sends
+// one or two 103, or 102 now and then; more is noise that would keep everyone busy.
+const maxInterim = 100
+
+// try is one request to one server. It is the context of that request, so that
+// it can hook into net/http beside the caller's own hooks: with
+// httptrace.WithClientTrace on top of them each hook would be called through reflection.
+type try struct {
+	context.Context // the caller's, or one that cancel ends
+	traced          context.Context
+	hooks           httptrace.ClientTrace
+	outer           *httptrace.ClientTrace // the caller's hooks; nil: none
+
+	pool   *Pool
+	place  place
+	upload *upload                 // nil: no body
+	cancel context.CancelCauseFunc // nil: no body
+	url    url.URL
+	body   body
+
+	conn      atomic.Pointer[conn]
+	reused    atomic.Bool // the connection had answered before
+	tlsFailed atomic.Bool
+	first     atomic.Bool // a byte of an answer came
+	early     atomic.Bool // and it came before it was asked for
+	interims  atomic.Int32
+}
+
+// failure is a try without an answer.
+type failure struct {
+	err     error
+	outcome outcome
+	final   bool // must not be repeated
+	sent    bool // bytes of the request may have reached the server
+}
+
+func newTry(p *Pool, r *http.Request, c place, up *upload) *try {
+	t := &try{Context: r.Context(), pool: p, place: c, upload: up}
+	if up != nil {
+		t.Context, t.cancel = context.WithCancelCause(t.Context)
+		up.onStall(func() { t.cancel(errUploadStuck) })
+	}
+	if t.outer = httptrace.ContextClientTrace(t.Context); t.outer != nil {
+		t.hooks = *t.outer
+		if t.outer.Got1xxResponse != nil {
+			t.hooks.Got1xxResponse = t.gotInterim
+		}
+	}
+	t.hooks.GotConn, t.hooks.GotFirstResponseByte = t.gotConn, t.gotFirstByte
+	if c.server.scheme == "https" {
+		t.hooks.TLSHandshakeDone = t.tlsDone
+	}
+	t.traced = httptrace.WithClientTrace(context.Background(), &t.hooks)
+	return t
+}
+
+// Value implements context.Context: the hooks, and the values of the caller's.
+func (t *try) Value(key any) any {
+	if v := t.traced.Value(key); v != nil {
+		return v
+	}
+	return t.Context.Value(key)
+}
+
+func (t *try) gotConn(info httptrace.GotConnInfo) {
+	if c := connOf(info.Conn); c != nil {
+		c.begin()
+		t.conn.Store(c)
+	}
+	t.reused.Store(info.Reused)
+	if t.outer != nil && t.outer.GotConn != nil {
+		t.outer.GotConn(info)
+	}
+}
+
+func (t *try) gotFirstByte() {
+	t.first.Store(true)
+	if c := t.conn.Load(); c != nil && c.speaks.Load() == http1 && c.phase.Load() != answered {
+		t.early.Store(true)
+		c.Close()
+	}
+	if t.outer != nil && t.outer.GotFirstResponseByte != nil {
+		t.outer.GotFirstResponseByte()
+	}
+}
+
+func (t *try) gotInterim(code int, header textproto.MIMEHeader) error {
+	switch {
+	case t.early.Load():
+		return errEarly
+	case t.interims.Add(1) > maxInterim:
+		return errInterims
+	}
+	return t.outer.Got1xxResponse(code, header)
+}
+
+func (t *try) tlsDone(state tls.ConnectionState, err error) {
+	if err != nil {
+		t.tlsFailed.Store(true)
+	}
+	if t.outer != nil && t.outer.TLSHandshakeDone != nil {
+		t.outer.TLSHandshakeDone(state, err)
+	}
+}
+
+// request is r as it goes out to the server.
+func (t *try) request(r *http.Request, target string) *http.Request {
+	s := t.place.server
+	t.url = s.urlFor(r.URL, target)
+	out := r.WithContext(t)
+	out.URL = &t.url
+	if s.hostField != "" {
+		out.Host = s.hostField
+	}
+	if t.upload != nil {
+		out.Body = t.upload
+	}
+	out.GetBody = nil // repeating is our affair
+	if _, ok := r.Header["User-Agent"]; !ok {
+		// A client that does not name itself is not Go's.
+		if out.Header = maps.Clone(r.Header); out.Header == nil {
+			out.Header = http.Header{}
+		}
+		out.Header["User-Agent"] = nil
+	}
+	return out
+}
+
+// try sends r to the server of c, and gives the place back unless there is an
+// answer, whose body does that.
+func (p *Pool) try(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
+	t := newTry(p, r, c, up)
+	resp, err := c.server.transport.RoundTrip(t.request(r, target))
+	if err == nil {
+		if err = t.refuse(r, resp); err != nil {
+			resp.Body.Close()
+		}
+	}
+	if err != nil {
+		f := t.failure(r.Context(), err)
+		t.release()
+		p.failed(c, f.outcome, f.err)
+		return nil, f
+	}
+	resp.Request = r
+	return t.answer(resp)
+}
+
+// refuse is why an answer that net/http lets pass is none.
+func (t *try) refuse(r *http.Request, resp *http.Response) error {
+	switch {
+	case t.early.Load():
+		return errEarly
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		if r.Header.Get("Upgrade") == "" { // RFC 9110, 15.2.2
+			return errUnasked
+		}
+	case resp.StatusCode < 200:
+		return fmt.Errorf("%w: %s", errStatus, resp.Status)
+	}
+	return nil
+}
+
+// answer hands the response over with a body that gives the place back.
+func (t *try) answer(resp *http.Response) (*http.Response, *failure) {
+	p, c := t.pool, t.place
+	if resp.Body == http.NoBody {
+		p.answered(c, true)
+		t.release()
+		return resp, nil
+	}
+	p.answered(c, false)
+	t.body = body{inner: resp.Body, try: t, timeout: p.options.BodyTimeout}
+	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
+	if upgraded || isEventStream(resp.Header) {
+		if !p.stream(c) {
+			resp.Body.Close()
+			t.release()
+			p.ended(c, undecided, nil)
+			return nil, &failure{err: &upstreamError{ErrBusy, c.server.name, errAllStreams}, final: true}
+		}
+		t.body.stream, t.body.timeout = true, 0
+	}
+	resp.Body = &t.body
+	if upgraded {
+		resp.Body = &duplex{body: &t.body}
+	}
+	return resp, nil
+}
+
+// release ends what the try itself has started.
+func (t *try) release() {
+	if t.cancel != nil {
+		t.cancel(nil)
+	}
+}
+
+func isEventStream(h http.Header) bool {
+	kind, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
+}
+
+// failure says what an error of net/http's Transport means.
+func (t *try) failure(caller context.Context, err error) *failure {
+	name := t.place.server.name
+	c := t.conn.Load()
+	f := &failure{outcome: failed, sent: c != nil && (c.speaks.Load() != http1 || c.phase.Load() != given)}
+	wrap := func(kind, cause error) *failure {
+		f.err = &upstreamError{kind, name, cause}
+		return f
+	}
+	dial, connecting := errors.AsType[*dialError](err)
+	switch {
+	case t.early.Load():
+		return wrap(ErrProtocol, errEarly)
+	case errors.Is(context.Cause(t.Context), errUploadStuck):
+		f.final = true
+		return wrap(ErrTimeout, errUploadStuck)
+	case caller.Err() != nil:
+		f.err, f.final, f.outcome = interrupted(caller), true, undecided
+		return f
+	case t.upload.failed() != nil:
+		f.err, f.final, f.outcome = fmt.Errorf("reading the request's body: %w", t.upload.failed()), true, undecided
+		return f
+	case connecting:
+		if isTimeout(err) {
+			return wrap(ErrTimeout, dial)
+		}
+		return wrap(ErrUnreachable, dial)
+	case isTimeout(err):
+		f.final = f.sent // it is busy with it: no second helping
+		return wrap(ErrTimeout, err)
+	case t.tlsFailed.Load():
+		return wrap(ErrUnreachable, err)
+	case t.first.Load():
+		f.final = true
+		return wrap(ErrProtocol, err)
+	case !t.isServers(c, err):
+		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
+		return f
+	}
+	if t.reused.Load() && !(c != nil && c.speaks.Load() == http2) {
+		f.outcome = undecided // it closed an idle connection at the same moment, as it may
+	}
+	return wrap(ErrUnreachable, err)
+}
+
+// isServers reports whether an error without an answer is the server's doing,
+// not that of a request which cannot be sent: a Host that is none, a header too
+// large for the peer. Clients must not be able to eject servers with those.
+func (t *try) isServers(c *conn, err error) bool {
+	if c == nil {
+		return false
+	}
+	// HTTP/2 may end a request and keep the connection (RFC 9113, 5.4.2);
+	// net/http has no type for that, only these words.
+	return c.broken.Load() || strings.Contains(err.Error(), "received from peer") || strings.Contains(err.Error(), "GOAWAY")
+}
