@@ -2,23 +2,89 @@
 // whatever the number of stored objects: it counts up a generation, and every
 // use of an object asks whether anything it belongs to was purged after it was
 // fetched.
+//
+// # How a cache uses it
+//
+//   - At is [Book.Now], read before the request to the origin leaves. A purge
+//     gets a number above every Now before it. So it also hits the objects whose
+//     fill is under way, which may carry what the origin said before.
+//   - Before each use, [Book.State] is asked: [Valid] may be served, [Stale] as
+//     what has become stale (after validation, or where stale answers may be),
+//     [Gone] must not be served at all.
+//   - Validation (a 304) renews an object: its At becomes the Now that was read
+//     before the validating request.
+//
+// # What matches
+//
+// An object's URL is compared as scheme://host/path?query, with scheme and host
+// in lower case, without the scheme's default port, without a fragment, with "/"
+// for an empty path. Nothing else is changed: %7E is not ~, /a is not /a?, and
+// a=1&b=2 is not b=2&a=1.
+//
+//   - URL is equal to it. Without a scheme (example.com/a or //example.com/a) it
+//     matches both http and https.
+//   - Prefix is a prefix of it, byte by byte, so https://example.com/api matches
+//     /api, /api/x and /apis. Without a scheme it matches both.
+//   - Glob matches all of it: * is any run of bytes, / included, ? any one byte.
+//     Nothing is escaped; a ? that stands for itself is also matched by a ?. If
+//     there is no scheme in the pattern (letters or wildcards before "://"), it
+//     is compared with what follows "://": example.com/api/*, *.example.com/*,
+//     */feed.xml. Up to its first * or / it is put into lower case, and without
+//     wildcards there a default port is dropped.
+//   - Tag is equal to one of the object's tags; case counts.
+//   - Host is the object's host, at every port; with a port at that one alone.
+//
+// # Bounded memory
+//
+// A purge is never forgotten, it is made coarser: when more tags than fit were
+// purged, the oldest half counts as one purge of everything, at the moment of
+// its latest and as hard as its hardest; likewise URLs and prefixes as a purge of
+// their hosts, globs and hosts of everything.
+//
+// # Across a restart
+//
+// Objects on disk carry At from an earlier life of the cache. [Book.Save] and
+// [Book.Restore] keep the meaning of those numbers: a restored book counts on
+// above all it has ever given out. A book that was not restored, or could not
+// be, says Stale for every object from before [New], and so never serves
+// unvalidated what may have been purged; nothing of an earlier life is lost by
+// that, but every object costs one validation.
+//
+// Save may be large. So that a purge survives kill -9, too, append [Record] to
+// the file that Save's result was written to, before the purge is answered:
+// Restore reads both.
+//
+// Restore comes before the first Now, and the file is kept until the new
+// Save's is in its place.
+//
+// # Across machines
+//
+// Numbers mean nothing on other machines. What one machine tells the others is
+// its [Selector] as JSON; each purges its own Book with it. A message that they
+// do not understand, such as a kind of selector from a later version, purges
+// everything there: see [Book.Purge].
 package purge
 
-// Selector says what to purge. Exactly one of its fields is set.
-type Selector struct {
-	URL    string `json:"url,omitempty"`    // scheme://host/path?query: all variants
-	Prefix string `json:"prefix,omitempty"` // of such a URL
-	Glob   string `json:"glob,omitempty"`   // * is any run of characters, ? any one
-	Tag    string `json:"tag,omitempty"`
-	Host   string `json:"host,omitempty"`
-	All    bool   `json:"all,omitempty"`
-	// Hard removes; otherwise what is purged is stale, and may be served
-	// where stale answers may be.
-	Hard bool `json:"hard,omitempty"`
-}
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
 
-// Check says what is wrong with a selector.
-func (s Selector) Check() error { panic("not built") }
+// Bounds of a Book.
+const (
+	// DefaultMost is how many tags and how many URLs are remembered unless said
+	// otherwise: about 10 MB each if all are long.
+	DefaultMost = 100_000
+	// mostPatterns is how many prefixes and globs are remembered. Every object
+	// is compared with each of them once: 256 take some 30 µs.
+	mostPatterns = 256
+	// mostHosts is how many hosts are remembered, more than one proxy serves.
+	mostHosts = 8192
+	// mostFolded is how many hosts of forgotten URLs are purged one by one,
+	// while everybody waits; above, everything is.
+	mostFolded = 1024
+)
 
 // State is what became of an object.
 type State uint8
@@ -32,36 +98,199 @@ const (
 
 // Object is what purging knows of a stored response.
 type Object struct {
-	URL  string // scheme://host/path?query as requested, host in lower case
-	Host string
+	URL  string // scheme://host/path?query as requested
+	Host string // of the URL, with the port if that has one; "": take it from URL
 	Tags []string
 	At   Time // read before it was asked for upstream
 }
 
-// Time is a moment in a Book's life. It is persisted with objects: see Restore.
+// Time is a moment in a Book's life. It is persisted with objects: see the
+// package comment.
 type Time uint64
 
-// Book holds the purges. The zero value is not ready: use New.
-type Book struct{}
+// Book holds the purges. The zero value is not ready: use [New]. All methods
+// may be called at once by many goroutines.
+type Book struct {
+	// clock is the number of the latest purge. It is written under mu, after
+	// what was purged was noted, and read without.
+	clock atomic.Uint64
 
-// New returns an empty book, bounded to max remembered tags and URLs, and as many globs and prefixes as can be looked at at every use.
-func New(max int) *Book { panic("not built") }
+	mu    sync.RWMutex
+	base  Time // objects from before are of an unknown life
+	start Time
+	all   mark
+	tags  ages
+	urls  ages
+	hosts ages
+	globs patterns
+}
+
+// New returns an empty book that remembers up to most tags and as many URLs
+// exactly (0: [DefaultMost]), the latest half of them at least.
+func New(most int) *Book {
+	if most <= 0 {
+		most = DefaultMost
+	}
+	half := (most + 1) / 2
+	b := &Book{
+		tags:  ages{half: half},
+		urls:  ages{half: half, byHost: true},
+		hosts: ages{half: mostHosts / 2},
+	}
+	// Numbers of an earlier life must be below: the clock of the wall is what
+	// two lives that know nothing of each other have in common. It would take
+	// a purge per nanosecond to overtake it.
+	b.start = Time(max(time.Now().UnixNano(), 1))
+	b.base = b.start
+	b.clock.Store(uint64(b.start))
+	return b
+}
 
 // Now is the moment. Take it before the request to the origin starts.
-func (b *Book) Now() Time { panic("not built") }
+func (b *Book) Now() Time { return Time(b.clock.Load()) }
 
 // Purge takes effect at once: when it returns, no State call begun afterwards
-// says Valid for an object fetched before. It is O(1) in the number of objects.
-func (b *Book) Purge(s Selector) Time { panic("not built") }
+// says Valid for an object fetched before, and after a hard one none says
+// Stale. It is O(1) in the number of objects, and takes microseconds. It
+// returns the purge's number, for [Record].
+//
+// What [Selector.Check] refuses purges everything: too much rather than too little.
+func (b *Book) Purge(s Selector) Time {
+	e, err := s.entry()
+	if err != nil {
+		e = entry{kind: kindAll}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := Time(b.clock.Load() + 1)
+	b.note(e, markOf(s.Hard, n))
+	b.clock.Store(uint64(n))
+	return n
+}
 
-// State says what became of an object. It is quick when nothing was purged
-// since the object was last found valid: checked holds that moment, owned by the caller.
-func (b *Book) State(o *Object, checked *Time) State { panic("not built") }
+// note writes down that what e names was purged. Called with mu.
+func (b *Book) note(e entry, m mark) {
+	switch e.kind {
+	case kindAll:
+		b.all.raise(m)
+		b.forget()
+	case kindTag:
+		if old, full := b.tags.add(e.text, "", m); full {
+			b.all.raise(old.top)
+		}
+	case kindURL:
+		if old, full := b.urls.add(e.text, e.host, m); full {
+			b.foldURLs(old)
+		}
+	case kindHost:
+		b.noteHost(e.text, m)
+	case kindPrefix, kindGlob:
+		if old, full := b.globs.add(e, m); !full {
+			break
+		} else if old.host != "" {
+			b.noteHost(old.host, old.mark)
+		} else {
+			b.all.raise(old.mark)
+		}
+	}
+}
 
-// Save and Restore keep the book across a restart, so that objects on disk
-// that were purged stay purged.
-func (b *Book) Save() []byte { panic("not built") }
+func (b *Book) noteHost(host string, m mark) {
+	if old, full := b.hosts.add(host, "", m); full {
+		b.all.raise(old.top)
+	}
+}
 
-// Restore loads what Save wrote; with an error the book treats everything from
-// before as softly purged.
-func (b *Book) Restore(saved []byte) error { panic("not built") }
+// foldURLs makes purges of URLs purges of their hosts, so that who purges much
+// on one host does it to that host alone.
+func (b *Book) foldURLs(old generation) {
+	_, unknown := old.hosts[""] // of a long URL that was restored
+	if unknown || len(old.hosts) > mostFolded {
+		b.all.raise(old.top)
+		return
+	}
+	for host, m := range old.hosts {
+		b.noteHost(host, m)
+	}
+}
+
+// forget drops what a hard purge of everything has made pointless.
+func (b *Book) forget() {
+	for _, a := range []*ages{&b.tags, &b.urls, &b.hosts} {
+		if a.latest() <= b.all.hard {
+			*a = ages{half: a.half, byHost: a.byHost}
+		}
+	}
+	if b.globs.latest() <= b.all.hard {
+		b.globs = patterns{}
+	}
+}
+
+// State says what became of an object. checked, which belongs to the caller,
+// one for each object and 0 at first, holds the moment at which the object was
+// last found Valid: as long as nothing was purged since, State costs two loads.
+// It is read and written atomically, so it must be aligned to 8 bytes. nil is
+// allowed and has each call look everything up.
+func (b *Book) State(o *Object, checked *Time) State {
+	if checked != nil && atomic.LoadUint64((*uint64)(checked)) == b.clock.Load() {
+		return Valid
+	}
+	return b.look(o, checked)
+}
+
+func (b *Book) look(o *Object, checked *Time) State {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	clock := Time(b.clock.Load())
+	// Only what was purged since it was last found Valid can have changed that.
+	since := o.At
+	if checked != nil {
+		since = max(since, Time(atomic.LoadUint64((*uint64)(checked))))
+	}
+	s := b.all.state(since)
+	if o.At > clock || since < b.base {
+		s = max(s, Stale) // from a life that this book knows nothing of
+	}
+	if s != Gone {
+		s = max(s, b.tagged(o, since), b.placed(o, since))
+	}
+	if s == Valid && checked != nil {
+		// A slower call may put an earlier moment in place of a later one:
+		// true as well.
+		atomic.StoreUint64((*uint64)(checked), uint64(clock))
+	}
+	return s
+}
+
+// tagged is the worst that happened to one of the object's tags.
+func (b *Book) tagged(o *Object, since Time) State {
+	s := Valid
+	if b.tags.latest() <= since {
+		return s
+	}
+	for _, tag := range o.Tags {
+		s = max(s, b.tags.find(tag).state(since))
+	}
+	return s
+}
+
+// placed is the worst that happened to the object's URL, or to what contains it.
+func (b *Book) placed(o *Object, since Time) State {
+	s := Valid
+	if max(b.urls.latest(), b.hosts.latest(), b.globs.latest()) <= since {
+		return s
+	}
+	p := placeOf(o)
+	if b.urls.latest() > since {
+		s = max(s, b.urls.find(p.url).state(since), b.urls.find(p.bare).state(since))
+	}
+	if b.hosts.latest() > since {
+		var buf [280]byte // a host name has 253 bytes at most
+		at := append(append(append(buf[:0], p.name...), ':'), p.port...)
+		s = max(s, b.hosts.find(p.name).state(since), b.hosts.findBytes(at).state(since))
+	}
+	if s != Gone {
+		s = max(s, b.globs.state(&p, since))
+	}
+	return s
+}

@@ -1,0 +1,161 @@
+package purge
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strings"
+)
+
+// mark is when something was last purged, in both ways; 0: never. They are kept
+// apart so that a soft purge after a hard one does not make it milder.
+type mark struct{ soft, hard Time }
+
+func markOf(hard bool, t Time) mark {
+	if hard {
+		return mark{hard: t}
+	}
+	return mark{soft: t}
+}
+
+func (m *mark) raise(n mark) {
+	m.soft = max(m.soft, n.soft)
+	m.hard = max(m.hard, n.hard)
+}
+
+func (m mark) latest() Time { return max(m.soft, m.hard) }
+
+// state is what the mark means for an object that was valid at a moment.
+func (m mark) state(since Time) State {
+	switch {
+	case m.hard > since:
+		return Gone
+	case m.soft > since:
+		return Stale
+	}
+	return Valid
+}
+
+// ages remember names with their marks in two generations of equal size. When
+// the young one is full it becomes the old one, and the one before that is
+// given up in O(1): its top mark says all that must be known about it. A purge
+// that had to sort or walk a hundred thousand names would hold up every request.
+type ages struct {
+	half       int
+	byHost     bool // keep the top mark of each host, too
+	young, old generation
+}
+
+type generation struct {
+	marks map[string]mark
+	hosts map[string]mark
+	top   mark
+}
+
+// longest is the length of names that are kept as they are; of longer ones the
+// SHA-256 is, behind a NUL, which occurs in no name. So 100,000 URLs of 8 KB
+// take no more room than short ones.
+const longest = 96
+
+func short(name string) string {
+	if len(name) <= longest || name[0] == 0 {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "\x00" + string(sum[:])
+}
+
+// add notes a name. If full, the caller must take over what is given up.
+func (a *ages) add(name, host string, m mark) (givenUp generation, full bool) {
+	name = short(name)
+	if _, known := a.young.marks[name]; !known && len(a.young.marks) >= a.half {
+		givenUp, full = a.old, a.old.marks != nil
+		a.old, a.young = a.young, generation{}
+	}
+	g := &a.young
+	if g.marks == nil {
+		g.marks = map[string]mark{}
+		if a.byHost {
+			g.hosts = map[string]mark{}
+		}
+	}
+	// Strings are cloned: a selector may be a piece of a large request.
+	put(g.marks, name, m)
+	if a.byHost {
+		put(g.hosts, host, m)
+	}
+	g.top.raise(m)
+	return givenUp, full
+}
+
+func put(marks map[string]mark, name string, m mark) {
+	if before, known := marks[name]; known {
+		m.raise(before)
+	} else {
+		name = strings.Clone(name)
+	}
+	marks[name] = m
+}
+
+func (a *ages) find(name string) mark {
+	name = short(name)
+	m := a.young.marks[name]
+	m.raise(a.old.marks[name])
+	return m
+}
+
+// findBytes is find for a name that is not a string yet.
+func (a *ages) findBytes(name []byte) mark {
+	if len(name) > longest {
+		return a.find(string(name))
+	}
+	m := a.young.marks[string(name)]
+	m.raise(a.old.marks[string(name)])
+	return m
+}
+
+func (a *ages) latest() Time { return max(a.young.top.latest(), a.old.top.latest()) }
+
+// patterns are prefixes and globs, in the order in which they were last purged.
+type patterns struct{ list []pattern }
+
+type pattern struct {
+	entry
+	mark mark
+}
+
+// add notes a pattern. If full, the caller must take over the oldest.
+func (p *patterns) add(e entry, m mark) (oldest pattern, full bool) {
+	i := slices.IndexFunc(p.list, func(q pattern) bool { return q.kind == e.kind && q.text == e.text })
+	if i >= 0 {
+		m.raise(p.list[i].mark)
+		p.list = slices.Delete(p.list, i, i+1)
+	} else if len(p.list) >= mostPatterns {
+		oldest, full = p.list[0], true
+		p.list = slices.Delete(p.list, 0, 1)
+	}
+	e.text, e.host = strings.Clone(e.text), strings.Clone(e.host)
+	p.list = append(p.list, pattern{e, m})
+	return oldest, full
+}
+
+func (p *patterns) latest() Time {
+	if len(p.list) == 0 {
+		return 0
+	}
+	return p.list[len(p.list)-1].mark.latest()
+}
+
+// state is the worst that a pattern purged since a moment says of a place.
+func (p *patterns) state(at *place, since Time) State {
+	s := Valid
+	for i := len(p.list) - 1; i >= 0; i-- {
+		q := &p.list[i]
+		if q.mark.latest() <= since {
+			break
+		}
+		if t := q.mark.state(since); t > s && q.matches(at) {
+			s = t
+		}
+	}
+	return s
+}
