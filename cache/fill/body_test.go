@@ -191,7 +191,7 @@ func TestReadersWait(t *testing.T) {
 					seen[i] += string(buf[:n])
 					mu.Unlock()
 					if err != nil {
-						if err != io.EOF {
+						if !errors.Is(err, io.EOF) {
 							t.Error(err)
 						}
 						return
@@ -286,7 +286,7 @@ func TestWriteToFails(t *testing.T) {
 		want error
 	}{{stub{2, nil}, io.ErrShortWrite}, {stub{2, errFull}, errFull}} {
 		r := b.Reader(t.Context(), 0)
-		if n, err := r.WriteTo(c.stub); n != 2 || err != c.want {
+		if n, err := r.WriteTo(c.stub); n != 2 || !errors.Is(err, c.want) {
 			t.Errorf("WriteTo returned %d, %v, want %v", n, err, c.want)
 		}
 		if rest, err := io.ReadAll(r); string(rest) != "llo" || err != nil {

@@ -194,7 +194,7 @@ func TestLimit(t *testing.T) {
 		if ctx.Err() != nil || !f.Enter() {
 			t.Error("ended before the limit")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			t.Errorf("at the limit the cause is %v", context.Cause(ctx))

@@ -104,7 +104,7 @@ func (m model) read(t *testing.T, b *Body, rnd *rand.Rand) {
 		n, err = r.Read(p)
 		got = append(got, p[:n]...)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	m.check(t, got, err)

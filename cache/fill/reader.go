@@ -116,7 +116,7 @@ func (r *Reader) WriteTo(w io.Writer) (total int64, err error) {
 	}()
 	for {
 		p, spilt, err := r.part(r.flush)
-		if err == io.EOF { //nolint:errorlint // ours, never wrapped
+		if err == io.EOF { //nolint:errorlint // an ErrBroken may wrap it
 			return total, nil
 		}
 		if err == nil && spilt > 0 {

@@ -178,7 +178,7 @@ func TestWindow(t *testing.T) {
 		if err := <-wrote; err != nil {
 			t.Error(err)
 		}
-		if n, err := quick.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		if n, err := quick.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %d, %v", n, err)
 		}
 		quick.Close()
@@ -262,7 +262,7 @@ func TestReseat(t *testing.T) {
 	}
 
 	b, p, r = fill()
-	if err := b.Reseat(func() (io.ReaderAt, error) { p.end(); return nil, errFull }); err != errFull {
+	if err := b.Reseat(func() (io.ReaderAt, error) { p.end(); return nil, errFull }); !errors.Is(err, errFull) {
 		t.Errorf("the error is %v", err)
 	}
 	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, ErrBroken) {

@@ -1,13 +1,53 @@
 // Package key makes cache keys: what must be equal for two requests to get the
 // same stored response, beyond what Vary says.
+//
+// A key is readable. It begins with what looks like the URL, and what options
+// add follows in lines of their own:
+//
+//	https://example.org/feed?page=2
+//	h:X-Tenant:4:acme
+//	c:lang:2:de
+//	o:1:0
+//
+// No two requests that differ in a part that counts have one key, whatever
+// their bytes: host and target are free of spaces and control characters (any
+// that an http.Request built by hand may have are percent-encoded), and all
+// that follows has its length. Keys are compared as a whole, never by a hash
+// alone; and as Go seeds the hash of its maps in each process, nobody can
+// choose keys that fall into one bucket.
+//
+// # The target counts as it came
+//
+// RFC 3986, 6.2.2 makes /~a, /%7Ea and /%7ea equal, and RFC 9110, 4.2.3 lets
+// anyone treat them so. This package does not: the upstream gets the target as
+// it came, and many compare it as it came (or check its signature). If all
+// spellings had one key, the first client would choose which of them the
+// upstream sees, and one asking for /%66eed could have its 404 stored for /feed.
+// An exact key costs a second entry where clients spell differently, which
+// browsers do not. [Normal] is there for purging, which ought to find them all.
+//
+// # In doubt, a parameter counts
+//
+// What is left out of a key still reaches the upstream, which may read a query
+// in its own way: with ; as a separator, with names percent-encoded, without
+// regard to case, with [] behind the name. So a listed parameter counts in any
+// spelling that some upstream may take for it; one is left out only if it is
+// written just as the options have it; and a query with a semicolon, or with
+// more than a few hundred parameters, counts as it came.
 package key
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Options say what a key is made of. The zero value is the host and the
 // request's target as it came.
 type Options struct {
-	// SortQuery makes the order of query parameters irrelevant.
+	// SortQuery makes the order of query parameters irrelevant, except among
+	// those of one name.
 	SortQuery bool `yaml:"sort_query"`
 	// DropTracking leaves parameters out that only tell advertisers where a
 	// visitor came from (utm_*, gclid, fbclid …). They still reach the upstream.
@@ -26,29 +66,264 @@ type Options struct {
 	IgnoreHost bool `yaml:"ignore_host"`
 }
 
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { panic("not built") }
-
 // Maker makes keys. It is immutable.
-type Maker struct{}
+type Maker struct {
+	query      editor
+	headers    []string // canonical, sorted
+	cookies    []string // sorted
+	consulted  []string
+	ignoreHost bool
+}
 
-// New prepares o.
-func New(o Options) (*Maker, error) { panic("not built") }
+// New prepares o. Its error is one of those that Check finds.
+func New(o Options) (*Maker, error) {
+	faults := o.Check()
+	for _, name := range []string{"no_query", "query", "without_query", "headers", "cookies"} {
+		if err := faults[name]; err != nil {
+			return nil, err
+		}
+	}
+	m := &Maker{query: newEditor(o), ignoreHost: o.IgnoreHost}
+	for _, name := range o.Headers {
+		m.headers = append(m.headers, http.CanonicalHeaderKey(name))
+	}
+	slices.Sort(m.headers)
+	m.headers = slices.Compact(m.headers)
+	m.cookies = slices.Compact(slices.Sorted(slices.Values(o.Cookies)))
+	m.consulted = slices.Clone(m.headers)
+	if len(m.cookies) > 0 && !slices.Contains(m.consulted, cookieHeader) {
+		m.consulted = append(m.consulted, cookieHeader)
+	}
+	return m, nil
+}
 
 // Key is the exact key of a request: scheme, host in lower case, target, and
 // what the options add, in a form that no client can forge (every part is
 // escaped or has its length). The method is no part of it. class is the
 // request's class for CORS, "" for none.
-func (m *Maker) Key(r *http.Request, class string) string { panic("not built") }
+//
+// The scheme is that of the connection; no X-Forwarded-Proto has a say. A
+// header or cookie that is listed but absent adds nothing. The key is no longer
+// than what net/http accepts of a request and a few bytes for each part (three
+// times that if the request was built by hand out of control characters).
+func (m *Maker) Key(r *http.Request, class string) string {
+	front := m.front(scheme(r), r.Host, rawTarget(r))
+	if class == "" && len(m.consulted) == 0 {
+		return front
+	}
+	var space [512]byte
+	b := append(space[:0], front...)
+	for _, name := range m.headers {
+		if values := r.Header[name]; len(values) > 0 {
+			b = append(append(append(b, "\nh:"...), name...), ':')
+			b = appendValues(b, values)
+		}
+	}
+	if len(m.cookies) > 0 {
+		b = m.appendCookies(b, r.Header[cookieHeader])
+	}
+	if class != "" {
+		b = appendValue(append(b, "\no:"...), class)
+	}
+	return string(b)
+}
 
 // ForURL is the key of a plain GET without cookies and headers of scheme, host and
-// target, for purging and explaining; all is false when requests for that URL may have other keys as well.
-func (m *Maker) ForURL(scheme, host, target string) (key string, all bool) { panic("not built") }
+// target, for purging and explaining; all is false when requests for that URL may
+// have other keys as well. Classes of CORS are not counted among those.
+func (m *Maker) ForURL(scheme, host, target string) (key string, all bool) {
+	return m.front(lower(scheme), host, target), len(m.consulted) == 0
+}
 
 // Plain reports whether the key of this request is nothing but host and the
-// raw target, so that the fast lane may file it under that.
-func (m *Maker) Plain(r *http.Request) bool { panic("not built") }
+// raw target, so that the fast lane may file it under that: no option has
+// changed or added anything. With IgnoreHost it is the target alone. The lane
+// must compare what Consulted lists, of which such a request has nothing.
+func (m *Maker) Plain(r *http.Request) bool {
+	for _, name := range m.headers {
+		if len(r.Header[name]) > 0 {
+			return false
+		}
+	}
+	if len(m.cookies) > 0 && len(m.appendCookies(nil, r.Header[cookieHeader])) > 0 {
+		return false
+	}
+	target := rawTarget(r)
+	if !strings.HasPrefix(target, "/") || dirty(target) {
+		return false
+	}
+	_, query, found := strings.Cut(target, "?")
+	if !found {
+		return true
+	}
+	edited, found := m.query.edit(query)
+	return found && edited == query
+}
 
 // Consulted lists the request headers, canonical, that Key looks at beyond the
-// host and the target.
-func (m *Maker) Consulted() []string { panic("not built") }
+// host and the target. The caller must not change it.
+func (m *Maker) Consulted() []string { return m.consulted }
+
+func scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// rawTarget is the request's target in origin form, byte for byte as it came
+// where it came over the network.
+func rawTarget(r *http.Request) string {
+	target := r.RequestURI
+	if target == "" {
+		return r.URL.RequestURI()
+	}
+	if target[0] == '/' {
+		return target
+	}
+	// RFC 9112, 3.2.2: the absolute form. Its host is r.Host already.
+	if _, rest, ok := strings.Cut(target, "://"); ok && r.URL != nil && r.URL.Host != "" {
+		if i := strings.IndexAny(rest, "/?"); i >= 0 {
+			rest = rest[i:]
+		} else {
+			rest = ""
+		}
+		if !strings.HasPrefix(rest, "/") {
+			rest = "/" + rest // RFC 9110, 4.2.3: an empty path is "/"
+		}
+		return rest
+	}
+	return target // "*", or a CONNECT's
+}
+
+// front is the first line of a key.
+func (m *Maker) front(scheme, host, target string) string {
+	if m.ignoreHost {
+		host = "*" // which appendHost encodes in any other
+	} else if host = withoutDefaultPort(scheme, host); !cleanHost(host) {
+		host = encodeHost(host)
+	}
+	switch {
+	case target == "":
+		target = "/"
+	case target[0] != '/':
+		target = " " + encode(target) // no host holds a space
+	case dirty(target):
+		target = encode(target)
+	}
+	if path, query, found := strings.Cut(target, "?"); found && m.query.active {
+		if query, found = m.query.edit(query); !found {
+			return scheme + "://" + host + path
+		}
+		return scheme + "://" + host + path + "?" + query
+	}
+	return scheme + "://" + host + target
+}
+
+// withoutDefaultPort cuts the port of the scheme off, or an empty one (RFC 9110, 4.2.3).
+func withoutDefaultPort(scheme, host string) string {
+	i := strings.LastIndexByte(host, ':')
+	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 {
+		return host
+	}
+	switch port := host[i+1:]; {
+	case port == "", port == "80" && scheme == "http", port == "443" && scheme == "https":
+		return host[:i]
+	}
+	return host
+}
+
+// hostBytes are the bytes of a host that stand in a key as they are. The
+// others are encoded: capitals become small ones; % and * have their meaning.
+var hostBytes = func() (t [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyz0123456789-._~:[]!$&'()+,;=@") {
+		t[c] = true
+	}
+	return t
+}()
+
+func cleanHost(host string) bool {
+	for i := range len(host) {
+		if !hostBytes[host[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+func encodeHost(host string) string {
+	b := make([]byte, 0, len(host)+16)
+	for i := range len(host) {
+		switch c := host[i]; {
+		case c >= 'A' && c <= 'Z':
+			b = append(b, c+'a'-'A')
+		case hostBytes[c]:
+			b = append(b, c)
+		default:
+			b = appendEncoded(b, c)
+		}
+	}
+	return string(b)
+}
+
+// dirty reports whether a target holds bytes that no request over the network
+// has: net/http refuses them.
+func dirty(target string) bool {
+	for i := range len(target) {
+		if target[i] <= ' ' || target[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// encode percent-encodes what dirty finds.
+func encode(target string) string {
+	b := make([]byte, 0, len(target)+16)
+	for i := range len(target) {
+		if c := target[i]; c <= ' ' || c == 0x7f {
+			b = appendEncoded(b, c)
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b)
+}
+
+func appendEncoded(b []byte, c byte) []byte {
+	const digits = "0123456789ABCDEF"
+	return append(b, '%', digits[c>>4], digits[c&15])
+}
+
+// lower is s with ASCII capitals made small. Nothing else has two cases in a
+// scheme or host.
+func lower(s string) string {
+	for i := range len(s) {
+		if s[i] >= 'A' && s[i] <= 'Z' {
+			return strings.Map(func(c rune) rune {
+				if c >= 'A' && c <= 'Z' {
+					return c + 'a' - 'A'
+				}
+				return c
+			}, s)
+		}
+	}
+	return s
+}
+
+func appendValues(b []byte, values []string) []byte {
+	for i, value := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendValue(b, value)
+	}
+	return b
+}
+
+// appendValue adds a value behind its length, after which it may hold whatever
+// it likes.
+func appendValue(b []byte, value string) []byte {
+	b = strconv.AppendInt(b, int64(len(value)), 10)
+	return append(append(b, ':'), value...)
+}
