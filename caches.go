@@ -106,21 +106,9 @@ func (l *line) tell(f func(*cache.Handler)) {
 	}
 }
 
-// Of a cache's folder, where its options do not say.
-const (
-	diskSize    bytesize.Size = 10 << 30
-	diskLargest bytesize.Size = 1 << 30
-	// diskFirst is the size from which an answer is kept on disk when it is
-	// first seen: asking for it again would cost more than the write.
-	diskFirst bytesize.Size = 256 << 10
-)
-
-func diskOptions(o cache.Options) store.DiskOptions {
-	return store.DiskOptions{
-		Dir: o.Disk, Limit: cmp.Or(o.DiskSize, diskSize), Largest: cmp.Or(o.Largest, diskLargest),
-		Second: true, SecondBelow: diskFirst,
-	}
-}
+// defaultDiskSize is cache.Options.DiskSize where it does not say. What is kept
+// there, and when, the cache decides itself.
+const defaultDiskSize bytesize.Size = 10 << 30
 
 // diskStore is an open folder, and the options that it was opened with.
 type diskStore struct {
@@ -136,7 +124,7 @@ func (g *graph) disk(s *Server, o cache.Options, old *graph) (store.Store, error
 	if err != nil {
 		return nil, fmt.Errorf("finding the cache's folder %s: %w", o.Disk, err)
 	}
-	with := diskOptions(o)
+	with := store.DiskOptions{Dir: o.Disk, Limit: cmp.Or(o.DiskSize, defaultDiskSize)}
 	options := keyOf("options", with)
 	d, err := carry(g, old, "disk "+dir, func() (diskStore, io.Closer, error) {
 		d, err := store.OpenDisk(with)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"millrace/internal/admin"
 	"millrace/internal/bytesize"
 	"millrace/internal/config"
 )
@@ -27,7 +29,7 @@ func (b banner) show(s streams) {
 		bold, dim, plain = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%smillrace%s %s serves %s\n\n", bold, plain, b.version, b.subject())
+	fmt.Fprintf(&out, "%smillrace%s %s %s\n\n", bold, plain, b.version, b.subject())
 	for _, a := range urls(b.addrs) {
 		fmt.Fprintf(&out, "  %s%s%s\n", bold, a, plain)
 	}
@@ -54,19 +56,27 @@ func urls(addrs []string) []string {
 	return out
 }
 
-// subject is what is served.
+// subject is what it does.
 func (b banner) subject() string {
 	switch {
+	case b.what.cache != nil:
+		var all []string
+		for _, u := range b.what.cache {
+			all = append(all, u.String())
+		}
+		return "is a cache in front of " + strings.Join(all, ", ")
+	case b.what.published:
+		return fmt.Sprintf("is a cache in front of %s, as %s says", b.cfg.Sites[0].Routes["/"].Cache.To[0], b.what.file)
 	case b.what.file != "":
-		s := fmt.Sprintf("%s as %s says", count(len(b.cfg.Sites), "site"), b.what.file)
+		s := fmt.Sprintf("serves %s as %s says", count(len(b.cfg.Sites), "site"), b.what.file)
 		if b.what.found {
 			s += " (found here)"
 		}
 		return s
 	case b.what.found:
-		return "this folder"
+		return "serves this folder"
 	}
-	return "the folder " + b.what.dir
+	return "serves the folder " + b.what.dir
 }
 
 func (b banner) rows() [][2]string {
@@ -85,10 +95,7 @@ func (b banner) rows() [][2]string {
 			log = f + ", to " + file
 		}
 	}
-	admin := "off"
-	if b.admin != "" {
-		admin = b.admin
-	}
+	adminAt := cmp.Or(b.admin, "off")
 	stop := "Ctrl+C"
 	if !b.terminal {
 		stop = fmt.Sprintf("kill %d", os.Getpid())
@@ -96,7 +103,7 @@ func (b banner) rows() [][2]string {
 	if b.what.file != "" {
 		stop += "; reload with kill -HUP " + fmt.Sprint(os.Getpid())
 	}
-	rows := [][2]string{{"lane", lane}, {"log", log}, {"admin", admin}, {"stop", stop}}
+	rows := append(b.cacheRows(), [][2]string{{"lane", lane}, {"log", log}, {"admin", adminAt}, {"stop", stop}}...)
 	if b.what.dir != "" && !b.what.found {
 		if _, err := os.Stat(config.FileName); err == nil {
 			rows = append(rows, [2]string{"note", "./" + config.FileName + " is not used: `millrace serve` alone would"})
@@ -104,6 +111,50 @@ func (b banner) rows() [][2]string {
 	}
 	return rows
 }
+
+// cacheRows say what the one cache of `millrace cache` does, and what to type to
+// work with it.
+func (b banner) cacheRows() [][2]string {
+	if b.what.cache == nil && !b.what.published {
+		return nil
+	}
+	o := b.cfg.Sites[0].Routes["/"].Cache
+	preset := cmp.Or(o.Preset, "api")
+	ttl := brief(o.TTL) + ", for answers that give none themselves"
+	if o.TTL == 0 {
+		ttl = "none: answers that give none themselves are joined, but not kept; --ttl 5m keeps them"
+	}
+	memory := cmp.Or(o.Memory, defaultCacheMemory).String() + " of memory"
+	if o.Disk != "" {
+		memory += fmt.Sprintf(", %s in %s", cmp.Or(o.DiskSize, defaultDiskSize), o.Disk)
+	}
+	if o.Shared != "" {
+		memory += ", shared with other machines"
+	}
+	rows := [][2]string{{"preset", preset}, {"ttl", ttl}, {"keeps", memory}}
+	if len(o.CORS.Origins) > 0 {
+		rows = append(rows, [2]string{"cors", strings.Join(o.CORS.Origins, " ")})
+	}
+	if b.admin == "" {
+		return append(rows, [2]string{"purge", "not possible, since the admin listener is off"})
+	}
+	url, option := strings.TrimSuffix(urls(b.addrs)[0], "/")+"/", ""
+	if strings.HasPrefix(url, "unix:") {
+		url = "http://localhost/"
+	}
+	if found, err := admin.Find(); err != nil || len(found) != 1 {
+		option = " --admin " + b.admin // which of them is meant has to be said
+	}
+	return append(rows,
+		[2]string{"purge", "millrace cache purge --all" + option},
+		[2]string{"why", "millrace cache explain " + url + option})
+}
+
+// What cache.Options have when they are not set.
+const (
+	defaultCacheMemory bytesize.Size = 256 << 20
+	defaultDiskSize    bytesize.Size = 10 << 30
+)
 
 // defaultLaneMemory is what lane.Options.Memory is when it is not set.
 const defaultLaneMemory bytesize.Size = 64 << 20

@@ -29,10 +29,12 @@ type verb struct {
 	args  []option
 }
 
-// group is a word that verbs begin with: pgo in "pgo record".
+// group is a word that verbs begin with: pgo in "pgo record". When it is a verb
+// itself ("cache"), that one is alone.
 type group struct {
 	name, help string
 	verbs      []verb
+	alone      *verb
 }
 
 // option is a flag or an argument.
@@ -63,15 +65,23 @@ func groupsOf(app *kong.Application) []group {
 		}
 		g := group{name: n.Name, help: n.Help}
 		for _, leaf := range n.Leaves(true) {
-			g.verbs = append(g.verbs, verbOf(leaf))
+			if v := verbOf(leaf); v.name == g.name {
+				g.alone = &v
+			} else {
+				g.verbs = append(g.verbs, v)
+			}
 		}
 		out = append(out, g)
 	}
 	return out
 }
 
-// words are a command's name as it is typed after millrace: "pgo record".
+// words are a command's name as it is typed after millrace: "pgo record". The
+// one that runs when its group is named alone has the group's.
 func words(n *kong.Node) string {
+	if n != nil && n.Parent != nil && defaultOf(n.Parent) == n {
+		n = n.Parent
+	}
 	name := ""
 	for ; n != nil && n.Type == kong.CommandNode; n = n.Parent {
 		name = strings.TrimSpace(n.Name + " " + name)
@@ -139,6 +149,15 @@ func (g group) ownNames() string {
 	return strings.Join(names, " ")
 }
 
+// flagNames are the verb's flags.
+func (v verb) flagNames() string {
+	var flags []string
+	for _, f := range v.flags {
+		flags = append(flags, "--"+f.name)
+	}
+	return strings.Join(flags, " ")
+}
+
 // firstWords are what may follow millrace, in the model's order.
 func firstWords(app *kong.Application) string {
 	var names []string
@@ -162,14 +181,18 @@ _millrace() {
     case $verb in
 `, firstWords(app))
 	for _, g := range groupsOf(app) {
+		flags := "--help"
+		if g.alone != nil {
+			flags = g.alone.flagNames()
+		}
 		fmt.Fprintf(&b, `    %s)
         if ((COMP_CWORD == 2)); then
-            COMPREPLY=($(compgen -W "%s --help" -- "$cur"))
+            COMPREPLY=($(compgen -W "%s %s" -- "$cur"))
             return
         fi
-        verb+=" ${COMP_WORDS[2]}"
+        case ${COMP_WORDS[2]} in %s) verb+=" ${COMP_WORDS[2]}" ;; esac
         ;;
-`, g.name, g.ownNames())
+`, g.name, g.ownNames(), flags, strings.ReplaceAll(g.ownNames(), " ", "|"))
 	}
 	b.WriteString("    esac\n    case $verb in\n")
 	for _, v := range verbsOf(app) {
@@ -181,9 +204,7 @@ _millrace() {
 
 func bashVerb(b *strings.Builder, v verb) {
 	fmt.Fprintf(b, "    %q)\n        case $prev in\n", v.name)
-	var flags []string
 	for _, f := range v.flags {
-		flags = append(flags, "--"+f.name)
 		if f.placeholder == "" {
 			continue
 		}
@@ -193,7 +214,7 @@ func bashVerb(b *strings.Builder, v verb) {
 		}
 		fmt.Fprintf(b, "        %s) %s; return ;;\n", pattern, bashValue(f))
 	}
-	fmt.Fprintf(b, "        esac\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))\n", strings.Join(flags, " "))
+	fmt.Fprintf(b, "        esac\n        if [[ $cur == -* ]]; then\n            COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))\n", v.flagNames())
 	if len(v.args) > 0 { // several are of one kind, or the first says most
 		fmt.Fprintf(b, "        else\n            %s\n", bashValue(v.args[0]))
 	}
@@ -226,8 +247,13 @@ func zsh(app *kong.Application) string {
 		for _, v := range g.verbs {
 			fmt.Fprintf(&b, "            %s\n", shellQuote(v.own()+":"+firstSentence(v.help)))
 		}
-		b.WriteString("        )\n        if ((CURRENT == 2)); then\n            _describe command verbs\n            return\n        fi\n")
-		b.WriteString("        verb+=\" ${words[2]}\"\n        shift words; ((CURRENT--))\n        ;;\n")
+		offer := "_describe command verbs\n            return"
+		if g.alone != nil { // its own flags and arguments besides
+			offer = "[[ ${words[2]} == -* ]] || _describe command verbs"
+		}
+		fmt.Fprintf(&b, "        )\n        if ((CURRENT == 2)); then\n            %s\n        fi\n", offer)
+		fmt.Fprintf(&b, "        case ${words[2]} in %s) verb+=\" ${words[2]}\"; shift words; ((CURRENT--)) ;; esac\n        ;;\n",
+			strings.ReplaceAll(g.ownNames(), " ", "|"))
 	}
 	b.WriteString("    esac\n    case $verb in\n")
 	for _, v := range verbsOf(app) {
@@ -298,14 +324,23 @@ func fish(app *kong.Application) string {
 			fmt.Fprintf(&b, "complete -c millrace -n %s -a %s -d %s\n", on, v.own(), shellQuote(firstSentence(v.help)))
 		}
 	}
+	others := map[string]string{} // a group's own verbs, by the one that it is itself
+	for _, g := range groupsOf(app) {
+		if g.alone != nil {
+			others[g.name] = g.ownNames()
+		}
+	}
 	for _, v := range verbsOf(app) {
-		fishVerb(&b, v)
+		fishVerb(&b, v, others[v.name])
 	}
 	return b.String()
 }
 
-func fishVerb(b *strings.Builder, v verb) {
+func fishVerb(b *strings.Builder, v verb, others string) {
 	seen := "__fish_seen_subcommand_from " + v.own()
+	if others != "" {
+		seen += "; and not __fish_seen_subcommand_from " + others
+	}
 	if v.group != "" {
 		seen = "__fish_seen_subcommand_from " + v.group + "; and " + seen
 	}

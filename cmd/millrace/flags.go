@@ -5,9 +5,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
+	"millrace/internal/bytesize"
 	"millrace/internal/config"
 )
 
@@ -42,6 +44,39 @@ func (f *logFormat) UnmarshalText(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not a log format: use %s", text, strings.Join(config.LogFormats(), ", "))
+}
+
+// lifetime is a duration, kept as it was typed.
+type lifetime string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (l *lifetime) UnmarshalText(text []byte) error {
+	*l = lifetime(text)
+	if d, err := time.ParseDuration(string(text)); err != nil || d < 0 {
+		return fmt.Errorf("%q is not a duration: write a number and its unit, like 30s, 5m or 24h", text)
+	}
+	return nil
+}
+
+// size is an amount of bytes, kept as it was typed.
+type size string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (z *size) UnmarshalText(text []byte) error {
+	*z = size(text)
+	return new(bytesize.Size).UnmarshalText(text)
+}
+
+// cachePreset is one of the cache's presets.
+type cachePreset string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (p *cachePreset) UnmarshalText(text []byte) error {
+	*p = cachePreset(text)
+	if presets := []string{"api", "rfc9111", "assets"}; !slices.Contains(presets, string(text)) {
+		return fmt.Errorf("%q is not a preset: use %s", text, strings.Join(presets, ", "))
+	}
+	return nil
 }
 
 // settings are the config's keys that the flags of a verb set, or their

@@ -23,17 +23,26 @@ const starterRoot = "./public"
 
 // initCommand is `millrace init`.
 type initCommand struct {
-	File  string `arg:"" optional:"" default:"millrace.yaml" complete:"file" help:"Where to write it; - is the standard output. Default millrace.yaml."`
-	Force bool   `short:"f" help:"Overwrite the file if it exists."`
+	File     string `arg:"" optional:"" default:"millrace.yaml" complete:"file" help:"Where to write it; - is the standard output. Default millrace.yaml."`
+	Force    bool   `short:"f" help:"Overwrite the file if it exists."`
+	FromJSON string `name:"from-json" placeholder:"FILE" complete:"file" help:"Write one that does what this config of the published comment cache says."`
 }
 
 // Run writes the starter, which serves the folder of pages that is there.
 func (c *initCommand) Run(s streams) error {
+	dir := filepath.Dir(c.File)
+	text, about := starterFor(dir), "which serves the folder "+filepath.Join(dir, pagesIn(dir))
+	if c.FromJSON != "" {
+		var err error
+		if text, err = config.FromPublished(c.FromJSON); err != nil {
+			return badConfig(c.FromJSON, err)
+		}
+		about = "which does what " + c.FromJSON + " says"
+	}
 	if c.File == "-" {
-		_, err := io.WriteString(s.out, starterFor("."))
+		_, err := io.WriteString(s.out, text)
 		return err
 	}
-	dir := filepath.Dir(c.File)
 	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if c.Force {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
@@ -47,7 +56,7 @@ func (c *initCommand) Run(s streams) error {
 	case err != nil:
 		return fmt.Errorf("writing the config: %w", err)
 	}
-	if _, err = io.WriteString(f, starterFor(dir)); err == nil {
+	if _, err = io.WriteString(f, text); err == nil {
 		err = f.Close()
 	} else {
 		_ = f.Close() // the first error says more
@@ -55,8 +64,8 @@ func (c *initCommand) Run(s streams) error {
 	if err != nil {
 		return fmt.Errorf("writing the config: %w", err)
 	}
-	s.say("wrote %s, which serves the folder %s\n", c.File, filepath.Join(dir, pagesIn(dir)))
-	if config.CheckDir(filepath.Join(dir, pagesIn(dir))) != nil {
+	s.say("wrote %s, %s\n", c.File, about)
+	if c.FromJSON == "" && config.CheckDir(filepath.Join(dir, pagesIn(dir))) != nil {
 		s.say("  make that folder and put pages there: mkdir %s\n", filepath.Join(dir, pagesIn(dir)))
 	}
 	name := ""

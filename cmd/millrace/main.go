@@ -1,6 +1,7 @@
 // Millrace serves a site: files from a folder, fast, with nothing to set up.
 //
 //	millrace serve ./public              the folder, on http://127.0.0.1:8080
+//	millrace cache http://127.0.0.1:5000 a slow API, answered from memory
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
 //	millrace serve                       by ./millrace.yaml
@@ -23,6 +24,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -42,6 +44,7 @@ const (
 // program is the command line: one field for each verb, each in its own file.
 type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
+	Cache      cacheCommand      `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
 	Lab        labCommand        `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -126,7 +129,10 @@ func examples(verb string) []string {
 	case "check":
 		return []string{"millrace check && systemctl reload millrace"}
 	case "init":
-		return []string{"millrace init && millrace check && millrace serve"}
+		return []string{
+			"millrace init && millrace check && millrace serve",
+			"millrace init --from-json config.json      # from the published cache's config",
+		}
 	case "completion":
 		return []string{
 			"source <(millrace completion bash)                                  # in ~/.bashrc",
@@ -136,25 +142,74 @@ func examples(verb string) []string {
 	case "man":
 		return []string{"millrace man | man -l -"}
 	}
-	if lines := labExamples(verb); lines != nil {
-		return lines
+	for _, of := range []func(string) []string{cacheExamples, labExamples} {
+		if lines := of(verb); lines != nil {
+			return lines
+		}
 	}
 	return pgoExamples(verb)
 }
 
 // help is kong's help with the verb's examples below it.
 func help(o kong.HelpOptions, ctx *kong.Context) error {
-	if err := kong.DefaultHelpPrinter(o, ctx); err != nil {
+	group := ctx.Selected()
+	if group != nil {
+		if alone := defaultOf(group); alone != nil {
+			ctx.Path = append(ctx.Path, &kong.Path{Parent: group, Command: alone, Flags: alone.Flags})
+		} else {
+			group = nil
+		}
+	}
+	out := ctx.Stdout
+	var text bytes.Buffer
+	ctx.Stdout = &text
+	err := kong.DefaultHelpPrinter(o, ctx)
+	ctx.Stdout = out
+	if err != nil {
 		return err
 	}
-	lines := []string{"millrace serve ./public"}
+	if _, err := io.WriteString(out, shortNames(text.String(), ctx.Model)); err != nil {
+		return err
+	}
+	if group != nil {
+		if err := listVerbs(ctx.Stdout, group); err != nil {
+			return err
+		}
+	}
+	lines := []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000"}
 	if n := ctx.Selected(); n != nil {
 		lines = examples(words(n))
 	}
 	if len(lines) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	_, err = fmt.Fprintf(ctx.Stdout, "\nExamples:\n  %s\n", strings.Join(lines, "\n  "))
+	return err
+}
+
+// shortNames calls the verbs that run when their group is named alone by the
+// group's name, and keeps the columns.
+func shortNames(text string, app *kong.Application) string {
+	for _, n := range app.Children {
+		if alone := defaultOf(n); alone != nil {
+			long := n.Name + " " + alone.Name
+			text = strings.ReplaceAll(text, "Usage: millrace "+long, "Usage: millrace "+n.Name)
+			text = strings.ReplaceAll(text, "\n  "+long+" ", "\n  "+n.Name+strings.Repeat(" ", len(long)-len(n.Name)+1))
+		}
+	}
+	return text
+}
+
+// listVerbs prints the other verbs of a group that is one itself.
+func listVerbs(w io.Writer, group *kong.Node) error {
+	var b strings.Builder
+	b.WriteString("\nCommands:\n")
+	for _, n := range group.Leaves(true) {
+		if n != defaultOf(group) {
+			fmt.Fprintf(&b, "  %-15s  %s\n", words(n), n.Help)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

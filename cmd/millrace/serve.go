@@ -17,12 +17,17 @@ import (
 	"millrace/internal/config"
 )
 
-// serveCommand is `millrace serve`. A flag's key is the one of the config that
-// it sets; it wins over the file.
+// serveCommand is `millrace serve`.
 type serveCommand struct {
-	Dir string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
+	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
+	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
 
-	Config    string       `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
+	servingFlags `embed:""`
+}
+
+// servingFlags are those of every verb that serves. A flag's key is the one of
+// the config that it sets; it wins over the file.
+type servingFlags struct {
 	Listen    []address    `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
 	TLSCert   string       `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
 	TLSKey    string       `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
@@ -39,17 +44,22 @@ func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	load := func() (*config.Config, error) { return what.load(settings(ctx.Selected(), ctx.Path)) }
+	return what.serve(ctx, s)
+}
+
+// serve serves what the source says, with the flags of the verb on top.
+func (w source) serve(ctx *kong.Context, s streams) error {
+	load := func() (*config.Config, error) { return w.load(settings(ctx.Selected(), ctx.Path)) }
 	cfg, err := load()
 	if err != nil {
-		return badConfig(what.file, err)
+		return badConfig(w.file, err)
 	}
 	var srv *millrace.Server
 	reload := func() error {
 		next, err := load()
 		if err != nil {
 			srv.ReloadFailed()
-			return fmt.Errorf("the old config goes on serving: %w", badConfig(what.file, err))
+			return fmt.Errorf("the old config goes on serving: %w", badConfig(w.file, err))
 		}
 		return srv.Reload(next)
 	}
@@ -65,7 +75,7 @@ func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
 	if err != nil {
 		return startFailure(err)
 	}
-	banner{v.Version, what, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.show(s)
+	banner{v.Version, w, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.show(s)
 	return serve(srv, signals, reload, s)
 }
 
@@ -126,11 +136,14 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 	}
 }
 
-// source is what is served.
+// source is what is served: one of its first three.
 type source struct {
 	dir   string
-	file  string // a config, instead of dir
-	found bool   // nobody asked for it by name
+	file  string     // a config
+	cache []upstream // a cache in front of these
+
+	published bool // file is one of the published proxy
+	found     bool // nobody asked for it by name
 }
 
 // source decides what to serve. A folder on the command line wins over a
@@ -175,8 +188,14 @@ func checkDir(dir string) error {
 
 // load reads what the source says, with the flags on top.
 func (w source) load(flags []config.Setting) (*config.Config, error) {
-	if w.file != "" {
+	switch {
+	case w.published:
+		return config.Published(w.file, flags...)
+	case w.file != "":
 		return config.Load(w.file, flags...)
+	case w.cache != nil:
+		cfg := config.ForCache()
+		return cfg, cfg.Check(append(flags, upstreamSetting(w.cache))...)
 	}
 	cfg := config.ForDir(w.dir)
 	return cfg, cfg.Check(flags...)

@@ -435,7 +435,7 @@ func Near(file string) string {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(most) // a hint can do without
 	slices.Sort(names)
-	if n := nearest(filepath.Base(file), names); n != "" && n != filepath.Base(file) {
+	if n := Nearest(filepath.Base(file), names); n != "" && n != filepath.Base(file) {
 		return filepath.Join(filepath.Dir(file), n)
 	}
 	return ""

@@ -258,8 +258,8 @@ func TestNearest(t *testing.T) {
 		"header_time": "header_timeout", "den": "deny", "x": "", "proxy": "", "": "", "cache": "",
 		strings.Repeat("a", 5000): "",
 	} {
-		if got := nearest(in, candidates); got != want {
-			t.Errorf("nearest(%.20q) = %q, want %q", in, got, want)
+		if got := Nearest(in, candidates); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func keyHint(key string, fields []field) (hint, meant string) {
 	for _, f := range fields {
 		names = append(names, f.name)
 	}
-	if meant = nearest(key, names); meant != "" {
+	if meant = Nearest(key, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant), meant
 	}
 	return "known here: " + strings.Join(names, ", "), strayKey

@@ -125,8 +125,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// nearest is the candidate that was probably meant by word, or "".
-func nearest(word string, candidates []string) string {
+// Nearest is the candidate that was probably meant by word, or "".
+func Nearest(word string, candidates []string) string {
 	best, found := 1+len(word)/3, ""
 	if len(word) < 2 {
 		return ""
@@ -175,7 +175,7 @@ func distance(a, b string, limit int) int {
 
 // meant is a hint that names the nearest candidate, or "".
 func meant(word string, candidates []string) string {
-	if n := nearest(word, candidates); n != "" {
+	if n := Nearest(word, candidates); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
 	return ""

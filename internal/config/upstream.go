@@ -19,20 +19,28 @@ import (
 // person types: host:port and :port (this machine) are taken as http://. The
 // error's text ends in what to write instead.
 func Upstream(text string) (string, error) {
+	if full, ok := understood(text); ok {
+		return full, nil
+	}
+	return "", fmt.Errorf("%q is not the address of an upstream; %s", text, upstreamHint(text))
+}
+
+func understood(text string) (full string, ok bool) {
 	if hasScheme(text) {
-		return text, nil
+		return text, true
 	}
 	host, path, slash := strings.Cut(text, "/")
 	if slash {
 		path = "/" + path
 	}
-	if a, err := ParseAddress(host); err == nil && a.Port != 0 {
-		if a.Host == "" {
-			a.Host = "127.0.0.1"
-		}
-		return "http://" + a.String() + path, nil
+	a, err := ParseAddress(host)
+	if err != nil || a.Port == 0 {
+		return "", false
 	}
-	return "", fmt.Errorf("%q is not the address of an upstream; %s", text, upstreamHint(text))
+	if a.Host == "" {
+		a.Host = "127.0.0.1"
+	}
+	return "http://" + a.String() + path, true
 }
 
 // hasScheme reports whether an upstream's address says how to talk to it.
@@ -54,7 +62,7 @@ func upstreamHint(text string) string {
 	case notIP == nil && ip.Is6():
 		return fmt.Sprintf("write http://[%s]", text)
 	}
-	if full, err := Upstream(text); err == nil {
+	if full, ok := understood(text); ok {
 		return "write " + full
 	}
 	if strings.ContainsAny(text, " \t\r\n") {
