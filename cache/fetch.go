@@ -39,6 +39,7 @@ type outcome struct {
 	body   *fill.Body // still growing
 	how    string     // miss, validated, disk, shared
 	status int        // of the upstream's answer
+	aged   bool       // that came from another cache, and says so
 	reason string     // why it will not be stored; "" when it will
 	err    error      // the upstream's failure
 	own    bool       // for the one who asked alone: everyone else asks anew
@@ -228,7 +229,10 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 	x.addStatus(x.w.Header(), nil, forward{
 		why: why, status: out.status, collapsed: joined, stored: out.reason == "", detail: out.reason,
 	}.String())
-	x.stream(out.object, out.body, x.outcome)
+	if out.aged {
+		x.w.Header()["Age"] = []string{strconv.FormatInt(seconds(out.object.facts.CurrentAge(time.Now())), 10)}
+	}
+	x.stream(out.object, out.body)
 	return true
 }
 
@@ -306,6 +310,11 @@ func (j *journey) ask(ctx context.Context, validate bool) (handed bool) {
 	resp, err := j.h.transport.RoundTrip(out)
 	received := time.Now()
 	j.h.meters.Upstream.Observe(0, received.Sub(sent))
+	if err == nil {
+		if err = proxy.CheckHeader(resp.Header); err != nil {
+			resp.Body.Close()
+		}
+	}
 	if err != nil {
 		j.fill.Settle(outcome{err: err, object: j.spare()})
 		return false
@@ -479,7 +488,7 @@ func (j *journey) grow(resp *http.Response, o *object, reason string) {
 		Memory:   j.h.inMemory,
 		Spill:    j.h.slow.spill(j.key, o, resp.ContentLength),
 	})
-	j.fill.Settle(outcome{object: o, body: body, how: "miss", status: resp.StatusCode, reason: reason})
+	j.fill.Settle(outcome{object: o, body: body, how: "miss", status: resp.StatusCode, aged: resp.Header["Age"] != nil, reason: reason})
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
 	n, err := io.CopyBuffer(onlyWriter{body}, io.LimitReader(resp.Body, j.h.largest+1), buf[:])
@@ -528,8 +537,6 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 		return nil, "trailer"
 	case strings.HasPrefix(header.Get("Content-Type"), "text/event-stream"):
 		return nil, "stream"
-	case len(header["Set-Cookie"]) > 0 && !policy.SetCookie:
-		return nil, "set-cookie"
 	}
 	o := h.object(j, resp.StatusCode, policy.Storable(header, received), facts)
 	o.rule = set.name

@@ -15,6 +15,9 @@ const (
 	packQueue = 256
 	// packRest is how long the encoders are kept after the last answer.
 	packRest = 2 * time.Second
+	// quickBelow is the lifetime under which the best compression is not worth
+	// its time: see compress.Quick.
+	quickBelow = time.Hour
 )
 
 // packer makes encodings, one at a time: compressing must never take more than
@@ -84,8 +87,12 @@ func (h *Handler) packLoop() {
 func (h *Handler) pack(tools *compress.Tools, k kept) {
 	var e encodings
 	useful := false
+	effort := compress.Best
+	if k.object.facts.Fresh < quickBelow {
+		effort = compress.Quick
+	}
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		packed, err := tools.Pack(c, k.object.body, h.packer.done)
+		packed, err := tools.Pack(c, effort, k.object.body, h.packer.done)
 		if err != nil {
 			return
 		}

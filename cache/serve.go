@@ -84,9 +84,12 @@ func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error)
 			h["Accept-Ranges"] = []string{"bytes"}
 		}
 		a.ETag = first(h["Etag"])
-		if t, ok := condition.ParseDate(first(h["Last-Modified"]), x.began); ok {
-			a.LastModified = t
+		// RFC 9111, 4.3.2: without a Last-Modified the Date stands for it.
+		t, ok := condition.ParseDate(first(h["Last-Modified"]), x.began)
+		if !ok {
+			t, _ = condition.ParseDate(first(h["Date"]), x.began)
 		}
+		a.LastModified = t
 	}
 	x.h.cors.Apply(h, x.r)
 	return a, release, nil
@@ -180,7 +183,7 @@ func (x *exchange) consulted(o *object) []string {
 }
 
 // stream answers from a journey's body while it grows.
-func (x *exchange) stream(o *object, body *fill.Body, how string) {
+func (x *exchange) stream(o *object, body *fill.Body) {
 	h := o.header()
 	x.h.cors.Apply(h, x.r)
 	if o.status == http.StatusOK {
