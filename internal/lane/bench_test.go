@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"testing"
 
 	"millrace/internal/send"
@@ -92,6 +93,62 @@ func BenchmarkHit(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkOffer is what an answer costs that may never be asked for again: in a
+// table that is full, offered for the first time and declined, offered again
+// and taken, and offered although it is held.
+func BenchmarkOffer(b *testing.B) {
+	bench := newBench(b, patient)
+	defer bench.lane.Close()
+	nc, _ := FromNet(bench.lane.NewConn(&countingConn{}, bench.scope, nil))
+	defer nc.Close()
+	a := apiAnswer(string(make([]byte, 1000)))
+	rule := Rule{
+		Consulted: []string{"Accept-Encoding", "Host", "Cookie", "Authorization", "Origin"}, WithQuery: true,
+		Lines: func(b []byte, _ int64) []byte { return append(b, "Age: 1\r\n"...) },
+	}
+	ctx := WithConn(b.Context(), nc)
+	offer := func(target string) bool {
+		before := bench.meters.LaneOffers.Load()
+		r := (&http.Request{Method: "GET", RequestURI: target, Host: "a"}).WithContext(ctx)
+		Begin(r, 1, bench.meters.Job("test"))
+		Offer(r, a, rule)
+		return bench.meters.LaneOffers.Load() > before
+	}
+	next := 0
+	fresh := func() string { next++; return fmt.Sprint("/api/comments/count?url=", next) }
+	for !bench.lane.table.full.Load() {
+		offer(fresh())
+	}
+	held := fresh()
+	offer(held)
+	offer(held)
+	b.Run("held", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if offer(held) {
+				b.Fatal("taken")
+			}
+		}
+	})
+	b.Run("first", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if offer(fresh()) {
+				b.Fatal("taken")
+			}
+		}
+	})
+	b.Run("second", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			target := fresh()
+			if offer(target); !offer(target) {
+				b.Fatal("not taken")
+			}
+		}
+	})
 }
 
 func tcpPair(tb testing.TB) (server, client net.Conn) {

@@ -100,7 +100,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	}
 	// A path that does not match can be written in many ways, and no request
 	// would ever find it.
-	if !matchable(k.target) || !offerable(a, rule) || !c.lane.table.admits(k) {
+	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
@@ -115,6 +115,9 @@ func (r *Rule) valid() bool { return r.Mark.Valid() && r.Also.Valid() }
 // answer. ok is false when the lane could not tell.
 func consult(r *http.Request, names []string) (consulted []headerID, v variant, ok bool) {
 	v.anyCoding = true
+	if n := min(len(names), maxConsulted); n > 0 {
+		consulted, v.values = make([]headerID, 0, n), make([]string, 0, n)
+	}
 	for _, name := range names {
 		id, value, ok := consultedValue(r, name)
 		switch {

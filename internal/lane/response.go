@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
@@ -54,9 +55,14 @@ type stamped struct {
 	bytes  []byte // the header, followed by the body if that is small
 }
 
-// responseOverhead stands for the structs, maps and strings around an answer
-// and for what its header lines that change are made by (TestTableMemory).
-const responseOverhead = 2048
+const (
+	// responseOverhead stands for the structs of an entry, its response and its
+	// answer, and for the allocator's rounding; fieldOverhead for one header
+	// field in the answer's map beside its text. TestTableMemory holds them
+	// against the heap.
+	responseOverhead = 1024
+	fieldOverhead    = 80
+)
 
 func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 	r := &response{
@@ -64,10 +70,11 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		job:     job,
 		lines:   rule.Lines,
 		status:  a.Code(),
-		whole:   appendHead(nil, a.Code(), a.Header),
 	}
+	var buf [1 << 10]byte // so that what is kept has no spare room
+	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header))
 	if r.status == http.StatusOK {
-		r.head304 = appendHead(nil, http.StatusNotModified, a.Header)
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -75,7 +82,8 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 			r.lastModified = a.LastModified.UTC().Format(http.TimeFormat)
 		}
 	}
-	r.cost = int64(2*len(r.whole)+2*len(r.head304)+len(a.Body)) + responseOverhead
+	r.cost = responseOverhead + int64(len(a.Header))*fieldOverhead + int64(len(a.Body)) +
+		int64(3*len(r.whole)+2*len(r.head304)) // in a.Header, as lines, and stamped
 	if len(a.Body) <= contiguous {
 		r.cost += int64(len(a.Body))
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,15 +42,20 @@ func (s *shelf) keep(k key, a *send.Answer, rule Rule, consulted []headerID, v v
 // ask returns the body of the answer to a request, "" when there is none.
 func (s *shelf) ask(site uint64, target string, headers ...string) string {
 	s.t.Helper()
+	if r := s.seek(site, target, headers...); r != nil {
+		return string(r.answer.Body)
+	}
+	return ""
+}
+
+func (s *shelf) seek(site uint64, target string, headers ...string) *response {
+	s.t.Helper()
 	b := []byte("GET " + target + " HTTP/1.1\r\nHost: a\r\n" + strings.Join(append(headers, ""), "\r\n") + "\r\n")
 	var q request
 	if _, v := match(b, &q); v != matched {
 		s.t.Fatalf("%q does not match", b)
 	}
-	if r := s.find(site, b, &q, time.Now().Unix()); r != nil {
-		return string(r.answer.Body)
-	}
-	return ""
+	return s.find(site, b, &q, time.Now().Unix())
 }
 
 func TestTableKeys(t *testing.T) {
@@ -231,8 +237,17 @@ func TestTableValidity(t *testing.T) {
 	if got := s.ask(1, "/m"); got != "" {
 		t.Errorf("void, but %q", got)
 	}
+	var one, many Generation
+	s.keep(key{1, "/both", false}, answerOf("both"), Rule{Mark: one.Now(), Also: many.Now()}, nil, plain)
+	if got := s.ask(1, "/both"); got != "both" {
+		t.Errorf("while both marks stand: %q", got)
+	}
+	many.Void()
+	if got := s.ask(1, "/both"); got != "" {
+		t.Errorf("the second mark has fallen, but %q", got)
+	}
 	s.sweep(now.Unix(), func(site uint64) bool { return site == 2 })
-	if s.count != 1 || s.ask(1, "/future") == "" || s.ask(2, "/gone") != "" || s.meters.LaneVoided.Load() != 3 {
+	if s.count != 1 || s.ask(1, "/future") == "" || s.ask(2, "/gone") != "" || s.meters.LaneVoided.Load() != 4 {
 		t.Errorf("%d entries after the sweep, %d voided", s.count, s.meters.LaneVoided.Load())
 	}
 	// A new life for the same bytes.
@@ -244,6 +259,118 @@ func TestTableValidity(t *testing.T) {
 	if !s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
 		t.Error("the very same offer does not count as held")
 	}
+	if s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
+		t.Error("an offer under another mark counts as held")
+	}
+}
+
+// offer does as Offer does: it asks whether the key is admitted first.
+func (s *shelf) offer(target string, a *send.Answer) bool {
+	k := key{1, target, true}
+	return s.admits(k) && s.keep(k, a, Rule{}, nil, variant{anyCoding: true})
+}
+
+// A crawler that asks for a million addresses once each leaves the answers that
+// are asked for again where they are, however seldom that is.
+func TestScanLeavesTheHot(t *testing.T) {
+	const budget, hot = 1 << 20, 50
+	s := newShelf(t, budget)
+	body := strings.Repeat("x", 1000)
+	for i := range hot {
+		s.offer(fmt.Sprint("/?hot=", i), answerOf(body))
+	}
+	taken := 0
+	for i := range 20_000 {
+		if s.offer(fmt.Sprint("/?scan=", i), answerOf(body)) {
+			taken++
+		}
+		if i%5000 == 0 {
+			for i := range hot {
+				s.ask(1, fmt.Sprint("/?hot=", i))
+			}
+		}
+		if s.used > budget {
+			t.Fatalf("%d bytes", s.used)
+		}
+	}
+	kept := 0
+	for i := range hot {
+		if s.ask(1, fmt.Sprint("/?hot=", i)) != "" {
+			kept++
+		}
+	}
+	// Until the table is full everything is taken, and collisions within a
+	// bucket may cost a few.
+	if kept < hot*9/10 || taken > 600 {
+		t.Errorf("%d of %d hot answers are left, %d of the others were taken", kept, hot, taken)
+	}
+	// What is asked for again finds its place even then.
+	for _, want := range []bool{false, true} {
+		if got := s.offer("/?new", answerOf(body)); got != want {
+			t.Errorf("offered once more: taken %t, want %t", got, want)
+		}
+	}
+	if s.ask(1, "/?new") == "" || !s.offer("/?new", answerOf("newer")) || s.ask(1, "/?new") != "newer" {
+		t.Error("a new answer for what is held is not taken at once")
+	}
+	// With room again, the first offer will do.
+	for i := range s.slots {
+		s.mu.Lock()
+		s.swap(uint64(i), nil)
+		s.mu.Unlock()
+	}
+	if !s.offer("/?first", answerOf(body)) {
+		t.Error("not taken, with all that room")
+	}
+}
+
+// The table's budget is about the memory that is really taken: of answers as a
+// cache offers them, all of them asked for once, so that their bytes were made.
+func TestTableMemory(t *testing.T) {
+	const budget = 16 << 20
+	s := newShelf(t, budget)
+	now := time.Now().Unix()
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range 20_000 {
+		target := fmt.Sprintf("/api/comments?url=https://example.org/%d", i)
+		stored := now
+		rule := Rule{Lines: func(b []byte, now int64) []byte { return fmt.Appendf(b, "Age: %d\r\n", now-stored) }}
+		s.keep(key{1, target, true}, apiAnswer(strings.Repeat("x", 1000)), rule, []headerID{hdrHost, hdrCookie, hdrAuthorization},
+			variant{anyCoding: true, values: []string{"a", "", ""}})
+		if r := s.seek(1, target); r == nil {
+			t.Fatal("not held")
+		} else {
+			r.stamp(now)
+			r.stamp304(now)
+		}
+	}
+	t.Logf("%d entries, %d bytes counted, %d taken", s.count, s.used, heap()-before)
+	if took := heap() - before; took > budget*5/4 || took < budget/2 {
+		t.Errorf("%d MB are taken, with a budget of %d (%d entries)", took>>20, budget>>20, s.count)
+	}
+	s.close()
+}
+
+// apiAnswer is an answer with the headers of a common API, its strings its own
+// as they are when they were read from a connection.
+func apiAnswer(body string) *send.Answer {
+	h := http.Header{}
+	for name, value := range map[string]string{
+		"Date": "Sun, 06 Nov 1994 08:49:37 GMT", "Content-Type": "application/json; charset=utf-8", "Content-Length": strconv.Itoa(len(body)),
+		"Cache-Control": "public, max-age=60, stale-while-revalidate=30", "Etag": `"0123456789abcdef0123456789abcdef"`,
+		"Vary": "Accept-Encoding, Origin", "X-Request-Id": "0123456789abcdef0123456789abcdef", "X-Content-Type-Options": "nosniff",
+		"Access-Control-Allow-Origin": "*", "Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT",
+	} {
+		h[name] = []string{strings.Clone(value)}
+	}
+	return &send.Answer{Header: h, Body: []byte(body), Size: int64(len(body)), ETag: h["Etag"][0]}
 }
 
 // Every reference to a file that the table takes is given back, once.

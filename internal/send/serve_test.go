@@ -273,7 +273,10 @@ func TestOtherStatuses(t *testing.T) {
 			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) })
 			eachProtocol(t, h, func(t *testing.T, c *http.Client, url string) {
 				for _, header := range [][]string{
-					nil, {"If-None-Match", `"tag"`}, {"If-Match", `"other"`}, {"Range", "bytes=0-1"},
+					nil,
+					{"If-None-Match", `"tag"`},
+					{"If-Match", `"other"`},
+					{"Range", "bytes=0-1"},
 					{"If-Modified-Since", modified.Format(http.TimeFormat)},
 				} {
 					for _, method := range []string{"GET", "HEAD"} {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"millrace/internal/lane"
 )
 
 // leaves checks at the test's end that everything it started has ended. It must
@@ -250,5 +252,77 @@ func TestDrainWaitsForUploads(t *testing.T) {
 	}
 	if err := r.wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Upgraded connections and streams without an end hear of a drain, and it does
+// not wait for drain_timeout.
+func TestDrainIsToldToTheEndless(t *testing.T) {
+	leaves(t)
+	var begun atomic.Int64
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		drain := lane.Drain(r)
+		if drain == nil {
+			t.Error("nobody would tell")
+		}
+		if r.URL.Path == "/events" {
+			_, _ = io.WriteString(w, "begun\n")
+			_ = http.NewResponseController(w).Flush()
+			begun.Add(1)
+			<-drain
+			_, _ = io.WriteString(w, "ended\n")
+			return
+		}
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_, _ = io.WriteString(nc, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		begun.Add(1)
+		go func() { // the drain waits for it
+			<-drain
+			_, _ = io.WriteString(nc, "bye")
+			_ = nc.Close()
+		}()
+	})
+	r := start(t, plan{handler: h})
+	var upgraded, streams []*client
+	for _, transport := range transports {
+		c := r.dial(t, transport)
+		c.write(request("GET", "/", "Connection: Upgrade", "Upgrade: x"))
+		upgraded = append(upgraded, c)
+		c = r.dial(t, transport)
+		c.write(request("GET", "/events"))
+		streams = append(streams, c)
+	}
+	var h2 sync.WaitGroup
+	h2.Go(func() {
+		if resp, body := r.h2Get(t, "/events"); resp.ProtoMajor != 2 || body != "begun\nended\n" {
+			t.Errorf("%s: %q", resp.Proto, body)
+		}
+	})
+	eventually(t, "all run", func() bool { return begun.Load() == 7 })
+	r.cancel()
+	for i, c := range upgraded {
+		resp, err := http.ReadResponse(c.br, nil)
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%s: %v, %v", transports[i], resp, err)
+		}
+		if rest, _ := io.ReadAll(c.br); string(rest) != "bye" {
+			t.Errorf("%s: the upgraded connection ends with %q", transports[i], rest)
+		}
+	}
+	for i, c := range streams {
+		if _, body := c.answer("GET"); body != "begun\nended\n" {
+			t.Errorf("%s: the stream was %q", transports[i], body)
+		}
+	}
+	h2.Wait()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+	if drain := lane.Drain(&http.Request{}); drain != nil {
+		t.Error("a drain of no server")
 	}
 }

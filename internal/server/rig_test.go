@@ -391,6 +391,7 @@ func newPages() http.Handler {
 	mux.HandleFunc("/query", func(w http.ResponseWriter, r *http.Request) {
 		offering(page("query "+r.URL.RawQuery+"\n"), lane.Rule{WithQuery: true})(w, r)
 	})
+	mux.Handle("/api/", newAPI())
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s %s\n", r.Method, r.RequestURI, r.Host, r.Header.Get("Cookie"))
 	})
