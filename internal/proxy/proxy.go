@@ -2,11 +2,35 @@
 // says: uploads, streams, upgrades, trailers and interim responses included.
 // It is the job of a route "proxy", and what the cache does with whatever it
 // does not keep.
+//
+// It does not use httputil.ReverseProxy, which loses what we need: request
+// trailers, the bytes that a client sent behind its request for an upgrade, the
+// header fields that were set before an interim response, query parameters that
+// it cannot parse, and fields that a client names in Connection (Authorization,
+// Cookie) though they are not its to remove.
+//
+// # Ending upgraded connections
+//
+// A connection that was upgraded (a WebSocket) has no end of its own, and a
+// server that drains would wait for it in vain. The server puts a channel that
+// it closes when it begins to drain into the context of its requests, once:
+//
+//	srv.BaseContext = func(net.Listener) context.Context {
+//		return proxy.WithDrain(context.Background(), draining)
+//	}
+//
+// Upgraded connections are closed, both ways, when the channel is.
 package proxy
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
 
 	"millrace/internal/upstream"
 )
@@ -14,39 +38,184 @@ import (
 // Options of the job.
 type Options struct {
 	upstream.Options `yaml:",inline"`
-	// TrustForwarded lists networks (CIDR) of clients whose Forwarded and X-Forwarded-* are
-	// appended to; everyone else's are replaced.
+	// TrustForwarded lists clients, by address or network (10.0.0.0/8; unix for
+	// whoever connects to a UNIX socket), whose Forwarded and X-Forwarded-For
+	// are appended to, and whose X-Forwarded-Host and -Proto are passed on.
+	// Everyone else's are replaced, and other fields that claim to know the
+	// client or the host better (X-Real-IP, X-Original-URL …) are removed.
 	TrustForwarded []string `yaml:"trust_forwarded"`
 }
 
-// UnmarshalText lets a route say "proxy: http://127.0.0.1:5000".
-func (o *Options) UnmarshalText(text []byte) error { panic("not built") }
-
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { panic("not built") }
-
-// Handler is the reverse proxy.
-type Handler struct{}
-
-// New returns a proxy to a pool, which stays the caller's.
-func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error) { panic("not built") }
-
-// ServeHTTP passes r on.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("not built") }
-
-// Serve is ServeHTTP with a look at the response's header, which seen may change, before it goes out.
-func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
-	panic("not built")
+// UnmarshalText lets a route say "proxy: http://127.0.0.1:5000", or several
+// addresses with commas between them.
+func (o *Options) UnmarshalText(text []byte) error {
+	var to []string
+	for addr := range strings.SplitSeq(string(text), ",") {
+		if addr = strings.TrimSpace(addr); addr == "" {
+			return errors.New("an address is missing: write http://host:port, or several with commas between them")
+		}
+		to = append(to, addr)
+	}
+	o.To = to
+	return nil
 }
 
-// Outgoing is a clone of r for the upstream: without connection-level fields
-// (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via, and the Host that Options say.
-// Its body is r's.
-func (h *Handler) Outgoing(r *http.Request) *http.Request { panic("not built") }
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
+	for key, fault := range o.Options.Check() {
+		faults[key] = fault
+	}
+	if _, err := parseTrust(o.TrustForwarded); err != nil {
+		faults["trust_forwarded"] = err
+	}
+	return faults
+}
 
-// Strip removes connection-level fields from a response's header, and fields that are ours to set.
-func Strip(h http.Header) { panic("not built") }
+// Handler is the reverse proxy. It is safe for concurrent use and holds nothing
+// that must be closed.
+type Handler struct {
+	pool     http.RoundTripper
+	errorLog *slog.Logger
+	trust    trust
+	host     string // as Options.Host: client, upstream, or the name itself
+	first    url.URL
+}
 
-// Fail answers for an upstream that did not: 502, 503 or 504 with an id that
-// the error log has as well.
-func (h *Handler) Fail(w http.ResponseWriter, r *http.Request, err error) { panic("not built") }
+// New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
+// in tests and other programs any http.RoundTripper, for which requests have the
+// scheme and host of the first address. errorLog may be nil: slog.Default().
+func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error) {
+	t, err := parseTrust(o.TrustForwarded)
+	if err != nil {
+		return nil, fmt.Errorf("trust_forwarded: %w", err)
+	}
+	if errorLog == nil {
+		errorLog = slog.Default()
+	}
+	return &Handler{pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To)}, nil
+}
+
+// firstAddress has a scheme and a host that every http.RoundTripper accepts.
+func firstAddress(to []string) url.URL {
+	u := url.URL{Scheme: "http", Host: "localhost"}
+	if len(to) == 0 {
+		return u
+	}
+	if addr, err := url.Parse(to[0]); err == nil && addr.Host != "" {
+		u.Host = addr.Host
+		if addr.Scheme == "https" {
+			u.Scheme = "https"
+		}
+	}
+	return u
+}
+
+type drainKey struct{}
+
+// WithDrain returns a context for requests whose upgraded connections end when
+// draining is closed. See the package's comment.
+func WithDrain(ctx context.Context, draining <-chan struct{}) context.Context {
+	return context.WithValue(ctx, drainKey{}, draining)
+}
+
+// drainOf is the channel of WithDrain; nil, which is never ready, without one.
+func drainOf(ctx context.Context) <-chan struct{} {
+	c, _ := ctx.Value(drainKey{}).(<-chan struct{})
+	return c
+}
+
+// ServeHTTP passes r on.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, nil) }
+
+// Serve is ServeHTTP with a look at the response's header, which seen may
+// change, before it goes out. It is not called for answers of our own (see
+// Fail), nor for interim responses; nil is allowed. What is in w's header
+// already goes out too, except for fields that the upstream sends as well:
+// those are the upstream's, but for Vary, which is joined.
+//
+// When the upstream's answer breaks off after its header has gone out, Serve
+// panics with http.ErrAbortHandler, so that the client sees that something is missing.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
+	if h.Refuse(w, r) {
+		return
+	}
+	out := h.Outgoing(r)
+	body := newUpload(r, out)
+	if body != nil {
+		out.Body = body
+		// Without it, net/http reads what is left of the upload before the
+		// first byte of an answer goes out. It is always there on our server.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		defer body.forbid()
+	}
+	relay := &interim{w: w}
+	if r.ProtoAtLeast(1, 1) { // RFC 9110, 15.2: HTTP/1.0 knows no 1xx
+		out = out.WithContext(relay.watch(out.Context()))
+	}
+	res, err := h.pool.RoundTrip(out)
+	relay.stop()
+	if err == nil {
+		if err = checkResponse(res); err != nil {
+			res.Body.Close()
+		}
+	}
+	switch {
+	case err != nil:
+		h.failed(w, r, body, err)
+	case res.StatusCode == http.StatusSwitchingProtocols:
+		h.upgrade(w, r, out, res, seen)
+	default:
+		Strip(res.Header)
+		AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
+		if seen != nil {
+			seen(res)
+		}
+		h.respond(w, r, res, body)
+	}
+}
+
+// failed is Fail, unless it was the client who failed.
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, body *upload, err error) {
+	body.closeAfter(w.Header(), r)
+	if status := body.fault(); status != 0 && r.Context().Err() == nil {
+		refuse(w, r, status)
+		return
+	}
+	h.Fail(w, r, err)
+}
+
+// checkResponse refuses what must not be passed on.
+func checkResponse(res *http.Response) error {
+	if res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols || res.StatusCode > 999 {
+		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
+	}
+	return CheckHeader(res.Header)
+}
+
+// parseTrust reads TrustForwarded.
+func parseTrust(list []string) (trust, error) {
+	var t trust
+	for _, s := range list {
+		if s == "unix" {
+			t.unix = true
+			continue
+		}
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, aerr := netip.ParseAddr(s)
+			if aerr != nil || a.Zone() != "" {
+				return trust{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8, nor unix", s)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		if p.Addr().Is4In6() {
+			if p.Bits() < 96 {
+				return trust{}, fmt.Errorf("%q: write the network of IPv4 addresses as such", s)
+			}
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		t.networks = append(t.networks, p.Masked())
+	}
+	return t, nil
+}

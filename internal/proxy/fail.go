@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"millrace/internal/upstream"
+)
+
+const (
+	// statusGone is what the books have for a client that went away; it sees
+	// nothing of it.
+	statusGone = 499
+
+	// retryAfter is what a client is asked to wait for after a 503, in seconds:
+	// a queue is emptier by then, a circuit breaker tries again.
+	retryAfter = "5"
+
+	idLength = 10 // of a failure's id: 50 bits
+
+	maxTarget = 256 // bytes of a request's target in a log line
+
+	maxAccept = 16 // members of Accept that are looked at
+)
+
+// Fail answers for an upstream that did not: 502, 503 or 504 with an id that
+// the error log has as well, beside the cause. The client is told nothing of
+// the upstream itself. The body is JSON for clients that prefer it. If r's own
+// client has gone away, nothing is logged.
+//
+// The response's header must not have been sent. What is in it stays, but for
+// what describes a body.
+func (h *Handler) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		w.WriteHeader(statusGone)
+		return
+	}
+	status := upstream.Status(err)
+	id := rand.Text()[:idLength]
+	h.errorLog.Error("a request to the upstream failed", "id", id, "status", status,
+		"method", r.Method, "target", shortTarget(r), "cause", err)
+	header := w.Header()
+	clearBody(header)
+	if status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", retryAfter)
+	}
+	body := fmt.Sprintf("%s The log has the cause under %s.\n", explain(status), id)
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	if prefersJSON(r.Header["Accept"]) {
+		header.Set("Content-Type", "application/json")
+		// Strings and numbers always encode.
+		b, _ := json.Marshal(struct {
+			Error  string `json:"error"`
+			Status int    `json:"status"`
+			ID     string `json:"id"`
+		}{explain(status), status, id})
+		body = string(b) + "\n"
+	}
+	finish(w, r, status, body)
+}
+
+func explain(status int) string {
+	switch status {
+	case http.StatusServiceUnavailable:
+		return "The server behind this site is overloaded or down; please try again soon."
+	case http.StatusGatewayTimeout:
+		return "The server behind this site took too long to answer."
+	}
+	return "The server behind this site could not be reached, or gave no proper answer."
+}
+
+// Refuse answers requests that must not reach any upstream, and reports whether
+// r was one: 508 for those that go round in a loop (RFC 9110, 7.6.3), 405 for
+// TRACE, whose answer would show a client what was added on the way, and what
+// ends here by Max-Forwards (RFC 9110, 7.6.2). Serve asks it; who uses Outgoing
+// must ask it before.
+func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case r.Method == http.MethodTrace:
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+		refuse(w, r, http.StatusMethodNotAllowed)
+	case len(r.Header["Via"]) > 0 && looping(r.Header):
+		h.errorLog.Warn("a request goes round in a loop between proxies",
+			"method", r.Method, "host", r.Host, "target", shortTarget(r))
+		refuse(w, r, http.StatusLoopDetected)
+	case r.Method == http.MethodOptions && r.Header.Get("Max-Forwards") == "0":
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		return false
+	}
+	return true
+}
+
+// refuse answers where it was not the upstream who failed.
+func refuse(w http.ResponseWriter, r *http.Request, status int) {
+	clearBody(w.Header())
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	body := http.StatusText(status) + "\n"
+	if status == http.StatusLoopDetected {
+		body = "This request goes round in a loop between proxies.\n"
+	}
+	finish(w, r, status, body)
+}
+
+// clearBody removes what describes a body that will not be sent, and its lifetime.
+func clearBody(header http.Header) {
+	for _, name := range []string{
+		"Content-Encoding", "Content-Range", "Content-Language", "Content-Location", "Content-Disposition",
+		"Accept-Ranges", "Etag", "Last-Modified", "Expires", "Age", "Trailer",
+	} {
+		delete(header, name)
+	}
+}
+
+// finish sends an answer of our own.
+func finish(w http.ResponseWriter, r *http.Request, status int, body string) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(body)) // a client that went away has lost nothing
+	}
+}
+
+// shortTarget is what was asked for, at a length that a log can bear.
+func shortTarget(r *http.Request) string {
+	target := r.RequestURI
+	if target == "" {
+		target = r.URL.RequestURI()
+	}
+	if len(target) > maxTarget {
+		target = target[:maxTarget] + "…"
+	}
+	return target
+}
+
+// prefersJSON says whether a client would rather have JSON than text: it names
+// JSON, and nothing readable before it or with more weight. A browser's page
+// and curl do not.
+func prefersJSON(lines []string) bool {
+	json, text, members := 0.0, 0.0, 0
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			if members++; members > maxAccept {
+				return json > text
+			}
+			name, q := acceptMember(member)
+			switch {
+			case name == "application/json" || strings.HasPrefix(name, "application/") && strings.HasSuffix(name, "+json"):
+				json = max(json, q)
+			case strings.HasPrefix(name, "text/") && json < q:
+				text = max(text, q)
+			}
+		}
+	}
+	return json > text
+}
+
+// acceptMember reads `type/subtype;q=0.5`. A weight that is none counts as zero.
+func acceptMember(s string) (name string, q float64) {
+	name, params, _ := strings.Cut(s, ";")
+	q = 1
+	for p := range strings.SplitSeq(params, ";") {
+		key, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+		if !strings.EqualFold(key, "q") {
+			continue
+		}
+		var err error
+		if q, err = strconv.ParseFloat(value, 64); err != nil || !(q >= 0 && q <= 1) {
+			q = 0
+		}
+	}
+	return strings.ToLower(strings.TrimSpace(name)), q
+}

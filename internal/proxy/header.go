@@ -1,0 +1,262 @@
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/internal/upstream"
+)
+
+// connectionLevel are the fields that end with a connection (RFC 9110, 7.6.1
+// and 11.7), that framing makes anew (RFC 9112, 6), or that are harmful to pass
+// on: Proxy becomes the variable HTTP_PROXY in CGI programs. In order.
+var connectionLevel = []string{
+	"Connection",
+	"Http2-Settings",
+	"Keep-Alive",
+	"Proxy",
+	"Proxy-Authenticate",
+	"Proxy-Authentication-Info",
+	"Proxy-Authorization",
+	"Proxy-Connection",
+	"Te",
+	"Trailer",
+	"Transfer-Encoding",
+	"Upgrade",
+}
+
+// endToEnd are fields that a sender must not name in Connection, because they
+// are for the recipient of the content (RFC 9110, 7.6.1). Naming one all the
+// same would have us remove what protects the upstream. In order; see also
+// endToEndPrefixes.
+var endToEnd = []string{
+	"Age", "Allow", "Authorization", "Cache-Control", "Cache-Status", "Cdn-Cache-Control", "Cookie",
+	"Date", "Dpop", "Etag", "Expect", "Expires", "Forwarded", "From", "Host", "Idempotency-Key", "Last-Modified", "Link", "Location",
+	"Max-Forwards", "Origin", "Pragma", "Priority", "Range", "Referer", "Refresh", "Retry-After", "Server",
+	"Set-Cookie", "Strict-Transport-Security", "Surrogate-Control", "User-Agent", "Vary", "Via",
+	"Www-Authenticate",
+}
+
+var endToEndPrefixes = []string{"Accept", "Access-Control-", "Content-", "Cross-Origin-", "If-", "Sec-"}
+
+// maxNamed bounds the fields that Connection may name: real ones name two.
+const maxNamed = 16
+
+// named lists the fields, canonical, that Connection names and may name. What
+// is beyond maxNamed stays.
+func named(h http.Header) []string {
+	var names []string
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(textproto.TrimString(name))
+			if name == "" || protected(name) || isConnectionLevel(name) {
+				continue
+			}
+			if len(names) == maxNamed {
+				return names
+			}
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func protected(name string) bool {
+	if _, found := slices.BinarySearch(endToEnd, name); found || claims(name) {
+		return true
+	}
+	return slices.ContainsFunc(endToEndPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+func isConnectionLevel(name string) bool {
+	_, found := slices.BinarySearch(connectionLevel, name)
+	return found
+}
+
+// Strip removes connection-level fields from a response's header, and fields
+// that are ours to set: Server.
+func Strip(h http.Header) {
+	for _, name := range named(h) {
+		delete(h, name)
+	}
+	for _, name := range connectionLevel {
+		delete(h, name)
+	}
+	delete(h, "Server")
+}
+
+// CheckHeader returns an error wrapping upstream.ErrProtocol when a field of a
+// response has a name that is none, or holds a control byte (RFC 9110, 5.5),
+// with which it could become two fields further on.
+func CheckHeader(h http.Header) error {
+	for name, values := range h {
+		if !isToken(name) {
+			return fmt.Errorf("%w: it sends a field with the name %.64q", upstream.ErrProtocol, name)
+		}
+		for _, v := range values {
+			if hasControl(v) {
+				return fmt.Errorf("%w: it sends a control byte in the field %.64s", upstream.ErrProtocol, name)
+			}
+		}
+	}
+	return nil
+}
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// isToken says whether s is a token (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// hasMember says whether a list field has a member, whatever its case, without
+// looking at parameters.
+func hasMember(lines []string, member string) bool {
+	for _, line := range lines {
+		for m := range strings.SplitSeq(line, ",") {
+			m, _, _ = strings.Cut(m, ";")
+			if strings.EqualFold(textproto.TrimString(m), member) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tunnels are protocols that no client may upgrade to through us: it could then
+// talk to the upstream past everything that looks at requests here.
+var tunnels = []string{"h2c", "h2", "http", "tls"}
+
+// upgradeOf is the Upgrade field to pass on, empty for none.
+func upgradeOf(r *http.Request) string {
+	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.ContentLength != 0 || !hasMember(r.Header["Connection"], "upgrade") {
+		return ""
+	}
+	var kept []string
+	for _, line := range r.Header["Upgrade"] {
+		for protocol := range strings.SplitSeq(line, ",") {
+			protocol = textproto.TrimString(protocol)
+			name, version, versioned := strings.Cut(protocol, "/")
+			if !isToken(name) || versioned && !isToken(version) || slices.Contains(tunnels, strings.ToLower(name)) {
+				continue
+			}
+			kept = append(kept, protocol)
+		}
+	}
+	return strings.Join(kept, ", ")
+}
+
+const (
+	// pseudonym stands for this program in Via (RFC 9110, 7.6.3).
+	pseudonym = "millrace"
+
+	// maxVia is how often a request may have been here before: more than any
+	// sensible chain of proxies has, and few enough that a loop costs little.
+	maxVia = 8
+)
+
+// AppendVia adds this proxy to the Via of a message (RFC 9110, 7.6.3) that was
+// received with a version of HTTP.
+func AppendVia(h http.Header, major, minor int) {
+	via := strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + pseudonym
+	if old := h["Via"]; len(old) > 0 {
+		via = strings.Join(old, ", ") + ", " + via
+	}
+	h["Via"] = []string{via}
+}
+
+// looping says whether a request came through this program too often.
+func looping(h http.Header) bool {
+	times := 0
+	for _, line := range h["Via"] {
+		for member := range strings.SplitSeq(line, ",") {
+			// received-protocol RWS received-by [ RWS comment ]
+			if f := strings.Fields(member); len(f) >= 2 && f[1] == pseudonym {
+				times++
+			}
+		}
+	}
+	return times > maxVia
+}
+
+// Outgoing is a clone of r for the upstream: without connection-level fields
+// (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via,
+// and the Host that Options say (empty for the upstream's own). Its body is r's.
+// Trailers of the body are announced but not passed on; Serve does.
+func (h *Handler) Outgoing(r *http.Request) *http.Request {
+	u := *r.URL
+	u.Scheme, u.Host, u.User, u.Opaque = h.first.Scheme, h.first.Host, nil, ""
+	out := (&http.Request{
+		Method: r.Method, URL: &u, Header: h.outgoingHeader(r),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: r.ContentLength,
+	}).WithContext(r.Context())
+	if r.ContentLength != 0 {
+		out.Body = r.Body // otherwise nil, so that the request may be repeated
+	}
+	switch h.host {
+	case "", "upstream":
+	case "client":
+		out.Host = r.Host
+	default:
+		out.Host = h.host
+	}
+	return out
+}
+
+func (h *Handler) outgoingHeader(r *http.Request) http.Header {
+	header := make(http.Header, len(r.Header)+8)
+	peer := h.trust.peerOf(r)
+	drop := named(r.Header)
+	for name, values := range r.Header {
+		switch {
+		case isConnectionLevel(name), slices.Contains(drop, name), !peer.trusted && claims(name):
+		case name == "Content-Length", name == "Host", name == "Expect" && r.ContentLength == 0: // the request's own fields say it
+		case name == "Max-Forwards" && (r.Method == http.MethodOptions || r.Method == http.MethodTrace):
+			header[name] = fewerForwards(values)
+		default:
+			header[name] = slices.Clip(values) // an Add must not write into r's
+		}
+	}
+	if hasMember(r.Header["Te"], "trailers") {
+		header["Te"] = []string{"trailers"} // the only one that we can promise, too
+	}
+	if up := upgradeOf(r); up != "" {
+		header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{up}
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header["User-Agent"] = []string{""} // keeps net/http from adding its own
+	}
+	peer.forward(header, r)
+	AppendVia(header, r.ProtoMajor, r.ProtoMinor)
+	return header
+}
+
+// fewerForwards counts Max-Forwards down (RFC 9110, 7.6.2); what is no number
+// stays as it is.
+func fewerForwards(values []string) []string {
+	n, err := strconv.ParseUint(strings.Join(values, ","), 10, 31)
+	if err != nil || n == 0 {
+		return values
+	}
+	return []string{strconv.FormatUint(n-1, 10)}
+}

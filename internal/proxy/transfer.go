@@ -1,0 +1,254 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// copyBuffers hold what is under way from an upstream to a client. 32 KiB is
+// what io.Copy would take, and more than a socket usually has ready.
+var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// interim passes interim responses (103 Early Hints) on while a round trip
+// lasts. The hook runs on a goroutine of the transport.
+type interim struct {
+	w    http.ResponseWriter
+	mu   sync.Mutex
+	over bool
+}
+
+func (i *interim) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: i.pass})
+}
+
+// pass sends one. 100 is not sent on: it makes the transport read the body, and
+// by that net/http sends its own.
+func (i *interim) pass(code int, header textproto.MIMEHeader) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.over || code <= http.StatusSwitchingProtocols || code > 199 {
+		return nil
+	}
+	if err := CheckHeader(http.Header(header)); err != nil {
+		return err
+	}
+	h := i.w.Header()
+	kept := maps.Clone(h)
+	clear(h)
+	maps.Copy(h, http.Header(header))
+	Strip(h)
+	i.w.WriteHeader(code)
+	clear(h)
+	maps.Copy(h, kept)
+	return nil
+}
+
+func (i *interim) stop() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.over = true
+}
+
+// upload is a request's body on its way to the upstream. The transport reads it
+// on a goroutine of its own, maybe even after the answer has come: when the
+// handler has ended, no further Read begins. One that waits for the client then
+// ends by the server's timeout, and net/http waits for it before it does
+// anything with the connection.
+type upload struct {
+	in      *http.Request
+	trailer http.Header           // of the outgoing request
+	over    atomic.Bool           // the handler has ended
+	err     atomic.Pointer[error] // that ended it
+}
+
+// newUpload returns nil for a request without a body.
+func newUpload(r, out *http.Request) *upload {
+	if out.Body == nil {
+		return nil
+	}
+	u := &upload{in: r}
+	// Only trailers that were announced: they must be known before the body.
+	for name := range r.Trailer {
+		if !mayTrail(name) {
+			continue
+		}
+		if u.trailer == nil {
+			u.trailer = make(http.Header, len(r.Trailer))
+		}
+		u.trailer[name] = nil
+	}
+	out.Trailer = u.trailer
+	return u
+}
+
+// mayTrail refuses what must not come after the body, because it decides how
+// the message is framed, routed or trusted (RFC 9110, 6.5.1).
+func mayTrail(name string) bool {
+	return isToken(name) && !isConnectionLevel(name) && !protected(name)
+}
+
+// Read implements io.Reader for the transport.
+func (u *upload) Read(p []byte) (int, error) {
+	if u.over.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := u.in.Body.Read(p)
+	if err != nil {
+		u.err.Store(&err)
+	}
+	if err == io.EOF {
+		for name := range u.trailer {
+			if values := u.in.Trailer[name]; !slices.ContainsFunc(values, hasControl) {
+				u.trailer[name] = values
+			}
+		}
+	}
+	return n, err
+}
+
+// Close implements io.Closer. The body is the server's to close, which would
+// wait here for a client that was told to wait for 100 (Continue).
+func (u *upload) Close() error { return nil }
+
+// fault is the status for an upload that failed on the client's side, 0 where
+// it did not.
+func (u *upload) fault() int {
+	if u == nil {
+		return 0
+	}
+	p := u.err.Load()
+	if p == nil || *p == io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
+		return 0
+	}
+	if _, large := errors.AsType[*http.MaxBytesError](*p); large {
+		return http.StatusRequestEntityTooLarge
+	}
+	if timeout, ok := errors.AsType[net.Error](*p); ok && timeout.Timeout() {
+		return http.StatusRequestTimeout
+	}
+	return http.StatusBadRequest
+}
+
+// forbid ends reading for good.
+func (u *upload) forbid() { u.over.Store(true) }
+
+// closeAfter has the client's connection closed behind an answer that comes
+// before the whole upload: what is left of it must not be taken for the next
+// request, and the transport may still be reading.
+func (u *upload) closeAfter(header http.Header, r *http.Request) {
+	if u == nil || r.ProtoMajor != 1 {
+		return
+	}
+	if p := u.err.Load(); p == nil || *p != io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
+		header["Connection"] = []string{"close"}
+	}
+}
+
+// respond sends the upstream's answer. It panics with http.ErrAbortHandler when
+// it breaks off.
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Response, body *upload) {
+	defer res.Body.Close()
+	// A stream has no length, and its events are waited for.
+	stream := res.ContentLength < 0
+	rc := http.NewResponseController(w)
+	announced := h.answerHeader(w.Header(), r, res)
+	body.closeAfter(w.Header(), r)
+	w.WriteHeader(res.StatusCode)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if stream {
+		_ = rc.Flush() // the header need not wait for the first event
+	}
+	if readErr, writeErr := copyBody(w, rc, res); readErr != nil || writeErr != nil {
+		if readErr != nil && r.Context().Err() == nil {
+			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
+				"method", r.Method, "target", shortTarget(r), "cause", readErr)
+		}
+		panic(http.ErrAbortHandler)
+	}
+	res.Body.Close() // which completes res.Trailer
+	trail(w, rc, res.Trailer, announced)
+}
+
+// answerHeader puts the answer's header together and returns the trailers that
+// it announces.
+func (h *Handler) answerHeader(header http.Header, r *http.Request, res *http.Response) (announced []string) {
+	for name, values := range res.Header {
+		if name == "Vary" && len(header[name]) > 0 {
+			values = slices.Concat(header[name], values)
+		}
+		header[name] = values
+	}
+	if res.StatusCode == http.StatusNoContent {
+		delete(header, "Content-Length") // RFC 9110, 8.6
+	}
+	for name := range res.Trailer {
+		if mayTrail(name) {
+			announced = append(announced, name)
+		}
+	}
+	if len(announced) > 0 && r.Method != http.MethodHead {
+		slices.Sort(announced)
+		header["Trailer"] = []string{strings.Join(announced, ", ")}
+		if r.ProtoMajor == 1 {
+			delete(header, "Content-Length") // HTTP/1 has trailers only with chunks
+		}
+	}
+	return announced
+}
+
+// trail sends the trailers; those that were not announced net/http takes under
+// a prefix.
+func trail(w http.ResponseWriter, rc *http.ResponseController, trailer http.Header, announced []string) {
+	if len(trailer) > 0 {
+		_ = rc.Flush() // otherwise a short body gets a Content-Length, and no trailers
+	}
+	for name, values := range trailer {
+		switch {
+		case !mayTrail(name) || slices.ContainsFunc(values, hasControl):
+		case slices.Contains(announced, name):
+			w.Header()[name] = values
+		default:
+			w.Header()[http.TrailerPrefix+name] = values
+		}
+	}
+}
+
+// copyBody sends the body, and at once whenever the upstream pauses: in a
+// stream after every read, else where more is to come than was ready.
+func copyBody(w http.ResponseWriter, rc *http.ResponseController, res *http.Response) (readErr, writeErr error) {
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	left := res.ContentLength
+	for {
+		n, err := res.Body.Read(*buf)
+		if n > 0 {
+			if _, werr := w.Write((*buf)[:n]); werr != nil {
+				return nil, werr
+			}
+			left -= int64(n)
+			if err == nil && (res.ContentLength < 0 || n < len(*buf) && left > 0) {
+				if ferr := rc.Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
+					return nil, ferr
+				}
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return nil, nil
+		case err != nil:
+			return err, nil
+		}
+	}
+}

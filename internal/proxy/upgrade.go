@@ -1,0 +1,120 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/upstream"
+)
+
+// upgradeBuffers hold what is under way on an upgraded connection, one for each
+// direction as long as it lasts: small, because ten thousand WebSockets that
+// mostly wait are more likely than one that is in a hurry.
+var upgradeBuffers = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
+
+// upgradeGrace is how long the client has for taking the header of the answer.
+const upgradeGrace = 10 * time.Second
+
+// errHalf ends both directions when one of them cannot be ended alone.
+var errHalf = errors.New("the connection cannot be closed by halves")
+
+// upgrade joins the client's connection with the upstream's until either breaks,
+// both have ended, or the server drains (RFC 9110, 7.8).
+func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http.Response, seen func(*http.Response)) {
+	back, ok := res.Body.(io.ReadWriteCloser)
+	protocol := res.Header.Get("Upgrade")
+	switch {
+	case !ok || out.Header.Get("Upgrade") == "":
+		res.Body.Close()
+		h.Fail(w, r, fmt.Errorf("%w: it switches protocols though nobody asked for it", upstream.ErrProtocol))
+		return
+	case protocol == "" || !hasMember(out.Header["Upgrade"], protocol):
+		res.Body.Close()
+		h.Fail(w, r, fmt.Errorf("%w: it switches to %.64q, not to %.64q", upstream.ErrProtocol, protocol, out.Header.Get("Upgrade")))
+		return
+	}
+	defer back.Close()
+	Strip(res.Header)
+	AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
+	if seen != nil {
+		seen(res)
+	}
+	front, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.Fail(w, r, fmt.Errorf("taking over the client's connection: %w", err))
+		return
+	}
+	defer front.Close()
+	res.Header["Connection"], res.Header["Upgrade"] = []string{"Upgrade"}, []string{protocol}
+	delete(res.Header, "Content-Length") // RFC 9110, 8.6
+	if switchProtocols(front, buf.Writer, res.Header) != nil {
+		return
+	}
+	join(front, buf.Reader, back, r)
+}
+
+// switchProtocols sends the header of the answer.
+func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error {
+	// net/http leaves no deadline but one in the past, which ended its own read.
+	_ = front.SetDeadline(time.Time{})
+	_ = front.SetWriteDeadline(time.Now().Add(upgradeGrace))
+	var head strings.Builder
+	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
+	_ = header.Write(&head) // a Builder takes everything
+	head.WriteString("\r\n")
+	if _, err := w.WriteString(head.String()); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return front.SetWriteDeadline(time.Time{})
+}
+
+// join copies both ways. It starts a goroutine for each direction and waits for
+// both, which end when the connections are closed.
+func join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.Request) {
+	ended := make(chan error, 2)
+	go func() { ended <- pour(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) }()
+	go func() { ended <- pour(front, back) }()
+	running := 2
+	for running > 0 {
+		var err error
+		select {
+		case err = <-ended:
+			running--
+		case <-drainOf(r.Context()):
+			err = http.ErrServerClosed
+		case <-r.Context().Done():
+			err = r.Context().Err()
+		}
+		if err != nil {
+			break
+		}
+	}
+	front.Close()
+	back.Close()
+	for range running {
+		_ = <-ended // that its connection was closed
+	}
+}
+
+// pour copies up to the end of src, and then ends dst's side.
+func pour(dst io.Writer, src io.Reader) error {
+	buf := upgradeBuffers.Get().(*[]byte)
+	defer upgradeBuffers.Put(buf)
+	if _, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, *buf); err != nil {
+		return err
+	}
+	if half, ok := dst.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errHalf
+}
