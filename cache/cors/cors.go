@@ -1,44 +1,255 @@
 // Package cors answers for an upstream that knows nothing of cross-origin
 // requests: it decides by the Origin what a browser may read (Fetch Standard, 3.2).
+//
+// A cache does three things where a Policy is on:
+//
+//   - It answers preflights by [Policy.Preflight], before anything else.
+//   - It takes Origin out of the request to the upstream, whose answer then
+//     cannot depend on it, and leaves Origin out of the key: one stored object
+//     serves all origins.
+//   - It calls [Policy.Apply] on every answer's header on its way out, also on
+//     errors and on 304, to a map that is not the stored one. Apply also says by
+//     Vary what caches behind this one need to know; that of the stored object
+//     stays as it was.
+//
+// [Policy.Class] is for those who have to file answers with Apply's fields in
+// them, such as the fast lane's table: see there.
+//
+// CORS protects what browsers let pages read, and nothing else: a request from
+// an origin that is not allowed is answered as any other, only without the
+// fields that would let a page see it. Whoever must not have the answer at all
+// has to be kept out by authorization.
 package cors
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Options of CORS. Empty Origins: off, and the upstream's own headers pass.
 type Options struct {
 	// Origins that may read: https://blog.example, https://*.example.org, or * for any.
+	// https://*.example.org is every host below example.org, not itself. null
+	// is what sandboxed frames and local files send, of any site.
 	Origins []string `yaml:"origins"`
-	// Methods beyond GET, HEAD and POST.
+	// Methods beyond GET, HEAD and POST; * for any.
 	Methods []string `yaml:"methods"`
 	// Headers that requests may carry; * for any.
 	Headers []string `yaml:"headers"`
-	// Expose lists response headers that scripts may read.
+	// Expose lists response headers that scripts may read; * for all.
 	Expose []string `yaml:"expose"`
 	// Credentials lets cookies come along; not with Origins *.
 	Credentials bool `yaml:"credentials"`
-	// MaxAge in seconds of a preflight's answer. Default 86400.
+	// MaxAge in seconds of a preflight's answer. Default 86400, which is as long
+	// as browsers keep it at most; -1 makes them ask every time.
 	MaxAge int `yaml:"max_age"`
 }
 
-// UnmarshalText lets a config say "cors: https://blog.example".
-func (o *Options) UnmarshalText(text []byte) error { panic("not built") }
+const defaultMaxAge = 86400
 
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { panic("not built") }
+// wildcard stands for all origins, methods or headers.
+const wildcard = "*"
 
-// Policy decides. A nil *Policy is off.
-type Policy struct{}
+// The names of the fields, canonical.
+const (
+	allowOrigin      = "Access-Control-Allow-Origin"
+	allowCredentials = "Access-Control-Allow-Credentials"
+	allowMethods     = "Access-Control-Allow-Methods"
+	allowHeaders     = "Access-Control-Allow-Headers"
+	exposeHeaders    = "Access-Control-Expose-Headers"
+	maxAge           = "Access-Control-Max-Age"
+	requestMethod    = "Access-Control-Request-Method"
+	requestHeaders   = "Access-Control-Request-Headers"
+)
 
-// New prepares o; nil without origins.
-func New(o Options) (*Policy, error) { panic("not built") }
+// upstreams are the fields of an upstream that Apply takes away.
+var upstreams = []string{
+	allowOrigin, allowCredentials, allowMethods, allowHeaders, exposeHeaders, maxAge,
+	"Access-Control-Allow-Private-Network", "Access-Control-Allow-Local-Network",
+}
 
-// Preflight answers an OPTIONS request that is a preflight, and reports whether it was one.
-func (p *Policy) Preflight(w http.ResponseWriter, r *http.Request) bool { panic("not built") }
+// Policy decides. It is immutable. A nil *Policy is off.
+type Policy struct {
+	exact    map[string]int // normal origin → index of its rule
+	below    []below
+	classes  []string // by rule
+	constant []string // Access-Control-Allow-Origin when it is the same for everyone; nil: the request's
+
+	credentials bool
+	methods     string // "*": what is asked for
+	headers     string // likewise
+	expose      []string
+	age         []string
+}
+
+// New prepares o; nil without origins. Its error is one of those that Check finds.
+func New(o Options) (*Policy, error) {
+	faults := o.Check()
+	for _, name := range []string{"origins", "credentials", "methods", "headers", "expose", "max_age"} {
+		if err := faults[name]; err != nil {
+			return nil, err
+		}
+	}
+	if len(o.Origins) == 0 {
+		return nil, nil
+	}
+	p := &Policy{exact: map[string]int{}, credentials: o.Credentials}
+	for i, text := range o.Origins {
+		p.classes = append(p.classes, strconv.Itoa(i))
+		if text == wildcard {
+			p.constant = []string{wildcard}
+			continue
+		}
+		origin, err := parse(strings.Replace(text, "://*.", "://", 1))
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(text, "://*.") {
+			p.below = append(p.below, below{origin, i})
+		} else if _, known := p.exact[origin.String()]; !known {
+			p.exact[origin.String()] = i
+		}
+		if len(p.exact) == 1 && len(p.below) == 0 {
+			p.constant = []string{origin.String()}
+		} else {
+			p.constant = nil
+		}
+	}
+	p.methods = list([]string{http.MethodGet, http.MethodHead, http.MethodPost}, o.Methods)
+	p.headers = list(nil, o.Headers)
+	if len(o.Expose) > 0 {
+		p.expose = []string{list(nil, o.Expose)}
+	}
+	seconds := o.MaxAge
+	if seconds == 0 {
+		seconds = defaultMaxAge
+	}
+	p.age = []string{strconv.Itoa(max(seconds, 0))}
+	return p, nil
+}
+
+// list joins names to a field's value; "*" if that is one of them.
+func list(names, more []string) string {
+	if slices.Contains(more, wildcard) {
+		return wildcard
+	}
+	for _, name := range more {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Denied is the class of requests from origins that may not read.
+const Denied = "denied"
+
+// Class is the request's class: all requests of one class get the same fields
+// from Apply, but for the name of an origin that is echoed. It is "" when the
+// origin makes no difference: for all requests where Varies is false, else for
+// those without an Origin. Otherwise it is the number of the rule that allows
+// the origin, or Denied: a small set, whatever clients send.
+//
+// What Apply has made for one host of https://*.example.org is not right for
+// another, though both are of one class.
+func (p *Policy) Class(r *http.Request) string {
+	if !p.Varies() {
+		return ""
+	}
+	origin, there := requestOrigin(r)
+	if !there {
+		return ""
+	}
+	if rule := p.rule(origin); rule >= 0 {
+		return p.classes[rule]
+	}
+	return Denied
+}
+
+// Varies reports whether Apply looks at Origin.
+func (p *Policy) Varies() bool { return p != nil && p.constant == nil }
+
+// requestOrigin is the value of Origin, and whether there is one. Several are
+// none that could be allowed.
+func requestOrigin(r *http.Request) (origin string, there bool) {
+	values := r.Header["Origin"]
+	switch {
+	case len(values) == 0, len(values) == 1 && values[0] == "":
+		return "", false
+	case len(values) > 1:
+		return "", true
+	}
+	return values[0], true
+}
+
+// rule is the index of the first rule that allows an origin, or -1.
+func (p *Policy) rule(text string) int {
+	if p.constant != nil && p.constant[0] == wildcard {
+		return 0
+	}
+	if rule, ok := p.exact[text]; ok { // browsers send the normal form
+		return rule
+	}
+	origin, err := parse(text)
+	if err != nil {
+		return -1
+	}
+	if rule, ok := p.exact[origin.String()]; ok {
+		return rule
+	}
+	for _, b := range p.below {
+		if b.has(origin) {
+			return b.rule
+		}
+	}
+	return -1
+}
 
 // Apply sets the answer's fields for r: Access-Control-Allow-Origin and
 // -Credentials, -Expose-Headers, and Vary: Origin where the answer depends on it.
-// The upstream's own Access-Control fields in h are replaced.
-func (p *Policy) Apply(h http.Header, r *http.Request) { panic("not built") }
+// The upstream's own Access-Control fields in h are replaced. r must still have
+// its Origin. h must be this answer's own map; the slices in it are left alone,
+// and those put into it must be.
+func (p *Policy) Apply(h http.Header, r *http.Request) {
+	if p == nil {
+		return
+	}
+	for _, name := range upstreams {
+		delete(h, name)
+	}
+	if p.constant != nil {
+		// The same answer for everyone, with or without an Origin, and so no
+		// Vary: the browser compares (Fetch Standard, 3.2.5).
+		h[allowOrigin] = p.constant
+	} else {
+		vary(h, "Origin")
+		origin, there := requestOrigin(r)
+		if !there || p.rule(origin) < 0 {
+			return
+		}
+		h[allowOrigin] = r.Header["Origin"][:1:1]
+	}
+	if p.credentials {
+		h[allowCredentials] = []string{"true"}
+	}
+	if p.expose != nil {
+		h[exposeHeaders] = p.expose
+	}
+}
 
-// Varies reports whether Apply looks at Origin.
-func (p *Policy) Varies() bool { panic("not built") }
+// vary adds to Vary what is not in it. The slice there may be a stored
+// response's: it is replaced, not appended to.
+func vary(h http.Header, name string) {
+	lines := h["Vary"]
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			member = strings.Trim(member, " \t")
+			if member == wildcard || strings.EqualFold(member, name) {
+				return
+			}
+		}
+	}
+	h["Vary"] = append(slices.Clip(lines), name)
+}
