@@ -82,14 +82,13 @@ func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error 
 // both, which end when the connections are closed.
 func join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.Request) {
 	ended := make(chan error, 2)
-	go func() { ended <- pour(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) }()
-	go func() { ended <- pour(front, back) }()
-	running := 2
-	for running > 0 {
+	var both sync.WaitGroup
+	both.Go(func() { ended <- pour(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) })
+	both.Go(func() { ended <- pour(front, back) })
+	for range 2 {
 		var err error
 		select {
 		case err = <-ended:
-			running--
 		case <-drainOf(r.Context()):
 			err = http.ErrServerClosed
 		case <-r.Context().Done():
@@ -101,9 +100,7 @@ func join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.
 	}
 	front.Close()
 	back.Close()
-	for range running {
-		_ = <-ended // that its connection was closed
-	}
+	both.Wait()
 }
 
 // pour copies up to the end of src, and then ends dst's side.
