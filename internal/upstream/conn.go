@@ -27,7 +27,9 @@ type conn struct {
 	phase  atomic.Uint32
 	broken atomic.Bool // reading or writing failed while it was open
 	closed atomic.Bool
+	spoke  atomic.Bool // bytes came before anything was asked
 	speaks atomic.Uint32
+	plain  bool // neither TLS nor HTTP/2, which begin with talk of their own
 }
 
 // What a connection speaks, once it is known.
@@ -40,8 +42,8 @@ const (
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && c.phase.Load() == asked {
-		c.phase.CompareAndSwap(asked, answered)
+	if n > 0 && !c.phase.CompareAndSwap(asked, answered) && c.plain && c.phase.Load() == given {
+		c.spoke.Store(true)
 	}
 	if err != nil && !c.closed.Load() {
 		c.broken.Store(true)
@@ -51,9 +53,7 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	if c.phase.Load() == given {
-		c.phase.CompareAndSwap(given, asked)
-	}
+	c.phase.CompareAndSwap(given, asked)
 	n, err := c.Conn.Write(b)
 	if err != nil && !c.closed.Load() {
 		c.broken.Store(true)

@@ -21,6 +21,7 @@ var (
 	errEarly       = errors.New("it sent bytes before it was asked")
 	errInterims    = errors.New("too many interim responses")
 	errStatus      = errors.New("a status below 200 ends no exchange")
+	errName        = errors.New("a field's name holds a space")
 	errUnasked     = errors.New("it switched protocols without being asked to")
 	errBodyStalls  = errors.New("the body makes no progress")
 	errUploadStuck = errors.New("it does not take the request's body")

@@ -48,7 +48,7 @@ func newTransport(a address, o Options, tlsConfig *tls.Config, dial dialer) *htt
 			if err != nil {
 				return nil, &dialError{err}
 			}
-			c := &conn{Conn: nc}
+			c := &conn{Conn: nc, plain: speaks == http1}
 			c.speaks.Store(speaks)
 			return c, nil
 		},

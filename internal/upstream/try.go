@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -17,6 +18,9 @@ import (
 // maxInterim bounds the interim responses (1xx) to one request: a server sends
 // one or two 103, or 102 now and then; more is noise that would keep everyone busy.
 const maxInterim = 100
+
+// framing are the fields that say where a message ends (RFC 9112, 6).
+var framing = []string{"Connection", "Content-Length", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 // try is one request to one server. It is the context of that request, so that
 // it can hook into net/http beside the caller's own hooks: with
@@ -174,6 +178,25 @@ func (t *try) refuse(r *http.Request, resp *http.Response) error {
 	case resp.StatusCode < 200:
 		return fmt.Errorf("%w: %s", errStatus, resp.Status)
 	}
+	return repairNames(resp.Header)
+}
+
+// repairNames removes spaces between a field's name and its colon, which
+// net/http keeps in the name (RFC 9112, 5.1: a proxy must remove them). Where
+// the length or the end of the body might hang on them, or the space is in the
+// middle, the answer is refused: who comes after us may read it in another way.
+func repairNames(h http.Header) error {
+	for name, values := range h {
+		if strings.IndexByte(name, ' ') < 0 {
+			continue
+		}
+		trimmed := textproto.CanonicalMIMEHeaderKey(strings.TrimRight(name, " "))
+		if trimmed == "" || strings.Contains(trimmed, " ") || slices.Contains(framing, trimmed) {
+			return fmt.Errorf("%w: %q", errName, name)
+		}
+		delete(h, name)
+		h[trimmed] = append(h[trimmed], values...)
+	}
 	return nil
 }
 
@@ -227,7 +250,7 @@ func (t *try) failure(caller context.Context, err error) *failure {
 	}
 	dial, connecting := errors.AsType[*dialError](err)
 	switch {
-	case t.early.Load():
+	case t.early.Load(), c != nil && c.spoke.Load():
 		return wrap(ErrProtocol, errEarly)
 	case errors.Is(context.Cause(t.Context), errUploadStuck):
 		f.final = true

@@ -70,7 +70,6 @@ func Scenarios() []Scenario {
 		{Name: "status 099", Script: first(Send("HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
 		{Name: "negative status", Script: first(Send("HTTP/1.1 -20 OK\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
 		{Name: "unasked upgrade", Script: first(Send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), Hang()), Effect: Broken},
-		{Name: "answer before the request", Script: Script{OK(Secret), Request(), Hang()}, Effect: Broken},
 
 		{Name: "endless header", Script: first(Send(head), Flood("X-More: "+strings.Repeat("m", 1000)+"\r\n", EndlessHeader)), Effect: Broken},
 		{Name: "endless header line", Script: first(Send(head+"X-More: "), Flood("mmmmmmmm", EndlessHeader)), Effect: Broken},
