@@ -11,6 +11,10 @@ import (
 // 2^31 s, as 1.2.2 advises. Twice that still fits into a Duration.
 const forever = (1 << 31) * time.Second
 
+// maxDirectives bounds what is looked through again and again. It is what RFC
+// 8941, 3.2 has every parser of Dictionaries support; real fields have ten.
+const maxDirectives = 1024
+
 const (
 	cacheControl     = "Cache-Control"
 	cdnCacheControl  = "Cdn-Cache-Control"
@@ -28,9 +32,8 @@ type directive struct {
 }
 
 // ParseControl reads all lines of a field. What cannot be read is ignored,
-// as RFC 9111, 4.2.1 and 5.2 ask for: towards not storing and not reusing.
-// Its work is linear in the length of the lines, which whoever read the header
-// has bounded.
+// as RFC 9111, 4.2.1 and 5.2 ask for: towards not storing and not reusing. A
+// field with more than 1024 directives means no-store.
 func ParseControl(lines []string) Control {
 	var c Control
 	for _, line := range lines {
@@ -41,26 +44,31 @@ func ParseControl(lines []string) Control {
 
 func (c *Control) read(rest string) {
 	broken := false // a quote that does not end: nothing after it is to be trusted
+	loose := false  // no comma before: "max-age=60 no-store"
 	for {
 		rest = strings.TrimLeft(rest, " \t,") // RFC 9110, 5.6.1: empty members
 		if rest == "" {
+			return
+		}
+		if len(c.directives) >= maxDirectives {
+			c.directives = []directive{{name: "no-store", bad: true}}
 			return
 		}
 		end := strings.IndexAny(rest, "=,")
 		if end < 0 {
 			end = len(rest)
 		}
-		d := directive{bad: broken}
+		d := directive{bad: broken || loose}
 		names := rest[:end]
-		rest = rest[end:]
+		rest, loose = rest[end:], false
 		if strings.HasPrefix(rest, "=") {
-			// No whitespace around "=" (5.2).
-			d.bad = d.bad || strings.HasSuffix(names, " ") || strings.HasSuffix(names, "\t")
-			d.arg = true
 			var ok, closed bool
 			d.value, rest, ok, closed = argument(rest[1:])
-			d.bad = d.bad || !ok
+			rest = strings.TrimLeft(rest, " \t")
+			loose = rest != "" && rest[0] != ','
 			broken = broken || !closed
+			// No whitespace around "=" (5.2).
+			d.arg, d.bad = true, d.bad || !ok || loose || strings.HasSuffix(names, " ") || strings.HasSuffix(names, "\t")
 		}
 		c.add(names, d)
 	}
@@ -74,38 +82,26 @@ func (c *Control) add(names string, d directive) {
 		return
 	}
 	for name := range strings.FieldsSeq(names) {
+		if len(c.directives) >= maxDirectives {
+			return
+		}
 		c.directives = append(c.directives, directive{name: lower(name), value: d.value, arg: d.arg, bad: true})
 	}
 }
 
 // argument reads a token or a quoted-string (5.2 wants both understood). closed
-// is false when a quote does not end; it is then read up to the next comma.
+// is false when a quote does not end; it is then taken for a part of the word.
 func argument(s string) (value, rest string, ok, closed bool) {
-	if !strings.HasPrefix(s, `"`) {
-		end := strings.IndexByte(s, ',')
-		if end < 0 {
-			end = len(s)
+	if strings.HasPrefix(s, `"`) {
+		if value, rest, ok = quoted(s); ok {
+			return value, rest, true, true
 		}
-		value = strings.TrimRight(s[:end], " \t")
-		return value, s[end:], token(value), true
 	}
-	value, rest, ok = quoted(s)
-	if !ok {
-		end := strings.IndexByte(s, ',')
-		if end < 0 {
-			end = len(s)
-		}
-		return "", s[end:], false, false
-	}
-	rest = strings.TrimLeft(rest, " \t")
-	if rest == "" || rest[0] == ',' {
-		return value, rest, true, true
-	}
-	end := strings.IndexByte(rest, ',')
+	end := strings.IndexAny(s, ", \t")
 	if end < 0 {
-		end = len(rest)
+		end = len(s)
 	}
-	return value, rest[end:], false, true
+	return s[:end], s[end:], token(s[:end]), !strings.HasPrefix(s, `"`)
 }
 
 // quoted reads a quoted-string off the front (RFC 9110, 5.6.4).
@@ -245,11 +241,17 @@ func (c Control) withheld() []string {
 
 func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
 
-// lower is strings.ToLower for names, of which most are in lower case already.
+// lower makes ASCII letters small; most names are already.
 func lower(s string) string {
 	for i := range len(s) {
 		if 'A' <= s[i] && s[i] <= 'Z' {
-			return strings.ToLower(s)
+			b := []byte(s)
+			for j := i; j < len(b); j++ {
+				if 'A' <= b[j] && b[j] <= 'Z' {
+					b[j] += 'a' - 'A'
+				}
+			}
+			return string(b)
 		}
 	}
 	return s

@@ -74,18 +74,22 @@ func (p *Policy) withhold(h http.Header) {
 
 // connectionLevel reports whether a field ends at the next hop: by its name, or
 // because Connection lists it (RFC 9110, 7.6.1).
-func connectionLevel(name string, listed []string) bool {
-	return hopByHop[name] || slices.Contains(listed, name) && !essential[name]
+func connectionLevel(name string, listed map[string]bool) bool {
+	return hopByHop[name] || listed[name] && !essential[name]
 }
 
-// options lists what Connection names.
-func options(h http.Header) []string {
-	var names []string
+// options is what Connection names, nil when there is none.
+func options(h http.Header) map[string]bool {
+	var names map[string]bool
 	for _, line := range h["Connection"] {
 		for name := range strings.SplitSeq(line, ",") {
-			if name = strings.Trim(name, " \t"); name != "" {
-				names = append(names, canonical(name))
+			if name = strings.Trim(name, " \t"); name == "" {
+				continue
 			}
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[canonical(name)] = true
 		}
 	}
 	return names

@@ -45,6 +45,9 @@ func parseDictionary(s string) (members []sfMember, ok bool) {
 				members[i], replaced = m, true
 			}
 		}
+		if len(members) == maxDirectives {
+			return nil, false
+		}
 		if !replaced {
 			members = append(members, m)
 		}

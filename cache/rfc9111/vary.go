@@ -6,9 +6,13 @@ import (
 	"strings"
 )
 
+// maxVary is how many fields may select a response: each is looked at for every
+// stored response of a URL and every request. Real ones name up to five.
+const maxVary = 64
+
 // Vary lists the field names of all Vary lines, canonical, sorted, each once.
-// star is true when one of them is "*" (4.1), or is no field name at all: then
-// nobody can tell which request would select the response.
+// star is true when one of them is "*" (4.1), or is no field name at all, or
+// there are more than 64: then no request selects the response.
 func Vary(h http.Header) (names []string, star bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
@@ -23,7 +27,10 @@ func Vary(h http.Header) (names []string, star bool) {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), star
+	if names = slices.Compact(names); len(names) > maxVary {
+		return nil, true
+	}
+	return names, star
 }
 
 // empty is Normal's answer for a field that is there and says nothing, which
