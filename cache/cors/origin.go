@@ -56,10 +56,10 @@ func parse(s string) (o origin, err error) {
 		return o, errNotOrigin
 	}
 	o.scheme = strings.ToLower(scheme)
-	host, port := rest, ""
+	host := rest
 	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, ']') {
-		host, port = rest[:i], rest[i+1:]
-		if o.port, err = normalPort(o.scheme, port); err != nil {
+		host = rest[:i]
+		if o.port, err = normalPort(o.scheme, rest[i+1:]); err != nil {
 			return origin{}, err
 		}
 	}

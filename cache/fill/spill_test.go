@@ -52,6 +52,35 @@ func TestSpill(t *testing.T) {
 	}
 }
 
+// TestSpillWakes: readers of a spilt body get what comes as soon as it comes.
+func TestSpillWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBody(BodyOptions{Expected: -1, Spill: (&pad{room: 100}).open})
+		r := b.Reader(t.Context(), 0)
+		got := ""
+		go func() {
+			defer r.Close()
+			var p [10]byte
+			for {
+				n, err := r.Read(p[:])
+				got += string(p[:n])
+				if err != nil {
+					return
+				}
+			}
+		}()
+		for _, want := range []string{"a", "ab", "abc"} {
+			synctest.Wait()
+			b.Write([]byte(want[len(want)-1:]))
+			synctest.Wait()
+			if got != want {
+				t.Errorf("the reader has %q, want %q", got, want)
+			}
+		}
+		b.Close(nil)
+	})
+}
+
 // TestSpillFull: where the spill has no room, readers get everything
 // nevertheless, and nothing is stored.
 func TestSpillFull(t *testing.T) {
@@ -185,6 +214,28 @@ func TestWindow(t *testing.T) {
 		if _, ok := b.Whole(); ok {
 			t.Error("a window is whole")
 		}
+	})
+}
+
+// TestWindowFirstReader: the first reader lets the writer go, though it has read nothing.
+func TestWindowFirstReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBody(BodyOptions{Expected: 120, Memory: 80})
+		wrote := make(chan error, 1)
+		go func() {
+			_, err := b.Write(text(120))
+			wrote <- err
+		}()
+		synctest.Wait()
+		r := b.Reader(t.Context(), 40) // of a range
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+		b.Close(nil)
+		if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, text(120)[40:]) {
+			t.Errorf("read %d bytes, %v", len(got), err)
+		}
+		r.Close()
 	})
 }
 
