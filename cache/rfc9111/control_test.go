@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestControlSeconds(t *testing.T) { // 1.2.2, 4.2.1, 5.2
