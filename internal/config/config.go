@@ -229,6 +229,7 @@ func (c *Config) resolve(dir string) {
 				from(&r.Cache.Disk)
 			}
 			if p := r.proxied(); p != nil {
+				from(&p.TLS.CA, &p.TLS.Cert, &p.TLS.Key)
 				for i := range p.To {
 					socket(&p.To[i])
 				}

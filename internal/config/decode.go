@@ -265,7 +265,18 @@ func (d *decoder) mismatch(n ast.Node, v reflect.Value, path string, at place) {
 			hint = fmt.Sprintf("for example {%s: …}", fields[0].name)
 		}
 	}
+	if isMap(n) && v.Kind() == reflect.String && at.line <= len(d.doc.lines) && strings.Contains(d.doc.lines[at.line-1], "://") {
+		hint = "inside [ ], an address needs quotes: \"http://…\""
+	}
 	d.doc.at(at, message, hint)
+}
+
+func isMap(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
 }
 
 // scalar is the text of a node that is one value. plain says that it was
@@ -375,6 +386,9 @@ func wanted(t reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Struct, reflect.Map:
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			return "a map, or one text"
+		}
 		return "a map"
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.String {

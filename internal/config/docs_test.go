@@ -331,9 +331,6 @@ func inlined(s reflect.Type, f field) string {
 
 // takes says what a key takes, in words.
 func takes(t reflect.Type) string {
-	if hasShort(t) {
-		return "a map, or one text"
-	}
 	switch t.Kind() {
 	case reflect.Slice:
 		if e := t.Elem(); e.Kind() == reflect.Struct {

@@ -118,7 +118,10 @@ func (c *checker) own(all []listener, path, text string) []listener {
 
 func (c *checker) upstreamsOf(path string, o proxy.Options, own []listener) {
 	to := join(path, "to")
-	if len(o.To) == 0 && !c.doc.unread[path] && !c.doc.unread[path+strayKey] {
+	if c.doc.unread[path] || c.doc.unread[path+strayKey] {
+		c.doc.unread[to] = true
+	}
+	if len(o.To) == 0 && !c.doc.unread[to] {
 		c.value(to, lastKey(path)+" needs \"to\": the upstream's address", "for example "+lastKey(path)+": http://127.0.0.1:5000")
 		c.doc.unread[to] = true
 	}
