@@ -22,17 +22,19 @@ const contiguous = 16 << 10
 // response is one finished answer, shared by all connections: the wire form of
 // a send.Answer. All but the date, or what stands in its place, never changes.
 type response struct {
+	// What every hit touches comes first: two cache lines, each of which is one
+	// from far away when there are many answers.
 	offered
-	job          *meter.Job
-	lines        func(b []byte, now int64) []byte
-	status       int
-	whole        []byte // the header of the answer itself, but for its last lines
-	head304      []byte // nil for another status than 200, which has no conditions
-	etag         string // "" if there is none that the lane may compare
-	lastModified string // the same
-	cost         int64  // bytes against the table's budget
-
+	job               *meter.Job
 	full, notModified atomic.Pointer[stamped]
+	status            int
+	etag              string // "" if there is none that the lane may compare
+	lastModified      string // the same
+
+	lines   func(b []byte, now int64) []byte
+	whole   []byte // the header of the answer itself, but for its last lines
+	head304 []byte // nil for another status than 200, which has no conditions
+	cost    int64  // bytes against the table's budget
 }
 
 // offered is what an answer was offered as: two responses with the same are

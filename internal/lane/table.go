@@ -178,11 +178,12 @@ func (t *table) put(k key, consulted []headerID, v variant) bool {
 
 // admits reports whether an answer is worth the place of another. While there
 // is room every one is; afterwards one with a query in its key must be offered
-// twice, of which the first leaves no more than a mark: a crawler that walks
-// through a million addresses costs 0.1 µs and no garbage for each instead of
-// 5 µs and 6 KB (BenchmarkOffer), and takes no place from what is asked for
-// again (TestScanLeavesTheHot). Marks are overwritten by those of others, which
-// is how they age.
+// twice, of which the first leaves no more than a mark. A crawler that walks
+// through addresses once each then takes no place from what is asked for again
+// (TestScanLeavesTheHot), and costs about 1 µs for each of them instead of 10
+// (BenchmarkOffer); a million took half a second of offers, and 13 s without,
+// most of it for the garbage collector. Marks are overwritten by those of
+// other keys, which is how they age.
 func (t *table) admits(k key) bool {
 	if !k.withQuery { // there are not more paths than the job has files
 		return true
