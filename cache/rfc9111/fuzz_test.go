@@ -95,7 +95,8 @@ func FuzzJudge(f *testing.F) {
 			if len(r.Header["Authorization"]) > 0 && !loose && !c.Has("public") && !c.Has("s-maxage") && !c.Has("must-revalidate") {
 				t.Error("an answer for one user is stored")
 			}
-		} else if facts != (Facts{}) {
+		} else if facts.Use(Demand{lenient: true, maxStale: forever}, noon, false) != Validate || facts.Age < 0 || facts.Fresh != 0 ||
+			facts.OnError(http.Header{"Cache-Control": {"stale-if-error=99999999999"}}, noon.Add(time.Minute)) {
 			t.Errorf("refused by %q with %+v", reason, facts)
 		}
 		kept, fresh := p.Storable(h, noon), p.Freshen(lines(request), h, noon)

@@ -17,7 +17,7 @@ const (
 // Judge decides whether the final response to r may be stored (3), and how it
 // may be used. reason is "" when it may, else a word for Cache-Status and logs:
 //
-//	method             neither GET nor a POST that says what to store (RFC 9110, 9.3.3)
+//	method             neither GET nor HEAD nor a POST that says what to store (RFC 9110, 9.3.3)
 //	status             a status that is never stored, or only valid for this request
 //	partial, range     206 and 416
 //	must-understand    asked for by a status that is not understood (5.2.2.3)
@@ -33,30 +33,44 @@ const (
 //
 // sent is when the request left, received when the header came. h is the
 // response's header as it came, or as Freshen made it; a missing or unreadable
-// Date counts as received. HEAD is refused as there is no content to store: for
-// a HEAD that updates a stored response (4.3.5) hand in the GET it stands for.
+// Date counts as received. With a reason, the facts have an age and allow no use.
+//
+// HEAD is judged like the GET it stands for, so that it can update a stored
+// response (4.3.5), or be answered from a GET. What came without content must
+// not be stored as if that were empty: that is for the caller to see to.
 func (p *Policy) Judge(r *http.Request, status int, h http.Header, sent, received time.Time) (f Facts, reason string) {
-	c, source := p.control(h)
-	if reason := p.refusal(r, status, h, c); reason != "" {
-		return Facts{}, reason
-	}
 	date, ok := dateField(h, "Date", received)
 	if !ok {
 		date = received
 	}
 	f = Facts{Received: received, Age: p.initialAge(h, date, sent, received)}
-	if reason := p.lifetime(&f, r, status, h, c, source); reason != "" {
-		return Facts{}, reason
+	c, source := p.control(h)
+	reason = p.refusal(r, status, h, c)
+	if reason == "" {
+		reason = p.lifetime(&f, r, status, h, c, source)
 	}
-	p.windows(&f, c)
-	tag, since := validators(h)
-	if (f.NoCache || f.Fresh == 0 && f.StaleWhileRevalidate == 0 && f.StaleIfError == 0) && tag == "" && since == "" {
-		if f.NoCache {
-			return Facts{}, "no-cache"
-		}
-		return Facts{}, "stale"
+	if reason == "" {
+		p.windows(&f, c)
+		reason = f.useless(h)
+	}
+	if reason != "" {
+		return Facts{Received: f.Received, Age: f.Age, NoStale: true}, reason
 	}
 	return f, ""
+}
+
+// useless is why a response that may be stored could never be used.
+func (f *Facts) useless(h http.Header) string {
+	if tag, since := validators(h); tag != "" || since != "" {
+		return ""
+	}
+	switch {
+	case f.NoCache:
+		return "no-cache"
+	case f.Fresh == 0 && f.StaleWhileRevalidate == 0 && f.StaleIfError == 0:
+		return "stale"
+	}
+	return ""
 }
 
 // refusal is why a response may not be stored whatever its lifetime (3).
@@ -64,7 +78,9 @@ func (p *Policy) refusal(r *http.Request, status int, h http.Header, c Control) 
 	if p.Force != nil && *p.Force <= 0 {
 		return "rule"
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodPost {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost:
+	default:
 		return "method"
 	}
 	switch {

@@ -77,7 +77,7 @@ func TestRefusals(t *testing.T) { // 3
 		reason string
 	}{
 		{get(), 200, []string{fresh}, ""},
-		{head, 200, []string{fresh}, "method"},
+		{head, 200, []string{fresh}, ""},
 		{httptest.NewRequest("PUT", "/", nil), 200, []string{fresh}, "method"},
 		{post, 200, []string{fresh}, "method"},
 		{post, 200, []string{fresh, "Content-Location: /a?b=c"}, ""},

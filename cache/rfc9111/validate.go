@@ -79,18 +79,6 @@ func Selected(notModified http.Header, stored []http.Header) int {
 	return -1
 }
 
-// HeadMatches reports whether a 200 to HEAD speaks of the stored response to
-// GET (4.3.5): the validators and the length that it names are the stored
-// ones. Then the stored one is to be freshened by it; else it is stale now.
-func HeadMatches(head, stored http.Header) bool {
-	for _, name := range [...]string{"Etag", "Last-Modified", "Content-Length"} {
-		if v, ok := head[name]; ok && !slices.Equal(v, stored[name]) {
-			return false
-		}
-	}
-	return true
-}
-
 // sameRepresentation reports whether a 304's validators are those of the
 // stored response, as far as both have them.
 func sameRepresentation(stored, notModified http.Header) bool {

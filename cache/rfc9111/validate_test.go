@@ -100,28 +100,6 @@ func TestSelected(t *testing.T) { // 4.3.4
 	}
 }
 
-func TestHeadMatches(t *testing.T) { // 4.3.5
-	stored := header(`Etag: "a"`, "Content-Length: 5", "Last-Modified: "+on(0))
-	for _, c := range []struct {
-		head []string
-		want bool
-	}{
-		{nil, true},
-		{[]string{`Etag: "a"`, "Content-Length: 5", "A: 1"}, true},
-		{[]string{`Etag: "b"`}, false},
-		{[]string{"Content-Length: 6"}, false},
-		{[]string{"Last-Modified: " + on(1)}, true}, // the same second
-		{[]string{"Last-Modified: " + on(time.Second)}, false},
-	} {
-		if got := HeadMatches(header(c.head...), stored); got != c.want {
-			t.Errorf("%q: %v", c.head, got)
-		}
-	}
-	if HeadMatches(header(`Etag: "a"`), http.Header{}) {
-		t.Error("a tag that the stored response has not")
-	}
-}
-
 func TestInvalidated(t *testing.T) { // 4.4
 	for _, c := range []struct {
 		method string
