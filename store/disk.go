@@ -158,12 +158,12 @@ func (d *Disk) Get(ctx context.Context, key string) (*Object, error) {
 		return nil, err
 	}
 	if r.key != key {
-		r.Close()
+		_ = r.Close()
 		return nil, ErrNotFound // another key with the same id
 	}
 	if r.epoch != d.epoch && !d.marked(i, verified) {
 		if err := r.verify(ctx); err != nil {
-			r.Close()
+			_ = r.Close()
 			return nil, err
 		}
 		d.mark(i, verified)
@@ -197,7 +197,7 @@ func (d *Disk) open(i id) (*reader, error) {
 	default:
 		err = fmt.Errorf("%w: %w", ErrDown, err)
 	}
-	r.Close()
+	_ = r.Close()
 	return nil, err
 }
 
@@ -334,7 +334,7 @@ func (d *Disk) Walk(ctx context.Context, fn func(key string, head []byte, size i
 			return err
 		}
 		err = fn(r.key, r.Head, r.Size)
-		r.Close()
+		_ = r.Close()
 		if err != nil {
 			return err
 		}

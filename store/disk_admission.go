@@ -17,16 +17,16 @@ type admission struct {
 // again reports whether a key was offered before, and remembers it.
 func (a *admission) again(i id) bool {
 	row := &a.rows[binary.LittleEndian.Uint64(i[:])%uint64(len(a.rows))]
-	print := binary.LittleEndian.Uint64(i[8:])
+	rest := binary.LittleEndian.Uint64(i[8:])
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range row {
-		if p == print {
+		if p == rest {
 			return true
 		}
 	}
 	copy(row[1:], row[:])
-	row[0] = print
+	row[0] = rest
 	return false
 }
 

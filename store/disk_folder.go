@@ -66,8 +66,7 @@ func openFolder(o DiskOptions) (*Disk, error) {
 		if d.lock != nil {
 			d.lock.Close()
 		}
-		root.Close()
-		return nil, err
+		return nil, errors.Join(err, root.Close())
 	}
 	return d, nil
 }
@@ -107,7 +106,9 @@ func (d *Disk) claim() error {
 func (d *Disk) ours() (bool, error) {
 	text, err := d.root.ReadFile(markerName)
 	switch {
-	case err == nil && len(text) == 0: // the machine lost power at the first start
+	case err == nil && len(text) == 0:
+		// The machine lost power at the first start. File systems with a
+		// journal keep the order of names, so where objects are, this is.
 		return true, nil
 	case err == nil && !strings.HasPrefix(string(text), markerLine):
 		return false, fmt.Errorf("%s is not what this version of millrace writes: give another folder, or delete this one", markerName)
@@ -137,14 +138,6 @@ func (d *Disk) ours() (bool, error) {
 func (d *Disk) adopt() error {
 	_ = d.root.Chmod(".", 0o700) // it may be of another owner, who knows what they do; the files are 0600
 	if err := d.root.WriteFile(markerFresh, []byte(markerText), 0o600); err != nil {
-		return err
-	}
-	f, err := d.root.Open(markerFresh)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(f.Sync(), f.Close()) // it must not be missing where objects are
-	if err != nil {
 		return err
 	}
 	return d.root.Rename(markerFresh, markerName)

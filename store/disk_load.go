@@ -127,7 +127,7 @@ func (d *Disk) walkFolder(ctx context.Context, name string) error {
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	defer folder.Close()
+	defer func() { _ = folder.Close() }()
 	list, err := folder.Open(".")
 	if err != nil {
 		return nil //nolint:nilerr // see above

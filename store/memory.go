@@ -25,8 +25,8 @@ func NewMemory(limit bytesize.Size) *Memory {
 	return &Memory{limit: int64(limit), objects: map[string]*list.Element{}}
 }
 
-// Memory keeps objects in memory, and evicts those that were not asked for
-// for the longest time. It is meant for tests and small uses: it has one lock.
+// Memory keeps objects in memory, and evicts those first that were last
+// asked for longest ago. It is meant for tests and small uses: it has one lock.
 type Memory struct {
 	limit int64
 

@@ -114,7 +114,7 @@ func (s suite) replaceOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	mustPut(t, st, "key", []byte("new"), content(2, 300_000))
 	body, err := read(o)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s suite) deleteOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	if err := st.Delete(t.Context(), "key"); err != nil {
 		t.Fatal(err)
 	}

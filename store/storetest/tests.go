@@ -61,7 +61,7 @@ func get(ctx context.Context, st store.Store, key string) (head, body []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
 	body, err = read(o)
 	return o.Head, body, err
 }
@@ -75,8 +75,8 @@ func read(o *store.Object) ([]byte, error) {
 	if int64(len(body)) != o.Size {
 		return nil, fmt.Errorf("the body has %d bytes, Size says %d", len(body), o.Size)
 	}
-	if n, err := o.Body.ReadAt(make([]byte, 1), o.Size); n != 0 || err == nil {
-		return nil, fmt.Errorf("read %d bytes after the body's end, error %v", n, err)
+	if n, err := o.Body.ReadAt(make([]byte, 1), o.Size); n != 0 || !errors.Is(err, io.EOF) {
+		return nil, errors.Join(fmt.Errorf("read %d bytes after the body's end", n), err)
 	}
 	if o.File == nil {
 		return body, nil
@@ -86,7 +86,7 @@ func read(o *store.Object) ([]byte, error) {
 		return nil, fmt.Errorf("reading File at Offset: %w", err)
 	}
 	if !bytes.Equal(sent, body) {
-		return nil, errors.New("File at Offset holds other bytes than Body")
+		return nil, errors.New("the object's File holds other bytes than Body")
 	}
 	return body, nil
 }
@@ -124,7 +124,7 @@ func mustMiss(t *testing.T, st store.Store, key string) {
 	t.Helper()
 	o, err := st.Get(t.Context(), key)
 	if err == nil {
-		o.Close()
+		_ = o.Close()
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		t.Fatalf("getting %.40q: %v, want ErrNotFound", key, err)
