@@ -23,7 +23,7 @@ import (
 // The limits of the listener. Its clients are a scraper and an operator.
 const (
 	maxConnections = 64               // the next one waits; bounds what a stuck scraper can hold
-	maxHeaderBytes = 16 << 10         // curl and Prometheus send less than one KiB
+	maxHeaderBytes = 32 << 10         // curl and Prometheus send less than one KiB, a URL of 8 KiB in a query has up to 24
 	maxBodyBytes   = 64 << 10         // no request of our own routes needs a body
 	maxRouteBytes  = 1 << 20          // a body for one of Deps.Routes: a purge names a URL, not a list of them
 	readTimeout    = 10 * time.Second // for a header, and for a body
