@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/upstream"
+)
+
+// pooled puts the real pool behind a rig whose upstream is up.
+func pooled(t *testing.T, protocol string, up http.Handler) *rig {
+	t.Helper()
+	r := newRig(t, protocol, Options{}, up)
+	pool, err := upstream.New(upstream.Options{To: []string{"http://" + r.first.Host}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	r.tripper = pool
+	return r
+}
+
+// What the proxy promises holds with the pool that it is made for.
+func TestWithPool(t *testing.T) {
+	overEach(t, func(t *testing.T, protocol string) {
+		var trailer http.Header
+		r := pooled(t, protocol, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "GET" {
+				tell(w, r)
+				return
+			}
+			w.Header().Set("Link", "</a.css>")
+			w.WriteHeader(http.StatusEarlyHints)
+			b, _ := io.ReadAll(r.Body)
+			trailer = r.Trailer
+			w.Header().Set("Trailer", "X-Sum")
+			w.Write(b)
+			w.Header().Set("X-Sum", "123")
+		}))
+		if got := r.told(r.request("GET", "/a%2fb//?x;y=%zz", nil)); got.URI != "/a%2fb//?x;y=%zz" || got.Header.Get("User-Agent") != "Go-http-client/1.1" && protocol != "h2" {
+			t.Errorf("asked %q %v", got.URI, got.Header)
+		}
+		hints := 0
+		q := r.request("POST", "/", io.MultiReader(strings.NewReader("upload")))
+		q.Trailer = http.Header{"X-Up": {"789"}}
+		q = q.WithContext(httptrace.WithClientTrace(q.Context(), &httptrace.ClientTrace{Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			hints++
+			return nil
+		}}))
+		res, body := r.do(q)
+		if body != "upload" || hints != 1 {
+			t.Errorf("body %q after %d hints", body, hints)
+		}
+		if diff := cmp.Diff([]http.Header{{"X-Up": {"789"}}, {"X-Sum": {"123"}}}, []http.Header{trailer, res.Trailer}); diff != "" {
+			t.Errorf("trailers (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestUpgradeWithPool(t *testing.T) {
+	heard := make(chan string, 1)
+	r := pooled(t, "h1", switching(func(nc net.Conn, in *bufio.Reader) {
+		b, _ := io.ReadAll(in)
+		heard <- string(b)
+		io.WriteString(nc, "bye")
+	}))
+	nc := r.dial()
+	in := bufio.NewReader(nc)
+	io.WriteString(nc, askEcho+"hello")
+	switched(t, in)
+	nc.(*net.TCPConn).CloseWrite()
+	if got := <-heard; got != "hello" {
+		t.Errorf("the upstream heard %q", got)
+	}
+	if b, err := io.ReadAll(in); err != nil || string(b) != "bye" {
+		t.Errorf("the client heard %q: %v", b, err)
+	}
+}
+
+// A pool that reaches nobody is a 502, over every protocol.
+func TestPoolUnreachable(t *testing.T) {
+	r := pooled(t, "h1", http.NotFoundHandler())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	pool, err := upstream.New(upstream.Options{To: []string{"http://" + addr}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	r.tripper = pool
+	if res, body := r.get("/"); res.StatusCode != 502 || strings.Contains(body, addr) || !strings.Contains(r.log.String(), addr) {
+		t.Errorf("status %d %q; the log says %s", res.StatusCode, body, r.log)
+	}
+}
