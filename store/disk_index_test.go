@@ -263,7 +263,7 @@ func TestTable(t *testing.T) {
 	want := map[id]int64{}
 	for step := range 60_000 {
 		// Few different ids, of which many have the same home.
-		i := id{byte(r.IntN(64)), 0, 0, 0, 0, 0, 0, 0, byte(r.IntN(12))}
+		i := id{8 * byte(r.IntN(32)), 0, 0, 0, 0, 0, 0, 0, byte(r.IntN(9))}
 		switch n := r.IntN(10); {
 		case n < 5:
 			size := 1 + r.Int64N(maxBlocks)
