@@ -1,12 +1,34 @@
 // Package redis keeps objects in Redis or Valkey, a single server or a
 // cluster, for several machines that share what they have fetched, and carries
 // purges between them.
+//
+// An object is one string value: body, head, and a trailer that tells them
+// apart. SET replaces it as a whole, so no reader ever sees half of one or a mix
+// of two, and Redis forgets it by itself. README.md says which keys there are
+// and what happens while the server is down.
+//
+// There are two clients. One writes, over a single connection to each server,
+// on which Redis also tells what others have changed (client-side caching in
+// broadcasting mode, NOLOOP: a connection does not hear of what it did itself;
+// that is why all writes go through it). Reads have connections of their own,
+// so that a large body in one direction does not hold up the other. Broadcasting
+// by prefix rather than tracking of single keys: the server then remembers
+// nothing for each key and client, and reads cost no second command. rueidis'
+// own client-side cache is not used: the caller has a memory tier, and would
+// hold everything twice.
 package redis
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
 
 	"millrace/internal/bytesize"
 	"millrace/store"
@@ -14,31 +36,250 @@ import (
 
 // Options of a Redis store.
 type Options struct {
-	// URL is redis://[user:password@]host:port[,host:port…][/db][?…], rediss:// with TLS, or unix:///path.
+	// URL is redis://[user:password@]host:port[,host:port…][/db][?…], rediss://
+	// with TLS, or unix://[user:password@]/path[?db=1]; valkey:// and valkeys://
+	// mean the same. With several hosts, or one that is part of a cluster, it is
+	// a cluster. With TLS, ?ca=FILE trusts the certificates in a PEM file instead
+	// of the system's, and ?skip_verify=true trusts any.
 	URL string
 	// Prefix of all keys. Default "millrace:".
 	Prefix string
-	// Largest is the size of the largest body taken. Default 8MiB.
+	// Largest is the size of the largest body taken, at most 256MiB. Default
+	// 8MiB. It should be the same on all machines.
 	Largest bytesize.Size
 	// TTL after which Redis forgets an object. Default 24h.
 	TTL time.Duration
+	// Timeout is the longest that one call may take: a slow Redis must not make
+	// requests slow. Default 250ms.
+	Timeout time.Duration
 	// Changed is called with the keys of objects that another machine has
-	// replaced or deleted (client-side caching), nil when all may have
-	// changed: after a connection was lost.
+	// replaced or deleted (client-side caching), or that Redis has dropped; nil
+	// when all may have changed: after a connection was lost, or the server was
+	// flushed. In a cluster it may also name what this machine has written.
+	// It is called from one goroutine. If it is nil, Redis is not asked to tell.
 	Changed func(keys []string)
 	// Message is called with every message that any machine has published,
-	// this one included, in order. After a lost connection, what was
-	// missed is caught up; lost is true when that is no longer possible.
-	Message  func(message []byte, lost bool)
-	ErrorLog *slog.Logger
+	// this one included, in order, from one goroutine. After a lost connection,
+	// what was missed is caught up; lost is true (and message nil) when that is
+	// no longer possible.
+	Message func(message []byte, lost bool)
+	// From is the Position to go on from, of an earlier life; "" for what is
+	// published from now on.
+	From     string
+	ErrorLog *slog.Logger // nil: slog.Default()
+}
+
+// Bounds and defaults.
+const (
+	defaultPrefix  = "millrace:"
+	defaultLargest = 8 << 20
+	mostLargest    = 256 << 20 // Redis takes 512 MiB in one value
+	defaultTTL     = 24 * time.Hour
+	defaultTimeout = 250 * time.Millisecond
+	// mostCalls is how many calls are under way at once. It bounds the memory
+	// for answers to mostCalls*Largest, and stays far below the 1024 commands
+	// that fit into a connection's queue, where waiting knows no timeout.
+	mostCalls = 64
+	// mostBuffered is how many bytes all Writers together hold.
+	mostBuffered = 64 << 20
+	// mostHead is the size of a head: a large response header and its metadata.
+	mostHead = 256 << 10
+)
+
+var errClosed = fmt.Errorf("%w: closed", store.ErrDown)
+
+// Redis is a store.Store.
+type Redis struct {
+	o        Options
+	log      *slog.Logger
+	client   rueidis.ClientOption // the part that both clients share
+	health   *health
+	link     atomic.Pointer[link] // nil until the server was reached once
+	calls    chan struct{}
+	buffered atomic.Int64
+	dials    atomic.Uint64 // of the connections that Redis tells changes on
+	changes  changes
+	position atomic.Pointer[string]
+	stats    atomic.Pointer[store.Stats]
+
+	closing context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // of all goroutines: Close waits
+	once    sync.Once
 }
 
 // Open connects in the background: a server that is down is no error, the
 // store answers ErrDown until it is there. A URL that cannot be read is one.
-func Open(o Options) (*Redis, error) { panic("not built") }
+// Calls right after Open wait for the first attempt, up to Timeout.
+func Open(o Options) (*Redis, error) {
+	client, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.Largest < 0 || o.Largest > mostLargest {
+		return nil, fmt.Errorf("redis: the largest body may have %v, not %v", bytesize.Size(mostLargest), o.Largest)
+	}
+	setDefaults(&o)
+	r := &Redis{o: o, log: o.ErrorLog, client: client, health: newHealth(), calls: make(chan struct{}, mostCalls)}
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	r.closing, r.stop = context.WithCancel(context.Background())
+	r.changes.wake = make(chan struct{}, 1)
+	r.position.Store(&r.o.From)
+	r.wg.Go(r.supervise)
+	if o.Changed != nil {
+		r.wg.Go(func() { r.changes.tell(r.closing, o.Changed) })
+	}
+	if o.Message != nil {
+		r.wg.Go(r.listen)
+	}
+	return r, nil
+}
 
-// Redis is a store.Store.
-type Redis struct{ store.Store }
+func setDefaults(o *Options) {
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if o.Largest == 0 {
+		o.Largest = defaultLargest
+	}
+	if o.TTL <= 0 {
+		o.TTL = defaultTTL
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+}
 
-// Publish sends a message to all machines. It returns once Redis has it, or ErrDown.
-func (r *Redis) Publish(ctx context.Context, message []byte) error { panic("not built") }
+var _ store.Store = (*Redis)(nil)
+
+// objectKey is the key in Redis of an object's key.
+func (r *Redis) objectKey(key string) string { return r.o.Prefix + "o:" + key }
+
+// Get implements [store.Store]. The object is in memory.
+func (r *Redis) Get(ctx context.Context, key string) (*store.Object, error) {
+	var value []byte
+	name := r.objectKey(key)
+	err := r.call(ctx, name, func(ctx context.Context, l *link) (err error) {
+		value, err = l.read.Do(ctx, l.read.B().Get().Key(name).Build()).AsBytes()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("getting from redis: %w", err)
+	}
+	o, ok := unframe(value)
+	if !ok {
+		return nil, fmt.Errorf("getting from redis: %w: a value that we have not written", store.ErrNotFound)
+	}
+	return o, nil
+}
+
+// Delete implements [store.Store].
+func (r *Redis) Delete(ctx context.Context, key string) error {
+	name := r.objectKey(key)
+	err := r.call(ctx, name, func(ctx context.Context, l *link) error {
+		return l.write.Do(ctx, l.write.B().Unlink().Key(name).Build()).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("deleting from redis: %w", err)
+	}
+	return nil
+}
+
+// Stats is what the server says of itself, as of some seconds ago: of all that
+// is in it, not of our objects alone. In a cluster it is nothing but Down.
+func (r *Redis) Stats() store.Stats {
+	var s store.Stats
+	if last := r.stats.Load(); last != nil {
+		s = *last
+	}
+	s.Down = !r.health.up()
+	return s
+}
+
+// Close ends all calls under way and waits for all goroutines, for a few
+// seconds if the server does not answer.
+func (r *Redis) Close() error {
+	r.once.Do(func() {
+		r.stop()
+		r.health.close()
+		r.wg.Wait()
+		if l := r.link.Load(); l != nil {
+			l.close()
+		}
+	})
+	return nil
+}
+
+// call does one thing with the server, within all bounds, and says what its
+// error means to the caller and to the store's health.
+func (r *Redis) call(ctx context.Context, key string, do func(context.Context, *link) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeout(ctx, r.o.Timeout)
+	defer cancel()
+	if !r.health.ready(within) {
+		return r.refusal(ctx)
+	}
+	select {
+	case r.calls <- struct{}{}:
+		defer func() { <-r.calls }()
+	case <-within.Done():
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %d calls are waiting", store.ErrDown, mostCalls)
+	}
+	return r.judge(ctx, key, do(within, r.link.Load()))
+}
+
+func (r *Redis) refusal(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.closing.Err() != nil {
+		return errClosed
+	}
+	return store.ErrDown
+}
+
+// judge turns an error of the client into one of the store.
+func (r *Redis) judge(ctx context.Context, key string, err error) error {
+	if err == nil {
+		r.health.worked()
+		return nil
+	}
+	if rueidis.IsRedisNil(err) {
+		r.health.worked()
+		return store.ErrNotFound
+	}
+	if answer, ok := rueidis.IsRedisErr(err); ok {
+		return r.judgeAnswer(key, answer)
+	}
+	if r.closing.Err() != nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err // the caller gave up: that says nothing about the server
+	}
+	// A call may also fail because another one, that was connecting for both,
+	// was given up by its caller.
+	slow := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, os.ErrDeadlineExceeded)
+	r.health.failed(key, slow, err)
+	return fmt.Errorf("%w: %w", store.ErrDown, err)
+}
+
+func (r *Redis) judgeAnswer(key string, answer *rueidis.RedisError) error {
+	switch word(answer.Error()) {
+	case "LOADING", "CLUSTERDOWN", "MASTERDOWN": // nothing works until that is over
+		r.health.failed(key, false, answer)
+		return fmt.Errorf("%w: %w", store.ErrDown, answer)
+	case "WRONGTYPE":
+		return fmt.Errorf("%w: %w", store.ErrNotFound, answer)
+	case "OOM", "MISCONF": // maxmemory without eviction; a full disk under Redis
+		return fmt.Errorf("%w: %w", store.ErrFull, answer)
+	}
+	return fmt.Errorf("%w: %w", store.ErrDown, answer)
+}

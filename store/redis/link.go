@@ -1,0 +1,211 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"millrace/store"
+)
+
+// link is the two clients of a server that was reached once. They connect again
+// by themselves.
+type link struct{ read, write rueidis.Client }
+
+func (l *link) close() {
+	l.read.Close()
+	l.write.Close()
+}
+
+// Buffers of one connection: enough for a command and a small body. The
+// library's own default is half a MiB in both directions.
+const connBuffer = 32 << 10
+
+// connect makes the clients. It takes no longer than some timeouts.
+func (r *Redis) connect() (*link, error) {
+	o := r.client
+	o.Dialer.Timeout = max(r.o.Timeout, defaultTimeout)
+	// An idle connection is asked for a sign of life this often, and given up
+	// if none comes.
+	o.Dialer.KeepAlive = 5 * time.Second
+	o.ConnWriteTimeout = max(4*r.o.Timeout, time.Second)
+	o.ReadBufferEachConn, o.WriteBufferEachConn = connBuffer, connBuffer
+	o.RingScaleEachConn = 9
+	o.ClientName = "millrace"
+	o.BlockingPoolSize = 2 // one reader of messages, and one that is just being closed
+	// A retry would only use up the caller's time.
+	o.DisableRetry = true
+	o.ClusterOption.MaxMovedRedirections = 3
+	// Without it, a call that runs out of time takes its connection with it.
+	o.AlwaysPipelining = true
+	o.DisableCache = true
+	o.DialCtxFn = r.dialer(false)
+	read, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, err
+	}
+	o.PipelineMultiplex = -1 // one connection to each server: see the package comment
+	o.DialCtxFn = r.dialer(true)
+	if r.o.Changed != nil {
+		o.DisableCache = false
+		o.ClientTrackingOptions = []string{"BCAST", "NOLOOP", "PREFIX", r.objectKey("")}
+		o.OnInvalidations = r.invalidated
+	}
+	write, err := rueidis.NewClient(o)
+	if err != nil {
+		read.Close()
+		if errors.Is(err, rueidis.ErrNoCache) {
+			err = fmt.Errorf("%w; Redis 6 or Valkey is needed, and the right to CLIENT TRACKING", err)
+		}
+		return nil, err
+	}
+	return &link{read, write}, nil
+}
+
+// supervise reaches the server, again and again while it does not answer, and
+// looks after it while it does. Open starts it, Close waits for it.
+func (r *Redis) supervise() {
+	var pause backoff
+	var seen uint64 // connections on which changes are told for sure
+	var looked time.Time
+	known := false
+	for {
+		// Counted before the check: what was connected until now has also been
+		// set up once the check has been answered.
+		dials := r.dials.Load()
+		err := r.check()
+		if r.health.checked(err) && r.closing.Err() == nil {
+			r.logState(err)
+		}
+		wait := checkEvery
+		switch {
+		case err != nil:
+			wait = pause.next()
+		case !known: // the first check connects, and nothing was told before
+			known, seen = true, r.dials.Load()
+		case dials != seen:
+			seen = dials
+			r.changes.add(nil) // what happened between two connections was not told
+		case r.dials.Load() != dials:
+			wait = firstPause // connected again just now: look again soon
+		}
+		if err == nil {
+			pause.reset()
+			if time.Since(looked) >= statsEvery {
+				looked = time.Now()
+				r.look()
+			}
+		}
+		if !r.idle(wait, err == nil, &pause) {
+			return
+		}
+	}
+}
+
+// idle waits until the next check is due. While the server works, a call that
+// failed brings it forward. It reports false when the store is closed.
+func (r *Redis) idle(wait time.Duration, works bool, pause *backoff) bool {
+	if !works {
+		return sleep(r.closing, wait, nil)
+	}
+	if !sleep(r.closing, wait, r.health.wake) {
+		return false
+	}
+	if r.health.up() {
+		return true
+	}
+	r.logState(*r.health.cause.Load())
+	return sleep(r.closing, pause.next(), nil)
+}
+
+func (r *Redis) logState(err error) {
+	if err == nil {
+		r.log.Info("redis answers")
+		return
+	}
+	r.log.Warn("redis does not answer; other tiers go on without it", "error", err)
+}
+
+// check asks every server for something.
+func (r *Redis) check() error {
+	l := r.link.Load()
+	if l == nil {
+		var err error
+		if l, err = r.connect(); err != nil {
+			return err
+		}
+		r.link.Store(l)
+	}
+	key := r.objectKey("")
+	if failed := r.health.probe.Load(); failed != nil {
+		key = *failed
+	}
+	ctx, cancel := context.WithTimeout(r.closing, max(r.o.Timeout, defaultTimeout))
+	defer cancel()
+	for _, c := range []rueidis.Client{l.write, l.read} {
+		if err := c.Do(ctx, c.B().Exists().Key(key).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	if l.write.Mode() == rueidis.ClientModeCluster {
+		// The connection on which each of the others tells changes must be
+		// there. A replica or one that is being replaced may be down.
+		for _, node := range l.write.Nodes() {
+			_ = node.Do(ctx, node.B().Ping().Build()).Error()
+		}
+	}
+	return nil
+}
+
+// statsEvery is how old Stats may be.
+const statsEvery = 10 * time.Second
+
+// look asks the server for its numbers. One that may not tell has none.
+func (r *Redis) look() {
+	l := r.link.Load()
+	if l.read.Mode() == rueidis.ClientModeCluster {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.closing, r.o.Timeout)
+	defer cancel()
+	var s store.Stats
+	for _, section := range []string{"memory", "stats"} {
+		text, err := l.read.Do(ctx, l.read.B().Info().Section(section).Build()).ToString()
+		if err != nil {
+			return
+		}
+		for line := range strings.Lines(text) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				continue
+			}
+			switch name {
+			case "used_memory":
+				s.Bytes = n
+			case "maxmemory":
+				s.Limit = n
+			case "evicted_keys":
+				s.Evicted = uint64(n)
+			}
+		}
+	}
+	if n, err := l.read.Do(ctx, l.read.B().Dbsize().Build()).AsInt64(); err == nil {
+		s.Objects = n
+	}
+	if s.Limit > 0 {
+		s.Bytes = min(s.Bytes, s.Limit)
+	}
+	r.stats.Store(&s)
+}
+
+// word is the first word of an error answer, its code.
+func word(text string) string {
+	code, _, _ := strings.Cut(text, " ")
+	return code
+}

@@ -1,0 +1,245 @@
+package redis
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// A cluster's client leaves two behind that sleep for up to 5 s and end by
+	// themselves: one closes connections to servers that have gone, one looks
+	// at the cluster again.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
+
+// patience is how long a test waits for what must happen; a machine in tests
+// may be slow. calls have as much.
+const patience = 20 * time.Second
+
+// A server is a real redis-server of its own.
+type server struct {
+	t       *testing.T
+	dir     string
+	network string
+	addr    string // what raw commands go to
+	args    []string
+	cmd     *exec.Cmd
+	out     *bytes.Buffer
+}
+
+// start runs redis-server; args replace or add to its settings.
+func start(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), network: "tcp"}
+	port := freePort(t)
+	s.addr = "127.0.0.1:" + port
+	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, args...)
+	s.run()
+	t.Cleanup(s.kill)
+	return s
+}
+
+func program(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("neither redis-server nor valkey-server is installed")
+	return ""
+}
+
+// freePort is one below those that the system gives to outgoing connections,
+// so that a server that is killed finds it free again.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := fmt.Sprint(20000 + rand.IntN(12000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+func (s *server) run() {
+	s.t.Helper()
+	s.out = &bytes.Buffer{}
+	s.cmd = exec.Command(program(s.t), append(s.args, "--dir", s.dir)...)
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := s.try("PING")
+		if err == nil && (answer == "+PONG" || strings.HasPrefix(answer, "-NOAUTH")) {
+			return
+		}
+		if time.Now().After(end) {
+			s.kill()
+			s.t.Fatalf("redis-server does not answer (%q, %v):\n%s", answer, err, s.out)
+		}
+	}
+}
+
+// kill is kill -9.
+func (s *server) kill() {
+	if s.cmd != nil {
+		s.cmd.Process.Kill()
+		s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// try sends one inline command and returns the first line of its answer.
+func (s *server) try(command string) (string, error) {
+	c, err := net.DialTimeout(s.network, s.addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprintf(c, "%s\r\n", command); err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// do is try for what must work.
+func (s *server) do(format string, args ...any) string {
+	s.t.Helper()
+	command := fmt.Sprintf(format, args...)
+	answer, err := s.try(command)
+	if err != nil || strings.HasPrefix(answer, "-") {
+		s.t.Fatalf("%s: %q, %v", command, answer, err)
+	}
+	return answer
+}
+
+func (s *server) url() string { return "redis://" + s.addr }
+
+// open opens a store that is closed at the test's end.
+func open(t *testing.T, o Options) *Redis {
+	t.Helper()
+	if o.Timeout == 0 {
+		o.Timeout = patience
+	}
+	if o.ErrorLog == nil {
+		o.ErrorLog = slog.New(slog.DiscardHandler)
+	}
+	r, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// eventually waits for something that another process brings about.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+// told collects what Changed and Message are called with.
+type told struct {
+	mu       sync.Mutex
+	keys     []string
+	all      int
+	messages []string
+	lost     int
+}
+
+func (c *told) changed(keys []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if keys == nil {
+		c.all++
+	}
+	c.keys = append(c.keys, keys...)
+}
+
+func (c *told) message(m []byte, lost bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if lost {
+		c.lost++
+		c.messages = append(c.messages, "LOST")
+	} else {
+		c.messages = append(c.messages, string(m))
+	}
+}
+
+func (c *told) hasKey(key string) func() bool {
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, k := range c.keys {
+			if k == key {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (c *told) has(message string) func() bool {
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, m := range c.messages {
+			if m == message {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (c *told) allOver(n int) func() bool {
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.all > n
+	}
+}
+
+func (c *told) count() (all, lost int, messages string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all, c.lost, strings.Join(c.messages, " ")
+}
+
+// socketDir is short enough for the path of a UNIX socket.
+func socketDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "redis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Clean(dir)
+}
