@@ -43,16 +43,17 @@ type Server struct {
 	server  *server.Server
 	garbage *collector
 
-	mu      sync.Mutex // held by Reload, ReopenLogs and the end of Run
+	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
-	serial  uint64 // the last site number given out
+	leaving map[*graph]bool // left by a reload, and not closed yet
+	serial  uint64          // the last site number given out
 	retired sync.WaitGroup
 	ended   chan struct{} // closed when Run is over: nobody waits for requests any more
 }
 
 // New builds everything that cfg asks for and binds all of its addresses.
 func New(cfg *config.Config, o Options) (*Server, error) {
-	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: newCollector(), ended: make(chan struct{})}
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: newCollector(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
 	if s.errors == nil {
 		s.errors = slog.Default()
 	}
@@ -82,6 +83,8 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 		Revision: s.options.Revision,
 		Ready:    func() bool { return !s.server.Draining() },
 		Reload:   s.options.Reload,
+		Routes:   s.controls(),
+		Addrs:    s.Addrs,
 		ErrorLog: s.errors,
 	})
 	return err
@@ -150,6 +153,7 @@ func (s *Server) ReloadFailed() { s.meters.ConfigReloadFailures.Add(0, 1) }
 func (s *Server) retire(old, next *graph) {
 	old.setup.Plain.Retire()
 	old.setup.Secure.Retire()
+	s.leaving[old] = true
 	s.retired.Go(func() {
 		defer close(old.closed)
 		for _, idle := range []<-chan struct{}{old.before, old.setup.Plain.Idle(), old.setup.Secure.Idle()} {
@@ -158,6 +162,9 @@ func (s *Server) retire(old, next *graph) {
 			case <-s.ended:
 			}
 		}
+		s.mu.Lock()
+		delete(s.leaving, old)
+		s.mu.Unlock()
 		if err := old.close(next); err != nil {
 			s.errors.Warn("closing what the old config had open", "err", err)
 		}

@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
-	"millrace/cache"
+	"millrace/cache/control"
 )
 
 // cacheExplainCommand is `millrace cache explain`.
@@ -36,15 +35,12 @@ func (c *cacheExplainCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	home := ""
-	if strings.HasPrefix(c.URL, "/") {
-		if home, err = r.home(ctx); err != nil {
-			return err
-		}
+	at, err := r.site(ctx)
+	if err != nil {
+		return err
 	}
-	what := explainRequest{absoluteURL(c.URL, home), c.Method, header}
-	var e cache.Explanation
-	if err := r.call(ctx, http.MethodPost, "/cache/explain", what, &e); err != nil {
+	e, err := r.caches().Explain(ctx, at.asked(c.URL), c.Method, header)
+	if err != nil {
 		return err
 	}
 	if c.JSON {
@@ -56,15 +52,8 @@ func (c *cacheExplainCommand) Run(s streams) error {
 	return printExplanation(s.out, e)
 }
 
-// explainRequest is what the admin listener is asked.
-type explainRequest struct {
-	URL    string      `json:"url"`
-	Method string      `json:"method,omitempty"`
-	Header http.Header `json:"header,omitempty"`
-}
-
 // printExplanation writes one fact on a line, names in a column.
-func printExplanation(w io.Writer, e cache.Explanation) error {
+func printExplanation(w io.Writer, e control.Explanation) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", e.URL, e.Outcome)
 	row := func(name, text string) {
@@ -74,6 +63,7 @@ func printExplanation(w io.Writer, e cache.Explanation) error {
 	}
 	row("why", e.Reason)
 	row("hint", e.Hint)
+	row("route", e.Route)
 	row("rule", e.Rule)
 	row("key", fmt.Sprintf("%q", e.Key))
 	row("where", e.Tier)
@@ -100,7 +90,7 @@ func printExplanation(w io.Writer, e cache.Explanation) error {
 }
 
 // staleness says for how long a stale answer may be served.
-func staleness(e cache.Explanation) string {
+func staleness(e control.Explanation) string {
 	var parts []string
 	if e.StaleWhileRevalidate > 0 {
 		parts = append(parts, seconds(e.StaleWhileRevalidate)+" while it is refreshed")

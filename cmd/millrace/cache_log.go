@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"millrace/cache"
+	"millrace/cache/control"
 )
 
 const (
@@ -44,7 +41,7 @@ func (c *cacheLogCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	var last []cache.Decision
+	var last []control.Decision
 	for n := c.Number; ; n = maxDecisions {
 		now, err := r.decisions(ctx, c.Filter, n)
 		if ctx.Err() != nil && c.Follow {
@@ -71,28 +68,24 @@ func (c *cacheLogCommand) Run(s streams) error {
 }
 
 // decisions are the latest ones, oldest first.
-func (r *remote) decisions(ctx context.Context, filter string, n int) (list []cache.Decision, err error) {
-	query := url.Values{"n": {strconv.Itoa(n)}}
-	if filter != "" {
-		query.Set("filter", filter)
-	}
-	err = r.call(ctx, http.MethodGet, "/cache/log?"+query.Encode(), nil, &list)
-	slices.SortStableFunc(list, func(a, b cache.Decision) int { return a.Time.Compare(b.Time) })
+func (r *remote) decisions(ctx context.Context, filter string, n int) (list []control.Decision, err error) {
+	list, err = r.caches().Recent(ctx, filter, n)
+	slices.SortStableFunc(list, func(a, b control.Decision) int { return a.Time.Compare(b.Time) })
 	return list, err
 }
 
 // unseen are the decisions that the list before did not end with.
-func unseen(now, before []cache.Decision) []cache.Decision {
+func unseen(now, before []control.Decision) []control.Decision {
 	if len(before) == 0 {
 		return now
 	}
 	newest := before[len(before)-1].Time
-	return slices.DeleteFunc(slices.Clone(now), func(d cache.Decision) bool {
+	return slices.DeleteFunc(slices.Clone(now), func(d control.Decision) bool {
 		return d.Time.Before(newest) || slices.Contains(before, d)
 	})
 }
 
-func (c *cacheLogCommand) print(w io.Writer, list []cache.Decision) error {
+func (c *cacheLogCommand) print(w io.Writer, list []control.Decision) error {
 	var b strings.Builder
 	for _, d := range list {
 		if c.JSON {

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
+	"millrace/cache/control"
 	"millrace/cache/purge"
 )
 
@@ -17,6 +17,7 @@ type cachePurgeCommand struct {
 	Host   []string `placeholder:"HOST" sep:"none" help:"Forget all of a host. May be repeated."`
 	Glob   []string `placeholder:"PATTERN" sep:"none" help:"Forget every URL that the pattern matches: * is any run of characters, ? any one. May be repeated."`
 	All    bool     `help:"Forget everything."`
+	Route  string   `placeholder:"PATTERN" help:"Only in the cache of this route. Default: in all of them."`
 	Hard   bool     `help:"Remove it. Otherwise it is stale: a changed answer is fetched, but what the upstream confirms, or cannot answer for, is served again."`
 
 	remoteFlags `embed:""`
@@ -25,8 +26,13 @@ type cachePurgeCommand struct {
 // Run purges, one selector after the other; each has taken effect when it
 // returns.
 func (c *cachePurgeCommand) Run(s streams) error {
-	if len(c.selectors("")) == 0 {
+	if len(c.selectors(site{})) == 0 {
 		return usageError{"what to purge is missing", "name a URL, or --tag, --prefix, --host, --glob or --all; `millrace cache purge --help` has examples"}
+	}
+	for _, text := range c.URL {
+		if !strings.Contains(text, "/") {
+			return usageError{fmt.Sprintf("%q is no URL", text), fmt.Sprintf("a URL is like http://127.0.0.1:8080/path, or /path alone; or is it --tag %s or --host %s?", text, text)}
+		}
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
@@ -34,38 +40,36 @@ func (c *cachePurgeCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	home := ""
-	for _, text := range append(c.URL, c.Prefix...) {
-		if strings.HasPrefix(text, "/") {
-			if home, err = r.home(ctx); err != nil {
-				return err
-			}
-			break
-		}
+	at, err := r.site(ctx)
+	if err != nil {
+		return err
 	}
-	for _, one := range c.selectors(home) {
+	for _, one := range c.selectors(at) {
 		if err := one.Check(); err != nil {
 			return usageError{err.Error(), "`millrace cache purge --help` has examples"}
 		}
 	}
-	for _, one := range c.selectors(home) {
-		if err := r.call(ctx, http.MethodPost, "/cache/purge", one, nil); err != nil {
+	var problems []error // it holds here, but other machines may not know
+	for _, one := range c.selectors(at) {
+		_, err := r.caches().Purge(ctx, control.Purge{Selector: one, Route: c.Route})
+		if err != nil && !control.Unannounced(err) {
 			return err
 		}
+		problems = append(problems, err)
 		if _, err := fmt.Fprintf(s.out, "purged %s\n", purged(one)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(problems...)
 }
 
-// selectors are what the command line names; home is before a path alone.
-func (c *cachePurgeCommand) selectors(home string) (all []purge.Selector) {
+// selectors are what the command line names.
+func (c *cachePurgeCommand) selectors(at site) (all []purge.Selector) {
 	for _, text := range c.URL {
-		all = append(all, purge.Selector{URL: absoluteURL(text, home), Hard: c.Hard})
+		all = append(all, purge.Selector{URL: at.purged(text), Hard: c.Hard})
 	}
 	for _, text := range c.Prefix {
-		all = append(all, purge.Selector{Prefix: absoluteURL(text, home), Hard: c.Hard})
+		all = append(all, purge.Selector{Prefix: at.purged(text), Hard: c.Hard})
 	}
 	for _, text := range c.Tag {
 		all = append(all, purge.Selector{Tag: text, Hard: c.Hard})
@@ -101,25 +105,4 @@ func purged(s purge.Selector) string {
 		return "all that matches " + s.Glob + how
 	}
 	return s.URL + how
-}
-
-// absoluteURL puts the server's own address before a path alone.
-func absoluteURL(text, home string) string {
-	if strings.HasPrefix(text, "/") {
-		return home + text
-	}
-	return text
-}
-
-// home is the server's own address, without a slash at its end.
-func (r *remote) home(ctx context.Context) (string, error) {
-	addrs, err := r.addrs(ctx)
-	if err != nil {
-		return "", err
-	}
-	f, err := newFront(addrs)
-	if err != nil {
-		return "", err
-	}
-	return f.home, nil
 }

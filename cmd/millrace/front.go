@@ -11,11 +11,50 @@ import (
 	"strings"
 )
 
+// site is how a running server's pages are called.
+type site struct {
+	home   string // its own address, without a slash at its end
+	secure bool   // it serves HTTPS itself
+}
+
+// site asks the server where it is.
+func (r *remote) site(ctx context.Context) (site, error) {
+	addrs, err := r.addrs(ctx)
+	if err != nil {
+		return site{}, err
+	}
+	f, err := newFront(addrs)
+	if err != nil {
+		return site{}, err
+	}
+	return f.site, nil
+}
+
+// asked is a URL as the server gets to see it: a path alone is one of its own
+// address, and where something before it ends TLS, https has become http.
+func (s site) asked(text string) string {
+	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
+		return s.home + text
+	}
+	if rest, ok := strings.CutPrefix(text, "https://"); ok && !s.secure {
+		return "http://" + rest
+	}
+	return text
+}
+
+// purged is asked for a purge, which knows URLs of any scheme.
+func (s site) purged(text string) string {
+	if rest, ok := strings.CutPrefix(text, "https://"); ok && !s.secure {
+		return rest
+	}
+	return s.asked(text)
+}
+
 // front asks a server that runs here for the pages of any host.
 type front struct {
 	client    *http.Client
 	transport *http.Transport
-	home      string // what a path alone belongs to
+	site      site
 }
 
 // newFront takes a server's addresses as it lists them.
@@ -61,7 +100,8 @@ func newFront(addrs []string) (*front, error) {
 		}
 	}
 	t.DialContext = dial("http")
-	if _, ok := places["https"]; ok {
+	_, secureToo := places["https"]
+	if secureToo {
 		secure := dial("https")
 		t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 			nc, err := secure(ctx, network, address)
@@ -73,7 +113,7 @@ func newFront(addrs []string) (*front, error) {
 		}
 	}
 	return &front{
-		transport: t, home: home,
+		transport: t, site: site{home, secureToo},
 		client: &http.Client{
 			Transport: t, Timeout: warmTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -84,13 +124,7 @@ func newFront(addrs []string) (*front, error) {
 // get asks for a page, through the listener for its scheme if there is one:
 // behind a server that ends TLS, https pages are asked for without it.
 func (f *front) get(ctx context.Context, page string, header http.Header) (*http.Response, error) {
-	if strings.HasPrefix(page, "/") {
-		page = f.home + page
-	}
-	if rest, ok := strings.CutPrefix(page, "https://"); ok && f.transport.DialTLSContext == nil {
-		page = "http://" + rest
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.site.asked(page), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,13 +13,13 @@ import (
 	"strings"
 	"syscall"
 
+	"millrace/cache/control"
 	"millrace/internal/admin"
 	"millrace/internal/config"
 )
 
-// maxAnswer is the longest answer of an admin listener that is read: the whole
-// ring log has less.
-const maxAnswer = 16 << 20
+// maxAddrs is more than the list of any server's addresses has, in bytes.
+const maxAddrs = 1 << 20
 
 // remoteFlags are those of the verbs that talk to a running server.
 type remoteFlags struct {
@@ -75,68 +74,30 @@ func choices(found []string) string {
 	return b.String()
 }
 
+// caches is the way to the server's caches.
+func (r *remote) caches() *control.Client { return &control.Client{HTTP: r.client, Base: r.base} }
+
 // addrs are the URLs under which the server's site is.
 func (r *remote) addrs(ctx context.Context) (list []string, err error) {
-	err = r.call(ctx, http.MethodGet, "/addrs", nil, &list)
-	return list, err
-}
-
-// call asks the server, with what as JSON if it is not nil, and puts its
-// answer into into if that is not nil.
-func (r *remote) call(ctx context.Context, method, path string, what, into any) error {
-	var body io.Reader
-	if what != nil {
-		text, err := json.Marshal(what)
-		if err != nil {
-			return fmt.Errorf("asking the server: %w", err)
-		}
-		body = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, r.base+path, body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+"/addrs", nil)
 	if err != nil {
-		return fmt.Errorf("asking the server: %w", err)
-	}
-	if what != nil {
-		req.Header.Set("Content-Type", "application/json")
+		return nil, fmt.Errorf("asking the server: %w", err)
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the rest is ours, and the address is in it
+			err = u.Err // the socket's made-up URL helps nobody
 		}
-		return fmt.Errorf("asking the server: %w", err)
+		return nil, fmt.Errorf("asking the server: %w", err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("reading the server's answer: %w", err)
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("asking the server at %s for its addresses: it says %s", r.at, resp.Status)
 	}
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		return r.refused(resp.StatusCode, text)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAddrs)).Decode(&list); err != nil {
+		return nil, fmt.Errorf("reading the server's addresses: %w", err)
 	}
-	if into == nil {
-		return nil
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading the server's answer: %w", err)
-	}
-	return nil
-}
-
-// refused is what the server says when it does not do it.
-func (r *remote) refused(status int, text []byte) error {
-	var said struct {
-		Error string `json:"error"`
-		Hint  string `json:"hint"`
-	}
-	if json.Unmarshal(text, &said) == nil && said.Error != "" {
-		return failure{errors.New(said.Error), said.Hint}
-	}
-	message := strings.TrimSpace(string(text))
-	if message == "" {
-		message = http.StatusText(status)
-	}
-	return fmt.Errorf("the server at %s says: %s", r.at, message)
+	return list, nil
 }
 
 // untilInterrupted is a context that an interrupt ends; a second one ends the

@@ -54,6 +54,7 @@ func TestScripts(t *testing.T) {
 				e.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			}
 			e.Values[serversKey{}] = map[string]*running{}
+			e.Values[upstreamsKey{}] = map[string]*fakeAPI{}
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
@@ -64,6 +65,10 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start":       start,
+			"cache":       startCache,
+			"upstream":    startUpstream,
+			"tell":        tell,
+			"asked":       asked,
 			"signal":      signalServer,
 			"await":       await,
 			"ended":       ended,
@@ -150,11 +155,15 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: start NAME [ARG...]")
 	}
-	name := args[0]
+	startVerb(ts, "serve", args[0], args[1:])
+}
+
+// startVerb runs `millrace VERB ARG...` until its banner.
+func startVerb(ts *testscript.TestScript, verb, name string, args []string) {
 	out, err := os.Create(ts.MkAbs(name + ".out"))
 	ts.Check(err)
 	s := &running{err: &watched{more: make(chan struct{}, 1)}, done: make(chan struct{})}
-	s.cmd = exec.Command(lookPath(ts, "millrace"), append([]string{"serve"}, args[1:]...)...)
+	s.cmd = exec.Command(lookPath(ts, "millrace"), append([]string{verb}, args...)...)
 	s.cmd.Dir, s.cmd.Env = ts.MkAbs("."), environment(ts)
 	s.cmd.Stdout, s.cmd.Stderr = out, s.err
 	ts.Check(s.cmd.Start())
@@ -241,14 +250,15 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fetch [-X METHOD] [-host HOST] [-ca FILE] URL [PATH] asks and writes status,
-// header and body to the standard output. unix:SOCKET is a URL as well. It
-// fails, as ! fetch expects, when there is no answer.
+// fetch [-X METHOD] [-host HOST] [-ca FILE] [-H 'NAME: VALUE'] [-d BODY] URL [PATH]
+// asks and writes status, header and body to the standard output. unix:SOCKET
+// is a URL as well. It fails, as ! fetch expects, when there is no answer.
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	set := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	method, host, ca := set.String("X", "GET", ""), set.String("host", "", ""), set.String("ca", "", "")
+	header, body := set.String("H", "", ""), set.String("d", "", "")
 	if err := set.Parse(args); err != nil || set.NArg() < 1 || set.NArg() > 2 {
-		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] URL [PATH]")
+		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] [-H 'NAME: VALUE'] [-d BODY] URL [PATH]")
 	}
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -264,9 +274,12 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 		roots.AppendCertsFromPEM([]byte(ts.ReadFile(*ca)))
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
-	req, err := http.NewRequest(*method, strings.TrimSuffix(base, "/")+set.Arg(1), nil)
+	req, err := http.NewRequest(*method, strings.TrimSuffix(base, "/")+set.Arg(1), strings.NewReader(*body))
 	ts.Check(err)
 	req.Host = *host
+	if name, value, ok := strings.Cut(*header, ":"); ok {
+		req.Header.Set(name, strings.TrimSpace(value))
+	}
 	client := &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if _, unreachable := errors.AsType[*url.Error](err); neg {
@@ -277,12 +290,12 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ts.Check(err)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	content, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	ts.Check(err)
 	var b strings.Builder
 	b.WriteString(resp.Proto + " " + resp.Status + "\n")
 	ts.Check(resp.Header.Write(&b))
-	_, err = io.WriteString(ts.Stdout(), strings.ReplaceAll(b.String(), "\r", "")+"\n"+string(body))
+	_, err = io.WriteString(ts.Stdout(), strings.ReplaceAll(b.String(), "\r", "")+"\n"+string(content))
 	ts.Check(err)
 }
 

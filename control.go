@@ -1,0 +1,110 @@
+package millrace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"millrace/cache"
+	"millrace/cache/control"
+	"millrace/cache/purge"
+	"millrace/internal/site"
+)
+
+// controls is the operator's way to the caches, below control.Prefix on the
+// admin listener.
+func (s *Server) controls() map[string]http.Handler {
+	return map[string]http.Handler{
+		control.Prefix: control.Handler(s.controlled, s.reached, s.meters.Caches),
+	}
+}
+
+// controlled lists the caches in use by their routes.
+func (s *Server) controlled() map[string]controlledCache {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := map[string]controlledCache{}
+	for name := range s.graph.caches {
+		all[name] = controlledCache{s, name}
+	}
+	return all
+}
+
+// reached is the route that answers a request.
+func (s *Server) reached(r *http.Request) (string, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	table := s.graph.setup.Plain
+	if r.TLS != nil {
+		table = s.graph.setup.Secure
+	}
+	on := table.Site(r.Host)
+	if on == nil {
+		return "", false
+	}
+	path, _ := site.Clean(r.URL.Path)
+	route := on.Route(path)
+	if route == nil {
+		return "", false
+	}
+	for name, h := range s.graph.caches {
+		if http.Handler(h) == route.Handler {
+			return name, true
+		}
+	}
+	return route.Pattern, true
+}
+
+// controlledCache is the cache of a route, whichever it is after a reload.
+type controlledCache struct {
+	s    *Server
+	name string
+}
+
+// use calls f with the cache. No reload happens meanwhile.
+func (c controlledCache) use(f func(*cache.Handler)) error {
+	c.s.mu.RLock()
+	defer c.s.mu.RUnlock()
+	h := c.s.graph.caches[c.name]
+	if h == nil {
+		return fmt.Errorf("the config was read again: the route %s has no cache any more", c.name)
+	}
+	f(h)
+	return nil
+}
+
+// Purge holds for the caches of graphs that are being left as well: a request
+// that began before a reload may still be filling the folder that the new cache
+// has now.
+func (c controlledCache) Purge(ctx context.Context, what purge.Selector) error {
+	var errs []error
+	gone := c.use(func(h *cache.Handler) {
+		errs = append(errs, h.Purge(ctx, what))
+		now := slices.Collect(maps.Values(c.s.graph.caches))
+		for g := range c.s.leaving {
+			for _, old := range g.caches {
+				if !slices.Contains(now, old) {
+					errs = append(errs, old.Purge(ctx, what))
+				}
+			}
+		}
+	})
+	return errors.Join(append(errs, gone)...)
+}
+
+// Explain says what would happen to r now.
+func (c controlledCache) Explain(r *http.Request) (e cache.Explanation) {
+	if err := c.use(func(h *cache.Handler) { e = h.Explain(r) }); err != nil {
+		e.Outcome, e.Reason = "miss", err.Error()
+	}
+	return e
+}
+
+// Recent lists the latest decisions.
+func (c controlledCache) Recent(filter string, most int) (list []cache.Decision) {
+	_ = c.use(func(h *cache.Handler) { list = h.Recent(filter, most) }) // none, of one that is gone
+	return list
+}
