@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,8 @@ type Handler struct {
 	cors      *cors.Policy
 	languages []string
 	tags      []string // fields with purge tags, canonical
+	hidden    []string // fields that are for this cache alone
+	mark      string   // of the options that stored answers depend on: see storeKey
 	largest   int64    // body that is kept
 	inMemory  int64    // the largest of them that is kept in memory
 	compress  bool
@@ -116,6 +119,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	if h.rules, err = newRulebook(o); err != nil {
 		return err
 	}
+	h.hidden = slices.Concat(h.tags, h.rules.base.policy.Hidden())
 	if h.cors, err = cors.New(o.CORS); err != nil {
 		return err
 	}
@@ -168,13 +172,14 @@ type exchange struct {
 	mark    lane.Mark // of the key, and of all purges: taken before anything is looked up
 	also    lane.Mark
 
+	alone           bool   // what is stored has no say in it
 	outcome, reason string // for the log
 	status          int
 }
 
 // ServeHTTP answers from the cache or the upstream.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.cors.Preflight(w, r) {
+	if h.proxy.Refuse(w, r) || h.cors.Preflight(w, r) {
 		return
 	}
 	x := exchange{h: h, w: w, r: r, began: time.Now(), set: h.rules.forRequest(r.URL.Path), also: h.purged.Now()}

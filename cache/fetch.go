@@ -31,6 +31,9 @@ const (
 	// maxHints bounds the interim answers of one request that wait to be
 	// passed on (RFC 8297).
 	maxHints = 8
+	// windowSize is how far the upstream may be ahead of the slowest client
+	// when an answer is too large to be kept anywhere.
+	windowSize = 512 << 10
 )
 
 // outcome is what a journey has led to, once that is known.
@@ -110,7 +113,7 @@ func (h *Handler) journey(f *fill.Fill[outcome], x *exchange, o *object) *journe
 		h: h, fill: f, r: x.r, set: x.set, demand: x.demand, key: x.key, at: h.book.Now(), began: time.Now(),
 		gone: x.r.Context().Done(), own: make(chan *http.Response), hints: make(chan hint, maxHints),
 	}
-	if o != nil {
+	if !x.alone {
 		j.stored = h.memory.look(x.key).alive(h, o)
 	}
 	return j
@@ -118,7 +121,10 @@ func (h *Handler) journey(f *fill.Fill[outcome], x *exchange, o *object) *journe
 
 // alive lists the objects that are not purged, o first.
 func (s *resource) alive(h *Handler, o *object) []*object {
-	list := []*object{o}
+	var list []*object
+	if o != nil {
+		list = append(list, o)
+	}
 	if s != nil {
 		for _, x := range s.objects {
 			if x != o && h.state(x) != purge.Gone {
@@ -180,6 +186,7 @@ func (x *exchange) pass() {
 	f, _ := x.h.fills.Join(x.key + "\x00alone " + strconv.FormatUint(x.h.passes.serial.Add(1), 10))
 	f.Enter()
 	defer f.Leave()
+	x.alone = true
 	j := x.h.journey(f, x, nil)
 	j.pass = true
 	if !x.lead(j, nil) {
@@ -257,7 +264,8 @@ func (x *exchange) direct(j *journey, resp *http.Response, reason string) {
 	}
 	x.h.meters.Reasons.Add(reason)
 	proxy.Strip(resp.Header)
-	for _, name := range x.h.tags {
+	proxy.AppendVia(resp.Header, resp.ProtoMajor, resp.ProtoMinor)
+	for _, name := range x.h.hidden {
 		delete(resp.Header, name)
 	}
 	x.h.cors.Apply(resp.Header, x.r)
@@ -342,7 +350,7 @@ func (j *journey) ask(ctx context.Context, validate bool) (handed bool) {
 	if reason != "" && (reason != noLifetime || j.pass) {
 		return j.hand(ctx, resp, reason)
 	}
-	j.grow(resp, o, reason)
+	j.grow(ctx, resp, o, reason)
 	return false
 }
 
@@ -352,10 +360,12 @@ const noLifetime = "no-lifetime"
 
 // spare is a stored answer that may do where the upstream fails.
 func (j *journey) spare() *object {
-	if len(j.stored) == 0 {
-		return nil
+	for _, o := range j.stored {
+		if o.selects(j.r, j.h.languages) {
+			return o
+		}
 	}
-	return j.stored[0]
+	return nil
 }
 
 // failing reports whether an answer is a failure that a stored one hides (RFC
@@ -386,10 +396,19 @@ func (j *journey) request(ctx context.Context, validate bool) *http.Request {
 	if j.h.cors != nil {
 		delete(h, "Origin")
 	}
+	h["Surrogate-Capability"] = append(h["Surrogate-Capability"], statusName+`="Surrogate/1.0"`)
 	if j.pass {
 		return out
 	}
 	out.Method = http.MethodGet
+	if len(j.h.languages) > 0 {
+		// What is compared is what is asked for, or the first client's wishes
+		// would decide for all who count as the same.
+		delete(h, "Accept-Language")
+		if l := rfc9111.Normal("Accept-Language", j.r.Header, j.h.languages); l != "" {
+			h["Accept-Language"] = []string{l}
+		}
+	}
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
 		delete(h, name) // decided here, from the whole answer
 	}
@@ -478,7 +497,7 @@ func (j *journey) lasting(reason string) bool {
 
 // grow streams an answer into a body that everyone who waits reads, and stores
 // it when it is whole.
-func (j *journey) grow(resp *http.Response, o *object, reason string) {
+func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reason string) {
 	defer resp.Body.Close()
 	if reason != "" || o.stale(time.Now()) {
 		j.fill.Detach() // who comes now has to ask again (RFC 9111, 4)
@@ -486,7 +505,9 @@ func (j *journey) grow(resp *http.Response, o *object, reason string) {
 	body := fill.NewBody(fill.BodyOptions{
 		Expected: resp.ContentLength,
 		Memory:   j.h.inMemory,
-		Spill:    j.h.slow.spill(j.key, o, resp.ContentLength),
+		Spill:    j.h.slow.spill(j.h.storeKey(j.key, o), o, resp.ContentLength),
+		Window:   windowSize,
+		Context:  ctx,
 	})
 	j.fill.Settle(outcome{object: o, body: body, how: "miss", status: resp.StatusCode, aged: resp.Header["Age"] != nil, reason: reason})
 	buf := copyBuffers.Get().(*[copySize]byte)
@@ -499,7 +520,7 @@ func (j *journey) grow(resp *http.Response, o *object, reason string) {
 	j.h.meters.FromUpstream.Add(0, uint64(n))
 	if err != nil {
 		j.h.errorLog.Warn("an answer broke off and was not stored", "url", o.owner.URL, "err", err)
-		abort(body)
+		retire(body)
 		return
 	}
 	j.h.commit(j.key, o, body, reason == "")
@@ -516,6 +537,7 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 	if set.name != "" {
 		policy.Force = set.policy.Force
 		policy.StaleIfError, policy.StaleWhileRevalidate = set.policy.StaleIfError, set.policy.StaleWhileRevalidate
+		policy.AnyStatus = set.policy.AnyStatus
 	}
 	header := resp.Header
 	if h.cors != nil {
@@ -538,7 +560,9 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 	case strings.HasPrefix(header.Get("Content-Type"), "text/event-stream"):
 		return nil, "stream"
 	}
-	o := h.object(j, resp.StatusCode, policy.Storable(header, received), facts)
+	kept := policy.Storable(header, received)
+	proxy.AppendVia(kept, resp.ProtoMajor, resp.ProtoMinor)
+	o := h.object(j, resp.StatusCode, kept, facts)
 	o.rule = set.name
 	return o, reason
 }

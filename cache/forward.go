@@ -26,7 +26,7 @@ func (x *exchange) forward() {
 		if rfc9111.Unsafe(r.Method) {
 			h.invalidate(r, set, resp.StatusCode, resp.Header)
 		}
-		for _, name := range h.tags {
+		for _, name := range h.hidden {
 			delete(resp.Header, name)
 		}
 		h.cors.Apply(resp.Header, r)

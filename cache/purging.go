@@ -10,8 +10,10 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 
+	"millrace/cache/key"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 )
@@ -26,6 +28,7 @@ func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
+	s.URL = key.Normal(s.URL)
 	at := h.purge(s)
 	err := h.journal.add(s, at)
 	if h.shared.publish == nil {
@@ -83,8 +86,11 @@ func (h *Handler) Message(message []byte, lost bool) {
 // store; nil means that any may have been. What is in memory is still right,
 // but no longer the latest: it goes.
 func (h *Handler) Changed(keys []string) {
-	for _, key := range keys {
-		h.memory.forget(key)
+	for _, there := range keys {
+		if mine, ok := strings.CutPrefix(there, h.mark); ok {
+			mine, _, _ = strings.Cut(mine, "\x00") // a variant's
+			h.memory.forget(mine)
+		}
 	}
 }
 
@@ -101,13 +107,13 @@ func (h *Handler) invalidate(r *http.Request, set *settings, status int, header 
 		target.Scheme = "https"
 	}
 	for _, u := range rfc9111.Invalidated(r, &target, status, header) {
-		key, more := set.key.ForURL(u.Scheme, u.Host, u.RequestURI())
-		known := h.memory.forget(key)
+		stored, more := set.key.ForURL(u.Scheme, u.Host, u.RequestURI())
+		known := h.memory.forget(stored)
 		if !known && !more && h.slow.disk == nil && h.slow.shared == nil && h.fills.Running() == 0 {
 			continue
 		}
 		u.Fragment = ""
-		s := purge.Selector{URL: u.String(), Hard: true}
+		s := purge.Selector{URL: key.Normal(u.String()), Hard: true}
 		if h.shared.publish == nil {
 			h.purge(s)
 			continue

@@ -39,6 +39,7 @@ type settings struct {
 	cookies  custody
 	auth     custody
 	listed   []string // cookies that are in the key
+	byHost   bool     // the host is in the key
 }
 
 // custody is what becomes of a request's Cookie or Authorization.
@@ -91,6 +92,8 @@ func (s *settings) fill(o Options, rule Rule) error {
 	p := rfc9111.Policy{
 		Targets:   []string{http.CanonicalHeaderKey(cmp.Or(o.Target, defaultTarget)), "Cdn-Cache-Control"},
 		Surrogate: true,
+		Device:    statusName,
+		AnyStatus: len(rule.Status) > 0,
 		TTL:       o.TTL,
 		Force:     rule.TTL,
 	}
@@ -116,6 +119,7 @@ func (s *settings) fill(o Options, rule Rule) error {
 	s.guard(keys, rule.Share)
 	p.Authorized = s.auth == keyed || s.auth == dropped
 	s.policy = p
+	s.byHost = !keys.IgnoreHost
 	var err error
 	s.key, err = key.New(keys)
 	return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/cache/fill"
+	"millrace/cache/rfc9111"
 	"millrace/internal/condition"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
@@ -61,7 +62,7 @@ func (x *exchange) serveOther(a *send.Answer) {
 // answer makes what is sent of an object: the best encoding, and its header.
 func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error) {
 	release = func() {}
-	a = &send.Answer{Status: o.status, Header: o.header(), Body: o.body, Size: o.size}
+	a = &send.Answer{Status: o.status, Header: x.visible(o), Body: o.body, Size: o.size}
 	if o.status == http.StatusOK {
 		a.Status = 0
 	}
@@ -84,15 +85,19 @@ func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error)
 			h["Accept-Ranges"] = []string{"bytes"}
 		}
 		a.ETag = first(h["Etag"])
-		// RFC 9111, 4.3.2: without a Last-Modified the Date stands for it.
-		t, ok := condition.ParseDate(first(h["Last-Modified"]), x.began)
-		if !ok {
-			t, _ = condition.ParseDate(first(h["Date"]), x.began)
-		}
-		a.LastModified = t
+		a.LastModified = rfc9111.Modified(h, x.began)
 	}
 	x.h.cors.Apply(h, x.r)
 	return a, release, nil
+}
+
+// visible is the object's header without what is for this cache alone.
+func (x *exchange) visible(o *object) http.Header {
+	h := o.header()
+	for _, name := range x.h.hidden {
+		delete(h, name)
+	}
+	return h
 }
 
 // encode puts the best of the object's encodings into a.
@@ -172,6 +177,9 @@ func (x *exchange) consulted(o *object) []string {
 	if x.set.auth == secret {
 		names = append(names, "Authorization")
 	}
+	if x.set.byHost {
+		names = append(names, "Host")
+	}
 	if x.h.cors.Varies() {
 		names = append(names, "Origin")
 	}
@@ -184,7 +192,7 @@ func (x *exchange) consulted(o *object) []string {
 
 // stream answers from a journey's body while it grows.
 func (x *exchange) stream(o *object, body *fill.Body) {
-	h := o.header()
+	h := x.visible(o)
 	x.h.cors.Apply(h, x.r)
 	if o.status == http.StatusOK {
 		h["Accept-Ranges"] = []string{"bytes"}
@@ -193,7 +201,7 @@ func (x *exchange) stream(o *object, body *fill.Body) {
 	for name, values := range h {
 		head[name] = values
 	}
-	modified, _ := condition.ParseDate(first(h["Last-Modified"]), x.began)
+	modified := rfc9111.Modified(h, x.began)
 	if o.status == http.StatusOK && condition.Check(x.r.Method, x.r.Header, first(h["Etag"]), modified) == condition.NotModified {
 		for name := range h {
 			if !send.KeptIn304(name) {

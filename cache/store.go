@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/cache/fill"
+	"millrace/cache/key"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 )
@@ -46,16 +47,22 @@ func (h *Handler) tagsOf(header http.Header) (tags []string) {
 
 // object makes an object without a body. header is the caller's to change.
 func (h *Handler) object(j *journey, status int, header http.Header, facts rfc9111.Facts) *object {
-	names, _ := rfc9111.Vary(header)
-	by := make([]string, len(names))
-	for i, name := range names {
-		by[i] = rfc9111.Normal(name, j.r.Header, h.languages)
-	}
+	names, by := h.chosenBy(header, j.r)
 	tags := h.tagsOf(header)
 	return &object{
 		status: status, fields: fieldsOf(header), facts: facts, vary: names, by: by,
-		owner: purge.Object{URL: urlOf(j.r), Host: strings.ToLower(j.r.Host), Tags: tags, At: j.at},
+		owner: purge.Object{URL: key.Normal(urlOf(j.r)), Host: strings.ToLower(j.r.Host), Tags: tags, At: j.at},
 	}
+}
+
+// chosenBy lists the request fields that an answer varies by, and their values.
+func (h *Handler) chosenBy(header http.Header, r *http.Request) (names, by []string) {
+	names, _ = rfc9111.Vary(header)
+	by = make([]string, len(names))
+	for i, name := range names {
+		by[i] = rfc9111.Normal(name, r.Header, h.languages)
+	}
+	return names, by
 }
 
 // urlOf is the URL of a request as a purge names it.
@@ -104,13 +111,13 @@ func (o *object) clone() *object {
 func (h *Handler) commit(key string, o *object, body *fill.Body, keep bool) {
 	size, ok := body.Whole()
 	if !ok || !keep {
-		abort(body)
+		retire(body)
 		return
 	}
 	done := o.clone()
 	done.size = size
-	if spilt := body.Spilt(); spilt != nil {
-		if !h.slow.committed(key, done, spilt) {
+	if body.Spilt() != nil {
+		if !h.committed(key, done, body) {
 			return
 		}
 	} else {
@@ -135,9 +142,10 @@ func (j *journey) validated(notModified http.Header, sent, received time.Time) b
 	}
 	old := j.stored[at]
 	next, reason := j.freshened(old, notModified, sent, received)
-	if reason != "" {
+	switch {
+	case reason != "":
 		j.h.memory.drop(j.key, old)
-	} else if !j.h.memory.swap(j.key, old, next) {
+	case !old.sameVariant(next) || !j.h.memory.swap(j.key, old, next):
 		j.h.memory.put(j.key, next)
 	}
 	if next.stale(time.Now()) {
@@ -159,6 +167,7 @@ func (j *journey) freshened(old *object, said http.Header, sent, received time.T
 	if set.name != "" {
 		policy.Force = set.policy.Force
 		policy.StaleIfError, policy.StaleWhileRevalidate = set.policy.StaleIfError, set.policy.StaleWhileRevalidate
+		policy.AnyStatus = set.policy.AnyStatus
 	}
 	facts, reason := policy.Judge(j.r, old.status, header, sent, received)
 	if reason == noLifetime {
@@ -166,6 +175,7 @@ func (j *journey) freshened(old *object, said http.Header, sent, received time.T
 	}
 	next := old.clone()
 	next.fields, next.facts, next.rule = fieldsOf(header), facts, set.name
+	next.vary, next.by = h.chosenBy(header, j.r) // it may vary by something else now, and be right for this request, too
 	next.owner.At = j.at
 	if tags := h.tagsOf(said.Clone()); len(tags) > 0 {
 		next.owner.Tags = tags
@@ -191,12 +201,5 @@ func (h *Handler) headUpdate(j *journey, resp *http.Response, sent, received tim
 	}
 	if next, reason := j.freshened(old, resp.Header, sent, received); reason == "" {
 		h.memory.swap(j.key, old, next)
-	}
-}
-
-// abort gives back what a body was written to.
-func abort(b *fill.Body) {
-	if w, ok := b.Spilt().(interface{ Abort() error }); ok {
-		_ = w.Abort() // it is not there for anyone, whether or not its file could be removed
 	}
 }

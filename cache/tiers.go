@@ -2,7 +2,9 @@ package cache
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,6 +66,7 @@ func (h *Handler) openTiers(o Options, d Deps) error {
 		return err
 	}
 	h.slow = tiers{disk: d.Disk, shared: d.Shared, queue: make(chan kept, keepQueue), done: make(chan struct{}), log: &h.shared}
+	h.mark = markOf(o)
 	h.packer.start()
 	h.shared.publish, h.shared.begin = d.Publish, h.book.Now()
 	if h.slow.disk == nil && o.Disk != "" {
@@ -123,8 +126,21 @@ func variantKey(key string, names []string, values func(i int) string) string {
 	return string(b)
 }
 
-func (o *object) storeKey(key string) string {
-	return variantKey(key, o.vary, func(i int) string { return o.by[i] })
+// storeKey is the key of an object in the slower tiers. It begins with a mark of
+// the options that answers are chosen by: what was stored under others, by an
+// earlier run or another machine, is not found.
+func (h *Handler) storeKey(key string, o *object) string {
+	return variantKey(h.mark+key, o.vary, func(i int) string { return o.by[i] })
+}
+
+// markOf is that mark.
+func markOf(o Options) string {
+	said, err := json.Marshal([]any{o.Preset, o.To, o.Host, o.Key, o.Rules, o.CORS, o.Languages, o.Target, o.TagHeaders})
+	if err != nil {
+		panic(fmt.Sprintf("cache: options that cannot be compared: %v", err)) // a mistake in an Options type
+	}
+	sum := sha256.Sum256(said)
+	return hex.EncodeToString(sum[:6]) + "\n"
 }
 
 // find looks for a journey's answer in the slower tiers, and takes it into memory.
@@ -145,12 +161,13 @@ func (t *tiers) find(ctx context.Context, j *journey) (*object, string) {
 }
 
 func (t *tiers) findIn(ctx context.Context, from store.Store, j *journey, tier string) *object {
-	o, sets := t.read(ctx, from, j, j.key, tier)
+	base := j.h.mark + j.key
+	o, sets := t.read(ctx, from, j, base, tier)
 	for _, names := range sets {
 		if o != nil {
 			break
 		}
-		key := variantKey(j.key, names, func(i int) string { return rfc9111.Normal(names[i], j.r.Header, j.h.languages) })
+		key := variantKey(base, names, func(i int) string { return rfc9111.Normal(names[i], j.r.Header, j.h.languages) })
 		o, _ = t.read(ctx, from, j, key, tier)
 	}
 	if o == nil || !o.selects(j.r, j.h.languages) {
@@ -231,7 +248,7 @@ func (t *tiers) spill(key string, o *object, size int64) func() (fill.Spill, err
 		return nil
 	}
 	return func() (fill.Spill, error) {
-		w, err := t.disk.Create(context.Background(), o.storeKey(key), size)
+		w, err := t.disk.Create(context.Background(), key, size)
 		if err != nil {
 			return nil, fmt.Errorf("making room on disk for %s: %w", o.owner.URL, err)
 		}
@@ -239,24 +256,46 @@ func (t *tiers) spill(key string, o *object, size int64) func() (fill.Spill, err
 	}
 }
 
-// committed makes a body that went to disk an object there.
-func (t *tiers) committed(key string, o *object, spilt fill.Spill) bool {
-	w, ok := spilt.(store.Writer)
+// committed makes a body that went to disk an object there. Who still reads it
+// goes on in that.
+func (h *Handler) committed(key string, o *object, body *fill.Body) bool {
+	w, ok := body.Spilt().(store.Writer)
 	if !ok {
 		return false
 	}
-	head, err := o.encode(t.log.epoch(o.owner.At))
-	if err == nil {
-		err = w.Commit(head)
-	}
+	head, err := o.encode(h.shared.epoch(o.owner.At))
 	if err != nil {
-		_ = w.Abort()
+		retire(body)
 		return false
 	}
-	o.disk = o.storeKey(key)
+	var there *store.Object
+	err = body.Reseat(func() (io.ReaderAt, error) {
+		if err := w.Commit(head); err != nil {
+			return nil, err
+		}
+		there, err = h.slow.disk.Get(context.Background(), h.storeKey(key, o))
+		if err != nil {
+			return nil, err
+		}
+		return there.Body, nil
+	})
+	if err != nil {
+		h.errorLog.Warn("an answer could not be kept on disk", "url", o.owner.URL, "err", err)
+		retire(body)
+		return false
+	}
+	body.Retire(func() { there.Close() })
+	o.disk = h.storeKey(key, o)
 	o.kept.Store(true)
-	t.index(context.Background(), t.disk, key, o)
+	h.slow.index(context.Background(), h.slow.disk, h.mark+key, o)
 	return true
+}
+
+// retire gives back what a body was written to, once nobody reads it any more.
+func retire(b *fill.Body) {
+	if w, ok := b.Spilt().(store.Writer); ok {
+		b.Retire(func() { _ = w.Abort() }) // it is not there for anyone, whether or not its file could be removed
+	}
 }
 
 // keepLarge queues what is worth a write before anyone asks again.
@@ -290,12 +329,12 @@ func (h *Handler) keepUntilDone() {
 	for {
 		select {
 		case k := <-h.slow.queue:
-			h.slow.write(h.base, k)
+			h.write(h.base, k)
 		case <-h.slow.done:
 			for {
 				select {
 				case k := <-h.slow.queue:
-					h.slow.write(h.base, k)
+					h.write(h.base, k)
 				default:
 					return
 				}
@@ -306,16 +345,16 @@ func (h *Handler) keepUntilDone() {
 
 // write puts one object into the slower tiers. That it cannot is no loss: it
 // is in memory, and the upstream has it.
-func (t *tiers) write(ctx context.Context, k kept) {
-	head, err := k.object.encode(t.log.epoch(k.object.owner.At))
+func (h *Handler) write(ctx context.Context, k kept) {
+	head, err := k.object.encode(h.shared.epoch(k.object.owner.At))
 	if err != nil {
 		return
 	}
-	for _, to := range []store.Store{t.disk, t.shared} {
+	for _, to := range []store.Store{h.slow.disk, h.slow.shared} {
 		if to == nil {
 			continue
 		}
-		w, err := to.Create(ctx, k.object.storeKey(k.key), k.object.size)
+		w, err := to.Create(ctx, h.storeKey(k.key, k.object), k.object.size)
 		if err != nil {
 			continue
 		}
@@ -326,7 +365,7 @@ func (t *tiers) write(ctx context.Context, k kept) {
 			_ = w.Abort()
 			continue
 		}
-		t.index(ctx, to, k.key, k.object)
+		h.slow.index(ctx, to, h.mark+k.key, k.object)
 	}
 }
 
