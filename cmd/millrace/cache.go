@@ -23,7 +23,7 @@ type cacheCommand struct {
 // cacheServeCommand is `millrace cache UPSTREAM`. The keys that begin with a
 // job are those of its one route.
 type cacheServeCommand struct {
-	Upstream []string `arg:"" optional:"" env:"MILLRACE_CACHE_UPSTREAM" help:"What to put the cache in front of: http://host:port, https://…, h2c://… or unix:/path. host:port and :port are taken as http://. Several share the load."`
+	Upstream []string `arg:"" optional:"" env:"MILLRACE_CACHE_UPSTREAM" help:"What to put the cache in front of: http://host:port, https://host, h2c://host:port or unix:/path. host:port and :port are taken as http://. Several share the load."`
 
 	TTL          lifetime    `name:"ttl" placeholder:"TIME" key:"cache.ttl" env:"MILLRACE_CACHE_TTL" help:"How long to keep answers that do not say so themselves. Without it they are asked for once at a time, but not kept."`
 	CORS         []string    `name:"cors" placeholder:"ORIGIN" key:"cache.cors.origins" env:"MILLRACE_CACHE_CORS" help:"Let pages of this origin read the answers: https://blog.example, https://*.example.org, or * for any. May be repeated."`

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,76 +19,130 @@ import (
 // update rewrites what the tests compare with: go test ./cmd/millrace -update
 var update = flag.Bool("update", false, "rewrite the manual page, the example and the scripts' expectations")
 
-// parse reads a command line of serve, and returns what its flags set.
-func parse(t *testing.T, args ...string) (*kong.Context, []config.Setting) {
+// parse reads a command line of a verb, and returns what its flags set.
+func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.Setting) {
 	t.Helper()
 	parser, err := newParser(new(program), streams{os.Stdout, os.Stderr}, func(int) { t.Fatal("exit") })
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := parser.Parse(append([]string{"serve"}, args...))
+	ctx, err := parser.Parse(append([]string{verb}, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ctx, settings(ctx.Selected(), ctx.Path)
 }
 
-// flagValues are one valid value for each flag of serve that sets a key.
+// flagValues are one valid value for each flag of the verbs that serve which
+// sets a key.
 var flagValues = map[string]string{
 	"listen": "127.0.0.1:0", "tls-listen": "127.0.0.1:0", "tls-cert": "cert.pem", "tls-key": "key.pem",
 	"log": "json", "log-file": "access.log", "admin": "off", "no-lane": "true",
+
+	"ttl": "5m", "cors": "https://blog.example", "preset": "assets", "memory": "32MiB", "disk": "kept", "disk-size": "1GiB",
+	"shared": "redis://localhost:6379", "drop-tracking": "true", "sort-query": "true",
 }
 
-// TestEveryFlagHasThreeForms: each flag of serve can also be said in the
-// environment and in the config, and means the same there. --config alone has
-// no key: it says where the keys are.
+// TestEveryFlagHasThreeForms: each flag of a verb that serves can also be said
+// in the environment and in the config, and means the same there. Those that
+// name a config have no key: they say where the keys are.
 func TestEveryFlagHasThreeForms(t *testing.T) {
-	ctx, _ := parse(t)
-	for _, f := range ctx.Selected().Flags {
-		if f.Name == "help" {
-			continue
-		}
-		env := "MILLRACE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if !slices.Equal(f.Envs, []string{env}) {
-			t.Errorf("--%s has the variables %v, want %s", f.Name, f.Envs, env)
-			continue
-		}
-		key := f.Tag.Get("key")
-		if f.Name == "config" {
-			continue
-		}
-		value, ok := flagValues[f.Name]
-		if key == "" || !ok {
-			t.Errorf("--%s has the key %q and the test value %q: it needs both", f.Name, key, value)
-			continue
-		}
-		t.Run(f.Name, func(t *testing.T) {
-			_, typed := parse(t, "--"+f.Name+"="+value)
-			want := []config.Setting{{Key: key, Values: []string{value}, From: "--" + f.Name}}
-			if diff := cmp.Diff(want, typed); diff != "" {
-				t.Errorf("on the command line (-want +got):\n%s", diff)
-			}
-			t.Setenv(env, value)
-			_, fromEnv := parse(t)
-			want[0].From = env
-			if diff := cmp.Diff(want, fromEnv); diff != "" {
-				t.Errorf("in the environment (-want +got):\n%s", diff)
-			}
-			sameInFile(t, key, value)
-		})
+	serve, _ := parse(t, "serve")
+	shared := map[string]bool{}
+	for _, f := range serve.Selected().Flags {
+		shared[f.Name] = f.Name != "config"
 	}
+	for verb, prefix := range map[string]string{"serve": "MILLRACE_", "cache": "MILLRACE_CACHE_"} {
+		ctx, _ := parse(t, verb)
+		seen := 0
+		for _, f := range ctx.Selected().Flags {
+			if shared[f.Name] {
+				seen++
+			}
+			if f.Name == "help" {
+				continue
+			}
+			env := strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			if shared[f.Name] {
+				env = "MILLRACE_" + env
+			} else {
+				env = prefix + env
+			}
+			if !slices.Equal(f.Envs, []string{env}) {
+				t.Errorf("%s --%s has the variables %v, want %s", verb, f.Name, f.Envs, env)
+				continue
+			}
+			if strings.HasPrefix(f.Name, "config") {
+				continue
+			}
+			t.Run(verb+"/"+f.Name, func(t *testing.T) { threeForms(t, verb, f.Name, env, f.Tag.Get("key")) })
+		}
+		if seen != len(serve.Selected().Flags)-1 {
+			t.Errorf("%s has %d of serve's %d flags", verb, seen, len(serve.Selected().Flags)-1)
+		}
+	}
+}
+
+func threeForms(t *testing.T, verb, flag, env, key string) {
+	value, ok := flagValues[flag]
+	if key == "" || !ok {
+		t.Fatalf("it has the key %q and the test value %q, and needs both", key, value)
+	}
+	_, typed := parse(t, verb, "--"+flag+"="+value)
+	want := []config.Setting{{Key: key, Values: []string{value}, From: "--" + flag}}
+	if diff := cmp.Diff(want, typed); diff != "" {
+		t.Errorf("on the command line (-want +got):\n%s", diff)
+	}
+	t.Setenv(env, value)
+	_, fromEnv := parse(t, verb)
+	want[0].From = env
+	if diff := cmp.Diff(want, fromEnv); diff != "" {
+		t.Errorf("in the environment (-want +got):\n%s", diff)
+	}
+	if inJob, ok := strings.CutPrefix(key, "cache."); ok {
+		sameInRoute(t, key, inJob, value)
+		return
+	}
+	sameInFile(t, key, value)
+}
+
+// sameInRoute compares a setting of the job cache with the same key in a file.
+func sameInRoute(t *testing.T, key, inJob, value string) {
+	t.Helper()
+	disk := ""
+	if inJob == "disk_size" { // which is nothing without
+		disk = "disk: kept, "
+	}
+	file := "sites: [{routes: {/: {cache: {to: http://127.0.0.1:5000, " + disk
+	inFile, err1 := config.Parse("x.yaml", []byte(file+nested(inJob, strconv.Quote(value))+"}}}}]"))
+	if value == "true" {
+		inFile, err1 = config.Parse("x.yaml", []byte(file+nested(inJob, value)+"}}}}]"))
+	}
+	set, err2 := config.Parse("x.yaml", []byte(file+"}}}}]"), config.Setting{Key: key, Values: []string{value}, From: "test"})
+	if err1 != nil || err2 != nil {
+		t.Fatalf("in a file: %v; as a setting: %v", err1, err2)
+	}
+	if diff := cmp.Diff(inFile, set); diff != "" {
+		t.Errorf("%s in a file and as a setting differ:\n%s", key, diff)
+	}
+	if without, err := config.Parse("x.yaml", []byte(file+"}}}}]")); err != nil || cmp.Equal(without, set) {
+		t.Errorf("%s has no effect", key)
+	}
+}
+
+// nested is a key of maps in maps: a: {b: value}.
+func nested(key, value string) string {
+	for _, part := range slices.Backward(strings.Split(key, ".")) {
+		value = "{" + part + ": " + value + "}"
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(value, "{"), "}")
 }
 
 // sameInFile compares a setting with the same key in a file.
 func sameInFile(t *testing.T, key, value string) {
 	t.Helper()
 	site := "sites: [{routes: {/: {deny: }}}]\n"
-	nested := value
-	for _, part := range slices.Backward(strings.Split(key, ".")) {
-		nested = "{" + part + ": " + nested + "}"
-	}
-	nested = strings.TrimSuffix(strings.TrimPrefix(nested, "{"), "}")
-	inFile, err1 := config.Parse("x.yaml", []byte(nested+"\n"+site))
+	inFile, err1 := config.Parse("x.yaml", []byte(nested(key, value)+"\n"+site))
 	set, err2 := config.Parse("x.yaml", []byte(site), config.Setting{Key: key, Values: []string{value}, From: "test"})
 	if strings.HasPrefix(key, "tls.") { // one of the three alone is a mistake: the same one
 		for _, err := range []error{err1, err2} {
@@ -123,6 +178,19 @@ func TestExample(t *testing.T) {
 	golden(t, file, starterFor(filepath.Dir(file)))
 	if cfg, err := config.Load(file); err != nil || cfg.Routes() != 1 {
 		t.Errorf("%s: %v", file, err)
+	}
+}
+
+// TestCacheExample: the example of a cache has nothing wrong with it, and the
+// disk that it names is not made by looking at it.
+func TestCacheExample(t *testing.T) {
+	file := filepath.Join("..", "..", "examples", "cache.yaml")
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := cfg.Sites[0].Routes["/api/"].Cache; o == nil || o.TTL == 0 || len(o.Rules) == 0 {
+		t.Errorf("%s shows too little: %+v", file, o)
 	}
 }
 
