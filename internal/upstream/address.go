@@ -8,13 +8,10 @@ import (
 	"strings"
 )
 
-// schemes are the ways to speak to a server.
-var schemes = []string{"http", "https", "h2c", "unix"}
-
 // address is one of Options.To.
 type address struct {
 	text   string // as it was written
-	scheme string // one of schemes
+	scheme string // http, https, h2c, unix
 	host   string // host or host:port; localhost for a socket
 	socket string // path of a UNIX socket, else ""
 	prefix string // put before the request's path, escaped, without a last slash
@@ -38,7 +35,7 @@ func parseAddress(text string) (address, error) {
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
-		return address{}, fmt.Errorf("%q: nothing speaks %q: use http://, https://, h2c:// or unix:", text, u.Scheme)
+		return address{}, fmt.Errorf("%q: nothing speaks %q: the ways are http://, https://, h2c:// and unix:/path", text, u.Scheme)
 	case u.Hostname() == "":
 		return address{}, fmt.Errorf("%q names no host: write %s://127.0.0.1:5000", text, u.Scheme)
 	case u.User != nil:

@@ -29,11 +29,16 @@ func (b *body) Read(to []byte) (int, error) {
 		return 0, b.err
 	}
 	if b.timeout > 0 {
-		if b.timer == nil {
-			b.timer = time.AfterFunc(longest, b.stalls)
-		}
 		b.reading.Store(true)
-		b.timer.Reset(b.timeout)
+		switch {
+		case b.timer != nil:
+			b.timer.Reset(b.timeout)
+		case b.try.upload == nil:
+			b.timer = time.AfterFunc(b.timeout, b.stalls)
+		default: // stalls looks at timer, which must be there before it is called
+			b.timer = time.AfterFunc(longest, b.stalls)
+			b.timer.Reset(b.timeout)
+		}
 	}
 	n, err := b.inner.Read(to)
 	if b.timer != nil {
@@ -51,8 +56,8 @@ func (b *body) stalls() {
 	if !b.reading.Load() {
 		return
 	}
-	if b.try.upload.waitsForClient() {
-		b.timer.Reset(b.timeout) // no wonder: the server may, too
+	if more := b.try.upload.patience(b.timeout); more > 0 {
+		b.timer.Reset(more) // the server may be waiting, too, for what the client has yet to send
 		return
 	}
 	b.late.Store(true)
@@ -64,7 +69,7 @@ func (b *body) judge(err error) error {
 	t := b.try
 	name := t.place.server.name
 	switch caller := t.Context; {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		b.end(undecided, nil)
 		return err
 	case b.late.Load():
@@ -142,12 +147,12 @@ type upload struct {
 	mu      sync.Mutex
 	timer   *time.Timer
 	stall   func()
-	started bool // something was read
-	reading bool // waiting for the client
-	done    bool // all was read
-	gone    bool // net/http has closed it, or it was taken back
-	settled bool // no further try will want inner
-	closed  bool // inner is closed, or another upload's
+	started bool      // something was read
+	reading bool      // waiting for the client
+	last    time.Time // when that ended
+	gone    bool      // net/http has closed it, or it was taken back
+	settled bool      // no further try will want inner
+	closed  bool      // inner is closed, or another upload's
 	err     error
 }
 
@@ -177,10 +182,9 @@ func (u *upload) Read(to []byte) (int, error) {
 	n, err := u.inner.Read(to)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.reading = false
+	u.reading, u.last = false, time.Now()
 	switch {
-	case err == io.EOF:
-		u.done = true
+	case errors.Is(err, io.EOF):
 	case err != nil:
 		u.err = err
 	case u.gone:
@@ -201,17 +205,17 @@ func (u *upload) Close() error {
 		u.timer.Stop()
 	}
 	if u.started || u.settled {
-		return u.closeInner()
+		u.closeInner()
 	}
 	return nil
 }
 
-func (u *upload) closeInner() error {
-	if u.closed {
-		return nil
+// closeInner closes the client's body, which has nothing to say about that.
+func (u *upload) closeInner() {
+	if !u.closed {
+		u.closed = true
+		u.inner.Close()
 	}
-	u.closed = true
-	return u.inner.Close()
 }
 
 // again is the body for another try: nil for none, the same if it is unread, a
@@ -257,8 +261,8 @@ func (u *upload) abandon() {
 	if u == nil {
 		return
 	}
-	u.Close()
 	u.settle()
+	_ = u.Close() // never fails
 }
 
 // failed is why the client's side of the body broke off; nil: it did not.
@@ -271,12 +275,20 @@ func (u *upload) failed() error {
 	return u.err
 }
 
-// waitsForClient reports whether the body is still coming in.
-func (u *upload) waitsForClient() bool {
+// patience is how much of a timeout is left to a server that may be waiting for
+// the client: all of it while the client is sending, else what is left since it
+// last did.
+func (u *upload) patience(timeout time.Duration) time.Duration {
 	if u == nil {
-		return false
+		return 0
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.reading && !u.gone
+	switch {
+	case u.reading && !u.gone:
+		return timeout
+	case u.last.IsZero():
+		return 0
+	}
+	return timeout - time.Since(u.last)
 }

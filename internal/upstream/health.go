@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,7 +50,7 @@ func (p *Pool) probe(s *server) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.CopyN(io.Discard, resp.Body, maxProbeBytes); err != nil && err != io.EOF {
+	if _, err := io.CopyN(io.Discard, resp.Body, maxProbeBytes); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)
 	}
 	for _, good := range p.options.Health.Status {

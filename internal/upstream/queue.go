@@ -194,9 +194,11 @@ func (p *Pool) dispatch(now time.Duration) {
 }
 
 // leave gives a place back, with p.mu held.
-func (p *Pool) leave(c place, now time.Duration) {
+func (p *Pool) leave(c place) {
 	c.server.running--
-	p.dispatch(now)
+	if p.queue.len > 0 {
+		p.dispatch(p.now())
+	}
 }
 
 // observe takes in a result, with p.mu held.
@@ -217,7 +219,7 @@ func (p *Pool) answered(c place, done bool) {
 	p.mu.Lock()
 	ch := p.observe(c, now, succeeded)
 	if done {
-		p.leave(c, now)
+		p.leave(c)
 	}
 	p.mu.Unlock()
 	p.log(c.server, ch, nil)
@@ -228,7 +230,7 @@ func (p *Pool) failed(c place, o outcome, err error) {
 	now := p.now()
 	p.mu.Lock()
 	ch := p.observe(c, now, o)
-	p.leave(c, now)
+	p.leave(c)
 	p.mu.Unlock()
 	p.log(c.server, ch, err)
 }
@@ -236,13 +238,12 @@ func (p *Pool) failed(c place, o outcome, err error) {
 // ended frees the place of a request whose answer has ended. An answer that
 // broke off is a failure, one that did not is counted already.
 func (p *Pool) ended(c place, o outcome, err error) {
-	now := p.now()
 	p.mu.Lock()
 	ch := unchanged
 	if o == failed {
-		ch = c.server.observe(now, failed, false, len(p.servers) == 1)
+		ch = c.server.observe(p.now(), failed, false, len(p.servers) == 1)
 	}
-	p.leave(c, now)
+	p.leave(c)
 	p.mu.Unlock()
 	p.log(c.server, ch, err)
 }
@@ -250,14 +251,13 @@ func (p *Pool) ended(c place, o outcome, err error) {
 // stream turns a place into a stream, if there is room for one more; otherwise
 // the place is kept.
 func (p *Pool) stream(c place) bool {
-	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.server.streams >= p.options.Streams {
 		return false
 	}
 	c.server.streams++
-	p.leave(c, now)
+	p.leave(c)
 	return true
 }
 

@@ -19,12 +19,10 @@ import (
 
 // slow answers after a while and counts how many are at it.
 type slow struct {
-	mu            sync.Mutex
-	now, most     int
-	order         []string
-	took          time.Duration
-	contentType   string
-	bodyAfterHead time.Duration
+	mu        sync.Mutex
+	now, most int
+	order     []string
+	took      time.Duration
 }
 
 func (s *slow) answer(r *http.Request, c net.Conn) bool {

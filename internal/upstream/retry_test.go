@@ -33,20 +33,20 @@ func TestRetries(t *testing.T) {
 		fault  faulty.Script // of the first server; nil refuses
 		again  bool
 	}{
-		"GET refused":                  {"GET", nil, nil, true},
-		"POST refused":                 {"POST", nil, nil, true},
-		"POST with body refused":       {"POST", body, nil, true},
-		"GET cut before header":        {"GET", nil, faulty.Named("close after request").Script, true},
-		"HEAD cut before header":       {"HEAD", nil, faulty.Named("close after request").Script, true},
-		"PUT cut before header":        {"PUT", nil, faulty.Named("close after request").Script, true},
-		"PUT with body cut":            {"PUT", body, faulty.Named("close after request").Script, false},
-		"PUT with body to get again":   {"PUT", gets, faulty.Named("close after request").Script, true},
-		"POST cut before header":       {"POST", nil, faulty.Named("close after request").Script, false},
-		"POST with body to get again":  {"POST", gets, faulty.Named("close after request").Script, false},
-		"PATCH cut before header":      {"PATCH", nil, faulty.Named("close after request").Script, false},
-		"GET cut in header":            {"GET", nil, faulty.Named("cut in header").Script, false},
-		"GET bad status":               {"GET", nil, faulty.Named("status of letters").Script, false},
-		"GET too late":                 {"GET", nil, faulty.Named("hang before header").Script, false},
+		"GET refused":                 {"GET", nil, nil, true},
+		"POST refused":                {"POST", nil, nil, true},
+		"POST with body refused":      {"POST", body, nil, true},
+		"GET cut before header":       {"GET", nil, faulty.Named("close after request").Script, true},
+		"HEAD cut before header":      {"HEAD", nil, faulty.Named("close after request").Script, true},
+		"PUT cut before header":       {"PUT", nil, faulty.Named("close after request").Script, true},
+		"PUT with body cut":           {"PUT", body, faulty.Named("close after request").Script, false},
+		"PUT with body to get again":  {"PUT", gets, faulty.Named("close after request").Script, true},
+		"POST cut before header":      {"POST", nil, faulty.Named("close after request").Script, false},
+		"POST with body to get again": {"POST", gets, faulty.Named("close after request").Script, false},
+		"PATCH cut before header":     {"PATCH", nil, faulty.Named("close after request").Script, false},
+		"GET cut in header":           {"GET", nil, faulty.Named("cut in header").Script, false},
+		"GET bad status":              {"GET", nil, faulty.Named("status of letters").Script, false},
+		"GET too late":                {"GET", nil, faulty.Named("hang before header").Script, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *wires) {

@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -97,7 +99,7 @@ func (t *try) gotFirstByte() {
 	t.first.Store(true)
 	if c := t.conn.Load(); c != nil && c.speaks.Load() == http1 && c.phase.Load() != answered {
 		t.early.Store(true)
-		c.Close()
+		_ = c.Close() // it is useless whatever that says
 	}
 	if t.outer != nil && t.outer.GotFirstResponseByte != nil {
 		t.outer.GotFirstResponseByte()
@@ -209,7 +211,7 @@ func (t *try) answer(resp *http.Response) (*http.Response, *failure) {
 		return resp, nil
 	}
 	p.answered(c, false)
-	t.body = body{inner: resp.Body, try: t, timeout: p.options.BodyTimeout}
+	t.body.inner, t.body.try, t.body.timeout = resp.Body, t, p.options.BodyTimeout
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
 	if upgraded || isEventStream(resp.Header) {
 		if !p.stream(c) {
@@ -271,14 +273,14 @@ func (t *try) failure(caller context.Context, err error) *failure {
 		return wrap(ErrTimeout, err)
 	case t.tlsFailed.Load():
 		return wrap(ErrUnreachable, err)
-	case t.first.Load():
+	case t.first.Load(), c != nil && c.speaks.Load() == http2 && isHTTP2Fault(err):
 		f.final = true
 		return wrap(ErrProtocol, err)
 	case !t.isServers(c, err):
 		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
 		return f
 	}
-	if t.reused.Load() && !(c != nil && c.speaks.Load() == http2) {
+	if t.reused.Load() && (c == nil || c.speaks.Load() != http2) {
 		f.outcome = undecided // it closed an idle connection at the same moment, as it may
 	}
 	return wrap(ErrUnreachable, err)
@@ -291,7 +293,24 @@ func (t *try) isServers(c *conn, err error) bool {
 	if c == nil {
 		return false
 	}
-	// HTTP/2 may end a request and keep the connection (RFC 9113, 5.4.2);
-	// net/http has no type for that, only these words.
-	return c.broken.Load() || strings.Contains(err.Error(), "received from peer") || strings.Contains(err.Error(), "GOAWAY")
+	if c.broken.Load() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return true
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && !errors.Is(op, net.ErrClosed) {
+		return true // such as an alert of TLS
+	}
+	// net/http keeps its types for these to itself. HTTP/2 may end a request and
+	// keep the connection (RFC 9113, 5.4.2).
+	text := err.Error()
+	return strings.Contains(text, "received from peer") || strings.Contains(text, "GOAWAY") ||
+		strings.Contains(text, "server closed idle connection")
+}
+
+// isHTTP2Fault reports whether we have ended a stream or connection of HTTP/2
+// since the server broke the rules (RFC 9113, 5.4), for which net/http has no
+// exported type either.
+func isHTTP2Fault(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "connection error: ") ||
+		strings.Contains(text, "stream error: ") && !strings.Contains(text, "received from peer")
 }

@@ -134,10 +134,11 @@ func Deaf() Step {
 func Reset() Step {
 	return func(c *Conn) error {
 		if tcp, ok := c.Conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0)
+			if err := tcp.SetLinger(0); err != nil {
+				return err
+			}
 		}
-		c.Close()
-		return errEnd
+		return errors.Join(errEnd, c.Close())
 	}
 }
 
@@ -165,17 +166,16 @@ func Forward(network, address string, most int64) Step {
 		defer back.Close()
 		var both sync.WaitGroup
 		both.Go(func() { // ends when either side closes, and is waited for below
-			io.Copy(back, c.reader)
+			_, _ = io.Copy(back, c.reader) // either end may break: that is what this is for
 			back.Close()
 		})
 		defer both.Wait()
 		if most > 0 {
-			io.CopyN(c, back, most)
+			_, _ = io.CopyN(c, back, most)
 			return Reset()(c)
 		}
-		io.Copy(c, back)
-		c.Close()
-		return errEnd
+		_, _ = io.Copy(c, back)
+		return errors.Join(errEnd, c.Close())
 	}
 }
 

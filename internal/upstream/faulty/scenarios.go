@@ -64,7 +64,7 @@ func Scenarios() []Scenario {
 		{Name: "garbage", Script: first(Send("\x16\x03\x01\x00\x05hello\r\n\r\n")), Effect: Broken},
 		{Name: "HTTP/0.9", Script: first(Send("<html>hello</html>\r\n\r\n")), Effect: Broken},
 		{Name: "HTTP/9.9", Script: first(Send("HTTP/9 200 OK\r\n\r\n")), Effect: Broken},
-		{Name: "status of letters", Script: first(Send("HTTP/1.1 OK OK\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
+		{Name: "status of letters", Script: first(Send("HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
 		{Name: "status of two digits", Script: first(Send("HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
 		{Name: "status of four digits", Script: first(Send("HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
 		{Name: "status 099", Script: first(Send("HTTP/1.1 099 Low\r\nContent-Length: 0\r\n\r\n")), Effect: Broken},
