@@ -12,18 +12,11 @@
 // # Ending upgraded connections
 //
 // A connection that was upgraded (a WebSocket) has no end of its own, and a
-// server that drains would wait for it in vain. The server puts a channel that
-// it closes when it begins to drain into the context of its requests, once:
-//
-//	srv.BaseContext = func(net.Listener) context.Context {
-//		return proxy.WithDrain(context.Background(), draining)
-//	}
-//
-// Upgraded connections are closed, both ways, when the channel is.
+// server that drains would wait for it in vain: both ways are closed when the
+// server says so ([lane.Drain]).
 package proxy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +25,7 @@ import (
 	"net/url"
 	"strings"
 
+	"millrace/internal/lane"
 	"millrace/internal/upstream"
 )
 
@@ -80,6 +74,7 @@ type Handler struct {
 	trust    trust
 	host     string // as Options.Host: client, upstream, or the name itself
 	first    url.URL
+	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
@@ -93,7 +88,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 	if errorLog == nil {
 		errorLog = slog.Default()
 	}
-	return &Handler{pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To)}, nil
+	return &Handler{pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain}, nil
 }
 
 // firstAddress has a scheme and a host that every http.RoundTripper accepts.
@@ -109,20 +104,6 @@ func firstAddress(to []string) url.URL {
 		}
 	}
 	return u
-}
-
-type drainKey struct{}
-
-// WithDrain returns a context for requests whose upgraded connections end when
-// draining is closed. See the package's comment.
-func WithDrain(ctx context.Context, draining <-chan struct{}) context.Context {
-	return context.WithValue(ctx, drainKey{}, draining)
-}
-
-// drainOf is the channel of WithDrain; nil, which is never ready, without one.
-func drainOf(ctx context.Context) <-chan struct{} {
-	c, _ := ctx.Value(drainKey{}).(<-chan struct{})
-	return c
 }
 
 // ServeHTTP passes r on.

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
@@ -78,6 +77,7 @@ func rigTo(t *testing.T, protocol string, o Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h.drained = func(*http.Request) <-chan struct{} { return r.drain }
 	r.Handler = h
 	r.start(protocol, h)
 	return r
@@ -86,7 +86,6 @@ func rigTo(t *testing.T, protocol string, o Options) *rig {
 func (r *rig) start(protocol string, h http.Handler) {
 	r.front = httptest.NewUnstartedServer(h)
 	r.front.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	r.front.Config.BaseContext = func(net.Listener) context.Context { return WithDrain(context.Background(), r.drain) }
 	switch protocol {
 	case "h1":
 		r.front.Start()

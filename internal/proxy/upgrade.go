@@ -57,7 +57,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 	if switchProtocols(front, buf.Writer, res.Header) != nil {
 		return
 	}
-	join(front, buf.Reader, back, r)
+	h.join(front, buf.Reader, back, r)
 }
 
 // switchProtocols sends the header of the answer.
@@ -80,7 +80,7 @@ func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error 
 
 // join copies both ways. It starts a goroutine for each direction and waits for
 // both, which end when the connections are closed.
-func join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.Request) {
+func (h *Handler) join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.Request) {
 	ended := make(chan error, 2)
 	var both sync.WaitGroup
 	both.Go(func() { ended <- pour(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) })
@@ -89,7 +89,7 @@ func join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.
 		var err error
 		select {
 		case err = <-ended:
-		case <-drainOf(r.Context()):
+		case <-h.drained(r):
 			err = http.ErrServerClosed
 		case <-r.Context().Done():
 			err = r.Context().Err()
