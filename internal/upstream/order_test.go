@@ -36,7 +36,7 @@ func TestNoPoison(t *testing.T) {
 				var all sync.WaitGroup
 				for range 8 {
 					all.Go(func() {
-						for range map[bool]int{false: 60, true: 5}[secure] {
+						for range map[bool]int{false: 40, true: 4}[secure] {
 							resp, err := p.RoundTrip(newRequest(t, method, "/", nil))
 							if err != nil {
 								if !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrUnreachable) {
@@ -140,6 +140,9 @@ func TestOrder(t *testing.T) {
 				conn.Conn = zeros{near}
 				conn.Read(b)
 			}
+		}
+		if want := strings.Contains(c.play, "gr"); conn.spoke.Load() != want {
+			t.Errorf("%s: spoke unasked %v, want %v", name, !want, want)
 		}
 		if ok := conn.phase.Load() == answered; ok != c.ok {
 			t.Errorf("%s: accepted %v, want %v", name, ok, c.ok)
