@@ -36,7 +36,7 @@ func TestNoPoison(t *testing.T) {
 				var all sync.WaitGroup
 				for range 8 {
 					all.Go(func() {
-						for range map[bool]int{false: 40, true: 4}[secure] {
+						for range map[bool]int{false: 30, true: 3}[secure] {
 							resp, err := p.RoundTrip(newRequest(t, method, "/", nil))
 							if err != nil {
 								if !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrUnreachable) {
