@@ -38,7 +38,7 @@ func FuzzGlob(f *testing.F) {
 // FuzzSelector: the form that a selector is saved in means the same when it is
 // read again, and a URL hits itself in every spelling.
 func FuzzSelector(f *testing.F) {
-	for _, s := range []string{"https://Example.com:443/a?b#c", "//h", "h?x", "h:80/", "[::1]:80/x", "*://h/*", "*A.b/*", "http://", "h*:443/x", "a:", "?h/x", "tag", "0::"} {
+	for _, s := range []string{"https://Example.com:443/a?b#c", "//h", "h?x", "h:80/", "[::1]:80/x", "*://h/*", "*A.b/*", "http://", "h*:443/x", "a:", "?h/x", "tag", "0::", "0:80:", "\xfbP*", "h?" + strings.Repeat("x", mostPattern-2)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -105,7 +105,7 @@ func hostEntry(text string) (entry, error) {
 	if strings.ContainsAny(text, "*?") {
 		return entry{}, fmt.Errorf("host %q holds a wildcard: purge the glob %q", text, text+"/*")
 	}
-	host := strings.TrimSuffix(strings.ToLower(text), ":")
+	host := strings.TrimSuffix(lower(text), ":")
 	if err := checkHost(host); err != nil {
 		return entry{}, err
 	}
@@ -139,7 +139,10 @@ func prefixEntry(text string) (entry, error) {
 	} else {
 		e.host, _ = cutPort(p.host)
 	}
-	return e, p.check(text)
+	if err := p.check(text); err != nil {
+		return entry{}, err
+	}
+	return e, checkLength("prefix", e.text)
 }
 
 func globEntry(text string) (entry, error) {
@@ -151,11 +154,11 @@ func globEntry(text string) (entry, error) {
 	e := entry{kind: kindGlob, scheme: scheme != ""}
 	switch star := strings.IndexByte(host, '*'); {
 	case star >= 0: // what is behind it may be a path
-		e.text = strings.ToLower(host[:star]) + behind[star:]
+		e.text = lower(host[:star]) + behind[star:]
 	case !whole:
 		return entry{}, fmt.Errorf("glob %q matches nothing, since every URL has a path: write %s/*", text, text)
 	case strings.Contains(host, "?"):
-		e.text = strings.ToLower(host) + behind[len(host):]
+		e.text = lower(host) + behind[len(host):]
 	default:
 		p := cut(text)
 		if !strings.ContainsAny(scheme, "*?") {
@@ -170,6 +173,9 @@ func globEntry(text string) (entry, error) {
 	if e.scheme {
 		e.text = scheme + "://" + e.text
 	}
+	if err := checkLength("glob", e.text); err != nil {
+		return entry{}, err
+	}
 	var err error
 	e.glob, err = compile(e.text)
 	return e, err
@@ -180,12 +186,17 @@ func checkPattern(what, text string) error {
 	switch {
 	case text == "" || text == "//":
 		return fmt.Errorf("an empty %s", what)
-	case len(text) > mostPattern:
-		return fmt.Errorf("a %s of %d bytes: at most %d are possible", what, len(text), mostPattern)
 	case strings.ContainsAny(text, "# "):
 		return fmt.Errorf("%s %q holds a # or a space, which no request has", what, text)
 	case text[0] == '/' && !strings.HasPrefix(text, "//"):
 		return fmt.Errorf("%s %q has no host: write example.com%s, or for all hosts the glob *%s", what, text, text, strings.TrimSuffix(text, "*")+"*")
+	}
+	return nil
+}
+
+func checkLength(what, text string) error {
+	if len(text) > mostPattern {
+		return fmt.Errorf("a %s of %d bytes: at most %d are possible", what, len(text), mostPattern)
 	}
 	return nil
 }

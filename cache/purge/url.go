@@ -27,7 +27,7 @@ func placeOf(o *Object) place {
 	}
 	host := p.host
 	if o.Host != "" {
-		host = strings.ToLower(o.Host)
+		host = lower(o.Host)
 	}
 	at.name, at.port = cutPort(host)
 	if at.port == "" {
@@ -55,7 +55,7 @@ func cut(url string) parts {
 			rest = "/" + rest
 		}
 	}
-	host = strings.ToLower(host)
+	host = lower(host)
 	name, port := cutPort(host)
 	if scheme == "" { // a well-known port tells it
 		switch port {
@@ -65,8 +65,8 @@ func cut(url string) parts {
 			scheme = "https"
 		}
 	}
-	if port == "" || port == defaultPort(scheme) {
-		host = name
+	if (port == "" || port == defaultPort(scheme)) && (host == "" || host[0] == '[' || !strings.Contains(name, ":")) {
+		host = name // one that makes no sense is left for check
 	}
 	return parts{scheme, host, rest}
 }
@@ -141,7 +141,24 @@ func cutScheme(url string) (scheme, behind string) {
 			return "", url
 		}
 	}
-	return strings.ToLower(before), after
+	return lower(before), after
+}
+
+// lower puts ASCII letters into lower case and leaves all other bytes alone:
+// strings.ToLower would replace what is no UTF-8 by something longer.
+func lower(s string) string {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			b := []byte(s)
+			for j := i; j < len(b); j++ {
+				if 'A' <= b[j] && b[j] <= 'Z' {
+					b[j] += 'a' - 'A'
+				}
+			}
+			return string(b)
+		}
+	}
+	return s
 }
 
 // cutPort takes host:port apart; an IPv6 address keeps its brackets.
