@@ -198,8 +198,7 @@ func (r *Redis) Stats() store.Stats {
 	return s
 }
 
-// Close ends all calls under way and waits for all goroutines, for a few
-// seconds if the server does not answer.
+// Close breaks off all calls under way and waits for all goroutines.
 func (r *Redis) Close() error {
 	r.once.Do(func() {
 		r.stop()

@@ -114,9 +114,25 @@ func (r *Redis) dialer(count bool) func(context.Context, string, *net.Dialer, *t
 			return nil, err
 		}
 		c, err := connect(ctx, address, d, config)
-		if err == nil && count {
+		if err != nil {
+			return nil, err
+		}
+		if count {
 			r.dials.Add(1)
 		}
-		return c, err
+		return &conn{c, context.AfterFunc(r.closing, func() { c.Close() })}, nil
 	}
+}
+
+// conn is a connection that the store's Close closes at once. The client itself
+// would first wait for answers: of a handshake for as long as Timeout.
+type conn struct {
+	net.Conn
+	forget func() bool
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
