@@ -123,8 +123,10 @@ func idOf(key string) id {
 // of files with a few hundred in each folder, which take up one or two blocks
 // themselves; 65,536 folders would cost 256 MiB.
 func (i id) path() string {
-	name := hex.EncodeToString(i[:])
-	return name[:1] + "/" + name[1:3] + "/" + name
+	var b [5 + 2*len(i)]byte
+	hex.Encode(b[5:], i[:])
+	b[0], b[1], b[2], b[3], b[4] = b[5], '/', b[6], b[7], '/'
+	return string(b[:])
 }
 
 // idOfName is what path ends with, read back.

@@ -118,7 +118,7 @@ func (x *index) bloated(objects int) bool {
 	return x.size.Load()/recordSize > 2*int64(objects)+x.slack
 }
 
-// indexCost is the bytes that index files may take: the one there is with what
+// cost is the blocks that index files may take: the one there is with what
 // writers and evictions will append, and its successor while that is written.
 func (x *index) cost(objects, writers int64) int64 {
 	appended := x.size.Load() + recordSize*(2*writers+indexLater)

@@ -253,7 +253,30 @@ func TestManyWriters(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if _, err := d.Create(t.Context(), "key", 1<<30); !errors.Is(err, ErrFull) {
+		t.Errorf("as large as all: %v", err)
+	}
 	settled(t, d)
+}
+
+// TestAdmission: what was offered lately is remembered.
+func TestAdmission(t *testing.T) {
+	const offered = 20_000
+	var a admission
+	for n := range offered {
+		if a.again(idOf(fmt.Sprint(n))) {
+			t.Fatalf("%d was never offered", n)
+		}
+	}
+	known := 0
+	for n := range offered {
+		if a.again(idOf(fmt.Sprint(n))) {
+			known++
+		}
+	}
+	if known < offered*95/100 {
+		t.Errorf("of %d keys %d are remembered", offered, known)
+	}
 }
 
 // TestTable compares a table with a map while both go through the same.

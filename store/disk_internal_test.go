@@ -216,6 +216,32 @@ func TestQuota(t *testing.T) {
 	}
 }
 
+// TestQuotaSmall writes objects of one block, so that index and heads weigh.
+func TestQuotaSmall(t *testing.T) {
+	dir := t.TempDir()
+	d := openTest(t, dir, 1<<20)
+	highest := int64(0)
+	for n := range 300 {
+		if n == 230 { // nearly full
+			watch(d, func(string, string) error { return nil }, func() {
+				_, all := onDisk(t, dir)
+				highest = max(highest, all)
+			})
+		}
+		head := []byte("h")
+		if n > 260 && n%10 == 0 {
+			head = make([]byte, 150_000)
+		}
+		if err := putBytes(d, fmt.Sprint(n), 1, head, []byte("b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled(t, d)
+	if highest > d.limit || highest < d.limit*8/10 {
+		t.Errorf("%d blocks were in use at one time, the limit is %d", highest, d.limit)
+	}
+}
+
 // iotestChunks gives at most n bytes at a time, and hides WriteTo.
 type iotestChunks struct {
 	r io.Reader
@@ -332,6 +358,28 @@ func TestCollision(t *testing.T) {
 	mustHold(t, d, "a", []byte("ha"), []byte("of a"))
 }
 
+// TestForgetLate: an object that was put in place after it was missed, or after
+// a damaged one was read in its place, stays.
+func TestForgetLate(t *testing.T) {
+	dir := t.TempDir()
+	d := openTest(t, dir, 1<<20)
+	if err := putBytes(d, "key", -1, []byte("h"), []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	old, err := d.Get(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	if err := putBytes(d, "key", -1, []byte("h"), []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	d.forget(idOf("key"), nil)
+	d.forget(idOf("key"), old.File)
+	mustHold(t, d, "key", []byte("h"), []byte("new"))
+	settled(t, d)
+}
+
 // reboot makes the next start believe that the machine was started meanwhile.
 func reboot(t *testing.T, dir string) {
 	t.Helper()
@@ -375,6 +423,14 @@ func TestDamage(t *testing.T) {
 		d.mu.Unlock()
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
+		}
+		if err := d.Walk(t.Context(), func(key string, h []byte, _ int64) error {
+			if key != "key" || !bytes.Equal(h, head) {
+				t.Errorf("%s: walked over %q with the head %q", what, key, h)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
 		h, got, err := getBytes(d, "key")
 		if errors.Is(err, ErrNotFound) {
@@ -449,6 +505,12 @@ func TestPowerLoss(t *testing.T) {
 		}
 	}
 	settled(t, d)
+	if _, err := os.Stat(path(4)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a damaged file was not removed: %v", err)
+	}
+	if !d.marked(idOf("9"), verified) {
+		t.Error("a sound body is compared again with every Get")
+	}
 }
 
 func rewrite(path string, change func(b []byte)) error {
