@@ -91,10 +91,10 @@ func (c *collector) set(b bytesize.Size) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case b == c.budget:
+	switch b {
+	case c.budget:
 		return
-	case b == 0:
+	case 0:
 		debug.SetGCPercent(c.before)
 		c.budget = 0
 		return

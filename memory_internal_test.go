@@ -87,8 +87,7 @@ func TestCollectorFollowsTheHeap(t *testing.T) {
 	until("a small heap", func(p uint64) bool { return p == goPercent })
 	held := make([]byte, 200<<20)
 	until("a full cache", func(p uint64) bool { return p == garbageShare || p == garbageShare-1 })
-	runtime.KeepAlive(held)
-	held = nil
+	runtime.KeepAlive(held) // up to here
 	until("an empty one again", func(p uint64) bool { return p == goPercent })
 	c.set(0)
 	if gogc() != 90 {

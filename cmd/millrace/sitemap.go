@@ -48,7 +48,7 @@ func readAddresses(r io.Reader) (a addresses, err error) {
 	}
 	for {
 		b, err := text.ReadByte()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return a, nil // an empty list
 		}
 		if err != nil {
@@ -101,7 +101,7 @@ func readSitemap(r io.Reader) (a addresses, err error) {
 	var loc strings.Builder
 	for {
 		t, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return a, nil
 		}
 		if err != nil {

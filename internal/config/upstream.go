@@ -278,8 +278,8 @@ func absolute(path string) string {
 	}
 	rest := ""
 	for dir := abs; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
+		if found, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(found, rest)
 		}
 		if dir == filepath.Dir(dir) {
 			return abs
