@@ -221,7 +221,7 @@ func TestQuotaSmall(t *testing.T) {
 	dir := t.TempDir()
 	d := openTest(t, dir, 1<<20)
 	highest := int64(0)
-	for n := range 300 {
+	for n := range 265 {
 		if n == 230 { // nearly full
 			watch(d, func(string, string) error { return nil }, func() {
 				_, all := onDisk(t, dir)
@@ -229,7 +229,7 @@ func TestQuotaSmall(t *testing.T) {
 			})
 		}
 		head := []byte("h")
-		if n > 260 && n%10 == 0 {
+		if n > 245 && n%5 == 0 {
 			head = make([]byte, 150_000)
 		}
 		if err := putBytes(d, fmt.Sprint(n), 1, head, []byte("b")); err != nil {

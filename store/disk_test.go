@@ -279,13 +279,13 @@ func TestDiskSecond(t *testing.T) {
 	if err := put(d, "old", 1, 10, true); !errors.Is(err, store.ErrNotYet) {
 		t.Fatal(err)
 	}
-	for n := range 1 << 18 {
+	for n := range 1 << 17 {
 		if _, err := d.Create(t.Context(), fmt.Sprint(n), 1); !errors.Is(err, store.ErrNotYet) {
 			t.Fatal(n, err)
 		}
 	}
 	if err := put(d, "old", 1, 10, true); !errors.Is(err, store.ErrNotYet) {
-		t.Errorf("after a quarter of a million others: %v", err)
+		t.Errorf("after 131,072 others: %v", err)
 	}
 	// What is stored is replaced nevertheless.
 	if err := put(d, "large", 1, 10, true); err != nil {
