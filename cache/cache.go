@@ -212,8 +212,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	x.pass()
+	if !x.pass() {
+		x.fail(errRaces)
+	}
 }
+
+// errRaces is not seen but with a disk that forgets what it has just been given.
+var errRaces = errors.New("what came from the upstream was gone before it could be sent, again and again")
 
 // bypass says why a request is none of the cache's business, or "".
 func (x *exchange) bypass() string {

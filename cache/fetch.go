@@ -17,6 +17,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/condition"
 	"millrace/internal/proxy"
+	"millrace/internal/upstream"
 )
 
 const (
@@ -76,8 +77,7 @@ type hint struct {
 // led to what is not this request's, having written nothing.
 func (x *exchange) fetch(o *object) bool {
 	if x.h.passes.has(x.key) || x.demand.NoStore || x.r.Method == http.MethodHead {
-		x.pass()
-		return true
+		return x.pass()
 	}
 	f, leader := x.h.fills.Join(x.fillKey())
 	if !f.Enter() {
@@ -86,6 +86,12 @@ func (x *exchange) fetch(o *object) bool {
 	defer f.Leave()
 	if !leader {
 		out, err := f.Wait(x.r.Context())
+		if err == nil && out.object != nil && out.err == nil && x.h.state(out.object) != purge.Valid {
+			// Purged since the journey began, perhaps before this request did:
+			// nobody who comes now may have it.
+			f.Detach()
+			return false
+		}
 		return x.arrive(o, out, err, true)
 	}
 	return x.lead(x.h.journey(f, x, o), o)
@@ -182,16 +188,14 @@ func (x *exchange) interim(i hint) {
 
 // pass goes alone: what comes back is known to be for one client each, or is
 // asked for in a way that nobody shares.
-func (x *exchange) pass() {
+func (x *exchange) pass() bool {
 	f, _ := x.h.fills.Join(x.key + "\x00alone " + strconv.FormatUint(x.h.passes.serial.Add(1), 10))
 	f.Enter()
 	defer f.Leave()
 	x.alone = true
 	j := x.h.journey(f, x, nil)
 	j.pass = true
-	if !x.lead(j, nil) {
-		panic("cache: a journey for one was not for that one") // cannot happen: it is the leader's own
-	}
+	return x.lead(j, nil)
 }
 
 // arrive answers from an outcome. It reports false when that is not for this
@@ -233,14 +237,19 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 	if o != nil {
 		why = "stale"
 	}
-	x.addStatus(x.w.Header(), nil, forward{
+	head := x.w.Header()
+	x.addStatus(head, out.object.all("Cache-Status"), forward{
 		why: why, status: out.status, collapsed: joined, stored: out.reason == "", detail: out.reason,
 	}.String())
 	if out.aged {
-		x.w.Header()["Age"] = []string{strconv.FormatInt(seconds(out.object.facts.CurrentAge(time.Now())), 10)}
+		head["Age"] = []string{strconv.FormatInt(seconds(out.object.facts.CurrentAge(time.Now())), 10)}
 	}
-	x.stream(out.object, out.body)
-	return true
+	if x.stream(out.object, out.body) {
+		return true
+	}
+	delete(head, "Cache-Status")
+	delete(head, "Age")
+	return false
 }
 
 // fail answers for an upstream that did not.
@@ -299,13 +308,13 @@ func (j *journey) run() {
 			j.fill.Finish()
 		}
 	}()
-	if !j.pass && len(j.stored) == 0 {
+	if !j.pass && j.spare() == nil {
 		if o, tier := j.h.slow.find(ctx, j); o != nil {
 			if o.facts.Use(j.demand, time.Now(), j.h.state(o) == purge.Stale) == rfc9111.Serve {
 				j.fill.Settle(outcome{object: o, how: tier})
 				return
 			}
-			j.stored = []*object{o}
+			j.stored = append([]*object{o}, j.stored...)
 		}
 	}
 	handed = j.ask(ctx, true)
@@ -313,7 +322,7 @@ func (j *journey) run() {
 
 // ask asks the upstream; handed means that the leader has the answer.
 func (j *journey) ask(ctx context.Context, validate bool) (handed bool) {
-	out := j.request(ctx, validate)
+	out := j.request(upstream.WithHashKey(ctx, j.key), validate)
 	sent := time.Now()
 	resp, err := j.h.transport.RoundTrip(out)
 	received := time.Now()

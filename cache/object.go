@@ -106,15 +106,18 @@ func (o *object) header() http.Header {
 	return h
 }
 
-// get is the first line of a field.
-func (o *object) get(name string) string {
+// all are the lines of a field.
+func (o *object) all(name string) []string {
 	for _, f := range o.fields {
-		if f.name == name && len(f.values) > 0 {
-			return f.values[0]
+		if f.name == name {
+			return f.values
 		}
 	}
-	return ""
+	return nil
 }
+
+// get is the first line of a field.
+func (o *object) get(name string) string { return first(o.all(name)) }
 
 // cost is what the object takes of the memory budget.
 func (o *object) cost() int64 {
@@ -141,7 +144,10 @@ func (o *object) cost() int64 {
 // selects reports whether a request would have led to this answer (RFC 9111, 4.1).
 func (o *object) selects(r *http.Request, languages []string) bool {
 	for i, name := range o.vary {
-		if rfc9111.Normal(name, r.Header, languages) != o.by[i] {
+		if rfc9111.Normal(name, r.Header, languages) == o.by[i] {
+			continue
+		}
+		if name != "Accept-Language" || len(languages) > 0 || !rfc9111.Speaks(r.Header, http.Header{"Content-Language": o.all("Content-Language")}) {
 			return false
 		}
 	}
@@ -200,17 +206,6 @@ func (s *resource) find(r *http.Request, languages []string) *object {
 		}
 	}
 	return nil
-}
-
-// varies lists the sets of request fields that the answers were chosen by.
-func (s *resource) varies() [][]string {
-	var sets [][]string
-	for _, o := range s.objects {
-		if !slices.ContainsFunc(sets, func(x []string) bool { return slices.Equal(x, o.vary) }) {
-			sets = append(sets, o.vary)
-		}
-	}
-	return sets
 }
 
 // record is the head of an object in the slower tiers, in JSON: it is read

@@ -187,8 +187,9 @@ func (l *sharedLog) epoch(at purge.Time) string {
 	return ""
 }
 
-// time is the moment of this machine's book that an epoch stands for. One that
-// is not known here comes before every purge that is.
+// time is the moment of this machine's book that an epoch stands for: 0, before
+// everything, when the epoch is not known here, and the book's beginning when
+// nothing had ever been announced.
 func (l *sharedLog) time(epoch string) purge.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,15 +198,24 @@ func (l *sharedLog) time(epoch string) purge.Time {
 			return l.heard[i].at
 		}
 	}
-	return l.begin
+	if epoch == "" {
+		return l.begin
+	}
+	return 0
 }
 
 // journal keeps the purges of a cache with a disk beside that, so that what was
 // purged stays so after a restart. The zero value keeps nothing.
 type journal struct {
-	mu sync.Mutex
-	f  *os.File
+	mu      sync.Mutex
+	f       *os.File
+	path    string
+	book    *purge.Book
+	records int // appended to what Save said
 }
+
+// maxRecords bounds what is appended before the file is written anew.
+const maxRecords = 100_000
 
 // open reads an earlier run's purges into book and begins a new file. A file
 // that cannot be read is no error: what is on disk is validated before use.
@@ -217,18 +227,27 @@ func (j *journal) open(path string, book *purge.Book, log *slog.Logger) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("the purges of an earlier run cannot be read; what is on disk is validated before it is used", "err", err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	j.path, j.book = path, book
+	return j.renew()
+}
+
+// renew writes the file anew, from all that the book knows.
+func (j *journal) renew() error {
+	f, err := os.OpenFile(j.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("keeping purges: %w", err)
 	}
-	if _, err = f.Write(book.Save()); err == nil {
-		err = os.Rename(path+".new", path)
+	if _, err = f.Write(j.book.Save()); err == nil {
+		err = os.Rename(j.path+".new", j.path)
 	}
 	if err != nil {
 		_ = f.Close()
 		return fmt.Errorf("keeping purges: %w", err)
 	}
-	j.f = f
+	if j.f != nil {
+		_ = j.f.Close() // what it says is in the new one
+	}
+	j.f, j.records = f, 0
 	return nil
 }
 
@@ -237,6 +256,9 @@ func (j *journal) add(s purge.Selector, at purge.Time) error {
 	defer j.mu.Unlock()
 	if j.f == nil {
 		return nil
+	}
+	if j.records++; j.records > maxRecords {
+		return j.renew() // the book has s already
 	}
 	if _, err := j.f.Write(purge.Record(s, at)); err != nil {
 		return fmt.Errorf("keeping a purge: %w", err)

@@ -228,7 +228,7 @@ func (s *settings) matchesMedia(contentType string) bool {
 	if err != nil {
 		return false
 	}
-	if family, any := strings.CutSuffix(s.media, "/*"); any {
+	if family, all := strings.CutSuffix(s.media, "/*"); all {
 		return strings.HasPrefix(media, family+"/")
 	}
 	return media == s.media

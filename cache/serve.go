@@ -190,14 +190,26 @@ func (x *exchange) consulted(o *object) []string {
 	return slices.Compact(names)
 }
 
-// stream answers from a journey's body while it grows.
-func (x *exchange) stream(o *object, body *fill.Body) {
+// stream answers from a journey's body while it grows. It reports false, having
+// written nothing, when that has found its place by now, or has moved on.
+func (x *exchange) stream(o *object, body *fill.Body) bool {
+	reader := body.Reader(x.r.Context(), 0)
+	if reader == nil {
+		return false
+	}
+	defer func() { _ = reader.Close() }() // it cannot fail
+	x.streamFrom(o, reader)
+	return true
+}
+
+func (x *exchange) streamFrom(o *object, reader *fill.Reader) {
 	h := x.visible(o)
 	x.h.cors.Apply(h, x.r)
 	if o.status == http.StatusOK {
 		h["Accept-Ranges"] = []string{"bytes"}
 	}
 	head := x.w.Header()
+	delete(h, "Cache-Status") // it is in head already, with ours
 	for name, values := range h {
 		head[name] = values
 	}
@@ -215,11 +227,6 @@ func (x *exchange) stream(o *object, body *fill.Body) {
 	if x.r.Method == http.MethodHead || bodyless(o.status) {
 		return
 	}
-	reader := body.Reader(x.r.Context(), 0)
-	if reader == nil {
-		panic(http.ErrAbortHandler) // the window has moved on: nobody was to join any more
-	}
-	defer reader.Close()
 	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
 	if _, err := reader.WriteTo(x.w); err != nil {
 		x.reason = "aborted"

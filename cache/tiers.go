@@ -187,7 +187,7 @@ func (t *tiers) read(ctx context.Context, from store.Store, j *journey, key, tie
 	if err != nil {
 		return nil, nil // not there, or not to be had now: the upstream has it
 	}
-	defer found.Close()
+	defer func() { _ = found.Close() }() // read to the end, or useless
 	rec, err := decodeRecord(found.Head)
 	if err != nil {
 		return nil, nil
@@ -228,7 +228,7 @@ func (t *tiers) open(ctx context.Context, o *object) (diskBody, error) {
 	}
 	rec, err := decodeRecord(found.Head)
 	if err != nil || found.Size != o.size || first(rec.Header["Etag"]) != o.get("Etag") || first(rec.Header["Last-Modified"]) != o.get("Last-Modified") {
-		found.Close()
+		_ = found.Close() // another one is wanted
 		return diskBody{}, errors.New("the body on disk is another one by now")
 	}
 	if found.File != nil {
@@ -284,7 +284,7 @@ func (h *Handler) committed(key string, o *object, body *fill.Body) bool {
 		retire(body)
 		return false
 	}
-	body.Retire(func() { there.Close() })
+	body.Retire(func() { _ = there.Close() }) // nobody reads it any more
 	o.disk = h.storeKey(key, o)
 	o.kept.Store(true)
 	h.slow.index(context.Background(), h.slow.disk, h.mark+key, o)
@@ -384,11 +384,11 @@ func (t *tiers) index(ctx context.Context, to store.Store, key string, o *object
 				}
 			}
 			if slices.EqualFunc(sets, rec.Varies, slices.Equal) {
-				found.Close()
+				_ = found.Close()
 				return
 			}
 		}
-		found.Close()
+		_ = found.Close() // only its head was wanted
 	}
 	head, err := json.Marshal(record{Version: recordVersion, Varies: sets})
 	if err != nil {
@@ -401,8 +401,9 @@ func (t *tiers) index(ctx context.Context, to store.Store, key string, o *object
 	}
 }
 
-// stats shows what the tiers hold, for the metrics.
-func (h *Handler) stats() {
+// Measure sets the gauges of what the tiers hold. It is quick: for whoever reads
+// the meters, just before.
+func (h *Handler) Measure() {
 	h.meters.Memory.Set(h.memory.bytes())
 	h.meters.Objects.Set(h.memory.entries())
 	if h.slow.disk != nil {

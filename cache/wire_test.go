@@ -123,9 +123,7 @@ func TestFaultyUpstreamBehindStaleAnswers(t *testing.T) {
 			if _, body, _, err := fetchURL(t, "GET", s.URL+"/x"); body != "good" {
 				t.Fatalf("%q, %v", body, err)
 			}
-			for h.fills.Running() > 0 { // the client is quicker than the storing
-				time.Sleep(time.Millisecond)
-			}
+			settle(t, h) // the client is quicker than the storing
 			up.Set(sc.Script)
 			status, body, header, err := fetchURL(t, "GET", s.URL+"/x")
 			if status != 200 || body != "good" || !strings.Contains(header.Get("Cache-Status"), "stale-if-error") {
