@@ -44,7 +44,7 @@ func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error)
 		return h, h, err
 	}
 	l := &line{ready: make(chan struct{})}
-	shared, err := redis.Open(redis.Options{URL: o.Shared, Changed: l.changed, Message: l.message, ErrorLog: d.ErrorLog})
+	shared, err := redis.Open(redis.Options{URL: o.Shared, From: redis.Beginning, Changed: l.changed, Message: l.message, ErrorLog: d.ErrorLog})
 	if err != nil {
 		return nil, nil, err
 	}

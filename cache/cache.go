@@ -111,6 +111,9 @@ func New(o Options, d Deps) (*Handler, error) {
 	}
 	h.running.Go(h.packLoop)
 	h.running.Go(h.keepLoop)
+	if d.Publish != nil {
+		h.running.Go(h.greet)
+	}
 	return h, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/cache/key"
 	"millrace/cache/purge"
@@ -57,7 +58,28 @@ func (h *Handler) purge(s purge.Selector) purge.Time {
 // announcement is what one machine tells the others.
 type announcement struct {
 	ID    string         `json:"id"`
-	Purge purge.Selector `json:"purge"`
+	Hello bool           `json:"hello,omitempty"` // nothing but a place in the order
+	Purge purge.Selector `json:"purge,omitzero"`
+}
+
+// greet announces this machine, so that what it stores has a place in the order
+// of purges from the beginning. It tries until it has been heard or Close.
+func (h *Handler) greet() {
+	const pause = time.Second // a store that is down says so at once
+	for h.base.Err() == nil {
+		message, err := json.Marshal(announcement{ID: rand.Text(), Hello: true})
+		if err == nil {
+			err = h.shared.publish(h.base, message)
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-h.slow.done:
+			return
+		}
+	}
 }
 
 // Message takes in what a machine has published, this one included. lost means
@@ -74,7 +96,7 @@ func (h *Handler) Message(message []byte, lost bool) {
 		h.errorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
 		a.Purge = purge.Selector{All: true}
 	}
-	if !h.shared.told(a.ID) {
+	if !a.Hello && !h.shared.told(a.ID) {
 		if err := h.journal.add(a.Purge, h.purge(a.Purge)); err != nil {
 			h.errorLog.Warn("a purge of another machine may not survive a restart", "err", err)
 		}
@@ -129,7 +151,6 @@ func (h *Handler) invalidate(r *http.Request, set *settings, status int, header 
 // that its machine had heard when it asked the upstream.
 type sharedLog struct {
 	publish func(ctx context.Context, message []byte) error
-	begin   purge.Time // of the book, before any announcement
 
 	mu    sync.Mutex
 	heard []heard // the latest, oldest first
@@ -188,8 +209,7 @@ func (l *sharedLog) epoch(at purge.Time) string {
 }
 
 // time is the moment of this machine's book that an epoch stands for: 0, before
-// everything, when the epoch is not known here, and the book's beginning when
-// nothing had ever been announced.
+// everything, when the epoch is not known here.
 func (l *sharedLog) time(epoch string) purge.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,9 +217,6 @@ func (l *sharedLog) time(epoch string) purge.Time {
 		if l.heard[i].id == epoch {
 			return l.heard[i].at
 		}
-	}
-	if epoch == "" {
-		return l.begin
 	}
 	return 0
 }

@@ -68,7 +68,7 @@ func (h *Handler) openTiers(o Options, d Deps) error {
 	h.slow = tiers{disk: d.Disk, shared: d.Shared, queue: make(chan kept, keepQueue), done: make(chan struct{}), log: &h.shared}
 	h.mark = markOf(o)
 	h.packer.start()
-	h.shared.publish, h.shared.begin = d.Publish, h.book.Now()
+	h.shared.publish = d.Publish
 	if h.slow.disk == nil && o.Disk != "" {
 		limit := o.DiskSize
 		if limit == 0 {

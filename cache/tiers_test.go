@@ -166,7 +166,10 @@ func TestShared(t *testing.T) {
 		return say(200, strconv.Itoa(n), "Cache-Control", "max-age=3600", "Etag", strconv.Quote(strconv.Itoa(n)))
 	}}
 	var machines []*Handler
+	var order sync.Mutex // as the stream has one
 	publish := func(_ context.Context, m []byte) error {
+		order.Lock()
+		defer order.Unlock()
 		for _, h := range machines {
 			h.Message(m, false)
 		}
@@ -180,7 +183,12 @@ func TestShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { h.Close() })
+		order.Lock()
 		machines = append(machines, h)
+		order.Unlock()
+	}
+	if err := publish(t.Context(), []byte(`{"id":"first","hello":true}`)); err != nil {
+		t.Fatal(err)
 	}
 	a, b := machines[0], machines[1]
 	stored := func(n int64) {

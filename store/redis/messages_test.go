@@ -97,6 +97,14 @@ func TestMessages(t *testing.T) {
 	if _, _, m := fresh.count(); m != "last" {
 		t.Errorf("who is new hears %q", m)
 	}
+
+	// One that wants all from the beginning gets it, and what comes.
+	var whole told
+	open(t, Options{URL: s.url(), Message: whole.message, From: Beginning})
+	eventually(t, "what is kept", whole.has("last"))
+	if _, lost, m := whole.count(); lost != 0 || m != want+" missed last" {
+		t.Errorf("from the beginning: lost %d, %q", lost, m)
+	}
 }
 
 func numbers(n int) []int {

@@ -63,8 +63,8 @@ type Options struct {
 	// what was missed is caught up; lost is true (and message nil) when that is
 	// no longer possible.
 	Message func(message []byte, lost bool)
-	// From is the Position to go on from, of an earlier life; "" for what is
-	// published from now on.
+	// From is the Position to go on from, of an earlier life; [Beginning] for
+	// all that is kept; "" for what is published from now on.
 	From     string
 	ErrorLog *slog.Logger // nil: slog.Default()
 }
@@ -126,7 +126,11 @@ func Open(o Options) (*Redis, error) {
 	}
 	r.closing, r.stop = context.WithCancel(context.Background())
 	r.changes.wake = make(chan struct{}, 1)
-	r.position.Store(&r.o.From)
+	from := r.o.From
+	if from == Beginning {
+		from = ""
+	}
+	r.position.Store(&from)
 	r.wg.Go(r.supervise)
 	if o.Changed != nil {
 		r.wg.Go(func() { r.changes.tell(r.closing, o.Changed) })

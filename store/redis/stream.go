@@ -24,6 +24,11 @@ const (
 	blockFor = 5 * time.Second
 )
 
+// Beginning, as [Options].From, has Message called with all messages that are
+// still kept, and then with those to come. lost comes first when there were so
+// many that older ones may be gone.
+const Beginning = "beginning"
+
 // field holds a message; an entry without it is only a place to go on from.
 const field = "m"
 
@@ -62,11 +67,20 @@ var errLost = errors.New("messages were lost")
 func (r *Redis) listen() {
 	var pause backoff
 	at, lost := r.o.From, false
+	replay := at == Beginning
+	if replay {
+		at = ""
+	}
 	if at != "" && !isPosition(at) {
 		at, lost = "", true // what was kept is damaged
 	}
 	for r.closing.Err() == nil {
 		next, err := r.follow(at, lost)
+		if err == nil && replay {
+			if err = r.replay(next); err == nil {
+				replay = false
+			}
+		}
 		switch {
 		case errors.Is(err, errLost):
 			at, lost = "", true
@@ -77,6 +91,42 @@ func (r *Redis) listen() {
 			sleep(r.closing, pause.next(), nil)
 		}
 	}
+}
+
+// replay hands on what is kept from before a position.
+func (r *Redis) replay(until string) error {
+	key := r.stream()
+	var kept int64
+	err := r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
+		kept, err = l.read.Do(ctx, l.read.B().Xlen().Key(key).Build()).AsInt64()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if kept >= streamLength { // older ones may have been trimmed
+		r.o.Message(nil, true)
+	}
+	for from := "-"; r.closing.Err() == nil; {
+		var entries []rueidis.XRangeEntry
+		err := r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
+			entries, err = l.read.Do(ctx, l.read.B().Xrange().Key(key).Start(from).End(until).Count(batch).Build()).AsXRange()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if message, ok := e.FieldValues[field]; ok {
+				r.o.Message([]byte(message), false)
+			}
+			from = "(" + e.ID
+		}
+		if len(entries) < batch {
+			return nil
+		}
+	}
+	return r.closing.Err()
 }
 
 // isPosition reports whether Redis would read text as an entry's id.
