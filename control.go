@@ -22,6 +22,15 @@ func (s *Server) controls() map[string]http.Handler {
 	}
 }
 
+// measure sets the gauges of the caches in use.
+func (s *Server) measure() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.graph.caches {
+		h.Measure()
+	}
+}
+
 // controlled lists the caches in use by their routes.
 func (s *Server) controlled() map[string]controlledCache {
 	s.mu.RLock()

@@ -85,6 +85,7 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 		Reload:   s.options.Reload,
 		Routes:   s.controls(),
 		Addrs:    s.Addrs,
+		Gather:   []func(){s.measure},
 		ErrorLog: s.errors,
 	})
 	return err
