@@ -24,7 +24,7 @@ const (
 	blockFor = 5 * time.Second
 )
 
-// Beginning, as [Options].From, has Message called with all messages that are
+// Beginning is an [Options].From that has Message called with all messages that are
 // still kept, and then with those to come. lost comes first when there were so
 // many that older ones may be gone.
 const Beginning = "beginning"
