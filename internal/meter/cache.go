@@ -3,7 +3,6 @@ package meter
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -112,36 +111,12 @@ func (r *Reasons) Each(f func(reason string, n uint64)) {
 	}
 }
 
-// maxCaches bounds the registry as maxJobs does; the caches of further routes
-// are counted together as "other".
-const maxCaches = 64
-
 // Cache returns the counters of a route's cache and makes them at the first
 // call, as Job does: it locks and searches, so ask once when the cache is
 // built. The same route has the same counters for the life of the process.
 func (m *Meters) Cache(route string) *Cache {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	at, found := m.findCache(route)
-	if !found && len(m.caches) >= maxCaches {
-		route = overflowJob
-		at, found = m.findCache(route)
-	}
-	if !found {
-		m.caches = slices.Insert(m.caches, at, &Cache{Route: route})
-	}
-	return m.caches[at]
+	return m.caches.get(route, func(route string) *Cache { return &Cache{Route: route} })
 }
 
 // Caches lists the caches that exist, ordered by route.
-func (m *Meters) Caches() []*Cache {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.caches)
-}
-
-func (m *Meters) findCache(route string) (int, bool) {
-	return slices.BinarySearchFunc(m.caches, route, func(c *Cache, route string) int {
-		return strings.Compare(c.Route, route)
-	})
-}
+func (m *Meters) Caches() []*Cache { return m.caches.list() }

@@ -36,14 +36,14 @@ func TestCachesAreBounded(t *testing.T) {
 	m := New()
 	first := m.Cache("first")
 	var last *Cache
-	for i := range maxCaches * 2 {
+	for i := range maxNames * 2 {
 		last = m.Cache(fmt.Sprint("made up ", i))
 	}
-	if n := len(m.Caches()); n != maxCaches+1 {
-		t.Errorf("%d caches, want %d", n, maxCaches+1)
+	if n := len(m.Caches()); n != maxNames+1 {
+		t.Errorf("%d caches, want %d", n, maxNames+1)
 	}
-	if last.Route != overflowJob || last != m.Cache("one more") {
-		t.Errorf("the last cache is counted as %q, want %q", last.Route, overflowJob)
+	if last.Route != overflow || last != m.Cache("one more") {
+		t.Errorf("the last cache is counted as %q, want %q", last.Route, overflow)
 	}
 	if m.Cache("first") != first {
 		t.Error("a cache that exists was lost when the registry became full")

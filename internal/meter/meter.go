@@ -9,7 +9,6 @@
 package meter
 
 import (
-	"sync"
 	"sync/atomic"
 )
 
@@ -22,11 +21,6 @@ const (
 
 	// cacheLine is the distance that keeps two words from sharing a line.
 	cacheLine = 64
-
-	// maxJobs bounds the registry. Names come from the program, not from
-	// clients; the bound is there for a config that makes names up. Further
-	// names share the job "other".
-	maxJobs = 64
 )
 
 // Counter is a sharded counter. The zero value is ready.
@@ -100,9 +94,8 @@ type Meters struct {
 	ConfigReloadFailures Counter // reloads that failed and left the old config serving
 	ConfigLoaded         Gauge   // when the config in use took effect, in seconds since 1970
 
-	mu     sync.Mutex
-	jobs   []*Job   // ordered by name, at most maxJobs and "other"
-	caches []*Cache // ordered by route, at most maxCaches and "other"
+	jobs   registry[Job]
+	caches registry[Cache]
 }
 
 // New makes an empty set of meters.

@@ -120,14 +120,14 @@ func TestJobsAreBounded(t *testing.T) {
 	m := New()
 	first := m.Job("first")
 	var last *Job
-	for i := range maxJobs * 2 {
+	for i := range maxNames * 2 {
 		last = m.Job(fmt.Sprint("made up ", i))
 	}
-	if n := len(m.Jobs()); n != maxJobs+1 {
-		t.Errorf("%d jobs, want %d", n, maxJobs+1)
+	if n := len(m.Jobs()); n != maxNames+1 {
+		t.Errorf("%d jobs, want %d", n, maxNames+1)
 	}
-	if last.Name != overflowJob || last != m.Job("one more") {
-		t.Errorf("the last job is counted as %q, want %q", last.Name, overflowJob)
+	if last.Name != overflow || last != m.Job("one more") {
+		t.Errorf("the last job is counted as %q, want %q", last.Name, overflow)
 	}
 	if m.Job("first") != first {
 		t.Error("a job that exists was lost when the registry became full")
