@@ -21,9 +21,9 @@ import (
 	"time"
 
 	"millrace/bench/subjects/internal/arm"
-	"millrace/bench/subjects/internal/files"
 	"millrace/bench/subjects/internal/proc"
 	"millrace/bench/subjects/internal/record"
+	"millrace/bench/subjects/internal/stage"
 )
 
 // options are the command line.
@@ -34,7 +34,7 @@ type options struct {
 	millrace string
 	arms     string
 	out      string
-	quick    bool
+	length   stage.Length
 	seed     uint64
 }
 
@@ -70,9 +70,9 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.bin, "bin", "bench/out/bin", "the `folder` of the compiled subjects")
 	flags.StringVar(&o.millrace, "millrace", "bin/millrace", "the `program` millrace")
 	flags.StringVar(&o.arms, "arms", "", "names of arms with commas, all by default")
-	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md in bench by default, in bench/out for a quick run or for some arms")
-	flags.BoolVar(&o.quick, "quick", false, "a look within four minutes")
-	full := flags.Bool("full", false, "results within 25 minutes, the default")
+	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md or CACHE.md in bench by default, in bench/out for a quick run or for some arms")
+	quick := flags.Bool("quick", false, "a look within four minutes")
+	full := flags.Bool("full", false, "everything at its full length")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the order of slots; 0: from the clock")
 	if err := flags.Parse(args[1:]); err != nil {
 		return options{}, err
@@ -83,8 +83,15 @@ func parse(args []string) (options, error) {
 		return options{}, fmt.Errorf("no scenario %q; there is: %s", o.scenario, scenarioNames())
 	case flags.NArg() > 0:
 		return options{}, fmt.Errorf("nothing to do with %q", flags.Arg(0))
-	case o.quick && *full:
+	case *quick && *full:
 		return options{}, errors.New("--quick and --full contradict each other")
+	}
+	o.length = stage.Default
+	switch {
+	case *quick:
+		o.length = stage.Quick
+	case *full:
+		o.length = stage.Full
 	}
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().Unix())
@@ -108,7 +115,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := warnIfBusy(ctx, out); err != nil {
 		return err
 	}
-	r, err := s.run(ctx, job{arms, o.quick, o.seed, places, out})
+	r, err := s.run(ctx, job{arms, o.length, o.seed, places, out})
 	if err != nil {
 		return err
 	}
@@ -117,8 +124,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	text, verdict := s.report(r)
-	results := o.results(len(arms) == len(s.arms()))
+	text, verdict := s.written(r)
+	results := o.results(s.results, len(arms) == len(s.arms()))
 	if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
@@ -131,16 +138,16 @@ func say(out io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(out, format+"\n", args...)
 }
 
-// results is the file that they go to. Only those of a full run of all arms
-// replace RESULTS.md unasked.
-func (o options) results(complete bool) string {
+// results is the file that they go to, in bench as the scenario calls it. Only
+// those of a whole run of all arms replace that unasked.
+func (o options) results(name string, complete bool) string {
 	switch {
 	case o.out != "":
 		return o.out
-	case o.quick || !complete:
-		return filepath.Join(o.bench, "out", "RESULTS.md")
+	case o.length == stage.Quick || !complete:
+		return filepath.Join(o.bench, "out", name)
 	default:
-		return filepath.Join(o.bench, "RESULTS.md")
+		return filepath.Join(o.bench, name)
 	}
 }
 
@@ -184,10 +191,14 @@ func chooseArms(all []arm.Arm, list string, out io.Writer) ([]arm.Arm, error) {
 			return nil, fmt.Errorf("no arm %s; there are: %s", strings.Join(unknown, ", "), strings.Join(names, ", "))
 		}
 	}
-	if _, err := exec.LookPath("nginx"); err != nil {
-		left := slices.DeleteFunc(slices.Clone(arms), func(a arm.Arm) bool { return a.Program == arm.Nginx })
+	for _, program := range []arm.Program{arm.Nginx, arm.Varnish} {
+		executable, pkg := program.Debian()
+		if _, err := exec.LookPath(executable); err == nil {
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(arms), func(a arm.Arm) bool { return a.Program == program })
 		if len(left) < len(arms) {
-			say(out, "nginx is missing, its arms are skipped; it is in Debian's package nginx-light")
+			say(out, "%s is missing, its arms are skipped; it is in Debian's package %s", executable, pkg)
 		}
 		arms = left
 	}
@@ -199,21 +210,21 @@ func chooseArms(all []arm.Arm, list string, out io.Writer) ([]arm.Arm, error) {
 
 // places makes the folders absolute, since servers run in folders of their
 // own, and adds a temporary one.
-func (o options) places() (files.Places, error) {
-	var p files.Places
+func (o options) places() (stage.Places, error) {
+	var p stage.Places
 	for _, f := range []struct {
 		from string
 		to   *string
 	}{{o.bench, &p.Bench}, {o.bin, &p.Bin}, {o.millrace, &p.Binary}} {
 		abs, err := filepath.Abs(f.from)
 		if err != nil {
-			return files.Places{}, err
+			return stage.Places{}, err
 		}
 		*f.to = abs
 	}
 	temp, err := os.MkdirTemp("", "bench-")
 	if err != nil {
-		return files.Places{}, fmt.Errorf("making a folder for the servers: %w", err)
+		return stage.Places{}, fmt.Errorf("making a folder for the servers: %w", err)
 	}
 	p.Temp = temp
 	return p, nil

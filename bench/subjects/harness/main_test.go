@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"millrace/bench/subjects/internal/arm"
+	"millrace/bench/subjects/internal/stage"
 )
 
 func TestParse(t *testing.T) {
 	o, err := parse([]string{"files", "--quick", "--arms", "nginx,millrace", "--out=x.md", "--seed", "7"})
-	if err != nil || !o.quick || o.arms != "nginx,millrace" || o.out != "x.md" || o.seed != 7 || o.scenario != "files" {
+	if err != nil || o.length != stage.Quick || o.arms != "nginx,millrace" || o.out != "x.md" || o.seed != 7 || o.scenario != "files" {
 		t.Errorf("parse = %+v, %v", o, err)
 	}
-	if o, err := parse([]string{"files"}); err != nil || o.quick || o.seed == 0 {
+	if o, err := parse([]string{"files"}); err != nil || o.length != stage.Default || o.seed == 0 {
 		t.Errorf("parse without flags = %+v, %v", o, err)
 	}
 	for _, c := range []struct{ args, problem string }{
@@ -32,16 +33,16 @@ func TestParse(t *testing.T) {
 }
 
 func TestOnlyFullRunsReplaceTheResults(t *testing.T) {
-	full := options{bench: "b"}
-	quick := options{bench: "b", quick: true}
-	named := options{bench: "b", quick: true, out: "x.md"}
+	full := options{bench: "b", length: stage.Full}
+	quick := options{bench: "b", length: stage.Quick}
+	named := options{bench: "b", length: stage.Quick, out: "x.md"}
 	for _, c := range []struct {
 		got, want string
 	}{
-		{full.results(true), filepath.Join("b", "RESULTS.md")},
-		{full.results(false), filepath.Join("b", "out", "RESULTS.md")},
-		{quick.results(true), filepath.Join("b", "out", "RESULTS.md")},
-		{named.results(true), "x.md"},
+		{full.results("RESULTS.md", true), filepath.Join("b", "RESULTS.md")},
+		{full.results("RESULTS.md", false), filepath.Join("b", "out", "RESULTS.md")},
+		{quick.results("RESULTS.md", true), filepath.Join("b", "out", "RESULTS.md")},
+		{named.results("RESULTS.md", true), "x.md"},
 	} {
 		if c.got != c.want {
 			t.Errorf("the results go to %s, want %s", c.got, c.want)
@@ -55,6 +56,10 @@ func TestChooseArms(t *testing.T) {
 	arms, err := chooseArms(arm.Files(), "", &out)
 	if err != nil || len(arms) == 0 || len(arms) >= len(arm.Files()) || !strings.Contains(out.String(), "nginx-light") {
 		t.Errorf("without nginx: %d arms, %v, printed %q", len(arms), err, out.String())
+	}
+	out.Reset()
+	if arms, err := chooseArms(arm.Caches(), "", &out); err != nil || len(arms) != 1 || !strings.Contains(out.String(), "package varnish") {
+		t.Errorf("without nginx and Varnish: %d arms, %v, printed %q", len(arms), err, out.String())
 	}
 	if arms, err := chooseArms(arm.Files(), "millrace,nethttp", io.Discard); err != nil || len(arms) != 2 {
 		t.Errorf("two by name: %v, %v", arms, err)

@@ -7,47 +7,61 @@ import (
 	"strings"
 
 	"millrace/bench/subjects/internal/arm"
+	"millrace/bench/subjects/internal/cache"
 	"millrace/bench/subjects/internal/files"
 	"millrace/bench/subjects/internal/record"
 	"millrace/bench/subjects/internal/report"
+	"millrace/bench/subjects/internal/stage"
 	"millrace/bench/subjects/internal/workload"
 )
 
 // scenario is something that bench/run can measure.
 type scenario struct {
-	name string
-	arms func() []arm.Arm
-	run  func(context.Context, job) (*record.Run, error)
-	// report is RESULTS.md, and in a few words how the bars were met.
-	report func(*record.Run) (text, verdict string)
+	name      string
+	results   string // the file in bench that they go to
+	workloads func() []workload.Workload
+	arms      func() []arm.Arm
+	run       func(context.Context, job) (*record.Run, error)
+	// report is the file of results. workloads are in the order of its tables.
+	report func(r *record.Run, workloads []string) string
 }
 
 // job is what a scenario is asked to do.
 type job struct {
 	arms   []arm.Arm
-	quick  bool
+	length stage.Length
 	seed   uint64
-	places files.Places
+	places stage.Places
 	out    io.Writer // for progress
 }
 
 // scenarios are all that there are. To add one, add it here.
 func scenarios() []scenario {
-	return []scenario{{
-		name: "files",
-		arms: arm.Files,
-		run: func(ctx context.Context, j job) (*record.Run, error) {
-			return files.Run(ctx, files.NewPlan(j.arms, j.quick, j.seed), j.places, j.out)
+	return []scenario{
+		{
+			name: "files", results: "RESULTS.md", workloads: workload.All, arms: arm.Files, report: report.Files,
+			run: func(ctx context.Context, j job) (*record.Run, error) {
+				return files.Run(ctx, files.NewPlan(j.arms, j.length, j.seed), j.places, j.out)
+			},
 		},
-		report: func(r *record.Run) (text, verdict string) {
-			var order []string
-			for _, w := range workload.All() {
-				order = append(order, w.Name)
-			}
-			missed, measured := report.Missed(r, order)
-			return report.Files(r, order), fmt.Sprintf("%d of %d bars are met", measured-missed, measured)
+		{
+			name: "cache", results: "CACHE.md", workloads: workload.Cache, arms: arm.Caches, report: report.Cache,
+			run: func(ctx context.Context, j job) (*record.Run, error) {
+				return cache.Run(ctx, cache.NewPlan(j.arms, j.length, j.seed), j.places, j.out)
+			},
 		},
-	}}
+	}
+}
+
+// written is the file of results of a run, and in a few words how the bars were
+// met.
+func (s scenario) written(r *record.Run) (text, verdict string) {
+	var order []string
+	for _, w := range s.workloads() {
+		order = append(order, w.Name)
+	}
+	missed, measured := report.Missed(r, order)
+	return s.report(r, order), fmt.Sprintf("%d of %d bars are met", measured-missed, measured)
 }
 
 func scenarioNames() string {

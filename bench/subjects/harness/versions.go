@@ -11,14 +11,14 @@ import (
 	"strings"
 
 	"millrace/bench/subjects/internal/arm"
-	"millrace/bench/subjects/internal/files"
 	"millrace/bench/subjects/internal/record"
+	"millrace/bench/subjects/internal/stage"
 	"millrace/bench/subjects/internal/wrk"
 )
 
 // versions asks every program that took part. One that does not say is listed
 // as unknown: a run of twenty minutes is not lost for that.
-func versions(ctx context.Context, arms []arm.Arm, p files.Places) []record.Version {
+func versions(ctx context.Context, arms []arm.Arm, p stage.Places) []record.Version {
 	has := func(program arm.Program) bool {
 		return slices.ContainsFunc(arms, func(a arm.Arm) bool { return a.Program == program })
 	}
@@ -40,6 +40,11 @@ func versions(ctx context.Context, arms []arm.Arm, p files.Places) []record.Vers
 	if has(arm.Nginx) {
 		_, version, _ := strings.Cut(firstLine(ctx, "nginx", "-v"), "nginx/")
 		add("nginx", version)
+	}
+	if has(arm.Varnish) {
+		_, version, _ := strings.Cut(firstLine(ctx, "varnishd", "-V"), "varnish-")
+		version, _, _ = strings.Cut(version, " ")
+		add("Varnish", version)
 	}
 	if has(arm.FastHTTP) {
 		add("fasthttp", dependency(filepath.Join(p.Bin, "fasthttpfs"), "github.com/valyala/fasthttp"))

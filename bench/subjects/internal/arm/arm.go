@@ -4,8 +4,11 @@
 package arm
 
 import (
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // Program is a server's program; arms of one program are compared with each
@@ -17,10 +20,23 @@ const (
 	Nginx    Program = "nginx"
 	NetHTTP  Program = "nethttp"
 	FastHTTP Program = "fasthttp"
+	Varnish  Program = "varnish"
 	Millrace Program = "millrace"
 )
 
-// Arm is one server as it is measured. To add one, add it to Files.
+// Debian says which executable an installed peer has, and which package of
+// Debian; both empty for what is built here.
+func (p Program) Debian() (executable, pkg string) {
+	switch p {
+	case Nginx:
+		return "nginx", "nginx-light"
+	case Varnish:
+		return "varnishd", "varnish"
+	}
+	return "", ""
+}
+
+// Arm is one server as it is measured. To add one, add it to Files or Caches.
 type Arm struct {
 	Name    string // in raw data and for --arms: a word
 	Title   string // in RESULTS.md
@@ -31,6 +47,19 @@ type Arm struct {
 	// Command is the program and its arguments. It may write what the program
 	// reads (a config) into e.Dir first.
 	Command func(e Env) ([]string, error)
+
+	// TCP tells that it listens at its address alone, and on no UNIX socket.
+	TCP bool
+	// Purge is the request that makes a cache forget all answers with a tag;
+	// nil: it cannot.
+	Purge func(e Env, tag string) Purge
+}
+
+// Purge is a request to a server, and where it takes that.
+type Purge struct {
+	Network string // tcp or unix
+	Address string
+	Text    string // from the request line to the end
 }
 
 // Ours tells whether the arm is millrace, in whatever variant.
@@ -44,6 +73,10 @@ type Env struct {
 	Bench   string // the repository's folder bench
 	Bin     string // the folder of the compiled subjects
 	Binary  string // the path of the program millrace
+
+	// What a cache needs.
+	Upstream string // host:port that it is in front of
+	Memory   int    // MiB that its answers may take
 }
 
 // Socket is the UNIX socket that the arm listens on beside Address.
@@ -68,6 +101,15 @@ func Files() []Arm {
 		{Name: "millrace-nolane", Title: "millrace --no-lane", Program: Millrace, Variant: true, Command: millrace("--log", "off", "--no-lane")},
 		{Name: "nginx-log", Title: "nginx, log", Program: Nginx, Logs: true, Command: nginxCommand("access.log")},
 		{Name: "millrace-log", Title: "millrace, log", Program: Millrace, Logs: true, Command: millraceLog},
+	}
+}
+
+// Caches are the arms of bench/run cache.
+func Caches() []Arm {
+	return []Arm{
+		{Name: "nginx", Title: "nginx", Program: Nginx, TCP: true, Command: nginxCache},
+		{Name: "varnish", Title: "Varnish", Program: Varnish, TCP: true, Command: varnishCommand, Purge: varnishPurge},
+		{Name: "millrace", Title: "millrace", Program: Millrace, TCP: true, Command: millraceCache, Purge: millracePurge},
 	}
 }
 
@@ -109,4 +151,24 @@ func millrace(flags ...string) func(Env) ([]string, error) {
 
 func millraceLog(e Env) ([]string, error) {
 	return millrace("--log", "combined", "--log-file", e.Log())(e)
+}
+
+// millraceCache is its command as a cache.
+func millraceCache(e Env) ([]string, error) {
+	return []string{
+		e.Binary, "cache", "http://" + e.Upstream, "--listen", e.Address,
+		"--memory", strconv.Itoa(e.Memory) + "MiB", "--log", "off", "--admin", "unix:" + e.Admin(),
+	}, nil
+}
+
+// millracePurge is the call of its admin socket.
+func millracePurge(e Env, tag string) Purge {
+	body, err := json.Marshal(map[string]string{"tag": tag})
+	if err != nil {
+		panic(err) // a map of strings
+	}
+	return Purge{
+		Network: "unix", Address: e.Admin(),
+		Text: fmt.Sprintf("POST /cache/purge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
+	}
 }

@@ -1,8 +1,12 @@
 package arm
 
 import (
+	"bufio"
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +18,12 @@ const nginxTemplate = "../../../peers/nginx/nginx.conf.tmpl"
 
 func TestRenderNginx(t *testing.T) {
 	c := nginxConfig{Dir: "/d", Site: "/s", Address: "127.0.0.1:81", Socket: "/d/http.sock"}
-	plain, err := renderNginx(nginxTemplate, c)
+	plain, err := renderNginx(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Log, c.User = "/d/access.log", "root"
-	logged, err := renderNginx(nginxTemplate, c)
+	logged, err := renderNginx(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,20 +50,24 @@ func TestRenderNginx(t *testing.T) {
 	}
 }
 
+func renderNginx(c nginxConfig) (string, error) {
+	return render(nginxTemplate, c, c.Dir, c.Site, c.Address, c.Socket, c.Log, c.User, c.Upstream)
+}
+
 func TestRenderNginxRefusesWhatWouldBeConfig(t *testing.T) {
 	for _, dir := range []string{"/a b", "/a;b", "/a{", "/$a", "/a#"} {
-		if _, err := renderNginx(nginxTemplate, nginxConfig{Dir: dir}); err == nil {
+		if _, err := renderNginx(nginxConfig{Dir: dir}); err == nil {
 			t.Errorf("the folder %q was accepted", dir)
 		}
 	}
 }
 
-// TestNginxAcceptsItsConfig runs the real nginx -t on both variants.
+// TestNginxAcceptsItsConfig runs the real nginx -t on all variants.
 func TestNginxAcceptsItsConfig(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is missing; it is in Debian's package nginx-light")
 	}
-	for _, a := range Files() {
+	for _, a := range append(Files(), Caches()...) {
 		if a.Program != Nginx {
 			continue
 		}
@@ -75,8 +83,14 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 }
 
 func TestArms(t *testing.T) {
+	for _, all := range [][]Arm{Files(), Caches()} {
+		testArms(t, all)
+	}
+}
+
+func testArms(t *testing.T, all []Arm) {
 	seen := map[string]bool{}
-	for _, a := range Files() {
+	for _, a := range all {
 		if seen[a.Name] {
 			t.Errorf("two arms are named %s", a.Name)
 		}
@@ -89,6 +103,57 @@ func TestArms(t *testing.T) {
 		if named := strings.HasSuffix(a.Name, "-log"); named != a.Logs {
 			t.Errorf("%s: Logs is %v", a.Name, a.Logs)
 		}
+		if _, pkg := a.Program.Debian(); (pkg != "") != (a.Program == Nginx || a.Program == Varnish) {
+			t.Errorf("%s is in the package %q", a.Name, pkg)
+		}
+	}
+}
+
+// TestVarnishStarts runs the real varnishd in front of a server, and bans.
+func TestVarnishStarts(t *testing.T) {
+	if _, err := exec.LookPath("varnishd"); err != nil {
+		t.Skip("varnishd is missing; it is in Debian's package varnish")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("varnishd compiles its config with gcc, which is missing")
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=600")
+		w.Header().Set("Surrogate-Key", "all")
+	}))
+	defer api.Close()
+	e := env(t)
+	e.Upstream, e.Memory = api.Listener.Addr().String(), 16
+	caches, _ := Find(Caches(), []string{"varnish"})
+	server, err := Start(t.Context(), caches[0], e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	purge := server.Arm.Purge(e, "all")
+	conn, err := net.Dial(purge.Network, purge.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	io.WriteString(conn, purge.Text)
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+		t.Errorf("the ban is answered by %q, %v", line, err)
+	}
+	if len(server.pids) != 2 { // its manager and what that watches
+		t.Errorf("the processes are %v", server.pids)
+	}
+}
+
+func TestMillracePurge(t *testing.T) {
+	p := millracePurge(Env{Dir: "/d"}, `a"b`)
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(p.Text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil || string(body) != `{"tag":"a\"b"}` || r.Method != "POST" || r.URL.Path != "/cache/purge" || p.Network != "unix" || p.Address != "/d/admin.sock" {
+		t.Errorf("%s %s %s to %s: %v", r.Method, r.URL, body, p.Address, err)
 	}
 }
 
@@ -126,5 +191,5 @@ func env(t *testing.T) Env {
 	if err := os.Mkdir(site, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return Env{Dir: dir, Site: site, Address: l.Addr().String(), Bench: "../../..", Bin: dir, Binary: filepath.Join(dir, "millrace")}
+	return Env{Dir: dir, Site: site, Address: l.Addr().String(), Bench: "../../..", Bin: dir, Binary: filepath.Join(dir, "millrace"), Upstream: "127.0.0.1:9", Memory: 16}
 }

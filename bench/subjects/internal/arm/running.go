@@ -72,11 +72,15 @@ func Start(ctx context.Context, a Arm, e Env) (*Running, error) {
 	return r, nil
 }
 
-// ready waits until both listeners answer and knows the workers then.
+// ready waits until its listeners answer and knows the workers then.
 func (r *Running) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, network := range []string{"tcp", "unix"} {
+	networks := []string{"tcp", "unix"}
+	if r.Arm.TCP {
+		networks = networks[:1]
+	}
+	for _, network := range networks {
 		for {
 			err := r.ask(ctx, network)
 			if err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/bench/subjects/internal/arm"
+	"millrace/bench/subjects/internal/stage"
 	"millrace/bench/subjects/internal/workload"
 )
 
@@ -53,23 +54,25 @@ func testPlan(t *testing.T) Plan {
 		t.Fatal(err)
 	}
 	return Plan{
-		Seed: 1,
-		Arms: []arm.Arm{{Name: "self", Title: "self", Program: arm.NetHTTP, Command: func(e arm.Env) ([]string, error) {
-			return []string{self, e.Site, e.Address, e.Socket()}, nil
-		}}},
-		Workloads:   workload.All()[2:],
-		Connections: []int{2},
-		Rounds:      1,
-		Warm:        time.Second,
-		Slot:        time.Second,
-		Hold:        time.Second,
-		Downloads:   2,
-		LargeSize:   3<<20 + 1,
+		Plan: stage.Plan{
+			Seed: 1,
+			Arms: []arm.Arm{{Name: "self", Title: "self", Program: arm.NetHTTP, Command: func(e arm.Env) ([]string, error) {
+				return []string{self, e.Site, e.Address, e.Socket()}, nil
+			}}},
+			Workloads:   workload.All()[2:],
+			Connections: []int{2},
+			Rounds:      1,
+			Warm:        time.Second,
+			Slot:        time.Second,
+		},
+		Hold:      time.Second,
+		Downloads: 2,
+		LargeSize: 3<<20 + 1,
 	}
 }
 
-func testPlaces(t *testing.T) Places {
-	return Places{Bench: "../../..", Bin: "/no/subjects", Binary: "/no/millrace", Temp: t.TempDir()}
+func testPlaces(t *testing.T) stage.Places {
+	return stage.Places{Bench: "../../..", Bin: "/no/subjects", Binary: "/no/millrace", Temp: t.TempDir()}
 }
 
 func TestRun(t *testing.T) {

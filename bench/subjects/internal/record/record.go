@@ -19,7 +19,8 @@ import (
 type Run struct {
 	Scenario string        `json:"scenario"`
 	Quick    bool          `json:"quick"` // too short to be published
-	Seed     uint64        `json:"seed"`  // of the order of the slots
+	Full     bool          `json:"full,omitempty"`
+	Seed     uint64        `json:"seed"` // of the order of the slots
 	Rounds   int           `json:"rounds"`
 	Slot     time.Duration `json:"slot"` // of load in each
 	Hold     time.Duration `json:"hold"` // of load before memory was read
@@ -31,6 +32,9 @@ type Run struct {
 	Small    []Small       `json:"small"`
 	Large    []Large       `json:"large"`
 	Memory   []Memory      `json:"memory"`
+	Cases    []Case        `json:"cases,omitempty"`
+	Tagged   uint64        `json:"tagged,omitempty"` // answers in a purge
+	Floods   []Flood       `json:"floods,omitempty"`
 }
 
 // Version is which version of a program took part.
@@ -70,6 +74,8 @@ type Small struct {
 	Steal  time.Duration   `json:"steal"`  // CPU that the host took away in Wall
 	Counts *metrics.Counts `json:"counts,omitempty"`
 	Lines  int64           `json:"lines"` // written to the access log
+	// Upstream is how many requests reached what stands behind the server.
+	Upstream uint64 `json:"upstream,omitempty"`
 }
 
 // CPUPerRequest is what one answer cost the server.
@@ -102,6 +108,35 @@ type Memory struct {
 	End  proc.Memory `json:"end"`  // after the whole run, no connection open
 	Fail uint64      `json:"fail"` // failed requests in the time in Run.Hold
 	Done uint64      `json:"done"` // answered ones
+}
+
+// Case is one run of a case with one cache: see package cache.
+type Case struct {
+	Name   string             `json:"name"`
+	Round  int                `json:"round"` // from 1
+	Arm    string             `json:"arm"`
+	Values map[string]float64 `json:"values"` // times in ms, numbers of requests
+}
+
+// Flood is what a cache held while it was asked for ever other URLs.
+type Flood struct {
+	Arm      string        `json:"arm"`
+	Budget   uint64        `json:"budget"`  // bytes that its answers might take
+	Size     int           `json:"size"`    // of each answer's body
+	URLs     uint64        `json:"urls"`    // asked for at first
+	Filled   time.Duration `json:"filled"`  // when these were answered
+	Took     time.Duration `json:"took"`    // with what came after
+	Done     uint64        `json:"done"`    // URLs in all
+	Failed   uint64        `json:"failed"`  // of them
+	Reached  uint64        `json:"reached"` // the API
+	Readings []Reading     `json:"readings"`
+}
+
+// Reading is a server's memory at one moment.
+type Reading struct {
+	At   time.Duration `json:"at"`   // since the first request
+	Done uint64        `json:"done"` // requests answered until then
+	proc.Memory
 }
 
 // Save writes r into dir as SCENARIO-TIME.json and returns the file's name.

@@ -56,7 +56,15 @@ func (b bar) bound() string {
 	return "≤ " + b.show(b.limit)
 }
 
-// bars are all of the issue's.
+// barsOf are those of the run's scenario.
+func barsOf(r *record.Run, rows []record.Cell) []bar {
+	if r.Scenario == "cache" {
+		return cacheBars(r, rows)
+	}
+	return bars(r, rows)
+}
+
+// bars are all of bench/run files.
 func bars(r *record.Run, rows []record.Cell) []bar {
 	var list []bar
 	for _, logs := range []bool{false, true} {
@@ -86,7 +94,12 @@ func bars(r *record.Run, rows []record.Cell) []bar {
 
 // againstBase is our figure in a cell as a ratio to nginx's.
 func againstBase(r *record.Run, logs bool, c record.Cell, f figure) stats.Summary {
-	return stats.Ratios(smallFigure(r, own(logs), c, f.small), smallFigure(r, base(logs), c, f.small))
+	return against(r, own(logs), base(logs), c, f)
+}
+
+// against is an arm's figure in a cell as a ratio to a peer's.
+func against(r *record.Run, name, peer string, c record.Cell, f figure) stats.Summary {
+	return stats.Ratios(smallFigure(r, name, c, f.small), smallFigure(r, peer, c, f.small))
 }
 
 // largeRatio is our CPU per byte over a network as a ratio to a peer's.

@@ -93,6 +93,10 @@ func comparisons(r *record.Run, rows []record.Cell) []compared {
 			}
 		}
 		list = append(list, compared{heldMemory, "after " + r.Hold.String() + " of load", peer, held(r, mine), held(r, peer.Name)})
+		for _, f := range caseFigures() {
+			list = append(list, compared{f.figure, f.where, peer, f.of(r, mine), f.of(r, peer.Name)})
+		}
+		list = append(list, compared{floodMemory, "ever other URLs", peer, mostHeld(r, mine), mostHeld(r, peer.Name)})
 	}
 	return list
 }

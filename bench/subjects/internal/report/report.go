@@ -1,6 +1,6 @@
-// Package report writes RESULTS.md: tables of medians and ratios, the bars and
-// whether they are met, and where peers are better. Every figure in it is
-// computed from the run it is given.
+// Package report writes RESULTS.md and CACHE.md: tables of medians and ratios,
+// the bars and whether they are met, and where peers are better. Every figure in
+// them is computed from the run it is given.
 package report
 
 import (
@@ -24,18 +24,25 @@ func Files(r *record.Run, workloads []string) string {
 	w.head(r)
 	w.bars(r, rows)
 	w.losses(r, rows)
-	w.small(r, rows)
+	w.small("Small files", r, rows)
 	w.large(r)
 	w.memory(r)
 	w.lane(r, rows)
-	w.method(r)
-	w.repeat(r)
+	w.method(
+		"Before and after the load, every answer of every server over TCP and over the UNIX socket was compared with its file byte by byte (after unpacking, where compressed), the large one by its checksum; a difference ends the run without results.",
+		"“Chromium” requests carry the headers of a navigation, script, image or fetch, and a cookie of about 200 bytes. They accept compressed answers: servers that compress send fewer bytes (“bytes each”, header included), as they would to a real browser; nginx, net/http and fasthttp run with compression off, their default.",
+		"Logs are files on the disk, emptied before each slot; their lines are counted after it. nginx buffers 64 kB and flushes once a second.",
+		"Large file: one connection, one download after another, read into a buffer of 1 MiB and forgotten; one download before the clock starts.",
+		"Memory: `/proc/PID/smaps_rollup` of all the server's processes.",
+	)
+	w.repeat(r, "nginx-light and wrk", "SITE: the test site, DIR: a folder of the server's own; nginx.conf is [peers/nginx/nginx.conf.tmpl](peers/nginx/nginx.conf.tmpl) filled in",
+		wrk.Job{Requests: "DIR/requests-browser.txt", URL: "http://127.0.0.1:PORT/"})
 	return w.String()
 }
 
 // Missed counts the bars that were measured and not met.
 func Missed(r *record.Run, workloads []string) (missed, measured int) {
-	for _, b := range bars(r, cells(r, workloads)) {
+	for _, b := range barsOf(r, cells(r, workloads)) {
 		if b.got.Valid() {
 			measured++
 			if !b.met() {
@@ -114,7 +121,7 @@ func (w *writer) bars(r *record.Run, rows []record.Cell) {
 	w.line("")
 	w.line("| what | bar | measured | |")
 	w.line("|---|---:|---:|---|")
-	for _, b := range bars(r, rows) {
+	for _, b := range barsOf(r, rows) {
 		w.line("| %s | %s | %s | %s |", b.what, b.bound(), span(b.got, b.show), b.verdict())
 	}
 }
@@ -141,9 +148,10 @@ func (w *writer) losses(r *record.Run, rows []record.Cell) {
 	}
 }
 
-func (w *writer) small(r *record.Run, rows []record.Cell) {
+// small are the tables of what was measured under wrk.
+func (w *writer) small(title string, r *record.Run, rows []record.Cell) {
 	w.line("")
-	w.line("## Small files")
+	w.line("## %s", title)
 	for _, c := range rows {
 		w.line("")
 		w.line("### %s, %d connections", c.Title, c.Connections)
@@ -321,29 +329,31 @@ func orNothing(a record.Arm, dropped uint64) string {
 	return fmt.Sprint(dropped)
 }
 
-func (w *writer) method(r *record.Run) {
+// method says how what is in every scenario was measured, and with more what is
+// in this one alone.
+func (w *writer) method(more ...string) {
 	w.line("")
 	w.line("## How it was measured")
 	w.line("")
-	for _, item := range []string{
+	for _, item := range append([]string{
 		"All servers run from the start to the end; only one is under load at any moment. A round visits each cell (workload and connections) once, in an order drawn anew; within a cell the servers follow each other, in an order drawn anew.",
 		fmt.Sprintf("Load: wrk with %d threads on the same machine, so server and generator share its cores: requests/s measures both together, CPU per request the server alone. The column “wrk's cores” shows how much the generator took.", wrk.Threads),
 		"CPU: the clock of each of the server's processes (`clock_gettime` with the clock made from the pid, nanoseconds as the scheduler counts them), summed, read before wrk starts and 0.2 s after it has ended; so opening and closing connections is included. User and kernel are split by the 10 ms ticks of `/proc/PID/stat`.",
 		fmt.Sprintf("Failed: what wrk counts as errors of connecting, reading, writing, as status 400 and above, or as no answer within %v.", wrk.Timeout),
-		"Before and after the load, every answer of every server over TCP and over the UNIX socket was compared with its file byte by byte (after unpacking, where compressed), the large one by its checksum; a difference ends the run without results.",
-		"“Chromium” requests carry the headers of a navigation, script, image or fetch, and a cookie of about 200 bytes. They accept compressed answers: servers that compress send fewer bytes (“bytes each”, header included), as they would to a real browser; nginx, net/http and fasthttp run with compression off, their default.",
-		"Logs are files on the disk, emptied before each slot; their lines are counted after it. nginx buffers 64 kB and flushes once a second.",
-		"Large file: one connection, one download after another, read into a buffer of 1 MiB and forgotten; one download before the clock starts.",
-		"Memory: `/proc/PID/smaps_rollup` of all the server's processes.",
-	} {
+	}, more...) {
 		w.line("- %s", item)
 	}
 }
 
-func (w *writer) repeat(r *record.Run) {
-	mode := "--full"
-	if r.Quick {
-		mode = "--quick"
+// repeat says how to get the same: the packages that are needed, what the words
+// in the commands stand for, and an example of a load.
+func (w *writer) repeat(r *record.Run, packages, legend string, example wrk.Job) {
+	mode := ""
+	switch {
+	case r.Quick:
+		mode = " --quick"
+	case r.Full:
+		mode = " --full"
 	}
 	var names []string
 	for _, a := range r.Arms {
@@ -352,19 +362,19 @@ func (w *writer) repeat(r *record.Run) {
 	w.line("")
 	w.line("## Repeat it")
 	w.line("")
-	w.line("With Go and Debian's packages nginx-light and wrk, on a machine that does nothing else:")
+	w.line("With Go and Debian's packages %s, on a machine that does nothing else:", packages)
 	w.line("")
 	w.line("```")
-	w.line("bench/run %s %s --seed %d --arms %s", r.Scenario, mode, r.Seed, strings.Join(names, ","))
+	w.line("bench/run %s%s --seed %d --arms %s", r.Scenario, mode, r.Seed, strings.Join(names, ","))
 	w.line("```")
 	w.line("")
-	w.line("What was started (SITE: the test site, DIR: a folder of the server's own; nginx.conf is [peers/nginx/nginx.conf.tmpl](peers/nginx/nginx.conf.tmpl) filled in):")
+	w.line("What was started (%s):", legend)
 	w.line("")
 	w.line("```")
 	for _, a := range r.Arms {
 		w.line("%-15s %s", a.Name, a.Command)
 	}
-	example := wrk.Job{Script: "bench/wrk/requests.lua", Requests: "DIR/requests-browser.txt", URL: "http://127.0.0.1:PORT/", Connections: 1000, Duration: r.Slot}
+	example.Script, example.Connections, example.Duration = "bench/wrk/requests.lua", 1000, r.Slot
 	w.line("%-15s wrk %s", "load, e.g.", strings.Join(example.Args(), " "))
 	w.line("```")
 	w.line("")

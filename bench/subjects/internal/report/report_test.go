@@ -174,7 +174,7 @@ func TestFilesIsComplete(t *testing.T) {
 	for _, want := range []string{
 		"2025-01-02 03:04 UTC", "Some CPU, 2 cores", "1.22.1", "seed 42",
 		"## The bars", "## Where we lose", "### one file, 50 connections", "### 256 MB over a UNIX socket",
-		"## Memory", "99.00 %", "bench/run files --full --seed 42", "nginx -c DIR/nginx.conf",
+		"## Memory", "99.00 %", "bench/run files --seed 42", "nginx -c DIR/nginx.conf",
 		"0.70 (0.70–0.70)",
 	} {
 		if !strings.Contains(text, want) {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,6 +25,7 @@ func TestSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := http.FileServer(http.Dir(site))
+	right := func(f testsite.File) ([]byte, error) { return os.ReadFile(filepath.Join(site, f.Name)) }
 	serve := func(path string, instead http.HandlerFunc) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == path {
@@ -51,7 +54,7 @@ func TestSmall(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				err = Small(conn, w.Requests(address), site)
+				err = Small(conn, w.Requests(address), right)
 				conn.Close()
 				if c.problem == "" && err != nil || c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)) {
 					t.Errorf("%s: the error is %v, want %q", w.Name, err, c.problem)

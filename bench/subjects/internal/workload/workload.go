@@ -4,6 +4,7 @@ package workload
 import (
 	"strings"
 
+	"millrace/bench/subjects/internal/origin"
 	"millrace/bench/subjects/internal/testsite"
 )
 
@@ -24,6 +25,19 @@ func All() []Workload {
 	}
 }
 
+// Cache are the workloads of bench/run cache: one of the API's answers each.
+func Cache() []Workload {
+	var all []Workload
+	for _, w := range []struct {
+		name, title string
+		size        int
+	}{{"json40", "40 bytes", origin.MinSize}, {"json32k", "32 KB", 32 << 10}} {
+		path := origin.Object{Path: "/hit", Size: w.size}.Target()
+		all = append(all, Workload{Name: w.name, Title: w.title, files: []testsite.File{{Path: path, Size: w.size, Kind: testsite.Fetch}}})
+	}
+	return all
+}
+
 // Request is one request of a workload, and what its answer must hold.
 type Request struct {
 	File testsite.File
@@ -31,8 +45,11 @@ type Request struct {
 }
 
 // Fixed tells that the workload is the one request that a load generator sends
-// of itself, so that it needs no script to choose the next.
-func (w Workload) Fixed() bool { return len(w.files) == 1 && !w.Browser && w.files[0].Path == "/" }
+// of itself when it is given Path, so that it needs no script to choose the next.
+func (w Workload) Fixed() bool { return len(w.files) == 1 && !w.Browser }
+
+// Path is that of the workload's first request.
+func (w Workload) Path() string { return w.files[0].Path }
 
 // Requests are the requests in their order, for a server that is reached as
 // host ("127.0.0.1:8080").

@@ -12,7 +12,7 @@ import (
 
 // TestRequestsAreRequests: the reader of the standard library agrees on each.
 func TestRequestsAreRequests(t *testing.T) {
-	for _, w := range All() {
+	for _, w := range append(All(), Cache()...) {
 		for _, request := range w.Requests("127.0.0.1:8080") {
 			r := bufio.NewReader(strings.NewReader(request.Head))
 			got, err := http.ReadRequest(r)
@@ -23,8 +23,8 @@ func TestRequestsAreRequests(t *testing.T) {
 			if rest, _ := io.ReadAll(r); len(rest) != 0 {
 				t.Errorf("%s, %s: %q is left over", w.Name, request.File.Path, rest)
 			}
-			if got.URL.Path != request.File.Path || got.Host != "127.0.0.1:8080" || got.ContentLength != 0 {
-				t.Errorf("%s: got %s of %s, want %s", w.Name, got.URL.Path, got.Host, request.File.Path)
+			if got.RequestURI != request.File.Path || got.Host != "127.0.0.1:8080" || got.ContentLength != 0 {
+				t.Errorf("%s: got %s of %s, want %s", w.Name, got.RequestURI, got.Host, request.File.Path)
 			}
 			if hasCookie := got.Header.Get("Cookie") != ""; hasCookie != w.Browser {
 				t.Errorf("%s, %s: cookie: %v", w.Name, request.File.Path, hasCookie)
