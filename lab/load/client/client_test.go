@@ -356,6 +356,7 @@ func TestClosedByUs(t *testing.T) {
 	each(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // or its answer may still be quicker than the end of the connection
 	}), func(t *testing.T, o Options) {
 		c := dial(t, o)
 		go func() {
