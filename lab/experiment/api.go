@@ -18,7 +18,7 @@ func apiCache() Experiment {
 	return Experiment{
 		Name:     "api-cache",
 		Title:    "what a cache in front of a slow API brings, costs and gets wrong",
-		Question: "How long do clients of a slow API wait behind each of six caches, what does an answer cost, and does every client get the answer to its own question?",
+		Question: "How long do clients of a slow API wait behind each of seven caches, what does an answer cost, and does every client get the answer to its own question?",
 		Claim: "In one minute each, latency as min > mean > max in ms: Flask 104 > 4194 > 32000 with 4,043 requests, 326 of them over 10 s; " +
 			"Sanic with a memory cache and 4 workers 81 > 1152 > 12408, 13,558 and 210; with 1 worker 81 > 1367 > 18869, 11,589 and 171; " +
 			"a Go proxy with go-cache 80 > 341 > 6745, 14,663 and 175, its CPU 7 % where Python's was 30 %. nginx's cache could not be made to work.",

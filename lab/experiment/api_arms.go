@@ -23,7 +23,12 @@ import (
 const (
 	apiDirect   = "direct"
 	apiBaseline = "go-cache"
+	apiMillrace = "millrace"
 )
+
+// apiOrigin is the page that may read the answers: the published proxy's
+// CorsOrigin.
+const apiOrigin = "https://blog.example"
 
 // An apiPlace is where one instance of an arm lives.
 type apiPlace struct {
@@ -63,9 +68,8 @@ func (r *apiRun) prepare(ctx context.Context) error {
 	arms := []*apiArm{{
 		name: apiDirect, about: "the API itself, without a cache: what the published figures of Flask are, by their least latency", workers: 1,
 		version: goVersion(r.upstream, ""), shown: []string{"apiupstream", "-listen", "127.0.0.1:PORT"},
-	}, r.goArm(limited), r.nginxArm(limited)}
+	}, r.goArm(limited), r.nginxArm(limited), r.millraceArm(limited)}
 	arms = append(arms, r.pythonArms(ctx)...)
-	arms = append(arms, &apiArm{name: "millrace", about: "millrace's cache", skipped: "its cache does not exist yet"})
 	for _, a := range arms {
 		a.places = places
 		r.res.Arms = append(r.res.Arms, result.Arm{
@@ -95,14 +99,11 @@ func (r *apiRun) goArm(ctx context.Context) *apiArm {
 		a.skipped = err.Error()
 		return a
 	}
-	a.version = goVersion(exe, "github.com/patrickmn/go-cache")
-	if info, err := os.Stat(exe); err == nil {
-		a.size = info.Size()
-	}
+	a.version, a.size = goVersion(exe, "github.com/patrickmn/go-cache"), fileSize(exe)
 	a.command = func(p apiPlace) (*exec.Cmd, error) {
 		file := filepath.Join(p.Dir, "config.json")
 		text, err := json.Marshal(map[string]string{
-			"HostPort": p.Address, "Stacosys": "http://" + p.Upstream, "CorsOrigin": "https://blog.example",
+			"HostPort": p.Address, "Stacosys": "http://" + p.Upstream, "CorsOrigin": apiOrigin,
 		})
 		if err == nil {
 			err = os.WriteFile(file, text, 0o600)
@@ -112,6 +113,36 @@ func (r *apiRun) goArm(ctx context.Context) *apiArm {
 		}
 		return exec.Command(exe, "-config", file, "-expiry", p.Expiry.String()), nil
 	}
+	return a
+}
+
+// fileSize is how large an executable is; 0 if that cannot be seen.
+func fileSize(name string) int64 {
+	info, err := os.Stat(name)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// millraceArm is the very program that runs this. The API does not say how long
+// its answers live, so --ttl must.
+func (r *apiRun) millraceArm(ctx context.Context) *apiArm {
+	a := &apiArm{name: apiMillrace, about: "millrace cache, with the expiry as --ttl, no log", workers: 1}
+	exe := r.env.Millrace
+	if exe == "" {
+		a.skipped = "there is no executable of millrace to measure"
+		return a
+	}
+	a.version, a.size = subject.Version(ctx, exe, "version"), fileSize(exe)
+	args := func(p apiPlace) []string {
+		return []string{
+			"cache", "http://" + p.Upstream, "--listen", p.Address, "--ttl", p.Expiry.String(),
+			"--cors", apiOrigin, "--log", "off", "--admin", "off",
+		}
+	}
+	a.shown = append([]string{"millrace"}, args(apiPlace{Address: "127.0.0.1:PORT", Upstream: "127.0.0.1:UPSTREAM", Expiry: apiExpiry})...)
+	a.command = func(p apiPlace) (*exec.Cmd, error) { return exec.Command(exe, args(p)...), nil }
 	return a
 }
 
@@ -279,7 +310,7 @@ func (r *apiRun) startAt(ctx context.Context, command func(address string) (*exe
 	return nil, err
 }
 
-// apiStartTime is how long a service may take until it listens: seven may
+// apiStartTime is how long a service may take until it listens: eight may
 // start at once on two cores, four of them in Python.
 const apiStartTime = 20 * time.Second
 

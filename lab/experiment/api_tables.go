@@ -58,7 +58,7 @@ func (r *apiRun) nameMetrics() {
 
 // inOrder are the findings of a workload as the arms are listed.
 func inOrder(runs []apiFinding, workload string) []*apiFinding {
-	order := []string{apiDirect, "flask-1", "flask-4", "sanic-1", "sanic-4", apiBaseline, "nginx"}
+	order := []string{apiDirect, "flask-1", "flask-4", "sanic-1", "sanic-4", apiBaseline, "nginx", apiMillrace}
 	var out []*apiFinding
 	for i := range runs {
 		if runs[i].workload == workload && runs[i].result != nil {

@@ -381,6 +381,33 @@ func TestWriteAPINginx(t *testing.T) {
 	}
 }
 
+func TestMillraceArm(t *testing.T) {
+	r := &apiRun{stage: newStage(Env{}, &result.Result{})}
+	if a := r.millraceArm(t.Context()); a.skipped == "" || a.command != nil {
+		t.Errorf("without an executable: %+v", a)
+	}
+	exe := filepath.Join(t.TempDir(), "millrace")
+	if err := os.WriteFile(exe, []byte("#!/bin/sh\necho millrace 1.2 \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.env.Millrace = exe
+	a := r.millraceArm(t.Context())
+	if a.skipped != "" || a.workers != 1 || a.size == 0 || a.name != apiMillrace {
+		t.Fatalf("%+v", a)
+	}
+	if _, err := os.Stat("/bin/sh"); err == nil && a.version != "millrace 1.2 version" {
+		t.Errorf("the version is %q", a.version)
+	}
+	cmd, err := a.command(apiPlace{Address: "127.0.0.1:1", Upstream: "127.0.0.1:2", Expiry: 2 * time.Second})
+	want := exe + " cache http://127.0.0.1:2 --listen 127.0.0.1:1 --ttl 2s --cors https://blog.example --log off --admin off"
+	if err != nil || strings.Join(cmd.Args, " ") != want {
+		t.Errorf("%q, %v, want %s", cmd.Args, err, want)
+	}
+	if shown := strings.Join(a.shown, " "); !strings.HasPrefix(shown, "millrace cache http://127.0.0.1:UPSTREAM --listen 127.0.0.1:PORT --ttl 5m0s") {
+		t.Errorf("shown as %s", shown)
+	}
+}
+
 // fakePython puts a python3 first on PATH that does what the script says.
 func fakePython(t *testing.T, script string) {
 	t.Helper()
