@@ -176,6 +176,7 @@ type exchange struct {
 	also    lane.Mark
 
 	alone           bool   // what is stored has no say in it
+	personal        bool   // it has credentials that are not in the key, and reach the upstream
 	outcome, reason string // for the log
 	status          int
 }
@@ -192,12 +193,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.key = x.set.key.Key(r, "")
+	x.personal = x.set.personal(r)
 	x.demand = x.set.policy.Demands(r.Header)
 	x.mark = h.memory.gen(x.key).Now()
 	// A journey may turn out to be someone else's: then the next turn starts
 	// an own one. Two more are for races that are lost.
+	var o *object
 	for range 3 {
-		o, soft := h.lookup(&x)
+		var soft bool
+		o, soft = h.lookup(&x)
 		use := rfc9111.Miss
 		if o != nil {
 			use = o.facts.Use(x.demand, x.began, soft)
@@ -215,7 +219,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !x.pass() {
+	if !x.pass(o) {
 		x.fail(errRaces)
 	}
 }
@@ -233,6 +237,8 @@ func (x *exchange) bypass() string {
 		return "upgrade"
 	case r.ContentLength != 0:
 		return "body" // no key says what it holds
+	case len(r.Header["If-Match"]) > 0 || len(r.Header["If-Unmodified-Since"]) > 0:
+		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
 	case x.set.bypass:
 		return "rule"
 	case x.set.cookies == secret && len(r.Header["Cookie"]) > 0:

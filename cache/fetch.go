@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,33 +39,40 @@ const (
 
 // outcome is what a journey has led to, once that is known.
 type outcome struct {
-	object *object    // what to answer with; its body is in it, or
-	body   *fill.Body // still growing
-	how    string     // miss, validated, disk, shared
-	status int        // of the upstream's answer
-	aged   bool       // that came from another cache, and says so
-	reason string     // why it will not be stored; "" when it will
-	err    error      // the upstream's failure
-	own    bool       // for the one who asked alone: everyone else asks anew
+	object   *object     // what to answer with; its body is in it, or
+	body     *fill.Body  // still growing
+	how      string      // miss, validated, disk, shared
+	status   int         // of the upstream's answer
+	aged     bool        // that came from another cache, and says so
+	withheld http.Header // fields that must not be kept, for the leader alone
+	reason   string      // why it will not be stored; "" when it will
+	err      error       // the upstream's failure
+	own      bool        // for the one who asked alone: everyone else asks anew
 }
 
 // journey is one trip on behalf of all who wait for a key.
 type journey struct {
-	h      *Handler
-	fill   *fill.Fill[outcome]
-	r      *http.Request // the leader's; it outlives its client
-	set    *settings
-	demand rfc9111.Demand
-	key    string
-	pass   bool      // alone, and as the client sent it
-	stored []*object // what may be validated
-	at     purge.Time
-	began  time.Time
+	h        *Handler
+	fill     *fill.Fill[outcome]
+	r        *http.Request // the leader's; it outlives its client
+	set      *settings
+	demand   rfc9111.Demand
+	key      string
+	pass     bool // alone, and as the client sent it
+	personal bool // see exchange
+	passKey  string
+	stored   []*object // what may be validated
+	at       purge.Time
+	began    time.Time
 
 	gone  <-chan struct{}     // the leader's client has left
+	over  chan struct{}       // closed when the trip has ended
 	own   chan *http.Response // to the leader, unbuffered
 	hints chan hint           // to the leader
 }
+
+// errClosed is the cause where Close came before an answer.
+var errClosed = errors.New("the cache is being closed")
 
 // hint is an interim answer (RFC 9110, 15.2).
 type hint struct {
@@ -76,25 +83,45 @@ type hint struct {
 // fetch joins or starts the journey for a request. It reports false when that
 // led to what is not this request's, having written nothing.
 func (x *exchange) fetch(o *object) bool {
-	if x.h.passes.has(x.key) || x.demand.NoStore || x.r.Method == http.MethodHead {
-		return x.pass()
+	if x.h.passes.has(x.passKey(false)) || x.personal && x.h.passes.has(x.passKey(true)) ||
+		x.demand.NoStore || x.r.Method == http.MethodHead {
+		return x.pass(o)
 	}
 	f, leader := x.h.fills.Join(x.fillKey())
 	if !f.Enter() {
 		return false
 	}
 	defer f.Leave()
-	if !leader {
-		out, err := f.Wait(x.r.Context())
-		if err == nil && out.object != nil && out.err == nil && x.h.state(out.object) != purge.Valid {
-			// Purged since the journey began, perhaps before this request did:
-			// nobody who comes now may have it.
-			f.Detach()
-			return false
-		}
-		return x.arrive(o, out, err, true)
+	if leader {
+		return x.lead(x.h.journey(f, x, o), o)
 	}
-	return x.lead(x.h.journey(f, x, o), o)
+	out, err := f.Wait(x.r.Context())
+	if err == nil && out.object != nil && out.err == nil && x.tooLate(out) {
+		f.Detach()
+		return false
+	}
+	return x.arrive(o, out, err, true)
+}
+
+// tooLate reports whether what a journey led to is not for one that came while
+// it was under way: purged since it began, perhaps before this request did; or
+// of so slow a body that its lifetime is over (RFC 9111, 4); or without a
+// lifetime, so that nothing says that it is right for a request with credentials.
+func (x *exchange) tooLate(out outcome) bool {
+	o := out.object
+	return x.h.state(o) != purge.Valid ||
+		out.reason == "" && x.began.After(o.facts.Received) && o.stale(x.began) ||
+		out.reason == noLifetime && x.personal
+}
+
+// passKey is what is remembered when an answer was not to be shared. Requests
+// with credentials have one of their own: answers to them are often private
+// where those to others are not.
+func (x *exchange) passKey(personal bool) string {
+	if personal {
+		return x.key + "\x00personal"
+	}
+	return x.key
 }
 
 // fillKey is the cache key, and the values of what its answers are known to
@@ -116,8 +143,8 @@ func (x *exchange) fillKey() string {
 // journey prepares a trip on behalf of x.
 func (h *Handler) journey(f *fill.Fill[outcome], x *exchange, o *object) *journey {
 	j := &journey{
-		h: h, fill: f, r: x.r, set: x.set, demand: x.demand, key: x.key, at: h.book.Now(), began: time.Now(),
-		gone: x.r.Context().Done(), own: make(chan *http.Response), hints: make(chan hint, maxHints),
+		h: h, fill: f, r: x.r, set: x.set, demand: x.demand, key: x.key, personal: x.personal, passKey: x.passKey(x.personal), at: h.book.Now(), began: time.Now(),
+		gone: x.r.Context().Done(), over: make(chan struct{}), own: make(chan *http.Response), hints: make(chan hint, maxHints),
 	}
 	if !x.alone {
 		j.stored = h.memory.look(x.key).alive(h, o)
@@ -161,8 +188,11 @@ func (x *exchange) lead(j *journey, o *object) bool {
 				select {
 				case resp := <-j.own:
 					x.direct(j, resp, out.reason)
+				case <-j.over: // Close has ended it
+					x.fail(errClosed)
 				case <-x.r.Context().Done():
 					x.outcome, x.reason = "error", "client gone"
+					panic(http.ErrAbortHandler) // a client that has closed one way only must not take nothing for an answer
 				}
 				return true
 			}
@@ -171,31 +201,32 @@ func (x *exchange) lead(j *journey, o *object) bool {
 	}
 }
 
-// interim passes a 1xx on, but 100 and 101, which are between neighbours.
+// interim passes a 1xx on, but 100 and 101, which are between neighbours, and
+// none to HTTP/1.0, which has none (RFC 9110, 15.2).
 func (x *exchange) interim(i hint) {
-	if i.status == http.StatusContinue || i.status == http.StatusSwitchingProtocols {
+	if i.status <= http.StatusSwitchingProtocols || i.status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeader(i.header) != nil {
 		return
 	}
+	proxy.Strip(i.header)
 	h := x.w.Header()
-	for name, values := range i.header {
-		h[name] = values
-	}
+	kept := maps.Clone(h)
+	clear(h)
+	maps.Copy(h, i.header)
 	x.w.WriteHeader(i.status)
-	for name := range i.header {
-		delete(h, name)
-	}
+	clear(h)
+	maps.Copy(h, kept)
 }
 
 // pass goes alone: what comes back is known to be for one client each, or is
 // asked for in a way that nobody shares.
-func (x *exchange) pass() bool {
+func (x *exchange) pass(o *object) bool {
 	f, _ := x.h.fills.Join(x.key + "\x00alone " + strconv.FormatUint(x.h.passes.serial.Add(1), 10))
 	f.Enter()
 	defer f.Leave()
 	x.alone = true
 	j := x.h.journey(f, x, nil)
 	j.pass = true
-	return x.lead(j, nil)
+	return x.lead(j, o)
 }
 
 // arrive answers from an outcome. It reports false when that is not for this
@@ -241,7 +272,10 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 	x.addStatus(head, out.object.all("Cache-Status"), forward{
 		why: why, status: out.status, collapsed: joined, stored: out.reason == "", detail: out.reason,
 	}.String())
-	if out.aged {
+	if !joined {
+		maps.Copy(head, out.withheld)
+	}
+	if out.aged || joined { // RFC 9111, 5.1: it was not made for this request
 		head["Age"] = []string{strconv.FormatInt(seconds(out.object.facts.CurrentAge(time.Now())), 10)}
 	}
 	if x.stream(out.object, out.body) {
@@ -249,6 +283,9 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 	}
 	delete(head, "Cache-Status")
 	delete(head, "Age")
+	for name := range out.withheld {
+		delete(head, name)
+	}
 	return false
 }
 
@@ -290,6 +327,9 @@ func (x *exchange) direct(j *journey, resp *http.Response, reason string) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}
+	if resp.StatusCode == http.StatusNoContent {
+		delete(head, "Content-Length") // RFC 9110, 8.6
+	}
 	x.w.WriteHeader(resp.StatusCode)
 	x.copyBody(resp)
 }
@@ -297,6 +337,7 @@ func (x *exchange) direct(j *journey, resp *http.Response, reason string) {
 // run is the trip. It ends when the answer is stored, handed to the leader, or
 // has failed.
 func (j *journey) run() {
+	defer close(j.over)
 	ctx, cancel := context.WithCancel(j.fill.Context(grace, journeyLimit))
 	defer cancel()
 	defer context.AfterFunc(j.h.base, cancel)()
@@ -341,7 +382,7 @@ func (j *journey) ask(ctx context.Context, validate bool) (handed bool) {
 		switch {
 		case j.validated(resp.Header, sent, received):
 		case validate:
-			return j.ask(ctx, false) // it speaks of something that is not stored
+			return j.ask(ctx, false) // it speaks of something that is not stored, or is one client's own
 		default:
 			j.fill.Settle(outcome{err: errors.New("304 to a request without conditions")})
 		}
@@ -356,7 +397,7 @@ func (j *journey) ask(ctx context.Context, validate bool) (handed bool) {
 		j.h.headUpdate(j, resp, sent, received)
 	}
 	o, reason := j.judge(resp, sent, received)
-	if reason != "" && (reason != noLifetime || j.pass) {
+	if reason != "" && (reason != noLifetime || j.pass || j.personal) {
 		return j.hand(ctx, resp, reason)
 	}
 	j.grow(ctx, resp, o, reason)
@@ -388,104 +429,19 @@ func (j *journey) failing(status int) bool {
 	return false
 }
 
-// request is what goes to the upstream.
-func (j *journey) request(ctx context.Context, validate bool) *http.Request {
-	out := j.h.proxy.Outgoing(j.r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			select {
-			case j.hints <- hint{code, http.Header(h).Clone()}:
-			default: // nobody must wait for interim answers
-			}
-			return nil
-		},
-	})))
-	out.Body = nil
-	h := out.Header
-	j.set.scrub(h)
-	if j.h.cors != nil {
-		delete(h, "Origin")
-	}
-	h["Surrogate-Capability"] = append(h["Surrogate-Capability"], statusName+`="Surrogate/1.0"`)
-	if j.pass {
-		return out
-	}
-	out.Method = http.MethodGet
-	if len(j.h.languages) > 0 {
-		// What is compared is what is asked for, or the first client's wishes
-		// would decide for all who count as the same.
-		delete(h, "Accept-Language")
-		if l := rfc9111.Normal("Accept-Language", j.r.Header, j.h.languages); l != "" {
-			h["Accept-Language"] = []string{l}
-		}
-	}
-	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
-		delete(h, name) // decided here, from the whole answer
-	}
-	if validate {
-		headers := make([]http.Header, len(j.stored))
-		for i, o := range j.stored {
-			headers[i] = o.header()
-		}
-		rfc9111.Conditional(h, headers)
-	}
-	return out
-}
-
-// overrides are request headers by which some frameworks answer for another
-// URL, host or method than the one in the key: poison for a cache.
-var overrides = []string{
-	"X-Original-Url", "X-Rewrite-Url", "X-Original-Host", "X-Host", "X-Forwarded-Server", "X-Forwarded-Scheme",
-	"X-Forwarded-Prefix", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
-}
-
-// scrub takes out of a request's header what the key does not know, so that it
-// cannot have a say in an answer that others get.
-func (s *settings) scrub(h http.Header) {
-	for _, name := range overrides {
-		delete(h, name)
-	}
-	if s.auth == dropped {
-		delete(h, "Authorization")
-	}
-	switch {
-	case s.cookies == dropped:
-		delete(h, "Cookie")
-	case s.cookies == keyed && len(s.listed) > 0:
-		keepCookies(h, s.listed)
-	}
-}
-
-// keepCookies leaves only the cookies of these names.
-func keepCookies(h http.Header, names []string) {
-	var kept []string
-	for _, line := range h["Cookie"] {
-		for pair := range strings.SplitSeq(line, ";") {
-			pair = strings.TrimSpace(pair)
-			name, _, _ := strings.Cut(pair, "=")
-			for _, n := range names {
-				if n == name {
-					kept = append(kept, pair)
-					break
-				}
-			}
-		}
-	}
-	delete(h, "Cookie")
-	if len(kept) > 0 {
-		h["Cookie"] = []string{strings.Join(kept, "; ")}
-	}
-}
-
 // hand gives an answer to the leader alone, and sends everyone else on.
 func (j *journey) hand(ctx context.Context, resp *http.Response, reason string) (handed bool) {
 	if !j.pass && j.lasting(reason) {
-		j.h.passes.add(j.key)
+		j.h.passes.add(j.passKey)
 	}
 	j.fill.Detach()
 	j.fill.Settle(outcome{own: true, reason: reason})
 	select {
 	case j.own <- resp:
 	case <-j.gone:
+		resp.Body.Close()
+		return false
+	case <-ctx.Done(): // by Close, while the leader waits for its client to take an interim answer
 		resp.Body.Close()
 		return false
 	}
@@ -501,7 +457,7 @@ func (j *journey) hand(ctx context.Context, resp *http.Response, reason string) 
 // lasting reports whether the next answer for this key will not be shared
 // either, so that nobody should wait for it.
 func (j *journey) lasting(reason string) bool {
-	return reason != "method" && reason != "range"
+	return reason != "method" && reason != "range" && reason != "request-no-store"
 }
 
 // grow streams an answer into a body that everyone who waits reads, and stores
@@ -514,17 +470,17 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 	body := fill.NewBody(fill.BodyOptions{
 		Expected: resp.ContentLength,
 		Memory:   j.h.inMemory,
-		Spill:    j.h.slow.spill(j.h.storeKey(j.key, o), o, resp.ContentLength),
+		Spill:    j.h.slow.spill(j.h.storeKey(j.key, o), o, resp.ContentLength, j.h.largest),
 		Window:   windowSize,
 		Context:  ctx,
 	})
-	j.fill.Settle(outcome{object: o, body: body, how: "miss", status: resp.StatusCode, aged: resp.Header["Age"] != nil, reason: reason})
+	j.fill.Settle(outcome{
+		object: o, body: body, how: "miss", status: resp.StatusCode, reason: reason,
+		aged: resp.Header["Age"] != nil, withheld: j.withheld(resp.Header, o),
+	})
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
-	n, err := io.CopyBuffer(onlyWriter{body}, io.LimitReader(resp.Body, j.h.largest+1), buf[:])
-	if err == nil && n > j.h.largest {
-		err = fmt.Errorf("the answer is larger than the %d bytes that are kept", j.h.largest)
-	}
+	n, err := io.CopyBuffer(onlyWriter{body}, onlyReader{resp.Body}, buf[:])
 	body.Close(err)
 	j.h.meters.FromUpstream.Add(0, uint64(n))
 	if err != nil {
@@ -534,6 +490,31 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 	}
 	j.h.commit(j.key, o, body, reason == "")
 }
+
+// withheld are the fields of an answer that are for the one who asked, and not
+// kept: those that its no-cache or private names (RFC 9111, 5.2.2.4 and 5.2.2.7).
+func (j *journey) withheld(header http.Header, o *object) http.Header {
+	var mine http.Header
+	for name, values := range header {
+		if o.all(name) != nil || name == "Age" || slices.Contains(j.h.hidden, name) || j.h.cors != nil && strings.HasPrefix(name, "Access-Control-") {
+			continue
+		}
+		if mine == nil {
+			mine = http.Header{}
+		}
+		mine[name] = slices.Clone(values)
+	}
+	if mine != nil {
+		if lines := header["Connection"]; lines != nil {
+			mine["Connection"] = lines // for what it names
+		}
+		proxy.Strip(mine)
+	}
+	return mine
+}
+
+// onlyReader hides that a body may have a WriteTo.
+type onlyReader struct{ io.Reader }
 
 // onlyWriter hides that a body may have a ReadFrom.
 type onlyWriter struct{ io.Writer }
@@ -566,7 +547,7 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 		return nil, "too-large"
 	case len(resp.Trailer) > 0:
 		return nil, "trailer"
-	case strings.HasPrefix(header.Get("Content-Type"), "text/event-stream"):
+	case strings.HasPrefix(strings.ToLower(header.Get("Content-Type")), "text/event-stream"):
 		return nil, "stream"
 	}
 	kept := policy.Storable(header, received)

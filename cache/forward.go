@@ -20,11 +20,12 @@ func (x *exchange) forward() {
 	if x.private == "method" {
 		why = "method"
 	}
-	r, set := x.r, x.set
+	r := x.r
+	x.addStatus(x.w.Header(), nil, forward{why: why, detail: x.private}.String()) // of an answer of our own, where there is none
 	h.proxy.Serve(x.w, r, func(resp *http.Response) {
 		x.status = resp.StatusCode
 		if rfc9111.Unsafe(r.Method) {
-			h.invalidate(r, set, resp.StatusCode, resp.Header)
+			h.invalidate(r, resp.StatusCode, resp.Header)
 		}
 		for _, name := range h.hidden {
 			delete(resp.Header, name)
@@ -32,6 +33,9 @@ func (x *exchange) forward() {
 		h.cors.Apply(resp.Header, r)
 		x.addStatus(resp.Header, resp.Header["Cache-Status"], forward{why: why, status: resp.StatusCode, detail: x.private}.String())
 	})
+	if x.status == 0 {
+		x.outcome, x.reason = "error", "upstream"
+	}
 }
 
 // refreshLater starts a journey in the background for an answer that is stale,

@@ -35,6 +35,7 @@ type object struct {
 	body   []byte
 	size   int64
 	disk   string // key of the body in the disk tier, when it is not held here
+	stamp  int64  // when the answer came that the body is of, in nanoseconds: by that it is known on disk
 
 	facts rfc9111.Facts
 	vary  []string // names of the request fields that it was chosen by, sorted
@@ -224,16 +225,25 @@ type record struct {
 	At      purge.Time          `json:"at,omitempty"`
 	Epoch   string              `json:"epoch,omitempty"` // see shared.go
 	Rule    string              `json:"rule,omitempty"`
+	Stamp   int64               `json:"stamp,omitempty"`
 }
 
 const recordVersion = 1
 
 var errRecord = errors.New("not a record of this version")
 
+// stamp is the object's: a 304 has given it new facts since.
+func (rec *record) stamp() int64 {
+	if rec.Stamp != 0 {
+		return rec.Stamp
+	}
+	return rec.Facts.Received.UnixNano()
+}
+
 func (o *object) encode(epoch string) ([]byte, error) {
 	return json.Marshal(record{
 		Version: recordVersion, Status: o.status, Header: o.header(), Facts: o.facts, Vary: o.vary, By: o.by,
-		URL: o.owner.URL, Host: o.owner.Host, Tags: o.owner.Tags, At: o.owner.At, Epoch: epoch, Rule: o.rule,
+		URL: o.owner.URL, Host: o.owner.Host, Tags: o.owner.Tags, At: o.owner.At, Epoch: epoch, Rule: o.rule, Stamp: o.stamp,
 	})
 }
 
@@ -252,6 +262,7 @@ func decodeRecord(head []byte) (*record, error) {
 func (rec *record) object(size int64) *object {
 	o := &object{
 		status: rec.Status, fields: fieldsOf(rec.Header), size: size, facts: rec.Facts, vary: rec.Vary, by: rec.By, rule: rec.Rule,
+		stamp: rec.stamp(),
 		owner: purge.Object{URL: rec.URL, Host: rec.Host, Tags: rec.Tags, At: rec.At},
 	}
 	o.kept.Store(true)

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,14 +12,17 @@ const (
 	// remembered, at least; at most twice that. Meanwhile nobody waits for
 	// another's answer. One that can be shared after all ends it at once.
 	passTime = 15 * time.Second
-	// maxPasses bounds the keys remembered: some 10 MB with long URLs.
+	// maxPasses bounds the keys remembered: 2 MB, however long they are.
 	maxPasses = 1 << 16
 )
 
-// passes remembers keys in two generations (hit-for-miss). The zero value is ready.
+// passes remembers keys in two generations (hit-for-miss), by their hash: should
+// two ever have the same, one of them is asked for once too often. The zero
+// value is ready.
 type passes struct {
 	mu         sync.RWMutex
-	young, old map[string]struct{}
+	seed       maphash.Seed // of the maps, when there is one
+	young, old map[uint64]struct{}
 	turned     time.Time
 
 	serial atomic.Uint64 // of journeys that go alone
@@ -30,10 +34,11 @@ func (p *passes) has(key string) bool {
 	if len(p.young) == 0 && len(p.old) == 0 || time.Since(p.turned) >= 2*passTime {
 		return false
 	}
-	if _, ok := p.young[key]; ok {
+	sum := maphash.String(p.seed, key)
+	if _, ok := p.young[sum]; ok {
 		return true
 	}
-	_, ok := p.old[key]
+	_, ok := p.old[sum]
 	return ok && time.Since(p.turned) < passTime
 }
 
@@ -41,18 +46,25 @@ func (p *passes) add(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if age := time.Since(p.turned); p.young == nil || age >= passTime || len(p.young) >= maxPasses/2 {
+		if p.young == nil {
+			p.seed = maphash.MakeSeed()
+		}
 		p.old = p.young
 		if age >= 2*passTime {
 			p.old = nil
 		}
-		p.young, p.turned = map[string]struct{}{}, time.Now()
+		p.young, p.turned = map[uint64]struct{}{}, time.Now()
 	}
-	p.young[key] = struct{}{}
+	p.young[maphash.String(p.seed, key)] = struct{}{}
 }
 
 func (p *passes) remove(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.young, key)
-	delete(p.old, key)
+	if p.young == nil {
+		return
+	}
+	sum := maphash.String(p.seed, key)
+	delete(p.young, sum)
+	delete(p.old, sum)
 }

@@ -119,7 +119,7 @@ func (h *Handler) Changed(keys []string) {
 // invalidate forgets what an answer to an unsafe method makes invalid (RFC
 // 9111, 4.4). Only what is stored, or may be, is worth a purge: else anyone
 // could fill the book with URLs.
-func (h *Handler) invalidate(r *http.Request, set *settings, status int, header http.Header) {
+func (h *Handler) invalidate(r *http.Request, status int, header http.Header) {
 	if !rfc9111.Unsafe(r.Method) {
 		return
 	}
@@ -129,9 +129,10 @@ func (h *Handler) invalidate(r *http.Request, set *settings, status int, header 
 		target.Scheme = "https"
 	}
 	for _, u := range rfc9111.Invalidated(r, &target, status, header) {
-		stored, more := set.key.ForURL(u.Scheme, u.Host, u.RequestURI())
+		under := h.fills.Running() > 0 // before the look: a fill that ends between has stored by then
+		stored, all := h.rules.forRequest(u.Path).key.ForURL(u.Scheme, u.Host, u.RequestURI())
 		known := h.memory.forget(stored)
-		if !known && !more && h.slow.disk == nil && h.slow.shared == nil && h.fills.Running() == 0 {
+		if !known && all && !under && h.slow.disk == nil && h.slow.shared == nil {
 			continue
 		}
 		u.Fragment = ""

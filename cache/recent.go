@@ -20,6 +20,17 @@ type Decision struct {
 // ringSize is how many decisions are remembered.
 const ringSize = 1024
 
+// maxDecisionURL is how much of a URL is remembered, so that the log is at most 2 MB.
+const maxDecisionURL = 2 << 10
+
+// cutURL is a URL as the log has it.
+func cutURL(url string) string {
+	if len(url) <= maxDecisionURL {
+		return url
+	}
+	return strings.Clone(url[:maxDecisionURL])
+}
+
 // ring is a log of the latest decisions. The zero value is ready.
 type ring struct {
 	mu   sync.Mutex
@@ -36,6 +47,7 @@ func (g *ring) add(d Decision) {
 
 // reasonFor is the reason of the latest decision about a URL.
 func (g *ring) reasonFor(url string) string {
+	url = cutURL(url)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := g.next - 1; i >= max(0, g.next-ringSize); i-- {
@@ -86,7 +98,7 @@ func (h *Handler) record(x *exchange) {
 		m.Error.Add(0, 1)
 	}
 	h.recent.add(Decision{
-		Time: x.began, Method: x.r.Method, URL: urlOf(x.r), Status: x.status,
+		Time: x.began, Method: x.r.Method, URL: cutURL(urlOf(x.r)), Status: x.status,
 		Outcome: x.outcome, Reason: x.reason, Took: time.Since(x.began),
 	})
 }

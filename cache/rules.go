@@ -150,6 +150,12 @@ func (s *settings) guard(keys key.Options, share bool) {
 	}
 }
 
+// personal reports whether a request has credentials that are not in the key,
+// and that the upstream sees.
+func (s *settings) personal(r *http.Request) bool {
+	return s.cookies == free && len(r.Header["Cookie"]) > 0 || s.auth == free && len(r.Header["Authorization"]) > 0
+}
+
 func orNil(d time.Duration) *time.Duration {
 	if d == 0 {
 		return nil

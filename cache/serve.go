@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -29,34 +27,18 @@ func (x *exchange) serve(o *object, how string) bool {
 	}
 	defer release()
 	x.outcome, x.reason, x.status = how, o.facts.Source, o.status
+	earlier := a.Header["Cache-Status"]
+	delete(a.Header, "Cache-Status")
 	if how == "hit" {
-		x.offer(o, a)
+		x.offer(o, a, earlier)
 		x.h.wantPacked(x.key, o)
 	}
 	x.h.keepLater(x.key, o)
-	// From here on the header is this answer's alone.
-	head := x.w.Header()
+	head := x.w.Header()                                                                // a's own may be the lane's as well by now
 	head["Age"] = []string{strconv.FormatInt(seconds(o.facts.CurrentAge(x.began)), 10)} // RFC 9111, 5.1
-	x.addStatus(head, a.Header["Cache-Status"], hitStatus(how, o, x.began))
-	delete(a.Header, "Cache-Status")
-	if a.Status != 0 && a.Status != http.StatusOK {
-		x.serveOther(a)
-	} else {
-		send.Serve(x.w, x.r, a)
-	}
+	x.addStatus(head, earlier, hitStatus(how, o, x.began))
+	send.Serve(x.w, x.r, a)
 	return true
-}
-
-// serveOther sends an answer that is not 200: it has no conditions and ranges.
-func (x *exchange) serveOther(a *send.Answer) {
-	head := x.w.Header()
-	for name, values := range a.Header {
-		head[name] = values
-	}
-	x.w.WriteHeader(a.Status)
-	if x.r.Method != http.MethodHead && len(a.Body) > 0 {
-		_, _ = x.w.Write(a.Body) // an error means that the client is gone
-	}
 }
 
 // answer makes what is sent of an object: the best encoding, and its header.
@@ -110,7 +92,7 @@ func (x *exchange) encode(o *object, a *send.Answer) {
 		h["Vary"] = append(slices.Clone(h["Vary"]), "Accept-Encoding")
 	}
 	p := o.packed.Load()
-	if p == nil {
+	if p == nil || x.r.Header["Range"] != nil { // parts of what was sent before it was encoded
 		return
 	}
 	c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.available)
@@ -122,31 +104,21 @@ func (x *exchange) encode(o *object, a *send.Answer) {
 	if tag := first(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
 		h["Etag"] = []string{"W/" + tag} // RFC 9110, 8.8.3.3: not the same bytes any more
 	}
-	delete(h, "Content-Digest") // RFC 9530: of the bytes that were encoded here
+	for _, name := range [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"} {
+		delete(h, name) // RFC 9530: of the bytes that were encoded here
+	}
 }
 
 // offer lets the fast lane answer the next such request, as long as the object
 // is fresh and nothing is purged.
-func (x *exchange) offer(o *object, a *send.Answer) {
-	if !x.demand.Neutral() || !x.set.key.Plain(x.r) || x.r.Header["Range"] != nil {
+func (x *exchange) offer(o *object, a *send.Answer, before []string) {
+	// A file is the store's, open for this request alone.
+	if a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.key.Plain(x.r) {
 		return
 	}
-	consulted := x.consulted(o)
-	header := a.Header
-	if earlier := header["Cache-Status"]; earlier != nil {
-		clean := make(http.Header, len(header))
-		for name, values := range header {
-			if name != "Cache-Status" {
-				clean[name] = values
-			}
-		}
-		header = clean
-	}
-	forLane := *a
-	forLane.Header = header
-	facts, before := o.facts, a.Header["Cache-Status"]
-	lane.Offer(x.r, &forLane, lane.Rule{
-		Consulted: consulted,
+	facts := o.facts
+	lane.Offer(x.r, a, lane.Rule{
+		Consulted: x.consulted(o),
 		Mark:      x.mark,
 		Also:      x.also,
 		Expires:   x.began.Add(facts.TTL(x.began)),
@@ -223,6 +195,9 @@ func (x *exchange) streamFrom(o *object, reader *fill.Reader) {
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}
+	if o.status == http.StatusNoContent {
+		delete(head, "Content-Length") // RFC 9110, 8.6
+	}
 	x.w.WriteHeader(o.status)
 	if x.r.Method == http.MethodHead || bodyless(o.status) {
 		return
@@ -230,9 +205,7 @@ func (x *exchange) streamFrom(o *object, reader *fill.Reader) {
 	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
 	if _, err := reader.WriteTo(x.w); err != nil {
 		x.reason = "aborted"
-		if errors.Is(err, fill.ErrBroken) || errors.Is(err, context.Canceled) {
-			panic(http.ErrAbortHandler) // the client must see that the answer is not whole
-		}
+		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
 	}
 }
 
@@ -250,7 +223,8 @@ func (x *exchange) copyBody(resp *http.Response) {
 		if n > 0 {
 			x.h.meters.FromUpstream.Add(0, uint64(n))
 			if _, werr := x.w.Write(buf[:n]); werr != nil {
-				return // the client is gone
+				x.reason = "aborted"
+				panic(http.ErrAbortHandler)
 			}
 			if live {
 				_ = rc.Flush()
@@ -275,6 +249,7 @@ func (x *exchange) refuse(status int, text string) {
 	h := x.w.Header()
 	x.addStatus(h, nil, statusName+"; fwd=miss; detail=only-if-cached")
 	h["Cache-Control"] = []string{"no-store"}
+	x.h.cors.Apply(h, x.r)
 	http.Error(x.w, text, status)
 }
 

@@ -50,7 +50,7 @@ func (h *Handler) object(j *journey, status int, header http.Header, facts rfc91
 	names, by := h.chosenBy(header, j.r)
 	tags := h.tagsOf(header)
 	return &object{
-		status: status, fields: fieldsOf(header), facts: facts, vary: names, by: by,
+		status: status, fields: fieldsOf(header), facts: facts, vary: names, by: by, stamp: facts.Received.UnixNano(),
 		owner: purge.Object{URL: key.Normal(urlOf(j.r)), Host: strings.ToLower(j.r.Host), Tags: tags, At: j.at},
 	}
 }
@@ -100,7 +100,7 @@ func withoutOrigin(h http.Header) http.Header {
 func (o *object) clone() *object {
 	n := &object{
 		status: o.status, fields: o.fields, body: o.body, size: o.size, disk: o.disk,
-		facts: o.facts, vary: o.vary, by: o.by, owner: o.owner, rule: o.rule,
+		facts: o.facts, vary: o.vary, by: o.by, owner: o.owner, rule: o.rule, stamp: o.stamp,
 	}
 	n.packed.Store(o.packed.Load())
 	n.packing.Store(o.packing.Load())
@@ -110,19 +110,17 @@ func (o *object) clone() *object {
 // commit stores a whole answer, or gives back what it was written to.
 func (h *Handler) commit(key string, o *object, body *fill.Body, keep bool) {
 	size, ok := body.Whole()
-	if !ok || !keep {
+	if !ok || !keep || h.state(o) == purge.Gone { // on disk it could take the place of a newer one
 		retire(body)
 		return
 	}
 	done := o.clone()
 	done.size = size
 	if body.Spilt() != nil {
-		if !h.committed(key, done, body) {
-			return
-		}
-	} else {
-		done.body = body.Bytes()
+		h.commitSpilt(key, done, body)
+		return
 	}
+	done.body = body.Bytes()
 	h.passes.remove(key)
 	if h.memory.put(key, done) {
 		h.slow.keepLarge(h, key, done)
@@ -143,15 +141,20 @@ func (j *journey) validated(notModified http.Header, sent, received time.Time) b
 	old := j.stored[at]
 	next, reason := j.freshened(old, notModified, sent, received)
 	switch {
+	case reason == "authorization": // what is stored may still be right for others
+		return false
 	case reason != "":
+		// It may hold one client's cookie now, or say that it is private: the
+		// answer to another request is judged, and goes to the leader alone.
 		j.h.memory.drop(j.key, old)
+		return false
 	case !old.sameVariant(next) || !j.h.memory.swap(j.key, old, next):
 		j.h.memory.put(j.key, next)
 	}
 	if next.stale(time.Now()) {
 		j.fill.Detach()
 	}
-	j.fill.Settle(outcome{object: next, how: "validated", status: http.StatusNotModified, reason: reason})
+	j.fill.Settle(outcome{object: next, how: "validated", status: http.StatusNotModified})
 	return true
 }
 

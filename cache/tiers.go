@@ -144,20 +144,19 @@ func markOf(o Options) string {
 }
 
 // find looks for a journey's answer in the slower tiers, and takes it into memory.
-func (t *tiers) find(ctx context.Context, j *journey) (*object, string) {
+func (t *tiers) find(ctx context.Context, j *journey) (o *object, tier string) {
 	if t.disk != nil {
-		if o := t.findIn(ctx, t.disk, j, "disk"); o != nil {
-			return o, "disk"
-		}
+		o, tier = t.findIn(ctx, t.disk, j, "disk"), "disk"
 	}
-	if t.shared != nil {
+	if o == nil && t.shared != nil {
 		ctx, cancel := context.WithTimeout(ctx, slowTime)
 		defer cancel()
-		if o := t.findIn(ctx, t.shared, j, "shared"); o != nil {
-			return o, "shared"
-		}
+		o, tier = t.findIn(ctx, t.shared, j, "shared"), "shared"
 	}
-	return nil, ""
+	if o != nil {
+		j.h.memory.put(j.key, o)
+	}
+	return o, tier
 }
 
 func (t *tiers) findIn(ctx context.Context, from store.Store, j *journey, tier string) *object {
@@ -176,7 +175,6 @@ func (t *tiers) findIn(ctx context.Context, from store.Store, j *journey, tier s
 	if j.h.state(o) == purge.Gone {
 		return nil
 	}
-	j.h.memory.put(j.key, o)
 	return o
 }
 
@@ -227,23 +225,24 @@ func (t *tiers) open(ctx context.Context, o *object) (diskBody, error) {
 		return diskBody{}, fmt.Errorf("opening the body of %s: %w", o.owner.URL, err)
 	}
 	rec, err := decodeRecord(found.Head)
-	if err != nil || found.Size != o.size || first(rec.Header["Etag"]) != o.get("Etag") || first(rec.Header["Last-Modified"]) != o.get("Last-Modified") {
+	if err != nil || found.Size != o.size || rec.stamp() != o.stamp {
 		_ = found.Close() // another one is wanted
 		return diskBody{}, errors.New("the body on disk is another one by now")
 	}
+	// The descriptor is the store's, which counts what is open: it is given back
+	// to it, and not closed by the last who sends it.
+	done := func() { _ = found.Close() } // it was only read
 	if found.File != nil {
-		f := send.NewFile(found.File)
-		return diskBody{f, found.Offset, f.Release}, nil
+		return diskBody{send.NewFile(found.File), found.Offset, done}, nil
 	}
-	f := send.NewReaderAt(found.Body, found)
-	return diskBody{f, 0, f.Release}, nil
+	return diskBody{send.NewReaderAt(found.Body, nil), 0, done}, nil
 }
 
 // spills reports whether there is room for what is too large for memory.
 func (t *tiers) spills() bool { return t.disk != nil }
 
 // spill makes the place for a body that outgrows memory.
-func (t *tiers) spill(key string, o *object, size int64) func() (fill.Spill, error) {
+func (t *tiers) spill(key string, o *object, size, largest int64) func() (fill.Spill, error) {
 	if t.disk == nil {
 		return nil
 	}
@@ -252,21 +251,35 @@ func (t *tiers) spill(key string, o *object, size int64) func() (fill.Spill, err
 		if err != nil {
 			return nil, fmt.Errorf("making room on disk for %s: %w", o.owner.URL, err)
 		}
-		return w, nil
+		return &spill{Writer: w, left: largest}, nil
 	}
 }
 
-// committed makes a body that went to disk an object there. Who still reads it
-// goes on in that.
-func (h *Handler) committed(key string, o *object, body *fill.Body) bool {
-	w, ok := body.Spilt().(store.Writer)
-	if !ok {
-		return false
+// spill is a body on its way to disk. It takes no more than is kept of one: the
+// rest of a larger one goes past it to those who wait.
+type spill struct {
+	store.Writer
+	left int64
+}
+
+// Write implements io.Writer.
+func (s *spill) Write(p []byte) (int, error) {
+	if int64(len(p)) > s.left {
+		return 0, store.ErrFull
 	}
+	n, err := s.Writer.Write(p)
+	s.left -= int64(n)
+	return n, err //nolint:wrapcheck // it is the store's own
+}
+
+// commitSpilt makes a body that went to disk an object there. Who still reads it
+// goes on in that.
+func (h *Handler) commitSpilt(key string, o *object, body *fill.Body) {
+	w, ok := body.Spilt().(*spill)
 	head, err := o.encode(h.shared.epoch(o.owner.At))
-	if err != nil {
+	if !ok || err != nil {
 		retire(body)
-		return false
+		return
 	}
 	var there *store.Object
 	err = body.Reseat(func() (io.ReaderAt, error) {
@@ -282,18 +295,19 @@ func (h *Handler) committed(key string, o *object, body *fill.Body) bool {
 	if err != nil {
 		h.errorLog.Warn("an answer could not be kept on disk", "url", o.owner.URL, "err", err)
 		retire(body)
-		return false
+		return
 	}
-	body.Retire(func() { _ = there.Close() }) // nobody reads it any more
 	o.disk = h.storeKey(key, o)
 	o.kept.Store(true)
+	h.passes.remove(key)
+	h.memory.put(key, o)
+	body.Retire(func() { _ = there.Close() }) // nobody reads it any more; who comes now finds it in memory
 	h.slow.index(context.Background(), h.slow.disk, h.mark+key, o)
-	return true
 }
 
 // retire gives back what a body was written to, once nobody reads it any more.
 func retire(b *fill.Body) {
-	if w, ok := b.Spilt().(store.Writer); ok {
+	if w, ok := b.Spilt().(*spill); ok {
 		b.Retire(func() { _ = w.Abort() }) // it is not there for anyone, whether or not its file could be removed
 	}
 }
