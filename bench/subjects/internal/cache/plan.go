@@ -61,7 +61,7 @@ func NewPlan(arms []arm.Arm, length stage.Length, seed uint64) Plan {
 	case stage.Quick:
 		p.Rounds, p.Slot = 2, time.Second
 		p.Cases, p.Tagged, p.Purges = 1, 20_000, 5
-		p.URLs, p.Hold = 300_000, 10*time.Second
+		p.URLs, p.Hold = 200_000, 10*time.Second
 	case stage.Default:
 	case stage.Full:
 		p.Cases, p.Hold, p.Peers = 9, 10*time.Minute, true
