@@ -468,16 +468,16 @@ func TestPurge(t *testing.T) {
 		{Glob: "*/p*", Hard: true},
 		{All: true, Hard: true},
 	} {
-		if w := ask(h, "GET", "http://a.example/p?q=1"); w.Header()["Cache-Tag"] != nil || w.Header()["Surrogate-Key"] != nil {
+		if w := asked(t, h, "GET", "http://a.example/p?q=1"); w.Header()["Cache-Tag"] != nil || w.Header()["Surrogate-Key"] != nil {
 			t.Error("tags reach the client")
 		}
-		if w := ask(h, "GET", "http://a.example/p?q=1"); !isHit(t, w) {
+		if w := asked(t, h, "GET", "http://a.example/p?q=1"); !isHit(t, w) {
 			t.Errorf("%d: not stored", i)
 		}
 		if err := h.Purge(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if w := ask(h, "GET", "http://a.example/p?q=1"); isHit(t, w) {
+		if w := asked(t, h, "GET", "http://a.example/p?q=1"); isHit(t, w) {
 			t.Errorf("%+v: the old answer came back", s)
 		}
 	}
@@ -489,11 +489,11 @@ func TestPurge(t *testing.T) {
 	if err := h.Purge(t.Context(), purge.Selector{All: true}); err != nil {
 		t.Fatal(err)
 	}
-	if w := ask(h, "GET", "http://a.example/p?q=1"); !isHit(t, w) {
+	if w := asked(t, h, "GET", "http://a.example/p?q=1"); !isHit(t, w) {
 		t.Errorf("soft: %v", w.Header())
 	}
 	for deadline := time.Now().Add(10 * time.Second); up.calls.Load() == n && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		ask(h, "GET", "http://a.example/p?q=1")
+		asked(t, h, "GET", "http://a.example/p?q=1")
 	}
 	if up.calls.Load() == n {
 		t.Error("it was never refreshed")
@@ -509,14 +509,14 @@ func TestUnsafeMethodsInvalidate(t *testing.T) {
 	}}
 	h := newCache(t, Options{}, up)
 	for _, target := range []string{"http://a.example/x", "http://a.example/other", "http://a.example/fail"} {
-		ask(h, "GET", target)
-		ask(h, "POST", "http://a.example/x")
-		if hit := isHit(t, ask(h, "GET", target)); hit != strings.HasSuffix(target, "fail") {
+		asked(t, h, "GET", target)
+		asked(t, h, "POST", "http://a.example/x")
+		if hit := isHit(t, asked(t, h, "GET", target)); hit != strings.HasSuffix(target, "fail") {
 			t.Errorf("%s after POST /x: hit %v", target, hit)
 		}
 	}
-	ask(h, "POST", "http://a.example/fail")
-	if !isHit(t, ask(h, "GET", "http://a.example/fail")) {
+	asked(t, h, "POST", "http://a.example/fail")
+	if !isHit(t, asked(t, h, "GET", "http://a.example/fail")) {
 		t.Error("a request that failed changed something")
 	}
 }
@@ -533,7 +533,7 @@ func TestCORS(t *testing.T) {
 		if from != "" {
 			pairs = []string{"Origin", from}
 		}
-		w := ask(h, "GET", "http://a.example/", pairs...)
+		w := asked(t, h, "GET", "http://a.example/", pairs...)
 		want := from
 		if i >= 2 {
 			want = ""
@@ -545,7 +545,7 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%q: hit %v", from, isHit(t, w))
 		}
 	}
-	w := ask(h, "OPTIONS", "http://a.example/", "Origin", "https://blog.example", "Access-Control-Request-Method", "GET")
+	w := asked(t, h, "OPTIONS", "http://a.example/", "Origin", "https://blog.example", "Access-Control-Request-Method", "GET")
 	if w.Code != 204 || up.calls.Load() != 1 {
 		t.Errorf("preflight: %d, %d requests upstream", w.Code, up.calls.Load())
 	}

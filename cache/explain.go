@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"millrace/cache/purge"
@@ -92,7 +94,8 @@ func (e *Explanation) describe(o *object, now time.Time) {
 	e.Status, e.Size, e.Source = o.status, o.size, o.facts.Source
 	e.Age, e.TTL = o.facts.CurrentAge(now), o.facts.TTL(now)
 	e.StaleWhileRevalidate, e.StaleIfError = o.facts.StaleWhileRevalidate, o.facts.StaleIfError
-	e.Vary, e.Tags = o.vary, o.owner.Tags
+	e.Vary = o.vary
+	e.Tags = slices.DeleteFunc(slices.Clone(o.owner.Tags), func(tag string) bool { return strings.Contains(tag, " ") }) // see keyTag
 	if o.rule != "" {
 		e.Rule = o.rule
 	}

@@ -27,14 +27,14 @@ func TestPrivacy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newCache(t, c.options, &origin{answer: private})
-			if w := ask(h, "GET", "http://a.example/", c.header[0], c.header[1]); w.Body.String() != c.want {
+			if w := asked(t, h, "GET", "http://a.example/", c.header[0], c.header[1]); w.Body.String() != c.want {
 				t.Errorf("first: %q", w.Body)
 			}
-			w := ask(h, "GET", "http://a.example/", c.header[0], strings.Replace(c.header[1], "alice", "bob", 1))
+			w := asked(t, h, "GET", "http://a.example/", c.header[0], strings.Replace(c.header[1], "alice", "bob", 1))
 			if strings.Contains(w.Body.String(), "alice") || isHit(t, w) != c.hit {
 				t.Errorf("second: %q, hit %v", w.Body, isHit(t, w))
 			}
-			if w := ask(h, "GET", "http://a.example/"); strings.Contains(w.Body.String(), "alice") {
+			if w := asked(t, h, "GET", "http://a.example/"); strings.Contains(w.Body.String(), "alice") {
 				t.Errorf("without: %q", w.Body)
 			}
 		})
@@ -47,8 +47,8 @@ func TestSetCookie(t *testing.T) {
 	}}
 	for preset, kept := range map[string]bool{"api": false, "assets": false, "rfc9111": true} {
 		h := newCache(t, Options{Preset: preset}, up)
-		ask(h, "GET", "http://a.example/")
-		if w := ask(h, "GET", "http://a.example/"); isHit(t, w) != kept {
+		asked(t, h, "GET", "http://a.example/")
+		if w := asked(t, h, "GET", "http://a.example/"); isHit(t, w) != kept {
 			t.Errorf("%s: hit %v", preset, isHit(t, w))
 		}
 	}
@@ -66,7 +66,7 @@ func TestKeyedCookie(t *testing.T) {
 		{"sid=bob; lang=de", "lang=de", "hit"},
 		{"lang=en", "lang=en", "miss"},
 	} {
-		w := ask(h, "GET", "http://a.example/", "Cookie", c[0])
+		w := asked(t, h, "GET", "http://a.example/", "Cookie", c[0])
 		if w.Body.String() != c[1] || isHit(t, w) != (c[2] == "hit") {
 			t.Errorf("%s: %q, hit %v", c[0], w.Body, isHit(t, w))
 		}
@@ -87,7 +87,7 @@ func TestPoison(t *testing.T) {
 	for _, name := range overrides {
 		pairs = append(pairs, name, "evil")
 	}
-	if w := ask(h, "GET", "http://a.example/", pairs...); strings.Contains(w.Body.String(), "evil") {
+	if w := asked(t, h, "GET", "http://a.example/", pairs...); strings.Contains(w.Body.String(), "evil") {
 		t.Errorf("the upstream saw:\n%s", w.Body)
 	}
 }

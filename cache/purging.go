@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -30,30 +31,75 @@ func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 		return err
 	}
 	s.URL = key.Normal(s.URL)
-	at := h.purge(s)
-	err := h.journal.add(s, at)
 	if h.shared.publish == nil {
-		return err
+		return h.journal.add(h.purge(s))
 	}
 	id := rand.Text()
+	var done []purged
+	h.shared.tell(id, func() purge.Time { done = h.purge(s); return done[0].at })
+	err := h.journal.add(done)
 	message, merr := json.Marshal(announcement{ID: id, Purge: s})
 	if merr == nil {
-		h.shared.tell(id)
 		merr = h.shared.publish(ctx, message)
 	}
 	if merr != nil {
+		h.shared.told(id) // it may be heard nevertheless: then it takes effect twice
 		err = errors.Join(err, fmt.Errorf("purged here, but other machines were not told: %w", merr))
 	}
 	return err
 }
 
-// purge is Purge for this machine.
-func (h *Handler) purge(s purge.Selector) purge.Time {
-	at := h.book.Purge(s)
+// purged is a purge with its number.
+type purged struct {
+	selector purge.Selector
+	at       purge.Time
+}
+
+// purge is Purge for this machine, without its journal. What it returns is in
+// order, and not empty.
+func (h *Handler) purge(s purge.Selector) []purged {
+	var done []purged
+	for _, one := range h.alike(s) {
+		done = append(done, purged{one, h.book.Purge(one)})
+	}
 	h.purged.Void() // after the book: what is offered from now on has asked it
 	h.meters.Purges.Add(0, 1)
-	return at
+	return done
 }
+
+// alike is what has to be purged for a selector: for a URL also what is stored
+// under the same key, by a request for another URL.
+func (h *Handler) alike(s purge.Selector) []purge.Selector {
+	list := []purge.Selector{s}
+	if s.URL == "" {
+		return list
+	}
+	texts := []string{s.URL}
+	if before, _, found := strings.Cut(s.URL, "://"); !found || strings.ContainsAny(before, "/?.:") {
+		bare := strings.TrimPrefix(s.URL, "//")
+		texts = []string{"http://" + bare, "https://" + bare}
+	}
+	for _, text := range texts {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue // no request has such a URL
+		}
+		set := h.rules.forRequest(u.Path)
+		if !set.edits {
+			continue
+		}
+		front, _ := set.key.ForURL(u.Scheme, u.Host, u.RequestURI())
+		list = append(list, purge.Selector{Tag: keyTag(front), Hard: s.Hard})
+		if set.byHost {
+			list = append(list, purge.Selector{URL: key.Normal(front), Hard: s.Hard})
+		}
+	}
+	return list
+}
+
+// keyTag is the tag of what is stored under a key that begins so, for requests
+// of another URL. No upstream can send it: its tags hold no space.
+func keyTag(front string) string { return "key " + key.Normal(front) }
 
 // announcement is what one machine tells the others.
 type announcement struct {
@@ -96,12 +142,15 @@ func (h *Handler) Message(message []byte, lost bool) {
 		h.errorLog.Warn("another machine said what this one does not understand; everything is validated before its next use", "err", err)
 		a.Purge = purge.Selector{All: true}
 	}
-	if !a.Hello && !h.shared.told(a.ID) {
-		if err := h.journal.add(a.Purge, h.purge(a.Purge)); err != nil {
-			h.errorLog.Warn("a purge of another machine may not survive a restart", "err", err)
+	var done []purged
+	h.shared.hear(a.ID, h.book, func() {
+		if !a.Hello {
+			done = h.purge(a.Purge)
 		}
+	})
+	if err := h.journal.add(done); err != nil {
+		h.errorLog.Warn("a purge of another machine may not survive a restart", "err", err)
 	}
-	h.shared.hear(a.ID, h.book.Now())
 }
 
 // Changed takes in that other machines have replaced objects in the shared
@@ -137,12 +186,8 @@ func (h *Handler) invalidate(r *http.Request, status int, header http.Header) {
 		}
 		u.Fragment = ""
 		s := purge.Selector{URL: key.Normal(u.String()), Hard: true}
-		if h.shared.publish == nil {
-			h.purge(s)
-			continue
-		}
 		if err := h.Purge(context.WithoutCancel(r.Context()), s); err != nil {
-			h.errorLog.Warn("what a request has changed may still be served elsewhere", "url", s.URL, "err", err)
+			h.errorLog.Warn("what a request has changed may still be served elsewhere, or after a crash", "url", s.URL, "err", err)
 		}
 	}
 }
@@ -154,14 +199,17 @@ type sharedLog struct {
 	publish func(ctx context.Context, message []byte) error
 
 	mu    sync.Mutex
-	heard []heard // the latest, oldest first
-	own   map[string]struct{}
+	heard []heard               // the latest, oldest first
+	own   map[string]purge.Time // ours that we have not heard yet, with their numbers here
 }
 
-// heard is an announcement, and the moment of the book after it.
+// heard is an announcement. What this machine asked its upstream for at the
+// moment at of its book, or later, is younger than the announcement. What other
+// machines say is younger than it may be older than purges of ours that they
+// had yet to hear of; it is surely younger than what was purged here up to floor.
 type heard struct {
-	id string
-	at purge.Time
+	id        string
+	at, floor purge.Time
 }
 
 // maxHeard is how many announcements are remembered, and how many of our own
@@ -169,32 +217,50 @@ type heard struct {
 // every purge that this machine knows of.
 const maxHeard = 10_000
 
-// tell notes an announcement of our own, which has taken effect already.
-func (l *sharedLog) tell(id string) {
+// tell notes an announcement of our own, to be made once take, which returns
+// its number, has put it into effect here.
+func (l *sharedLog) tell(id string, take func() purge.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	at := take()
 	if l.own == nil || len(l.own) >= maxHeard {
-		l.own = map[string]struct{}{} // what is forgotten takes effect twice
+		clear(l.own) // what is forgotten takes effect twice
+		if l.own == nil {
+			l.own = map[string]purge.Time{}
+		}
 	}
-	l.own[id] = struct{}{}
+	l.own[id] = at
 }
 
-// told reports, once, whether an announcement is our own.
+// told forgets an announcement of our own, and reports whether it was one.
 func (l *sharedLog) told(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.forget(id)
+}
+
+func (l *sharedLog) forget(id string) bool {
 	_, ok := l.own[id]
 	delete(l.own, id)
 	return ok
 }
 
-func (l *sharedLog) hear(id string, at purge.Time) {
+// hear gives an announcement its place, and calls take if it is not our own.
+func (l *sharedLog) hear(id string, book *purge.Book, take func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.forget(id) {
+		take()
+	}
+	h := heard{id: id, at: book.Now()}
+	h.floor = h.at
+	for _, at := range l.own {
+		h.floor = min(h.floor, at-1)
+	}
 	if len(l.heard) >= maxHeard {
 		l.heard = append(l.heard[:0], l.heard[maxHeard/2:]...)
 	}
-	l.heard = append(l.heard, heard{id, at})
+	l.heard = append(l.heard, h)
 }
 
 // epoch is the last announcement heard before a moment of the book.
@@ -216,7 +282,7 @@ func (l *sharedLog) time(epoch string) purge.Time {
 	defer l.mu.Unlock()
 	for i := len(l.heard) - 1; i >= 0; i-- {
 		if l.heard[i].id == epoch {
-			return l.heard[i].at
+			return l.heard[i].floor
 		}
 	}
 	return 0
@@ -269,16 +335,20 @@ func (j *journal) renew() error {
 	return nil
 }
 
-func (j *journal) add(s purge.Selector, at purge.Time) error {
+func (j *journal) add(list []purged) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.f == nil {
+	if j.f == nil || len(list) == 0 {
 		return nil
 	}
-	if j.records++; j.records > maxRecords {
-		return j.renew() // the book has s already
+	if j.records += len(list); j.records > maxRecords {
+		return j.renew() // the book has them already
 	}
-	if _, err := j.f.Write(purge.Record(s, at)); err != nil {
+	var b []byte
+	for _, p := range list {
+		b = append(b, purge.Record(p.selector, p.at)...)
+	}
+	if _, err := j.f.Write(b); err != nil {
 		return fmt.Errorf("keeping a purge: %w", err)
 	}
 	return nil

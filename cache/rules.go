@@ -40,6 +40,7 @@ type settings struct {
 	auth     custody
 	listed   []string // cookies that are in the key
 	byHost   bool     // the host is in the key
+	edits    bool     // requests for other URLs may have the same key
 }
 
 // custody is what becomes of a request's Cookie or Authorization.
@@ -120,6 +121,7 @@ func (s *settings) fill(o Options, rule Rule) error {
 	p.Authorized = s.auth == keyed || s.auth == dropped
 	s.policy = p
 	s.byHost = !keys.IgnoreHost
+	s.edits = keys.IgnoreHost || keys.SortQuery || keys.DropTracking || keys.NoQuery || len(keys.Query) > 0 || len(keys.WithoutQuery) > 0
 	var err error
 	s.key, err = key.New(keys)
 	return err

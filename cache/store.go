@@ -48,11 +48,25 @@ func (h *Handler) tagsOf(header http.Header) (tags []string) {
 // object makes an object without a body. header is the caller's to change.
 func (h *Handler) object(j *journey, status int, header http.Header, facts rfc9111.Facts) *object {
 	names, by := h.chosenBy(header, j.r)
-	tags := h.tagsOf(header)
-	return &object{
+	o := &object{
 		status: status, fields: fieldsOf(header), facts: facts, vary: names, by: by, stamp: facts.Received.UnixNano(),
-		owner: purge.Object{URL: key.Normal(urlOf(j.r)), Host: strings.ToLower(j.r.Host), Tags: tags, At: j.at},
+		owner: purge.Object{URL: key.Normal(urlOf(j.r)), Host: strings.ToLower(j.r.Host), At: j.at},
 	}
+	o.owner.Tags = j.tagged(h.tagsOf(header), o.owner.URL)
+	return o
+}
+
+// tagged adds the tag by which an object is found that was asked for by another
+// URL than the one of its key.
+func (j *journey) tagged(tags []string, url string) []string {
+	if !j.set.edits {
+		return tags
+	}
+	front, _, _ := strings.Cut(j.key, "\n")
+	if key.Normal(front) == url {
+		return tags
+	}
+	return append(tags, keyTag(front))
 }
 
 // chosenBy lists the request fields that an answer varies by, and their values.
@@ -181,7 +195,7 @@ func (j *journey) freshened(old *object, said http.Header, sent, received time.T
 	next.vary, next.by = h.chosenBy(header, j.r) // it may vary by something else now, and be right for this request, too
 	next.owner.At = j.at
 	if tags := h.tagsOf(said.Clone()); len(tags) > 0 {
-		next.owner.Tags = tags
+		next.owner.Tags = j.tagged(tags, next.owner.URL)
 	}
 	return next, reason
 }

@@ -45,7 +45,7 @@ func TestRestart(t *testing.T) {
 	for range 2 { // written at the second request
 		for _, path := range targets {
 			for _, kind := range []string{"x", "y"} {
-				bodies[path+kind] = ask(h, "GET", "http://a.example"+path, "X-Kind", kind).Body.String()
+				bodies[path+kind] = asked(t, h, "GET", "http://a.example"+path, "X-Kind", kind).Body.String()
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func TestRestart(t *testing.T) {
 	h = reopen(t, dir, up, Options{})
 	for _, path := range targets {
 		for _, kind := range []string{"x", "y"} {
-			w := ask(h, "GET", "http://a.example"+path, "X-Kind", kind)
+			w := asked(t, h, "GET", "http://a.example"+path, "X-Kind", kind)
 			if w.Body.String() != bodies[path+kind] || !isHit(t, w) {
 				t.Errorf("%s %s: %q, want %q; %v", path, kind, w.Body, bodies[path+kind], w.Header()["Cache-Status"])
 			}
@@ -86,10 +86,10 @@ func TestRestart(t *testing.T) {
 		}
 	}
 	killed := reopen(t, copied, up, Options{})
-	if w := ask(killed, "GET", "http://a.example/a", "X-Kind", "x"); isHit(t, w) {
+	if w := asked(t, killed, "GET", "http://a.example/a", "X-Kind", "x"); isHit(t, w) {
 		t.Error("a purged answer came back from the disk")
 	}
-	if w := ask(killed, "GET", "http://a.example/b", "X-Kind", "x"); !isHit(t, w) {
+	if w := asked(t, killed, "GET", "http://a.example/b", "X-Kind", "x"); !isHit(t, w) {
 		t.Error("another one went with it")
 	}
 	// Other options, other answers.
