@@ -32,6 +32,9 @@ const (
 	// maxHints bounds the interim answers of one request that wait to be
 	// passed on (RFC 8297).
 	maxHints = 8
+	// smallAnswer is the length up to which an answer is read whole before it is
+	// passed on: about what comes in one round trip of a connection in use.
+	smallAnswer = 32 << 10
 	// windowSize is how far the upstream may be ahead of the slowest client
 	// when an answer is too large to be kept anywhere.
 	windowSize = 512 << 10
@@ -474,10 +477,16 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 		Window:   windowSize,
 		Context:  ctx,
 	})
-	j.fill.Settle(outcome{
+	out := outcome{
 		object: o, body: body, how: "miss", status: resp.StatusCode, reason: reason,
 		aged: resp.Header["Age"] != nil, withheld: j.withheld(resp.Header, o),
-	})
+	}
+	// What is small and says so is stored before anyone gets it: who has it may
+	// count on it, and what breaks off is a failure that a stale answer hides.
+	small := 0 <= resp.ContentLength && resp.ContentLength <= smallAnswer
+	if !small {
+		j.fill.Settle(out)
+	}
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
 	n, err := io.CopyBuffer(onlyWriter{body}, onlyReader{resp.Body}, buf[:])
@@ -486,9 +495,13 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 	if err != nil {
 		j.h.errorLog.Warn("an answer broke off and was not stored", "url", o.owner.URL, "err", err)
 		retire(body)
-		return
+		out = outcome{err: err, object: j.spare()}
+	} else {
+		j.h.commit(j.key, o, body, reason == "")
 	}
-	j.h.commit(j.key, o, body, reason == "")
+	if small {
+		j.fill.Settle(out)
+	}
 }
 
 // withheld are the fields of an answer that are for the one who asked, and not
