@@ -13,7 +13,7 @@ import (
 const (
 	// keyOverhead is what a key costs beside its text: its node in the table
 	// and the resource it leads to.
-	keyOverhead = 260
+	keyOverhead = 180
 	// minMemory is the least budget: below it not even hit-for-miss works.
 	minMemory = 1 << 20
 )

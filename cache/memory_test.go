@@ -1,0 +1,69 @@
+package cache
+
+import (
+	"net/http"
+	"net/url"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"millrace/cache/rfc9111"
+)
+
+// heapInUse is what lives on the heap.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	for range 3 { // what pools held goes with the second
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// keep stores an answer with that many fields of its own.
+func keep(h *Handler, n, fields, body int) {
+	header := http.Header{
+		"Cache-Control": {"max-age=3600"}, "Date": {"Sun, 06 Nov 1994 08:49:37 GMT"},
+		"Content-Length": {strconv.Itoa(body)}, "Via": {"1.1 millrace"},
+	}
+	for i := range fields {
+		header["X-Field-"+strconv.Itoa(i)] = []string{"the value of " + strconv.Itoa(n)}
+	}
+	r := &http.Request{Method: "GET", Host: "a.example", URL: &url.URL{Path: "/some/longer/path/" + strconv.Itoa(n)}}
+	set := h.rules.forRequest(r.URL.Path)
+	j := &journey{h: h, r: r, set: set, key: set.key.Key(r, "")}
+	o := h.object(j, 200, header, rfc9111.Facts{Received: time.Now(), Fresh: time.Hour, Source: "max-age"})
+	o.body, o.size = make([]byte, body), int64(body)
+	h.memory.put(j.key, o)
+}
+
+// The budget is what is really taken: many small answers, whose overhead is as
+// large as they are, with few and with many fields.
+func TestMemoryOfManyObjects(t *testing.T) {
+	const budget = 16 << 20 // with 128 MiB the figures are the same, but for 2 % of fixed costs
+	for name, c := range map[string]struct{ fields, body, objects int }{
+		"1 KB":             {3, 1 << 10, 6_000},
+		"almost nothing":   {0, 100, 8_000},
+		"20 fields":        {20, 1 << 10, 4_000},
+		"8 KB":             {8, 8 << 10, 2_000},
+		"too many to hold": {3, 1 << 10, 16_000},
+	} {
+		before := heapInUse()
+		h := newCache(t, Options{Memory: budget}, &origin{})
+		for i := range c.objects {
+			keep(h, i, c.fields, c.body)
+		}
+		held, said, n := heapInUse()-before, h.memory.bytes(), h.memory.entries()
+		t.Logf("%s: %d objects of %d bytes, %d said: %.2f", name, n, held/n, said/n, float64(held)/float64(said))
+		if ratio := float64(held) / float64(said); ratio < 0.85 || ratio > 1.15 {
+			t.Errorf("%s: %d bytes are held, and %d said: %.2f", name, held, said, ratio)
+		}
+		if said > budget {
+			t.Errorf("%s: %d bytes of a budget of %d", name, said, budget)
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
