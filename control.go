@@ -11,6 +11,7 @@ import (
 	"millrace/cache"
 	"millrace/cache/control"
 	"millrace/cache/purge"
+	"millrace/internal/meter"
 	"millrace/internal/site"
 )
 
@@ -18,7 +19,7 @@ import (
 // admin listener.
 func (s *Server) controls() map[string]http.Handler {
 	return map[string]http.Handler{
-		control.Prefix: control.Handler(s.controlled, s.reached, s.meters.Caches),
+		control.Prefix: control.Handler(s.controlled, s.reached, s.counters),
 	}
 }
 
@@ -29,6 +30,12 @@ func (s *Server) measure() {
 	for _, h := range s.graph.caches {
 		h.Measure()
 	}
+}
+
+// counters are those of the caches, as of now.
+func (s *Server) counters() []*meter.Cache {
+	s.measure()
+	return s.meters.Caches()
 }
 
 // controlled lists the caches in use by their routes.

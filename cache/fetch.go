@@ -270,6 +270,9 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 	why := "uri-miss"
 	if o != nil {
 		why = "stale"
+		if !o.stale(x.began) {
+			why = "request"
+		}
 	}
 	head := x.w.Header()
 	x.addStatus(head, out.object.all("Cache-Status"), forward{
@@ -295,7 +298,7 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 // fail answers for an upstream that did not.
 func (x *exchange) fail(err error) {
 	x.outcome, x.reason = "error", "upstream"
-	x.status = http.StatusBadGateway
+	x.status = upstream.Status(err)
 	h := x.w.Header()
 	x.addStatus(h, nil, forward{why: "miss", detail: "upstream-failed"}.String())
 	x.h.cors.Apply(h, x.r)
@@ -309,7 +312,10 @@ func (x *exchange) direct(j *journey, resp *http.Response, reason string) {
 	x.outcome, x.reason, x.status = "miss", reason, resp.StatusCode
 	why := "uri-miss"
 	if j.pass {
-		x.outcome, why = "pass", "request"
+		x.outcome = "pass"
+		if x.demand.NoStore {
+			why = "request"
+		}
 	}
 	x.h.meters.Reasons.Add(reason)
 	proxy.Strip(resp.Header)
@@ -564,6 +570,7 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 		return nil, "stream"
 	}
 	kept := policy.Storable(header, received)
+	proxy.Strip(kept)
 	proxy.AppendVia(kept, resp.ProtoMajor, resp.ProtoMinor)
 	o := h.object(j, resp.StatusCode, kept, facts)
 	o.rule = set.name

@@ -1,9 +1,6 @@
 package cache
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -207,66 +204,6 @@ func (s *resource) find(r *http.Request, languages []string) *object {
 		}
 	}
 	return nil
-}
-
-// record is the head of an object in the slower tiers, in JSON: it is read
-// once per answer that comes back from there, and can be looked at.
-type record struct {
-	Version int                 `json:"v"`
-	Varies  [][]string          `json:"varies,omitempty"` // an index: nothing but where the variants are
-	Status  int                 `json:"status,omitempty"`
-	Header  map[string][]string `json:"header,omitempty"`
-	Facts   rfc9111.Facts       `json:"facts,omitzero"`
-	Vary    []string            `json:"vary,omitempty"`
-	By      []string            `json:"by,omitempty"`
-	URL     string              `json:"url,omitempty"`
-	Host    string              `json:"host,omitempty"`
-	Tags    []string            `json:"tags,omitempty"`
-	At      purge.Time          `json:"at,omitempty"`
-	Epoch   string              `json:"epoch,omitempty"` // see shared.go
-	Rule    string              `json:"rule,omitempty"`
-	Stamp   int64               `json:"stamp,omitempty"`
-}
-
-const recordVersion = 1
-
-var errRecord = errors.New("not a record of this version")
-
-// stamp is the object's: a 304 has given it new facts since.
-func (rec *record) stamp() int64 {
-	if rec.Stamp != 0 {
-		return rec.Stamp
-	}
-	return rec.Facts.Received.UnixNano()
-}
-
-func (o *object) encode(epoch string) ([]byte, error) {
-	return json.Marshal(record{
-		Version: recordVersion, Status: o.status, Header: o.header(), Facts: o.facts, Vary: o.vary, By: o.by,
-		URL: o.owner.URL, Host: o.owner.Host, Tags: o.owner.Tags, At: o.owner.At, Epoch: epoch, Rule: o.rule, Stamp: o.stamp,
-	})
-}
-
-// decodeRecord reads a head. What was written by another version is not there.
-func decodeRecord(head []byte) (*record, error) {
-	var rec record
-	if err := json.Unmarshal(head, &rec); err != nil {
-		return nil, fmt.Errorf("reading the head of a stored answer: %w", err)
-	}
-	if rec.Version != recordVersion || len(rec.Vary) != len(rec.By) || rec.Varies == nil && (rec.Status < 200 || rec.Status > 599) {
-		return nil, errRecord
-	}
-	return &rec, nil
-}
-
-func (rec *record) object(size int64) *object {
-	o := &object{
-		status: rec.Status, fields: fieldsOf(rec.Header), size: size, facts: rec.Facts, vary: rec.Vary, by: rec.By, rule: rec.Rule,
-		stamp: rec.stamp(),
-		owner: purge.Object{URL: rec.URL, Host: rec.Host, Tags: rec.Tags, At: rec.At},
-	}
-	o.kept.Store(true)
-	return o
 }
 
 // stale reports whether the object's lifetime is over.

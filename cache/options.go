@@ -50,7 +50,9 @@ type Options struct {
 	DiskSize bytesize.Size `yaml:"disk_size"`
 	// Shared is the URL of a Redis or Valkey that several machines share.
 	Shared string `yaml:"shared"`
-	// Largest is the size of the largest answer that is kept. Default 64MiB, on disk 1GiB.
+	// Largest is the size of the largest answer that is kept. Default 64MiB,
+	// with a disk 1GiB. Without a disk none is kept that is larger than a
+	// sixteenth of memory.
 	Largest bytesize.Size `yaml:"largest"`
 	// NoCompress leaves answers as the upstream encoded them.
 	NoCompress bool `yaml:"no_compress"`

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"millrace/cache/key"
 	"millrace/cache/purge"
@@ -38,6 +39,9 @@ func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 	var done []purged
 	h.shared.tell(id, func() purge.Time { done = h.purge(s); return done[0].at })
 	err := h.journal.add(done)
+	if !utf8.ValidString(s.URL + s.Prefix + s.Glob + s.Tag + s.Host) {
+		s = purge.Selector{All: true, Hard: s.Hard} // what JSON cannot say counts for everything
+	}
 	message, merr := json.Marshal(announcement{ID: id, Purge: s})
 	if merr == nil {
 		merr = h.shared.publish(ctx, message)
@@ -133,6 +137,9 @@ func (h *Handler) greet() {
 func (h *Handler) Message(message []byte, lost bool) {
 	if lost {
 		h.purge(purge.Selector{All: true})
+	}
+	if lost && h.shared.publish != nil {
+		h.running.Go(h.greet) // the order of purges begins anew: so does this machine's place in it
 	}
 	if message == nil {
 		return

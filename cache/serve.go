@@ -14,6 +14,7 @@ import (
 	"millrace/internal/condition"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
+	"millrace/internal/proxy"
 	"millrace/internal/send"
 )
 
@@ -34,9 +35,10 @@ func (x *exchange) serve(o *object, how string) bool {
 		x.h.wantPacked(x.key, o)
 	}
 	x.h.keepLater(x.key, o)
-	head := x.w.Header()                                                                // a's own may be the lane's as well by now
-	head["Age"] = []string{strconv.FormatInt(seconds(o.facts.CurrentAge(x.began)), 10)} // RFC 9111, 5.1
-	x.addStatus(head, earlier, hitStatus(how, o, x.began))
+	age, ttl := shown(&o.facts, x.began)
+	head := x.w.Header()                               // a's own may be the lane's as well by now
+	head["Age"] = []string{strconv.FormatInt(age, 10)} // RFC 9111, 5.1
+	x.addStatus(head, earlier, storedStatus(how, ttl))
 	send.Serve(x.w, x.r, a)
 	return true
 }
@@ -113,7 +115,7 @@ func (x *exchange) encode(o *object, a *send.Answer) {
 // is fresh and nothing is purged.
 func (x *exchange) offer(o *object, a *send.Answer, before []string) {
 	// A file is the store's, open for this request alone.
-	if a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.key.Plain(x.r) {
+	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.key.Plain(x.r) {
 		return
 	}
 	facts := o.facts
@@ -124,14 +126,14 @@ func (x *exchange) offer(o *object, a *send.Answer, before []string) {
 		Expires:   x.began.Add(facts.TTL(x.began)),
 		WithQuery: true,
 		Lines: func(b []byte, now int64) []byte {
-			t := time.Unix(now, 0)
-			b = strconv.AppendInt(append(b, "Age: "...), seconds(facts.CurrentAge(t)), 10)
+			age, ttl := shown(&facts, time.Unix(now, 0))
+			b = strconv.AppendInt(append(b, "Age: "...), age, 10)
 			b = append(b, "\r\n"...)
 			for _, line := range before {
 				b = append(append(append(b, "Cache-Status: "...), line...), "\r\n"...)
 			}
 			b = append(b, "Cache-Status: "+statusName+"; hit; ttl="...)
-			b = strconv.AppendInt(b, seconds(facts.TTL(t)), 10)
+			b = strconv.AppendInt(b, ttl, 10)
 			return append(b, "\r\n"...)
 		},
 	})
@@ -232,13 +234,29 @@ func (x *exchange) copyBody(resp *http.Response) {
 		}
 		switch {
 		case err == io.EOF:
-			for name, values := range resp.Trailer {
-				x.w.Header()[http.TrailerPrefix+name] = values
-			}
+			x.trail(resp.Trailer)
 			return
 		case err != nil:
 			x.reason = "aborted"
 			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// trail sends trailers on, but for those that would have been too late, since
+// they decide how a message is read (RFC 9110, 6.5.1).
+func (x *exchange) trail(trailer http.Header) {
+	if proxy.CheckHeader(trailer) != nil {
+		return
+	}
+	proxy.Strip(trailer)
+	for name, values := range trailer {
+		switch name {
+		case "Set-Cookie", "Cache-Control", "Expires", "Age", "Date", "Vary", "Location", "Cache-Status", "Www-Authenticate":
+			continue
+		}
+		if !strings.HasPrefix(name, "Content-") && !slices.Contains(x.h.hidden, name) {
+			x.w.Header()[http.TrailerPrefix+name] = values
 		}
 	}
 }

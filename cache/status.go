@@ -6,20 +6,34 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/cache/rfc9111"
 )
 
 // statusName is what this cache is called in Cache-Status (RFC 9211, 2).
 const statusName = "millrace"
 
-// hitStatus is the member of Cache-Status for an answer from here. "stale" is
-// a hit with a negative ttl (RFC 9211, 2.1 and 2.4).
-func hitStatus(how string, o *object, now time.Time) string {
-	b := append(make([]byte, 0, 64), statusName+"; hit; ttl="...)
-	b = strconv.AppendInt(b, seconds(o.facts.TTL(now)), 10)
-	if how != "hit" {
-		b = append(append(b, "; detail="...), how...)
+// shown are an answer's age and what is left of its lifetime, in seconds, as of
+// the end of the second that now is in: the fast lane makes them once a second,
+// and an age must neither be too low nor fall from one answer to the next.
+func shown(f *rfc9111.Facts, now time.Time) (age, ttl int64) {
+	age = seconds(f.CurrentAge(now.Truncate(time.Second).Add(time.Second - 1)))
+	return age, seconds(f.Fresh) - age
+}
+
+// storedStatus is the member of Cache-Status for an answer from here. A stale
+// one is a hit with a negative ttl (RFC 9211, 2.1 and 2.4), unless the upstream
+// was asked: then the request was forwarded (2.2).
+func storedStatus(how string, ttl int64) string {
+	switch how {
+	case "hit":
+		return statusName + "; hit; ttl=" + strconv.FormatInt(ttl, 10)
+	case "validated":
+		return statusName + "; fwd=stale; fwd-status=304; ttl=" + strconv.FormatInt(ttl, 10)
+	case "stale-if-error":
+		return statusName + "; fwd=stale; ttl=" + strconv.FormatInt(ttl, 10) + "; detail=" + how
 	}
-	return string(b)
+	return statusName + "; hit; ttl=" + strconv.FormatInt(ttl, 10) + "; detail=" + how
 }
 
 // forward describes an answer that came from the upstream.

@@ -10,6 +10,7 @@ import (
 	"millrace/cache/key"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/internal/proxy"
 )
 
 const (
@@ -124,6 +125,10 @@ func (o *object) clone() *object {
 // commit stores a whole answer, or gives back what it was written to.
 func (h *Handler) commit(key string, o *object, body *fill.Body, keep bool) {
 	size, ok := body.Whole()
+	if !ok { // it did not say how large it is, and there was no place for all of it
+		h.passes.add(key)
+		h.meters.Reasons.Add("too-large")
+	}
 	if !ok || !keep || h.state(o) == purge.Gone { // on disk it could take the place of a newer one
 		retire(body)
 		return
@@ -176,6 +181,7 @@ func (j *journey) validated(notModified http.Header, sent, received time.Time) b
 func (j *journey) freshened(old *object, said http.Header, sent, received time.Time) (*object, string) {
 	h := j.h
 	header := j.set.policy.Freshen(old.header(), said, received)
+	proxy.Strip(header)
 	if h.cors != nil {
 		header = withoutOrigin(header)
 	}
