@@ -177,6 +177,7 @@ type exchange struct {
 
 	alone           bool   // what is stored has no say in it
 	personal        bool   // it has credentials that are not in the key, and reach the upstream
+	taken           func() // called when a leader holds its answer
 	outcome, reason string // for the log
 	status          int
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"millrace/cache/fill"
@@ -70,6 +71,7 @@ type journey struct {
 
 	gone  <-chan struct{}     // the leader's client has left
 	over  chan struct{}       // closed when the trip has ended
+	taken chan struct{}       // closed when the leader reads the answer, or will not
 	own   chan *http.Response // to the leader, unbuffered
 	hints chan hint           // to the leader
 }
@@ -147,7 +149,7 @@ func (x *exchange) fillKey() string {
 func (h *Handler) journey(f *fill.Fill[outcome], x *exchange, o *object) *journey {
 	j := &journey{
 		h: h, fill: f, r: x.r, set: x.set, demand: x.demand, key: x.key, personal: x.personal, passKey: x.passKey(x.personal), at: h.book.Now(), began: time.Now(),
-		gone: x.r.Context().Done(), over: make(chan struct{}), own: make(chan *http.Response), hints: make(chan hint, maxHints),
+		gone: x.r.Context().Done(), over: make(chan struct{}), taken: make(chan struct{}), own: make(chan *http.Response), hints: make(chan hint, maxHints),
 	}
 	if !x.alone {
 		j.stored = h.memory.look(x.key).alive(h, o)
@@ -173,6 +175,8 @@ func (s *resource) alive(h *Handler, o *object) []*object {
 
 // lead runs the journey beside the leader's request, and answers that.
 func (x *exchange) lead(j *journey, o *object) bool {
+	x.taken = sync.OnceFunc(func() { close(j.taken) })
+	defer x.taken()
 	j.h.running.Go(j.run)
 	settled := make(chan struct{})
 	var out outcome
@@ -498,6 +502,12 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 	n, err := io.CopyBuffer(onlyWriter{body}, onlyReader{resp.Body}, buf[:])
 	body.Close(err)
 	j.h.meters.FromUpstream.Add(0, uint64(n))
+	if body.Spilt() != nil { // what was written may be withdrawn: not before the leader holds it
+		select {
+		case <-j.taken:
+		case <-j.gone:
+		}
+	}
 	if err != nil {
 		j.h.errorLog.Warn("an answer broke off and was not stored", "url", o.owner.URL, "err", err)
 		retire(body)

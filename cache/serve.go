@@ -171,6 +171,9 @@ func (x *exchange) stream(o *object, body *fill.Body) bool {
 	if reader == nil {
 		return false
 	}
+	if x.taken != nil {
+		x.taken()
+	}
 	defer func() { _ = reader.Close() }() // it cannot fail
 	x.streamFrom(o, reader)
 	return true
