@@ -240,6 +240,8 @@ func (x *exchange) bypass() string {
 		return "body" // no key says what it holds
 	case len(r.Header["If-Match"]) > 0 || len(r.Header["If-Unmodified-Since"]) > 0:
 		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
+	case hopFields(r.Header["Connection"]):
+		return "connection" // they do not reach the upstream, so its answer must not be filed under their values
 	case x.set.bypass:
 		return "rule"
 	case x.set.cookies == secret && len(r.Header["Cookie"]) > 0:

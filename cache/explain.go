@@ -154,6 +154,7 @@ var bypassReasons = map[string]string{
 	"method":        "only answers to GET and HEAD are kept",
 	"upgrade":       "the request changes the protocol",
 	"body":          "the request has a body, which no key knows",
+	"connection":    "its Connection names fields of the request, which then do not reach the upstream",
 	"precondition":  "If-Match and If-Unmodified-Since are for the upstream to judge",
 	"rule":          "a rule of the config says bypass",
 	"cookie":        "the request carries cookies, and the preset api keeps no answers that may be one user's",

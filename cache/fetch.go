@@ -566,6 +566,8 @@ func (j *journey) judge(resp *http.Response, sent, received time.Time) (*object,
 	switch {
 	case reason != "" && reason != noLifetime:
 		return nil, reason
+	case byClient(header):
+		return nil, "vary"
 	case j.demand.NoStore:
 		return nil, "request-no-store"
 	case j.pass && (j.r.Method == http.MethodHead || resp.StatusCode == http.StatusPartialContent):

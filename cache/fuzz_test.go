@@ -132,7 +132,7 @@ func fuzzOne(t *testing.T, h *Handler, bypassed bool, r *http.Request) {
 	if r.URL.Opaque != "" || !strings.HasPrefix(target, "/") {
 		return // the upstream gets the root for it
 	}
-	if !strings.EqualFold(lines[0], r.Host) && lines[0] != "" || lines[1] != target {
+	if lines[0] != "" && plainHost(lines[0]) != plainHost(r.Host) || lines[1] != target {
 		t.Fatalf("%q at %q got the answer for %q at %q", target, r.Host, lines[1], lines[0])
 	}
 	if kinds := w.Header().Get("X-Said-Kind"); kinds != r.Header.Get("X-Kind") && len(r.Header["X-Kind"]) < 2 && !strings.ContainsAny(kinds, ", \t") {
@@ -145,4 +145,9 @@ func fuzzOne(t *testing.T, h *Handler, bypassed bool, r *http.Request) {
 	if lines[3] != "" && lines[3] != credentials {
 		t.Fatalf("the answer for %q went to %q", lines[3], credentials)
 	}
+}
+
+// plainHost is a host without what makes no difference (RFC 9110, 4.2.3).
+func plainHost(host string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(host), ":80"), ":")
 }

@@ -98,3 +98,26 @@ func keepCookies(h http.Header, names []string) {
 		h["Cookie"] = []string{strings.Join(kept, "; ")}
 	}
 }
+
+// hopFields reports whether a request's Connection names fields of its own, and
+// not just what concerns the connection.
+func hopFields(lines []string) bool {
+	for _, line := range lines {
+		for name := range strings.SplitSeq(line, ",") {
+			switch strings.ToLower(strings.Trim(name, " \t")) {
+			case "", "close", "keep-alive", "te", "upgrade":
+			default:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// byClient reports whether an answer depends on who asked: the upstream sees
+// these fields as they are made here, of the client's address, and not as the
+// client sent them.
+func byClient(header http.Header) bool {
+	names, _ := rfc9111.Vary(header)
+	return slices.Contains(names, "X-Forwarded-For") || slices.Contains(names, "Forwarded")
+}

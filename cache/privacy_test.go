@@ -83,11 +83,45 @@ func TestPoison(t *testing.T) {
 		return say(200, b.String(), "Cache-Control", "max-age=60")
 	}}
 	h := newCache(t, Options{Preset: "rfc9111"}, up)
-	pairs := []string{"X-Forwarded-Host", "evil", "X-Forwarded-For", "evil", "Forwarded", "for=evil;host=evil", "Connection", "X-Forwarded-Proto, Via"}
+	pairs := []string{"X-Forwarded-Host", "evil", "X-Forwarded-For", "evil", "Forwarded", "for=evil;host=evil"}
 	for _, name := range overrides {
 		pairs = append(pairs, name, "evil")
 	}
 	if w := asked(t, h, "GET", "http://a.example/", pairs...); strings.Contains(w.Body.String(), "evil") {
 		t.Errorf("the upstream saw:\n%s", w.Body)
+	}
+}
+
+// A field that Connection names does not reach the upstream: what that answers
+// is not what others get who send the same without Connection.
+func TestConnectionDoesNotPoison(t *testing.T) {
+	up := &origin{answer: func(_ int, r *http.Request) *http.Response {
+		return say(200, "for "+r.Header.Get("X-Kind"), "Cache-Control", "max-age=60", "Vary", "X-Kind")
+	}}
+	byVary, byKey := Options{}, Options{}
+	byKey.Key.Headers = []string{"X-Kind"}
+	for name, o := range map[string]Options{"vary": byVary, "key": byKey} {
+		h := newCache(t, o, up)
+		asked(t, h, "GET", "http://a.example/", "X-Kind", "one", "Connection", "keep-alive, x-kind")
+		if w := asked(t, h, "GET", "http://a.example/", "X-Kind", "one", "Connection", "keep-alive"); w.Body.String() != "for one" {
+			t.Errorf("%s: %q", name, w.Body)
+		}
+	}
+}
+
+// What depends on the client's address, as the upstream sees it, is that client's.
+func TestVaryByAddress(t *testing.T) {
+	for _, field := range []string{"X-Forwarded-For", "Forwarded"} {
+		h := newCache(t, Options{}, &origin{answer: func(n int, r *http.Request) *http.Response {
+			if r.Header.Get("If-None-Match") != "" {
+				return say(304, "", "Vary", field)
+			}
+			return say(200, strconv.Itoa(n), "Cache-Control", "max-age=60", "Vary", field)
+		}})
+		for range 2 {
+			if w := asked(t, h, "GET", "http://a.example/"); isHit(t, w) {
+				t.Errorf("%s: an answer for another address", field)
+			}
+		}
 	}
 }

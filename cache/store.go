@@ -193,6 +193,9 @@ func (j *journey) freshened(old *object, said http.Header, sent, received time.T
 		policy.AnyStatus = set.policy.AnyStatus
 	}
 	facts, reason := policy.Judge(j.r, old.status, header, sent, received)
+	if byClient(header) {
+		reason = "vary"
+	}
 	if reason == noLifetime {
 		reason = "" // it has a validator, as we have just seen
 	}
