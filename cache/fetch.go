@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -351,6 +352,13 @@ func (x *exchange) direct(j *journey, resp *http.Response, reason string) {
 // has failed.
 func (j *journey) run() {
 	defer close(j.over)
+	// net/http would contain a mistake in one request; this goroutine is ours.
+	defer func() {
+		if cause := recover(); cause != nil {
+			j.h.errorLog.Error("a journey to the upstream failed", "url", urlOf(j.r), "cause", cause, "stack", string(debug.Stack()))
+			j.fill.Finish()
+		}
+	}()
 	ctx, cancel := context.WithCancel(j.fill.Context(grace, journeyLimit))
 	defer cancel()
 	defer context.AfterFunc(j.h.base, cancel)()
@@ -506,6 +514,7 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 		select {
 		case <-j.taken:
 		case <-j.gone:
+		case <-ctx.Done():
 		}
 	}
 	if err != nil {

@@ -258,3 +258,20 @@ func (c neverending) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// A mistake in a journey ends that alone.
+func TestPanicInAJourney(t *testing.T) {
+	up := &origin{answer: func(n int, _ *http.Request) *http.Response {
+		if n == 1 {
+			panic("a mistake")
+		}
+		return say(200, "fine")
+	}}
+	h := newCache(t, Options{}, up)
+	if w := ask(h, "GET", "http://a.example/"); w.Code != 502 {
+		t.Errorf("%d", w.Code)
+	}
+	if w := ask(h, "GET", "http://a.example/"); w.Body.String() != "fine" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+}
