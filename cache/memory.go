@@ -14,6 +14,11 @@ const (
 	// keyOverhead is what a key costs beside its text: its node in the table
 	// and the resource it leads to.
 	keyOverhead = 180
+	// spareShare is the part of the budget that is left free: when answers of all
+	// sizes come and go, the pages they leave are never quite full again. With a
+	// million URLs of 1 KB through 256 MiB the process had 1.33 times the budget
+	// without it, of which 15 % are the collector's allowance.
+	spareShare = 16
 	// minMemory is the least budget: below it not even hit-for-miss works.
 	minMemory = 1 << 20
 )
@@ -36,7 +41,7 @@ const stripes = 1 << 14
 
 func newMemory(budget int64, evicted func()) (*memory, error) {
 	c, err := otter.New(&otter.Options[string, *resource]{
-		MaximumWeight: uint64(max(budget, minMemory)),
+		MaximumWeight: uint64(max(budget-budget/spareShare, minMemory)),
 		Weigher:       weigh,
 		OnAtomicDeletion: func(e otter.DeletionEvent[string, *resource]) {
 			if e.WasEvicted() {
