@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -104,8 +105,7 @@ func (x *exchange) lead(j *journey, o *object) bool {
 				case <-j.over: // Close has ended it
 					x.fail(errClosed)
 				case <-x.r.Context().Done():
-					x.outcome, x.reason = "error", "client gone"
-					panic(http.ErrAbortHandler) // a client that has closed one way only must not take nothing for an answer
+					x.fail(context.Cause(x.r.Context()))
 				}
 				return true
 			}
@@ -207,6 +207,10 @@ func (x *exchange) arrive(o *object, out outcome, err error, joined bool) bool {
 
 // fail answers for an upstream that did not.
 func (x *exchange) fail(err error) {
+	if x.r.Context().Err() != nil { // one that has closed one way only must not take nothing for an answer
+		x.outcome, x.reason = "error", "client gone"
+		panic(http.ErrAbortHandler)
+	}
 	x.outcome, x.reason = "error", "upstream"
 	x.status = upstream.Status(err)
 	h := x.w.Header()

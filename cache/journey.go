@@ -267,6 +267,9 @@ func (j *journey) grow(ctx context.Context, resp *http.Response, o *object, reas
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)
 	n, err := io.CopyBuffer(onlyWriter{body}, onlyReader{resp.Body}, buf[:])
+	if err != nil {
+		j.fill.Detach() // who comes from now on is not to be cut off with the others
+	}
 	body.Close(err)
 	j.h.meters.FromUpstream.Add(0, uint64(n))
 	if body.Spilt() != nil { // what was written may be withdrawn: not before the leader holds it
