@@ -140,7 +140,7 @@ func TestHit(t *testing.T) {
 		if w.Body.String() != "answer 1" || !isHit(t, w) || w.Header().Get("Age") != "10" {
 			t.Errorf("second: %q %v", w.Body, w.Header())
 		}
-		if ttl, _ := status(t, w).Params.Get("ttl"); ttl != int64(50) {
+		if ttl, _ := status(t, w).Params.Get("ttl"); ttl != int64(49) {
 			t.Errorf("ttl %v", ttl)
 		}
 		if w := ask(h, "HEAD", "http://a.example/x"); w.Body.Len() != 0 || !isHit(t, w) || w.Header().Get("Content-Length") != "8" {

@@ -15,10 +15,16 @@ const statusName = "millrace"
 
 // shown are an answer's age and what is left of its lifetime, in seconds, as of
 // the end of the second that now is in: the fast lane makes them once a second,
-// and an age must neither be too low nor fall from one answer to the next.
+// and an age must neither be too low nor fall from one answer to the next. What
+// is left is rounded down, so that what is stale is never shown as 0.
 func shown(f *rfc9111.Facts, now time.Time) (age, ttl int64) {
-	age = seconds(f.CurrentAge(now.Truncate(time.Second).Add(time.Second - 1)))
-	return age, seconds(f.Fresh) - age
+	end := now.Truncate(time.Second).Add(time.Second - 1)
+	left := f.TTL(end)
+	ttl = seconds(left)
+	if left < 0 && left%time.Second != 0 {
+		ttl--
+	}
+	return seconds(f.CurrentAge(end)), ttl
 }
 
 // storedStatus is the member of Cache-Status for an answer from here. A stale
