@@ -1,7 +1,6 @@
 package millrace
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"sync"
 
 	"millrace/cache"
-	"millrace/internal/bytesize"
 	"millrace/store"
 	"millrace/store/redis"
 )
@@ -106,10 +104,6 @@ func (l *line) tell(f func(*cache.Handler)) {
 	}
 }
 
-// defaultDiskSize is cache.Options.DiskSize where it does not say. What is kept
-// there, and when, the cache decides itself.
-const defaultDiskSize bytesize.Size = 10 << 30
-
 // diskStore is an open folder, and the options that it was opened with.
 type diskStore struct {
 	*store.Disk
@@ -124,7 +118,7 @@ func (g *graph) disk(s *Server, o cache.Options, old *graph) (store.Store, error
 	if err != nil {
 		return nil, fmt.Errorf("finding the cache's folder %s: %w", o.Disk, err)
 	}
-	with := store.DiskOptions{Dir: o.Disk, Limit: cmp.Or(o.DiskSize, defaultDiskSize)}
+	with := store.DiskOptions{Dir: o.Disk, Limit: o.DiskSize}
 	options := keyOf("options", with)
 	d, err := carry(g, old, "disk "+dir, func() (diskStore, io.Closer, error) {
 		d, err := store.OpenDisk(with)

@@ -83,11 +83,10 @@ type Rule struct {
 }
 
 const (
-	defaultTarget   = "Millrace-Cache-Control"
-	defaultMemory   = 256 << 20
-	defaultDiskSize = 10 << 30
-	defaultLargest  = 64 << 20
-	largestOnDisk   = 1 << 30
+	defaultTarget  = "Millrace-Cache-Control"
+	defaultMemory  = 256 << 20
+	defaultLargest = 64 << 20
+	largestOnDisk  = 1 << 30
 	// maxRules bounds what every miss looks at.
 	maxRules = 256
 )

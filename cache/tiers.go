@@ -70,11 +70,7 @@ func (h *Handler) openTiers(o Options, d Deps) error {
 	h.packer.start()
 	h.shared.publish = d.Publish
 	if h.slow.disk == nil && o.Disk != "" {
-		limit := o.DiskSize
-		if limit == 0 {
-			limit = defaultDiskSize
-		}
-		disk, err := store.OpenDisk(store.DiskOptions{Dir: o.Disk, Limit: limit})
+		disk, err := store.OpenDisk(store.DiskOptions{Dir: o.Disk, Limit: o.DiskSize})
 		if err != nil {
 			return err
 		}
