@@ -61,6 +61,10 @@ var thirdParty = map[string][]string{
 	"cache":           {"github.com/maypok86/otter/v2"},
 	"store":           {"github.com/maypok86/otter/v2", "golang.org/x/sys"},
 	"store/redis":     {"github.com/redis/rueidis"},
+	"bus/nats":        {"github.com/nats-io/nats.go"},
+	"websocket/auth":  {"github.com/golang-jwt/jwt/v5"},
+	"websocket/conn":  {"golang.org/x/sys"},
+	"websocket/frame": {"github.com/klauspost/compress"},
 	"internal/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
@@ -83,6 +87,12 @@ var thirdPartyTests = map[string][]string{
 	"cache/purge":  {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":        {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
 	"static":       {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+
+	// The oracles of our frames, and clients.
+	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws", "golang.org/x/net"},
+	"websocket/channels": {"github.com/gobwas/ws"},
+	"websocket/conn":     {"github.com/gobwas/ws", "github.com/lxzan/gws"},
+	"websocket/frame":    {"github.com/gobwas/ws", "github.com/lxzan/gws"},
 }
 
 // A goPackage is one directory's package as far as the rules care.

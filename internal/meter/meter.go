@@ -96,6 +96,8 @@ type Meters struct {
 
 	jobs   registry[Job]
 	caches registry[Cache]
+
+	webSockets registry[WebSocket]
 }
 
 // New makes an empty set of meters.

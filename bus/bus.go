@@ -1,0 +1,115 @@
+// Package bus is the seam through which the channels of several machines are
+// one: it puts publications into an order, keeps the latest of each channel,
+// and tells everyone who listens. [Memory] does so within one process;
+// bus/nats between machines. Engines pass the suite in bus/bustest.
+package bus
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// MaxChannel is the most bytes that a channel's name has. Names are UTF-8
+// without control characters; everything else is allowed: engines encode what
+// their own names cannot hold.
+const MaxChannel = 255
+
+var (
+	// ErrClosed is returned after Close.
+	ErrClosed = errors.New("the bus is closed")
+	// ErrTooBig is returned for a publication that the engine cannot carry.
+	ErrTooBig = errors.New("the publication is larger than the bus carries")
+	// ErrDown is returned by calls that need other machines while they cannot
+	// be reached. Publish does not return it: it delivers here, and sends the
+	// rest later.
+	ErrDown = errors.New("the bus cannot reach the other machines")
+)
+
+// Position is a place in a channel's order. Epoch changes when the order
+// begins anew (a restart of a process that keeps it in memory, a stream that was
+// made again): positions of different epochs cannot be compared. Offset grows
+// with every publication of the channel, not always by one; 0 is before the first.
+type Position struct {
+	Epoch  string
+	Offset uint64
+}
+
+// Message is one publication.
+type Message struct {
+	Channel string
+	// Offset is its place in the channel's order. 0: it has none yet, because the
+	// other machines cannot be reached; it is delivered here at once, and the
+	// engine tells its Offset with [Listener.Placed] when it has one.
+	Offset uint64
+	// ID is unique to the publication: what a client has seen by it, it must
+	// not show again. Engines make one if it is empty.
+	ID   string
+	Data []byte // must not be changed
+	Time time.Time
+}
+
+// History is what a channel still has.
+type History struct {
+	// Messages, oldest first.
+	Messages []Message
+	// Top is the position of the channel now: everything up to it is in
+	// Messages, was before since, or is lost; nothing after it is in Messages.
+	Top Position
+	// Complete: nothing that came after since is missing. An engine that cannot be sure says false.
+	Complete bool
+}
+
+// Member is a client that is present in a channel.
+type Member struct {
+	Client string `json:"client"`         // unique to the connection
+	User   string `json:"user,omitempty"` // who it says it is
+	Info   []byte `json:"info,omitempty"` // JSON, as the grant had it
+}
+
+// Listener is told what happens. Its methods must return quickly and may not call the bus.
+type Listener interface {
+	// Deliver brings the publications of channels that were listened to: those of one channel
+	// one after the other in the order of their offsets, each once.
+	Deliver(m Message)
+	// Placed says that a message that was delivered without an offset has one now.
+	Placed(channel, id string, offset uint64)
+	// Reset says that publications of a channel may have been missed for good (the history did not reach
+	// back over an interruption): clients should ask anew. "" stands for all channels.
+	Reset(channel string)
+	// State says that the other machines can be reached again (nil), or why not.
+	State(err error)
+	// Members are the clients of this process in a channel, for other machines that ask.
+	Members(channel string) []Member
+}
+
+// Keep bounds what is kept of each channel.
+type Keep struct {
+	Messages int           // at most this many; 0 keeps nothing
+	Age      time.Duration // at most this old; 0 is any age
+	Bytes    int64         // of all channels together; 0 is no bound. The channel written longest ago loses first.
+	Channels int           // channels with a history; 0 is no bound. As Bytes.
+}
+
+// Bus is the seam. All methods are safe for concurrent use.
+type Bus interface {
+	// Start begins to tell l. It is called once, before anything else.
+	Start(l Listener) error
+	// Publish puts m into its channel (Offset and Time are the bus's) and
+	// returns it with its place. It is delivered to whoever listens, the publisher's own process
+	// included. The same ID within the history's bounds is published once: the second call returns the first's place.
+	Publish(ctx context.Context, m Message) (Message, error)
+	// Listen begins deliveries of a channel: every publication after the moment it returns. Calls do not nest.
+	Listen(channel string) error
+	// Ignore ends them.
+	Ignore(channel string)
+	// History calls done, once, with the publications after since (of the same epoch; else with all that are there
+	// and Complete false), or without since (nil) with the latest limit ones. limit 0 is all of them. It may call done before it
+	// returns (an engine in memory does), or later from another goroutine, with ErrDown or a timeout of the engine's at the latest.
+	History(channel string, since *Position, limit int, done func(History, error))
+	// Members calls done, once and as History, with the clients present in a channel on all machines, this one included.
+	Members(channel string, done func([]Member, error))
+	// Close ends deliveries; none is under way when it returns. What was published while other machines could not be
+	// reached is sent if that is possible within two seconds.
+	Close() error
+}
