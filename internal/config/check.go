@@ -27,7 +27,8 @@ type checker struct {
 // check adds what is wrong with cfg to the document's findings.
 func check(cfg *Config, doc *document) {
 	c := &checker{cfg, doc}
-	c.upstreams() // first: it knows more to say than the options themselves
+	c.upstreams() // first: these know more to say than the options themselves
+	c.websockets()
 	c.numbers(reflect.ValueOf(cfg).Elem(), "")
 	c.limits()
 	c.addresses()
@@ -51,6 +52,9 @@ func (c *checker) key(path, message, hint string) {
 	}
 }
 
+// negativeTag marks a field for which what is negative has a meaning.
+const negativeTag = "negative"
+
 // numbers refuses what is negative in any options, and asks options that have
 // a Check what is wrong with them: a map from the key to the reason.
 func (c *checker) numbers(v reflect.Value, path string) {
@@ -67,7 +71,9 @@ func (c *checker) numbers(v reflect.Value, path string) {
 		}
 	case reflect.Struct:
 		for _, f := range fieldsOf(v.Type()) {
-			c.numbers(v.FieldByIndex(f.index), join(path, f.name))
+			if v.Type().FieldByIndex(f.index).Tag.Get(negativeTag) == "" {
+				c.numbers(v.FieldByIndex(f.index), join(path, f.name))
+			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"millrace/cache"
@@ -23,6 +22,8 @@ import (
 	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/static"
+	"millrace/websocket"
+	"millrace/websocket/channels"
 )
 
 // FileName is the config that `millrace serve` and `millrace check` look for
@@ -80,6 +81,10 @@ type Route struct {
 	// Proxy passes requests on to another server and keeps nothing. Its
 	// upstream alone is enough: "proxy: http://127.0.0.1:5000".
 	Proxy *proxy.Options `yaml:"proxy"`
+	// WebSocket carries WebSockets: "websocket: echo", "websocket: channels", or
+	// the address of the server that they are passed on to, as in
+	// "websocket: ws://127.0.0.1:9000".
+	WebSocket *websocket.Options `yaml:"websocket"`
 	// Redirect sends the client elsewhere.
 	Redirect *guard.Redirect `yaml:"redirect"`
 	// Deny turns every request away.
@@ -88,8 +93,11 @@ type Route struct {
 
 // proxied is how the route passes requests on, nil if it does not.
 func (r Route) proxied() *proxy.Options {
-	if r.Cache != nil {
+	switch {
+	case r.Cache != nil:
 		return &r.Cache.Options
+	case r.WebSocket != nil:
+		return r.WebSocket.Proxy
 	}
 	return r.Proxy
 }
@@ -117,6 +125,36 @@ func ForCache(upstreams ...string) *Config {
 	o := &cache.Options{}
 	o.To = upstreams
 	c.Sites = []Site{{Routes: map[string]Route{"/": {Cache: o}}}}
+	return c
+}
+
+// ForEcho is the config that sends every message of a WebSocket back, under
+// every path and for every host, and shows browsers a page that does so. It is
+// not checked.
+func ForEcho() *Config {
+	return forWebSocket(websocket.Options{Echo: &websocket.Echo{}, Page: true})
+}
+
+// ForChannels is the config with channels at the root of every host, and a page
+// for trying them out. Everybody may subscribe, and see who else has, as far as
+// presence is on. It is not checked.
+func ForChannels() *Config {
+	o := &channels.Options{}
+	o.Auth.Presence = []string{"*"}
+	return forWebSocket(websocket.Options{Channels: o, Page: true})
+}
+
+// ForWebSocketProxy is the config that passes the WebSockets of every host on
+// to one upstream, or to several that share them. It is not checked.
+func ForWebSocketProxy(upstreams ...string) *Config {
+	o := &proxy.Options{}
+	o.To = upstreams
+	return forWebSocket(websocket.Options{Proxy: o})
+}
+
+func forWebSocket(o websocket.Options) *Config {
+	c := Default()
+	c.Sites = []Site{{Routes: map[string]Route{"/": {WebSocket: &o}}}}
 	return c
 }
 
@@ -190,7 +228,7 @@ func (c *Config) finish(doc *document, settings []Setting) error {
 		return nil
 	}
 	doc.found.sort()
-	return slices.Compact(doc.found) // a job and a part of it may agree on what is wrong
+	return doc.found.once()
 }
 
 // resolve makes the file's relative paths relative to its folder, and hosts
@@ -227,6 +265,9 @@ func (c *Config) resolve(dir string) {
 			}
 			if r.Cache != nil {
 				from(&r.Cache.Disk)
+			}
+			if r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Auth.JWT != nil {
+				from(&r.WebSocket.Channels.Auth.JWT.PublicKey)
 			}
 			if p := r.proxied(); p != nil {
 				from(&p.TLS.CA, &p.TLS.Cert, &p.TLS.Key)

@@ -164,6 +164,9 @@ func keyHint(key string, fields []field) (hint, meant string) {
 	for _, f := range fields {
 		names = append(names, f.name)
 	}
+	if len(names) == 0 {
+		return "it has none: write {}", strayKey
+	}
 	if meant = Nearest(key, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant), meant
 	}
@@ -261,7 +264,10 @@ func (d *decoder) mismatch(n ast.Node, v reflect.Value, path string, at place) {
 	message := fmt.Sprintf("%s must be %s, not %s", name, wanted(v.Type()), kindOf(n))
 	hint := ""
 	if s, _, ok := scalar(n); ok && v.Kind() == reflect.Struct {
-		if fields := fieldsOf(v.Type()); len(fields) > 0 && s != "" {
+		switch fields := fieldsOf(v.Type()); {
+		case len(fields) == 0:
+			hint = "it has no options: write {}"
+		case s != "":
 			hint = fmt.Sprintf("for example {%s: …}", fields[0].name)
 		}
 	}

@@ -217,6 +217,14 @@ func schema(t *testing.T, comments map[string]string) []byte {
 			}
 		}
 	}
+	for _, s := range structs(reflect.TypeFor[Config]()) {
+		for _, f := range fieldsOf(s) {
+			if s.FieldByIndex(f.index).Tag.Get(negativeTag) != "" {
+				p, _ := out.Definitions[name(s)].Properties.Get(f.name)
+				p.Pattern = strings.Replace(p.Pattern, "^", "^-?", 1)
+			}
+		}
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -274,13 +282,18 @@ func reference(comments map[string]string) []byte {
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
 }
 
-// section writes one struct's keys, and then the structs in it.
+// section writes one struct's keys, and then the structs in it. Those of a job
+// are written once, where it is a route's.
 func section(b *bytes.Buffer, comments map[string]string, s reflect.Type, path string) {
 	title := "Top level"
 	if path != "" {
 		title = "`" + path + "`"
 	}
 	fmt.Fprintf(b, "## %s\n\n", title)
+	if elsewhere := asJob(s); elsewhere != "" && elsewhere != path {
+		fmt.Fprintf(b, "All keys of `%s`.\n\n", elsewhere)
+		return
+	}
 	type inner struct {
 		t    reflect.Type
 		path string
@@ -301,7 +314,7 @@ func section(b *bytes.Buffer, comments map[string]string, s reflect.Type, path s
 		}
 		fmt.Fprintf(b, "### `%s`\n\n*%s*\n\n%s\n\n", f.name, takes(t), markdown(describe(comments, s, f)))
 		in := inner{base(t), strings.TrimPrefix(path+"."+f.name, ".")}
-		if in.t.Kind() == reflect.Struct && !isText(in.t) {
+		if in.t.Kind() == reflect.Struct && !isText(in.t) && len(fieldsOf(in.t)) > 0 {
 			switch t.Kind() {
 			case reflect.Slice:
 				in.path += "[]"
@@ -323,6 +336,17 @@ func inlined(s reflect.Type, f field) string {
 	for _, job := range fieldsOf(route) {
 		t := base(route.FieldByIndex(job.index).Type)
 		if t != s && len(f.index) > 1 && s.Field(f.index[0]).Type == t {
+			return "sites[].routes.PATH." + job.name
+		}
+	}
+	return ""
+}
+
+// asJob is what a job's options are called in a route, "" for all else.
+func asJob(t reflect.Type) string {
+	route := reflect.TypeFor[Route]()
+	for _, job := range fieldsOf(route) {
+		if base(route.FieldByIndex(job.index).Type) == t {
 			return "sites[].routes.PATH." + job.name
 		}
 	}

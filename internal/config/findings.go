@@ -60,6 +60,17 @@ func (f Findings) sort() {
 	})
 }
 
+// once is the list without those that are in it twice: a job and a part of it
+// may agree on what is wrong.
+func (f Findings) once() Findings {
+	seen := map[Finding]bool{}
+	return slices.DeleteFunc(f, func(one Finding) bool {
+		twice := seen[one]
+		seen[one] = true
+		return twice
+	})
+}
+
 // String is one finding's part of the report.
 func (f Finding) String() string {
 	var b strings.Builder

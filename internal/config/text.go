@@ -138,6 +138,12 @@ func (d *decoder) setting(cfg *Config, s Setting) {
 // set puts a setting into the key of v, which is called path.
 func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
 	for _, part := range strings.Split(key, ".") {
+		if v.Kind() == reflect.Pointer { // a part that this route does not have, as in jobs
+			if v.IsNil() {
+				return
+			}
+			v = v.Elem()
+		}
 		f := fieldOf(v.Type(), part)
 		if f.index == nil { // a mistake of ours: the test of the flags finds it
 			d.doc.at(at, fmt.Sprintf("there is no key %q", s.Key), "")

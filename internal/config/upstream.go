@@ -18,14 +18,20 @@ import (
 // Upstream is the address of an upstream as a config has it, from what a
 // person types: host:port and :port (this machine) are taken as http://. The
 // error's text ends in what to write instead.
-func Upstream(text string) (string, error) {
-	if full, ok := understood(text); ok {
+func Upstream(text string) (string, error) { return upstreamFor("http", text) }
+
+// WebSocketUpstream is Upstream for WebSockets: host:port and :port are taken
+// as ws://.
+func WebSocketUpstream(text string) (string, error) { return upstreamFor("ws", text) }
+
+func upstreamFor(scheme, text string) (string, error) {
+	if full, ok := understood(scheme, text); ok {
 		return full, nil
 	}
-	return "", fmt.Errorf("%q is not the address of an upstream; %s", text, upstreamHint(text))
+	return "", fmt.Errorf("%q is not the address of an upstream; %s", text, upstreamHint(scheme, text))
 }
 
-func understood(text string) (full string, ok bool) {
+func understood(scheme, text string) (full string, ok bool) {
 	if hasScheme(text) {
 		return text, true
 	}
@@ -40,7 +46,7 @@ func understood(text string) (full string, ok bool) {
 	if a.Host == "" {
 		a.Host = "127.0.0.1"
 	}
-	return "http://" + a.String() + path, true
+	return scheme + "://" + a.String() + path, true
 }
 
 // hasScheme reports whether an upstream's address says how to talk to it.
@@ -48,27 +54,36 @@ func hasScheme(text string) bool {
 	return strings.Contains(text, "://") || strings.HasPrefix(text, unixPrefix)
 }
 
-// upstreamHint says what to write for an upstream without a scheme.
-func upstreamHint(text string) string {
+// exampleUpstream is what hints name, for a scheme.
+func exampleUpstream(scheme string) string {
+	if scheme == "ws" {
+		return "ws://127.0.0.1:9000"
+	}
+	return scheme + "://127.0.0.1:5000"
+}
+
+// upstreamHint says what to write for an upstream without the scheme that it
+// most likely needs.
+func upstreamHint(scheme, text string) string {
 	_, portOnly := strconv.ParseUint(text, 10, 16)
 	ip, notIP := netip.ParseAddr(text)
 	switch {
 	case text == "":
-		return "for example http://127.0.0.1:5000"
+		return "for example " + exampleUpstream(scheme)
 	case strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./"):
 		return "write unix:" + text
 	case portOnly == nil:
-		return "write http://127.0.0.1:" + text
+		return "write " + scheme + "://127.0.0.1:" + text
 	case notIP == nil && ip.Is6():
-		return fmt.Sprintf("write http://[%s]", text)
+		return fmt.Sprintf("write %s://[%s]", scheme, text)
 	}
-	if full, ok := understood(text); ok {
+	if full, ok := understood(scheme, text); ok {
 		return "write " + full
 	}
 	if strings.ContainsAny(text, " \t\r\n") {
-		return "for example http://127.0.0.1:5000"
+		return "for example " + exampleUpstream(scheme)
 	}
-	return "write http://" + text
+	return "write " + scheme + "://" + text
 }
 
 // route is one route of the config, with what it is called.
@@ -101,10 +116,13 @@ func (c *checker) upstreams() {
 	own = c.own(own, "admin.listen", c.cfg.Admin.Listen)
 	for _, r := range c.routes() {
 		if r.Cache != nil {
-			c.upstreamsOf(join(r.path, "cache"), r.Cache.Options, own)
+			c.upstreamsOf(join(r.path, "cache"), "http", r.Cache.Options, own)
 		}
 		if r.Proxy != nil {
-			c.upstreamsOf(join(r.path, "proxy"), *r.Proxy, own)
+			c.upstreamsOf(join(r.path, "proxy"), "http", *r.Proxy, own)
+		}
+		if r.WebSocket != nil && r.WebSocket.Proxy != nil {
+			c.upstreamsOf(join(r.path, "websocket.proxy"), "ws", *r.WebSocket.Proxy, own)
 		}
 	}
 }
@@ -116,20 +134,21 @@ func (c *checker) own(all []listener, path, text string) []listener {
 	return all
 }
 
-func (c *checker) upstreamsOf(path string, o proxy.Options, own []listener) {
+// upstreamsOf checks one job's. scheme is the one that its addresses mostly have.
+func (c *checker) upstreamsOf(path, scheme string, o proxy.Options, own []listener) {
 	to := join(path, "to")
 	if c.doc.unread[path] || c.doc.unread[path+strayKey] {
 		c.doc.unread[to] = true
 	}
 	if len(o.To) == 0 && !c.doc.unread[to] {
-		c.value(to, lastKey(path)+" needs \"to\": the upstream's address", "for example "+lastKey(path)+": http://127.0.0.1:5000")
+		c.value(to, lastKey(path)+" needs \"to\": the upstream's address", "for example "+lastKey(path)+": "+exampleUpstream(scheme))
 		c.doc.unread[to] = true
 	}
 	for i, text := range o.To {
 		at := fmt.Sprintf("%s[%d]", to, i)
 		switch l, self := reached(text, own); {
 		case !hasScheme(text):
-			c.value(at, fmt.Sprintf("%q does not say how to talk to the upstream", text), upstreamHint(text))
+			c.value(at, fmt.Sprintf("%q does not say how to talk to the upstream", text), upstreamHint(scheme, text))
 		case self && l.path == "admin.listen":
 			c.value(at, text+" is the admin listener of this server, which must never be public", "name the upstream's address")
 		case self:
@@ -157,7 +176,7 @@ func reached(upstream string, own []listener) (listener, bool) {
 	}
 	port, err := strconv.Atoi(u.Port())
 	if err != nil {
-		port = map[string]int{"http": 80, "h2c": 80, "https": 443}[u.Scheme]
+		port = map[string]int{"http": 80, "h2c": 80, "ws": 80, "https": 443, "wss": 443}[u.Scheme]
 	}
 	for _, l := range own {
 		if l.Unix == "" && l.Port == port && port != 0 && l.answersTo(u.Hostname()) {

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// websockets checks what the options of WebSockets cannot know: the route that
+// they are for, and what of them could not be read.
+func (c *checker) websockets() {
+	for _, r := range c.routes() {
+		path := join(r.path, "websocket")
+		if c.doc.unread[path] || c.doc.unread[path+strayKey] || r.anyUnread(c, path) {
+			// Which of the three was meant cannot be told.
+			c.doc.unread[join(path, "echo")] = true
+		}
+		if r.WebSocket != nil && r.WebSocket.Channels != nil && !strings.HasSuffix(r.pattern, "/") {
+			c.key(r.path, fmt.Sprintf("channels need a route that ends in \"/\": %s/ws, %s/sse and %s/publish are below it", r.pattern, r.pattern, r.pattern),
+				fmt.Sprintf("did you mean %q?", r.pattern+"/"))
+		}
+	}
+}
+
+// anyUnread reports whether one of the ways to answer was written in a way that
+// could not be read.
+func (r route) anyUnread(c *checker, path string) bool {
+	for _, kind := range []string{"proxy", "channels"} {
+		if c.doc.unread[join(path, kind)] {
+			return true
+		}
+	}
+	return false
+}
