@@ -5,7 +5,7 @@
 // of its standard input ends it at once. Several of them are used where one
 // process may not hold enough descriptors.
 //
-//	wsclient -address 127.0.0.1:PORT -connections N [-first-source 2] [-sources 4] [-busy 256] [-timeout 10s] [-limit 1m]
+//	wsclient -address 127.0.0.1:PORT -connections N [-path /] [-first-source 2] [-sources 4] [-busy 256] [-timeout 10s] [-limit 1m]
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 func main() {
 	var c wsramp.Config
 	flag.StringVar(&c.Address, "address", "", "`host:port` of the server")
+	flag.StringVar(&c.Path, "path", "/", "of the WebSocket")
 	flag.IntVar(&c.Connections, "connections", 100, "how many")
 	flag.IntVar(&c.Sources, "sources", 4, "source addresses")
 	flag.IntVar(&c.FirstSource, "first-source", 2, "the first is 127.0.0.`N`")

@@ -4,5 +4,5 @@ package wsramp
 
 import "syscall"
 
-// bindLate does nothing: only Linux has IP_BIND_ADDRESS_NO_PORT.
-func bindLate(_, _ string, _ syscall.RawConn) error { return nil }
+// BindLate does nothing: only Linux has IP_BIND_ADDRESS_NO_PORT.
+func BindLate(_, _ string, _ syscall.RawConn) error { return nil }

@@ -31,17 +31,19 @@ const (
 	opText         = 0x1
 	opBinary       = 0x2
 	opClose        = 0x8
+	opPing         = 0x9
+	opPong         = 0xA
 )
 
 // errUnexpected is an answer that is no echo.
 var errUnexpected = errors.New("the answer is not what was sent")
 
 // upgrade asks for a WebSocket and checks the answer, RFC 6455, 4.1.
-func upgrade(w io.Writer, r *bufio.Reader, host string) error {
+func upgrade(w io.Writer, r *bufio.Reader, host, path string) error {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(nonce[:])
-	request := "GET / HTTP/1.1\r\nHost: " + host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nOrigin: http://" + host +
+	request := "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nOrigin: http://" + host +
 		"\r\nSec-WebSocket-Key: " + key + "\r\nSec-WebSocket-Version: 13\r\n\r\n"
 	if _, err := io.WriteString(w, request); err != nil {
 		return err
@@ -65,7 +67,8 @@ func upgrade(w io.Writer, r *bufio.Reader, host string) error {
 }
 
 // echo sends Message in one masked text frame and reads it back, in however
-// many frames it comes.
+// many frames it comes. A server may have asked whether we are still there; it
+// is told.
 func echo(w io.Writer, r *bufio.Reader) error {
 	if _, err := w.Write(frame(opText, Message)); err != nil {
 		return err
@@ -75,6 +78,12 @@ func echo(w io.Writer, r *bufio.Reader) error {
 		op, payload, err := readFrame(r)
 		if err != nil {
 			return err
+		}
+		if op == opPing && len(payload) < 126 {
+			if _, err := w.Write(frame(opPong, string(payload))); err != nil {
+				return err
+			}
+			continue
 		}
 		if op != opText && op != opBinary && op != opContinuation {
 			return fmt.Errorf("%w: a frame with opcode %d", errUnexpected, op)

@@ -6,6 +6,7 @@ package wsramp
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +26,7 @@ const maxConnections = 1 << 20
 // Config is one ramp.
 type Config struct {
 	Address     string        // host:port of the server
+	Path        string        // of the WebSocket; empty: /
 	Connections int           // open at once in the end
 	Sources     int           // source addresses 127.0.0.FirstSource and following
 	FirstSource int           // at least 2: 127.0.0.1 is the server's
@@ -97,7 +99,7 @@ func (c *Client) Open() {
 			return
 		}
 		from := net.IPv4(127, 0, 0, byte(c.config.FirstSource+i%c.config.Sources))
-		dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}, Control: bindLate}
+		dialer := net.Dialer{Timeout: patience, LocalAddr: &net.TCPAddr{IP: from}, Control: BindLate}
 		begun := time.Now()
 		conn, err := dialer.Dial("tcp", c.config.Address)
 		if err != nil {
@@ -108,7 +110,7 @@ func (c *Client) Open() {
 		c.times[0][i] = int64(connected.Sub(begun))
 		_ = conn.SetDeadline(begun.Add(patience))
 		r.Reset(conn)
-		if err := upgrade(conn, r, c.config.Address); err != nil {
+		if err := upgrade(conn, r, c.config.Address, cmp.Or(c.config.Path, "/")); err != nil {
 			c.fail(&c.report.FailedUpgrade, fmt.Errorf("upgrading: %w", err))
 			_ = conn.Close()
 			return
