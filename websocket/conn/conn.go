@@ -1,151 +1,209 @@
 // Package conn drives WebSockets: it moves the bytes, keeps to RFC 6455, and
 // tells an [App] what was said. There is one type of connection above two
-// drivers: on Linux plain ones are served by a few epoll loops and cost a
-// hundred bytes while they are quiet; TLS, HTTP/2 and other systems have a
-// goroutine each.
+// drivers: on Linux plain ones are served by a few epoll loops and cost about
+// a hundred bytes while they are quiet (loop_linux.go); TLS, HTTP/2 and other
+// systems have a goroutine each (own.go).
 //
 // # Turns
 //
 // Everything that happens to one connection happens in its turn: one thing
 // after the other, on its loop, or under its lock. An App's methods are called
 // in the turn, and the methods of Conn may be called only there. Whoever comes
-// from elsewhere keeps a [Handle] and uses [Handle.Do]. The exceptions are
-// Deliver, see there, and what says so.
+// from elsewhere keeps a [Handle] and uses [Handle.Do]. The exception is
+// [Conn.Deliver].
+//
+// # A frame's way
+//
+// A loop reads up to 64 KiB into the one buffer that it has; protocol.go parses
+// the frames in place and gives payloads to the App; what the App sends is
+// collected and goes out in one write at the end of the turn. Only what is not whole yet
+// is kept with the connection (held.go), and only what the socket does not
+// take (output.go). While something waits to be written nothing more is read.
 package conn
 
 import (
-	"errors"
-	"io"
-	"net"
-	"time"
-
-	"millrace/internal/meter"
 	"millrace/websocket/frame"
 )
 
-// ErrClosed is returned by Adopt and Serve after Close.
-var ErrClosed = errors.New("the WebSockets of this server are closed")
-
-// App is what connections are for. Its methods must not block: a loop has
-// thousands of connections.
-type App interface {
-	// Open is called once, first.
-	Open(c *Conn)
-	// Message brings a whole message of text (valid UTF-8) or binary. data is the callee's until it returns.
-	Message(c *Conn, op frame.Opcode, data []byte)
-	// Closed is called once, last; nothing can be sent any more. code is that of the peer's or of our own close
-	// frame, whichever came first; frame.Abnormal if there was none.
-	Closed(c *Conn, code frame.Code)
-}
-
-// Streamer is an App that takes messages in pieces, as they come, so that they may be larger than memory.
-// Message is then called only for messages that came compressed.
-type Streamer interface {
-	App
-	// Piece brings the next part of a message; text was checked as far as it came. last ends the message (its data may be empty).
-	Piece(c *Conn, op frame.Opcode, data []byte, first, last bool)
-}
-
-// Leaver is an App that wants to say something before a connection is ended from here in good order.
-type Leaver interface {
-	Leaving(c *Conn, code frame.Code, reconnect time.Duration)
-}
-
-// What happens when a client does not read as fast as others write for it.
-type Overflow uint8
+// flags of a connection.
+type flags uint16
 
 const (
-	Disconnect Overflow = iota // close with TryAgainLater
-	DropOldest                 // forget the messages that wait longest
+	inFrame   flags = 1 << iota // a header was read, its payload has not ended
+	inMessage                   // a data message has begun and not ended
+	lastFrame                   // the frame ends its message
+	packed                      // the message is compressed
+	started                     // Piece was called for the message
+	pinged                      // nothing has come since our ping
+	closeSent                   // we have sent a close frame
+	closeSeen                   // the peer has
+	failed                      // what still comes is thrown away
+	dead                        // over: the App knows, or is about to
+	halfShut                    // our side of the stream has ended
+	pipeEnd                     // one side of a Pipe: frames are passed on
+	doomed                      // is to be closed at the end of the turn
 )
 
-// Settings are the same for all connections of a route. They must not change.
-type Settings struct {
-	App          App
-	MaxMessage   int64         // bytes, larger ones are answered with TooBig; 0: no limit (for a Streamer; what has to be held is then bounded by MaxHeld)
-	MaxHeld      int64         // of one message that has to be held whole, for a Streamer without MaxMessage: a compressed one
-	Ping         time.Duration // after so much silence a ping is sent; 0: never
-	PongTimeout  time.Duration // after so much more silence the connection is dead
-	Idle         time.Duration // after so long without a message it is closed (Timeout); 0: never
-	WriteTimeout time.Duration // after so long without the client taking a byte it is dead
-	Queue        int           // bytes that may wait for one client
-	QueueLength  int           // messages that may
-	Overflow     Overflow
-	CompressFrom int // bytes; shorter messages are not compressed
-	Budget       *Budget
-	Meters       *meter.WebSocket
+// Conn is one WebSocket. A quiet one is nothing but this, and it is made to
+// be small: 128 bytes.
+type Conn struct {
+	set   *Settings
+	state any
+	loop  *loop // nil: it has a goroutine
+	own   *own  // nil: it is on a loop
+	held  *held // nil: nothing has come by halves
+	out   *output
+
+	next, prev *Conn // in the runner's wheel
+
+	left int64 // bytes of the frame's payload that have not come
+	size int64 // bytes of the message so far, as on the wire
+
+	mask   [4]byte
+	utf8   frame.UTF8
+	fd     int32
+	slot   uint32 // in its loop's slab
+	gen    uint32 // counts who had the slot
+	seen   uint32 // tick when bytes came last, or a ping was sent
+	heard  uint32 // tick when a message came last
+	flags  flags
+	code   frame.Code // of the first close frame, ours or the peer's
+	due    uint16     // slot of the wheel, + 1; 0: not in it
+	op     frame.Opcode
+	now    frame.Opcode // the frame's own
+	params frame.Params
 }
 
-// Engine drives all WebSockets of a process.
-type Engine struct{}
-
-// NewEngine returns an engine that starts what it needs when it is needed.
-func NewEngine() *Engine { panic("not built") }
-
-// Runners is how many runners there are: one for each loop, and the last one for all connections that have a goroutine.
-func (e *Engine) Runners() int { panic("not built") }
-
-// Post has f called on runner i, soon, in the order of the calls. It may be called from anywhere, never blocks, and does not call f itself.
-// Code on a loop delays all of its connections: do a part, and post the rest again.
-func (e *Engine) Post(i int, f func()) { panic("not built") }
-
-// Adopt takes over a connection that has done its handshake, nc with what was read already. state is for App (see Conn.State).
-// It returns at once. The connection is closed by the engine, also when Adopt fails.
-func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, state any) error {
-	panic("not built")
-}
-
-// Serve is Adopt for a stream that ends with the caller's function (HTTP/2): it returns when the connection is over.
-func (e *Engine) Serve(rw io.ReadWriteCloser, s *Settings, p frame.Params, state any) error {
-	panic("not built")
-}
-
-// Leave ends all connections with these settings in good order: Leaver is called, a close frame is sent, and after
-// at most grace they are cut. reconnect is drawn for each connection between 0 and within. It returns when all are closed.
-func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) { panic("not built") }
-
-// Close cuts what is still open and stops the loops.
-func (e *Engine) Close() error { panic("not built") }
-
-// Conn is one WebSocket.
-type Conn struct{}
+func (c *Conn) is(f flags) bool { return c.flags&f != 0 }
+func (c *Conn) put(f flags)     { c.flags |= f }
+func (c *Conn) cut(f flags)     { c.flags &^= f }
 
 // State is what Adopt was given, or SetState.
-func (c *Conn) State() any { panic("not built") }
+func (c *Conn) State() any { return c.state }
 
 // SetState replaces it.
-func (c *Conn) SetState(state any) { panic("not built") }
+func (c *Conn) SetState(state any) { c.state = state }
 
 // Settings are those of Adopt.
-func (c *Conn) Settings() *Settings { panic("not built") }
+func (c *Conn) Settings() *Settings { return c.set }
+
+// runner is where the connection lives.
+func (c *Conn) runner() *runner {
+	if c.own != nil {
+		return &c.own.strand.runner
+	}
+	return c.loop.base()
+}
 
 // Runner is the number of the runner that the connection is on.
-func (c *Conn) Runner() int { panic("not built") }
+func (c *Conn) Runner() int { return c.runner().index }
 
-// Send sends a message, compressed if that was agreed and it is long enough. data is copied or written before it returns.
-func (c *Conn) Send(op frame.Opcode, data []byte) { panic("not built") }
+// Send sends a message, compressed if that was agreed, it is long enough and
+// it becomes shorter. data is copied or written before it returns. After the
+// connection's end, or behind a close frame, it does nothing.
+func (c *Conn) Send(op frame.Opcode, data []byte) {
+	if c.is(closeSent | dead) {
+		return
+	}
+	c.set.Meters.MessagesOut.Add(c.shard(), 1)
+	if c.params.On && c.set.CompressFrom > 0 && len(data) >= c.set.CompressFrom {
+		buf := scratchPool.Get().(*[]byte)
+		defer putScratch(buf)
+		if *buf = c.params.Deflate((*buf)[:0], data); len(*buf) < len(data) {
+			c.write(frame.Header{Fin: true, Rsv1: true, Op: op}, *buf)
+			return
+		}
+	}
+	c.write(frame.Header{Fin: true, Op: op}, data)
+}
 
 // SendPiece sends the next part of a message as a frame of its own.
-func (c *Conn) SendPiece(op frame.Opcode, data []byte, first, last bool) { panic("not built") }
+func (c *Conn) SendPiece(op frame.Opcode, data []byte, first, last bool) {
+	if c.is(closeSent | dead) {
+		return
+	}
+	if last {
+		c.set.Meters.MessagesOut.Add(c.shard(), 1)
+	}
+	if !first {
+		op = frame.Continuation
+	}
+	c.write(frame.Header{Fin: last, Op: op}, data)
+}
 
-// Deliver sends what was prepared, without a copy. It never calls back into App (a connection that is too slow is closed a moment later),
-// and it may be called by code that Post has called on the connection's runner, not only in the turn.
-func (c *Conn) Deliver(p *frame.Prepared) { panic("not built") }
+// Deliver sends what was prepared, without a copy. It never calls back into
+// App (a connection that is too slow is closed a moment later), and may be
+// called not only in the turn, but by whatever runs on the connection's runner.
+func (c *Conn) Deliver(p *frame.Prepared) {
+	if c.own != nil {
+		c.own.deliver(c, p)
+		return
+	}
+	if c.is(closeSent | dead | doomed) {
+		return
+	}
+	c.loop.deliver(c, p.Bytes(c.params))
+}
 
-// Close begins the closing handshake; Closed is called when it is over, or after a few seconds.
-func (c *Conn) Close(code frame.Code, reason string) { panic("not built") }
+// Close begins the closing handshake (RFC 6455, 7.1.2); Closed is called when
+// it is over, or after a few seconds. reason is cut to 123 bytes.
+func (c *Conn) Close(code frame.Code, reason string) {
+	if c.is(closeSent | dead) {
+		return
+	}
+	c.sendClose(code, reason)
+	c.schedule(closeTime)
+}
 
-// Handle returns what may be kept and used from anywhere, also after the connection's end.
-func (c *Conn) Handle() Handle { panic("not built") }
+func (c *Conn) sendClose(code frame.Code, reason string) {
+	if c.is(closeSent | dead) {
+		return
+	}
+	if c.code == 0 {
+		c.code = code
+	}
+	var b [frame.MaxControl + 2]byte
+	c.writeRaw(frame.AppendClose(b[:0], code, reason))
+	c.put(closeSent)
+}
 
-// Handle is a connection from outside its turn.
-type Handle struct{}
+// fail is for a peer that does not keep to the protocol: it is told why, and
+// nothing that still comes from it counts (RFC 6455, 7.1.7).
+func (c *Conn) fail(e *frame.Error) {
+	c.set.Meters.Closed.Add(closeReason(e.Code, true))
+	if !c.is(closeSent) {
+		c.sendClose(e.Code, e.Reason)
+	}
+	c.put(failed)
+	c.letGo()
+	c.schedule(failTime)
+}
 
-// Do has f called in the connection's turn, soon; never, if it is over by then. It may be called from anywhere and does not block.
-func (h Handle) Do(f func(c *Conn)) { panic("not built") }
+// shard spreads the counters.
+func (c *Conn) shard() uint32 { return uint32(c.runner().index) }
 
-// Budget bounds what all connections of a route may hold of messages that have not come whole. Safe for concurrent use; nil has no bound.
-type Budget struct{}
+// Handle returns what may be kept and used from anywhere, also after the
+// connection's end.
+func (c *Conn) Handle() Handle { return Handle{c: c, on: c.runner(), gen: c.gen} }
 
-// NewBudget returns a budget of so many bytes.
-func NewBudget(bytes int64) *Budget { panic("not built") }
+// Handle is a connection from outside its turn. The zero Handle is none.
+type Handle struct {
+	c   *Conn
+	on  *runner
+	gen uint32
+}
+
+// Do has f called in the connection's turn, soon; never, if it is over by
+// then. It may be called from anywhere and does not block.
+func (h Handle) Do(f func(c *Conn)) {
+	if h.c == nil {
+		return
+	}
+	h.on.post(func() {
+		if h.c.own != nil {
+			h.c.own.inTurn(h.c, func() { f(h.c) })
+		} else if h.c.gen == h.gen && !h.c.is(dead) {
+			h.c.loop.inTurn(h.c, f)
+		}
+	})
+}

@@ -1,0 +1,248 @@
+package conn
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/websocket/frame"
+)
+
+// ErrClosed is returned by Adopt and Serve after Close.
+var ErrClosed = errors.New("the WebSockets of this server are closed")
+
+// Engine drives all WebSockets of a process.
+type Engine struct {
+	loops   []*loop
+	strand  *strand
+	runners []*runner
+	began   time.Time
+	open    atomic.Int64
+	turn    atomic.Uint32 // which loop is next
+	closed  atomic.Bool
+	errors  *slog.Logger
+	adopts  sync.RWMutex // held for reading by Adopt and Serve, for writing by Close
+	stop    chan struct{}
+	done    sync.WaitGroup // ticker, strand, loops
+}
+
+// NewEngine starts an engine: a loop for each core where the system has them,
+// and one goroutine for all connections that have one of their own. errorLog
+// is told of Apps that panic, which costs them a connection; nil is slog.Default().
+func NewEngine(errorLog *slog.Logger) *Engine {
+	if errorLog == nil {
+		errorLog = slog.Default()
+	}
+	e := &Engine{began: time.Now(), stop: make(chan struct{}), errors: errorLog}
+	e.loops = startLoops(e, runtime.GOMAXPROCS(0))
+	for i, lp := range e.loops {
+		lp.base().index = i
+		e.runners = append(e.runners, lp.base())
+	}
+	e.strand = newStrand(e, len(e.loops))
+	e.runners = append(e.runners, &e.strand.runner)
+	for _, lp := range e.loops {
+		e.done.Go(lp.run)
+	}
+	e.done.Go(e.strand.run)
+	e.done.Go(e.clock)
+	return e
+}
+
+// Runners is how many runners there are: one for each loop, and the last one
+// for all connections that have a goroutine.
+func (e *Engine) Runners() int { return len(e.runners) }
+
+// Post has f called on runner i, soon, in the order of the calls. It may be
+// called from anywhere, never blocks, and does not call f itself. Code on a
+// loop delays all of its connections: do a part, and post the rest again.
+func (e *Engine) Post(i int, f func()) { e.runners[i].post(f) }
+
+// clock turns the wheels. It is started by NewEngine and ends with Close.
+func (e *Engine) clock() {
+	t := time.NewTicker(tickTime)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-e.stop:
+			return
+		}
+		if e.open.Load() == 0 {
+			continue
+		}
+		for _, lp := range e.loops {
+			lp.base().post(lp.turnWheel)
+		}
+		e.strand.post(e.strand.turnWheel)
+	}
+}
+
+// now is the tick of this moment.
+func (e *Engine) now() uint32 { return uint32(time.Since(e.began) / tickTime) }
+
+// Adopt takes over a connection that has done its handshake, with what was
+// read from it already. state is for the App (see Conn.State). It returns at
+// once. The connection is closed by the engine, also when Adopt fails.
+func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, state any) error {
+	e.adopts.RLock()
+	defer e.adopts.RUnlock()
+	if e.closed.Load() {
+		_ = nc.Close()
+		return ErrClosed
+	}
+	s.prepare()
+	if lp := e.nextLoop(); lp != nil {
+		if fd, ok := detach(nc); ok {
+			_ = nc.Close()
+			e.count(s, 1)
+			lp.base().post(func() { lp.adopt(fd, early, s, p, state) })
+			return nil
+		}
+	}
+	e.count(s, 1)
+	c := e.strand.newConn(nc, s, p, state)
+	e.strand.readers.Go(func() { c.own.serve(c, early) })
+	return nil
+}
+
+// Serve is Adopt for a stream that ends with the caller's function (HTTP/2):
+// it returns when the connection is over.
+func (e *Engine) Serve(rw io.ReadWriteCloser, s *Settings, p frame.Params, state any) error {
+	e.adopts.RLock()
+	if e.closed.Load() {
+		e.adopts.RUnlock()
+		_ = rw.Close()
+		return ErrClosed
+	}
+	s.prepare()
+	e.count(s, 1)
+	c := e.strand.newConn(rw, s, p, state)
+	e.strand.readers.Add(1)
+	e.adopts.RUnlock()
+	defer e.strand.readers.Done()
+	c.own.serve(c, nil)
+	return nil
+}
+
+func (e *Engine) nextLoop() *loop {
+	if len(e.loops) == 0 {
+		return nil
+	}
+	return e.loops[int(e.turn.Add(1))%len(e.loops)]
+}
+
+func (e *Engine) count(s *Settings, n int64) {
+	e.open.Add(n)
+	s.open.Add(n)
+	s.Meters.Open.Add(n)
+	if n > 0 {
+		s.Meters.Opened.Add(uint32(e.turn.Load()), 1)
+	}
+}
+
+// leavePoll is how often Leave looks whether all have gone.
+const leavePoll = 10 * time.Millisecond
+
+// Leave ends all connections with these settings in good order: Leaver is
+// called, a close frame is sent whose reason says after how many seconds to
+// come back, drawn for each between 0 and within; and after grace they are
+// cut. It returns when all are closed.
+func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
+	e.each(s, func(c *Conn) { c.leave(code, within) })
+	for _, o := range e.strand.eachPipe(s) {
+		s.Meters.Closed.Add(closeReason(code, true))
+		e.strand.writers.Go(func() { o.leave(code, reconnectHint(drawn(within))) })
+	}
+	deadline := time.Now().Add(grace)
+	for s.Open() > 0 && time.Now().Before(deadline) {
+		time.Sleep(leavePoll)
+	}
+	for s.Open() > 0 && !e.closed.Load() { // also those that came late
+		e.each(s, func(c *Conn) { c.put(doomed) })
+		e.cutPipes(s)
+		time.Sleep(leavePoll)
+	}
+}
+
+// each calls f in the turn of every connection with these settings, soon.
+func (e *Engine) each(s *Settings, f func(c *Conn)) {
+	for _, lp := range e.loops {
+		lp.base().post(func() { lp.each(s, f) })
+	}
+	e.strand.post(func() { e.strand.each(s, f) })
+}
+
+// leave sends a connection away.
+func (c *Conn) leave(code frame.Code, within time.Duration) {
+	if c.is(closeSent | dead) {
+		return
+	}
+	back := drawn(within)
+	if c.is(pipeEnd) {
+		c.leavePipe(code, reconnectHint(back))
+		return
+	}
+	if l, ok := c.set.App.(Leaver); ok {
+		l.Leaving(c, code, back)
+	}
+	c.set.Meters.Closed.Add(closeReason(code, true))
+	c.Close(code, reconnectHint(back))
+}
+
+// cutPipes cuts the proxied connections that have goroutines.
+func (e *Engine) cutPipes(s *Settings) {
+	for _, o := range e.strand.eachPipe(s) {
+		o.cut()
+	}
+}
+
+// drawn spreads the return of those who are sent away.
+func drawn(within time.Duration) time.Duration {
+	if within <= 0 {
+		return 0
+	}
+	return rand.N(within)
+}
+
+// reconnectHint is the reason in a close frame that sends somebody away for a while.
+func reconnectHint(d time.Duration) string {
+	return "reconnect in " + strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+}
+
+// Close cuts what is still open, waits for it, and stops the loops.
+func (e *Engine) Close() error {
+	e.adopts.Lock()
+	already := e.closed.Swap(true)
+	e.adopts.Unlock()
+	if already {
+		return nil
+	}
+	for _, lp := range e.loops {
+		lp.base().post(lp.end)
+	}
+	e.strand.post(func() { e.strand.each(nil, func(c *Conn) { c.put(doomed) }) })
+	e.cutPipes(nil)
+	e.strand.readers.Wait()
+	e.strand.writers.Wait()
+	close(e.stop)
+	e.strand.post(func() { e.strand.ended = true })
+	e.done.Wait()
+	return nil
+}
+
+// guard keeps a mistake of an App from ending all connections.
+func (e *Engine) guard(c *Conn) {
+	if cause := recover(); cause != nil {
+		c.put(doomed)
+		e.errors.Error("a WebSocket failed", "cause", cause, "stack", string(debug.Stack()))
+	}
+}

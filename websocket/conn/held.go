@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"sync"
+
+	"millrace/websocket/frame"
+)
+
+// held is what has come by halves.
+type held struct {
+	head    [frame.MaxHeader]byte // of a header
+	nHead   uint8
+	control []byte // of a control frame's payload
+	message []byte // of a message
+	rest    []byte // not looked at, since the output before it waits
+	taken   int    // of the budget
+}
+
+// Sizes of buffers that go back to a pool; larger ones are rare and are left
+// to the garbage collector.
+const (
+	minHeld   = 512
+	maxPooled = 128 << 10
+)
+
+// heldPool and scratchPool keep what busy connections use again and again.
+var (
+	heldPool    = sync.Pool{New: func() any { return &held{} }}
+	scratchPool = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
+)
+
+func putScratch(b *[]byte) {
+	if cap(*b) <= maxPooled {
+		scratchPool.Put(b)
+	}
+}
+
+func (c *Conn) hold() *held {
+	if c.held == nil {
+		c.held = heldPool.Get().(*held)
+	}
+	return c.held
+}
+
+// take asks the budget for n more bytes.
+func (h *held) take(s *Settings, n int) bool {
+	if !s.Budget.take(n) {
+		return false
+	}
+	h.taken += n
+	s.Meters.HeldBytes.Add(int64(n))
+	return true
+}
+
+func (h *held) give(s *Settings) {
+	s.Budget.give(h.taken)
+	s.Meters.HeldBytes.Add(-int64(h.taken))
+	h.taken = 0
+}
+
+// keep adds the next part of a message. What is announced but has not come
+// costs nothing.
+func (h *held) keep(s *Settings, p []byte) bool {
+	if need := len(h.message) + len(p); need > cap(h.message) {
+		size := max(minHeld, 2*cap(h.message), need)
+		if size > 64<<10 {
+			size = max(need, min(size, need+need/4))
+		}
+		if !h.take(s, size-cap(h.message)) {
+			return false
+		}
+		h.message = append(make([]byte, 0, size), h.message...)
+	}
+	h.message = append(h.message, p...)
+	return true
+}
+
+// dropMessage is called when a message was given to the App.
+func (h *held) dropMessage(s *Settings) {
+	h.give(s)
+	h.message = nil
+}
+
+// tidy gives held back when nothing is in it.
+func (c *Conn) tidy() {
+	if h := c.held; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.rest == nil {
+		c.letGo()
+	}
+}
+
+// letGo forgets all that is held.
+func (c *Conn) letGo() {
+	h := c.held
+	if h == nil {
+		return
+	}
+	c.held = nil
+	h.give(c.set)
+	h.nHead, h.message, h.rest, h.control = 0, nil, nil, h.control[:0]
+	heldPool.Put(h)
+}

@@ -1,0 +1,561 @@
+package conn
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"millrace/internal/send"
+	"millrace/websocket/frame"
+)
+
+const (
+	// loopEvents is how many connections a loop is told of at once.
+	loopEvents = 256
+	// readSize is what a loop reads at once, of one connection: as much as a
+	// socket's buffer usually has for a quick client, and it stays in the
+	// second level cache.
+	readSize = 64 << 10
+	// directFrom is the size from which on a payload is written from where it
+	// lies: copying it to the end of a frame's header is dearer than a second
+	// entry of writev.
+	directFrom = 2 << 10
+	// batchSize is how much small output is collected before it is written.
+	batchSize = 32 << 10
+	// writeChunks is how many waiting chunks go into one writev.
+	writeChunks = 16
+)
+
+// loop serves plain connections on one goroutine, which a busy loop never
+// leaves and an idle one gives back: the epoll descriptor is itself waited for
+// through Go's poller, so that an idle loop holds no thread.
+type loop struct {
+	runner
+	engine *Engine
+	epoll  *os.File
+	raw    syscall.RawConn
+	fd     int
+	bell   int // eventfd: there is something in the inbox
+	ended  bool
+
+	slab   slab
+	doomed []*Conn // to be closed at the end of the turn
+
+	batch   []byte // output of current, not yet written
+	current *Conn
+	events  [loopEvents]unix.EpollEvent
+	n       int
+	buf     []byte // frame.MaxHeader + readSize
+}
+
+// bellSlot marks the eventfd among the events.
+const bellSlot = -1
+
+func (lp *loop) base() *runner { return &lp.runner }
+
+// startLoops starts n loops, or none where the system has no descriptors left:
+// every connection has a goroutine then.
+func startLoops(e *Engine, n int) (loops []*loop) {
+	for range n {
+		lp, err := newLoop(e)
+		if err != nil {
+			break
+		}
+		loops = append(loops, lp)
+	}
+	return loops
+}
+
+func newLoop(e *Engine) (*loop, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
+	}
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("create an event descriptor: %w", err)
+	}
+	// Go's poller takes only descriptors that do not block. This one never
+	// does: it is only read with a timeout of zero.
+	if err = unix.SetNonblock(fd, true); err == nil {
+		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellSlot})
+	}
+	lp := &loop{engine: e, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd, bell: bell}
+	if err == nil {
+		lp.raw, err = lp.epoll.SyscallConn()
+	}
+	if err == nil {
+		err = lp.epoll.SetReadDeadline(time.Time{}) // fails where the poller does not take it
+	}
+	if err != nil {
+		_ = lp.epoll.Close()
+		_ = unix.Close(bell)
+		return nil, fmt.Errorf("prepare an epoll descriptor: %w", err)
+	}
+	lp.buf = make([]byte, frame.MaxHeader+readSize)
+	lp.batch = make([]byte, 0, batchSize+directFrom+frame.MaxHeader)
+	lp.wake = lp.ring
+	return lp, nil
+}
+
+// ring wakes the loop.
+func (lp *loop) ring() {
+	one := [8]byte{1}
+	_, _ = unix.Write(lp.bell, one[:]) // full: it has been rung already
+}
+
+// run is the loop's goroutine. It is started by NewEngine and ends with Close.
+func (lp *loop) run() {
+	_ = lp.raw.Read(lp.work)
+	_ = lp.epoll.Close()
+	_ = unix.Close(lp.bell)
+}
+
+// work serves until there is nothing to do: only then may the poller wait,
+// which learns of what comes later, but not of what is there.
+func (lp *loop) work(uintptr) (done bool) {
+	lp.tick = lp.engine.now()
+	for {
+		lp.runner.run(lp.endTurn)
+		if lp.ended {
+			return true
+		}
+		if lp.poll(); lp.n == 0 && !lp.asked.Load() {
+			return false
+		}
+		for i := range lp.n {
+			lp.serve(&lp.events[i])
+		}
+		runtime.Gosched() // under load there is always more; let others run
+	}
+}
+
+// poll asks which connections are ready, without waiting.
+func (lp *loop) poll() {
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(lp.fd), uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
+	if lp.n = int(n); errno != 0 {
+		lp.n = 0
+	}
+}
+
+// serve looks at one connection. The watch is level-triggered: what is left in
+// the socket will be told again.
+func (lp *loop) serve(event *unix.EpollEvent) {
+	if event.Fd == bellSlot {
+		return // edge-triggered: seeing it is enough, the inbox is looked at in every round
+	}
+	c := lp.slab.at(uint32(event.Fd))
+	if c.gen != uint32(event.Pad) || c.set == nil {
+		return // closed a moment ago, within the same round of events
+	}
+	lp.ready(c)
+}
+
+// ready does what a connection is ready for, and ends its turn.
+func (lp *loop) ready(c *Conn) {
+	defer lp.settled(c)
+	switch {
+	case c.is(pipeEnd):
+		lp.readyPipe(c)
+	case c.out != nil:
+		lp.drain(c)
+	default:
+		lp.read(c)
+	}
+}
+
+// settled is settle after what may have panicked.
+func (lp *loop) settled(c *Conn) {
+	if cause := recover(); cause != nil {
+		func() {
+			defer lp.engine.guard(c)
+			panic(cause)
+		}()
+	}
+	lp.settle(c)
+	if len(lp.doomed) > 0 {
+		lp.endTurn()
+	}
+}
+
+// read takes what has come.
+func (lp *loop) read(c *Conn) {
+	n, ok, err := send.TryRead(uintptr(c.fd), lp.buf[frame.MaxHeader:])
+	if !ok {
+		return
+	}
+	if n == 0 || err != nil {
+		c.put(doomed)
+		return
+	}
+	c.seen = lp.tick
+	c.cut(pinged)
+	c.set.Meters.BytesIn.Add(uint32(lp.index), uint64(n))
+	if c.is(failed | closeSeen) {
+		return
+	}
+	from := frame.MaxHeader
+	if h := c.held; h != nil && h.nHead > 0 {
+		from -= int(h.nHead)
+		copy(lp.buf[from:], h.head[:h.nHead])
+		h.nHead = 0
+	}
+	c.consume(lp.buf[from : frame.MaxHeader+n])
+	if c.held != nil {
+		c.tidy()
+	}
+}
+
+// write collects a frame, or writes it with what was collected before.
+func (lp *loop) write(c *Conn, h frame.Header, body []byte) {
+	lp.turnTo(c)
+	lp.batch = h.Append(lp.batch)
+	if len(body) >= directFrom {
+		lp.flush(body)
+		return
+	}
+	lp.batch = append(lp.batch, body...)
+	if len(lp.batch) >= batchSize {
+		lp.flush(nil)
+	}
+}
+
+func (lp *loop) writeRaw(c *Conn, b []byte) {
+	lp.turnTo(c)
+	lp.batch = append(lp.batch, b...)
+}
+
+// turnTo makes c the connection whose output is collected.
+func (lp *loop) turnTo(c *Conn) {
+	if lp.current != c {
+		lp.flush(nil)
+		lp.current = c
+	}
+}
+
+// flush writes what was collected, and body behind it, which is not kept.
+func (lp *loop) flush(body []byte) {
+	c := lp.current
+	if len(lp.batch) == 0 {
+		return
+	}
+	b := lp.batch
+	lp.batch = lp.batch[:0]
+	if c.is(dead | doomed) {
+		return
+	}
+	n := 0
+	if c.out == nil {
+		var err error
+		if n, err = send.TryWrite(uintptr(c.fd), b, body); err != nil {
+			lp.doom(c)
+			return
+		}
+		c.set.Meters.BytesOut.Add(uint32(lp.index), uint64(n))
+		if n == len(b)+len(body) {
+			return
+		}
+	}
+	rest := make([]byte, 0, len(b)+len(body)-n)
+	rest = append(rest, b[min(n, len(b)):]...)
+	rest = append(rest, body[max(0, n-len(b)):]...)
+	lp.queue(c, rest, false)
+}
+
+// doom has a connection closed at the end of the turn.
+func (lp *loop) doom(c *Conn) {
+	if !c.is(dead | doomed) {
+		c.put(doomed)
+		lp.doomed = append(lp.doomed, c)
+	}
+}
+
+// queue has b wait for the socket. Nothing is read meanwhile.
+func (lp *loop) queue(c *Conn, b []byte, message bool) {
+	if c.out == nil {
+		c.out = outputPool.Get().(*output)
+		c.out.since = lp.tick
+		lp.watch(c, unix.EPOLLOUT)
+		if c.set.WriteTimeout > 0 && !c.is(closeSent|closeSeen|failed) {
+			c.schedule(ticks(c.set.WriteTimeout))
+		}
+	}
+	c.out.push(b, message)
+	length := 0
+	if message {
+		length = 1
+	}
+	c.set.account(len(b), length)
+}
+
+// watch says what to wait for.
+func (lp *loop) watch(c *Conn, events uint32) {
+	event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: int32(c.gen)}
+	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_MOD, int(c.fd), &event); err != nil {
+		lp.doom(c)
+	}
+}
+
+// deliver writes a whole message that others wait for, too.
+func (lp *loop) deliver(c *Conn, b []byte) {
+	if lp.current == c {
+		lp.flush(nil) // what was said before
+	}
+	if c.out != nil {
+		ok, slow := c.out.admit(c.set, len(b))
+		if slow {
+			c.tooSlow()
+		}
+		if !ok {
+			return
+		}
+		lp.queue(c, b, true)
+		c.set.Meters.MessagesOut.Add(uint32(lp.index), 1)
+		return
+	}
+	n, err := send.TryWrite(uintptr(c.fd), b, nil)
+	if err != nil {
+		lp.doom(c)
+		return
+	}
+	c.set.Meters.MessagesOut.Add(uint32(lp.index), 1)
+	c.set.Meters.BytesOut.Add(uint32(lp.index), uint64(n))
+	if n < len(b) {
+		lp.queue(c, b, true)
+		c.out.skip, c.out.bytes = n, c.out.bytes-n
+		c.set.account(-n, 0)
+	}
+}
+
+// drain writes what waits, and when all has gone looks at the input again.
+func (lp *loop) drain(c *Conn) {
+	if !lp.push(c) {
+		return
+	}
+	lp.watch(c, unix.EPOLLIN|unix.EPOLLRDHUP)
+	if !c.is(doomed | dead) {
+		c.resume()
+	}
+}
+
+// push writes what waits, as much as the socket takes. It reports whether all
+// has gone.
+func (lp *loop) push(c *Conn) bool {
+	o := c.out
+	length, before := o.length, o.bytes
+	defer func() {
+		if c.out == nil {
+			c.set.account(-before, -length)
+		} else {
+			c.set.account(o.bytes-before, o.length-length)
+		}
+	}()
+	for {
+		n, err := o.writeTo(int(c.fd))
+		if err != nil {
+			lp.doom(c)
+			return false
+		}
+		if n == 0 {
+			return false
+		}
+		c.set.Meters.BytesOut.Add(uint32(lp.index), uint64(n))
+		o.advance(n)
+		o.since = lp.tick
+		if o.bytes == 0 {
+			c.out = nil
+			putOutput(o)
+			return true
+		}
+	}
+}
+
+// writeTo writes the next chunks with one writev.
+func (o *output) writeTo(fd int) (int, error) {
+	var list [writeChunks]unix.Iovec
+	n := 0
+	for i := o.first; i < len(o.chunks) && n < writeChunks; i++ {
+		b := o.chunks[i].b
+		if i == o.first {
+			b = b[o.skip:]
+		}
+		if len(b) == 0 {
+			continue
+		}
+		list[n].Base = &b[0]
+		list[n].SetLen(len(b))
+		n++
+	}
+	message := unix.Msghdr{Iov: &list[0]}
+	message.SetIovlen(n)
+	for {
+		r, _, errno := syscall.RawSyscall(syscall.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), unix.MSG_NOSIGNAL)
+		switch errno {
+		case 0:
+			return int(r), nil
+		case syscall.EINTR:
+		case syscall.EAGAIN:
+			return 0, nil
+		default:
+			return 0, os.NewSyscallError("sendmsg", errno)
+		}
+	}
+}
+
+// settle ends a connection's turn.
+func (lp *loop) settle(c *Conn) {
+	lp.flush(nil)
+	lp.current = nil
+	switch {
+	case c.is(dead):
+	case c.is(doomed):
+		lp.finish(c)
+	case c.out != nil || c.is(pipeEnd):
+	case c.is(closeSeen) && c.is(closeSent):
+		lp.finish(c)
+	case c.is(failed) && !c.is(halfShut):
+		c.put(halfShut) // once
+		_ = unix.Shutdown(int(c.fd), unix.SHUT_WR)
+	}
+}
+
+// endTurn ends the turns that had no end of their own.
+func (lp *loop) endTurn() {
+	lp.flush(nil)
+	lp.current = nil
+	for len(lp.doomed) > 0 {
+		c := lp.doomed[len(lp.doomed)-1]
+		lp.doomed = lp.doomed[:len(lp.doomed)-1]
+		if c.is(doomed) && !c.is(dead) {
+			lp.finish(c)
+		}
+	}
+}
+
+// adopt begins to serve a connection.
+func (lp *loop) adopt(fd int, early []byte, s *Settings, p frame.Params, state any) {
+	c := lp.enter(fd, s, p, state)
+	if c == nil {
+		lp.refuse(fd, s)
+		return
+	}
+	defer lp.settled(c)
+	c.set.App.Open(c)
+	if n := c.firstLook(lp.tick); !c.is(closeSent) {
+		lp.wheel.put(c, n)
+	}
+	if len(early) > 0 && !c.is(doomed) {
+		c.seen = lp.tick
+		c.set.Meters.BytesIn.Add(uint32(lp.index), uint64(len(early)))
+		c.consume(early)
+		c.tidy()
+	}
+}
+
+func (lp *loop) refuse(fd int, s *Settings) {
+	_ = unix.Close(fd)
+	lp.engine.count(s, -1)
+}
+
+// enter gives a descriptor a place in the slab and watches it; nil if that is
+// not possible.
+func (lp *loop) enter(fd int, s *Settings, p frame.Params, state any) *Conn {
+	if lp.ended {
+		return nil
+	}
+	c := lp.slab.get()
+	*c = Conn{set: s, state: state, loop: lp, params: p, fd: int32(fd), slot: c.slot, gen: c.gen + 1, seen: lp.tick, heard: lp.tick}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(c.slot), Pad: int32(c.gen)}
+	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		c.set = nil
+		lp.slab.put(c)
+		return nil
+	}
+	return c
+}
+
+// finish is the end of a connection.
+func (lp *loop) finish(c *Conn) {
+	c.put(dead)
+	s := c.set
+	counts := true
+	if c.is(pipeEnd) {
+		counts = lp.finishPipe(c)
+	} else {
+		func() {
+			defer lp.engine.guard(c)
+			s.App.Closed(c, c.endCode())
+		}()
+	}
+	lp.release(c)
+	if counts {
+		lp.engine.count(s, -1)
+	}
+}
+
+// inTurn calls f in a connection's turn.
+func (lp *loop) inTurn(c *Conn, f func(c *Conn)) {
+	defer lp.settled(c)
+	f(c)
+}
+
+// release gives back all that a connection has.
+func (lp *loop) release(c *Conn) {
+	if lp.current == c {
+		lp.batch, lp.current = lp.batch[:0], nil
+	}
+	lp.wheel.take(c)
+	c.letGo()
+	if c.out != nil {
+		for range c.out.length {
+			c.set.Meters.Dropped.Add(droppedGone)
+		}
+		c.set.account(-c.out.bytes, -c.out.length)
+		putOutput(c.out)
+	}
+	_ = unix.Close(int(c.fd)) // leaves the epoll set by itself: there is no other reference
+	*c = Conn{slot: c.slot, gen: c.gen + 1, flags: dead}
+	lp.slab.put(c)
+}
+
+// turnWheel looks at the connections whose time has come.
+func (lp *loop) turnWheel() {
+	now := lp.engine.now()
+	lp.tick = now
+	for lp.wheel.at != now {
+		lp.wheel.turn(func(c *Conn) {
+			v, n := c.timeUp(now)
+			c.act(v, now)
+			if v == sendOff {
+				n = closeTime
+			}
+			if !c.is(doomed | dead) {
+				lp.wheel.put(c, n)
+			}
+			lp.settled(c)
+		})
+	}
+}
+
+// each calls f in the turn of connections with these settings (nil: all).
+func (lp *loop) each(s *Settings, f func(c *Conn)) {
+	lp.slab.each(func(c *Conn) {
+		if s != nil && c.set != s {
+			return
+		}
+		defer lp.settled(c)
+		f(c)
+	})
+}
+
+// end is called by Close: all are cut, and no more are taken.
+func (lp *loop) end() {
+	lp.each(nil, func(c *Conn) { c.put(doomed) })
+	lp.ended = true
+}

@@ -1,0 +1,315 @@
+package conn
+
+import (
+	"strconv"
+
+	"millrace/websocket/frame"
+)
+
+// stallAt is how many bytes of output may wait before no more input is looked
+// at: more than any turn needs, and little enough for ten thousand of them.
+const stallAt = 64 << 10
+
+// errors of the protocol.
+var (
+	errUnmasked   = &frame.Error{Code: frame.ProtocolError, Reason: "frames of a client must be masked"}
+	errRsv1       = &frame.Error{Code: frame.ProtocolError, Reason: "the frame may not be compressed"}
+	errUnfinished = &frame.Error{Code: frame.ProtocolError, Reason: "a message began within another"}
+	errNoMessage  = &frame.Error{Code: frame.ProtocolError, Reason: "a continuation of no message"}
+	errTooBig     = &frame.Error{Code: frame.TooBig, Reason: "the message is too big"}
+	errNotUTF8    = &frame.Error{Code: frame.InvalidPayload, Reason: "the text is not UTF-8"}
+	errBudget     = &frame.Error{Code: frame.TryAgainLater, Reason: "too much is held for unfinished messages"}
+	errDeflate    = &frame.Error{Code: frame.InvalidPayload, Reason: "the message cannot be inflated"}
+)
+
+// consume takes what was read. Bytes of a header that is not whole are held,
+// and stand before the next ones.
+func (c *Conn) consume(b []byte) {
+	for len(b) > 0 && !c.is(failed|closeSeen|dead) {
+		if c.is(inFrame) {
+			n := int(min(c.left, int64(len(b))))
+			if !c.payload(b[:n]) {
+				return
+			}
+			b = b[n:]
+		} else {
+			h, n, err := frame.Parse(b)
+			switch {
+			case err != nil:
+				c.failWith(err)
+				return
+			case n == 0:
+				k := c.hold()
+				k.nHead = uint8(copy(k.head[:], b))
+				return
+			}
+			b = b[n:]
+			if e := c.begin(h); e != nil {
+				c.fail(e)
+				return
+			}
+			if h.Length == 0 && !c.payload(nil) {
+				return
+			}
+		}
+		if c.waiting() > stallAt && len(b) > 0 {
+			c.stall(b)
+			return
+		}
+	}
+}
+
+func (c *Conn) failWith(err error) {
+	if e, ok := err.(*frame.Error); ok { //nolint:errorlint // package frame returns them as they are
+		c.fail(e)
+		return
+	}
+	c.fail(errDeflate)
+}
+
+// stall keeps input for when the output has gone.
+func (c *Conn) stall(b []byte) {
+	h := c.hold()
+	if !h.take(c.set, len(b)) {
+		c.fail(errBudget)
+		return
+	}
+	h.rest = append([]byte(nil), b...)
+}
+
+// resume looks at what stall has kept.
+func (c *Conn) resume() {
+	if c.held == nil || c.held.rest == nil {
+		return
+	}
+	b := c.held.rest
+	c.held.rest = nil
+	if c.held.message == nil {
+		c.held.give(c.set)
+	}
+	c.consume(b)
+	c.tidy()
+}
+
+// begin takes a frame's header (RFC 6455, 5.2, 5.4 and 5.5).
+func (c *Conn) begin(h frame.Header) *frame.Error {
+	if !h.Masked {
+		return errUnmasked
+	}
+	c.now, c.mask, c.left = h.Op, h.Mask, h.Length
+	c.put(inFrame)
+	if h.Op.IsControl() {
+		return nil
+	}
+	if h.Op == frame.Continuation {
+		if !c.is(inMessage) {
+			return errNoMessage
+		}
+		if h.Rsv1 {
+			return errRsv1 // RFC 7692, 6.1: only the first frame has the bit
+		}
+	} else {
+		if c.is(inMessage) {
+			return errUnfinished
+		}
+		if h.Rsv1 && !c.params.On {
+			return errRsv1
+		}
+		c.op, c.size = h.Op, 0
+		c.utf8 = frame.UTF8{}
+		c.cut(packed | started)
+		c.put(inMessage)
+		if h.Rsv1 {
+			c.put(packed)
+		}
+	}
+	c.cut(lastFrame)
+	if h.Fin {
+		c.put(lastFrame)
+	}
+	limit := c.set.MaxMessage
+	if c.is(packed) || c.set.streamer == nil {
+		limit = c.set.heldLimit()
+	}
+	if limit > 0 && h.Length > limit-c.size {
+		return errTooBig
+	}
+	c.size += h.Length
+	return nil
+}
+
+// payload takes the next part of a frame's payload, at most what is left of
+// it. It reports false when the connection has failed.
+func (c *Conn) payload(p []byte) bool {
+	frame.Mask(p, c.mask, 0)
+	c.left -= int64(len(p))
+	if c.left > 0 && len(p)&3 != 0 {
+		c.turnMask(len(p) & 3)
+	}
+	whole := c.left == 0
+	if whole {
+		c.cut(inFrame)
+	}
+	if c.now.IsControl() {
+		return c.control(p, whole)
+	}
+	end := whole && c.is(lastFrame)
+	var e *frame.Error
+	switch {
+	case c.is(packed):
+		e = c.compressed(p, end)
+	case c.set.streamer != nil:
+		e = c.stream(p, end)
+	default:
+		e = c.collect(p, end)
+	}
+	if e != nil {
+		c.fail(e)
+		return false
+	}
+	if end {
+		c.cut(inMessage)
+		if !c.is(closeSent) {
+			c.heard = c.tick()
+		}
+		c.set.Meters.MessagesIn.Add(c.shard(), 1)
+	}
+	return true
+}
+
+// turnMask makes the mask begin with the byte that is the next payload's.
+func (c *Conn) turnMask(by int) {
+	m := c.mask
+	for i := range m {
+		c.mask[i] = m[(i+by)&3]
+	}
+}
+
+// stream gives the App a part at once.
+func (c *Conn) stream(p []byte, end bool) *frame.Error {
+	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
+		return errNotUTF8
+	}
+	if len(p) == 0 && !end {
+		return nil
+	}
+	first := !c.is(started)
+	c.put(started)
+	c.set.streamer.Piece(c, c.op, p, first, end)
+	return nil
+}
+
+// collect gives the App whole messages.
+func (c *Conn) collect(p []byte, end bool) *frame.Error {
+	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
+		return errNotUTF8
+	}
+	if end && (c.held == nil || len(c.held.message) == 0) {
+		c.set.App.Message(c, c.op, p) // as it was read: the usual case
+		return nil
+	}
+	h := c.hold()
+	if !h.keep(c.set, p) {
+		return errBudget
+	}
+	if end {
+		c.set.App.Message(c, c.op, h.message)
+		h.dropMessage(c.set)
+		c.tidy()
+	}
+	return nil
+}
+
+// compressed collects a compressed message and inflates it.
+func (c *Conn) compressed(p []byte, end bool) *frame.Error {
+	if c.held != nil && len(c.held.message) > 0 || !end {
+		if !c.hold().keep(c.set, p) {
+			return errBudget
+		}
+		if !end {
+			return nil
+		}
+		p = c.held.message
+	}
+	buf := scratchPool.Get().(*[]byte)
+	defer putScratch(buf)
+	data, err := frame.Inflate((*buf)[:0], p, c.set.heldLimit())
+	if cap(data) > cap(*buf) {
+		*buf = data[:0]
+	}
+	if c.held != nil {
+		c.held.dropMessage(c.set)
+		c.tidy()
+	}
+	if err != nil {
+		if e, ok := err.(*frame.Error); ok { //nolint:errorlint // package frame returns them as they are
+			return e
+		}
+		return errDeflate
+	}
+	if c.op == frame.Text && (!c.utf8.Feed(data) || !c.utf8.Done()) {
+		return errNotUTF8
+	}
+	c.set.App.Message(c, c.op, data)
+	return nil
+}
+
+// control takes a control frame, which may come by halves as any other.
+func (c *Conn) control(p []byte, whole bool) bool {
+	if c.held != nil && len(c.held.control) > 0 || !whole {
+		h := c.hold()
+		h.control = append(h.control, p...)
+		if !whole {
+			return true
+		}
+		p = h.control
+		defer func() {
+			h.control = h.control[:0] // letGo does so, too, and may have
+			c.tidy()
+		}()
+	}
+	switch c.now {
+	case frame.Ping:
+		if !c.is(closeSent) {
+			c.write(frame.Header{Fin: true, Op: frame.Pong}, p)
+		}
+	case frame.Close:
+		c.closing(p)
+	}
+	return true
+}
+
+// closing takes the peer's close frame (RFC 6455, 5.5.1 and 7.1).
+func (c *Conn) closing(p []byte) {
+	code, _, err := frame.ParseClose(p)
+	if err != nil {
+		c.failWith(err)
+		return
+	}
+	if c.code == 0 {
+		c.code = code
+	}
+	if !c.is(closeSent) {
+		c.set.Meters.Closed.Add(closeReason(code, false))
+		c.sendClose(code, "")
+	}
+	c.put(closeSeen)
+	c.letGo()
+	c.schedule(closeTime)
+}
+
+// closeReason is how closes are counted. Codes come from the peer: those that
+// are no standard ones are counted together.
+func closeReason(code frame.Code, ours bool) string {
+	by := "client "
+	if ours {
+		by = "server "
+	}
+	switch {
+	case code == frame.NoStatus:
+		return by + "without a code"
+	case code < 3000, code == frame.Unauthorized, code == frame.Forbidden, code == frame.Timeout:
+		return by + strconv.Itoa(int(code))
+	}
+	return by + "of its own"
+}

@@ -1,0 +1,42 @@
+package conn
+
+// slabChunk is how many connections are allocated at a time.
+const slabChunk = 256
+
+// slab holds the connections of a loop, so that an event can name one by a
+// number: that of its place and of who has it, which an event that comes late
+// does not fit any more.
+type slab struct {
+	chunks []*[slabChunk]Conn
+	free   []uint32
+}
+
+func (s *slab) at(slot uint32) *Conn { return &s.chunks[slot/slabChunk][slot%slabChunk] }
+
+func (s *slab) get() *Conn {
+	if len(s.free) == 0 {
+		base := uint32(len(s.chunks) * slabChunk)
+		chunk := new([slabChunk]Conn)
+		s.chunks = append(s.chunks, chunk)
+		for i := range chunk {
+			chunk[i].slot = base + uint32(i)
+			s.free = append(s.free, base+slabChunk-1-uint32(i))
+		}
+	}
+	slot := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return s.at(slot)
+}
+
+func (s *slab) put(c *Conn) { s.free = append(s.free, c.slot) }
+
+// each calls f for all that are in use.
+func (s *slab) each(f func(c *Conn)) {
+	for _, chunk := range s.chunks {
+		for i := range chunk {
+			if chunk[i].set != nil {
+				f(&chunk[i])
+			}
+		}
+	}
+}

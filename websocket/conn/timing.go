@@ -1,0 +1,105 @@
+package conn
+
+import "millrace/websocket/frame"
+
+// schedule has the connection looked at in n ticks, at the latest.
+func (c *Conn) schedule(n uint32) {
+	if c.is(closeSent | closeSeen | failed) {
+		c.heard = c.tick() + n // from here on: by when it has to be over
+	}
+	if c.own != nil {
+		c.own.strand.post(func() { c.own.strand.enter(c, n) })
+		return
+	}
+	c.loop.base().wheel.put(c, n)
+}
+
+// tick is the time.
+func (c *Conn) tick() uint32 {
+	if c.own != nil {
+		return c.own.strand.engine.now()
+	}
+	return c.loop.base().tick
+}
+
+// verdict is what is to be done with a connection whose slot of the wheel has come.
+type verdict uint8
+
+const (
+	wait    verdict = iota
+	ping            // ask whether it is there
+	sendOff         // nothing was said for too long
+	cutOff          // it is dead, or its time is over
+)
+
+// timeUp says what is to be done with a connection now, and when it is to be
+// looked at again, in ticks.
+func (c *Conn) timeUp(now uint32) (verdict, uint32) {
+	const never = wheelSlots - 1
+	if c.is(closeSent | closeSeen | failed) {
+		if c.after(now, c.heard) {
+			return cutOff, 0
+		}
+		return wait, c.heard - now
+	}
+	next := uint32(never)
+	within := func(since uint32, n uint32) bool { // and not over yet
+		if due := since + n; c.after(now, due) {
+			return false
+		} else if due-now < next {
+			next = due - now
+		}
+		return true
+	}
+	s := c.set
+	if since, waits := c.stuckSince(); waits {
+		if s.WriteTimeout > 0 && !within(since, ticks(s.WriteTimeout)) {
+			return cutOff, 0
+		}
+		return wait, next // it is not read from: its silence says nothing
+	}
+	if s.Idle > 0 && !within(c.heard, ticks(s.Idle)) {
+		return sendOff, 0
+	}
+	switch {
+	case s.Ping <= 0 || c.is(pipeEnd):
+	case c.is(pinged):
+		if s.PongTimeout > 0 && !within(c.seen, ticks(s.PongTimeout)) {
+			return cutOff, 0
+		}
+	case !within(c.seen, ticks(s.Ping)):
+		return ping, ticks(s.PongTimeout)
+	}
+	return wait, next
+}
+
+// after compares ticks, which wrap around after 68 years.
+func (c *Conn) after(now, due uint32) bool { return int32(now-due) >= 0 }
+
+// firstLook is when a new connection is to be looked at first.
+func (c *Conn) firstLook(now uint32) uint32 {
+	_, n := c.timeUp(now)
+	return max(n, 1)
+}
+
+// act does what timeUp said, in the turn.
+func (c *Conn) act(v verdict, now uint32) {
+	switch v {
+	case ping:
+		c.put(pinged)
+		c.seen = now
+		c.write(frame.Header{Fin: true, Op: frame.Ping}, nil)
+	case sendOff:
+		if c.is(pipeEnd) {
+			c.put(doomed)
+			return
+		}
+		c.set.Meters.Closed.Add(closeReason(frame.Timeout, true))
+		c.Close(frame.Timeout, "nothing was said for too long")
+	case cutOff:
+		if !c.is(closeSent | closeSeen | failed) {
+			c.set.Meters.Closed.Add("dead")
+		}
+		c.put(doomed)
+	}
+}
