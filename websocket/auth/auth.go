@@ -1,91 +1,182 @@
 // Package auth says what a client of the channels may do: from a signed token
 // (JWT: RFC 7519, JWKS: RFC 7517), from the answer of a URL that is asked with
 // the client's own credentials, or the same for everybody.
+//
+// # Tokens
+//
+// A token is looked for in the query (token=…), in Authorization: Bearer …, in
+// the cookie that the options name, and in Sec-WebSocket-Protocol, as what
+// follows "bearer" (new WebSocket(url, ["bearer", token]): a browser needs
+// "bearer" among the route's subprotocols then). The first that is there
+// decides; that it is wrong is not mended by a later one.
+//
+// What a key is says what it signs, never the token: a secret HS256; an RSA key
+// RS256 and PS256; an elliptic key ES256, ES384 or ES512, by its curve; an
+// Ed25519 key EdDSA. So nobody can sign with a public key as if it were a
+// secret, nor with nothing ("none"; RFC 8725, 3.1).
+//
+// The claims: sub is the user, exp and nbf are times (30 seconds are allowed for
+// clocks that differ), iss and aud are compared if the options say with what,
+// info is any JSON that others see beside the user, and subscribe, publish and
+// presence are lists of patterns. A token without exp never ends: who wants that
+// its user can be locked out gives it one.
+//
+// # Patterns
+//
+// In a pattern * stands for any characters, none too; everything else stands
+// for itself. "news", "chat:*", "*". In the options {sub} stands for the user:
+// "user:{sub}:*". See [Options.Subscribe] for what a user's name may not do.
 package auth
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 )
 
 var (
-	// ErrUnauthorized: a token is missing, wrong or expired.
+	// ErrUnauthorized is a token that is missing, wrong or expired. What is
+	// wrapped around it may be told to the client.
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrUnavailable: whoever has to be asked cannot be.
+	// ErrForbidden is an ErrUnauthorized of which more is known: whoever was
+	// asked knows the client, and does not want it.
+	ErrForbidden = fmt.Errorf("%w: forbidden", ErrUnauthorized)
+	// ErrUnavailable says that whoever has to be asked cannot be. What is
+	// wrapped around it is for the log.
 	ErrUnavailable = errors.New("the permission cannot be checked now")
 )
 
-// Options say how clients are told apart. At most one of JWT and URL; neither: everybody has Anyone's grant.
-type Options struct {
-	// JWT takes signed tokens: from the query (token=…), a header (Authorization: Bearer …), a cookie, or a command of the protocol.
-	JWT *JWT `yaml:"jwt"`
-	// URL is asked for every new connection, with the client's Cookie, Authorization, Origin and query, and its address in X-Forwarded-For. 200 with
-	// {"user": "…", "subscribe": ["news", "user:7:*"], "publish": […], "presence": […], "info": {…}, "expires": seconds since 1970}
-	// is a grant, 401 and 403 are refusals.
-	URL string `yaml:"url"`
-	// Timeout of URL. Default 5s.
-	Timeout time.Duration `yaml:"timeout"`
-	// Subscribe are patterns of the channels that anyone may subscribe to, without a token: * stands for any characters. Default: all, if there is neither jwt nor url; else none.
-	Subscribe []string `yaml:"subscribe"`
-	// Publish are those that anyone may publish to from a browser. Default none.
-	Publish []string `yaml:"publish"`
-	// Presence are those whose presence anyone may see. Default none.
-	Presence []string `yaml:"presence"`
-}
-
-// JWT says which tokens are good. One of Secret, PublicKey and JWKS.
-type JWT struct {
-	// Secret is for HS256, at least 32 bytes.
-	Secret string `yaml:"secret"`
-	// PublicKey is a PEM file, for RS256 or ES256.
-	PublicKey string `yaml:"public_key"`
-	// JWKS is the URL of a key set, fetched again when a key is unknown (at most once in ten seconds) and every hour.
-	JWKS string `yaml:"jwks"`
-	// Issuer and Audience must be in the token if they are given.
-	Issuer   string `yaml:"issuer"`
-	Audience string `yaml:"audience"`
-	// Cookie is the name of a cookie with the token. Default none.
-	Cookie string `yaml:"cookie"`
-}
-
-// Check returns what is wrong with the options, by key.
-func (o Options) Check() map[string]error { return nil } // not built
-
-// Grant is what a client may do. Immutable.
+// Grant is what a client may do. It is immutable, and may be shared by clients.
 type Grant struct {
-	User      string
-	Info      []byte    // JSON
-	Expires   time.Time // zero: never
+	// User is the client's name, "" if it has none; at most 256 bytes, UTF-8.
+	User string
+	// Info is JSON in one line, in UTF-8, at most 4 KiB; nil if there is none.
+	Info []byte
+	// Expires is when the grant ends; zero: never. For a token it is the end of
+	// the leeway behind exp: the moment from which on it would be refused.
+	Expires time.Time
+
 	subscribe patterns
 	publish   patterns
 	presence  patterns
 }
 
-type patterns []string
-
-// MaySubscribe reports whether the client may subscribe to a channel and read its history.
-func (g *Grant) MaySubscribe(channel string) bool { panic("not built") }
+// MaySubscribe reports whether the client may subscribe to a channel and read
+// its history.
+func (g *Grant) MaySubscribe(channel string) bool { return g.subscribe.match(channel) }
 
 // MayPublish reports whether it may publish to it.
-func (g *Grant) MayPublish(channel string) bool { panic("not built") }
+func (g *Grant) MayPublish(channel string) bool { return g.publish.match(channel) }
 
 // MaySeePresence reports whether it may see who else is there.
-func (g *Grant) MaySeePresence(channel string) bool { panic("not built") }
+func (g *Grant) MaySeePresence(channel string) bool { return g.presence.match(channel) }
 
-// Checker checks. It must be closed.
-type Checker struct{}
+// Checker checks. It is safe for concurrent use, and must be closed.
+type Checker struct {
+	anyone rights
+	open   *Grant // of who has no name and no token; nil: that is refused
+	tokens *verifier
+	cookie string
+	url    *asker
 
-// New returns a checker. Keys are read at once, a key set as soon as it can be: until then tokens are ErrUnavailable.
-func New(o Options, errorLog *slog.Logger) (*Checker, error) { panic("not built") }
+	end  context.CancelFunc
+	done sync.WaitGroup
+}
 
-// Connect is the grant of a client that connects. It may wait for URL. The claims of a token: sub, exp, nbf, iss, aud, info, and subscribe, publish, presence: lists of patterns.
-func (c *Checker) Connect(ctx context.Context, r *http.Request) (*Grant, error) { panic("not built") }
+// New returns a checker. Keys are read at once, a key set as soon as it can be:
+// until then tokens are ErrUnavailable. errorLog may be nil: slog.Default().
+func New(o Options, errorLog *slog.Logger) (*Checker, error) {
+	for key, fault := range o.Check() { // any of them
+		return nil, fmt.Errorf("auth: %s: %w", key, fault)
+	}
+	if errorLog == nil {
+		errorLog = slog.Default()
+	}
+	c := &Checker{anyone: o.rights(), end: func() {}}
+	if (o.JWT == nil && o.URL == "") || c.anyone.some() {
+		c.open = c.anyone.grant("", claimed{})
+	}
+	if o.URL != "" {
+		c.url = newAsker(o.URL, o.timeout())
+	}
+	if o.JWT == nil {
+		return c, nil
+	}
+	c.cookie = o.JWT.Cookie
+	ks, set, err := o.JWT.keys(errorLog)
+	if err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
+	c.tokens = newVerifier(o.JWT, ks)
+	if set != nil {
+		ctx, end := context.WithCancel(context.Background())
+		c.end = end
+		c.done.Go(func() { set.run(ctx) }) // Close waits for it
+	}
+	return c, nil
+}
 
-// Token is the grant of a token that comes later, to go on behind the first one's end. It does not block.
-func (c *Checker) Token(token string) (*Grant, error) { panic("not built") }
+// Connect is the grant of a client that connects. It may wait: for URL, or for
+// a key that has to be fetched; at most until ctx ends or the time that is set
+// for either is over.
+//
+// Who brings no token where tokens are taken has what anyone may do, and is
+// ErrUnauthorized if that is nothing.
+func (c *Checker) Connect(ctx context.Context, r *http.Request) (*Grant, error) {
+	switch {
+	case c.url != nil:
+		answer, err := c.url.ask(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		return c.anyone.grant(answer.user, answer), nil
+	case c.tokens == nil:
+		return c.open, nil
+	}
+	token := tokenOf(r, c.cookie)
+	if token == "" {
+		if c.open == nil {
+			return nil, fmt.Errorf("%w: there is no token: send ?token=…, or Authorization: Bearer …", ErrUnauthorized)
+		}
+		return c.open, nil
+	}
+	g, err := c.Token(token)
+	unknown, ok := errors.AsType[*keyUnknown](err)
+	if !ok {
+		return g, err
+	}
+	if !unknown.wait(ctx) {
+		return nil, err
+	}
+	return c.Token(token)
+}
 
-// Close ends fetching.
-func (c *Checker) Close() error { panic("not built") }
+// Token is the grant of a token that comes later, to go on behind the first
+// one's end. It does not block: for a key that has to be fetched first it
+// returns ErrUnavailable. That the user is still the same is for the caller to
+// say.
+func (c *Checker) Token(token string) (*Grant, error) {
+	if c.tokens == nil {
+		return nil, fmt.Errorf("%w: tokens are not used here", ErrUnauthorized)
+	}
+	claims, err := c.tokens.verify(token)
+	if err != nil {
+		return nil, err
+	}
+	return c.anyone.grant(claims.user, claims), nil
+}
+
+// Close ends fetching, and returns when it has ended. Clients that are being
+// asked about are not waited for.
+func (c *Checker) Close() error {
+	c.end()
+	c.done.Wait()
+	if c.url != nil {
+		c.url.client.CloseIdleConnections()
+	}
+	return nil
+}

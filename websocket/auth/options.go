@@ -1,0 +1,187 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// minSecret is the size of what HS256 hashes to: a shorter secret would be
+	// the weakest part (RFC 7518, 3.2).
+	minSecret = 32
+	// defaultTimeout is how long a client waits for its answer before the URL
+	// counts as down.
+	defaultTimeout = 5 * time.Second
+	// maxTimeout keeps clients from piling up behind a URL that hangs.
+	maxTimeout = time.Minute
+	// maxPatterns bounds what every command has to be compared with.
+	maxPatterns = 1000
+	// maxPattern is more than any channel's name has.
+	maxPattern = 1024
+)
+
+// Options say how clients are told apart. At most one of JWT and URL; neither:
+// everybody has what anyone may do.
+type Options struct {
+	// JWT takes signed tokens: from the query (token=…), a header
+	// (Authorization: Bearer …), a cookie, or a command of the protocol.
+	JWT *JWT `yaml:"jwt"`
+	// URL is asked for every new connection (GET), with the client's Cookie,
+	// Authorization and Origin, its address in X-Forwarded-For, what it asked
+	// for in X-Original-URI, and its query if the URL has none of its own. 200
+	// with {"user": "…", "subscribe": ["news", "user:7:*"], "publish": […],
+	// "presence": […], "info": {…}, "expires": seconds since 1970} is a grant,
+	// 401 and 403 are refusals.
+	URL string `yaml:"url"`
+	// Timeout of URL. Default 5s, at most 1m.
+	Timeout time.Duration `yaml:"timeout"`
+	// Subscribe are patterns of the channels that anyone may subscribe to,
+	// without a token: * stands for any characters. Default: all, if there is
+	// neither jwt nor url; else none. {sub} stands for the user of the token or
+	// of URL's answer: "user:{sub}:*". Who has no name gets nothing from such a
+	// pattern, and neither does a user in whose name the character stands that
+	// comes before or after {sub}, here the colon: one called "7:private" would
+	// get what belongs to 7.
+	Subscribe []string `yaml:"subscribe"`
+	// Publish are those that anyone may publish to from a browser. Default none.
+	Publish []string `yaml:"publish"`
+	// Presence are those whose presence anyone may see. Default none.
+	Presence []string `yaml:"presence"`
+}
+
+// JWT says which tokens are good. One of Secret, PublicKey and JWKS.
+type JWT struct {
+	// Secret is for HS256, at least 32 bytes.
+	Secret string `yaml:"secret"`
+	// PublicKey is a PEM file, for RS256, PS256, ES256, ES384, ES512 or EdDSA,
+	// by what it holds: a public key or a certificate, or up to four while one
+	// takes over from another.
+	PublicKey string `yaml:"public_key"`
+	// JWKS is the URL of a key set, fetched again when a key is unknown (at most
+	// once in ten seconds) and every hour. While that fails the keys of before
+	// are good.
+	JWKS string `yaml:"jwks"`
+	// Issuer and Audience must be in the token if they are given.
+	Issuer   string `yaml:"issuer"`
+	Audience string `yaml:"audience"`
+	// Cookie is the name of a cookie with the token. Default none.
+	Cookie string `yaml:"cookie"`
+}
+
+// Check returns what is wrong with the options, by key.
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
+	if o.JWT != nil && o.URL != "" {
+		faults["url"] = errors.New("clients are known by jwt or by url, not both: leave one of them out")
+	} else if o.URL != "" {
+		if err := checkURL(o.URL); err != nil {
+			faults["url"] = err
+		}
+	}
+	switch {
+	case o.Timeout < 0 || o.Timeout > maxTimeout:
+		faults["timeout"] = fmt.Errorf("%s is out of range: write at most %s", o.Timeout, maxTimeout)
+	case o.Timeout != 0 && o.URL == "":
+		faults["timeout"] = errors.New("timeout does nothing without url")
+	}
+	if o.JWT != nil {
+		o.JWT.check(faults)
+	}
+	named := o.JWT != nil || o.URL != ""
+	checkPatterns("subscribe", o.Subscribe, named, faults)
+	checkPatterns("publish", o.Publish, named, faults)
+	checkPatterns("presence", o.Presence, named, faults)
+	return faults
+}
+
+func (j *JWT) check(faults map[string]error) {
+	given := 0
+	for _, way := range []string{j.Secret, j.PublicKey, j.JWKS} {
+		if way != "" {
+			given++
+		}
+	}
+	switch {
+	case given == 0:
+		faults["jwt"] = errors.New("nothing says which tokens are good: write secret: (32 bytes or more, the same as who signs them), public_key: key.pem, or jwks: https://…")
+	case given > 1:
+		faults["jwt"] = errors.New("only one of secret, public_key and jwks can say which tokens are good: leave the others out")
+	}
+	if strings.HasPrefix(strings.TrimSpace(j.Secret), "-----BEGIN") {
+		// As a secret it would let everybody who has the public key sign.
+		faults["jwt.secret"] = errors.New("this is a key, not a secret: put it into a file, and write public_key: FILE")
+	} else if n := len(j.Secret); n > 0 && n < minSecret {
+		faults["jwt.secret"] = fmt.Errorf("a secret of %d bytes can be guessed: at least %d, such as openssl rand -base64 32 makes", n, minSecret)
+	}
+	if j.JWKS != "" {
+		if err := checkURL(j.JWKS); err != nil {
+			faults["jwt.jwks"] = err
+		}
+	}
+	if strings.ContainsAny(j.Cookie, " \t\r\n\"(),/:;<=>?@[\\]{}") {
+		faults["jwt.cookie"] = fmt.Errorf("%q cannot be the name of a cookie: write one like session", j.Cookie)
+	}
+}
+
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return fmt.Errorf("%q is no address that can be asked: write https://host/path", raw)
+	}
+	if u.Fragment != "" {
+		return fmt.Errorf("%q has a #, which no server gets to see: leave it out", raw)
+	}
+	return nil
+}
+
+func checkPatterns(key string, list []string, named bool, faults map[string]error) {
+	if len(list) > maxPatterns {
+		faults[key] = fmt.Errorf("%d patterns are too many to look at for every command: at most %d", len(list), maxPatterns)
+	}
+	for i, p := range list {
+		var err error
+		switch {
+		case p == "":
+			err = errors.New("an empty pattern matches no channel: write a name, or * for all")
+		case len(p) > maxPattern:
+			err = fmt.Errorf("a pattern of %d bytes is too long: at most %d", len(p), maxPattern)
+		case !strings.Contains(p, placeholder):
+		case !named:
+			err = fmt.Errorf("nobody has a name that %s could stand for: add jwt or url", placeholder)
+		case glued(p):
+			err = fmt.Errorf("in %q nothing tells where the name of %s ends: put a character between, as in user:%s:*", p, placeholder, placeholder)
+		}
+		if err != nil {
+			faults[fmt.Sprintf("%s[%d]", key, i)] = err
+		}
+	}
+}
+
+// glued reports whether a wildcard or another placeholder stands directly
+// beside a placeholder: a user called 7 would be one called 71 as well.
+func glued(p string) bool {
+	for _, with := range []string{"*" + placeholder, placeholder + "*", placeholder + placeholder} {
+		if strings.Contains(p, with) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o Options) timeout() time.Duration {
+	if o.Timeout == 0 {
+		return defaultTimeout
+	}
+	return o.Timeout
+}
+
+func (o Options) rights() rights {
+	subscribe := o.Subscribe
+	if len(subscribe) == 0 && o.JWT == nil && o.URL == "" {
+		subscribe = []string{"*"}
+	}
+	return rights{subscribe: newRight(subscribe), publish: newRight(o.Publish), presence: newRight(o.Presence)}
+}
