@@ -11,7 +11,7 @@ import (
 // address is one of Options.To.
 type address struct {
 	text   string // as it was written
-	scheme string // http, https, h2c, unix
+	scheme string // http, https, h2c, unix; http and https for ws and wss
 	host   string // host or host:port; localhost for a socket
 	socket string // path of a UNIX socket, else ""
 	prefix string // put before the request's path, escaped, without a last slash
@@ -33,8 +33,15 @@ func parseAddress(text string) (address, error) {
 	if err != nil {
 		return address{}, fmt.Errorf("%q is no address: write http://127.0.0.1:5000", text)
 	}
+	scheme := u.Scheme
+	switch scheme { // RFC 6455, 3: the same ports and ways
+	case "ws":
+		scheme = "http"
+	case "wss":
+		scheme = "https"
+	}
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
+	case scheme != "http" && scheme != "https" && scheme != "h2c":
 		return address{}, fmt.Errorf("%q: nothing speaks %q: the ways are http://, https://, h2c:// and unix:/path", text, u.Scheme)
 	case u.Hostname() == "":
 		return address{}, fmt.Errorf("%q names no host: write %s://127.0.0.1:5000", text, u.Scheme)
@@ -44,7 +51,7 @@ func parseAddress(text string) (address, error) {
 		return address{}, fmt.Errorf("%q: an address ends with its path, without ? and #", text)
 	}
 	prefix := strings.TrimRight(u.EscapedPath(), "/")
-	return address{text: text, scheme: u.Scheme, host: u.Host, prefix: prefix}, nil
+	return address{text: text, scheme: scheme, host: u.Host, prefix: prefix}, nil
 }
 
 // guessHost turns "5000" and ":5000" into an address of this machine.

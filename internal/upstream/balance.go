@@ -18,7 +18,7 @@ func (s set) len() int                { return bits.OnesCount64(uint64(s)) }
 
 // balancer chooses one of at least two candidates, all of which have room. It
 // is called with Pool.mu held.
-type balancer func(p *Pool, now time.Duration, candidates []*server, key uint64) *server
+type balancer func(p *Pool, now time.Duration, candidates []*server, what wish) *server
 
 // balancers are the values of Options.Balance.
 var balancers = map[string]balancer{
@@ -30,7 +30,7 @@ var balancers = map[string]balancer{
 
 // roundRobin takes the next one by index, so that a server which comes back
 // does not shift the others' turns.
-func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ uint64) *server {
+func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ wish) *server {
 	next := candidates[0]
 	for _, s := range candidates {
 		if s.index >= p.turn {
@@ -42,16 +42,24 @@ func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ uint64) *serve
 	return next
 }
 
-// leastConnections takes the one with the fewest running requests, a random
-// one of several.
-func leastConnections(_ *Pool, _ time.Duration, candidates []*server, _ uint64) *server {
+// load is how many are at work: requests, and for one that will stay as long
+// as the streams do, those as well.
+func (s *server) load(what wish) int {
+	if what.stream {
+		return s.running + s.streams
+	}
+	return s.running
+}
+
+// leastConnections takes the one with the least load, a random one of several.
+func leastConnections(_ *Pool, _ time.Duration, candidates []*server, what wish) *server {
 	var best *server
 	ties := 0
 	for _, s := range candidates {
 		switch {
-		case best == nil || s.running < best.running:
+		case best == nil || s.load(what) < best.load(what):
 			best, ties = s, 1
-		case s.running == best.running:
+		case s.load(what) == best.load(what):
 			if ties++; rand.IntN(ties) == 0 {
 				best = s
 			}
@@ -63,14 +71,21 @@ func leastConnections(_ *Pool, _ time.Duration, candidates []*server, _ uint64) 
 // twoChoices takes the better of two random ones (Mitzenmacher, The Power of
 // Two Choices in Randomized Load Balancing, IEEE TPDS 12(10), 2001): nearly as
 // even as the best of all, without all requests of a moment running to the
-// same one.
-func twoChoices(_ *Pool, now time.Duration, candidates []*server, _ uint64) *server {
+// same one. For what becomes a stream the load counts first: how fast a server
+// agrees to one says little of what thousands of them cost it.
+func twoChoices(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
 	i := rand.IntN(len(candidates))
 	j := rand.IntN(len(candidates) - 1)
 	if j >= i {
 		j++
 	}
 	a, b := candidates[i], candidates[j]
+	if la, lb := a.load(what), b.load(what); what.stream && la != lb {
+		if lb < la {
+			return b
+		}
+		return a
+	}
 	if b.cost(now) < a.cost(now) {
 		return b
 	}
@@ -96,8 +111,9 @@ func (s *server) cost(now time.Duration) float64 {
 // 6(1), 1998): when one goes, only its keys move. One with more than 1.25 times
 // the average load is passed over (Mirrokni, Thorup and Zadimoghaddam,
 // Consistent Hashing with Bounded Loads, SODA 2018), so a popular key cannot
-// sink its server.
-func rendezvous(_ *Pool, _ time.Duration, candidates []*server, key uint64) *server {
+// sink its server. Streams are no load here: few of them would already part
+// those with the same key, such as the visitors of one room.
+func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what wish) *server {
 	total := 1
 	for _, s := range candidates {
 		total += s.running
@@ -106,7 +122,7 @@ func rendezvous(_ *Pool, _ time.Duration, candidates []*server, key uint64) *ser
 	var best *server
 	var highest uint64
 	for _, s := range candidates {
-		if h := mix(key ^ s.seed); s.running < most && (best == nil || h > highest) {
+		if h := mix(what.key ^ s.seed); s.running < most && (best == nil || h > highest) {
 			best, highest = s, h
 		}
 	}

@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -79,4 +81,72 @@ func cpuTime(b *testing.B) int64 {
 		b.Fatal(err)
 	}
 	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// BenchmarkUpgrade is what opening and closing a tunnel costs, without a network.
+func BenchmarkUpgrade(b *testing.B) {
+	p, err := start(Options{To: []string{"http://a"}}, slog.New(slog.DiscardHandler), func(context.Context, string, string) (net.Conn, error) {
+		return &agrees{answer: strings.NewReader(switching)}, nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	r := upgradeRequest(b, "/")
+	r.Header.Set("User-Agent", "bench")
+	b.ReportAllocs()
+	before := cpuTime(b)
+	defer func() { b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") }()
+	for b.Loop() {
+		_, tunnel, err := p.Upgrade(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		tunnel.Close()
+	}
+}
+
+// BenchmarkUpgradeTCP is the same over loopback with the server in the same
+// process, beside a RoundTrip that switches protocols.
+func BenchmarkUpgradeTCP(b *testing.B) {
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, switching)
+		io.Copy(io.Discard, c)
+	}))
+	defer ts.Close()
+	p, err := New(Options{To: []string{ts.URL}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	r := upgradeRequest(b, "/")
+	for name, open := range map[string]func() (io.Closer, error){
+		"upgrade": func() (io.Closer, error) { _, tunnel, err := p.Upgrade(r); return tunnel, err },
+		"roundtrip": func() (io.Closer, error) {
+			resp, err := p.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			return resp.Body, nil
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			before := cpuTime(b)
+			defer func() { b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op") }()
+			for b.Loop() {
+				c, err := open()
+				if err != nil {
+					b.Fatal(err)
+				}
+				c.Close()
+			}
+		})
+	}
 }

@@ -22,13 +22,15 @@ import (
 type Options struct {
 	// To are the addresses: http://host:port, https://host (HTTP/2 if the server
 	// offers it), h2c://host:port for HTTP/2 without TLS, unix:/path for
-	// HTTP/1.1 over a socket. A path is put before the request's. At most 64. Required.
+	// HTTP/1.1 over a socket; ws:// and wss:// are other spellings of http:// and
+	// https://. A path is put before the request's. At most 64. Required.
 	To []string `yaml:"to"`
 	// Balance is how one of several servers is chosen: two_choices takes the
 	// better of two random ones by latency and running requests, least_connections
 	// the one with the fewest running, round_robin the next, and hash the same for
 	// the same HashBy as long as it has no more than 1.25 times its share of the
-	// load. Default two_choices.
+	// load. Where WebSockets are passed on, two_choices and least_connections go by
+	// the open ones as well. Default two_choices.
 	Balance string `yaml:"balance"`
 	// HashBy is what hash goes by: url (path and query, in a cache the key of
 	// the answer), path, client (its address), header:NAME or cookie:NAME;
@@ -257,13 +259,17 @@ func (o Options) checkAddresses(faults map[string]error) {
 	case len(o.To) > maxServers:
 		faults["to"] = fmt.Errorf("%d addresses are too many: at most %d", len(o.To), maxServers)
 	}
+	seen := map[address]bool{}
 	for i, to := range o.To {
 		key := fmt.Sprintf("to[%d]", i)
-		if _, err := parseAddress(to); err != nil {
+		a, err := parseAddress(to)
+		a.text = "" // ws://a is http://a
+		if err != nil {
 			faults[key] = err
-		} else if slices.Contains(o.To[:i], to) {
+		} else if seen[a] {
 			faults[key] = fmt.Errorf("%q is here a second time", to)
 		}
+		seen[a] = true
 	}
 }
 
@@ -284,7 +290,7 @@ func (o Options) checkTLS(faults map[string]error) {
 	if t == (TLS{}) {
 		return
 	}
-	if !slices.ContainsFunc(o.To, func(to string) bool { return strings.HasPrefix(to, "https:") }) {
+	if !slices.ContainsFunc(o.To, isSecure) {
 		faults["tls"] = errors.New("there is no https:// address that this could be for")
 	}
 	if _, err := t.authorities(); err != nil {
@@ -296,6 +302,12 @@ func (o Options) checkTLS(faults map[string]error) {
 	if t.Insecure && t.CA != "" {
 		faults["tls.insecure"] = errors.New("this accepts any certificate, and so makes \"ca\" pointless: leave one of them out")
 	}
+}
+
+// isSecure reports whether an address is spoken to over TLS.
+func isSecure(to string) bool {
+	a, err := parseAddress(to)
+	return err == nil && a.scheme == "https"
 }
 
 // config is what crypto/tls works with.

@@ -16,15 +16,21 @@ type place struct {
 	since  time.Duration
 }
 
+// wish is what a request asks of the server that is chosen for it.
+type wish struct {
+	key    uint64 // what balance: hash goes by
+	tried  set    // rather another than these
+	stream bool   // it will become a stream, if the server agrees
+}
+
 // waiter is a request in the queue.
 type waiter struct {
 	prev, next *waiter
-	key        uint64
-	tried      set
-	ready      chan struct{} // closed when place or err is there
-	place      place
-	err        error
-	queued     bool
+	wish
+	ready  chan struct{} // closed when place or err is there
+	place  place
+	err    error
+	queued bool
 }
 
 // queue is a list of waiters, first come, first served. Options.Queue bounds it.
@@ -64,20 +70,20 @@ func (q *queue) remove(w *waiter) {
 var errFull = errors.New("all places are taken")
 
 // acquire gets a request a place, at a server it has not tried if possible.
-func (p *Pool) acquire(ctx context.Context, key uint64, tried set) (place, error) {
+func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 	if ctx.Err() != nil {
 		return place{}, interrupted(ctx)
 	}
 	now := p.now()
 	p.mu.Lock()
-	if tried == 0 {
+	if what.tried == 0 {
 		p.budget.add(now, 0)
 	}
 	if p.queue.len > 0 {
 		p.dispatch(now) // a server may have come back since
 	}
 	if p.queue.len == 0 {
-		s, err := p.choose(now, key, tried)
+		s, err := p.choose(now, what)
 		if err == nil {
 			c := p.enter(s, now)
 			p.mu.Unlock()
@@ -92,7 +98,7 @@ func (p *Pool) acquire(ctx context.Context, key uint64, tried set) (place, error
 		p.mu.Unlock()
 		return place{}, &upstreamError{kind: ErrBusy, cause: errQueueFull}
 	}
-	w := &waiter{key: key, tried: tried, ready: make(chan struct{})}
+	w := &waiter{wish: what, ready: make(chan struct{})}
 	p.queue.push(w)
 	p.mu.Unlock()
 	return p.wait(ctx, w)
@@ -127,28 +133,38 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (place, error) {
 }
 
 // choose finds a server for a request, with p.mu held: [ErrUnhealthy] where
-// none may be asked, errFull where those that may have no room.
-func (p *Pool) choose(now time.Duration, key uint64, tried set) (*server, error) {
+// none may be asked, errFull where those that may have no room. One whose
+// streams are all taken may not be asked for one more, and there is no waiting
+// for that: streams last.
+func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 	var up, calm, room set
+	streaming := false
 	for _, s := range p.servers {
 		if s.running < p.options.Concurrency {
 			room = room.with(s)
 		}
-		if !s.down && s.breaker.admits(now) {
+		switch {
+		case s.down || !s.breaker.admits(now):
+		case what.stream && s.streams >= p.options.Streams:
+			streaming = true
+		default:
 			up = up.with(s)
 			if now >= s.ejectedUntil {
 				calm = calm.with(s)
 			}
 		}
 	}
-	if up == 0 {
+	switch {
+	case up == 0 && streaming:
+		return nil, &upstreamError{kind: ErrBusy, cause: errAllStreams}
+	case up == 0:
 		return nil, &upstreamError{kind: ErrUnhealthy}
 	}
 	from := calm
 	if from == 0 {
 		from = up // all are ejected: panic threshold
 	}
-	if fresh := from &^ tried; fresh != 0 {
+	if fresh := from &^ what.tried; fresh != 0 {
 		from = fresh
 	}
 	if from &= room; from == 0 {
@@ -163,7 +179,7 @@ func (p *Pool) choose(now time.Duration, key uint64, tried set) (*server, error)
 	if len(candidates) == 1 {
 		return candidates[0], nil
 	}
-	return p.balance(p, now, candidates, key), nil
+	return p.balance(p, now, candidates, what), nil
 }
 
 // enter gives a place at s away, with p.mu held.
@@ -178,9 +194,9 @@ func (p *Pool) enter(s *server, now time.Duration) place {
 // waits only while some server is full, a place always comes free later.
 func (p *Pool) dispatch(now time.Duration) {
 	for w := p.queue.first; w != nil; w = p.queue.first {
-		s, err := p.choose(now, w.key, w.tried)
+		s, err := p.choose(now, w.wish)
 		if errors.Is(err, errFull) && w.tried != 0 {
-			s, err = p.choose(now, w.key, 0) // rather there again than hold the others up
+			s, err = p.choose(now, wish{key: w.key, stream: w.stream}) // rather there again than hold the others up
 		}
 		if errors.Is(err, errFull) {
 			return

@@ -34,6 +34,7 @@ type server struct {
 	name      string
 	hostField string // what Host is set to; "": the client's
 	seed      uint64 // of the rendezvous hash
+	way       *connector
 	transport http.RoundTripper
 	options   *Options
 
@@ -49,9 +50,9 @@ type server struct {
 	streak           int           // probes in a row that contradict down
 }
 
-func newServer(i int, a address, o Options, t http.RoundTripper) *server {
+func newServer(i int, a address, o Options, way *connector) *server {
 	s := &server{
-		address: a, index: i, name: a.text, transport: t, options: &o,
+		address: a, index: i, name: a.text, way: way, transport: newTransport(way, o), options: &o,
 		seed:    mix(fnv1a(a.text)),
 		breaker: breaker{limits: o.Breaker, results: window{cell: o.Breaker.Window / windowCells}},
 	}

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"time"
@@ -19,10 +18,10 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// newTransport makes the connections to one address.
-func newTransport(a address, o Options, tlsConfig *tls.Config, dial dialer) *http.Transport {
+// newTransport keeps the connections to one address.
+func newTransport(way *connector, o Options) *http.Transport {
 	protocols, speaks := new(http.Protocols), unknownHTTP
-	switch a.scheme {
+	switch way.scheme {
 	case "https":
 		protocols.SetHTTP1(true)
 		protocols.SetHTTP2(true)
@@ -39,22 +38,17 @@ func newTransport(a address, o Options, tlsConfig *tls.Config, dial dialer) *htt
 		// CVE-2016-5385), must not send its requests elsewhere.
 		Proxy: nil,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if a.socket != "" {
-				network, addr = "unix", a.socket
-			}
-			ctx, cancel := context.WithTimeout(ctx, o.ConnectTimeout)
-			defer cancel()
-			nc, err := dial(ctx, network, addr)
+			nc, err := way.connect(ctx, network, addr)
 			if err != nil {
-				return nil, &dialError{err}
+				return nil, err
 			}
 			c := &conn{Conn: nc, plain: speaks == http1}
 			c.speaks.Store(speaks)
 			return c, nil
 		},
-		TLSClientConfig:       tlsConfig.Clone(),
+		TLSClientConfig:       way.tls.Clone(),
 		TLSHandshakeTimeout:   o.ConnectTimeout,
-		ForceAttemptHTTP2:     a.scheme == "https",
+		ForceAttemptHTTP2:     way.scheme == "https",
 		Protocols:             protocols,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 		DisableCompression:    true, // the client's Accept-Encoding is what counts

@@ -129,13 +129,19 @@ func (t *try) tlsDone(state tls.ConnectionState, err error) {
 func (t *try) request(r *http.Request, target string) *http.Request {
 	s := t.place.server
 	t.url = s.urlFor(r.URL, target)
-	out := r.WithContext(t)
-	out.URL = &t.url
-	if s.hostField != "" {
-		out.Host = s.hostField
-	}
+	out := s.outgoing(t, r, &t.url)
 	if t.upload != nil {
 		out.Body = t.upload
+	}
+	return out
+}
+
+// outgoing is r as it goes out to s, but for the body.
+func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *http.Request {
+	out := r.WithContext(ctx)
+	out.URL = to
+	if s.hostField != "" {
+		out.Host = s.hostField
 	}
 	out.GetBody = nil // repeating is our affair
 	if _, ok := r.Header["User-Agent"]; !ok {

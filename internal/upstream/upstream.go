@@ -25,7 +25,12 @@
 //     waiting for the header, each read of the body.
 //   - Interim answers (1xx) reach the caller through the hook Got1xxResponse of
 //     [httptrace.ClientTrace] in the request's context, at most maxInterim.
-//   - The request's target goes out byte for byte as it came in (target.go).
+//   - The request's target goes out byte for byte as it came in (address.go).
+//
+// Upgrade (upgrade.go) is the way for who wants the connection itself, such as
+// the proxy for WebSockets: chosen in the same way, but made and spoken to here
+// (handshake.go), so that a tunnel that waits for hours keeps nothing of
+// net/http. RoundTrip can switch protocols, too; its body is then the connection.
 //
 // # When a try fails
 //
@@ -121,7 +126,8 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream: %w", err)
 		}
-		p.servers = append(p.servers, newServer(i, a, o, newTransport(a, o, tlsConfig, dial)))
+		way := newConnector(a, o.ConnectTimeout, tlsConfig, dial)
+		p.servers = append(p.servers, newServer(i, a, o, way))
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	if o.Health.Path != "" {
@@ -139,27 +145,33 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 // As [http.RoundTripper] demands, r is not changed and its body is closed, perhaps later.
 func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
 	up := newUpload(r.Body, p.options.BodyTimeout)
-	defer func() { up.settle() }()
 	target, err := targetOf(r)
 	if err != nil {
 		up.abandon()
 		return nil, err
 	}
-	key := p.hashOf(r)
-	var tried set
+	return p.repeat(r, up, wish{key: p.hashOf(r)}, func(c place, up *upload) (*http.Response, *failure) {
+		return p.try(r, target, c, up)
+	})
+}
+
+// repeat gets r a place and calls try with it, until there is an answer or the
+// failure may not be repeated. try gives the place back, or its answer does.
+func (p *Pool) repeat(r *http.Request, up *upload, what wish, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
+	defer func() { up.settle() }()
 	for n := 1; ; n++ {
-		c, err := p.acquire(r.Context(), key, tried)
+		c, err := p.acquire(r.Context(), what)
 		if err != nil {
 			up.abandon()
 			return nil, err
 		}
-		tried = tried.with(c.server)
-		resp, f := p.try(r, target, c, up)
+		what.tried = what.tried.with(c.server)
+		resp, f := try(c, up)
 		if f == nil {
 			return resp, nil
 		}
 		if next, ok := p.again(r, f, up, n); ok {
-			if up = next; len(p.servers) == tried.len() && !pause(r.Context(), n) {
+			if up = next; len(p.servers) == what.tried.len() && !pause(r.Context(), n) {
 				up.abandon()
 				return nil, interrupted(r.Context())
 			}

@@ -1,0 +1,90 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// connector makes connections to one address.
+type connector struct {
+	address
+	timeout time.Duration // for connecting, and once more for the handshake
+	tls     *tls.Config   // for https
+	dial    dialer
+
+	// Of connections that net/http does not make:
+	target  string      // host:port, or the path of a socket
+	overTLS *tls.Config // nil: not over TLS
+}
+
+func newConnector(a address, timeout time.Duration, config *tls.Config, dial dialer) *connector {
+	c := &connector{address: a, timeout: timeout, tls: config, dial: dial}
+	if a.socket != "" {
+		c.target = a.socket
+		return c
+	}
+	u := url.URL{Host: a.host}
+	host, port := asciiHost(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "h2c": "80", "https": "443"}[a.scheme]
+	}
+	c.target = net.JoinHostPort(host, port)
+	if a.scheme == "https" {
+		c.overTLS = config.Clone()
+		c.overTLS.NextProtos = []string{"http/1.1"} // HTTP/2 does not switch protocols (RFC 9113, 8.6)
+		text(&c.overTLS.ServerName, host)
+	}
+	return c
+}
+
+// asciiHost is a name as it is looked up, with Punycode for what is not ASCII
+// (RFC 3492). net/http can do that, and shows it only in the Host it sends. A
+// name that cannot be written so is left as it is, and will not be found.
+func asciiHost(host string) string {
+	if strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) < 0 {
+		return host
+	}
+	var b bytes.Buffer
+	if err := (&http.Request{URL: &url.URL{Scheme: "http", Host: host, Path: "/"}}).Write(&b); err != nil {
+		return host
+	}
+	_, rest, _ := strings.Cut(b.String(), "\r\nHost: ")
+	ascii, _, _ := strings.Cut(rest, "\r\n")
+	return ascii
+}
+
+// connect makes a connection, or returns a [dialError].
+func (c *connector) connect(ctx context.Context, network, target string) (net.Conn, error) {
+	if c.socket != "" {
+		network, target = "unix", c.socket
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	nc, err := c.dial(ctx, network, target)
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	return nc, nil
+}
+
+// secure speaks TLS over nc where the address says so. The error of a
+// handshake closes nc.
+func (c *connector) secure(ctx context.Context, nc net.Conn) (net.Conn, error) {
+	if c.overTLS == nil {
+		return nc, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	over := tls.Client(nc, c.overTLS)
+	if err := over.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return over, nil
+}
