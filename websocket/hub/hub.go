@@ -1,132 +1,212 @@
 // Package hub knows who is subscribed to which channel, and brings every
 // publication of a channel to all of them, in order, each once. It is in
 // shards, one for each runner of the connections: a shard's subscribers are
-// served on its runner, so that a broadcast uses all cores, and nobody
-// locks a connection.
+// served on its runner, so that a broadcast uses all cores, and nobody locks a
+// connection.
+//
+// # A publication's way
+//
+// The bus calls [Hub.Deliver] (listener.go), which makes one [Publication] and
+// puts it into the inbox (inbox.go) of each shard that has subscribers of the
+// channel. The first in an empty inbox posts the shard's run (shard.go) to its
+// runner; run calls [Subscriber.Deliver], at most some [slice] times, then posts
+// itself again behind whatever else the runner has to do.
+//
+// # A subscriber's way
+//
+// Subscribe (join.go) puts it into the channel's list first, as one that joins.
+// Once the bus listens to the channel (channel.go) it is asked for the history;
+// what is published meanwhile is kept, and what of that is not in the answer
+// is delivered right behind it.
+//
+// # Locks
+//
+// shard.mu (who is subscribed on a shard) comes before stripe.mu (which
+// channels there are), inbox.mu (what is to be delivered), and everything that
+// a Subscriber locks. The last two, and outage.mu, are held for a few
+// instructions only, and the bus's calls take no other.
 package hub
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
 	"sync"
+	"sync/atomic"
 
 	"millrace/bus"
 	"millrace/internal/meter"
-	"millrace/websocket/frame"
 )
+
+// DefaultMaxChannels is what Options.MaxChannels is when it is 0: with one
+// subscriber each, so many channels take some 350 MB.
+const DefaultMaxChannels = 1_000_000
+
+// ErrChannels is returned by Subscribe when one more channel would be too many.
+var ErrChannels = errors.New("too many channels have subscribers on this server")
 
 // Options of a hub.
 type Options struct {
-	MaxChannels  int  // that have subscribers here; 0 is 1,000,000
-	Presence     bool // joins and leaves are published to who asks for them
-	CompressFrom int  // see frame.Prepare
-	// Text is the message that tells clients of a publication; Event the same for event streams. Each is called at most once for a publication.
+	MaxChannels  int  // that have subscribers here; 0 is DefaultMaxChannels
+	Presence     bool // Request.Member and Request.Joins count
+	CompressFrom int  // bytes, see frame.Prepare
+	// Text is the message that tells clients of a publication; Event the same
+	// for event streams. Each is called at most once for a publication, on any
+	// runner, and must not call the hub. nil: the publication's data as it is.
 	Text  func(m bus.Message) []byte
 	Event func(m bus.Message) []byte
-	// Note is the message that tells clients that something about a channel is new: Placed (id and offset), Reset, joined, left. nil: nothing is told.
+	// Note is the message that tells clients that something about a channel is
+	// new. As Text. nil: nothing is told.
 	Note   func(n Note) []byte
-	Meters *meter.WebSocket
+	Meters *meter.WebSocket // nil: counted for nobody
 }
 
-// Note is news about a channel that is no publication.
-type Note struct {
-	Kind    string // "placed", "reset", "join", "leave"
-	Channel string
-	ID      string // of placed
-	Offset  uint64 // of placed
-	Member  *bus.Member
-}
-
-// Publication is a message on its way to many. What it holds is made ready once for all.
-type Publication struct {
-	bus.Message
-}
-
-// Frame is the publication for WebSockets.
-func (p *Publication) Frame() *frame.Prepared { panic("not built") }
-
-// Event is the publication for event streams.
-func (p *Publication) Event() []byte { panic("not built") }
-
-// Subscriber is one client of a shard. It is called on the shard's runner, must not block, and must not call the hub.
-type Subscriber interface {
-	Deliver(p *Publication)
-}
-
-// Hub connects subscribers with a bus. It implements [bus.Listener].
+// Hub connects subscribers with a bus. It implements [bus.Listener]. Its
+// methods are safe for concurrent use but for what Subscribe and Unsubscribe
+// say.
 type Hub struct {
-	mu sync.Mutex
+	o    Options
+	bus  bus.Bus
+	post func(i int, f func())
+
+	seed     maphash.Seed
+	stripes  [stripes]stripe
+	channels atomic.Int64 // in all stripes
+	shards   []*shard
+	tuner    tuner
+	outage   outage
+	closed   atomic.Bool
 }
 
 var _ bus.Listener = (*Hub)(nil)
 
-// New starts a hub on a bus that was not started yet. post has a function called on runner i, as conn.Engine's Post does.
+// New starts a hub on a bus that was not started yet. post has a function
+// called on runner i, as conn.Engine's Post does: soon, in the order of the
+// calls, never before it returns. shards is how many runners there are, at
+// least 1.
 func New(o Options, b bus.Bus, shards int, post func(i int, f func())) (*Hub, error) {
-	panic("not built")
+	if shards < 1 {
+		return nil, fmt.Errorf("making a hub: %d shards, at least one is needed", shards)
+	}
+	if o.MaxChannels <= 0 {
+		o.MaxChannels = DefaultMaxChannels
+	}
+	if o.Meters == nil {
+		o.Meters = new(meter.WebSocket)
+	}
+	h := &Hub{o: o, bus: b, post: post, seed: maphash.MakeSeed()}
+	for i := range h.stripes {
+		h.stripes[i].channels = map[string]*channel{}
+	}
+	for i := range shards {
+		h.shards = append(h.shards, newShard(h, i))
+	}
+	if err := b.Start(h); err != nil {
+		return nil, fmt.Errorf("starting the bus of the channels: %w", err)
+	}
+	return h, nil
 }
-
-// Request is a wish to subscribe.
-type Request struct {
-	Shard      int
-	Subscriber Subscriber
-	Channel    string
-	Since      *bus.Position // go on behind this; nil: from now
-	Member     *bus.Member   // to be seen in the channel's presence; nil: not to be
-	Joins      bool          // wants notes of who joins and leaves
-	// Done is called once, on the shard's runner or before Subscribe returns. Deliver is called for nothing that is in the answer's history, and for all that is after it, only after Done.
-	Done func(Answer, error)
-}
-
-// Answer is where a subscription begins.
-type Answer struct {
-	Top       bus.Position
-	Missed    []bus.Message // what came since, oldest first
-	Recovered bool          // Since was given, and Missed is all that came after it
-}
-
-// Subscription is a subscriber's place in a channel.
-type Subscription struct{}
-
-// Channel is its name.
-func (s *Subscription) Channel() string { panic("not built") }
-
-// Subscribe must be called on the shard's runner, or for the last shard from anywhere. The error is that there are too many channels, or that the bus is closed;
-// Done is then not called.
-func (h *Hub) Subscribe(r Request) (*Subscription, error) { panic("not built") }
-
-// Unsubscribe ends deliveries at once, also one that has not begun. It must be called where Subscribe may be. A second call does nothing.
-func (h *Hub) Unsubscribe(s *Subscription) { panic("not built") }
 
 // Publish is the bus's, with counters.
-func (h *Hub) Publish(ctx context.Context, m bus.Message) (bus.Message, error) { panic("not built") }
+func (h *Hub) Publish(ctx context.Context, m bus.Message) (bus.Message, error) {
+	m, err := h.bus.Publish(ctx, m)
+	if err == nil {
+		h.o.Meters.Published.Add(uint32(m.Offset), 1)
+	}
+	return m, err
+}
 
 // History is the bus's.
 func (h *Hub) History(channel string, since *bus.Position, limit int, done func(bus.History, error)) {
-	panic("not built")
+	h.bus.History(channel, since, limit, done)
 }
 
-// Presence is who is in a channel, on all machines.
-func (h *Hub) Presence(channel string, done func([]bus.Member, error)) { panic("not built") }
+// Presence is who is in a channel, on all machines; as the bus's Members. Of
+// each machine at most [MaxMembers] are told.
+func (h *Hub) Presence(channel string, done func([]bus.Member, error)) {
+	h.bus.Members(channel, done)
+}
 
 // Down is why other machines cannot be reached, nil when they can.
-func (h *Hub) Down() error { panic("not built") }
-
-// Deliver implements [bus.Listener].
-func (h *Hub) Deliver(m bus.Message) { panic("not built") }
-
-// Placed implements [bus.Listener].
-func (h *Hub) Placed(channel, id string, offset uint64) { panic("not built") }
-
-// Reset implements [bus.Listener].
-func (h *Hub) Reset(channel string) { panic("not built") }
-
-// State implements [bus.Listener].
-func (h *Hub) State(err error) { panic("not built") }
-
-// Members implements [bus.Listener].
-func (h *Hub) Members(channel string) []bus.Member { panic("not built") }
+func (h *Hub) Down() error { return h.outage.why() }
 
 // Measure sets the gauges.
-func (h *Hub) Measure() { panic("not built") }
+func (h *Hub) Measure() {
+	var subscriptions int64
+	for _, sh := range h.shards {
+		subscriptions += sh.subscriptions.Load()
+	}
+	h.o.Meters.Subscriptions.Set(subscriptions)
+	h.o.Meters.Channels.Set(h.channels.Load())
+	h.o.Meters.BusDown.Set(0)
+	if h.Down() != nil {
+		h.o.Meters.BusDown.Set(1)
+	}
+}
 
-// Close closes the bus.
-func (h *Hub) Close() error { panic("not built") }
+// Close ends all deliveries, closes the bus and waits for the hub's goroutines.
+// No Deliver is under way when it returns, and none comes. Subscriptions that
+// wait for their answer get none. It must not be called on a runner. A second
+// call does nothing.
+func (h *Hub) Close() error {
+	if h.closed.Swap(true) {
+		return nil
+	}
+	for _, sh := range h.shards {
+		sh.close()
+	}
+	h.tuner.close()
+	err := h.bus.Close() // whoever still tunes in gets bus.ErrClosed
+	h.tuner.workers.Wait()
+	return err
+}
+
+// stripe returns where a channel is found.
+func (h *Hub) stripe(channel string) *stripe {
+	return &h.stripes[maphash.String(h.seed, channel)%stripes]
+}
+
+// outage knows whether other machines can be reached, and whom to tell when
+// they can again.
+type outage struct {
+	mu  sync.Mutex
+	err error
+	// blind are the channels that somebody subscribed to while the history
+	// could not be asked. At most as many as have subscribers, and those that
+	// had since the outage began.
+	blind map[string]struct{}
+}
+
+func (o *outage) why() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// set takes the new state, and returns the channels that are to be told.
+func (o *outage) set(err error) map[string]struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+	if err != nil {
+		return nil
+	}
+	tell := o.blind
+	o.blind = nil
+	return tell
+}
+
+// remember has a channel told when the outage ends; false if there is none.
+func (o *outage) remember(channel string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		return false
+	}
+	if o.blind == nil {
+		o.blind = map[string]struct{}{}
+	}
+	o.blind[channel] = struct{}{}
+	return true
+}
