@@ -136,15 +136,16 @@ type Bus interface {
 	Start(l Listener) error
 	// Publish puts m into its channel (Offset and Time are the bus's) and
 	// returns it with its place. It is delivered to whoever listens, the
-	// publisher's own process included: there before Publish returns, unless an
-	// error is returned. The same ID within the history's bounds is published
-	// once: the second call returns the first's place. An error means that
-	// nobody gets it, or, if the context ended or the bus was closed while it
-	// was on its way, that this is not known; calling again with the same ID is
-	// safe.
+	// publisher's own process included, perhaps after Publish has returned. The
+	// same ID within the history's bounds is published once: the second call
+	// returns the first's place. An error means that nobody gets it, or, if the
+	// context ended or the bus was closed while it was on its way, that this is
+	// not known; calling again with the same ID is safe.
 	Publish(ctx context.Context, m Message) (Message, error)
-	// Listen begins deliveries of a channel: every publication after the moment
-	// it returns. Calls do not nest.
+	// Listen begins deliveries of a channel: every publication of this process
+	// after the moment it returns, and every one at all after the Top of a
+	// History that is called behind it (so it need not wait for other machines).
+	// Some from shortly before may come too. Calls do not nest.
 	Listen(channel string) error
 	// Ignore ends them. One that is under way may still arrive.
 	Ignore(channel string)
@@ -156,7 +157,7 @@ type Bus interface {
 	// ErrDown or a timeout of the engine's at the latest. done may call the bus.
 	History(channel string, since *Position, limit int, done func(History, error))
 	// Members calls done, once and as History, with the clients present in a
-	// channel on all machines, this one included.
+	// channel on all machines, this one included; with ErrDown those of this one.
 	Members(channel string, done func([]Member, error))
 	// Close ends deliveries; none is under way when it returns. What was
 	// published while other machines could not be reached is sent if that is

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/bus"
+	"millrace/bus/bustest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -292,4 +293,8 @@ func TestCheckChannel(t *testing.T) {
 			t.Errorf("%q: %v, want ok = %v", name, err, ok)
 		}
 	}
+}
+
+func TestMemorySuite(t *testing.T) {
+	bustest.Run(t, false, func(_ *testing.T, keep bus.Keep) bus.Bus { return bus.NewMemory(keep) })
 }
