@@ -34,8 +34,13 @@ func (b banner) show(s streams) {
 		fmt.Fprintf(&out, "  %s%s%s\n", bold, a, plain)
 	}
 	out.WriteByte('\n')
-	for _, row := range b.rows() {
-		fmt.Fprintf(&out, "  %s%-6s%s %s\n", dim, row[0], plain, row[1])
+	rows := b.rows()
+	width := 6
+	for _, row := range rows {
+		width = max(width, len(row[0]))
+	}
+	for _, row := range rows {
+		fmt.Fprintf(&out, "  %s%-*s%s %s\n", dim, width, row[0], plain, row[1])
 	}
 	out.WriteByte('\n')
 	s.say("%s", out.String()) // in one write
@@ -65,6 +70,8 @@ func (b banner) subject() string {
 			all = append(all, u.String())
 		}
 		return "is a cache in front of " + strings.Join(all, ", ")
+	case b.what.ws != nil:
+		return b.what.ws.subject()
 	case b.what.published:
 		return fmt.Sprintf("is a cache in front of %s, as %s says", b.cfg.Sites[0].Routes["/"].Cache.To[0], b.what.file)
 	case b.what.file != "":
@@ -103,7 +110,13 @@ func (b banner) rows() [][2]string {
 	if b.what.file != "" {
 		stop += "; reload with kill -HUP " + fmt.Sprint(os.Getpid())
 	}
-	rows := append(b.cacheRows(), [][2]string{{"lane", lane}, {"log", log}, {"admin", adminAt}, {"stop", stop}}...)
+	rows := b.cacheRows()
+	if b.what.ws != nil {
+		rows = b.what.ws.rows(b.cfg, urls(b.addrs), b.admin != "")
+	} else {
+		rows = append(rows, [2]string{"lane", lane}) // it answers no WebSockets
+	}
+	rows = append(rows, [][2]string{{"log", log}, {"admin", adminAt}, {"stop", stop}}...)
 	if b.what.dir != "" && !b.what.found {
 		if _, err := os.Stat(config.FileName); err == nil {
 			rows = append(rows, [2]string{"note", "./" + config.FileName + " is not used: `millrace serve` alone would"})

@@ -75,15 +75,30 @@ func (c *cacheServeCommand) source(group *kong.Node) (source, error) {
 // notAnUpstream says what was meant by a word that is no upstream: perhaps
 // another verb.
 func notAnUpstream(text string, err error, group *kong.Node) error {
-	var names []string
-	for _, n := range group.Children {
-		names = append(names, n.Name)
-	}
-	if near := config.Nearest(text, names); near != "" {
-		return usageError{fmt.Sprintf("there is no command %q, did you mean %q?", "cache "+text, "cache "+near), "`millrace cache --help` lists what there is"}
+	if other := otherVerb(text, group); other != nil {
+		return other
 	}
 	message, hint, _ := strings.Cut(err.Error(), "; ")
 	return usageError{message, hint}
+}
+
+// otherVerb is an error that names the verb of a group which was probably meant
+// by a word, nil if there is none.
+func otherVerb(text string, group *kong.Node) error {
+	var names []string
+	for _, n := range group.Children {
+		if n != defaultOf(group) {
+			names = append(names, n.Name)
+		}
+	}
+	near := config.Nearest(text, names)
+	if near == "" {
+		return nil
+	}
+	return usageError{
+		fmt.Sprintf("there is no command %q, did you mean %q?", group.Name+" "+text, group.Name+" "+near),
+		fmt.Sprintf("`millrace %s --help` lists what there is", group.Name),
+	}
 }
 
 // upstream is one address that a cache is in front of.
@@ -93,8 +108,8 @@ type upstream struct {
 }
 
 // upstreamSetting puts the upstreams into the config as if a flag had said so.
-func upstreamSetting(all []upstream) config.Setting {
-	s := config.Setting{Key: "cache.to", From: "UPSTREAM"}
+func upstreamSetting(key string, all []upstream) config.Setting {
+	s := config.Setting{Key: key, From: "UPSTREAM"}
 	for _, u := range all {
 		s.Values = append(s.Values, u.url)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"millrace/internal/bytesize"
 	"millrace/internal/config"
+	"millrace/websocket"
 )
 
 // address is a flag's value that a listener can have.
@@ -65,6 +67,46 @@ type size string
 func (z *size) UnmarshalText(text []byte) error {
 	*z = size(text)
 	return new(bytesize.Size).UnmarshalText(text)
+}
+
+// silence is how long something may be quiet, or off; kept as the config has it.
+type silence string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (q *silence) UnmarshalText(text []byte) error {
+	if string(text) == config.Off {
+		*q = "-1s"
+		return nil
+	}
+	*q = silence(text)
+	if d, err := time.ParseDuration(string(text)); err != nil || d <= 0 {
+		return fmt.Errorf("%q is not a duration: write a number and its unit, like 30s or 5m, or off", text)
+	}
+	return nil
+}
+
+// messages is how many are kept, as it was typed.
+type messages string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (m *messages) UnmarshalText(text []byte) error {
+	*m = messages(text)
+	if n, err := strconv.ParseUint(string(text), 10, 31); err != nil || n == 0 {
+		return fmt.Errorf("%q is not a number of messages: write one like 100; to keep none: --no-history", text)
+	}
+	return nil
+}
+
+// slowConsumer is a way to treat clients that do not read fast enough.
+type slowConsumer string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (c *slowConsumer) UnmarshalText(text []byte) error {
+	*c = slowConsumer(text)
+	if ways := websocket.SlowConsumers(); !slices.Contains(ways, string(text)) {
+		return fmt.Errorf("%q is no way to treat slow clients: use %s", text, strings.Join(ways, " or "))
+	}
+	return nil
 }
 
 // cachePreset is one of the cache's presets.

@@ -2,6 +2,7 @@
 //
 //	millrace serve ./public              the folder, on http://127.0.0.1:8080
 //	millrace cache http://127.0.0.1:5000 a slow API, answered from memory
+//	millrace ws                          WebSockets: an echo, channels, a proxy
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
 //	millrace serve                       by ./millrace.yaml
@@ -45,6 +46,7 @@ const (
 type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
 	Cache      cacheCommand      `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
+	WS         wsCommand         `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
 	Lab        labCommand        `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -142,7 +144,7 @@ func examples(verb string) []string {
 	case "man":
 		return []string{"millrace man | man -l -"}
 	}
-	for _, of := range []func(string) []string{cacheExamples, labExamples} {
+	for _, of := range []func(string) []string{cacheExamples, wsExamples, labExamples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}
@@ -176,7 +178,7 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 			return err
 		}
 	}
-	lines := []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000"}
+	lines := []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels"}
 	if n := ctx.Selected(); n != nil {
 		lines = examples(words(n))
 	}
@@ -220,7 +222,11 @@ func usage(err error, parser *kong.Kong) error {
 		verb, group = words(p.Context.Selected())+" ", !p.Context.Selected().Leaf()
 	}
 	message := err.Error()
-	if before, ok := strings.CutPrefix(message, "unexpected argument "); ok && group {
+	before, unexpected := strings.CutPrefix(message, "unexpected argument ")
+	if unexpected && verb == "ws " {
+		return notForWS(before, parser.Model.Node)
+	}
+	if unexpected && group {
 		name, more, _ := strings.Cut(before, ",")
 		message = fmt.Sprintf("there is no command %q", verb+name)
 		if more != "" {

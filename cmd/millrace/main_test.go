@@ -26,7 +26,7 @@ func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := parser.Parse(append([]string{verb}, args...))
+	ctx, err := parser.Parse(append(strings.Fields(verb), args...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,25 +41,32 @@ var flagValues = map[string]string{
 
 	"ttl": "5m", "cors": "https://blog.example", "preset": "assets", "memory": "32MiB", "disk": "kept", "disk-size": "1GiB",
 	"shared": "redis://localhost:6379", "drop-tracking": "true", "sort-query": "true",
+
+	"origin": "https://app.example", "key": "a-key-that-nobody-knows-01234567", "allow-publish": "room:*", "history": "7", "history-age": "1m",
+	"no-history": "true", "presence": "true", "bus": "nats://localhost:4222", "max-message": "128KiB", "ping": "10s", "slow-consumer": "drop_oldest",
+	"no-compression": "true",
 }
 
 // TestEveryFlagHasThreeForms: each flag of a verb that serves can also be said
 // in the environment and in the config, and means the same there. Those that
-// name a config have no key: they say where the keys are.
+// name a config have no key: they say where the keys are. Which job it is has
+// neither.
 func TestEveryFlagHasThreeForms(t *testing.T) {
 	serve, _ := parse(t, "serve")
 	shared := map[string]bool{}
 	for _, f := range serve.Selected().Flags {
 		shared[f.Name] = f.Name != "config"
 	}
-	for verb, prefix := range map[string]string{"serve": "MILLRACE_", "cache": "MILLRACE_CACHE_"} {
+	for verb, prefix := range map[string]string{
+		"serve": "MILLRACE_", "cache": "MILLRACE_CACHE_", "ws": "MILLRACE_WS_", "ws proxy": "MILLRACE_WS_",
+	} {
 		ctx, _ := parse(t, verb)
 		seen := 0
 		for _, f := range ctx.Selected().Flags {
 			if shared[f.Name] {
 				seen++
 			}
-			if f.Name == "help" {
+			if f.Name == "help" || f.Name == "channels" {
 				continue
 			}
 			env := strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
@@ -99,33 +106,38 @@ func threeForms(t *testing.T, verb, flag, env, key string) {
 	if diff := cmp.Diff(want, fromEnv); diff != "" {
 		t.Errorf("in the environment (-want +got):\n%s", diff)
 	}
-	if inJob, ok := strings.CutPrefix(key, "cache."); ok {
-		sameInRoute(t, key, inJob, value)
-		return
+	for _, job := range []struct{ prefix, with, end string }{
+		{"cache.", "cache: {to: http://127.0.0.1:5000, ", "}"},
+		{"websocket.channels.", "websocket: {channels: {", "}}"},
+		{"websocket.", "websocket: {echo: {}, ", "}"},
+	} {
+		if inJob, ok := strings.CutPrefix(key, job.prefix); ok {
+			sameInRoute(t, "sites: [{routes: {/: {"+job.with, job.end+"}}}]", key, inJob, value)
+			return
+		}
 	}
 	sameInFile(t, key, value)
 }
 
-// sameInRoute compares a setting of the job cache with the same key in a file.
-func sameInRoute(t *testing.T, key, inJob, value string) {
+// sameInRoute compares a setting of a job with the same key in a file, which is
+// begun and ended so.
+func sameInRoute(t *testing.T, file, end, key, inJob, value string) {
 	t.Helper()
-	disk := ""
 	if inJob == "disk_size" { // which is nothing without
-		disk = "disk: kept, "
+		file += "disk: kept, "
 	}
-	file := "sites: [{routes: {/: {cache: {to: http://127.0.0.1:5000, " + disk
-	inFile, err1 := config.Parse("x.yaml", []byte(file+nested(inJob, strconv.Quote(value))+"}}}}]"))
-	if value == "true" {
-		inFile, err1 = config.Parse("x.yaml", []byte(file+nested(inJob, value)+"}}}}]"))
+	inFile, err1 := config.Parse("x.yaml", []byte(file+nested(inJob, strconv.Quote(value))+end))
+	if _, err := strconv.Atoi(value); value == "true" || err == nil {
+		inFile, err1 = config.Parse("x.yaml", []byte(file+nested(inJob, value)+end))
 	}
-	set, err2 := config.Parse("x.yaml", []byte(file+"}}}}]"), config.Setting{Key: key, Values: []string{value}, From: "test"})
+	set, err2 := config.Parse("x.yaml", []byte(file+end), config.Setting{Key: key, Values: []string{value}, From: "test"})
 	if err1 != nil || err2 != nil {
 		t.Fatalf("in a file: %v; as a setting: %v", err1, err2)
 	}
 	if diff := cmp.Diff(inFile, set); diff != "" {
 		t.Errorf("%s in a file and as a setting differ:\n%s", key, diff)
 	}
-	if without, err := config.Parse("x.yaml", []byte(file+"}}}}]")); err != nil || cmp.Equal(without, set) {
+	if without, err := config.Parse("x.yaml", []byte(file+end)); err != nil || cmp.Equal(without, set) {
 		t.Errorf("%s has no effect", key)
 	}
 }

@@ -86,7 +86,7 @@ func manualVerb(b *strings.Builder, v verb) {
 
 // manualEnd is what no flag says.
 const manualEnd = `.SH ENVIRONMENT
-Each flag of \fBserve\fR and \fBcache\fR can be given in the environment, as said
+Each flag of \fBserve\fR, \fBcache\fR and \fBws\fR can be given in the environment, as said
 above. A flag on the command line wins over the environment, and both over the config.
 Several addresses in one variable are separated by commas.
 .SH SIGNALS

@@ -18,8 +18,12 @@ import (
 	"millrace/internal/config"
 )
 
-// maxAddrs is more than the list of any server's addresses has, in bytes.
-const maxAddrs = 1 << 20
+// maxList is more than the list of any server's addresses or routes has, in
+// bytes.
+const maxList = 1 << 20
+
+// errNoServer is returned where none was named, and none is found.
+var errNoServer = errors.New("no running server was found")
 
 // remoteFlags are those of the verbs that talk to a running server.
 type remoteFlags struct {
@@ -46,7 +50,7 @@ func (f remoteFlags) remote() (*remote, error) {
 			return nil, err
 		default:
 			return nil, failure{
-				errors.New("no running server was found"),
+				errNoServer,
 				"start one with `millrace cache UPSTREAM`, or say where it is: --admin ADDR, the \"admin\" of its banner",
 			}
 		}
@@ -79,25 +83,30 @@ func (r *remote) caches() *control.Client { return &control.Client{HTTP: r.clien
 
 // addrs are the URLs under which the server's site is.
 func (r *remote) addrs(ctx context.Context) (list []string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+"/addrs", nil)
+	return list, r.list(ctx, "/addrs", "addresses", &list)
+}
+
+// list asks the admin listener for what it has under a path, and puts it into.
+func (r *remote) list(ctx context.Context, path, what string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking the server: %w", err)
+		return fmt.Errorf("asking the server: %w", err)
 	}
 	resp, err := r.client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the socket's made-up URL helps nobody
 		}
-		return nil, fmt.Errorf("asking the server: %w", err)
+		return fmt.Errorf("asking the server: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking the server at %s for its addresses: it says %s", r.at, resp.Status)
+		return fmt.Errorf("asking the server at %s for its %s: it says %s", r.at, what, resp.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAddrs)).Decode(&list); err != nil {
-		return nil, fmt.Errorf("reading the server's addresses: %w", err)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxList)).Decode(into); err != nil {
+		return fmt.Errorf("reading the server's %s: %w", what, err)
 	}
-	return list, nil
+	return nil
 }
 
 // untilInterrupted is a context that an interrupt ends; a second one ends the

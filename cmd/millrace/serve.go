@@ -136,11 +136,12 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 	}
 }
 
-// source is what is served: one of its first three.
+// source is what is served: one of its first four.
 type source struct {
 	dir   string
 	file  string     // a config
 	cache []upstream // a cache in front of these
+	ws    *webSocket // WebSockets and nothing else
 
 	published bool // file is one of the published proxy
 	found     bool // nobody asked for it by name
@@ -195,7 +196,9 @@ func (w source) load(flags []config.Setting) (*config.Config, error) {
 		return config.Load(w.file, flags...)
 	case w.cache != nil:
 		cfg := config.ForCache()
-		return cfg, cfg.Check(append(flags, upstreamSetting(w.cache))...)
+		return cfg, cfg.Check(append(flags, upstreamSetting("cache.to", w.cache))...)
+	case w.ws != nil:
+		return w.ws.load(flags)
 	}
 	cfg := config.ForDir(w.dir)
 	return cfg, cfg.Check(flags...)

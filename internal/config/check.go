@@ -22,11 +22,13 @@ import (
 type checker struct {
 	cfg *Config
 	doc *document
+	// told are the paths that a job's own Check has found something wrong with.
+	told map[string]bool
 }
 
 // check adds what is wrong with cfg to the document's findings.
 func check(cfg *Config, doc *document) {
-	c := &checker{cfg, doc}
+	c := &checker{cfg, doc, map[string]bool{}}
 	c.upstreams() // first: these know more to say than the options themselves
 	c.websockets()
 	c.numbers(reflect.ValueOf(cfg).Elem(), "")
@@ -62,6 +64,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 		faults := o.Check()
 		for _, key := range sortedKeys(faults) {
 			c.value(join(path, key), faults[key].Error(), "")
+			c.told[join(path, key)] = true
 		}
 	}
 	switch v.Kind() {
@@ -84,7 +87,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 			c.numbers(it.Value(), path+"["+it.Key().String()+"]")
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if v.Int() < 0 {
+		if v.Int() < 0 && !c.told[path] {
 			c.value(path, fmt.Sprintf("%q must not be negative", lastKey(path)), "leave it out for the default")
 		}
 	}

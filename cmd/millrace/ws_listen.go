@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// firstRetry and lastRetry bound the time between two attempts to come back:
+	// it doubles, and is drawn from its second half so that many clients do not
+	// come at once.
+	firstRetry = 500 * time.Millisecond
+	lastRetry  = 15 * time.Second
+	// silent is how long a stream may say nothing, not even a comment, before it
+	// is taken for dead.
+	silent = 2 * time.Minute
+)
+
+// wsListenCommand is `millrace ws listen`.
+type wsListenCommand struct {
+	Channel []string `arg:"" help:"The channels."`
+	Since   string   `placeholder:"ID" help:"First print what came behind this position: the id of an event, which --ids prints."`
+	Number  int      `short:"n" placeholder:"N" help:"End after so many publications. Default: go on until it is interrupted."`
+	IDs     bool     `name:"ids" help:"Print each event's id before it, with a tab between."`
+	Token   string   `placeholder:"TOKEN" env:"MILLRACE_WS_TOKEN" help:"The token to show, where the server wants one (Authorization: Bearer TOKEN)."`
+
+	channelFlags `embed:""`
+
+	last    string // the id of the latest event
+	printed int
+}
+
+// errEnough ends listening.
+var errEnough = errors.New("as many as were asked for")
+
+// Run prints publications until it is interrupted. Where the connection breaks
+// off it comes back, and goes on behind the last one.
+func (c *wsListenCommand) Run(s streams) error {
+	if c.Number < 0 {
+		return usageError{fmt.Sprintf("--number %d: how many publications to print, or none for all", c.Number), ""}
+	}
+	ctx, stop := untilInterrupted()
+	defer stop()
+	c.last = c.Since
+	retry := firstRetry
+	for first := true; ; first = false {
+		connected, err := c.once(ctx, s)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, errEnough):
+			return nil
+		case first && !connected || final(err):
+			return err
+		case connected:
+			retry = firstRetry
+		}
+		s.say("millrace: %v; trying again\n", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retry/2 + rand.N(retry/2)):
+		}
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+// finalError is one that another attempt would not change.
+type finalError struct{ error }
+
+func (f finalError) Unwrap() error { return f.error }
+
+func final(err error) bool {
+	_, ok := errors.AsType[finalError](err)
+	return ok
+}
+
+// once connects, and prints until the stream ends: with an error, always.
+func (c *wsListenCommand) once(ctx context.Context, s streams) (connected bool, err error) {
+	at, err := c.find(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer at.close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.base+"sse?"+channelQuery(c.Channel...), nil)
+	if err != nil {
+		return false, finalError{fmt.Errorf("listening: %w", err)}
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if c.last != "" {
+		req.Header.Set("Last-Event-ID", c.last)
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	dead := time.AfterFunc(silent, func() { cancel(errors.New("nothing came for " + silent.String())) })
+	defer dead.Stop()
+	resp, err := at.client.Do(req)
+	if err != nil {
+		return false, fmt.Errorf("listening at %s: %w", at.base, unwrapped(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says most of it
+		err := at.refused(resp, "not listening to "+strings.Join(c.Channel, ", "), said(body))
+		if resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests {
+			return false, finalError{err}
+		}
+		return false, err
+	}
+	s.say("millrace: listening to %s at %s\n", strings.Join(c.Channel, ", "), at.base)
+	err = c.print(newEvents(&awake{resp.Body, dead}), s.out)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the server ended the stream")
+	}
+	return true, err
+}
+
+// awake puts the alarm off with every byte.
+type awake struct {
+	r     io.Reader
+	alarm *time.Timer
+}
+
+// Read implements [io.Reader].
+func (a *awake) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	a.alarm.Reset(silent)
+	return n, err
+}
+
+// print writes the events' data out until there are no more, or enough.
+func (c *wsListenCommand) print(from *events, out io.Writer) error {
+	for {
+		e, err := from.next()
+		if err != nil {
+			return err
+		}
+		if e.id != "" {
+			c.last = e.id
+		}
+		line := oneLine(e.data)
+		if c.IDs {
+			line = e.id + "\t" + line
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return finalError{err}
+		}
+		if !isPublication([]byte(e.data)) {
+			continue
+		}
+		if c.printed++; c.printed == c.Number {
+			return errEnough
+		}
+	}
+}
+
+// isPublication tells them from the other things that a stream says of its
+// channels.
+func isPublication(data []byte) bool {
+	var said struct {
+		Message *string `json:"message"`
+	}
+	return json.Unmarshal(data, &said) == nil && said.Message != nil
+}
+
+// oneLine is JSON without line breaks, and all else as a JSON text.
+func oneLine(data string) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(data)); err == nil {
+		return b.String()
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		return `""` // cannot be: every string can be written
+	}
+	return string(text)
+}
