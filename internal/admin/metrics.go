@@ -50,6 +50,7 @@ type collector struct {
 
 	requests, duration, bytes *prometheus.Desc // per job and lane
 	caches                    cacheMetrics     // per route
+	webSockets                webSocketMetrics // per route
 }
 
 // figure is a metric that is one number.
@@ -98,6 +99,8 @@ func newCollector(d Deps) *collector {
 		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),
 		bytes:    describe("response_bytes_total", "Body bytes of the answers.", "lane", "job"),
 		caches:   newCacheMetrics(),
+
+		webSockets: newWebSocketMetrics(),
 	}
 }
 
@@ -118,6 +121,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.duration
 	ch <- c.bytes
 	c.caches.describe(ch)
+	c.webSockets.describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -134,6 +138,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, m := range c.meters.Caches() {
 		c.caches.collect(ch, m)
+	}
+	for _, m := range c.meters.WebSockets() {
+		c.webSockets.collect(ch, m)
 	}
 }
 

@@ -83,6 +83,21 @@ func counted() *meter.Meters {
 	cached.Reasons.Add("cookie")
 	cached.Reasons.Add("cookie")
 	cached.Reasons.Add("no lifetime")
+	ws := m.WebSocket("chat.example/live/")
+	for i, c := range []*meter.Counter{
+		&ws.Opened, &ws.Refused, &ws.MessagesIn, &ws.MessagesOut, &ws.BytesIn, &ws.BytesOut, &ws.Published, &ws.Delivered, &ws.Recovered, &ws.Lost,
+	} {
+		c.Add(uint32(i), uint64(61+i))
+	}
+	for i, g := range []*meter.Gauge{&ws.Open, &ws.QueuedBytes, &ws.QueuedMessages, &ws.HeldBytes, &ws.Channels, &ws.Subscriptions, &ws.BusDown} {
+		g.Set(int64(81 + i))
+	}
+	ws.Lag.Observe(1, 100*time.Millisecond)
+	ws.Lag.Observe(2, 300*time.Millisecond)
+	ws.Closed.Add("client 1000")
+	ws.Closed.Add("client 1000")
+	ws.Closed.Add("server 1012")
+	ws.Dropped.Add("slow")
 	return m
 }
 
@@ -146,6 +161,31 @@ func TestMetrics(t *testing.T) {
 		`millrace_cache_upstream_duration_seconds_count{route="blog.example/api/"}`:          1,
 		`millrace_cache_upstream_duration_seconds_sum{route="blog.example/api/"}`:            0.1,
 		`millrace_cache_upstream_duration_seconds_bucket{route="blog.example/api/",le="10"}`: 1,
+
+		`millrace_websocket_connections_opened_total{route="chat.example/live/"}`:                      61,
+		`millrace_websocket_connections_refused_total{route="chat.example/live/"}`:                     62,
+		`millrace_websocket_messages_total{direction="in",route="chat.example/live/"}`:                 63,
+		`millrace_websocket_messages_total{direction="out",route="chat.example/live/"}`:                64,
+		`millrace_websocket_bytes_total{direction="in",route="chat.example/live/"}`:                    65,
+		`millrace_websocket_bytes_total{direction="out",route="chat.example/live/"}`:                   66,
+		`millrace_websocket_published_total{route="chat.example/live/"}`:                               67,
+		`millrace_websocket_delivered_total{route="chat.example/live/"}`:                               68,
+		`millrace_websocket_recoveries_total{result="recovered",route="chat.example/live/"}`:           69,
+		`millrace_websocket_recoveries_total{result="lost",route="chat.example/live/"}`:                70,
+		`millrace_websocket_connections{route="chat.example/live/"}`:                                   81,
+		`millrace_websocket_queued_bytes{route="chat.example/live/"}`:                                  82,
+		`millrace_websocket_queued_messages{route="chat.example/live/"}`:                               83,
+		`millrace_websocket_held_bytes{route="chat.example/live/"}`:                                    84,
+		`millrace_websocket_channels{route="chat.example/live/"}`:                                      85,
+		`millrace_websocket_subscriptions{route="chat.example/live/"}`:                                 86,
+		`millrace_websocket_bus_down{route="chat.example/live/"}`:                                      87,
+		`millrace_websocket_connections_closed_total{reason="client 1000",route="chat.example/live/"}`: 2,
+		`millrace_websocket_connections_closed_total{reason="server 1012",route="chat.example/live/"}`: 1,
+		`millrace_websocket_dropped_total{reason="slow",route="chat.example/live/"}`:                   1,
+		`millrace_websocket_delivery_lag_seconds_count{route="chat.example/live/"}`:                    2,
+		`millrace_websocket_delivery_lag_seconds_sum{route="chat.example/live/"}`:                      0.4,
+		`millrace_websocket_delivery_lag_seconds_bucket{route="chat.example/live/",le="0.25"}`:         1,
+		`millrace_websocket_delivery_lag_seconds_bucket{route="chat.example/live/",le="10"}`:           2,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, v, ok, want)

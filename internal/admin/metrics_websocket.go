@@ -1,0 +1,97 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"millrace/internal/meter"
+)
+
+// webSocketMetrics are what is told of the WebSockets of each route. Event
+// streams of channels count as connections, too.
+type webSocketMetrics struct {
+	connections, opened, refused, closed *prometheus.Desc
+	messages, bytes                      *prometheus.Desc // per direction
+	queuedBytes, queuedMessages, held    *prometheus.Desc
+	dropped                              *prometheus.Desc // per reason
+
+	channels, subscriptions, published, delivered, recoveries, lag, busDown *prometheus.Desc // of channels
+}
+
+func newWebSocketMetrics() webSocketMetrics {
+	return webSocketMetrics{
+		connections:    describe("websocket_connections", "Open connections, event streams included.", "route"),
+		opened:         describe("websocket_connections_opened_total", "Connections opened.", "route"),
+		refused:        describe("websocket_connections_refused_total", "Handshakes that were answered with an error.", "route"),
+		closed:         describe("websocket_connections_closed_total", "Connections that were ended, by whose doing and close code.", "route", "reason"),
+		messages:       describe("websocket_messages_total", "Whole messages from clients (in) and to them (out); over a proxy, frames with data.", "route", "direction"),
+		bytes:          describe("websocket_bytes_total", "Bytes from clients (in) and to them (out), the headers of frames included.", "route", "direction"),
+		queuedBytes:    describe("websocket_queued_bytes", "Bytes that wait for clients which do not read as fast as is written.", "route"),
+		queuedMessages: describe("websocket_queued_messages", "Messages that wait for clients which do not read as fast as is written.", "route"),
+		held:           describe("websocket_held_bytes", "Bytes of messages that have not come whole yet.", "route"),
+		dropped:        describe("websocket_dropped_total", "Messages that a client did not get, by reason.", "route", "reason"),
+		channels:       describe("websocket_channels", "Channels with a subscriber here or a history.", "route"),
+		subscriptions:  describe("websocket_subscriptions", "Subscriptions of clients here.", "route"),
+		published:      describe("websocket_published_total", "Messages published by clients here and over HTTP.", "route"),
+		delivered:      describe("websocket_delivered_total", "Messages of channels delivered to clients here.", "route"),
+		recoveries:     describe("websocket_recoveries_total", "Subscriptions that were to go on where they had been: recovered, or lost since the history did not reach back.", "route", "result"),
+		lag:            describe("websocket_delivery_lag_seconds", "Time from a publication to the last write of it here.", "route"),
+		busDown:        describe("websocket_bus_down", "1 while other machines cannot be reached.", "route"),
+	}
+}
+
+func (d *webSocketMetrics) describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		d.connections, d.opened, d.refused, d.closed, d.messages, d.bytes, d.queuedBytes, d.queuedMessages, d.held, d.dropped,
+		d.channels, d.subscriptions, d.published, d.delivered, d.recoveries, d.lag, d.busDown,
+	} {
+		ch <- desc
+	}
+}
+
+func (d *webSocketMetrics) collect(ch chan<- prometheus.Metric, m *meter.WebSocket) {
+	for _, f := range []struct {
+		desc    *prometheus.Desc
+		counter *meter.Counter
+		labels  []string
+	}{
+		{d.opened, &m.Opened, nil},
+		{d.refused, &m.Refused, nil},
+		{d.messages, &m.MessagesIn, []string{"in"}},
+		{d.messages, &m.MessagesOut, []string{"out"}},
+		{d.bytes, &m.BytesIn, []string{"in"}},
+		{d.bytes, &m.BytesOut, []string{"out"}},
+		{d.published, &m.Published, nil},
+		{d.delivered, &m.Delivered, nil},
+		{d.recoveries, &m.Recovered, []string{"recovered"}},
+		{d.recoveries, &m.Lost, []string{"lost"}},
+	} {
+		labels := append([]string{m.Route}, f.labels...)
+		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(f.counter.Load()), labels...))
+	}
+	for _, f := range []struct {
+		desc  *prometheus.Desc
+		gauge *meter.Gauge
+	}{
+		{d.connections, &m.Open},
+		{d.queuedBytes, &m.QueuedBytes},
+		{d.queuedMessages, &m.QueuedMessages},
+		{d.held, &m.HeldBytes},
+		{d.channels, &m.Channels},
+		{d.subscriptions, &m.Subscriptions},
+		{d.busDown, &m.BusDown},
+	} {
+		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.GaugeValue, float64(f.gauge.Load()), m.Route))
+	}
+	for _, f := range []struct {
+		desc    *prometheus.Desc
+		reasons *meter.Reasons
+	}{
+		{d.closed, &m.Closed},
+		{d.dropped, &m.Dropped},
+	} {
+		f.reasons.Each(func(reason string, n uint64) {
+			send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(n), m.Route, reason))
+		})
+	}
+	sendHistogram(ch, d.lag, m.Lag.Snapshot(), m.Route)
+}
