@@ -1,61 +1,61 @@
-// Package channels is publish and subscribe for browsers: the JSON protocol
-// over WebSockets, event streams for who cannot have them, and publishing over
-// HTTP. The protocol is in the job's README.
+// Package channels is publish and subscribe for browsers: a JSON protocol over
+// WebSockets, event streams for who cannot have them, and publishing over
+// HTTP.
+//
+// # Protocol
+//
+// Every message is one JSON object. A client sends commands:
+//
+//	{"subscribe":CH}     {"subscribed":CH,"epoch":E,"offset":N}
+//	{"unsubscribe":CH}   {"unsubscribed":CH}
+//	{"publish":CH,"data":…}  {"published":CH,"offset":N}
+//	{"presence":CH}      {"presence":CH,"members":[{"client","user","info"}]}
+//	{"history":CH}       {"history":CH,"epoch":E,"offset":N,"complete":…,"messages":[{"offset","data","time"}]}
+//	{"token":T}          {"token":"ok","expires":seconds since 1970}
+//	{"ping":true}        {"pong":true}
+//
+// A command may have an "id", a string or a number that comes back with its
+// answer. What goes wrong is answered with {"error":"text","code":CODE} and the
+// id and the channel if there are any; see the constants of type code. Once
+// subscribed, publications come as {"message":CH,"offset":N,"data":…}, in the
+// order of their offsets; one that was published while the machines of a bus
+// could not reach each other has an "id" instead of the offset, and
+// {"placed":CH,"id":…,"offset":N} says its offset later.
+//
+// subscribe with "epoch" and "offset", those of the latest message that the
+// client has, goes on behind it: the answer has "recovered":true if nothing is
+// missing, and what was missed follows as ordinary messages. {"reset":CH} says
+// that something may be missing after all. With "joins":true come
+// {"join":CH,"member":{…}} and {"leave":CH,"member":{…}}. {"reconnect":seconds}
+// before the end says when to come back.
+//
+// # Who does what
+//
+// A session (session.go) belongs to one WebSocket, and is used in its turn
+// only, but for Deliver. Whatever may wait is done elsewhere: publishing by a
+// few goroutines (publisher.go), the ends of grants by one (expiry.go).
 package channels
 
 import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/bytesize"
 	"millrace/internal/meter"
 	"millrace/websocket/auth"
 	"millrace/websocket/conn"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
 )
-
-// Options of the channels. The zero value lets everybody subscribe, and whoever is on this machine publish.
-type Options struct {
-	// Keys are what publishing over HTTP needs: Authorization: Bearer KEY. Without one only this machine may publish: by its loopback addresses and UNIX sockets, and with no Forwarded, X-Forwarded-For or Origin header.
-	Keys []string `yaml:"keys"`
-	// Auth says who may do what.
-	Auth auth.Options `yaml:"auth"`
-	// History bounds what is kept for clients that come back.
-	History History `yaml:"history"`
-	// Presence lets clients see who else is in a channel (with permission).
-	Presence bool `yaml:"presence"`
-	// PerClient is the most channels that one client may subscribe to. Default 128.
-	PerClient int `yaml:"per_client"`
-	// Commands is the most commands that one client may send in a second, over ten seconds. Default 50.
-	Commands int `yaml:"commands"`
-	// MaxPublish is the most bytes that a publication may have. Default 64KiB.
-	MaxPublish bytesize.Size `yaml:"max_publish"`
-	// Bus connects machines: nats://host:4222. Default: none, each process has channels of its own.
-	Bus string `yaml:"bus"`
-	// BusName is the same on all machines that share channels. Default millrace.
-	BusName string `yaml:"bus_name"`
-}
-
-// History says how much of each channel is kept.
-type History struct {
-	// Messages is how many of each channel. Default 100.
-	Messages int `yaml:"messages"`
-	// Age is how long. Default 5m.
-	Age time.Duration `yaml:"age"`
-	// Memory is how many bytes for all channels together. Default 64MiB.
-	Memory bytesize.Size `yaml:"memory"`
-	// Off keeps nothing.
-	Off bool `yaml:"off"`
-}
-
-// Check returns what is wrong with the options, by key.
-func (o Options) Check() map[string]error { return nil } // not built
-
-// Keep is the history for a bus.
-func (o Options) Keep() bus.Keep { panic("not built") }
 
 // Deps are what the channels work with.
 type Deps struct {
@@ -66,18 +66,117 @@ type Deps struct {
 	ErrorLog *slog.Logger
 	// CompressFrom is from how many bytes on publications are compressed.
 	CompressFrom int
-	// Queue and QueueLength bound what waits for one event stream.
+	// Queue and QueueLength bound what waits for one event stream: bytes and
+	// messages. An answer to history or presence has at most half of Queue.
 	Queue, QueueLength int
 }
 
 // Channels implements [conn.App] and [conn.Leaver].
-type Channels struct{ hub *hub.Hub }
+type Channels struct {
+	hub       *hub.Hub
+	auth      *auth.Checker
+	publisher *publisher
+	expiry    *expiry
+
+	keys       [][sha256.Size]byte
+	presence   bool
+	perClient  int
+	maxPublish int
+	commands   int
+	interval   time.Duration // between two commands, on the average
+	begun      time.Time     // what sessions count their time from
+
+	post         func(i int, f func())
+	last         int // the runner of those that have goroutines
+	meters       *meter.WebSocket
+	serial       atomic.Uint32 // spreads event streams over the meters' shards
+	errorLog     *slog.Logger
+	compressFrom int
+	queue        int
+	queueLength  int
+
+	end      chan struct{} // closed by Close: event streams end
+	closing  sync.Once
+	closeErr error
+}
+
+var (
+	_ conn.App    = (*Channels)(nil)
+	_ conn.Leaver = (*Channels)(nil)
+)
+
+const (
+	// defaultQueue and defaultQueueLength are the route's, see its Options.
+	defaultQueue       = 256 << 10
+	defaultQueueLength = 256
+)
 
 // New starts the hub. It must be closed.
-func New(o Options, d Deps) (*Channels, error) { panic("not built") }
+func New(o Options, d Deps) (*Channels, error) {
+	for key, fault := range o.Check() { // any of them
+		return nil, errors.Join(fmt.Errorf("channels: %s: %w", key, fault), d.Bus.Close())
+	}
+	c := &Channels{
+		presence:     o.Presence,
+		perClient:    or(o.PerClient, defaultPerClient),
+		maxPublish:   int(or(o.MaxPublish, defaultMaxPublish)),
+		commands:     or(o.Commands, defaultCommands),
+		begun:        time.Now(),
+		post:         d.Post,
+		last:         d.Runners - 1,
+		meters:       or(d.Meters, new(meter.WebSocket)),
+		errorLog:     or(d.ErrorLog, slog.Default()),
+		compressFrom: d.CompressFrom,
+		queue:        or(d.Queue, defaultQueue),
+		queueLength:  or(d.QueueLength, defaultQueueLength),
+		end:          make(chan struct{}),
+	}
+	c.interval = time.Second / time.Duration(c.commands)
+	for _, key := range o.Keys {
+		c.keys = append(c.keys, sha256.Sum256([]byte(key)))
+	}
+	var err error
+	if c.auth, err = auth.New(o.Auth, c.errorLog); err != nil {
+		return nil, errors.Join(fmt.Errorf("channels: %w", err), d.Bus.Close())
+	}
+	c.hub, err = hub.New(hub.Options{
+		Presence: o.Presence, CompressFrom: d.CompressFrom, Meters: c.meters,
+		Text: text, Event: event, Note: note,
+	}, d.Bus, d.Runners, d.Post)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("channels: %w", err), d.Bus.Close(), c.auth.Close())
+	}
+	c.publisher = newPublisher(c.hub.Publish)
+	c.expiry = newExpiry()
+	return c, nil
+}
 
-// Connect decides about a client that wants a WebSocket; the state is for [conn.Engine.Adopt]. An error is *Refusal.
-func (c *Channels) Connect(r *http.Request) (state any, err error) { panic("not built") }
+// Connect decides about a client that wants a WebSocket; the state is for
+// [conn.Engine.Adopt]. It may wait for whoever is asked. An error is *Refusal.
+func (c *Channels) Connect(r *http.Request) (state any, err error) {
+	grant, refusal := c.grant(r)
+	if refusal != nil {
+		return nil, refusal
+	}
+	return &session{grant: grant, slot: noSlot}, nil
+}
+
+// grant asks what a client may do.
+func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
+	grant, err := c.auth.Connect(r.Context(), r)
+	switch {
+	case err == nil:
+		return grant, nil
+	case errors.Is(err, auth.ErrForbidden):
+		return nil, &Refusal{http.StatusForbidden, err.Error()}
+	case errors.Is(err, auth.ErrUnauthorized):
+		return nil, &Refusal{http.StatusUnauthorized, err.Error()}
+	}
+	if r.Context().Err() == nil {
+		c.errorLog.Error("a client of the channels could not be checked", "error", err)
+	}
+	return nil, &Refusal{http.StatusServiceUnavailable, auth.ErrUnavailable.Error()}
+}
 
 // Refusal is an HTTP status and what to say with it.
 type Refusal struct {
@@ -89,29 +188,62 @@ type Refusal struct {
 func (r *Refusal) Error() string { return r.Text }
 
 // Open implements [conn.App].
-func (c *Channels) Open(k *conn.Conn) { panic("not built") }
+func (c *Channels) Open(k *conn.Conn) {
+	if s, ok := k.State().(*session); ok {
+		c.open(s, wire{k})
+	}
+}
 
 // Message implements [conn.App].
-func (c *Channels) Message(k *conn.Conn, op frame.Opcode, data []byte) { panic("not built") }
+func (c *Channels) Message(k *conn.Conn, op frame.Opcode, data []byte) {
+	if s, ok := k.State().(*session); ok {
+		c.message(s, op, data)
+	}
+}
 
 // Closed implements [conn.App].
-func (c *Channels) Closed(k *conn.Conn, code frame.Code) { panic("not built") }
+func (c *Channels) Closed(k *conn.Conn, _ frame.Code) {
+	if s, ok := k.State().(*session); ok {
+		c.closed(s)
+	}
+}
 
 // Leaving implements [conn.Leaver].
-func (c *Channels) Leaving(k *conn.Conn, code frame.Code, reconnect time.Duration) {
-	panic("not built")
+func (c *Channels) Leaving(k *conn.Conn, _ frame.Code, reconnect time.Duration) {
+	k.Send(frame.Text, leaving(reconnect))
 }
 
-// ServeEvents is GET …/sse?channel=NAME&channel=…: a stream of events (WHATWG HTML, 9.2). It ends when the client goes, or leaving is closed.
-func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <-chan struct{}) {
-	panic("not built")
+// leaving tells in how many seconds to come back, to the millisecond.
+func leaving(reconnect time.Duration) []byte {
+	b := strconv.AppendFloat([]byte(`{"reconnect":`), reconnect.Round(time.Millisecond).Seconds(), 'f', -1, 64)
+	return append(b, '}')
 }
-
-// ServePublish is POST …/publish?channel=NAME, with the data as its body.
-func (c *Channels) ServePublish(w http.ResponseWriter, r *http.Request) { panic("not built") }
 
 // Measure sets the gauges.
-func (c *Channels) Measure() { panic("not built") }
+func (c *Channels) Measure() { c.hub.Measure() }
 
-// Close ends the hub and its bus.
-func (c *Channels) Close() error { panic("not built") }
+// Close ends event streams, waits for what is being published, and ends the hub
+// and its bus. Publications that still wait are not sent.
+func (c *Channels) Close() error {
+	c.closing.Do(func() {
+		close(c.end)
+		c.publisher.close()
+		c.expiry.close()
+		c.closeErr = errors.Join(c.hub.Close(), c.auth.Close())
+	})
+	return c.closeErr
+}
+
+// newMember is a client as others see it.
+func newMember(g *auth.Grant, client string) *bus.Member {
+	if client == "" {
+		client = rand.Text()[:12] // 60 bits
+	}
+	return &bus.Member{Client: client, User: g.User, Info: g.Info}
+}
+
+// publishContext is how long a publication may take before whoever waits for it
+// is told so.
+func publishContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, publishTimeout)
+}

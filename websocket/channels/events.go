@@ -1,0 +1,232 @@
+package channels
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"millrace/bus"
+	"millrace/internal/meter"
+	"millrace/websocket/auth"
+)
+
+const (
+	// heartbeat is after how much silence a stream gets a comment, so that
+	// proxies do not take it for dead, and we notice who is gone.
+	heartbeat = 15 * time.Second
+	// eventTimeout is how long a client may take no byte of a batch.
+	eventTimeout = 30 * time.Second
+	// batchBytes is from which size on a batch is written; it ends with the
+	// event that reaches it.
+	batchBytes = 64 << 10
+	// keptBatch is the largest buffer that is used again.
+	keptBatch = 256 << 10
+	// retryLeast and retrySpread are when clients come back after an
+	// interruption: not all at once.
+	retryLeast  = time.Second
+	retrySpread = 4 * time.Second
+)
+
+// Why event streams end, for the meters.
+const (
+	endGone    = "event stream: client gone"
+	endLeaving = "event stream: leaving"
+	endExpired = "event stream: grant expired"
+	endSlow    = "event stream: slow"
+	endFailed  = "event stream: bus failed"
+	endWrite   = "event stream: write failed"
+)
+
+// batches are buffers that events are put together in. A quiet stream has none.
+var batches = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
+
+// ServeEvents is GET …/sse?channel=NAME&channel=…: a stream of events (WHATWG
+// HTML, 9.2). A token is in the query (token=…) or where else [auth.Checker]
+// looks for it. Events of type message have the same data as the messages of
+// the protocol, and an id with the place in all channels: with Last-Event-ID, or
+// last_event_id=… in the query, the stream goes on behind it. A channel where
+// that is not possible gets an event of type reset, one whose publication got
+// its offset later an event of type placed.
+//
+// The stream ends when the client goes, is too slow, or its grant expires, or
+// when leaving is closed.
+func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <-chan struct{}) {
+	channels, grant, refusal := c.admit(r)
+	if refusal != nil {
+		c.meters.Refused.Add(0, 1)
+		refuse(w, refusal, http.MethodGet)
+		return
+	}
+	s := newStream(c, channels, grant)
+	defer s.close()
+	last := r.URL.Query().Get("last_event_id")
+	if id := r.Header.Get("Last-Event-ID"); id != "" { // the later one: the query stays as it was
+		last = id
+	}
+	if refusal := s.subscribe(parseCursor(last)); refusal != nil {
+		c.meters.Refused.Add(0, 1)
+		refuse(w, refusal, http.MethodGet)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+
+	c.meters.Opened.Add(s.shard, 1)
+	c.meters.Open.Add(1)
+	defer c.meters.Open.Add(-1)
+	out := &eventWriter{w: w, control: http.NewResponseController(w), meters: c.meters, shard: s.shard}
+	c.meters.Closed.Add(s.run(out, r.Context().Done(), leaving))
+}
+
+// admit says who wants a stream of what, and whether it may.
+func (c *Channels) admit(r *http.Request) ([]string, *auth.Grant, *Refusal) {
+	if r.Method != http.MethodGet {
+		return nil, nil, &Refusal{http.StatusMethodNotAllowed, "an event stream is read with GET"}
+	}
+	channels := slices.Clone(r.URL.Query()["channel"])
+	slices.Sort(channels)
+	channels = slices.Compact(channels)
+	switch {
+	case len(channels) == 0:
+		return nil, nil, &Refusal{http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat"}
+	case len(channels) > c.perClient:
+		return nil, nil, &Refusal{http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient)}
+	}
+	for _, channel := range channels {
+		if err := bus.CheckChannel(channel); err != nil {
+			return nil, nil, &Refusal{http.StatusBadRequest, err.Error()}
+		}
+	}
+	grant, refusal := c.grant(r)
+	if refusal != nil {
+		return nil, nil, refusal
+	}
+	for _, channel := range channels {
+		if !grant.MaySubscribe(channel) {
+			return nil, nil, &Refusal{http.StatusForbidden, fmt.Sprintf("you may not subscribe to %q", channel)}
+		}
+	}
+	return channels, grant, nil
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, f *Refusal, allow string) {
+	w.Header().Set("Cache-Control", "no-store")
+	switch f.Status {
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", allow)
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(w, f.Text, f.Status)
+}
+
+// run writes what comes until something ends the stream, and says what.
+func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why string) {
+	if !out.write(appendRetry(nil, jitter()), 0) {
+		return endWrite
+	}
+	beat := time.NewTimer(heartbeat)
+	defer beat.Stop()
+	var expired <-chan time.Time
+	if !s.grant.Expires.IsZero() {
+		t := time.NewTimer(time.Until(s.grant.Expires))
+		defer t.Stop()
+		expired = t.C
+	}
+	for {
+		select {
+		case <-gone:
+			return endGone
+		case <-expired:
+			return endExpired
+		case <-leaving:
+			out.write(appendRetry(nil, jitter()), 0)
+			return endLeaving
+		case <-s.c.end:
+			out.write(appendRetry(nil, jitter()), 0)
+			return endLeaving
+		case <-beat.C:
+			if !out.write([]byte(":\n\n"), 0) {
+				return endWrite
+			}
+		case <-s.wake:
+			if why := s.drain(out, gone); why != "" {
+				return why
+			}
+		}
+		beat.Reset(heartbeat)
+	}
+}
+
+// drain writes what waits.
+func (s *stream) drain(out *eventWriter, gone <-chan struct{}) (why string) {
+	buffer := batches.Get().(*[]byte)
+	defer func() {
+		if cap(*buffer) <= keptBatch {
+			batches.Put(buffer)
+		}
+	}()
+	for {
+		batch, end := s.next((*buffer)[:0])
+		*buffer = batch.text
+		if len(batch.text) > 0 && !out.write(batch.text, batch.events) {
+			return endWrite
+		}
+		s.written(batch)
+		if end != "" {
+			return end
+		}
+		select {
+		case <-gone:
+			return endGone
+		default:
+		}
+		if !batch.more {
+			return ""
+		}
+	}
+}
+
+// jitter is when a client comes back.
+func jitter() time.Duration { return retryLeast + rand.N(retrySpread) }
+
+func appendRetry(b []byte, d time.Duration) []byte {
+	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)
+}
+
+// eventWriter sends batches: each in one write, and at once.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	meters  *meter.WebSocket
+	shard   uint32
+}
+
+// write reports whether the client can still be reached.
+func (o *eventWriter) write(b []byte, events int) bool {
+	// A writer that knows no deadlines (of HTTP/2 in tests) has others.
+	_ = o.control.SetWriteDeadline(time.Now().Add(eventTimeout))
+	if _, err := o.w.Write(b); err != nil {
+		return false
+	}
+	if err := o.control.Flush(); err != nil {
+		return false
+	}
+	o.meters.BytesOut.Add(o.shard, uint64(len(b)))
+	o.meters.MessagesOut.Add(o.shard, uint64(events))
+	return true
+}
+
+// appendEvent adds an event of another type than message.
+func appendEvent(b []byte, kind string, data []byte) []byte {
+	b = append(append(b, "event: "...), kind...)
+	return append(append(append(b, "\ndata: "...), data...), '\n')
+}

@@ -1,0 +1,134 @@
+package channels
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+// noSlot is the slot of a session whose grant never ends.
+const noSlot = -1
+
+// longestSleep is after how long the clock is looked at again: grants end by
+// the time of day, which may be set.
+const longestSleep = time.Minute
+
+// expiry ends sessions when their grants end: at the moment, not with a timer
+// each but with one for all, on one goroutine that newExpiry starts and close
+// waits for. Commands look at the clock themselves, so nothing is done with a
+// grant that has ended; what is delivered in the moment until the connection is
+// closed is not checked again.
+type expiry struct {
+	wake chan struct{} // the first one may be another
+	stop chan struct{}
+	done sync.WaitGroup
+
+	mu   sync.Mutex
+	heap expiring
+}
+
+type ending struct {
+	at  time.Time
+	s   *session
+	end func()
+}
+
+func newExpiry() *expiry {
+	e := &expiry{wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	e.done.Go(e.run)
+	return e
+}
+
+// set has end called when a session's grant ends, once. It replaces what was
+// set for the session before.
+func (e *expiry) set(s *session, at time.Time, end func()) {
+	e.mu.Lock()
+	if s.slot == noSlot {
+		heap.Push(&e.heap, ending{at, s, end})
+	} else {
+		e.heap[s.slot] = ending{at, s, end}
+		heap.Fix(&e.heap, int(s.slot))
+	}
+	first := s.slot == 0
+	e.mu.Unlock()
+	if first {
+		select {
+		case e.wake <- struct{}{}:
+		default: // it wakes already
+		}
+	}
+}
+
+// remove forgets a session.
+func (e *expiry) remove(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s.slot != noSlot {
+		heap.Remove(&e.heap, int(s.slot))
+	}
+}
+
+func (e *expiry) run() {
+	timer := time.NewTimer(longestSleep)
+	defer timer.Stop()
+	for {
+		timer.Reset(e.sweep())
+		select {
+		case <-timer.C:
+		case <-e.wake:
+		case <-e.stop:
+			return
+		}
+	}
+}
+
+// sweep ends what has to end, and returns how long nothing more has to.
+func (e *expiry) sweep() time.Duration {
+	for {
+		e.mu.Lock()
+		if len(e.heap) == 0 {
+			e.mu.Unlock()
+			return longestSleep
+		}
+		if left := time.Until(e.heap[0].at); left > 0 {
+			e.mu.Unlock()
+			return min(left, longestSleep)
+		}
+		x := heap.Pop(&e.heap).(ending)
+		e.mu.Unlock()
+		x.end()
+	}
+}
+
+func (e *expiry) close() {
+	close(e.stop)
+	e.done.Wait()
+}
+
+// expiring is a heap: see [heap.Interface]. Sessions know where they are in it.
+type expiring []ending
+
+func (h expiring) Len() int           { return len(h) }
+func (h expiring) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+func (h expiring) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].s.slot, h[j].s.slot = int32(i), int32(j)
+}
+
+// Push implements [heap.Interface].
+func (h *expiring) Push(x any) {
+	e := x.(ending)
+	e.s.slot = int32(len(*h))
+	*h = append(*h, e)
+}
+
+// Pop implements [heap.Interface].
+func (h *expiring) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = ending{}
+	*h = (*h)[:last]
+	e.s.slot = noSlot
+	return e
+}

@@ -1,0 +1,152 @@
+package channels
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"millrace/bus"
+)
+
+const (
+	// publishers is how many publications of clients may be on their way at
+	// once: on a bus between machines each waits for its turn of the network.
+	publishers = 64
+	// maxWaiting is how many bytes of publications of all clients may wait for
+	// that, and waitingEach those of one client.
+	maxWaiting  = 64 << 20
+	waitingEach = 4 << 20
+	// jobCost is what a publication takes besides its data.
+	jobCost = 256
+	// publishTimeout is after how long a publication counts as failed.
+	publishTimeout = 10 * time.Second
+)
+
+var (
+	errBusy = errors.New("too many publications are waiting: wait for the answers, and try again")
+	errDone = errors.New("the channels are being closed: come back and try again")
+)
+
+// publisher sends the publications of WebSocket clients, whose loops must not
+// wait: those of one client one after the other, so that they keep their order.
+//
+// Its goroutines are started by add when there is something to do, end when
+// there is nothing more, and are waited for by close.
+type publisher struct {
+	publish func(ctx context.Context, m bus.Message) (bus.Message, error)
+	ctx     context.Context // ends with close
+	end     context.CancelFunc
+	group   sync.WaitGroup
+
+	mu      sync.Mutex
+	lines   map[*session]*line
+	ready   []*line // with a job, and none of it on its way
+	working int
+	bytes   int
+	closed  bool
+}
+
+// line is what waits of one client.
+type line struct {
+	s     *session
+	jobs  []job
+	bytes int
+}
+
+// job is a publication. done is called on a goroutine of the publisher.
+type job struct {
+	message bus.Message
+	done    func(m bus.Message, err error)
+}
+
+func (j *job) cost() int { return len(j.message.Data) + jobCost }
+
+func newPublisher(publish func(ctx context.Context, m bus.Message) (bus.Message, error)) *publisher {
+	p := &publisher{publish: publish, lines: map[*session]*line{}}
+	p.ctx, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// add takes a job without waiting. If it returns an error, done is not called.
+func (p *publisher) add(s *session, j job) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errDone
+	}
+	l := p.lines[s]
+	switch cost := j.cost(); {
+	case l == nil && p.bytes+cost > maxWaiting, l != nil && (p.bytes+cost > maxWaiting || l.bytes+cost > waitingEach):
+		return errBusy
+	case l == nil:
+		l = &line{s: s}
+		p.lines[s] = l
+		p.ready = append(p.ready, l)
+	}
+	l.jobs = append(l.jobs, j)
+	l.bytes += j.cost()
+	p.bytes += j.cost()
+	if len(p.ready) > 0 && p.working < publishers {
+		p.working++
+		p.group.Go(p.work)
+	}
+	return nil
+}
+
+// work does jobs while there are any.
+func (p *publisher) work() {
+	for {
+		l, j, ok := p.next()
+		if !ok {
+			return
+		}
+		ctx, cancel := publishContext(p.ctx)
+		m, err := p.publish(ctx, j.message)
+		cancel()
+		j.done(m, err)
+		p.finish(l, j.cost())
+	}
+}
+
+func (p *publisher) next() (*line, job, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.ready) == 0 || p.closed {
+		p.working--
+		return nil, job{}, false
+	}
+	l := p.ready[0]
+	p.ready[0] = nil
+	if p.ready = p.ready[1:]; len(p.ready) == 0 {
+		p.ready = nil // what was in front of it is let go
+	}
+	j := l.jobs[0]
+	l.jobs[0] = job{}
+	l.jobs = l.jobs[1:]
+	return l, j, true
+}
+
+// finish puts a line back to the end if something more waits in it, so that all
+// clients have their turn.
+func (p *publisher) finish(l *line, cost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.bytes -= cost
+	p.bytes -= cost
+	if len(l.jobs) > 0 {
+		p.ready = append(p.ready, l)
+	} else {
+		delete(p.lines, l.s)
+	}
+}
+
+// close lets what is on its way end, as failed if it would have to wait, and
+// forgets the rest.
+func (p *publisher) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.end()
+	p.group.Wait()
+}

@@ -1,0 +1,308 @@
+package channels
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+
+	"millrace/bus"
+	"millrace/websocket/auth"
+	"millrace/websocket/hub"
+)
+
+// stream is one event stream. The runner of the hub's last shard puts items into
+// its queue, the request's goroutine takes them out; everything else belongs to
+// that goroutine.
+type stream struct {
+	c      *Channels
+	grant  *auth.Grant
+	member *bus.Member
+	shard  uint32 // of the meters
+	wake   chan struct{}
+
+	places []*place // by channel, in the order of their names
+	marks  cursor   // likewise
+	batch  []item   // taken from the queue, not put into text yet
+
+	mu     sync.Mutex
+	queue  []item
+	bytes  int  // of publications in queue, batch and the text being written
+	length int  // their number
+	slow   bool // more came than may wait: it is over
+	broken bool // the bus failed: likewise
+}
+
+// place is a subscription of a stream. After a reset the channel gets another
+// one, and what still came to the old one counts no more.
+type place struct {
+	s       *stream
+	i       int // of the channel
+	channel string
+	since   bool // it goes on somewhere
+	sub     *hub.Subscription
+}
+
+// item is a publication, or where a subscription begins.
+type item struct {
+	at    *place
+	p     *hub.Publication
+	start *hub.Answer
+}
+
+// written is what is to be subtracted when a text is on its way.
+type written struct {
+	text          []byte
+	events        int
+	bytes, length int
+	more          bool // there is more to write
+}
+
+func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
+	s := &stream{c: c, grant: grant, shard: c.serial.Add(1), wake: make(chan struct{}, 1)}
+	for i, channel := range channels {
+		s.places = append(s.places, &place{s: s, i: i, channel: channel})
+		s.marks = append(s.marks, newMark(channel))
+	}
+	if c.presence {
+		s.member = newMember(grant, "")
+	}
+	return s
+}
+
+// subscribe begins all channels, each behind its place in an id.
+func (s *stream) subscribe(from map[string]bus.Position) *Refusal {
+	for i, at := range s.places {
+		var since *bus.Position
+		if p, ok := from[s.marks[i].key]; ok {
+			s.marks[i].move(p)
+			since = &p
+		}
+		if err := s.begin(at, since); errors.Is(err, bus.ErrClosed) {
+			return &Refusal{http.StatusServiceUnavailable, "the channels are being closed: come back and try again"}
+		} else if err != nil {
+			return &Refusal{http.StatusServiceUnavailable, err.Error()}
+		}
+	}
+	return nil
+}
+
+func (s *stream) begin(at *place, since *bus.Position) (err error) {
+	at.since = since != nil
+	at.sub, err = s.c.hub.Subscribe(hub.Request{
+		Shard: s.c.last, Subscriber: at, Channel: at.channel, Since: since, Member: s.member, Done: at.done,
+	})
+	return err
+}
+
+// close ends all subscriptions.
+func (s *stream) close() {
+	for _, at := range s.places {
+		if at.sub != nil {
+			s.c.hub.Unsubscribe(at.sub)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = true // nothing more is taken
+	s.count(-s.bytes, -s.length)
+	s.queue = nil
+}
+
+// count adds to what waits; mu is held.
+func (s *stream) count(bytes, length int) {
+	s.bytes += bytes
+	s.length += length
+	s.c.meters.QueuedBytes.Add(int64(bytes))
+	s.c.meters.QueuedMessages.Add(int64(length))
+}
+
+// done takes the hub's answer. What was missed is the history's and counts for no
+// bound of ours: it is kept there anyway.
+func (at *place) done(a hub.Answer, err error) {
+	s := at.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.broken = true
+	} else if !s.slow {
+		s.queue = append(s.queue, item{at: at, start: &a})
+	}
+	s.rouse()
+}
+
+// Deliver implements [hub.Subscriber].
+func (at *place) Deliver(p *hub.Publication) {
+	size := len(p.Event())
+	s := at.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slow {
+		return
+	}
+	// One alone may be larger than the queue: it was allowed to be published.
+	if s.length > 0 && (s.length >= s.c.queueLength || s.bytes+size > s.c.queue) {
+		s.slow = true
+		s.c.meters.Dropped.Add("event stream: slow")
+		s.queue = nil
+	} else {
+		s.queue = append(s.queue, item{at: at, p: p})
+		s.count(size, 1)
+	}
+	s.rouse()
+}
+
+func (s *stream) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake, or will be
+	}
+}
+
+// next puts the next batch together. end: the stream is over.
+func (s *stream) next(text []byte) (w written, end string) {
+	if len(s.batch) == 0 {
+		s.mu.Lock()
+		s.batch, s.queue = s.queue, nil
+		slow, broken := s.slow, s.broken
+		s.mu.Unlock()
+		switch {
+		case broken:
+			return written{text: appendRetry(text, jitter())}, endFailed
+		case slow:
+			return written{text: text}, endSlow
+		}
+	}
+	w.text = text
+	n := 0
+	for n < len(s.batch) && len(w.text) < batchBytes {
+		it := &s.batch[n]
+		if it.start != nil && len(it.start.Missed) > 0 {
+			if !s.missed(&w, it) {
+				break // the rest of it is for the next batch
+			}
+		} else if it.start != nil {
+			s.begun(&w, it)
+		} else {
+			s.published(&w, it)
+		}
+		*it = item{}
+		n++
+	}
+	if s.batch = s.batch[n:]; len(s.batch) == 0 {
+		s.batch = nil
+	}
+	w.more = true // until there is nothing: more may have come meanwhile
+	if len(w.text) == 0 && n == 0 {
+		w.more = false
+	}
+	return w, ""
+}
+
+// begun writes where a subscription begins that has nothing (more) to catch up
+// with. An event without data is not shown to anyone, but its id counts.
+func (s *stream) begun(w *written, it *item) {
+	at := it.at
+	if s.places[at.i] != at || it.start.Down { // there will be a reset when the bus is back
+		return
+	}
+	s.marks[at.i].move(it.start.Top)
+	if at.since && !it.start.Recovered {
+		s.reset(w, at, it.start.Top)
+		at.since = false
+		return
+	}
+	w.text = append(s.appendID(w.text), '\n')
+}
+
+// missed writes what was missed, as much as is for one batch, and reports
+// whether that was all.
+func (s *stream) missed(w *written, it *item) bool {
+	at, a := it.at, it.start
+	if s.places[at.i] != at {
+		return true
+	}
+	if at.since && !a.Recovered {
+		// Whoever comes back after this event has not seen what follows it.
+		from := bus.Position{Epoch: a.Top.Epoch}
+		if first := a.Missed[0].Offset; first > 0 {
+			from.Offset = first - 1
+		}
+		s.marks[at.i].move(from)
+		s.reset(w, at, a.Top)
+		at.since = false
+	}
+	for len(a.Missed) > 0 && len(w.text) < batchBytes {
+		m := a.Missed[0]
+		a.Missed = a.Missed[1:]
+		if m.Offset > 0 {
+			s.marks[at.i].move(bus.Position{Epoch: a.Top.Epoch, Offset: m.Offset})
+		}
+		w.text = append(append(s.appendID(w.text), event(m)...), '\n')
+		w.events++
+	}
+	if len(a.Missed) > 0 {
+		return false
+	}
+	s.begun(w, it)
+	return true
+}
+
+// reset writes that something is missing.
+func (s *stream) reset(w *written, at *place, top bus.Position) {
+	data := append(appendPosition(answer(hub.Reset, at.channel, nil), top), '}')
+	w.text = append(appendEvent(s.appendID(w.text), hub.Reset, data), '\n')
+	w.events++
+}
+
+// published writes a publication or a note.
+func (s *stream) published(w *written, it *item) {
+	at, p := it.at, it.p
+	w.bytes += len(p.Event())
+	w.length++
+	if s.places[at.i] != at {
+		return
+	}
+	switch {
+	case p.Note == nil:
+		if p.Offset > 0 {
+			s.marks[at.i].move(bus.Position{Epoch: s.marks[at.i].Epoch, Offset: p.Offset})
+		}
+		w.text = append(append(s.appendID(w.text), p.Event()...), '\n')
+		w.events++
+	case p.Note.Kind == hub.Reset:
+		s.again(at)
+	case p.Note.Kind == hub.Placed:
+		// The place stays as it is: what other machines published in between
+		// may be yet to come.
+		w.text = append(appendEvent(s.appendID(w.text), hub.Placed, p.Event()), '\n')
+		w.events++
+	}
+}
+
+// again subscribes anew behind what was written, since something may have been
+// missed.
+func (s *stream) again(at *place) {
+	s.c.hub.Unsubscribe(at.sub)
+	fresh := &place{s: s, i: at.i, channel: at.channel}
+	s.places[at.i] = fresh
+	since := s.marks[at.i].Position
+	if s.begin(fresh, &since) != nil {
+		s.mu.Lock()
+		s.broken = true
+		s.mu.Unlock()
+		s.rouse()
+	}
+}
+
+func (s *stream) appendID(b []byte) []byte {
+	return append(s.marks.appendTo(append(b, "id: "...)), '\n')
+}
+
+// written takes a batch off what waits.
+func (s *stream) written(w written) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.slow {
+		s.count(-w.bytes, -w.length)
+	}
+}
