@@ -84,7 +84,7 @@ var _ bus.Listener = (*Hub)(nil)
 // New starts a hub on a bus that was not started yet. post has a function
 // called on runner i, as conn.Engine's Post does: soon, in the order of the
 // calls, never before it returns. shards is how many runners there are, at
-// least 1.
+// least 1. If it fails the bus stays the caller's to close.
 func New(o Options, b bus.Bus, shards int, post func(i int, f func())) (*Hub, error) {
 	if shards < 1 {
 		return nil, fmt.Errorf("making a hub: %d shards, at least one is needed", shards)

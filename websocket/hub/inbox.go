@@ -44,6 +44,9 @@ type token struct {
 func (in *inbox) put(l *list, p *Publication, reset func() *Publication) (post, fits bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if l.resetLast && p.isReset() {
+		return false, true // one is enough
+	}
 	cost := p.cost()
 	fits = l.waiting < listWaiting &&
 		(l.waiting == 0 || l.bytes+cost <= listBytes) &&

@@ -38,8 +38,8 @@ type Answer struct {
 	Top       bus.Position
 	Missed    []bus.Message // what came since, oldest first; only if Since was given
 	Recovered bool          // Since was given, and Missed is all that came after it
-	// Down: the other machines cannot be reached, so Top and Missed are not
-	// known. What is published on this machine is delivered from now on, and
+	// Down: the other machines cannot be reached, so Missed is not known, and
+	// Top is Since, or nothing. What is published on this machine is delivered from now on, and
 	// when the others are back a Reset note says that it is time to ask anew.
 	Down bool
 }
@@ -170,6 +170,12 @@ func (h *Hub) answer(s *Subscription) {
 	}
 	a := Answer{Top: j.history.Top, Down: down}
 	s.top, s.gen = a.Top.Offset, j.gen
+	if down {
+		s.top = 0
+		if a.Top = (bus.Position{}); j.since != nil {
+			a.Top = *j.since // still the best to ask anew with
+		}
+	}
 	if j.since != nil {
 		_, whole := l.log.since(j.start, s)
 		a.Missed = j.history.Messages

@@ -12,10 +12,11 @@ const slice = 256
 
 // shard serves the subscribers of one runner.
 type shard struct {
-	hub *Hub
-	i   int
-	run func() // made once: posting it allocates nothing
-	in  inbox
+	hub  *Hub
+	i    int
+	run  func() // made once: posting it allocates nothing
+	most int    // deliveries in a run: slice; less in tests
+	in   inbox
 
 	subscriptions atomic.Int64
 
@@ -26,7 +27,7 @@ type shard struct {
 }
 
 func newShard(h *Hub, i int) *shard {
-	sh := &shard{hub: h, i: i}
+	sh := &shard{hub: h, i: i, most: slice}
 	sh.run = sh.deliver
 	return sh
 }
@@ -66,7 +67,7 @@ func (sh *shard) deliver() {
 	if sh.closed {
 		return // what is posted stays posted: nobody comes again
 	}
-	left, total := slice, 0
+	left, total := sh.most, 0
 	for {
 		if left <= 0 {
 			sh.post(sh.run)

@@ -1,0 +1,630 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"millrace/bus"
+)
+
+func sortOffsets(o []uint64) { slices.Sort(o) }
+
+func want(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// bubble runs a test where synctest.Wait waits for the hub's goroutines.
+func bubble(t *testing.T, o Options, shards int, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t, o, shards)) })
+}
+
+// settled waits for the hub's goroutines, and empties the runners.
+func (f *fixture) settled() {
+	for range 3 {
+		synctest.Wait()
+		f.run.drain()
+	}
+}
+
+func TestPublishDelivers(t *testing.T) {
+	bubble(t, Options{}, 2, func(t *testing.T, f *fixture) {
+		a, b := f.join(t, Request{Channel: "x"}), f.join(t, Request{Channel: "x", Shard: 1})
+		other := f.join(t, Request{Channel: "y"})
+		f.settled()
+		f.publish(t, "x", 1)
+		f.publish(t, "x", 2)
+		if n := f.run.posted(0); n != 1 {
+			t.Errorf("two publications posted %d functions, want one", n)
+		}
+		f.settled()
+		want(t, "shard 0", a.texts(), []string{"1", "2"})
+		want(t, "shard 1", b.texts(), []string{"1", "2"})
+		want(t, "another channel", other.texts(), []string(nil))
+		if a.got[0] != b.got[0] {
+			t.Error("two shards got two publications, want the same")
+		}
+		f.Measure()
+		want(t, "meters", []uint64{
+			f.meters.Published.Load(), f.meters.Delivered.Load(),
+			uint64(f.meters.Channels.Load()), uint64(f.meters.Subscriptions.Load()),
+		}, []uint64{2, 4, 2, 3})
+		if s := f.meters.Lag.Snapshot(); s.Count() != 4 {
+			t.Errorf("the lag was observed %d times, want once for each publication and shard", s.Count())
+		}
+		if a.s.Channel() != "x" {
+			t.Errorf("the channel is %q", a.s.Channel())
+		}
+	})
+}
+
+// TestJoinDuringHistory publishes between Subscribe and the answer, and puts
+// some of it into the answer as well.
+func TestJoinDuringHistory(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.late = true
+		keep := f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.bus.answer(first)
+		f.settled()
+		since := keep.answer.Top
+		f.publish(t, "x", 1)
+		c := f.join(t, Request{Channel: "x", Since: &since})
+		f.publish(t, "x", 2)
+		f.run.drain() // 2 goes to the log
+		f.publish(t, "x", 3)
+		f.bus.answer(first)
+		f.publish(t, "x", 4)
+		if c.answers != 0 {
+			t.Fatal("answered in the bus's goroutine")
+		}
+		f.run.drain()
+		want(t, "missed", missed(c.answer), []string{"1", "2", "3"})
+		want(t, "delivered", c.texts(), []string{"4"})
+		if !c.answer.Recovered || f.meters.Recovered.Load() != 1 || f.meters.Lost.Load() != 0 {
+			t.Errorf("recovered: %v, counted %d and %d lost", c.answer.Recovered, f.meters.Recovered.Load(), f.meters.Lost.Load())
+		}
+		want(t, "the one before", keep.texts(), []string{"1", "2", "3", "4"})
+	})
+}
+
+// TestSyncAnswer shows that an answer from memory comes before Subscribe returns.
+func TestSyncAnswer(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.publish(t, "x", 1) // stays in the inbox
+		c := f.join(t, Request{Channel: "x"})
+		if c.answers != 1 || c.answer.Top.Offset != 1 || c.answer.Missed != nil || c.answer.Recovered {
+			t.Errorf("%d answers: %+v", c.answers, c.answer)
+		}
+		f.publish(t, "x", 2)
+		f.settled()
+		want(t, "delivered", c.texts(), []string{"2"})
+	})
+}
+
+func TestNotRecovered(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.keep = 2
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		since := c.answer.Top
+		for i := range 5 {
+			f.publish(t, "x", i)
+		}
+		for _, p := range []bus.Position{{Epoch: since.Epoch, Offset: 0}, {Epoch: "another", Offset: 5}} {
+			c := f.join(t, Request{Channel: "x", Since: &p})
+			want(t, "missed", missed(c.answer), []string{"3", "4"})
+			if p.Epoch == "another" && c.answer.Recovered {
+				t.Error("recovered over epochs")
+			}
+		}
+		if f.meters.Lost.Load() == 0 {
+			t.Error("no loss was counted")
+		}
+	})
+}
+
+// TestUnsubscribeEnds: also what waits in the inbox, and an answer.
+func TestUnsubscribeEnds(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.publish(t, "x", 1)
+		f.leave(c)
+		f.leave(c)
+		f.bus.late = true
+		joins := f.join(t, Request{Channel: "x"})
+		synctest.Wait()
+		f.bus.answer(first)
+		f.leave(joins)
+		f.settled()
+		want(t, "delivered", c.texts(), []string(nil))
+		if joins.answers != 0 {
+			t.Error("answered after the end")
+		}
+		if n := f.channels.Load(); n != 0 || f.bus.listens != 0 {
+			t.Errorf("%d channels, %d listened to", n, f.bus.listens)
+		}
+	})
+}
+
+// TestLeaveInDone lets a subscriber go while it is told where it begins.
+func TestLeaveInDone(t *testing.T) {
+	bubble(t, Options{Presence: true}, 1, func(t *testing.T, f *fixture) {
+		f.bus.late = true
+		c := f.join(t, Request{Channel: "x", Member: &bus.Member{Client: "1"}})
+		c.onDone = func() { f.leave(c) }
+		synctest.Wait()
+		f.publish(t, "x", 1)
+		f.bus.answer(first)
+		f.settled()
+		if c.answers != 1 || len(c.got) != 0 || f.channels.Load() != 0 || len(f.Members("x")) != 0 {
+			t.Errorf("%d answers, %v, %d channels, members %v", c.answers, c.texts(), f.channels.Load(), f.Members("x"))
+		}
+	})
+}
+
+// TestListenCoalesces: whoever comes while Listen is under way waits for it.
+func TestListenCoalesces(t *testing.T) {
+	bubble(t, Options{}, 2, func(t *testing.T, f *fixture) {
+		hold := make(chan struct{})
+		f.bus.hold = hold
+		var all []*client
+		for i := range 10 {
+			all = append(all, f.join(t, Request{Channel: "x", Shard: i % 2}))
+		}
+		synctest.Wait()
+		f.leave(all[9])
+		for _, c := range all {
+			if c.answers != 0 {
+				t.Fatal("answered before the bus listens")
+			}
+		}
+		f.bus.hold = nil
+		close(hold)
+		f.settled()
+		f.publish(t, "x", 1)
+		f.settled()
+		for _, c := range all[:9] {
+			want(t, "delivered", c.texts(), []string{"1"})
+		}
+		if f.bus.calls != 1 {
+			t.Errorf("Listen was called %d times", f.bus.calls)
+		}
+	})
+}
+
+// TestListenIgnoreDoNotNest lets the last go and another come while the bus is
+// slow.
+func TestListenIgnoreDoNotNest(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		hold := make(chan struct{})
+		f.bus.hold = hold
+		f.leave(c)
+		synctest.Wait() // in Ignore
+		c = f.join(t, Request{Channel: "x"})
+		synctest.Wait()
+		if c.answers != 0 {
+			t.Error("answered while the bus ignores the channel")
+		}
+		f.bus.hold = nil
+		close(hold)
+		f.settled()
+		f.publish(t, "x", 1)
+		f.settled()
+		want(t, "delivered", c.texts(), []string{"1"})
+		if f.bus.nested || f.bus.calls != 2 || f.bus.listens != 1 {
+			t.Errorf("nested: %v, %d calls of Listen, %d open", f.bus.nested, f.bus.calls, f.bus.listens)
+		}
+	})
+}
+
+func TestListenFails(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.fail = errFake
+		a, b := f.join(t, Request{Channel: "x"}), f.join(t, Request{Channel: "x"})
+		f.settled()
+		if !errors.Is(a.err, errFake) || !errors.Is(b.err, errFake) {
+			t.Errorf("answered %v and %v", a.err, b.err)
+		}
+		if f.bus.calls > 2 || f.channels.Load() != 0 {
+			t.Errorf("%d calls of Listen for two subscribers, %d channels left", f.bus.calls, f.channels.Load())
+		}
+		f.leave(a) // does nothing
+		f.bus.fail = nil
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		if c.answers != 1 || c.err != nil {
+			t.Errorf("%d answers, %v: a later subscriber should have one", c.answers, c.err)
+		}
+	})
+}
+
+func TestHistoryFails(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.down = errFake
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		if !errors.Is(c.err, errFake) || f.channels.Load() != 0 {
+			t.Errorf("answered %v, %d channels", c.err, f.channels.Load())
+		}
+	})
+}
+
+// TestDown: who comes during an outage gets what this machine has, and is told
+// to ask anew when it is over.
+func TestDown(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.State(bus.ErrDown)
+		if !errors.Is(f.Down(), bus.ErrDown) {
+			t.Errorf("down: %v", f.Down())
+		}
+		f.Measure()
+		want(t, "gauge", f.meters.BusDown.Load(), int64(1))
+		f.bus.down = fmt.Errorf("asking: %w", bus.ErrDown)
+		since := bus.Position{Epoch: "7", Offset: 70}
+		c, blank := f.join(t, Request{Channel: "x", Since: &since}), f.join(t, Request{Channel: "x"})
+		f.settled()
+		want(t, "answer", c.answer, Answer{Down: true, Top: since})
+		want(t, "answer without since", blank.answer, Answer{Down: true})
+		f.Deliver(bus.Message{Channel: "x", ID: "i", Data: []byte("here")})
+		f.Deliver(bus.Message{Channel: "x", ID: "j", Offset: 5, Data: []byte("placed")})
+		f.Placed("x", "i", 71)
+		f.State(nil)
+		f.settled()
+		want(t, "delivered", c.texts(), []string{"here", "placed", Placed, Reset})
+		want(t, "note", *c.got[2].Note, Note{Kind: Placed, Channel: "x", ID: "i", Offset: 71})
+		f.State(nil)
+		f.settled()
+		want(t, "delivered", len(c.got), 4)
+		f.Measure()
+		want(t, "gauge", f.meters.BusDown.Load(), int64(0))
+	})
+}
+
+// TestDownUnsaid: a bus that says ErrDown only here would have clients asking
+// for ever.
+func TestDownUnsaid(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.down = bus.ErrDown
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		if !errors.Is(c.err, bus.ErrDown) {
+			t.Errorf("answered %v", c.err)
+		}
+	})
+}
+
+// TestReset begins the order anew: offsets from before must not hide what
+// comes after, nor may what came before it appear behind a later answer.
+func TestReset(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		bubble(t, Options{}, 2, func(t *testing.T, f *fixture) {
+			old := f.join(t, Request{Channel: "x"})
+			f.settled()
+			for i := range 3 {
+				f.publish(t, "x", i)
+			}
+			mid := f.join(t, Request{Channel: "x"}) // begins at 3
+			f.bus.begin("x")
+			if all {
+				f.Reset("") // nobody minds two
+			}
+			f.publish(t, "x", "new 1")
+			late := f.join(t, Request{Channel: "x"}) // begins at 1 of the new order
+			f.publish(t, "x", "new 2")
+			f.settled()
+			drop := func(s []string) []string {
+				return slices.DeleteFunc(s, func(s string) bool { return s == Reset })
+			}
+			want(t, "old", drop(old.texts()), []string{"0", "1", "2", "new 1", "new 2"})
+			want(t, "mid", drop(mid.texts()), []string{"new 1", "new 2"})
+			want(t, "late", drop(late.texts()), []string{"new 2"})
+			if i := slices.Index(old.texts(), Reset); i != 3 {
+				t.Errorf("the reset is at place %d of %v", i, old.texts())
+			}
+		})
+	}
+}
+
+// TestSlices: a large channel is served in slices, and a small one meanwhile.
+func TestSlices(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		var large []*client
+		for range 3*slice + 10 {
+			large = append(large, f.join(t, Request{Channel: "large"}))
+		}
+		small := f.join(t, Request{Channel: "small"})
+		f.settled()
+		f.publish(t, "large", 1)
+		f.publish(t, "large", 2)
+		f.publish(t, "small", 3)
+		count := func() (n int) {
+			for _, c := range large {
+				n += len(c.got)
+			}
+			return n
+		}
+		f.run.step(0)
+		if n := count(); n != slice {
+			t.Errorf("%d deliveries in one run, want %d", n, slice)
+		}
+		f.run.step(0)
+		want(t, "small, while the large channel is served", small.texts(), []string{"3"})
+		if n := f.run.posted(0); n != 1 {
+			t.Errorf("%d functions are posted, want one", n)
+		}
+		f.leave(large[0]) // has it
+		last := large[len(large)-1]
+		f.leave(last) // has not
+		f.run.drain()
+		for i, c := range large[1 : len(large)-1] {
+			if len(c.got) != 2 {
+				t.Fatalf("client %d was served %v", i, c.texts())
+			}
+		}
+		want(t, "who left before its turn", last.texts(), []string(nil))
+	})
+}
+
+// TestBehind publishes without end to a shard that does not run.
+func TestBehind(t *testing.T) {
+	bubble(t, Options{}, 2, func(t *testing.T, f *fixture) {
+		c, quick := f.join(t, Request{Channel: "x"}), f.join(t, Request{Channel: "x", Shard: 1})
+		other := f.join(t, Request{Channel: "y"})
+		f.settled()
+		for i := range listWaiting + 50 {
+			f.publish(t, "x", i)
+			for f.run.step(1) {
+			}
+		}
+		f.publish(t, "y", "y")
+		f.run.drain()
+		if n := len(c.got); n != listWaiting+1 || c.texts()[n-1] != Reset {
+			t.Errorf("%d were delivered, the last %q; want %d and a reset", n, c.texts()[n-1], listWaiting)
+		}
+		want(t, "another shard", len(quick.got), listWaiting+50)
+		want(t, "another channel", other.texts(), []string{"y"})
+		dropped := map[string]uint64{}
+		f.meters.Dropped.Each(func(reason string, n uint64) { dropped[reason] = n })
+		want(t, "dropped", dropped, map[string]uint64{"behind": 50})
+		f.publish(t, "x", "after")
+		f.run.drain()
+		if got := c.texts(); got[len(got)-1] != "after" {
+			t.Error("nothing is delivered any more")
+		}
+		if in := &f.shards[0].in; in.bytes != 0 || cap(in.tokens) > keptTokens {
+			t.Errorf("%d bytes are left, and %d tokens", in.bytes, cap(in.tokens))
+		}
+	})
+}
+
+// TestBehindBytes does so with large ones.
+func TestBehindBytes(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		big := make([]byte, listBytes/4)
+		for i := range uint64(10) {
+			f.Deliver(bus.Message{Channel: "x", Offset: i + 1, Data: big})
+		}
+		f.Reset("x") // one is enough
+		f.run.drain()
+		want(t, "delivered", len(c.got), 4)
+		want(t, "the last", c.got[3].Note.Kind, Reset)
+		f.Deliver(bus.Message{Channel: "x", Offset: 20, Data: make([]byte, 2*listBytes)})
+		f.run.drain()
+		want(t, "delivered: alone it may be as large as it is", len(c.got), 5)
+	})
+}
+
+// TestLogOverflows: too much comes while somebody joins.
+func TestLogOverflows(t *testing.T) {
+	for name, answerLast := range map[string]bool{"lost": false, "in the history": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+				seed := f.join(t, Request{Channel: "x"})
+				f.settled()
+				since := seed.answer.Top
+				f.bus.late = true
+				c := f.join(t, Request{Channel: "x", Since: &since})
+				if !answerLast {
+					f.bus.answer(first) // posted
+				}
+				answer := f.run.queues[0]
+				f.run.queues[0] = nil
+				for i := range logLength + 10 {
+					f.publish(t, "x", i)
+					f.run.drain()
+				}
+				if answerLast {
+					f.bus.answer(first)
+				}
+				f.run.queues[0] = append(f.run.queues[0], answer...)
+				f.run.drain()
+				if c.answer.Recovered != answerLast {
+					t.Errorf("recovered: %v", c.answer.Recovered)
+				}
+				if answerLast {
+					want(t, "delivered", c.texts(), []string(nil))
+					want(t, "missed", len(c.answer.Missed), logLength+10)
+				} else {
+					want(t, "delivered", len(c.got), logLength+1)
+					want(t, "the first", c.texts()[0], Reset)
+				}
+				if l := c.s.list; l.log != nil || l.joining != 0 {
+					t.Error("the log is still there")
+				}
+			})
+		})
+	}
+}
+
+func TestPresence(t *testing.T) {
+	bubble(t, Options{Presence: true}, 2, func(t *testing.T, f *fixture) {
+		watch := f.join(t, Request{Channel: "x", Joins: true, Member: &bus.Member{Client: "w"}})
+		plain := f.join(t, Request{Channel: "x"})
+		f.settled()
+		a := f.join(t, Request{Channel: "x", Shard: 1, Member: &bus.Member{Client: "a", User: "u"}})
+		f.settled()
+		want(t, "members", len(f.Members("x")), 2)
+		f.Presence("x", func(m []bus.Member, err error) { want(t, "presence", len(m), 2) })
+		f.leave(a)
+		f.leave(a)
+		f.settled()
+		want(t, "watcher", watch.texts(), []string{Join, Join, Leave})
+		want(t, "note", watch.got[2].Note.Member.User, "u")
+		want(t, "others", plain.texts(), []string(nil))
+		want(t, "members", f.Members("x"), []bus.Member{{Client: "w"}})
+		want(t, "delivered", f.meters.Delivered.Load(), uint64(0))
+	})
+}
+
+// TestCrowd: joins and leaves of a large channel would be members times
+// members notes.
+func TestCrowd(t *testing.T) {
+	bubble(t, Options{Presence: true}, 1, func(t *testing.T, f *fixture) {
+		watch := f.join(t, Request{Channel: "x", Joins: true})
+		f.settled()
+		for i := range MaxMembers + 5 {
+			f.join(t, Request{Channel: "x", Member: &bus.Member{Client: fmt.Sprint(i)}})
+			f.run.drain()
+		}
+		want(t, "told", len(watch.got), toldMembers)
+		want(t, "members", len(f.Members("x")), MaxMembers)
+	})
+}
+
+func TestNoPresence(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x", Joins: true, Member: &bus.Member{Client: "a"}})
+		f.settled()
+		want(t, "told", c.texts(), []string(nil))
+		want(t, "members", f.Members("x"), []bus.Member(nil))
+	})
+}
+
+func TestTooManyChannels(t *testing.T) {
+	bubble(t, Options{MaxChannels: 2}, 1, func(t *testing.T, f *fixture) {
+		a := f.join(t, Request{Channel: "a"})
+		f.join(t, Request{Channel: "b"})
+		f.settled()
+		if _, err := f.Subscribe(Request{Channel: "c", Subscriber: a, Done: a.done}); !errors.Is(err, ErrChannels) {
+			t.Errorf("a third channel: %v", err)
+		}
+		f.join(t, Request{Channel: "b"})
+		f.leave(a)
+		f.settled()
+		f.join(t, Request{Channel: "c"})
+	})
+}
+
+// TestClose ends what is under way.
+func TestClose(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.publish(t, "x", 1)
+		f.bus.hold = make(chan struct{}) // Close of the bus lets go
+		waits := f.join(t, Request{Channel: "y"})
+		synctest.Wait()
+		for range 2 {
+			if err := f.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		f.run.drain()
+		if len(c.got) != 0 || waits.answers != 0 || !f.bus.closed {
+			t.Errorf("delivered %v, %d answers, bus closed: %v", c.texts(), waits.answers, f.bus.closed)
+		}
+		if _, err := f.Subscribe(Request{Channel: "x", Subscriber: c, Done: c.done}); !errors.Is(err, bus.ErrClosed) {
+			t.Errorf("subscribing after Close: %v", err)
+		}
+		f.Unsubscribe(c.s)
+	})
+}
+
+func TestNewFails(t *testing.T) {
+	if _, err := New(Options{}, newFakeBus(), 0, nil); err == nil {
+		t.Error("a hub without shards")
+	}
+	b := bus.NewMemory(bus.Keep{})
+	b.Close()
+	if _, err := New(Options{}, b, 1, nil); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("on a closed bus: %v", err)
+	}
+}
+
+// TestPublication: all is made at most once, and only if it is wanted.
+func TestPublication(t *testing.T) {
+	made := map[string]int{}
+	o := Options{
+		Text:  func(m bus.Message) []byte { made["text"]++; return append([]byte("t:"), m.Data...) },
+		Event: func(m bus.Message) []byte { made["event"]++; return append([]byte("e:"), m.Data...) },
+		Note:  func(n Note) []byte { made["note"]++; return []byte(n.Kind) },
+	}
+	bubble(t, o, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		f.publish(t, "x", 1)
+		f.Reset("x")
+		f.settled()
+		want(t, "made without need", len(made), 0)
+		message, note := c.got[0], c.got[1]
+		for range 2 {
+			want(t, "frame", string(message.Frame().Payload()), "t:1")
+			want(t, "event", string(message.Event()), "e:1")
+			want(t, "frame of a note", string(note.Frame().Payload()), Reset)
+			want(t, "event of a note", string(note.Event()), Reset)
+		}
+		want(t, "made", made, map[string]int{"text": 1, "event": 1, "note": 2})
+		if message.Frame() != message.Frame() {
+			t.Error("two frames")
+		}
+	})
+	bare := &Publication{Message: bus.Message{Data: []byte("d")}}
+	want(t, "without options", string(bare.Frame().Payload())+string(bare.Event()), "dd")
+}
+
+// TestInboxGivesBack: a burst leaves no memory behind, and a busy inbox does
+// not grow for ever.
+func TestInboxGivesBack(t *testing.T) {
+	in := &inbox{posted: true}
+	l := &list{}
+	p := &Publication{since: time.Now()}
+	for range 100_000 {
+		in.put(l, p, nil)
+		in.put(l, p, nil)
+		in.take()
+		in.delivered(l, p)
+		if len(in.tokens)-in.taken > 1000 {
+			in.take()
+			in.delivered(l, p)
+		}
+	}
+	if cap(in.tokens) > 8192 {
+		t.Errorf("%d tokens for some thousand that wait", cap(in.tokens))
+	}
+	for {
+		if _, ok := in.take(); !ok {
+			break
+		}
+		in.delivered(l, p)
+	}
+	if in.posted || in.bytes != 0 || l.waiting != 0 || cap(in.tokens) > keptTokens {
+		t.Errorf("left: %+v", in)
+	}
+}
