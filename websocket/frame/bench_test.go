@@ -114,3 +114,82 @@ func BenchmarkWalk(b *testing.B) {
 		})
 	}
 }
+
+// events is JSON of so many bytes, as sites send it.
+func events(size int) []byte {
+	var b []byte
+	for i := 0; len(b) < size; i++ {
+		b = fmt.Appendf(b, `{"id":%d,"user":"user-%d","text":"message number %d of this channel","at":"2026-10-01T12:%02d:%02dZ"},`,
+			100000+i*7, i*i%97, i, i/60%60, i%60)
+	}
+	return b[:size]
+}
+
+func BenchmarkDeflate(b *testing.B) {
+	for _, size := range []int{1 << 10, 16 << 10, 256 << 10} {
+		message := events(size)
+		for _, window := range []uint8{8, 12, 15} {
+			p := frame.Params{On: true, Window: window}
+			b.Run(fmt.Sprintf("%d/%d", size, window), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				var dst []byte
+				for b.Loop() {
+					dst = p.Deflate(dst[:0], message)
+				}
+				b.ReportMetric(float64(size)/float64(len(dst)), "ratio")
+			})
+		}
+	}
+}
+
+func BenchmarkInflate(b *testing.B) {
+	for _, size := range []int{100, 1 << 10, 16 << 10, 256 << 10} {
+		message := events(size)
+		deflated := frame.Params{On: true, Window: 15}.Deflate(nil, message)
+		b.Run(fmt.Sprintf("%d", size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			dst := make([]byte, 0, size)
+			for b.Loop() {
+				if _, err := frame.Inflate(dst, deflated, int64(size)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("bomb", func(b *testing.B) {
+		deflated := bomb(8 << 20)
+		for b.Loop() {
+			if _, err := frame.Inflate(nil, deflated, 64<<10); err == nil {
+				b.Fatal("not refused")
+			}
+		}
+	})
+	b.Run("finals", func(b *testing.B) { // the most that final blocks can cost
+		deflated := append(frame.Params{Window: 15}.Deflate(nil, events(40<<10)), bytes.Repeat([]byte("\x03\x00"), 10_000)...)
+		for b.Loop() {
+			if _, err := frame.Inflate(nil, deflated, 64<<10); err == nil {
+				b.Fatal("not refused")
+			}
+		}
+	})
+}
+
+// BenchmarkPrepared is what each subscriber of a broadcast costs here.
+func BenchmarkPrepared(b *testing.B) {
+	p := frame.Prepare(frame.Text, events(2<<10), 1<<10)
+	for _, with := range []frame.Params{{}, {On: true, Window: 15}} {
+		b.Run(fmt.Sprintf("compressed=%v", with.On), func(b *testing.B) {
+			for b.Loop() {
+				p.Bytes(with)
+			}
+		})
+	}
+	b.Run("prepare", func(b *testing.B) {
+		b.ReportAllocs()
+		message := events(512)
+		for b.Loop() {
+			frame.Prepare(frame.Text, message, 1<<10)
+		}
+	})
+}
