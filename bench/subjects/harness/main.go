@@ -1,7 +1,7 @@
 // Command harness carries out the scenarios of bench/run, which builds it and
 // everything that it starts.
 //
-//	harness SCENARIO -bench DIR -bin DIR -millrace FILE [flags]
+//	harness SCENARIO [PART…] -bench DIR -bin DIR -millrace FILE [flags]
 package main
 
 import (
@@ -29,6 +29,7 @@ import (
 // options are the command line.
 type options struct {
 	scenario string
+	parts    []string
 	bench    string
 	bin      string
 	millrace string
@@ -70,19 +71,28 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.bin, "bin", "bench/out/bin", "the `folder` of the compiled subjects")
 	flags.StringVar(&o.millrace, "millrace", "bin/millrace", "the `program` millrace")
 	flags.StringVar(&o.arms, "arms", "", "names of arms with commas, all by default")
-	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md or CACHE.md in bench by default, in bench/out for a quick run or for some arms")
+	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md, CACHE.md or WEBSOCKET.md in bench by default, in bench/out for a quick run, or for some arms or parts")
 	quick := flags.Bool("quick", false, "a look within four minutes")
 	full := flags.Bool("full", false, "everything at its full length")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the order of slots; 0: from the clock")
-	if err := flags.Parse(args[1:]); err != nil {
+	args = args[1:]
+	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		o.parts, args = append(o.parts, args[0]), args[1:]
+	}
+	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	known := slices.ContainsFunc(scenarios(), func(s scenario) bool { return s.name == o.scenario })
+	o.parts = append(o.parts, flags.Args()...)
+	i := slices.IndexFunc(scenarios(), func(s scenario) bool { return s.name == o.scenario })
 	switch {
-	case !known:
+	case i < 0:
 		return options{}, fmt.Errorf("no scenario %q; there is: %s", o.scenario, scenarioNames())
-	case flags.NArg() > 0:
-		return options{}, fmt.Errorf("nothing to do with %q", flags.Arg(0))
+	case len(o.parts) > 0:
+		if err := checkParts(o.parts, scenarios()[i]); err != nil {
+			return options{}, err
+		}
+	}
+	switch {
 	case *quick && *full:
 		return options{}, errors.New("--quick and --full contradict each other")
 	}
@@ -97,6 +107,19 @@ func parse(args []string) (options, error) {
 		o.seed = uint64(time.Now().Unix())
 	}
 	return o, nil
+}
+
+// checkParts refuses words that are no parts of a scenario.
+func checkParts(words []string, s scenario) error {
+	for _, word := range words {
+		switch {
+		case len(s.parts) == 0:
+			return fmt.Errorf("nothing to do with %q", word)
+		case !slices.Contains(s.parts, word):
+			return fmt.Errorf("%s has no part %q; there is: %s", s.name, word, strings.Join(s.parts, ", "))
+		}
+	}
+	return nil
 }
 
 // run carries out the scenario and writes its results.
@@ -115,22 +138,37 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := warnIfBusy(ctx, out); err != nil {
 		return err
 	}
-	r, err := s.run(ctx, job{arms, o.length, o.seed, places, out})
+	r, err := s.run(ctx, job{arms, o.parts, o.length, o.seed, places, out})
 	if err != nil {
 		return err
 	}
-	r.Versions = versions(ctx, arms, places)
+	r.Versions = versions(ctx, arms, places, s.name != "ws")
 	raw, err := record.Save(filepath.Join(o.bench, "out"), r)
 	if err != nil {
 		return err
 	}
 	text, verdict := s.written(r)
-	results := o.results(s.results, len(arms) == len(s.arms()))
+	results := o.results(s.results, len(arms) == len(s.arms()) && len(o.parts) == 0)
 	if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
+	if s.keep != "" && results == filepath.Join(o.bench, s.results) {
+		kept := filepath.Join(o.bench, s.keep)
+		if err := copyFile(kept, raw); err != nil {
+			return fmt.Errorf("keeping the raw data: %w", err)
+		}
+		raw = kept
+	}
 	say(out, "%s; results in %s, raw data in %s", verdict, results, raw)
 	return nil
+}
+
+func copyFile(to, from string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o644)
 }
 
 // say prints a line; that it cannot be printed is no reason to stop.

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
+	"syscall"
 
 	"millrace/bench/subjects/internal/arm"
 	"millrace/bench/subjects/internal/cache"
 	"millrace/bench/subjects/internal/files"
 	"millrace/bench/subjects/internal/record"
 	"millrace/bench/subjects/internal/report"
+	"millrace/bench/subjects/internal/sockets"
 	"millrace/bench/subjects/internal/stage"
 	"millrace/bench/subjects/internal/workload"
 )
@@ -19,6 +22,8 @@ import (
 type scenario struct {
 	name      string
 	results   string // the file in bench that they go to
+	keep      string // where the raw data is kept in bench when they are replaced; empty: nowhere
+	parts     []string
 	workloads func() []workload.Workload
 	arms      func() []arm.Arm
 	run       func(context.Context, job) (*record.Run, error)
@@ -29,6 +34,7 @@ type scenario struct {
 // job is what a scenario is asked to do.
 type job struct {
 	arms   []arm.Arm
+	parts  []string // empty: all
 	length stage.Length
 	seed   uint64
 	places stage.Places
@@ -50,7 +56,23 @@ func scenarios() []scenario {
 				return cache.Run(ctx, cache.NewPlan(j.arms, j.length, j.seed), j.places, j.out)
 			},
 		},
+		{
+			name: "ws", results: "WEBSOCKET.md", keep: filepath.Join("results", "websocket.json"), parts: sockets.Parts(),
+			workloads: func() []workload.Workload { return nil }, arms: arm.Sockets,
+			report: func(r *record.Run, _ []string) string { return report.Sockets(r) },
+			run:    runSockets,
+		},
 	}
+}
+
+// runSockets asks how many descriptors the servers may hold, and measures.
+func runSockets(ctx context.Context, j job) (*record.Run, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, fmt.Errorf("reading how many descriptors a process may hold: %w", err)
+	}
+	descriptors := int(min(limit.Max, 1<<20)) // Go programs raise theirs to that
+	return sockets.Run(ctx, sockets.NewPlan(j.arms, j.parts, j.length, j.seed, descriptors), j.places, j.out)
 }
 
 // written is the file of results of a run, and in a few words how the bars were

@@ -18,7 +18,7 @@ import (
 
 // versions asks every program that took part. One that does not say is listed
 // as unknown: a run of twenty minutes is not lost for that.
-func versions(ctx context.Context, arms []arm.Arm, p stage.Places) []record.Version {
+func versions(ctx context.Context, arms []arm.Arm, p stage.Places, underWrk bool) []record.Version {
 	has := func(program arm.Program) bool {
 		return slices.ContainsFunc(arms, func(a arm.Arm) bool { return a.Program == program })
 	}
@@ -49,8 +49,22 @@ func versions(ctx context.Context, arms []arm.Arm, p stage.Places) []record.Vers
 	if has(arm.FastHTTP) {
 		add("fasthttp", dependency(filepath.Join(p.Bin, "fasthttpfs"), "github.com/valyala/fasthttp"))
 	}
-	version, _ := wrk.Version(ctx)
-	add("wrk", strings.TrimPrefix(version, "wrk "))
+	for _, peer := range []struct {
+		program         arm.Program
+		subject, module string
+	}{
+		{arm.GWS, "wsgws", "github.com/lxzan/gws"},
+		{arm.Coder, "wscoder", "github.com/coder/websocket"},
+		{arm.Gorilla, "wsgorilla", "github.com/gorilla/websocket"},
+	} {
+		if has(peer.program) {
+			add(peer.module, dependency(filepath.Join(p.Bin, peer.subject), peer.module))
+		}
+	}
+	if underWrk {
+		version, _ := wrk.Version(ctx)
+		add("wrk", strings.TrimPrefix(version, "wrk "))
+	}
 	return list
 }
 

@@ -21,6 +21,9 @@ const (
 	NetHTTP  Program = "nethttp"
 	FastHTTP Program = "fasthttp"
 	Varnish  Program = "varnish"
+	GWS      Program = "gws"
+	Coder    Program = "coder"
+	Gorilla  Program = "gorilla"
 	Millrace Program = "millrace"
 )
 
@@ -36,7 +39,8 @@ func (p Program) Debian() (executable, pkg string) {
 	return "", ""
 }
 
-// Arm is one server as it is measured. To add one, add it to Files or Caches.
+// Arm is one server as it is measured. To add one, add it to Files,
+// Caches or Sockets.
 type Arm struct {
 	Name    string // in raw data and for --arms: a word
 	Title   string // in RESULTS.md
@@ -50,6 +54,10 @@ type Arm struct {
 
 	// TCP tells that it listens at its address alone, and on no UNIX socket.
 	TCP bool
+	// Any tells that whatever it answers to a request for / shows that it is up.
+	Any bool
+	// Modes are those that a server of WebSockets can be started in.
+	Modes []Mode
 	// Purge is the request that makes a cache forget all answers with a tag;
 	// nil: it cannot.
 	Purge func(e Env, tag string) Purge
@@ -77,6 +85,10 @@ type Env struct {
 	// What a cache needs.
 	Upstream string // host:port that it is in front of
 	Memory   int    // MiB that its answers may take
+
+	// What a server of WebSockets does; one with the mode Proxy does it with
+	// Upstream.
+	Mode Mode
 }
 
 // Socket is the UNIX socket that the arm listens on beside Address.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,7 +68,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is missing; it is in Debian's package nginx-light")
 	}
-	for _, a := range append(Files(), Caches()...) {
+	for _, a := range slices.Concat(Files(), Caches(), Sockets()) {
 		if a.Program != Nginx {
 			continue
 		}
@@ -83,7 +84,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 }
 
 func TestArms(t *testing.T) {
-	for _, all := range [][]Arm{Files(), Caches()} {
+	for _, all := range [][]Arm{Files(), Caches(), Sockets()} {
 		testArms(t, all)
 	}
 }

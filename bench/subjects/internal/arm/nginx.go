@@ -8,8 +8,8 @@ import (
 	"text/template"
 )
 
-// nginxConfig is what bench/peers/nginx/nginx.conf.tmpl and cache.conf.tmpl are
-// filled with.
+// nginxConfig is what bench/peers/nginx/nginx.conf.tmpl, cache.conf.tmpl and
+// ws.conf.tmpl are filled with.
 type nginxConfig struct {
 	Dir     string // for everything nginx writes
 	User    string // of the workers; empty: as nginx is started
@@ -20,7 +20,7 @@ type nginxConfig struct {
 	Socket string
 	Log    string // path of the access log; empty: none
 
-	// Of a cache.
+	// Of a cache, and where WebSockets are passed on.
 	Upstream string // host:port
 	Memory   int    // MiB that its files may take
 }

@@ -35,6 +35,7 @@ type Run struct {
 	Cases    []Case        `json:"cases,omitempty"`
 	Tagged   uint64        `json:"tagged,omitempty"` // answers in a purge
 	Floods   []Flood       `json:"floods,omitempty"`
+	Sockets  *Sockets      `json:"sockets,omitempty"`
 }
 
 // Version is which version of a program took part.

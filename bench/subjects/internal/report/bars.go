@@ -58,7 +58,10 @@ func (b bar) bound() string {
 
 // barsOf are those of the run's scenario.
 func barsOf(r *record.Run, rows []record.Cell) []bar {
-	if r.Scenario == "cache" {
+	switch {
+	case r.Sockets != nil:
+		return socketBars(r)
+	case r.Scenario == "cache":
 		return cacheBars(r, rows)
 	}
 	return bars(r, rows)

@@ -66,6 +66,9 @@ func losses(r *record.Run, rows []record.Cell) []string {
 
 // comparisons are all figures of ours with a peer's beside them.
 func comparisons(r *record.Run, rows []record.Cell) []compared {
+	if r.Sockets != nil {
+		return socketComparisons(r)
+	}
 	var list []compared
 	for _, peer := range r.Arms {
 		if peer.Ours {

@@ -1,4 +1,4 @@
-// Package report writes RESULTS.md and CACHE.md: tables of medians and ratios,
+// Package report writes RESULTS.md, CACHE.md and WEBSOCKET.md: tables of medians and ratios,
 // the bars and whether they are met, and where peers are better. Every figure in
 // them is computed from the run it is given.
 package report
@@ -95,6 +95,11 @@ func beside(r *record.Run) (other, steal stats.Summary) {
 		all := float64(r.Machine.Cores) * s.Wall.Seconds()
 		others = append(others, s.Other.Seconds()/all)
 		stolen = append(stolen, s.Steal.Seconds()/all)
+	}
+	for _, u := range socketUses(r) {
+		all := float64(r.Machine.Cores) * u.Wall.Seconds()
+		others = append(others, u.Other.Seconds()/all)
+		stolen = append(stolen, u.Steal.Seconds()/all)
 	}
 	return stats.Summarise(others), stats.Summarise(stolen)
 }

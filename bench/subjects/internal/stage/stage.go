@@ -78,7 +78,7 @@ func (s *Stage) Start(ctx context.Context, env arm.Env) error {
 		s.Servers[a.Name] = server
 		s.Run.Arms = append(s.Run.Arms, record.Arm{
 			Name: a.Name, Title: a.Title, Program: string(a.Program), Logs: a.Logs,
-			Variant: a.Variant, Ours: a.Ours(), Command: s.placeholders(server),
+			Variant: a.Variant, Ours: a.Ours(), Command: s.Placeholders(server),
 		})
 	}
 	return nil
@@ -109,9 +109,9 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// placeholders is a server's command line without what differs between
+// Placeholders is a server's command line without what differs between
 // machines and runs.
-func (s *Stage) placeholders(server *arm.Running) string {
+func (s *Stage) Placeholders(server *arm.Running) string {
 	e := server.Env
 	pairs := []string{e.Dir, "DIR", s.Places.Binary, "bin/millrace", s.Places.Bin + string(filepath.Separator), "bench/out/bin/"}
 	if e.Site != "" {
