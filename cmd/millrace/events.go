@@ -22,8 +22,10 @@ type event struct {
 type events struct {
 	r     *bufio.Reader
 	begun bool
-	cr    bool   // the last line ended in CR: an LF right behind it belongs to it
-	id    string // stays for the events behind, too
+	cr    bool // the last line ended in CR: an LF right behind it belongs to it
+	// id is that of the latest event, with data or without: where to go on. An
+	// event without one has that of the event before.
+	id string
 }
 
 func newEvents(r io.Reader) *events { return &events{r: bufio.NewReader(r)} }
@@ -33,13 +35,14 @@ func newEvents(r io.Reader) *events { return &events{r: bufio.NewReader(r)} }
 func (s *events) next() (event, error) {
 	var e event
 	var data strings.Builder
-	some := false
+	some, id := false, s.id
 	for {
 		line, err := s.line()
 		if err != nil {
 			return event{}, err
 		}
 		if line == "" {
+			s.id = id
 			if !some {
 				e.name = "" // a name alone is no event
 				continue
@@ -60,7 +63,7 @@ func (s *events) next() (event, error) {
 			e.name = value
 		case "id":
 			if !strings.Contains(value, "\x00") {
-				s.id = value
+				id = value
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,8 @@ const (
 	lastRetry  = 15 * time.Second
 	// silent is how long a stream may say nothing, not even a comment, before it
 	// is taken for dead.
-	silent = 2 * time.Minute
+	// Ours say something every 15 seconds.
+	silent = time.Minute
 )
 
 // wsListenCommand is `millrace ws listen`.
@@ -110,14 +112,16 @@ func (c *wsListenCommand) once(ctx context.Context, s streams) (connected bool, 
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says most of it
-		err := at.refused(resp, "not listening to "+strings.Join(c.Channel, ", "), said(body))
+		err := at.refused(resp, "not listening to "+strings.Join(c.Channel, ", "), said(body), "show a token: --token TOKEN, or MILLRACE_WS_TOKEN")
 		if resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests {
 			return false, finalError{err}
 		}
 		return false, err
 	}
 	s.say("millrace: listening to %s at %s\n", strings.Join(c.Channel, ", "), at.base)
-	err = c.print(newEvents(&awake{resp.Body, dead}), s.out)
+	from := newEvents(&awake{resp.Body, dead})
+	err = c.print(from, s)
+	c.last = cmp.Or(from.id, c.last)
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -140,25 +144,25 @@ func (a *awake) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// print writes the events' data out until there are no more, or enough.
-func (c *wsListenCommand) print(from *events, out io.Writer) error {
+// print writes publications out until there are no more, or enough.
+func (c *wsListenCommand) print(from *events, s streams) error {
 	for {
 		e, err := from.next()
 		if err != nil {
 			return err
 		}
-		if e.id != "" {
-			c.last = e.id
+		if e.name == "reset" {
+			s.say("millrace: what came between is not all there any more: %s\n", oneLine(e.data))
+		}
+		if !isPublication([]byte(e.data)) { // a note about a channel
+			continue
 		}
 		line := oneLine(e.data)
 		if c.IDs {
 			line = e.id + "\t" + line
 		}
-		if _, err := fmt.Fprintln(out, line); err != nil {
+		if _, err := fmt.Fprintln(s.out, line); err != nil {
 			return finalError{err}
-		}
-		if !isPublication([]byte(e.data)) {
-			continue
 		}
 		if c.printed++; c.printed == c.Number {
 			return errEnough

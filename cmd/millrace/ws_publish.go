@@ -107,7 +107,8 @@ func (at *channelsAt) publish(ctx context.Context, channel string, data []byte, 
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return "", at.refused(resp, "not published to "+channel, said(body))
+		return "", at.refused(resp, "not published to "+channel, said(body),
+			"show one of the server's keys: --key KEY, or MILLRACE_WS_KEY; it has those of `millrace ws --channels --key KEY`")
 	}
 	var answer struct {
 		Offset uint64 `json:"offset"`

@@ -133,15 +133,16 @@ func channelsURL(text string) (string, error) {
 // channelQuery names channels.
 func channelQuery(channels ...string) string { return url.Values{"channel": channels}.Encode() }
 
-// refused says what to do about an answer that is none.
-func (at *channelsAt) refused(resp *http.Response, what, said string) error {
+// refused says what to do about an answer that is none. unlock is what helps
+// where something has to be shown first.
+func (at *channelsAt) refused(resp *http.Response, what, said, unlock string) error {
 	err := fmt.Errorf("%s: %s says %s", what, at.base, resp.Status)
 	if said = strings.TrimSpace(said); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)
 	}
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return failure{err, "publishing from elsewhere needs --key KEY (MILLRACE_WS_KEY), one of the server's \"keys\"; listening may need --token TOKEN"}
+		return failure{err, unlock}
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return failure{err, "--url must be that of a route with channels, like http://127.0.0.1:8080/live/"}
 	case http.StatusMovedPermanently, http.StatusPermanentRedirect, http.StatusFound, http.StatusTemporaryRedirect:

@@ -14,7 +14,7 @@ import (
 func TestEvents(t *testing.T) {
 	const stream = "\ufeff: a comment\n\nevent: nothing\n\nid: 1\ndata: one\n\n" +
 		"data:two\r\ndata:  and more\rid: 2\r\n\r\nretry: 5\nnoise\ndata\nevent: x\n\n" +
-		"id: bad\x00\ndata: {}\n\nid\ndata: end\n\ndata: cut off\n"
+		"id: bad\x00\ndata: {}\n\nid\ndata: end\n\nid: 3\n\nid: 4\ndata: cut off\n"
 	want := []event{
 		{"1", "", "one"},
 		{"2", "", "two\n and more"},
@@ -22,6 +22,7 @@ func TestEvents(t *testing.T) {
 		{"2", "", "{}"},
 		{"", "", "end"},
 	}
+	const last = "3" // of an event without data; the one that is cut off has none
 	for name, r := range map[string]io.Reader{
 		"whole": strings.NewReader(stream), "in bytes": iotest.OneByteReader(strings.NewReader(stream)),
 	} {
@@ -37,6 +38,9 @@ func TestEvents(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(event{})); diff != "" || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if s.id != last {
+			t.Errorf("%s: it would go on behind %q, want %q", name, s.id, last)
 		}
 	}
 }
