@@ -219,7 +219,11 @@ func (r *runners) step(i int) bool {
 		return false
 	}
 	f := r.queues[i][0]
-	r.queues[i] = r.queues[i][1:]
+	if q := r.queues[i]; len(q) < 64 { // benchmarks count allocations
+		r.queues[i] = slices.Delete(q, 0, 1)
+	} else {
+		r.queues[i] = q[1:]
+	}
 	r.mu.Unlock()
 	f()
 	return true

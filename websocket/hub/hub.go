@@ -22,9 +22,10 @@
 // # Locks
 //
 // shard.mu (who is subscribed on a shard) comes before stripe.mu (which
-// channels there are), inbox.mu (what is to be delivered), and everything that
-// a Subscriber locks. The last two, and outage.mu, are held for a few
-// instructions only, and the bus's calls take no other.
+// channels there are), inbox.mu (what is to be delivered), outage.mu, and
+// everything that a Subscriber's Deliver locks. Those of the hub among the
+// latter are held for a few instructions only, and the bus's calls take no
+// others: a bus never waits for a slice of deliveries.
 package hub
 
 import (
@@ -40,7 +41,7 @@ import (
 )
 
 // DefaultMaxChannels is what Options.MaxChannels is when it is 0: with one
-// subscriber each, so many channels take some 350 MB.
+// subscriber each, so many channels take some 280 MB, and what the bus needs.
 const DefaultMaxChannels = 1_000_000
 
 // ErrChannels is returned by Subscribe when one more channel would be too many.

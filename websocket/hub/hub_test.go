@@ -473,6 +473,61 @@ func TestLogOverflows(t *testing.T) {
 	}
 }
 
+// TestLogIsShared: who joins while another does gets no news of before.
+func TestLogIsShared(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		f.bus.late = true
+		a := f.join(t, Request{Channel: "x"})
+		synctest.Wait()
+		f.Placed("x", "1", 1)
+		f.run.drain()
+		b := f.join(t, Request{Channel: "x"})
+		f.Placed("x", "2", 2)
+		f.run.drain()
+		for f.bus.answer(first) {
+		}
+		f.run.drain()
+		want(t, "the first", a.texts(), []string{Placed, Placed})
+		want(t, "the second", b.texts(), []string{Placed})
+	})
+}
+
+// TestResetAgain: one that was delivered does not stand for the next.
+func TestResetAgain(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		c := f.join(t, Request{Channel: "x"})
+		f.settled()
+		for range 3 {
+			f.Reset("x")
+			f.Reset("x")
+			f.run.drain()
+		}
+		want(t, "told", c.texts(), []string{Reset, Reset, Reset})
+	})
+}
+
+// TestListShrinks: a crowd that has gone leaves no memory behind.
+func TestListShrinks(t *testing.T) {
+	bubble(t, Options{}, 1, func(t *testing.T, f *fixture) {
+		var all []*client
+		for range 1000 {
+			all = append(all, f.join(t, Request{Channel: "x"}))
+		}
+		f.settled()
+		for _, c := range all[10:] {
+			f.leave(c)
+		}
+		if n := cap(all[0].s.list.subs); n > shrinkFrom {
+			t.Errorf("room for %d subscribers is kept for 10", n)
+		}
+		f.publish(t, "x", 1)
+		f.settled()
+		for _, c := range all[:10] {
+			want(t, "delivered", c.texts(), []string{"1"})
+		}
+	})
+}
+
 func TestPresence(t *testing.T) {
 	bubble(t, Options{Presence: true}, 2, func(t *testing.T, f *fixture) {
 		watch := f.join(t, Request{Channel: "x", Joins: true, Member: &bus.Member{Client: "w"}})
@@ -591,7 +646,7 @@ func TestPublication(t *testing.T) {
 			want(t, "event of a note", string(note.Event()), Reset)
 		}
 		want(t, "made", made, map[string]int{"text": 1, "event": 1, "note": 2})
-		if message.Frame() != message.Frame() {
+		if again := message.Frame(); again != message.Frame() {
 			t.Error("two frames")
 		}
 	})
