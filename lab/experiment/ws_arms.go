@@ -2,8 +2,8 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"time"
 
@@ -18,6 +18,7 @@ const (
 	wsBaseline = "xnet"
 	wsXNet386  = "xnet-386"
 	wsPlacebo  = "xnet′"
+	wsMillrace = "millrace"
 )
 
 // A wsArm is one echo server.
@@ -27,21 +28,47 @@ type wsArm struct {
 	env         []string // of go build
 	module      string   // whose version is told
 	placebo     string
+	path        string                        // of its WebSocket
+	args        func(address string) []string // of its program
 	exe         string
 }
 
+// A subject of bench/subjects has its WebSocket everywhere.
+func wsSubjectArgs(address string) []string { return []string{"-listen", address} }
+
+// millrace ws is the echo.
+func wsMillraceArgs(address string) []string {
+	return []string{"ws", "--listen", address, "--log", "off", "--admin", "off"}
+}
+
+// command is what a reader types to start the arm's server at an address.
+func (a *wsArm) command(address string) []string {
+	program := a.subject
+	if program == "" {
+		program = a.name
+	}
+	return append([]string{program}, a.args(address)...)
+}
+
 func wsArms() []*wsArm {
-	return []*wsArm{
+	arms := []*wsArm{
 		{name: wsBaseline, about: "golang.org/x/net/websocket and one io.Copy per connection, as published", subject: "wsxnet", module: "golang.org/x/net"},
 		{name: wsXNet386, about: "the same built for 32 bits (GOARCH=386), which the author suspected", subject: "wsxnet", env: []string{"GOARCH=386"}, module: "golang.org/x/net"},
 		{name: "gws", about: "github.com/lxzan/gws with its default options", subject: "wsgws", module: "github.com/lxzan/gws"},
 		{name: "coder", about: "github.com/coder/websocket with its default options", subject: "wscoder", module: "github.com/coder/websocket"},
+		{name: wsMillrace, about: "millrace ws, its echo, no log", path: "/echo", args: wsMillraceArgs},
 		{name: wsPlacebo, about: "the same as xnet once more, to see how far apart two of the same are", subject: "wsxnet", module: "golang.org/x/net", placebo: wsBaseline},
 	}
+	for _, a := range arms {
+		if a.subject != "" {
+			a.path, a.args = "/", wsSubjectArgs
+		}
+	}
+	return arms
 }
 
-// build compiles servers and client, and lists the arms in the result. It is an
-// error only where nothing can be measured.
+// build compiles servers and client, finds millrace, and lists the arms in the
+// result. It is an error only where nothing can be measured.
 func (w *wsRamp) build(ctx context.Context) error {
 	if w.env.Bench == nil {
 		return errNoSources
@@ -53,10 +80,8 @@ func (w *wsRamp) build(ctx context.Context) error {
 	}
 	var failed error
 	for _, arm := range wsArms() {
-		w.say(result.Event{Kind: result.EventStep, Arm: arm.name, Text: "building bench/subjects/" + arm.subject})
-		shown := result.Arm{Name: arm.name, About: arm.about, Command: []string{arm.subject, "-listen", "127.0.0.1:PORT"}, Placebo: arm.placebo}
-		exe, err := w.env.Bench.Build(ctx, arm.subject, nil, arm.env)
-		if err != nil {
+		shown := result.Arm{Name: arm.name, About: arm.about, Command: arm.command("127.0.0.1:PORT"), Placebo: arm.placebo}
+		if err := w.program(ctx, arm); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -64,24 +89,38 @@ func (w *wsRamp) build(ctx context.Context) error {
 			w.note("%s was left out: %v", arm.name, err)
 			failed = err
 		} else {
-			arm.exe = exe
 			w.arms = append(w.arms, arm)
-			shown.Version = goVersion(exe, arm.module)
-			if info, err := os.Stat(exe); err == nil {
-				shown.Size = info.Size()
+			shown.Size = fileSize(arm.exe)
+			if arm.subject == "" {
+				shown.Version = subject.Version(ctx, arm.exe, "version")
+			} else {
+				shown.Version = goVersion(arm.exe, arm.module)
 			}
 		}
 		w.res.Arms = append(w.res.Arms, shown)
 	}
-	w.res.Arms = append(w.res.Arms, result.Arm{
-		Name: "millrace", About: "millrace's echo", Skipped: "its WebSocket job does not exist yet",
-	})
-	w.note("millrace was left out: its WebSocket job does not exist yet")
 	if len(w.arms) == 0 {
 		return failed
 	}
 	return nil
 }
+
+// program builds an arm's executable; millrace's is the very program that runs
+// this.
+func (w *wsRamp) program(ctx context.Context, arm *wsArm) (err error) {
+	if arm.subject == "" {
+		if arm.exe = w.env.Millrace; arm.exe == "" {
+			return errNoMillrace
+		}
+		return nil
+	}
+	w.say(result.Event{Kind: result.EventStep, Arm: arm.name, Text: "building bench/subjects/" + arm.subject})
+	arm.exe, err = w.env.Bench.Build(ctx, arm.subject, nil, arm.env)
+	return err
+}
+
+// errNoMillrace is why millrace is not measured.
+var errNoMillrace = errors.New("there is no executable of millrace to measure")
 
 // A wsFinding is what one arm did at one step.
 type wsFinding struct {
@@ -132,13 +171,15 @@ func (w *wsRamp) measureArm(ctx context.Context, arm *wsArm, n int) (f wsFinding
 		f.spent = time.Since(began)
 	}()
 	var pids []int
+	var addresses []string
 	for range processes {
-		s, err := startWSServer(ctx, arm.exe)
+		s, err := startWSServer(ctx, arm)
 		if err != nil {
 			return f, err
 		}
 		servers = append(servers, s)
 		pids = append(pids, s.PID)
+		addresses = append(addresses, s.Address())
 	}
 	target, err := record.Open(pids...)
 	if err != nil {
@@ -151,7 +192,7 @@ func (w *wsRamp) measureArm(ctx context.Context, arm *wsArm, n int) (f wsFinding
 	}
 	var held record.Reading
 	var heldErr error
-	f.report, err = runWSClients(ctx, w.clientCommands(servers, n), func() { held, heldErr = target.Read() })
+	f.report, err = runWSClients(ctx, w.clientCommands(arm, addresses, n), func() { held, heldErr = target.Read() })
 	if err != nil {
 		return f, err
 	}
@@ -164,13 +205,13 @@ func (w *wsRamp) measureArm(ctx context.Context, arm *wsArm, n int) (f wsFinding
 	return f, nil
 }
 
-func startWSServer(ctx context.Context, exe string) (s *subject.Process, err error) {
+func startWSServer(ctx context.Context, arm *wsArm) (s *subject.Process, err error) {
 	for range startTries {
 		address, err := freeAddress()
 		if err != nil {
 			return nil, err
 		}
-		if s, err = subject.Start(ctx, exec.Command(exe, "-listen", address), address, startTime); err == nil || ctx.Err() != nil {
+		if s, err = subject.Start(ctx, exec.Command(arm.exe, arm.args(address)...), address, startTime); err == nil || ctx.Err() != nil {
 			return s, err
 		}
 	}

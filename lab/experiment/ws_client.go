@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"millrace/lab/load"
-	"millrace/lab/subject"
 )
 
 const (
@@ -117,14 +116,14 @@ func addBuckets(h *load.Histogram, buckets [][2]int64) {
 
 // clientCommands are one client for each server; the connections are shared out
 // evenly, and so are those that may be busy at once.
-func (w *wsRamp) clientCommands(servers []*subject.Process, n int) [][]string {
-	commands := make([][]string, len(servers))
-	for i, s := range servers {
-		share := n*(i+1)/len(servers) - n*i/len(servers)
+func (w *wsRamp) clientCommands(arm *wsArm, addresses []string, n int) [][]string {
+	commands := make([][]string, len(addresses))
+	for i, address := range addresses {
+		share := n*(i+1)/len(addresses) - n*i/len(addresses)
 		commands[i] = []string{
-			w.client, "-address", s.Address(), "-connections", strconv.Itoa(share),
+			w.client, "-address", address, "-path", arm.path, "-connections", strconv.Itoa(share),
 			"-first-source", strconv.Itoa(2 + i*wsSources), "-sources", strconv.Itoa(wsSources),
-			"-busy", strconv.Itoa(max(1, wsBusy/len(servers))), "-timeout", wsPatience.String(), "-limit", w.wsPlan.limit.String(),
+			"-busy", strconv.Itoa(max(1, wsBusy/len(addresses))), "-timeout", wsPatience.String(), "-limit", w.wsPlan.limit.String(),
 		}
 	}
 	return commands

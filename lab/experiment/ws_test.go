@@ -347,3 +347,53 @@ func TestRunWSClientsCancelled(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestWSArms(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range wsArms() {
+		if seen[a.name] || a.about == "" || !strings.HasPrefix(a.path, "/") {
+			t.Errorf("%+v", a)
+		}
+		seen[a.name] = true
+		if command := a.command("127.0.0.1:81"); !slices.Contains(command, "127.0.0.1:81") || strings.HasPrefix(command[0], "-") {
+			t.Errorf("%s: %q does not say where it listens", a.name, command)
+		}
+	}
+	for _, name := range []string{wsBaseline, wsPlacebo, wsXNet386, wsMillrace} {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// TestWSMillraceIsTheProgramGiven: nothing is built for it, and without it the
+// reason is told.
+func TestWSMillraceIsTheProgramGiven(t *testing.T) {
+	arms := wsArms()
+	millrace := arms[slices.IndexFunc(arms, func(a *wsArm) bool { return a.name == wsMillrace })]
+	w := &wsRamp{stage: newStage(Env{Millrace: "/opt/millrace"}, &result.Result{})}
+	if err := w.program(t.Context(), millrace); err != nil || millrace.exe != "/opt/millrace" {
+		t.Errorf("%v, it is %q", err, millrace.exe)
+	}
+	w.env.Millrace = ""
+	if err := w.program(t.Context(), millrace); !errors.Is(err, errNoMillrace) {
+		t.Errorf("without a program: %v", err)
+	}
+}
+
+func TestWSClientCommands(t *testing.T) {
+	w := &wsRamp{client: "/bin/client", wsPlan: wsPlan{limit: time.Second}}
+	addresses := []string{"127.0.0.1:81", "127.0.0.1:82"}
+	commands := w.clientCommands(&wsArm{path: "/echo"}, addresses, 7)
+	if len(commands) != 2 {
+		t.Fatalf("%q", commands)
+	}
+	for i, share := range []string{"3", "4"} {
+		line := strings.Join(commands[i], " ")
+		for _, want := range []string{" -address " + addresses[i] + " ", " -path /echo ", " -connections " + share + " "} {
+			if !strings.Contains(line, want) {
+				t.Errorf("client %d: %q is missing in %s", i, want, line)
+			}
+		}
+	}
+}
