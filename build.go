@@ -35,6 +35,8 @@ type graph struct {
 	caches map[string]*cache.Handler
 	logKey string
 
+	sockets map[string]*socketRoute // routes with WebSockets, by name
+
 	before <-chan struct{} // closed when the graph before this one is
 	closed chan struct{}   // closed when this one is
 }
@@ -48,7 +50,7 @@ type part struct {
 // build makes the graph for cfg; old may be nil. After an error everything that
 // was opened for it is closed again. This is the only place where the jobs meet.
 func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
-	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, closed: make(chan struct{})}
+	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, sockets: map[string]*socketRoute{}, closed: make(chan struct{})}
 	if old == nil {
 		old = &graph{closed: make(chan struct{})}
 		close(old.closed)
@@ -78,7 +80,7 @@ func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
 			if err != nil {
 				return g, fmt.Errorf("route %s: %w", pattern, err)
 			}
-			routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, rc.Static != nil), Job: s.meters.Job(job)})
+			routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, rc.Static != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil), Job: s.meters.Job(job)})
 		}
 		g.add(g.setup.Secure, g.id(s, old, "tls", sc), routes, sc.Hosts)
 		if !cfg.TLS.Redirect {
@@ -124,12 +126,11 @@ func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc co
 		})
 		return h, "static", err
 	case rc.Cache != nil:
-		name := pattern
-		if len(hosts) > 0 {
-			name = hosts[0] + pattern
-		}
-		h, err := g.cache(s, name, *rc.Cache, old)
+		h, err := g.cache(s, nameOf(hosts, pattern), *rc.Cache, old)
 		return h, "cache", err
+	case rc.WebSocket != nil:
+		h, err := g.webSocket(s, hosts, pattern, *rc.WebSocket, old)
+		return h, "websocket", err
 	case rc.Proxy != nil:
 		h, err := g.proxy(s, *rc.Proxy, old)
 		return h, "proxy", err
@@ -138,19 +139,31 @@ func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc co
 	case rc.Deny != nil:
 		return rc.Deny.Handler(), "deny", nil
 	}
-	return nil, "", errors.New("no job is named: write static, cache, proxy, redirect or deny")
+	return nil, "", errors.New("no job is named: write static, cache, proxy, websocket, redirect or deny")
+}
+
+// nameOf is how the metrics and the operator call a route.
+func nameOf(hosts []string, pattern string) string {
+	if len(hosts) > 0 {
+		return hosts[0] + pattern
+	}
+	return pattern
 }
 
 // proxy is a reverse proxy; routes with the same upstream have one pool.
 func (g *graph) proxy(s *Server, o proxy.Options, old *graph) (http.Handler, error) {
-	pool, err := carry(g, old, keyOf("upstream", o.Options), func() (*upstream.Pool, io.Closer, error) {
-		p, err := upstream.New(o.Options, s.errors)
-		return p, p, err
-	})
+	pool, err := g.pool(s, o.Options, old)
 	if err != nil {
 		return nil, err
 	}
 	return proxy.New(o, pool, s.errors)
+}
+
+func (g *graph) pool(s *Server, o upstream.Options, old *graph) (*upstream.Pool, error) {
+	return carry(g, old, keyOf("upstream", o), func() (*upstream.Pool, io.Closer, error) {
+		p, err := upstream.New(o, s.errors)
+		return p, p, err
+	})
 }
 
 // carry takes a part over from the old graph or opens a new one. What it uses

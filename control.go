@@ -16,19 +16,23 @@ import (
 )
 
 // controls is the operator's way to the caches, below control.Prefix on the
-// admin listener.
+// admin listener, and to the channels.
 func (s *Server) controls() map[string]http.Handler {
 	return map[string]http.Handler{
 		control.Prefix: control.Handler(s.controlled, s.reached, s.counters),
+		"/websockets":  http.HandlerFunc(s.listSockets),
 	}
 }
 
-// measure sets the gauges of the caches in use.
+// measure sets the gauges of the caches and WebSockets in use.
 func (s *Server) measure() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, h := range s.graph.caches {
 		h.Measure()
+	}
+	for _, r := range s.graph.sockets {
+		r.handler.Measure()
 	}
 }
 

@@ -1,20 +1,35 @@
 // Package websocket is the job that carries WebSockets (RFC 6455): an echo, a
-// proxy, and channels with very many quiet subscribers.
+// proxy, and channels with very many quiet subscribers. This package does the
+// handshakes; what a connection costs and how it is driven is in package
+// websocket/conn, its wire format in websocket/frame, and who gets which
+// message in websocket/hub and websocket/channels.
 package websocket
 
 import (
+	"cmp"
+	"errors"
 	"log/slog"
 	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
 
 	"millrace/bus"
+	"millrace/internal/lane"
 	"millrace/internal/meter"
+	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/websocket/channels"
+	"millrace/websocket/client"
 	"millrace/websocket/conn"
+	"millrace/websocket/frame"
+	"millrace/websocket/page"
 )
 
 // Deps are what the job works with; all that it needs must be there.
 type Deps struct {
-	Engine   *conn.Engine
+	Engine   *conn.Engine   // stays the caller's
 	Pool     *upstream.Pool // of a proxy; stays the caller's
 	Bus      bus.Bus        // of channels; not started, closed by Close
 	Meters   *meter.WebSocket
@@ -22,16 +37,254 @@ type Deps struct {
 }
 
 // Handler answers requests for WebSockets. It must be closed.
-type Handler struct{}
+type Handler struct {
+	options  Options
+	engine   *conn.Engine
+	settings *conn.Settings
+	meters   *meter.WebSocket
+	page     http.Handler // nil: there is none
+
+	proxy    *proxy.Handler // of a proxy, with
+	pool     *upstream.Pool
+	channels *channels.Channels // of channels
+
+	watch   sync.Once // the drain, by the first client
+	leaving chan struct{}
+	close   sync.Once
+	watcher sync.WaitGroup
+}
 
 // New returns a handler.
-func New(o Options, d Deps) (*Handler, error) { panic("not built") }
+func New(o Options, d Deps) (*Handler, error) {
+	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, leaving: make(chan struct{})}
+	if h.meters == nil {
+		h.meters = &meter.WebSocket{}
+	}
+	h.settings = settings(o, h.meters)
+	switch {
+	case o.Proxy != nil:
+		p, err := proxy.New(*o.Proxy, d.Pool, d.ErrorLog)
+		if err != nil {
+			return nil, err
+		}
+		h.proxy, h.pool = p, d.Pool
+	case o.Channels != nil:
+		c, err := channels.New(*o.Channels, channels.Deps{
+			Bus: d.Bus, Runners: d.Engine.Runners(), Post: d.Engine.Post, Meters: h.meters, ErrorLog: d.ErrorLog,
+			CompressFrom: h.settings.CompressFrom, Queue: h.settings.Queue, QueueLength: h.settings.QueueLength,
+		})
+		if err != nil {
+			return nil, err
+		}
+		h.channels, h.settings.App = c, c
+		h.page = page.Handler(page.Channels)
+	case o.Echo != nil:
+		h.settings.App = echo{}
+		h.page = page.Handler(page.Echo)
+	default:
+		return nil, errors.New("websocket: none of echo, proxy and channels is given")
+	}
+	if !o.Page {
+		h.page = nil
+	}
+	return h, nil
+}
+
+// Defaults of Options.
+const (
+	defaultMessage     = 64 << 10
+	defaultFrom        = 1 << 10
+	defaultQueue       = 256 << 10
+	defaultQueueLength = 256
+	defaultPing        = 30 * time.Second
+	defaultPong        = 20 * time.Second
+	defaultWrite       = 30 * time.Second
+	defaultReconnect   = 5 * time.Second
+)
+
+// settings are the options as a connection has them.
+func settings(o Options, m *meter.WebSocket) *conn.Settings {
+	s := &conn.Settings{
+		MaxMessage:   int64(o.MaxMessage),
+		Ping:         max(0, cmp.Or(o.Ping, defaultPing)),
+		PongTimeout:  cmp.Or(max(0, o.PongTimeout), defaultPong),
+		Idle:         max(0, o.IdleTimeout),
+		WriteTimeout: cmp.Or(max(0, o.WriteTimeout), defaultWrite),
+		Queue:        int(cmp.Or(max(0, o.Queue), defaultQueue)),
+		QueueLength:  cmp.Or(max(0, o.QueueLength), defaultQueueLength),
+		Budget:       conn.NewBudget(int64(cmp.Or(max(0, o.Memory), defaultMemory))),
+		Meters:       m,
+	}
+	if o.Channels != nil && s.MaxMessage <= 0 {
+		s.MaxMessage = defaultMessage
+	}
+	if !o.Compression.Off {
+		s.CompressFrom = int(cmp.Or(max(0, o.Compression.From), defaultFrom))
+	}
+	if o.SlowConsumer == "drop_oldest" {
+		s.Overflow = conn.DropOldest
+	}
+	return s
+}
 
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("not built") }
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.watch.Do(func() { h.watcher.Go(func() { h.awaitDrain(lane.Drain(r)) }) })
+	switch {
+	case h.proxy != nil && !wantsWebSocket(r):
+		h.passPlain(w, r)
+	case h.channels != nil && h.answered(w, r):
+	case !wantsWebSocket(r):
+		h.plain(w, r)
+	default:
+		h.handshake(w, r)
+	}
+}
+
+// handshake is the life of a request for a WebSocket.
+func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
+	if fault := check(r); fault != nil {
+		h.refuse(w, fault)
+		return
+	}
+	if fault := h.admit(r); fault != nil {
+		h.refuse(w, fault)
+		return
+	}
+	switch {
+	case h.proxy != nil:
+		h.passOn(w, r)
+	case h.channels != nil:
+		state, err := h.channels.Connect(r)
+		if err != nil {
+			h.refuse(w, asRefusal(err))
+			return
+		}
+		h.open(w, r, state)
+	default:
+		h.open(w, r, nil)
+	}
+}
+
+// admit says who may connect at all.
+func (h *Handler) admit(r *http.Request) *channels.Refusal {
+	switch {
+	case !h.accepts(r):
+		return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
+	case h.isLeaving():
+		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "This server is about to end: come again."}
+	case h.options.Connections > 0 && h.settings.Open() >= h.options.Connections:
+		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."}
+	}
+	return nil
+}
+
+// answered serves what channels have besides WebSockets.
+func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
+	switch path.Base(r.URL.Path) {
+	case "sse":
+		if !h.accepts(r) {
+			h.refuse(w, &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."})
+			return true
+		}
+		h.channels.ServeEvents(w, r, h.leaving)
+	case "publish":
+		h.channels.ServePublish(w, r)
+	case "client.js":
+		serveText(w, r, "text/javascript; charset=utf-8", client.Module)
+	case "client.d.ts":
+		serveText(w, r, "text/plain; charset=utf-8", client.Types)
+	default:
+		return false
+	}
+	return true
+}
+
+func serveText(w http.ResponseWriter, r *http.Request, contentType string, text []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(text)))
+}
+
+// plain answers who comes without a WebSocket.
+func (h *Handler) plain(w http.ResponseWriter, r *http.Request) {
+	if h.page != nil {
+		h.page.ServeHTTP(w, r)
+		return
+	}
+	h.refuse(w, &channels.Refusal{Status: http.StatusUpgradeRequired, Text: "Here is a WebSocket: connect with ws:// or wss://."})
+}
+
+// refuse answers with an error.
+func (h *Handler) refuse(w http.ResponseWriter, what *channels.Refusal) {
+	h.meters.Refused.Add(0, 1)
+	switch what.Status {
+	case http.StatusUpgradeRequired: // RFC 9110, 15.5.22, and RFC 6455, 4.2.2
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Sec-WebSocket-Version", "13")
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "5")
+	case http.StatusUnauthorized: // RFC 9110, 15.5.2
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	http.Error(w, what.Text, what.Status)
+}
+
+func asRefusal(err error) *channels.Refusal {
+	if r, ok := errors.AsType[*channels.Refusal](err); ok {
+		return r
+	}
+	return &channels.Refusal{Status: http.StatusInternalServerError, Text: "Something went wrong here."}
+}
+
+// Grace is how long clients have for saying goodbye.
+const grace = 3 * time.Second
+
+// awaitDrain sends all clients away when the server is about to end. It is
+// started by the first request and ends with Close.
+func (h *Handler) awaitDrain(drain <-chan struct{}) {
+	select {
+	case <-drain:
+		h.leave(frame.GoingAway)
+	case <-h.leaving:
+	}
+}
+
+func (h *Handler) isLeaving() bool {
+	select {
+	case <-h.leaving:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave tells all clients to come back, and returns when they are gone.
+func (h *Handler) leave(code frame.Code) {
+	h.close.Do(func() {
+		close(h.leaving)
+		h.engine.Leave(h.settings, code, cmp.Or(max(0, h.options.Reconnect), defaultReconnect), grace)
+	})
+}
 
 // Measure sets the gauges.
-func (h *Handler) Measure() { panic("not built") }
+func (h *Handler) Measure() {
+	if h.channels != nil {
+		h.channels.Measure()
+	}
+}
+
+// HasChannels reports whether clients can publish and subscribe here.
+func (h *Handler) HasChannels() bool { return h.channels != nil }
 
 // Close tells all clients to come back (1012), and returns when they are gone.
-func (h *Handler) Close() error { panic("not built") }
+func (h *Handler) Close() error {
+	h.leave(frame.ServiceRestart)
+	h.watcher.Wait()
+	if h.channels != nil {
+		return h.channels.Close()
+	}
+	return nil
+}

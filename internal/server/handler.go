@@ -74,7 +74,7 @@ type answerer struct {
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	none := answerer{job: s.meters.Job("none")}
-	if r.Method == http.MethodConnect {
+	if r.Method == http.MethodConnect && r.Header.Get(":protocol") == "" { // with it, RFC 8441
 		none.handler = refuse("This server is no forward proxy.", http.StatusMethodNotAllowed)
 		return none
 	}

@@ -278,6 +278,8 @@ func (o *own) drain(c *Conn) {
 	case halfClose:
 		if half, ok := o.rw.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
+		} else {
+			_ = o.rw.Close() // a stream of HTTP/2, where no data is lost by that
 		}
 	}
 }

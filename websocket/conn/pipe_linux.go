@@ -52,17 +52,16 @@ func (lp *loop) readyPipe(c *Conn) {
 	if p.ends[frontEnd] == c {
 		me = frontEnd
 	}
-	if c.out != nil {
-		if !lp.push(c) {
-			return
-		}
+	if c.out != nil && lp.push(c) {
 		if p.over && me == frontEnd {
 			lp.halfClose(c)
 			return
 		}
 		lp.watchPipe(p, 1-me)
 		lp.watchPipe(p, me)
-		return
+	}
+	if other := p.ends[1-me]; other != nil && other.out != nil || c.is(doomed) {
+		return // not before it has taken what came before
 	}
 	n, ok, err := send.TryRead(uintptr(c.fd), lp.buf)
 	switch {

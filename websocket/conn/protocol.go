@@ -10,17 +10,34 @@ import (
 // at: more than any turn needs, and little enough for ten thousand of them.
 const stallAt = 64 << 10
 
-// errors of the protocol.
-var (
-	errUnmasked   = &frame.Error{Code: frame.ProtocolError, Reason: "frames of a client must be masked"}
-	errRsv1       = &frame.Error{Code: frame.ProtocolError, Reason: "the frame may not be compressed"}
-	errUnfinished = &frame.Error{Code: frame.ProtocolError, Reason: "a message began within another"}
-	errNoMessage  = &frame.Error{Code: frame.ProtocolError, Reason: "a continuation of no message"}
-	errTooBig     = &frame.Error{Code: frame.TooBig, Reason: "the message is too big"}
-	errNotUTF8    = &frame.Error{Code: frame.InvalidPayload, Reason: "the text is not UTF-8"}
-	errBudget     = &frame.Error{Code: frame.TryAgainLater, Reason: "too much is held for unfinished messages"}
-	errDeflate    = &frame.Error{Code: frame.InvalidPayload, Reason: "the message cannot be inflated"}
+// fault is what is wrong with what a peer sends, by its place in faults; 0 is
+// nothing.
+type fault uint8
+
+const (
+	fine fault = iota
+	unmasked
+	compressedFrame
+	unfinished
+	noMessage
+	tooBig
+	notUTF8
+	overBudget
+	notDeflate
 )
+
+// faults are what the peer is told.
+var faults = [...]frame.Error{
+	fine:            {},
+	unmasked:        {Code: frame.ProtocolError, Reason: "frames of a client must be masked"},
+	compressedFrame: {Code: frame.ProtocolError, Reason: "the frame may not be compressed"},
+	unfinished:      {Code: frame.ProtocolError, Reason: "a message began within another"},
+	noMessage:       {Code: frame.ProtocolError, Reason: "a continuation of no message"},
+	tooBig:          {Code: frame.TooBig, Reason: "the message is too big"},
+	notUTF8:         {Code: frame.InvalidPayload, Reason: "the text is not UTF-8"},
+	overBudget:      {Code: frame.TryAgainLater, Reason: "too much is held for unfinished messages"},
+	notDeflate:      {Code: frame.InvalidPayload, Reason: "the message cannot be inflated"},
+}
 
 // consume takes what was read. Bytes of a header that is not whole are held,
 // and stand before the next ones.
@@ -44,8 +61,8 @@ func (c *Conn) consume(b []byte) {
 				return
 			}
 			b = b[n:]
-			if e := c.begin(h); e != nil {
-				c.fail(e)
+			if f := c.begin(h); f != fine {
+				c.fail(&faults[f])
 				return
 			}
 			if h.Length == 0 && !c.payload(nil) {
@@ -64,14 +81,14 @@ func (c *Conn) failWith(err error) {
 		c.fail(e)
 		return
 	}
-	c.fail(errDeflate)
+	c.fail(&faults[notDeflate])
 }
 
 // stall keeps input for when the output has gone.
 func (c *Conn) stall(b []byte) {
 	h := c.hold()
 	if !h.take(c.set, len(b)) {
-		c.fail(errBudget)
+		c.fail(&faults[overBudget])
 		return
 	}
 	h.rest = append([]byte(nil), b...)
@@ -92,28 +109,28 @@ func (c *Conn) resume() {
 }
 
 // begin takes a frame's header (RFC 6455, 5.2, 5.4 and 5.5).
-func (c *Conn) begin(h frame.Header) *frame.Error {
+func (c *Conn) begin(h frame.Header) fault {
 	if !h.Masked {
-		return errUnmasked
+		return unmasked
 	}
 	c.now, c.mask, c.left = h.Op, h.Mask, h.Length
 	c.put(inFrame)
 	if h.Op.IsControl() {
-		return nil
+		return fine
 	}
 	if h.Op == frame.Continuation {
 		if !c.is(inMessage) {
-			return errNoMessage
+			return noMessage
 		}
 		if h.Rsv1 {
-			return errRsv1 // RFC 7692, 6.1: only the first frame has the bit
+			return compressedFrame // RFC 7692, 6.1: only the first frame has the bit
 		}
 	} else {
 		if c.is(inMessage) {
-			return errUnfinished
+			return unfinished
 		}
 		if h.Rsv1 && !c.params.On {
-			return errRsv1
+			return compressedFrame
 		}
 		c.op, c.size = h.Op, 0
 		c.utf8 = frame.UTF8{}
@@ -128,14 +145,15 @@ func (c *Conn) begin(h frame.Header) *frame.Error {
 		c.put(lastFrame)
 	}
 	limit := c.set.MaxMessage
-	if c.is(packed) || c.set.streamer == nil {
+	if c.is(packed) {
 		limit = c.set.heldLimit()
+		limit += limit/1000 + 64 // what cannot be compressed becomes a little longer
 	}
 	if limit > 0 && h.Length > limit-c.size {
-		return errTooBig
+		return tooBig
 	}
 	c.size += h.Length
-	return nil
+	return fine
 }
 
 // payload takes the next part of a frame's payload, at most what is left of
@@ -154,17 +172,17 @@ func (c *Conn) payload(p []byte) bool {
 		return c.control(p, whole)
 	}
 	end := whole && c.is(lastFrame)
-	var e *frame.Error
+	f := fine
 	switch {
 	case c.is(packed):
-		e = c.compressed(p, end)
+		f = c.compressed(p, end)
 	case c.set.streamer != nil:
-		e = c.stream(p, end)
+		f = c.stream(p, end)
 	default:
-		e = c.collect(p, end)
+		f = c.collect(p, end)
 	}
-	if e != nil {
-		c.fail(e)
+	if f != fine {
+		c.fail(&faults[f])
 		return false
 	}
 	if end {
@@ -186,48 +204,48 @@ func (c *Conn) turnMask(by int) {
 }
 
 // stream gives the App a part at once.
-func (c *Conn) stream(p []byte, end bool) *frame.Error {
+func (c *Conn) stream(p []byte, end bool) fault {
 	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
-		return errNotUTF8
+		return notUTF8
 	}
 	if len(p) == 0 && !end {
-		return nil
+		return fine
 	}
 	first := !c.is(started)
 	c.put(started)
 	c.set.streamer.Piece(c, c.op, p, first, end)
-	return nil
+	return fine
 }
 
 // collect gives the App whole messages.
-func (c *Conn) collect(p []byte, end bool) *frame.Error {
+func (c *Conn) collect(p []byte, end bool) fault {
 	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
-		return errNotUTF8
+		return notUTF8
 	}
 	if end && (c.held == nil || len(c.held.message) == 0) {
 		c.set.App.Message(c, c.op, p) // as it was read: the usual case
-		return nil
+		return fine
 	}
 	h := c.hold()
 	if !h.keep(c.set, p) {
-		return errBudget
+		return overBudget
 	}
 	if end {
 		c.set.App.Message(c, c.op, h.message)
 		h.dropMessage(c.set)
 		c.tidy()
 	}
-	return nil
+	return fine
 }
 
 // compressed collects a compressed message and inflates it.
-func (c *Conn) compressed(p []byte, end bool) *frame.Error {
+func (c *Conn) compressed(p []byte, end bool) fault {
 	if c.held != nil && len(c.held.message) > 0 || !end {
 		if !c.hold().keep(c.set, p) {
-			return errBudget
+			return overBudget
 		}
 		if !end {
-			return nil
+			return fine
 		}
 		p = c.held.message
 	}
@@ -242,16 +260,16 @@ func (c *Conn) compressed(p []byte, end bool) *frame.Error {
 		c.tidy()
 	}
 	if err != nil {
-		if e, ok := err.(*frame.Error); ok { //nolint:errorlint // package frame returns them as they are
-			return e
+		if e, ok := err.(*frame.Error); ok && e.Code == frame.TooBig { //nolint:errorlint // package frame returns it as it is
+			return tooBig
 		}
-		return errDeflate
+		return notDeflate
 	}
 	if c.op == frame.Text && (!c.utf8.Feed(data) || !c.utf8.Done()) {
-		return errNotUTF8
+		return notUTF8
 	}
 	c.set.App.Message(c, c.op, data)
-	return nil
+	return fine
 }
 
 // control takes a control frame, which may come by halves as any other.

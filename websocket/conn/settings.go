@@ -98,6 +98,9 @@ func (s *Settings) prepare() {
 		if s.MaxHeld <= 0 {
 			s.MaxHeld = defaultHeld
 		}
+		if s.streamer == nil && s.MaxMessage <= 0 {
+			s.MaxMessage = s.MaxHeld
+		}
 	})
 }
 

@@ -1,0 +1,256 @@
+package websocket
+
+import (
+	"bufio"
+	"crypto/sha1" //nolint:gosec // RFC 6455, 1.3: it proves no identity
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"time"
+
+	"millrace/internal/lane"
+	"millrace/websocket/channels"
+	"millrace/websocket/frame"
+)
+
+// keyGUID is what every server appends to the client's key (RFC 6455, 1.3).
+const keyGUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+// handshakeTime is how long a client has for taking the answer.
+const handshakeTime = 10 * time.Second
+
+// isConnect reports whether r is an extended CONNECT (RFC 8441, 4). net/http
+// accepts it with GODEBUG=http2xconnect=1 in its environment only.
+func isConnect(r *http.Request) bool {
+	return r.Method == http.MethodConnect && r.ProtoMajor >= 2
+}
+
+// wantsWebSocket reports whether r asks for the protocol at all; how well is
+// for check to say.
+func wantsWebSocket(r *http.Request) bool {
+	if isConnect(r) {
+		return strings.EqualFold(r.Header.Get(":protocol"), "websocket")
+	}
+	return hasToken(r.Header["Upgrade"], "websocket")
+}
+
+// check is what RFC 6455, 4.2.1, wants of a client; nil is well done.
+func check(r *http.Request) *channels.Refusal {
+	refuse := func(text string) *channels.Refusal {
+		return &channels.Refusal{Status: http.StatusBadRequest, Text: text}
+	}
+	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
+		return &channels.Refusal{Status: http.StatusUpgradeRequired, Text: "Only version 13 of the WebSocket protocol is spoken here."}
+	}
+	if isConnect(r) {
+		return nil
+	}
+	key := r.Header["Sec-Websocket-Key"]
+	switch {
+	case r.Method != http.MethodGet:
+		return refuse("The handshake of a WebSocket is a GET.")
+	case !r.ProtoAtLeast(1, 1):
+		return refuse("The handshake of a WebSocket needs HTTP/1.1.")
+	case !hasToken(r.Header["Connection"], "upgrade"):
+		return refuse("The field Connection must name Upgrade.")
+	case len(key) != 1 || !isKey(key[0]):
+		return refuse("Sec-WebSocket-Key must be there once, with 16 bytes in base64.")
+	case r.ContentLength != 0:
+		return refuse("The handshake of a WebSocket has no body.")
+	}
+	return nil
+}
+
+func isKey(s string) bool {
+	var b [18]byte
+	n, err := base64.StdEncoding.Decode(b[:], []byte(s[:min(len(s), 24)]))
+	return len(s) == 24 && err == nil && n == 16
+}
+
+// hasToken reports whether a list of tokens, on several lines perhaps, has one,
+// in whatever letter case.
+func hasToken(lines []string, token string) bool {
+	for _, line := range lines {
+		for t := range strings.SplitSeq(line, ",") {
+			if strings.EqualFold(textproto.TrimString(t), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accepts reports whether pages of the request's origin may connect (RFC 6455,
+// 10.2): those of the same host, and those that the operator has named.
+// Clients that are no browsers send no Origin.
+func (h *Handler) accepts(r *http.Request) bool {
+	lines := r.Header["Origin"]
+	if len(lines) == 0 {
+		return true
+	}
+	if len(lines) > 1 {
+		return false
+	}
+	u, err := url.Parse(lines[0])
+	if err != nil {
+		return false
+	}
+	if u.Host != "" && sameHost(u, r) {
+		return true
+	}
+	for _, allowed := range h.options.Origins {
+		if matchesOrigin(allowed, lines[0], u) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameHost compares with the Host of the request; a port that is the scheme's
+// own need not be there.
+func sameHost(origin *url.URL, r *http.Request) bool {
+	return strings.EqualFold(trimPort(origin.Host, origin.Scheme), trimPort(r.Host, origin.Scheme))
+}
+
+func trimPort(host, scheme string) string {
+	if scheme == "https" {
+		return strings.TrimSuffix(host, ":443")
+	}
+	return strings.TrimSuffix(host, ":80")
+}
+
+// matchesOrigin compares with https://app.example, https://*.example.org or *.
+func matchesOrigin(allowed, origin string, u *url.URL) bool {
+	if allowed == "*" || strings.EqualFold(allowed, origin) {
+		return true
+	}
+	scheme, host, ok := strings.Cut(allowed, "://*.")
+	return ok && strings.EqualFold(scheme, u.Scheme) && len(u.Host) > len(host)+1 &&
+		strings.EqualFold(u.Host[len(u.Host)-len(host)-1:], "."+host)
+}
+
+// subprotocol is the first of ours that the client offers, or none.
+func (h *Handler) subprotocol(r *http.Request) string {
+	for _, ours := range h.options.Subprotocols {
+		for _, line := range r.Header["Sec-Websocket-Protocol"] {
+			for theirs := range strings.SplitSeq(line, ",") {
+				if textproto.TrimString(theirs) == ours { // RFC 6455, 4.1: as it is written
+					return ours
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// acceptKey answers a client's key (RFC 6455, 4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + keyGUID)) //nolint:gosec // see the import
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// answerTo is the header of a handshake's answer.
+func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params) {
+	header = http.Header{}
+	if !h.options.Compression.Off {
+		var answer string
+		if p, answer = frame.Negotiate(r.Header["Sec-Websocket-Extensions"]); p.On {
+			header["Sec-WebSocket-Extensions"] = []string{answer}
+		}
+	}
+	if name := h.subprotocol(r); name != "" {
+		header["Sec-WebSocket-Protocol"] = []string{name}
+	}
+	return header, p
+}
+
+// open completes the handshake and hands the connection over to the engine. It
+// returns when that has it; over HTTP/2, when the connection is over.
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any) {
+	header, p := h.answerTo(r)
+	if isConnect(r) {
+		for name, values := range header {
+			w.Header()[http.CanonicalHeaderKey(name)] = values
+		}
+		w.WriteHeader(http.StatusOK)
+		rc := http.NewResponseController(w)
+		if rc.Flush() == nil {
+			_ = h.engine.Serve(&stream{r.Body, w, rc}, h.settings, p, state)
+		}
+		return
+	}
+	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	raw, early, ok := h.switchProtocols(w, header)
+	if !ok {
+		return
+	}
+	_ = h.engine.Adopt(raw, early, h.settings, p, state) // closed already: as the connection is
+}
+
+// switchProtocols answers with 101 and takes the connection over: without
+// anything of net/http's or the lane's, but with what was read ahead.
+func (h *Handler) switchProtocols(w http.ResponseWriter, header http.Header) (raw net.Conn, early []byte, ok bool) {
+	nc, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		h.refuse(w, &channels.Refusal{Status: http.StatusInternalServerError, Text: "This connection cannot become a WebSocket."})
+		return nil, nil, false
+	}
+	early = readAhead(buf.Reader)
+	raw, more := lane.Release(nc)
+	early = append(early, more...)
+	// net/http leaves no deadline but one in the past, which ended its own read.
+	_ = raw.SetDeadline(time.Time{})
+	_ = raw.SetWriteDeadline(time.Now().Add(handshakeTime))
+	var head strings.Builder
+	head.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
+	for name, values := range header {
+		for _, v := range values {
+			head.WriteString(name + ": " + v + "\r\n")
+		}
+	}
+	head.WriteString("\r\n")
+	if _, err := io.WriteString(raw, head.String()); err != nil {
+		_ = raw.Close()
+		return nil, nil, false
+	}
+	_ = raw.SetWriteDeadline(time.Time{})
+	return raw, early, true
+}
+
+// readAhead is what net/http has read of what comes behind the handshake.
+func readAhead(r *bufio.Reader) []byte {
+	if r.Buffered() == 0 {
+		return nil
+	}
+	b, _ := r.Peek(r.Buffered()) // cannot fail: they are there
+	return append([]byte(nil), b...)
+}
+
+// stream is a WebSocket over HTTP/2: the request's body is one direction, the
+// answer's the other.
+type stream struct {
+	io.ReadCloser
+	w  io.Writer
+	rc *http.ResponseController
+}
+
+// Write implements io.Writer. Nothing is kept back.
+func (s *stream) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	if err != nil {
+		return n, err
+	}
+	return n, s.rc.Flush()
+}
+
+// Close ends both directions as far as a handler can: reads fail from here on,
+// and the stream ends with the handler.
+func (s *stream) Close() error {
+	_ = s.rc.SetReadDeadline(time.Now())
+	_ = s.rc.SetWriteDeadline(time.Now())
+	return s.ReadCloser.Close()
+}

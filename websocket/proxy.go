@@ -1,0 +1,129 @@
+package websocket
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"millrace/internal/upstream"
+)
+
+// passOn joins the client with one of the upstream's servers. What the
+// upstream says to the handshake goes back as it is; the connections that
+// follow are the engine's.
+func (h *Handler) passOn(w http.ResponseWriter, r *http.Request) {
+	if h.proxy.Refuse(w, r) {
+		return
+	}
+	out := h.proxy.Outgoing(r)
+	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
+		out.Method, out.Body, out.ContentLength = http.MethodGet, nil, 0
+	}
+	out.Header["Connection"], out.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
+	delete(out.Header, ":protocol")
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // never fails
+	key := base64.StdEncoding.EncodeToString(nonce[:])
+	out.Header["Sec-Websocket-Key"] = []string{key}
+	res, tunnel, err := h.pool.Upgrade(out)
+	if err == nil && tunnel != nil {
+		if err = agreed(res, key); err != nil {
+			tunnel.Close()
+		}
+	}
+	switch {
+	case err != nil:
+		h.proxy.Fail(w, r, err)
+	case tunnel == nil:
+		h.proxy.Answer(w, r, res)
+	default:
+		h.join(w, r, res, tunnel)
+	}
+}
+
+// agreed checks what the upstream answers to our own handshake (RFC 6455, 4.1).
+func agreed(res *http.Response, key string) error {
+	switch {
+	case !hasToken(res.Header["Upgrade"], "websocket"):
+		return fmt.Errorf("%w: it switches to %.64q, not to WebSocket", upstream.ErrProtocol, res.Header.Get("Upgrade"))
+	case res.Header.Get("Sec-Websocket-Accept") != acceptKey(key):
+		return fmt.Errorf("%w: it has not understood the WebSocket handshake", upstream.ErrProtocol)
+	}
+	return nil
+}
+
+// join answers the client and has the engine pass on from here.
+func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel) {
+	header := http.Header{}
+	for from, to := range map[string]string{
+		"Sec-Websocket-Extensions": "Sec-WebSocket-Extensions", "Sec-Websocket-Protocol": "Sec-WebSocket-Protocol", "Set-Cookie": "Set-Cookie",
+	} {
+		if values := res.Header[from]; len(values) > 0 {
+			header[to] = values
+		}
+	}
+	if isConnect(r) {
+		h.joinStream(w, r, header, tunnel)
+		return
+	}
+	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	raw, early, ok := h.switchProtocols(w, header)
+	if !ok {
+		tunnel.Close()
+		return
+	}
+	// The engine has the connection from here on, and closes it; the tunnel is
+	// kept for its place at the upstream, and must be small.
+	back, behind := tunnel.Conn, tunnel.Early
+	tunnel.Conn, tunnel.Early = nil, nil
+	_ = h.engine.Join(raw, early, back, behind, h.settings, func() { tunnel.Close() })
+}
+
+// joinStream is join for HTTP/2: it returns when the stream is over.
+func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel) {
+	for name, values := range header {
+		w.Header()[http.CanonicalHeaderKey(name)] = values
+	}
+	w.WriteHeader(http.StatusOK)
+	rc := http.NewResponseController(w)
+	if rc.Flush() != nil {
+		tunnel.Close()
+		return
+	}
+	over := make(chan struct{})
+	front := &streamConn{stream{r.Body, w, rc}}
+	back, early := tunnel.Conn, tunnel.Early
+	tunnel.Conn, tunnel.Early = nil, nil
+	_ = h.engine.Join(front, nil, back, early, h.settings, func() {
+		tunnel.Close()
+		close(over)
+	})
+	<-over
+}
+
+// streamConn is a stream as a [net.Conn], for a pipe.
+type streamConn struct{ stream }
+
+// LocalAddr implements [net.Conn]; nobody asks.
+func (*streamConn) LocalAddr() net.Addr { return nil }
+
+// RemoteAddr implements [net.Conn]; nobody asks.
+func (*streamConn) RemoteAddr() net.Addr { return nil }
+
+// SetDeadline implements [net.Conn].
+func (s *streamConn) SetDeadline(t time.Time) error {
+	return errors.Join(s.rc.SetReadDeadline(t), s.rc.SetWriteDeadline(t))
+}
+
+// SetReadDeadline implements [net.Conn].
+func (s *streamConn) SetReadDeadline(t time.Time) error { return s.rc.SetReadDeadline(t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (s *streamConn) SetWriteDeadline(t time.Time) error { return s.rc.SetWriteDeadline(t) }
+
+// passPlain passes on what is no WebSocket: the upstream knows what to say.
+func (h *Handler) passPlain(w http.ResponseWriter, r *http.Request) { h.proxy.ServeHTTP(w, r) }
