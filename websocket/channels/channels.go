@@ -45,6 +45,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,9 +155,9 @@ func New(o Options, d Deps) (*Channels, error) {
 // Connect decides about a client that wants a WebSocket; the state is for
 // [conn.Engine.Adopt]. It may wait for whoever is asked. An error is *Refusal.
 func (c *Channels) Connect(r *http.Request) (state any, err error) {
-	grant, refusal := c.grant(r)
-	if refusal != nil {
-		return nil, refusal
+	grant, no := c.grant(r)
+	if no != nil {
+		return nil, no
 	}
 	return &session{grant: grant, slot: noSlot}, nil
 }
@@ -168,20 +169,28 @@ func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
 	case err == nil:
 		return grant, nil
 	case errors.Is(err, auth.ErrForbidden):
-		return nil, &Refusal{http.StatusForbidden, err.Error()}
+		return nil, refusal(http.StatusForbidden, err.Error())
 	case errors.Is(err, auth.ErrUnauthorized):
-		return nil, &Refusal{http.StatusUnauthorized, err.Error()}
+		return nil, refusal(http.StatusUnauthorized, err.Error())
 	}
 	if r.Context().Err() == nil {
 		c.errorLog.Error("a client of the channels could not be checked", "error", err)
 	}
-	return nil, &Refusal{http.StatusServiceUnavailable, auth.ErrUnavailable.Error()}
+	return nil, refusal(http.StatusServiceUnavailable, auth.ErrUnavailable.Error())
 }
 
 // Refusal is an HTTP status and what to say with it.
 type Refusal struct {
 	Status int
 	Text   string
+}
+
+// refusal makes a sentence of what errors say.
+func refusal(status int, text string) *Refusal {
+	if text != "" {
+		text = strings.ToUpper(text[:1]) + text[1:] + "."
+	}
+	return &Refusal{status, text}
 }
 
 // Error implements error.

@@ -149,7 +149,7 @@ func explain(err error) string {
 	case !ok:
 		return `not JSON: send an object like {"subscribe":"news"}`
 	case wrong.Field == "":
-		return fmt.Sprintf(`a message is an object like {"subscribe":"news"}, not a %s`, wrong.Value)
+		return fmt.Sprintf(`a message is an object like {"subscribe":"news"}; this is of the type %s`, wrong.Value)
 	}
 	want := "a string"
 	switch field, _, _ := strings.Cut(wrong.Field, "."); field {

@@ -19,16 +19,16 @@ func text(m bus.Message) []byte {
 
 func appendText(b []byte, m bus.Message) []byte {
 	b = appendQuoted(append(b, `{"message":`...), m.Channel)
-	b = appendPlace(b, m)
+	b = appendPlace(append(b, ','), m)
 	return append(appendData(b, m), '}')
 }
 
 // appendPlace adds the offset, or the ID of what has none.
 func appendPlace(b []byte, m bus.Message) []byte {
 	if m.Offset == 0 {
-		return appendQuoted(append(b, `,"id":`...), m.ID)
+		return appendQuoted(append(b, `"id":`...), m.ID)
 	}
-	return strconv.AppendUint(append(b, `,"offset":`...), m.Offset, 10)
+	return strconv.AppendUint(append(b, `"offset":`...), m.Offset, 10)
 }
 
 func appendData(b []byte, m bus.Message) []byte {

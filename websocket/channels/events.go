@@ -55,10 +55,10 @@ var batches = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
 // The stream ends when the client goes, is too slow, or its grant expires, or
 // when leaving is closed.
 func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <-chan struct{}) {
-	channels, grant, refusal := c.admit(r)
-	if refusal != nil {
+	channels, grant, no := c.admit(r)
+	if no != nil {
 		c.meters.Refused.Add(0, 1)
-		refuse(w, refusal, http.MethodGet)
+		refuse(w, no, http.MethodGet)
 		return
 	}
 	s := newStream(c, channels, grant)
@@ -67,9 +67,9 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	if id := r.Header.Get("Last-Event-ID"); id != "" { // the later one: the query stays as it was
 		last = id
 	}
-	if refusal := s.subscribe(parseCursor(last)); refusal != nil {
+	if no := s.subscribe(parseCursor(last)); no != nil {
 		c.meters.Refused.Add(0, 1)
-		refuse(w, refusal, http.MethodGet)
+		refuse(w, no, http.MethodGet)
 		return
 	}
 	h := w.Header()
@@ -88,29 +88,29 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 // admit says who wants a stream of what, and whether it may.
 func (c *Channels) admit(r *http.Request) ([]string, *auth.Grant, *Refusal) {
 	if r.Method != http.MethodGet {
-		return nil, nil, &Refusal{http.StatusMethodNotAllowed, "an event stream is read with GET"}
+		return nil, nil, refusal(http.StatusMethodNotAllowed, "an event stream is read with GET")
 	}
 	channels := slices.Clone(r.URL.Query()["channel"])
 	slices.Sort(channels)
 	channels = slices.Compact(channels)
 	switch {
 	case len(channels) == 0:
-		return nil, nil, &Refusal{http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat"}
+		return nil, nil, refusal(http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat")
 	case len(channels) > c.perClient:
-		return nil, nil, &Refusal{http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient)}
+		return nil, nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient))
 	}
 	for _, channel := range channels {
 		if err := bus.CheckChannel(channel); err != nil {
-			return nil, nil, &Refusal{http.StatusBadRequest, err.Error()}
+			return nil, nil, refusal(http.StatusBadRequest, err.Error())
 		}
 	}
-	grant, refusal := c.grant(r)
-	if refusal != nil {
-		return nil, nil, refusal
+	grant, no := c.grant(r)
+	if no != nil {
+		return nil, nil, no
 	}
 	for _, channel := range channels {
 		if !grant.MaySubscribe(channel) {
-			return nil, nil, &Refusal{http.StatusForbidden, fmt.Sprintf("you may not subscribe to %q", channel)}
+			return nil, nil, refusal(http.StatusForbidden, fmt.Sprintf("you may not subscribe to %q", channel))
 		}
 	}
 	return channels, grant, nil

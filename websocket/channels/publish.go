@@ -44,9 +44,9 @@ const (
 // publication that the machines of a bus could not give an offset yet has an
 // "id" instead.
 func (c *Channels) ServePublish(w http.ResponseWriter, r *http.Request) {
-	messages, refusal := c.publication(w, r)
-	if refusal != nil {
-		refuse(w, refusal, http.MethodPost)
+	messages, no := c.publication(w, r)
+	if no != nil {
+		refuse(w, no, http.MethodPost)
 		return
 	}
 	ctx, cancel := publishContext(r.Context())
@@ -78,17 +78,17 @@ func (c *Channels) ServePublish(w http.ResponseWriter, r *http.Request) {
 func (c *Channels) notPublished(err error, messages []bus.Message, i int) *Refusal {
 	f := c.unpublished(err, messages[i].Channel)
 	if f.code == tooBig {
-		return &Refusal{http.StatusRequestEntityTooLarge, f.text}
+		return refusal(http.StatusRequestEntityTooLarge, f.text)
 	}
 	if i > 0 {
-		return &Refusal{http.StatusServiceUnavailable, fmt.Sprintf("published to %d of %d channels, then: %s; with an Idempotency-Key nothing is published twice", i, len(messages), f.text)}
+		return refusal(http.StatusServiceUnavailable, fmt.Sprintf("published to %d of %d channels, then: %s; with an Idempotency-Key nothing is published twice", i, len(messages), f.text))
 	}
-	return &Refusal{http.StatusServiceUnavailable, f.text}
+	return refusal(http.StatusServiceUnavailable, f.text)
 }
 
 func (c *Channels) appendPublished(ctx context.Context, b []byte, m bus.Message) []byte {
 	b = appendQuoted(append(b, `{"published":`...), m.Channel)
-	b = appendPlace(b, m)
+	b = appendPlace(append(b, ','), m)
 	if m.Offset > 0 {
 		if epoch := c.epoch(ctx, m.Channel); epoch != "" {
 			b = appendQuoted(append(b, `,"epoch":`...), epoch)
@@ -114,29 +114,29 @@ func (c *Channels) epoch(ctx context.Context, channel string) string {
 // publication reads what is to be published.
 func (c *Channels) publication(w http.ResponseWriter, r *http.Request) ([]bus.Message, *Refusal) {
 	if r.Method != http.MethodPost {
-		return nil, &Refusal{http.StatusMethodNotAllowed, "publish with POST"}
+		return nil, refusal(http.StatusMethodNotAllowed, "publish with POST")
 	}
-	if refusal := c.mayPublish(r); refusal != nil {
-		return nil, refusal
+	if no := c.mayPublish(r); no != nil {
+		return nil, no
 	}
 	channels := r.URL.Query()["channel"]
 	switch {
 	case len(channels) == 0:
-		return nil, &Refusal{http.StatusBadRequest, "name a channel: publish?channel=news"}
+		return nil, refusal(http.StatusBadRequest, "name a channel: publish?channel=news")
 	case len(channels) > publishChannels:
-		return nil, &Refusal{http.StatusBadRequest, fmt.Sprintf("%d channels are too many for one request: at most %d", len(channels), publishChannels)}
+		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many for one request: at most %d", len(channels), publishChannels))
 	}
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > maxIdempotency || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return nil, &Refusal{http.StatusBadRequest, fmt.Sprintf("an Idempotency-Key is printable ASCII, at most %d bytes", maxIdempotency)}
+		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("an Idempotency-Key is printable ASCII, at most %d bytes", maxIdempotency))
 	}
 	var messages []bus.Message
 	for i, channel := range channels {
 		if err := bus.CheckChannel(channel); err != nil {
-			return nil, &Refusal{http.StatusBadRequest, err.Error()}
+			return nil, refusal(http.StatusBadRequest, err.Error())
 		}
 		if slices.Contains(channels[:i], channel) {
-			return nil, &Refusal{http.StatusBadRequest, fmt.Sprintf("channel %q is there twice", channel)}
+			return nil, refusal(http.StatusBadRequest, fmt.Sprintf("channel %q is there twice", channel))
 		}
 		id := key
 		if key != "" && len(channels) > 1 { // an ID belongs to one publication
@@ -144,18 +144,18 @@ func (c *Channels) publication(w http.ResponseWriter, r *http.Request) ([]bus.Me
 		}
 		messages = append(messages, bus.Message{Channel: channel, ID: id})
 	}
-	data, refusal := c.body(w, r)
+	data, no := c.body(w, r)
 	for i := range messages {
 		messages[i].Data = data
 	}
-	return messages, refusal
+	return messages, no
 }
 
 // mayPublish says whether a request comes from who may publish.
 func (c *Channels) mayPublish(r *http.Request) *Refusal {
 	if len(c.keys) == 0 {
 		if reason := notLocal(r); reason != "" {
-			return &Refusal{http.StatusForbidden, "without keys only this machine itself may publish, and this " + reason + ": add a key to the options keys, and send it with Authorization: Bearer KEY"}
+			return refusal(http.StatusForbidden, "without keys only this machine itself may publish, and this "+reason+": add a key to the options keys, and send it with Authorization: Bearer KEY")
 		}
 		return nil
 	}
@@ -164,14 +164,14 @@ func (c *Channels) mayPublish(r *http.Request) *Refusal {
 		key = strings.TrimSpace(token)
 	}
 	if key == "" {
-		return &Refusal{http.StatusUnauthorized, "publishing needs a key: send Authorization: Bearer KEY"}
+		return refusal(http.StatusUnauthorized, "publishing needs a key: send Authorization: Bearer KEY")
 	}
 	sum, found := sha256.Sum256([]byte(key)), 0
 	for i := range c.keys { // all of them: the time says nothing
 		found |= subtle.ConstantTimeCompare(sum[:], c.keys[i][:])
 	}
 	if found == 0 {
-		return &Refusal{http.StatusUnauthorized, "this key is none of those that may publish"}
+		return refusal(http.StatusUnauthorized, "this key is none of those that may publish")
 	}
 	return nil
 }
@@ -199,11 +199,11 @@ func notLocal(r *http.Request) string {
 
 // body reads the data: one line of JSON.
 func (c *Channels) body(w http.ResponseWriter, r *http.Request) ([]byte, *Refusal) {
-	asJSON, refusal := kindOf(r.Header)
-	if refusal != nil {
-		return nil, refusal
+	asJSON, no := kindOf(r.Header)
+	if no != nil {
+		return nil, no
 	}
-	big := &Refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("a publication has at most %d bytes", c.maxPublish)}
+	big := refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("a publication has at most %d bytes", c.maxPublish))
 	if r.ContentLength > int64(c.maxPublish) {
 		return nil, big
 	}
@@ -213,10 +213,10 @@ func (c *Channels) body(w http.ResponseWriter, r *http.Request) ([]byte, *Refusa
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, big
 	} else if err != nil {
-		return nil, &Refusal{http.StatusBadRequest, "the body did not come whole"}
+		return nil, refusal(http.StatusBadRequest, "the body did not come whole")
 	}
 	if !utf8.Valid(body) {
-		return nil, &Refusal{http.StatusUnsupportedMediaType, "the body is not UTF-8: send text or JSON"}
+		return nil, refusal(http.StatusUnsupportedMediaType, "the body is not UTF-8: send text or JSON")
 	}
 	if !asJSON {
 		if body = appendQuoted(nil, string(body)); len(body) > c.maxPublish {
@@ -226,18 +226,18 @@ func (c *Channels) body(w http.ResponseWriter, r *http.Request) ([]byte, *Refusa
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, body); err != nil {
-		return nil, &Refusal{http.StatusBadRequest, "the body is not JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
+		return nil, refusal(http.StatusBadRequest, "the body is not JSON: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return b.Bytes(), nil
 }
 
 // kindOf says whether a body is JSON or text.
-func kindOf(h http.Header) (asJSON bool, refusal *Refusal) {
-	no := func(text string) (bool, *Refusal) {
-		return false, &Refusal{http.StatusUnsupportedMediaType, text}
+func kindOf(h http.Header) (asJSON bool, _ *Refusal) {
+	deny := func(text string) (bool, *Refusal) {
+		return false, refusal(http.StatusUnsupportedMediaType, text)
 	}
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return no("the body is compressed: send it as it is")
+		return deny("the body is compressed: send it as it is")
 	}
 	given := h.Get("Content-Type")
 	if given == "" {
@@ -245,10 +245,10 @@ func kindOf(h http.Header) (asJSON bool, refusal *Refusal) {
 	}
 	kind, params, err := mime.ParseMediaType(given)
 	if err != nil {
-		return no("this Content-Type is none: send application/json or text/plain")
+		return deny("this Content-Type is none: send application/json or text/plain")
 	}
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
-		return no("the charset " + strconv.Quote(charset) + " is not understood: send UTF-8")
+		return deny("the charset " + strconv.Quote(charset) + " is not understood: send UTF-8")
 	}
 	switch {
 	case kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
@@ -256,5 +256,5 @@ func kindOf(h http.Header) (asJSON bool, refusal *Refusal) {
 	case strings.HasPrefix(kind, "text/") || kind == "application/x-www-form-urlencoded": // what curl -d says of any text
 		return false, nil
 	}
-	return no(strconv.Quote(kind) + " cannot be published: send application/json or text/plain")
+	return deny(strconv.Quote(kind) + " cannot be published: send application/json or text/plain")
 }

@@ -240,8 +240,7 @@ func (c *Channels) history(channel string, id json.RawMessage, h bus.History, er
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(b, '{')
-		b = append(appendData(appendPlace(b, m), m), `,"time":`...)
+		b = append(appendData(appendPlace(append(b, '{'), m), m), `,"time":`...)
 		b = append(strconv.AppendInt(b, m.Time.UnixMilli(), 10), '}')
 	}
 	return append(b, `]}`...)

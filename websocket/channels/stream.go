@@ -78,9 +78,9 @@ func (s *stream) subscribe(from map[string]bus.Position) *Refusal {
 			since = &p
 		}
 		if err := s.begin(at, since); errors.Is(err, bus.ErrClosed) {
-			return &Refusal{http.StatusServiceUnavailable, "the channels are being closed: come back and try again"}
+			return refusal(http.StatusServiceUnavailable, "the channels are being closed: come back and try again")
 		} else if err != nil {
-			return &Refusal{http.StatusServiceUnavailable, err.Error()}
+			return refusal(http.StatusServiceUnavailable, err.Error())
 		}
 	}
 	return nil
