@@ -134,6 +134,16 @@ func (c *command) checkID() *fault {
 	return nil
 }
 
+// channel is what a good command is about; "" if it is about none.
+func (c *command) channel() string {
+	for _, name := range []*string{c.Subscribe, c.Unsubscribe, c.Publish, c.Presence, c.History} {
+		if name != nil {
+			return *name
+		}
+	}
+	return ""
+}
+
 // since is where a subscription or a history goes on.
 func (c *command) since() *bus.Position {
 	if c.Offset == nil || c.Epoch == nil {

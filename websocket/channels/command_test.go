@@ -39,13 +39,11 @@ func TestParseCommand(t *testing.T) {
 		`{"ping":true,"id":"` + strings.Repeat("x", 127) + `"}`: "id is",
 	} {
 		_, f := parseCommand([]byte(text))
-		if got := ""; f != nil {
-			got = f.text
-			if f.code != badRequest || want == "" || !strings.Contains(got, want) {
-				t.Errorf("%s: %s %q, want %q", text, f.code, got, want)
-			}
-		} else if want != "" {
+		switch {
+		case f == nil && want != "":
 			t.Errorf("%s is accepted, want %q", text, want)
+		case f != nil && (f.code != badRequest || want == "" || !strings.Contains(f.text, want)):
+			t.Errorf("%s: %s %q, want %q", text, f.code, f.text, want)
 		}
 	}
 }

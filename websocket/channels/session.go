@@ -126,15 +126,6 @@ func (c *Channels) spend(s *session, cost int) (over time.Duration) {
 	return s.spent - now - window
 }
 
-func (cmd *command) channel() string {
-	for _, name := range []*string{cmd.Subscribe, cmd.Unsubscribe, cmd.Publish, cmd.Presence, cmd.History} {
-		if name != nil {
-			return *name
-		}
-	}
-	return ""
-}
-
 // obey does what a command says. What it returns is sent to the client.
 func (c *Channels) obey(s *session, cmd *command) *fault {
 	switch {
