@@ -46,6 +46,7 @@ async function returned() {
   const seconds = ((performance.now() - lost) / 1000).toFixed(1);
   lost = 0;
   const since = back;
+  await null; // the subscriptions are asked for first
   let missed = 0;
   for (const channel of subscriptions.keys()) {
     try {
@@ -203,9 +204,8 @@ function curl() {
   url.search = new URLSearchParams({ channel: $("to").value });
   url.hash = "";
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
-  const lines = [`curl -d ${quoted($("text").value)}`, quoted(url.href)];
-  if ($("key").value !== "") lines.splice(1, 0, `-H "Authorization: Bearer $KEY"`);
-  $("curl").textContent = lines.join(" \\\n  ");
+  const key = $("key").value === "" ? "" : ` -H "Authorization: Bearer $KEY"`;
+  $("curl").textContent = `curl -d ${quoted($("text").value)}${key} ${quoted(url.href)}`;
 }
 
 $("subscriber").addEventListener("submit", (event) => {
@@ -223,9 +223,13 @@ $("publisher").addEventListener("submit", async (event) => {
     note.textContent = offset ? `Published, as number ${offset} of ${channel}.` : "Published.";
   } catch (error) {
     note.className = "note bad";
-    note.textContent = error.code === "forbidden"
-      ? `Clients may not publish to ${channel} here. Use a key or curl, or start the server with --allow-publish '${channel}' (auth.publish in a config).`
-      : `Not published: ${error.message}`;
+    if (error.code !== "forbidden") {
+      note.textContent = `Not published: ${error.message}`;
+      return;
+    }
+    const flag = document.createElement("code");
+    flag.textContent = `--allow-publish '${channel}'`;
+    note.replaceChildren(`Clients may not publish to ${channel} here. Use a key or curl, or start the server with `, flag, " (in a config: auth.publish).");
   }
 });
 $("break").addEventListener("click", () => socket?.close(4000, "broken on purpose"));
