@@ -285,6 +285,21 @@ test("the server says when to come back", async () => {
   assert.equal(t.world.sockets.length, 3);
 });
 
+test("a network that is there again is not waited for", async () => {
+  const t = await start();
+  t.world.online();
+  assert.equal(t.world.sockets.length, 1); // it is connected
+  t.world.socket.end();
+  t.world.online();
+  await t.world.settle();
+  assert.equal(t.world.sockets.length, 2);
+  t.world.socket.open();
+  await t.world.pass(40_000); // the wait that there was is over
+  assert.equal(t.world.sockets.length, 2);
+  t.live.close();
+  assert.equal(t.world.heard.size, 0);
+});
+
 test("the token is sent, and got anew for every connection", async () => {
   const calls = [];
   const t = await start({ options: { token: async (refused) => (calls.push(refused), "T" + calls.length) } });

@@ -75,6 +75,9 @@ export class World {
         this.onerror();
       }
     };
+    const heard = (this.heard = new Set());
+    globalThis.addEventListener = (type, f) => heard.add(f);
+    globalThis.removeEventListener = (type, f) => heard.delete(f);
     globalThis.fetch = async (url) => {
       this.fetched.push(url);
       if (!this.status) throw new TypeError("failed to fetch");
@@ -102,6 +105,11 @@ export class World {
 
   get stream() {
     return this.streams.at(-1);
+  }
+
+  // online is what a browser says when a network is there again.
+  online() {
+    for (const f of this.heard) f();
   }
 
   // settle lets everything happen that takes no time.
