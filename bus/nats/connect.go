@@ -1,0 +1,347 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"millrace/bus"
+)
+
+const (
+	// firstPause and longestPause lie between attempts to reach a server.
+	firstPause   = 50 * time.Millisecond
+	longestPause = 5 * time.Second
+)
+
+// pause is the time before an attempt: growing, and random by half, so that
+// many machines do not come back all at once.
+func pause(attempts int) time.Duration {
+	d := longestPause
+	if attempts < 16 {
+		d = min(firstPause<<max(attempts, 0), longestPause)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// phase is how far the connection is.
+type phase int
+
+const (
+	starting phase = iota // nobody has looked yet
+	down                  // nothing goes
+	syncing               // connected; what was missed is being caught up
+	up
+)
+
+// link is the state of the connection as the supervisor sees it.
+type link struct {
+	mu      sync.Mutex
+	phase   phase
+	changed chan struct{} // closed at the next change of phase
+	told    string        // the last State that the listener got
+	since   time.Time     // up
+
+	wake   chan struct{} // something has happened: look
+	drops  uint64        // connections lost
+	missed bool          // messages were dropped
+	doubt  bool          // a request failed that should not have
+}
+
+func (l *link) init() {
+	l.changed = make(chan struct{})
+	l.wake = make(chan struct{}, 1)
+	l.told = "nothing"
+}
+
+// note changes something that the supervisor must look at.
+func (l *link) note(f func()) {
+	l.mu.Lock()
+	f()
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *link) set(p phase) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase == p {
+		return
+	}
+	l.phase = p
+	if p == up {
+		l.since = time.Now()
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// now returns the phase, and what is closed when it changes.
+func (l *link) now() (phase, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase, l.changed
+}
+
+// wait waits while it is not clear how things are, and returns the phase then.
+func (l *link) wait(ctx context.Context, most time.Duration) phase {
+	t := time.NewTimer(most)
+	defer t.Stop()
+	for {
+		p, changed := l.now()
+		if p == up || p == down {
+			return p
+		}
+		select {
+		case <-changed:
+		case <-t.C:
+			return p
+		case <-ctx.Done():
+			return p
+		}
+	}
+}
+
+// connect makes the connection, which looks for a server for ever.
+func (b *Bus) connect() error {
+	nc, err := nats.Connect(
+		b.o.URL,
+		nats.Name("millrace "+b.id),
+		nats.Timeout(connectTimeout),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.CustomReconnectDelay(pause),
+		nats.ReconnectBufSize(-1), // what is not sent must fail at once: the outbox keeps it
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsMissed),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.link.note(func() { b.link.drops++ }) }),
+		nats.ConnectHandler(func(*nats.Conn) { b.link.note(func() {}) }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.link.note(func() {}) }),
+		nats.ErrorHandler(b.failed),
+	)
+	if err != nil {
+		return fmt.Errorf("connecting to NATS at %s: %w", b.where(), err)
+	}
+	b.nc = nc
+	b.js, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(ackTimeout), jetstream.WithDefaultTimeout(askTimeout))
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("using JetStream at %s: %w", b.where(), err)
+	}
+	return nil
+}
+
+// where names the servers without passwords.
+func (b *Bus) where() string {
+	var all []string
+	for part := range strings.SplitSeq(b.o.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(part)); err == nil {
+			all = append(all, u.Host)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// failed is told by the connection what went wrong beside everything else.
+func (b *Bus) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if errors.Is(err, nats.ErrSlowConsumer) {
+		b.link.note(func() { b.link.missed = true })
+		return
+	}
+	b.log.Warn("nats", "servers", b.where(), "error", err)
+}
+
+// run supervises: it brings the connection into step, again after every
+// interruption, until Close.
+func (b *Bus) run() {
+	failures := 0
+	for b.ctx.Err() == nil {
+		b.link.mu.Lock()
+		drops := b.link.drops
+		b.link.missed, b.link.doubt = false, false
+		b.link.mu.Unlock()
+		if !b.nc.IsConnected() {
+			b.isDown(b.noServer())
+			b.sleep(beat)
+			continue
+		}
+		b.link.set(syncing)
+		if err := b.sync(); err != nil {
+			b.isDown(err)
+			b.sleep(pause(failures))
+			failures++
+			continue
+		}
+		failures = 0
+		b.watch(drops)
+	}
+	b.link.set(down)
+}
+
+func (b *Bus) noServer() error {
+	if err := b.nc.LastError(); err != nil {
+		return fmt.Errorf("%w: NATS at %s: %w", bus.ErrDown, b.where(), err)
+	}
+	return fmt.Errorf("%w: NATS at %s does not answer; does nats-server -js run there?", bus.ErrDown, b.where())
+}
+
+// isDown tells everyone, unless they know.
+func (b *Bus) isDown(err error) {
+	if b.ctx.Err() != nil {
+		return
+	}
+	b.tell(err.Error(), err)
+	b.link.set(down)
+}
+
+func (b *Bus) tell(text string, err error) {
+	b.link.mu.Lock()
+	known := b.link.told == text
+	b.link.told = text
+	b.link.mu.Unlock()
+	if known {
+		return
+	}
+	if err != nil {
+		b.log.Warn("channels of other machines are not reached; local delivery goes on", "error", err)
+	} else {
+		b.log.Info("channels of other machines are reached", "servers", b.where())
+	}
+	b.listener.State(err)
+}
+
+// sleep waits until something has happened, or for d.
+func (b *Bus) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-b.link.wake:
+	case <-t.C:
+	case <-b.ctx.Done():
+	}
+}
+
+// sync brings this machine into step with the stream: makes the stream if need
+// be, catches up, empties the outbox, and then says that all is well.
+func (b *Bus) sync() error {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	before := b.order.highest()
+	info, err := b.ensure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.enter(ctx, &info, before); err != nil {
+		return err
+	}
+	if err := b.catchUp(ctx, info); err != nil {
+		return err
+	}
+	for {
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+		if b.outbox.settle(func() { b.link.set(up) }) {
+			break
+		}
+	}
+	b.tell("", nil)
+	return nil
+}
+
+// enter notes which order this is. If it is not the one of before, positions
+// begin anew. before is what had been seen before the stream was looked at.
+func (b *Bus) enter(ctx context.Context, info *info, before uint64) error {
+	if b.order.current() == info.epoch && info.last < before {
+		// The server has lost its latest writes (it syncs to disk every two
+		// minutes, and may have lost its power): numbers would come twice.
+		b.log.Warn("the stream has lost its latest messages; its order begins anew", "stream", b.o.Name, "last", info.last)
+		renewed, err := b.renew(ctx, *info)
+		if err != nil {
+			return err
+		}
+		*info = renewed
+	}
+	if !b.order.enter(info.epoch) {
+		return nil
+	}
+	for _, w := range b.workers {
+		w.await(w.reset)
+	}
+	b.listener.Reset("")
+	return nil
+}
+
+// watch is what there is to do while all is well. It returns when it is not any
+// more.
+func (b *Bus) watch(drops uint64) {
+	t := time.NewTicker(beat)
+	defer t.Stop()
+	tick := false
+	for {
+		b.link.mu.Lock()
+		lost := b.link.drops != drops
+		missed, doubt := b.link.missed, b.link.doubt
+		b.link.missed, b.link.doubt = false, false
+		b.link.mu.Unlock()
+		if lost || !b.nc.IsConnected() {
+			b.isDown(b.noServer())
+			return
+		}
+		if missed || doubt || tick {
+			if err := b.look(missed, tick); err != nil {
+				b.isDown(err)
+				return
+			}
+		}
+		if err := b.flush(b.ctx); err != nil { // what just missed the last one
+			b.isDown(err)
+			return
+		}
+		tick = false
+		select {
+		case <-b.link.wake:
+		case <-t.C:
+			tick = true
+		case <-b.ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks the stream where it is, and does what follows.
+func (b *Bus) look(missed, tick bool) error {
+	ctx, cancel := context.WithTimeout(b.ctx, ackTimeout)
+	defer cancel()
+	before := b.order.highest()
+	info, err := b.info(ctx, "")
+	if err != nil {
+		if b.nc.FlushTimeout(ackTimeout) != nil {
+			// Nothing comes back, and the connection has not noticed.
+			b.nc.ForceReconnect()
+		}
+		return fmt.Errorf("%w: asking for the stream %s: %w", bus.ErrDown, b.o.Name, err)
+	}
+	if b.order.current() != info.epoch || info.last < before {
+		return fmt.Errorf("%w: the stream %s was made anew", bus.ErrDown, b.o.Name)
+	}
+	if missed {
+		return b.catchUp(b.ctx, info)
+	}
+	if tick {
+		b.order.settle(info.last)
+	}
+	return nil
+}

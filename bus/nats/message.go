@@ -1,0 +1,142 @@
+package nats
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"millrace/bus"
+)
+
+// Headers of a message in the stream, beside the server's own. Who publishes
+// without them (nats pub NAME.in.CHANNEL TEXT) gets an ID made of the number,
+// and the time at which it came.
+const (
+	idHeader   = "Millrace-Id"   // the ID, percent-encoded
+	timeHeader = "Millrace-Time" // when it was published, in ms since 1970
+	// headerRoom is what headers take beside the ID.
+	headerRoom = 256
+)
+
+const upperHex = "0123456789ABCDEF"
+
+func plain(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
+}
+
+// encode makes one token of a subject out of a channel's name: letters, digits,
+// - and _ as they are, every other byte as = and two hexadecimal digits.
+func encode(channel string) string {
+	var b strings.Builder
+	for i := range len(channel) {
+		if c := channel[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('=')
+			b.WriteByte(upperHex[c>>4])
+			b.WriteByte(upperHex[c&15])
+		}
+	}
+	return b.String()
+}
+
+// decode is the reverse of encode, for what encode made and nothing else.
+func decode(token string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(token); i++ {
+		switch c := token[i]; {
+		case plain(c):
+			b.WriteByte(c)
+		case c == '=' && i+2 < len(token):
+			high, low := strings.IndexByte(upperHex, token[i+1]), strings.IndexByte(upperHex, token[i+2])
+			if high < 0 || low < 0 || plain(byte(high<<4|low)) {
+				return "", false
+			}
+			b.WriteByte(byte(high<<4 | low))
+			i += 2
+		default:
+			return "", false
+		}
+	}
+	return b.String(), b.Len() > 0
+}
+
+// keyOf is what the server knows a publication by again. It knows the keys of all
+// channels together, so the channel is part of it; and it keeps them in memory,
+// so it is short.
+func keyOf(token, id string) string {
+	sum := sha256.Sum256([]byte(token + " " + id))
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// wire is a message on its way to the stream.
+func (b *Bus) wire(p *pending) *nats.Msg {
+	return &nats.Msg{
+		Subject: b.in(p.token),
+		Data:    p.message.Data,
+		Header: nats.Header{
+			nats.MsgIdHdr: {p.key},
+			idHeader:      {url.PathEscape(p.message.ID)},
+			timeHeader:    {strconv.FormatInt(p.message.Time.UnixMilli(), 10)},
+		},
+	}
+}
+
+// tooBig reports whether the server would refuse a message.
+func (b *Bus) tooBig(m bus.Message) error {
+	most := b.nc.MaxPayload()
+	if most <= 0 { // no server has told yet
+		most = 1 << 20
+	}
+	if size := int64(len(m.Data) + 3*len(m.ID) + headerRoom); size > most {
+		return fmt.Errorf("%w: %d bytes, and the server takes %d with headers (max_payload)", bus.ErrTooBig, len(m.Data), most)
+	}
+	return nil
+}
+
+// stored is a message of the stream.
+type stored struct {
+	token  string
+	seq    uint64
+	header nats.Header
+	data   []byte
+	time   time.Time // when the server took it
+}
+
+// message is what the listener gets.
+func (s stored) message(channel string) bus.Message {
+	m := bus.Message{Channel: channel, Offset: s.seq, Data: s.data, Time: s.time}
+	id, err := url.PathUnescape(s.header.Get(idHeader))
+	if err != nil || id == "" {
+		id = "nats-" + strconv.FormatUint(s.seq, 36)
+	}
+	m.ID = id
+	if ms, err := strconv.ParseInt(s.header.Get(timeHeader), 10, 64); err == nil {
+		m.Time = time.UnixMilli(ms)
+	}
+	return m
+}
+
+// live reads a message that the server has published again, and the number of
+// the channel's one before.
+func (b *Bus) live(m *nats.Msg) (s stored, before uint64, ok bool) {
+	token, ok := strings.CutPrefix(m.Subject, b.o.Name+".out.")
+	if !ok {
+		return stored{}, 0, false
+	}
+	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	if err != nil || seq == 0 {
+		return stored{}, 0, false // not from a stream
+	}
+	before, err = strconv.ParseUint(m.Header.Get("Nats-Last-Sequence"), 10, 64)
+	if err != nil {
+		return stored{}, 0, false
+	}
+	return stored{token: token, seq: seq, header: m.Header, data: m.Data, time: time.Now()}, before, true
+}
