@@ -76,7 +76,7 @@ func (c *Client) Broadcast(o Broadcast) (Broadcasted, error) {
 		}
 		if finished != nil {
 			all := r.got.Delivered == finished.accepted*uint64(subscribers)
-			if all || c.now()-max(over, r.latest) > int64(patience) {
+			if all || c.now()-max(over, r.latest) > int64(c.patience) {
 				break
 			}
 		}

@@ -37,6 +37,8 @@ type Client struct {
 	buf    []byte
 	events [eventCount]unix.EpollEvent
 	held   *held // instead of conns: over TLS
+	// patience is how long answers are waited for: the constant, but in tests.
+	patience time.Duration
 
 	mu     sync.Mutex // guards opened
 	opened []opened
@@ -67,7 +69,7 @@ type opened struct {
 
 // New makes a client with nothing open. Free gives back what it holds.
 func New() (*Client, error) {
-	c := &Client{began: time.Now(), buf: make([]byte, bufferSize)}
+	c := &Client{began: time.Now(), buf: make([]byte, bufferSize), patience: patience}
 	var err error
 	if c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("making an epoll: %w", err)
@@ -290,7 +292,7 @@ func (c *Client) Close() State {
 			}
 		}
 	}
-	for c.open > 0 && c.now()-start < int64(patience) {
+	for c.open > 0 && c.now()-start < int64(c.patience) {
 		if err := c.Turn(nap); err != nil {
 			break
 		}

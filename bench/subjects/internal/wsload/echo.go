@@ -38,7 +38,7 @@ func (c *Client) Echo(o Echo) (Echoed, error) {
 			}
 		}
 	}
-	for e.flying > 0 && c.now() < e.until+int64(patience) {
+	for e.flying > 0 && c.now() < e.until+int64(c.patience) {
 		if err := c.Turn(nap); err != nil {
 			return Echoed{}, err
 		}
@@ -48,7 +48,7 @@ func (c *Client) Echo(o Echo) (Echoed, error) {
 		k := &c.conns[i]
 		if k.awaiting {
 			k.awaiting = false
-			e.failed(fmt.Errorf("a message did not come back within %v", patience))
+			e.failed(fmt.Errorf("a message did not come back within %v", c.patience))
 		}
 		k.send, k.want = nil, nil
 	}

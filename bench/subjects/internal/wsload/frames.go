@@ -111,9 +111,14 @@ func handshake(host, path string) (request, accept string) {
 	var nonce [16]byte
 	_, _ = rand.Read(nonce[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(nonce[:])
-	sum := sha1.Sum([]byte(key + acceptGUID)) //nolint:gosec // RFC 6455 asks for it
 	return "GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\nUpgrade: websocket\r\nConnection: Upgrade" +
-		"\r\nSec-WebSocket-Key: " + key + "\r\nSec-WebSocket-Version: 13\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:])
+		"\r\nSec-WebSocket-Key: " + key + "\r\nSec-WebSocket-Version: 13\r\n\r\n", acceptOf(key)
+}
+
+// acceptOf is what a server makes of a key: RFC 6455, 4.2.2.
+func acceptOf(key string) string {
+	sum := sha1.Sum([]byte(key + acceptGUID)) //nolint:gosec // RFC 6455 asks for it
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // answered checks the head of an answer, up to its empty line.
