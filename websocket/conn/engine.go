@@ -26,6 +26,7 @@ type Engine struct {
 	runners []*runner
 	began   time.Time
 	open    atomic.Int64
+	opened  atomic.Int64
 	turn    atomic.Uint32 // which loop is next
 	closed  atomic.Bool
 	errors  *slog.Logger
@@ -70,9 +71,13 @@ func (e *Engine) Post(i int, f func()) { e.runners[i].post(f) }
 func (e *Engine) clock() {
 	t := time.NewTicker(tickTime)
 	defer t.Stop()
+	w := wave{}
 	for {
 		select {
-		case <-t.C:
+		case now := <-t.C:
+			if w.tick(e.opened.Load(), now) {
+				e.done.Go(giveBack)
+			}
 		case <-e.stop:
 			return
 		}
@@ -145,6 +150,7 @@ func (e *Engine) count(s *Settings, n int64) {
 	s.open.Add(n)
 	s.Meters.Open.Add(n)
 	if n > 0 {
+		e.opened.Add(n)
 		s.Meters.Opened.Add(uint32(e.turn.Load()), 1)
 	}
 }
