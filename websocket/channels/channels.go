@@ -87,7 +87,6 @@ type Channels struct {
 	interval   time.Duration // between two commands, on the average
 	begun      time.Time     // what sessions count their time from
 
-	post         func(i int, f func())
 	last         int // the runner of those that have goroutines
 	meters       *meter.WebSocket
 	serial       atomic.Uint32 // spreads event streams over the meters' shards
@@ -123,7 +122,6 @@ func New(o Options, d Deps) (*Channels, error) {
 		maxPublish:   int(or(o.MaxPublish, defaultMaxPublish)),
 		commands:     or(o.Commands, defaultCommands),
 		begun:        time.Now(),
-		post:         d.Post,
 		last:         d.Runners - 1,
 		meters:       or(d.Meters, new(meter.WebSocket)),
 		errorLog:     or(d.ErrorLog, slog.Default()),

@@ -289,3 +289,13 @@ func request(t *testing.T, method, target, body string) *http.Request {
 	r.RemoteAddr = "127.0.0.1:4000"
 	return r
 }
+
+// grantOf is what a client without a token may do.
+func grantOf(t *testing.T, c *Channels) *auth.Grant {
+	t.Helper()
+	state, err := c.Connect(request(t, "GET", "/ws", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.(*session).grant
+}

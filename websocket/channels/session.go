@@ -73,14 +73,14 @@ func (s *session) expired() bool {
 // closed ends a session.
 func (c *Channels) closed(s *session) {
 	c.expiry.remove(s)
-	for _, j := range s.pending {
-		j.settle()
-	}
 	if s.first != nil {
 		c.hub.Unsubscribe(s.first)
 	}
 	for _, sub := range s.more {
 		c.hub.Unsubscribe(sub)
+	}
+	for _, j := range s.pending {
+		j.cancel()
 	}
 	s.first, s.more, s.pending = nil, nil, nil
 }

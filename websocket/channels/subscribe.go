@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
+	"sync"
 
 	"millrace/bus"
 	"millrace/websocket/frame"
@@ -25,12 +25,20 @@ type joining struct {
 	since   *bus.Position // it goes on there, and wants to know whether it could
 	client  string        // its ID, where presence is kept
 	sub     *hub.Subscription
-	settled atomic.Bool // answered, or not wanted any more
-	kept    atomic.Bool // in session.pending
+
+	// mu is held while the answer is sent: who changes something in the turn
+	// waits for that, and says so behind it. Sending waits for no turn.
+	mu      sync.Mutex
+	settled bool // answered, or not wanted any more
+	kept    bool // in session.pending
 }
 
-// settle reports whether the caller is the one who decides.
-func (j *joining) settle() bool { return j.settled.CompareAndSwap(false, true) }
+// cancel has no answer sent, unless it was sent already.
+func (j *joining) cancel() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settled = true
+}
 
 // subscribe asks the hub. A second subscription to a channel replaces the first.
 func (c *Channels) subscribe(s *session, cmd *command) *fault {
@@ -58,7 +66,6 @@ func (c *Channels) subscribe(s *session, cmd *command) *fault {
 	r.Done = j.done
 	sub, err := c.hub.Subscribe(r)
 	if err != nil {
-		j.settle()
 		return unsubscribable(err, channel)
 	}
 	s.put(channel, sub)
@@ -76,11 +83,13 @@ func unsubscribable(err error, channel string) *fault {
 
 // keep remembers a subscription that was not answered at once.
 func (j *joining) keep(sub *hub.Subscription) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.sub = sub
-	j.kept.Store(true)
-	if j.settled.Load() {
+	if j.settled {
 		return
 	}
+	j.kept = true
 	if j.s.pending == nil {
 		j.s.pending = map[string]*joining{}
 	}
@@ -100,9 +109,12 @@ func (j *joining) forget() {
 // done takes the hub's answer. It is on the runner: Deliver is all that it may
 // call, and what was missed goes out before anything newer can come.
 func (j *joining) done(a hub.Answer, err error) {
-	if !j.settle() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.settled {
 		return
 	}
+	j.settled = true
 	if err != nil {
 		j.deliver(failure(&fault{unavailable, "this channel cannot be subscribed to now: try again", j.channel}, j.id))
 		j.later(j.failed)
@@ -122,7 +134,7 @@ func (j *joining) done(a hub.Answer, err error) {
 	for _, m := range a.Missed {
 		j.deliver(text(m))
 	}
-	if j.kept.Load() {
+	if j.kept {
 		j.later(j.forget)
 	}
 }
@@ -142,33 +154,32 @@ func (j *joining) deliver(text []byte) {
 // unsubscribe ends a subscription, also one that has not begun.
 func (c *Channels) unsubscribe(s *session, cmd *command) *fault {
 	channel := *cmd.Unsubscribe
-	found, answering := c.drop(s, channel)
-	if !found {
+	if !c.drop(s, channel) {
 		return &fault{notFound, "you are not subscribed to this channel", channel}
 	}
-	// Deliver, as "subscribed" does: in the order in which they are said.
-	p, said := s.port, frame.Prepare(frame.Text, append(answer("unsubscribed", channel, cmd.ID), '}'), 0)
-	if answering {
-		c.post(p.Runner(), func() { p.Deliver(said) }) // behind what the runner is sending right now
-	} else {
-		p.Deliver(said)
-	}
+	s.unsubscribed(channel, cmd.ID)
 	return nil
 }
 
-// drop ends a subscription if there is one. answering: the runner is just about
-// to answer it.
-func (c *Channels) drop(s *session, channel string) (found, answering bool) {
+// unsubscribed tells the client. As "subscribed" it is delivered, not sent: so
+// the two come in the order in which they are said.
+func (s *session) unsubscribed(channel string, id json.RawMessage) {
+	said := append(answer("unsubscribed", channel, id), '}')
+	s.port.Deliver(frame.Prepare(frame.Text, said, 0))
+}
+
+// drop ends a subscription if there is one. The hub is told first: a
+// subscription whose answer is not wanted any more must not be delivered to.
+func (c *Channels) drop(s *session, channel string) (found bool) {
+	sub := s.take(channel)
+	if sub != nil {
+		c.hub.Unsubscribe(sub)
+	}
 	if j := s.pending[channel]; j != nil {
-		answering = !j.settle()
+		j.cancel()
 		j.forget()
 	}
-	sub := s.take(channel)
-	if sub == nil {
-		return false, false
-	}
-	c.hub.Unsubscribe(sub)
-	return true, answering
+	return sub != nil
 }
 
 // revoke ends the subscriptions that a new grant does not allow.
@@ -184,7 +195,7 @@ func (c *Channels) revoke(s *session) {
 	}
 	for _, channel := range gone {
 		c.drop(s, channel)
-		s.port.Deliver(frame.Prepare(frame.Text, append(answer("unsubscribed", channel, nil), '}'), 0))
+		s.unsubscribed(channel, nil)
 	}
 }
 
