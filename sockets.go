@@ -41,12 +41,16 @@ func (g *graph) webSocket(s *Server, hosts []string, pattern string, o websocket
 		}
 	}
 	name := nameOf(hosts, pattern)
+	var shared *bus.Shared
+	if o.Channels != nil {
+		if shared, err = g.bus(s, name, *o.Channels, old); err != nil {
+			return nil, err
+		}
+	}
 	h, err := carry(g, old, keyOf("websocket "+name, o), func() (*websocket.Handler, io.Closer, error) {
 		d := websocket.Deps{Engine: engine, Pool: pool, Meters: s.meters.WebSocket(name), ErrorLog: s.errors}
 		if o.Channels != nil {
-			if d.Bus, err = openBus(s, *o.Channels); err != nil {
-				return nil, nil, err
-			}
+			d.Bus = shared.Join()
 		}
 		h, err := websocket.New(o, d)
 		return h, h, err
@@ -57,12 +61,24 @@ func (g *graph) webSocket(s *Server, hosts []string, pattern string, o websocket
 	return h, err
 }
 
-// openBus is what carries the publications of a route's channels.
-func openBus(s *Server, o channels.Options) (bus.Bus, error) {
-	if o.Bus == "" {
-		return bus.NewMemory(o.Keep()), nil
-	}
-	return nats.Open(nats.Options{URL: o.Bus, Name: o.BusName, Keep: o.Keep(), ErrorLog: s.errors})
+// bus is what carries the publications of a route's channels. It is a part of
+// its own, so that the history outlives a change of the route's other options:
+// clients that are sent away for it find what they have missed.
+func (g *graph) bus(s *Server, name string, o channels.Options, old *graph) (*bus.Shared, error) {
+	keep := o.Keep()
+	k := keyOf("bus "+name, []any{o.Bus, o.BusName, keep})
+	return carry(g, old, k, func() (*bus.Shared, io.Closer, error) {
+		if o.Bus == "" {
+			b := bus.Share(bus.NewMemory(keep))
+			return b, b, nil
+		}
+		n, err := nats.Open(nats.Options{URL: o.Bus, Name: o.BusName, Keep: keep, ErrorLog: s.errors})
+		if err != nil {
+			return nil, nil, err
+		}
+		b := bus.Share(n)
+		return b, b, nil
+	})
 }
 
 func newSocketRoute(h *websocket.Handler, hosts []string, pattern string, o websocket.Options) *socketRoute {
