@@ -115,7 +115,8 @@ export class Millrace {
 
   /**
    * Resolves to the place of the publication, or 0 if that is not known yet.
-   * Without a connection it waits for one.
+   * Without a connection it waits for one; and for a subscription to the same
+   * channel that was asked for before, so that it comes there too.
    */
   publish(channel: string, data: Data): Promise<number>;
 

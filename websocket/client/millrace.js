@@ -53,7 +53,7 @@ export class Millrace {
     const sub = { onmessage, onreset, onerror, joins };
     let c = this.#channels.get(channel);
     const known = c && (c.joins || !joins);
-    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), seen: new Set(), last: 0 }));
+    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), seen: new Set(), last: 0, joining: 0, held: [] }));
     c.subs.add(sub);
     c.joins ||= !!joins;
     c.recover ||= recover;
@@ -205,6 +205,14 @@ export class Millrace {
   }
 
   #ask(command, done) {
+    // A server may publish before it has subscribed, and the page would not see
+    // what it has published itself.
+    const c = this.#channels.get(command.publish);
+    if (c?.joining && !c.on) {
+      if (c.held.length < maxAsked) c.held.push([command, done]);
+      else done(new MillraceError("too_many", `${maxAsked} commands wait already`));
+      return;
+    }
     const id = ++this.#serial;
     this.#asked.set(id, done);
     this.#socket.send(JSON.stringify({ ...command, id }));
@@ -216,32 +224,43 @@ export class Millrace {
   }
 
   #join(c) {
-    const turn = this.#turn;
     const place = c.recover && c.epoch !== undefined;
     const command = { subscribe: c.name, joins: c.joins || undefined };
     if (place) Object.assign(command, { epoch: c.epoch, offset: c.offset });
+    c.joining++;
     this.#ask(command, (error, m) => {
-      if (this.#channels.get(c.name) != c || error?.code == "lost") return;
-      if (error?.code == "unavailable" || error?.code == "rate")
-        return setTimeout(() => turn == this.#turn && this.#channels.get(c.name) == c && this.#join(c), sooner + Math.random() * 10 * sooner);
-      if (error && c.on) { // it goes on without what joins wanted besides
-        c.joins = false;
-        for (const sub of c.subs) if (sub.joins) call(sub.onerror, error);
-        return;
-      }
-      if (error) return this.#drop(c, error);
-      c.on = true;
-      if (m.recovered) return; // what was missed comes now, and has offsets up to m.offset
-      const again = c.again;
-      if (!place || m.epoch !== c.epoch) {
-        c.last = place ? 0 : m.offset;
-        c.seen.clear();
-      }
-      c.epoch = m.epoch;
-      c.offset = m.offset;
-      c.again = true;
-      if (again && c.recover) this.#tell(c, "onreset", c.name);
+      c.joining--;
+      this.#joined(c, place, error, m);
+      for (const [command, done] of c.held.splice(0))
+        if (error?.code == "lost") this.#queue.push([command, done]);
+        else this.#ask(command, done);
     });
+  }
+
+  #joined(c, place, error, m) {
+    if (this.#channels.get(c.name) != c || error?.code == "lost") return;
+    if (error?.code == "unavailable" || error?.code == "rate") {
+      const turn = this.#turn;
+      setTimeout(() => turn == this.#turn && this.#channels.get(c.name) == c && this.#join(c), sooner + Math.random() * 10 * sooner);
+      return;
+    }
+    if (error && c.on) { // it goes on without what joins wanted besides
+      c.joins = false;
+      for (const sub of c.subs) if (sub.joins) call(sub.onerror, error);
+      return;
+    }
+    if (error) return this.#drop(c, error);
+    c.on = true;
+    if (m.recovered) return; // what was missed comes now, and has offsets up to m.offset
+    const again = c.again;
+    if (!place || m.epoch !== c.epoch) {
+      c.last = place ? 0 : m.offset;
+      c.seen.clear();
+    }
+    c.epoch = m.epoch;
+    c.offset = m.offset;
+    c.again = true;
+    if (again && c.recover) this.#tell(c, "onreset", c.name);
   }
 
   #drop(c, error) {

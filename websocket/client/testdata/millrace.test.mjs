@@ -223,10 +223,35 @@ test("publishing waits for a connection, up to a bound", async () => {
   world.socket.end();
   await world.pass(1000);
   world.socket.open();
-  assert.deepEqual(world.socket.sent.map((c) => c.subscribe ?? c.data), ["a", 1, 2]); // in this order
+  assert.deepEqual(world.socket.sent.map((c) => c.subscribe ?? c.data), ["a"]);
+  world.socket.answer("subscribe", { subscribed: "a", epoch: "E", offset: 0 });
+  assert.deepEqual(world.socket.sent.map((c) => c.data), [1, 2]); // in this order
   world.socket.answer("publish", { published: "a", offset: 1 });
   world.socket.answer("publish", { published: "a", offset: 2 });
   assert.deepEqual(await Promise.all([first, second]), [1, 2]);
+});
+
+test("what is published waits for the subscription before it", async () => {
+  const t = await start();
+  t.live.subscribe("a", (m) => t.got.push(m.data));
+  const offsets = Promise.all([t.live.publish("a", 1), t.live.publish("b", 2)]);
+  assert.deepEqual(t.world.socket.sent.map((c) => c.subscribe ?? c.publish), ["a", "b"]);
+  t.world.socket.answer("publish", { published: "b", offset: 7 });
+  // The connection breaks: what was not sent is sent on the next one.
+  const socket = await back(t);
+  assert.equal(socket.answer("subscribe", { subscribed: "a", epoch: "E", offset: 5 }).subscribe, "a");
+  socket.say(message(6, "a"));
+  assert.equal(socket.answer("publish", { published: "a", offset: 6 }).data, 1);
+  assert.deepEqual([t.got, await offsets], [["a6"], [6, 7]]);
+  // A subscription that is refused, or not wanted any more, holds nothing up.
+  t.live.subscribe("c", () => {}).unsubscribe();
+  t.live.subscribe("d", () => {});
+  const after = Promise.all([t.live.publish("c", 3), t.live.publish("d", 4)]);
+  socket.answer("subscribe", { subscribed: "c", epoch: "E", offset: 1 });
+  socket.answer("subscribe", { error: "no", code: "forbidden" });
+  socket.answer("publish", { published: "c", offset: 1 });
+  socket.answer("publish", { published: "d", offset: 2 });
+  assert.deepEqual(await after, [1, 2]);
 });
 
 test("commands without an answer are bounded and fail with the connection", async () => {
