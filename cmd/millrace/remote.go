@@ -92,7 +92,9 @@ func (r *remote) list(ctx context.Context, path, what string, into any) error {
 	if err != nil {
 		return fmt.Errorf("asking the server: %w", err)
 	}
-	resp, err := r.client.Do(req)
+	client := *r.client
+	client.CheckRedirect = nil // to the same path with a slash behind it
+	resp, err := client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the socket's made-up URL helps nobody

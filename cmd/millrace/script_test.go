@@ -55,6 +55,7 @@ func TestScripts(t *testing.T) {
 			}
 			e.Values[serversKey{}] = map[string]*running{}
 			e.Values[upstreamsKey{}] = map[string]*fakeAPI{}
+			e.Values[clientsKey{}] = map[string]*wsClient{}
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
@@ -66,6 +67,10 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start":       start,
 			"cache":       startCache,
+			"websocket":   startWS,
+			"listener":    startListener,
+			"connect":     connect,
+			"talk":        talk,
 			"upstream":    startUpstream,
 			"tell":        tell,
 			"asked":       asked,
@@ -160,10 +165,26 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 
 // startVerb runs `millrace VERB ARG...` until its banner.
 func startVerb(ts *testscript.TestScript, verb, name string, args []string) {
+	s := startProgram(ts, name, append([]string{verb}, args...))
+	banner, err := s.err.take(bannerEnd, s.done)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(name+".banner"), []byte(banner), 0o644))
+	for i, u := range bannerURL.FindAllStringSubmatch(banner, -1) {
+		variable := name
+		if i > 0 {
+			variable += strconv.Itoa(i + 1)
+		}
+		ts.Setenv(variable, u[1])
+	}
+}
+
+// startProgram runs millrace until the script ends. Its standard output is in
+// NAME.out, its process in $NAMEPID.
+func startProgram(ts *testscript.TestScript, name string, args []string) *running {
 	out, err := os.Create(ts.MkAbs(name + ".out"))
 	ts.Check(err)
 	s := &running{err: &watched{more: make(chan struct{}, 1)}, done: make(chan struct{})}
-	s.cmd = exec.Command(lookPath(ts, "millrace"), append([]string{verb}, args...)...)
+	s.cmd = exec.Command(lookPath(ts, "millrace"), args...)
 	s.cmd.Dir, s.cmd.Env = ts.MkAbs("."), environment(ts)
 	s.cmd.Stdout, s.cmd.Stderr = out, s.err
 	ts.Check(s.cmd.Start())
@@ -178,16 +199,7 @@ func startVerb(ts *testscript.TestScript, verb, name string, args []string) {
 	})
 	ts.Value(serversKey{}).(map[string]*running)[name] = s
 	ts.Setenv(name+"PID", strconv.Itoa(s.cmd.Process.Pid))
-	banner, err := s.err.take(bannerEnd, s.done)
-	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs(name+".banner"), []byte(banner), 0o644))
-	for i, u := range bannerURL.FindAllStringSubmatch(banner, -1) {
-		variable := name
-		if i > 0 {
-			variable += strconv.Itoa(i + 1)
-		}
-		ts.Setenv(variable, u[1])
-	}
+	return s
 }
 
 func lookPath(ts *testscript.TestScript, program string) string {

@@ -202,15 +202,19 @@ func notForWS(text string, app *kong.Node) error {
 		}[text]}
 	}
 	if url, err := config.WebSocketUpstream(text); err == nil {
-		return usageError{fmt.Sprintf("`millrace ws` is the server itself: it has no use for %q", text),
-			fmt.Sprintf("to pass connections on to it: `millrace ws proxy %s`; to serve there: `millrace ws --listen %s`", url, listenable(url))}
+		return usageError{
+			fmt.Sprintf("`millrace ws` is the server itself: it has no use for %q", text),
+			fmt.Sprintf("to pass connections on to it: `millrace ws proxy %s`; to serve there: `millrace ws --listen %s`", url, listenable(url)),
+		}
 	}
 	if other := otherVerb(text, group); other != nil {
 		return other
 	}
 	if port, err := config.WebSocketUpstream(":" + text); err == nil {
-		return usageError{fmt.Sprintf("`millrace ws` has no use for %q", text),
-			fmt.Sprintf("to serve at that port: `millrace ws --listen :%s`; to pass connections on to it: `millrace ws proxy %s`", text, port)}
+		return usageError{
+			fmt.Sprintf("`millrace ws` has no use for %q", text),
+			fmt.Sprintf("to serve at that port: `millrace ws --listen :%s`; to pass connections on to it: `millrace ws proxy %s`", text, port),
+		}
 	}
 	return usageError{fmt.Sprintf("there is no command %q", "ws "+text), "`millrace ws --help` lists what there is"}
 }
@@ -252,7 +256,7 @@ func wsExamples(verb string) []string {
 			"millrace ws publish news 'it works'",
 			"millrace ws publish news --json '{\"title\": \"it works\"}'",
 			"date | millrace ws publish news -",
-			"MILLRACE_WS_KEY=… millrace ws publish news hello --url https://live.example.org/",
+			"MILLRACE_WS_KEY=\"$KEY\" millrace ws publish news hello --url https://live.example.org/",
 		}
 	case "ws listen":
 		return []string{

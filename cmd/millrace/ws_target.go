@@ -85,9 +85,11 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // choose is the route that is meant.
 func (f channelFlags) choose(all []servedSocket) (servedSocket, error) {
-	all = slices.DeleteFunc(all, func(s servedSocket) bool {
-		return s.Kind != "channels" || f.Route != "" && f.Route != s.Route && f.Route != s.Host+s.Route
-	})
+	all = slices.DeleteFunc(all, func(s servedSocket) bool { return s.Kind != "channels" })
+	if i := slices.IndexFunc(all, func(s servedSocket) bool { return f.Route == s.Host+s.Route }); i >= 0 {
+		return all[i], nil
+	}
+	all = slices.DeleteFunc(all, func(s servedSocket) bool { return f.Route != "" && f.Route != s.Route })
 	switch {
 	case len(all) == 1:
 		return all[0], nil

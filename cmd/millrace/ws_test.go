@@ -107,7 +107,9 @@ func TestChoose(t *testing.T) {
 		{"", "", "", all[:2]},
 		{"", "", "no channels", all[:1]},
 		{"", "", "2 routes", all},
-		{"/live/", "", "2 routes", all},
+		{"/live/", "", "", all},
+		{"/live/", "b.example", "", all[2:]},
+		{"/live/", "", "2 routes", []servedSocket{all[2], {"/live/", "c.example", "channels"}}},
 		{"b.example/live/", "b.example", "", all},
 		{"/x/", "", "no channels at /x/", all},
 	} {
