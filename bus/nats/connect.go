@@ -330,7 +330,7 @@ func (b *Bus) look(missed, tick bool) error {
 	if err != nil {
 		if b.nc.FlushTimeout(ackTimeout) != nil {
 			// Nothing comes back, and the connection has not noticed.
-			b.nc.ForceReconnect()
+			_ = b.nc.ForceReconnect() // fails when it is closed
 		}
 		return fmt.Errorf("%w: asking for the stream %s: %w", bus.ErrDown, b.o.Name, err)
 	}

@@ -144,7 +144,9 @@ func (b *Bus) consume(ctx context.Context, s source, take func([]stored) error) 
 	if err != nil {
 		return fmt.Errorf("reading the stream %s: %w", b.o.Name, err)
 	}
-	defer b.js.DeleteConsumer(ctx, b.o.Name, consumer.CachedInfo().Name) // else the server does so later
+	defer func() {
+		_ = b.js.DeleteConsumer(ctx, b.o.Name, consumer.CachedInfo().Name) // else the server does so later
+	}()
 	at, left, number := s.after, consumer.CachedInfo().NumPending, uint64(0)
 	for left > 0 && at < s.until {
 		if err := ctx.Err(); err != nil {

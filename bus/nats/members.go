@@ -100,13 +100,13 @@ func (p *peers) living(now time.Time) map[string]bool {
 // cannot be reached.
 func (b *Bus) say(m beatBody) {
 	m.ID = b.id
-	b.nc.Publish(b.o.Name+".beat", m.bytes())
+	_ = b.nc.Publish(b.o.Name+".beat", m.bytes())
 }
 
 // bye says that this machine goes, so that nobody waits for it.
 func (p *peers) bye(b *Bus) {
 	b.say(beatBody{Bye: true})
-	b.nc.FlushTimeout(answerWait)
+	_ = b.nc.FlushTimeout(answerWait) // who does not hear it notices after a while
 }
 
 // beat tells the other machines that this one lives, hears them, and answers
@@ -165,7 +165,7 @@ func (b *Bus) answer(m *nats.Msg) {
 		return
 	}
 	for _, text := range b.parts(b.listener.Members(q.Channel)) {
-		m.Respond(text)
+		_ = m.Respond(text) // or the asker does without
 	}
 }
 
@@ -234,7 +234,7 @@ func (b *Bus) others(ctx context.Context, name string) ([]bus.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer sub.Unsubscribe()
+	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed
 	text, err := json.Marshal(question{b.id, name})
 	if err != nil {
 		return nil, err

@@ -92,16 +92,22 @@ type info struct {
 	config      jetstream.StreamConfig
 }
 
+// remarks reads a stream's description. What somebody else wrote there says
+// nothing.
+func remarks(description string) (limits uint64, token string) {
+	if _, err := fmt.Sscanf(description, remark, &limits, &token); err != nil {
+		return 0, ""
+	}
+	return limits, token
+}
+
 type infoAnswer struct {
 	Error *jetstream.APIError `json:"error"`
 	jetstream.StreamInfo
 }
 
 func newInfo(i jetstream.StreamInfo, subject string) info {
-	var limits uint64
-	var token string
-	// What somebody else wrote there leaves them empty.
-	fmt.Sscanf(i.Config.Description, remark, &limits, &token)
+	limits, token := remarks(i.Config.Description)
 	return info{
 		epoch:      strconv.FormatInt(i.Created.UnixNano(), 36) + token,
 		first:      i.State.FirstSeq,
@@ -247,9 +253,7 @@ func (b *Bus) update(ctx context.Context, want jetstream.StreamConfig) (info, er
 
 // describe changes the remark to other limits.
 func describe(old string, last uint64) string {
-	var limits uint64
-	var token string
-	fmt.Sscanf(old, remark, &limits, &token)
+	_, token := remarks(old)
 	return fmt.Sprintf(remark, last, cmp.Or(token, rand.Text()[:6]))
 }
 

@@ -156,7 +156,7 @@ func (b *Bus) Ignore(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c := w.channels[token]; c != nil {
-		c.sub.Unsubscribe() // fails when the connection is closed only
+		_ = c.sub.Unsubscribe() // fails when the connection is closed only
 		delete(w.channels, token)
 	}
 }
