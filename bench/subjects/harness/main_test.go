@@ -18,7 +18,14 @@ func TestParse(t *testing.T) {
 	if o, err := parse([]string{"files"}); err != nil || o.length != stage.Default || o.seed == 0 {
 		t.Errorf("parse without flags = %+v, %v", o, err)
 	}
+	for _, args := range []string{"ws idle ramp --quick", "ws --quick idle ramp", "ws idle --quick ramp"} {
+		if o, err := parse(strings.Fields(args)); err != nil || strings.Join(o.parts, " ") != "idle ramp" || o.length != stage.Quick {
+			t.Errorf("parse(%q) = %+v, %v", args, o, err)
+		}
+	}
 	for _, c := range []struct{ args, problem string }{
+		{"ws idel", "idle"},
+		{"cache idle", "idle"},
 		{"", "files"},
 		{"--quick", "files"},
 		{"fils", "files"},

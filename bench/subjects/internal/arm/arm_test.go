@@ -3,6 +3,7 @@ package arm
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -193,4 +194,56 @@ func env(t *testing.T) Env {
 		t.Fatal(err)
 	}
 	return Env{Dir: dir, Site: site, Address: l.Addr().String(), Bench: "../../..", Bin: dir, Binary: filepath.Join(dir, "millrace"), Upstream: "127.0.0.1:9", Memory: 16}
+}
+
+func TestCertificate(t *testing.T) {
+	dir := t.TempDir()
+	cert, key, err := certificate(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Leaf.VerifyHostname("127.0.0.1"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := certificate(filepath.Join(dir, "none")); err == nil {
+		t.Error("no folder, no error")
+	}
+}
+
+// TestSocketModes: each mode's command differs from the echo's.
+func TestSocketModes(t *testing.T) {
+	for _, a := range Sockets() {
+		seen := map[string]Mode{}
+		for _, m := range a.Modes {
+			e := env(t)
+			e.Mode = m
+			argv, err := a.Command(e)
+			if err != nil {
+				t.Errorf("%s, %s: %v", a.Name, m, err)
+				continue
+			}
+			line := strings.NewReplacer(e.Dir, "DIR", e.Bin, "BIN", e.Address, "ADDRESS").Replace(strings.Join(argv, " "))
+			if other, ok := seen[line]; ok || !a.Has(m) {
+				t.Errorf("%s: %s and %s are both %s", a.Name, m, other, line)
+			}
+			seen[line] = m
+		}
+	}
+}
+
+func TestAnyAnswerOverTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	r := &Running{Arm: Arm{Any: true}, Env: Env{Address: s.Listener.Addr().String(), Mode: TLS}}
+	if err := r.ask(t.Context(), "tcp"); err != nil {
+		t.Error(err)
+	}
+	r.Arm.Any = false
+	if err := r.ask(t.Context(), "tcp"); err == nil {
+		t.Error("status 404 is taken for the page")
+	}
 }

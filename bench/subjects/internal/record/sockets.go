@@ -80,13 +80,19 @@ type SocketIdle struct {
 	Open        int           `json:"open"`        // at the end
 	First       string        `json:"first,omitempty"`
 	Opened      time.Duration `json:"opened"` // how long opening took
-	Before      proc.Memory   `json:"before"`
+	Fresh       proc.Memory   `json:"fresh"`  // when it had just started
+	Before      proc.Memory   `json:"before"` // when it had served some connections
 	After       proc.Memory   `json:"after"`
 }
 
-// Each is the resident memory of a connection in bytes; NaN for none.
+// Each is the resident memory of a connection in bytes; NaN or infinite for none.
 func (i SocketIdle) Each() float64 {
 	return (float64(i.After.RSS) - float64(i.Before.RSS)) / float64(i.Open)
+}
+
+// AtMost is Each with all that a server needs only once, for the first of them.
+func (i SocketIdle) AtMost() float64 {
+	return (float64(i.After.RSS) - float64(i.Fresh.RSS)) / float64(i.Open)
 }
 
 // SocketRamp is as many connections as there may be, each echoed on once.

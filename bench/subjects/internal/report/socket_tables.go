@@ -111,16 +111,17 @@ func (w *writer) idle(r *record.Run) {
 	w.line("")
 	w.line("## Quiet connections")
 	w.line("")
-	w.line("Resident memory of the server, before they were opened and %v after the last one was. What the kernel holds is in neither.", r.Sockets.Rest)
+	w.line("Resident memory of the server: fresh, after 500 connections that were closed again, and %v after the last connection was opened. What the kernel holds is in none.", r.Sockets.Rest)
+	w.line("“For each” leaves out what a server needs only once, as far as those 500 show that; where garbage of theirs is used again, it can be too low. “At most” has everything since the start in it.")
 	w.line("")
-	w.line("| what | server | connections | still open | before | with them | for each | opened in |")
-	w.line("|---|---|---:|---:|---:|---:|---:|---:|")
+	w.line("| what | server | connections | still open | fresh | before | with them | for each | at most | opened in |")
+	w.line("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, m := range []servers.Mode{servers.Echo, servers.Channels, servers.TLS, servers.Proxy} {
 		for _, a := range r.Arms {
 			for _, i := range r.Sockets.Idle {
 				if i.Arm == a.Name && i.Mode == string(m) {
-					w.line("| %s | %s | %s | %s | %s | %s | %s | %.1f s |", idleTitle(m), a.Title, thousands(float64(i.Connections)), thousands(float64(i.Open)),
-						megabytes(float64(i.Before.RSS)), megabytes(float64(i.After.RSS)), byteCount(i.Each()), i.Opened.Seconds())
+					w.line("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %.1f s |", idleTitle(m), a.Title, thousands(float64(i.Connections)), thousands(float64(i.Open)),
+						megabytes(float64(i.Fresh.RSS)), megabytes(float64(i.Before.RSS)), megabytes(float64(i.After.RSS)), byteCount(i.Each()), byteCount(i.AtMost()), i.Opened.Seconds())
 				}
 			}
 		}
@@ -166,7 +167,7 @@ func (w *writer) socketMethod(r *record.Run) {
 		"CPU: the clock of each of the server's processes (`clock_gettime` with the clock made from the pid, nanoseconds as the scheduler counts them), read before the first message and after the last. Opening and closing is outside. User and kernel are split by the 10 ms ticks of `/proc/PID/stat`.",
 		"Echo: all servers run from the start to the end, one at a time is under load, each slot with connections of its own. A round visits each cell (size and connections) once, in an order drawn anew; within a cell the servers follow each other, in an order drawn anew. On each connection one message of text is under way at a time; every answer is compared with what was sent, and each connection sends something else. millrace checks that text is UTF-8, as the standard asks; the others do not by default.",
 		fmt.Sprintf("Broadcast: the client posts %d bytes with a number and the time when it was due to `/publish`, and finds both in what its connections read. Each subscriber must get each publication once. millrace's subscribers get the channel and an offset with it, and its history is kept, which the others have not.", r.Sockets.Data),
-		"Quiet connections: a server of its own for each row; 500 connections are opened and closed again before memory is read. `/proc/PID/smaps_rollup` of all of its processes. The client answers pings.",
+		"Quiet connections: a server of its own for each row, each with one client. `/proc/PID/smaps_rollup` of all of its processes. The client answers pings.",
 		"As many as there may be: several client processes, each with source addresses of its own (127.0.0.x), since one process may hold no more connections than descriptors. Servers and clients share the cores.",
 		"Failed counts connections that did not open and messages that did not come back as they were sent.",
 	} {

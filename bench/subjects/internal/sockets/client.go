@@ -54,7 +54,8 @@ func startClient(bin string) (*client, error) {
 	// Ends with the process, which stop waits for.
 	go func() {
 		defer close(c.lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
+		s := bufio.NewScanner(out)
+		for s.Buffer(nil, maxAnswer); s.Scan(); {
 			c.lines <- append([]byte(nil), s.Bytes()...)
 		}
 	}()

@@ -82,8 +82,8 @@ func (r *runner) idle(ctx context.Context) error {
 				return
 			}
 			r.found.Idle = append(r.found.Idle, s.got)
-			r.Meter.Step(r.plan.restTime(s.rest), "%d idle connections, %s: %-9s %.0f bytes each, opened in %.1f s%s",
-				s.got.Open, s.mode, s.arm.Name, s.got.Each(), s.got.Opened.Seconds(), afterColon(s.got.First))
+			r.Meter.Step(r.plan.restTime(s.rest), "%d idle connections, %s: %-9s %.0f bytes each (at most %.0f), opened in %.1f s%s",
+				s.got.Open, s.mode, s.arm.Name, s.got.Each(), s.got.AtMost(), s.got.Opened.Seconds(), afterColon(s.got.First))
 		})
 	}
 	all.Wait()
@@ -117,6 +117,10 @@ func (r *runner) fill(ctx context.Context, s *resting) error {
 	if s.client, err = startClient(r.Places.Bin); err != nil {
 		return err
 	}
+	s.got = record.SocketIdle{Arm: s.arm.Name, Mode: string(s.mode), Connections: s.connections}
+	if s.got.Fresh, err = server.Memory(); err != nil {
+		return err
+	}
 	order := opening(server.Env.Address, min(warmUp, s.connections))
 	order.TLS = s.mode == arm.TLS
 	if s.mode == arm.Channels {
@@ -131,7 +135,6 @@ func (r *runner) fill(ctx context.Context, s *resting) error {
 	if err := stage.Sleep(ctx, 10*settle); err != nil {
 		return err
 	}
-	s.got = record.SocketIdle{Arm: s.arm.Name, Mode: string(s.mode), Connections: s.connections}
 	if s.got.Before, err = server.Memory(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package sockets
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,8 @@ type Plan struct {
 	Ramp    int // connections to one process
 	Many    int // and to several
 	Servers int // so many
+
+	Short string // why there are fewer connections than there should be; or empty
 }
 
 // Cast is one number of subscribers, and how often something is published to
@@ -65,6 +68,7 @@ const (
 	// What the steps take beside their slots, from runs on two cores. For the
 	// time left only.
 	openGuess = 200 * time.Microsecond // for one connection, closing included
+	tlsGuess  = 1200 * time.Microsecond
 	slotGuess = 250 * time.Millisecond
 )
 
@@ -99,6 +103,9 @@ func NewPlan(arms []arm.Arm, parts []string, length stage.Length, seed uint64, d
 		p.Parts = slices.DeleteFunc(p.Parts, func(name string) bool { return !slices.Contains(parts, name) })
 	}
 	most := max(1, descriptors-spare)
+	if most < p.Ramp || most < 2*p.Proxied {
+		p.Short = fmt.Sprintf("A process may hold only %d descriptors here, so there were fewer connections than there should be (raise that with ulimit -Hn as root)", descriptors)
+	}
 	p.Idle, p.Ramp, p.Many = min(p.Idle, most), min(p.Ramp, most), min(p.Many, most*p.Servers)
 	p.Proxied = min(p.Proxied, max(1, most/2))
 	return p
@@ -151,10 +158,14 @@ func (p Plan) castTime(c Cast) time.Duration {
 }
 
 func (p Plan) restTime(r rest) time.Duration {
-	return time.Duration(r.connections)*openGuess + p.Rest/restingAtOnce
+	guess := openGuess
+	if r.mode == arm.TLS {
+		guess = tlsGuess
+	}
+	return time.Duration(r.connections)*guess + p.Rest/restingAtOnce
 }
 
-func (c climb) time() time.Duration { return time.Duration(c.connections)*2*openGuess + slotGuess }
+func (w climb) time() time.Duration { return time.Duration(w.connections)*2*openGuess + slotGuess }
 
 // steps are all steps, and the time that they should take together.
 func (p Plan) steps() (n int, total time.Duration) {

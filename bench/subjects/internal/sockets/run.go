@@ -45,6 +45,9 @@ func Run(ctx context.Context, p Plan, places stage.Places, out io.Writer) (*reco
 	for _, a := range p.Arms {
 		s.Run.Arms = append(s.Run.Arms, record.Arm{Name: a.Name, Title: a.Title, Program: string(a.Program), Ours: a.Ours()})
 	}
+	if p.Short != "" {
+		r.note("%s", p.Short)
+	}
 	for _, part := range []struct {
 		name string
 		run  func(context.Context) error

@@ -94,6 +94,23 @@ func TestRampSucceeds(t *testing.T) {
 	}
 }
 
+// TestRampAnswersPings: a server may ask whether we are there, and goes away if
+// it is not told.
+func TestRampAnswersPings(t *testing.T) {
+	address := server(t, func(c net.Conn, r *bufio.Reader) {
+		op, message := unmasked(r)
+		c.Write([]byte{0x80 | opPing, 2, 'h', 'i'})
+		if pong, said := unmasked(r); pong != opPong || string(said) != "hi" {
+			return
+		}
+		c.Write(append([]byte{0x80 | op, byte(len(message))}, message...))
+		unmasked(r)
+	})
+	if rep := ramp(t, address, 3); rep.Succeeded != 3 || rep.First != "" {
+		t.Errorf("%+v", rep)
+	}
+}
+
 func TestRampFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		talk  func(c net.Conn, r *bufio.Reader)
