@@ -95,7 +95,7 @@ func newSocketRoute(h *websocket.Handler, hosts []string, pattern string, o webs
 	return r
 }
 
-// listSockets is GET /websockets of the admin listener: the routes with
+// listSockets is GET /websockets/ of the admin listener: the routes with
 // WebSockets, for the verbs that publish and listen.
 func (s *Server) listSockets(w http.ResponseWriter, _ *http.Request) {
 	s.mu.RLock()

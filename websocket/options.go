@@ -34,8 +34,9 @@ type Options struct {
 	// the first of ours that it offers. Not for a proxy, which passes them on.
 	Subprotocols []string `yaml:"subprotocols"`
 	// MaxMessage is the most bytes that a message of a client may have. Default
-	// 64KiB for channels; no limit for an echo, which holds none of it, and for a
-	// proxy, where it would be the upstream's to say.
+	// 65KiB for channels, or 1KiB more than their max_publish; no limit for an
+	// echo, which holds none of it (16MiB for compressed ones, which it has to
+	// hold), and for a proxy, where it would be the upstream's to say.
 	MaxMessage bytesize.Size `yaml:"max_message"`
 	// Memory is the most that messages which have not come whole may take, of
 	// all clients together. Default 64MiB.

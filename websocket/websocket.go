@@ -93,6 +93,7 @@ func New(o Options, d Deps) (*Handler, error) {
 // Defaults of Options.
 const (
 	defaultMessage     = 64 << 10
+	envelope           = 1 << 10 // of a command, around what it publishes
 	defaultFrom        = 1 << 10
 	defaultQueue       = 256 << 10
 	defaultQueueLength = 256
@@ -116,7 +117,7 @@ func settings(o Options, m *meter.WebSocket) *conn.Settings {
 		Meters:       m,
 	}
 	if o.Channels != nil && s.MaxMessage <= 0 {
-		s.MaxMessage = defaultMessage
+		s.MaxMessage = max(defaultMessage, int64(o.Channels.MaxPublish)) + envelope
 	}
 	if !o.Compression.Off {
 		s.CompressFrom = int(cmp.Or(max(0, o.Compression.From), defaultFrom))

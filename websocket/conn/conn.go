@@ -134,15 +134,21 @@ func (c *Conn) SendPiece(op frame.Opcode, data []byte, first, last bool) {
 // Deliver sends what was prepared, without a copy. It never calls back into
 // App (a connection that is too slow is closed a moment later), and may be
 // called not only in the turn, but by whatever runs on the connection's runner.
-func (c *Conn) Deliver(p *frame.Prepared) {
+func (c *Conn) Deliver(p *frame.Prepared) { c.deliver(p, true) }
+
+// Answer is Deliver for what the client has asked for itself: it does not count
+// as waiting for a slow client, and is never dropped.
+func (c *Conn) Answer(p *frame.Prepared) { c.deliver(p, false) }
+
+func (c *Conn) deliver(p *frame.Prepared, shared bool) {
 	if c.own != nil {
-		c.own.deliver(c, p)
+		c.own.deliver(c, p, shared)
 		return
 	}
 	if c.is(closeSent | dead | doomed) {
 		return
 	}
-	c.loop.deliver(c, p.Bytes(c.params))
+	c.loop.deliver(c, p.Bytes(c.params), shared)
 }
 
 // Close begins the closing handshake (RFC 6455, 7.1.2); Closed is called when

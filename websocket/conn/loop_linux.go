@@ -303,19 +303,21 @@ func (lp *loop) watch(c *Conn, events uint32) {
 }
 
 // deliver writes a whole message that others wait for, too.
-func (lp *loop) deliver(c *Conn, b []byte) {
+func (lp *loop) deliver(c *Conn, b []byte, shared bool) {
 	if lp.current == c {
 		lp.flush(nil) // what was said before
 	}
 	if c.out != nil {
-		ok, slow := c.out.admit(c.set, len(b))
-		if slow {
-			c.tooSlow()
+		if shared {
+			ok, slow := c.out.admit(c.set, len(b))
+			if slow {
+				c.tooSlow()
+			}
+			if !ok {
+				return
+			}
 		}
-		if !ok {
-			return
-		}
-		lp.queue(c, b, true)
+		lp.queue(c, b, shared)
 		c.set.Meters.MessagesOut.Add(uint32(lp.index), 1)
 		return
 	}
@@ -327,7 +329,7 @@ func (lp *loop) deliver(c *Conn, b []byte) {
 	c.set.Meters.MessagesOut.Add(uint32(lp.index), 1)
 	c.set.Meters.BytesOut.Add(uint32(lp.index), uint64(n))
 	if n < len(b) {
-		lp.queue(c, b, true)
+		lp.queue(c, b, shared)
 		c.out.skip, c.out.bytes = n, c.out.bytes-n
 		c.set.account(-n, 0)
 	}

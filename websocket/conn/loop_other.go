@@ -24,6 +24,6 @@ func (*loop) each(*Settings, func(*Conn))                           {}
 func (*loop) adopt(int, []byte, *Settings, frame.Params, any)       {}
 func (*loop) write(*Conn, frame.Header, []byte)                     {}
 func (*loop) writeRaw(*Conn, []byte)                                {}
-func (*loop) deliver(*Conn, []byte)                                 {}
+func (*loop) deliver(*Conn, []byte, bool)                           {}
 func (*loop) inTurn(*Conn, func(*Conn))                             {}
 func (*loop) adoptPipe(_ [2]int, _ [2][]byte, _ *Settings, _ *pipe) {}

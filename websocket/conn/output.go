@@ -11,6 +11,7 @@ type output struct {
 	skip   int    // bytes of it that have gone
 	bytes  int    // that wait
 	length int    // messages that others have sent, and that wait
+	shared int    // bytes of those; all of the first's until it has gone
 	since  uint32 // tick of the last progress
 }
 
@@ -29,6 +30,7 @@ func (o *output) push(b []byte, message bool) {
 	o.bytes += len(b)
 	if message {
 		o.length++
+		o.shared += len(b)
 	}
 }
 
@@ -40,6 +42,7 @@ func (o *output) advance(n int) {
 		n -= len(o.chunks[o.first].b)
 		if o.chunks[o.first].message {
 			o.length--
+			o.shared -= len(o.chunks[o.first].b)
 		}
 		o.chunks[o.first] = chunk{}
 		o.first++
@@ -62,6 +65,7 @@ func (o *output) dropOldest() bool {
 			continue
 		}
 		o.bytes -= len(o.chunks[i].b)
+		o.shared -= len(o.chunks[i].b)
 		o.length--
 		copy(o.chunks[i:], o.chunks[i+1:])
 		o.chunks[len(o.chunks)-1] = chunk{}
@@ -101,11 +105,12 @@ const (
 )
 
 // admit makes room for one more prepared message of n bytes, by the rule for
-// slow clients. It reports false when the message cannot be taken, and slow
+// slow clients. What the client has asked for does not count, nor does a single
+// message that is larger than the whole queue. It reports false when the message cannot be taken, and slow
 // when the client has to go for it.
 func (o *output) admit(s *Settings, n int) (ok, slow bool) {
 	over := func() bool {
-		return s.Queue > 0 && o.bytes+n > s.Queue || s.QueueLength > 0 && o.length+1 > s.QueueLength
+		return s.Queue > 0 && o.shared > 0 && o.shared+n > s.Queue || s.QueueLength > 0 && o.length+1 > s.QueueLength
 	}
 	for over() {
 		if s.Overflow == Disconnect {

@@ -198,7 +198,7 @@ func (o *own) output(c *Conn) *output {
 }
 
 // deliver is Conn.Deliver.
-func (o *own) deliver(c *Conn, p *frame.Prepared) {
+func (o *own) deliver(c *Conn, p *frame.Prepared, shared bool) {
 	b := p.Bytes(c.params)
 	o.mu.Lock()
 	if o.sealed || o.gone {
@@ -206,14 +206,17 @@ func (o *own) deliver(c *Conn, p *frame.Prepared) {
 		return
 	}
 	out := o.output(c)
-	ok, slow := out.admit(c.set, len(b))
+	ok, slow := true, false
+	if shared {
+		ok, slow = out.admit(c.set, len(b))
+	}
 	if slow {
 		o.sealed = true
 		o.strand.post(func() { o.inTurn(c, func() { c.tooSlow() }) })
 	}
-	if ok {
-		out.push(b, true)
-		c.set.account(len(b), 1)
+	if length := out.length; ok {
+		out.push(b, shared)
+		c.set.account(len(b), out.length-length)
 		c.set.Meters.MessagesOut.Add(c.shard(), 1)
 	}
 	writer := ok && !o.writing

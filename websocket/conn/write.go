@@ -30,6 +30,11 @@ func (c *Conn) writeRaw(b []byte) {
 // waiting is how many bytes of output wait.
 func (c *Conn) waiting() int {
 	if c.own != nil {
+		c.own.mu.Lock()
+		defer c.own.mu.Unlock()
+		if c.out != nil {
+			return len(c.own.batch) + c.out.bytes
+		}
 		return len(c.own.batch)
 	}
 	if c.out == nil {
@@ -87,6 +92,7 @@ func (o *output) onlyBegun() {
 		o.bytes += len(k.b)
 		if k.message {
 			o.length++
+			o.shared += len(k.b)
 		}
 	}
 	o.bytes -= skip
