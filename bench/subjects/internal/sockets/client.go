@@ -133,7 +133,8 @@ func (c *client) open(ctx context.Context, o wsload.Open) (wsload.State, error) 
 }
 
 func (c *client) echo(ctx context.Context, size int, d time.Duration) (wsload.Echoed, error) {
-	return ask[wsload.Echoed](ctx, c, wsload.Order{Echo: &wsload.Echo{Size: size, Duration: d}}, d)
+	// Of very many connections the last answer may come late.
+	return ask[wsload.Echoed](ctx, c, wsload.Order{Echo: &wsload.Echo{Size: size, Duration: d}}, d+openLimit/2)
 }
 
 func (c *client) state(ctx context.Context) (wsload.State, error) {
@@ -141,5 +142,5 @@ func (c *client) state(ctx context.Context) (wsload.State, error) {
 }
 
 func (c *client) close(ctx context.Context) (wsload.State, error) {
-	return ask[wsload.State](ctx, c, wsload.Order{Close: true}, 0)
+	return ask[wsload.State](ctx, c, wsload.Order{Close: true}, openLimit/2)
 }

@@ -17,7 +17,7 @@ const (
 	bufferSize = 64 << 10
 	// eventCount is how many connections one call tells about.
 	eventCount = 512
-	// patience is how long answers, deliveries and ends are waited for when
+	// patience is how long the next answer, delivery or end is waited for when
 	// nothing more is sent.
 	patience = 5 * time.Second
 	// nap is how long the thread sleeps at most where something else may end
@@ -37,7 +37,7 @@ type Client struct {
 	buf    []byte
 	events [eventCount]unix.EpollEvent
 	held   *held // instead of conns: over TLS
-	// patience is how long answers are waited for: the constant, but in tests.
+	// patience is the constant, but in tests.
 	patience time.Duration
 
 	mu     sync.Mutex // guards opened
@@ -292,9 +292,13 @@ func (c *Client) Close() State {
 			}
 		}
 	}
-	for c.open > 0 && c.now()-start < int64(c.patience) {
+	latest, left := start, c.open // when one was closed last
+	for c.open > 0 && c.now()-latest < int64(c.patience) {
 		if err := c.Turn(nap); err != nil {
 			break
+		}
+		if c.open < left {
+			latest, left = c.now(), c.open
 		}
 	}
 	for i := range c.conns {

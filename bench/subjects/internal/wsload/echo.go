@@ -12,6 +12,7 @@ type echoing struct {
 	until  int64 // ns: then nothing more is sent
 	trips  histogram
 	flying int
+	latest int64 // ns: when a message came back last
 	got    Echoed
 }
 
@@ -38,7 +39,7 @@ func (c *Client) Echo(o Echo) (Echoed, error) {
 			}
 		}
 	}
-	for e.flying > 0 && c.now() < e.until+int64(c.patience) {
+	for e.flying > 0 && c.now() < max(e.until, e.latest)+int64(c.patience) {
 		if err := c.Turn(nap); err != nil {
 			return Echoed{}, err
 		}
@@ -74,6 +75,7 @@ func (c *Client) echoed(k *conn) {
 	e, now := c.echoing, c.now()
 	e.trips.add(now - k.sent)
 	e.got.Messages++
+	e.latest = now
 	if now >= e.until {
 		k.awaiting = false
 		e.flying--
