@@ -65,24 +65,32 @@ async function returned() {
   line(`back after ${seconds} s; ${missed === 0 ? "nothing" : missed === 1 ? "1 publication" : `${missed} publications`} had been missed${missed ? " and came now" : ""}`, "good");
 }
 
-function subscribe(channel) {
+// subscribe asks for who comes and goes as well; where the server does not tell
+// that, for publications alone.
+function subscribe(channel, joins = true) {
   if (channel === "" || subscriptions.has(channel)) return;
-  const one = { members: new Map(), all: [] };
+  const one = { members: new Map(), more: 0, joins };
   subscriptions.set(channel, one);
-  one.all.push(live.subscribe(channel, show, {
+  one.subscription = live.subscribe(channel, show, {
+    joins: !joins ? undefined : (member, joined) => {
+      if (joined) one.members.set(member.client, member);
+      else one.members.delete(member.client);
+      members();
+    },
     onreset: () => line(`${channel}: something may be missing, more than the server remembers`, "bad"),
     onerror: (error) => {
       unsubscribe(channel);
-      refused(`${channel}: ${error.message}`);
+      if (joins) subscribe(channel, false);
+      else refused(`${channel}: ${error.message}`);
     },
-  }));
+  });
   refused("");
   chips();
-  presence(channel);
+  if (joins) presence(channel);
 }
 
 function unsubscribe(channel) {
-  for (const one of subscriptions.get(channel)?.all ?? []) one.unsubscribe();
+  subscriptions.get(channel)?.subscription.unsubscribe();
   subscriptions.delete(channel);
   chips();
   members();
@@ -105,35 +113,25 @@ function chips() {
   }));
 }
 
-// presence asks who is in a channel, and from then on for who comes and goes.
-// Where the server does not tell, the page does without.
+// presence asks who is in a channel. Where the server does not tell, the page
+// does without.
 async function presence(channel) {
+  const one = subscriptions.get(channel);
+  if (!one?.joins) return;
   try {
     const there = await live.presence(channel);
-    const one = subscriptions.get(channel);
-    if (!one) return;
     one.members = new Map(there.map((member) => [member.client, member]));
-    one.more = there.more ?? 0;
-    if (one.all.length === 1) {
-      one.all.push(live.subscribe(channel, () => {}, {
-        joins: (member, joined) => {
-          if (joined) one.members.set(member.client, member);
-          else one.members.delete(member.client);
-          members();
-        },
-        onerror: () => {},
-      }));
-    }
-    members();
+    one.more = there.more;
   } catch {
-    members();
+    one.members.clear();
   }
+  members();
 }
 
 function members() {
   const channels = [...subscriptions].filter(([, one]) => one.members.size > 0);
   $("presence").hidden = channels.length === 0;
-  $("where").textContent = channels.map(([channel, one]) => `${channel}: ${one.members.size + (one.more ?? 0)}`).join(", ");
+  $("where").textContent = channels.map(([channel, one]) => `${channel}: ${one.members.size + one.more}`).join(", ");
   const all = new Map(channels.flatMap(([, one]) => [...one.members]));
   $("members").replaceChildren(...[...all.values()].slice(0, maxMembers).map((member) => {
     const chip = document.createElement("li");
