@@ -29,10 +29,10 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request) {
 	_, _ = rand.Read(nonce[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(nonce[:])
 	out.Header["Sec-Websocket-Key"] = []string{key}
-	res, tunnel, err := h.pool.Upgrade(out)
+	res, tunnel, err := h.pool.Upgrade(out) //nolint:bodyclose // Answer closes it; that of a 101 is empty
 	if err == nil && tunnel != nil {
 		if err = agreed(res, key); err != nil {
-			tunnel.Close()
+			_ = tunnel.Close()
 		}
 	}
 	switch {
@@ -73,14 +73,14 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
 	raw, early, ok := h.switchProtocols(w, header)
 	if !ok {
-		tunnel.Close()
+		_ = tunnel.Close()
 		return
 	}
 	// The engine has the connection from here on, and closes it; the tunnel is
 	// kept for its place at the upstream, and must be small.
 	back, behind := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
-	_ = h.engine.Join(raw, early, back, behind, h.settings, func() { tunnel.Close() })
+	_ = h.engine.Join(raw, early, back, behind, h.settings, func() { _ = tunnel.Close() })
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.
@@ -91,7 +91,7 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)
 	if rc.Flush() != nil {
-		tunnel.Close()
+		_ = tunnel.Close()
 		return
 	}
 	over := make(chan struct{})
@@ -99,7 +99,7 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	back, early := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
 	_ = h.engine.Join(front, nil, back, early, h.settings, func() {
-		tunnel.Close()
+		_ = tunnel.Close()
 		close(over)
 	})
 	<-over

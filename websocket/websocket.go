@@ -10,7 +10,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -180,23 +179,25 @@ func (h *Handler) admit(r *http.Request) *channels.Refusal {
 	return nil
 }
 
-// answered serves what channels have besides WebSockets.
+// answered serves what channels have besides WebSockets, below their route.
 func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
-	switch path.Base(r.URL.Path) {
-	case "sse":
+	switch r.URL.Path {
+	case "/sse":
 		if !h.accepts(r) {
 			h.refuse(w, &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."})
 			return true
 		}
 		h.channels.ServeEvents(w, r, h.leaving)
-	case "publish":
+	case "/publish":
 		h.channels.ServePublish(w, r)
-	case "client.js":
+	case "/client.js":
 		serveText(w, r, "text/javascript; charset=utf-8", client.Module)
-	case "client.d.ts":
+	case "/client.d.ts":
 		serveText(w, r, "text/plain; charset=utf-8", client.Types)
-	default:
+	case "/", "/ws":
 		return false
+	default:
+		http.NotFound(w, r)
 	}
 	return true
 }

@@ -55,7 +55,7 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 		return nil, err
 	}
 	var all []servedSocket
-	if err := r.list(ctx, "/websockets", "routes for WebSockets", &all); err != nil {
+	if err := r.list(ctx, "/websockets/", "routes for WebSockets", &all); err != nil {
 		return nil, err
 	}
 	one, err := f.choose(all)
