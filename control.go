@@ -20,7 +20,7 @@ import (
 func (s *Server) controls() map[string]http.Handler {
 	return map[string]http.Handler{
 		control.Prefix: control.Handler(s.controlled, s.reached, s.counters),
-		"/websockets":  http.HandlerFunc(s.listSockets),
+		"/websockets/": http.HandlerFunc(s.listSockets),
 	}
 }
 
