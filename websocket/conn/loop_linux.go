@@ -418,11 +418,12 @@ func (lp *loop) settle(c *Conn) {
 	case c.is(dead):
 	case c.is(doomed):
 		lp.finish(c)
-	case c.out != nil || c.is(pipeEnd):
-	case c.is(closeSeen) && c.is(closeSent):
-		lp.finish(c)
-	case c.is(failed) && !c.is(halfShut):
-		c.put(halfShut) // once
+	case c.out != nil || c.is(pipeEnd|halfShut):
+	case c.is(closeSeen | failed):
+		// All was said. What the client still sends is read and thrown away
+		// until it ends, too, or its time is over: a closed socket would answer
+		// with a reset, which can overtake our last words (RFC 6455, 7.1.1).
+		c.put(halfShut)
 		_ = unix.Shutdown(int(c.fd), unix.SHUT_WR)
 	}
 }

@@ -56,7 +56,8 @@ type pipe struct {
 	ends    [2]*Conn // on a loop
 	walk    [2]frame.Walker
 	lost    [2]bool // what came from there is no WebSocket: nothing can be put in
-	over    bool
+	over    bool    // the client was told, or has all there was
+	deaf    bool    // the upstream takes no more
 	leaving bool
 	code    frame.Code // to leave with at the end of the frame, with
 	hint    string     // this reason

@@ -98,6 +98,9 @@ func (lp *loop) watchPipe(p *pipe, i int) {
 // pass writes what came from one end to the other.
 func (lp *loop) pass(p *pipe, from int, b []byte) {
 	to := p.ends[1-from]
+	if to == nil || from == frontEnd && p.deaf {
+		return
+	}
 	s := to.set
 	p.follow(from, b, s)
 	if from == frontEnd {
@@ -109,9 +112,10 @@ func (lp *loop) pass(p *pipe, from int, b []byte) {
 		if n, err = send.TryWrite(uintptr(to.fd), b, nil); err != nil {
 			if from == backEnd {
 				lp.doom(to)
-			} else {
-				lp.pipeEnded(p, backEnd)
 			}
+			// An upstream that takes no more may have said why: that is
+			// still to be read, and behind it the end.
+			p.deaf = true
 			return
 		}
 	}
@@ -181,16 +185,17 @@ func (lp *loop) pipeEnded(p *pipe, from int) {
 		front.set.Meters.Closed.Add(closeReason(frame.ServiceRestart, true))
 		return
 	}
-	if p.walk[backEnd].Closed() && front.out != nil { // the rest of a proper goodbye
-		p.over = true
-		front.put(closeSent)
-		front.schedule(closeTime)
-		if back := p.ends[backEnd]; back != nil {
-			lp.doom(back)
-		}
-		return
+	// A proper goodbye, or a frame that has no end: the client gets what there
+	// is of it, and then the end, which is no reset (see loop.settle).
+	p.over = true
+	front.put(closeSent)
+	front.schedule(closeTime)
+	if back := p.ends[backEnd]; back != nil {
+		lp.doom(back)
 	}
-	lp.doom(front)
+	if front.out == nil {
+		lp.halfClose(front)
+	}
 }
 
 // finishPipe is the end of one side. Without the client there is no pipe;

@@ -1,7 +1,9 @@
 package conn
 
 import (
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ type ownPipe struct {
 	set    *Settings
 	pipe   *pipe
 	ends   [2]net.Conn
-	mu     [2]sync.Mutex // held while something is written to that end; mu[frontEnd] also for pipe.walk[backEnd]
+	mu     [2]sync.Mutex // held while something is written to that end; mu[frontEnd] also for pipe.walk[backEnd], over and leaving; mu[backEnd] for pipe.walk[frontEnd] and deaf
 }
 
 // pipePool holds what is under way in each direction while there is something.
@@ -50,10 +52,14 @@ func (s *strand) eachPipe(set *Settings) (list []*ownPipe) {
 // one of them; it waits for the other.
 func (o *ownPipe) serve(early [2][]byte) {
 	var other sync.WaitGroup
-	other.Go(func() { o.pour(backEnd, early[backEnd]) })
+	other.Go(func() {
+		o.pour(backEnd, early[backEnd])
+		o.upstreamEnded()
+	})
 	o.pour(frontEnd, early[frontEnd])
+	_ = cutConn(o.ends[backEnd])
 	other.Wait()
-	o.cut()
+	_ = cutConn(o.ends[frontEnd])
 	o.pipe.done()
 	o.strand.mu.Lock()
 	delete(o.strand.pipes, o)
@@ -61,12 +67,13 @@ func (o *ownPipe) serve(early [2][]byte) {
 	o.strand.engine.count(o.set, -1)
 }
 
-// pour passes on what comes from one end until it ends, and then ends the
-// other as it deserves.
+// pour passes on what comes from one end until it ends. What the client sends
+// when nobody takes it any more is thrown away, so that its connection can end
+// in good order.
 func (o *ownPipe) pour(from int, early []byte) {
-	src, to := o.ends[from], 1-from
+	src := o.ends[from]
 	var small [pipePeek]byte
-	ok := len(early) == 0 || o.pass(from, early)
+	ok := len(early) == 0 || o.pass(from, early) || from == frontEnd
 	var big *[]byte
 	for ok {
 		buf := small[:]
@@ -74,7 +81,7 @@ func (o *ownPipe) pour(from int, early []byte) {
 			buf = *big
 		}
 		n, err := src.Read(buf)
-		ok = (n == 0 || o.pass(from, buf[:n])) && err == nil
+		ok = (n == 0 || o.pass(from, buf[:n]) || from == frontEnd) && err == nil
 		if n == len(buf) && big == nil {
 			big = pipePool.Get().(*[]byte)
 		} else if n < pipePeek && big != nil {
@@ -85,11 +92,6 @@ func (o *ownPipe) pour(from int, early []byte) {
 	if big != nil {
 		pipePool.Put(big)
 	}
-	if from == backEnd {
-		o.upstreamEnded()
-		return
-	}
-	_ = cutConn(o.ends[to])
 }
 
 // pass writes what came from one end to the other.
@@ -97,7 +99,7 @@ func (o *ownPipe) pass(from int, b []byte) bool {
 	to := 1 - from
 	o.mu[to].Lock()
 	defer o.mu[to].Unlock()
-	if to == frontEnd && o.pipe.over {
+	if to == frontEnd && o.pipe.over || to == backEnd && o.pipe.deaf {
 		return false
 	}
 	o.pipe.follow(from, b, o.set)
@@ -110,7 +112,10 @@ func (o *ownPipe) pass(from int, b []byte) bool {
 		_ = o.ends[to].SetWriteDeadline(time.Now().Add(o.set.WriteTimeout))
 	}
 	if _, err := o.ends[to].Write(b); err != nil {
-		_ = cutConn(o.ends[to])
+		if to == frontEnd {
+			o.pipe.over = true
+		}
+		o.refused(to, err)
 		return false
 	}
 	if to == frontEnd && o.pipe.leaving {
@@ -119,37 +124,51 @@ func (o *ownPipe) pass(from int, b []byte) bool {
 	return true
 }
 
+// refused is called when one end takes no more. An upstream may have said why:
+// that is still to be read, and behind it the end.
+func (o *ownPipe) refused(to int, err error) {
+	if to == backEnd {
+		o.pipe.deaf = true
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+	_ = cutConn(o.ends[to])
+}
+
 // insert puts the close frame in as soon as it fits. mu[frontEnd] is held.
 func (o *ownPipe) insert() bool {
 	if o.pipe.over || !o.pipe.canInsert() {
 		return false
 	}
-	o.pipe.over = true
 	_ = o.ends[frontEnd].SetWriteDeadline(time.Now().Add(closeTime * tickTime))
 	_, _ = o.ends[frontEnd].Write(frame.AppendClose(nil, o.pipe.code, o.pipe.hint))
-	if half, ok := o.ends[frontEnd].(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
-	_ = o.ends[frontEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+	o.endFront()
 	return true
 }
 
-// upstreamEnded is the end of what comes from the upstream.
+// endFront ends what goes to the client, and gives it a little time for its own
+// end. mu[frontEnd] is held.
+func (o *ownPipe) endFront() {
+	o.pipe.over = true
+	endWriting(o.ends[frontEnd])
+	_ = o.ends[frontEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+}
+
+// upstreamEnded is the end of what comes from the upstream: the client gets
+// what there is, and then the end, which is no reset (see loop.settle).
 func (o *ownPipe) upstreamEnded() {
 	o.mu[frontEnd].Lock()
-	told := o.pipe.over
-	if !told {
+	if !o.pipe.over {
 		o.pipe.code, o.pipe.hint = frame.ServiceRestart, upstreamGone
-		if told = o.insert(); told {
+		if o.insert() {
 			o.set.Meters.Closed.Add(closeReason(frame.ServiceRestart, true))
+		} else {
+			o.endFront()
 		}
 	}
 	o.mu[frontEnd].Unlock()
-	if told {
-		_ = cutConn(o.ends[backEnd]) // the client has a little time to read it
-		return
-	}
-	o.cut()
+	_ = cutConn(o.ends[backEnd])
 }
 
 // leave tells the client to come back, at the end of the frame that is under way.
