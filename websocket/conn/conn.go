@@ -42,6 +42,7 @@ const (
 	halfShut                    // our side of the stream has ended
 	pipeEnd                     // one side of a Pipe: frames are passed on
 	doomed                      // is to be closed at the end of the turn
+	counted                     // its end has been, in Meters.Closed
 )
 
 // Conn is one WebSocket. A quiet one is nothing but this, and it is made to
@@ -157,6 +158,7 @@ func (c *Conn) Close(code frame.Code, reason string) {
 	if c.is(closeSent | dead) {
 		return
 	}
+	c.countClose(closeReason(code, true))
 	c.sendClose(code, reason)
 	c.schedule(closeTime)
 }
@@ -169,20 +171,35 @@ func (c *Conn) sendClose(code frame.Code, reason string) {
 		c.code = code
 	}
 	var b [frame.MaxControl + 2]byte
-	c.writeRaw(frame.AppendClose(b[:0], code, reason))
+	c.writeLast(frame.AppendClose(b[:0], code, reason))
 	c.put(closeSent)
 }
 
 // fail is for a peer that does not keep to the protocol: it is told why, and
 // nothing that still comes from it counts (RFC 6455, 7.1.7).
 func (c *Conn) fail(e *frame.Error) {
-	c.set.Meters.Closed.Add(closeReason(e.Code, true))
+	c.countClose(closeReason(e.Code, true))
 	if !c.is(closeSent) {
 		c.sendClose(e.Code, e.Reason)
 	}
 	c.put(failed)
 	c.letGo()
 	c.schedule(failTime)
+}
+
+// closedNone is how connections are counted that ended without a close frame,
+// and closedDead those whose clients did not answer any more, or took nothing.
+const (
+	closedNone = "without a close frame"
+	closedDead = "dead"
+)
+
+// countClose counts a connection's end, once: by what came first.
+func (c *Conn) countClose(reason string) {
+	if !c.is(counted) {
+		c.put(counted)
+		c.set.Meters.Closed.Add(reason)
+	}
 }
 
 // shard spreads the counters.

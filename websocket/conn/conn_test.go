@@ -97,6 +97,7 @@ func (p *peer) wantCloseOnly(code frame.Code) {
 		p.Fatalf("closed with %d, want %d", got, code)
 	}
 	p.wantEnd()
+	p.Close() // for which the engine waits
 }
 
 func TestViolations(t *testing.T) {

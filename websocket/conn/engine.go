@@ -200,7 +200,6 @@ func (c *Conn) leave(code frame.Code, within time.Duration) {
 	if l, ok := c.set.App.(Leaver); ok {
 		l.Leaving(c, code, back)
 	}
-	c.set.Meters.Closed.Add(closeReason(code, true))
 	c.Close(code, reconnectHint(back))
 }
 
@@ -243,6 +242,11 @@ func (e *Engine) Close() error {
 	e.strand.post(func() { e.strand.ended = true })
 	e.done.Wait()
 	return nil
+}
+
+// mistake is told of functions that were posted and have panicked.
+func (e *Engine) mistake(cause any) {
+	e.errors.Error("a task of the WebSockets failed", "cause", cause, "stack", string(debug.Stack()))
 }
 
 // guard keeps a mistake of an App from ending all connections.

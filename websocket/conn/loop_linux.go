@@ -40,7 +40,8 @@ type loop struct {
 	epoll  *os.File
 	raw    syscall.RawConn
 	fd     int
-	bell   int // eventfd: there is something in the inbox
+	bell   *os.File // eventfd: there is something in the inbox
+	one    [8]byte  // what is written to it
 	ended  bool
 
 	slab   slab
@@ -76,7 +77,9 @@ func newLoop(e *Engine) (*loop, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
 	}
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	// It may block, so that Go's poller leaves it alone; it never does, since
+	// nobody rings 2⁶⁴ times.
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("create an event descriptor: %w", err)
@@ -86,7 +89,7 @@ func newLoop(e *Engine) (*loop, error) {
 	if err = unix.SetNonblock(fd, true); err == nil {
 		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellSlot})
 	}
-	lp := &loop{engine: e, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd, bell: bell}
+	lp := &loop{engine: e, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd, bell: os.NewFile(uintptr(bell), "eventfd"), one: [8]byte{1}}
 	if err == nil {
 		lp.raw, err = lp.epoll.SyscallConn()
 	}
@@ -95,26 +98,25 @@ func newLoop(e *Engine) (*loop, error) {
 	}
 	if err != nil {
 		_ = lp.epoll.Close()
-		_ = unix.Close(bell)
+		_ = lp.bell.Close()
 		return nil, fmt.Errorf("prepare an epoll descriptor: %w", err)
 	}
 	lp.buf = make([]byte, frame.MaxHeader+readSize)
 	lp.batch = make([]byte, 0, batchSize+directFrom+frame.MaxHeader)
-	lp.wake = lp.ring
+	lp.wake, lp.guard = lp.ring, e.mistake
 	return lp, nil
 }
 
-// ring wakes the loop.
-func (lp *loop) ring() {
-	one := [8]byte{1}
-	_, _ = unix.Write(lp.bell, one[:]) // full: it has been rung already
-}
+// ring wakes the loop. Who comes too late finds the file closed, and writes to
+// no other that has its number by then.
+func (lp *loop) ring() { _, _ = lp.bell.Write(lp.one[:]) }
 
 // run is the loop's goroutine. It is started by NewEngine and ends with Close.
 func (lp *loop) run() {
 	_ = lp.raw.Read(lp.work)
+	lp.stop()
 	_ = lp.epoll.Close()
-	_ = unix.Close(lp.bell)
+	_ = lp.bell.Close()
 }
 
 // work serves until there is nothing to do: only then may the poller wait,
@@ -126,7 +128,7 @@ func (lp *loop) work(uintptr) (done bool) {
 		if lp.ended {
 			return true
 		}
-		if lp.poll(); lp.n == 0 && !lp.asked.Load() {
+		if lp.poll(); lp.n == 0 && !lp.more() {
 			return false
 		}
 		for i := range lp.n {
@@ -138,9 +140,17 @@ func (lp *loop) work(uintptr) (done bool) {
 
 // poll asks which connections are ready, without waiting.
 func (lp *loop) poll() {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(lp.fd), uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
-	if lp.n = int(n); errno != 0 {
-		lp.n = 0
+	for {
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(lp.fd), uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
+		switch errno {
+		case 0:
+			lp.n = int(n)
+			return
+		case syscall.EINTR:
+		default:
+			lp.n = 0
+			return
+		}
 	}
 }
 
@@ -286,7 +296,7 @@ func (lp *loop) queue(c *Conn, b []byte, message bool) {
 			c.schedule(ticks(c.set.WriteTimeout))
 		}
 	}
-	c.out.push(b, message)
+	c.out.push(chunk{b: b, message: message})
 	length := 0
 	if message {
 		length = 1
@@ -496,6 +506,9 @@ func (lp *loop) finish(c *Conn) {
 			s.App.Closed(c, c.endCode())
 		}()
 	}
+	if counts {
+		c.countClose(closedNone)
+	}
 	lp.release(c)
 	if counts {
 		lp.engine.count(s, -1)
@@ -516,11 +529,7 @@ func (lp *loop) release(c *Conn) {
 	lp.wheel.take(c)
 	c.letGo()
 	if c.out != nil {
-		for range c.out.length {
-			c.set.Meters.Dropped.Add(droppedGone)
-		}
-		c.set.account(-c.out.bytes, -c.out.length)
-		putOutput(c.out)
+		c.out.forget(c.set, droppedGone)
 	}
 	_ = unix.Close(int(c.fd)) // leaves the epoll set by itself: there is no other reference
 	*c = Conn{slot: c.slot, gen: c.gen + 1, flags: dead}
@@ -531,19 +540,12 @@ func (lp *loop) release(c *Conn) {
 func (lp *loop) turnWheel() {
 	now := lp.engine.now()
 	lp.tick = now
-	for lp.wheel.at != now {
-		lp.wheel.turn(func(c *Conn) {
-			v, n := c.timeUp(now)
-			c.act(v, now)
-			if v == sendOff {
-				n = closeTime
-			}
-			if !c.is(doomed | dead) {
-				lp.wheel.put(c, n)
-			}
-			lp.settled(c)
-		})
-	}
+	lp.wheel.turn(now, func(c *Conn) {
+		defer lp.settled(c)
+		if next := c.look(now); !c.is(doomed | dead) {
+			lp.wheel.put(c, next)
+		}
+	})
 }
 
 // each calls f in the turn of connections with these settings (nil: all).

@@ -8,7 +8,8 @@ import (
 type output struct {
 	chunks []chunk
 	first  int    // the chunk that goes next
-	skip   int    // bytes of it that have gone
+	going  int    // chunks from first on that somebody is writing just now
+	skip   int    // bytes of the first that have gone
 	bytes  int    // that wait
 	length int    // messages that others have sent, and that wait
 	shared int    // bytes of those; all of the first's until it has gone
@@ -19,35 +20,34 @@ type output struct {
 // that was prepared for many, which is theirs, too.
 type chunk struct {
 	b       []byte
+	from    *[]byte // of scratchPool, goes back there; nil: it is somebody's
 	message bool
 }
 
 // outputPool keeps what slow connections need now and then.
 var outputPool = sync.Pool{New: func() any { return &output{} }}
 
-func (o *output) push(b []byte, message bool) {
-	o.chunks = append(o.chunks, chunk{b, message})
-	o.bytes += len(b)
-	if message {
+func (o *output) push(k chunk) {
+	o.chunks = append(o.chunks, k)
+	o.bytes += len(k.b)
+	if k.message {
 		o.length++
-		o.shared += len(b)
+		o.shared += len(k.b)
 	}
 }
 
-// advance takes note that n bytes have gone.
-func (o *output) advance(n int) {
-	o.bytes -= n
-	n += o.skip
-	for o.first < len(o.chunks) && n >= len(o.chunks[o.first].b) {
-		n -= len(o.chunks[o.first].b)
-		if o.chunks[o.first].message {
-			o.length--
-			o.shared -= len(o.chunks[o.first].b)
-		}
-		o.chunks[o.first] = chunk{}
-		o.first++
+// shift takes the first chunk off.
+func (o *output) shift() {
+	k := &o.chunks[o.first]
+	if k.message {
+		o.length--
+		o.shared -= len(k.b)
 	}
-	o.skip = n
+	if k.from != nil {
+		putScratch(k.from)
+	}
+	*k = chunk{}
+	o.first++
 	if o.first == len(o.chunks) {
 		o.chunks, o.first = o.chunks[:0], 0
 	} else if o.first > 64 && o.first > len(o.chunks)/2 {
@@ -57,34 +57,90 @@ func (o *output) advance(n int) {
 	}
 }
 
+// advance takes note that n bytes have gone.
+func (o *output) advance(n int) {
+	o.bytes -= n
+	n += o.skip
+	for o.first < len(o.chunks) && n >= len(o.chunks[o.first].b) {
+		n -= len(o.chunks[o.first].b)
+		o.shift()
+	}
+	o.skip = n
+}
+
+// begun is how many chunks are on their way, in part at least.
+func (o *output) begun() int {
+	if o.going == 0 && o.skip > 0 {
+		return 1
+	}
+	return o.going
+}
+
 // dropOldest forgets the message that waits longest and has not begun to go.
 // It reports false if there is none.
 func (o *output) dropOldest() bool {
-	for i := o.first; i < len(o.chunks); i++ {
-		if !o.chunks[i].message || i == o.first && o.skip > 0 {
+	for i := o.first + o.begun(); i < len(o.chunks); i++ {
+		if !o.chunks[i].message {
 			continue
 		}
-		o.bytes -= len(o.chunks[i].b)
-		o.shared -= len(o.chunks[i].b)
-		o.length--
-		copy(o.chunks[i:], o.chunks[i+1:])
-		o.chunks[len(o.chunks)-1] = chunk{}
-		o.chunks = o.chunks[:len(o.chunks)-1]
+		// What stands before it, mostly nothing, moves up: the list may be long.
+		drop, skip := o.chunks[i], o.skip
+		copy(o.chunks[o.first+1:i+1], o.chunks[o.first:i])
+		o.chunks[o.first] = drop
+		o.bytes -= len(drop.b)
+		o.shift()
+		o.skip = skip
 		return true
 	}
 	return false
+}
+
+// onlyBegun forgets everything but what is on its way, and returns how many
+// messages that were.
+func (o *output) onlyBegun() (dropped int) {
+	keep := o.begun()
+	for i := o.first + keep; i < len(o.chunks); i++ {
+		k := &o.chunks[i]
+		o.bytes -= len(k.b)
+		if k.message {
+			dropped++
+			o.shared -= len(k.b)
+		}
+		if k.from != nil {
+			putScratch(k.from)
+		}
+		*k = chunk{}
+	}
+	o.length -= dropped
+	o.chunks = o.chunks[:o.first+keep]
+	return dropped
 }
 
 // maxOutputKept is the largest list of chunks that goes back to the pool.
 const maxOutputKept = 256
 
 func putOutput(o *output) {
+	for i := o.first; i < len(o.chunks); i++ {
+		if from := o.chunks[i].from; from != nil {
+			putScratch(from)
+		}
+	}
 	clear(o.chunks)
 	if cap(o.chunks) > maxOutputKept {
 		return
 	}
 	*o = output{chunks: o.chunks[:0]}
 	outputPool.Put(o)
+}
+
+// forget counts the messages that wait as dropped, takes all that waits off
+// the gauges, and gives the output back.
+func (o *output) forget(s *Settings, why string) {
+	for range o.length {
+		s.Meters.Dropped.Add(why)
+	}
+	s.account(-o.bytes, -o.length)
+	putOutput(o)
 }
 
 // account keeps the gauges in step with an output that changed by so much.
@@ -106,8 +162,8 @@ const (
 
 // admit makes room for one more prepared message of n bytes, by the rule for
 // slow clients. What the client has asked for does not count, nor does a single
-// message that is larger than the whole queue. It reports false when the message cannot be taken, and slow
-// when the client has to go for it.
+// message that is larger than the whole queue. It reports false when the
+// message cannot be taken, and slow when the client has to go for it.
 func (o *output) admit(s *Settings, n int) (ok, slow bool) {
 	over := func() bool {
 		return s.Queue > 0 && o.shared > 0 && o.shared+n > s.Queue || s.QueueLength > 0 && o.length+1 > s.QueueLength

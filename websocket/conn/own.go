@@ -1,10 +1,12 @@
 package conn
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"sync"
 
+	"millrace/internal/send"
 	"millrace/websocket/frame"
 )
 
@@ -16,11 +18,12 @@ type own struct {
 	strand *strand
 	rw     io.ReadWriteCloser
 
-	turn  sync.Mutex
-	batch []byte // collected in the turn
+	turn sync.Mutex
 
 	mu      sync.Mutex // Conn.out, and below; taken last
 	drained sync.Cond
+	batch   *[]byte // collected and not yet in Conn.out; of scratchPool
+	inside  bool    // a turn is under way, settle will come
 	writing bool
 	sealed  bool // nothing more is taken
 	gone    bool // the connection is over
@@ -47,146 +50,88 @@ const (
 	closeAll
 )
 
-// strand is the runner of connections with a goroutine.
-type strand struct {
-	runner
-	engine  *Engine
-	ended   bool
-	signal  chan struct{}
-	mu      sync.Mutex
-	conns   map[*Conn]struct{}
-	pipes   map[*ownPipe]struct{}
-	readers sync.WaitGroup
-	writers sync.WaitGroup
-}
-
-func newStrand(e *Engine, index int) *strand {
-	s := &strand{engine: e, signal: make(chan struct{}, 1), conns: map[*Conn]struct{}{}}
-	s.index = index
-	s.wake = func() {
-		select {
-		case s.signal <- struct{}{}:
-		default:
-		}
-	}
-	return s
-}
-
-// run is the strand's goroutine. It is started by NewEngine and ends with Close.
-func (s *strand) run() {
-	for !s.ended {
-		<-s.signal
-		s.runner.run(func() {})
-	}
-}
-
-func (s *strand) newConn(rw io.ReadWriteCloser, set *Settings, p frame.Params, state any) *Conn {
-	both := &struct {
-		Conn
-		own
-	}{}
-	c := &both.Conn
-	c.own = &both.own
-	c.set, c.params, c.state = set, p, state
-	c.own.strand, c.own.rw = s, rw
-	c.own.drained.L = &c.own.mu
-	now := s.engine.now()
-	c.seen, c.heard = now, now
-	s.mu.Lock()
-	s.conns[c] = struct{}{}
-	s.mu.Unlock()
-	return c
-}
-
-// enter puts a connection into the wheel; on the strand.
-func (s *strand) enter(c *Conn, n uint32) {
-	s.mu.Lock()
-	_, there := s.conns[c]
-	s.mu.Unlock()
-	if there {
-		s.wheel.put(c, n)
-	}
-}
-
-// each calls f in the turn of connections with these settings (nil: all).
-func (s *strand) each(set *Settings, f func(c *Conn)) {
-	s.mu.Lock()
-	var list []*Conn
-	for c := range s.conns {
-		if set == nil || c.set == set {
-			list = append(list, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range list {
-		c.own.inTurn(c, func() { f(c) })
-	}
-}
-
-func (s *strand) turnWheel() {
-	now := s.engine.now()
-	s.tick = now
-	for s.wheel.at != now {
-		s.wheel.turn(func(c *Conn) {
-			c.own.inTurn(c, func() {
-				v, n := c.timeUp(now)
-				c.act(v, now)
-				if !c.is(dead | doomed) {
-					if v == sendOff {
-						n = closeTime
-					}
-					s.wheel.put(c, n)
-				}
-			})
-		})
-	}
-}
-
 // inTurn calls f in the connection's turn, unless it is over. What f sends is
 // written by another goroutine.
 func (o *own) inTurn(c *Conn, f func()) {
 	o.turn.Lock()
-	if c.is(dead) {
-		o.turn.Unlock()
-		return
-	}
-	func() {
-		defer o.strand.engine.guard(c)
-		f()
-	}()
-	writer := o.settle(c)
-	o.turn.Unlock()
-	if writer {
-		o.strand.writers.Go(func() { o.drain(c) })
-	}
+	defer o.turn.Unlock()
+	o.during(c, f)
 }
 
-// settle ends a turn: what was collected is handed over. It reports whether
-// the caller has to drain.
-func (o *own) settle(c *Conn) (writer bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case c.is(doomed):
-		o.then, o.sealed = closeAll, true
-		_ = o.cut()
-	case c.is(closeSeen) && c.is(closeSent):
-		o.then = closeAll
-	case c.is(failed):
-		o.then = halfClose
-	}
-	if len(o.batch) > 0 && !o.sealed {
-		o.output(c).push(o.batch, false)
-		c.set.account(len(o.batch), 0)
-		o.batch = nil
-	}
-	o.batch = o.batch[:0]
-	o.sealed = o.sealed || c.is(closeSent)
-	if o.writing || o.gone || c.out == nil && o.then == goOn {
+// tryTurn is inTurn for who has no time to wait for another turn's end.
+func (o *own) tryTurn(c *Conn, f func()) bool {
+	if !o.turn.TryLock() {
 		return false
 	}
-	o.writing = true
+	defer o.turn.Unlock()
+	o.during(c, f)
 	return true
+}
+
+func (o *own) during(c *Conn, f func()) {
+	if c.is(dead) {
+		return
+	}
+	o.call(c, f)
+	o.settle(c, false)
+}
+
+// call calls f, which may panic. The turn is the caller's.
+func (o *own) call(c *Conn, f func()) {
+	o.mu.Lock()
+	o.inside = true
+	o.mu.Unlock()
+	defer o.strand.engine.guard(c)
+	f()
+}
+
+// write collects a frame.
+func (o *own) write(h frame.Header, body []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := o.collect()
+	*b = append(h.Append(*b), body...)
+}
+
+// writeLast collects a close frame.
+func (o *own) writeLast(last []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b := o.collect()
+	*b = append(*b, last...)
+	o.sealed = true
+}
+
+// collect is where a turn's output goes. mu is held, here and below.
+func (o *own) collect() *[]byte {
+	if o.batch == nil {
+		o.batch = scratchPool.Get().(*[]byte)
+		*o.batch = (*o.batch)[:0]
+	}
+	return o.batch
+}
+
+func (o *own) collected() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.batch == nil {
+		return 0
+	}
+	return len(*o.batch)
+}
+
+// queueBatch puts what was collected behind the rest of the output.
+func (o *own) queueBatch(c *Conn) {
+	if o.batch == nil {
+		return
+	}
+	if k := (chunk{b: *o.batch, from: o.batch}); len(k.b) > 0 {
+		o.output(c).push(k)
+		c.set.account(len(k.b), 0)
+	} else {
+		putScratch(k.from)
+	}
+	o.batch = nil
 }
 
 func (o *own) output(c *Conn) *output {
@@ -197,113 +142,190 @@ func (o *own) output(c *Conn) *output {
 	return c.out
 }
 
+// settle ends a turn: what was collected is handed over. If the caller is the
+// reader, it reports whether that has to drain; else another goroutine does.
+func (o *own) settle(c *Conn, reader bool) (writer bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inside = false
+	switch {
+	case c.is(doomed):
+		o.then, o.sealed = closeAll, true
+		_ = o.cut()
+	case c.is(closeSeen|failed) && !c.is(halfShut): // as loop.settle does it
+		c.put(halfShut)
+		o.then = halfClose
+	}
+	o.queueBatch(c)
+	if o.writing || o.gone || c.out == nil && o.then == goOn {
+		return false
+	}
+	o.writing = true
+	if !reader {
+		o.strand.writers.Go(func() { o.drain(c) })
+	}
+	return reader
+}
+
 // deliver is Conn.Deliver.
 func (o *own) deliver(c *Conn, p *frame.Prepared, shared bool) {
 	b := p.Bytes(c.params)
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.sealed || o.gone {
-		o.mu.Unlock()
 		return
 	}
+	if c.out != nil && shared {
+		ok, slow := c.out.admit(c.set, len(b))
+		if slow {
+			o.sealed = true
+			o.strand.post(func() { o.inTurn(c, c.tooSlow) })
+		}
+		if !ok {
+			return
+		}
+	}
+	o.queueBatch(c) // what was said before
 	out := o.output(c)
-	ok, slow := true, false
-	if shared {
-		ok, slow = out.admit(c.set, len(b))
-	}
-	if slow {
-		o.sealed = true
-		o.strand.post(func() { o.inTurn(c, func() { c.tooSlow() }) })
-	}
-	if length := out.length; ok {
-		out.push(b, shared)
-		c.set.account(len(b), out.length-length)
-		c.set.Meters.MessagesOut.Add(c.shard(), 1)
-	}
-	writer := ok && !o.writing
-	o.writing = o.writing || ok
-	o.mu.Unlock()
-	if writer {
+	length := out.length
+	out.push(chunk{b: b, message: shared})
+	c.set.account(len(b), out.length-length)
+	c.set.Meters.MessagesOut.Add(c.shard(), 1)
+	if !o.writing && !o.inside {
+		o.writing = true
 		o.strand.writers.Go(func() { o.drain(c) })
 	}
 }
 
-// joinUpTo is how many bytes of small frames go into one write.
-const joinUpTo = 16 << 10
+// replace has last be all that still waits; see Conn.tooSlow.
+func (o *own) replace(c *Conn, last chunk) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queueBatch(c)
+	o.output(c).replace(c.set, last)
+	o.sealed = true
+}
+
+const (
+	// joinUpTo is how many bytes of small frames go into one write.
+	joinUpTo = 16 << 10
+	// writeUpTo is what is written at once: the write timeout is for so much.
+	writeUpTo = 64 << 10
+)
+
+// next is what is to be written next, a part of a chunk or several of them,
+// which are put together in buf. mu is held.
+func (o *output) next(buf **[]byte) []byte {
+	b := o.chunks[o.first].b[o.skip:]
+	o.going = 1
+	if len(o.chunks)-o.first == 1 || len(b) >= joinUpTo {
+		return b[:min(len(b), writeUpTo)]
+	}
+	if *buf == nil {
+		*buf = scratchPool.Get().(*[]byte)
+	}
+	all := append((**buf)[:0], b...)
+	for _, k := range o.chunks[o.first+1:] {
+		if len(all)+len(k.b) > joinUpTo {
+			break
+		}
+		all = append(all, k.b...)
+		o.going++
+	}
+	**buf = all
+	return all
+}
 
 // drain writes until nothing waits. The caller has set writing.
 func (o *own) drain(c *Conn) {
 	var buf *[]byte
-	defer func() {
-		if buf != nil {
-			putScratch(buf)
-		}
-	}()
 	o.mu.Lock()
 	for c.out != nil && c.out.bytes > 0 && !o.gone {
-		b := c.out.chunks[c.out.first].b[c.out.skip:]
-		if len(c.out.chunks)-c.out.first > 1 && len(b) < joinUpTo {
-			if buf == nil {
-				buf = scratchPool.Get().(*[]byte)
-			}
-			*buf = (*buf)[:0]
-			for i := c.out.first; i < len(c.out.chunks) && (len(*buf) == 0 || len(*buf)+len(c.out.chunks[i].b) <= joinUpTo); i++ {
-				from := 0
-				if i == c.out.first {
-					from = c.out.skip
-				}
-				*buf = append(*buf, c.out.chunks[i].b[from:]...)
-			}
-			b = *buf
-		}
+		b := c.out.next(&buf)
 		o.mu.Unlock()
 		n, err := o.rw.Write(b)
 		o.mu.Lock()
 		c.set.Meters.BytesOut.Add(c.shard(), uint64(n))
+		length := c.out.length
+		c.out.going = 0
+		c.out.advance(n)
+		c.out.since = o.strand.engine.now()
+		c.set.account(-n, c.out.length-length)
 		if err != nil {
 			o.then, o.sealed = closeAll, true
+			_ = o.cut()
 			break
-		}
-		if c.out != nil {
-			length := c.out.length
-			c.out.advance(n)
-			c.out.since = o.strand.engine.now()
-			c.set.account(-n, c.out.length-length)
 		}
 	}
 	o.writing = false
 	o.drop(c)
 	then := o.then
+	if then == halfClose {
+		o.then = goOn
+	}
 	o.drained.Broadcast()
 	o.mu.Unlock()
+	if buf != nil {
+		putScratch(buf)
+	}
 	switch then {
 	case closeAll:
-		_ = o.rw.Close()
+		o.close()
 	case halfClose:
-		if half, ok := o.rw.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		} else {
-			_ = o.rw.Close() // a stream of HTTP/2, where no data is lost by that
-		}
+		o.closeWrite()
 	}
 }
 
 // drop gives the output back. mu is held.
 func (o *own) drop(c *Conn) {
+	if o.batch != nil && o.gone {
+		putScratch(o.batch)
+		o.batch = nil
+	}
 	if c.out == nil {
 		return
 	}
-	c.set.account(-c.out.bytes, -c.out.length)
-	putOutput(c.out)
+	c.out.forget(c.set, droppedGone)
 	c.out = nil
 }
 
 // awaitDrained is the backpressure: nothing is read while output waits.
-func (o *own) awaitDrained(c *Conn) {
+func (o *own) awaitDrained() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for (o.writing || c.out != nil) && !o.gone && o.then != closeAll {
+	for o.writing && !o.gone && o.then != closeAll {
 		o.drained.Wait()
 	}
+}
+
+// close ends both directions in good order, but waits for nobody.
+func (o *own) close() {
+	if !takesMore(o.rw) {
+		_ = o.cut()
+	}
+	_ = o.rw.Close()
+}
+
+// closeWrite ends our direction, and waits for nobody.
+func (o *own) closeWrite() {
+	if takesMore(o.rw) {
+		endWriting(o.rw)
+	}
+}
+
+// alertRoom is how many bytes may be on their way to a client for another
+// record of TLS to be taken for certain: the least that a socket's buffer has.
+const alertRoom = 2 << 10
+
+// takesMore reports whether the farewell of TLS, which would wait up to five
+// seconds for a client that does not read, can be sent without that.
+func takesMore(rw io.ReadWriteCloser) bool {
+	t, ok := rw.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	n, known := send.Queued(t.NetConn())
+	return !known || n < alertRoom
 }
 
 // cut ends the connection from outside, below TLS, whose own Close may wait
@@ -315,9 +337,9 @@ func (o *own) cut() error {
 	return o.rw.Close()
 }
 
-// serve is the connection's goroutine.
+// serve is the connection's goroutine. Its first turn was begun by newConn.
 func (o *own) serve(c *Conn, early []byte) {
-	o.take(c, func() { c.set.App.Open(c) })
+	o.rest(c, func() { c.set.App.Open(c) })
 	o.strand.post(func() { o.strand.enter(c, 1) })
 	if len(early) > 0 {
 		o.take(c, func() { c.input(early) })
@@ -357,23 +379,26 @@ func (o *own) over(c *Conn) bool {
 // take has f called in the turn and writes what it has sent, and then what was
 // left of the input meanwhile.
 func (o *own) take(c *Conn, f func()) {
+	o.turn.Lock()
+	o.rest(c, f)
+}
+
+// rest is take in a turn that has begun.
+func (o *own) rest(c *Conn, f func()) {
 	for {
-		o.turn.Lock()
-		func() {
-			defer o.strand.engine.guard(c)
-			f()
-		}()
-		rest := c.held != nil && c.held.rest != nil
-		writer := o.settle(c)
+		o.call(c, f)
+		left := c.held != nil && c.held.rest != nil
+		writer := o.settle(c, true)
 		o.turn.Unlock()
 		if writer {
 			o.drain(c)
 		}
-		o.awaitDrained(c)
-		if !rest || o.over(c) {
+		o.awaitDrained()
+		if !left || o.over(c) {
 			return
 		}
 		f = c.resume
+		o.turn.Lock()
 	}
 }
 
@@ -401,6 +426,7 @@ func (o *own) finish(c *Conn) {
 		defer o.strand.engine.guard(c)
 		c.set.App.Closed(c, c.endCode())
 	}()
+	c.countClose(closedNone)
 	c.letGo()
 	o.turn.Unlock()
 	o.mu.Lock()

@@ -308,7 +308,7 @@ func (c *Conn) closing(p []byte) {
 		c.code = code
 	}
 	if !c.is(closeSent) {
-		c.set.Meters.Closed.Add(closeReason(code, false))
+		c.countClose(closeReason(code, false))
 		c.sendClose(code, "")
 	}
 	c.put(closeSeen)

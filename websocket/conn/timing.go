@@ -11,7 +11,7 @@ func (c *Conn) schedule(n uint32) {
 		c.own.strand.post(func() { c.own.strand.enter(c, n) })
 		return
 	}
-	c.loop.base().wheel.put(c, n)
+	c.loop.base().wheel.sooner(c, n)
 }
 
 // tick is the time.
@@ -58,6 +58,11 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 		}
 		return wait, next // it is not read from: its silence says nothing
 	}
+	if c.own != nil && s.WriteTimeout > 0 {
+		// Nobody tells when output begins to wait there: who looks as often as
+		// this sees it in time.
+		within(now, ticks(s.WriteTimeout))
+	}
 	if s.Idle > 0 && !within(c.heard, ticks(s.Idle)) {
 		return sendOff, 0
 	}
@@ -68,7 +73,7 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 			return cutOff, 0
 		}
 	case !within(c.seen, ticks(s.Ping)):
-		return ping, ticks(s.PongTimeout)
+		return ping, 0
 	}
 	return wait, next
 }
@@ -82,7 +87,18 @@ func (c *Conn) firstLook(now uint32) uint32 {
 	return max(n, 1)
 }
 
-// act does what timeUp said, in the turn.
+// look does what is to be done with a connection now, in its turn, and says in
+// how many ticks the next look is due.
+func (c *Conn) look(now uint32) (next uint32) {
+	v, next := c.timeUp(now)
+	if v == wait {
+		return next
+	}
+	c.act(v, now)
+	_, next = c.timeUp(now)
+	return next
+}
+
 func (c *Conn) act(v verdict, now uint32) {
 	switch v {
 	case ping:
@@ -94,12 +110,9 @@ func (c *Conn) act(v verdict, now uint32) {
 			c.put(doomed)
 			return
 		}
-		c.set.Meters.Closed.Add(closeReason(frame.Timeout, true))
 		c.Close(frame.Timeout, "nothing was said for too long")
 	case cutOff:
-		if !c.is(closeSent | closeSeen | failed) {
-			c.set.Meters.Closed.Add("dead")
-		}
+		c.countClose(closedDead)
 		c.put(doomed)
 	}
 }

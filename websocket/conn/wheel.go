@@ -20,19 +20,33 @@ const wheelSlots = 256
 // scheme 4). It is lazy: a connection that is busy stays where it is, and only
 // when its slot's turn comes is it asked when it is really due.
 type wheel struct {
-	slots [wheelSlots]*Conn
-	at    uint32 // ticks that were looked at
+	slots [wheelSlots + 1]*Conn // the last: those whose time has come, see turn
+	at    uint32                // ticks that were looked at
 }
+
+// ripe is the slot of those whose time has come.
+const ripe = wheelSlots
 
 // put enters a connection that is due in n ticks.
 func (w *wheel) put(c *Conn, n uint32) {
 	w.take(c)
-	i := (w.at + min(max(n, 1), wheelSlots-1)) % wheelSlots
-	c.due = uint16(i) + 1
-	if c.next = w.slots[i]; c.next != nil {
+	w.enter(c, (w.at+min(max(n, 1), wheelSlots-1))%wheelSlots)
+}
+
+// sooner is put, unless the connection is looked at before that anyway.
+func (w *wheel) sooner(c *Conn, n uint32) {
+	if c.due == ripe+1 || c.due != 0 && (uint32(c.due)-1-w.at)%wheelSlots <= n {
+		return
+	}
+	w.put(c, n)
+}
+
+func (w *wheel) enter(c *Conn, slot uint32) {
+	c.due = uint16(slot) + 1
+	if c.next = w.slots[slot]; c.next != nil {
 		c.next.prev = c
 	}
-	w.slots[i] = c
+	w.slots[slot] = c
 }
 
 // take takes it out.
@@ -51,15 +65,21 @@ func (w *wheel) take(c *Conn) {
 	c.next, c.prev, c.due = nil, nil, 0
 }
 
-// turn goes one tick on and calls f for what stands there, which is out of the
-// wheel by then.
-func (w *wheel) turn(f func(c *Conn)) {
-	w.at++
-	for {
-		c := w.slots[w.at%wheelSlots]
-		if c == nil {
-			return
+// turn goes on to tick now, however long ago the last one was, and calls f
+// once for each connection whose time has come. It is out of the wheel by then,
+// and what f enters is due from now on.
+func (w *wheel) turn(now uint32, f func(c *Conn)) {
+	steps := min(now-w.at, wheelSlots)
+	for w.at = now - steps; w.at != now; {
+		w.at++
+		for slot := w.at % wheelSlots; w.slots[slot] != nil; {
+			c := w.slots[slot]
+			w.take(c)
+			w.enter(c, ripe)
 		}
+	}
+	for w.slots[ripe] != nil {
+		c := w.slots[ripe]
 		w.take(c)
 		f(c)
 	}

@@ -9,33 +9,28 @@ func (c *Conn) write(h frame.Header, body []byte) {
 	}
 	h.Length = int64(len(body))
 	if c.own != nil {
-		c.own.batch = append(h.Append(c.own.batch), body...)
+		c.own.write(h, body)
 		return
 	}
 	c.loop.write(c, h, body)
 }
 
-// writeRaw sends a frame that is made already.
-func (c *Conn) writeRaw(b []byte) {
+// writeLast sends a close frame, behind which nothing goes.
+func (c *Conn) writeLast(b []byte) {
 	if c.is(dead | doomed) {
 		return
 	}
 	if c.own != nil {
-		c.own.batch = append(c.own.batch, b...)
+		c.own.writeLast(b)
 		return
 	}
 	c.loop.writeRaw(c, b)
 }
 
-// waiting is how many bytes of output wait.
+// waiting is how many bytes of output wait, of those that the turn has made.
 func (c *Conn) waiting() int {
 	if c.own != nil {
-		c.own.mu.Lock()
-		defer c.own.mu.Unlock()
-		if c.out != nil {
-			return len(c.own.batch) + c.out.bytes
-		}
-		return len(c.own.batch)
+		return c.own.collected()
 	}
 	if c.out == nil {
 		return 0
@@ -58,42 +53,27 @@ func (c *Conn) stuckSince() (tick uint32, waits bool) {
 // tooSlow ends a connection whose client does not read what others send it:
 // what has not begun to go is forgotten, and a close frame is all that still waits.
 func (c *Conn) tooSlow() {
-	if c.is(dead | closeSeen | failed) {
+	if c.is(dead | doomed | closeSent | closeSeen | failed) {
 		return
 	}
 	c.code = frame.TryAgainLater
-	c.set.Meters.Closed.Add(closeReason(frame.TryAgainLater, true))
-	last := frame.AppendClose(nil, frame.TryAgainLater, "the client is too slow")
+	c.countClose(closeReason(frame.TryAgainLater, true))
+	last := chunk{b: frame.AppendClose(nil, frame.TryAgainLater, "the client is too slow")}
 	if c.own != nil {
-		c.own.mu.Lock()
-		defer c.own.mu.Unlock()
-	}
-	if c.out != nil {
-		c.set.account(-c.out.bytes, -c.out.length)
-		c.out.onlyBegun()
-		c.out.push(last, false)
-		c.set.account(c.out.bytes, c.out.length)
+		c.own.replace(c, last)
+	} else if c.out != nil {
+		c.out.replace(c.set, last)
 	}
 	c.put(closeSent)
 	c.schedule(closeTime)
 }
 
-// onlyBegun forgets everything but the chunk of which a part has gone.
-func (o *output) onlyBegun() {
-	kept := 0
-	if o.skip > 0 {
-		kept = 1
+// replace forgets what has not begun to go for what is to be the last.
+func (o *output) replace(s *Settings, last chunk) {
+	bytes, length := o.bytes, o.length
+	for range o.onlyBegun() {
+		s.Meters.Dropped.Add(droppedSlow)
 	}
-	first, skip := o.first, o.skip
-	chunks := append(o.chunks[:0], o.chunks[first:first+kept]...)
-	clear(o.chunks[len(chunks):])
-	*o = output{chunks: chunks, skip: skip, since: o.since}
-	for _, k := range chunks {
-		o.bytes += len(k.b)
-		if k.message {
-			o.length++
-			o.shared += len(k.b)
-		}
-	}
-	o.bytes -= skip
+	o.push(last)
+	s.account(o.bytes-bytes, o.length-length)
 }
