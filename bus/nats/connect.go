@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -50,8 +52,12 @@ type link struct {
 	told    string        // the last State that the listener got
 	since   time.Time     // up
 
+	// dials counts connections, and is ahead of caughtUp while nothing is known
+	// about what was missed before the latest. What comes meanwhile is held back.
+	dials    atomic.Uint64
+	caughtUp atomic.Uint64
+
 	wake   chan struct{} // something has happened: look
-	drops  uint64        // connections lost
 	missed bool          // messages were dropped
 	doubt  bool          // a request failed that should not have
 }
@@ -126,7 +132,8 @@ func (b *Bus) connect() error {
 		nats.ReconnectBufSize(-1), // what is not sent must fail at once: the outbox keeps it
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsMissed),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.link.note(func() { b.link.drops++ }) }),
+		nats.SetCustomDialer(&dialer{b: b}),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.link.note(func() {}) }),
 		nats.ConnectHandler(func(*nats.Conn) { b.link.note(func() {}) }),
 		nats.ReconnectHandler(func(*nats.Conn) { b.link.note(func() {}) }),
 		nats.ErrorHandler(b.failed),
@@ -142,6 +149,25 @@ func (b *Bus) connect() error {
 	}
 	return nil
 }
+
+// dialer counts connections before anything can come from them. The library's
+// own events come when they come.
+type dialer struct {
+	net.Dialer
+	b *Bus
+}
+
+// Dial implements nats.CustomDialer.
+func (d *dialer) Dial(network, address string) (net.Conn, error) {
+	d.b.link.dials.Add(1)
+	ctx, cancel := context.WithTimeout(d.b.ctx, connectTimeout)
+	defer cancel()
+	return d.DialContext(ctx, network, address)
+}
+
+// inStep reports whether what was missed before the present connection is
+// delivered.
+func (l *link) inStep() bool { return l.dials.Load() == l.caughtUp.Load() }
 
 // where names the servers without passwords.
 func (b *Bus) where() string {
@@ -168,8 +194,8 @@ func (b *Bus) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
 func (b *Bus) run() {
 	failures := 0
 	for b.ctx.Err() == nil {
+		dials := b.link.dials.Load()
 		b.link.mu.Lock()
-		drops := b.link.drops
 		b.link.missed, b.link.doubt = false, false
 		b.link.mu.Unlock()
 		if !b.nc.IsConnected() {
@@ -178,14 +204,14 @@ func (b *Bus) run() {
 			continue
 		}
 		b.link.set(syncing)
-		if err := b.sync(); err != nil {
+		if err := b.sync(dials); err != nil {
 			b.isDown(err)
 			b.sleep(pause(failures))
 			failures++
 			continue
 		}
 		failures = 0
-		b.watch(drops)
+		b.watch(dials)
 	}
 	b.link.set(down)
 }
@@ -235,7 +261,7 @@ func (b *Bus) sleep(d time.Duration) {
 
 // sync brings this machine into step with the stream: makes the stream if need
 // be, catches up, empties the outbox, and then says that all is well.
-func (b *Bus) sync() error {
+func (b *Bus) sync(dials uint64) error {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	before := b.order.highest()
@@ -246,7 +272,7 @@ func (b *Bus) sync() error {
 	if err := b.enter(ctx, &info, before); err != nil {
 		return err
 	}
-	if err := b.catchUp(ctx, info); err != nil {
+	if err := b.catchUp(ctx, info, dials); err != nil {
 		return err
 	}
 	for {
@@ -286,22 +312,21 @@ func (b *Bus) enter(ctx context.Context, info *info, before uint64) error {
 
 // watch is what there is to do while all is well. It returns when it is not any
 // more.
-func (b *Bus) watch(drops uint64) {
+func (b *Bus) watch(dials uint64) {
 	t := time.NewTicker(beat)
 	defer t.Stop()
 	tick := false
 	for {
 		b.link.mu.Lock()
-		lost := b.link.drops != drops
 		missed, doubt := b.link.missed, b.link.doubt
 		b.link.missed, b.link.doubt = false, false
 		b.link.mu.Unlock()
-		if lost || !b.nc.IsConnected() {
+		if b.link.dials.Load() != dials || !b.nc.IsConnected() {
 			b.isDown(b.noServer())
 			return
 		}
 		if missed || doubt || tick {
-			if err := b.look(missed, tick); err != nil {
+			if err := b.look(missed, tick, dials); err != nil {
 				b.isDown(err)
 				return
 			}
@@ -322,7 +347,7 @@ func (b *Bus) watch(drops uint64) {
 }
 
 // look asks the stream where it is, and does what follows.
-func (b *Bus) look(missed, tick bool) error {
+func (b *Bus) look(missed, tick bool, dials uint64) error {
 	ctx, cancel := context.WithTimeout(b.ctx, ackTimeout)
 	defer cancel()
 	before := b.order.highest()
@@ -338,10 +363,13 @@ func (b *Bus) look(missed, tick bool) error {
 		return fmt.Errorf("%w: the stream %s was made anew", bus.ErrDown, b.o.Name)
 	}
 	if missed {
-		return b.catchUp(b.ctx, info)
+		return b.catchUp(b.ctx, info, dials)
 	}
 	if tick {
-		b.order.settle(info.last)
+		settled := b.order.settle(info.last)
+		for _, w := range b.workers {
+			w.mark(settled)
+		}
 	}
 	return nil
 }

@@ -292,14 +292,15 @@ func (b *Bus) history(ctx context.Context, name string, since *bus.Position, lim
 	return h, nil
 }
 
-// catchUp delivers what the channels that are listened to have missed.
-func (b *Bus) catchUp(ctx context.Context, now info) error {
+// catchUp delivers what the channels that are listened to have missed before a
+// connection, and on it.
+func (b *Bus) catchUp(ctx context.Context, now info, dials uint64) error {
 	id := b.fills.Add(1)
-	settled, known := b.order.from()
-	n, from := 0, settled
+	known := b.order.inStep()
+	n, from := 0, now.last
 	for _, w := range b.workers {
 		w.await(func() {
-			count, lowest := w.begin(id, settled)
+			count, lowest := w.begin(id)
 			n += count
 			from = min(from, lowest)
 		})
@@ -317,8 +318,9 @@ func (b *Bus) catchUp(ctx context.Context, now info) error {
 	if err != nil {
 		return err
 	}
+	b.link.caughtUp.Store(dials) // what is held back goes through take again
 	for _, w := range b.workers {
-		w.await(func() { w.end(id, after, !known) })
+		w.await(func() { w.end(id, now.last, after, !known) })
 	}
 	b.order.caughtUp(now.last)
 	return nil

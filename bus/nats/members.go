@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// answerWait is how long the answers of other machines are waited for.
+	// answerWait is how long the answers of other machines are waited for, and
+	// then the next part of one that has begun.
 	answerWait = 300 * time.Millisecond
 	// gone is after how long without a word a machine is not waited for any more.
 	gone = 3 * beat
@@ -164,14 +165,13 @@ func (b *Bus) answer(m *nats.Msg) {
 	if json.Unmarshal(m.Data, &q) != nil || q.ID == b.id || m.Reply == "" || bus.CheckChannel(q.Channel) != nil {
 		return
 	}
-	for _, text := range b.parts(b.listener.Members(q.Channel)) {
+	b.parts(b.listener.Members(q.Channel), func(text []byte) {
 		_ = m.Respond(text) // or the asker does without
-	}
+	})
 }
 
 // parts writes members in as many messages as they need, one at least.
-func (b *Bus) parts(members []bus.Member) [][]byte {
-	var all [][]byte
+func (b *Bus) parts(members []bus.Member, send func([]byte)) {
 	for {
 		size, n := 0, 0
 		for n < len(members) && size < partBytes {
@@ -182,17 +182,17 @@ func (b *Bus) parts(members []bus.Member) [][]byte {
 		text, err := json.Marshal(p)
 		if err != nil {
 			b.log.Warn("the members of a channel", "error", err)
-			return all
+			return
 		}
-		all = append(all, text)
+		send(text)
 		if members = members[n:]; len(members) == 0 {
-			return all
+			return
 		}
 	}
 }
 
-// Members implements [bus.Bus]. A machine that does not answer within 300 ms
-// is left out.
+// Members implements [bus.Bus]. A machine that does not begin to answer within
+// 300 ms is left out.
 func (b *Bus) Members(name string, done func([]bus.Member, error)) {
 	if err := bus.CheckChannel(name); err != nil {
 		done(nil, err)
@@ -253,7 +253,9 @@ func (b *Bus) others(ctx context.Context, name string) ([]bus.Member, error) {
 				continue
 			}
 			all = append(all, p.Members...)
-			if !p.More {
+			if p.More {
+				t.Reset(answerWait)
+			} else {
 				delete(waiting, p.ID)
 			}
 		case <-t.C:

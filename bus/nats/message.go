@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ import (
 // without them (nats pub NAME.in.CHANNEL TEXT) gets an ID made of the number,
 // and the time at which it came.
 const (
-	idHeader   = "Millrace-Id"   // the ID, percent-encoded
+	idHeader   = "Millrace-Id"   // the ID, as encodeID has it
 	timeHeader = "Millrace-Time" // when it was published, in ms since 1970
 	// headerRoom is what headers take beside the ID.
 	headerRoom = 256
@@ -30,12 +29,28 @@ func plain(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_'
 }
 
+// plainID leaves out upper case: nats-server 2.9 looks for its own headers
+// (Nats-Msg-Id:) with a search through all of them, and must not find one in
+// an ID that somebody made up.
+func plainID(c byte) bool { return plain(c) && (c < 'A' || c > 'Z') }
+
 // encode makes one token of a subject out of a channel's name: letters, digits,
 // - and _ as they are, every other byte as = and two hexadecimal digits.
-func encode(channel string) string {
+func encode(channel string) string { return escape(channel, plain) }
+
+// decode is the reverse of encode, for what encode made and nothing else.
+func decode(token string) (string, bool) { return unescape(token, plain) }
+
+// encodeID makes the value of a header out of an ID, as encode does, but with
+// upper case escaped too.
+func encodeID(id string) string { return escape(id, plainID) }
+
+func decodeID(value string) (string, bool) { return unescape(value, plainID) }
+
+func escape(text string, plain func(byte) bool) string {
 	var b strings.Builder
-	for i := range len(channel) {
-		if c := channel[i]; plain(c) {
+	for i := range len(text) {
+		if c := text[i]; plain(c) {
 			b.WriteByte(c)
 		} else {
 			b.WriteByte('=')
@@ -46,8 +61,7 @@ func encode(channel string) string {
 	return b.String()
 }
 
-// decode is the reverse of encode, for what encode made and nothing else.
-func decode(token string) (string, bool) {
+func unescape(token string, plain func(byte) bool) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(token); i++ {
 		switch c := token[i]; {
@@ -82,7 +96,7 @@ func (b *Bus) wire(p *pending) *nats.Msg {
 		Data:    p.message.Data,
 		Header: nats.Header{
 			nats.MsgIdHdr: {p.key},
-			idHeader:      {url.PathEscape(p.message.ID)},
+			idHeader:      {encodeID(p.message.ID)},
 			timeHeader:    {strconv.FormatInt(p.message.Time.UnixMilli(), 10)},
 		},
 	}
@@ -112,8 +126,8 @@ type stored struct {
 // message is what the listener gets.
 func (s stored) message(channel string) bus.Message {
 	m := bus.Message{Channel: channel, Offset: s.seq, Data: s.data, Time: s.time}
-	id, err := url.PathUnescape(s.header.Get(idHeader))
-	if err != nil || id == "" {
+	id, ok := decodeID(s.header.Get(idHeader))
+	if !ok {
 		id = "nats-" + strconv.FormatUint(s.seq, 36)
 	}
 	m.ID = id

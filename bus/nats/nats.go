@@ -179,7 +179,7 @@ func Open(o Options) (*Bus, error) {
 	if o.Replicas == 0 {
 		o.Replicas = 1
 	}
-	b := &Bus{o: o, log: o.ErrorLog, id: rand.Text()[:12], seed: maphash.MakeSeed(), asks: make(chan struct{}, asksAtOnce)}
+	b := &Bus{o: o, log: o.ErrorLog, id: strings.ToLower(rand.Text()[:12]), seed: maphash.MakeSeed(), asks: make(chan struct{}, asksAtOnce)}
 	if b.log == nil {
 		b.log = slog.Default()
 	}

@@ -27,6 +27,11 @@ func FuzzChannel(f *testing.F) {
 		if back, ok := decode(token); ok != (name != "") || ok && back != name {
 			t.Errorf("%q became %q, and %q again, %v", name, token, back, ok)
 		}
+		if value := encodeID(name); strings.Contains(value, "N") {
+			t.Errorf("the ID %q became %q, in which a header of the server can be found", name, value)
+		} else if back, ok := decodeID(value); ok != (name != "") || ok && back != name {
+			t.Errorf("the ID %q became %q, and %q again, %v", name, value, back, ok)
+		}
 		if back, ok := decode(name); ok && encode(back) != name {
 			t.Errorf("%q was read as %q, which is written %q", name, back, encode(back))
 		}
@@ -268,6 +273,12 @@ func TestOverflow(t *testing.T) {
 				two.mu.Unlock()
 				t.Fatal(err)
 			}
+		}
+	}
+	// The stream is looked at meanwhile: what waits must not pass for delivered.
+	for range 3 {
+		if err := two.look(false, true, two.link.dials.Load()); err != nil {
+			t.Error(err)
 		}
 	}
 	two.mu.Unlock()

@@ -279,15 +279,11 @@ func wider(have, want jetstream.StreamConfig) bool {
 
 // order is what we know of the stream's order.
 type order struct {
-	mu    sync.Mutex
-	epoch string
-	high  uint64 // the highest number seen
-	// settled: what the stream had then was delivered here. A look at the
-	// stream settles at the one after it: whatever the server had published
-	// by then has long come, over a connection that was not lost in between.
-	settled uint64
-	looked  uint64
-	known   bool // settled is
+	mu     sync.Mutex
+	epoch  string
+	high   uint64 // the highest number seen
+	looked uint64 // the stream's last number at the last look
+	known  bool   // this machine has been in step once
 }
 
 // enter takes an epoch over. It reports whether there was another one.
@@ -302,7 +298,7 @@ func (o *order) enter(epoch string) bool {
 	if first {
 		return false
 	}
-	o.high, o.settled, o.looked, o.known = 0, 0, 0, true
+	o.high, o.looked, o.known = 0, 0, true
 	return true
 }
 
@@ -327,12 +323,16 @@ func (o *order) highest() uint64 {
 	return o.high
 }
 
-// settle takes in where the stream was at a look.
-func (o *order) settle(last uint64) {
+// settle takes in where the stream was at a look, and returns where it was at
+// the one before: whatever the server had published by then has long come, over
+// a connection that was not lost in between.
+func (o *order) settle(last uint64) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	before := o.looked
 	o.high = max(o.high, last)
-	o.settled, o.looked = max(o.settled, o.looked), last
+	o.looked = last
+	return before
 }
 
 // caughtUp says that everything up to there was delivered.
@@ -340,11 +340,12 @@ func (o *order) caughtUp(last uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.high = max(o.high, last)
-	o.settled, o.looked, o.known = max(o.settled, last), last, true
+	o.looked, o.known = last, true
 }
 
-func (o *order) from() (settled uint64, known bool) {
+// inStep reports whether this machine ever was.
+func (o *order) inStep() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.settled, o.known
+	return o.known
 }

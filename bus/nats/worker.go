@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"math"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -24,6 +26,8 @@ const (
 	// is read from the stream too.
 	heldMost  = 1024
 	heldBytes = 32 << 20
+	// waiting is the fill of a channel until the next reading of the stream.
+	waiting = math.MaxUint64
 )
 
 // worker delivers the publications of a part of the channels, one after the
@@ -35,6 +39,9 @@ type worker struct {
 	// Of run alone: what is held back, and by whom.
 	held    int // bytes
 	holding map[*channel]bool
+	// settled: what the stream had up to this number, and what came of it, was
+	// taken from live. It moves on for channels on which nothing happens.
+	settled uint64
 
 	mu       sync.Mutex // never held while the listener is called
 	channels map[string]*channel
@@ -171,13 +178,11 @@ func (w *worker) based(token string, top uint64) {
 	}
 }
 
-// position is the number up to which nothing is missing. It is not known
-// before the first catching up.
-func (w *worker) position(c *channel) (uint64, bool) {
-	settled, known := w.b.order.from()
+// position is the number up to which nothing is missing.
+func (w *worker) position(c *channel) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return max(c.seen, c.base, settled), known
+	return max(c.seen, c.base)
 }
 
 // find returns the channel of a message that came by its subscription.
@@ -191,9 +196,24 @@ func (w *worker) find(token string, sub *nats.Subscription) *channel {
 	return c
 }
 
+// mark has settled moved to a number when all that has come by now is taken. A
+// queue that is full does without: the next one will do.
+func (w *worker) mark(settled uint64) {
+	select {
+	case w.live <- &nats.Msg{Reply: strconv.FormatUint(settled, 10)}: // of no subscription
+	default:
+	}
+}
+
 // take brings a message from the server to the listener, or holds it back
 // until what is missing before it is read.
 func (w *worker) take(m *nats.Msg) {
+	if m.Sub == nil {
+		if settled, err := strconv.ParseUint(m.Reply, 10, 64); err == nil {
+			w.settled = max(w.settled, settled)
+		}
+		return
+	}
 	s, before, ok := w.b.live(m)
 	if !ok {
 		return
@@ -206,7 +226,13 @@ func (w *worker) take(m *nats.Msg) {
 		w.hold(c, m)
 		return
 	}
-	if at, known := w.position(c); known && before > at {
+	at := w.position(c)
+	if !w.b.link.inStep() {
+		c.fill, c.gap, c.count = waiting, max(at, w.settled), 0
+		w.hold(c, m)
+		return
+	}
+	if before > at {
 		w.hold(c, m)
 		w.fillGap(c, at)
 		return
@@ -322,17 +348,16 @@ func (w *worker) filled(c *channel, whole bool) {
 	case again && c.fill != 0:
 		c.again = true
 	case again:
-		at, _ := w.position(c)
-		w.fillGap(c, at)
+		w.fillGap(c, w.position(c))
 	}
 }
 
-// begin readies all channels for a reading of the whole stream behind settled.
-// It returns how many there are, and the number behind which to read.
-func (w *worker) begin(id, settled uint64) (n int, from uint64) {
-	from = settled
+// begin readies all channels for a reading of the whole stream. It returns how
+// many there are, and the number behind which to read.
+func (w *worker) begin(id uint64) (n int, from uint64) {
+	from = math.MaxUint64
 	for _, c := range w.all() {
-		at, _ := w.position(c)
+		at := max(w.position(c), w.settled)
 		if c.fill != 0 {
 			at = max(c.gap, c.seen)
 		}
@@ -355,16 +380,23 @@ func (w *worker) read(id uint64, found []stored) {
 	}
 }
 
-// end ends a reading. now is the stream after it; first says that there was
-// none before, so that nothing can have been missed.
-func (w *worker) end(id uint64, now info, first bool) {
+// end ends a reading up to a number. now is the stream after it; first says
+// that there was none before, so that nothing can have been missed.
+func (w *worker) end(id, until uint64, now info, first bool) {
+	w.settled = max(w.settled, until)
 	for _, c := range w.all() {
 		if c.fill == id {
 			count := c.count + int64(len(c.held))
 			if c.again {
 				count += heldMost
 			}
+			w.mu.Lock()
+			c.base = max(c.base, until)
+			w.mu.Unlock()
 			w.filled(c, first || now.reaches(c.gap, count))
+		}
+		if c.fill == waiting && w.b.link.inStep() { // since after begin: take will see
+			w.filled(c, true)
 		}
 	}
 	for c := range w.holding {
@@ -380,6 +412,7 @@ func (w *worker) reset() {
 	for len(w.live) > 0 {
 		<-w.live
 	}
+	w.settled = 0
 	for _, c := range w.all() {
 		w.mu.Lock()
 		c.base = 0
