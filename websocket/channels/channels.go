@@ -18,16 +18,27 @@
 // answer. What goes wrong is answered with {"error":"text","code":CODE} and the
 // id and the channel if there are any; see the constants of type code. Once
 // subscribed, publications come as {"message":CH,"offset":N,"data":…}, in the
-// order of their offsets; one that was published while the machines of a bus
-// could not reach each other has an "id" instead of the offset, and
-// {"placed":CH,"id":…,"offset":N} says its offset later.
+// order of their offsets. Who publishes behind a subscription of its own, without
+// waiting for the answer, gets that publication too.
 //
 // subscribe with "epoch" and "offset", those of the latest message that the
 // client has, goes on behind it: the answer has "recovered":true if nothing is
 // missing, and what was missed follows as ordinary messages. {"reset":CH} says
-// that something may be missing after all. With "joins":true come
-// {"join":CH,"member":{…}} and {"leave":CH,"member":{…}}. {"reconnect":seconds}
+// that something may be missing after all: subscribe again, with the same, and
+// until that is answered take no notice of messages of CH: they come again,
+// behind what is missing. With "joins":true come {"join":CH,"member":{…}} and
+// {"leave":CH,"member":{…}}, of clients of the same server. {"reconnect":seconds}
 // before the end says when to come back.
+//
+// # Several machines
+//
+// A message that was published while the machines of a bus cannot reach each other
+// has an "id" instead of the offset (so has the answer to publish), and
+// {"placed":CH,"id":…,"offset":N} says its offset later. Messages that may have
+// been delivered so before have both: an id that the client has seen without an
+// offset is not shown again. Who subscribes meanwhile is told "down":true: only
+// what is published on this machine comes, and when the others are back a reset.
+// The epoch and offset of that answer are those that were sent, or "" and 0.
 //
 // # Who does what
 //
@@ -81,6 +92,7 @@ type Channels struct {
 
 	keys       [][sha256.Size]byte
 	presence   bool
+	shared     bool // by several machines
 	perClient  int
 	maxPublish int
 	commands   int
@@ -118,6 +130,7 @@ func New(o Options, d Deps) (*Channels, error) {
 	}
 	c := &Channels{
 		presence:     o.Presence,
+		shared:       o.Bus != "",
 		perClient:    or(o.PerClient, defaultPerClient),
 		maxPublish:   int(or(o.MaxPublish, defaultMaxPublish)),
 		commands:     or(o.Commands, defaultCommands),
@@ -140,7 +153,7 @@ func New(o Options, d Deps) (*Channels, error) {
 	}
 	c.hub, err = hub.New(hub.Options{
 		Presence: o.Presence, CompressFrom: d.CompressFrom, Meters: c.meters,
-		Text: text, Event: event, Note: note,
+		Text: c.text, Event: c.event, Note: note,
 	}, d.Bus, d.Runners, d.Post)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("channels: %w", err), d.Bus.Close(), c.auth.Close())

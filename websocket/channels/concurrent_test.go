@@ -81,6 +81,7 @@ type owned struct {
 
 func (o *owned) Send(_ frame.Opcode, data []byte) { o.hear(string(data)) }
 func (o *owned) Deliver(p *frame.Prepared)        { o.hear(string(p.Payload())) }
+func (o *owned) Answer(p *frame.Prepared)         { o.hear(string(p.Payload())) }
 func (o *owned) Close(frame.Code, string)         {}
 func (o *owned) Runner() int                      { return 0 }
 

@@ -3,6 +3,7 @@ package channels
 import (
 	"encoding/json"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"millrace/bus"
@@ -11,24 +12,47 @@ import (
 
 // What is sent often is put together by hand: one allocation, no reflection.
 
+// lateAfter is from how much time between publication and delivery on a message
+// of a bus of several machines has its ID beside its offset: the machine that
+// it was published on may have delivered it without an offset, and who has it
+// from there must know it again. If clocks differ by more, that only costs bytes.
+const lateAfter = time.Second
+
 // text is a publication as clients are told it.
-func text(m bus.Message) []byte {
-	b := make([]byte, 0, len(`{"message":"","offset":,"id":"","data":}`)+20+len(m.Channel)+len(m.ID)+len(m.Data))
-	return appendText(b, m)
+func (c *Channels) text(m bus.Message) []byte {
+	return appendText(newText(0, m), m, c.late(m))
 }
 
-func appendText(b []byte, m bus.Message) []byte {
+// missedText is text for who comes back: how long it was missed is not known.
+func (c *Channels) missedText(m bus.Message) []byte {
+	return appendText(newText(0, m), m, c.shared)
+}
+
+func (c *Channels) late(m bus.Message) bool {
+	return c.shared && time.Since(m.Time) >= lateAfter
+}
+
+// newText has room for a publication behind so many bytes.
+func newText(head int, m bus.Message) []byte {
+	return make([]byte, 0, head+len(`{"message":"","offset":,"id":"","data":}`)+21+len(m.Channel)+len(m.ID)+len(m.Data))
+}
+
+func appendText(b []byte, m bus.Message, withID bool) []byte {
 	b = appendQuoted(append(b, `{"message":`...), m.Channel)
-	b = appendPlace(append(b, ','), m)
+	b = appendPlace(append(b, ','), m, withID)
 	return append(appendData(b, m), '}')
 }
 
-// appendPlace adds the offset, or the ID of what has none.
-func appendPlace(b []byte, m bus.Message) []byte {
-	if m.Offset == 0 {
-		return appendQuoted(append(b, `"id":`...), m.ID)
+// appendPlace adds the offset, and the ID of what has none or if it is wanted.
+func appendPlace(b []byte, m bus.Message, withID bool) []byte {
+	if m.Offset > 0 {
+		b = strconv.AppendUint(append(b, `"offset":`...), m.Offset, 10)
+		if !withID {
+			return b
+		}
+		b = append(b, ',')
 	}
-	return strconv.AppendUint(append(b, `"offset":`...), m.Offset, 10)
+	return appendQuoted(append(b, `"id":`...), m.ID)
 }
 
 func appendData(b []byte, m bus.Message) []byte {
@@ -41,10 +65,11 @@ func appendData(b []byte, m bus.Message) []byte {
 
 // event is a publication for event streams (WHATWG HTML, 9.2.5), but for its id
 // and the empty line at the end. JSON in one line needs no more than one.
-func event(m bus.Message) []byte {
+func (c *Channels) event(m bus.Message) []byte { return makeEvent(m, c.late(m)) }
+
+func makeEvent(m bus.Message, withID bool) []byte {
 	const head = "event: message\ndata: "
-	b := make([]byte, 0, len(head)+len(`{"message":"","offset":,"id":"","data":}`)+21+len(m.Channel)+len(m.ID)+len(m.Data))
-	b = appendText(append(b, head...), m)
+	b := appendText(append(newText(len(head), m), head...), m, withID)
 	for i := len(head); i < len(b); i++ {
 		if b[i] == '\n' || b[i] == '\r' { // another program on the bus wrote JSON in several lines
 			b[i] = ' '

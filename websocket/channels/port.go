@@ -10,6 +10,7 @@ import (
 type port interface {
 	Send(op frame.Opcode, data []byte)
 	Deliver(p *frame.Prepared)
+	Answer(p *frame.Prepared)
 	Close(code frame.Code, reason string)
 	Runner() int
 	// Later returns what has a function called in the connection's turn, from

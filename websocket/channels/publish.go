@@ -88,7 +88,7 @@ func (c *Channels) notPublished(err error, messages []bus.Message, i int) *Refus
 
 func (c *Channels) appendPublished(ctx context.Context, b []byte, m bus.Message) []byte {
 	b = appendQuoted(append(b, `{"published":`...), m.Channel)
-	b = appendPlace(append(b, ','), m)
+	b = appendPlace(append(b, ','), m, false)
 	if m.Offset > 0 {
 		if epoch := c.epoch(ctx, m.Channel); epoch != "" {
 			b = appendQuoted(append(b, `,"epoch":`...), epoch)

@@ -185,7 +185,7 @@ func TestPublisher(t *testing.T) {
 		done := make([]string, len(sessions))
 		for i := range 20 {
 			for c := range sessions {
-				if err := p.add(&sessions[c], job{bus.Message{Channel: fmt.Sprint(c), Data: []byte(fmt.Sprint(i))}, func(bus.Message, error) {
+				if err := p.add(&sessions[c], job{message: bus.Message{Channel: fmt.Sprint(c), Data: []byte(fmt.Sprint(i))}, done: func(bus.Message, error) {
 					mu.Lock()
 					done[c] += fmt.Sprint(i) + " "
 					mu.Unlock()
@@ -224,7 +224,7 @@ func TestPublisherBounds(t *testing.T) {
 		var failed int
 		var mu sync.Mutex
 		add := func(s *session) error {
-			return p.add(s, job{bus.Message{Data: make([]byte, 1<<20-jobCost)}, func(_ bus.Message, err error) {
+			return p.add(s, job{message: bus.Message{Data: make([]byte, 1<<20-jobCost)}, done: func(_ bus.Message, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {

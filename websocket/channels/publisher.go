@@ -30,6 +30,9 @@ var (
 
 // publisher sends the publications of WebSocket clients, whose loops must not
 // wait: those of one client one after the other, so that they keep their order.
+// One to a channel whose subscription by the same client is not answered yet
+// waits for that, and so do those behind it: whoever subscribes and publishes
+// gets what he has published.
 //
 // Its goroutines are started by add when there is something to do, end when
 // there is nothing more, and are waited for by close.
@@ -41,7 +44,7 @@ type publisher struct {
 
 	mu      sync.Mutex
 	lines   map[*session]*line
-	ready   []*line // with a job, and none of it on its way
+	ready   []*line // with a job that can be done
 	working int
 	bytes   int
 	closed  bool
@@ -52,13 +55,17 @@ type line struct {
 	s     *session
 	jobs  []job
 	bytes int
+	idle  bool // not in ready, and none of it is on its way
 }
 
 // job is a publication. done is called on a goroutine of the publisher.
 type job struct {
 	message bus.Message
+	after   *joining // it waits until that is answered; nil: it does not
 	done    func(m bus.Message, err error)
 }
+
+func (j *job) waits() bool { return j.after != nil && !j.after.over.Load() }
 
 func (j *job) cost() int { return len(j.message.Data) + jobCost }
 
@@ -80,18 +87,42 @@ func (p *publisher) add(s *session, j job) error {
 	case l == nil && p.bytes+cost > maxWaiting, l != nil && (p.bytes+cost > maxWaiting || l.bytes+cost > waitingEach):
 		return errBusy
 	case l == nil:
-		l = &line{s: s}
+		l = &line{s: s, idle: true}
 		p.lines[s] = l
-		p.ready = append(p.ready, l)
 	}
 	l.jobs = append(l.jobs, j)
 	l.bytes += j.cost()
 	p.bytes += j.cost()
+	p.offer(l)
+	p.staff()
+	return nil
+}
+
+// offer makes a line ready if the first job in it can be done; mu is held.
+func (p *publisher) offer(l *line) {
+	if p.closed || !l.idle || len(l.jobs) == 0 || l.jobs[0].waits() {
+		return
+	}
+	l.idle = false
+	p.ready = append(p.ready, l)
+}
+
+// staff starts a goroutine if there is work for one more; mu is held.
+func (p *publisher) staff() {
 	if len(p.ready) > 0 && p.working < publishers {
 		p.working++
 		p.group.Go(p.work)
 	}
-	return nil
+}
+
+// release looks again at a client of which something waited for a subscription.
+func (p *publisher) release(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.lines[s]; l != nil {
+		p.offer(l)
+		p.staff()
+	}
 }
 
 // work does jobs while there are any.
@@ -127,16 +158,15 @@ func (p *publisher) next() (*line, job, bool) {
 	return l, j, true
 }
 
-// finish puts a line back to the end if something more waits in it, so that all
-// clients have their turn.
+// finish puts a line back to the end if something more can be done of it, so that
+// all clients have their turn.
 func (p *publisher) finish(l *line, cost int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.bytes -= cost
 	p.bytes -= cost
-	if len(l.jobs) > 0 {
-		p.ready = append(p.ready, l)
-	} else {
+	l.idle = true
+	if p.offer(l); len(l.jobs) == 0 {
 		delete(p.lines, l.s)
 	}
 }

@@ -135,6 +135,7 @@ func (k *client) Send(op frame.Opcode, data []byte) {
 }
 
 func (k *client) Deliver(p *frame.Prepared) { k.hear(string(p.Payload())) }
+func (k *client) Answer(p *frame.Prepared)  { k.hear(string(p.Payload())) }
 
 func (k *client) hear(text string) {
 	if !json.Valid([]byte(text)) {

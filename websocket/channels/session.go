@@ -85,8 +85,15 @@ func (c *Channels) closed(s *session) {
 	s.first, s.more, s.pending = nil, nil, nil
 }
 
-// Deliver implements [hub.Subscriber].
-func (s *session) Deliver(p *hub.Publication) { s.port.Deliver(p.Frame()) }
+// Deliver implements [hub.Subscriber]. A reset is not dropped for a slow client,
+// which would take what comes behind it for something it has.
+func (s *session) Deliver(p *hub.Publication) {
+	if p.Note != nil && p.Note.Kind == hub.Reset {
+		s.port.Answer(p.Frame())
+		return
+	}
+	s.port.Deliver(p.Frame())
+}
 
 // message takes what the client says.
 func (c *Channels) message(s *session, op frame.Opcode, data []byte) {
@@ -156,8 +163,13 @@ func (c *Channels) publish(s *session, cmd *command) *fault {
 		return &fault{tooBig, fmt.Sprintf("a publication has at most %d bytes, this one %d", c.maxPublish, len(cmd.Data)), channel}
 	}
 	later, id := s.port.Later(), cmd.ID
+	j := s.pending[channel]
+	if !j.await() {
+		j = nil
+	}
 	err := c.publisher.add(s, job{
 		message: bus.Message{Channel: channel, Data: cmd.Data},
+		after:   j,
 		done: func(m bus.Message, err error) {
 			said := c.published(m, err, channel, id)
 			later(func() { s.port.Send(frame.Text, said) })
@@ -174,8 +186,8 @@ func (c *Channels) published(m bus.Message, err error, channel string, id json.R
 	if err != nil {
 		return failure(c.unpublished(err, channel), id)
 	}
-	b := answer("published", channel, id)
-	return append(strconv.AppendUint(append(b, `,"offset":`...), m.Offset, 10), '}')
+	b := append(answer("published", channel, id), ',')
+	return append(appendPlace(b, m, false), '}')
 }
 
 // unpublished says why a publication failed; the log has the rest.
@@ -231,7 +243,7 @@ func (c *Channels) history(channel string, id json.RawMessage, h bus.History, er
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendData(appendPlace(append(b, '{'), m), m), `,"time":`...)
+		b = append(appendData(appendPlace(append(b, '{'), m, c.shared), m), `,"time":`...)
 		b = append(strconv.AppendInt(b, m.Time.UnixMilli(), 10), '}')
 	}
 	return append(b, `]}`...)

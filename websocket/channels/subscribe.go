@@ -6,11 +6,17 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"millrace/bus"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
 )
+
+// mostMissed is how many bytes may wait for all clients of a route when one more
+// is to be sent more than a queue of what it has missed: as much as 20 histories
+// of 100 large messages.
+const mostMissed = 128 << 20
 
 // joining is a subscription that was asked for and not answered yet. The
 // answer comes on the runner, not always in the turn, and the client may have
@@ -31,13 +37,38 @@ type joining struct {
 	mu      sync.Mutex
 	settled bool // answered, or not wanted any more
 	kept    bool // in session.pending
+	awaited bool // publications wait for it
+	refused bool // answered with an error before Subscribe returned
+
+	over atomic.Bool // settled, and what there is to say is said
 }
 
 // cancel has no answer sent, unless it was sent already.
 func (j *joining) cancel() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.settle()
+}
+
+// settle is called when there is no more to say; mu is held.
+func (j *joining) settle() {
 	j.settled = true
+	j.over.Store(true)
+	if j.awaited {
+		j.awaited = false
+		j.c.publisher.release(j.s)
+	}
+}
+
+// await reports whether a publication has to wait for the answer; j may be nil.
+func (j *joining) await() bool {
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.awaited = !j.settled
+	return j.awaited
 }
 
 // subscribe asks the hub. A second subscription to a channel replaces the first.
@@ -69,7 +100,9 @@ func (c *Channels) subscribe(s *session, cmd *command) *fault {
 		return unsubscribable(err, channel)
 	}
 	s.put(channel, sub)
-	j.keep(sub)
+	if j.keep(sub) {
+		c.drop(s, channel)
+	}
 	return nil
 }
 
@@ -81,19 +114,21 @@ func unsubscribable(err error, channel string) *fault {
 	return &fault{tooMany, err.Error(), channel}
 }
 
-// keep remembers a subscription that was not answered at once.
-func (j *joining) keep(sub *hub.Subscription) {
+// keep remembers a subscription that was not answered at once. It reports
+// whether it was answered with an error of ours.
+func (j *joining) keep(sub *hub.Subscription) (refused bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.sub = sub
 	if j.settled {
-		return
+		return j.refused
 	}
 	j.kept = true
 	if j.s.pending == nil {
 		j.s.pending = map[string]*joining{}
 	}
 	j.s.pending[j.channel] = j
+	return false
 }
 
 // forget is called in the turn, after the answer.
@@ -106,7 +141,7 @@ func (j *joining) forget() {
 	}
 }
 
-// done takes the hub's answer. It is on the runner: Deliver is all that it may
+// done takes the hub's answer. It is on the runner: Answer is all that it may
 // call, and what was missed goes out before anything newer can come.
 func (j *joining) done(a hub.Answer, err error) {
 	j.mu.Lock()
@@ -114,12 +149,25 @@ func (j *joining) done(a hub.Answer, err error) {
 	if j.settled {
 		return
 	}
-	j.settled = true
-	if err != nil {
-		j.deliver(failure(&fault{unavailable, "this channel cannot be subscribed to now: try again", j.channel}, j.id))
-		j.later(j.failed)
-		return
+	switch {
+	case err != nil:
+		j.fail("this channel cannot be subscribed to now: try again")
+	case !j.c.hasRoom(a.Missed):
+		j.fail("too much waits for clients that have missed something: try again")
+		if j.refused = j.sub == nil; !j.refused {
+			j.c.hub.Unsubscribe(j.sub)
+		}
+	default:
+		j.tell(a)
+		if j.kept {
+			j.later(j.forget)
+		}
 	}
+	j.settle()
+}
+
+// tell sends the answer, and what was missed.
+func (j *joining) tell(a hub.Answer) {
 	if a.Down && j.since != nil {
 		a.Top = *j.since // where it will ask again after the reset that is to come
 	}
@@ -127,16 +175,22 @@ func (j *joining) done(a hub.Answer, err error) {
 	if j.since != nil {
 		b = strconv.AppendBool(append(b, `,"recovered":`...), a.Recovered)
 	}
+	if a.Down {
+		b = append(b, `,"down":true`...)
+	}
 	if j.client != "" {
 		b = appendQuoted(append(b, `,"client":`...), j.client)
 	}
-	j.deliver(append(b, '}'))
+	j.say(append(b, '}'))
 	for _, m := range a.Missed {
-		j.deliver(text(m))
+		j.say(j.c.missedText(m))
 	}
-	if j.kept {
-		j.later(j.forget)
-	}
+}
+
+// fail answers with an error that may be gone when the client tries again.
+func (j *joining) fail(text string) {
+	j.say(failure(&fault{unavailable, text, j.channel}, j.id))
+	j.later(j.failed)
 }
 
 // failed takes back what was put into the session, if it still is there.
@@ -147,8 +201,19 @@ func (j *joining) failed() {
 	}
 }
 
-func (j *joining) deliver(text []byte) {
-	j.port.Deliver(frame.Prepare(frame.Text, text, j.c.compressFrom))
+func (j *joining) say(text []byte) {
+	j.port.Answer(frame.Prepare(frame.Text, text, j.c.compressFrom))
+}
+
+// hasRoom reports whether what a client has missed may wait for it. As much as
+// may wait for any client always may; more, unless clients that come back and do
+// not read have taken all the memory that there is for it.
+func (c *Channels) hasRoom(missed []bus.Message) bool {
+	size := 0
+	for i := range missed {
+		size += len(missed[i].Data)
+	}
+	return size <= c.queue || c.meters.QueuedBytes.Load()+int64(size) <= mostMissed
 }
 
 // unsubscribe ends a subscription, also one that has not begun.
@@ -161,11 +226,11 @@ func (c *Channels) unsubscribe(s *session, cmd *command) *fault {
 	return nil
 }
 
-// unsubscribed tells the client. As "subscribed" it is delivered, not sent: so
-// the two come in the order in which they are said.
+// unsubscribed tells the client. As "subscribed" it does not wait for the end of
+// the turn: so the two come in the order in which they are said.
 func (s *session) unsubscribed(channel string, id json.RawMessage) {
 	said := append(answer("unsubscribed", channel, id), '}')
-	s.port.Deliver(frame.Prepare(frame.Text, said, 0))
+	s.port.Answer(frame.Prepare(frame.Text, said, 0))
 }
 
 // drop ends a subscription if there is one. The hub is told first: a
@@ -182,16 +247,23 @@ func (c *Channels) drop(s *session, channel string) (found bool) {
 	return sub != nil
 }
 
-// revoke ends the subscriptions that a new grant does not allow.
+// revoke ends the subscriptions that a new grant does not allow, and joins and
+// leaves where it does not.
 func (c *Channels) revoke(s *session) {
 	var gone []string
-	if s.first != nil && !s.grant.MaySubscribe(s.first.Channel()) {
-		gone = append(gone, s.first.Channel())
-	}
-	for channel := range s.more {
-		if !s.grant.MaySubscribe(channel) {
+	look := func(sub *hub.Subscription) {
+		switch channel := sub.Channel(); {
+		case !s.grant.MaySubscribe(channel):
 			gone = append(gone, channel)
+		case !s.grant.MaySeePresence(channel):
+			c.hub.StopJoins(sub)
 		}
+	}
+	if s.first != nil {
+		look(s.first)
+	}
+	for _, sub := range s.more {
+		look(sub)
 	}
 	for _, channel := range gone {
 		c.drop(s, channel)

@@ -7,7 +7,7 @@ export interface Message<T = Data> {
   data: T;
   /** Its place in the channel; absent while the servers cannot reach each other. */
   offset?: number;
-  /** Says which one it is while it has no offset. */
+  /** Says which one it is while it has no offset; then both may be there. */
   id?: string;
 }
 
@@ -115,8 +115,8 @@ export class Millrace {
 
   /**
    * Resolves to the place of the publication, or 0 if that is not known yet.
-   * Without a connection it waits for one; and for a subscription to the same
-   * channel that was asked for before, so that it comes there too.
+   * Without a connection it waits for one. It comes to a subscription to the
+   * same channel that was asked for before, too.
    */
   publish(channel: string, data: Data): Promise<number>;
 

@@ -53,7 +53,7 @@ export class Millrace {
     const sub = { onmessage, onreset, onerror, joins };
     let c = this.#channels.get(channel);
     const known = c && (c.joins || !joins);
-    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), seen: new Set(), last: 0, joining: 0, held: [] }));
+    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), ids: new Set(), places: new Set(), last: 0 }));
     c.subs.add(sub);
     c.joins ||= !!joins;
     c.recover ||= recover;
@@ -70,7 +70,7 @@ export class Millrace {
   }
 
   publish(channel, data) {
-    return this.#command({ publish: channel, data: data === undefined ? null : data }).then((m) => m.offset);
+    return this.#command({ publish: channel, data: data === undefined ? null : data }).then((m) => m.offset ?? 0);
   }
 
   presence(channel) {
@@ -205,14 +205,6 @@ export class Millrace {
   }
 
   #ask(command, done) {
-    // A server may publish before it has subscribed, and the page would not see
-    // what it has published itself.
-    const c = this.#channels.get(command.publish);
-    if (c?.joining && !c.on) {
-      if (c.held.length < maxAsked) c.held.push([command, done]);
-      else done(new MillraceError("too_many", `${maxAsked} commands wait already`));
-      return;
-    }
     const id = ++this.#serial;
     this.#asked.set(id, done);
     this.#socket.send(JSON.stringify({ ...command, id }));
@@ -227,14 +219,7 @@ export class Millrace {
     const place = c.recover && c.epoch !== undefined;
     const command = { subscribe: c.name, joins: c.joins || undefined };
     if (place) Object.assign(command, { epoch: c.epoch, offset: c.offset });
-    c.joining++;
-    this.#ask(command, (error, m) => {
-      c.joining--;
-      this.#joined(c, place, error, m);
-      for (const [command, done] of c.held.splice(0))
-        if (error?.code == "lost") this.#queue.push([command, done]);
-        else this.#ask(command, done);
-    });
+    this.#ask(command, (error, m) => this.#joined(c, place, error, m));
   }
 
   #joined(c, place, error, m) {
@@ -251,15 +236,17 @@ export class Millrace {
     }
     if (error) return this.#drop(c, error);
     c.on = true;
-    if (m.recovered) return; // what was missed comes now, and has offsets up to m.offset
     const again = c.again;
+    c.again = true;
+    // What was missed comes now, and has offsets up to m.offset; or the server
+    // does not know yet, and will send a reset when it does.
+    if (m.recovered || m.down) return;
     if (!place || m.epoch !== c.epoch) {
       c.last = place ? 0 : m.offset;
-      c.seen.clear();
+      c.places.clear();
     }
     c.epoch = m.epoch;
     c.offset = m.offset;
-    c.again = true;
     if (again && c.recover) this.#tell(c, "onreset", c.name);
   }
 
@@ -277,10 +264,14 @@ export class Millrace {
     if (m.message !== undefined) {
       if (c?.on && this.#fresh(c, m)) this.#tell(c, "onmessage", { channel: c.name, data: m.data, offset: m.offset, id: m.id });
     } else if (m.placed !== undefined) {
-      if (c?.seen.has(m.id) && m.offset > c.last) this.#see(c, m.offset);
+      if (c?.ids.has(m.id) && m.offset > c.last) this.#note(c.places, m.offset);
     } else if (m.reset !== undefined) {
       if (c && this.#events) this.#begin(c);
-      else if (c) this.#join(c);
+      else if (c) {
+        // What comes before the answer is in the answer, behind what is missing.
+        if (c.recover && c.epoch !== undefined) c.on = false;
+        this.#join(c);
+      }
     } else if (m.join !== undefined || m.leave !== undefined) {
       if (c) this.#tell(c, "joins", m.member, m.join !== undefined);
     } else if (m.reconnect !== undefined) {
@@ -297,17 +288,17 @@ export class Millrace {
   // fresh reports whether a publication was not there before, and notes that
   // it was.
   #fresh(c, m) {
-    if (!m.offset) return this.#see(c, m.id); // placed later
+    if (!m.offset) return this.#note(c.ids, m.id); // placed later
     if (m.offset <= c.last) return false;
     c.last = m.offset;
     c.offset = Math.max(c.offset ?? 0, m.offset);
-    return !c.seen.delete(m.offset);
+    return !(c.places.delete(m.offset) || c.ids.has(m.id));
   }
 
-  #see(c, what) {
-    if (c.seen.has(what)) return false;
-    c.seen.add(what);
-    if (c.seen.size > maxSeen) c.seen.delete(c.seen.values().next().value);
+  #note(seen, what) {
+    if (seen.has(what)) return false;
+    seen.add(what);
+    if (seen.size > maxSeen) seen.delete(seen.values().next().value);
     return true;
   }
 
@@ -332,7 +323,7 @@ export class Millrace {
   #begin(c) {
     c.epoch = c.offset = undefined;
     c.last = 0;
-    c.seen.clear();
+    c.places.clear();
     if (c.recover) this.#tell(c, "onreset", c.name);
   }
 

@@ -3,6 +3,7 @@ package hub
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"millrace/bus"
@@ -39,8 +40,10 @@ type Answer struct {
 	Missed    []bus.Message // what came since, oldest first; only if Since was given
 	Recovered bool          // Since was given, and Missed is all that came after it
 	// Down: the other machines cannot be reached, so Missed is not known, and
-	// Top is Since, or nothing. What is published on this machine is delivered from now on, and
-	// when the others are back a Reset note says that it is time to ask anew.
+	// Top is Since, or nothing. What is published on this machine is delivered
+	// from now on, and when the others are back a Reset note says that it is
+	// time to ask anew. Until then a subscription with Since gets nothing that
+	// has an offset: it would move past what it missed.
 	Down bool
 }
 
@@ -174,6 +177,7 @@ func (h *Hub) answer(s *Subscription) {
 		s.top = 0
 		if a.Top = (bus.Position{}); j.since != nil {
 			a.Top = *j.since // still the best to ask anew with
+			s.top = blind
 		}
 	}
 	if j.since != nil {
@@ -228,6 +232,18 @@ func (h *Hub) begin(s *Subscription, j *joining) {
 // second call does nothing.
 func (h *Hub) Unsubscribe(s *Subscription) { h.leave(s) }
 
+// StopJoins ends notes of who joins and leaves for a subscription that has
+// them, and nothing else. It must be called where Subscribe may be.
+func (h *Hub) StopJoins(s *Subscription) {
+	l := s.list
+	l.shard.mu.Lock()
+	defer l.shard.mu.Unlock()
+	if s.state != gone && s.flags&toldJoins != 0 {
+		s.flags &^= toldJoins
+		l.joins.Add(-1)
+	}
+}
+
 // leave reports whether s had not left before.
 func (h *Hub) leave(s *Subscription) bool {
 	l := s.list
@@ -246,6 +262,10 @@ func (h *Hub) leave(s *Subscription) bool {
 	h.exit(l.channel)
 	return true
 }
+
+// blind is the top of a subscription that waits for a Reset note, see
+// Answer.Down.
+const blind = math.MaxUint64
 
 // joined is called for each that joined, or gave up; shard.mu is held.
 func (l *list) joined() {
@@ -271,6 +291,9 @@ func (s *Subscription) wants(p *Publication) bool {
 // takes is wants for a delivery: who is in a new order forgets the old one.
 func (s *Subscription) takes(p *Publication) bool {
 	ok := s.wants(p)
+	if s.top == blind && p.isReset() {
+		s.top = 0
+	}
 	if ok && p.Offset != 0 && p.gen != s.gen {
 		s.gen, s.top = p.gen, 0
 	}
