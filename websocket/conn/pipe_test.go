@@ -81,6 +81,7 @@ func TestPipeDeath(t *testing.T) {
 		if _, _, err := front.frame(); err != io.EOF && !isReset(err) {
 			t.Errorf("half a frame ended with %v", err)
 		}
+		front.Close() // for which the engine waits
 		eventually(t, "released", func() bool { return released.Load() == 1 && s.Open() == 0 })
 
 		front, back, released = r.joined(s, [2][]byte{})
