@@ -192,11 +192,15 @@ func (c *Conn) fail(e *frame.Error) {
 const (
 	closedNone = "without a close frame"
 	closedDead = "dead"
+	// closedPassed are those that have said goodbye to each other, over a proxy.
+	closedPassed = "passed on"
 )
 
 // countClose counts a connection's end, once: by what came first.
 func (c *Conn) countClose(reason string) {
-	if !c.is(counted) {
+	if p, ok := c.state.(*pipe); ok && c.is(pipeEnd) {
+		p.countClose(c.set, reason)
+	} else if !c.is(counted) {
 		c.put(counted)
 		c.set.Meters.Closed.Add(reason)
 	}

@@ -1,22 +1,43 @@
 package conn
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
+
+	"millrace/internal/send"
 )
 
 // endWriting says that nothing more comes from us, over TLS and below it, and
-// leaves the other direction open.
+// leaves the other direction open. It waits for nobody: a client that does not
+// read is not told over TLS.
 func endWriting(rw io.Closer) {
 	half, ok := rw.(interface{ CloseWrite() error })
 	if !ok {
 		_ = rw.Close() // a stream of HTTP/2, where no data is lost by that
 		return
 	}
-	_ = half.CloseWrite()
+	if takesMore(rw) {
+		_ = half.CloseWrite()
+	}
 	if t, ok := rw.(interface{ NetConn() net.Conn }); ok {
 		if below, ok := t.NetConn().(interface{ CloseWrite() error }); ok {
 			_ = below.CloseWrite()
 		}
 	}
+}
+
+// alertRoom is how many bytes may be on their way to a client for another
+// record of TLS to be taken for certain: the least that a socket's buffer has.
+const alertRoom = 2 << 10
+
+// takesMore reports whether the farewell of TLS, for which package tls would
+// wait up to five seconds if the client does not read, can be sent at once.
+func takesMore(rw io.Closer) bool {
+	t, ok := rw.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	n, known := send.Queued(t.NetConn())
+	return !known || n < alertRoom
 }

@@ -165,7 +165,6 @@ const leavePoll = 10 * time.Millisecond
 func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
 	e.each(s, func(c *Conn) { c.leave(code, within) })
 	for _, o := range e.strand.eachPipe(s) {
-		s.Meters.Closed.Add(closeReason(code, true))
 		e.strand.writers.Go(func() { o.leave(code, reconnectHint(drawn(within))) })
 	}
 	deadline := time.Now().Add(grace)

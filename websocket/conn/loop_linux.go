@@ -164,15 +164,15 @@ func (lp *loop) serve(event *unix.EpollEvent) {
 	if c.gen != uint32(event.Pad) || c.set == nil {
 		return // closed a moment ago, within the same round of events
 	}
-	lp.ready(c)
+	lp.ready(c, event.Events)
 }
 
 // ready does what a connection is ready for, and ends its turn.
-func (lp *loop) ready(c *Conn) {
+func (lp *loop) ready(c *Conn, events uint32) {
 	defer lp.settled(c)
 	switch {
 	case c.is(pipeEnd):
-		lp.readyPipe(c)
+		lp.readyPipe(c, events)
 	case c.out != nil:
 		lp.drain(c)
 	default:
@@ -347,7 +347,11 @@ func (lp *loop) deliver(c *Conn, b []byte, shared bool) {
 
 // drain writes what waits, and when all has gone looks at the input again.
 func (lp *loop) drain(c *Conn) {
-	if !lp.push(c) {
+	all, err := lp.push(c)
+	if err != nil {
+		lp.doom(c)
+	}
+	if !all {
 		return
 	}
 	lp.watch(c, unix.EPOLLIN|unix.EPOLLRDHUP)
@@ -358,7 +362,7 @@ func (lp *loop) drain(c *Conn) {
 
 // push writes what waits, as much as the socket takes. It reports whether all
 // has gone.
-func (lp *loop) push(c *Conn) bool {
+func (lp *loop) push(c *Conn) (all bool, err error) {
 	o := c.out
 	length, before := o.length, o.bytes
 	defer func() {
@@ -370,12 +374,8 @@ func (lp *loop) push(c *Conn) bool {
 	}()
 	for {
 		n, err := o.writeTo(int(c.fd))
-		if err != nil {
-			lp.doom(c)
-			return false
-		}
-		if n == 0 {
-			return false
+		if n == 0 || err != nil {
+			return false, err
 		}
 		c.set.Meters.BytesOut.Add(uint32(lp.index), uint64(n))
 		o.advance(n)
@@ -383,7 +383,7 @@ func (lp *loop) push(c *Conn) bool {
 		if o.bytes == 0 {
 			c.out = nil
 			putOutput(o)
-			return true
+			return true, nil
 		}
 	}
 }
@@ -505,8 +505,6 @@ func (lp *loop) finish(c *Conn) {
 			defer lp.engine.guard(c)
 			s.App.Closed(c, c.endCode())
 		}()
-	}
-	if counts {
 		c.countClose(closedNone)
 	}
 	lp.release(c)

@@ -1,12 +1,10 @@
 package conn
 
 import (
-	"crypto/tls"
 	"io"
 	"net"
 	"sync"
 
-	"millrace/internal/send"
 	"millrace/websocket/frame"
 )
 
@@ -272,7 +270,7 @@ func (o *own) drain(c *Conn) {
 	case closeAll:
 		o.close()
 	case halfClose:
-		o.closeWrite()
+		endWriting(o.rw)
 	}
 }
 
@@ -304,28 +302,6 @@ func (o *own) close() {
 		_ = o.cut()
 	}
 	_ = o.rw.Close()
-}
-
-// closeWrite ends our direction, and waits for nobody.
-func (o *own) closeWrite() {
-	if takesMore(o.rw) {
-		endWriting(o.rw)
-	}
-}
-
-// alertRoom is how many bytes may be on their way to a client for another
-// record of TLS to be taken for certain: the least that a socket's buffer has.
-const alertRoom = 2 << 10
-
-// takesMore reports whether the farewell of TLS, which would wait up to five
-// seconds for a client that does not read, can be sent without that.
-func takesMore(rw io.ReadWriteCloser) bool {
-	t, ok := rw.(*tls.Conn)
-	if !ok {
-		return true
-	}
-	n, known := send.Queued(t.NetConn())
-	return !known || n < alertRoom
 }
 
 // cut ends the connection from outside, below TLS, whose own Close may wait

@@ -40,6 +40,7 @@ func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarl
 		}
 	}
 	o := &ownPipe{strand: e.strand, set: s, pipe: p, ends: [2]net.Conn{front, back}}
+	o.heard.Store(e.now())
 	e.strand.pipe(o)
 	e.strand.readers.Go(func() { o.serve(early) })
 	return nil
@@ -58,6 +59,8 @@ type pipe struct {
 	lost    [2]bool // what came from there is no WebSocket: nothing can be put in
 	over    bool    // the client was told, or has all there was
 	deaf    bool    // the upstream takes no more
+	off     bool    // the upstream is not watched: it is gone, but the client has not yet taken what it had said
+	counted bool    // the end has been, in Meters.Closed
 	leaving bool
 	code    frame.Code // to leave with at the end of the frame, with
 	hint    string     // this reason
@@ -84,6 +87,29 @@ func (p *pipe) follow(from int, b []byte, s *Settings) {
 // canInsert reports whether a frame can be put into what goes to the client.
 func (p *pipe) canInsert() bool {
 	return !p.lost[backEnd] && p.walk[backEnd].Between() && !p.walk[backEnd].Closed()
+}
+
+// countClose counts the end once, by what came first.
+func (p *pipe) countClose(s *Settings, reason string) {
+	if !p.counted {
+		p.counted = true
+		s.Meters.Closed.Add(reason)
+	}
+}
+
+// countEnd counts an end that nobody here has caused.
+func (p *pipe) countEnd(s *Settings) {
+	reason := closedNone
+	if p.walk[frontEnd].Closed() || p.walk[backEnd].Closed() {
+		reason = closedPassed
+	}
+	p.countClose(s, reason)
+}
+
+// isBack reports whether c is the upstream's end of a pipe.
+func (c *Conn) isBack() bool {
+	p, ok := c.state.(*pipe)
+	return ok && c.is(pipeEnd) && p.ends[backEnd] == c
 }
 
 // done calls release.

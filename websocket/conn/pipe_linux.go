@@ -42,7 +42,7 @@ func (lp *loop) adoptPipe(fds [2]int, early [2][]byte, s *Settings, p *pipe) {
 }
 
 // readyPipe does what one side of a pipe is ready for.
-func (lp *loop) readyPipe(c *Conn) {
+func (lp *loop) readyPipe(c *Conn, events uint32) {
 	p, ok := c.state.(*pipe)
 	if !ok {
 		c.put(doomed)
@@ -52,16 +52,16 @@ func (lp *loop) readyPipe(c *Conn) {
 	if p.ends[frontEnd] == c {
 		me = frontEnd
 	}
-	if c.out != nil && lp.push(c) {
-		if p.over && me == frontEnd {
-			lp.halfClose(c)
-			return
-		}
-		lp.watchPipe(p, 1-me)
-		lp.watchPipe(p, me)
+	if c.out != nil && events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) != 0 && !lp.pushPipe(p, me) {
+		return
 	}
-	if other := p.ends[1-me]; other != nil && other.out != nil || c.is(doomed) {
-		return // not before it has taken what came before
+	if other := p.ends[1-me]; other != nil && other.out != nil {
+		// Not before it has taken what came before. The system tells of a
+		// connection's end all the same, again and again.
+		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+			lp.endedEarly(p, me)
+		}
+		return
 	}
 	n, ok, err := send.TryRead(uintptr(c.fd), lp.buf)
 	switch {
@@ -78,6 +78,46 @@ func (lp *loop) readyPipe(c *Conn) {
 	}
 }
 
+// pushPipe writes what waits for one end. It reports whether that is to be
+// read from now.
+func (lp *loop) pushPipe(p *pipe, me int) bool {
+	c := p.ends[me]
+	all, err := lp.push(c)
+	switch {
+	case err != nil && me == frontEnd:
+		lp.doom(c)
+		return false
+	case err != nil: // it may have said why: that is still to be read, and behind it the end
+		p.deaf = true
+		c.out.forget(c.set, droppedGone)
+		c.out = nil
+	case !all:
+		return true
+	case p.over && me == frontEnd:
+		lp.halfClose(c)
+		return false
+	}
+	lp.watchPipe(p, 1-me)
+	lp.watchPipe(p, me)
+	return true
+}
+
+// endedEarly is for an end that is gone while the other does not take what came
+// before: without the client all is over, but an upstream's last words wait for
+// the client, and their own end behind them.
+func (lp *loop) endedEarly(p *pipe, me int) {
+	c := p.ends[me]
+	if me == frontEnd {
+		lp.doom(c)
+		return
+	}
+	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_DEL, int(c.fd), nil); err != nil {
+		lp.doom(c)
+		return
+	}
+	p.deaf, p.off = true, true
+}
+
 // watchPipe says what to wait for: input, if the other side takes it, and room
 // for output, if some waits. The two directions do not wait for each other.
 func (lp *loop) watchPipe(p *pipe, i int) {
@@ -92,7 +132,17 @@ func (lp *loop) watchPipe(p *pipe, i int) {
 	if c.out != nil {
 		events |= unix.EPOLLOUT
 	}
-	lp.watch(c, events)
+	if i == backEnd && p.off && events != 0 {
+		p.off = false
+		event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: int32(c.gen)}
+		if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, int(c.fd), &event); err != nil {
+			lp.doom(c)
+		}
+		return
+	}
+	if !p.off || i == frontEnd {
+		lp.watch(c, events)
+	}
 }
 
 // pass writes what came from one end to the other.
@@ -139,6 +189,7 @@ func (lp *loop) insert(p *pipe) bool {
 		return false
 	}
 	p.over = true
+	p.countClose(front.set, closeReason(p.code, true))
 	if back := p.ends[backEnd]; back != nil {
 		if w := &p.walk[frontEnd]; back.out == nil && !p.lost[frontEnd] && w.Between() && !w.Closed() {
 			_, _ = send.TryWrite(uintptr(back.fd), farewell(frame.GoingAway), nil)
@@ -180,9 +231,10 @@ func (lp *loop) pipeEnded(p *pipe, from int) {
 		lp.doom(front)
 		return
 	}
-	p.code, p.hint = frame.ServiceRestart, upstreamGone
+	if !p.leaving {
+		p.code, p.hint = frame.ServiceRestart, upstreamGone
+	}
 	if lp.insert(p) {
-		front.set.Meters.Closed.Add(closeReason(frame.ServiceRestart, true))
 		return
 	}
 	// A proper goodbye, or a frame that has no end: the client gets what there
@@ -212,12 +264,13 @@ func (lp *loop) finishPipe(c *Conn) (counts bool) {
 			lp.doom(back)
 		}
 		p.over = true
+		p.countEnd(c.set)
 		p.done()
 		return true
 	}
 	p.ends[backEnd] = nil
 	if front != nil && !p.over {
-		lp.doom(front)
+		lp.pipeEnded(p, backEnd)
 	}
 	return false
 }
@@ -226,6 +279,10 @@ func (lp *loop) finishPipe(c *Conn) (counts bool) {
 func (c *Conn) leavePipe(code frame.Code, hint string) {
 	p, ok := c.state.(*pipe)
 	if !ok || p.ends[frontEnd] != c || p.over {
+		return
+	}
+	if p.leaving && code == frame.Timeout { // for too long, within a frame
+		c.loop.doom(c)
 		return
 	}
 	p.leaving, p.code, p.hint = true, code, hint

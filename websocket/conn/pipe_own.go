@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/websocket/frame"
@@ -17,7 +18,12 @@ type ownPipe struct {
 	set    *Settings
 	pipe   *pipe
 	ends   [2]net.Conn
-	mu     [2]sync.Mutex // held while something is written to that end; mu[frontEnd] also for pipe.walk[backEnd], over and leaving; mu[backEnd] for pipe.walk[frontEnd] and deaf
+	heard  atomic.Uint32 // tick when something came last
+	// mu is held while something is written to that end; mu[frontEnd] also for
+	// pipe.walk[backEnd], over, counted and leaving, mu[backEnd] for
+	// pipe.walk[frontEnd] and deaf.
+	mu      [2]sync.Mutex
+	sentOff uint32 // tick when it was told that it was too quiet, the strand's; 0: not
 }
 
 // pipePool holds what is under way in each direction while there is something.
@@ -34,6 +40,21 @@ func (s *strand) pipe(o *ownPipe) {
 		s.pipes = map[*ownPipe]struct{}{}
 	}
 	s.pipes[o] = struct{}{}
+}
+
+// idlePipes ends the pipes on which nothing was said for too long. It looks at
+// all of them in every tick: two numbers of each.
+func (s *strand) idlePipes(now uint32) {
+	for _, o := range s.eachPipe(nil) {
+		switch {
+		case o.set.Idle <= 0 || int32(now-o.heard.Load()-ticks(o.set.Idle)) < 0:
+		case o.sentOff == 0:
+			o.sentOff = max(now, 1)
+			s.writers.Go(func() { o.leave(frame.Timeout, tooQuiet) })
+		case now-o.sentOff >= closeTime: // within a frame
+			o.cut()
+		}
+	}
 }
 
 // eachPipe lists those with these settings (nil: all).
@@ -60,6 +81,7 @@ func (o *ownPipe) serve(early [2][]byte) {
 	_ = cutConn(o.ends[backEnd])
 	other.Wait()
 	_ = cutConn(o.ends[frontEnd])
+	o.pipe.countEnd(o.set)
 	o.pipe.done()
 	o.strand.mu.Lock()
 	delete(o.strand.pipes, o)
@@ -81,6 +103,9 @@ func (o *ownPipe) pour(from int, early []byte) {
 			buf = *big
 		}
 		n, err := src.Read(buf)
+		if n > 0 {
+			o.heard.Store(o.strand.engine.now())
+		}
 		ok = (n == 0 || o.pass(from, buf[:n]) || from == frontEnd) && err == nil
 		if n == len(buf) && big == nil {
 			big = pipePool.Get().(*[]byte)
@@ -141,6 +166,7 @@ func (o *ownPipe) insert() bool {
 	if o.pipe.over || !o.pipe.canInsert() {
 		return false
 	}
+	o.pipe.countClose(o.set, closeReason(o.pipe.code, true))
 	_ = o.ends[frontEnd].SetWriteDeadline(time.Now().Add(closeTime * tickTime))
 	_, _ = o.ends[frontEnd].Write(frame.AppendClose(nil, o.pipe.code, o.pipe.hint))
 	o.endFront()
@@ -160,10 +186,10 @@ func (o *ownPipe) endFront() {
 func (o *ownPipe) upstreamEnded() {
 	o.mu[frontEnd].Lock()
 	if !o.pipe.over {
-		o.pipe.code, o.pipe.hint = frame.ServiceRestart, upstreamGone
-		if o.insert() {
-			o.set.Meters.Closed.Add(closeReason(frame.ServiceRestart, true))
-		} else {
+		if !o.pipe.leaving {
+			o.pipe.code, o.pipe.hint = frame.ServiceRestart, upstreamGone
+		}
+		if !o.insert() {
 			o.endFront()
 		}
 	}

@@ -94,6 +94,7 @@ func (s *strand) each(set *Settings, f func(c *Conn)) {
 func (s *strand) turnWheel() {
 	now := s.engine.now()
 	s.tick = now
+	s.idlePipes(now)
 	s.wheel.turn(now, func(c *Conn) {
 		looked := c.own.tryTurn(c, func() {
 			if next := c.look(now); !c.is(doomed) {

@@ -22,6 +22,9 @@ func (c *Conn) tick() uint32 {
 	return c.loop.base().tick
 }
 
+// tooQuiet is what somebody is told who has said nothing.
+const tooQuiet = "nothing was said for too long"
+
 // verdict is what is to be done with a connection whose slot of the wheel has come.
 type verdict uint8
 
@@ -107,12 +110,14 @@ func (c *Conn) act(v verdict, now uint32) {
 		c.write(frame.Header{Fin: true, Op: frame.Ping}, nil)
 	case sendOff:
 		if c.is(pipeEnd) {
-			c.put(doomed)
+			c.leavePipe(frame.Timeout, tooQuiet)
 			return
 		}
-		c.Close(frame.Timeout, "nothing was said for too long")
+		c.Close(frame.Timeout, tooQuiet)
 	case cutOff:
-		c.countClose(closedDead)
+		if !c.isBack() { // whose end is told to the client
+			c.countClose(closedDead)
+		}
 		c.put(doomed)
 	}
 }
