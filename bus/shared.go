@@ -14,6 +14,8 @@ import (
 type Shared struct {
 	bus Bus
 
+	interest sync.Mutex // held while it is decided, and said, what is listened to; before mu
+
 	mu      sync.RWMutex // held for reading while somebody is told something
 	users   []*sharedUser
 	started bool
@@ -76,24 +78,26 @@ func (u *sharedUser) Start(l Listener) error {
 // Listen implements Bus.
 func (u *sharedUser) Listen(channel string) error {
 	s := u.shared
+	s.interest.Lock()
+	defer s.interest.Unlock()
 	s.mu.Lock()
 	if u.gone {
 		s.mu.Unlock()
 		return ErrClosed
 	}
 	others := s.listens(channel)
-	u.channels[channel] = struct{}{}
+	u.channels[channel] = struct{}{} // before: what is delivered at once counts
 	s.mu.Unlock()
 	if others {
 		return nil
 	}
-	if err := u.Bus.Listen(channel); err != nil {
+	err := u.Bus.Listen(channel)
+	if err != nil {
 		s.mu.Lock()
 		delete(u.channels, channel)
 		s.mu.Unlock()
-		return err
 	}
-	return nil
+	return err
 }
 
 // listens reports whether any user listens to a channel. mu is held.
@@ -107,6 +111,8 @@ func (s *Shared) listens(channel string) bool {
 // Ignore implements Bus.
 func (u *sharedUser) Ignore(channel string) {
 	s := u.shared
+	s.interest.Lock()
+	defer s.interest.Unlock()
 	s.mu.Lock()
 	delete(u.channels, channel)
 	last := !s.listens(channel)
@@ -151,6 +157,8 @@ func (u *sharedUser) left() bool {
 // Close implements Bus: of this user's part.
 func (u *sharedUser) Close() error {
 	s := u.shared
+	s.interest.Lock()
+	defer s.interest.Unlock()
 	s.mu.Lock()
 	if u.gone {
 		s.mu.Unlock()
