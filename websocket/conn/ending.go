@@ -9,17 +9,15 @@ import (
 )
 
 // endWriting says that nothing more comes from us, over TLS and below it, and
-// leaves the other direction open. It waits for nobody: a client that does not
-// read is not told over TLS.
+// leaves the other direction open. Over TLS it waits up to five seconds for a
+// client that does not read, unless the connection is cut meanwhile.
 func endWriting(rw io.Closer) {
 	half, ok := rw.(interface{ CloseWrite() error })
 	if !ok {
 		_ = rw.Close() // a stream of HTTP/2, where no data is lost by that
 		return
 	}
-	if takesMore(rw) {
-		_ = half.CloseWrite()
-	}
+	_ = half.CloseWrite()
 	if t, ok := rw.(interface{ NetConn() net.Conn }); ok {
 		if below, ok := t.NetConn().(interface{ CloseWrite() error }); ok {
 			_ = below.CloseWrite()
