@@ -33,6 +33,9 @@ type Engine struct {
 	adopts  sync.RWMutex // held for reading by Adopt and Serve, for writing by Close
 	stop    chan struct{}
 	done    sync.WaitGroup // ticker, strand, loops
+	// inflate has a place for each core: so many connections with goroutines
+	// decompress at once, since a message may become a thousand times as large.
+	inflate chan struct{}
 }
 
 // NewEngine starts an engine: a loop for each core where the system has them,
@@ -43,6 +46,7 @@ func NewEngine(errorLog *slog.Logger) *Engine {
 		errorLog = slog.Default()
 	}
 	e := &Engine{began: time.Now(), stop: make(chan struct{}), errors: errorLog}
+	e.inflate = make(chan struct{}, runtime.GOMAXPROCS(0))
 	e.loops = startLoops(e, runtime.GOMAXPROCS(0))
 	for i, lp := range e.loops {
 		lp.base().index = i
@@ -155,51 +159,86 @@ func (e *Engine) count(s *Settings, n int64) {
 	}
 }
 
-// leavePoll is how often Leave looks whether all have gone.
-const leavePoll = 10 * time.Millisecond
+const (
+	// leavePoll is how often Leave looks whether all have gone.
+	leavePoll = 10 * time.Millisecond
+	// cutEvery is after how many looks it cuts those that are still there, again:
+	// some may have come meanwhile.
+	cutEvery = 10
+)
+
+// away is where Leave sends connections.
+type away struct {
+	code   frame.Code
+	within time.Duration
+}
+
+// hint is the reason that one connection is told.
+func (a *away) hint() string { return reconnectHint(drawn(a.within)) }
 
 // Leave ends all connections with these settings in good order: Leaver is
 // called, a close frame is sent whose reason says after how many seconds to
 // come back, drawn for each between 0 and within; and after grace they are
-// cut. It returns when all are closed.
+// cut. It returns when all are closed. Those that are adopted meanwhile go, too.
 func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
-	e.each(s, func(c *Conn) { c.leave(code, within) })
+	a := &away{code, within}
+	s.away.Store(a)
+	defer s.away.Store(nil)
+	e.each(s, func(c *Conn) { c.leave(a) })
 	for _, o := range e.strand.eachPipe(s) {
-		e.strand.writers.Go(func() { o.leave(code, reconnectHint(drawn(within))) })
+		e.sendOff(o, code, a.hint())
 	}
 	deadline := time.Now().Add(grace)
 	for s.Open() > 0 && time.Now().Before(deadline) {
 		time.Sleep(leavePoll)
 	}
-	for s.Open() > 0 && !e.closed.Load() { // also those that came late
-		e.each(s, func(c *Conn) { c.put(doomed) })
-		e.cutPipes(s)
+	for i := 0; s.Open() > 0 && !e.closed.Load(); i++ {
+		if i%cutEvery == 0 {
+			e.each(s, func(c *Conn) { c.put(doomed) })
+			e.cutPipes(s)
+		}
 		time.Sleep(leavePoll)
+	}
+}
+
+// sendOff has a pipe told to leave by a goroutine, for which Close waits.
+func (e *Engine) sendOff(o *ownPipe, code frame.Code, hint string) {
+	e.adopts.RLock()
+	defer e.adopts.RUnlock()
+	if !e.closed.Load() {
+		e.strand.writers.Go(func() { o.leave(code, hint) })
 	}
 }
 
 // each calls f in the turn of every connection with these settings, soon.
 func (e *Engine) each(s *Settings, f func(c *Conn)) {
 	for _, lp := range e.loops {
-		lp.base().post(func() { lp.each(s, f) })
+		lp.base().post(func() { lp.each(s, f, 0) })
 	}
 	e.strand.post(func() { e.strand.each(s, f) })
 }
 
 // leave sends a connection away.
-func (c *Conn) leave(code frame.Code, within time.Duration) {
-	if c.is(closeSent | dead) {
+func (c *Conn) leave(a *away) {
+	if c.is(closeSent | dead | doomed) {
 		return
 	}
-	back := drawn(within)
+	back := drawn(a.within)
 	if c.is(pipeEnd) {
-		c.leavePipe(code, reconnectHint(back))
+		c.leavePipe(a.code, reconnectHint(back))
 		return
 	}
 	if l, ok := c.set.App.(Leaver); ok {
-		l.Leaving(c, code, back)
+		l.Leaving(c, a.code, back)
 	}
-	c.Close(code, reconnectHint(back))
+	c.Close(a.code, reconnectHint(back))
+}
+
+// leaveToo sends a connection away that comes while others with its settings go.
+func (c *Conn) leaveToo() {
+	if a := c.set.away.Load(); a != nil {
+		c.leave(a)
+	}
 }
 
 // cutPipes cuts the proxied connections that have goroutines.

@@ -13,7 +13,8 @@ type held struct {
 	control []byte // of a control frame's payload
 	message []byte // of a message
 	rest    []byte // not looked at, since the output before it waits
-	taken   int    // of the budget
+	taken   int    // of the budget, for the message
+	stalled int    // and for rest
 }
 
 // Sizes of buffers that go back to a pool; larger ones are rare and are left
@@ -53,9 +54,35 @@ func (h *held) take(s *Settings, n int) bool {
 }
 
 func (h *held) give(s *Settings) {
-	s.Budget.give(h.taken)
-	s.Meters.HeldBytes.Add(-int64(h.taken))
+	s.giveBack(h.taken)
 	h.taken = 0
+}
+
+// giveBack gives n bytes back to the budget.
+func (s *Settings) giveBack(n int) {
+	if n > 0 {
+		s.Budget.give(n)
+		s.Meters.HeldBytes.Add(-int64(n))
+	}
+}
+
+// stall keeps input that is not to be looked at yet. There is none.
+func (h *held) stall(s *Settings, b []byte) bool {
+	if !h.take(s, len(b)) {
+		return false
+	}
+	h.taken -= len(b)
+	h.stalled = len(b)
+	h.rest = append([]byte(nil), b...)
+	return true
+}
+
+// resume returns what stall has kept.
+func (h *held) resume(s *Settings) []byte {
+	b := h.rest
+	s.giveBack(h.stalled)
+	h.rest, h.stalled = nil, 0
+	return b
 }
 
 // keep adds the next part of a message. What is announced but has not come
@@ -96,6 +123,7 @@ func (c *Conn) letGo() {
 	}
 	c.held = nil
 	h.give(c.set)
+	h.resume(c.set)
 	h.nHead, h.message, h.rest, h.control = 0, nil, nil, h.control[:0]
 	heldPool.Put(h)
 }

@@ -460,6 +460,7 @@ func (lp *loop) adopt(fd int, early []byte, s *Settings, p frame.Params, state a
 	}
 	defer lp.settled(c)
 	c.set.App.Open(c)
+	c.leaveToo()
 	if n := c.firstLook(lp.tick); !c.is(closeSent) {
 		lp.wheel.put(c, n)
 	}
@@ -546,19 +547,30 @@ func (lp *loop) turnWheel() {
 	})
 }
 
-// each calls f in the turn of connections with these settings (nil: all).
-func (lp *loop) each(s *Settings, f func(c *Conn)) {
-	lp.slab.each(func(c *Conn) {
-		if s != nil && c.set != s {
-			return
+// eachChunks is how many chunks of the slab are visited before others on the
+// loop get their turn.
+const eachChunks = 4
+
+// each calls f in the turn of connections with these settings, which begin in
+// chunk from, and has itself called again for the rest.
+func (lp *loop) each(s *Settings, f func(c *Conn), from int) {
+	to := from + eachChunks
+	lp.slab.each(from, to, func(c *Conn) {
+		if c.set == s {
+			defer lp.settled(c)
+			f(c)
 		}
-		defer lp.settled(c)
-		f(c)
 	})
+	if to < len(lp.slab.chunks) {
+		lp.post(func() { lp.each(s, f, to) })
+	}
 }
 
 // end is called by Close: all are cut, and no more are taken.
 func (lp *loop) end() {
-	lp.each(nil, func(c *Conn) { c.put(doomed) })
+	lp.slab.each(0, len(lp.slab.chunks), func(c *Conn) {
+		defer lp.settled(c)
+		c.put(doomed)
+	})
 	lp.ended = true
 }

@@ -20,7 +20,7 @@ func (lp *loop) base() *runner                                      { return &lp
 func (*loop) run()                                                  {}
 func (*loop) end()                                                  {}
 func (*loop) turnWheel()                                            {}
-func (*loop) each(*Settings, func(*Conn))                           {}
+func (*loop) each(*Settings, func(*Conn), int)                      {}
 func (*loop) adopt(int, []byte, *Settings, frame.Params, any)       {}
 func (*loop) write(*Conn, frame.Header, []byte)                     {}
 func (*loop) writeRaw(*Conn, []byte)                                {}

@@ -315,7 +315,10 @@ func (o *own) cut() error {
 
 // serve is the connection's goroutine. Its first turn was begun by newConn.
 func (o *own) serve(c *Conn, early []byte) {
-	o.rest(c, func() { c.set.App.Open(c) })
+	o.rest(c, func() {
+		c.set.App.Open(c)
+		c.leaveToo()
+	})
 	o.strand.post(func() { o.strand.enter(c, 1) })
 	if len(early) > 0 {
 		o.take(c, func() { c.input(early) })

@@ -147,11 +147,18 @@ func gated(t *testing.T, s *Settings, open int) (*Engine, *gate, Handle) {
 	t.Cleanup(func() {
 		_ = g.Close()
 		<-served
-		if q, n, h := s.Meters.QueuedBytes.Load(), s.Meters.QueuedMessages.Load(), s.Meters.HeldBytes.Load(); q != 0 || n != 0 || h != 0 {
-			t.Errorf("in the end %d bytes and %d messages wait, and %d bytes are held", q, n, h)
-		}
+		nothingLeft(t, s)
 	})
 	return e, g, <-app.opened
+}
+
+// nothingLeft waits until the gauges say that nothing waits and nothing is held.
+func nothingLeft(t *testing.T, s *Settings) {
+	t.Helper()
+	eventually(t, "nothing waits and nothing is held", func() bool {
+		m := s.Meters
+		return m.QueuedBytes.Load() == 0 && m.QueuedMessages.Load() == 0 && m.HeldBytes.Load() == 0
+	})
 }
 
 // do calls f in the connection's turn and waits for it.
@@ -278,6 +285,7 @@ func TestLargeDelivery(t *testing.T) {
 // TestSlowButTaking: a client that takes little at a time is not one that takes
 // nothing, even if what it takes is large.
 func TestSlowButTaking(t *testing.T) {
+	t.Parallel()
 	s := &Settings{WriteTimeout: 2 * tickTime}
 	_, g, h := gated(t, s, 0)
 	const size = 1 << 20
@@ -294,6 +302,7 @@ func TestSlowButTaking(t *testing.T) {
 // TestStuckLate: a connection that was quiet for long is watched as well as a
 // new one when its client stops reading.
 func TestStuckLate(t *testing.T) {
+	t.Parallel()
 	app := &handleApp{opened: make(chan Handle, 1)}
 	app.done = make(chan frame.Code, 1)
 	_, g, h := gated(t, &Settings{App: app, WriteTimeout: 3 * tickTime}, 0)

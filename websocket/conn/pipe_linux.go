@@ -37,6 +37,7 @@ func (lp *loop) adoptPipe(fds [2]int, early [2][]byte, s *Settings, p *pipe) {
 			lp.pass(p, i, b)
 		}
 	}
+	front.leaveToo()
 	lp.settled(front)
 	lp.settled(back)
 }

@@ -50,7 +50,7 @@ func (s *strand) idlePipes(now uint32) {
 		case o.set.Idle <= 0 || int32(now-o.heard.Load()-ticks(o.set.Idle)) < 0:
 		case o.sentOff == 0:
 			o.sentOff = max(now, 1)
-			s.writers.Go(func() { o.leave(frame.Timeout, tooQuiet) })
+			s.engine.sendOff(o, frame.Timeout, tooQuiet)
 		case now-o.sentOff >= closeTime: // within a frame
 			o.cut()
 		}
@@ -72,6 +72,9 @@ func (s *strand) eachPipe(set *Settings) (list []*ownPipe) {
 // serve passes on until both directions have ended. The caller's goroutine is
 // one of them; it waits for the other.
 func (o *ownPipe) serve(early [2][]byte) {
+	if a := o.set.away.Load(); a != nil {
+		o.leave(a.code, a.hint())
+	}
 	var other sync.WaitGroup
 	other.Go(func() {
 		o.pour(backEnd, early[backEnd])
@@ -200,9 +203,15 @@ func (o *ownPipe) upstreamEnded() {
 // leave tells the client to come back, at the end of the frame that is under way.
 func (o *ownPipe) leave(code frame.Code, hint string) {
 	o.mu[frontEnd].Lock()
-	o.pipe.leaving, o.pipe.code, o.pipe.hint = true, code, hint
-	o.insert()
+	already := o.pipe.leaving
+	if !already {
+		o.pipe.leaving, o.pipe.code, o.pipe.hint = true, code, hint
+		o.insert()
+	}
 	o.mu[frontEnd].Unlock()
+	if already {
+		return
+	}
 	o.mu[backEnd].Lock()
 	defer o.mu[backEnd].Unlock()
 	if w := &o.pipe.walk[frontEnd]; !o.pipe.lost[frontEnd] && w.Between() && !w.Closed() {

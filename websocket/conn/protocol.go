@@ -86,12 +86,9 @@ func (c *Conn) failWith(err error) {
 
 // stall keeps input for when the output has gone.
 func (c *Conn) stall(b []byte) {
-	h := c.hold()
-	if !h.take(c.set, len(b)) {
+	if !c.hold().stall(c.set, b) {
 		c.fail(&faults[overBudget])
-		return
 	}
-	h.rest = append([]byte(nil), b...)
 }
 
 // resume looks at what stall has kept.
@@ -99,12 +96,7 @@ func (c *Conn) resume() {
 	if c.held == nil || c.held.rest == nil {
 		return
 	}
-	b := c.held.rest
-	c.held.rest = nil
-	if c.held.message == nil {
-		c.held.give(c.set)
-	}
-	c.consume(b)
+	c.consume(c.held.resume(c.set))
 	c.tidy()
 }
 
@@ -248,6 +240,11 @@ func (c *Conn) compressed(p []byte, end bool) fault {
 			return fine
 		}
 		p = c.held.message
+	}
+	if c.own != nil {
+		places := c.own.strand.engine.inflate
+		places <- struct{}{}
+		defer func() { <-places }()
 	}
 	buf := scratchPool.Get().(*[]byte)
 	defer putScratch(buf)

@@ -16,7 +16,10 @@ import (
 // connection, and one whose descriptor cannot be taken.
 func drivers(t *testing.T, f func(t *testing.T, r *rig)) {
 	for name, hide := range map[string]bool{"loop": false, "goroutine": true} {
-		t.Run(name, func(t *testing.T) { f(t, &rig{T: t, hide: hide}) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, &rig{T: t, hide: hide})
+		})
 	}
 }
 

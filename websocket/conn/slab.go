@@ -30,9 +30,9 @@ func (s *slab) get() *Conn {
 
 func (s *slab) put(c *Conn) { s.free = append(s.free, c.slot) }
 
-// each calls f for all that are in use.
-func (s *slab) each(f func(c *Conn)) {
-	for _, chunk := range s.chunks {
+// each calls f for all that are in use, in chunks from up to, not including, to.
+func (s *slab) each(from, to int, f func(c *Conn)) {
+	for _, chunk := range s.chunks[min(from, len(s.chunks)):min(to, len(s.chunks))] {
 		for i := range chunk {
 			if chunk[i].set != nil {
 				f(&chunk[i])
