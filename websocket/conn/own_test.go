@@ -320,7 +320,7 @@ func TestOpenFirst(t *testing.T) {
 		app := &firstApp{t: t, state: map[*Conn]string{}}
 		s := &Settings{App: app, MaxMessage: 100}
 		r.start()
-		for range 50 {
+		for range 20 {
 			var all sync.WaitGroup
 			for range 4 {
 				nc, theirs := r.pair()

@@ -144,24 +144,16 @@ func TestLateBell(t *testing.T) {
 	for range 20 {
 		e := NewEngine(nil)
 		var all sync.WaitGroup
-		stop := make(chan struct{})
 		for i := range 4 {
 			all.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						e.Post(i%e.Runners(), func() {})
-					}
+				for range 500 {
+					e.Post(i%e.Runners(), func() {})
 				}
 			})
 		}
-		time.Sleep(time.Millisecond)
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		close(stop)
 		all.Wait()
 		for i := range e.Runners() {
 			e.Post(i, func() { t.Error("called after Close") })
