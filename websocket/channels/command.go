@@ -52,6 +52,7 @@ const (
 	tooBig       code = "too_big"      // a publication is
 	rate         code = "rate"         // more commands a second than allowed
 	unavailable  code = "unavailable"  // not now: again later
+	replaced     code = "replaced"     // a later subscribe or unsubscribe came first
 )
 
 // Error implements error.
@@ -113,6 +114,9 @@ func (c *command) check(channel string) *fault {
 	if len(c.Data) == 0 {
 		return bad("publish needs data: any JSON value")
 	}
+	if tooDeep(c.Data) {
+		return bad(deep)
+	}
 	if bytes.ContainsAny(c.Data, " \t\r\n") {
 		var b bytes.Buffer
 		if err := json.Compact(&b, c.Data); err != nil {
@@ -121,6 +125,36 @@ func (c *command) check(channel string) *fault {
 		c.Data = b.Bytes()
 	}
 	return nil
+}
+
+// maxDepth is how deep the data of a publication may be nested: what the readers
+// of all usual languages take (some stop at 64, with what is around it).
+const maxDepth = 60
+
+const deep = "the data is nested more than 60 deep, which not all clients can read"
+
+// tooDeep looks at valid JSON.
+func tooDeep(data []byte) bool {
+	if len(data) <= 2*maxDepth {
+		return false // not with what closes it again
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
 }
 
 func (c *command) checkID() *fault {

@@ -2,6 +2,7 @@ package channels
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,5 +87,31 @@ func FuzzCommand(f *testing.F) {
 			}
 			k.leave()
 		})
+	})
+}
+
+// What not every client can read is not published.
+func TestDepth(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat(`]}`, n/2) }
+	for data, deep := range map[string]bool{
+		nested(maxDepth):                                              false,
+		nested(maxDepth + 2):                                          true,
+		`["` + strings.Repeat(`[\"`, 200) + `"]`:                      false,
+		`["\\",` + nested(maxDepth) + `]`:                             true,
+		`[` + strings.Repeat(`[],{},"a]",`, 200) + `1]`:               false,
+		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth): false,
+	} {
+		_, f := parseCommand([]byte(`{"publish":"a","data":` + data + `}`))
+		if (f != nil) != deep || f != nil && f.code != badRequest {
+			t.Errorf("%.100s: %v", data, f)
+		}
+	}
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		w := httptest.NewRecorder()
+		req := request(t, "POST", "/publish?channel=a", nested(100))
+		req.Header.Set("Content-Type", "application/json")
+		if r.c.ServePublish(w, req); w.Code != 400 {
+			t.Errorf("over HTTP: %d", w.Code)
+		}
 	})
 }

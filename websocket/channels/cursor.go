@@ -29,11 +29,11 @@ type mark struct {
 }
 
 const (
-	// maxCursor is the longest id that is read: some 300 channels with epochs
-	// of their own.
+	// maxCursor is the longest id that is read: of eventChannels it has 8 KiB,
+	// or twice as much if some have epochs of their own.
 	maxCursor = 16 << 10
-	// keyBytes of a name's hash tell channels apart: with a thousand in one
-	// stream two are mistaken for each other once in two million streams.
+	// keyBytes of a name's hash tell channels apart: with 500 in one stream two
+	// have the same once in nine million streams, by chance.
 	keyBytes = 5
 )
 
@@ -44,6 +44,18 @@ func channelKey(channel string) string {
 	h := fnv.New64a()
 	h.Write([]byte(channel))
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:keyBytes])
+}
+
+// tellApart gives marks whose channels have the same key longer ones: somebody
+// may have chosen the name of a channel for that.
+func (c cursor) tellApart(channels []string) {
+	seen := map[string]bool{}
+	for i := range c {
+		if seen[c[i].key] {
+			c[i].key = base64.RawURLEncoding.EncodeToString([]byte(channels[i]))
+		}
+		seen[c[i].key] = true
+	}
 }
 
 // move goes to a place.

@@ -15,6 +15,10 @@ import (
 )
 
 const (
+	// eventChannels is the most channels of one stream: with more of them the id
+	// of its events, which the client sends back in a header, is longer than the
+	// 8 KiB that proxies take.
+	eventChannels = 500
 	// heartbeat is after how much silence a stream gets a comment, so that
 	// proxies do not take it for dead, and we notice who is gone.
 	heartbeat = 15 * time.Second
@@ -55,6 +59,12 @@ var batches = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
 // The stream ends when the client goes, is too slow, or its grant expires, or
 // when leaving is closed.
 func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <-chan struct{}) {
+	h := w.Header()
+	// Whoever calls this lets pages of the origin in: they may read, too.
+	if origin := r.Header.Get("Origin"); origin != "" && h.Get("Access-Control-Allow-Origin") == "" {
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Add("Vary", "Origin")
+	}
 	channels, grant, no := c.admit(r)
 	if no != nil {
 		c.meters.Refused.Add(0, 1)
@@ -72,7 +82,6 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 		refuse(w, no, http.MethodGet)
 		return
 	}
-	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
@@ -96,6 +105,8 @@ func (c *Channels) admit(r *http.Request) ([]string, *auth.Grant, *Refusal) {
 	switch {
 	case len(channels) == 0:
 		return nil, nil, refusal(http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat")
+	case len(channels) > eventChannels && c.perClient > eventChannels:
+		return nil, nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many for an event stream: at most %d, a WebSocket takes more", len(channels), eventChannels))
 	case len(channels) > c.perClient:
 		return nil, nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient))
 	}

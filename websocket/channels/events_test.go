@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -363,6 +364,68 @@ func TestEventsRefused(t *testing.T) {
 		r.c.ServeEvents(rec, request(t, "POST", "/sse?channel=a"+pass, ""), nil)
 		if rec.status != 405 || rec.header.Get("Allow") != "GET" {
 			t.Errorf("POST: %d %v", rec.status, rec.header)
+		}
+	})
+}
+
+// Names that somebody has chosen to have the same key.
+func TestEventsSameKey(t *testing.T) {
+	const one, two = "room:5627399", "room:7909796"
+	if channelKey(one) != channelKey(two) {
+		t.Fatal("the test needs two channels with the same key")
+	}
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		c := r.listen("channel="+one+"&channel="+two, "", nil)
+		for range 5 {
+			r.publish(two, "1")
+		}
+		_, last := c.events()
+		c.leave()
+		r.publish(one, "2")
+		r.publish(two, "3")
+		c = r.listen("channel="+two+"&channel="+one, last, nil)
+		c.expect(`message {"message":"`+one+`","offset":1,"data":2}`, `message {"message":"`+two+`","offset":6,"data":3}`)
+		c.leave()
+	})
+}
+
+// A stream of the most channels comes back where it was, with an id that fits
+// into a header everywhere.
+func TestEventsMany(t *testing.T) {
+	bubble(t, Options{PerClient: 1000}, func(t *testing.T, r *rig) {
+		query := ""
+		for i := range eventChannels {
+			query += fmt.Sprintf("&channel=c%03d", i)
+			for range i % 40 {
+				r.publish(fmt.Sprintf("c%03d", i), "1")
+			}
+		}
+		c := r.listen(query, "", nil)
+		_, last := c.events()
+		if len(last) > 8<<10-len("Last-Event-ID: ") {
+			t.Errorf("the id has %d bytes", len(last))
+		}
+		c.leave()
+		r.publish("c000", "2")
+		r.publish("c499", "3")
+		c = r.listen(query, last, nil)
+		c.expect(`message {"message":"c000","offset":1,"data":2}`, `message {"message":"c499","offset":20,"data":3}`)
+		c.leave()
+		if c = r.listen(query+"&channel=more", "", nil); !c.over() || c.status != 400 {
+			t.Errorf("one more: %d", c.status)
+		}
+	})
+}
+
+// Pages of another site may read what they are let in for.
+func TestEventsOrigin(t *testing.T) {
+	bubble(t, tokens(), func(t *testing.T, r *rig) {
+		w := httptest.NewRecorder()
+		req := request(t, "GET", "/sse?channel=a", "")
+		req.Header.Set("Origin", "https://app.example")
+		r.c.ServeEvents(w, req, nil)
+		if w.Code != 401 || w.Header().Get("Access-Control-Allow-Origin") != "https://app.example" || w.Header().Get("Vary") != "Origin" {
+			t.Errorf("%d %v", w.Code, w.Header())
 		}
 	})
 }

@@ -17,7 +17,9 @@ import (
 type Options struct {
 	// Keys are what publishing over HTTP needs: Authorization: Bearer KEY.
 	// Without one only this machine may publish: by its loopback addresses and
-	// UNIX sockets, and with no Forwarded, X-Forwarded-For or Origin header.
+	// UNIX sockets, with HTTP/1.1 or later, and with no Forwarded, Via,
+	// X-Forwarded-…, X-Real-IP, Origin or Sec-Fetch-Site header. Behind a proxy
+	// that adds none of them, give one.
 	Keys []string `yaml:"keys"`
 	// Auth says who may do what.
 	Auth auth.Options `yaml:"auth"`

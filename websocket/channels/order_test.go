@@ -235,3 +235,24 @@ func (k *answers) kinds() string {
 	}
 	return strings.Join(all, " ")
 }
+
+// Every command that has an id is answered, also one that another takes back
+// before it is done.
+func TestReplaced(t *testing.T) {
+	o := everybody()
+	o.Presence = false
+	bubble(t, o, func(t *testing.T, r *rig) {
+		k := r.connect("")
+		r.bus.hold = true
+		k.expect(`{"subscribe":"a","id":1}`)
+		const gone = `{"error":"another command for this channel came before this one was done","code":"replaced","id":%d,"channel":"a"}`
+		k.expect(`{"subscribe":"a","id":2}`, fmt.Sprintf(gone, 1))
+		k.expect(`{"unsubscribe":"a","id":3}`, fmt.Sprintf(gone, 2), `{"unsubscribed":"a","id":3}`)
+		k.expect(`{"subscribe":"a"}`)
+		k.expect(`{"unsubscribe":"a"}`, `{"unsubscribed":"a"}`)
+		k.expect(`{"subscribe":"a","id":4}`)
+		k.leave()
+		r.bus.release()
+		k.expect("")
+	})
+}

@@ -186,6 +186,9 @@ func notLocal(r *http.Request) string {
 	} else if r.RemoteAddr != "" && r.RemoteAddr[0] != '@' && r.RemoteAddr[0] != '/' { // else a UNIX socket
 		return "comes from an unknown address"
 	}
+	if !r.ProtoAtLeast(1, 1) {
+		return "comes by HTTP/1.0, as from a proxy"
+	}
 	for name := range r.Header {
 		switch {
 		case name == "Origin" || name == "Sec-Fetch-Site":
@@ -227,6 +230,9 @@ func (c *Channels) body(w http.ResponseWriter, r *http.Request) ([]byte, *Refusa
 	var b bytes.Buffer
 	if err := json.Compact(&b, body); err != nil {
 		return nil, refusal(http.StatusBadRequest, "the body is not JSON: "+strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if tooDeep(b.Bytes()) {
+		return nil, refusal(http.StatusBadRequest, deep)
 	}
 	return b.Bytes(), nil
 }

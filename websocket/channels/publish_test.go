@@ -127,6 +127,19 @@ func TestPublishRefused(t *testing.T) {
 	})
 }
 
+// A proxy with the settings that nginx has had for twenty years says nothing of
+// whom it speaks for.
+func TestPublishByOldProxy(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		w := httptest.NewRecorder()
+		req := request(t, "POST", "/publish?channel=a", "x")
+		req.Proto, req.ProtoMinor = "HTTP/1.0", 0
+		if r.c.ServePublish(w, req); w.Code != http.StatusForbidden {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
+
 func TestPublishKeys(t *testing.T) {
 	bubble(t, Options{Keys: []string{"0123456789abcdef", "fedcba9876543210"}}, func(t *testing.T, r *rig) {
 		for _, c := range []struct {

@@ -63,6 +63,7 @@ func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
 		s.places = append(s.places, &place{s: s, i: i, channel: channel})
 		s.marks = append(s.marks, newMark(channel))
 	}
+	s.marks.tellApart(channels)
 	if c.presence {
 		s.member = newMember(grant, "")
 	}

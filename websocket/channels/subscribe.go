@@ -50,6 +50,17 @@ func (j *joining) cancel() {
 	j.settle()
 }
 
+// replace is cancel for who changes its mind, and waits for an answer if it has
+// given the command an id.
+func (j *joining) replace() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.settled && len(j.id) > 0 {
+		j.say(failure(&fault{replaced, "another command for this channel came before this one was done", j.channel}, j.id))
+	}
+	j.settle()
+}
+
 // settle is called when there is no more to say; mu is held.
 func (j *joining) settle() {
 	j.settled = true
@@ -99,7 +110,7 @@ func (c *Channels) subscribe(s *session, cmd *command) *fault {
 	if err != nil {
 		return unsubscribable(err, channel)
 	}
-	s.put(channel, sub)
+	s.put(sub)
 	if j.keep(sub) {
 		c.drop(s, channel)
 	}
@@ -241,7 +252,7 @@ func (c *Channels) drop(s *session, channel string) (found bool) {
 		c.hub.Unsubscribe(sub)
 	}
 	if j := s.pending[channel]; j != nil {
-		j.cancel()
+		j.replace()
 		j.forget()
 	}
 	return sub != nil
@@ -278,7 +289,7 @@ func (s *session) count() int {
 	return 1 + len(s.more)
 }
 
-func (s *session) put(channel string, sub *hub.Subscription) {
+func (s *session) put(sub *hub.Subscription) {
 	if s.first == nil {
 		s.first = sub
 		return
@@ -286,7 +297,7 @@ func (s *session) put(channel string, sub *hub.Subscription) {
 	if s.more == nil {
 		s.more = map[string]*hub.Subscription{}
 	}
-	s.more[channel] = sub
+	s.more[sub.Channel()] = sub // the hub's name: all have the same
 }
 
 // take removes and returns a subscription, nil if there is none.

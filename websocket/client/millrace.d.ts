@@ -86,7 +86,7 @@ export interface Subscription {
 
 /**
  * Why something could not be done. Codes of the server: forbidden, unauthorized,
- * not_found, too_many, bad_request, too_big, rate, unavailable. Codes of this
+ * not_found, too_many, bad_request, too_big, rate, unavailable, replaced. Codes of this
  * module: lost (the connection broke before the answer: it may have been done or
  * not), closed, unavailable (too much waits for a connection already, or there
  * are only event streams), too_many (too much waits for answers already).

@@ -223,7 +223,7 @@ export class Millrace {
   }
 
   #joined(c, place, error, m) {
-    if (this.#channels.get(c.name) != c || error?.code == "lost") return;
+    if (this.#channels.get(c.name) != c || error?.code == "lost" || error?.code == "replaced") return;
     if (error?.code == "unavailable" || error?.code == "rate") {
       const turn = this.#turn;
       setTimeout(() => turn == this.#turn && this.#channels.get(c.name) == c && this.#join(c), sooner + Math.random() * 10 * sooner);
