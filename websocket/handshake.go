@@ -170,21 +170,18 @@ func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params)
 
 // open completes the handshake and hands the connection over to the engine. It
 // returns when that has it; over HTTP/2, when the connection is over.
-func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any) {
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, counted func()) {
 	header, p := h.answerTo(r)
 	if isConnect(r) {
-		for name, values := range header {
-			w.Header()[http.CanonicalHeaderKey(name)] = values
-		}
-		w.WriteHeader(http.StatusOK)
-		rc := http.NewResponseController(w)
-		if rc.Flush() == nil {
-			_ = h.engine.Serve(&stream{r.Body, w, rc}, h.settings, p, state)
+		if s := openStream(w, r, header); s != nil {
+			defer s.end()
+			counted() // a moment early, since it counts until the end
+			_ = h.engine.Serve(s, h.settings, p, state)
 		}
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
-	raw, early, ok := h.switchProtocols(w, header)
+	raw, early, ok := h.switchProtocols(w, r, header)
 	if !ok {
 		return
 	}
@@ -193,10 +190,10 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any) {
 
 // switchProtocols answers with 101 and takes the connection over: without
 // anything of net/http's or the lane's, but with what was read ahead.
-func (h *Handler) switchProtocols(w http.ResponseWriter, header http.Header) (raw net.Conn, early []byte, ok bool) {
+func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, header http.Header) (raw net.Conn, early []byte, ok bool) {
 	nc, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		h.refuse(w, &channels.Refusal{Status: http.StatusInternalServerError, Text: "This connection cannot become a WebSocket."})
+		h.refuse(w, r, &channels.Refusal{Status: http.StatusInternalServerError, Text: "This connection cannot become a WebSocket."})
 		return nil, nil, false
 	}
 	early = readAhead(buf.Reader)
@@ -228,29 +225,4 @@ func readAhead(r *bufio.Reader) []byte {
 	}
 	b, _ := r.Peek(r.Buffered()) // cannot fail: they are there
 	return append([]byte(nil), b...)
-}
-
-// stream is a WebSocket over HTTP/2: the request's body is one direction, the
-// answer's the other.
-type stream struct {
-	io.ReadCloser
-	w  io.Writer
-	rc *http.ResponseController
-}
-
-// Write implements io.Writer. Nothing is kept back.
-func (s *stream) Write(b []byte) (int, error) {
-	n, err := s.w.Write(b)
-	if err != nil {
-		return n, err
-	}
-	return n, s.rc.Flush()
-}
-
-// Close ends both directions as far as a handler can: reads fail from here on,
-// and the stream ends with the handler.
-func (s *stream) Close() error {
-	_ = s.rc.SetReadDeadline(time.Now())
-	_ = s.rc.SetWriteDeadline(time.Now())
-	return s.ReadCloser.Close()
 }

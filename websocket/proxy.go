@@ -3,11 +3,8 @@ package websocket
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
 
 	"millrace/internal/upstream"
 )
@@ -15,7 +12,7 @@ import (
 // passOn joins the client with one of the upstream's servers. What the
 // upstream says to the handshake goes back as it is; the connections that
 // follow are the engine's.
-func (h *Handler) passOn(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, counted func()) {
 	if h.proxy.Refuse(w, r) {
 		return
 	}
@@ -41,7 +38,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request) {
 	case tunnel == nil:
 		h.proxy.Answer(w, r, res)
 	default:
-		h.join(w, r, res, tunnel)
+		h.join(w, r, res, tunnel, counted)
 	}
 }
 
@@ -57,7 +54,7 @@ func agreed(res *http.Response, key string) error {
 }
 
 // join answers the client and has the engine pass on from here.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel) {
+func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, counted func()) {
 	header := http.Header{}
 	for from, to := range map[string]string{
 		"Sec-Websocket-Extensions": "Sec-WebSocket-Extensions", "Sec-Websocket-Protocol": "Sec-WebSocket-Protocol", "Set-Cookie": "Set-Cookie",
@@ -67,11 +64,11 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 		}
 	}
 	if isConnect(r) {
-		h.joinStream(w, r, header, tunnel)
+		h.joinStream(w, r, header, tunnel, counted)
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
-	raw, early, ok := h.switchProtocols(w, header)
+	raw, early, ok := h.switchProtocols(w, r, header)
 	if !ok {
 		_ = tunnel.Close()
 		return
@@ -84,46 +81,23 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.
-func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel) {
-	for name, values := range header {
-		w.Header()[http.CanonicalHeaderKey(name)] = values
-	}
-	w.WriteHeader(http.StatusOK)
-	rc := http.NewResponseController(w)
-	if rc.Flush() != nil {
-		_ = tunnel.Close()
+func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, counted func()) {
+	front := openStream(w, r, header)
+	if front == nil {
+		tunnel.Close()
 		return
 	}
+	defer front.end()
 	over := make(chan struct{})
-	front := &streamConn{stream{r.Body, w, rc}}
 	back, early := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
 	_ = h.engine.Join(front, nil, back, early, h.settings, func() {
-		_ = tunnel.Close()
+		tunnel.Close()
 		close(over)
 	})
+	counted()
 	<-over
 }
-
-// streamConn is a stream as a [net.Conn], for a pipe.
-type streamConn struct{ stream }
-
-// LocalAddr implements [net.Conn]; nobody asks.
-func (*streamConn) LocalAddr() net.Addr { return nil }
-
-// RemoteAddr implements [net.Conn]; nobody asks.
-func (*streamConn) RemoteAddr() net.Addr { return nil }
-
-// SetDeadline implements [net.Conn].
-func (s *streamConn) SetDeadline(t time.Time) error {
-	return errors.Join(s.rc.SetReadDeadline(t), s.rc.SetWriteDeadline(t))
-}
-
-// SetReadDeadline implements [net.Conn].
-func (s *streamConn) SetReadDeadline(t time.Time) error { return s.rc.SetReadDeadline(t) }
-
-// SetWriteDeadline implements [net.Conn].
-func (s *streamConn) SetWriteDeadline(t time.Time) error { return s.rc.SetWriteDeadline(t) }
 
 // passPlain passes on what is no WebSocket: the upstream knows what to say.
 func (h *Handler) passPlain(w http.ResponseWriter, r *http.Request) { h.proxy.ServeHTTP(w, r) }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/bus"
@@ -49,6 +50,7 @@ type Handler struct {
 
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
+	places  atomic.Int64 // taken by handshakes under way
 	close   sync.Once
 	watcher sync.WaitGroup
 }
@@ -144,25 +146,31 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // handshake is the life of a request for a WebSocket.
 func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	if fault := check(r); fault != nil {
-		h.refuse(w, fault)
+		h.refuse(w, r, fault)
 		return
 	}
 	if fault := h.admit(r); fault != nil {
-		h.refuse(w, fault)
+		h.refuse(w, r, fault)
+		return
+	}
+	counted, ok := h.place()
+	defer counted()
+	if !ok {
+		h.refuse(w, r, &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."})
 		return
 	}
 	switch {
 	case h.proxy != nil:
-		h.passOn(w, r)
+		h.passOn(w, r, counted)
 	case h.channels != nil:
 		state, err := h.channels.Connect(r)
 		if err != nil {
-			h.refuse(w, asRefusal(err))
+			h.refuse(w, r, asRefusal(err))
 			return
 		}
-		h.open(w, r, state)
+		h.open(w, r, state, counted)
 	default:
-		h.open(w, r, nil)
+		h.open(w, r, nil, counted)
 	}
 }
 
@@ -173,10 +181,18 @@ func (h *Handler) admit(r *http.Request) *channels.Refusal {
 		return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
 	case h.isLeaving():
 		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "This server is about to end: come again."}
-	case h.options.Connections > 0 && h.settings.Open() >= h.options.Connections:
-		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."}
 	}
 	return nil
+}
+
+// place takes one of the places that Connections allows, until counted is
+// called: then the engine has the connection and counts it itself, or there is none.
+func (h *Handler) place() (counted func(), ok bool) {
+	if h.options.Connections <= 0 {
+		return func() {}, true
+	}
+	taken := h.places.Add(1)
+	return sync.OnceFunc(func() { h.places.Add(-1) }), taken+int64(h.settings.Open()) <= int64(h.options.Connections)
 }
 
 // answered serves what channels have besides WebSockets, below their route.
@@ -184,7 +200,7 @@ func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/sse":
 		if !h.accepts(r) {
-			h.refuse(w, &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."})
+			h.refuse(w, r, &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."})
 			return true
 		}
 		h.channels.ServeEvents(w, r, h.leaving)
@@ -215,16 +231,18 @@ func (h *Handler) plain(w http.ResponseWriter, r *http.Request) {
 		h.page.ServeHTTP(w, r)
 		return
 	}
-	h.refuse(w, &channels.Refusal{Status: http.StatusUpgradeRequired, Text: "Here is a WebSocket: connect with ws:// or wss://."})
+	h.refuse(w, r, &channels.Refusal{Status: http.StatusUpgradeRequired, Text: "Here is a WebSocket: connect with ws:// or wss://."})
 }
 
 // refuse answers with an error.
-func (h *Handler) refuse(w http.ResponseWriter, what *channels.Refusal) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, what *channels.Refusal) {
 	h.meters.Refused.Add(0, 1)
 	switch what.Status {
 	case http.StatusUpgradeRequired: // RFC 9110, 15.5.22, and RFC 6455, 4.2.2
-		w.Header().Set("Connection", "Upgrade")
-		w.Header().Set("Upgrade", "websocket")
+		if r.ProtoMajor == 1 { // RFC 9113, 8.2.2: there are no such fields in HTTP/2
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "websocket")
+		}
 		w.Header().Set("Sec-WebSocket-Version", "13")
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "5")

@@ -25,6 +25,21 @@ func endWriting(rw io.Closer) {
 	}
 }
 
+// cutter is a stream of HTTP/2, of which Close lets arrive what was written.
+type cutter interface{ Cut() error }
+
+// cut ends a connection at once: below TLS, whose own Close may wait for a
+// client that does not read, and without regard to what is being written.
+func cut(rw io.Closer) error {
+	switch rw := rw.(type) {
+	case interface{ NetConn() net.Conn }:
+		return rw.NetConn().Close()
+	case cutter:
+		return rw.Cut()
+	}
+	return rw.Close()
+}
+
 // alertRoom is how many bytes may be on their way to a client for another
 // record of TLS to be taken for certain: the least that a socket's buffer has.
 const alertRoom = 2 << 10

@@ -81,9 +81,11 @@ func (o *ownPipe) serve(early [2][]byte) {
 		o.upstreamEnded()
 	})
 	o.pour(frontEnd, early[frontEnd])
-	_ = cutConn(o.ends[backEnd])
+	_ = cut(o.ends[backEnd])
 	other.Wait()
-	_ = cutConn(o.ends[frontEnd])
+	if _, stream := o.ends[frontEnd].(cutter); !stream { // that ends with the handler
+		_ = cut(o.ends[frontEnd])
+	}
 	o.pipe.countEnd(o.set)
 	o.pipe.done()
 	o.strand.mu.Lock()
@@ -161,7 +163,7 @@ func (o *ownPipe) refused(to int, err error) {
 			return
 		}
 	}
-	_ = cutConn(o.ends[to])
+	_ = cut(o.ends[to])
 }
 
 // insert puts the close frame in as soon as it fits. mu[frontEnd] is held.
@@ -197,7 +199,7 @@ func (o *ownPipe) upstreamEnded() {
 		}
 	}
 	o.mu[frontEnd].Unlock()
-	_ = cutConn(o.ends[backEnd])
+	_ = cut(o.ends[backEnd])
 }
 
 // leave tells the client to come back, at the end of the frame that is under way.
@@ -221,14 +223,6 @@ func (o *ownPipe) leave(code frame.Code, hint string) {
 }
 
 func (o *ownPipe) cut() {
-	_ = cutConn(o.ends[frontEnd])
-	_ = cutConn(o.ends[backEnd])
-}
-
-// cutConn closes below TLS, whose own Close may wait for a peer that does not read.
-func cutConn(nc net.Conn) error {
-	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn().Close()
-	}
-	return nc.Close()
+	_ = cut(o.ends[frontEnd])
+	_ = cut(o.ends[backEnd])
 }
