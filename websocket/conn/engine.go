@@ -58,6 +58,9 @@ func NewEngine(errorLog *slog.Logger) *Engine {
 		e.done.Go(lp.run)
 	}
 	e.done.Go(e.strand.run)
+	if e.strand.napper != nil {
+		e.done.Go(e.strand.napper.run)
+	}
 	e.done.Go(e.clock)
 	return e
 }
@@ -119,7 +122,7 @@ func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, s
 	}
 	e.count(s, 1)
 	c := e.strand.newConn(nc, s, p, state)
-	e.strand.readers.Go(func() { c.own.serve(c, early) })
+	go c.own.serve(c, early) // Close waits until it is over
 	return nil
 }
 
@@ -135,9 +138,7 @@ func (e *Engine) Serve(rw io.ReadWriteCloser, s *Settings, p frame.Params, state
 	s.prepare()
 	e.count(s, 1)
 	c := e.strand.newConn(rw, s, p, state)
-	e.strand.readers.Add(1)
 	e.adopts.RUnlock()
-	defer e.strand.readers.Done()
 	c.own.serve(c, nil)
 	return nil
 }
@@ -277,6 +278,9 @@ func (e *Engine) Close() error {
 	e.strand.readers.Wait()
 	e.strand.writers.Wait()
 	close(e.stop)
+	if e.strand.napper != nil {
+		e.strand.napper.close()
+	}
 	e.strand.post(func() { e.strand.ended = true })
 	e.done.Wait()
 	return nil

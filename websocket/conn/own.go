@@ -2,7 +2,6 @@ package conn
 
 import (
 	"io"
-	"net"
 	"sync"
 
 	"millrace/websocket/frame"
@@ -26,6 +25,11 @@ type own struct {
 	sealed  bool // nothing more is taken
 	gone    bool // the connection is over
 	then    afterwards
+
+	napping bool   // of the napper, and guarded by it
+	nap     uint32 // its number there
+	napped  bool   // once at least
+	renewed uint32 // tick behind that in which it was last said how long to stay awake; 0: never
 
 	first [firstRead]byte
 }
@@ -302,15 +306,14 @@ func (o *own) close() {
 		_ = o.cut()
 	}
 	_ = o.rw.Close()
+	o.strand.napper.rouse(o)
 }
 
-// cut ends the connection from outside, below TLS, whose own Close may wait
-// for a client that does not read.
+// cut ends the connection from outside.
 func (o *own) cut() error {
-	if t, ok := o.rw.(interface{ NetConn() net.Conn }); ok {
-		return t.NetConn().Close()
-	}
-	return o.rw.Close()
+	err := cut(o.rw)
+	o.strand.napper.rouse(o)
+	return err
 }
 
 // serve is the connection's goroutine. Its first turn was begun by newConn.
@@ -323,8 +326,16 @@ func (o *own) serve(c *Conn, early []byte) {
 	if len(early) > 0 {
 		o.take(c, func() { c.input(early) })
 	}
+	o.read(c)
+}
+
+// read takes what comes until the connection is over, or until it is quiet and
+// the napper waits instead.
+func (o *own) read(c *Conn) {
+	bed := o.bed()
 	var big *[]byte
 	for {
+		o.stayAwake(bed)
 		buf := o.first[:]
 		if big != nil {
 			buf = (*big)[frame.MaxHeader:]
@@ -333,7 +344,14 @@ func (o *own) serve(c *Conn, early []byte) {
 		if n > 0 {
 			o.take(c, func() { c.input(buf[:n]) })
 		}
+		if isNap(bed, err) && !o.over(c) {
+			if o.layDown(c, bed) {
+				break // and somebody else goes on, or has
+			}
+			continue
+		}
 		if err != nil || o.over(c) {
+			defer o.finish(c)
 			break
 		}
 		if n == len(buf) && big == nil {
@@ -346,7 +364,6 @@ func (o *own) serve(c *Conn, early []byte) {
 	if big != nil {
 		readPool.Put(big)
 	}
-	o.finish(c)
 }
 
 func (o *own) over(c *Conn) bool {
@@ -413,9 +430,12 @@ func (o *own) finish(c *Conn) {
 	if !o.writing {
 		o.drop(c)
 	}
+	writing := o.writing
 	o.drained.Broadcast()
 	o.mu.Unlock()
-	_ = o.cut()
+	if _, stream := o.rw.(cutter); !stream || writing {
+		_ = o.cut()
+	}
 	_ = o.rw.Close()
 	s := o.strand
 	s.mu.Lock()
@@ -423,6 +443,7 @@ func (o *own) finish(c *Conn) {
 	s.mu.Unlock()
 	s.post(func() { s.wheel.take(c) })
 	s.engine.count(c.set, -1)
+	s.readers.Done()
 }
 
 // endCode is what the App is told.

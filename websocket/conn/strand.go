@@ -16,12 +16,14 @@ type strand struct {
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
 	pipes   map[*ownPipe]struct{}
-	readers sync.WaitGroup
+	napper  *napper        // nil: nobody naps
+	readers sync.WaitGroup // connections that are not over, and pipes
 	writers sync.WaitGroup
 }
 
 func newStrand(e *Engine, index int) *strand {
 	s := &strand{engine: e, signal: make(chan struct{}, 1), conns: map[*Conn]struct{}{}}
+	s.napper = newNapper()
 	s.index, s.guard = index, e.mistake
 	s.wake = func() {
 		select {
@@ -58,6 +60,7 @@ func (s *strand) newConn(rw io.ReadWriteCloser, set *Settings, p frame.Params, s
 	now := s.engine.now()
 	c.seen, c.heard = now, now
 	c.own.turn.Lock()
+	s.readers.Add(1) // until finish
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
