@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -24,10 +26,14 @@ func deflate(message string, level, pieces int) string {
 }
 
 func inflate(message string) (string, error) {
-	r := flate.NewReader(strings.NewReader(message + "\x00\x00\xff\xff\x01\x00\x00\xff\xff"))
+	r, _ := inflaters.Get().(io.ReadCloser)
+	defer inflaters.Put(r)
+	_ = r.(flate.Resetter).Reset(strings.NewReader(message+"\x00\x00\xff\xff\x01\x00\x00\xff\xff"), nil)
 	b, err := io.ReadAll(r)
 	return string(b), err
 }
+
+var inflaters = sync.Pool{New: func() any { return flate.NewReader(strings.NewReader("")) }}
 
 // document is so many bytes of JSON in UTF-8.
 func document(n int) string {
@@ -112,25 +118,33 @@ func TestCompressed(t *testing.T) {
 		{8192, 256}, {16384, 256}, {32768, 256}, {65536, 256}, {131072, 256},
 		{8192, 1024}, {32768, 32}, {131072, 4096},
 	}
-	const perRow = 256 << 10 // bytes; as many messages as make them
+	const perRow = 128 << 10 // bytes; as many messages as make them
+	type row struct {
+		name     string
+		messages []event
+		packed   []byte
+	}
+	var rows []row
+	for _, kind := range kinds {
+		for _, size := range sizes {
+			payload := kind.make(size.bytes)
+			rows = append(rows, row{
+				name:     fmt.Sprintf("%s of %d bytes in %d", kind.name, size.bytes, size.fragment),
+				messages: slices.Repeat([]event{{kind.op, payload}}, min(1000, max(2, perRow/size.bytes))),
+				packed:   fragmented(kind.op|rsv1, deflate(payload, 6, 1), size.fragment),
+			})
+		}
+	}
 	onAll(t, echoOptions(), func(t *testing.T, f front) {
-		for _, kind := range kinds {
-			for _, size := range sizes {
-				t.Run(fmt.Sprintf("%s of %d bytes in %d", kind.name, size.bytes, size.fragment), func(t *testing.T) {
-					c := f.open(t, nil, usualOffer)
-					if !c.inflates {
-						t.Fatalf("nothing was agreed: %v", c.answer)
-					}
-					payload := kind.make(size.bytes)
-					messages := make([]event, min(1000, max(2, perRow/size.bytes)))
-					for i := range messages {
-						messages[i] = event{kind.op, payload}
-					}
-					packed := fragmented(kind.op|rsv1, deflate(payload, 6, 1), size.fragment)
-					c.exchange(messages, func(event) []byte { return packed })
-					c.goodbye()
-				})
-			}
+		for _, r := range rows {
+			t.Run(r.name, func(t *testing.T) {
+				c := f.open(t, nil, usualOffer)
+				if !c.inflates {
+					t.Fatalf("nothing was agreed: %v", c.answer)
+				}
+				c.exchange(r.messages, func(event) []byte { return r.packed })
+				c.goodbye()
+			})
 		}
 	})
 }
@@ -169,6 +183,14 @@ func TestCompressionOffers(t *testing.T) {
 			offer{fmt.Sprintf("permessage-deflate; client_max_window_bits=%d", bits), ""},
 			offer{fmt.Sprintf("permessage-deflate; client_max_window_bits; server_max_window_bits=%d; server_no_context_takeover", bits), fmt.Sprintf("server_max_window_bits=%d", bits)})
 	}
+	var messages []event
+	packed := map[event][]byte{}
+	for i, size := range []int{0, 5, 1023, 1024, 1025, 3000, 40_000, 700} {
+		for _, m := range []event{{opText, document(size)}, {opBinary, noise(size + i)}} {
+			messages = append(messages, m)
+			packed[m] = masked(fin|rsv1|m.op, deflate(m.payload, 6, 1))
+		}
+	}
 	onAll(t, echoOptions(), func(t *testing.T, f front) {
 		for _, o := range offers {
 			t.Run(o.line, func(t *testing.T) {
@@ -181,15 +203,11 @@ func TestCompressionOffers(t *testing.T) {
 				} else if len(answer) != 1 || !fits(answer[0], o.line) || !strings.Contains(answer[0], o.answer) {
 					t.Fatalf("the answer is %q", answer)
 				}
-				var messages []event
-				for i, size := range []int{0, 5, 1023, 1024, 1025, 3000, 40_000, 70_000, 700} {
-					messages = append(messages, event{opText, document(size)}, event{opBinary, noise(size + i)})
-				}
 				c.exchange(messages, func(m event) []byte {
 					if !c.inflates || len(m.payload) == 5 {
 						return masked(fin|m.op, m.payload)
 					}
-					return masked(fin|rsv1|m.op, deflate(m.payload, 6, 1))
+					return packed[m]
 				})
 				c.goodbye()
 			})

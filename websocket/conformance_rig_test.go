@@ -3,16 +3,20 @@ package websocket_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +37,7 @@ type front struct {
 	addr    string
 	url     string
 	tls     *tls.Config // nil: plain
+	h2      bool
 	handler *websocket.Handler
 }
 
@@ -43,16 +48,43 @@ func serve(t *testing.T, name string, secure bool, h *websocket.Handler) front {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f := front{name: name, handler: h}
 	if secure {
+		cert := certificate(t)
+		s.EnableHTTP2 = extended()
+		// Less than a connection has, or one stream that stands still is enough
+		// to stop the others of its connection.
+		s.Config.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10}
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, CurvePreferences: []tls.CurveID{tls.X25519}}
 		s.StartTLS()
-		transport, _ := s.Client().Transport.(*http.Transport)
-		f.tls = transport.TLSClientConfig.Clone()
-		f.tls.NextProtos = nil
+		f.tls = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "echo.example"}
+		f.tls.RootCAs.AddCert(cert.Leaf)
 	} else {
 		s.Start()
 	}
 	t.Cleanup(s.Close)
 	f.addr, f.url = s.Listener.Addr().String(), s.URL
 	return f
+}
+
+// certificate is one that is quick to prove, for thousands of handshakes.
+func certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"echo.example"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(crand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 // newHandler makes a handler that ends with the test.
@@ -101,12 +133,17 @@ func allFronts(t *testing.T, o websocket.Options) []front {
 	e := newEngine(t)
 	plain := serve(t, "plain", false, newHandler(t, e, o, nil))
 	secure := serve(t, "tls", true, newHandler(t, e, o, nil))
+	if extended() {
+		secure.name, secure.h2 = "h2", true
+		joined := plain.through(t, e, "h2, proxy", true)
+		joined.h2 = true
+		return []front{secure, joined}
+	}
 	return []front{
 		plain, secure,
 		plain.through(t, e, "proxy", false),
 		plain.through(t, e, "tls, proxy", true),
 		secure.through(t, e, "proxy, tls", false),
-		secure.through(t, e, "tls, proxy, tls", true),
 	}
 }
 
@@ -157,6 +194,14 @@ func request(more ...string) string {
 // open does the handshake, with early right behind it.
 func (f front) open(t testing.TB, early []byte, more ...string) *client {
 	t.Helper()
+	if f.h2 {
+		s := f.dialH2(t).open(false, more...)
+		if s.status() != "200" {
+			t.Fatalf("the handshake is answered with %s", s.status())
+		}
+		_ = s.SetDeadline(time.Now().Add(patience))
+		return s.client()
+	}
 	nc := f.connect(t)
 	go func() { _, _ = nc.Write(append([]byte(request(more...)), early...)) }() // early may be more than sockets hold
 	c := &client{T: t, Conn: nc, r: bufio.NewReaderSize(nc, 64<<10)}
@@ -419,10 +464,4 @@ func (c *client) chopped(b []byte, chop int) error {
 		b = b[n:]
 	}
 	return nil
-}
-
-// fields are those of a header as it was sent, for names in odd letter case.
-func fields(lines ...string) http.Header {
-	h, _ := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.Join(lines, "\r\n") + "\r\n\r\n"))).ReadMIMEHeader()
-	return http.Header(h)
 }
