@@ -30,6 +30,8 @@ type rig struct {
 	once   sync.Once
 	engine *Engine
 	ln     net.Listener
+
+	accepting sync.Mutex
 }
 
 func (r *rig) start() {
