@@ -113,7 +113,7 @@ func TestEndBelowTLS(t *testing.T) {
 						break
 					}
 				}
-				var below net.Conn = c.Conn
+				below := c.Conn
 				if secure, ok := c.Conn.(*tls.Conn); ok {
 					below = secure.NetConn()
 				}

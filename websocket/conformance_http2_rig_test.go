@@ -49,7 +49,7 @@ type h2 struct {
 type h2stream struct {
 	*h2
 	id     uint32
-	header http.Header // of the answer, with :status
+	header map[string][]string // of the answer, with :status
 	in     bytes.Buffer
 	ended  bool // END_STREAM has come
 	reset  bool
@@ -170,7 +170,7 @@ func (h *h2) take(f http2.Frame) {
 			s.in.Write(f.Data())
 			s.got += int64(len(f.Data()))
 			s.ended = s.ended || f.StreamEnded()
-			if n := uint32(f.Length); n > 0 && !s.stingy && !s.ended {
+			if n := f.Length; n > 0 && !s.stingy && !s.ended {
 				go h.writing(func() error { return h.fr.WriteWindowUpdate(s.id, n) })
 			}
 		}
@@ -210,13 +210,16 @@ func (h *h2) open(stingy bool, fields ...string) *h2stream {
 	}
 	if pseudo == nil {
 		pseudo = []hpack.HeaderField{
-			{Name: ":method", Value: "CONNECT"}, {Name: ":protocol", Value: "websocket"}, {Name: ":scheme", Value: "https"},
-			{Name: ":path", Value: "/echo"}, {Name: ":authority", Value: "echo.example"},
+			{Name: ":method", Value: "CONNECT"},
+			{Name: ":protocol", Value: "websocket"},
+			{Name: ":scheme", Value: "https"},
+			{Name: ":path", Value: "/echo"},
+			{Name: ":authority", Value: "echo.example"},
 		}
 		more = append(more, hpack.HeaderField{Name: "sec-websocket-version", Value: "13"})
 	}
 	h.mu.Lock()
-	s := &h2stream{h2: h, id: h.last, header: http.Header{}, room: h.initial, stingy: stingy}
+	s := &h2stream{h2: h, id: h.last, header: map[string][]string{}, room: h.initial, stingy: stingy}
 	h.last += 2
 	h.streams[s.id] = s
 	h.mu.Unlock()
@@ -240,6 +243,12 @@ func (s *h2stream) status() string {
 		return "reset: " + s.code.String()
 	}
 	return strings.Join(s.header[":status"], " ")
+}
+
+func (s *h2stream) values(name string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.header[name]
 }
 
 // client is the stream as the conformance tests have it.

@@ -100,22 +100,22 @@ func TestH2Handshake(t *testing.T) {
 				continue
 			}
 			for _, forbidden := range []string{"connection", "upgrade", "sec-websocket-accept", "transfer-encoding"} {
-				if s.header[forbidden] != nil {
+				if s.values(forbidden) != nil {
 					t.Errorf("%s: the answer has %q", c.name, forbidden)
 				}
 			}
-			if v := s.header["sec-websocket-version"]; (v != nil) != (c.status == "426") {
+			if v := s.values("sec-websocket-version"); (v != nil) != (c.status == "426") {
 				t.Errorf("%s: the answer has the version %q", c.name, v)
 			}
 			if c.status != "200" {
 				continue
 			}
-			if v := s.header["sec-websocket-protocol"]; (c.name == "a subprotocol") != (len(v) == 1 && v[0] == "chat") {
+			if v := s.values("sec-websocket-protocol"); (c.name == "a subprotocol") != (len(v) == 1 && v[0] == "chat") {
 				t.Errorf("%s: the subprotocol %q", c.name, v)
 			}
 			cl := s.client()
 			if cl.inflates != (c.name == "an extension") {
-				t.Errorf("%s: the extensions %q", c.name, s.header["sec-websocket-extensions"])
+				t.Errorf("%s: the extensions %q", c.name, s.values("sec-websocket-extensions"))
 			}
 			cl.write(masked(fin|opText, "Hello"))
 			cl.want(event{opText, "Hello"})

@@ -170,12 +170,12 @@ func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params)
 
 // open completes the handshake and hands the connection over to the engine. It
 // returns when that has it; over HTTP/2, when the connection is over.
-func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, counted func()) {
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, hand func(over func())) {
 	header, p := h.answerTo(r)
 	if isConnect(r) {
 		if s := openStream(w, r, header); s != nil {
 			defer s.end()
-			counted() // a moment early, since it counts until the end
+			hand(func() {}) // a moment early: Serve returns at the end only
 			_ = h.engine.Serve(s, h.settings, p, state)
 		}
 		return
@@ -185,7 +185,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, counte
 	if !ok {
 		return
 	}
-	_ = h.engine.Adopt(raw, early, h.settings, p, state) // closed already: as the connection is
+	hand(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
 }
 
 // switchProtocols answers with 101 and takes the connection over: without

@@ -12,7 +12,7 @@ import (
 // passOn joins the client with one of the upstream's servers. What the
 // upstream says to the handshake goes back as it is; the connections that
 // follow are the engine's.
-func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, counted func()) {
+func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, hand func(over func())) {
 	if h.proxy.Refuse(w, r) {
 		return
 	}
@@ -38,7 +38,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, counted func())
 	case tunnel == nil:
 		h.proxy.Answer(w, r, res)
 	default:
-		h.join(w, r, res, tunnel, counted)
+		h.join(w, r, res, tunnel, hand)
 	}
 }
 
@@ -54,7 +54,7 @@ func agreed(res *http.Response, key string) error {
 }
 
 // join answers the client and has the engine pass on from here.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, counted func()) {
+func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, hand func(over func())) {
 	header := http.Header{}
 	for from, to := range map[string]string{
 		"Sec-Websocket-Extensions": "Sec-WebSocket-Extensions", "Sec-Websocket-Protocol": "Sec-WebSocket-Protocol", "Set-Cookie": "Set-Cookie",
@@ -64,7 +64,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 		}
 	}
 	if isConnect(r) {
-		h.joinStream(w, r, header, tunnel, counted)
+		h.joinStream(w, r, header, tunnel, hand)
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
@@ -81,21 +81,22 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.
-func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, counted func()) {
+func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, hand func(over func())) {
 	front := openStream(w, r, header)
 	if front == nil {
-		tunnel.Close()
+		_ = tunnel.Close()
 		return
 	}
 	defer front.end()
 	over := make(chan struct{})
 	back, early := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
-	_ = h.engine.Join(front, nil, back, early, h.settings, func() {
-		tunnel.Close()
-		close(over)
+	hand(func() {
+		_ = h.engine.Join(front, nil, back, early, h.settings, func() {
+			_ = tunnel.Close()
+			close(over)
+		})
 	})
-	counted()
 	<-over
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"millrace/bus"
@@ -50,9 +49,11 @@ type Handler struct {
 
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
-	places  atomic.Int64 // taken by handshakes under way
 	close   sync.Once
 	watcher sync.WaitGroup
+
+	counting sync.Mutex // with a limit of connections only
+	places   int        // taken by handshakes under way
 }
 
 // New returns a handler.
@@ -153,24 +154,24 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, fault)
 		return
 	}
-	counted, ok := h.place()
-	defer counted()
+	hand, ok := h.place()
 	if !ok {
 		h.refuse(w, r, &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."})
 		return
 	}
+	defer hand(func() {}) // of who does not come so far
 	switch {
 	case h.proxy != nil:
-		h.passOn(w, r, counted)
+		h.passOn(w, r, hand)
 	case h.channels != nil:
 		state, err := h.channels.Connect(r)
 		if err != nil {
 			h.refuse(w, r, asRefusal(err))
 			return
 		}
-		h.open(w, r, state, counted)
+		h.open(w, r, state, hand)
 	default:
-		h.open(w, r, nil, counted)
+		h.open(w, r, nil, hand)
 	}
 }
 
@@ -185,14 +186,29 @@ func (h *Handler) admit(r *http.Request) *channels.Refusal {
 	return nil
 }
 
-// place takes one of the places that Connections allows, until counted is
-// called: then the engine has the connection and counts it itself, or there is none.
-func (h *Handler) place() (counted func(), ok bool) {
+// place takes one of the places that Connections allows. hand gives it back,
+// once, when over has had the engine count the connection: to others both are
+// one moment, so that nobody is counted twice or not at all.
+func (h *Handler) place() (hand func(over func()), ok bool) {
 	if h.options.Connections <= 0 {
-		return func() {}, true
+		return func(over func()) { over() }, true
 	}
-	taken := h.places.Add(1)
-	return sync.OnceFunc(func() { h.places.Add(-1) }), taken+int64(h.settings.Open()) <= int64(h.options.Connections)
+	h.counting.Lock()
+	defer h.counting.Unlock()
+	if h.places+h.settings.Open() >= h.options.Connections {
+		return nil, false
+	}
+	h.places++
+	given := false
+	return func(over func()) {
+		h.counting.Lock()
+		defer h.counting.Unlock()
+		over()
+		if !given {
+			given = true
+			h.places--
+		}
+	}, true
 }
 
 // answered serves what channels have besides WebSockets, below their route.
