@@ -67,6 +67,8 @@ type Conn struct {
 	mu     sync.Mutex // fd, and nc while it changes
 	fd     int        // noFD when it is no guest
 	doomed bool       // to be closed as soon as it is none any more
+
+	released bool // somebody else's, see Release; by mu
 }
 
 // noFD is the descriptor of a connection that has a net.Conn.
@@ -410,6 +412,7 @@ func (c *Conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.released: // it is somebody else's
 	case c.fd != noFD:
 		shutdown(c.fd)
 	case c.under != nil:

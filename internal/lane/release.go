@@ -2,20 +2,40 @@ package lane
 
 import "net"
 
+// uncounted is a connection below TLS that counts against a limit until it is
+// closed, or until this is called.
+type uncounted interface{ Uncount() }
+
 // Release gives up a hijacked connection for good: whoever has it from here on
 // closes it, and has what was read from it already, which comes before what is
 // still to be read. For the server it is closed: it counts no more against
 // limits.connections, a drain does not wait for it, and Close does not cut it.
-// The connection is a *net.TCPConn, *net.UnixConn or *tls.Conn.
+// The connection is a *net.TCPConn, *net.UnixConn or *tls.Conn. What is no
+// hijacked connection of a lane, or was released before, is returned as it is.
 func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	c, ok := FromNet(nc)
-	if !ok || phase(c.phase.Load()) != hijacked || c.closed.Swap(true) {
+	if !ok || phase(c.phase.Load()) != hijacked || !c.release() {
 		return nc, nil
 	}
 	c.lane.untrack(c)
 	if c.gone != nil {
 		c.gone()
 	}
+	if u, ok := c.under.(uncounted); ok {
+		u.Uncount()
+	}
 	early, c.held = c.held, nil
 	return c.nc, early
+}
+
+// release makes c a closed one. Who has begun to cut it is waited for; from then
+// on nobody does.
+func (c *Conn) release() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed.Swap(true) {
+		return false
+	}
+	c.released = true
+	return true
 }
