@@ -296,7 +296,7 @@ func TestStarve(t *testing.T) {
 		})
 	}
 	quiet := r.connect(s, nil, frame.Params{})
-	for range 100 {
+	for range 20 {
 		for i := range r.engine.Runners() {
 			for range 100 {
 				r.engine.Post(i, func() {})

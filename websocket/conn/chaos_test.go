@@ -17,8 +17,7 @@ import (
 // crowd is an App whose connections are delivered to, as a hub does it, while
 // everything else happens. What is said in wrong order is a fault of the test.
 type crowd struct {
-	t    *testing.T
-	echo bool
+	t *testing.T
 
 	mu     sync.Mutex
 	conns  map[*Conn]int // on which runner

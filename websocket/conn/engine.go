@@ -156,7 +156,7 @@ func (e *Engine) count(s *Settings, n int64) {
 	s.Meters.Open.Add(n)
 	if n > 0 {
 		e.opened.Add(n)
-		s.Meters.Opened.Add(uint32(e.turn.Load()), 1)
+		s.Meters.Opened.Add(e.turn.Load(), 1)
 	}
 }
 

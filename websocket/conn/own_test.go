@@ -364,7 +364,9 @@ func (a *firstApp) say(c *Conn, what string, after ...string) {
 
 func (a *firstApp) Open(c *Conn)                              { a.say(c, "open", "", "closed") }
 func (a *firstApp) Message(c *Conn, _ frame.Opcode, _ []byte) { a.say(c, "message", "open", "message") }
-func (a *firstApp) Closed(c *Conn, _ frame.Code)              { a.say(c, "closed", "open", "message", "leaving") }
+
+func (a *firstApp) Closed(c *Conn, _ frame.Code) { a.say(c, "closed", "open", "message", "leaving") }
+
 func (a *firstApp) Leaving(c *Conn, _ frame.Code, _ time.Duration) {
 	a.say(c, "leaving", "open", "message")
 }

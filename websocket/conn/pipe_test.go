@@ -2,6 +2,7 @@ package conn
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -78,7 +79,7 @@ func TestPipeDeath(t *testing.T) {
 		front, back, released = r.joined(s, [2][]byte{})
 		back.send(server(frame.Text, make([]byte, 100))[:50])
 		back.Close()
-		if _, _, err := front.frame(); err != io.EOF && !isReset(err) {
+		if _, _, err := front.frame(); !errors.Is(err, io.EOF) && !isReset(err) {
 			t.Errorf("half a frame ended with %v", err)
 		}
 		front.Close() // for which the engine waits

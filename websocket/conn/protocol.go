@@ -164,7 +164,7 @@ func (c *Conn) payload(p []byte) bool {
 		return c.control(p, whole)
 	}
 	end := whole && c.is(lastFrame)
-	f := fine
+	var f fault
 	switch {
 	case c.is(packed):
 		f = c.compressed(p, end)

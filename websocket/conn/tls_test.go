@@ -31,11 +31,12 @@ func certificate(tb testing.TB) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// secure is a pair of connections over TLS, after their handshake.
-func secure(tb testing.TB, config *tls.Config, ours, theirs net.Conn) (client, server *tls.Conn) {
+// secure is a pair of connections over TLS, after their handshake: the client and
+// the server.
+func secure(tb testing.TB, config *tls.Config, ours, theirs net.Conn) (_, _ *tls.Conn) {
 	tb.Helper()
-	client = tls.Client(ours, &tls.Config{InsecureSkipVerify: true, ServerName: "test"})
-	server = tls.Server(theirs, config)
+	client := tls.Client(ours, &tls.Config{InsecureSkipVerify: true, ServerName: "test"})
+	server := tls.Server(theirs, config)
 	done := make(chan error, 1)
 	go func() { done <- server.Handshake() }()
 	if err := client.Handshake(); err != nil {
