@@ -147,3 +147,61 @@ func BenchmarkSlab(b *testing.B) {
 		runtime.KeepAlive(sl)
 	}
 }
+
+// BenchmarkIdle is what a quiet plain connection takes, and a quiet pair of
+// them behind the proxy, but for what the system has of it.
+func BenchmarkIdle(b *testing.B) {
+	const conns = 2000
+	for _, piped := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "proxied"}[piped], func(b *testing.B) {
+			for b.Loop() {
+				e := NewEngine(nil)
+				ln, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					b.Fatal(err)
+				}
+				s := &Settings{App: wholeEcho{}, MaxMessage: 1 << 16, Ping: time.Hour}
+				var clients []*rawClient
+				before := inUse()
+				for range conns {
+					front, theirs := pairOf(b, ln)
+					if piped {
+						back, upstream := pairOf(b, ln)
+						err = e.Join(theirs, nil, upstream, nil, s, func() {})
+						clients = append(clients, keepOpen(b, back))
+					} else {
+						err = e.Adopt(theirs, nil, s, frame.Params{}, nil)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+					clients = append(clients, keepOpen(b, front))
+				}
+				time.Sleep(100 * time.Millisecond)
+				heap, stack := inUse().minus(before)
+				b.ReportMetric(float64(heap)/conns, "heap-B/conn")
+				b.ReportMetric(float64(stack)/conns, "stack-B/conn")
+				for _, c := range clients {
+					c.close()
+				}
+				ln.Close()
+				_ = e.Close()
+			}
+		})
+	}
+}
+
+// pairOf is a connection from both of its sides.
+func pairOf(tb testing.TB, ln net.Listener) (_, _ net.Conn) {
+	tb.Helper()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		nc, _ := ln.Accept()
+		accepted <- nc
+	}()
+	ours, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ours, <-accepted
+}

@@ -121,6 +121,26 @@ func TestCloseInOpen(t *testing.T) {
 	})
 }
 
+// TestNoReset: what a client sends behind its close frame does not take the
+// answer from it.
+func TestNoReset(t *testing.T) {
+	drivers(t, func(t *testing.T, r *rig) {
+		app := &echoApp{done: make(chan frame.Code, 1)}
+		s := &Settings{App: app, MaxMessage: 1 << 20}
+		p := r.connect(s, nil, frame.Params{})
+		p.send(packet(frame.Close, true, false, []byte{0x03, 0xe8}), make([]byte, 300_000))
+		time.Sleep(20 * time.Millisecond)
+		p.want(frame.Close, "\x03\xe8")
+		if n, err := io.Copy(io.Discard, p.TCPConn); n != 0 || err != nil {
+			t.Errorf("behind the answer come %d bytes, and %v", n, err)
+		}
+		p.Close()
+		if code := <-app.done; code != frame.Normal {
+			t.Errorf("the App was told %d", code)
+		}
+	})
+}
+
 // TestCloseUnanswered: a client that does not answer our close frame is waited
 // for, but not for ever; and what it sends meanwhile is still heard.
 func TestCloseUnanswered(t *testing.T) {

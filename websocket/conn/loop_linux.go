@@ -316,6 +316,9 @@ func (lp *loop) watch(c *Conn, events uint32) {
 func (lp *loop) deliver(c *Conn, b []byte, shared bool) {
 	if lp.current == c {
 		lp.flush(nil) // what was said before
+		if c.is(doomed) {
+			return
+		}
 	}
 	if c.out != nil {
 		if shared {

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -53,6 +54,9 @@ func (n *napper) run() {
 		var events [napEvents]unix.EpollEvent
 		for {
 			k, err := unix.EpollWait(n.fd, events[:], 0)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
 			if err != nil || k == 0 {
 				return false
 			}

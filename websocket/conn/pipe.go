@@ -60,6 +60,7 @@ type pipe struct {
 	over    bool    // the client was told, or has all there was
 	deaf    bool    // the upstream takes no more
 	off     bool    // the upstream is not watched: it is gone, but the client has not yet taken what it had said
+	parted  bool    // the client sends no more, but may still be answered
 	counted bool    // the end has been, in Meters.Closed
 	leaving bool
 	code    frame.Code // to leave with at the end of the frame, with

@@ -67,16 +67,33 @@ func (lp *loop) readyPipe(c *Conn, events uint32) {
 	n, ok, err := send.TryRead(uintptr(c.fd), lp.buf)
 	switch {
 	case !ok:
+	case n == 0 && err == nil && me == frontEnd && lp.parted(p):
 	case n == 0 || err != nil:
 		lp.pipeEnded(p, me)
 	case p.over: // whatever the client still says: its upstream is gone
 	default:
 		c.heard = lp.tick
-		if other := p.ends[1-me]; other != nil {
+		if other := p.ends[1-me]; other != nil && !other.is(closeSent) {
 			other.heard = lp.tick
 		}
 		lp.pass(p, me, lp.buf[:n])
 	}
+}
+
+// parted is for a client that has ended its direction behind its close frame:
+// its upstream, which is told the same, has a little time to answer that. It
+// reports false if that is not what has happened.
+func (lp *loop) parted(p *pipe) bool {
+	front, back := p.ends[frontEnd], p.ends[backEnd]
+	if p.over || p.deaf || p.parted || back == nil || !p.walk[frontEnd].Closed() {
+		return false
+	}
+	p.parted = true
+	_ = unix.Shutdown(int(back.fd), unix.SHUT_WR)
+	front.put(closeSent)
+	front.schedule(closeTime)
+	lp.watchPipe(p, frontEnd)
+	return true
 }
 
 // pushPipe writes what waits for one end. It reports whether that is to be
@@ -127,7 +144,7 @@ func (lp *loop) watchPipe(p *pipe, i int) {
 		return
 	}
 	var events uint32
-	if other := p.ends[1-i]; other == nil || other.out == nil {
+	if other := p.ends[1-i]; (other == nil || other.out == nil) && (i == backEnd || !p.parted) {
 		events |= unix.EPOLLIN
 	}
 	if c.out != nil {

@@ -81,7 +81,7 @@ func (o *ownPipe) serve(early [2][]byte) {
 		o.upstreamEnded()
 	})
 	o.pour(frontEnd, early[frontEnd])
-	_ = cut(o.ends[backEnd])
+	o.clientEnded()
 	other.Wait()
 	if _, stream := o.ends[frontEnd].(cutter); !stream { // that ends with the handler
 		_ = cut(o.ends[frontEnd])
@@ -184,6 +184,20 @@ func (o *ownPipe) endFront() {
 	o.pipe.over = true
 	endWriting(o.ends[frontEnd])
 	_ = o.ends[frontEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+}
+
+// clientEnded is the end of what comes from the client. If it has said goodbye,
+// it may still read the answer to that, for which there is a little time.
+func (o *ownPipe) clientEnded() {
+	o.mu[backEnd].Lock()
+	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.deaf
+	o.mu[backEnd].Unlock()
+	if !parted {
+		_ = cut(o.ends[backEnd])
+		return
+	}
+	_ = o.ends[backEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+	endWriting(o.ends[backEnd])
 }
 
 // upstreamEnded is the end of what comes from the upstream: the client gets

@@ -176,6 +176,7 @@ func BenchmarkIdleTLS(b *testing.B) {
 		for range conns {
 			clients = append(clients, idleClient(b, e, ln, config, s))
 		}
+		time.Sleep(napAfter + 2*tickTime) // until they are quiet
 		heap, stack := inUse().minus(before)
 		b.ReportMetric(float64(heap)/conns, "heap-B/conn")
 		b.ReportMetric(float64(stack)/conns, "stack-B/conn")
