@@ -125,6 +125,22 @@ func TestEndBelowTLS(t *testing.T) {
 	})
 }
 
+// TestHalfClosed is a client that ends its direction right behind its close
+// frame: it gets the answer all the same.
+func TestHalfClosed(t *testing.T) {
+	onAll(t, echoOptions(), func(t *testing.T, f front) {
+		c := f.open(t, nil)
+		half, ok := c.Conn.(interface{ CloseWrite() error })
+		if !ok {
+			t.Fatalf("%T has no half", c.Conn)
+		}
+		c.write(join(masked(fin|opText, "last"), masked(fin|opClose, closing(1000, ""))))
+		_ = half.CloseWrite()
+		c.want(event{opText, "last"})
+		c.wantClosed(1000, false)
+	})
+}
+
 // TestClientGoes is a client that ends without a close frame: in the middle of
 // a frame, of a message, and between them. Nobody else is harmed, and its
 // connection is not kept.

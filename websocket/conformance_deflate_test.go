@@ -35,20 +35,24 @@ func inflate(message string) (string, error) {
 
 var inflaters = sync.Pool{New: func() any { return flate.NewReader(strings.NewReader("")) }}
 
-// document is so many bytes of JSON in UTF-8.
+// document is so many bytes of JSON in UTF-8, at most what the longest has.
 func document(n int) string {
-	var b strings.Builder
-	for i := 0; b.Len() < n; i++ {
-		line, _ := json.Marshal(map[string]any{"id": i, "name": fmt.Sprintf("Größe %d", i*i%1013), "tags": []string{"ä", "いろ", "z"}})
-		b.Write(line)
-		b.WriteByte('\n')
-	}
-	s := b.String()[:n]
+	s := longest()[:n]
 	for strings.ToValidUTF8(s, "") != s {
 		s = s[:len(s)-1]
 	}
 	return s
 }
+
+var longest = sync.OnceValue(func() string {
+	var b strings.Builder
+	for i := 0; b.Len() < 200_000; i++ {
+		line, _ := json.Marshal(map[string]any{"id": i, "name": fmt.Sprintf("Größe %d", i*i%1013), "tags": []string{"ä", "いろ", "z"}})
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+})
 
 // fragmented is a message in frames of so many bytes (0: one frame).
 func fragmented(first byte, payload string, size int) []byte {
@@ -151,7 +155,10 @@ func TestCompressed(t *testing.T) {
 		}
 	}
 	onAll(t, echoOptions(), func(t *testing.T, f front) {
-		for _, r := range rows {
+		for i, r := range rows {
+			if !f.has(i) {
+				continue
+			}
 			t.Run(r.name, func(t *testing.T) {
 				c := f.open(t, nil, usualOffer)
 				if !c.inflates {
@@ -207,7 +214,10 @@ func TestCompressionOffers(t *testing.T) {
 		}
 	}
 	onAll(t, echoOptions(), func(t *testing.T, f front) {
-		for _, o := range offers {
+		for i, o := range offers {
+			if !f.has(i) {
+				continue
+			}
 			t.Run(o.line, func(t *testing.T) {
 				c := f.open(t, nil, offerField+o.line)
 				answer := c.answer["Sec-Websocket-Extensions"]
