@@ -155,6 +155,13 @@ func (s *Server) retire(old, next *graph) {
 	old.setup.Plain.Retire()
 	old.setup.Secure.Retire()
 	s.leaving[old] = true
+	for _, r := range old.sockets {
+		if !next.hasSocket(r.handler) {
+			// At once: its event streams and the WebSockets over HTTP/2 are
+			// requests that would keep the old graph for as long as they like.
+			s.retired.Go(r.handler.Leave)
+		}
+	}
 	s.retired.Go(func() {
 		defer close(old.closed)
 		for _, idle := range []<-chan struct{}{old.before, old.setup.Plain.Idle(), old.setup.Secure.Idle()} {

@@ -95,6 +95,16 @@ func newSocketRoute(h *websocket.Handler, hosts []string, pattern string, o webs
 	return r
 }
 
+// hasSocket reports whether a handler serves in this graph, too.
+func (g *graph) hasSocket(h *websocket.Handler) bool {
+	for _, r := range g.sockets {
+		if r.handler == h {
+			return true
+		}
+	}
+	return false
+}
+
 // listSockets is GET /websockets/ of the admin listener: the routes with
 // WebSockets, for the verbs that publish and listen.
 func (s *Server) listSockets(w http.ResponseWriter, _ *http.Request) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -192,6 +193,12 @@ func TestSocketsComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := s.hear(t)
+	// A stream that lasts for ever must not keep the old options.
+	events, err := http.Get(srv.Addrs()[0] + "/live/sse?channel=news")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
 	reload(t, srv, parse(t, fmt.Sprintf(socketSite, "per_client: 7", "x")))
 	if h := s.hear(t); h.Reconnect == nil {
 		t.Errorf("got %+v, want a hint when to come back", h)
@@ -200,6 +207,9 @@ func TestSocketsComeBack(t *testing.T) {
 		t.Errorf("got %v, want close code 1012", err)
 	}
 	s.nc.Close()
+	if _, err := io.Copy(io.Discard, events.Body); err != nil {
+		t.Errorf("the event stream ended with %v", err)
+	}
 	res, err := http.Post(srv.Addrs()[0]+"/live/publish?channel=news", "application/json", strings.NewReader(`{"missed":true}`))
 	if err != nil {
 		t.Fatal(err)

@@ -315,9 +315,13 @@ func (h *Handler) Measure() {
 // HasChannels reports whether clients can publish and subscribe here.
 func (h *Handler) HasChannels() bool { return h.channels != nil }
 
+// Leave tells all clients to come back (1012), ends their event streams, and
+// returns when they are gone. Nobody can connect any more.
+func (h *Handler) Leave() { h.leave(frame.ServiceRestart) }
+
 // Close tells all clients to come back (1012), and returns when they are gone.
 func (h *Handler) Close() error {
-	h.leave(frame.ServiceRestart)
+	h.Leave()
 	h.watcher.Wait()
 	if h.channels != nil {
 		return h.channels.Close()
