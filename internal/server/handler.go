@@ -151,7 +151,7 @@ func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began
 		Remote:    remote,
 		Host:      r.Host,
 		Method:    r.Method,
-		Target:    r.RequestURI,
+		Target:    accesslog.WithoutSecrets(r.RequestURI),
 		Proto:     r.Proto,
 		Referer:   r.Referer(),
 		UserAgent: r.UserAgent(),
