@@ -22,10 +22,10 @@ func TestSizes(t *testing.T) {
 			rows = append(rows, row{op: op, size: size})
 		}
 		for _, fragment := range []int{64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10} {
-			rows = append(rows, row{op: op, size: max(256<<10, min(1<<20, fragment*8192)), fragment: fragment})
+			rows = append(rows, row{op: op, size: max(128<<10, min(512<<10, fragment*8192)), fragment: fragment})
 		}
 		for _, chop := range []int{64, 128, 256, 512, 1 << 10, 2 << 10, 64 << 10} {
-			rows = append(rows, row{op: op, size: max(128<<10, min(1<<20, chop*2048)), chop: chop})
+			rows = append(rows, row{op: op, size: max(128<<10, min(512<<10, chop*1024)), chop: chop})
 		}
 		rows = append(rows,
 			row{op: op, size: 4 << 20, fragment: 64, plainOnly: true},
@@ -36,7 +36,7 @@ func TestSizes(t *testing.T) {
 		c := f.open(t, nil)
 		_ = c.SetDeadline(time.Now().Add(5 * patience))
 		for i, r := range rows {
-			if !f.has(i) || r.plainOnly && f.name != "plain" {
+			if !f.has(i, len(rows)) || r.plainOnly && f.name != "plain" {
 				continue
 			}
 			payload := sample(r.size)

@@ -148,9 +148,21 @@ func allFronts(t *testing.T, o websocket.Options) []front {
 	}
 }
 
-// has reports whether a case is run over this way: all are, but under the race
-// detector every case over some ways only.
-func (f front) has(i int) bool { return !underRace || i%4 == f.number%4 }
+// manyCases is from how many on each case is run over some of the ways only.
+const manyCases = 150
+
+// has reports whether case i of n is run over this way. Where there are few, all
+// are; of many, and over HTTP/2, each over every second way, and over the plain
+// one; under the race detector over every fourth.
+func (f front) has(i, n int) bool {
+	switch {
+	case underRace:
+		return i%4 == f.number%4
+	case f.h2, n > manyCases && f.number > 0:
+		return i%2 == f.number%2
+	}
+	return true
+}
 
 // onAll runs a test over all ways at once.
 func onAll(t *testing.T, o websocket.Options, f func(t *testing.T, f front)) {
