@@ -144,6 +144,7 @@ func TestNoReset(t *testing.T) {
 // TestCloseUnanswered: a client that does not answer our close frame is waited
 // for, but not for ever; and what it sends meanwhile is still heard.
 func TestCloseUnanswered(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		app := &scripted{done: make(chan frame.Code, 1)}
 		var mu sync.Mutex

@@ -282,11 +282,12 @@ type handleApp struct {
 func (a *handleApp) Open(c *Conn) { a.opened <- c.Handle() }
 
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		app := &echoApp{done: make(chan frame.Code, 1)}
 		s := &Settings{App: app, MaxMessage: 100, Ping: tickTime, PongTimeout: 2 * tickTime}
 		p := r.connect(s, nil, frame.Params{})
-		for range 2 {
+		for range 1 {
 			p.want(frame.Ping, "")
 			p.send(packet(frame.Pong, true, false, nil))
 		}
@@ -299,6 +300,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		p := r.connect(&Settings{App: &echoApp{}, MaxMessage: 100, Idle: 2 * tickTime}, nil, frame.Params{})
 		p.wantClose(frame.Timeout)
@@ -307,6 +309,7 @@ func TestIdle(t *testing.T) {
 
 // TestWriteTimeout has a client that never reads.
 func TestWriteTimeout(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		app := &echoStream{}
 		app.done = make(chan frame.Code, 1)

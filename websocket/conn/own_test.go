@@ -290,7 +290,7 @@ func TestSlowButTaking(t *testing.T) {
 	_, g, h := gated(t, s, 0)
 	const size = 1 << 20
 	do(h, func(c *Conn) { c.Deliver(binary(size, 'a')) })
-	for range 6 {
+	for range 4 {
 		time.Sleep(tickTime)
 		g.let(1)
 	}
@@ -305,8 +305,8 @@ func TestStuckLate(t *testing.T) {
 	t.Parallel()
 	app := &handleApp{opened: make(chan Handle, 1)}
 	app.done = make(chan frame.Code, 1)
-	_, g, h := gated(t, &Settings{App: app, WriteTimeout: 3 * tickTime}, 0)
-	time.Sleep(4 * tickTime)
+	_, g, h := gated(t, &Settings{App: app, WriteTimeout: 2 * tickTime}, 0)
+	time.Sleep(3 * tickTime)
 	do(h, func(c *Conn) { c.Deliver(binary(100, 'a')) })
 	g.stuck(t)
 	if code := <-app.done; code != frame.Abnormal {
@@ -320,7 +320,7 @@ func TestOpenFirst(t *testing.T) {
 		app := &firstApp{t: t, state: map[*Conn]string{}}
 		s := &Settings{App: app, MaxMessage: 100}
 		r.start()
-		for range 20 {
+		for range 8 {
 			var all sync.WaitGroup
 			for range 4 {
 				nc, theirs := r.pair()

@@ -72,6 +72,7 @@ func TestPipeUpstreamResets(t *testing.T) {
 
 // TestPipeUpstreamStuck: an upstream that takes nothing for too long.
 func TestPipeUpstreamStuck(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		s := &Settings{WriteTimeout: 2 * tickTime}
 		front, _, released := r.joined(s, [2][]byte{})
@@ -114,17 +115,18 @@ func TestPipeUpstreamDiesBehind(t *testing.T) {
 
 // TestPipeIdle: nobody says anything.
 func TestPipeIdle(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
-		s := &Settings{Idle: 3 * tickTime}
+		s := &Settings{Idle: 2 * tickTime}
 		front, back, released := r.joined(s, [2][]byte{})
 		began := time.Now()
-		for range 4 {
+		for range 3 {
 			time.Sleep(tickTime)
 			back.send(server(frame.Text, nil))
 			front.want(frame.Text, "")
 		}
 		front.wantClose(frame.Timeout)
-		if d := time.Since(began); d < 4*tickTime+2*tickTime {
+		if d := time.Since(began); d < 3*tickTime+tickTime {
 			t.Errorf("closed after %s", d)
 		}
 		back.wantEnd()

@@ -187,10 +187,14 @@ func (o *ownPipe) endFront() {
 }
 
 // clientEnded is the end of what comes from the client. If it has said goodbye,
-// it may still read the answer to that, for which there is a little time.
+// and not because we had, it may still read the answer to that, for which there
+// is a little time.
 func (o *ownPipe) clientEnded() {
+	o.mu[frontEnd].Lock()
+	told := o.pipe.over
+	o.mu[frontEnd].Unlock()
 	o.mu[backEnd].Lock()
-	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.deaf
+	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.deaf && !told
 	o.mu[backEnd].Unlock()
 	if !parted {
 		_ = cut(o.ends[backEnd])

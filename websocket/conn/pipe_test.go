@@ -122,6 +122,7 @@ func expect(masked bool, size int) []byte {
 }
 
 func TestPipeLeave(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		s := &Settings{}
 		front, back, _ := r.joined(s, [2][]byte{})

@@ -3,14 +3,28 @@ package conn
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
 
 	"millrace/websocket/frame"
 )
+
+// beside is how many of the tests that call Parallel run at once: they wait for
+// the clock most of the time.
+const beside = "8"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", beside); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // drivers are the two that every test of behaviour runs over: a plain
 // connection, and one whose descriptor cannot be taken.

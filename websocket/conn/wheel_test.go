@@ -96,6 +96,7 @@ func TestTimeUp(t *testing.T) {
 // TestIdleBehindPing: an idle connection is ended in time although the answer
 // to a ping may take much longer than that.
 func TestIdleBehindPing(t *testing.T) {
+	t.Parallel()
 	drivers(t, func(t *testing.T, r *rig) {
 		p := r.connect(&Settings{App: &echoApp{}, MaxMessage: 100, Ping: tickTime, PongTimeout: time.Hour, Idle: 3 * tickTime}, nil, frame.Params{})
 		p.want(frame.Ping, "")
