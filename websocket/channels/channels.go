@@ -32,13 +32,15 @@
 //
 // # Several machines
 //
-// A message that was published while the machines of a bus cannot reach each other
-// has an "id" instead of the offset (so has the answer to publish), and
-// {"placed":CH,"id":…,"offset":N} says its offset later. Messages that may have
-// been delivered so before have both: an id that the client has seen without an
-// offset is not shown again. Who subscribes meanwhile is told "down":true: only
-// what is published on this machine comes, and when the others are back a reset.
-// The epoch and offset of that answer are those that were sent, or "" and 0.
+// Where machines share channels by a bus, messages have an "id" besides the
+// offset. One that is published while the machines cannot reach each other has
+// only the id (so has the answer to publish), and comes on that machine alone;
+// {"placed":CH,"id":…,"offset":N} says its offset later. It is the same as one
+// with an offset and that id: a client shows whichever comes first.
+//
+// Who subscribes meanwhile is told "down":true: only what is published on this
+// machine comes, and when the others are back a reset. The epoch and offset of
+// that answer are those that were sent, or "" and 0.
 //
 // # Who does what
 //

@@ -3,7 +3,6 @@ package channels
 import (
 	"encoding/json"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"millrace/bus"
@@ -12,25 +11,11 @@ import (
 
 // What is sent often is put together by hand: one allocation, no reflection.
 
-// lateAfter is from how much time between publication and delivery on a message
-// of a bus of several machines has its ID beside its offset: the machine that
-// it was published on may have delivered it without an offset, and who has it
-// from there must know it again. If clocks differ by more, that only costs bytes.
-const lateAfter = time.Second
-
-// text is a publication as clients are told it.
-func (c *Channels) text(m bus.Message) []byte {
-	return appendText(newText(0, m), m, c.late(m))
-}
-
-// missedText is text for who comes back: how long it was missed is not known.
-func (c *Channels) missedText(m bus.Message) []byte {
-	return appendText(newText(0, m), m, c.shared)
-}
-
-func (c *Channels) late(m bus.Message) bool {
-	return c.shared && time.Since(m.Time) >= lateAfter
-}
+// text is a publication as clients are told it. On a bus of several machines it
+// has its ID besides the offset: the one that it was published on may deliver it
+// without an offset, before that or (if the others only seemed not to have it)
+// after, and a client goes from one to another.
+func (c *Channels) text(m bus.Message) []byte { return appendText(newText(0, m), m, c.shared) }
 
 // newText has room for a publication behind so many bytes.
 func newText(head int, m bus.Message) []byte {
@@ -65,11 +50,9 @@ func appendData(b []byte, m bus.Message) []byte {
 
 // event is a publication for event streams (WHATWG HTML, 9.2.5), but for its id
 // and the empty line at the end. JSON in one line needs no more than one.
-func (c *Channels) event(m bus.Message) []byte { return makeEvent(m, c.late(m)) }
-
-func makeEvent(m bus.Message, withID bool) []byte {
+func (c *Channels) event(m bus.Message) []byte {
 	const head = "event: message\ndata: "
-	b := appendText(append(newText(len(head), m), head...), m, withID)
+	b := appendText(append(newText(len(head), m), head...), m, c.shared)
 	for i := len(head); i < len(b); i++ {
 		if b[i] == '\n' || b[i] == '\r' { // another program on the bus wrote JSON in several lines
 			b[i] = ' '

@@ -238,7 +238,7 @@ func (s *stream) missed(w *written, it *item) bool {
 		if m.Offset > 0 {
 			s.marks[at.i].move(bus.Position{Epoch: a.Top.Epoch, Offset: m.Offset})
 		}
-		w.text = append(append(s.appendID(w.text), makeEvent(m, s.c.shared)...), '\n')
+		w.text = append(append(s.appendID(w.text), s.c.event(m)...), '\n')
 		w.events++
 	}
 	if len(a.Missed) > 0 {

@@ -194,7 +194,7 @@ func (j *joining) tell(a hub.Answer) {
 	}
 	j.say(append(b, '}'))
 	for _, m := range a.Missed {
-		j.say(j.c.missedText(m))
+		j.say(j.c.text(m))
 	}
 }
 

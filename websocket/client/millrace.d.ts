@@ -7,7 +7,7 @@ export interface Message<T = Data> {
   data: T;
   /** Its place in the channel; absent while the servers cannot reach each other. */
   offset?: number;
-  /** Says which one it is while it has no offset; then both may be there. */
+  /** Says which one it is, where several servers share the channels. */
   id?: string;
 }
 

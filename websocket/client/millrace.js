@@ -53,7 +53,7 @@ export class Millrace {
     const sub = { onmessage, onreset, onerror, joins };
     let c = this.#channels.get(channel);
     const known = c && (c.joins || !joins);
-    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), ids: new Set(), places: new Set(), last: 0 }));
+    if (!c) this.#channels.set(channel, (c = { name: channel, subs: new Set(), ids: new Set(), places: new Set(), known: new Set(), last: 0 }));
     c.subs.add(sub);
     c.joins ||= !!joins;
     c.recover ||= recover;
@@ -145,7 +145,7 @@ export class Millrace {
     socket.onclose = ({ code, reason }) => {
       if (turn != this.#turn) return;
       if (opened && Date.now() - opened >= stable) this.#tries = 0;
-      if (code == 3000) this.#refused = { token };
+      if (code == 3000 && token !== undefined) this.#refused = { token }; // else a cookie may be good still
       if (code == 3003) this.#end(code, reason);
       else if (opened || ++this.#failed < 2) this.#retry();
       else this.#fallback(turn);
@@ -286,12 +286,14 @@ export class Millrace {
   }
 
   // fresh reports whether a publication was not there before, and notes that
-  // it was.
+  // it was. Servers that cannot reach each other give it no place, and perhaps
+  // one of them has given it one: its id tells.
   #fresh(c, m) {
-    if (!m.offset) return this.#note(c.ids, m.id); // placed later
+    if (!m.offset) return !c.known.has(m.id) && this.#note(c.ids, m.id);
     if (m.offset <= c.last) return false;
     c.last = m.offset;
     c.offset = Math.max(c.offset ?? 0, m.offset);
+    if (m.id !== undefined) this.#note(c.known, m.id);
     return !(c.places.delete(m.offset) || c.ids.has(m.id));
   }
 

@@ -33,9 +33,11 @@ type channel struct {
 	// that it came with, and a subscription the one at which its history was
 	// asked: only offsets with the same gen can be compared.
 	gen       uint16
-	listening bool // the bus delivers
-	wish      bool // somebody waits for that
-	tuning    bool // h.tuner has it
+	listening bool      // the bus delivers
+	wish      bool      // somebody waits for that
+	tuning    bool      // h.tuner has it
+	asking    bool      // the bus is asked for the history
+	waiting   *[]waiter // for the next question; nil: nobody
 }
 
 // enter finds or makes a channel, and its list for a shard, and holds it there
@@ -83,14 +85,6 @@ func (h *Hub) listens(ch *channel) bool {
 		h.tune(ch)
 	}
 	return ch.listening
-}
-
-// gen is the channel's, now.
-func (h *Hub) gen(ch *channel) uint16 {
-	st := h.stripe(ch.name)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return ch.gen
 }
 
 // tune has settle called for a channel; its stripe is locked.
@@ -141,7 +135,7 @@ func (h *Hub) release(ch *channel, err error) {
 	for l := first; l != nil; l = l.next {
 		for _, w := range l.claim() {
 			if err == nil {
-				h.ask(w.s, w.j)
+				h.ask(w)
 				continue
 			}
 			if h.leave(w.s) {
@@ -153,12 +147,6 @@ func (h *Hub) release(ch *channel, err error) {
 			}
 		}
 	}
-}
-
-// waiter is a subscription that joins.
-type waiter struct {
-	s *Subscription
-	j *joining
 }
 
 // claim returns those that nobody has asked the history for. No one else does,

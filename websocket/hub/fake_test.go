@@ -32,6 +32,7 @@ type fakeBus struct {
 	waiting  []func() // answers
 	listens  int      // calls that succeeded less those of Ignore
 	calls    int      // of Listen
+	asked    int      // calls of History
 	nested   bool     // Listen or Ignore for a channel that was so already, or is being changed
 	hold     chan struct{}
 	fail     error // of Listen
@@ -135,6 +136,7 @@ func (b *fakeBus) Ignore(name string) { _ = b.change(name, false, nil) }
 
 func (b *fakeBus) History(name string, since *bus.Position, limit int, done func(bus.History, error)) {
 	b.mu.Lock()
+	b.asked++
 	if b.late {
 		b.waiting = append(b.waiting, func() { done(b.history(name, since, limit)) })
 		b.mu.Unlock()

@@ -88,6 +88,7 @@ type joining struct {
 	start  uint64 // of what it has to get from the list's log
 	gen    uint16 // of the channel, before the history was asked
 	phase  atomic.Uint32
+	left   atomic.Bool // it waits for no answer any more
 
 	// The bus's answer; there when phase is answered.
 	history bus.History
@@ -131,27 +132,12 @@ func (h *Hub) Subscribe(r Request) (*Subscription, error) {
 	sh.mu.Unlock()
 	// From here on nothing is missed: it is in the log, or in the history.
 	if h.listens(l.channel) && j.phase.CompareAndSwap(idle, here) {
-		h.ask(s, j)
+		h.ask(waiter{s, j})
 		if !j.phase.CompareAndSwap(here, away) {
 			h.answer(s)
 		}
 	}
 	return s, nil
-}
-
-// ask asks the bus where a subscription begins.
-func (h *Hub) ask(s *Subscription, j *joining) {
-	j.gen = h.gen(s.list.channel)
-	limit := 0
-	if j.since == nil {
-		limit = 1 // none is wanted, but no limit would be all
-	}
-	h.bus.History(s.Channel(), j.since, limit, func(history bus.History, err error) {
-		j.history, j.err = history, err
-		if j.phase.Swap(answered) == away {
-			s.list.shard.post(func() { h.answer(s) })
-		}
-	})
 }
 
 // answer is called on the runner, when the history is there.
@@ -254,6 +240,7 @@ func (h *Hub) leave(s *Subscription) bool {
 	}
 	if s.state == entering {
 		l.joined()
+		s.join.left.Store(true)
 	}
 	l.remove(s)
 	s.state, s.to, s.join = gone, nil, nil

@@ -168,10 +168,13 @@ test("publications without a place are known by their ids, and by the place they
   assert.equal(socket.answer("subscribe", { subscribed: "news", epoch: "E", offset: 13, recovered: true }).offset, 10);
   socket.say(message(11), message(12), message(13), without("b"), { ...message(14), id: "b" }, { ...message(15), id: "c" });
   assert.deepEqual(t.got, ["a", "b", "news11", "news13", "news15"]);
+  // A server that has not heard of its place tells it again.
+  socket.say({ ...message(16), id: "d" }, without("d"), without("e"), { ...message(17), id: "e" });
+  assert.deepEqual(t.got.splice(5), ["news16", "e"]);
   // In another order, too.
   const third = await back(t);
   third.answer("subscribe", { subscribed: "news", epoch: "F", offset: 3, recovered: false });
-  third.say({ ...message(1), id: "a" }, { ...message(2), id: "b" }, { ...message(3), id: "d" });
+  third.say({ ...message(1), id: "a" }, { ...message(2), id: "b" }, { ...message(3), id: "f" });
   assert.deepEqual(t.got.slice(5), ["news3"]);
 });
 
