@@ -111,8 +111,12 @@ func (h *Handler) accepts(r *http.Request) bool {
 }
 
 // sameHost compares with the Host of the request; a port that is the scheme's
-// own need not be there.
+// own need not be there. What came without TLS may have had it before us; what
+// came with it is no page's that had none.
 func sameHost(origin *url.URL, r *http.Request) bool {
+	if r.TLS != nil && origin.Scheme != "https" {
+		return false
+	}
 	return strings.EqualFold(trimPort(origin.Host, origin.Scheme), trimPort(r.Host, origin.Scheme))
 }
 

@@ -52,6 +52,8 @@ type Handler struct {
 	close   sync.Once
 	watcher sync.WaitGroup
 
+	watching sync.Mutex // held while the wait for the drain begins, or leaving is closed
+
 	counting sync.Mutex // with a limit of connections only
 	places   int        // taken by handshakes under way
 }
@@ -132,7 +134,7 @@ func settings(o Options, m *meter.WebSocket) *conn.Settings {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.watch.Do(func() { h.watcher.Go(func() { h.awaitDrain(lane.Drain(r)) }) })
+	h.watch.Do(func() { h.begin(lane.Drain(r)) })
 	switch {
 	case h.proxy != nil && !wantsWebSocket(r):
 		h.passPlain(w, r)
@@ -278,6 +280,15 @@ func asRefusal(err error) *channels.Refusal {
 // Grace is how long clients have for saying goodbye.
 const grace = 3 * time.Second
 
+// begin starts the wait for the drain, unless Close has come first.
+func (h *Handler) begin(drain <-chan struct{}) {
+	h.watching.Lock()
+	defer h.watching.Unlock()
+	if !h.isLeaving() {
+		h.watcher.Go(func() { h.awaitDrain(drain) })
+	}
+}
+
 // awaitDrain sends all clients away when the server is about to end. It is
 // started by the first request and ends with Close.
 func (h *Handler) awaitDrain(drain <-chan struct{}) {
@@ -300,7 +311,9 @@ func (h *Handler) isLeaving() bool {
 // leave tells all clients to come back, and returns when they are gone.
 func (h *Handler) leave(code frame.Code) {
 	h.close.Do(func() {
+		h.watching.Lock()
 		close(h.leaving)
+		h.watching.Unlock()
 		h.engine.Leave(h.settings, code, cmp.Or(max(0, h.options.Reconnect), defaultReconnect), grace)
 	})
 }

@@ -46,7 +46,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The request's body is larger than this server accepts.", http.StatusRequestEntityTooLarge)
 		return
 	}
-	if r.ContentLength != 0 {
+	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
 		r.Body = http.MaxBytesReader(rw, r.Body, int64(now.limits.BodyBytes))
 	}
 	found.handler.ServeHTTP(w, r)

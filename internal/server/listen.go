@@ -252,7 +252,7 @@ func (l *listener) url() string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// countedConn gives its slot back when it is closed.
+// countedConn gives its slot back when it is closed, or uncounted.
 type countedConn struct {
 	net.Conn
 	gone func()
@@ -262,9 +262,12 @@ type countedConn struct {
 // NetConn returns the connection itself.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
+// Uncount gives the slot back: the connection is somebody else's ([lane.Release]).
+func (c *countedConn) Uncount() { c.once.Do(c.gone) }
+
 // Close implements [net.Conn].
 func (c *countedConn) Close() error {
-	c.once.Do(c.gone)
+	c.Uncount()
 	return c.Conn.Close()
 }
 

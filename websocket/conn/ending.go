@@ -18,10 +18,21 @@ func endWriting(rw io.Closer) {
 		return
 	}
 	_ = half.CloseWrite()
-	if t, ok := rw.(interface{ NetConn() net.Conn }); ok {
-		if below, ok := t.NetConn().(interface{ CloseWrite() error }); ok {
-			_ = below.CloseWrite()
+	if below, ok := socket(rw).(interface{ CloseWrite() error }); ok && below != half {
+		_ = below.CloseWrite()
+	}
+}
+
+// socket is what a connection comes down to, below TLS and whatever else says
+// what is below it; nil for a stream of HTTP/2, which is no connection.
+func socket(rw io.Closer) net.Conn {
+	nc, _ := rw.(net.Conn)
+	for {
+		t, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nc
 		}
+		nc = t.NetConn()
 	}
 }
 
@@ -47,10 +58,9 @@ const alertRoom = 2 << 10
 // takesMore reports whether the farewell of TLS, for which package tls would
 // wait up to five seconds if the client does not read, can be sent at once.
 func takesMore(rw io.Closer) bool {
-	t, ok := rw.(*tls.Conn)
-	if !ok {
+	if _, ok := rw.(*tls.Conn); !ok {
 		return true
 	}
-	n, known := send.Queued(t.NetConn())
+	n, known := send.Queued(socket(rw))
 	return !known || n < alertRoom
 }

@@ -29,11 +29,10 @@ func (o *own) bed() syscall.Conn {
 	if o.strand.napper == nil {
 		return nil
 	}
-	t, ok := o.rw.(napDeadline)
-	if !ok {
+	if _, ok := o.rw.(napDeadline); !ok {
 		return nil
 	}
-	bed, _ := t.NetConn().(syscall.Conn)
+	bed, _ := socket(o.rw).(syscall.Conn)
 	return bed
 }
 
