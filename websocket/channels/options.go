@@ -31,7 +31,7 @@ type Options struct {
 	// Default 128.
 	PerClient int `yaml:"per_client"`
 	// Commands is the most commands that one client may send in a second, over
-	// ten seconds. Default 50.
+	// ten seconds; history and presence count as five. Default 50.
 	Commands int `yaml:"commands"`
 	// MaxPublish is the most bytes that a publication may have. Default 64KiB.
 	MaxPublish bytesize.Size `yaml:"max_publish"`

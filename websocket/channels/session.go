@@ -39,6 +39,9 @@ const (
 	// brokenCost is what a message that is no command counts as: no program
 	// sends such by chance.
 	brokenCost = 10
+	// askCost is what a history or a presence counts as: each may be half a queue
+	// long, and ask other machines.
+	askCost = 5
 	// maxAsking is how many histories and presences one client may wait for:
 	// each can be large while it waits.
 	maxAsking = 4
@@ -105,6 +108,8 @@ func (c *Channels) message(s *session, op frame.Opcode, data []byte) {
 	cost := 1
 	if f != nil {
 		cost = brokenCost
+	} else if cmd.History != nil || cmd.Presence != nil {
+		cost = askCost
 	}
 	switch over := c.spend(s, cost); {
 	case over > window:

@@ -227,6 +227,15 @@ func TestRate(t *testing.T) {
 		k.closedWith(frame.PolicyViolation)
 		k.leave()
 
+		// What takes more counts more.
+		k = r.connect("")
+		for range 2 * o.Commands {
+			k.say(`{"history":"a"}`)
+		}
+		k.expect(`{"ping":true}`, `{"error":"too many commands: at most 10 a second","code":"rate"}`)
+		k.closedWith(0)
+		k.leave()
+
 		// Who is slow enough is never refused.
 		k = r.connect("")
 		for range 300 {
