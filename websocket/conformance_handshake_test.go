@@ -128,6 +128,9 @@ func TestForms(t *testing.T) {
 				if strings.Contains(f.name, "proxy") {
 					continue // the server behind it knows itself under another name
 				}
+				if strings.Contains(f.name, "tls") {
+					raw = strings.Replace(raw, "Origin: http:", "Origin: https:", 1)
+				}
 			}
 			nc := f.connect(t)
 			if _, err := io.WriteString(nc, raw+string(masked(fin|opText, "Hello"))); err != nil {
@@ -146,6 +149,16 @@ func TestForms(t *testing.T) {
 			c.goodbye()
 		}
 	})
+}
+
+// TestOriginsOverTLS: a page without TLS is none of ours where we have it.
+func TestOriginsOverTLS(t *testing.T) {
+	f := serve(t, "tls", true, newHandler(t, newEngine(t), echoOptions(), nil))
+	for origin, status := range map[string]int{"https://echo.example": 101, "https://echo.example:443": 101, "http://echo.example": 403} {
+		if res := f.ask(t, request("Origin: "+origin)); res.StatusCode != status {
+			t.Errorf("%s: %s, want %d", origin, res.Status, status)
+		}
+	}
 }
 
 // TestOrigins has pages of other sites refused, and of those allowed that the
