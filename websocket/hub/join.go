@@ -26,7 +26,8 @@ type Request struct {
 	Member     *bus.Member   // to be seen in the channel's presence; nil: not to be
 	Joins      bool          // wants notes of who joins and leaves, itself included
 	// Done is called once, on the shard's runner or before Subscribe returns;
-	// never after Unsubscribe or Close. What it says to the client must be on
+	// never after Unsubscribe or Close (but on the last shard, if Unsubscribe is
+	// called elsewhere, it may be about to be called then). What it says to the client must be on
 	// its way when it returns: Deliver is called after that, for nothing that
 	// is in the answer and for all that came after it. Done may call the hub.
 	// With an error the subscription is over, and Unsubscribe need not be

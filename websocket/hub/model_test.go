@@ -343,7 +343,7 @@ func (s *seat) move() {
 		}
 		before.mu.Unlock()
 	}
-	c := &lockedClient{c: client{t: s.t, request: request}}
+	c := &lockedClient{c: client{t: s.t, request: request, anywhere: s.shard == stormShards-1}}
 	s.clients = append(s.clients, c)
 	request.Subscriber = c
 	request.Done = func(a Answer, err error) {
