@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"millrace/internal/lane"
 	"millrace/websocket/channels"
 	"millrace/websocket/frame"
@@ -35,7 +37,7 @@ func wantsWebSocket(r *http.Request) bool {
 	if isConnect(r) {
 		return strings.EqualFold(r.Header.Get(":protocol"), "websocket")
 	}
-	return hasToken(r.Header["Upgrade"], "websocket")
+	return httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket")
 }
 
 // check is what RFC 6455, 4.2.1, wants of a client; nil is well done.
@@ -55,7 +57,7 @@ func check(r *http.Request) *channels.Refusal {
 		return refuse("The handshake of a WebSocket is a GET.")
 	case !r.ProtoAtLeast(1, 1):
 		return refuse("The handshake of a WebSocket needs HTTP/1.1.")
-	case !hasToken(r.Header["Connection"], "upgrade"):
+	case !httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
 		return refuse("The field Connection must name Upgrade.")
 	case len(key) != 1 || !isKey(key[0]):
 		return refuse("Sec-WebSocket-Key must be there once, with 16 bytes in base64.")
@@ -69,19 +71,6 @@ func isKey(s string) bool {
 	var b [18]byte
 	n, err := base64.StdEncoding.Decode(b[:], []byte(s[:min(len(s), 24)]))
 	return len(s) == 24 && err == nil && n == 16
-}
-
-// hasToken reports whether a list of tokens, on several lines perhaps, has one,
-// in whatever letter case.
-func hasToken(lines []string, token string) bool {
-	for _, line := range lines {
-		for t := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(textproto.TrimString(t), token) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // accepts reports whether pages of the request's origin may connect (RFC 6455,

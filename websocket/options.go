@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"millrace/internal/bytesize"
 	"millrace/internal/proxy"
 	"millrace/websocket/channels"
@@ -220,21 +222,12 @@ func (o Options) checkSubprotocols(faults map[string]error) {
 	for i, name := range o.Subprotocols {
 		key := fmt.Sprintf("subprotocols[%d]", i)
 		switch {
-		case !isToken(name):
+		case !httpguts.ValidHeaderFieldName(name):
 			faults[key] = fmt.Errorf("%q cannot be the name of a subprotocol: letters, digits and - . _ ! # $ %% & ' * + ^ ` | ~ only", name)
 		case slices.Contains(o.Subprotocols[:i], name):
 			faults[key] = fmt.Errorf("%q is here a second time", name)
 		}
 	}
-}
-
-func isToken(s string) bool {
-	for _, r := range s {
-		if (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r) {
-			return false
-		}
-	}
-	return s != ""
 }
 
 func (o Options) checkSizes(faults map[string]error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"golang.org/x/net/http/httpguts"
+
 	"millrace/internal/upstream"
 )
 
@@ -45,7 +47,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, hand func(over 
 // agreed checks what the upstream answers to our own handshake (RFC 6455, 4.1).
 func agreed(res *http.Response, key string) error {
 	switch {
-	case !hasToken(res.Header["Upgrade"], "websocket"):
+	case !httpguts.HeaderValuesContainsToken(res.Header["Upgrade"], "websocket"):
 		return fmt.Errorf("%w: it switches to %.64q, not to WebSocket", upstream.ErrProtocol, res.Header.Get("Upgrade"))
 	case res.Header.Get("Sec-Websocket-Accept") != acceptKey(key):
 		return fmt.Errorf("%w: it has not understood the WebSocket handshake", upstream.ErrProtocol)

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -178,7 +180,7 @@ func (h hop) forwarded() string {
 
 // quoted is a token, or a quoted-string where s is none (RFC 9110, 5.6.4).
 func quoted(s string) string {
-	if isToken(s) {
+	if httpguts.ValidHeaderFieldName(s) {
 		return s
 	}
 	var b strings.Builder
@@ -276,7 +278,7 @@ func parseForwarded(s string) (hops []hop, ok bool) {
 				return true
 			}
 			value, fine := unquote(value)
-			wellFormed = wellFormed && fine && isToken(name)
+			wellFormed = wellFormed && fine && httpguts.ValidHeaderFieldName(name)
 			switch strings.ToLower(name) {
 			case "for":
 				h.node = cleanNode(value)
@@ -300,7 +302,7 @@ func parseForwarded(s string) (hops []hop, ok bool) {
 // unquote reads a token or a quoted-string.
 func unquote(s string) (string, bool) {
 	if len(s) < 2 || s[0] != '"' {
-		return s, isToken(s)
+		return s, httpguts.ValidHeaderFieldName(s)
 	}
 	if s[len(s)-1] != '"' {
 		return "", false

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"millrace/internal/upstream"
 )
 
@@ -94,7 +96,7 @@ func Strip(h http.Header) {
 // with which it could become two fields further on.
 func CheckHeader(h http.Header) error {
 	for name, values := range h {
-		if !isToken(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			return fmt.Errorf("%w: it sends a field with the name %.64q", upstream.ErrProtocol, name)
 		}
 		for _, v := range values {
@@ -113,19 +115,6 @@ func hasControl(s string) bool {
 		}
 	}
 	return false
-}
-
-// isToken says whether s is a token (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
 
 // hasMember says whether a list field has a member, whatever its case, without
@@ -156,7 +145,7 @@ func upgradeOf(r *http.Request) string {
 		for protocol := range strings.SplitSeq(line, ",") {
 			protocol = textproto.TrimString(protocol)
 			name, version, versioned := strings.Cut(protocol, "/")
-			if !isToken(name) || versioned && !isToken(version) || slices.Contains(tunnels, strings.ToLower(name)) {
+			if !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version) || slices.Contains(tunnels, strings.ToLower(name)) {
 				continue
 			}
 			kept = append(kept, protocol)

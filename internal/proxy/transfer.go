@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // copyBuffers hold what is under way from an upstream to a client. 32 KiB is
@@ -94,7 +96,7 @@ func newUpload(r, out *http.Request) *upload {
 // mayTrail refuses what must not come after the body, because it decides how
 // the message is framed, routed or trusted (RFC 9110, 6.5.1).
 func mayTrail(name string) bool {
-	return isToken(name) && !isConnectionLevel(name) && !protected(name)
+	return httpguts.ValidHeaderFieldName(name) && !isConnectionLevel(name) && !protected(name)
 }
 
 // Read implements io.Reader for the transport.

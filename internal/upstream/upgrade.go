@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Why a request is none for Upgrade, or a server none.
@@ -103,11 +105,11 @@ func upgradeTarget(r *http.Request) (string, error) {
 	if !lists(r.Header["Connection"], "upgrade") || len(protocols(r.Header)) == 0 {
 		return "", errNoUpgrade
 	}
-	if r.Method != "" && !isToken(r.Method) {
+	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) {
 		return "", fmt.Errorf("%w: %.64q", errMethod, r.Method)
 	}
 	for name, values := range r.Header {
-		if !isToken(name) {
+		if !httpguts.ValidHeaderFieldName(name) {
 			return "", fmt.Errorf("%w: %.64q", errField, name)
 		}
 		if slices.ContainsFunc(values, breaksLine) {
@@ -115,16 +117,6 @@ func upgradeTarget(r *http.Request) (string, error) {
 		}
 	}
 	return targetOf(r)
-}
-
-// isToken reports whether s is a token (RFC 9110, 5.6.2), as names are.
-func isToken(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("\"(),/:;<=>?@[\\]{}", c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // breaksLine reports whether a value holds what may not be in one (RFC 9110, 5.5).
