@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"."}, // package millrace, the root: the only place where jobs meet
 	{"internal/config"},
 	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
-	{"internal/proxy"},
+	{"internal/proxy", "internal/original"},
 	{"internal/certs", "internal/upstream", "internal/guard", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/pack", "internal/compress"},
@@ -64,6 +64,11 @@ var thirdParty = map[string][]string{
 	"bus/nats":          {"github.com/nats-io/nats.go"},
 	"internal/proxy":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
 	"internal/upstream": {"golang.org/x/net"},
+	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/sys"},
+	"images/convert":    {"github.com/gen2brain/webp", "golang.org/x/image"}, // decoders
+	"images/header":     {"github.com/bep/imagemeta"},
+	"images/worker":     {"golang.org/x/sys"},
+	"store/s3":          {"github.com/minio/minio-go/v7"},
 	"websocket":         {"golang.org/x/net"},
 	"websocket/auth":    {"github.com/golang-jwt/jwt/v5"},
 	"websocket/conn":    {"golang.org/x/sys"},
@@ -90,6 +95,12 @@ var thirdPartyTests = map[string][]string{
 	"cache/purge":  {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":        {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
 	"static":       {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+
+	// The oracles of what we write.
+	"images/codec":     {"golang.org/x/image"},
+	"images/container": {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image"},
+	"images/worker":    {"golang.org/x/image"},
+	"images":           {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
 	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws"},

@@ -98,6 +98,7 @@ type Meters struct {
 	caches registry[Cache]
 
 	webSockets registry[WebSocket]
+	images     registry[Images]
 }
 
 // New makes an empty set of meters.

@@ -1,0 +1,61 @@
+// Package original is the seam between a job that has files and one that makes
+// other files of them: package static or images/remote on the one side, package
+// images on the other.
+package original
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+// ErrNone is returned, possibly wrapped, when a request names no file: whoever
+// asked lets Source answer, which says so better.
+var ErrNone = errors.New("no such file")
+
+// Source has originals. All methods may be called at once.
+type Source interface {
+	http.Handler // serves everything as it is
+
+	// Original finds the file that a request names, without reading it. The
+	// same file has the same Name, Size, Modified and Version until it changes.
+	// Errors: ErrNone, or what kept it from looking.
+	Original(r *http.Request) (File, error)
+
+	// ServeOriginal is ServeHTTP under other terms.
+	ServeOriginal(w http.ResponseWriter, r *http.Request, t Terms)
+}
+
+// File is an original as it is now.
+type File struct {
+	Name     string // below the source's root, with slashes; unique in it
+	Size     int64  // bytes
+	Modified time.Time
+	Version  string // what tells contents apart beside size and date; may be empty
+	// Mark falls when the file may have changed. Taken before the look at it.
+	Mark lane.Mark
+	// CacheControl is what the file is served with.
+	CacheControl string
+	// Open opens it. It may be another content by then: whoever reads compares
+	// the size, and the mark afterwards.
+	Open func() (io.ReadCloser, error)
+}
+
+// Terms change how an original is served.
+type Terms struct {
+	// Header is set in the answer, over what the source says: Vary,
+	// Cache-Control, a reason.
+	Header http.Header
+	// Consulted are request headers that had a say in sending the original
+	// rather than something made of it (lane.Rule.Consulted), WithQuery says
+	// that the query had one.
+	Consulted []string
+	WithQuery bool
+	// Passing answers are not offered to the lane.
+	Passing bool
+	// Also is a second mark that the answer falls with.
+	Also lane.Mark
+}
