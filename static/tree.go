@@ -108,6 +108,24 @@ func (t *tree) open(name string) (fs.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// walk calls fn for everything there is; symbolic links to folders are not
+// followed. What cannot be read is left out.
+func (t *tree) walk(fn func(name string, d fs.DirEntry) error) error {
+	fsys := t.fsys
+	if root := t.root.Load(); root != nil {
+		fsys = root.FS()
+	}
+	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			if d != nil && d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		return fn(name, d)
+	})
+}
+
 // refresh looks whether the directory's path leads to another directory now,
 // as after a deployment that switches a link, and if so goes there.
 func (t *tree) refresh() (changed bool) {

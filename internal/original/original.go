@@ -12,9 +12,15 @@ import (
 	"millrace/internal/lane"
 )
 
-// ErrNone is returned, possibly wrapped, when a request names no file: whoever
-// asked lets Source answer, which says so better.
-var ErrNone = errors.New("no such file")
+// The errors of Original and Lookup, possibly wrapped. Whoever gets one lets
+// the Source answer, which says so better.
+var (
+	// ErrNone: the request names no file.
+	ErrNone = errors.New("no such file")
+	// ErrYoung: there is one, but it changed this very moment, and size and
+	// date do not tell yet whether it will change again.
+	ErrYoung = errors.New("the file has just changed")
+)
 
 // Source has originals. All methods may be called at once.
 type Source interface {
@@ -24,6 +30,9 @@ type Source interface {
 	// same file has the same Name, Size, Modified and Version until it changes.
 	// Errors: ErrNone, or what kept it from looking.
 	Original(r *http.Request) (File, error)
+
+	// Lookup is Original by the Name of a file, without its Mark.
+	Lookup(name string) (File, error)
 
 	// ServeOriginal is ServeHTTP under other terms.
 	ServeOriginal(w http.ResponseWriter, r *http.Request, t Terms)
@@ -36,6 +45,7 @@ type File struct {
 	Modified time.Time
 	Version  string // what tells contents apart beside size and date; may be empty
 	// Mark falls when the file may have changed. Taken before the look at it.
+	// The zero Mark, of Lookup, never falls.
 	Mark lane.Mark
 	// CacheControl is what the file is served with.
 	CacheControl string

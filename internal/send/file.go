@@ -25,6 +25,14 @@ func NewFile(f *os.File) *File {
 	return sf
 }
 
+// NewShared is NewFile for a descriptor that is only lent: c, not f, is closed
+// when the last user has released it.
+func NewShared(f *os.File, c io.Closer) *File {
+	sf := &File{f: f, at: f, closer: c}
+	sf.refs.Store(1)
+	return sf
+}
+
 // NewReaderAt is NewFile for content that has no descriptor, such as an
 // embedded file. It is always copied, never sent by the kernel; do not offer
 // answers made of it to the fast lane. c may be nil.

@@ -1,0 +1,131 @@
+package static
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/internal/lane"
+	"millrace/internal/negotiate"
+	"millrace/internal/original"
+	"millrace/internal/send"
+)
+
+var _ original.Source = (*Handler)(nil)
+
+// Original is the file that a request names, for a job that makes others of it.
+// A file that does not hold still, or has changed this very moment, is refused:
+// it is served as it is.
+func (h *Handler) Original(r *http.Request) (original.File, error) {
+	name, ok := h.requestName(r.URL)
+	if !ok || name == "" || strings.HasSuffix(name, "/") {
+		return original.File{}, original.ErrNone
+	}
+	s, transient, err := h.find(name)
+	if err != nil {
+		return original.File{}, noOriginal(name, err)
+	}
+	if transient {
+		s.release()
+		return original.File{}, original.ErrYoung
+	}
+	f, err := h.original(s.found.file, s.found.sources[negotiate.Identity])
+	f.Mark = s.read
+	return f, err
+}
+
+// Lookup is Original by the file's name below the root, and without its Mark.
+// It remembers nothing, so it may be called for very many files.
+func (h *Handler) Lookup(name string) (original.File, error) {
+	info, err := h.tree.stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotFound
+	}
+	if err != nil {
+		return original.File{}, noOriginal(name, err)
+	}
+	return h.original(name, stampOf(info))
+}
+
+func noOriginal(name string, err error) error {
+	if errors.Is(err, errNotFound) || errors.Is(err, errDirectory) {
+		return fmt.Errorf("%w: %s", original.ErrNone, name)
+	}
+	return fmt.Errorf("looking at %s: %w", name, err)
+}
+
+func (h *Handler) original(file string, st stamp) (original.File, error) {
+	if st.racy(time.Now()) {
+		return original.File{}, original.ErrYoung
+	}
+	return original.File{
+		Name:         file,
+		Size:         st.size,
+		Modified:     time.Unix(0, st.mtime),
+		CacheControl: h.cacheControl(file, typeOf(file)),
+		Open: func() (io.ReadCloser, error) {
+			f, info, err := h.tree.open(file)
+			if err == nil && stampOf(info) != st {
+				_ = f.Close() // read only
+				return nil, errChanged
+			}
+			return f, err
+		},
+	}, nil
+}
+
+// List calls fn with the name of every file that can be asked for, until it
+// returns an error, which List returns. Folders that cannot be read are left out.
+func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
+	return h.tree.walk(func(name string, d fs.DirEntry) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case name != "." && !h.options.Hidden && hidden(name):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir() || !d.Type().IsRegular() && d.Type()&fs.ModeSymlink == 0:
+			return nil
+		}
+		return fn(name)
+	})
+}
+
+// ServeOriginal is ServeHTTP under other terms.
+func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
+	name, ok := h.requestName(r.URL)
+	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.ServeHTTP(w, r)
+		return
+	}
+	u, err := h.use(name, r.Header)
+	if err != nil {
+		h.fail(w, r, name, err)
+		return
+	}
+	defer u.done()
+	a := *u.answer
+	a.Header = maps.Clone(a.Header)
+	for field, values := range t.Header {
+		if field == "Vary" {
+			values = slices.Concat(a.Header["Vary"], values)
+		}
+		a.Header[field] = values
+	}
+	if u.offer && !t.Passing {
+		rule := u.rule()
+		rule.Consulted = slices.Concat(rule.Consulted, t.Consulted)
+		rule.WithQuery, rule.Also = t.WithQuery, t.Also
+		lane.Offer(r, &a, rule)
+	}
+	send.Serve(w, r, &a)
+}
