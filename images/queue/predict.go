@@ -1,0 +1,143 @@
+package queue
+
+import (
+	"slices"
+	"time"
+)
+
+// Predict is how long it would take from now until such a job has ended: what
+// runs and what waits before it, and its own cost. ok is false while nothing is
+// known of its class, and for what would get ErrTooBig or ErrClosed. If its key
+// waits or runs already, it is that job's end. What others may submit before
+// then is not in it; jobs of classes of which nothing is known count as if they
+// were of this one.
+func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
+	j.Priority = min(j.Priority, Idle)
+	j.Memory = max(j.Memory, 0)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	own, known := q.costs.predict(j.Class, j.Megapixels)
+	if !known || q.closed {
+		return 0, false
+	}
+	there := q.byKey[j.Key]
+	if there == nil && j.Memory > q.o.Memory {
+		return 0, false
+	}
+	guess := func(w *work) time.Duration {
+		d, known := q.costs.predict(w.Class, w.Megapixels)
+		if !known {
+			d, _ = q.costs.predict(j.Class, w.Megapixels)
+		}
+		return d
+	}
+	s := forecast{workers: q.o.Workers, budget: q.o.Memory}
+	now := time.Now()
+	for w := range q.running {
+		rest := remaining(guess(w), now.Sub(w.started))
+		if w == there {
+			return rest, true
+		}
+		s.runs(rest, w.Memory)
+	}
+	last := j.Priority
+	if there != nil {
+		last = min(last, there.Priority)
+	}
+	for p := Urgent; p <= min(last, Behind); p++ {
+		for e := q.waiting[p].Front(); e != nil; e = e.Next() {
+			w := e.Value.(*work)
+			end := s.add(guess(w), w.Memory)
+			if w == there {
+				return end, true
+			}
+		}
+	}
+	if last != Idle {
+		return s.add(own, j.Memory), true
+	}
+	// Idle jobs run alone, one after the other, when all else has ended.
+	end := s.end()
+	if end > 0 && q.busy() {
+		end += q.o.Idle
+	} else {
+		end = max(end, q.untilIdle())
+	}
+	for e := q.waiting[Idle].Front(); e != nil; e = e.Next() {
+		w := e.Value.(*work)
+		if w == there {
+			break
+		}
+		end += guess(w)
+	}
+	return end + own, true
+}
+
+// busy reports whether something other than Idle jobs waits or runs.
+func (q *Queue) busy() bool {
+	for w := range q.running {
+		if w.Priority != Idle {
+			return true
+		}
+	}
+	return q.waiting[Urgent].Len()+q.waiting[Behind].Len() > 0
+}
+
+// remaining is what a job still takes that has run for a while. One that is
+// overdue may be so by any time; that it takes another quarter of what it has
+// taken is a guess that keeps clients from waiting for what hangs.
+func remaining(predicted, elapsed time.Duration) time.Duration {
+	if elapsed <= predicted {
+		return predicted - elapsed
+	}
+	return elapsed / 4
+}
+
+// forecast simulates the workers: jobs start in their order, each as soon as a
+// worker and its memory are free. That smaller ones may pass is left out.
+type forecast struct {
+	workers int
+	budget  int64
+	now     time.Duration // when the last job was started
+	running []share       // at most workers
+}
+
+type share struct {
+	end    time.Duration
+	memory int64
+}
+
+// runs adds a job that has been started.
+func (f *forecast) runs(rest time.Duration, memory int64) {
+	f.running = append(f.running, share{rest, memory})
+}
+
+// add starts a job as soon as it can, and returns when it ends.
+func (f *forecast) add(takes time.Duration, memory int64) time.Duration {
+	for {
+		used, first := int64(0), 0
+		for i, s := range f.running {
+			used += s.memory
+			if s.end < f.running[first].end {
+				first = i
+			}
+		}
+		if len(f.running) == 0 || len(f.running) < f.workers && used+memory <= f.budget {
+			break
+		}
+		f.now = max(f.now, f.running[first].end)
+		f.running = slices.Delete(f.running, first, first+1)
+	}
+	end := f.now + takes
+	f.runs(end, memory)
+	return end
+}
+
+// end is when all have ended.
+func (f *forecast) end() time.Duration {
+	end := f.now
+	for _, s := range f.running {
+		end = max(end, s.end)
+	}
+	return end
+}
