@@ -7,6 +7,7 @@ package codec
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"millrace/images/picture"
 )
@@ -49,6 +50,17 @@ type Params struct {
 	NearLossless int
 }
 
+// Limits of what is written.
+const (
+	// maxWebP is the most pixels on a side that the format can name: RFC 9649, 2.
+	maxWebP = 16383
+	// maxAVIF is libavif's own limit on a side.
+	maxAVIF = 32768
+	// maxResult bounds what an encoder may hand back. The largest picture that
+	// is converted by default, 50 megapixels, takes less at any quality.
+	maxResult = 64 << 20
+)
+
 // Encoder writes pictures. All methods may be called at once by many
 // goroutines; each call works on one core.
 type Encoder interface {
@@ -65,34 +77,27 @@ type Encoder interface {
 	Animate(ctx context.Context, gif []byte, o Params) ([]byte, error)
 }
 
-// Memory is a guess of the bytes that encoding w × h pixels takes at its peak,
-// outside of the picture itself.
-func Memory(level string, f Format, pixels int) int64 { panic("not built") }
-
-// NewEmbedded returns the embedded level, self-tested on an 8×8 picture.
-func NewEmbedded(ctx context.Context) (*Embedded, error) { panic("not built") }
-
-// Embedded is the level that is always there.
-type Embedded struct{}
-
-// NewTools looks the commands up in PATH and tests them on an 8×8 picture.
-// Those that are missing or fail are left out; with none at all it returns
-// ErrUnsupported.
-func NewTools(ctx context.Context, o ToolOptions) (*Tools, error) { panic("not built") }
-
-// ToolOptions of NewTools.
-type ToolOptions struct {
-	// Memory bounds the address space of one command in bytes (Linux).
-	// Default 1 GiB.
-	Memory int64
-	// Path replaces the environment's PATH; for tests.
-	Path string
+// check refuses what no level can write.
+func check(p *picture.Picture, o Params) error {
+	limit := maxWebP
+	switch o.Format {
+	case WebP:
+	case AVIF:
+		limit = maxAVIF
+		if o.exact() {
+			return fmt.Errorf("AVIF without loss: %w", ErrUnsupported)
+		}
+	default:
+		return fmt.Errorf("format %q: %w", o.Format, ErrUnsupported)
+	}
+	if p.Model == picture.CMYK {
+		return fmt.Errorf("CMYK pixels: %w", ErrUnsupported)
+	}
+	if p.Width < 1 || p.Height < 1 || p.Width > limit || p.Height > limit {
+		return fmt.Errorf("%d × %d pixels, %s has at most %d a side: %w", p.Width, p.Height, o.Format, limit, ErrUnsupported)
+	}
+	return nil
 }
 
-// Tools is the level of installed commands. Each picture is a process of its
-// own, fed and read through pipes, that is killed with its context.
-type Tools struct{}
-
-// Combine returns an encoder that asks the levels in order: the first that
-// writes the format does it; ErrUnsupported goes on to the next.
-func Combine(levels ...Encoder) Encoder { panic("not built") }
+// exact reports whether the picture is to be coded without loss, or nearly so.
+func (o Params) exact() bool { return o.Lossless || o.NearLossless > 0 && o.NearLossless < 100 }

@@ -1,0 +1,78 @@
+package codec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"millrace/images/picture"
+)
+
+// Combine returns an encoder that asks the levels in order: the first that
+// writes the format does it; ErrUnsupported goes on to the next. Its Level is
+// the names of the levels with plus signs between them; LevelOf tells which
+// one writes a format.
+func Combine(levels ...Encoder) Encoder {
+	if len(levels) == 1 {
+		return levels[0]
+	}
+	return combined(levels)
+}
+
+// LevelOf is the level that e asks first for a format: "embedded", "tools", or
+// "" when none writes it.
+func LevelOf(e Encoder, f Format) string {
+	c, ok := e.(combined)
+	if !ok {
+		c = combined{e}
+	}
+	for _, level := range c {
+		if _, writes := level.Formats()[f]; writes {
+			return level.Level()
+		}
+	}
+	return ""
+}
+
+type combined []Encoder
+
+func (c combined) Level() string {
+	names := make([]string, len(c))
+	for i, level := range c {
+		names[i] = level.Level()
+	}
+	return strings.Join(names, "+")
+}
+
+func (c combined) Formats() map[Format]string {
+	all := map[Format]string{} // at most the formats of this package
+	for _, level := range c {
+		for f, who := range level.Formats() {
+			if _, before := all[f]; !before {
+				all[f] = who
+			}
+		}
+	}
+	return all
+}
+
+func (c combined) Encode(ctx context.Context, p *picture.Picture, o Params) ([]byte, error) {
+	return c.first(func(level Encoder) ([]byte, error) { return level.Encode(ctx, p, o) })
+}
+
+func (c combined) Animate(ctx context.Context, gif []byte, o Params) ([]byte, error) {
+	return c.first(func(level Encoder) ([]byte, error) { return level.Animate(ctx, gif, o) })
+}
+
+// first is the answer of the first level that does not call it unsupported.
+func (c combined) first(ask func(Encoder) ([]byte, error)) ([]byte, error) {
+	err := fmt.Errorf("no level of codecs: %w", ErrUnsupported)
+	for _, level := range c {
+		var file []byte
+		if file, err = ask(level); !errors.Is(err, ErrUnsupported) {
+			return file, err
+		}
+	}
+	return nil, err
+}

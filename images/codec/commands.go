@@ -1,0 +1,130 @@
+package codec
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"millrace/images/picture"
+)
+
+// cwebpJob is a picture for cwebp. What is opaque goes in as planes, which
+// spares it the way through RGB; transparency it reads only as RGBA.
+func cwebpJob(p *picture.Picture, o Params) job {
+	method := "2"
+	if o.Effort == Best {
+		method = "6"
+	}
+	args := []string{"-quiet", "-m", method}
+	var input [][]byte
+	switch {
+	case o.exact():
+		args = append(args, "-lossless", "-q", strconv.Itoa(losslessEffort))
+		if !o.Lossless {
+			args = append(args, "-near_lossless", strconv.Itoa(o.NearLossless))
+		}
+		input = pam(p)
+	case !p.Opaque():
+		args = append(args, "-q", quality(o))
+		input = pam(p)
+	default:
+		args = append(args, "-q", quality(o), "-s", strconv.Itoa(p.Width), strconv.Itoa(p.Height))
+		input = rawYUV(p)
+	}
+	return job{args: append(args, "-o", "-", "--", "-"), input: input}
+}
+
+// quality is o.Quality within its bounds.
+func quality(o Params) string { return strconv.Itoa(min(max(o.Quality, 1), 100)) }
+
+// gif2webpJob is an animation for gif2webp, which opens its input by name.
+// -mixed lets it choose for each frame whether loss pays.
+func gif2webpJob(gif []byte, o Params) job {
+	method := "2"
+	if o.Effort == Best {
+		method = "6"
+	}
+	args := []string{"-quiet", "-m", method}
+	if o.exact() {
+		args = append(args, "-q", strconv.Itoa(losslessEffort))
+	} else {
+		args = append(args, "-mixed", "-q", quality(o))
+	}
+	return job{args: append(args, "-o", "-", "--", descriptors+"/0"), input: [][]byte{gif}}
+}
+
+// avifencJob is a picture for avifenc. It prints messages to standard output,
+// so its result comes out of a descriptor of its own.
+func avifencJob(p *picture.Picture, o Params, scale bool) job {
+	speed := "9"
+	if o.Effort == Best {
+		speed = "6"
+	}
+	// BT.601 of full range as in JFIF; the primaries and the curve of sRGB,
+	// unless a profile says other: ISO/IEC 23091-2, 8.1 to 8.3.
+	colours := "1/13/6"
+	if p.ICC != nil {
+		colours = "2/2/6"
+	}
+	args := []string{"--stdin", "-j", "1", "-c", "aom", "-s", speed, "--cicp", colours}
+	q := avifQuality(o.Quality, toolsSlope, toolsOffset)
+	if scale {
+		args = append(args, "-q", strconv.Itoa(q), "--qalpha", strconv.Itoa(alphaQuality))
+	} else {
+		args = append(args, quantizers("", q)...)
+		args = append(args, quantizers("alpha", alphaQuality)...)
+	}
+	out := fmt.Sprintf("%s/%d", descriptors, resultFD)
+	return job{args: append(args, "-o", out), input: y4m(p), apart: true}
+}
+
+// quantizers are the options of avifenc before 1.0 for a quality from 0 to 100,
+// as later versions translate it: AV1's quantizers go from 63 to 0; the encoder
+// may deviate by four.
+func quantizers(plane string, quality int) []string {
+	q := ((100-quality)*63 + 50) / 100
+	of := "color:"
+	if plane != "" {
+		of = plane + ":"
+	}
+	return []string{
+		"--min" + plane, strconv.Itoa(max(q-4, 0)), "--max" + plane, strconv.Itoa(min(q+4, 63)),
+		"-a", of + "end-usage=q", "-a", of + "cq-level=" + strconv.Itoa(q),
+	}
+}
+
+func (t *Tools) testCWebP(ctx context.Context, c *command) error {
+	if err := c.askVersion(ctx, "-version"); err != nil {
+		return err
+	}
+	return testWebP(ctx, t)
+}
+
+func (t *Tools) testGIF2WebP(ctx context.Context, c *command) error {
+	if err := c.askVersion(ctx, "-version"); err != nil {
+		return err
+	}
+	file, err := testGIF()
+	if err == nil {
+		_, err = t.Animate(ctx, file, Params{Format: WebP, Quality: 80})
+	}
+	return err
+}
+
+func (t *Tools) testAVIFEnc(ctx context.Context, c *command) error {
+	if err := c.askVersion(ctx, "--version"); err != nil {
+		return err
+	}
+	help, err := c.run(ctx, job{args: []string{"--help"}})
+	if err != nil {
+		return err
+	}
+	t.scale = strings.Contains(string(help), "--qalpha")
+	for _, p := range []*picture.Picture{testPicture(), testTransparent()} {
+		if _, err := t.Encode(ctx, p, Params{Format: AVIF, Quality: 80}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
