@@ -121,7 +121,7 @@ func TestSameKeyIsDoneOnce(t *testing.T) {
 		joined := submit(t, q, job) // it runs
 		<-waiting.Done()
 		<-joined.Done()
-		if waiting.Err() != failure || joined.Err() != failure || runs != 1 {
+		if !errors.Is(waiting.Err(), failure) || !errors.Is(joined.Err(), failure) || runs != 1 {
 			t.Errorf("%v and %v after %d runs", waiting.Err(), joined.Err(), runs)
 		}
 		<-submit(t, q, job).Done()
@@ -223,7 +223,7 @@ func TestShedding(t *testing.T) {
 		}
 		behind := submit(t, q, job("b1", Behind))
 		<-idle2.Done() // the newest goes first
-		if idle2.Err() != ErrFull || idle1.Err() != nil {
+		if !errors.Is(idle2.Err(), ErrFull) || idle1.Err() != nil {
 			t.Errorf("%v, %v", idle2.Err(), idle1.Err())
 		}
 		submit(t, q, job("u1", Urgent))
@@ -236,7 +236,7 @@ func TestShedding(t *testing.T) {
 		}
 		submit(t, q, job("u2", Urgent))
 		<-behind.Done()
-		if behind.Err() != ErrFull {
+		if !errors.Is(behind.Err(), ErrFull) {
 			t.Error(behind.Err())
 		}
 		if _, err := q.Submit(job("u3", Urgent)); !errors.Is(err, ErrFull) {
