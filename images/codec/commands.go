@@ -68,7 +68,7 @@ func avifencJob(p *picture.Picture, o Params, scale bool) job {
 		colours = "2/2/6"
 	}
 	args := []string{"--stdin", "-j", "1", "-c", "aom", "-s", speed, "--cicp", colours}
-	q := avifQuality(o.Quality, toolsSlope, toolsOffset)
+	q := toolsScale().like(o.Quality)
 	if scale {
 		args = append(args, "-q", strconv.Itoa(q), "--qalpha", strconv.Itoa(alphaQuality))
 	} else {

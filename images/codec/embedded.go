@@ -146,7 +146,7 @@ func nrgbaImage(p *picture.Picture) *image.NRGBA {
 
 func encodeAVIF(out *bytes.Buffer, p *picture.Picture, o Params) error {
 	a := avif.Options{
-		Quality:           avifQuality(o.Quality, embeddedSlope, embeddedOffset),
+		Quality:           embeddedScale().like(o.Quality),
 		QualityAlpha:      alphaQuality,
 		Speed:             embeddedFastSpeed,
 		ChromaSubsampling: image.YCbCrSubsampleRatio420,

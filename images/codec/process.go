@@ -59,7 +59,7 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 	defer r.Close()
 
 	cmd := exec.Command(c.file, j.args...) //nolint:gosec,noctx // found in PATH at the start; group ends with ctx, see process_linux.go
-	cmd.Env = []string{"PATH=" + c.path, "LC_ALL=C"}
+	cmd.Env = []string{"PATH=" + c.path}
 	cmd.Dir = "/"
 	cmd.WaitDelay = maxLag
 	said := &tail{}
