@@ -1,11 +1,24 @@
 // Package params reads what a request's query and client hints ask of a
 // picture, and allows only what the site's owner has listed or signed: whoever
 // could ask for any size could fill the disk and the processors.
+//
+//	/a.jpg?w=600&h=400&fit=cover&q=70&dpr=2    values on the lists
+//	/a.jpg?preset=thumb&dpr=2                  a size by name
+//	/a.jpg?w=613&s=0123456789abcdef…           anything, signed
+//
+// A value that is not allowed is refused, never rounded to one that is: the
+// page that asks for it is wrong, and its author should see that. Parameters
+// with other names are none of our business, and do not make another variant.
 package params
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	"millrace/images/convert"
 )
@@ -14,60 +27,244 @@ import (
 // neither listed nor signed.
 var ErrRefused = errors.New("this size is not allowed")
 
+// The bounds of what may be listed or signed.
+const (
+	// MaxSide is the longest side in pixels, after dpr. WebP ends at 16,383.
+	MaxSide = 16384
+	// MaxDPR is the most device pixels for one of CSS that any screen has.
+	MaxDPR = 4
+)
+
 // Options say what may be asked for. The zero value: nothing.
 type Options struct {
 	// Widths and Heights in pixels that ?w= and ?h= may have.
 	Widths  []int `yaml:"widths"`
 	Heights []int `yaml:"heights"`
-	// Fits that ?fit= may have, of contain, cover, fill and outside.
+	// Fits that ?fit= may have, of contain, cover, fill and outside. Contain
+	// is what is done without it, and always allowed.
 	Fits []convert.Fit `yaml:"fits"`
 	// Qualities that ?q= may have, 1 to 100.
 	Qualities []int `yaml:"qualities"`
-	// DPRs that ?dpr= may have: w and h are multiplied by it. 1 to 4.
+	// DPRs that ?dpr= may have: w and h are multiplied by it. 1 to 4, with up
+	// to three decimals; 1 is always allowed.
 	DPRs []float64 `yaml:"dprs"`
-	// Presets are sizes by name: ?preset=thumb.
+	// Presets are sizes by name: ?preset=thumb. Only dpr may stand beside it.
 	Presets map[string]Preset `yaml:"presets"`
 	// Secret allows any parameters in a URL that is signed with it: ?…&s=
 	// and the hexadecimal HMAC-SHA256, cut to 32 digits, of the path and the
-	// query before "&s=".
+	// query before "&s=". At least 16 bytes.
 	Secret string `yaml:"secret"`
 	// ClientHints chooses the nearest of Widths that is not smaller, for
 	// requests that say how wide the picture will be shown (Sec-CH-Width,
-	// Sec-CH-Viewport-Width, Sec-CH-DPR), and a lower quality with Save-Data.
+	// Sec-CH-Viewport-Width, Sec-CH-DPR), and a lower quality with Save-Data:
+	// the lowest of Qualities, or 50. What the URL says counts more.
 	ClientHints bool `yaml:"client_hints"`
 }
 
 // Preset is a named size.
 type Preset struct {
-	Width   int         `yaml:"w"`
-	Height  int         `yaml:"h"`
-	Fit     convert.Fit `yaml:"fit"`
-	Quality int         `yaml:"q"`
+	// Width and Height of the box in pixels; one of them is enough.
+	Width  int `yaml:"w"`
+	Height int `yaml:"h"`
+	// Fit is contain, cover, fill or outside. Default contain.
+	Fit convert.Fit `yaml:"fit"`
+	// Quality from 1 to 100. Default: the site's.
+	Quality int `yaml:"q"`
 }
-
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { return nil }
 
 // Enabled reports whether requests may ask for anything at all. If not, queries
 // are not looked at.
-func (o Options) Enabled() bool { panic("not built") }
-
-// Params are what a request asks for; the zero value is the picture as it is.
-type Params struct {
-	Width, Height int
-	Fit           convert.Fit
-	Quality       int // 0: the site's
+func (o Options) Enabled() bool {
+	return len(o.Widths)+len(o.Heights)+len(o.Qualities)+len(o.Presets) > 0 || o.Secret != "" || o.ClientHints
 }
 
+// Params are what a request asks for; the zero value is the picture as it is.
+// Equal wishes are equal values, however they were written.
+type Params struct {
+	Width, Height int // of the box in pixels of the picture, dpr included; 0: any
+	// Fit is empty without a size, and says something else than contain only
+	// with both a width and a height: one alone fits in one way.
+	Fit     convert.Fit
+	Quality int // 0: the site's
+}
+
+// Key tells one Params from all others, such as "w600-h400-fcover-q70"; empty
+// for the picture as it is. Only lower-case letters, digits and hyphens.
+func (p Params) Key() string {
+	var parts []string
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"w", p.Width}, {"h", p.Height}, {"q", p.Quality}} {
+		if n.value != 0 {
+			parts = append(parts, n.name+strconv.Itoa(n.value))
+		}
+	}
+	if p.Fit != "" && p.Fit != convert.Contain {
+		parts = append(parts, "f"+string(p.Fit))
+	}
+	return strings.Join(parts, "-")
+}
+
+// asked are the known parameters of one query as they were written. Only those
+// that are there count, an empty value is one that is wrong.
+type asked struct{ w, h, fit, q, dpr, preset *string }
+
 // Parse reads a request. Queries without one of the known parameters ask for
-// nothing, whatever else they have.
-func (o Options) Parse(r *http.Request) (Params, error) { panic("not built") }
+// nothing, whatever else they have. Errors wrap ErrRefused and may be shown to
+// the client.
+func (o Options) Parse(r *http.Request) (Params, error) {
+	if !o.Enabled() {
+		return Params{}, nil
+	}
+	var a asked
+	if err := a.read(r.URL.RawQuery); err != nil {
+		return Params{}, err
+	}
+	signed, err := o.signed(r)
+	if err != nil {
+		return Params{}, err
+	}
+	p, err := o.wish(a, signed)
+	if err != nil {
+		return Params{}, err
+	}
+	if o.ClientHints {
+		o.hints(r.Header, &p)
+	}
+	switch {
+	case p.Width == 0 && p.Height == 0:
+		p.Fit = ""
+	case p.Width == 0 || p.Height == 0 || p.Fit == "":
+		p.Fit = convert.Contain
+	}
+	return p, nil
+}
 
-// Consulted are the request headers that Parse looks at: for Vary.
-func (o Options) Consulted() []string { panic("not built") }
+// read finds the known parameters. Names count as they are written in every
+// page that we know of: plain, in lower case.
+func (a *asked) read(query string) error {
+	for query != "" {
+		var one string
+		one, query, _ = strings.Cut(query, "&")
+		name, value, _ := strings.Cut(one, "=")
+		var to **string
+		switch name {
+		case "w":
+			to = &a.w
+		case "h":
+			to = &a.h
+		case "fit":
+			to = &a.fit
+		case "q":
+			to = &a.q
+		case "dpr":
+			to = &a.dpr
+		case "preset":
+			to = &a.preset
+		default:
+			continue
+		}
+		if *to != nil {
+			return fmt.Errorf("%w: %s= stands there twice", ErrRefused, name)
+		}
+		*to = &value
+	}
+	return nil
+}
 
-// AcceptCH is the value of the header Accept-CH, empty when hints are off.
-func (o Options) AcceptCH() string { panic("not built") }
+// wish makes parameters of what was asked for, or says why not.
+func (o Options) wish(a asked, signed bool) (p Params, err error) {
+	if a.preset != nil {
+		preset, known := o.Presets[*a.preset]
+		if !known {
+			return p, o.refused("preset", *a.preset)
+		}
+		if a.w != nil || a.h != nil || a.fit != nil || a.q != nil {
+			return p, fmt.Errorf("%w: beside preset= there may be dpr= and nothing else", ErrRefused)
+		}
+		p = Params(preset)
+	}
+	for _, n := range []struct {
+		name    string
+		value   *string
+		to      *int
+		most    int
+		allowed []int
+	}{
+		{"w", a.w, &p.Width, MaxSide, o.Widths},
+		{"h", a.h, &p.Height, MaxSide, o.Heights},
+		{"q", a.q, &p.Quality, 100, o.Qualities},
+	} {
+		if n.value == nil {
+			continue
+		}
+		v, ok := number(*n.value)
+		if !ok || v > n.most || !signed && !slices.Contains(n.allowed, v) {
+			return p, o.refused(n.name, *n.value)
+		}
+		*n.to = v
+	}
+	if a.fit != nil {
+		p.Fit = convert.Fit(*a.fit)
+		if !slices.Contains(fits(), p.Fit) || !signed && p.Fit != convert.Contain && !slices.Contains(o.Fits, p.Fit) {
+			return p, o.refused("fit", *a.fit)
+		}
+	}
+	if a.dpr != nil {
+		dpr, ok := thousandths(*a.dpr)
+		if !ok || dpr < 1000 || dpr > MaxDPR*1000 || !signed && !o.listsDPR(dpr) {
+			return p, o.refused("dpr", *a.dpr)
+		}
+		p.Width, p.Height = times(p.Width, dpr), times(p.Height, dpr)
+		if max(p.Width, p.Height) > MaxSide {
+			return p, fmt.Errorf("%w: with dpr=%s it has more than %d pixels on a side", ErrRefused, *a.dpr, MaxSide)
+		}
+	}
+	return p, nil
+}
 
-// Sign returns the path and query with a signature: "/a.jpg?w=300&s=…".
-func Sign(secret, pathAndQuery string) string { panic("not built") }
+// listsDPR reports whether a dpr is listed. 1 changes nothing.
+func (o Options) listsDPR(dpr int) bool {
+	return dpr == 1000 || slices.ContainsFunc(o.DPRs, func(d float64) bool { return inThousandths(d) == dpr })
+}
+
+// fits are the fits that there are.
+func fits() []convert.Fit {
+	return []convert.Fit{convert.Contain, convert.Cover, convert.Fill, convert.Outside}
+}
+
+// times multiplies a side and rounds.
+func times(side, thousandths int) int { return (side*thousandths + 500) / 1000 }
+
+// number reads a positive number without sign or leading zeros, so that each
+// has one spelling. Those of more than five digits are larger than any bound.
+func number(s string) (n int, ok bool) {
+	if s == "" || len(s) > 5 || s[0] == '0' {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+		n = n*10 + int(s[i]-'0')
+	}
+	return n, true
+}
+
+// thousandths reads a number of one digit and up to three decimals.
+func thousandths(s string) (n int, ok bool) {
+	whole, decimals, point := strings.Cut(s, ".")
+	if len(whole) != 1 || point && decimals == "" || len(decimals) > 3 {
+		return 0, false
+	}
+	for _, c := range []byte(whole + decimals + "000"[len(decimals):]) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+func inThousandths(d float64) int { return int(math.Round(d * 1000)) }
