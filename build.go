@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"millrace/cache"
+	"millrace/images"
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
@@ -33,6 +34,7 @@ type graph struct {
 	parts  map[string]part   // what has a state, by its options
 	opened []string          // keys of parts: each after those that it uses
 	caches map[string]*cache.Handler
+	photos map[string]*images.Handler // routes with images, by name
 	logKey string
 
 	sockets map[string]*socketRoute // routes with WebSockets, by name
@@ -50,7 +52,7 @@ type part struct {
 // build makes the graph for cfg; old may be nil. After an error everything that
 // was opened for it is closed again. This is the only place where the jobs meet.
 func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
-	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, sockets: map[string]*socketRoute{}, closed: make(chan struct{})}
+	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, photos: map[string]*images.Handler{}, sockets: map[string]*socketRoute{}, closed: make(chan struct{})}
 	if old == nil {
 		old = &graph{closed: make(chan struct{})}
 		close(old.closed)
@@ -80,7 +82,8 @@ func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
 			if err != nil {
 				return g, fmt.Errorf("route %s: %w", pattern, err)
 			}
-			routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, rc.Static != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil), Job: s.meters.Job(job)})
+			folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
+			routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, folder), Job: s.meters.Job(job)})
 		}
 		g.add(g.setup.Secure, g.id(s, old, "tls", sc), routes, sc.Hosts)
 		if !cfg.TLS.Redirect {
@@ -119,11 +122,11 @@ func keyOf(kind string, what any) string {
 // job makes the handler of a route and names its job.
 func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc config.Route) (http.Handler, string, error) {
 	switch {
+	case rc.Images != nil:
+		h, err := g.images(s, nameOf(hosts, pattern), rc, old)
+		return h, "images", err
 	case rc.Static != nil:
-		h, err := carry(g, old, keyOf("static", rc.Static), func() (*static.Handler, io.Closer, error) {
-			h, err := static.Open(rc.Static.Root, *rc.Static)
-			return h, h, err
-		})
+		h, err := g.static(*rc.Static, old)
 		return h, "static", err
 	case rc.Cache != nil:
 		h, err := g.cache(s, nameOf(hosts, pattern), *rc.Cache, old)
@@ -139,7 +142,14 @@ func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc co
 	case rc.Deny != nil:
 		return rc.Deny.Handler(), "deny", nil
 	}
-	return nil, "", errors.New("no job is named: write static, cache, proxy, websocket, redirect or deny")
+	return nil, "", errors.New("no job is named: write static, images, cache, proxy, websocket, redirect or deny")
+}
+
+func (g *graph) static(o static.Options, old *graph) (*static.Handler, error) {
+	return carry(g, old, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
+		h, err := static.Open(o.Root, o)
+		return h, h, err
+	})
 }
 
 // nameOf is how the metrics and the operator call a route.

@@ -16,15 +16,17 @@ import (
 )
 
 // controls is the operator's way to the caches, below control.Prefix on the
-// admin listener, and to the channels.
+// admin listener, to the channels and the pictures.
 func (s *Server) controls() map[string]http.Handler {
 	return map[string]http.Handler{
-		control.Prefix: control.Handler(s.controlled, s.reached, s.counters),
-		"/websockets/": http.HandlerFunc(s.listSockets),
+		control.Prefix:  control.Handler(s.controlled, s.reached, s.counters),
+		"/websockets/":  http.HandlerFunc(s.listSockets),
+		"/images/":      http.HandlerFunc(s.listImages),
+		"/images/clean": http.HandlerFunc(s.tidyImages),
 	}
 }
 
-// measure sets the gauges of the caches and WebSockets in use.
+// measure sets the gauges of the caches, images and WebSockets in use.
 func (s *Server) measure() {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -33,6 +35,9 @@ func (s *Server) measure() {
 	}
 	for _, r := range s.graph.sockets {
 		r.handler.Measure()
+	}
+	for _, h := range s.graph.photos {
+		h.Measure()
 	}
 }
 

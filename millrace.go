@@ -29,6 +29,10 @@ type Options struct {
 	Version  string       // for the metrics; empty is "dev"
 	Revision string       // the commit, if known
 	ErrorLog *slog.Logger // nil is slog.Default()
+	// Worker starts a process that converts pictures: a program that calls
+	// images/worker's Main, and its arguments. Empty: they are converted in
+	// this process, with what that means for its memory.
+	Worker []string
 	// Reload is called by POST /reload on the admin listener: it should read
 	// the config again and call Server.Reload. Nil: there is no such route.
 	Reload func() error

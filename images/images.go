@@ -1,3 +1,206 @@
 // Package images answers requests for pictures with the format that suits the
-// browser.
+// browser: WebP or AVIF where it takes them and they are smaller, the original
+// otherwise, under the same URL. What was converted is kept, and follows its
+// original.
+//
+// A request's life: a path with a picture's extension becomes an original
+// (package internal/original: a folder's files, or images/remote); Accept and,
+// where they are allowed, the parameters of the query become the variants that
+// would do (want.go); the record of the original knows which of them there are,
+// in memory or in the store (record.go, keep.go); the smallest is sent and
+// offered to the fast lane. What is missing is ordered from the queue (order.go):
+// if it is predicted to be done within Options.Wait, the visitor waits for it,
+// otherwise the original goes out at once, with a short lifetime, and the
+// conversion runs behind, in a process of its own. Nothing is read, hashed or
+// decoded for a variant that is there.
 package images
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+
+	"millrace/images/params"
+	"millrace/internal/lane"
+	"millrace/internal/meter"
+	"millrace/internal/original"
+	"millrace/internal/send"
+	"millrace/store"
+)
+
+// Deps are what a Handler works with. All but Store and Shared stay the
+// caller's; Source and Engine are required.
+type Deps struct {
+	Source original.Source
+	Engine *Engine
+	// Store keeps the variants. nil: a folder that is opened, and closed, by
+	// the handler: Options.Store.
+	Store store.Store
+	// Shared is the store of several machines; nil for none.
+	Shared store.Store
+	// Scope tells the originals of several handlers apart that share a Store,
+	// such as the absolute path of the root.
+	Scope    string
+	Meters   *meter.Images
+	ErrorLog *slog.Logger
+}
+
+// Handler serves pictures. It must be closed.
+type Handler struct {
+	options    Options
+	source     original.Source
+	engine     *Engine
+	keep       keeper
+	table      *table
+	meters     *meter.Images
+	log        *slog.Logger
+	formats    []format // that are made, in the order of preference
+	extensions map[string]bool
+	consulted  []string // request headers that choose the answer
+	vary       []string // the same as a header's value
+
+	closing context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+	close   sync.Once
+}
+
+// New starts a handler. What the engine cannot write is left out of the formats.
+func New(o Options, d Deps) (*Handler, error) {
+	for key, fault := range o.Check() { // any of them
+		return nil, errors.New("images: " + key + ": " + fault.Error())
+	}
+	o = o.withDefaults()
+	if d.Source == nil || d.Engine == nil {
+		return nil, errors.New("images: a source of originals and an engine are required")
+	}
+	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}}
+	if h.meters == nil {
+		h.meters = &meter.Images{}
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	for _, e := range o.Extensions {
+		h.extensions["."+strings.ToLower(strings.TrimPrefix(e, "."))] = true
+	}
+	h.formats = h.engine.formats(o.Formats)
+	h.consulted = append([]string{"Accept"}, o.Params.Consulted()...)
+	h.vary = []string{strings.Join(h.consulted, ", ")}
+	if err := h.keep.open(o, d); err != nil {
+		return nil, err
+	}
+	h.table = newTable()
+	h.closing, h.end = context.WithCancel(context.Background())
+	h.running.Go(h.followLoop)
+	h.running.Go(h.tidyLoop)
+	if o.Prefetch {
+		h.running.Go(h.prefetchLoop)
+	}
+	return h, nil
+}
+
+// Close ends what the handler does in the background and voids what the lane
+// has of it. Conversions under way belong to the engine, and end without result.
+func (h *Handler) Close() error {
+	var err error
+	h.close.Do(func() {
+		h.end()
+		h.running.Wait()
+		h.table.close()
+		err = h.keep.close()
+	})
+	return err
+}
+
+// ServeHTTP answers a request for a picture; others are the source's.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.extensions[strings.ToLower(path.Ext(r.URL.Path))] {
+		h.serveOther(w, r)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.source.ServeHTTP(w, r) // says 405
+		return
+	}
+	f, err := h.source.Original(r)
+	switch {
+	case errors.Is(err, original.ErrYoung):
+		h.serveOriginal(w, r, nil, passing("new"))
+		return
+	case err != nil:
+		h.meters.Served.Add("none")
+		h.source.ServeHTTP(w, r)
+		return
+	}
+	wanted, err := h.want(r)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	c := h.choose(r.Context(), f, wanted)
+	defer c.done()
+	if c.answer == nil {
+		h.serveOriginal(w, r, &f, c)
+		return
+	}
+	h.meters.Served.Add(c.label)
+	lane.Offer(r, c.answer, lane.Rule{Consulted: h.consulted, Mark: f.Mark, Also: c.mark, WithQuery: h.options.Params.Enabled()})
+	send.Serve(w, r, c.answer)
+}
+
+// serveOriginal sends the original, and says why.
+func (h *Handler) serveOriginal(w http.ResponseWriter, r *http.Request, f *original.File, c choice) {
+	h.meters.Served.Add("original " + c.label)
+	header := http.Header{"Vary": h.vary, statusHeader: {"original; reason=" + c.label}}
+	if c.passing {
+		header["Cache-Control"] = []string{passingCache}
+	}
+	h.source.ServeOriginal(w, r, original.Terms{
+		Header:    header,
+		Consulted: h.consulted,
+		WithQuery: h.options.Params.Enabled(),
+		Passing:   c.passing || f == nil,
+		Also:      c.mark,
+	})
+}
+
+// serveOther is for what is no picture by its name.
+func (h *Handler) serveOther(w http.ResponseWriter, r *http.Request) {
+	switch hints := h.options.Params.AcceptCH(); {
+	case h.options.OnlyImages:
+		h.meters.Served.Add("refused extension")
+		sayText(w, r, http.StatusBadRequest, "File extension not allowed!\n")
+	case hints != "":
+		h.source.ServeOriginal(w, r, original.Terms{Header: http.Header{"Accept-Ch": {hints}}})
+	default:
+		h.source.ServeHTTP(w, r)
+	}
+}
+
+// refuse answers a request for a size that is not allowed.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	h.meters.Served.Add("refused size")
+	status := http.StatusBadRequest
+	if !errors.Is(err, params.ErrRefused) {
+		status = http.StatusInternalServerError
+	}
+	http.Error(w, err.Error(), status)
+}
+
+// sayText answers with a line.
+func sayText(w http.ResponseWriter, r *http.Request, status int, text string) {
+	header := w.Header()
+	header["Content-Type"] = []string{"text/plain; charset=utf-8"}
+	header["X-Content-Type-Options"] = []string{"nosniff"}
+	header["Cache-Control"] = []string{"no-cache"}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, text) // an error is the client's leaving
+	}
+}

@@ -1,7 +1,14 @@
 package images
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
+
+	"millrace/images/codec"
+	"millrace/images/header"
 
 	"millrace/images/params"
 	"millrace/images/remote"
@@ -41,10 +48,10 @@ type Options struct {
 	// Queue is how many conversions may wait. Default 1000.
 	Queue int `yaml:"queue"`
 	// Prefetch converts everything below the root in the background, at the
-	// start and when it changes.
+	// start, and what has come since every ten minutes.
 	Prefetch bool `yaml:"prefetch"`
-	// Best makes variants again with the most effort when there is nothing
-	// else to do. Default true.
+	// NoBest leaves variants as they were made for the first visitor. Otherwise
+	// they are made again, smaller, when there is nothing else to do.
 	NoBest bool `yaml:"no_best"`
 
 	// Store is the folder for what was converted. Default: one for the root
@@ -66,3 +73,101 @@ type Options struct {
 	// Remote takes the originals from another host instead of a folder.
 	Remote *remote.Options `yaml:"remote"`
 }
+
+// UnmarshalText lets a route say "images: on".
+func (o *Options) UnmarshalText(text []byte) error {
+	if s := string(text); s != "on" && s != "true" {
+		return fmt.Errorf("%q is neither \"on\" nor a map of options, like {quality: 75}", s)
+	}
+	*o = Options{}
+	return nil
+}
+
+// The defaults of Options.
+const (
+	defaultQuality      = 80
+	defaultNearLossless = 60
+	defaultWait         = 250 * time.Millisecond
+	defaultStoreSize    = 10 << 30
+	defaultMegapixels   = 50
+	defaultMaxSize      = 25 << 20
+)
+
+// known are the extensions that may be converted, and whether they are without
+// being asked for.
+var known = map[string]bool{"jpg": true, "jpeg": true, "png": true, "gif": true, "webp": true, "bmp": true, "tiff": false, "tif": false}
+
+func (o Options) withDefaults() Options {
+	if len(o.Formats) == 0 {
+		o.Formats = []string{string(codec.AVIF), string(codec.WebP)}
+	}
+	if len(o.Extensions) == 0 {
+		for e, on := range known {
+			if on {
+				o.Extensions = append(o.Extensions, e)
+			}
+		}
+	}
+	set(&o.Quality, defaultQuality)
+	set(&o.NearLossless, defaultNearLossless)
+	set(&o.Wait, defaultWait)
+	set(&o.StoreSize, defaultStoreSize)
+	set(&o.MaxMegapixels, defaultMegapixels)
+	set(&o.MaxSize, defaultMaxSize)
+	return o
+}
+
+func set[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+func (o Options) limits() header.Limits { return header.Limits{Megapixels: o.MaxMegapixels} }
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
+	for _, f := range o.Formats {
+		if f != string(codec.WebP) && f != string(codec.AVIF) {
+			faults["formats"] = fmt.Errorf("%q is not a format that can be made: webp, avif", f)
+		}
+	}
+	for _, e := range o.Extensions {
+		if _, ok := known[strings.ToLower(strings.TrimPrefix(e, "."))]; !ok {
+			faults["extensions"] = fmt.Errorf("pictures named %q cannot be converted: jpg, jpeg, png, gif, webp, bmp, tiff, tif", e)
+		}
+	}
+	if o.Quality < 0 || o.Quality > 100 {
+		faults["quality"] = errors.New("quality goes from 1 to 100")
+	}
+	if o.NearLossless < 0 || o.NearLossless > 100 {
+		faults["near_lossless"] = errors.New("near_lossless goes from 1 to 100, which is off")
+	}
+	if !slices.Contains([]string{"", "auto", "tools", "embedded"}, o.Engine) {
+		faults["engine"] = fmt.Errorf("%q is not an engine: auto, tools or embedded", o.Engine)
+	}
+	if o.MaxMegapixels < 0 {
+		faults["max_megapixels"] = errors.New("max_megapixels cannot be negative")
+	}
+	if o.Wait > maxWait {
+		faults["wait"] = fmt.Errorf("nobody waits %s for a picture: at most %s", o.Wait, maxWait)
+	}
+	if o.Workers > maxWorkers {
+		faults["workers"] = fmt.Errorf("%d conversions at once are more than any machine does: at most %d", o.Workers, maxWorkers)
+	}
+	if o.Memory != 0 && o.Memory < minMemory {
+		faults["memory"] = fmt.Errorf("memory of %s is too little for one picture: at least %s", o.Memory, bytesize.Size(minMemory))
+	}
+	return faults
+}
+
+const (
+	// maxWait keeps a visitor's connection below the usual write timeouts.
+	maxWait = 30 * time.Second
+	// maxWorkers is a bound for mistakes.
+	maxWorkers = 256
+	// minMemory is what a megapixel or two takes with the smallest encoder.
+	minMemory = 32 << 20
+)

@@ -82,7 +82,12 @@ type failure struct {
 func (f failure) Error() string { return f.err.Error() }
 func (f failure) Unwrap() error { return f.err }
 
-func main() { os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr})) }
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == workerVerb { // before all else: one starts for each picture that waits
+		os.Exit(convertImages(streams{os.Stdout, os.Stderr}))
+	}
+	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
+}
 
 // run is main without the process.
 func run(args []string, s streams) int {

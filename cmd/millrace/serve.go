@@ -22,6 +22,10 @@ type serveCommand struct {
 	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
 	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
 
+	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's pictures to WebP and AVIF for browsers that take them."`
+	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted pictures, 1 to 100. Default 80."`
+	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What pictures are converted to: avif, webp or both. Default both."`
+
 	servingFlags `embed:""`
 }
 
@@ -71,6 +75,7 @@ func (w source) serve(ctx *kong.Context, s streams) error {
 		Revision: v.Revision,
 		ErrorLog: slog.New(slog.NewTextHandler(s.err, nil)),
 		Reload:   reload,
+		Worker:   workerCommand(),
 	})
 	if err != nil {
 		return startFailure(err)
@@ -144,6 +149,7 @@ type source struct {
 	ws    *webSocket // WebSockets and nothing else
 
 	published bool // file is one of the published proxy
+	images    bool // the pictures of dir are converted
 	found     bool // nobody asked for it by name
 }
 
@@ -157,14 +163,30 @@ func (c *serveCommand) source() (source, error) {
 			fmt.Sprintf("`millrace serve %s` or `millrace serve --config %s`", c.Dir, c.Config),
 		}
 	case c.Dir != "":
-		return source{dir: c.Dir}, checkDir(c.Dir)
+		return source{dir: c.Dir, images: c.images()}, checkDir(c.Dir)
+	case c.Config != "" && c.Images:
+		return source{}, imagesByConfig(c.Config)
 	case c.Config != "":
 		return source{file: c.Config}, nil
 	}
 	if _, err := os.Stat(config.FileName); err == nil {
+		if c.Images {
+			return source{}, imagesByConfig(config.FileName)
+		}
 		return source{file: config.FileName, found: true}, nil
 	}
-	return source{dir: ".", found: true}, nil
+	return source{dir: ".", found: true, images: c.images()}, nil
+}
+
+// images reports whether a folder's pictures are to be converted: how they are
+// says so, too.
+func (c *serveCommand) images() bool {
+	return c.Images || c.ImagesQuality != 0 || len(c.ImagesFormats) > 0
+}
+
+// imagesByConfig: a flag cannot say which of a config's routes is meant.
+func imagesByConfig(file string) error {
+	return usageError{"--images is for a folder; a config says it itself", "write \"images: on\" beside a route's \"static:\" in " + file}
 }
 
 // checkDir says why a folder on the command line cannot be served.
@@ -201,6 +223,9 @@ func (w source) load(flags []config.Setting) (*config.Config, error) {
 		return w.ws.load(flags)
 	}
 	cfg := config.ForDir(w.dir)
+	if w.images {
+		cfg = config.ForImages(w.dir)
+	}
 	return cfg, cfg.Check(flags...)
 }
 

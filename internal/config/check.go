@@ -366,6 +366,9 @@ func (c *checker) route(path, route string, r Route) {
 			jobs = append(jobs, f.name)
 		}
 	}
+	if i := slices.Index(jobs, "images"); i >= 0 && slices.Contains(jobs, "static") {
+		jobs = slices.Delete(jobs, i, i+1) // a folder and what is made of its pictures are one job
+	}
 	slices.SortFunc(jobs, func(a, b string) int {
 		p, q := c.doc.key(join(path, a)), c.doc.key(join(path, b))
 		return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
@@ -378,6 +381,9 @@ func (c *checker) route(path, route string, r Route) {
 	}
 	if r.Static != nil {
 		c.root(join(path, "static.root"), r.Static.Root)
+	}
+	if r.Images != nil {
+		c.images(path, r)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"millrace/cache"
+	"millrace/images"
 	"millrace/internal/accesslog"
 	"millrace/internal/admin"
 	"millrace/internal/guard"
@@ -66,7 +67,7 @@ type Site struct {
 	// *.example.org stands for every name below example.org. Empty: every host
 	// that no other site names.
 	Hosts []string `yaml:"hosts"`
-	// Routes map a path to exactly one job. A path that ends in "/" covers
+	// Routes map a path to exactly one job; images may stand beside static. A path that ends in "/" covers
 	// everything below it, any other only itself. The longest match wins.
 	Routes map[string]Route `yaml:"routes"`
 }
@@ -75,6 +76,10 @@ type Site struct {
 type Route struct {
 	// Static serves files from a folder.
 	Static *static.Options `yaml:"static"`
+	// Images converts pictures to the format that suits the browser: those of
+	// the folder that "static" names beside it ("images: on"), or those of
+	// another host ("remote").
+	Images *images.Options `yaml:"images"`
 	// Cache puts a slow API behind memory. Its upstream alone is enough:
 	// "cache: http://127.0.0.1:5000".
 	Cache *cache.Options `yaml:"cache"`
@@ -115,6 +120,15 @@ func Default() *Config {
 func ForDir(dir string) *Config {
 	c := Default()
 	c.Sites = []Site{{Routes: map[string]Route{"/": {Static: &static.Options{Root: dir}}}}}
+	return c
+}
+
+// ForImages is ForDir with images converted. It is not checked.
+func ForImages(dir string) *Config {
+	c := ForDir(dir)
+	r := c.Sites[0].Routes["/"]
+	r.Images = &images.Options{}
+	c.Sites[0].Routes["/"] = r
 	return c
 }
 
@@ -265,6 +279,9 @@ func (c *Config) resolve(dir string) {
 			}
 			if r.Cache != nil {
 				from(&r.Cache.Disk)
+			}
+			if r.Images != nil {
+				from(&r.Images.Store)
 			}
 			if r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Auth.JWT != nil {
 				from(&r.WebSocket.Channels.Auth.JWT.PublicKey)

@@ -18,7 +18,7 @@ type Images struct {
 	Memory      Gauge     // predicted bytes of those
 	WorkerBytes Gauge     // resident memory of worker processes
 	Workers     Gauge     // processes
-	Crashed     Counter   // workers that died of a picture
+	Crashed     Gauge     // workers that died of a picture, since the start
 	Took        Histogram // a conversion, without its wait
 	Waited      Histogram // a client, for a conversion
 

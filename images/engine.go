@@ -1,0 +1,106 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+
+	"millrace/images/codec"
+	"millrace/images/convert"
+	"millrace/images/queue"
+	"millrace/images/worker"
+)
+
+// Converter makes one picture of another: a *worker.Pool.
+type Converter interface {
+	Convert(ctx context.Context, src worker.Source, s convert.Spec, background bool) (*convert.Result, error)
+	Abilities() worker.Abilities
+	Stats() worker.Stats
+	io.Closer
+}
+
+// EngineOptions are those of a process for all its handlers with the same.
+type EngineOptions struct {
+	Level   string // auto, tools or embedded
+	Workers int
+	Memory  int64
+	Queue   int
+}
+
+// EngineOptions are what the handler's engine has to be like.
+func (o Options) EngineOptions() EngineOptions {
+	level := o.Engine
+	if level == "" {
+		level = "auto"
+	}
+	return EngineOptions{Level: level, Workers: o.Workers, Memory: int64(o.Memory), Queue: o.Queue}
+}
+
+// Engine converts for handlers: processes that do it, and the queue that
+// decides when.
+type Engine struct {
+	converter Converter
+	queue     *queue.Queue
+	workers   int
+}
+
+// NewEngine starts an engine; Close ends it. command starts a worker, as
+// worker.Options says; nil converts in this process.
+func NewEngine(ctx context.Context, o EngineOptions, command []string, errorLog *slog.Logger) (*Engine, error) {
+	workers := o.Workers
+	if workers == 0 {
+		workers = runtime.NumCPU()
+	}
+	pool, err := worker.New(ctx, worker.Options{Command: command, Level: o.Level, Memory: workerMemory(o.Memory, workers), ErrorLog: errorLog})
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	return newEngine(pool, o, workers), nil
+}
+
+// workerMemory is what one worker may take: the whole budget, because the queue
+// lets a picture that needs it run alone. 0: the worker's default.
+func workerMemory(budget int64, _ int) int64 { return budget }
+
+func newEngine(c Converter, o EngineOptions, workers int) *Engine {
+	return &Engine{converter: c, workers: workers, queue: queue.New(queue.Options{Workers: workers, Memory: o.Memory, Depth: o.Queue})}
+}
+
+// Close ends the conversions under way.
+func (e *Engine) Close() error {
+	err := e.queue.Close()
+	if cerr := e.converter.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// Abilities say who writes which format.
+func (e *Engine) Abilities() worker.Abilities { return e.converter.Abilities() }
+
+// Stats of the queue and of the workers.
+func (e *Engine) Stats() (queue.Stats, worker.Stats) { return e.queue.Stats(), e.converter.Stats() }
+
+// format is one that is made.
+type format struct {
+	codec.Format
+	media string // its media type
+	level string // who writes it
+	// quick ones are made while a visitor waits. AVIF in WebAssembly is not:
+	// 700 ms and more a megapixel.
+	quick bool
+}
+
+// formats are those of the names that the engine can write, in their order.
+func (e *Engine) formats(names []string) (all []format) {
+	can := e.converter.Abilities().Formats
+	for _, n := range names {
+		f := codec.Format(n)
+		if a, ok := can[f]; ok {
+			all = append(all, format{f, "image/" + n, a.Level, f == codec.WebP || a.Level == "tools"})
+		}
+	}
+	return all
+}

@@ -1,0 +1,236 @@
+package images
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"millrace/images/convert"
+	"millrace/internal/bytesize"
+	"millrace/internal/original"
+	"millrace/store"
+)
+
+const (
+	// keyVersion changes when what is made under the same key changes.
+	keyVersion = "1"
+	// sharedTime bounds what a bucket may take: it is asked within a
+	// conversion, and to convert again is the alternative.
+	sharedTime = 5 * time.Second
+	// keepTime bounds a write to the disk.
+	keepTime = 30 * time.Second
+)
+
+// keeper keeps variants: on this machine, and in a bucket for all of them.
+type keeper struct {
+	local  store.Store
+	shared store.Store // nil for none
+	owned  bool        // local was opened here
+	scope  string
+}
+
+// meta is what is kept beside a variant, as JSON.
+type meta struct {
+	Version  int    `json:"v"`
+	Scope    string `json:"scope,omitempty"`
+	Source   string `json:"source"` // the original's name
+	Size     int64  `json:"size"`   // and identity
+	Modified int64  `json:"modified"`
+	Content  string `json:"version,omitempty"`
+
+	Variant string `json:"variant"` // wanted.id
+	Format  string `json:"format"`
+	// Original says that the original is the smaller one: there is no body.
+	Original bool    `json:"original,omitempty"`
+	Best     bool    `json:"best,omitempty"` // made with the most effort
+	Bytes    int64   `json:"bytes"`
+	Width    int     `json:"width,omitempty"`
+	Height   int     `json:"height,omitempty"`
+	Tag      string  `json:"tag,omitempty"` // of the bytes
+	Level    string  `json:"level,omitempty"`
+	Lossless bool    `json:"lossless,omitempty"`
+	CPU      float64 `json:"cpu_ms,omitempty"`
+	Made     int64   `json:"made"` // Unix seconds
+}
+
+// ofFile reports whether the variant was made of the file as it is now.
+func (m *meta) ofFile(f original.File) bool {
+	return m.Source == f.Name && m.Size == f.Size && m.Modified == f.Modified.UnixNano() && m.Content == f.Version
+}
+
+// open opens the folder for variants if no store is given.
+func (k *keeper) open(o Options, d Deps) error {
+	k.local, k.shared, k.scope = d.Store, d.Shared, d.Scope
+	if k.local != nil {
+		return nil
+	}
+	disk, err := OpenStore(o, d.Scope)
+	if err != nil {
+		return err
+	}
+	k.local, k.owned = disk, true
+	return nil
+}
+
+func (k *keeper) close() error {
+	if !k.owned {
+		return nil
+	}
+	return k.local.Close()
+}
+
+// Folder is where variants are kept: Options.Store, or a folder for the scope
+// below the user's cache folder.
+func (o Options) Folder(scope string) (string, error) {
+	if o.Store != "" {
+		return o.Store, nil
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("images: no folder to keep variants in; name one with images.store: %w", err)
+	}
+	sum := sha256.Sum256([]byte(scope))
+	return filepath.Join(base, "millrace", "images", filepath.Base(scope)+"-"+base64.RawURLEncoding.EncodeToString(sum[:6])), nil
+}
+
+// OpenStore opens the folder for the variants of a scope. store.ErrInUse, wrapped,
+// when another process has it.
+func OpenStore(o Options, scope string) (*store.Disk, error) {
+	dir, err := o.Folder(scope)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("images: the folder for variants: %w", err)
+	}
+	size := o.StoreSize
+	if size == 0 {
+		size = defaultStoreSize
+	}
+	disk, err := store.OpenDisk(store.DiskOptions{Dir: dir, Limit: bytesize.Size(size)})
+	if err != nil {
+		return nil, fmt.Errorf("images: the folder for variants: %w", err)
+	}
+	return disk, nil
+}
+
+// key is the key of a variant of a file as it is now. Nothing of it is read. A
+// bucket has one prefix for each site instead of a scope: the machines may have
+// their files in different folders.
+func key(scope string, f original.File, id string) string {
+	return "image" + keyVersion + "\x00" + scope + "\x00" + f.Name + "\x00" + strconv.FormatInt(f.Size, 10) + "-" +
+		strconv.FormatInt(f.Modified.UnixNano(), 36) + "-" + f.Version + "\x00" + id
+}
+
+// find returns what is kept on this machine. The caller closes the object.
+func (k *keeper) find(ctx context.Context, f original.File, id string) (meta, *store.Object, error) {
+	return get(ctx, k.local, key(k.scope, f, id), f)
+}
+
+func get(ctx context.Context, s store.Store, key string, f original.File) (meta, *store.Object, error) {
+	o, err := s.Get(ctx, key)
+	if err != nil {
+		return meta{}, nil, err
+	}
+	var m meta
+	if err := json.Unmarshal(o.Head, &m); err != nil || !m.ofFile(f) || m.Bytes != o.Size {
+		_ = o.Close() // read only
+		return meta{}, nil, fmt.Errorf("%w: the record beside %s is damaged", store.ErrNotFound, f.Name)
+	}
+	return m, o, nil
+}
+
+// fetch copies a variant that another machine has made to this one. It reports
+// whether there was one.
+func (k *keeper) fetch(ctx context.Context, f original.File, id string) bool {
+	if k.shared == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, sharedTime)
+	defer cancel()
+	m, o, err := get(ctx, k.shared, key("", f, id), f)
+	if err != nil {
+		return false // it is down, or does not have it: then it is converted here
+	}
+	defer o.Close()
+	body := make([]byte, o.Size)
+	if n, err := o.Body.ReadAt(body, 0); int64(n) != o.Size || tagOf(body) != m.Tag && !m.Original {
+		_ = err // whatever it was, the body is not whole
+		return false
+	}
+	m.Scope = k.scope
+	return put(ctx, k.local, key(k.scope, f, id), m, body) == nil
+}
+
+// save keeps a variant. Without an error it will be found; the bucket is filled
+// as far as it can be.
+func (k *keeper) save(ctx context.Context, f original.File, id string, m meta, body []byte) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepTime)
+	defer cancel()
+	if k.shared != nil {
+		shared, end := context.WithTimeout(ctx, sharedTime)
+		_ = put(shared, k.shared, key("", f, id), m, body) // the next machine converts it itself
+		end()
+	}
+	m.Scope = k.scope
+	return put(ctx, k.local, key(k.scope, f, id), m, body)
+}
+
+func put(ctx context.Context, s store.Store, key string, m meta, body []byte) error {
+	head, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("the record of %s: %w", m.Source, err)
+	}
+	w, err := s.Create(ctx, key, int64(len(body)))
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(body); err != nil {
+		_ = w.Abort() // nothing is left behind
+		return err
+	}
+	return w.Commit(head)
+}
+
+// drop removes a variant of a file as it was.
+func (k *keeper) drop(ctx context.Context, f original.File, id string) (dropped bool) {
+	o, err := k.local.Get(ctx, key(k.scope, f, id))
+	if err == nil {
+		_ = o.Close() // read only
+		dropped = k.local.Delete(ctx, key(k.scope, f, id)) == nil
+	}
+	if k.shared != nil {
+		ctx, cancel := context.WithTimeout(ctx, sharedTime)
+		defer cancel()
+		_ = k.shared.Delete(ctx, key("", f, id)) // its lifecycle rule does it otherwise
+	}
+	return dropped
+}
+
+// newMeta describes the result of a conversion.
+func newMeta(f original.File, v wanted, r *convert.Result) meta {
+	m := meta{Version: 1, Source: f.Name, Size: f.Size, Modified: f.Modified.UnixNano(), Content: f.Version, Variant: v.id, Format: string(v.Format), Made: time.Now().Unix()}
+	if r == nil {
+		m.Original = true
+		return m
+	}
+	m.Bytes, m.Width, m.Height, m.Level, m.Lossless = int64(len(r.Data)), r.Width, r.Height, r.Level, r.Lossless
+	m.Tag, m.CPU = tagOf(r.Data), float64(r.CPU.Microseconds())/1000
+	return m
+}
+
+// tagOf is the entity tag of a variant's bytes, made once, when they are.
+func tagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+// isMissing tells what is not there from what could not be asked.
+func isMissing(err error) bool { return errors.Is(err, store.ErrNotFound) }

@@ -1,0 +1,148 @@
+package millrace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"millrace/images"
+	"millrace/images/remote"
+	"millrace/internal/config"
+	"millrace/internal/original"
+	"millrace/store"
+	"millrace/store/s3"
+)
+
+// engineTest bounds the self-test of the encoders at the start.
+const engineTest = 20 * time.Second
+
+// images is the handler of a route with pictures. Its parts are carried over by
+// a reload one by one: an engine for all routes with the same settings, a
+// folder for those that keep their variants in the same, the source, the handler.
+func (g *graph) images(s *Server, name string, rc config.Route, old *graph) (*images.Handler, error) {
+	o := *rc.Images
+	eo := o.EngineOptions()
+	engine, err := carry(g, old, keyOf("images engine", eo), func() (*images.Engine, io.Closer, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), engineTest)
+		defer cancel()
+		e, err := images.NewEngine(ctx, eo, s.options.Worker, s.errors)
+		return e, e, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := images.Deps{Engine: engine, ErrorLog: s.errors, Meters: s.meters.Images(name), Scope: "remote"}
+	if rc.Static != nil {
+		if d.Scope, err = filepath.Abs(rc.Static.Root); err != nil {
+			return nil, fmt.Errorf("the folder of the originals: %w", err)
+		}
+	} else {
+		d.Scope = o.Remote.From
+	}
+	disk, err := g.variants(o, d.Scope, old)
+	if err != nil {
+		return nil, err
+	}
+	d.Store = disk
+	if d.Source, err = g.originals(s, rc, disk, old); err != nil {
+		return nil, err
+	}
+	if o.Shared != "" {
+		if d.Shared, err = carry(g, old, keyOf("bucket", o.Shared), func() (*s3.Store, io.Closer, error) {
+			b, err := s3.Open(s3.Options{URL: o.Shared, ErrorLog: s.errors})
+			return b, b, err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	h, err := carry(g, old, keyOf("images "+name, []any{rc.Static, o}), func() (*images.Handler, io.Closer, error) {
+		h, err := images.New(o, d)
+		return h, h, err
+	})
+	if err == nil {
+		g.photos[name] = h
+	}
+	return h, err
+}
+
+// variants is the folder that a route's variants are kept in.
+func (g *graph) variants(o images.Options, scope string, old *graph) (*store.Disk, error) {
+	dir, err := o.Folder(scope)
+	if err != nil {
+		return nil, err
+	}
+	return carry(g, old, keyOf("variants", dir), func() (*store.Disk, io.Closer, error) {
+		d, err := images.OpenStore(o, scope)
+		if errors.Is(err, store.ErrInUse) {
+			err = fmt.Errorf("%w; another millrace converts the same folder: stop it, or give this one a folder of its own with images.store", err)
+		}
+		return d, d, err
+	})
+}
+
+// originals is where a route's pictures come from.
+func (g *graph) originals(s *Server, rc config.Route, keep store.Store, old *graph) (original.Source, error) {
+	if rc.Static != nil {
+		return g.static(*rc.Static, old)
+	}
+	return carry(g, old, keyOf("remote", rc.Images.Remote), func() (*remote.Source, io.Closer, error) {
+		r, err := remote.New(*rc.Images.Remote, keep, s.errors)
+		return r, r, err
+	})
+}
+
+// imagesTime bounds how long an operator's question may take: the folder is read.
+const imagesTime = time.Minute
+
+// listImages is GET /images/ of the admin listener: what each route with
+// pictures has converted, and by what.
+func (s *Server) listImages(w http.ResponseWriter, r *http.Request) {
+	s.mu.RLock()
+	photos := maps.Clone(s.graph.photos)
+	s.mu.RUnlock()
+	ctx, cancel := context.WithTimeout(r.Context(), imagesTime)
+	defer cancel()
+	all := map[string]images.Stats{}
+	for _, name := range slices.Sorted(maps.Keys(photos)) {
+		st, err := photos[name].Stats(ctx)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		all[name] = st
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // whoever asked has gone
+}
+
+// tidyImages is POST /images/clean: orphans go.
+func (s *Server) tidyImages(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "POST only", http.StatusMethodNotAllowed)
+		return
+	}
+	s.mu.RLock()
+	photos := maps.Clone(s.graph.photos)
+	s.mu.RUnlock()
+	ctx, cancel := context.WithTimeout(r.Context(), imagesTime)
+	defer cancel()
+	all := map[string]images.Tidied{}
+	for _, name := range slices.Sorted(maps.Keys(photos)) {
+		t, err := photos[name].Tidy(ctx)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		all[name] = t
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // whoever asked has gone
+}
