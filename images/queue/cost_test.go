@@ -237,7 +237,7 @@ func TestPredictionComesTrue(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
-			q := New(Options{Workers: 1 + r.IntN(4), Depth: 100})
+			q := New(Options{Workers: 1 + r.IntN(4), Reserve: r.IntN(3), Depth: 100})
 			defer q.Close()
 			random := func(i int) Job {
 				mp := float64(1 + r.IntN(8))

@@ -29,6 +29,7 @@ type witness struct {
 	mu      sync.Mutex
 	running map[string]bool
 	memory  int64
+	low     int // of those that run: nobody waited at their start
 	lives   []*life
 	now     map[string]*life // the latest of each key
 }
@@ -45,8 +46,16 @@ func (w *witness) run(l *life, key string, d time.Duration) func(context.Context
 		l.started = time.Now()
 		w.running[key] = true
 		w.memory += l.memory
+		low := 1
+		if urgent {
+			low = 0
+		}
+		w.low += low
 		if len(w.running) > w.o.Workers || w.memory > w.o.Memory {
 			w.t.Errorf("%d jobs with %d bytes run", len(w.running), w.memory)
+		}
+		if w.low > w.o.Workers-w.o.Reserve {
+			w.t.Errorf("%d jobs run behind with %d workers, %d of them reserved", w.low, w.o.Workers, w.o.Reserve)
 		}
 		w.mu.Unlock()
 		_, err := takes(d)(ctx, urgent)
@@ -54,6 +63,7 @@ func (w *witness) run(l *life, key string, d time.Duration) func(context.Context
 		defer w.mu.Unlock()
 		delete(w.running, key)
 		w.memory -= l.memory
+		w.low -= low
 		l.ended = time.Now()
 		return d, err
 	}
@@ -137,6 +147,7 @@ func TestModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 6))
 			o := Options{Workers: 1 + r.IntN(4), Memory: 1000, Depth: 1 + r.IntN(40), Idle: time.Second}
+			o.Reserve = r.IntN(o.Workers)
 			keys := 1 << 30
 			switch r.IntN(3) {
 			case 0:

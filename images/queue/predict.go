@@ -31,14 +31,14 @@ func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
 		}
 		return d
 	}
-	s := forecast{workers: q.o.Workers, budget: q.o.Memory}
+	s := forecast{workers: q.o.Workers, low: q.o.Workers - q.o.Reserve, budget: q.o.Memory}
 	now := time.Now()
 	for w := range q.running {
 		rest := remaining(guess(w), now.Sub(w.started))
 		if w == there {
 			return rest, true
 		}
-		s.runs(rest, w.Memory)
+		s.runs(share{rest, w.Memory, w.low})
 	}
 	last := j.Priority
 	if there != nil {
@@ -47,14 +47,14 @@ func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
 	for p := Urgent; p <= min(last, Behind); p++ {
 		for e := q.waiting[p].Front(); e != nil; e = e.Next() {
 			w := e.Value.(*work)
-			end := s.add(guess(w), w.Memory)
+			end := s.add(share{guess(w), w.Memory, p != Urgent})
 			if w == there {
 				return end, true
 			}
 		}
 	}
 	if last != Idle {
-		return s.add(own, j.Memory), true
+		return s.add(share{own, j.Memory, last != Urgent}), true
 	}
 	// Idle jobs run alone, one after the other, when all else has ended.
 	end := s.end()
@@ -97,47 +97,51 @@ func remaining(predicted, elapsed time.Duration) time.Duration {
 // worker and its memory are free. That smaller ones may pass is left out.
 type forecast struct {
 	workers int
+	low     int // how many of them do what is not Urgent
 	budget  int64
 	now     time.Duration // when the last job was started
 	running []share       // at most workers
 }
 
+// share is what a job has of the machine.
 type share struct {
-	end    time.Duration
+	time   time.Duration // that it takes; of one that runs, when it ends
 	memory int64
+	low    bool
 }
 
 // runs adds a job that has been started.
-func (f *forecast) runs(rest time.Duration, memory int64) {
-	f.running = append(f.running, share{rest, memory})
-}
+func (f *forecast) runs(s share) { f.running = append(f.running, s) }
 
 // add starts a job as soon as it can, and returns when it ends.
-func (f *forecast) add(takes time.Duration, memory int64) time.Duration {
-	for {
-		used, first := int64(0), 0
+func (f *forecast) add(job share) time.Duration {
+	for len(f.running) > 0 {
+		used, low, first := job.memory, 0, 0
 		for i, s := range f.running {
 			used += s.memory
-			if s.end < f.running[first].end {
+			if s.low {
+				low++
+			}
+			if s.time < f.running[first].time {
 				first = i
 			}
 		}
-		if len(f.running) == 0 || len(f.running) < f.workers && used+memory <= f.budget {
+		if len(f.running) < f.workers && used <= f.budget && (!job.low || low < f.low) {
 			break
 		}
-		f.now = max(f.now, f.running[first].end)
+		f.now = max(f.now, f.running[first].time)
 		f.running = slices.Delete(f.running, first, first+1)
 	}
-	end := f.now + takes
-	f.runs(end, memory)
-	return end
+	job.time += f.now
+	f.runs(job)
+	return job.time
 }
 
 // end is when all have ended.
 func (f *forecast) end() time.Duration {
 	end := f.now
 	for _, s := range f.running {
-		end = max(end, s.end)
+		end = max(end, s.time)
 	}
 	return end
 }

@@ -41,6 +41,10 @@ type Options struct {
 	Workers int   // conversions at once; default the number of CPUs
 	Memory  int64 // predicted bytes at once; default 512 MiB
 	Depth   int   // jobs that wait; default 1000
+	// Reserve is how many of the workers do Urgent jobs only, so that a client
+	// need not wait for the end of a long job behind. Default 0, at most
+	// Workers - 1.
+	Reserve int
 	// Idle is how long nothing urgent must have happened before Idle jobs
 	// run. Default 5 s.
 	Idle time.Duration
@@ -84,6 +88,7 @@ type work struct {
 	Job
 	at      *list.Element // in its priority's list while it waits, else nil
 	passed  int           // how often others were let past
+	low     bool          // was not Urgent when it was started
 	started time.Time
 	done    chan struct{}
 	err     error
@@ -103,6 +108,7 @@ type Queue struct {
 	waiting [priorities]*list.List // of *work, first in, first out; Depth together
 	running map[*work]struct{}     // at most Workers
 	memory  int64                  // predicted bytes of what runs
+	low     int                    // how many of them are low
 	active  time.Time              // when something that is not Idle last happened
 	wake    *time.Timer            // for Idle jobs; nil before the first
 	costs   costs
@@ -114,6 +120,7 @@ func New(o Options) *Queue {
 	if o.Workers <= 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
+	o.Reserve = max(min(o.Reserve, o.Workers-1), 0)
 	if o.Memory <= 0 {
 		o.Memory = defaultMemory
 	}
@@ -256,6 +263,9 @@ func (q *Queue) dispatch() {
 		w.started = time.Now()
 		q.running[w] = struct{}{}
 		q.memory += w.Memory
+		if w.low = w.Priority != Urgent; w.low {
+			q.low++
+		}
 		q.hand <- w
 	}
 	q.setAlarm()
@@ -267,7 +277,10 @@ func (q *Queue) dispatch() {
 func (q *Queue) next() *work {
 	var unfit [maxLook]*work
 	n := 0
-	for _, l := range q.waiting[:Idle] {
+	for p, l := range q.waiting[:Idle] {
+		if Priority(p) != Urgent && q.low >= q.o.Workers-q.o.Reserve {
+			return nil
+		}
 		for e := l.Front(); e != nil; e = e.Next() {
 			w := e.Value.(*work)
 			if q.memory+w.Memory <= q.o.Memory {
@@ -329,6 +342,9 @@ func (q *Queue) run(w *work) {
 	}
 	delete(q.running, w)
 	q.memory -= w.Memory
+	if w.low {
+		q.low--
+	}
 	q.costs.learn(w.Class, w.Megapixels, cost)
 	if err != nil {
 		q.stats.Failed++

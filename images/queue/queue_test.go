@@ -210,6 +210,45 @@ func TestSmallJobsDoNotStarveLargeOnes(t *testing.T) {
 	})
 }
 
+func TestReserve(t *testing.T) {
+	inBubble(t, Options{Workers: 3, Reserve: 1}, func(t *testing.T, q *Queue) {
+		job := func(key string, p Priority, d time.Duration) Job {
+			return Job{Key: key, Priority: p, Class: "x", Megapixels: d.Seconds(), Run: takes(d)}
+		}
+		<-submit(t, q, job("first", Urgent, time.Second)).Done()
+		for _, key := range []string{"b1", "b2", "b3"} {
+			submit(t, q, job(key, Behind, 10*time.Second))
+		}
+		if s := q.Stats(); s.Running != 2 || s.Waiting != 1 {
+			t.Errorf("%+v: one worker is for clients", s)
+		}
+		u1, u2 := job("u1", Urgent, time.Second), job("u2", Urgent, time.Second)
+		if d, ok := q.Predict(u1); !ok || d != time.Second {
+			t.Errorf("%v (%v), want 1 s", d, ok)
+		}
+		if d, ok := q.Predict(job("b4", Behind, time.Second)); !ok || d != 11*time.Second {
+			t.Errorf("%v (%v), want 11 s", d, ok)
+		}
+		submit(t, q, u1)
+		if d, ok := q.Predict(u2); !ok || d != 2*time.Second {
+			t.Errorf("%v (%v), want 2 s", d, ok)
+		}
+		ticket := submit(t, q, u2)
+		began := time.Now()
+		<-ticket.Done()
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("took %v, want 2 s", took)
+		}
+		<-submit(t, q, job("b3", Behind, 0)).Done()
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("the last took %v, want 20 s", took)
+		}
+	})
+	q := New(Options{Workers: 1, Reserve: 5})
+	defer q.Close()
+	<-submit(t, q, Job{Key: "a", Priority: Behind, Run: takes(0)}).Done() // somebody must do it
+}
+
 func TestShedding(t *testing.T) {
 	inBubble(t, Options{Workers: 1, Depth: 2}, func(t *testing.T, q *Queue) {
 		job := func(key string, p Priority) Job {
