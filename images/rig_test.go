@@ -31,6 +31,7 @@ import (
 type fakeConverter struct {
 	levels  map[codec.Format]string
 	gate    chan struct{} // when set, a conversion waits for one value
+	gated   codec.Format  // only to this format; empty: to any
 	failing func(src []byte, s convert.Spec) error
 
 	mu    sync.Mutex
@@ -47,7 +48,7 @@ func (f *fakeConverter) Convert(ctx context.Context, src worker.Source, s conver
 	f.mu.Lock()
 	f.calls = append(f.calls, s)
 	f.mu.Unlock()
-	if f.gate != nil {
+	if f.gate != nil && (f.gated == "" || f.gated == s.Format) {
 		select {
 		case <-f.gate:
 		case <-ctx.Done():
@@ -158,7 +159,7 @@ func photo(t testing.TB, width, height, seed int) []byte {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))
 	for y := range height {
 		for x := range width {
-			m.Set(x, y, color.RGBA{uint8(x*7 + seed), uint8(y * 5), uint8(x ^ y), 255})
+			m.Set(x, y, color.RGBA{uint8(x*7 + 40*seed), uint8(y * 5), uint8(x ^ y), 255})
 		}
 	}
 	var b bytes.Buffer
