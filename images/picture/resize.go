@@ -182,10 +182,10 @@ func eight(line *[8]int32, src []byte, stride int, weights []int32) {
 		d += v >> 24 & apart * w
 		o += stride
 	}
-	for i, s := range [4]uint64{a, b, c, d} {
-		line[i] = (int32(uint32(s)) - bias) >> shift
-		line[i+4] = (int32(s>>32) - bias) >> shift
-	}
+	line[0], line[4] = (int32(uint32(a))-bias)>>shift, (int32(a>>32)-bias)>>shift
+	line[1], line[5] = (int32(uint32(b))-bias)>>shift, (int32(b>>32)-bias)>>shift
+	line[2], line[6] = (int32(uint32(c))-bias)>>shift, (int32(c>>32)-bias)>>shift
+	line[3], line[7] = (int32(uint32(d))-bias)>>shift, (int32(d>>32)-bias)>>shift
 }
 
 const (
@@ -216,17 +216,14 @@ func (f *filter) packed(dst []byte, line []int32) {
 		if len(dst) < 4 {
 			return
 		}
-		in := line[4*s:]
+		in := line[4*s:][:4*taps]
 		r, g, b, a := int32(half), int32(half), int32(half), int32(half)
-		for _, w := range weights[:taps] {
-			if len(in) < 4 {
-				break
-			}
-			r += w * in[0]
-			g += w * in[1]
-			b += w * in[2]
-			a += w * in[3]
-			in = in[4:]
+		for k, w := range weights[:taps] {
+			px := (*[4]int32)(in[4*k:])
+			r += w * px[0]
+			g += w * px[1]
+			b += w * px[2]
+			a += w * px[3]
 		}
 		dst[0], dst[1] = clamp8(r>>sumBits), clamp8(g>>sumBits)
 		dst[2], dst[3] = clamp8(b>>sumBits), clamp8(a>>sumBits)
