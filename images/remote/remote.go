@@ -1,11 +1,25 @@
 // Package remote is a source of originals on other hosts, for sites whose
 // pictures lie elsewhere: only from hosts on a list, never from private
 // addresses, never more than a limit.
+//
+// A request's life: its path becomes a name or a 404 (name.go); what is known
+// of the name, while it is fresh, answers (find.go); otherwise the host is
+// asked, by one fetch however many wait (ask.go), through connections that are
+// only made to public addresses (address.go); what comes is kept in a store with
+// its validators (keep.go) and served from there (serve.go).
 package remote
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
 
 	"millrace/internal/bytesize"
@@ -34,26 +48,128 @@ type Options struct {
 	Fresh time.Duration `yaml:"fresh"`
 }
 
+// Bounds and defaults.
+const (
+	defaultLargest = 25 << 20
+	defaultTimeout = 30 * time.Second
+	defaultFresh   = 5 * time.Minute
+	// mostFiles is how many files are known at once, at about 1 KiB each. What
+	// is forgotten is found again in the store.
+	mostFiles = 8192
+	// mostFailures is how many names that led to nothing are remembered.
+	mostFailures = 4096
+	// mostWaiting is how many names may be waited for at once. More means that
+	// the hosts are slower than the requests, and waiting would not end.
+	mostWaiting = 256
+	// mostFetches is how many requests to the hosts are under way at once. Each
+	// has a connection and a buffer of 32 KiB.
+	mostFetches = 16
+)
+
 // Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error { return nil }
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
+	if _, err := o.base(); err != nil {
+		faults["from"] = err
+	}
+	for _, h := range o.Hosts {
+		if _, err := parseHost(h); err != nil {
+			faults["hosts"] = err
+		}
+	}
+	if o.Largest < 0 {
+		faults["largest"] = errors.New("largest cannot be negative")
+	}
+	if o.Timeout < 0 {
+		faults["timeout"] = errors.New("timeout cannot be negative")
+	}
+	if o.Fresh < 0 {
+		faults["fresh"] = errors.New("fresh cannot be negative")
+	}
+	return faults
+}
 
 // Source fetches originals, keeps them in a store, and serves them as they are.
-type Source struct{}
+type Source struct {
+	o         Options
+	base      *url.URL
+	hosts     []host
+	keep      store.Store
+	log       *slog.Logger
+	client    *http.Client
+	transport *http.Transport
+	via       string // tells our own requests, should they come back
+	told      sometimes
+
+	mu       sync.Mutex
+	files    lru[*entry]
+	failures lru[failure]
+	flights  map[string]*flight // at most mostWaiting
+
+	fetches chan struct{}
+	closing context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // of all goroutines: Close waits
+}
+
+var _ original.Source = (*Source)(nil)
 
 // New makes a source that keeps what it fetches in keep, which stays the
 // caller's.
-func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) { panic("not built") }
-
-// ServeHTTP serves the original.
-func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("not built") }
-
-// Original fetches the file if it has to, or asks whether it is still the same.
-func (s *Source) Original(r *http.Request) (original.File, error) { panic("not built") }
-
-// ServeOriginal serves the original under other terms.
-func (s *Source) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
-	panic("not built")
+func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
+	for key, fault := range o.Check() { // any of them
+		return nil, fmt.Errorf("remote: %s: %w", key, fault)
+	}
+	base, err := o.base()
+	if err != nil {
+		return nil, fmt.Errorf("remote: from: %w", err)
+	}
+	if o.Largest == 0 {
+		o.Largest = defaultLargest
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Fresh == 0 {
+		o.Fresh = defaultFresh
+	}
+	if errorLog == nil {
+		errorLog = slog.Default()
+	}
+	id := make([]byte, 8)
+	_, _ = rand.Read(id) // it never fails
+	s := &Source{
+		o: o, base: base, keep: keep, log: errorLog,
+		via:     "1.1 millrace-" + hex.EncodeToString(id),
+		files:   newLRU[*entry](mostFiles),
+		flights: map[string]*flight{}, failures: newLRU[failure](mostFailures),
+		fetches: make(chan struct{}, mostFetches),
+	}
+	s.hosts = append(s.hosts, host{name: strings.ToLower(base.Hostname()), port: base.Port()})
+	for _, h := range o.Hosts {
+		parsed, err := parseHost(h)
+		if err != nil {
+			return nil, fmt.Errorf("remote: hosts: %w", err)
+		}
+		s.hosts = append(s.hosts, parsed)
+	}
+	s.connect()
+	s.closing, s.stop = context.WithCancel(context.Background())
+	s.wg.Go(s.sweep)
+	return s, nil
 }
 
-// Close ends fetches under way.
-func (s *Source) Close() error { panic("not built") }
+// Close ends fetches under way, and voids what the fast lane has.
+func (s *Source) Close() error {
+	s.mu.Lock() // no fetch begins any more
+	s.stop()
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.files.all() {
+		e.gen.Void()
+	}
+	s.transport.CloseIdleConnections()
+	return nil
+}
