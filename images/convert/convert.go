@@ -2,28 +2,52 @@
 // scale that is needed, turn upright, fit into a size, settle the colours,
 // encode, put profile and copyright back. It is a function of its input: no
 // files, no cache, no network.
+//
+// What it will not do well it does not do: then the original is served, which
+// is right always. That goes for truncated files, animations other than GIF,
+// animations that are to be resized, colours that can neither be kept nor
+// converted, and results that save nothing.
 package convert
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"syscall"
 	"time"
 
 	"millrace/images/codec"
+	"millrace/images/container"
 	"millrace/images/header"
+	"millrace/images/picture"
 )
 
-// ErrNoGain: the result would not be smaller than the source; what was
-// converted is thrown away. Only for specs that change nothing but the format.
+// ErrNoGain: the result would not be smaller than the source, by 256 bytes at
+// least (a variant has its own costs: an entry, a file, a Vary); what was
+// converted is thrown away. Only for specs that change nothing but the format,
+// and those whose box is no smaller than the picture.
 var ErrNoGain = errors.New("the original is smaller")
+
+// ErrUnsupported: a picture of a kind that is not converted, such as an
+// animated PNG, or an animation that is to be resized. Its original is to be
+// served.
+var ErrUnsupported = errors.New("a kind of picture that is not converted")
+
+// leastGain is the number of bytes that a variant must save: see ErrNoGain.
+const leastGain = 256
+
+// defaultQuality is for specs that name none, as images.Options has it.
+const defaultQuality = 80
 
 // Fit is how a picture is brought into a box.
 type Fit string
 
 // Fits. Contain (the default) keeps the whole picture and its proportions
 // inside the box; Cover fills the box and cuts off what hangs over, from the
-// middle; Fill ignores the proportions; Inside is Contain, Outside covers
-// without cutting. None ever makes a picture larger than it is.
+// middle; Fill ignores the proportions; Outside covers without cutting. None
+// ever makes a picture larger than it is: for Cover and Fill the box shrinks in
+// its own proportions until the picture fills it. The box is meant for the
+// upright picture, after its EXIF orientation.
 const (
 	Contain Fit = "contain"
 	Cover   Fit = "cover"
@@ -34,14 +58,16 @@ const (
 // Spec says what to make of a source.
 type Spec struct {
 	Format  codec.Format
-	Quality int
+	Quality int // 1 to 100; 0: 80
 	Effort  codec.Effort
 	Width   int // of the box in pixels; 0: by Height and proportions
 	Height  int
 	Fit     Fit
 	// KeepCopyright keeps copyright and artist of EXIF; all else is stripped.
+	// Animations keep nothing.
 	KeepCopyright bool
-	// NearLossless allows invisible changes in graphics, 0 to 100 (off).
+	// NearLossless allows invisible changes in graphics, 1 to 99 (less to
+	// more of the original); 0 and 100 are off.
 	NearLossless int
 	Limits       header.Limits
 }
@@ -53,11 +79,13 @@ func (s Spec) Resizes() bool { return s.Width != 0 || s.Height != 0 }
 type Result struct {
 	Data          []byte      `json:"-"`
 	Width, Height int         // of the result
-	Source        header.Info // ICC left out
+	Source        header.Info // ICC left out; BrokenICC is set, too, if the profile could not be used
 	Level         string      // who encoded: "embedded", "tools"
-	Lossless      bool
-	CPU           time.Duration // of everything, child processes included
-	Wall          time.Duration
+	Lossless      bool        // also when nearly so
+	// CPU of everything, child processes included: what the process has used
+	// meanwhile, so others' work counts where there is any.
+	CPU  time.Duration
+	Wall time.Duration
 }
 
 // Converter converts with an encoder.
@@ -66,11 +94,187 @@ type Converter struct {
 }
 
 // Convert converts a file. Errors wrap those of header, jpeg, icc and codec,
-// or are ErrNoGain. It panics on nothing: what a decoder panics with is an
-// error that wraps header.ErrBroken.
-func (c *Converter) Convert(ctx context.Context, source []byte, s Spec) (*Result, error) {
-	panic("not built")
+// ErrNoGain, ErrUnsupported, or the context's, which is looked at between the
+// stages. It panics on nothing: what a decoder panics with is an error that
+// wraps header.ErrBroken.
+func (c *Converter) Convert(ctx context.Context, source []byte, s Spec) (res *Result, err error) {
+	begin, used := time.Now(), cpuTime()
+	defer func() {
+		if p := recover(); p != nil {
+			res, err = nil, fmt.Errorf("%w: its decoder gave up: %v", header.ErrBroken, p)
+		}
+		if err == nil {
+			res.CPU, res.Wall = cpuTime()-used, time.Since(begin)
+		}
+	}()
+	if s.Quality <= 0 {
+		s.Quality = defaultQuality
+	}
+	s.Quality = min(s.Quality, 100)
+	info, err := header.Read(source)
+	if err != nil {
+		return nil, err
+	}
+	if err := info.Check(s.Limits); err != nil {
+		return nil, err
+	}
+	if err := possible(info, s, len(source)); err != nil {
+		return nil, err
+	}
+	j := &job{ctx: ctx, encoder: c.Encoder, source: source, info: info, spec: s}
+	if info.Frames > 1 {
+		res, err = j.animation()
+	} else {
+		res, err = j.still()
+	}
+	if err != nil {
+		return nil, err
+	}
+	res.Source = j.info
+	res.Source.ICC = nil
+	res.Level = codec.LevelOf(c.Encoder, s.Format)
+	same := res.Width == j.upright.X && res.Height == j.upright.Y
+	if same && len(res.Data)+leastGain > len(source) {
+		return nil, fmt.Errorf("%w: %d bytes, as %s %d", ErrNoGain, len(source), s.Format, len(res.Data))
+	}
+	return res, nil
 }
 
-// Memory predicts the bytes that a conversion takes at its peak.
-func Memory(i header.Info, s Spec, level string) int64 { panic("not built") }
+// possible refuses what the headers alone say is not to be converted.
+func possible(i header.Info, s Spec, size int) error {
+	switch {
+	case s.Format != codec.WebP && s.Format != codec.AVIF:
+		return fmt.Errorf("writing %q: %w", s.Format, ErrUnsupported)
+	case s.Width < 0 || s.Height < 0:
+		return fmt.Errorf("a box of %d × %d pixels: %w", s.Width, s.Height, ErrUnsupported)
+	case i.Format == header.AVIF:
+		return fmt.Errorf("reading avif: %w", ErrUnsupported)
+	case i.NotSRGB:
+		// Nothing here reads those chunks, and no result could hold them.
+		return fmt.Errorf("a PNG with colours by cICP, gAMA or cHRM: %w", ErrUnsupported)
+	case !s.Resizes() && size <= leastGain:
+		return fmt.Errorf("%w: it has %d bytes", ErrNoGain, size)
+	case i.Frames <= 1 || i.Format == header.TIFF: // of pages the first is shown
+		return nil
+	case i.Format != header.GIF || s.Format != codec.WebP:
+		return fmt.Errorf("an animated %s as %s: %w", i.Format, s.Format, ErrUnsupported)
+	case s.Resizes():
+		return fmt.Errorf("an animation in another size: %w", ErrUnsupported)
+	}
+	return nil
+}
+
+// A job is one conversion.
+type job struct {
+	ctx     context.Context
+	encoder codec.Encoder
+	source  []byte
+	info    header.Info
+	spec    Spec
+	upright struct{ X, Y int } // size of the source, oriented
+}
+
+// animation has a GIF converted as a whole.
+func (j *job) animation() (*Result, error) {
+	j.upright.X, j.upright.Y = j.info.Width, j.info.Height
+	data, err := j.encoder.Animate(j.ctx, j.source, codec.Params{
+		Format: codec.WebP, Quality: j.spec.Quality, Effort: j.spec.Effort, // each frame as it needs: no Lossless
+	})
+	if err != nil {
+		return nil, fmt.Errorf("converting an animation: %w", err)
+	}
+	return &Result{Data: data, Width: j.info.Width, Height: j.info.Height}, nil
+}
+
+// still converts one picture.
+func (j *job) still() (*Result, error) {
+	turned := j.info.Orientation >= 5 // TIFF 6.0: these change rows and columns
+	plan := planFor(j.info.Width, j.info.Height, turned, j.spec)
+	j.upright.X, j.upright.Y = j.info.Width, j.info.Height
+	if turned {
+		j.upright.X, j.upright.Y = j.upright.Y, j.upright.X
+	}
+	p, err := j.decode(plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("after decoding: %w", err)
+	}
+	// Small first, then upright: turning costs by the pixel.
+	p = plan.apply(p).Orient(j.info.Orientation)
+	p, profile, err := j.colours(p)
+	if err != nil {
+		return nil, err
+	}
+	p.ICC = profile
+	if err := j.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("before encoding: %w", err)
+	}
+	data, lossless, err := j.encode(p)
+	if err != nil {
+		return nil, err
+	}
+	data, err = j.wrap(data, profile)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Data: data, Width: p.Width, Height: p.Height, Lossless: lossless}, nil
+}
+
+// wrap puts around the coded pixels what belongs to them.
+func (j *job) wrap(data, profile []byte) ([]byte, error) {
+	m := container.Metadata{ICC: profile}
+	if j.spec.KeepCopyright {
+		m.EXIF = header.EXIF(j.info.Copyright, j.info.Artist)
+	}
+	if m.ICC == nil && m.EXIF == nil {
+		return data, nil
+	}
+	var err error
+	if j.spec.Format == codec.AVIF {
+		data, err = container.AVIF(data, m)
+	} else {
+		data, err = container.WebP(data, m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("adding profile and copyright: %w", err)
+	}
+	return data, nil
+}
+
+// gray makes a Gray picture of NRGBA pixels that have red, green and blue the
+// same: what the standard library makes of gray PNGs with alpha or a palette.
+// nil if there is a pixel of another colour.
+func gray(p *picture.Picture) *picture.Picture {
+	q := picture.New(p.Width, p.Height, picture.Gray, picture.Sub444)
+	alpha := picture.Plane{Pix: make([]byte, p.Width*p.Height), Stride: p.Width}
+	opaque := true
+	for y := range p.Height {
+		row, luma, a := p.Pix[y*p.Stride:][:4*p.Width], q.Y.Pix[y*q.Y.Stride:], alpha.Pix[y*alpha.Stride:]
+		for x := range p.Width {
+			c := row[4*x : 4*x+4]
+			if c[0] != c[1] || c[1] != c[2] {
+				return nil
+			}
+			luma[x], a[x] = c[0], c[3]
+			opaque = opaque && c[3] == 255
+		}
+	}
+	if !opaque {
+		q.A = alpha
+	}
+	return q
+}
+
+// cpuTime is what this process and those it has waited for have used.
+func cpuTime() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return sum
+}

@@ -1,0 +1,93 @@
+package convert
+
+import (
+	"image"
+	"math"
+
+	"millrace/images/picture"
+)
+
+// A plan is how a stored picture, not yet upright, becomes one of its size.
+type plan struct {
+	width, height int // stored
+	// part is what is kept of the stored picture.
+	part image.Rectangle
+	// to is the size of the result, before it is turned upright.
+	to image.Point
+}
+
+// planFor fits a stored picture into the box of s. turned says that upright it
+// has rows where it has columns now, so the box is turned as well.
+func planFor(width, height int, turned bool, s Spec) plan {
+	p := plan{width: width, height: height, part: image.Rect(0, 0, width, height), to: image.Pt(width, height)}
+	if !s.Resizes() {
+		return p
+	}
+	boxW, boxH := float64(s.Width), float64(s.Height)
+	if turned {
+		boxW, boxH = boxH, boxW
+	}
+	w, h := float64(width), float64(height)
+	fit := s.Fit
+	switch {
+	case boxW == 0: // one side alone keeps the proportions, whatever the fit
+		boxW, fit = math.Inf(1), Contain
+	case boxH == 0:
+		boxH, fit = math.Inf(1), Contain
+	}
+	switch fit {
+	case Fill:
+		k := min(1, w/boxW, h/boxH)
+		p.to = image.Pt(round(boxW*k), round(boxH*k))
+	case Cover:
+		k := min(1, w/boxW, h/boxH)
+		p.to = image.Pt(round(boxW*k), round(boxH*k))
+		scale := min(w/boxW, h/boxH) // of the box, to lie in the picture
+		partW, partH := min(width, round(boxW*scale)), min(height, round(boxH*scale))
+		p.part = image.Rect(0, 0, partW, partH).Add(image.Pt((width-partW)/2, (height-partH)/2))
+		p.to = image.Pt(min(p.to.X, partW), min(p.to.Y, partH))
+	case Outside:
+		k := min(1, max(boxW/w, boxH/h))
+		p.to = image.Pt(round(w*k), round(h*k))
+	default:
+		k := min(1, boxW/w, boxH/h)
+		p.to = image.Pt(round(w*k), round(h*k))
+	}
+	return p
+}
+
+func round(v float64) int { return max(1, int(math.Round(v))) }
+
+// denominator is the largest of 8, 4 and 2 that a JPEG may be decoded by so
+// that what is kept of it has still at least the size of the result; else 1.
+func (p plan) denominator() int {
+	for _, d := range []int{8, 4, 2} {
+		if ceil(p.part.Dx(), d) >= p.to.X && ceil(p.part.Dy(), d) >= p.to.Y {
+			return d
+		}
+	}
+	return 1
+}
+
+func ceil(n, d int) int { return (n + d - 1) / d }
+
+// apply cuts and scales a picture that was decoded at any scale.
+func (p plan) apply(pic *picture.Picture) *picture.Picture {
+	part := p.part
+	if pic.Width != p.width || pic.Height != p.height {
+		part = scaled(part, pic.Width, p.width, pic.Height, p.height)
+	}
+	if part != image.Rect(0, 0, pic.Width, pic.Height) {
+		pic = pic.Crop(part)
+	}
+	if pic.Width != p.to.X || pic.Height != p.to.Y {
+		pic = pic.Resize(p.to.X, p.to.Y)
+	}
+	return pic
+}
+
+// scaled is r in a picture of nx × ny instead of dx × dy, not empty.
+func scaled(r image.Rectangle, nx, dx, ny, dy int) image.Rectangle {
+	s := image.Rect(r.Min.X*nx/dx, r.Min.Y*ny/dy, ceil(r.Max.X*nx, dx), ceil(r.Max.Y*ny, dy))
+	return s.Intersect(image.Rect(0, 0, nx, ny))
+}

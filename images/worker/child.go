@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace/images/convert"
+)
+
+// Main is the worker: it converts what comes in until in ends, and returns. It
+// lowers the priority of the process that calls it, for ever. An error means
+// that what comes in is not from a Pool of the same version.
+func Main(in io.Reader, out io.Writer) error {
+	return serve(in, out, func(ctx context.Context, h hello) (converter, *Abilities, error) {
+		e, err := newEngine(ctx, h)
+		if err != nil {
+			return nil, nil, err
+		}
+		return e, &e.abilities, nil
+	})
+}
+
+// A converter does the work of a child. Tests put others in its place.
+type converter interface {
+	convert(ctx context.Context, source []byte, s convert.Spec) (*convert.Result, error)
+}
+
+// serve speaks the protocol of frame.go: one greeting, then jobs, one at a time.
+// Whoever sends them ends this process when nobody waits for one any more.
+func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (converter, *Abilities, error)) error {
+	ctx := context.Background()
+	r := bufio.NewReader(in)
+	var h hello
+	if _, err := readFrame(r, &h, 0); err != nil {
+		return fmt.Errorf("this command is started by a millrace server to convert its images, not by hand: %w", err)
+	}
+	var w welcome
+	if err := lowerPriority(h.Background); err != nil {
+		w.Priority = cut(err.Error())
+	}
+	c, abilities, err := open(ctx, h)
+	if err != nil {
+		w.Failure = newFailure(err)
+	} else {
+		w.Abilities = *abilities
+	}
+	if err := writeFrame(out, w, 0); err != nil {
+		return err
+	}
+	for w.Failure == nil {
+		var j job
+		size, err := readFrame(r, &j, maxSource)
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil // no more work
+		}
+		if err != nil {
+			return fmt.Errorf("reading a job: %w", err)
+		}
+		if err := serveJob(ctx, r, out, c, j, size); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serveJob does one job. The CPU it counts begins before the source is read.
+func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j job, size int64) error {
+	before := cpuTime()
+	source := make([]byte, size)
+	if _, err := io.ReadFull(r, source); err != nil {
+		return fmt.Errorf("reading an original of %d bytes: %w", size, noEOF(err))
+	}
+	res, err := c.convert(ctx, source, j.Spec)
+	if err == nil && int64(len(res.Data)) > maxResult {
+		err = fmt.Errorf("%w: the result has %d bytes", convert.ErrNoGain, len(res.Data))
+	}
+	if err != nil {
+		return writeFrame(out, answer{Failure: newFailure(err)}, 0)
+	}
+	res.CPU = cpuTime() - before
+	res.Source.ICC = nil
+	res.Source.Copyright, res.Source.Artist = cut(res.Source.Copyright), cut(res.Source.Artist)
+	if err := writeFrame(out, answer{Result: res}, int64(len(res.Data))); err != nil {
+		return err
+	}
+	_, err = out.Write(res.Data)
+	return err
+}

@@ -1,0 +1,146 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"millrace/images/codec"
+	"millrace/images/convert"
+	"millrace/images/picture"
+)
+
+// An engine is what converts, in a child or, without children, in the server.
+type engine struct {
+	abilities Abilities
+	converter *convert.Converter
+}
+
+// newEngine makes the encoders that h asks for: tested, or, where it is known
+// what they can, at their first use.
+func newEngine(ctx context.Context, h hello) (*engine, error) {
+	levels := []string{h.Level}
+	if h.Level == "" || h.Level == "auto" {
+		levels = []string{"tools", "embedded"}
+	}
+	var encoders []codec.Encoder
+	var missing []error
+	for _, level := range levels {
+		l := &lazy{level: level, memory: 2 * h.Memory, known: h.Known}
+		if h.Known == nil {
+			if err := l.open(ctx); err != nil {
+				missing = append(missing, err)
+				continue
+			}
+		}
+		encoders = append(encoders, l)
+	}
+	if len(encoders) == 0 {
+		return nil, errors.Join(missing...)
+	}
+	e := &engine{converter: &convert.Converter{Encoder: codec.Combine(encoders...)}}
+	if h.Known != nil {
+		e.abilities = *h.Known
+		return e, nil
+	}
+	e.abilities = Abilities{Level: e.converter.Encoder.Level(), Formats: map[codec.Format]Ability{}}
+	for f, by := range e.converter.Encoder.Formats() {
+		e.abilities.Formats[f] = Ability{Level: codec.LevelOf(e.converter.Encoder, f), By: by}
+	}
+	return e, nil
+}
+
+// convert converts a source that is in memory.
+func (e *engine) convert(ctx context.Context, source []byte, s convert.Spec) (*convert.Result, error) {
+	return e.converter.Convert(ctx, source, s)
+}
+
+// convertHere converts in this process.
+func (e *engine) convertHere(ctx context.Context, src Source, s convert.Spec) (*convert.Result, error) {
+	begin, used := time.Now(), cpuTime()
+	source := make([]byte, src.Size)
+	if n, err := io.ReadFull(src.Reader, source); err != nil {
+		return nil, sourceError{fmt.Errorf("%w after %d bytes of %d", noEOF(err), n, src.Size)}
+	}
+	res, err := e.convert(ctx, source, s)
+	if err != nil {
+		return nil, err
+	}
+	res.Wall = time.Since(begin)
+	// Others use this process, too: a conversion works on one core.
+	res.CPU = min(cpuTime()-used, res.Wall)
+	return res, nil
+}
+
+// cpuTime is what this process and those it has waited for have used.
+func cpuTime() time.Duration {
+	var sum time.Duration
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		if syscall.Getrusage(who, &u) == nil {
+			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+	}
+	return sum
+}
+
+// lazy is a level that is made when it is needed: testing the commands starts
+// each of them, which a worker for a small picture should not pay.
+type lazy struct {
+	level  string
+	memory int64
+	known  *Abilities
+
+	once    sync.Once
+	encoder codec.Encoder
+	err     error
+}
+
+// open makes the encoder once. A level that is not there is ErrUnsupported, so
+// that the next one is asked.
+func (l *lazy) open(ctx context.Context) error {
+	l.once.Do(func() {
+		switch l.level {
+		case "tools":
+			l.encoder, l.err = codec.NewTools(ctx, codec.ToolOptions{Memory: l.memory})
+		case "embedded":
+			l.encoder, l.err = codec.NewEmbedded(ctx)
+		default:
+			l.err = fmt.Errorf("image engine %q: it is auto, tools or embedded", l.level)
+		}
+	})
+	return l.err
+}
+
+func (l *lazy) Level() string { return l.level }
+
+func (l *lazy) Formats() map[codec.Format]string {
+	if l.known == nil {
+		return l.encoder.Formats()
+	}
+	formats := map[codec.Format]string{}
+	for f, a := range l.known.Formats {
+		if a.Level == l.level {
+			formats[f] = a.By
+		}
+	}
+	return formats
+}
+
+func (l *lazy) Encode(ctx context.Context, p *picture.Picture, o codec.Params) ([]byte, error) {
+	if err := l.open(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", codec.ErrUnsupported, err)
+	}
+	return l.encoder.Encode(ctx, p, o)
+}
+
+func (l *lazy) Animate(ctx context.Context, gif []byte, o codec.Params) ([]byte, error) {
+	if err := l.open(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", codec.ErrUnsupported, err)
+	}
+	return l.encoder.Animate(ctx, gif, o)
+}
