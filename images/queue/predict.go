@@ -40,11 +40,7 @@ func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
 		}
 		s.runs(share{rest, w.Memory, w.low})
 	}
-	last := j.Priority
-	if there != nil {
-		last = min(last, there.Priority)
-	}
-	for p := Urgent; p <= min(last, Behind); p++ {
+	for p := Urgent; p <= min(j.Priority, Behind); p++ {
 		for e := q.waiting[p].Front(); e != nil; e = e.Next() {
 			w := e.Value.(*work)
 			end := s.add(share{guess(w), w.Memory, p != Urgent})
@@ -53,8 +49,8 @@ func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
 			}
 		}
 	}
-	if last != Idle {
-		return s.add(share{own, j.Memory, last != Urgent}), true
+	if j.Priority != Idle { // new, or to be moved up to the end
+		return s.add(share{own, j.Memory, j.Priority != Urgent}), true
 	}
 	// Idle jobs run alone, one after the other, when all else has ended.
 	end := s.end()
