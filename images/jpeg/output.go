@@ -2,11 +2,9 @@ package jpeg
 
 import "millrace/images/picture"
 
-// Values of the Adobe marker's transform.
-const (
-	adobeNone = 0
-	adobeYCCK = 2
-)
+// adobeNone is the Adobe marker's transform of RGB and CMYK; others mean YCbCr
+// and YCCK.
+const adobeNone = 0
 
 // rgb reports whether three components are red, green and blue; the rules are
 // those that libjpeg set and browsers follow.
@@ -115,20 +113,22 @@ func (d *decoder) nrgba(p *picture.Picture) {
 	}
 }
 
-// cmyk makes a CMYK picture. Adobe stores ink inverted, 0 being full; of YCCK
-// (transform 2), the inverted inks are stored like red, green and blue (Adobe
-// technical note 5116, 18).
+// cmyk makes a CMYK picture. Adobe stores ink inverted, 0 being full. Of YCCK,
+// the first three channels become red, green and blue, which are the inverse of
+// cyan, magenta and yellow; that are themselves inverted (Adobe technical note
+// 5116, 18): so only black is left to be.
 func (d *decoder) cmyk(p *picture.Picture) {
 	p.Model = picture.CMYK
 	d.interleave(p)
-	if d.adobe && d.transform == adobeYCCK {
-		for i := 0; i < len(p.Pix); i += 4 {
-			q := p.Pix[i : i+3 : i+3]
+	ycck := d.adobe && d.transform != adobeNone
+	for i := 0; i < len(p.Pix); i += 4 {
+		q := p.Pix[i : i+4 : i+4]
+		if ycck {
 			q[0], q[1], q[2] = rgbOf(int32(q[0]), int32(q[1]), int32(q[2]))
+		} else {
+			q[0], q[1], q[2] = 255-q[0], 255-q[1], 255-q[2]
 		}
-	}
-	for i, v := range p.Pix {
-		p.Pix[i] = 255 - v
+		q[3] = 255 - q[3]
 	}
 }
 
