@@ -13,6 +13,8 @@ func stdDecode(data []byte) (image.Image, error) { return stdjpeg.Decode(bytes.N
 
 func TestErrors(t *testing.T) {
 	good := encode(t, drawn(40, 30), 80)
+	separate := layout{width: 40, height: 30, sampling: []string{"1x1", "1x1", "1x1"}, separate: true}.encode(3)
+	scan := bytes.Index(separate, []byte{0xFF, markerSOS})
 	sof := bytes.Index(good, []byte{0xFF, markerSOF0})
 	sos := bytes.Index(good, []byte{0xFF, markerSOS})
 	change := func(at int, v ...byte) []byte {
@@ -46,6 +48,7 @@ func TestErrors(t *testing.T) {
 		{"an unknown channel", change(sos+5, 9), Options{}, ErrFormat},
 		{"a missing huffman table", change(sos+6, 0x33), Options{}, ErrFormat},
 		{"two frames", slices.Concat(good[:sos], good[sof:sos], good[sos:]), Options{}, ErrFormat},
+		{"a channel has two scans, as a whole", slices.Concat(separate[:scan], separate[scan:scan+40], separate[scan:]), Options{Whole: true}, ErrFormat},
 		{"cut off, as a whole", good[:len(good)-200], Options{Whole: true}, ErrFormat},
 	} {
 		p, err := Decode(test.data, test.o)

@@ -13,8 +13,10 @@
 //
 // Hostile files: time is bounded by the file's length and by pixels × scans,
 // both limited; a scan ends as soon as its data does. Memory is bounded by the
-// pixels: at most 6 bytes each for a three-channel picture, and 9 for one of
-// four; progressive files take twice that for their coefficients in addition.
+// pixels of the result: a byte a sample (1.5 a pixel of 4:2:0), four more a pixel
+// for RGB and CMYK, at most as much again where planes are resampled; and for
+// progressive files, while they are read, two bytes a sample of the full size
+// (at 1/8 a sixty-fourth of that).
 package jpeg
 
 import (

@@ -3,6 +3,7 @@ package jpeg
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // component is one channel.
@@ -132,10 +133,11 @@ func (d *decoder) scanComponent(id, tables byte, s *scan) (*component, error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: a scan has a channel that the picture has not", ErrFormat)
 	}
-	for _, other := range s.components {
-		if other == c {
-			return nil, fmt.Errorf("%w: a scan has a channel twice", ErrFormat)
-		}
+	if slices.Contains(s.components, c) {
+		return nil, fmt.Errorf("%w: a scan has a channel twice", ErrFormat)
+	}
+	if s.sequential && c.seen { // or a scan without data would be painted over and over
+		return nil, fmt.Errorf("%w: a channel has two scans", ErrFormat)
 	}
 	if !c.seen {
 		q := d.quantisers[c.table]
