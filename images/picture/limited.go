@@ -127,9 +127,7 @@ func (q *Picture) fromRGB(p *Picture) {
 	w, h := p.Width, p.Height
 	cw, _ := Sub420.size(w, h)
 	for y := range h {
-		src := p.pixels().row(y, 4*w)
-		lumaRow(q.Y.row(y, w), src)
-		alphaRow(q.A.row(y, w), src)
+		lumaRow(q.Y.row(y, w), q.A.row(y, w), p.pixels().row(y, 4*w))
 	}
 	var pad [2][]byte // rows of an odd width, with the last pixel twice
 	for y := 0; y < h; y += 2 {
@@ -143,26 +141,25 @@ func (q *Picture) fromRGB(p *Picture) {
 	}
 }
 
-// lumaRow is Y = 16 + (0.299 R + 0.587 G + 0.114 B)·219/255.
-func lumaRow(dst, src []byte) {
-	for i := range dst {
-		if len(src) < 4 {
-			return
-		}
-		v := binary.LittleEndian.Uint32(src)
-		y := (v&255)*16829 + (v>>8&255)*33039 + (v>>16&255)*6416 + 16<<16 + 1<<15
-		dst[i] = byte(y >> 16)
-		src = src[4:]
+// lumaRow is Y = 16 + (0.299 R + 0.587 G + 0.114 B)·219/255, of two pixels at
+// once, which share words with 32 bits for each; and alpha.
+func lumaRow(dst, alpha, src []byte) {
+	const (
+		bytes = 0xff * pair
+		start = (16<<16 + 1<<15) * pair
+	)
+	alpha = alpha[:len(dst)]
+	for len(src) >= 8 && len(dst) >= 2 && len(alpha) >= 2 {
+		v := binary.LittleEndian.Uint64(src)
+		y := v&bytes*16829 + v>>8&bytes*33039 + v>>16&bytes*6416 + start
+		dst[0], dst[1] = byte(y>>16), byte(y>>48)
+		alpha[0], alpha[1] = byte(v>>24), byte(v>>56)
+		src, dst, alpha = src[8:], dst[2:], alpha[2:]
 	}
-}
-
-func alphaRow(dst, src []byte) {
-	for i := range dst {
-		if len(src) < 4 {
-			return
-		}
-		dst[i] = src[3]
-		src = src[4:]
+	if len(src) >= 4 && len(dst) > 0 && len(alpha) > 0 {
+		v := uint64(binary.LittleEndian.Uint32(src))
+		y := v&0xff*16829 + v>>8&0xff*33039 + v>>16&0xff*6416 + start
+		dst[0], alpha[0] = byte(y>>16), byte(v>>24)
 	}
 }
 
@@ -176,25 +173,26 @@ func chromaRow(cb, cr, a, b []byte) {
 			return
 		}
 		v, w := binary.LittleEndian.Uint64(a), binary.LittleEndian.Uint64(b)
-		var red, green, blue int32 // sums of four
+		var red, green, blue uint64 // sums of four
 		if v&w&alphas == alphas {
 			rb := v&even + w&even // lanes of 16 bits: R, B, R, B
 			ga := v>>8&even + w>>8&even
 			rb += rb >> 32
 			ga += ga >> 32
-			red, green, blue = int32(rb&0xffff), int32(ga&0xffff), int32(rb>>16&0xffff)
+			red, green, blue = rb&0xffff, ga&0xffff, rb>>16&0xffff
 		} else {
 			red, green, blue = weigh(v, w)
 		}
-		cb[i] = byte((28784*blue - 9714*red - 19070*green + 128<<18 + 1<<17) >> 18)
-		cr[i] = byte((28784*red - 24103*green - 4681*blue + 128<<18 + 1<<17) >> 18)
+		// Cb in the lower half and Cr in the upper, both never negative.
+		c := (1<<64-4681<<32+28784)*blue + (28784<<32-9714)*red + (128<<18+1<<17)*pair - (24103<<32+19070)*green
+		cb[i], cr[i] = byte(c>>18), byte(c>>50)
 		a, b = a[8:], b[8:]
 	}
 }
 
 // weigh is four times the average of four pixels weighted by their alpha, and
 // plain if all are transparent.
-func weigh(v, w uint64) (red, green, blue int32) {
+func weigh(v, w uint64) (red, green, blue uint64) {
 	px := [4]uint32{uint32(v), uint32(v >> 32), uint32(w), uint32(w >> 32)}
 	var sum, r, g, b uint32
 	for _, c := range px {
@@ -212,5 +210,5 @@ func weigh(v, w uint64) (red, green, blue int32) {
 	if sum == 0 {
 		sum = 4
 	}
-	return int32((4*r + sum/2) / sum), int32((4*g + sum/2) / sum), int32((4*b + sum/2) / sum)
+	return uint64((4*r + sum/2) / sum), uint64((4*g + sum/2) / sum), uint64((4*b + sum/2) / sum)
 }

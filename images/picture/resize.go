@@ -124,110 +124,133 @@ func catmullRom(x float64) float64 {
 	return 0
 }
 
-// scale filters the columns into one row of the source's width, then that row
-// into the result's: so a row is all the memory it takes, and most of the work
-// is in the columns, where samples lie side by side. samples is how many of
-// them a pixel of the planes has.
-func scale(dst, src Plane, fx, fy *filter, samples int) {
-	line := make([]int32, samples*fx.from)
-	for y := range fy.to {
-		columns(line, src, int(fy.start[y]), fy.of(y))
-		if d := dst.row(y, samples*fx.to); samples == 1 {
-			fx.plane(d, line)
-		} else {
-			fx.packed(d, line)
-		}
-	}
-}
-
 // of returns the weights for one sample of the result.
 func (f *filter) of(i int) []int32 { return f.weights[i*f.taps:][:f.taps] }
 
-// columns sums rows of src from the one with number first on.
-func columns(line []int32, src Plane, first int, weights []int32) {
+// Two samples share a word, 32 bits apart, and one multiplication does both.
+// What a negative sum borrows from its upper neighbour is 2^-21 of a step, once
+// bias is subtracted again; of the columns' sums, which a quarter of a sample's
+// range may be added to or taken from, it makes positive ones of 16 bits.
+const (
+	pair    = 0x00000001_00000001
+	shift   = weightBits - keptBits
+	bias    = 1 << 21
+	sumBits = weightBits + keptBits
+	// start makes up for the bias, as the weights' sum is known, and rounds.
+	start = (1<<(sumBits-1) - bias>>shift*weightOne) & (1<<32 - 1) * pair
+)
+
+// scale filters the columns into a row of the source's width, then that row into
+// the result's, two rows at once: so a row of words is all the memory it takes,
+// and most of the work is in the columns, where samples lie side by side.
+// samples is how many of them a pixel of the planes has.
+func scale(dst, src Plane, fx, fy *filter, samples int) {
+	line := make([]uint64, samples*fx.from)
+	for y := 0; y < fy.to; y += 2 {
+		next := min(y+1, fy.to-1)
+		columns(line, src, fy, y, next)
+		d, e := dst.row(y, samples*fx.to), dst.row(next, samples*fx.to)
+		if samples == 1 {
+			fx.plane(d, e, line)
+		} else {
+			fx.packed(d, e, line)
+		}
+	}
+}
+
+// columns makes the rows y, in the lower halves of words, and z of the result.
+func columns(line []uint64, src Plane, f *filter, y, z int) {
 	n := len(line)
+	top, bottom := src.Pix[int(f.start[y])*src.Stride:], src.Pix[int(f.start[z])*src.Stride:]
 	if n < 8 {
 		for x := range line {
-			sum := int32(0)
-			for k, w := range weights {
-				sum += w * int32(src.Pix[(first+k)*src.Stride+x])
-			}
-			line[x] = (sum + 1<<(weightBits-keptBits-1)) >> (weightBits - keptBits)
+			line[x] = column(top[x:], src.Stride, f.of(y)) | column(bottom[x:], src.Stride, f.of(z))<<32
 		}
 		return
 	}
-	for x := 0; x < n-8; x += 8 {
-		eight((*[8]int32)(line[x:]), src.Pix[first*src.Stride+x:], src.Stride, weights)
+	v, w := f.of(y), f.of(z)
+	for x := 0; x < n; x += 8 {
+		x = min(x, n-8) // the last ones are done again if there are fewer
+		l := (*[8]uint64)(line[x:])
+		a, b, c, d := eight(top[x:], src.Stride, v)
+		i, j, k, m := eight(bottom[x:], src.Stride, w)
+		l[0], l[4] = join(a, i)
+		l[1], l[5] = join(b, j)
+		l[2], l[6] = join(c, k)
+		l[3], l[7] = join(d, m)
 	}
-	eight((*[8]int32)(line[n-8:]), src.Pix[first*src.Stride+n-8:], src.Stride, weights)
 }
 
-// eight sums eight columns, two in each multiplication: samples lie 32 bits
-// apart in a word, and so do their products and sums. A negative sum takes one
-// from its upper neighbour; bias keeps both positive.
-func eight(line *[8]int32, src []byte, stride int, weights []int32) {
-	const (
-		apart = 0x000000ff_000000ff
-		shift = weightBits - keptBits
-		bias  = 1 << 26
-		start = (bias + 1<<(shift-1)) * 0x00000001_00000001
-	)
-	a, b, c, d := uint64(start), uint64(start), uint64(start), uint64(start)
+func column(src []byte, stride int, weights []int32) uint64 {
+	sum := int32(bias + 1<<(shift-1))
+	for k, w := range weights {
+		sum += w * int32(src[k*stride])
+	}
+	return uint64(sum >> shift)
+}
+
+// eight sums eight columns, of which those four apart share a word.
+func eight(src []byte, stride int, weights []int32) (a, b, c, d uint64) {
+	const bytes = 0xff * pair
+	a = (bias + 1<<(shift-1)) * pair
+	b, c, d = a, a, a
 	o := 0
 	for _, weight := range weights {
 		v, w := binary.LittleEndian.Uint64(src[o:]), uint64(weight)
-		a += v & apart * w
-		b += v >> 8 & apart * w
-		c += v >> 16 & apart * w
-		d += v >> 24 & apart * w
+		a += v & bytes * w
+		b += v >> 8 & bytes * w
+		c += v >> 16 & bytes * w
+		d += v >> 24 & bytes * w
 		o += stride
 	}
-	line[0], line[4] = (int32(uint32(a))-bias)>>shift, (int32(a>>32)-bias)>>shift
-	line[1], line[5] = (int32(uint32(b))-bias)>>shift, (int32(b>>32)-bias)>>shift
-	line[2], line[6] = (int32(uint32(c))-bias)>>shift, (int32(c>>32)-bias)>>shift
-	line[3], line[7] = (int32(uint32(d))-bias)>>shift, (int32(d>>32)-bias)>>shift
+	const kept = (1<<(32-shift) - 1) * pair
+	return a >> shift & kept, b >> shift & kept, c >> shift & kept, d >> shift & kept
 }
 
-const (
-	sumBits = weightBits + keptBits
-	half    = 1 << (sumBits - 1)
-)
+// join puts the sums for one column from two rows side by side.
+func join(y, z uint64) (lower, upper uint64) {
+	const half = 1<<32 - 1
+	return y&half | z<<32, y>>32 | z&^half
+}
 
-// plane filters a row of one sample a pixel.
-func (f *filter) plane(dst []byte, line []int32) {
+// plane filters two rows of one sample a pixel.
+func (f *filter) plane(d, e []byte, line []uint64) {
 	weights, taps := f.weights, f.taps
-	start := f.start[:len(dst)]
-	for i := range dst {
+	from, e := f.start[:len(d)], e[:len(d)]
+	for i := range d {
 		w := weights[:taps]
-		in := line[start[i]:][:len(w)]
-		sum := int32(half)
+		in := line[from[i]:][:len(w)]
+		sum := uint64(start)
 		for k, v := range w {
-			sum += v * in[k]
+			sum += uint64(v) * in[k]
 		}
-		dst[i] = clamp8(sum >> sumBits)
+		d[i] = clamp8(int32(uint32(sum)) >> sumBits)
+		e[i] = clamp8(int32(sum>>32) >> sumBits)
 		weights = weights[taps:]
 	}
 }
 
-// packed filters a row of four samples a pixel.
-func (f *filter) packed(dst []byte, line []int32) {
+// packed filters two rows of four samples a pixel.
+func (f *filter) packed(d, e []byte, line []uint64) {
 	weights, taps := f.weights, f.taps
-	for _, s := range f.start {
-		if len(dst) < 4 {
+	for _, from := range f.start {
+		if len(d) < 4 || len(e) < 4 {
 			return
 		}
-		in := line[4*s:][:4*taps]
-		r, g, b, a := int32(half), int32(half), int32(half), int32(half)
-		for k, w := range weights[:taps] {
-			px := (*[4]int32)(in[4*k:])
+		in := line[4*from:][:4*taps]
+		r, g, b, a := uint64(start), uint64(start), uint64(start), uint64(start)
+		for k, v := range weights[:taps] {
+			px, w := (*[4]uint64)(in[4*k:]), uint64(v)
 			r += w * px[0]
 			g += w * px[1]
 			b += w * px[2]
 			a += w * px[3]
 		}
-		dst[0], dst[1] = clamp8(r>>sumBits), clamp8(g>>sumBits)
-		dst[2], dst[3] = clamp8(b>>sumBits), clamp8(a>>sumBits)
-		dst, weights = dst[4:], weights[taps:]
+		for i, s := range [4]uint64{r, g, b, a} {
+			d[i] = clamp8(int32(uint32(s)) >> sumBits)
+			e[i] = clamp8(int32(s>>32) >> sumBits)
+		}
+		d, e, weights = d[4:], e[4:], weights[taps:]
 	}
 }
 
@@ -259,7 +282,6 @@ func alphaColumns(line []int32, src Plane, first int, weights []int32) {
 			a += wa * 255
 			o += src.Stride
 		}
-		const shift = weightBits - keptBits
 		line[x], line[x+1], line[x+2], line[x+3] = r>>shift, g>>shift, b>>shift, a>>shift
 	}
 }

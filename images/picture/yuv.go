@@ -167,10 +167,8 @@ func (c *coefficients) row(dst, y, cb, cr []byte) {
 		}
 		l := int32(v)*k.y + base
 		b, r := int32(cb[i])-128, int32(cr[i])-128
-		dst[0] = clamp8((l + k.crR*r) >> 16)
-		dst[1] = clamp8((l - k.cbG*b - k.crG*r) >> 16)
-		dst[2] = clamp8((l + k.cbB*b) >> 16)
-		dst[3] = 255
+		red, green, blue := clamp8((l+k.crR*r)>>16), clamp8((l-k.cbG*b-k.crG*r)>>16), clamp8((l+k.cbB*b)>>16)
+		binary.LittleEndian.PutUint32(dst, uint32(red)|uint32(green)<<8|uint32(blue)<<16|255<<24)
 		dst = dst[4:]
 	}
 }
