@@ -2,13 +2,13 @@ package icc
 
 import (
 	"encoding/binary"
+	"math"
 
 	"millrace/images/picture"
 )
 
 // A simplex converts by a grid over the device values: what the profile
-// makes of its points is computed once, with all curves and the way to sRGB in
-// it, and pixels are interpolated between the corners of the simplex that they
+// makes of its points is computed once, with all that follows on the way to sRGB, and pixels are interpolated between the corners of the simplex that they
 // lie in (a tetrahedron with three inputs), found by sorting the distances
 // (Kasson, Plouffe, Nin: A tetrahedral interpolation technique for color
 // space conversion, SPIE 1909, 1993).
@@ -35,9 +35,10 @@ type axis struct {
 
 const (
 	nodeBits = 13 // of a channel of a node
-	// nodeLevel is one of 255 levels in nodes, so they reach from -1 to 3 times white.
-	nodeLevel = 8
-	nodeZero  = 256 * nodeLevel
+	// nodeLevel is a 255th of white in nodes, which reach from -0.98 to 1.69
+	// times white, that is to light of 3.6.
+	nodeLevel = 12
+	nodeZero  = 3000
 	nodeField = nodeBits + 8 // with a weight of up to 256; three fit a word
 	nodeMask  = 1<<nodeBits - 1
 	// nodeHalf rounds the sum of three channels, which is cut at the weight's bits.
@@ -73,6 +74,10 @@ func (l *lut) points() int {
 
 func (p *Profile) newSimplex(pic *picture.Picture) *simplex {
 	s := &simplex{inputs: p.inputs()}
+	// What lies between points of a grid in Lab is meant to be even to the eye, so
+	// the points are placed where the profile has its own, behind its curves.
+	// With XYZ it is the device values that are even.
+	shaped := p.lab && len(p.table.a) != 0
 	n := p.table.points()
 	count := 1
 	for range s.inputs {
@@ -89,130 +94,186 @@ func (p *Profile) newSimplex(pic *picture.Picture) *simplex {
 			device[j] = float64(rest%n) / float64(n-1)
 			rest /= n
 		}
-		s.nodes[i] = pack(p.srgb(device))
+		if shaped {
+			s.nodes[i] = pack(fromD50.mul(p.table.xyz(device)))
+		} else {
+			s.nodes[i] = pack(fromD50.mul(p.xyz(device)))
+		}
 	}
 	step := uint64(1)
 	for j := s.inputs - 1; j >= 0; j-- {
 		for i := range 256 {
-			pos := (i*(n-1)*256 + 127) / 255
+			x := float64(i) / 255
+			if shaped {
+				x = p.table.a[j].at(x)
+			}
+			pos := int(x*float64((n-1)*256) + 0.5)
 			cell := min(pos>>8, n-2)
 			s.axes[j][i] = axis{base: uint64(cell) * step, key: uint64(pos-cell<<8)<<32 | step}
 		}
 		step *= uint64(n)
 	}
 	for i := range s.out {
-		s.out[i] = byte(min(max(0, i-nodeZero+nodeLevel/2)/nodeLevel, 255))
+		light := expand(float64(i-nodeZero) / (255 * nodeLevel))
+		s.out[i] = byte(255*clip(encode(light)) + 0.5)
 	}
 	return s
 }
 
-// pack makes a node of a colour.
+// toe is the light up to which compand is a line, toeRoot its cube root.
+// toeScale and toeSlope make value and slope go on there, and 1 stay 1.
+const (
+	toeRoot  = 0.35
+	toe      = toeRoot * toeRoot * toeRoot
+	toeScale = 1 / (1 - 2*toeRoot/3)
+	toeSlope = toeScale / (3 * toeRoot * toeRoot)
+)
+
+// compand is the curve from light to what nodes hold: nearly as sRGB's, and so
+// as even to the eye, but with a long straight toe on both sides of black.
+// Without that, cells come out bent that have black at one corner, or corners
+// on both sides of the gamut's edge: for a SWOP profile, most of whose cyans are
+// out of gamut, it leaves one in seventy of the errors above two levels.
+func compand(x float64) float64 {
+	if math.Abs(x) < toe {
+		return x * toeSlope
+	}
+	return math.Copysign(toeScale*math.Cbrt(math.Abs(x))-(toeScale-1), x)
+}
+
+// expand is the inverse of compand.
+func expand(y float64) float64 {
+	if math.Abs(y) < toe*toeSlope {
+		return y / toeSlope
+	}
+	z := (math.Abs(y) + toeScale - 1) / toeScale
+	return math.Copysign(z*z*z, y)
+}
+
+// pack makes a node of linear sRGB.
 func pack(v vector) uint64 {
 	var word uint64
 	for i, x := range v {
-		level := max(0, min(x*255*nodeLevel+nodeZero+0.5, nodeMask))
+		level := max(0, min(compand(x)*255*nodeLevel+nodeZero+0.5, nodeMask))
 		word |= uint64(level) << (i * nodeField)
 	}
 	return word
 }
 
-// unpack makes a pixel of the weighted sum of nodes.
-func (s *simplex) unpack(sum uint64) [3]byte {
+// pixel makes red, green and blue, from the lowest byte on, of the weighted
+// sum of nodes.
+func (s *simplex) pixel(sum uint64) uint32 {
 	sum += nodeHalf
-	return [3]byte{
-		s.out[sum>>8&nodeMask],
-		s.out[sum>>(nodeField+8)&nodeMask],
-		s.out[sum>>(2*nodeField+8)&nodeMask],
-	}
+	return uint32(s.out[sum>>8&nodeMask]) |
+		uint32(s.out[sum>>(nodeField+8)&nodeMask])<<8 |
+		uint32(s.out[sum>>(2*nodeField+8)&nodeMask])<<16
 }
 
 // rows converts a picture of three samples and alpha, or of four samples.
 func (s *simplex) rows(out, from *picture.Picture) {
-	colours := ^uint32(0) // the samples that make the colour
-	if s.inputs == 3 {
-		colours = 0x00FFFFFF
-	}
-	var last uint32
-	var rgb [3]byte
 	for y := range from.Height {
 		src, dst := row(from, y), row(out, y)
-		for i := 0; i+4 <= len(src) && i+4 <= len(dst); i += 4 {
-			in, to := src[i:i+4:i+4], dst[i:i+4:i+4]
-			// Neighbours are often equal in drawings, and looked up once.
-			if c := binary.LittleEndian.Uint32(in) & colours; c != last || y|i == 0 {
-				rgb, last = s.at(c), c
-			}
-			alpha := byte(255)
-			if s.inputs == 3 {
-				alpha = in[3]
-			}
-			to[0], to[1], to[2], to[3] = rgb[0], rgb[1], rgb[2], alpha
+		switch {
+		case s.exact != nil:
+			s.exact.row(dst, src)
+		case s.inputs == 4:
+			s.row4(dst, src)
+		default:
+			s.row3(dst, src)
 		}
 	}
 }
 
-func (s *simplex) at(c uint32) [3]byte {
-	switch {
-	case s.exact != nil:
-		return s.exact.pixel(c)
-	case s.inputs == 4:
-		return s.at4(c)
-	default:
-		return s.at3(c)
+const (
+	colourMask = 1<<24 - 1 // of a pixel whose highest byte is alpha
+	stepMask   = 1<<32 - 1 // of an axis' key
+)
+
+// Neighbours are often equal in drawings, and looked up once: the loops keep the
+// last pixel and what became of it.
+
+func (s *simplex) row3(dst, src []byte) {
+	last, rgb := ^uint32(0), uint32(0)
+	for i := 0; i+4 <= len(src) && i+4 <= len(dst); i += 4 {
+		in := binary.LittleEndian.Uint32(src[i:])
+		if c := in & colourMask; c != last {
+			last = c
+			x, y, z := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255]
+			a, b, d := x.key, y.key, z.key // to be sorted by distance
+			a, b = max(a, b), min(a, b)
+			b, d = max(b, d), min(b, d)
+			a, b = max(a, b), min(a, b)
+			at := x.base + y.base + z.base
+			sum := s.nodes[at] * (256 - a>>32)
+			at += a & stepMask
+			sum += s.nodes[at] * (a>>32 - b>>32)
+			at += b & stepMask
+			sum += s.nodes[at] * (b>>32 - d>>32)
+			at += d & stepMask
+			sum += s.nodes[at] * (d >> 32)
+			rgb = s.pixel(sum)
+		}
+		binary.LittleEndian.PutUint32(dst[i:], rgb|in&^colourMask)
 	}
 }
 
-func (s *simplex) at3(c uint32) [3]byte {
-	x, y, z := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255]
-	a, b, d := x.key, y.key, z.key // sorted by distance
-	a, b = max(a, b), min(a, b)
-	b, d = max(b, d), min(b, d)
-	a, b = max(a, b), min(a, b)
-	const step = 1<<32 - 1
-	at := x.base + y.base + z.base
-	sum := s.nodes[at] * (256 - a>>32)
-	at += a & step
-	sum += s.nodes[at] * (a>>32 - b>>32)
-	at += b & step
-	sum += s.nodes[at] * (b>>32 - d>>32)
-	at += d & step
-	sum += s.nodes[at] * (d >> 32)
-	return s.unpack(sum)
+func (s *simplex) row4(dst, src []byte) {
+	last, rgb := uint32(0), uint32(0)
+	for i := 0; i+4 <= len(src) && i+4 <= len(dst); i += 4 {
+		c := binary.LittleEndian.Uint32(src[i:])
+		if c != last || i == 0 {
+			last = c
+			x, y, z, k := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255], &s.axes[3][c>>24]
+			a, b, d, e := x.key, y.key, z.key, k.key // to be sorted by distance
+			a, b = max(a, b), min(a, b)
+			d, e = max(d, e), min(d, e)
+			a, d = max(a, d), min(a, d)
+			b, e = max(b, e), min(b, e)
+			b, d = max(b, d), min(b, d)
+			at := x.base + y.base + z.base + k.base
+			sum := s.nodes[at] * (256 - a>>32)
+			at += a & stepMask
+			sum += s.nodes[at] * (a>>32 - b>>32)
+			at += b & stepMask
+			sum += s.nodes[at] * (b>>32 - d>>32)
+			at += d & stepMask
+			sum += s.nodes[at] * (d>>32 - e>>32)
+			at += e & stepMask
+			sum += s.nodes[at] * (e >> 32)
+			rgb = s.pixel(sum)
+		}
+		binary.LittleEndian.PutUint32(dst[i:], rgb|255<<24)
+	}
 }
 
-func (s *simplex) at4(c uint32) [3]byte {
-	x, y, z, k := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255], &s.axes[3][c>>24]
-	a, b, d, e := x.key, y.key, z.key, k.key // sorted by distance
-	a, b = max(a, b), min(a, b)
-	d, e = max(d, e), min(d, e)
-	a, d = max(a, d), min(a, d)
-	b, e = max(b, e), min(b, e)
-	b, d = max(b, d), min(b, d)
-	const step = 1<<32 - 1
-	at := x.base + y.base + z.base + k.base
-	sum := s.nodes[at] * (256 - a>>32)
-	at += a & step
-	sum += s.nodes[at] * (a>>32 - b>>32)
-	at += b & step
-	sum += s.nodes[at] * (b>>32 - d>>32)
-	at += d & step
-	sum += s.nodes[at] * (d>>32 - e>>32)
-	at += e & step
-	sum += s.nodes[at] * (e >> 32)
-	return s.unpack(sum)
+// row converts pixels by the profile itself.
+func (p *Profile) row(dst, src []byte) {
+	last, rgb := uint32(0), uint32(0)
+	opaque := uint32(0)
+	mask := uint32(colourMask)
+	if p.inputs() == 4 {
+		opaque, mask = ^uint32(colourMask), ^uint32(0)
+	}
+	for i := 0; i+4 <= len(src) && i+4 <= len(dst); i += 4 {
+		in := binary.LittleEndian.Uint32(src[i:])
+		if c := in & mask; c != last || i == 0 {
+			last = c
+			rgb = p.pixel(c)
+		}
+		binary.LittleEndian.PutUint32(dst[i:], rgb|in&^colourMask|opaque)
+	}
 }
 
-// pixel converts one pixel, four samples from the lowest byte on, by the
-// profile itself.
-func (p *Profile) pixel(c uint32) [3]byte {
+// pixel converts one pixel, samples and result from the lowest byte on.
+func (p *Profile) pixel(c uint32) uint32 {
 	var device [maxInputs]float64
 	for i := range device {
 		device[i] = float64(c>>(8*i)&255) / 255
 	}
 	v := p.srgb(device)
-	var out [3]byte
+	var out uint32
 	for i := range v {
-		out[i] = byte(255*clip(v[i]) + 0.5)
+		out |= uint32(255*clip(v[i])+0.5) << (8 * i)
 	}
 	return out
 }

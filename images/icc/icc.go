@@ -63,8 +63,6 @@ type Profile struct {
 	table  *lut     // A2B1 or A2B0, any space
 	curves []curve  // 3 of RGB, 1 of Gray
 	matrix matrix33 // of RGB without table: linear device RGB → XYZ under D50
-	// rescale takes the black of version 4's perceptual reference medium out.
-	rescale bool
 }
 
 // Parse reads a profile. Errors wrap ErrBroken. Kinds that cannot be converted
@@ -102,7 +100,7 @@ func parse(data []byte) (*Profile, error) {
 		return nil, fmt.Errorf("its connection space is %q instead of XYZ or Lab", pcs)
 	}
 	p.lab = pcs == "Lab "
-	return p, p.parseModel(tags, major, class)
+	return p, p.parseModel(tags, class)
 }
 
 // parseTags reads the tag table (ICC.1:2022, 7.3). Tags that lie outside are
@@ -157,7 +155,7 @@ func unsupported(major byte, class string, space Space) string {
 
 // parseModel reads what the colours are computed with. A table wins over
 // curves and matrix (ICC.1:2022, 8.10.2), and the colorimetric one over the perceptual.
-func (p *Profile) parseModel(tags map[string][]byte, major byte, class string) error {
+func (p *Profile) parseModel(tags map[string][]byte, class string) error {
 	err := errors.New("it has neither a table nor curves")
 	for _, name := range []string{"A2B1", "A2B0"} {
 		tag, ok := tags[name]
@@ -166,7 +164,7 @@ func (p *Profile) parseModel(tags map[string][]byte, major byte, class string) e
 		}
 		var table *lut
 		if table, err = parseLUT(tag, p.inputs(), p.lab); err == nil {
-			p.table, p.rescale = table, major == 4 && name == "A2B0"
+			p.table = table
 			return nil
 		}
 		err = fmt.Errorf("tag %s: %w", name, err)
@@ -241,11 +239,7 @@ func fixed(b []byte) float64 {
 func (p *Profile) xyz(device [maxInputs]float64) vector {
 	switch {
 	case p.table != nil:
-		v := p.table.xyz(device)
-		if p.rescale {
-			v = rescaleBlack(v)
-		}
-		return v
+		return p.table.xyz(p.table.shape(device))
 	case p.Space == Gray:
 		y := p.curves[0].at(device[0])
 		if p.lab { // the curve gives L* (ICC.1:2022, F.2)

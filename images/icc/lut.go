@@ -193,14 +193,19 @@ func curvesAt(tag []byte, at, n int) ([]curve, error) {
 	return curves, nil
 }
 
-// xyz computes the colour of a pixel, samples from 0 to 1.
-func (l *lut) xyz(device [maxInputs]float64) vector {
+// shape is the first step, from device values to places in the grid.
+func (l *lut) shape(device [maxInputs]float64) [maxInputs]float64 {
 	for i := range l.a {
 		device[i] = l.a[i].at(device[i])
 	}
-	v := vector(device[:3])
+	return device
+}
+
+// xyz is the rest of the way to the colour of a pixel.
+func (l *lut) xyz(shaped [maxInputs]float64) vector {
+	v := vector(shaped[:3])
 	if l.grid != nil {
-		v = l.grid.at(device, l.inputs)
+		v = l.grid.at(shaped, l.inputs)
 	}
 	for i := range l.m {
 		v[i] = l.m[i].at(v[i])
@@ -226,33 +231,40 @@ func (l *lut) xyz(device [maxInputs]float64) vector {
 	}
 }
 
-// at interpolates between the 2^inputs points around a place, linearly along
-// each side.
+// at interpolates between the up to 2^inputs points around a place, linearly
+// along each side.
 func (g *clut) at(device [maxInputs]float64, inputs int) vector {
-	base := 0
-	var part [maxInputs]float64
+	var corners [1 << maxInputs]struct {
+		at     int
+		weight float64
+	}
+	corners[0].weight = 1
+	n := 1 // doubled by each input whose value is not right on a point
 	for i := range inputs {
 		pos := clip(device[i]) * float64(g.points[i]-1)
 		cell := min(int(pos), g.points[i]-2)
-		part[i] = pos - float64(cell)
-		base += cell * g.stride[i]
-	}
-	var sum vector
-	for corner := range 1 << inputs {
-		weight, at := 1.0, base
-		for i := range inputs {
-			if corner>>i&1 != 0 {
-				weight *= part[i]
-				at += g.stride[i]
-			} else {
-				weight *= 1 - part[i]
-			}
+		part := pos - float64(cell)
+		step := cell * g.stride[i]
+		if part == 1 { // the last point
+			part, step = 0, step+g.stride[i]
 		}
-		if weight == 0 {
+		for k := range n {
+			corners[k].at += step
+		}
+		if part == 0 {
 			continue
 		}
+		for k := range n {
+			corners[n+k].at = corners[k].at + g.stride[i]
+			corners[n+k].weight = corners[k].weight * part
+			corners[k].weight *= 1 - part
+		}
+		n *= 2
+	}
+	var sum vector
+	for _, c := range corners[:n] {
 		for i := range sum {
-			sum[i] += weight * g.sample(at+i)
+			sum[i] += c.weight * g.sample(c.at+i)
 		}
 	}
 	return sum

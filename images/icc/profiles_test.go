@@ -3,6 +3,7 @@ package icc
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"unicode/utf16"
 )
 
@@ -133,18 +134,20 @@ var pcsWhite = [3]float64{0.9642, 1, 0.8249}
 // toD50 leads from linear RGB to the connection space.
 func (p primaries) toD50() mat { return chad(xyzOf(p[3]), pcsWhite).times(p.toXYZ()) }
 
-// reference converts a pixel to sRGB without any profile.
-func (p primaries) reference(light func(float64) float64, pixel [3]byte) (out [3]float64) {
-	var lin [3]float64
-	for i, v := range pixel {
-		lin[i] = light(float64(v) / 255)
-	}
+// reference makes the conversion of pixels to sRGB without any profile.
+func (p primaries) reference(light func(float64) float64) func([3]byte) [3]float64 {
 	m := primSRGB.toXYZ().inverse().times(chad(xyzOf(p[3]), xyzOf(d65))).times(p.toXYZ())
-	lin = m.mul(lin)
-	for i := range out {
-		out[i] = 255 * signalSRGB(max(0, min(lin[i], 1)))
+	var lights [256]float64
+	for i := range lights {
+		lights[i] = light(float64(i) / 255)
 	}
-	return out
+	return func(pixel [3]byte) (out [3]float64) {
+		lin := m.mul([3]float64{lights[pixel[0]], lights[pixel[1]], lights[pixel[2]]})
+		for i := range out {
+			out[i] = 255 * signalSRGB(max(0, min(lin[i], 1)))
+		}
+		return out
+	}
 }
 
 // Tags.
@@ -217,7 +220,7 @@ func tagDesc4(texts ...string) []byte { // language, text, language, text …
 // build writes a profile: what says version, class, space and connection space
 // as in "4 mntr RGB XYZ " with four letters each.
 func build(what string, tags ...tag) []byte {
-	head := make([]byte, 128)
+	var head [128]byte
 	head[8] = what[0] - '0'
 	copy(head[12:], what[2:6])
 	copy(head[16:], what[7:11])
@@ -233,7 +236,7 @@ func build(what string, tags ...tag) []byte {
 			body = append(body, 0)
 		}
 	}
-	out := append(append(head, table...), body...)
+	out := slices.Concat(head[:], table, body)
 	binary.BigEndian.PutUint32(out, uint32(len(out)))
 	return out
 }

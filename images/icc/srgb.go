@@ -14,14 +14,6 @@ const (
 	whiteZ = 0.8249
 )
 
-// Black of the reference medium of version 4's perceptual intent (ICC.1:2022,
-// 6.3.3).
-const (
-	mediumBlackX = 0.00336
-	mediumBlackY = 0.0034731
-	mediumBlackZ = 0.00287
-)
-
 // srgbD50 leads from linear sRGB to XYZ under D50: the primaries and the white
 // of IEC 61966-2-1 (ITU-R BT.709, D65 at x 0.3127, y 0.3290), adapted with the
 // Bradford matrix of ICC.1:2022, annex E. fromD50 leads back. A test computes both.
@@ -93,15 +85,6 @@ func adaptWhite(m matrix33) (matrix33, bool) {
 	adapt := unBradford.times(scale)
 	adapt = adapt.times(bradford)
 	return adapt.times(m), true
-}
-
-// rescaleBlack takes a perceptual colour of version 4 to one whose black is 0.
-func rescaleBlack(v vector) vector {
-	return vector{
-		(v[0] - mediumBlackX) * (whiteX / (whiteX - mediumBlackX)),
-		(v[1] - mediumBlackY) * (1 / (1 - mediumBlackY)),
-		(v[2] - mediumBlackZ) * (whiteZ / (whiteZ - mediumBlackZ)),
-	}
 }
 
 // labToXYZ is the inverse of CIELAB's definition (CIE 15, 8.2.1.1), under D50.

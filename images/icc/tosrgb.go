@@ -44,9 +44,9 @@ func (p *Profile) convert(pic *picture.Picture) (*picture.Picture, error) {
 	case pic.Model == picture.Gray:
 		return p.grayPicture(pic), nil
 	}
-	from, out := pic, (*picture.Picture)(nil)
+	var from, out *picture.Picture
 	if pic.Model == picture.NRGBA {
-		out = newNRGBA(pic)
+		from, out = pic, newNRGBA(pic)
 	} else {
 		from = pic.NRGBA()
 		out = from // which is ours alone: converted in place
@@ -212,21 +212,32 @@ const (
 	termLimit = 2.66
 )
 
+func linearTerm(x float64) int64 {
+	return int64(math.Round(max(-termLimit, min(x, termLimit)) * (linearOne << linearFraction)))
+}
+
 func (p *Profile) newShaper() *shaper {
 	s := &shaper{}
 	m := fromD50.times(p.matrix)
-	for channel := range s.terms {
-		for i := range 256 {
-			light := p.curves[channel].at(float64(i) / 255)
-			var word uint64
-			for j := range 3 {
-				term := max(-termLimit, min(light*m[j][channel], termLimit))
-				if channel == 0 {
-					term += 8 + 0.5/linearOne // the table's zero; and rounding
-				}
-				word += uint64(int64(math.Round(term*(linearOne<<linearFraction)))) << (j * linearField)
+	for i := range 256 {
+		var light vector
+		for channel := range light {
+			light[channel] = p.curves[channel].at(float64(i) / 255)
+		}
+		whole := m.mul(light)
+		for j := range 3 {
+			var terms [3]int64
+			for channel := range terms {
+				terms[channel] = linearTerm(m[j][channel] * light[channel])
 			}
-			s.terms[channel][i] = word
+			// Grays stay gray: their three channels must not be rounded apart.
+			limit := linearTerm(math.Inf(1))
+			terms[2] = max(-limit, min(linearTerm(whole[j])-terms[0]-terms[1], limit))
+			// The table's zero, and a half, since the sum is cut at its fraction.
+			terms[0] += 8*linearOne<<linearFraction + 1<<(linearFraction-1)
+			for channel, term := range terms {
+				s.terms[channel][i] += uint64(term) << (j * linearField)
+			}
 		}
 	}
 	const zero = 8 * linearOne
