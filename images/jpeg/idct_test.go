@@ -12,6 +12,9 @@ func reference(coefficients *[64]int, size, x, y int) float64 {
 	sum := 0.0
 	for v := range size {
 		for u := range size {
+			if coefficients[v*8+u] == 0 {
+				continue
+			}
 			scale := 1.0
 			if u == 0 {
 				scale /= math.Sqrt2
@@ -31,7 +34,7 @@ func TestTransforms(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for _, size := range []int{8, 4, 2, 1} {
 		worst, squares, n := 0.0, 0.0, 0
-		for round := range 3000 {
+		for round := range 900 {
 			var table [64]uint16
 			for k := range table {
 				table[k] = uint16(1 + random.IntN(40))

@@ -44,14 +44,18 @@ func (s *scan) readBand(m, end int) int {
 			continue
 		}
 		index := y*c.blocksX + x
-		coefficients := (*[64]int16)(c.coefficients[index*64:])
-		if s.high == 0 {
-			s.readFirst(c, coefficients, &c.highest[index])
+		if s.endRun > 0 && uint(c.highest[index]) < s.first {
+			s.endRun-- // nothing to refine
 		} else {
-			s.readRefinement(c, coefficients, &c.highest[index])
-		}
-		if s.bits.exhausted() {
-			return m
+			coefficients := (*[64]int16)(c.coefficients[index*64:])
+			if s.high == 0 {
+				s.readFirst(c, coefficients, &c.highest[index])
+			} else {
+				s.readRefinement(c, coefficients, &c.highest[index])
+			}
+			if s.bits.exhausted() {
+				return m
+			}
 		}
 		m++
 		if x++; x == c.across {
@@ -63,7 +67,9 @@ func (s *scan) readBand(m, end int) int {
 
 // symbol reads one symbol of the AC table with its value.
 func (b *bitReader) symbol(h *huffman) (e entry, value int64) {
-	b.fill()
+	if b.n < 32 {
+		b.fill()
+	}
 	e = h.lut[b.acc>>(64-lutBits)]
 	value = int64(e >> 16)
 	if e&entryPart != 0 {
@@ -104,7 +110,10 @@ func (s *scan) ended(e entry) {
 		return
 	}
 	run := a - endOfBlock
-	s.endRun = 1<<run + int(s.bits.bits(run))
+	s.endRun = 1
+	if run > 0 {
+		s.endRun = 1<<run + int(s.bits.bits(run))
+	}
 }
 
 // readRefinement reads one more bit of a block's band (G.1.2.3): symbols say
@@ -143,6 +152,7 @@ func (s *scan) readRefinement(c *component, coefficients *[64]int16, highest *ui
 // passed zeros of them that are zero, and returns where the next zero is.
 func (s *scan) refine(coefficients *[64]int16, k, last, zeros uint) uint {
 	b := &s.bits
+	low := s.low & 15
 	for ; k <= last; k++ {
 		v := coefficients[k&63]
 		if v == 0 {
@@ -159,7 +169,7 @@ func (s *scan) refine(coefficients *[64]int16, k, last, zeros uint) uint {
 		b.acc <<= 1
 		b.n--
 		// Away from zero, unless the bit is there already (of a damaged file).
-		delta := bit << s.low
+		delta := bit << low
 		if v > 0 && v&delta == 0 {
 			coefficients[k&63] = v + delta
 		} else if v < 0 && -v&delta == 0 {
