@@ -225,19 +225,18 @@ func TestAVIFLayouts(t *testing.T) {
 				l.change = func(b map[string][]byte) { b["iloc"] = withoutOffsets(b["iloc"]) }
 			}
 			file := l.build(t)
-			want := decode(t, decodeAVIF, file)
 			for _, m := range []Metadata{m, {ICC: m.ICC}, {EXIF: m.EXIF}} {
 				got, err := AVIF(file, m)
 				if err != nil {
 					t.Fatal(err)
 				}
-				same(t, want, decode(t, decodeAVIF, got))
+				sameAVIF(t, file, got)
 				checkAVIF(t, got, m)
 				again, err := AVIF(got, m)
 				if err != nil {
 					t.Fatalf("a second edit: %v", err)
 				}
-				same(t, want, decode(t, decodeAVIF, again))
+				sameAVIF(t, file, again)
 				checkAVIF(t, again, m)
 			}
 		})
@@ -272,6 +271,9 @@ func checkAVIF(t *testing.T, file []byte, m Metadata) {
 	if n := bytes.Count(file, []byte("Exif\x00")); n != 1 {
 		t.Errorf("there are %d Exif items", n)
 	}
+	if underRace {
+		return
+	}
 	e, err := genavif.DecodeExif(bytes.NewReader(file))
 	if err != nil || e.Artist != "Ann" {
 		t.Errorf("libavif's wrapper reads %+v, %v", e, err)
@@ -288,7 +290,7 @@ func TestAVIFSamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, decode(t, decodeAVIF, file), decode(t, decodeAVIF, got))
+			sameAVIF(t, file, got)
 			before, i := probe(t, file), probe(t, got)
 			if !bytes.Equal(i.ICC, m.ICC) || i.Alpha != before.Alpha || i.Width != before.Width || i.Height != before.Height {
 				t.Errorf("got %+v, before %+v", i, before)

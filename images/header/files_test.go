@@ -81,9 +81,11 @@ func pngFile(head []byte, chunks ...[]byte) []byte {
 	return cat(head, cat(chunks...), pngChunk("IDAT", []byte{0}), pngChunk("IEND"))
 }
 
-func deflate(data []byte) []byte {
+func deflate(data []byte) []byte { return zlibAt(zlib.BestSpeed, data) }
+
+func zlibAt(level int, data []byte) []byte {
 	var b bytes.Buffer
-	z, _ := zlib.NewWriterLevel(&b, zlib.BestSpeed)
+	z, _ := zlib.NewWriterLevel(&b, level)
 	z.Write(data)
 	z.Close()
 	return b.Bytes()

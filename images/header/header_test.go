@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 // against the file's size.
 func TestAllocation(t *testing.T) {
 	const slack = 256 << 10
-	zeros := deflate(make([]byte, 12<<20))
+	zeros := deflate(make([]byte, maxICC+1<<20))
 	for name, c := range map[string]struct {
 		file []byte
 		most uint64
