@@ -19,10 +19,9 @@ import (
 // admin listener, to the channels and the pictures.
 func (s *Server) controls() map[string]http.Handler {
 	return map[string]http.Handler{
-		control.Prefix:  control.Handler(s.controlled, s.reached, s.counters),
-		"/websockets/":  http.HandlerFunc(s.listSockets),
-		"/images/":      http.HandlerFunc(s.listImages),
-		"/images/clean": http.HandlerFunc(s.tidyImages),
+		control.Prefix: control.Handler(s.controlled, s.reached, s.counters),
+		"/websockets/": http.HandlerFunc(s.listSockets),
+		imagesPrefix:   http.HandlerFunc(s.controlImages),
 	}
 }
 

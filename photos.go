@@ -98,50 +98,44 @@ func (g *graph) originals(s *Server, rc config.Route, keep store.Store, old *gra
 	})
 }
 
-// imagesTime bounds how long an operator's question may take: the folder is read.
-const imagesTime = time.Minute
+// The operator's way to the pictures on the admin listener: GET for what each
+// route has converted, and by what; POST …clean removes what has no original.
+const (
+	imagesPrefix = "/images/"
+	// imagesTime bounds how long an answer may take: the folder is read for it.
+	imagesTime = time.Minute
+)
 
-// listImages is GET /images/ of the admin listener: what each route with
-// pictures has converted, and by what.
-func (s *Server) listImages(w http.ResponseWriter, r *http.Request) {
-	s.mu.RLock()
-	photos := maps.Clone(s.graph.photos)
-	s.mu.RUnlock()
+// controlImages answers below imagesPrefix.
+func (s *Server) controlImages(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), imagesTime)
 	defer cancel()
-	all := map[string]images.Stats{}
-	for _, name := range slices.Sorted(maps.Keys(photos)) {
-		st, err := photos[name].Stats(ctx)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		all[name] = st
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == imagesPrefix:
+		sayAll(w, s.photos(), func(h *images.Handler) (images.Stats, error) { return h.Stats(ctx) })
+	case r.Method == http.MethodPost && r.URL.Path == imagesPrefix+"clean":
+		sayAll(w, s.photos(), func(h *images.Handler) (images.Tidied, error) { return h.Tidy(ctx) })
+	default:
+		http.Error(w, "GET "+imagesPrefix+" or POST "+imagesPrefix+"clean", http.StatusNotFound)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // whoever asked has gone
 }
 
-// tidyImages is POST /images/clean: orphans go.
-func (s *Server) tidyImages(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		http.Error(w, "POST only", http.StatusMethodNotAllowed)
-		return
-	}
+func (s *Server) photos() map[string]*images.Handler {
 	s.mu.RLock()
-	photos := maps.Clone(s.graph.photos)
-	s.mu.RUnlock()
-	ctx, cancel := context.WithTimeout(r.Context(), imagesTime)
-	defer cancel()
-	all := map[string]images.Tidied{}
+	defer s.mu.RUnlock()
+	return maps.Clone(s.graph.photos)
+}
+
+// sayAll asks each route's handler and answers with all they say.
+func sayAll[T any](w http.ResponseWriter, photos map[string]*images.Handler, ask func(*images.Handler) (T, error)) {
+	all := map[string]T{}
 	for _, name := range slices.Sorted(maps.Keys(photos)) {
-		t, err := photos[name].Tidy(ctx)
+		said, err := ask(photos[name])
 		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, name+": "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		all[name] = t
+		all[name] = said
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(all) // whoever asked has gone

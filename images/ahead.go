@@ -16,9 +16,6 @@ import (
 
 var errNoList = errors.New("the originals cannot be listed: only those of a folder can be converted ahead")
 
-// noParams is the picture as it is.
-var noParams params.Params
-
 // lister is a source that can name its files.
 type lister interface {
 	List(ctx context.Context, fn func(name string) error) error
@@ -153,7 +150,7 @@ func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 	rec, before := h.table.record(f)
 	h.dropPast(before)
 	for _, format := range h.formats {
-		w := h.wanted(format, noParams)
+		w := h.wanted(format, params.Params{})
 		one, err := h.make(ctx, rec, w)
 		if err != nil {
 			p.err, p.cause = err, cause(err)

@@ -64,8 +64,11 @@ func NewEngine(ctx context.Context, o EngineOptions, command []string, errorLog 
 // lets a picture that needs it run alone. 0: the worker's default.
 func workerMemory(budget int64, _ int) int64 { return budget }
 
+// newEngine has one worker more than there are conversions at once, for those
+// that somebody waits for: the others run at the lowest priority, so that one
+// takes the processor from them instead of waiting for seconds of AVIF to end.
 func newEngine(c Converter, o EngineOptions, workers int) *Engine {
-	return &Engine{converter: c, workers: workers, queue: queue.New(queue.Options{Workers: workers, Memory: o.Memory, Depth: o.Queue})}
+	return &Engine{converter: c, workers: workers, queue: queue.New(queue.Options{Workers: workers + 1, Reserve: 1, Memory: o.Memory, Depth: o.Queue})}
 }
 
 // Close ends the conversions under way.

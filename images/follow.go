@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"millrace/images/params"
 	"millrace/internal/original"
 	"millrace/store"
 )
@@ -76,7 +77,7 @@ func (h *Handler) dropPast(p *past) {
 		ids[id] = true
 	}
 	for _, f := range h.formats { // what was made by an earlier process
-		ids[h.wanted(f, noParams).id] = true
+		ids[h.wanted(f, params.Params{}).id] = true
 	}
 	for id := range ids {
 		if h.keep.drop(h.closing, p.file, id) {

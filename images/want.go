@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"millrace/images/codec"
 	"millrace/images/convert"
@@ -64,7 +63,7 @@ func (h *Handler) wanted(f format, p params.Params) wanted {
 		id += " c"
 	}
 	if s.Resizes() {
-		id += " " + strconv.Itoa(s.Width) + "x" + strconv.Itoa(s.Height) + " " + string(s.Fit)
+		id += " " + p.Key()
 	}
 	return wanted{f, s, id}
 }
