@@ -190,7 +190,7 @@ func TestBroken(t *testing.T) {
 		"black white":               matrixProfile(2, mat{}, tagGamma(2.2)),
 		"curve of another type":     matrixProfile(2, primP3.toD50(), tagDesc2("x")),
 		"curve cut off":             matrixProfile(2, primP3.toD50(), tagTable(100, same)[:100]),
-		"curve of 2^32-1 samples":   matrixProfile(2, primP3.toD50(), u32(typed("curv"), 0xffffffff)),
+		"curve of 2^32-1 samples":   matrixProfile(2, primP3.toD50(), u32(typed("curv"), -1)),
 		"parametric type 9":         matrixProfile(2, primP3.toD50(), tagPara(9, 1, 1, 1)),
 		"parametric cut off":        matrixProfile(2, primP3.toD50(), tagPara(4, 1, 1, 1)),
 		"parametric by zero":        matrixProfile(2, primP3.toD50(), tagPara(1, 1, 0, 1)),
