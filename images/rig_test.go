@@ -22,7 +22,6 @@ import (
 	"millrace/images/convert"
 	"millrace/images/worker"
 	"millrace/internal/meter"
-	"millrace/static"
 	"millrace/store"
 )
 
@@ -101,6 +100,7 @@ type rig struct {
 	*Handler
 	t         *testing.T
 	dir       string
+	files     *folder
 	converter *fakeConverter
 	store     store.Store
 	meters    *meter.Images
@@ -134,14 +134,11 @@ func newRigIn(t *testing.T, o Options, c *fakeConverter, dir string, s, shared s
 	if o.Wait == 0 {
 		o.Wait = 20 * time.Second // the machine may be slow
 	}
-	source, err := static.Open(dir, static.Options{Root: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = source.Close() })
+	source := &folder{dir: dir}
 	engine := newEngine(c, EngineOptions{Workers: 2}, 2)
 	t.Cleanup(func() { _ = engine.Close() })
-	r := &rig{t: t, dir: dir, converter: c, store: s, meters: &meter.Images{}, logged: &lockedBuffer{}}
+	r := &rig{t: t, dir: dir, files: source, converter: c, store: s, meters: &meter.Images{}, logged: &lockedBuffer{}}
+	var err error
 	r.Handler, err = New(o, Deps{
 		Source: source, Engine: engine, Store: s, Shared: shared, Scope: "test", Meters: r.meters,
 		ErrorLog: slog.New(slog.NewTextHandler(r.logged, nil)),
@@ -169,7 +166,7 @@ func photo(t testing.TB, width, height, seed int) []byte {
 	return b.Bytes()
 }
 
-// write puts a file into the folder, with a date that has settled.
+// write puts a file of some age into the folder.
 func (r *rig) write(name string, data []byte, age time.Duration) {
 	r.t.Helper()
 	p := filepath.Join(r.dir, name)
@@ -183,16 +180,7 @@ func (r *rig) write(name string, data []byte, age time.Duration) {
 	if err := os.Chtimes(p, date, date); err != nil {
 		r.t.Fatal(err)
 	}
-	r.settled(name)
-}
-
-// settled waits until the file is no longer so new that it is served as it is.
-func (r *rig) settled(name string) {
-	r.t.Helper()
-	r.eventually("the file "+name+" to settle", func() bool {
-		_, err := r.source.Lookup(name)
-		return err == nil
-	})
+	r.files.changed(name, false)
 }
 
 func (r *rig) eventually(what string, ok func() bool) {

@@ -1,0 +1,100 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"millrace/internal/lane"
+	"millrace/internal/original"
+)
+
+// folder is a source of originals that learns of changes when it is told.
+type folder struct {
+	dir string
+
+	mu    sync.Mutex
+	gen   lane.Generation
+	young map[string]bool
+}
+
+func (f *folder) changed(name string, young bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.young == nil {
+		f.young = map[string]bool{}
+	}
+	f.young[name] = young
+	f.gen.Void()
+}
+
+func (f *folder) Original(r *http.Request) (original.File, error) {
+	mark := f.gen.Now()
+	file, err := f.Lookup(strings.TrimPrefix(r.URL.Path, "/"))
+	file.Mark = mark
+	return file, err
+}
+
+func (f *folder) Lookup(name string) (original.File, error) {
+	f.mu.Lock()
+	young := f.young[name]
+	f.mu.Unlock()
+	p := filepath.Join(f.dir, filepath.FromSlash(name))
+	info, err := os.Stat(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return original.File{}, fmt.Errorf("%w: %s", original.ErrNone, name)
+	case err != nil:
+		return original.File{}, err
+	case young:
+		return original.File{}, original.ErrYoung
+	}
+	return original.File{
+		Name: name, Size: info.Size(), Modified: info.ModTime(), CacheControl: "max-age=300",
+		Open: func() (io.ReadCloser, error) { return os.Open(p) },
+	}, nil
+}
+
+func (f *folder) List(ctx context.Context, fn func(name string) error) error {
+	return fs.WalkDir(os.DirFS(f.dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return fn(name)
+	})
+}
+
+func (f *folder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.ServeOriginal(w, r, original.Terms{})
+}
+
+func (f *folder) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
+	p := filepath.Join(f.dir, filepath.FromSlash(strings.TrimPrefix(r.URL.Path, "/")))
+	file, err := os.Open(p)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Cache-Control", "max-age=300")
+	w.Header().Set("Etag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
+	for name, values := range t.Header {
+		w.Header()[name] = values
+	}
+	http.ServeContent(w, r, p, info.ModTime(), file)
+}
