@@ -35,7 +35,8 @@ func BenchmarkOrient(b *testing.B) {
 func BenchmarkResize(b *testing.B) {
 	for _, c := range []kind{
 		{"420", YCbCr, Sub420, false, false},
-		{"NRGBA", NRGBA, Sub444, false, false}, {"transparent", NRGBA, Sub444, false, true},
+		{"NRGBA", NRGBA, Sub444, false, false},
+		{"transparent", NRGBA, Sub444, false, true},
 	} {
 		p := scene(c)
 		for _, w := range []int{1800, benchWidth / 2, 800, 200} {

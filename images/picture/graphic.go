@@ -86,11 +86,10 @@ func (p *Picture) look() *sample {
 func blocks(n int) int { return min((n+blockSide-1)/blockSide, gridBlocks) }
 
 // block is where the block with a number begins and ends on an axis.
-func block(i, of, n int) (int, int) {
+func block(i, of, n int) (from, to int) {
 	if n <= of*blockSide {
 		return i * blockSide, min((i+1)*blockSide, n)
 	}
-	from := 0
 	if of > 1 {
 		from = i * (n - blockSide) / (of - 1)
 	}

@@ -26,7 +26,7 @@ func (p *Picture) Limited420() *Picture {
 		A:  Plane{b[n+2*cw*ch:], w},
 	}
 	if p.Model == NRGBA {
-		q.fromRGB(p)
+		fromRGB(q, p)
 		return q
 	}
 	if p.Limited {
@@ -37,7 +37,7 @@ func (p *Picture) Limited420() *Picture {
 	if p.Model == Gray {
 		fill(b[n:n+2*cw*ch], 128)
 	} else {
-		q.chroma(p)
+		chroma(q, p)
 	}
 	if len(p.A.Pix) > 0 {
 		copyPlane(q.A, p.A, w, h)
@@ -47,8 +47,8 @@ func (p *Picture) Limited420() *Picture {
 	return q
 }
 
-// chroma brings p's chroma planes to a quarter and to limited range.
-func (q *Picture) chroma(p *Picture) {
+// chroma brings p's chroma planes to a quarter and to limited range, in q.
+func chroma(q, p *Picture) {
 	cw, ch := q.Sub.size(q.Width, q.Height)
 	for _, pl := range [2]struct{ dst, src Plane }{{q.Cb, p.Cb}, {q.Cr, p.Cr}} {
 		switch {
@@ -122,8 +122,8 @@ func (t *sums) single(dst, a, b []byte) {
 	}
 }
 
-// fromRGB fills all planes from pixels of NRGBA.
-func (q *Picture) fromRGB(p *Picture) {
+// fromRGB fills all of q's planes from p's pixels of NRGBA.
+func fromRGB(q, p *Picture) {
 	w, h := p.Width, p.Height
 	cw, _ := Sub420.size(w, h)
 	for y := range h {

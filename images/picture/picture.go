@@ -61,7 +61,7 @@ func subsampling(x, y int) Subsampling {
 }
 
 // size is that of the chroma planes of a picture of width × height.
-func (s Subsampling) size(width, height int) (int, int) {
+func (s Subsampling) size(width, height int) (w, h int) {
 	x, y := s.shifts()
 	return (width + x) >> x, (height + y) >> y
 }
@@ -230,9 +230,9 @@ func (p *Picture) Crop(r image.Rectangle) *Picture {
 }
 
 // clampRange puts lo and hi inside of 0…n, at least 1 apart.
-func clampRange(lo, hi, n int) (int, int) {
-	lo = min(max(lo, 0), n-1)
-	return lo, min(max(hi, lo+1), n)
+func clampRange(lo, hi, n int) (from, to int) {
+	from = min(max(lo, 0), n-1)
+	return from, min(max(hi, from+1), n)
 }
 
 func cut(pl Plane, x, y, w, h int) Plane {

@@ -144,8 +144,23 @@ func difference(t *testing.T, a, b *Picture) int {
 // sizes are small and odd ones, and some around the width of words and tiles.
 func sizes() [][2]int {
 	return [][2]int{
-		{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 3}, {1, 9}, {9, 1}, {7, 5}, {8, 8}, {15, 17},
-		{16, 16}, {17, 3}, {31, 64}, {65, 33}, {64, 64}, {66, 70}, {129, 131},
+		{1, 1},
+		{1, 2},
+		{2, 1},
+		{2, 2},
+		{3, 3},
+		{1, 9},
+		{9, 1},
+		{7, 5},
+		{8, 8},
+		{15, 17},
+		{16, 16},
+		{17, 3},
+		{31, 64},
+		{65, 33},
+		{64, 64},
+		{66, 70},
+		{129, 131},
 	}
 }
 
@@ -270,8 +285,8 @@ func TestBytes(t *testing.T) {
 }
 
 func ExamplePicture_Orient() {
-	p := New(4000, 3000, YCbCr, Sub422)
-	q := p.Orient(6).Resize(300, 400)
+	p := New(400, 300, YCbCr, Sub422)
+	q := p.Orient(6).Resize(30, 40)
 	fmt.Println(q.Width, q.Height, q.Sub == Sub440)
-	// Output: 300 400 true
+	// Output: 30 40 true
 }

@@ -199,8 +199,12 @@ func TestProfiles(t *testing.T) {
 		icc  string
 		kept bool
 	}{
-		{YCbCr, string(rgb), true}, {NRGBA, "short", true}, {Gray, "0123456789abcdefGRAY", false},
-		{Gray, string(rgb), true}, {CMYK, "0123456789abcdefCMYK", false}, {CMYK, "", false},
+		{YCbCr, string(rgb), true},
+		{NRGBA, "short", true},
+		{Gray, "0123456789abcdefGRAY", false},
+		{Gray, string(rgb), true},
+		{CMYK, "0123456789abcdefCMYK", false},
+		{CMYK, "", false},
 	} {
 		p := New(2, 2, c.m, Sub444)
 		p.ICC = []byte(c.icc)
