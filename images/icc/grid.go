@@ -189,6 +189,13 @@ const (
 	stepMask   = 1<<32 - 1 // of an axis' key
 )
 
+// order returns the larger of two numbers below 2^63 first. It has no branch: the
+// order of distances is random, and guessing it wrong costs more than all the rest.
+func order(a, b uint64) (uint64, uint64) {
+	lack := (a - b) & uint64(int64(a-b)>>63)
+	return a - lack, b + lack
+}
+
 // Neighbours are often equal in drawings, and looked up once: the loops keep the
 // last pixel and what became of it.
 
@@ -200,9 +207,9 @@ func (s *simplex) row3(dst, src []byte) {
 			last = c
 			x, y, z := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255]
 			a, b, d := x.key, y.key, z.key // to be sorted by distance
-			a, b = max(a, b), min(a, b)
-			b, d = max(b, d), min(b, d)
-			a, b = max(a, b), min(a, b)
+			a, b = order(a, b)
+			b, d = order(b, d)
+			a, b = order(a, b)
 			at := x.base + y.base + z.base
 			sum := s.nodes[at] * (256 - a>>32)
 			at += a & stepMask
@@ -225,11 +232,11 @@ func (s *simplex) row4(dst, src []byte) {
 			last = c
 			x, y, z, k := &s.axes[0][c&255], &s.axes[1][c>>8&255], &s.axes[2][c>>16&255], &s.axes[3][c>>24]
 			a, b, d, e := x.key, y.key, z.key, k.key // to be sorted by distance
-			a, b = max(a, b), min(a, b)
-			d, e = max(d, e), min(d, e)
-			a, d = max(a, d), min(a, d)
-			b, e = max(b, e), min(b, e)
-			b, d = max(b, d), min(b, d)
+			a, b = order(a, b)
+			d, e = order(d, e)
+			a, d = order(a, d)
+			b, e = order(b, e)
+			b, d = order(b, d)
 			at := x.base + y.base + z.base + k.base
 			sum := s.nodes[at] * (256 - a>>32)
 			at += a & stepMask
