@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -43,26 +44,22 @@ var special = []netip.Prefix{
 }
 
 var (
-	unicast = netip.MustParsePrefix("2000::/3")
-	nat64   = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052
+	unicast = []netip.Prefix{netip.MustParsePrefix("2000::/3")}     // RFC 4291, 2.4
+	nat64   = []netip.Prefix{netip.MustParsePrefix("64:ff9b::/96")} // RFC 6052
 )
+
+func within(a netip.Addr, list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
 
 // public reports whether an address is one of the public Internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	if nat64.Contains(a) { // with an IPv4 address in its last bytes
+	if within(a, nat64) { // with an IPv4 address in its last bytes
 		b := a.As16()
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	if !a.IsValid() || a.Is6() && !unicast.Contains(a) {
-		return false
-	}
-	for _, p := range special {
-		if p.Contains(a) {
-			return false
-		}
-	}
-	return true
+	return a.IsValid() && (a.Is4() || within(a, unicast)) && !within(a, special)
 }
 
 // control is asked before each connection, when the name was resolved: what DNS

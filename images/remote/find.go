@@ -186,7 +186,7 @@ func (s *Source) land(name string, fl *flight, o outcome) {
 	if o.err != nil {
 		s.complain(name, o.err)
 		if o.kept != nil && !known {
-			e, known = s.learn(name, o.kept, o.kept.Fetched), true
+			e = s.learn(name, o.kept, o.kept.Fetched)
 		}
 		if o.kept == nil || now.After(e.checked.Add(staleFor)) {
 			s.forget(name)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -79,7 +80,8 @@ func parseHost(text string) (host, error) {
 		return c <= ' ' || c == '/' || c == '*' || c == '@' || c == '?' || c == '#' || c == 0x7f
 	}
 	_, err := netip.ParseAddr(h.name)
-	if h.name == "" || strings.ContainsFunc(h.name, bad) || err != nil && strings.Contains(h.name, ":") {
+	_, noPort := strconv.ParseUint(h.port, 10, 16)
+	if h.name == "" || h.port != "" && noPort != nil || strings.ContainsFunc(h.name, bad) || err != nil && strings.Contains(h.name, ":") {
 		return host{}, fmt.Errorf("%q is not a host: write a name, like img.example.org, img.example.org:8443 or *.example.org", text)
 	}
 	return h, nil

@@ -36,22 +36,26 @@ type front struct {
 }
 
 var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 	errForeign = fmt.Errorf("%w: something that we have not written", store.ErrNotFound)
 	errDamaged = fmt.Errorf("%w: it is damaged", store.ErrNotFound)
 	errOther   = fmt.Errorf("%w: another key has its name", store.ErrNotFound)
 )
 
+// checksum goes on with a CRC-32C, which begins as 0.
+func checksum(sum uint32, p []byte) uint32 {
+	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), p) // made once
+}
+
 // appendFront writes a front.
 func appendFront(b []byte, f front) []byte {
+	start := len(b)
 	b = append(b, mark...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.key)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.head)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.size))
 	b = binary.LittleEndian.AppendUint32(b, f.sum)
-	sum := crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, f.key)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Update(sum, castagnoli, f.head))
+	sum := checksum(checksum(0, b[start:]), f.key)
+	b = binary.LittleEndian.AppendUint32(b, checksum(sum, f.head))
 	return append(append(b, f.key...), f.head...)
 }
 
@@ -78,7 +82,7 @@ func readFront(r io.Reader, total int64) (front, error) {
 		return front{}, err
 	}
 	f := front{key: text[:key:key], head: text[key:], size: int64(size), sum: binary.LittleEndian.Uint32(p[20:])}
-	if crc32.Update(crc32.Checksum(p[:24], castagnoli), castagnoli, text) != binary.LittleEndian.Uint32(p[24:]) || f.size < 0 {
+	if checksum(checksum(0, p[:24]), text) != binary.LittleEndian.Uint32(p[24:]) || f.size < 0 {
 		return front{}, errDamaged
 	}
 	return f, nil

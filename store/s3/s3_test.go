@@ -24,9 +24,12 @@ import (
 func TestStore(t *testing.T) {
 	s := start(t)
 	n := 0
-	again := func(t *testing.T) store.Store { return open(t, Options{URL: s.url(s.addr, fmt.Sprint("test", n))}) }
+	again := func(t *testing.T) store.Store {
+		return open(t, Options{URL: strings.Replace(s.url(s.addr, ""), "millrace", fmt.Sprint("test", n), 1)})
+	}
 	fresh := func(t *testing.T) store.Store {
 		n++
+		s.bucket(fmt.Sprint("test", n))
 		return again(t)
 	}
 	storetest.Run(t, fresh, again)
@@ -184,7 +187,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw(t, st, "here/readme.txt", []byte("Someone else's, and longer than our preamble."))
-	if err := os.WriteFile(filepath.Join(s.dir, "objects/millrace/here/empty"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "millrace/here/empty"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := front{key: []byte("misplaced"), size: 0}

@@ -72,14 +72,18 @@ type server struct {
 func start(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), addr: "127.0.0.1:" + freePort(t), key: random(10), secret: random(20) + "/+"}
-	for _, dir := range []string{"objects/millrace", "sidecar"} {
-		if err := os.MkdirAll(filepath.Join(s.dir, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.bucket("millrace")
 	s.run()
 	t.Cleanup(s.kill)
 	return s
+}
+
+// bucket makes one; to the server it is a folder.
+func (s *server) bucket(name string) {
+	s.t.Helper()
+	if err := os.MkdirAll(filepath.Join(s.dir, name), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func random(n int) string {
@@ -106,9 +110,9 @@ func freePort(t *testing.T) string {
 func (s *server) run() {
 	s.t.Helper()
 	s.out = &bytes.Buffer{}
-	// Without extended attributes, which not every folder for temporary files has.
-	s.cmd = exec.Command(program(s.t), "--port", s.addr, "--quiet", "--keep-alive",
-		"posix", "--sidecar", filepath.Join(s.dir, "sidecar"), filepath.Join(s.dir, "objects"))
+	// Without extended attributes, which not every folder for temporary files
+	// has; we need no metadata of S3's.
+	s.cmd = exec.Command(program(s.t), "--port", s.addr, "--quiet", "--keep-alive", "posix", "--nometa", s.dir)
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s.key, "ROOT_SECRET_KEY="+s.secret)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	if err := s.cmd.Start(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 
@@ -100,7 +99,7 @@ func (b *spool) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: %w", store.ErrFull, err)
 	}
 	b.size += int64(len(p))
-	b.sum = crc32.Update(b.sum, castagnoli, p)
+	b.sum = checksum(b.sum, p)
 	return len(p), nil
 }
 
