@@ -14,7 +14,10 @@ import (
 	"millrace/store"
 )
 
-var errNoList = errors.New("the originals cannot be listed: only those of a folder can be converted ahead")
+var (
+	errNoList = errors.New("the originals cannot be listed: only those of a folder can be converted ahead")
+	errLarge  = errors.New("the file is larger than images.max_size")
+)
 
 // lister is a source that can name its files.
 type lister interface {
@@ -138,13 +141,17 @@ func (s *Summary) add(p picture) {
 func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 	p = picture{name: name, formats: map[string]Saving{}}
 	f, err := h.source.Lookup(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, original.ErrYoung):
+		p.err, p.cause = err, "just changed"
+		return p
+	case err != nil:
 		p.err, p.cause = err, "not readable"
 		return p
 	}
 	p.size, p.smallest = f.Size, f.Size
 	if f.Size > int64(h.options.MaxSize) {
-		p.err, p.cause = original.ErrNone, "large file"
+		p.err, p.cause = errLarge, "large file"
 		return p
 	}
 	rec, before := h.table.record(f)

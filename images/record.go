@@ -122,6 +122,8 @@ func (t *table) record(f original.File) (rec *record, before *past) {
 	defer rec.mu.Unlock()
 	if !same(rec.file, f) {
 		before = t.forget(rec)
+	} else if f.Mark == (lane.Mark{}) {
+		f.Mark = rec.file.Mark // found by name: the one that a request has brought goes on
 	}
 	rec.file = f
 	return rec, before
