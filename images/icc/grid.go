@@ -191,7 +191,7 @@ const (
 
 // order returns the larger of two numbers below 2^63 first. It has no branch: the
 // order of distances is random, and guessing it wrong costs more than all the rest.
-func order(a, b uint64) (uint64, uint64) {
+func order(a, b uint64) (high, low uint64) {
 	lack := (a - b) & uint64(int64(a-b)>>63)
 	return a - lack, b + lack
 }
