@@ -2,8 +2,9 @@ package picture
 
 import "math/bits"
 
-// What Graphic looks at and what it decides by. The figures are of the pictures
-// in graphic_test.go and of some thirty photographs and screenshots.
+// What Graphic looks at and what it decides by. The figures are of a dozen
+// photographs, each as it is and scaled in four ways, and of some fifty drawings,
+// charts and screenshots.
 const (
 	// gridBlocks blocks of blockSide pixels are looked at along either axis: at
 	// most 65,536 pixels, half a millisecond.
@@ -50,7 +51,7 @@ func (s *sample) colours() int {
 
 // graphic decides. Seen in photographs, also blurred, scaled up four and eight
 // times or down: soft 0.50 to 1.00, and above 0.94 wherever flat was over 0.4. In
-// charts, screenshots and text: flat 0.72 to 0.97, soft 0.00 to 0.15 (with
+// nearly all charts, screenshots and text: flat 0.72 to 0.97, soft 0.00 to 0.15 (with
 // drawn shading and logos to 0.82). So what is half flat has to have hard steps,
 // and what is mostly flat may have soft ones. Many colours with soft steps are a
 // photograph on an even ground.

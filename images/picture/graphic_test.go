@@ -133,7 +133,7 @@ func TestPhotographs(t *testing.T) {
 	if len(files) == 0 {
 		t.Skip("Debian's package mate-backgrounds is not installed")
 	}
-	for _, name := range files[:min(len(files), 3)] {
+	for _, name := range files[:1] {
 		f, err := os.Open(name)
 		if err != nil {
 			t.Skip(err)
@@ -144,10 +144,10 @@ func TestPhotographs(t *testing.T) {
 			t.Skip(err)
 		}
 		p := FromImage(m).NRGBA()
-		p = p.Crop(image.Rect(0, 0, 1400, 900))
+		p = p.Crop(image.Rect(0, 0, 700, 450))
 		for what, p := range map[string]*Picture{
-			"as it is": p, "smaller": p.Resize(500, 400), "larger": p.Crop(image.Rect(100, 100, 400, 400)).Resize(1200, 1200),
-			"blurred": p.Resize(200, 150).Resize(1400, 900),
+			"as it is": p, "smaller": p.Resize(250, 200), "larger": p.Crop(image.Rect(100, 100, 400, 400)).Resize(900, 900),
+			"blurred": p.Resize(100, 75).Resize(700, 450),
 		} {
 			if p.Graphic() {
 				t.Errorf("%s, %s, is taken for a drawing", filepath.Base(name), what)

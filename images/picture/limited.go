@@ -8,7 +8,8 @@ import "encoding/binary"
 // Y.Pix[:Bytes()].
 //
 // Chroma is the plain average of what it is made from; of pixels of NRGBA in
-// proportion to their alpha. CMYK goes by way of NRGBA, with what is said there
+// proportion to their alpha. Averaging in linear light was tried: on photographs
+// at quality 80 it changed SSIMULACRA2 by -0.15 to +0.3, on average by nothing. CMYK goes by way of NRGBA, with what is said there
 // about profiles.
 func (p *Picture) Limited420() *Picture {
 	if p.Model == CMYK {
