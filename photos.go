@@ -120,6 +120,9 @@ func (s *Server) controlImages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Images are the handlers of the routes with pictures, by the routes' names.
+func (s *Server) Images() map[string]*images.Handler { return s.photos() }
+
 func (s *Server) photos() map[string]*images.Handler {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -10,6 +10,7 @@ import (
 
 	"millrace/images/convert"
 	"millrace/images/params"
+	"millrace/internal/meter"
 	"millrace/internal/original"
 	"millrace/store"
 )
@@ -289,7 +290,7 @@ func (h *Handler) Stats(ctx context.Context) (Stats, error) {
 	for class, ms := range q.Costs {
 		s.Costs[string(class)] = ms
 	}
-	s.Folder, _ = h.options.Folder(h.keep.scope) // a store that was given has none
+	s.Folder = h.Folder()
 	var err error
 	s.Kept, err = ReadInventory(ctx, h.keep.local)
 	return s, err
@@ -308,4 +309,9 @@ func (h *Handler) Measure() {
 	m.Crashed.Set(int64(w.Crashed))
 	m.Variants.Set(kept.Objects)
 	m.VariantBytes.Set(kept.Bytes)
+	var encoders []meter.Encoder
+	for f, a := range h.engine.Abilities().Formats {
+		encoders = append(encoders, meter.Encoder{Format: string(f), Level: a.Level, By: a.By})
+	}
+	m.Encoders.Store(&encoders)
 }

@@ -107,3 +107,12 @@ func (e *Engine) formats(names []string) (all []format) {
 	}
 	return all
 }
+
+// Abilities say who writes which format for the handler.
+func (h *Handler) Abilities() worker.Abilities { return h.engine.Abilities() }
+
+// Folder is where the handler keeps variants, empty if its user has not got any.
+func (h *Handler) Folder() string {
+	dir, _ := h.options.Folder(h.keep.scope) // a store that was given needs none
+	return dir
+}

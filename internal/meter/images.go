@@ -1,5 +1,7 @@
 package meter
 
+import "sync/atomic"
+
 // Images counts what the image conversion of one route does.
 type Images struct {
 	Route string
@@ -25,7 +27,12 @@ type Images struct {
 	Variants     Gauge // kept
 	VariantBytes Gauge
 	Dropped      Counter // variants whose original changed or went away
+
+	Encoders atomic.Pointer[[]Encoder] // of the formats that can be made; nil before they are known
 }
+
+// Encoder is who writes a format, and on which level: tools or embedded.
+type Encoder struct{ Format, Level, By string }
 
 // Images returns the counters of a route's images and makes them at the first
 // call, as Cache does.
