@@ -51,6 +51,7 @@ type collector struct {
 	requests, duration, bytes *prometheus.Desc // per job and lane
 	caches                    cacheMetrics     // per route
 	webSockets                webSocketMetrics // per route
+	images                    imagesMetrics    // per route
 }
 
 // figure is a metric that is one number.
@@ -101,6 +102,7 @@ func newCollector(d Deps) *collector {
 		caches:   newCacheMetrics(),
 
 		webSockets: newWebSocketMetrics(),
+		images:     newImagesMetrics(),
 	}
 }
 
@@ -122,6 +124,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- c.bytes
 	c.caches.describe(ch)
 	c.webSockets.describe(ch)
+	c.images.describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -141,6 +144,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, m := range c.meters.WebSockets() {
 		c.webSockets.collect(ch, m)
+	}
+	for _, m := range c.meters.AllImages() {
+		c.images.collect(ch, m)
 	}
 }
 

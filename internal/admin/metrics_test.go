@@ -204,8 +204,11 @@ func TestMetrics(t *testing.T) {
 }
 
 // The exposition parses, and its names follow Prometheus's conventions.
-func TestMetricsLint(t *testing.T) {
-	text, _ := scrape(t, Deps{Meters: counted()})
+func TestMetricsLint(t *testing.T) { lintMetrics(t, counted()) }
+
+func lintMetrics(t *testing.T, m *meter.Meters) {
+	t.Helper()
+	text, _ := scrape(t, Deps{Meters: m})
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatal(err)

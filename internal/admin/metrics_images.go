@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"millrace/internal/meter"
+)
+
+// imagesMetrics are what is told of the pictures of each route.
+type imagesMetrics struct {
+	served, converted, failed            *prometheus.Desc // by result
+	shed, noGain, dropped                *prometheus.Desc
+	original, variant, cpu               *prometheus.Desc // of conversions
+	waiting, running, memory             *prometheus.Desc // of the queue
+	workers, workerMemory, crashed       *prometheus.Desc
+	variants, variantBytes, took, waited *prometheus.Desc
+	encoder                              *prometheus.Desc
+}
+
+func newImagesMetrics() imagesMetrics {
+	return imagesMetrics{
+		served:       describe("images_requests_total", "Requests that reached the images, by the format that was sent, or the original and why; the fast lane's are not among them.", "route", "result"),
+		converted:    describe("images_conversions_total", "Conversions that ended well, by format and level of the encoder.", "route", "result"),
+		failed:       describe("images_failures_total", "Pictures that could not be converted, by cause.", "route", "cause"),
+		shed:         describe("images_shed_total", "Conversions that found no place in the queue.", "route"),
+		noGain:       describe("images_no_gain_total", "Conversions whose result was not smaller than the original.", "route"),
+		dropped:      describe("images_dropped_total", "Variants that were removed because their original changed or went away.", "route"),
+		original:     describe("images_original_bytes_total", "Bytes of the originals that were converted.", "route"),
+		variant:      describe("images_converted_bytes_total", "Bytes of what was made of them.", "route"),
+		cpu:          describe("images_cpu_seconds_total", "CPU time of conversions, their processes included.", "route"),
+		waiting:      describe("images_waiting", "Conversions that wait. Routes with the same engine show the same.", "route"),
+		running:      describe("images_running", "Conversions under way. Routes with the same engine show the same.", "route"),
+		memory:       describe("images_predicted_bytes", "Memory that the conversions under way are expected to take.", "route"),
+		workers:      describe("images_workers", "Processes that convert, or wait for work.", "route"),
+		workerMemory: describe("images_worker_resident_bytes", "Resident memory of those.", "route"),
+		crashed:      describe("images_worker_crashes_total", "Processes that died of a picture since the start.", "route"),
+		variants:     describe("images_variants", "Variants kept.", "route"),
+		variantBytes: describe("images_variant_bytes", "Bytes that they take in their folder.", "route"),
+		took:         describe("images_conversion_duration_seconds", "Time of a conversion, without its wait.", "route"),
+		waited:       describe("images_wait_seconds", "Time that a visitor waited for a conversion.", "route"),
+		encoder:      describe("images_encoder_info", "Always 1; the labels say who writes a format, and on which level: tools or embedded.", "route", "format", "level", "by"),
+	}
+}
+
+func (d *imagesMetrics) describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		d.served, d.converted, d.failed, d.shed, d.noGain, d.dropped, d.original, d.variant, d.cpu,
+		d.waiting, d.running, d.memory, d.workers, d.workerMemory, d.crashed, d.variants, d.variantBytes,
+		d.took, d.waited, d.encoder,
+	} {
+		ch <- desc
+	}
+}
+
+func (d *imagesMetrics) collect(ch chan<- prometheus.Metric, m *meter.Images) {
+	for _, f := range []struct {
+		desc    *prometheus.Desc
+		counter *meter.Counter
+		unit    float64
+	}{
+		{d.shed, &m.Shed, 1},
+		{d.noGain, &m.NoGain, 1},
+		{d.dropped, &m.Dropped, 1},
+		{d.original, &m.BytesIn, 1},
+		{d.variant, &m.BytesOut, 1},
+		{d.cpu, &m.CPU, 1e9}, // it counts nanoseconds
+	} {
+		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(f.counter.Load())/f.unit, m.Route))
+	}
+	for _, f := range []struct {
+		desc    *prometheus.Desc
+		reasons *meter.Reasons
+	}{
+		{d.served, &m.Served},
+		{d.converted, &m.Converted},
+		{d.failed, &m.Failed},
+	} {
+		f.reasons.Each(func(reason string, n uint64) {
+			send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(n), m.Route, reason))
+		})
+	}
+	for _, f := range []struct {
+		desc  *prometheus.Desc
+		gauge *meter.Gauge
+	}{
+		{d.waiting, &m.Waiting},
+		{d.running, &m.Running},
+		{d.memory, &m.Memory},
+		{d.workers, &m.Workers},
+		{d.workerMemory, &m.WorkerBytes},
+		{d.variants, &m.Variants},
+		{d.variantBytes, &m.VariantBytes},
+	} {
+		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.GaugeValue, float64(f.gauge.Load()), m.Route))
+	}
+	// A counter, which the workers keep themselves.
+	send(ch, d.crashed)(prometheus.NewConstMetric(d.crashed, prometheus.CounterValue, float64(m.Crashed.Load()), m.Route))
+	sendHistogram(ch, d.took, m.Took.Snapshot(), m.Route)
+	sendHistogram(ch, d.waited, m.Waited.Snapshot(), m.Route)
+	if encoders := m.Encoders.Load(); encoders != nil {
+		for _, e := range *encoders {
+			send(ch, d.encoder)(prometheus.NewConstMetric(d.encoder, prometheus.GaugeValue, 1, m.Route, e.Format, e.Level, e.By))
+		}
+	}
+}
