@@ -22,15 +22,15 @@ import (
 	"millrace/images/picture"
 )
 
-// ErrNoGain: the result would not be smaller than the source, by 256 bytes at
+// ErrNoGain says that the result would not be smaller than the source, by 256 bytes at
 // least (a variant has its own costs: an entry, a file, a Vary); what was
 // converted is thrown away. Only for specs that change nothing but the format,
 // and those whose box is no smaller than the picture.
 var ErrNoGain = errors.New("the original is smaller")
 
-// ErrUnsupported: a picture of a kind that is not converted, such as an
-// animated PNG, or an animation that is to be resized. Its original is to be
-// served.
+// ErrUnsupported says that a picture is of a kind that is not converted, such
+// as an animated PNG, or an animation that is to be resized. Its original is to
+// be served.
 var ErrUnsupported = errors.New("a kind of picture that is not converted")
 
 // leastGain is the number of bytes that a variant must save: see ErrNoGain.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"image"
 	"image/color"
+	"image/gif"
 	"image/png"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -70,8 +72,7 @@ func embedded(t testing.TB) *Converter {
 	return &Converter{Encoder: e}
 }
 
-// webpSpec is a spec whose result is never called larger than the source: a
-// test's sources are small.
+// convertTo converts, to WebP if nothing else is said.
 func convertTo(t testing.TB, c *Converter, source []byte, s Spec) *Result {
 	t.Helper()
 	if s.Format == "" {
@@ -281,9 +282,9 @@ func TestCMYK(t *testing.T) {
 	checkCorners(t, pixels(t, res), 14)
 	// A profile that no pixel can be converted by is not left out.
 	unknown := displayP3()
-	copy(unknown[16:], "CMYK")
-	if _, err := c.Convert(t.Context(), withProfile(file, unknown), Spec{Format: codec.WebP}); err == nil {
-		t.Error("a CMYK profile without a table was used, or lost")
+	copy(unknown[12:], "linkCMYK")
+	if _, err := c.Convert(t.Context(), withProfile(file, unknown), Spec{Format: codec.WebP}); !errors.Is(err, icc.ErrUnsupported) {
+		t.Errorf("a CMYK profile that leads to another device was used, or lost: %v", err)
 	}
 	// One of RGB is not this picture's.
 	res = convertTo(t, c, withProfile(file, displayP3()), Spec{})
@@ -292,9 +293,19 @@ func TestCMYK(t *testing.T) {
 	}
 }
 
+// goPictures is where the standard library's package image lies.
+func goPictures(t testing.TB) string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Skip("the standard library's sources are not there: ", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(root)), "src", "image")
+}
+
 // The pictures of Go's own tests reach the encoder as Go shows them.
 func TestGoPictures(t *testing.T) {
-	dir := filepath.Join(runtime.GOROOT(), "src", "image")
+	dir := goPictures(t)
 	var files []string
 	for _, pattern := range []string{"testdata/video-*.png", "testdata/*.gif", "png/testdata/bench*.png", "png/testdata/gray*.png", "png/testdata/pngsuite/basn*.png"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -345,9 +356,9 @@ func TestGoPictures(t *testing.T) {
 }
 
 func TestProgressive(t *testing.T) {
-	dir := filepath.Join(runtime.GOROOT(), "src", "image", "testdata")
+	dir := filepath.Join(goPictures(t), "testdata")
 	c := embedded(t)
-	for _, name := range []string{"video-001.progressive.jpeg", "video-001.jpeg", "video-005.gray.progressive.jpeg", "video-001.cmyk.jpeg"} {
+	for _, name := range []string{"video-001.progressive.jpeg", "video-001.jpeg", "video-005.gray.q50.progressive.jpeg", "video-001.cmyk.jpeg"} {
 		source, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Skip("the standard library's test pictures are not installed")
@@ -356,11 +367,11 @@ func TestProgressive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res := convertTo(t, c, source, Spec{Quality: 95, Width: want.Bounds().Dx() - 1})
+		res := convertTo(t, c, source, Spec{Quality: 40})
 		m := pixels(t, res)
 		var sum, n float64
-		for y := range m.Rect.Dy() - 1 {
-			for x := range m.Rect.Dx() - 1 {
+		for y := range m.Rect.Dy() {
+			for x := range m.Rect.Dx() {
 				w := color.NRGBAModel.Convert(want.At(x, y)).(color.NRGBA)
 				sum += math.Abs(float64(w.G) - float64(m.NRGBAAt(x, y).G))
 				n++
@@ -464,85 +475,6 @@ func TestAnimation(t *testing.T) {
 	}
 }
 
-// How lossless sources are coded, by what their pictures look like and what
-// the coders make of them.
-func TestPolicy(t *testing.T) {
-	drawing, photo := asPNG(t, quadrants(400, 300)), asPNG(t, photograph(400, 300))
-	noise := photograph(400, 300)
-	dithered := image.NewPaletted(noise.Rect, color.Palette{color.Black, color.White})
-	for i := range dithered.Pix {
-		dithered.Pix[i] = noise.Pix[4*i] >> 7
-	}
-	for name, c := range map[string]struct {
-		source   []byte
-		spec     Spec
-		lengths  map[bool]int
-		want     []codec.Params
-		lossless bool
-	}{
-		"photograph":     {photo, Spec{}, nil, []codec.Params{{Quality: 80}}, false},
-		"drawing":        {drawing, Spec{Quality: 60, NearLossless: 60}, nil, []codec.Params{{Quality: 60, Lossless: true, NearLossless: 60}}, true},
-		"exact drawing":  {drawing, Spec{NearLossless: 100}, nil, []codec.Params{{Quality: 80, Lossless: true}}, true},
-		"palette":        {asPNG(t, dithered), Spec{Effort: codec.Best}, nil, []codec.Params{{Quality: 80, Lossless: true, Effort: codec.Best}}, true},
-		"avif":           {drawing, Spec{Format: codec.AVIF}, map[bool]int{false: 10}, []codec.Params{{Format: codec.AVIF, Quality: 90}}, false},
-		"photo as avif":  {photo, Spec{Format: codec.AVIF}, map[bool]int{false: 10}, []codec.Params{{Format: codec.AVIF, Quality: 80}}, false},
-		"drawing as jpg": {asJPEG(t, quadrants(400, 300)), Spec{}, nil, []codec.Params{{Quality: 80}}, false},
-		// The lossy result is smaller, but no picture at all: not faithful.
-		"both": {
-			asPNG(t, dithered), Spec{},
-			map[bool]int{true: len(asPNG(t, dithered)) - 300, false: 100},
-			[]codec.Params{{Quality: 80, Lossless: true}, {Quality: 80}}, true,
-		},
-	} {
-		if c.spec.Format == "" {
-			c.spec.Format = codec.WebP
-		}
-		for i := range c.want {
-			c.want[i].Format = c.spec.Format
-			c.want[i].Effort = c.spec.Effort
-		}
-		f := &fakeEncoder{lengths: c.lengths}
-		res, err := (&Converter{Encoder: f}).Convert(t.Context(), c.source, c.spec)
-		if err != nil || res.Lossless != c.lossless || !slices.Equal(f.params, c.want) {
-			t.Errorf("%s: %+v, %v", name, f.params, err)
-		}
-	}
-}
-
-func TestDifference(t *testing.T) {
-	c := embedded(t)
-	m := picture.FromImage(quadrants(128, 64))
-	exact, err := c.Encoder.Encode(t.Context(), m, codec.Params{Format: codec.WebP, Lossless: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := difference(m, exact); !math.IsInf(d, 1) {
-		t.Errorf("a lossless file differs: %v dB", d)
-	}
-	if d := difference(picture.FromImage(photograph(128, 64)), exact); d > 20 {
-		t.Errorf("two pictures are the same: %v dB", d)
-	}
-	if d := difference(picture.FromImage(quadrants(64, 64)), exact); !math.IsInf(d, -1) {
-		t.Errorf("two sizes are the same: %v dB", d)
-	}
-}
-
-func TestNoGain(t *testing.T) {
-	source := asJPEG(t, photograph(64, 64))
-	for length, want := range map[int]bool{len(source): true, len(source) - 255: true, len(source) - 256: false} {
-		c := &Converter{Encoder: &fakeEncoder{lengths: map[bool]int{false: length}}}
-		for _, width := range []int{0, 64, 1000} { // no box, and boxes that change nothing
-			_, err := c.Convert(t.Context(), source, Spec{Format: codec.WebP, Width: width})
-			if errors.Is(err, ErrNoGain) != want || !want && err != nil {
-				t.Errorf("%d bytes of %d in a box of width %d: %v", length, len(source), width, err)
-			}
-		}
-		if _, err := c.Convert(t.Context(), source, Spec{Format: codec.WebP, Width: 63}); err != nil {
-			t.Errorf("another size: %v", err)
-		}
-	}
-}
-
 func TestBadInput(t *testing.T) {
 	photo := photograph(200, 160)
 	bomb := asPNG(t, image.NewGray(image.Rect(0, 0, 1, 1)))
@@ -584,15 +516,16 @@ func TestBadInput(t *testing.T) {
 func TestTruncated(t *testing.T) {
 	photo := photograph(200, 160)
 	c := &Converter{Encoder: &fakeEncoder{}}
-	var tif, bm bytes.Buffer
+	var tif, bm, gi bytes.Buffer
 	tiff.Encode(&tif, photo, nil)
 	bmp.Encode(&bm, photo)
+	gif.Encode(&gi, photo, nil)
 	wp, err := embedded(t).Encoder.Encode(t.Context(), picture.FromImage(photo), codec.Params{Format: codec.WebP, Quality: 80})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, file := range map[string][]byte{
-		"jpeg": asJPEG(t, photo), "png": asPNG(t, photo), "gif": animated(t, 1, -1), "bmp": bm.Bytes(), "tiff": tif.Bytes(), "webp": wp,
+		"jpeg": asJPEG(t, photo), "png": asPNG(t, photo), "gif": gi.Bytes(), "bmp": bm.Bytes(), "tiff": tif.Bytes(), "webp": wp,
 	} {
 		if _, err := c.Convert(t.Context(), file, Spec{Format: codec.WebP}); err != nil {
 			t.Errorf("%s, whole: %v", name, err)

@@ -129,6 +129,7 @@ func (j *job) colours(p *picture.Picture) (*picture.Picture, []byte, error) {
 		}
 		return q, nil, nil
 	case p.Model == picture.CMYK:
+		j.info.BrokenICC = j.info.BrokenICC || profile != nil
 		return p.NRGBA(), nil, nil
 	case profile == nil || profile.IsSRGB():
 		return p, nil, nil

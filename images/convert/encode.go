@@ -24,7 +24,9 @@ import (
 // at most half of the lossless bytes and nobody will see it: faithful.
 //
 // As AVIF, which has no useful lossless mode, they get a quality of 90 at
-// least, and full chroma from the encoder.
+// least, and full chroma from the encoder. So do graphics as WebP that are too
+// large for lossless coding in the memory of a worker: over 4.5 megapixels
+// embedded, over 16.8 with tools.
 const (
 	// goodEnough is the part of the source's bytes that a lossless result may
 	// have without lossy coding being tried.
@@ -36,7 +38,7 @@ const (
 	// and alpha above which changes in flat areas are invisible: 40 dB is a
 	// mean error of 2.6 of 255.
 	faithful = 40
-	// graphicQuality is for graphics in AVIF.
+	// graphicQuality is the least for graphics that are coded lossy.
 	graphicQuality = 90
 )
 
@@ -48,7 +50,8 @@ func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error)
 		data, err = j.with(p, lossy)
 		return data, false, err
 	}
-	if j.spec.Format != codec.WebP {
+	room := losslessMemory(codec.LevelOf(j.encoder, codec.WebP), int64(p.Width)*int64(p.Height)) <= losslessRoom
+	if j.spec.Format != codec.WebP || !room {
 		lossy.Quality = max(lossy.Quality, graphicQuality)
 		data, err = j.with(p, lossy)
 		return data, false, err

@@ -9,6 +9,7 @@ import (
 	stdjpeg "image/jpeg"
 	"image/png"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -164,7 +165,7 @@ func profile(gamma float64, primaries ...[3]float64) []byte {
 		data = append(data, t.data...)
 		data = append(data, make([]byte, (4-len(data)%4)%4)...)
 	}
-	head := make([]byte, 128)
+	head := append([]byte{}, strings.Repeat("\x00", 128)...)
 	be.PutUint32(head, uint32(at+len(data)))
 	be.PutUint32(head[8:], 0x02400000)
 	copy(head[12:], "mntr"+space+"XYZ ")

@@ -70,24 +70,44 @@ func TestMemory(t *testing.T) {
 	i := header.Info{Format: header.JPEG, Width: 4000, Height: 3000, Components: 3, Frames: 1, Depth: 8}
 	s := Spec{Format: codec.WebP}
 	base := Memory(i, s, "tools")
-	if base < 24e6 || base > 500e6 {
+	if base < 50e6 || base > 500e6 {
 		t.Errorf("12 megapixels take %d MB", base/1e6)
 	}
 	i.Progressive = true
 	progressive := Memory(i, s, "tools")
 	small := s
 	small.Width = 400
-	if scaled := Memory(i, small, "tools"); scaled >= progressive || scaled < 48e6 {
+	half := s
+	half.Width = 2000
+	if scaled := Memory(i, half, "tools"); scaled >= progressive || scaled < 48e6 {
+		t.Errorf("half of a progressive one takes %d MB, the whole %d", scaled/1e6, progressive/1e6)
+	}
+	if scaled := Memory(i, small, "tools"); scaled >= progressive/2 {
 		t.Errorf("a small picture of a progressive one takes %d MB, the whole %d", scaled/1e6, progressive/1e6)
+	}
+	if progressive < 48e6+34e6 {
+		t.Errorf("a progressive one takes %d MB", progressive/1e6)
 	}
 	i.Progressive = false
 	if scaled := Memory(i, small, "tools"); scaled >= base {
 		t.Errorf("a small picture takes %d MB, the whole %d", scaled/1e6, base/1e6)
 	}
-	p := header.Info{Format: header.PNG, Width: 4000, Height: 3000, Frames: 1, Depth: 8}
+	p := header.Info{Format: header.PNG, Lossless: true, Width: 4000, Height: 3000, Frames: 1, Depth: 8}
 	deep := p
 	deep.Depth = 16
 	if Memory(deep, s, "tools") <= Memory(p, s, "tools") || Memory(p, s, "tools") < 4*12e6 {
 		t.Error("16 bits take no more than 8")
+	}
+	// A graphic that is too large to be coded without loss takes less again.
+	p.Palette = true
+	p.Width = 1400 // 4.2 megapixels
+	below := Memory(p, s, "embedded")
+	p.Width = 1600
+	if above := Memory(p, s, "embedded"); above >= below || below < 75*4.2e6 {
+		t.Errorf("4.2 megapixels of a palette take %d MB, 4.8 %d", below/1e6, above/1e6)
+	}
+	g := header.Info{Format: header.GIF, Width: 500, Height: 500, Frames: 100, Depth: 8, Palette: true, Lossless: true}
+	if n := Memory(g, s, "embedded"); n < 25e6 || n > 200e6 {
+		t.Errorf("a hundred frames of 0.25 megapixels take %d MB", n/1e6)
 	}
 }

@@ -84,8 +84,7 @@ func badAnswer(kind string) error {
 	if _, err := io.CopyN(io.Discard, os.Stdin, n); err != nil {
 		return err
 	}
-	frame := make([]byte, prefixBytes)
-	copy(frame, magic)
+	frame := append([]byte(magic), "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	switch kind {
 	case "long header":
 		binary.BigEndian.PutUint32(frame[4:], 1<<31)

@@ -28,7 +28,7 @@ func TestFrame(t *testing.T) {
 	}
 	for cut := range len(whole) - 5 {
 		_, err := readFrame(bytes.NewReader(whole[:cut]), &j, 5)
-		if !errors.Is(err, io.ErrUnexpectedEOF) && (cut > 0 || err != io.EOF) {
+		if !errors.Is(err, io.ErrUnexpectedEOF) && (cut > 0 || !errors.Is(err, io.EOF)) {
 			t.Errorf("cut after %d bytes: %v", cut, err)
 		}
 	}

@@ -50,7 +50,7 @@ type process struct {
 	lines  *bufio.Reader // of out
 	stderr *tail
 
-	done chan struct{} // closed when the child is reaped
+	done chan struct{} // closed when the child is reaped and forgotten
 
 	mu     sync.Mutex
 	killed bool
@@ -131,6 +131,7 @@ func (p *Pool) launch(w *process) error {
 		p.mu.Lock()
 		delete(p.all, w)
 		p.mu.Unlock()
+		close(w.done)
 	})
 	return nil
 }
@@ -153,7 +154,6 @@ func (w *process) reap() {
 	}
 	w.in.Close()
 	w.out.Close() // whoever reads still gets an error instead of waiting
-	close(w.done)
 }
 
 // kill ends the child and all it has started, now. It may be called again, and
@@ -239,7 +239,7 @@ type noting struct {
 
 func (n *noting) Read(b []byte) (int, error) {
 	c, err := n.r.Read(b)
-	if err != nil && err != io.EOF { //nolint:errorlint // a reader's end is this value itself (io.Reader)
+	if err != nil && err != io.EOF {
 		n.err = err
 	}
 	return c, err

@@ -105,10 +105,15 @@ func lowerThread(tid, nice int, policy uint32) error {
 }
 
 // resident is the memory of a process and of its children, the commands that
-// encode, that is neither swapped out nor only reserved, in bytes.
+// encode, that is neither swapped out nor only reserved, in bytes. A child that
+// is the same program still has just been forked and has no memory of its own.
 func resident(pid int) int64 {
 	n := residentAlone(pid)
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return n
+	}
+	self, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return n
 	}
@@ -118,7 +123,11 @@ func resident(pid int) int64 {
 			continue
 		}
 		for _, child := range strings.Fields(string(text)) {
-			if c, err := strconv.Atoi(child); err == nil {
+			c, err := strconv.Atoi(child)
+			if err != nil {
+				continue
+			}
+			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c)); err == nil && exe != self {
 				n += residentAlone(c)
 			}
 		}

@@ -125,7 +125,7 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 	p.starter = newStarter()
 	probe, err := p.start(ctx, foreground, nil)
 	if err != nil {
-		p.Close()
+		p.Close() //nolint:errcheck // it never fails, and there is an error already
 		return nil, fmt.Errorf("testing the encoders: %w", err)
 	}
 	p.abilities = probe.abilities
@@ -277,7 +277,7 @@ func (p *Pool) Stats() Stats {
 }
 
 // Close kills the workers and waits for them. Conversions that are under way
-// end with an error.
+// end with ErrClosed. It returns nil, and may be called again.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	already := p.closed
