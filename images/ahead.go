@@ -224,11 +224,12 @@ type Inventory struct {
 	Originals int               `json:"originals"` // distinct ones
 	Formats   map[string]Saving `json:"formats"`
 	Bytes     int64             `json:"bytes"`
+	Scopes    map[string]int    `json:"scopes"` // variants, by whose originals they were made of
 }
 
 // ReadInventory looks at every variant in a store.
 func ReadInventory(ctx context.Context, s store.Store) (Inventory, error) {
-	inv := Inventory{Formats: map[string]Saving{}}
+	inv := Inventory{Formats: map[string]Saving{}, Scopes: map[string]int{}}
 	w, ok := s.(walker)
 	if !ok {
 		return inv, errNoList
@@ -240,6 +241,7 @@ func ReadInventory(ctx context.Context, s store.Store) (Inventory, error) {
 			return nil
 		}
 		seen[m.Scope+"\x00"+m.Source] = true
+		inv.Scopes[m.Scope]++
 		one, all := m.saving(0), inv.Formats[m.Format]
 		all.Kept, all.Original = all.Kept+1, all.Original+one.Original
 		all.Bytes, all.Of = all.Bytes+one.Bytes, all.Of+one.Of
@@ -276,7 +278,7 @@ type Stats struct {
 // Stats looks at everything, the store included.
 func (h *Handler) Stats(ctx context.Context) (Stats, error) {
 	q, w := h.engine.Stats()
-	can := h.engine.Abilities()
+	can := h.Abilities()
 	s := Stats{
 		Level: can.Level, Formats: map[string]string{}, Costs: map[string]float64{},
 		Running: q.Running, Waiting: q.Waiting, Workers: w.Running + w.Idle, WorkerBytes: w.RSS,
@@ -310,7 +312,7 @@ func (h *Handler) Measure() {
 	m.Variants.Set(kept.Objects)
 	m.VariantBytes.Set(kept.Bytes)
 	var encoders []meter.Encoder
-	for f, a := range h.engine.Abilities().Formats {
+	for f, a := range h.Abilities().Formats {
 		encoders = append(encoders, meter.Encoder{Format: string(f), Level: a.Level, By: a.By})
 	}
 	m.Encoders.Store(&encoders)

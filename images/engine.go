@@ -108,8 +108,15 @@ func (e *Engine) formats(names []string) (all []format) {
 	return all
 }
 
-// Abilities say who writes which format for the handler.
-func (h *Handler) Abilities() worker.Abilities { return h.engine.Abilities() }
+// Abilities say who writes which of the formats that the handler makes.
+func (h *Handler) Abilities() worker.Abilities {
+	can := h.engine.Abilities()
+	mine := worker.Abilities{Level: can.Level, Formats: map[codec.Format]worker.Ability{}}
+	for _, f := range h.formats {
+		mine.Formats[f.Format] = can.Formats[f.Format]
+	}
+	return mine
+}
 
 // Folder is where the handler keeps variants, empty if its user has not got any.
 func (h *Handler) Folder() string {
