@@ -41,8 +41,8 @@ func decodeAVIF(t *testing.T, file []byte) *image.NRGBA {
 // testAVIF writes every model and subsampling: colours, range and transparency
 // must come back from a decoder that knows nothing of us.
 func testAVIF(t *testing.T, e Encoder) {
-	if testing.Short() && e.Level() == "embedded" {
-		t.Skip("compiling the embedded AVIF codec takes seconds")
+	if (testing.Short() || underRace) && e.Level() == "embedded" {
+		t.Skip("compiling the embedded AVIF codec takes seconds, and half a minute under the race detector")
 	}
 	if _, err := exec.LookPath("avifdec"); err != nil {
 		t.Skip("avifdec is not installed (Debian: apt-get install libavif-bin)")

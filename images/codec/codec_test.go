@@ -434,11 +434,26 @@ func testAnimation(t *testing.T, e Encoder) {
 		return color.NRGBAModel.Convert(got.Image[frame].At(x, y)).(color.NRGBA)
 	}
 	for _, c := range []struct{ frame, x, y, want int }{
-		{0, 0, 0, 0}, {0, 3, 3, red}, {0, 19, 15, red}, {0, 20, 16, 0},
-		{1, 5, 5, green}, {1, 9, 8, green}, {1, 10, 9, red},
-		{2, 5, 5, red}, {2, 7, 7, blue}, {2, 13, 11, blue},
-		{3, 7, 7, 0}, {3, 13, 11, 0}, {3, 14, 12, red}, {3, 0, 0, green}, {3, 4, 4, green}, {3, 5, 5, red},
-		{4, 22, 18, red}, {4, 0, 0, green}, {4, 7, 7, 0}, {4, 21, 18, 0},
+		{0, 0, 0, 0},
+		{0, 3, 3, red},
+		{0, 19, 15, red},
+		{0, 20, 16, 0},
+		{1, 5, 5, green},
+		{1, 9, 8, green},
+		{1, 10, 9, red},
+		{2, 5, 5, red},
+		{2, 7, 7, blue},
+		{2, 13, 11, blue},
+		{3, 7, 7, 0},
+		{3, 13, 11, 0},
+		{3, 14, 12, red},
+		{3, 0, 0, green},
+		{3, 4, 4, green},
+		{3, 5, 5, red},
+		{4, 22, 18, red},
+		{4, 0, 0, green},
+		{4, 7, 7, 0},
+		{4, 21, 18, 0},
 	} {
 		if got, want := at(c.frame, c.x, c.y), palette[c.want].(color.NRGBA); got != want {
 			t.Errorf("frame %d at %d, %d: %v, want %v", c.frame, c.x, c.y, got, want)

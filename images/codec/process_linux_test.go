@@ -302,16 +302,16 @@ func TestNewToolsLeavesOut(t *testing.T) {
 
 // TestNewToolsSome works with one command of three, and knows what it lacks.
 func TestNewToolsSome(t *testing.T) {
-	real := needTools(t, "cwebp").cwebp
+	installed := needTools(t, "cwebp").cwebp
 	dir := fakes(t, map[string]string{"avifenc": "echo nonsense", "gif2webp": "exit 1"})
-	if err := os.Symlink(real.file, filepath.Join(dir, "cwebp")); err != nil {
+	if err := os.Symlink(installed.file, filepath.Join(dir, "cwebp")); err != nil {
 		t.Fatal(err)
 	}
 	tools, err := NewTools(t.Context(), ToolOptions{Path: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := tools.Formats(); len(f) != 1 || f[WebP] != "cwebp "+real.version || len(tools.Problems()) != 2 {
+	if f := tools.Formats(); len(f) != 1 || f[WebP] != "cwebp "+installed.version || len(tools.Problems()) != 2 {
 		t.Errorf("formats %v, problems %v", f, tools.Problems())
 	}
 	if _, err := tools.Encode(t.Context(), scene(8, 8), Params{Format: AVIF, Quality: 80}); !errors.Is(err, ErrUnsupported) {

@@ -226,14 +226,19 @@ func TestQuantizers(t *testing.T) {
 
 // TestAVIFQuality never falls, and stays in the scale.
 func TestAVIFQuality(t *testing.T) {
-	for name, scale := range map[string]avifScale{"tools": toolsScale(), "embedded": embeddedScale()} {
+	for _, tuned := range []bool{false, true} {
 		last := 1
 		for q := -3; q < 110; q++ {
-			got := scale.like(q)
+			got := avifQuality(q, tuned)
 			if got < last || got > 100 {
-				t.Errorf("%s: WebP %d is AVIF %d, before it %d", name, q, got, last)
+				t.Errorf("tuned %v: WebP %d is AVIF %d, before it %d", tuned, q, got, last)
 			}
 			last = got
+		}
+		for _, p := range scaleOf(tuned) {
+			if got := avifQuality(p.webp, tuned); got != p.avif {
+				t.Errorf("tuned %v: WebP %d is AVIF %d, want %d", tuned, p.webp, got, p.avif)
+			}
 		}
 	}
 }

@@ -34,9 +34,10 @@ type ToolOptions struct {
 // own, fed and read through pipes, that is killed with its context.
 type Tools struct {
 	cwebp, gif2webp, avifenc *command // nil: not installed, or not working
-	// scale says that avifenc has -q (1.0 and later) instead of quantizers.
-	scale    bool
-	problems []error
+	// scale says that avifenc has -q (1.0 and later) instead of quantizers;
+	// tuned, that its quality is that of the embedded level's library.
+	scale, tuned bool
+	problems     []error
 }
 
 // NewTools looks the commands up in PATH and tests them on an 8×8 picture, ten
@@ -108,19 +109,14 @@ func (t *Tools) Encode(ctx context.Context, p *picture.Picture, o Params) ([]byt
 	if err := check(p, o); err != nil {
 		return nil, err
 	}
-	c, j := t.cwebp, job{}
+	c, prepare := t.cwebp, cwebpJob
 	if o.Format == AVIF {
-		c = t.avifenc
+		c, prepare = t.avifenc, t.avifencJob
 	}
 	if c == nil {
 		return nil, fmt.Errorf("no command that writes %s: %w", o.Format, ErrUnsupported)
 	}
-	if o.Format == AVIF {
-		j = avifencJob(p, o, t.scale)
-	} else {
-		j = cwebpJob(p, o)
-	}
-	return t.result(ctx, c, j, o.Format)
+	return t.result(ctx, c, prepare(p, o), o.Format)
 }
 
 // Animate converts a GIF to an animated WebP.
