@@ -35,3 +35,44 @@ func TestLiveExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestEverythingExample: the example with everything shows each of it, and its
+// pictures are small.
+func TestEverythingExample(t *testing.T) {
+	dir := filepath.Join("..", "..", "examples", "everything")
+	cfg, err := config.Load(filepath.Join(dir, "millrace.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := cfg.Sites[0].Routes
+	if r := routes["/"]; r.Static == nil {
+		t.Error("it serves no page")
+	}
+	if r := routes["/photos/"]; r.Static == nil || r.Images == nil {
+		t.Error("it converts no pictures")
+	}
+	if r := routes["/api/"]; r.Cache == nil || r.Cache.TTL == 0 {
+		t.Error("it keeps nothing of the API")
+	}
+	if r := routes["/live/"]; r.WebSocket == nil || r.WebSocket.Channels == nil {
+		t.Error("it has no channel")
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "public", "index.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures, err := filepath.Glob(filepath.Join(dir, "photos", "*"))
+	if err != nil || len(pictures) == 0 {
+		t.Fatalf("pictures: %v, %v", pictures, err)
+	}
+	const largest = 40 << 10 // bytes in the repository, for good
+	for _, p := range pictures {
+		info, err := os.Stat(p)
+		if err != nil || info.Size() > largest {
+			t.Errorf("%s: %v, or too large", p, err)
+		}
+		if src := `src="photos/` + filepath.Base(p); !strings.Contains(string(page), src) {
+			t.Errorf("the page has no %s", src)
+		}
+	}
+}

@@ -53,6 +53,11 @@ func TestScripts(t *testing.T) {
 			if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil { // not in the script's own home
 				e.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 			}
+			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("EXAMPLES", examples)
 			e.Values[serversKey{}] = map[string]*running{}
 			e.Values[upstreamsKey{}] = map[string]*fakeAPI{}
 			e.Values[clientsKey{}] = map[string]*wsClient{}
@@ -78,6 +83,7 @@ func TestScripts(t *testing.T) {
 			"await":       await,
 			"ended":       ended,
 			"fetch":       fetch,
+			"eventually":  eventually,
 			"certificate": certificate,
 			"occupy":      occupy,
 			"stall":       stall,
