@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/images"
 	"millrace/internal/admin"
 	"millrace/internal/bytesize"
 	"millrace/internal/config"
@@ -21,6 +22,7 @@ type banner struct {
 	addrs    []string
 	admin    string
 	terminal bool
+	images   map[string]*images.Handler // of the routes with pictures
 }
 
 func (b banner) show(s streams) {
@@ -80,8 +82,13 @@ func (b banner) subject() string {
 			s += " (found here)"
 		}
 		return s
+	case b.what.found && b.what.images:
+		return "serves this folder and converts its pictures"
 	case b.what.found:
 		return "serves this folder"
+	}
+	if b.what.images {
+		return "serves the folder " + b.what.dir + " and converts its pictures"
 	}
 	return "serves the folder " + b.what.dir
 }
@@ -116,6 +123,7 @@ func (b banner) rows() [][2]string {
 	} else {
 		rows = append(rows, [2]string{"lane", lane}) // it answers no WebSockets
 	}
+	rows = append(rows, b.imageRows()...)
 	rows = append(rows, [][2]string{{"log", log}, {"admin", adminAt}, {"stop", stop}}...)
 	if b.what.dir != "" && !b.what.found {
 		if _, err := os.Stat(config.FileName); err == nil {
@@ -161,6 +169,22 @@ func (b banner) cacheRows() [][2]string {
 	return append(rows,
 		[2]string{"purge", "millrace cache purge --all" + option},
 		[2]string{"why", "millrace cache explain " + url + option})
+}
+
+// imageRows say what pictures are converted with, and where they are kept: a
+// row for all routes that have the same.
+func (b banner) imageRows() (rows [][2]string) {
+	for _, name := range namesOf(b.images) {
+		h := b.images[name]
+		text := "none: nothing here writes what images.formats names"
+		if can := h.Abilities(); len(can.Formats) > 0 {
+			text = fmt.Sprintf("%s, kept in %s", writers(can), homely(h.Folder()))
+		}
+		if row := [2]string{"images", text}; !slices.Contains(rows, row) {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // What cache.Options have when they are not set.

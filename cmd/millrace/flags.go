@@ -148,6 +148,10 @@ func texts(v reflect.Value) []string {
 		if v.Bool() {
 			return []string{"true"}
 		}
+	case reflect.Int:
+		if v.Int() != 0 {
+			return []string{strconv.FormatInt(v.Int(), 10)}
+		}
 	case reflect.String:
 		if v.String() != "" {
 			return []string{v.String()}

@@ -3,6 +3,8 @@
 //	millrace serve ./public              the folder, on http://127.0.0.1:8080
 //	millrace cache http://127.0.0.1:5000 a slow API, answered from memory
 //	millrace ws                          WebSockets: an echo, channels, a proxy
+//	millrace serve ./photos --images     pictures as WebP and AVIF
+//	millrace images ./photos             the same, converted ahead
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
 //	millrace serve                       by ./millrace.yaml
@@ -47,6 +49,7 @@ type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
 	Cache      cacheCommand      `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
 	WS         wsCommand         `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
+	Images     imagesCommand     `cmd:"" help:"Convert a folder's pictures ahead, tidy up what was converted, say what it saves."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
 	Lab        labCommand        `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -130,6 +133,7 @@ func examples(verb string) []string {
 		return []string{
 			"millrace serve ./public                    # http://127.0.0.1:8080",
 			"millrace serve ./public -l :80             # to everyone, port 80",
+			"millrace serve ./photos --images           # pictures as WebP and AVIF",
 			"millrace serve --config millrace.yaml      # as the config says",
 			"millrace serve . -l unix:/run/web.sock     # behind another server",
 		}
@@ -149,7 +153,7 @@ func examples(verb string) []string {
 	case "man":
 		return []string{"millrace man | man -l -"}
 	}
-	for _, of := range []func(string) []string{cacheExamples, wsExamples, labExamples} {
+	for _, of := range []func(string) []string{cacheExamples, wsExamples, imagesExamples, labExamples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}
@@ -183,7 +187,7 @@ func help(o kong.HelpOptions, ctx *kong.Context) error {
 			return err
 		}
 	}
-	lines := []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels"}
+	lines := []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	if n := ctx.Selected(); n != nil {
 		lines = examples(words(n))
 	}

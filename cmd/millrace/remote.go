@@ -88,7 +88,16 @@ func (r *remote) addrs(ctx context.Context) (list []string, err error) {
 
 // list asks the admin listener for what it has under a path, and puts it into.
 func (r *remote) list(ctx context.Context, path, what string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base+path, nil)
+	return r.ask(ctx, http.MethodGet, path, what, into)
+}
+
+// post has the server do what a path stands for.
+func (r *remote) post(ctx context.Context, path, what string, into any) error {
+	return r.ask(ctx, http.MethodPost, path, what, into)
+}
+
+func (r *remote) ask(ctx context.Context, method, path, what string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, method, r.base+path, nil)
 	if err != nil {
 		return fmt.Errorf("asking the server: %w", err)
 	}

@@ -25,6 +25,7 @@ type serveCommand struct {
 	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's pictures to WebP and AVIF for browsers that take them."`
 	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted pictures, 1 to 100. Default 80."`
 	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What pictures are converted to: avif, webp or both. Default both."`
+	ImagesStore   string   `placeholder:"DIR" complete:"dir" key:"images.store" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted. Default: one below the user's cache folder."`
 
 	servingFlags `embed:""`
 }
@@ -80,7 +81,7 @@ func (w source) serve(ctx *kong.Context, s streams) error {
 	if err != nil {
 		return startFailure(err)
 	}
-	banner{v.Version, w, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err)}.show(s)
+	banner{v.Version, w, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err), srv.Images()}.show(s)
 	return serve(srv, signals, reload, s)
 }
 
@@ -181,7 +182,7 @@ func (c *serveCommand) source() (source, error) {
 // images reports whether a folder's pictures are to be converted: how they are
 // says so, too.
 func (c *serveCommand) images() bool {
-	return c.Images || c.ImagesQuality != 0 || len(c.ImagesFormats) > 0
+	return c.Images || c.ImagesQuality != 0 || len(c.ImagesFormats) > 0 || c.ImagesStore != ""
 }
 
 // imagesByConfig: a flag cannot say which of a config's routes is meant.

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"millrace/images"
+	"millrace/internal/bytesize"
+	"millrace/internal/config"
+)
+
+// imagesStatsCommand is `millrace images stats`.
+type imagesStatsCommand struct {
+	imagesPlace `embed:""`
+
+	JSON bool `name:"json" help:"Print it as JSON, by route or folder."`
+
+	remoteFlags `embed:""`
+}
+
+// Run asks the server that has the folder, or looks into it.
+func (c *imagesStatsCommand) Run(s streams) error {
+	ctx, stop := untilInterrupted()
+	defer stop()
+	all, running, err := c.stats(ctx)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		out := json.NewEncoder(s.out)
+		out.SetEscapeHTML(false)
+		out.SetIndent("", "  ")
+		return out.Encode(all)
+	}
+	for i, name := range namesOf(all) {
+		if i > 0 {
+			name = "\n" + name
+		}
+		if err := printStats(s.out, name, all[strings.TrimPrefix(name, "\n")], running); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stats are those of each route of the server, or of each folder; running: a
+// server has them.
+func (c *imagesStatsCommand) stats(ctx context.Context) (all map[string]images.Stats, running bool, err error) {
+	folders, err := c.albums()
+	if err != nil {
+		return nil, false, err
+	}
+	if len(folders) == 0 {
+		if c.Store != "" {
+			return nil, false, usageError{"--store alone does not say which pictures are meant", "name their folder, too: `millrace images stats DIR --store " + c.Store + "`"}
+		}
+		_, all, err = c.pictureServer(ctx, "stats")
+		return all, true, err
+	}
+	all = map[string]images.Stats{}
+	for _, a := range folders {
+		r, stats, err := c.having(ctx, a.dir)
+		if err != nil {
+			return nil, false, err
+		}
+		if r != nil {
+			running = true
+			for route, s := range stats {
+				all[route] = s
+			}
+			continue
+		}
+		if all[a.name], err = a.stats(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	return all, running, nil
+}
+
+// stats are those of a folder that no server has.
+func (a album) stats(ctx context.Context) (s images.Stats, err error) {
+	if err := config.CheckDir(a.static.Root); err != nil {
+		return s, err
+	}
+	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
+		return s, failure{
+			fmt.Errorf("nothing is kept of %s in %s", a.name, homely(a.dir)),
+			fmt.Sprintf("`millrace images %s` converts its pictures, and so does `millrace serve %s --images` as they are asked for", a.name, a.name),
+		}
+	}
+	o, err := a.open(ctx, 0)
+	if err != nil {
+		return s, err
+	}
+	s, err = o.Stats(ctx)
+	return s, errors.Join(err, o.close())
+}
+
+// printStats writes one fact on a line, names in a column, and a table of what
+// is kept.
+func printStats(w io.Writer, name string, s images.Stats, running bool) error {
+	var b strings.Builder
+	b.WriteString(name + "\n")
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "  %-8s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("engine", "%s: %s", s.Level, writtenBy(s.Formats))
+	if running {
+		row("now", "%d running, %d waiting; %s with %s", s.Running, s.Waiting, count(s.Workers, "process"), amount(s.WorkerBytes))
+		row("since up", "%d converted, %d failed, %d found no place in the queue", s.Converted, s.Failed, s.Shed)
+		if s.BytesIn > 0 {
+			cpu := time.Duration(s.CPUMilliseconds) * time.Millisecond
+			row("", "%s became %s, for %s of CPU", amount(int64(s.BytesIn)), amount(int64(s.BytesOut)), brief(cpu))
+		}
+	}
+	for i, class := range namesOf(s.Costs) {
+		title := ""
+		if i == 0 {
+			title = "cost"
+		}
+		row(title, "%-28s %4.0f ms a megapixel", strings.Replace(class, ">", " to ", 1), s.Costs[class])
+	}
+	variants := 0
+	for _, f := range s.Kept.Formats {
+		variants += f.Kept
+	}
+	row("kept", "%s of %s, %s of %s in %s", count(variants, "variant"), count(s.Kept.Originals, "picture"), amount(s.Kept.Bytes), bytesize.Size(s.Limit), homely(s.Folder))
+	if len(s.Kept.Formats) > 0 {
+		rows := [][]string{{"", "variants", "original smaller", "before", "after", "saved"}}
+		for _, f := range namesOf(s.Kept.Formats) {
+			one := s.Kept.Formats[f]
+			rows = append(rows, append([]string{formatName(f), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
+		}
+		b.WriteString("\n" + columns(rows))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
