@@ -100,11 +100,11 @@ func TestMemory(t *testing.T) {
 	}
 	// A graphic that is too large to be coded without loss takes less again.
 	p.Palette = true
-	p.Width = 1400 // 4.2 megapixels
+	p.Width = 1800 // 5.4 megapixels
 	below := Memory(p, s, "embedded")
-	p.Width = 1600
-	if above := Memory(p, s, "embedded"); above >= below || below < 75*4.2e6 {
-		t.Errorf("4.2 megapixels of a palette take %d MB, 4.8 %d", below/1e6, above/1e6)
+	p.Width = 2000
+	if above := Memory(p, s, "embedded"); above >= below || below < 500e6 {
+		t.Errorf("5.4 megapixels of a palette take %d MB, 6 %d", below/1e6, above/1e6)
 	}
 	g := header.Info{Format: header.GIF, Width: 500, Height: 500, Frames: 100, Depth: 8, Palette: true, Lossless: true}
 	if n := Memory(g, s, "embedded"); n < 25e6 || n > 200e6 {

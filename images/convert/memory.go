@@ -9,21 +9,11 @@ const (
 	// baseMemory of a process that converts: the program's own pages that are
 	// touched, and what the collector has not collected yet of nothing much.
 	baseMemory = 34 << 20
-	// What coding without loss takes a pixel, measured on drawings and on
-	// photographs with a palette: 57 and 86 bytes embedded, 11 and 25 in cwebp.
-	losslessEmbedded, losslessTools = 75, 20
-	// losslessRoom bounds that: larger graphics are coded lossy. It leaves a
-	// worker of 512 MiB room for the picture itself.
-	losslessRoom = 320 << 20
+	// losslessRoom bounds what coding without loss may take: larger graphics
+	// are coded lossy. With the picture itself it stays below what a worker is
+	// killed at by default (1 GiB). A screenshot of 2880 × 1800 finds room.
+	losslessRoom = 700 << 20
 )
-
-// losslessMemory predicts what coding so many pixels without loss takes.
-func losslessMemory(level string, pixels int64) int64 {
-	if level == "tools" {
-		return losslessTools * pixels
-	}
-	return losslessEmbedded * pixels
-}
 
 // Memory predicts the resident bytes of a conversion at its peak, those of the
 // process and of its command together, the source's file left out. level is
@@ -37,7 +27,7 @@ func Memory(i header.Info, s Spec, level string) int64 {
 		// All frames with an index a pixel, canvases of four bytes a pixel
 		// (what is shown, what was, what comes), and one frame's coder.
 		return baseMemory + int64(i.Frames)*pixels + 3*4*pixels +
-			max(losslessMemory(level, pixels), codec.Memory(level, s.Format, int(pixels)))
+			codec.MemoryExact(level, int(pixels))
 	}
 	p := planFor(i.Width, i.Height, i.Orientation >= 5, s)
 	result := int64(p.to.X) * int64(p.to.Y)
@@ -47,8 +37,9 @@ func Memory(i header.Info, s Spec, level string) int64 {
 		after += perPixel * result // the scaled or turned copy
 	}
 	encoder := codec.Memory(level, s.Format, int(result))
-	if lossless := losslessMemory(level, result); i.Lossless && s.Format == codec.WebP && lossless <= losslessRoom {
-		encoder = max(encoder, lossless)
+	exact := codec.MemoryExact(level, int(result))
+	if s.Format == codec.WebP && (i.Alpha || i.Lossless && exact <= losslessRoom) {
+		encoder = max(encoder, exact) // alpha is always coded without loss
 	}
 	return baseMemory + max(peak, after+encoder)
 }
