@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +75,18 @@ func TestEverythingExample(t *testing.T) {
 		if src := `src="photos/` + filepath.Base(p); !strings.Contains(string(page), src) {
 			t.Errorf("the page has no %s", src)
 		}
+	}
+}
+
+// TestWebPServerExample: the config for who comes from a WebP server says what
+// its page says.
+func TestWebPServerExample(t *testing.T) {
+	cfg, err := config.Load(filepath.Join("..", "..", "examples", "webp-server", "millrace.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := cfg.Sites[0].Routes["/"].Images
+	if o == nil || !o.OnlyImages || o.Quality != 80 || filepath.Base(o.Store) != "exhaust" || !slices.Equal(o.Formats, []string{"webp"}) {
+		t.Errorf("it shows too little: %+v", o)
 	}
 }
