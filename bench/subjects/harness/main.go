@@ -71,7 +71,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.bin, "bin", "bench/out/bin", "the `folder` of the compiled subjects")
 	flags.StringVar(&o.millrace, "millrace", "bin/millrace", "the `program` millrace")
 	flags.StringVar(&o.arms, "arms", "", "names of arms with commas, all by default")
-	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md, CACHE.md or WEBSOCKET.md in bench by default, in bench/out for a quick run, or for some arms or parts")
+	flags.StringVar(&o.out, "out", "", "the `file` for the results; RESULTS.md, CACHE.md, WEBSOCKET.md or IMAGES.md in bench by default, in bench/out for a quick run, or for some arms or parts")
 	quick := flags.Bool("quick", false, "a look within four minutes")
 	full := flags.Bool("full", false, "everything at its full length")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the order of slots; 0: from the clock")
@@ -143,6 +143,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	r.Versions = versions(ctx, arms, places, s.name != "ws")
+	if r.Images != nil {
+		r.Versions = append(r.Versions, converters(ctx)...)
+	}
 	raw, err := record.Save(filepath.Join(o.bench, "out"), r)
 	if err != nil {
 		return err
@@ -151,6 +154,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	results := o.results(s.results, len(arms) == len(s.arms()) && len(o.parts) == 0)
 	if err := os.WriteFile(results, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
+	}
+	if err := s.draw(r, filepath.Dir(results)); err != nil {
+		return fmt.Errorf("drawing the charts: %w", err)
 	}
 	if s.keep != "" && results == filepath.Join(o.bench, s.results) {
 		kept := filepath.Join(o.bench, s.keep)
@@ -161,6 +167,18 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	say(out, "%s; results in %s, raw data in %s", verdict, results, raw)
 	return nil
+}
+
+// draw writes the charts of a run into a folder.
+func (s scenario) draw(r *record.Run, dir string) error {
+	if s.charts == nil {
+		return nil
+	}
+	charts, err := s.charts(r)
+	for name, picture := range charts {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), picture, 0o644))
+	}
+	return err
 }
 
 func copyFile(to, from string) error {

@@ -11,6 +11,7 @@ import (
 	"millrace/bench/subjects/internal/arm"
 	"millrace/bench/subjects/internal/cache"
 	"millrace/bench/subjects/internal/files"
+	"millrace/bench/subjects/internal/pictures"
 	"millrace/bench/subjects/internal/record"
 	"millrace/bench/subjects/internal/report"
 	"millrace/bench/subjects/internal/sockets"
@@ -29,6 +30,9 @@ type scenario struct {
 	run       func(context.Context, job) (*record.Run, error)
 	// report is the file of results. workloads are in the order of its tables.
 	report func(r *record.Run, workloads []string) string
+	// charts are pictures that the report shows, by the name of their file beside
+	// it; nil: it has none.
+	charts func(r *record.Run) (map[string][]byte, error)
 }
 
 // job is what a scenario is asked to do.
@@ -61,6 +65,13 @@ func scenarios() []scenario {
 			workloads: func() []workload.Workload { return nil }, arms: arm.Sockets,
 			report: func(r *record.Run, _ []string) string { return report.Sockets(r) },
 			run:    runSockets,
+		},
+		{
+			name: "images", results: "IMAGES.md", keep: filepath.Join("results", "images.json"), parts: pictures.Parts(),
+			workloads: workload.Pictures, arms: arm.Pictures, report: report.Images, charts: report.ImageCharts,
+			run: func(ctx context.Context, j job) (*record.Run, error) {
+				return pictures.Run(ctx, pictures.NewPlan(j.arms, j.parts, j.length, j.seed), j.places, j.out)
+			},
 		},
 	}
 }

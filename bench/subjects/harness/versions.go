@@ -68,6 +68,20 @@ func versions(ctx context.Context, arms []arm.Arm, p stage.Places, underWrk bool
 	return list
 }
 
+// converters are the versions of what bench/run images compares with.
+func converters(ctx context.Context) (list []record.Version) {
+	vips := strings.TrimPrefix(firstLine(ctx, "vips", "--version"), "vips-")
+	webp := firstLine(ctx, "cwebp", "-version")
+	score := firstLine(ctx, "python3", "-c", "import importlib.metadata as m; print(m.version('ssimulacra2'))")
+	for _, v := range []record.Version{{Program: "vips", Version: vips}, {Program: "cwebp", Version: webp}, {Program: "ssimulacra2 (Python)", Version: score}} {
+		if v.Version == "" {
+			v.Version = "unknown, or not installed"
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
 // firstLine is the first line of what a program prints, on either output.
 func firstLine(ctx context.Context, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()

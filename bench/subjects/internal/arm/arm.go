@@ -40,7 +40,7 @@ func (p Program) Debian() (executable, pkg string) {
 }
 
 // Arm is one server as it is measured. To add one, add it to Files,
-// Caches or Sockets.
+// Caches, Sockets or Pictures.
 type Arm struct {
 	Name    string // in raw data and for --arms: a word
 	Title   string // in RESULTS.md
@@ -89,6 +89,8 @@ type Env struct {
 	// What a server of WebSockets does; one with the mode Proxy does it with
 	// Upstream.
 	Mode Mode
+
+	Images Images // what a server of pictures is told
 }
 
 // Socket is the UNIX socket that the arm listens on beside Address.

@@ -102,13 +102,17 @@ func (r *Running) ready(ctx context.Context) error {
 	return err
 }
 
-// passing reports whether a process ends by itself after a minute: nginx's cache
-// loader, which reads what an earlier run has left. There is none, so it uses
-// nothing, and its clock is gone when it is.
+// passing reports whether a process ends by itself soon, so that its clock is
+// gone when it is: nginx's cache loader, which reads what an earlier run has left
+// (there is none, so it uses nothing), and the workers with which millrace tries
+// its encoders at its start. What workers use later, package pictures counts.
 func passing(pid int) bool {
 	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && strings.Contains(string(title), "cache loader process")
+	return err == nil && (strings.Contains(string(title), "cache loader process") || strings.Contains(string(title), "images-worker"))
 }
+
+// PID is the process that was started, the parent of all others.
+func (r *Running) PID() int { return r.cmd.Process.Pid }
 
 // ask makes one request of the index page.
 func (r *Running) ask(ctx context.Context, network string) error {

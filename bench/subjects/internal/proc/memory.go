@@ -61,3 +61,22 @@ func kilobytes(text, key string) (uint64, error) {
 	}
 	return 0, fmt.Errorf("no line %q with a number of kB", key)
 }
+
+// ReadRSS is the resident memory of one process from /proc/PID/statm: quicker
+// than ReadMemory, for reading often, and behind the truth by some pages for
+// each thread (proc_pid_statm(5)).
+func ReadRSS(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("reading the memory of process %d: %q is no statm", pid, text)
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	return pages * uint64(os.Getpagesize()), nil
+}

@@ -36,6 +36,7 @@ type Run struct {
 	Tagged   uint64        `json:"tagged,omitempty"` // answers in a purge
 	Floods   []Flood       `json:"floods,omitempty"`
 	Sockets  *Sockets      `json:"sockets,omitempty"`
+	Images   *Images       `json:"images,omitempty"`
 }
 
 // Version is which version of a program took part.

@@ -61,6 +61,8 @@ func barsOf(r *record.Run, rows []record.Cell) []bar {
 	switch {
 	case r.Sockets != nil:
 		return socketBars(r)
+	case r.Images != nil:
+		return imageBars(r, rows)
 	case r.Scenario == "cache":
 		return cacheBars(r, rows)
 	}

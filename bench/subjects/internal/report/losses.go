@@ -69,6 +69,9 @@ func comparisons(r *record.Run, rows []record.Cell) []compared {
 	if r.Sockets != nil {
 		return socketComparisons(r)
 	}
+	if r.Images != nil {
+		return imageComparisons(r, rows)
+	}
 	var list []compared
 	for _, peer := range r.Arms {
 		if peer.Ours {

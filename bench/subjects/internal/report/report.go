@@ -1,4 +1,4 @@
-// Package report writes RESULTS.md, CACHE.md and WEBSOCKET.md: tables of medians and ratios,
+// Package report writes RESULTS.md, CACHE.md, WEBSOCKET.md and IMAGES.md: tables of medians and ratios,
 // the bars and whether they are met, and where peers are better. Every figure in
 // them is computed from the run it is given.
 package report
@@ -101,7 +101,8 @@ func beside(r *record.Run) (other, steal stats.Summary) {
 		others = append(others, u.Other.Seconds()/all)
 		stolen = append(stolen, u.Steal.Seconds()/all)
 	}
-	return stats.Summarise(others), stats.Summarise(stolen)
+	more, taken := imageUses(r)
+	return stats.Summarise(append(others, more...)), stats.Summarise(append(stolen, taken...))
 }
 
 // disturbance describes what beside found.
@@ -377,7 +378,14 @@ func (w *writer) repeat(r *record.Run, packages, legend string, example wrk.Job)
 	w.line("")
 	w.line("```")
 	for _, a := range r.Arms {
-		w.line("%-15s %s", a.Name, a.Command)
+		if a.Command != "" {
+			w.line("%-15s %s", a.Name, a.Command)
+		}
+	}
+	if r.Images != nil {
+		for _, c := range r.Images.Commands {
+			w.line("%-15s %s", c.Name, c.Command)
+		}
 	}
 	example.Script, example.Connections, example.Duration = "bench/wrk/requests.lua", 1000, r.Slot
 	w.line("%-15s wrk %s", "load, e.g.", strings.Join(example.Args(), " "))

@@ -13,6 +13,7 @@ type Workload struct {
 	Name    string // in raw data: a word
 	Title   string // in RESULTS.md
 	Browser bool   // with a browser's headers and a cookie
+	Accept  string // that header's value, if there is one beside Browser
 	files   []testsite.File
 }
 
@@ -38,6 +39,16 @@ func Cache() []Workload {
 	return all
 }
 
+// Pictures are the workloads of bench/run images: a photograph whose WebP is
+// ready, asked for as a browser of today does. Their sizes are that of the WebP.
+func Pictures() []Workload {
+	const accept = "image/webp,*/*"
+	return []Workload{
+		{Name: "webp70k", Title: "a WebP of 70 KB", Accept: accept, files: []testsite.File{{Path: "/Aqua.jpg", Kind: testsite.Image}}},
+		{Name: "webp350k", Title: "a WebP of 350 KB", Accept: accept, files: []testsite.File{{Path: "/BytheWater.jpg", Kind: testsite.Image}}},
+	}
+}
+
 // Request is one request of a workload, and what its answer must hold.
 type Request struct {
 	File testsite.File
@@ -46,7 +57,7 @@ type Request struct {
 
 // Fixed tells that the workload is the one request that a load generator sends
 // of itself when it is given Path, so that it needs no script to choose the next.
-func (w Workload) Fixed() bool { return len(w.files) == 1 && !w.Browser }
+func (w Workload) Fixed() bool { return len(w.files) == 1 && !w.Browser && w.Accept == "" }
 
 // Path is that of the workload's first request.
 func (w Workload) Path() string { return w.files[0].Path }
@@ -60,6 +71,9 @@ func (w Workload) Requests(host string) []Request {
 		b.WriteString("GET " + f.Path + " HTTP/1.1\r\nHost: " + host + "\r\n")
 		if w.Browser {
 			b.WriteString(chromium(f.Kind, "http://"+host+"/"))
+		}
+		if w.Accept != "" {
+			b.WriteString("Accept: " + w.Accept + "\r\n")
 		}
 		b.WriteString("\r\n")
 		requests = append(requests, Request{f, b.String()})

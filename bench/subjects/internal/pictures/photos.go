@@ -1,0 +1,231 @@
+package pictures
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"millrace/bench/subjects/internal/record"
+)
+
+// photo is a photograph of one of Debian's packages of wallpapers.
+type photo struct {
+	name string // that it has in the folder
+	pkg  string // of Debian
+	file string // that it is copied from
+	look bool   // a quick run has it, too
+}
+
+const (
+	mate   = "mate-backgrounds"
+	plasma = "plasma-workspace-wallpapers"
+
+	mateFolder   = "/usr/share/backgrounds/mate/nature/"
+	plasmaFolder = "/usr/share/wallpapers/"
+)
+
+// photos are those that are converted, always these: 2 to 6 megapixels, all kinds
+// of JPEG that the packages have in that range. Two are among them for the sizes
+// of their variants (see cachedPhotos).
+func photos() []photo {
+	return []photo{
+		{"RainDrops.jpg", mate, mateFolder + "RainDrops.jpg", true},
+		{"Blinds.jpg", mate, mateFolder + "Blinds.jpg", true},
+		{"Aqua.jpg", mate, mateFolder + "Aqua.jpg", true},
+		{"Wood.jpg", mate, mateFolder + "Wood.jpg", false},
+		{"BytheWater.jpg", plasma, plasmaFolder + "BytheWater/contents/images/2560x1600.jpg", true},
+		{"SafeLanding.jpg", plasma, plasmaFolder + "SafeLanding/contents/images/1622x2880.jpg", false},
+		{"ColorfulCups.jpg", plasma, plasmaFolder + "ColorfulCups/contents/images/2560x1600.jpg", true},
+		{"Autumn.jpg", plasma, plasmaFolder + "Autumn/contents/images/2560x1600.jpg", false},
+		{"Kite.jpg", plasma, plasmaFolder + "Kite/contents/images/2560x1600.jpg", false},
+		{"PastelHills.jpg", plasma, plasmaFolder + "PastelHills/contents/images/3200x2000.jpg", false},
+	}
+}
+
+// cachedPhotos are those whose variants are served in the part cached, by the
+// name of its workloads.
+func cachedPhotos() map[string]string {
+	return map[string]string{"webp70k": "Aqua.jpg", "webp350k": "BytheWater.jpg"}
+}
+
+// errNoPhotos says what to install.
+var errNoPhotos = errors.New("photographs are missing; install Debian's packages " + mate + " and " + plasma +
+	" (apt-get install --no-install-recommends " + mate + " " + plasma + ")")
+
+// copyPhotos puts the photographs into a folder.
+func copyPhotos(dir string, list []photo) ([]record.Photo, error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var all []record.Photo
+	for _, p := range list {
+		data, err := os.ReadFile(p.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%w: there is no %s", errNoPhotos, p.file)
+		}
+		if err != nil {
+			return nil, err
+		}
+		described, err := describe(data)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", p.file, err)
+		}
+		described.Name, described.Package = p.name, p.pkg
+		if err := writeOld(filepath.Join(dir, p.name), data); err != nil {
+			return nil, err
+		}
+		all = append(all, described)
+	}
+	return all, nil
+}
+
+// describe says what a JPEG is.
+func describe(data []byte) (record.Photo, error) {
+	c, err := jpeg.DecodeConfig(bytes.NewReader(data))
+	if err != nil {
+		return record.Photo{}, err
+	}
+	p := record.Photo{
+		Width: c.Width, Height: c.Height, Bytes: int64(len(data)),
+		Megapixels: float64(c.Width) * float64(c.Height) / 1e6, Hash: hashOf(data),
+	}
+	p.Kind, p.Profile, err = kind(data)
+	return p, err
+}
+
+// hashOf names bytes.
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:12])
+}
+
+// kind reads the segments of a JPEG up to its frame header (ISO/IEC 10918-1,
+// B.2.2): baseline or progressive, how colours are subsampled, and whether an
+// ICC profile stands before it (ICC.1, B.4).
+func kind(data []byte) (text string, profile bool, err error) {
+	for at := 2; at+4 <= len(data); {
+		marker, length := data[at+1], int(binary.BigEndian.Uint16(data[at+2:]))
+		segment := data[at+4 : min(len(data), at+2+max(2, length))]
+		switch {
+		case data[at] != 0xff:
+			return "", false, errors.New("a marker is missing")
+		case marker == 0xff:
+			at++
+			continue
+		case marker == 0xe2 && bytes.HasPrefix(segment, []byte("ICC_PROFILE\x00")):
+			profile = true
+		case marker >= 0xc0 && marker <= 0xc2:
+			text, err := frame(marker, segment)
+			return text, profile, err
+		}
+		at += 2 + length
+	}
+	return "", false, errors.New("there is no frame header")
+}
+
+// frame describes a frame header.
+func frame(marker byte, segment []byte) (string, error) {
+	if len(segment) < 6 || len(segment) < 6+3*int(segment[5]) {
+		return "", errors.New("the frame header is cut off")
+	}
+	words := []string{map[byte]string{0xc0: "baseline", 0xc1: "extended", 0xc2: "progressive"}[marker]}
+	if segment[5] == 1 {
+		return words[0] + ", grey", nil
+	}
+	// The luma's factors say all, where the other components have 1×1.
+	sampling, ok := map[byte]string{0x11: "4:4:4", 0x21: "4:2:2", 0x12: "4:4:0", 0x22: "4:2:0", 0x41: "4:1:1"}[segment[7]]
+	if !ok {
+		sampling = fmt.Sprintf("factors %#x", segment[7])
+	}
+	return strings.Join(append(words, sampling), " "), nil
+}
+
+// makeSmall makes distinct pictures of half a megapixel to a whole one, out of
+// the photographs: crops at other places in other sizes, written anew.
+func makeSmall(dir string, from []string, n int) (names []string, err error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	for first := range from {
+		data, err := os.ReadFile(from[first])
+		if err != nil {
+			return nil, err
+		}
+		whole, err := jpeg.Decode(bytes.NewReader(data))
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", from[first], err)
+		}
+		for i := first; i < n; i += len(from) {
+			name := filepath.Join(dir, fmt.Sprintf("crop-%04d.jpg", i))
+			if err := writeCrop(name, whole, i); err != nil {
+				return nil, err
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+const (
+	// The sides of crops: 0.52 to 0.97 megapixels.
+	cropWidth, cropHeight = 880, 592
+	cropSizes             = 16
+	cropStep              = 20
+	cropQuality           = 88
+)
+
+// writeCrop writes the i-th crop of a picture.
+func writeCrop(name string, whole image.Image, i int) error {
+	part, ok := whole.(interface {
+		SubImage(image.Rectangle) image.Image
+	})
+	if !ok {
+		return errors.New("a picture that cannot be cut")
+	}
+	b := whole.Bounds()
+	w, h := min(b.Dx(), cropWidth+cropStep*(i%cropSizes)), min(b.Dy(), cropHeight+cropStep/2*(i%cropSizes))
+	// Both primes, so that no two crops of a photograph are alike.
+	x, y := b.Min.X+(i*131)%max(1, b.Dx()-w), b.Min.Y+(i*89)%max(1, b.Dy()-h)
+	var out bytes.Buffer
+	if err := jpeg.Encode(&out, part.SubImage(image.Rect(x, y, x+w, y+h)), &jpeg.Options{Quality: cropQuality}); err != nil {
+		return err
+	}
+	return writeOld(name, out.Bytes())
+}
+
+// writeOld writes a file that was changed an hour ago: one that was changed
+// within the last second may still be changing, and is not converted yet.
+func writeOld(name string, data []byte) error {
+	if err := os.WriteFile(name, data, 0o644); err != nil {
+		return err
+	}
+	then := time.Now().Add(-time.Hour)
+	return os.Chtimes(name, then, then)
+}
+
+// spread links files under so many names in a folder, one after the other; a
+// variant belongs to a name, so each of them is converted.
+func spread(dir string, files []string, n int, prefix string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range n {
+		name := fmt.Sprintf("%s-%04d.jpg", prefix, i)
+		if err := os.Link(files[i%len(files)], filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
