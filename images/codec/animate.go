@@ -50,14 +50,14 @@ func (e *Embedded) Animate(ctx context.Context, file []byte, o Params) ([]byte, 
 			continue
 		}
 		changed = even(changed)
-		coded, err := e.frame(ctx, show.seen, changed, o)
+		coded, blend, err := e.frame(ctx, show, changed, o)
 		if err != nil {
 			return nil, fmt.Errorf("frame %d: %w", i+1, err)
 		}
 		if size += len(coded); size > maxResult {
 			return nil, fmt.Errorf("%w: the frames take more than %d MiB", ErrFailed, maxResult>>20)
 		}
-		a.Frames = append(a.Frames, container.Frame{File: coded, X: changed.Min.X, Y: changed.Min.Y, Duration: lasts})
+		a.Frames = append(a.Frames, container.Frame{File: coded, X: changed.Min.X, Y: changed.Min.Y, Duration: lasts, Blend: blend})
 	}
 	out, err := a.Mux()
 	if err == nil {
@@ -69,18 +69,26 @@ func (e *Embedded) Animate(ctx context.Context, file []byte, o Params) ([]byte, 
 	return out, nil
 }
 
-// frame codes a rectangle of what is seen.
-func (e *Embedded) frame(ctx context.Context, seen *image.NRGBA, r image.Rectangle, o Params) ([]byte, error) {
-	part, ok := seen.SubImage(r).(*image.NRGBA)
-	if !ok {
-		return nil, fmt.Errorf("%w: no rectangle %v in %v", ErrFailed, r, seen.Rect)
+// frame codes a rectangle of what is seen. blend says that it is to be drawn
+// over what was there before.
+func (e *Embedded) frame(ctx context.Context, show *canvas, r image.Rectangle, o Params) (file []byte, blend bool, err error) {
+	part := cut(show.seen, r)
+	o.Lossless = o.exact() || part.Graphic()
+	if o.Lossless {
+		if changes, ok := show.changes(r); ok {
+			part, blend = changes, true
+		}
 	}
-	p := &picture.Picture{
+	file, err = e.Encode(ctx, part, o)
+	return file, blend, err
+}
+
+// cut is a rectangle of an image as a picture that shares its memory.
+func cut(m *image.NRGBA, r image.Rectangle) *picture.Picture {
+	return &picture.Picture{
 		Width: r.Dx(), Height: r.Dy(), Model: picture.NRGBA,
-		Pix: part.Pix, Stride: part.Stride,
+		Pix: m.Pix[m.PixOffset(r.Min.X, r.Min.Y):], Stride: m.Stride,
 	}
-	o.Lossless = o.exact() || p.Graphic()
-	return e.Encode(ctx, p, o)
 }
 
 // loops is how often an animation is shown, 0 meaning for ever. GIF counts the
@@ -152,6 +160,27 @@ func (c *canvas) draw(m *image.Paletted, dispose byte, first bool) image.Rectang
 		return c.seen.Rect
 	}
 	return difference(c.before, c.seen)
+}
+
+// changes is a rectangle of what is seen in which only the pixels that differ
+// from before are not transparent: without loss, that is smaller, and drawn over
+// what was there it looks the same. It is not ok where something was taken away.
+func (c *canvas) changes(r image.Rectangle) (*picture.Picture, bool) {
+	p := picture.New(r.Dx(), r.Dy(), picture.NRGBA, picture.Sub444)
+	for y := range r.Dy() {
+		o := c.seen.PixOffset(r.Min.X, r.Min.Y+y)
+		before, seen, row := c.before.Pix[o:], c.seen.Pix[o:], p.Pix[y*p.Stride:][:4*r.Dx()]
+		for x := 0; x < len(row); x += 4 {
+			if [4]byte(before[x:]) == [4]byte(seen[x:]) {
+				continue
+			}
+			if seen[x+3] != 255 {
+				return nil, false
+			}
+			copy(row[x:x+4], seen[x:])
+		}
+	}
+	return p, true
 }
 
 // paint draws the opaque pixels of a frame.

@@ -14,16 +14,18 @@ import (
 // Method 2 finds fewer ways to code a block: the strongest filter against seams
 // and a little more quality make up for it.
 const (
-	filter    = "100"
-	fastBonus = 0.6
+	fastFilter = "100"
+	fastBonus  = 0.8
 )
 
 // cwebpJob is a picture for cwebp. What is opaque goes in as planes, which
 // spares it the way through RGB; transparency it reads only as RGBA.
 func cwebpJob(p *picture.Picture, o Params) job {
-	method, q, effort := "2", quality(o, fastBonus), losslessEffort
+	method, effort := "2", losslessEffort
+	lossy := []string{"-q", quality(o, fastBonus), "-f", fastFilter}
 	if o.Effort == Best {
-		method, q, effort = "6", quality(o, 0), losslessBest
+		method, effort = "6", losslessBest
+		lossy = []string{"-q", quality(o, 0)}
 	}
 	args := []string{"-quiet", "-m", method}
 	var input [][]byte
@@ -35,10 +37,10 @@ func cwebpJob(p *picture.Picture, o Params) job {
 		}
 		input = pam(p)
 	case !p.Opaque():
-		args = append(args, "-q", q, "-f", filter)
+		args = append(args, lossy...)
 		input = pam(p)
 	default:
-		args = append(args, "-q", q, "-f", filter, "-s", strconv.Itoa(p.Width), strconv.Itoa(p.Height))
+		args = append(append(args, lossy...), "-s", strconv.Itoa(p.Width), strconv.Itoa(p.Height))
 		input = rawYUV(p)
 	}
 	return job{args: append(args, "-o", "-", "--", "-"), input: input}
@@ -50,13 +52,15 @@ func quality(o Params, more float64) string {
 }
 
 // gif2webpJob is an animation for gif2webp, which opens its input by name.
-// -mixed lets it choose for each frame whether loss pays.
+// -mixed lets it choose for each frame whether loss pays. Without -min_size,
+// which costs half as much CPU again, three of five GIFs became larger; with
+// it, all became 21 to 87 % smaller.
 func gif2webpJob(gif []byte, o Params) job {
 	method := "2"
 	if o.Effort == Best {
 		method = "6"
 	}
-	args := []string{"-quiet", "-m", method}
+	args := []string{"-quiet", "-min_size", "-m", method}
 	if o.exact() {
 		args = append(args, "-q", strconv.Itoa(losslessEffort))
 	} else {
