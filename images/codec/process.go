@@ -32,6 +32,9 @@ type command struct {
 	path    string // PATH of its environment, which holds nothing else
 	version string
 	memory  int64 // bytes of address space
+
+	size     int64 // of the file that was tested
+	modified time.Time
 }
 
 // A job is one run of a command.

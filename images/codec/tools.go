@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,10 @@ type ToolOptions struct {
 	Memory int64
 	// Path replaces the environment's PATH; for tests.
 	Path string
+	// Tested are the commands that Tools.Tested said work, in another process:
+	// they are not tested again unless their files have changed, and others are
+	// not looked for. nil: all are.
+	Tested []Tested
 }
 
 // Tools is the level of installed commands. Each picture is a process of its
@@ -64,19 +69,30 @@ func newTools(ctx context.Context, o ToolOptions, limit time.Duration) (*Tools, 
 		{"gif2webp", &t.gif2webp, t.testGIF2WebP},
 		{"avifenc", &t.avifenc, t.testAVIFEnc},
 	} {
-		file, ok := lookUp(tool.name, o.Path)
-		if !ok {
+		c := &command{name: tool.name, path: o.Path, memory: o.Memory}
+		if o.Tested != nil && !slices.ContainsFunc(o.Tested, func(k Tested) bool { return k.Name == c.name }) {
+			t.problems = append(t.problems, fmt.Errorf("%s: did not work in another process", c.name))
+			continue
+		}
+		if t.known(c, o.Tested) {
+			*tool.field = c
+			continue
+		}
+		var ok bool
+		if c.file, ok = lookUp(tool.name, o.Path); !ok {
 			t.problems = append(t.problems, fmt.Errorf("%s: not found in PATH", tool.name))
 			continue
 		}
-		c := &command{name: tool.name, file: file, path: o.Path, memory: o.Memory}
 		*tool.field = c
 		ctx, cancel := context.WithTimeout(ctx, limit)
-		err := tool.test(ctx, c)
+		err := c.stat()
+		if err == nil {
+			err = tool.test(ctx, c)
+		}
 		cancel()
 		if err != nil {
 			*tool.field = nil
-			t.problems = append(t.problems, fmt.Errorf("self-test of %s: %w", file, err))
+			t.problems = append(t.problems, fmt.Errorf("self-test of %s: %w", c.file, err))
 		}
 	}
 	if t.cwebp == nil && t.gif2webp == nil && t.avifenc == nil {

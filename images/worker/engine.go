@@ -29,6 +29,7 @@ func newEngine(ctx context.Context, h hello) (*engine, error) {
 	}
 	var encoders []codec.Encoder
 	var missing []error
+	var tools []codec.Tested
 	for _, level := range levels {
 		l := &lazy{level: level, memory: 2 * h.Memory, known: h.Known}
 		if h.Known == nil {
@@ -36,6 +37,9 @@ func newEngine(ctx context.Context, h hello) (*engine, error) {
 				missing = append(missing, err)
 				continue
 			}
+		}
+		if t, ok := l.encoder.(*codec.Tools); ok {
+			tools = t.Tested()
 		}
 		encoders = append(encoders, l)
 	}
@@ -47,7 +51,7 @@ func newEngine(ctx context.Context, h hello) (*engine, error) {
 		e.abilities = *h.Known
 		return e, nil
 	}
-	e.abilities = Abilities{Level: e.converter.Encoder.Level(), Formats: map[codec.Format]Ability{}}
+	e.abilities = Abilities{Level: e.converter.Encoder.Level(), Formats: map[codec.Format]Ability{}, Tools: tools}
 	for f, by := range e.converter.Encoder.Formats() {
 		e.abilities.Formats[f] = Ability{Level: codec.LevelOf(e.converter.Encoder, f), By: by}
 	}
@@ -89,7 +93,8 @@ func cpuTime() time.Duration {
 }
 
 // lazy is a level that is made when it is needed: testing the commands starts
-// each of them, which a worker for a small picture should not pay.
+// each of them, which a worker for a small picture should not pay. What the
+// first worker has found of them is known to those after it.
 type lazy struct {
 	level  string
 	memory int64
@@ -106,7 +111,7 @@ func (l *lazy) open(ctx context.Context) error {
 	l.once.Do(func() {
 		switch l.level {
 		case "tools":
-			l.encoder, l.err = codec.NewTools(ctx, codec.ToolOptions{Memory: l.memory})
+			l.encoder, l.err = l.openTools(ctx)
 		case "embedded":
 			l.encoder, l.err = codec.NewEmbedded(ctx)
 		default:
@@ -114,6 +119,18 @@ func (l *lazy) open(ctx context.Context) error {
 		}
 	})
 	return l.err
+}
+
+// openTools tests the commands, unless it is known which of them work.
+func (l *lazy) openTools(ctx context.Context) (codec.Encoder, error) {
+	o := codec.ToolOptions{Memory: l.memory}
+	if l.known != nil {
+		if len(l.known.Tools) == 0 {
+			return nil, fmt.Errorf("%w: none of the commands works", codec.ErrUnsupported)
+		}
+		o.Tested = l.known.Tools
+	}
+	return codec.NewTools(ctx, o)
 }
 
 func (l *lazy) Level() string { return l.level }

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,7 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 	}
 	p.abilities = probe.abilities
 	probe.kill()
+	<-probe.done
 	return p, nil
 }
 
@@ -137,6 +139,9 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 type Abilities struct {
 	Level   string // "tools", "embedded", "tools+embedded"
 	Formats map[codec.Format]Ability
+	// Tools are the commands that passed their self-test, so that each worker
+	// need not test them again.
+	Tools []codec.Tested `json:",omitempty"`
 }
 
 // Ability is who writes a format.
@@ -147,7 +152,7 @@ type Ability struct {
 
 // Abilities of the workers.
 func (p *Pool) Abilities() Abilities {
-	return Abilities{Level: p.abilities.Level, Formats: maps.Clone(p.abilities.Formats)}
+	return Abilities{Level: p.abilities.Level, Formats: maps.Clone(p.abilities.Formats), Tools: slices.Clone(p.abilities.Tools)}
 }
 
 // Source is a file to convert, Size bytes of it.
