@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"runtime"
 
 	"millrace/images/codec"
@@ -118,8 +119,15 @@ func (h *Handler) Abilities() worker.Abilities {
 	return mine
 }
 
-// Folder is where the handler keeps variants, empty if its user has not got any.
+// Folder is the absolute path of where the handler keeps variants, empty if
+// there is none for its user.
 func (h *Handler) Folder() string {
-	dir, _ := h.options.Folder(h.keep.scope) // a store that was given needs none
+	dir, err := h.options.Folder(h.keep.scope)
+	if err != nil {
+		return "" // a store that was given needs none
+	}
+	if whole, err := filepath.Abs(dir); err == nil {
+		return whole
+	}
 	return dir
 }

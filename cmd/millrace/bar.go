@@ -16,6 +16,8 @@ const (
 	redraw   = 100 * time.Millisecond
 	sayEvery = 5 * time.Second
 	barWidth = 30
+	// shownLeft: what ends sooner needs no word about when.
+	shownLeft = 3 * time.Second
 )
 
 // bar tells how far a list is: a bar that is drawn over and over on a
@@ -50,7 +52,11 @@ func (p *bar) step(done, failed int) {
 		return
 	}
 	p.last = now
-	text := fmt.Sprintf("%d of %d, %.0f a second", done, p.total, float64(done)/max(1e-9, now.Sub(p.began).Seconds()))
+	rate := float64(done) / max(1e-9, now.Sub(p.began).Seconds())
+	text := fmt.Sprintf("%d of %d, %s a second", done, p.total, perSecond(rate))
+	if left := time.Duration(float64(p.total-done) / max(1e-3, rate) * float64(time.Second)); left > shownLeft {
+		text += ", " + brief(left.Round(time.Second)) + " left"
+	}
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
@@ -61,6 +67,14 @@ func (p *bar) step(done, failed int) {
 	full := barWidth * done / max(1, p.total)
 	p.s.say("\r\x1b[K[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), text)
 	p.on = true
+}
+
+// perSecond is a rate with no more figures than it deserves.
+func perSecond(rate float64) string {
+	if rate < 10 {
+		return strconv.FormatFloat(rate, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
 // say prints a line above the bar.

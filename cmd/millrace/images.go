@@ -152,8 +152,13 @@ func newAlbum(st static.Options, o images.Options) (a album, err error) {
 	if a.scope, err = filepath.Abs(st.Root); err != nil {
 		return a, fmt.Errorf("the folder of the pictures: %w", err)
 	}
-	a.dir, err = o.Folder(a.scope)
-	return a, err
+	if a.dir, err = o.Folder(a.scope); err != nil {
+		return a, err
+	}
+	if a.dir, err = filepath.Abs(a.dir); err != nil { // as the server says it
+		return a, fmt.Errorf("the folder for what is converted: %w", err)
+	}
+	return a, nil
 }
 
 // openAlbum is one with all that works on it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"millrace/images"
 	"millrace/internal/config"
@@ -128,7 +129,11 @@ func (a album) removeAll(ctx context.Context, s streams) error {
 
 // store cleans a folder of variants by what they say they were made of.
 func (c *imagesCleanCommand) store(ctx context.Context, s streams) error {
-	a := album{name: c.Store, dir: c.Store, images: images.Options{Store: c.Store}}
+	dir, err := filepath.Abs(c.Store)
+	if err != nil {
+		return fmt.Errorf("the folder for what is converted: %w", err)
+	}
+	a := album{name: c.Store, dir: dir, images: images.Options{Store: c.Store}}
 	if _, err := os.Stat(c.Store); err != nil {
 		return fmt.Errorf("the folder for what is converted: %w", err)
 	}

@@ -25,51 +25,68 @@ func (r *remote) tidy(ctx context.Context) (done map[string]images.Tidied, err e
 	return done, r.post(ctx, imagesPath+"clean", "pictures", &done)
 }
 
-// pictureServer is the running server, which must convert pictures.
+// pictureServer is the running server that converts pictures.
 func (f remoteFlags) pictureServer(ctx context.Context, verb string) (*remote, map[string]images.Stats, error) {
-	r, err := f.remote()
-	if errors.Is(err, errNoServer) {
-		return nil, nil, failure{errNoServer, fmt.Sprintf("name the folder: `millrace images %s DIR`; or say where the server is: --admin ADDR", verb)}
-	}
+	all, err := f.pictureServers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	stats, err := r.pictures(ctx)
-	if err == nil && len(stats) == 0 {
-		err = failure{
-			fmt.Errorf("the server at %s converts no pictures", r.at),
-			fmt.Sprintf("`millrace serve DIR --images` does; for a folder that is not served now: `millrace images %s DIR`", verb),
+	hint := fmt.Sprintf("name the folder: `millrace images %s DIR`", verb)
+	switch {
+	case len(all) == 0:
+		return nil, nil, failure{errors.New("no running server that converts pictures was found"), hint + "; or say where the server is: --admin ADDR"}
+	case len(all) > 1:
+		var at []string
+		for _, one := range all {
+			at = append(at, one.at)
 		}
+		return nil, nil, failure{fmt.Errorf("%d servers that convert pictures run here", len(all)), hint + ", or say which is meant:" + choices(at)}
 	}
-	return r, stats, err
+	return all[0].remote, all[0].stats, nil
 }
 
-// having is the running server that keeps variants in a folder, nil if there is
-// none that can be asked.
-func (f remoteFlags) having(ctx context.Context, dir string) (*remote, map[string]images.Stats, error) {
+// pictureServer is a server with what it says of its pictures.
+type pictureServer struct {
+	*remote
+	stats map[string]images.Stats // by route
+}
+
+// pictureServers are those that run here and convert pictures, or the one that
+// was named.
+func (f remoteFlags) pictureServers(ctx context.Context) (all []pictureServer, err error) {
+	named := f.Admin != "" && f.Admin != config.Off // MILLRACE_ADMIN=off is about serving
 	found := []string{string(f.Admin)}
-	if f.Admin == "" || f.Admin == config.Off {
+	if !named {
 		found, _ = admin.Find() // where nothing can be found out, nothing was found
 	}
 	for _, at := range found {
 		client, base, err := admin.Client(at)
 		if err != nil {
-			return nil, nil, usageError{err.Error(), ""}
+			return nil, usageError{err.Error(), ""}
 		}
 		r := &remote{at, base, client}
 		stats, err := r.pictures(ctx)
-		if err != nil {
-			if f.Admin != "" && f.Admin != config.Off {
-				return nil, nil, err
-			}
-			continue // it ends just now, or is another's
-		}
-		maps.DeleteFunc(stats, func(_ string, s images.Stats) bool { return s.Folder != dir })
-		if len(stats) > 0 {
-			return r, stats, nil
+		switch {
+		case err != nil && named:
+			return nil, err
+		case err == nil && len(stats) > 0: // else it ends just now, or is another user's
+			all = append(all, pictureServer{r, stats})
 		}
 	}
-	return nil, nil, nil
+	return all, nil
+}
+
+// having is the running server that keeps variants in a folder, with its routes
+// that do; nil if there is none that can be asked.
+func (f remoteFlags) having(ctx context.Context, dir string) (*remote, map[string]images.Stats, error) {
+	all, err := f.pictureServers(ctx)
+	for _, one := range all {
+		maps.DeleteFunc(one.stats, func(_ string, s images.Stats) bool { return s.Folder != dir })
+		if len(one.stats) > 0 {
+			return one.remote, one.stats, nil
+		}
+	}
+	return nil, nil, err
 }
 
 // imagesPlace says which folder a verb is about.

@@ -64,10 +64,15 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond != "root" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "root":
+				return os.Getuid() == 0, nil
+			case "tools": // the commands of images: {engine: tools}
+				_, webp := exec.LookPath("cwebp")
+				_, avif := exec.LookPath("avifenc")
+				return webp == nil && avif == nil, nil
 			}
-			return os.Getuid() == 0, nil
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start":       start,
@@ -84,6 +89,11 @@ func TestScripts(t *testing.T) {
 			"ended":       ended,
 			"fetch":       fetch,
 			"eventually":  eventually,
+			"picture":     makePicture,
+			"keep":        capture,
+			"sign":        sign,
+			"ahead":       startAhead,
+			"killworkers": killWorkers,
 			"certificate": certificate,
 			"occupy":      occupy,
 			"stall":       stall,
@@ -231,11 +241,11 @@ func environment(ts *testscript.TestScript) []string {
 	return out
 }
 
-// signal NAME TERM|INT|HUP|USR1|USR2 sends a signal.
+// signal NAME TERM|INT|HUP|USR1|USR2|KILL sends a signal.
 func signalServer(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "KILL": syscall.SIGKILL}
 	if neg || len(args) != 2 || signals[args[1]] == nil {
-		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1|USR2")
+		ts.Fatalf("usage: signal NAME TERM|INT|HUP|USR1|USR2|KILL")
 	}
 	ts.Check(server(ts, args[0]).cmd.Process.Signal(signals[args[1]]))
 }
@@ -268,17 +278,22 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fetch [-X METHOD] [-host HOST] [-ca FILE] [-H 'NAME: VALUE'] [-d BODY] URL [PATH]
+// fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]
 // asks and writes status, header and body to the standard output. unix:SOCKET
 // is a URL as well. It fails, as ! fetch expects, when there is no answer.
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	set := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	method, host, ca := set.String("X", "GET", ""), set.String("host", "", ""), set.String("ca", "", "")
-	header, body := set.String("H", "", ""), set.String("d", "", "")
+	header, body, h2 := http.Header{}, set.String("d", "", ""), set.Bool("h2", false, "")
+	set.Func("H", "", func(line string) error {
+		name, value, _ := strings.Cut(line, ":")
+		header.Add(name, strings.TrimSpace(value))
+		return nil
+	})
 	if err := set.Parse(args); err != nil || set.NArg() < 1 || set.NArg() > 2 {
-		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] [-H 'NAME: VALUE'] [-d BODY] URL [PATH]")
+		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]")
 	}
-	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, ForceAttemptHTTP2: *h2}
 	defer transport.CloseIdleConnections()
 	base := set.Arg(0)
 	if socket, ok := strings.CutPrefix(base, "unix:"); ok {
@@ -294,10 +309,7 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	req, err := http.NewRequest(*method, strings.TrimSuffix(base, "/")+set.Arg(1), strings.NewReader(*body))
 	ts.Check(err)
-	req.Host = *host
-	if name, value, ok := strings.Cut(*header, ":"); ok {
-		req.Header.Set(name, strings.TrimSpace(value))
-	}
+	req.Host, req.Header = *host, header
 	client := &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if _, unreachable := errors.AsType[*url.Error](err); neg {
