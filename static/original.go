@@ -34,7 +34,7 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	}
 	if transient {
 		s.release()
-		return original.File{}, original.ErrYoung
+		return original.File{CacheControl: changingCache}, original.ErrYoung
 	}
 	f, err := h.original(s.found.file, s.found.sources[negotiate.Identity])
 	f.Mark = s.read
@@ -62,14 +62,15 @@ func noOriginal(name string, err error) error {
 }
 
 func (h *Handler) original(file string, st stamp) (original.File, error) {
+	f := original.File{CacheControl: h.cacheControl(file, typeOf(file))}
 	if st.racy(time.Now()) {
-		return original.File{}, original.ErrYoung
+		return f, original.ErrYoung
 	}
 	return original.File{
 		Name:         file,
 		Size:         st.size,
 		Modified:     time.Unix(0, st.mtime),
-		CacheControl: h.cacheControl(file, typeOf(file)),
+		CacheControl: f.CacheControl,
 		Open: func() (io.ReadCloser, error) {
 			f, info, err := h.tree.open(file)
 			if err == nil && stampOf(info) != st {
@@ -92,6 +93,8 @@ func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
+			return nil
+		case !fs.ValidPath(name) || strings.Contains(name, "\\"): // no request can name it
 			return nil
 		case d.IsDir() || !d.Type().IsRegular() && d.Type()&fs.ModeSymlink == 0:
 			return nil

@@ -379,6 +379,9 @@ func (h *Handler) unchanged(e *entry, s *snapshot) bool {
 	return true
 }
 
+// changingCache is for files that do not hold still.
+const changingCache = "no-store"
+
 // readMoving makes a snapshot of a file that does not hold still, such as a
 // log: as much as there is of it, to be remembered by nobody.
 func (h *Handler) readMoving(name string) (*snapshot, error) {
@@ -406,7 +409,7 @@ func (h *Handler) readMoving(name string) (*snapshot, error) {
 	for _, name := range [...]string{"Etag", "Last-Modified", "Accept-Ranges"} {
 		delete(a.Header, name)
 	}
-	a.Header["Cache-Control"] = []string{"no-store"}
+	a.Header["Cache-Control"] = []string{changingCache}
 	a.ETag, a.LastModified = "", time.Time{}
 	s.answers[negotiate.Identity] = a
 	return s, nil

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"millrace/internal/lane"
@@ -18,7 +20,8 @@ var (
 	// ErrNone: the request names no file.
 	ErrNone = errors.New("no such file")
 	// ErrYoung: there is one, but it changed this very moment, and size and
-	// date do not tell yet whether it will change again.
+	// date do not tell yet whether it will change again. The File that comes
+	// with it has its CacheControl.
 	ErrYoung = errors.New("the file has just changed")
 )
 
@@ -68,4 +71,26 @@ type Terms struct {
 	Passing bool
 	// Also is a second mark that the answer falls with.
 	Also lane.Mark
+}
+
+// Shorten is a Cache-Control for an answer that is soon to be replaced by a
+// better one: at most seconds old, and for nobody for whom the usual one is not.
+func Shorten(cacheControl string, seconds int) string {
+	var kept []string
+	for directive := range strings.SplitSeq(cacheControl, ",") {
+		directive = strings.TrimSpace(directive)
+		name, value, _ := strings.Cut(strings.ToLower(directive), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return cacheControl // it is asked for again each time
+		case "max-age", "s-maxage":
+			if n, err := strconv.Atoi(value); err == nil {
+				seconds = min(seconds, max(n, 0))
+			}
+		case "", "immutable", "stale-while-revalidate", "stale-if-error":
+		default: // private, public …
+			kept = append(kept, directive)
+		}
+	}
+	return strings.Join(append(kept, "max-age="+strconv.Itoa(seconds)), ", ")
 }
