@@ -92,7 +92,7 @@ func (g *graph) originals(s *Server, rc config.Route, keep store.Store, old *gra
 	if rc.Static != nil {
 		return g.static(*rc.Static, old)
 	}
-	return carry(g, old, keyOf("remote", rc.Images.Remote), func() (*remote.Source, io.Closer, error) {
+	return carry(g, old, keyOf("remote", []any{rc.Images.Remote, rc.Images.Store}), func() (*remote.Source, io.Closer, error) {
 		r, err := remote.New(*rc.Images.Remote, keep, s.errors)
 		return r, r, err
 	})
