@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"strings"
 	"sync"
@@ -18,7 +19,12 @@ import (
 var (
 	errNoList = errors.New("the originals cannot be listed: only those of a folder can be converted ahead")
 	errLarge  = errors.New("the file is larger than images.max_size")
+	// errFolderFull: to convert ahead would push out what visitors have asked for.
+	errFolderFull = fmt.Errorf("%w: the folder for variants is nearly full; raise images.store_size", store.ErrFull)
 )
+
+// fullAt is the percentage of its limit at which a store counts as full.
+const fullAt = 95
 
 // lister is a source that can name its files.
 type lister interface {
@@ -155,11 +161,9 @@ func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 		p.err, p.cause = errLarge, "large file"
 		return p
 	}
-	rec, before := h.table.record(f)
-	h.dropPast(before)
 	for _, format := range h.formats {
 		w := h.wanted(format, params.Params{})
-		one, err := h.make(ctx, rec, w)
+		one, err := h.make(ctx, f, w)
 		if err != nil {
 			p.err, p.cause = err, cause(err)
 			continue
@@ -172,32 +176,47 @@ func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 	return p
 }
 
-// make has one variant made, if it is not there.
-func (h *Handler) make(ctx context.Context, rec *record, w wanted) (Saving, error) {
-	if s, err := h.saving(ctx, rec.file, w, 0); err == nil {
-		return s, nil
+// make has one variant made, if it is not there. Only then the table hears of
+// it, or a look at a large folder would push out what visitors ask for.
+func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, error) {
+	if s, err := h.saving(ctx, f, w, 0); !errors.Is(err, store.ErrNotFound) {
+		return s, err
+	}
+	if s := h.keep.local.Stats(); s.Limit > 0 && s.Bytes > s.Limit/100*fullAt {
+		return Saving{}, errFolderFull
+	}
+	rec, before := h.table.record(f)
+	h.leave(before)
+	if rec == nil {
+		return Saving{}, errChanged
 	}
 	rec.mu.Lock()
-	if !h.inspect(rec) {
+	v := h.table.variant(rec, w)
+	v.expire()
+	switch v.state {
+	case unknown, ready, smaller: // the store was asked just now
+		h.table.release(v)
+		v.state = missing
+	case failed:
 		defer rec.mu.Unlock()
-		return Saving{}, errors.New(rec.refused)
+		return Saving{}, v.err
 	}
-	job := h.job(rec, w)
 	rec.mu.Unlock()
-	job.Priority = behind
-	t, err := h.engine.queue.Submit(job)
-	if err != nil {
-		return Saving{}, err
+	o := h.order(rec, w, behind)
+	if o.err != nil {
+		return Saving{}, o.err
 	}
-	select {
-	case <-t.Done():
-	case <-ctx.Done():
-		return Saving{}, ctx.Err()
+	if o.ticket != nil {
+		select {
+		case <-o.ticket.Done():
+		case <-ctx.Done():
+			return Saving{}, ctx.Err()
+		}
+		if err := o.ticket.Err(); err != nil && !errors.Is(err, convert.ErrNoGain) {
+			return Saving{}, err
+		}
 	}
-	if err := t.Err(); err != nil && !errors.Is(err, convert.ErrNoGain) {
-		return Saving{}, err
-	}
-	return h.saving(ctx, rec.file, w, 1)
+	return h.saving(ctx, f, w, 1)
 }
 
 // saving is what is kept of a variant, of which made were made just now.

@@ -2,28 +2,31 @@ package images
 
 import (
 	"context"
-	"net/http"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"millrace/images/queue"
 	"millrace/internal/lane"
 	"millrace/internal/original"
 	"millrace/internal/send"
+	"millrace/store"
 )
 
 const (
 	// statusHeader says what was sent and, for an original, why.
 	statusHeader = "Millrace-Image"
-	// passingCache is for originals in the place of a variant that is being
-	// made: the browser may use it on this page, and asks again on the next.
-	passingCache = "max-age=5"
-	timeFormat   = http.TimeFormat
+	// passingSeconds is how long an original may be used in the place of a
+	// variant that is being made: on this page; for the next the browser asks again.
+	passingSeconds = 5
 )
 
 // choice is what a request is answered with.
 type choice struct {
 	answer  *send.Answer // of a variant; nil: the original
 	label   string       // of the variant, or the reason for the original
-	passing bool         // soon there will be something better: not for the lane
+	passing bool         // soon there may be something better: not for the lane
 	mark    lane.Mark    // falls when the choice may be another
 }
 
@@ -37,10 +40,13 @@ func (c *choice) done() {
 }
 
 // choose finds the best answer for what is wanted, and orders what is missing.
-// It waits for that if it is worth it.
+// It waits for that if there is nothing else to send, and it is worth it.
 func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) choice {
 	rec, before := h.table.record(f)
-	h.dropPast(before)
+	h.leave(before)
+	if rec == nil {
+		return passing("new")
+	}
 	mark := rec.gen.Now() // before anything is looked at
 	if len(all) == 0 {
 		return choice{label: "accept", mark: mark}
@@ -48,33 +54,21 @@ func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) cho
 	if f.Size > int64(h.options.MaxSize) {
 		return choice{label: "large file", mark: mark}
 	}
-	s := h.survey(ctx, rec, all)
-	s.choice.mark = mark
-	if len(s.missing) == 0 {
-		return s.choice
-	}
-	first := s.missing[0]
-	if s.choice.answer != nil || !first.quick && len(s.missing) == 1 {
-		// There is something to send, or the only thing missing takes too long.
-		for _, v := range s.missing {
-			h.order(rec, v, behind)
+	s := h.survey(rec, all)
+	if s.choice.answer == nil && slices.ContainsFunc(s.missing, func(w wanted) bool { return w.quick }) {
+		if reason := h.await(ctx, rec, s.missing); reason != "" {
+			return passing(reason)
 		}
-		if s.choice.answer == nil {
-			s.choice.label, s.choice.passing = "converting", true
-		}
-		return s.choice
+		mark = rec.gen.Now()
+		s = h.survey(rec, all)
 	}
-	reason := h.await(ctx, rec, s.missing)
-	if reason != "" {
-		s.choice.done()
-		return passing(reason)
+	for _, w := range s.missing {
+		h.order(rec, w, behind) // for the next visitors: it may be smaller still
 	}
-	mark = rec.gen.Now()
-	s = h.survey(ctx, rec, all)
-	s.choice.mark = mark
 	if s.choice.answer == nil && len(s.missing) > 0 {
-		s.choice.passing = true
+		return passing("converting")
 	}
+	s.choice.mark = mark
 	return s.choice
 }
 
@@ -85,99 +79,121 @@ type surveyed struct {
 }
 
 // survey looks at each variant that is wanted and picks the smallest.
-func (h *Handler) survey(ctx context.Context, rec *record, all []wanted) (s surveyed) {
-	defer h.table.trim()
+func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
+	defer h.table.trim() // without the record's lock
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if rec.refused != "" {
-		return surveyed{choice: choice{label: rec.refused}}
+	switch {
+	case rec.gone:
+		return surveyed{choice: passing("new")}
+	case rec.refused != nil:
+		return surveyed{choice: choice{label: cause(rec.refused)}}
 	}
 	s.choice.label = "smaller"
 	var best *variant
 	for _, w := range all {
-		v := h.table.variant(rec, w.id)
-		if v.state == unknown {
-			h.load(ctx, rec, w, v)
-		}
+		v := h.table.variant(rec, w)
+		h.look(rec, v)
 		switch v.state {
-		case ordered:
-			if v.givenUp() {
-				v.state = missing
-			} else {
-				s.missing = append(s.missing, w) // perhaps it can be waited for
-			}
+		case unknown: // the store cannot be asked now
+			s.choice.passing, s.choice.label = true, "store"
+		case missing, ordered: // that may be worth to be waited for, too
+			s.missing = append(s.missing, w)
 		case failed:
-			if time.Now().After(v.until) {
-				v.state = missing
-			} else if best == nil {
-				s.choice.label = v.why
-			}
+			s.choice.passing, s.choice.label = s.choice.passing || v.passing, cause(v.err)
 		case ready:
-			if (best == nil || v.meta.Bytes < best.meta.Bytes) && h.answer(ctx, rec, w, v) {
+			if best == nil || v.meta.Bytes < best.meta.Bytes {
 				best = v
 			}
-			h.improve(rec, w, v)
-		}
-		if v.state == missing {
-			s.missing = append(s.missing, w)
 		}
 	}
 	if best == nil {
 		return s
 	}
-	s.choice.label, s.choice.answer = best.meta.Format, best.answer
-	if f := best.answer.File; f != nil && !f.Retain() {
-		s.choice.answer = nil // cannot be: the record's own reference is held under its lock
+	if f := best.answer.File; f == nil || f.Retain() { // cannot fail: the record's own reference is held under its lock
+		s.choice.label, s.choice.answer = best.meta.Format, best.answer
 	}
 	return s
 }
 
+// look brings what is known of a variant up to date; the record's lock is held.
+// One that is ready has its answer then.
+func (h *Handler) look(rec *record, v *variant) {
+	v.expire()
+	h.ended(rec, v)
+	if v.state == ready && v.answer == nil {
+		v.state = unknown // the store may have evicted it meanwhile
+	}
+	if v.state == unknown {
+		h.load(rec, v)
+	}
+}
+
+// ended learns what became of an order that nobody has told the record of: the
+// queue gave it up, or it was made for another record of the same file.
+func (h *Handler) ended(rec *record, v *variant) {
+	if v.state != ordered {
+		return
+	}
+	select {
+	case <-v.ticket.Done():
+	default:
+		return
+	}
+	switch err := v.ticket.Err(); {
+	case err == nil:
+		v.state = unknown
+	case errors.Is(err, queue.ErrFull):
+		v.postpone(err)
+	case errors.Is(err, queue.ErrPanicked):
+		h.fail(rec, v, err)
+	default:
+		v.state = missing
+	}
+	v.ticket = nil
+}
+
+// errVanished: what was made is not there any more, so to make it again is in vain.
+var errVanished = fmt.Errorf("%w: it has dropped what was just kept", store.ErrFull)
+
 // load asks the store for a variant; the record's lock is held.
-func (h *Handler) load(ctx context.Context, rec *record, w wanted, v *variant) {
-	m, o, err := h.keep.find(ctx, rec.file, w.id)
-	if err != nil {
-		if ctx.Err() == nil {
-			v.state = missing
-		}
-		return
-	}
-	v.meta, v.state = m, ready
-	if m.Original {
-		v.state = smaller
+func (h *Handler) load(rec *record, v *variant) {
+	m, o, err := h.keep.find(h.closing, rec.file, v.wanted.id)
+	switch {
+	case err == nil && m.Original:
 		_ = o.Close() // read only
+		v.state, v.meta = smaller, m
 		return
+	case err == nil:
+		v.state, v.meta = ready, m
+		err = h.table.hold(rec, v, o, h.vary)
 	}
-	if h.table.hold(rec, v, o, h.vary) != nil {
+	switch {
+	case err == nil:
+	case !errors.Is(err, store.ErrNotFound):
+		v.state = unknown
+	case time.Since(v.made) < failedFor:
+		h.fail(rec, v, errVanished)
+	default:
 		v.state = missing
 	}
 }
 
-// answer makes sure that a variant that is there has its answer.
-func (h *Handler) answer(ctx context.Context, rec *record, w wanted, v *variant) bool {
-	if v.answer == nil {
-		v.state = unknown
-		h.load(ctx, rec, w, v) // the store may have evicted it meanwhile
-	}
-	return v.answer != nil
-}
-
 // await orders the best variant that is quick to make, and waits for it if it
-// is predicted to be there in time. It returns why not, empty when it is.
+// is predicted to be there in time. It returns why not, empty when another look
+// is worth it.
 func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason string) {
-	quick := all[0]
-	for _, w := range all {
-		if w.quick {
-			quick = w
-			break
-		}
-	}
+	quick := all[slices.IndexFunc(all, func(w wanted) bool { return w.quick })]
 	wait := h.options.Wait
 	o := h.order(rec, quick, urgent)
+	if o.err != nil {
+		return cause(o.err)
+	}
 	if o.ticket == nil {
-		return o.reason
+		return ""
 	}
 	for _, w := range all {
-		if w.id != quick.id && !w.quick {
+		if !w.quick {
 			h.order(rec, w, behind) // what takes longer comes later
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"millrace/images/params"
+	"millrace/internal/lane"
 	"millrace/internal/original"
 	"millrace/store"
 )
@@ -15,8 +17,16 @@ const (
 	// followEvery is how often the originals that are remembered are looked at:
 	// with the watching of package static, what changes shows within a second.
 	followEvery = 300 * time.Millisecond
-	// lookEvery is how often an original is looked at whose mark has not
-	// fallen: it may have no watcher.
+	// maxLooks bounds how many originals are looked at each time, at some 15 µs:
+	// of more the rest has its turn the next time.
+	maxLooks = 400
+	// maxImproving bounds the better variants that are ordered at once: the
+	// queue is not for what can wait.
+	maxImproving = 8
+	// maxPasts bounds the originals whose variants are still to be dropped.
+	// Tidy finds those beyond it.
+	maxPasts = 4096
+	// tidyEvery is how often the whole store is looked through.
 	tidyEvery = time.Hour
 	// tidyAfter lets a server start before its folder is read.
 	tidyAfter = 10 * time.Second
@@ -39,38 +49,89 @@ func (h *Handler) followLoop() {
 	}
 }
 
-// follow looks at the records whose originals may have changed.
+// follow looks at the records, and at the originals that may have changed: those
+// that nobody has marked since their mark fell, or ever.
 func (h *Handler) follow() {
-	now := time.Now()
-	for _, rec := range h.table.all() {
+	h.improving = slices.DeleteFunc(h.improving, improvement.over)
+	all := h.table.all()
+	for _, rec := range all {
+		h.review(rec)
+	}
+	looks := 0
+	for i := range all {
+		at := (h.turn + i) % len(all)
+		rec := all[at]
 		rec.mu.Lock()
 		f := rec.file
-		for _, v := range rec.variants {
-			if v.state == failed && now.After(v.until) {
-				v.state = missing
-				rec.gen.Void() // the lane has the original: somebody may try again
-			}
-		}
 		rec.mu.Unlock()
-		if f.Mark.Valid() {
+		if f.Mark != (lane.Mark{}) && f.Mark.Valid() {
 			continue
 		}
-		now, err := h.source.Lookup(rec.name)
-		switch {
-		case errors.Is(err, original.ErrYoung):
-		case err == nil && same(now, f):
-			// It was only forgotten by its source. The next request brings a
-			// mark; until then it is looked at like this.
-		case err == nil || errors.Is(err, original.ErrNone):
-			h.dropPast(h.table.drop(rec))
+		if looks++; looks > maxLooks {
+			h.turn = at
+			return
+		}
+		h.lookUp(rec, f)
+	}
+}
+
+// review does what is due for the variants of a record. Where another answer
+// may be the best one now, the lane has to ask.
+func (h *Handler) review(rec *record) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	for _, v := range rec.variants {
+		before := v.state
+		v.expire()
+		h.ended(rec, v)
+		if v.state != before {
+			rec.gen.Void()
+		}
+		h.improve(rec, v)
+	}
+}
+
+// lookUp drops what was made of an original that has changed since f, or is gone.
+func (h *Handler) lookUp(rec *record, f original.File) {
+	now, err := h.source.Lookup(rec.name)
+	switch {
+	case err == nil && same(now, f): // it was only forgotten by its source
+		rec.mu.Lock()
+		if same(rec.file, f) {
+			rec.file.Open = now.Open
+		}
+		rec.mu.Unlock()
+	case err == nil || errors.Is(err, original.ErrNone):
+		h.leave(h.table.drop(rec, f))
+	}
+}
+
+// leave has the variants dropped of what an original was before; nobody waits.
+func (h *Handler) leave(p *past) {
+	if p == nil {
+		return
+	}
+	select {
+	case h.pasts <- p:
+	default:
+	}
+}
+
+// dropLoop removes the variants of what is past, until Close.
+func (h *Handler) dropLoop() {
+	for {
+		select {
+		case <-h.closing.Done():
+			return
+		case p := <-h.pasts:
+			h.drop(p)
 		}
 	}
 }
 
-// dropPast removes the variants of what an original was before.
-func (h *Handler) dropPast(p *past) {
-	if p == nil {
-		return
+func (h *Handler) drop(p *past) {
+	if now, err := h.source.Lookup(p.file.Name); err == nil && same(now, p.file) {
+		return // it is as it was before
 	}
 	ids := map[string]bool{}
 	for _, id := range p.ids {
@@ -79,11 +140,7 @@ func (h *Handler) dropPast(p *past) {
 	for _, f := range h.formats { // what was made by an earlier process
 		ids[h.wanted(f, params.Params{}).id] = true
 	}
-	for id := range ids {
-		if h.keep.drop(h.closing, p.file, id) {
-			h.meters.Dropped.Add(0, 1)
-		}
-	}
+	h.meters.Dropped.Add(0, uint64(h.keep.drop(h.closing, p.file, ids)))
 }
 
 // tidyLoop removes orphans from the store at the start and every hour, until

@@ -64,6 +64,11 @@ type Handler struct {
 	consulted  []string // request headers that choose the answer
 	vary       []string // the same as a header's value
 
+	pasts     chan *past    // of which the variants are to be dropped
+	improving []improvement // of followLoop alone, as turn is
+	turn      int           // in the records, of the next original to be looked at
+	whole     sync.Mutex    // held to read a whole file, of up to Options.MaxSize
+
 	closing context.Context
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -79,7 +84,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	if d.Source == nil || d.Engine == nil {
 		return nil, errors.New("images: a source of originals and an engine are required")
 	}
-	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}}
+	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}, pasts: make(chan *past, maxPasts)}
 	if h.meters == nil {
 		h.meters = &meter.Images{}
 	}
@@ -98,6 +103,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	h.table = newTable()
 	h.closing, h.end = context.WithCancel(context.Background())
 	h.running.Go(h.followLoop)
+	h.running.Go(h.dropLoop)
 	h.running.Go(h.tidyLoop)
 	if o.Prefetch {
 		h.running.Go(h.prefetchLoop)
@@ -131,7 +137,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, err := h.source.Original(r)
 	switch {
 	case errors.Is(err, original.ErrYoung):
-		h.serveOriginal(w, r, nil, passing("new"))
+		h.serveOriginal(w, r, f, passing("new"))
 		return
 	case err != nil:
 		h.meters.Served.Add("none")
@@ -146,26 +152,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := h.choose(r.Context(), f, wanted)
 	defer c.done()
 	if c.answer == nil {
-		h.serveOriginal(w, r, &f, c)
+		h.serveOriginal(w, r, f, c)
 		return
 	}
 	h.meters.Served.Add(c.label)
-	lane.Offer(r, c.answer, lane.Rule{Consulted: h.consulted, Mark: f.Mark, Also: c.mark, WithQuery: h.options.Params.Enabled()})
+	if !c.passing {
+		h.offer(r, f, c)
+	}
 	send.Serve(w, r, c.answer)
 }
 
+func (h *Handler) offer(r *http.Request, f original.File, c choice) {
+	lane.Offer(r, c.answer, lane.Rule{Consulted: h.consulted, Mark: f.Mark, Also: c.mark, WithQuery: h.options.Params.Enabled()})
+}
+
 // serveOriginal sends the original, and says why.
-func (h *Handler) serveOriginal(w http.ResponseWriter, r *http.Request, f *original.File, c choice) {
+func (h *Handler) serveOriginal(w http.ResponseWriter, r *http.Request, f original.File, c choice) {
 	h.meters.Served.Add("original " + c.label)
 	header := http.Header{"Vary": h.vary, statusHeader: {"original; reason=" + c.label}}
 	if c.passing {
-		header["Cache-Control"] = []string{passingCache}
+		header["Cache-Control"] = []string{original.Shorten(f.CacheControl, passingSeconds)}
 	}
 	h.source.ServeOriginal(w, r, original.Terms{
 		Header:    header,
 		Consulted: h.consulted,
 		WithQuery: h.options.Params.Enabled(),
-		Passing:   c.passing || f == nil,
+		Passing:   c.passing,
 		Also:      c.mark,
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -199,16 +198,25 @@ func put(ctx context.Context, s store.Store, key string, m meta, body []byte) er
 	return w.Commit(head)
 }
 
-// drop removes a variant of a file as it was.
-func (k *keeper) drop(ctx context.Context, f original.File, id string) (dropped bool) {
-	o, err := k.local.Get(ctx, key(k.scope, f, id))
-	if err == nil {
+// drop removes variants of a file as it was, and says how many there were on
+// this machine.
+func (k *keeper) drop(ctx context.Context, f original.File, ids map[string]bool) (dropped int) {
+	for id := range ids {
+		o, err := k.local.Get(ctx, key(k.scope, f, id))
+		if err != nil {
+			continue
+		}
 		_ = o.Close() // read only
-		dropped = k.local.Delete(ctx, key(k.scope, f, id)) == nil
+		if k.local.Delete(ctx, key(k.scope, f, id)) == nil {
+			dropped++
+		}
 	}
-	if k.shared != nil {
-		ctx, cancel := context.WithTimeout(ctx, sharedTime)
-		defer cancel()
+	if k.shared == nil {
+		return dropped
+	}
+	ctx, cancel := context.WithTimeout(ctx, sharedTime)
+	defer cancel()
+	for id := range ids {
 		_ = k.shared.Delete(ctx, key("", f, id)) // its lifecycle rule does it otherwise
 	}
 	return dropped
@@ -231,6 +239,3 @@ func tagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
-
-// isMissing tells what is not there from what could not be asked.
-func isMissing(err error) bool { return errors.Is(err, store.ErrNotFound) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"millrace/images/codec"
@@ -29,23 +30,25 @@ const headBytes = 128 << 10
 // order is what became of one.
 type order struct {
 	ticket    *queue.Ticket // nil: it will not be made now
-	reason    string        // why not
+	err       error         // why not; nil: somebody has settled it meanwhile
 	predicted time.Duration // until it is done
 }
 
 // order has a variant made, unless that is under way.
-func (h *Handler) order(rec *record, w wanted, p queue.Priority) order {
+func (h *Handler) order(rec *record, w wanted, p queue.Priority) (o order) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	v := h.table.variant(rec, w.id)
-	switch {
-	case v.state != missing && v.state != ordered:
-		return order{reason: "converting"} // somebody has settled it meanwhile: the next request sees
-	case !h.inspect(rec):
-		return order{reason: rec.refused}
+	v := h.table.variant(rec, w)
+	if rec.gone || v.state != missing && v.state != ordered {
+		return order{}
+	}
+	if err := h.inspect(rec); err != nil {
+		if rec.refused == nil {
+			v.postpone(err)
+		}
+		return order{err: err}
 	}
 	j := h.job(rec, w)
-	o := order{}
 	known := false
 	if o.predicted, known = h.engine.queue.Predict(j); !known {
 		o.predicted = guess(w, j.Megapixels)
@@ -54,16 +57,15 @@ func (h *Handler) order(rec *record, w wanted, p queue.Priority) order {
 	if p == urgent && o.predicted > h.options.Wait {
 		j.Priority = behind // nobody will wait for it
 	}
-	ticket, err := h.engine.queue.Submit(j)
-	switch {
-	case errors.Is(err, queue.ErrTooBig):
-		h.fail(rec, w, v, "memory", err)
-		return order{reason: "memory"}
-	case err != nil:
+	switch o.ticket, o.err = h.engine.queue.Submit(j); {
+	case o.err == nil:
+		v.state, v.ticket = ordered, o.ticket
+	case errors.Is(o.err, queue.ErrTooBig):
+		h.fail(rec, v, o.err)
+	default:
 		h.meters.Shed.Add(0, 1)
-		return order{reason: "busy"}
+		v.postpone(o.err)
 	}
-	v.state, v.ticket, o.ticket = ordered, ticket, ticket
 	return o
 }
 
@@ -101,56 +103,66 @@ func (h *Handler) job(rec *record, w wanted) queue.Job {
 	}
 }
 
-// inspect reads the headers of a record's file once, and reports whether it may
-// be converted; the record's lock is held.
-func (h *Handler) inspect(rec *record) bool {
-	if rec.refused != "" {
-		return false
-	}
-	if rec.info != nil {
-		return true
+// inspect reads the headers of a record's file once, and says why it may not be
+// converted; the record's lock is held. What cannot be read now may be later.
+func (h *Handler) inspect(rec *record) error {
+	if rec.refused != nil || rec.info != nil {
+		return rec.refused
 	}
 	info, err := h.readHeader(rec.file)
 	if err == nil {
 		err = info.Check(h.options.limits())
 	}
-	if err != nil {
-		rec.refused = cause(err)
-		rec.gen.Void()
-		h.meters.Failed.Add(rec.refused)
-		h.log.Warn("a picture is served as it is: it cannot be converted", "file", rec.name, "err", err)
-		return false
+	switch {
+	case err == nil:
+		info.ICC = nil // the worker reads it again
+		rec.info = &info
+		return nil
+	case errors.Is(err, errUnreadable):
+		h.meters.Failed.Add(cause(err))
+		return err
 	}
-	info.ICC = nil // the worker reads it again
-	rec.info = &info
-	return true
+	rec.refused = err
+	rec.gen.Void()
+	h.meters.Failed.Add(cause(err))
+	h.log.Warn("a picture is served as it is: it cannot be converted", "file", rec.name, "err", err)
+	return err
 }
 
 func (h *Handler) readHeader(f original.File) (header.Info, error) {
 	r, err := f.Open()
 	if err != nil {
-		return header.Info{}, fmt.Errorf("opening it: %w", err)
+		return header.Info{}, fmt.Errorf("%w: opening it: %w", errUnreadable, err)
 	}
 	defer r.Close()
 	head, err := io.ReadAll(io.LimitReader(r, headBytes))
 	if err != nil {
-		return header.Info{}, fmt.Errorf("reading it: %w", err)
+		return header.Info{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	info, err := header.Read(head)
-	whole := f.Size <= headBytes || info.Format != header.GIF && err == nil // a GIF's frames are counted
-	if whole || f.Size > int64(h.options.MaxSize) {
+	enough := info.Format != header.GIF && err == nil // a GIF's frames are counted
+	if enough || f.Size <= headBytes || f.Size > int64(h.options.MaxSize) {
 		return info, err
 	}
-	rest, err := io.ReadAll(io.LimitReader(r, int64(h.options.MaxSize)-headBytes))
-	if err != nil {
-		return header.Info{}, fmt.Errorf("reading it: %w", err)
+	h.whole.Lock()
+	defer h.whole.Unlock()
+	file := make([]byte, f.Size)
+	n, err := io.ReadFull(r, file[copy(file, head):])
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return header.Info{}, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	return header.Read(append(head, rest...))
+	return header.Read(file[:len(head)+n])
 }
 
 // cause names an error for metrics and the status header.
 func cause(err error) string {
 	switch {
+	case errors.Is(err, errUnreadable):
+		return "unreadable"
+	case errors.Is(err, queue.ErrFull), errors.Is(err, queue.ErrClosed):
+		return "busy"
+	case errors.Is(err, queue.ErrTooBig):
+		return "memory"
 	case errors.Is(err, header.ErrUnknown):
 		return "no picture"
 	case errors.Is(err, header.ErrTooLarge):
@@ -171,8 +183,12 @@ func cause(err error) string {
 	return "failed"
 }
 
-// errChanged: the original changed while it was converted.
-var errChanged = errors.New("the original has changed meanwhile")
+var (
+	// errChanged: the original changed while it was converted.
+	errChanged = errors.New("the original has changed meanwhile")
+	// errUnreadable: the original could not be read at this moment.
+	errUnreadable = errors.New("the original cannot be read")
+)
 
 // run is the queue's job. It returns what counts for the prediction.
 func (h *Handler) run(ctx context.Context, rec *record, f original.File, w wanted, urgent bool) (time.Duration, error) {
@@ -206,8 +222,8 @@ func (h *Handler) run(ctx context.Context, rec *record, f original.File, w wante
 		h.settle(rec, f, w, missing)
 	default:
 		rec.mu.Lock()
-		if same(rec.file, f) {
-			h.fail(rec, w, h.table.variant(rec, w.id), cause(err), err)
+		if !rec.gone && same(rec.file, f) {
+			h.fail(rec, h.table.variant(rec, w), err)
 		}
 		rec.mu.Unlock()
 	}
@@ -240,31 +256,39 @@ func (h *Handler) convert(ctx context.Context, f original.File, w wanted, urgent
 func (h *Handler) settle(rec *record, f original.File, w wanted, s state) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if !same(rec.file, f) {
+	if rec.gone || !same(rec.file, f) {
 		return
 	}
-	v := h.table.variant(rec, w.id)
+	v := h.table.variant(rec, w)
 	h.table.release(v)
 	v.state, v.ticket = s, nil
+	if s == unknown { // it was made: the next look loads it
+		v.made, v.failures = time.Now(), 0
+	}
 	rec.gen.Void()
 }
 
-// fail remembers that a variant cannot be made; the record's lock is held.
-func (h *Handler) fail(rec *record, w wanted, v *variant, why string, err error) {
-	v.state, v.until, v.why, v.ticket = failed, time.Now().Add(failedFor), why, nil
+// fail remembers that a variant cannot be made; the record's lock is held. The
+// log hears of it once.
+func (h *Handler) fail(rec *record, v *variant, err error) {
+	v.state, v.err, v.ticket, v.passing = failed, err, nil, false
+	v.until = time.Now().Add(min(failedFor<<min(v.failures, 10), maxFailedFor))
+	v.failures++
 	rec.gen.Void()
-	h.meters.Failed.Add(why)
-	level := h.log.Warn
-	if errors.Is(err, codec.ErrUnsupported) {
-		level = h.log.Debug // nothing is wrong with the file
+	h.meters.Failed.Add(cause(err))
+	level := slog.LevelWarn
+	if v.failures > 1 || errors.Is(err, codec.ErrUnsupported) { // then nothing is wrong with the file
+		level = slog.LevelDebug
 	}
-	level("a picture is served as it is: it was not converted", "file", rec.name, "format", w.Format, "err", err)
+	h.log.Log(h.closing, level, "a picture is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
 }
 
 // improve orders the smaller one that takes more effort, once; the record's
 // lock is held.
-func (h *Handler) improve(rec *record, w wanted, v *variant) {
-	if h.options.NoBest || v.better || v.meta.Best || v.state != ready || w.Format == codec.AVIF && w.level != "tools" || !h.inspect(rec) {
+func (h *Handler) improve(rec *record, v *variant) {
+	w := v.wanted
+	if h.options.NoBest || v.better || v.meta.Best || v.state != ready || w.Format == codec.AVIF && w.level != "tools" ||
+		len(h.improving) >= maxImproving || h.inspect(rec) != nil {
 		return
 	}
 	w.spec.Effort = codec.Best
@@ -272,8 +296,32 @@ func (h *Handler) improve(rec *record, w wanted, v *variant) {
 	j := h.job(rec, w)
 	j.Priority = queue.Idle
 	j.Run = func(ctx context.Context, _ bool) (time.Duration, error) { return h.runBest(ctx, rec, f, w, now) }
-	_, err := h.engine.queue.Submit(j)
-	v.better = err == nil
+	if t, err := h.engine.queue.Submit(j); err == nil {
+		v.better = true
+		h.improving = append(h.improving, improvement{rec, v, t})
+	}
+}
+
+// improvement is an order of a better one.
+type improvement struct {
+	rec    *record
+	v      *variant
+	ticket *queue.Ticket
+}
+
+// over reports whether it has ended. What the queue gave up is ordered again.
+func (i improvement) over() bool {
+	select {
+	case <-i.ticket.Done():
+	default:
+		return false
+	}
+	if errors.Is(i.ticket.Err(), queue.ErrFull) {
+		i.rec.mu.Lock()
+		defer i.rec.mu.Unlock()
+		i.v.better = false
+	}
+	return true
 }
 
 // runBest is the queue's job for it.

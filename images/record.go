@@ -2,6 +2,8 @@ package images
 
 import (
 	"container/list"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,8 +31,13 @@ const (
 	// larger variants: a quarter of the 1024 that many systems allow.
 	maxHeld = 64 << 20
 	maxOpen = 256
-	// failedFor is how long a failure is remembered.
-	failedFor = 10 * time.Minute
+	// failedFor is how long a failure is remembered: the next one of the same
+	// variant twice as long, and so on up to maxFailedFor.
+	failedFor    = 10 * time.Minute
+	maxFailedFor = 24 * time.Hour
+	// soon is when something is tried again that another moment may allow: the
+	// queue was full, a file could not be opened.
+	soon = 5 * time.Second
 )
 
 // state of a variant.
@@ -41,7 +48,7 @@ const (
 	missing              // it is to be made
 	ready                // it is there
 	smaller              // the original is smaller
-	failed               // it could not be made; see until and why
+	failed               // it could not be made; see until and err
 	ordered              // it is being made
 )
 
@@ -54,34 +61,41 @@ type record struct {
 	gen lane.Generation
 
 	mu       sync.Mutex
+	gone     bool // out of the table: nothing may be noted on it, since nobody would let go of it
 	file     original.File
 	info     *header.Info // nil until somebody needed it
-	refused  string       // why nothing is ever made of this file; empty: it may be
+	refused  error        // why nothing is ever made of this file; nil: it may be
 	variants map[string]*variant
+	uses     int // of its variants, so far
 }
 
 // variant is one that somebody wanted.
 type variant struct {
+	wanted wanted
 	state  state
 	meta   meta
 	answer *send.Answer // nil until it is sent
-	until  time.Time    // when what failed is tried again
-	why    string
-	better bool // the better one was ordered, or is there
-	ticket *queue.Ticket
+	used   int          // the record's uses at its last
+
+	ticket *queue.Ticket // of what is ordered
+	made   time.Time     // when it was last made here
+	better bool          // the better one was ordered, or is there
+
+	err      error     // why it failed
+	failures int       // one after the other
+	until    time.Time // when what failed is tried again
+	passing  bool      // and that is soon
 }
 
-// givenUp reports whether what was ordered will not come: the queue has given
-// it up for something more urgent.
-func (v *variant) givenUp() bool {
-	if v.ticket == nil {
-		return true
-	}
-	select {
-	case <-v.ticket.Done():
-		return v.ticket.Err() != nil
-	default:
-		return false
+// postpone has it tried again soon.
+func (v *variant) postpone(err error) {
+	v.state, v.err, v.until, v.passing, v.ticket = failed, err, time.Now().Add(soon), true, nil
+}
+
+// expire lets what failed be tried again, when it is time for that.
+func (v *variant) expire() {
+	if v.state == failed && time.Now().After(v.until) {
+		v.state = missing
 	}
 }
 
@@ -101,29 +115,38 @@ func newTable() *table {
 	return t
 }
 
-// record returns the record of an original as it is now. What was made of an
-// earlier content is returned as well: it is to be dropped.
+// record returns the record of an original, which is as f says: nil if it has
+// changed since that look, or the table is closed. What was made of an earlier
+// content is returned as well: it is to be dropped.
 func (t *table) record(f original.File) (rec *record, before *past) {
 	t.mu.Lock()
 	rec = t.records[f.Name]
-	if rec == nil {
-		rec = &record{name: strings.Clone(f.Name), variants: map[string]*variant{}}
-		rec.file = f
-		if !t.closed {
-			rec.place = t.recent.PushFront(rec)
-			t.records[rec.name] = rec
-			t.evict()
-		}
-	} else {
+	switch {
+	case t.closed:
+		t.mu.Unlock()
+		return nil, nil
+	case rec == nil:
+		rec = &record{name: strings.Clone(f.Name), file: f, variants: map[string]*variant{}}
+		rec.place = t.recent.PushFront(rec)
+		t.records[rec.name] = rec
+		t.evict()
+	default:
 		t.recent.MoveToFront(rec.place)
 	}
 	t.mu.Unlock()
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if !same(rec.file, f) {
+	switch {
+	case rec.gone:
+		return nil, nil
+	case same(rec.file, f):
+		if f.Mark == (lane.Mark{}) {
+			f.Mark = rec.file.Mark // found by name: the one that a request has brought goes on
+		}
+	case !f.Mark.Valid(): // somebody with a later look was here before
+		return nil, nil
+	default:
 		before = t.forget(rec)
-	} else if f.Mark == (lane.Mark{}) {
-		f.Mark = rec.file.Mark // found by name: the one that a request has brought goes on
 	}
 	rec.file = f
 	return rec, before
@@ -148,7 +171,7 @@ func (t *table) forget(rec *record) *past {
 		t.release(v)
 	}
 	rec.gen.Void()
-	rec.variants, rec.info, rec.refused = map[string]*variant{}, nil, ""
+	rec.variants, rec.info, rec.refused = map[string]*variant{}, nil, nil
 	return p
 }
 
@@ -183,43 +206,48 @@ func (t *table) evict() {
 	}
 }
 
+// remove takes a record out, unless that was done; t.mu is held.
 func (t *table) remove(rec *record) {
-	t.recent.Remove(rec.place)
-	delete(t.records, rec.name)
+	if t.records[rec.name] == rec {
+		t.recent.Remove(rec.place)
+		delete(t.records, rec.name)
+	}
 }
 
-// empty releases all that a record holds.
+// empty releases all that a record holds that is out of the table.
 func (t *table) empty(rec *record) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
+	rec.gone = true
 	t.forget(rec)
 }
 
-// trim lets go of answers, the longest unused first, until those that are held
-// are within the bounds. The variants stay known.
+// trim lets go of answers, the longest unused first, when too much is held,
+// until a quarter of the room is free again. The variants stay known.
 func (t *table) trim() {
-	t.mu.Lock()
-	over := t.held > maxHeld || t.open > maxOpen
-	t.mu.Unlock()
-	if !over {
+	if !t.holds(maxHeld, maxOpen) {
 		return
 	}
-	all := t.all()
-	for i := len(all) - 1; i > 0; i-- { // the last used one stays
-		rec := all[i]
-		rec.mu.Lock()
-		for _, v := range rec.variants {
-			t.release(v)
-		}
-		rec.gen.Void() // the lane's copies hold the same descriptors
-		rec.mu.Unlock()
-		t.mu.Lock()
-		over = t.held > maxHeld || t.open > maxOpen
-		t.mu.Unlock()
-		if !over {
+	for _, rec := range slices.Backward(t.all()) {
+		if !t.holds(maxHeld/4*3, maxOpen/4*3) {
 			return
 		}
+		rec.mu.Lock()
+		for _, v := range rec.variants {
+			if v.answer != nil {
+				t.release(v)
+				rec.gen.Void() // the lane has the same bytes and descriptors
+			}
+		}
+		rec.mu.Unlock()
 	}
+}
+
+// holds reports whether more than that is held.
+func (t *table) holds(bytes int64, open int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held > bytes || t.open > open
 }
 
 // all returns the records of this moment, the last used first.
@@ -233,52 +261,75 @@ func (t *table) all() []*record {
 	return all
 }
 
-// drop takes a record out and returns what it knew.
-func (t *table) drop(rec *record) *past {
-	t.mu.Lock()
-	if t.records[rec.name] == rec {
-		t.remove(rec)
-	}
-	t.mu.Unlock()
+// drop takes a record out, if it is of that content still, and returns what it
+// knew.
+func (t *table) drop(rec *record, f original.File) *past {
 	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return t.forget(rec)
+	if rec.gone || !same(rec.file, f) {
+		rec.mu.Unlock()
+		return nil
+	}
+	rec.gone = true
+	p := t.forget(rec)
+	rec.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.remove(rec)
+	return p
 }
 
-// close lets go of everything.
+// close lets go of everything, for good.
 func (t *table) close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	for _, rec := range t.all() {
-		t.drop(rec)
+		t.mu.Lock()
+		t.remove(rec)
+		t.mu.Unlock()
+		t.empty(rec)
 	}
 }
 
 // variant returns the record's variant, and makes it known if it is not; the
-// record's lock is held.
-func (t *table) variant(rec *record, id string) *variant {
-	v := rec.variants[id]
+// record's lock is held. What is known of others may have to go for it, those
+// first that were longest unused: the store knows them.
+func (t *table) variant(rec *record, w wanted) *variant {
+	rec.uses++
+	v := rec.variants[w.id]
 	if v == nil {
-		for old, o := range rec.variants { // any will do: the store knows it
-			if len(rec.variants) < maxVariants {
-				break
-			}
-			if o.state != ordered {
-				t.release(o)
-				delete(rec.variants, old)
-			}
+		for len(rec.variants) >= maxVariants {
+			t.forgetOne(rec)
 		}
 		v = &variant{}
-		rec.variants[id] = v
+		rec.variants[w.id] = v
 	}
+	v.wanted, v.used = w, rec.uses
 	return v
 }
 
+func (t *table) forgetOne(rec *record) {
+	var oldest *variant
+	for _, v := range rec.variants {
+		if oldest == nil || v.used < oldest.used {
+			oldest = v
+		}
+	}
+	t.release(oldest)
+	delete(rec.variants, oldest.wanted.id)
+	rec.gen.Void() // nobody would, when it becomes another
+}
+
 // hold makes the answer of a variant out of what is stored, which it takes over.
+// Its date is that of the conversion: the original's would tell clients that
+// what they have of it goes on here (RFC 9110, 13.1.3 and 13.1.5).
 func (t *table) hold(rec *record, v *variant, o *store.Object, vary []string) error {
+	modified := rec.file.Modified
+	if made := time.Unix(v.meta.Made, 0); made.After(modified) {
+		modified = made
+	}
 	a := &send.Answer{
-		Size: v.meta.Bytes, ETag: `"` + v.meta.Tag + `"`, LastModified: rec.file.Modified.UTC().Truncate(time.Second),
+		Size: v.meta.Bytes, ETag: `"` + v.meta.Tag + `"`, LastModified: modified.UTC().Truncate(time.Second),
 		Header: map[string][]string{
 			"Content-Type":           {"image/" + v.meta.Format},
 			"Content-Length":         {strconv.FormatInt(v.meta.Bytes, 10)},
@@ -293,7 +344,7 @@ func (t *table) hold(rec *record, v *variant, o *store.Object, vary []string) er
 		a.LastModified = now.UTC().Truncate(time.Second)
 	}
 	if a.LastModified.Unix() > 0 {
-		a.Header["Last-Modified"] = []string{a.LastModified.Format(timeFormat)}
+		a.Header["Last-Modified"] = []string{a.LastModified.Format(http.TimeFormat)}
 	} else {
 		a.LastModified = time.Time{}
 	}

@@ -135,7 +135,7 @@ func newRigIn(t *testing.T, o Options, c *fakeConverter, dir string, s, shared s
 		o.Wait = 20 * time.Second // the machine may be slow
 	}
 	source := &folder{dir: dir}
-	engine := newEngine(c, EngineOptions{Workers: 2}, 2)
+	engine := newEngine(c, EngineOptions{Workers: 2, Queue: o.Queue}, 2)
 	t.Cleanup(func() { _ = engine.Close() })
 	r := &rig{t: t, dir: dir, files: source, converter: c, store: s, meters: &meter.Images{}, logged: &lockedBuffer{}}
 	var err error

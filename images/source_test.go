@@ -1,6 +1,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"millrace/internal/lane"
 	"millrace/internal/original"
@@ -20,10 +22,16 @@ import (
 type folder struct {
 	dir string
 
+	control    string      // Cache-Control; empty: max-age=300
+	unreadable atomic.Bool // Open fails
+	opened     atomic.Int64
+
 	mu    sync.Mutex
 	gen   lane.Generation
 	young map[string]bool
 }
+
+func (f *folder) cacheControl() string { return cmp.Or(f.control, "max-age=300") }
 
 func (f *folder) changed(name string, young bool) {
 	f.mu.Lock()
@@ -54,11 +62,17 @@ func (f *folder) Lookup(name string) (original.File, error) {
 	case err != nil:
 		return original.File{}, err
 	case young:
-		return original.File{}, original.ErrYoung
+		return original.File{CacheControl: f.cacheControl()}, original.ErrYoung
 	}
 	return original.File{
-		Name: name, Size: info.Size(), Modified: info.ModTime(), CacheControl: "max-age=300",
-		Open: func() (io.ReadCloser, error) { return os.Open(p) },
+		Name: name, Size: info.Size(), Modified: info.ModTime(), CacheControl: f.cacheControl(),
+		Open: func() (io.ReadCloser, error) {
+			f.opened.Add(1)
+			if f.unreadable.Load() {
+				return nil, fs.ErrPermission
+			}
+			return os.Open(p)
+		},
 	}, nil
 }
 
@@ -91,7 +105,7 @@ func (f *folder) ServeOriginal(w http.ResponseWriter, r *http.Request, t origina
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Cache-Control", "max-age=300")
+	w.Header().Set("Cache-Control", f.cacheControl())
 	w.Header().Set("Etag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
 	for name, values := range t.Header {
 		w.Header()[name] = values

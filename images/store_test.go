@@ -1,0 +1,107 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"millrace/images/convert"
+	"millrace/store"
+)
+
+// forgetful is a store that takes everything and has nothing.
+type forgetful struct{ store.Store }
+
+func (forgetful) Get(context.Context, string) (*store.Object, error) {
+	return nil, store.ErrNotFound
+}
+
+func TestStoreThatForgets(t *testing.T) {
+	r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), forgetful{store.NewMemory(1 << 20)}, nil)
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	for range 5 {
+		if res := r.get("/a.jpg", takesWebP); res.StatusCode != 200 || status(res) != "original; reason=store" {
+			t.Errorf("%d %q", res.StatusCode, status(res))
+		}
+	}
+	if n := r.converter.count(); n != 1 {
+		t.Errorf("%d conversions of what is never kept", n)
+	}
+}
+
+func TestStoreThatIsDown(t *testing.T) {
+	s := store.NewMemory(1 << 20)
+	r := newRigIn(t, Options{NoBest: true}, newFake(bothTools), t.TempDir(), s, nil)
+	_ = s.Close()
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	for range 5 {
+		res := r.get("/a.jpg", takesBoth)
+		if res.StatusCode != 200 || status(res) != "original; reason=store" || res.Header.Get("Cache-Control") != "max-age=5" {
+			t.Errorf("%d %q %q", res.StatusCode, status(res), res.Header.Get("Cache-Control"))
+		}
+	}
+	if n := r.converter.count(); n != 0 {
+		t.Errorf("%d conversions that cannot be kept", n)
+	}
+}
+
+func TestAheadStopsAtTheLimit(t *testing.T) {
+	const pictures = 40
+	s := store.NewMemory(16 << 10)
+	r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), s, nil)
+	for i := range pictures {
+		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
+	}
+	for range 3 {
+		if _, err := r.Ahead(t.Context(), AheadOptions{Jobs: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := r.converter.count(); n >= pictures || s.Stats().Evicted > 1 {
+		t.Errorf("%d conversions into a store that has room for a few, %d evicted", n, s.Stats().Evicted)
+	}
+}
+
+func TestAheadLeavesTheTableToVisitors(t *testing.T) {
+	r := newRig(t, Options{NoBest: true}, newFake(bothTools))
+	for i := range 5 {
+		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
+	}
+	if _, err := r.Ahead(t.Context(), AheadOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range r.table.all() {
+		r.table.drop(rec, rec.file)
+	}
+	if s, err := r.Ahead(t.Context(), AheadOptions{}); err != nil || s.Formats["webp"].Kept != 5 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if n := len(r.table.all()); n != 0 {
+		t.Errorf("%d records of what nobody has asked for", n)
+	}
+}
+
+// A picture that cannot be converted is no news the second time.
+func TestAheadFailsOnce(t *testing.T) {
+	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
+	r.converter.failing = func([]byte, convert.Spec) error { return errTest }
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	for range 3 {
+		s, err := r.Ahead(t.Context(), AheadOptions{})
+		if err != nil || len(s.Failed["failed"]) != 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	}
+	if n := r.converter.count(); n != 1 || r.logged.lines() != 1 {
+		t.Errorf("%d conversions, %d lines", n, r.logged.lines())
+	}
+}
+
+func TestCausesAhead(t *testing.T) {
+	r := newRig(t, Options{}, newFake(bothTools))
+	r.write("a.jpg", []byte("no picture"), time.Hour)
+	if s, err := r.Ahead(t.Context(), AheadOptions{}); err != nil || len(s.Failed["no picture"]) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
