@@ -11,10 +11,10 @@ import (
 // TestTested hands what one process has found out to another, which starts
 // commands only to encode, and tests what was replaced since.
 func TestTested(t *testing.T) {
-	real := needTools(t, "cwebp").cwebp
+	installed := needTools(t, "cwebp").cwebp
 	dir := t.TempDir()
 	calls := filepath.Join(dir, "calls")
-	script := "#!/bin/sh\necho \"$@\" >>" + calls + "\nexec " + real.file + " \"$@\"\n"
+	script := "#!/bin/sh\necho \"$@\" >>" + calls + "\nexec " + installed.file + " \"$@\"\n"
 	file := filepath.Join(dir, "cwebp")
 	if err := os.WriteFile(file, []byte(script), 0o700); err != nil { //nolint:gosec // it is to be executed
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestTested(t *testing.T) {
 		t.Fatal(err)
 	}
 	var known []Tested
-	if err := json.Unmarshal(text, &known); err != nil || len(known) != 1 || known[0].Version != real.version {
+	if err := json.Unmarshal(text, &known); err != nil || len(known) != 1 || known[0].Version != installed.version {
 		t.Fatalf("%s: %v", text, err)
 	}
 	count := func() int {
