@@ -8,10 +8,14 @@ COUNT    ?= 6   # how often each benchmark runs, for benchstat
 # The product is pure Go: the same static binary on every Linux machine.
 export CGO_ENABLED = 0
 
+# Without this tag the image encoders look for an installed libwebp and libavif,
+# and their way to load those makes the binary a dynamically linked one.
+STATIC = -tags nodynamic
+
 .PHONY: build test race fuzz lint bench pgo docs clean
 
 build: ## one static binary: bin/millrace
-	$(GO) build -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
+	$(GO) build $(STATIC) -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
 
 test: ## all tests (what README calls command 2)
 	$(GO) test ./...
