@@ -113,7 +113,7 @@ func printStats(w io.Writer, name string, s images.Stats, running bool) error {
 	}
 	row("engine", "%s: %s", s.Level, writtenBy(s.Formats))
 	if running {
-		row("now", "%d running, %d waiting; %s with %s", s.Running, s.Waiting, count(s.Workers, "process"), amount(s.WorkerBytes))
+		row("now", "%d running, %d waiting; %s with %s", s.Running, s.Waiting, processes(s.Workers), amount(s.WorkerBytes))
 		row("since up", "%d converted, %d failed, %d found no place in the queue", s.Converted, s.Failed, s.Shed)
 		if s.BytesIn > 0 {
 			cpu := time.Duration(s.CPUMilliseconds) * time.Millisecond
@@ -142,4 +142,12 @@ func printStats(w io.Writer, name string, s images.Stats, running bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// processes is "1 process", "2 processes".
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
 }
