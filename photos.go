@@ -46,7 +46,7 @@ func (g *graph) images(s *Server, name string, rc config.Route, old *graph) (*im
 	} else {
 		d.Scope = o.Remote.From
 	}
-	disk, err := g.variants(o, d.Scope, old)
+	disk, err := g.variants(s, o, d.Scope, old)
 	if err != nil {
 		return nil, err
 	}
@@ -72,19 +72,28 @@ func (g *graph) images(s *Server, name string, rc config.Route, old *graph) (*im
 	return h, err
 }
 
-// variants is the folder that a route's variants are kept in.
-func (g *graph) variants(o images.Options, scope string, old *graph) (*store.Disk, error) {
+// variants is the folder that a route's variants are kept in. As a cache's, it is
+// known by its folder alone, which can be open but once.
+func (g *graph) variants(s *Server, o images.Options, scope string, old *graph) (*store.Disk, error) {
 	dir, err := o.Folder(scope)
 	if err != nil {
 		return nil, err
 	}
-	return carry(g, old, keyOf("variants", dir), func() (*store.Disk, io.Closer, error) {
+	options := keyOf("options", o.StoreSize)
+	d, err := carry(g, old, keyOf("variants", dir), func() (diskStore, io.Closer, error) {
 		d, err := images.OpenStore(o, scope)
 		if errors.Is(err, store.ErrInUse) {
 			err = fmt.Errorf("%w; another millrace converts the same folder: stop it, or give this one a folder of its own with images.store", err)
 		}
-		return d, d, err
+		return diskStore{d, options}, d, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	if d.options != options {
+		s.errors.Warn("the folder for variants is in use with another store_size; the new one takes effect at the next start", "folder", dir)
+	}
+	return d.Disk, nil
 }
 
 // originals is where a route's pictures come from.
