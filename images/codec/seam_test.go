@@ -143,8 +143,9 @@ func TestY4M(t *testing.T) {
 		header string
 		planes []int
 	}{
-		"444":          {planar(5, 3, picture.Sub444), "C444 XCOLORRANGE=FULL", []int{15, 15, 15}},
-		"422":          {planar(5, 3, picture.Sub422), "C422 XCOLORRANGE=FULL", []int{15, 9, 9}},
+		"444":          {planar(5, 3, picture.Sub444), "C420jpeg XCOLORRANGE=FULL", []int{15, 6, 6}},
+		"422":          {planar(5, 3, picture.Sub422), "C420jpeg XCOLORRANGE=FULL", []int{15, 6, 6}},
+		"drawing":      {drawing(), "C444 XCOLORRANGE=FULL", []int{4096, 4096, 4096}},
 		"420":          {planar(5, 3, picture.Sub420), "C420jpeg XCOLORRANGE=FULL", []int{15, 6, 6}},
 		"440":          {planar(5, 3, picture.Sub440), "C420jpeg XCOLORRANGE=FULL", []int{15, 6, 6}},
 		"limited":      {planar(5, 3, picture.Sub420).Limited420(), "C420jpeg XCOLORRANGE=LIMITED", []int{15, 6, 6}},
@@ -167,10 +168,24 @@ func TestY4M(t *testing.T) {
 		}
 	}
 	// What is planar already is passed on, not copied.
-	p := planar(6, 4, picture.Sub422)
+	p := planar(6, 4, picture.Sub420)
 	if parts := y4m(p); &parts[1][0] != &p.Y.Pix[0] || &parts[2][0] != &p.Cb.Pix[0] {
 		t.Error("planes without gaps were copied")
 	}
+}
+
+// drawing is a flat picture of 64 by 64 pixels with a frame and a bar.
+func drawing() *picture.Picture {
+	p := picture.New(64, 64, picture.NRGBA, picture.Sub444)
+	for i := range 64 * 64 {
+		x, y := i%64, i/64
+		colour := []byte{240, 235, 220, 255}
+		if x == 0 || y == 0 || x == 63 || y == 63 || y/8 == 3 {
+			colour = []byte{20, 40, 200, 255}
+		}
+		copy(p.Pix[4*i:], colour)
+	}
+	return p
 }
 
 // TestHalf averages pairs, and takes the last of an odd number for two.

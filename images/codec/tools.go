@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// defaultMemory of a command: what avifenc needs for 50 megapixels.
+	// defaultMemory of a command: avifenc codes some 40 megapixels in it.
 	defaultMemory = 1 << 30
 	// testTime bounds the self-test of one command, which takes milliseconds:
 	// one that hangs must not keep the server from starting.
