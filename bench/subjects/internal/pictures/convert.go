@@ -228,7 +228,7 @@ func (r *runner) byCommand(c converter) func(context.Context, record.Photo) (rec
 
 // keep writes a WebP down the first time that its bytes are seen.
 func (r *runner) keep(p record.Photo, got record.Conversion, body []byte) (record.Conversion, error) {
-	got.Bytes, got.Hash = int64(len(body)), hashOf(body)
+	got.Bytes, got.Picture, got.Hash = int64(len(body)), pictureBytes(body), hashOf(body)
 	key := sample{p.Name, got.Hash}
 	if got.Fault != "" || r.samples[key] != "" {
 		return got, nil

@@ -150,6 +150,28 @@ func frame(marker byte, segment []byte) (string, error) {
 	return strings.Join(append(words, sampling), " "), nil
 }
 
+// pictureBytes is what a WebP takes without its profile and metadata, which some
+// converters keep and others do not: its file without the chunks ICCP, EXIF and
+// XMP (RFC 9649, 2.7). All of it where it is no WebP.
+func pictureBytes(data []byte) int64 {
+	const header, chunk = 12, 8 // RIFF, size, WEBP; name, size
+	if len(data) < header || string(data[:4]) != "RIFF" || string(data[8:header]) != "WEBP" {
+		return int64(len(data))
+	}
+	sum := int64(header)
+	for at := header; at+chunk <= len(data); {
+		length := chunk + int(binary.LittleEndian.Uint32(data[at+4:]))
+		length += length % 2
+		switch string(data[at : at+4]) {
+		case "ICCP", "EXIF", "XMP ":
+		default:
+			sum += int64(min(length, len(data)-at))
+		}
+		at += length
+	}
+	return sum
+}
+
 // makeSmall makes distinct pictures of half a megapixel to a whole one, out of
 // the photographs: crops at other places in other sizes, written anew.
 func makeSmall(dir string, from []string, n int) (names []string, err error) {

@@ -35,7 +35,7 @@ type Plan struct {
 	FolderRound int // of the folder
 
 	Row  int // conversions in a row
-	Crop int // distinct pictures among them
+	Crop int // pictures, converted again each time that they have changed
 
 	Clients, Crowd int           // clients, pictures
 	Each           int           // requests of a client
@@ -90,7 +90,7 @@ func NewPlan(arms []arm.Arm, parts []string, length stage.Length, seed uint64) P
 		p.Rounds, p.Slot = 2, time.Second
 		p.photos = slices.DeleteFunc(p.photos, func(f photo) bool { return !f.look })
 		p.FolderRound = 2
-		p.Row, p.Crop = 100, 50
+		p.Row, p.Crop = 160, 40
 		p.Clients, p.Crowd, p.Each, p.Idle = 16, 12, 5, 2*time.Second
 		p.Refusals, p.RefusedCount = 1, 2000
 	}

@@ -31,6 +31,8 @@ const (
 	perMegapixel = 600 << 20
 	// scorers run side by side, if there is memory for them.
 	scorers = 2
+	// sayEvery is after how many results a line says how far it is.
+	sayEvery = 10
 )
 
 // quality computes the SSIMULACRA2 of each distinct WebP. It takes seconds for
@@ -55,14 +57,12 @@ func (r *runner) quality(ctx context.Context) error {
 	})
 	var problem error
 	if len(todo) > 0 {
-		got, err := r.score(ctx, todo, photos[todo[0].photo].Megapixels)
-		problem = err
-		for s, v := range got {
+		// Written down one by one: a run that is stopped has not worked for nothing.
+		done := func(s sample, v float64) error {
 			known[photos[s.photo].Hash+" "+s.hash] = v
+			return writeScores(keep, known)
 		}
-		if err := writeScores(keep, known); err != nil {
-			return err
-		}
+		problem = r.score(ctx, todo, photos[todo[0].photo].Megapixels, done)
 	}
 	for s := range r.samples {
 		if v, ok := known[photos[s.photo].Hash+" "+s.hash]; ok {
@@ -76,15 +76,16 @@ func (r *runner) quality(ctx context.Context) error {
 	return nil
 }
 
-// score has Python compute what is to be computed, in processes side by side.
-func (r *runner) score(ctx context.Context, todo []sample, largest float64) (map[sample]float64, error) {
+// score has Python compute what is to be computed, in processes side by side. It
+// calls done with each result, one after the other.
+func (r *runner) score(ctx context.Context, todo []sample, largest float64, done func(sample, float64) error) error {
 	path, err := r.scorer(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n := max(1, min(scorers, int(float64(r.Run.Machine.Memory)/2/(largest*perMegapixel))))
-	var mu sync.Mutex // guards got, problems and next
-	got, next := map[sample]float64{}, 0
+	var mu sync.Mutex // guards what follows, and is held while done is called
+	next, scored := 0, 0
 	var problems error
 	take := func() (s sample, ok bool) {
 		mu.Lock()
@@ -102,16 +103,20 @@ func (r *runner) score(ctx context.Context, todo []sample, largest float64) (map
 				v, err := r.scoreOne(ctx, path, s)
 				mu.Lock()
 				if err == nil {
-					got[s] = v
-				} else if problems == nil {
+					err = done(s, v)
+				}
+				if scored++; err != nil && problems == nil {
 					problems = fmt.Errorf("%s: %w", s.photo, err)
+				}
+				if scored%sayEvery == 0 {
+					r.Meter.Say("SSIMULACRA2: %d of %d", scored, len(todo))
 				}
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
-	return got, problems
+	return problems
 }
 
 // scoreOne is a process for one result: all its memory is given back with it.

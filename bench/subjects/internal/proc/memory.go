@@ -80,3 +80,18 @@ func ReadRSS(pid int) (uint64, error) {
 	}
 	return pages * uint64(os.Getpagesize()), nil
 }
+
+// ReadAnonymous is the part of a process's resident memory that is no page of a
+// file, from /proc/PID/status (proc_pid_status(5)). The rest is mostly the pages
+// of its program, which the kernel takes back when it needs room.
+func ReadAnonymous(pid int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	n, err := kilobytes(string(text), "RssAnon:")
+	if err != nil {
+		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+	}
+	return n, nil
+}

@@ -38,14 +38,15 @@ type Photo struct {
 
 // Conversion is one photograph converted once.
 type Conversion struct {
-	Round int           `json:"round"` // from 1
-	Arm   string        `json:"arm"`
-	Photo string        `json:"photo"`
-	CPU   time.Duration `json:"cpu"`
-	Took  time.Duration `json:"took"`
-	Bytes int64         `json:"bytes"`
-	Hash  string        `json:"hash"`            // of the WebP
-	Fault string        `json:"fault,omitempty"` // it was no WebP
+	Round   int           `json:"round"` // from 1
+	Arm     string        `json:"arm"`
+	Photo   string        `json:"photo"`
+	CPU     time.Duration `json:"cpu"`
+	Took    time.Duration `json:"took"`
+	Bytes   int64         `json:"bytes"`           // of the file
+	Picture int64         `json:"picture"`         // of them without profile and metadata
+	Hash    string        `json:"hash"`            // of the WebP
+	Fault   string        `json:"fault,omitempty"` // it was no WebP
 }
 
 // FolderRun is all photographs converted one after the other.
@@ -72,10 +73,13 @@ type Timeline struct {
 	Photos   int           `json:"photos"`
 	Took     time.Duration `json:"took"` // until the last answer
 	Readings []ImageUse    `json:"readings"`
-	Before   proc.Memory   `json:"before"`  // of the server alone, before the first
-	Server   proc.Memory   `json:"server"`  // alone, when the workers had had time to end
-	Workers  int           `json:"workers"` // processes beside the server at that time
-	Settled  time.Duration `json:"settled"` // so long after the last answer
+	Before   proc.Memory   `json:"before"` // of the server alone, before the first
+	Server   proc.Memory   `json:"server"` // alone, when the workers had had time to end
+	// Anonymous is the part of Server that is no page of a file: what the server
+	// itself has asked for.
+	Anonymous uint64        `json:"anonymous"`
+	Workers   int           `json:"workers"` // processes beside the server at that time
+	Settled   time.Duration `json:"settled"` // so long after the last answer
 }
 
 // ImageUse is what a server and its workers use at one moment.
@@ -91,7 +95,7 @@ type ImageUse struct {
 type Thousand struct {
 	Arm      string        `json:"arm"`
 	Asked    int           `json:"asked"`
-	Distinct int           `json:"distinct"` // pictures; the others are copies under other names
+	Distinct int           `json:"distinct"` // pictures, each converted again when it has changed
 	Failed   int           `json:"failed"`
 	Counted  uint64        `json:"counted"` // conversions by the server's own count
 	Took     time.Duration `json:"took"`

@@ -24,10 +24,10 @@ func (w *writer) conversions(r *record.Run) {
 	}
 	w.line("%s CPU is user and system time of everything: the server, its workers, the commands that those start.", confidence(rounds))
 	w.line("")
-	w.line("| converter | CPU a megapixel | of vips' | bytes | of vips' | SSIMULACRA2 | above vips' | time for the folder | accounted for |")
-	w.line("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	w.line("| converter | CPU a megapixel | of vips' | bytes | without profiles and metadata | of vips' | SSIMULACRA2 | above vips' | time for the folder | accounted for |")
+	w.line("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, name := range names {
-		cpu, size := folderCPU(r, name), folderBytes(r, name)
+		cpu, size := folderCPU(r, name), folderBytes(r, name, pictureBytes)
 		mine, above := scores(r, name)
 		wall, share := byRound{}, byRound{}
 		for _, f := range r.Images.Folders {
@@ -36,9 +36,10 @@ func (w *writer) conversions(r *record.Run) {
 				share[f.Round] = (f.CPU + f.Harness).Seconds() / f.Busy.Seconds()
 			}
 		}
-		w.line("| %s | %s | %s | %s | %s | %s | %s | %s | %s |", converterTitle(r, name),
+		w.line("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", converterTitle(r, name),
 			span(cpu.summary(), func(v float64) string { return fmt.Sprintf("%.1f ms", v) }), span(stats.Ratios(cpu, folderCPU(r, imageBase)), ratio),
-			thousands(size.summary().Median), span(stats.Ratios(size, folderBytes(r, imageBase)), ratio),
+			thousands(folderBytes(r, name, conversionBytes).summary().Median), thousands(size.summary().Median),
+			span(stats.Ratios(size, folderBytes(r, imageBase, pictureBytes)), ratio),
 			orDash(mine.Median, func(v float64) string { return fmt.Sprintf("%.2f", v) }), span(above, signed),
 			span(wall.summary(), func(v float64) string { return fmt.Sprintf("%.1f s", v) }), span(share.summary(), percent))
 	}
@@ -51,8 +52,11 @@ func (w *writer) conversions(r *record.Run) {
 	w.perPhoto(r, "CPU in ms, by photograph", names, func(name, photo string) string {
 		return orDash(photoFigure(r, name, photo, conversionCPU).summary().Median, func(v float64) string { return fmt.Sprintf("%.0f", v) })
 	})
-	w.perPhoto(r, "Bytes of vips', by photograph", names, func(name, photo string) string {
-		return orDash(stats.Ratios(photoFigure(r, name, photo, conversionBytes), photoFigure(r, imageBase, photo, conversionBytes)).Median, ratio)
+	w.perPhoto(r, "Bytes of vips', without profiles and metadata, by photograph", names, func(name, photo string) string {
+		return orDash(stats.Ratios(photoFigure(r, name, photo, pictureBytes), photoFigure(r, imageBase, photo, pictureBytes)).Median, ratio)
+	})
+	w.perPhoto(r, "Bytes of the files, by photograph", names, func(name, photo string) string {
+		return thousands(photoFigure(r, name, photo, conversionBytes).summary().Median)
 	})
 	w.perPhoto(r, "SSIMULACRA2, by photograph", names, func(name, photo string) string {
 		return orDash(score(r, name, photo), func(v float64) string { return fmt.Sprintf("%.2f", v) })
@@ -111,17 +115,17 @@ func (w *writer) timelines(r *record.Run) {
 	w.line("")
 	w.line("![CPU while a folder is converted](%s)", cpuChart)
 	w.line("")
-	w.line("One request after the other, a pass of its own in which memory is read every 50 ms. Resident memory (RSS): a page that server and worker share, such as the program's own code, is counted in both; PSS divides it.")
+	w.line("One request after the other, a pass of its own in which memory is read every 50 ms. Resident memory (RSS): a page that server and worker share, such as the program's own code, is counted in both; PSS divides it. “Not of files” is without the pages of the program itself, which are in memory once for all its processes and which the kernel takes back when it needs room.")
 	w.line("")
-	w.line("| | before | server at most | server and workers at most | the folder took | server after that (RSS) | PSS | workers after that |")
-	w.line("|---|---:|---:|---:|---:|---:|---:|---:|")
+	w.line("| | before | server at most | server and workers at most | the folder took | server after that (RSS) | of that, not of files | PSS | workers after that |")
+	w.line("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, t := range r.Images.Timelines {
 		var alone, all uint64
 		for _, u := range t.Readings {
 			alone, all = max(alone, u.Server), max(all, u.All)
 		}
-		w.line("| %s | %s | %s | %s | %s | %s | %s | %d |", converterTitle(r, t.Arm), megabytes(float64(t.Before.RSS)), megabytes(float64(alone)), megabytes(float64(all)),
-			tookSeconds(t.Took), megabytes(float64(t.Server.RSS)), megabytes(float64(t.Server.PSS)), t.Workers)
+		w.line("| %s | %s | %s | %s | %s | %s | %s | %s | %d |", converterTitle(r, t.Arm), megabytes(float64(t.Before.RSS)), megabytes(float64(alone)), megabytes(float64(all)),
+			tookSeconds(t.Took), megabytes(float64(t.Server.RSS)), megabytes(float64(t.Anonymous)), megabytes(float64(t.Server.PSS)), t.Workers)
 	}
 }
 
@@ -132,9 +136,9 @@ func (w *writer) rowOfConversions(r *record.Run) {
 		w.line("## %s conversions in a row: %s", thousands(float64(t.Asked)), converterTitle(r, t.Arm))
 		w.line("")
 		end, after := rowParts(t)
-		w.line("Crops of the photographs of 0.5 to 1 megapixel, %s of them different and all under names of their own, so that each is converted; 2 clients, %s, %d failed; %s conversions by the server's own count.",
+		w.line("Crops of the photographs of 0.5 to 1 megapixel, %s of them, converted, changed (a new time of modification), converted again and so on; 2 clients, %s, %d failed; %s conversions by the server's own count.",
 			thousands(float64(t.Distinct)), tookSeconds(t.Took), t.Failed, thousands(float64(t.Counted)))
-		w.line("The server's memory in the tenth after the warm-up (the first fifth): %s; in the last tenth: %s. The straight line through all readings after the warm-up rises by %s a thousand conversions for the server alone, %s with its workers. What is ready is kept in memory for the next visitor up to a bound, which is part of that.",
+		w.line("The server's memory in the tenth after the warm-up (the first three tenths): %s; in the last tenth: %s. The straight line through all readings after the warm-up rises by %s a thousand conversions for the server alone, %s with its workers. What is ready is kept in memory for the next visitor, up to a bound; what was ready of a picture that has changed must be gone.",
 			orDash(stats.Median(after), megabytes), orDash(stats.Median(end), megabytes),
 			orDash(1000*rowSlope(t, func(u record.ImageUse) uint64 { return u.Server }), megabytes), orDash(1000*rowSlope(t, func(u record.ImageUse) uint64 { return u.All }), megabytes))
 		w.line("")
@@ -313,8 +317,8 @@ func (w *writer) imageMethod() {
 		"Converting: in each round every converter converts the whole folder, one photograph after the other, the converters in an order drawn anew. Of millrace a server is started for each round with nothing converted; its start is not counted. One client asks with `Accept: image/webp` and waits for the WebP (`wait: 30s`), as in the published article; background work is off (`no_best`). vips and cwebp are a process for each photograph, started by the harness, from file to file; they start and end each time, and millrace's worker once a folder: that is how each is used.",
 		"CPU of a server: the clocks (nanoseconds) of the server and of all living processes below it, and of those that have ended what their parents have waited for, which the kernel shows in ticks of 10 ms. The folder's figure comes from two readings, before the first photograph and 60 ms after the last answer, so ticks cut off at most some hundredths of it; single photographs have two readings each, and are rough where they cost little. CPU of a command: what wait4(2) says of it, in microseconds. Nothing is missed unseen: the column “accounted for” compares with what the whole machine did by `/proc/stat`.",
 		"Both sides read the photographs from the page cache. No hardware is set to a fixed frequency; converters that follow each other within a round are compared.",
-		"Quality: SSIMULACRA2 of each distinct result against the photograph, by the Python package, both turned by their EXIF orientation and brought to sRGB by their ICC profiles first. A result with the same bytes has the same figure, so it is computed once, in other runs, too. vips and cwebp keep no profile unless told to; where they dropped one, that is what viewers would see, and what is compared.",
-		"Quality settings are 80 everywhere. Equal settings are not equal quality: bytes and SSIMULACRA2 have to be read together.",
+		"Quality: SSIMULACRA2 of each distinct result against the photograph, by the Python package, both turned by their EXIF orientation and brought to sRGB by their ICC profiles first. A result with the same bytes has the same figure, so it is computed once, in other runs, too. vips keeps profile and metadata, cwebp drops both unless told otherwise, and millrace drops metadata and keeps or applies the profile; a profile that is gone changes what viewers see, and is compared as that.",
+		"Quality settings are 80 everywhere. Equal settings are not equal quality: bytes and SSIMULACRA2 have to be read together. Bytes are compared without the chunks ICCP, EXIF and XMP: vips copies them from the photograph, the others do not, which is no merit of an encoder.",
 		"Memory: `/proc/PID/statm` at short intervals for the course, `/proc/PID/smaps_rollup` for the figures before and after. Workers end after some idle seconds; after the folder there is nothing but the server.",
 		"Variants that are ready: wrk with `Accept: image/webp,*/*` on the same URL; nginx serves the WebP's bytes as a static file with open_file_cache and sendfile. All answers are compared with the bytes before and after the load. CPU: the clocks of the server's processes.",
 		"Crowd: clients are goroutines of the harness, which shares the cores with the server, as does the generator of the small file's requests; both are in the latency.",
