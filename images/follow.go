@@ -53,6 +53,7 @@ func (h *Handler) followLoop() {
 // that nobody has marked since their mark fell, or ever.
 func (h *Handler) follow() {
 	h.improving = slices.DeleteFunc(h.improving, improvement.over)
+	h.room = maxImproving - len(h.improving)
 	all := h.table.all()
 	for _, rec := range all {
 		h.review(rec)

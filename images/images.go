@@ -65,7 +65,8 @@ type Handler struct {
 	vary       []string // the same as a header's value
 
 	pasts     chan *past    // of which the variants are to be dropped
-	improving []improvement // of followLoop alone, as turn is
+	improving []improvement // of followLoop alone, as room and turn are
+	room      int           // for more of them, this time
 	turn      int           // in the records, of the next original to be looked at
 	whole     sync.Mutex    // held to read a whole file, of up to Options.MaxSize
 

@@ -288,7 +288,11 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 func (h *Handler) improve(rec *record, v *variant) {
 	w := v.wanted
 	if h.options.NoBest || v.better || v.meta.Best || v.state != ready || w.Format == codec.AVIF && w.level != "tools" ||
-		len(h.improving) >= maxImproving || h.inspect(rec) != nil {
+		h.room == 0 {
+		return
+	}
+	v.better = true // or it never will be, unless the queue says so
+	if h.inspect(rec) != nil {
 		return
 	}
 	w.spec.Effort = codec.Best
@@ -296,9 +300,12 @@ func (h *Handler) improve(rec *record, v *variant) {
 	j := h.job(rec, w)
 	j.Priority = queue.Idle
 	j.Run = func(ctx context.Context, _ bool) (time.Duration, error) { return h.runBest(ctx, rec, f, w, now) }
-	if t, err := h.engine.queue.Submit(j); err == nil {
-		v.better = true
+	switch t, err := h.engine.queue.Submit(j); {
+	case err == nil:
+		h.room--
 		h.improving = append(h.improving, improvement{rec, v, t})
+	case errors.Is(err, queue.ErrFull):
+		h.room, v.better = 0, false
 	}
 }
 

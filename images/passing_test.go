@@ -239,7 +239,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	r := newRig(t, Options{}, newFake(bothTools))
 	const pictures = 20
 	for i := range pictures {
-		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 320, 240, i), time.Hour)
+		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
 	}
 	var all sync.WaitGroup
 	for c := range 16 {
@@ -250,7 +250,7 @@ func TestCloseUnderLoad(t *testing.T) {
 				case c == 0:
 					r.files.changed(name, false)
 				case c == 1:
-					r.write(name, photo(t, 320, 240, i), time.Duration(i)*time.Minute)
+					r.write(name, photo(t, 64, 48, i), time.Duration(i)*time.Minute)
 				case c == 2 && i%20 == 0:
 					if _, err := r.Ahead(t.Context(), AheadOptions{}); err != nil {
 						t.Error(err)
