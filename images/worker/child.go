@@ -69,6 +69,9 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 // serveJob does one job. The CPU it counts begins before the source is read.
 func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j job, size int64) error {
 	before := cpuTime()
+	if err := writeFrame(out, taken{}, 0); err != nil {
+		return err
+	}
 	source := make([]byte, size)
 	if _, err := io.ReadFull(r, source); err != nil {
 		return fmt.Errorf("reading an original of %d bytes: %w", size, noEOF(err))

@@ -81,6 +81,9 @@ func badAnswer(kind string) error {
 	if err != nil {
 		return err
 	}
+	if err := writeFrame(os.Stdout, taken{}, 0); err != nil {
+		return err
+	}
 	if _, err := io.CopyN(io.Discard, os.Stdin, n); err != nil {
 		return err
 	}
@@ -157,6 +160,13 @@ func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*conver
 		}
 		os.WriteFile(arg, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600)
 		cmd.Wait()
+	case "script": // a command that is a script, in a group of its own, as package codec starts it
+		cmd := exec.Command("sh", "-c", "sleep 1000 & printf %s $! >"+arg+".new; mv "+arg+".new "+arg+"; wait")
+		ownGroup(cmd)
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		select {}
 	case "hog":
 		var all [][]byte
 		for range 64 {

@@ -62,6 +62,10 @@ type job struct {
 	Spec convert.Spec
 }
 
+// taken is what a child says to a job before the source is sent: one that has
+// died meanwhile has not died of this picture.
+type taken struct{}
+
 // answer ends a job; the body is the variant.
 type answer struct {
 	Result  *convert.Result

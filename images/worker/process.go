@@ -42,6 +42,7 @@ type process struct {
 	abilities Abilities
 	limit     int64 // bytes, of the child and of its commands
 	jobs      int   // converted so far
+	took      bool  // the job that it was given last
 	retire    *time.Timer
 
 	cmd    *exec.Cmd
@@ -163,6 +164,7 @@ func (w *process) kill() {
 	defer w.mu.Unlock()
 	w.killed = true
 	if !w.reaped { // else the number may be another's already
+		killFamily(w.cmd.Process.Pid)
 		killGroup(w.cmd.Process.Pid)
 	}
 }
@@ -185,6 +187,7 @@ func (e sourceError) Unwrap() error { return e.err }
 func (w *process) convert(ctx context.Context, src Source, s convert.Spec) (*convert.Result, error) {
 	begin := time.Now()
 	w.jobs++
+	w.took = false
 	w.stderr.reset()
 	var a answer
 	var data []byte
@@ -218,6 +221,10 @@ func (w *process) send(src Source, s convert.Spec) error {
 	if err := writeFrame(w.in, job{Spec: s}, src.Size); err != nil {
 		return err
 	}
+	if _, err := readFrame(w.lines, &taken{}, 0); err != nil {
+		return err
+	}
+	w.took = true
 	from := &noting{r: io.LimitReader(src.Reader, src.Size)}
 	n, err := io.Copy(w.in, from)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -104,32 +103,18 @@ func lowerThread(tid, nice int, policy uint32) error {
 	return nil
 }
 
-// resident is the memory of a process and of its children, the commands that
+// resident is the memory of a process and of its family, the commands that
 // encode, that is neither swapped out nor only reserved, in bytes. A child that
 // is the same program still has just been forked and has no memory of its own.
 func resident(pid int) int64 {
 	n := residentAlone(pid)
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		return n
-	}
 	self, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return n
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		for _, child := range strings.Fields(string(text)) {
-			c, err := strconv.Atoi(child)
-			if err != nil {
-				continue
-			}
-			if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c)); err == nil && exe != self {
-				n += residentAlone(c)
-			}
+	for _, c := range family(pid) {
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", c)); err == nil && exe != self {
+			n += residentAlone(c)
 		}
 	}
 	return n

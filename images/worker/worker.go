@@ -31,6 +31,10 @@ import (
 // memory than it may, or answered nonsense.
 var ErrCrashed = errors.New("the worker process died")
 
+// ErrNotStarted is returned, wrapped, when no worker could be started, such as
+// for want of descriptors or processes. It says nothing of the picture.
+var ErrNotStarted = errors.New("a worker process could not be started")
+
 // ErrClosed is returned by a Pool after Close.
 var ErrClosed = errors.New("the workers are closed")
 
@@ -166,8 +170,8 @@ type Source struct {
 // Convert has a worker convert the source. background runs it at the lowest
 // priority. When ctx ends the worker is killed.
 //
-// Errors wrap those of package convert, ErrCrashed, ErrClosed, or the
-// context's. A source that ends before Size is io.ErrUnexpectedEOF, wrapped;
+// Errors wrap those of package convert, ErrCrashed, ErrNotStarted, ErrClosed, or
+// the context's. A source that ends before Size is io.ErrUnexpectedEOF, wrapped;
 // one of more than 256 MiB is header.ErrTooLarge.
 func (p *Pool) Convert(ctx context.Context, src Source, s convert.Spec, inBackground bool) (*convert.Result, error) {
 	if src.Size < 0 || src.Size > maxSource {
@@ -186,22 +190,28 @@ func (p *Pool) Convert(ctx context.Context, src Source, s convert.Spec, inBackgr
 	if inBackground {
 		kind = background
 	}
-	w := p.take(kind)
-	if w == nil {
-		var err error
-		if w, err = p.start(ctx, kind, &p.abilities); err != nil {
-			return nil, fmt.Errorf("starting a worker: %w", err)
+	for {
+		w := p.take(kind)
+		idle := w != nil
+		if w == nil {
+			var err error
+			if w, err = p.start(ctx, kind, &p.abilities); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
+			}
 		}
-	}
-	res, err := w.convert(ctx, src, s)
-	closed := p.give(w)
-	if errors.Is(err, ErrCrashed) {
-		if closed { // it was killed by Close
+		res, err := w.convert(ctx, src, s)
+		closed := p.give(w)
+		switch {
+		case !errors.Is(err, ErrCrashed):
+			return res, err
+		case closed: // it was killed by Close
 			return nil, ErrClosed
+		case idle && !w.took:
+			continue // it died while it had nothing to do; there are fewer now
 		}
 		p.crashed.Add(1)
+		return nil, err
 	}
-	return res, err
 }
 
 // begin counts a conversion in, unless the pool is closed.
