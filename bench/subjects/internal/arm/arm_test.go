@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const nginxTemplate = "../../../peers/nginx/nginx.conf.tmpl"
@@ -69,7 +70,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is missing; it is in Debian's package nginx-light")
 	}
-	for _, a := range slices.Concat(Files(), Caches(), Sockets()) {
+	for _, a := range slices.Concat(Files(), Caches(), Sockets(), Pictures()) {
 		if a.Program != Nginx {
 			continue
 		}
@@ -85,7 +86,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 }
 
 func TestArms(t *testing.T) {
-	for _, all := range [][]Arm{Files(), Caches(), Sockets()} {
+	for _, all := range [][]Arm{Files(), Caches(), Sockets(), Pictures()} {
 		testArms(t, all)
 	}
 }
@@ -245,5 +246,21 @@ func TestAnyAnswerOverTLS(t *testing.T) {
 	r.Arm.Any = false
 	if err := r.ask(t.Context(), "tcp"); err == nil {
 		t.Error("status 404 is taken for the page")
+	}
+}
+
+func TestImagesConfig(t *testing.T) {
+	e := Env{Dir: "/d", Site: "/s", Address: "127.0.0.1:81"}
+	plain := imagesConfig(e, "tools")
+	for _, want := range []string{"engine: tools", "no_best: true", "formats: [webp]", `root: "/s"`, `"unix:/d/http.sock"`, `store: "/d/variants"`} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("%q is missing in\n%s", want, plain)
+		}
+	}
+	e.Images = Images{Wait: 30 * time.Second, Memory: 512, OnlyImages: true}
+	for _, more := range []string{"wait: 30s", "memory: 512MiB", "only_images: true"} {
+		if strings.Contains(plain, more) || !strings.Contains(imagesConfig(e, "embedded"), more) {
+			t.Errorf("%q is there unasked, or is missing", more)
+		}
 	}
 }

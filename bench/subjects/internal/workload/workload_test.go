@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 
 // TestRequestsAreRequests: the reader of the standard library agrees on each.
 func TestRequestsAreRequests(t *testing.T) {
-	for _, w := range append(All(), Cache()...) {
+	for _, w := range slices.Concat(All(), Cache(), Pictures()) {
 		for _, request := range w.Requests("127.0.0.1:8080") {
 			r := bufio.NewReader(strings.NewReader(request.Head))
 			got, err := http.ReadRequest(r)
@@ -25,6 +26,9 @@ func TestRequestsAreRequests(t *testing.T) {
 			}
 			if got.RequestURI != request.File.Path || got.Host != "127.0.0.1:8080" || got.ContentLength != 0 {
 				t.Errorf("%s: got %s of %s, want %s", w.Name, got.RequestURI, got.Host, request.File.Path)
+			}
+			if accept := got.Header.Get("Accept"); !w.Browser && accept != w.Accept {
+				t.Errorf("%s accepts %q", w.Name, accept)
 			}
 			if hasCookie := got.Header.Get("Cookie") != ""; hasCookie != w.Browser {
 				t.Errorf("%s, %s: cookie: %v", w.Name, request.File.Path, hasCookie)
