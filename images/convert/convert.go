@@ -69,7 +69,11 @@ type Spec struct {
 	// NearLossless allows invisible changes in graphics, 1 to 99 (less to
 	// more of the original); 0 and 100 are off.
 	NearLossless int
-	Limits       header.Limits
+	// Memory is what the conversion should take at most, in bytes: graphics
+	// whose coding without loss is predicted to take more are coded lossy.
+	// Default 512 MiB, as is what images.Options allows all together.
+	Memory int64
+	Limits header.Limits
 }
 
 // Resizes reports whether more than the format changes.

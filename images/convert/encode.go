@@ -25,8 +25,8 @@ import (
 //
 // As AVIF, which has no useful lossless mode, they get a quality of 90 at
 // least, and full chroma from the encoder. So do graphics as WebP that are too
-// large for lossless coding in the memory of a worker: over 5.6 megapixels
-// embedded, over 20 with tools.
+// large for lossless coding in the memory that there is: by default over 3.6
+// megapixels embedded, over 11 with tools.
 const (
 	// goodEnough is the part of the source's bytes that a lossless result may
 	// have without lossy coding being tried.
@@ -50,8 +50,7 @@ func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error)
 		data, err = j.with(p, lossy)
 		return data, false, err
 	}
-	room := codec.MemoryExact(codec.LevelOf(j.encoder, codec.WebP), p.Width*p.Height) <= losslessRoom
-	if j.spec.Format != codec.WebP || !room {
+	if j.spec.Format != codec.WebP || !exactFits(j.info, j.spec, codec.LevelOf(j.encoder, codec.WebP)) {
 		lossy.Quality = max(lossy.Quality, graphicQuality)
 		data, err = j.with(p, lossy)
 		return data, false, err

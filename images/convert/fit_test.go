@@ -100,14 +100,43 @@ func TestMemory(t *testing.T) {
 	}
 	// A graphic that is too large to be coded without loss takes less again.
 	p.Palette = true
-	p.Width = 1800 // 5.4 megapixels
+	p.Width = 1150 // 3.45 megapixels
 	below := Memory(p, s, "embedded")
-	p.Width = 2000
+	p.Width = 1300
 	if above := Memory(p, s, "embedded"); above >= below || below < 500e6 {
-		t.Errorf("5.4 megapixels of a palette take %d MB, 6 %d", below/1e6, above/1e6)
+		t.Errorf("3.45 megapixels of a palette take %d MB, 3.9 %d", below/1e6, above/1e6)
 	}
 	g := header.Info{Format: header.GIF, Width: 500, Height: 500, Frames: 100, Depth: 8, Palette: true, Lossless: true}
 	if n := Memory(g, s, "embedded"); n < 25e6 || n > 200e6 {
 		t.Errorf("a hundred frames of 0.25 megapixels take %d MB", n/1e6)
+	}
+}
+
+// A drawing fits into the memory that there is if a larger one does: it is
+// coded lossy where coding without loss would not fit.
+func TestMemoryHasNoGap(t *testing.T) {
+	for _, level := range []string{"tools", "embedded"} {
+		for _, depth := range []int{8, 16} {
+			for _, budget := range []int64{0, 128 << 20, 2 << 30} {
+				most := budget
+				if budget == 0 {
+					most = 512 << 20
+				}
+				tooMuch := 0
+				for side := 100; side <= 7000; side += 100 {
+					i := header.Info{Format: header.PNG, Width: side, Height: side, Frames: 1, Depth: depth, Lossless: true}
+					n := Memory(i, Spec{Format: codec.WebP, Memory: budget}, level)
+					switch {
+					case n > most && tooMuch == 0:
+						tooMuch = side
+					case n <= most && tooMuch > 0:
+						t.Fatalf("%s, %d bits, %d bytes: a side of %d takes too much, and %d does not", level, depth, most, tooMuch, side)
+					}
+				}
+				if tooMuch > 0 && tooMuch < 2300 && most >= 512<<20 {
+					t.Errorf("%s, %d bits: a side of %d is too much", level, depth, tooMuch)
+				}
+			}
+		}
 	}
 }

@@ -9,10 +9,8 @@ const (
 	// baseMemory of a process that converts: the program's own pages that are
 	// touched, and what the collector has not collected yet of nothing much.
 	baseMemory = 34 << 20
-	// losslessRoom bounds what coding without loss may take: larger graphics
-	// are coded lossy. With the picture itself it stays below what a worker is
-	// killed at by default (1 GiB). A screenshot of 2880 × 1800 finds room.
-	losslessRoom = 700 << 20
+	// defaultMemory is for specs that name none, as images.Options has it.
+	defaultMemory = 512 << 20
 )
 
 // Memory predicts the resident bytes of a conversion at its peak, those of the
@@ -29,19 +27,37 @@ func Memory(i header.Info, s Spec, level string) int64 {
 		return baseMemory + int64(i.Frames)*pixels + 3*4*pixels +
 			codec.MemoryExact(level, int(pixels))
 	}
+	peak, held, result := stillMemory(i, s)
+	encoder := codec.Memory(level, s.Format, result)
+	if s.Format == codec.WebP && (i.Alpha || i.Lossless && exactFits(i, s, level)) {
+		encoder = max(encoder, codec.MemoryExact(level, result)) // alpha is always coded without loss
+	}
+	return baseMemory + max(peak, held+encoder)
+}
+
+// exactFits reports whether a still picture may be coded without loss in the
+// memory that the spec allows. Larger ones are coded lossy, which takes less.
+func exactFits(i header.Info, s Spec, level string) bool {
+	most := s.Memory
+	if most <= 0 {
+		most = defaultMemory
+	}
+	peak, held, result := stillMemory(i, s)
+	return baseMemory+max(peak, held+codec.MemoryExact(level, result)) <= most
+}
+
+// stillMemory is what decoding a still picture takes, what is held of it while
+// it is encoded, and how many pixels the result has.
+func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
+	pixels := int64(i.Width) * int64(i.Height)
 	p := planFor(i.Width, i.Height, i.Orientation >= 5, s)
-	result := int64(p.to.X) * int64(p.to.Y)
+	to := int64(p.to.X) * int64(p.to.Y)
 	peak, kept, perPixel := decodedMemory(i, p, pixels)
-	after := kept + 5*result/2 // planes for the coder: luma, a half of chroma, alpha
-	if result != pixels || i.Orientation > 1 {
-		after += perPixel * result // the scaled or turned copy
+	held = kept + 5*to/2 // planes for the coder: luma, a half of chroma, alpha
+	if to != pixels || i.Orientation > 1 {
+		held += perPixel * to // the scaled or turned copy
 	}
-	encoder := codec.Memory(level, s.Format, int(result))
-	exact := codec.MemoryExact(level, int(result))
-	if s.Format == codec.WebP && (i.Alpha || i.Lossless && exact <= losslessRoom) {
-		encoder = max(encoder, exact) // alpha is always coded without loss
-	}
-	return baseMemory + max(peak, after+encoder)
+	return peak, held, int(to)
 }
 
 // decodedMemory is what decoding takes, what is left of it afterwards, and how
