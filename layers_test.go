@@ -25,7 +25,7 @@ const module = "millrace"
 // imports. If no line fits, two packages want to know each other; that is a
 // question for a review, not for a new line.
 var layers = [][]string{
-	{"cmd/millrace"},
+	{"cmd/millrace", "examples/everything"},
 	{"."}, // package millrace, the root: the only place where jobs meet
 	{"internal/config"},
 	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
@@ -65,8 +65,7 @@ var thirdParty = map[string][]string{
 	"internal/proxy":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
 	"internal/upstream": {"golang.org/x/net"},
 	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/sys"},
-	"images/convert":    {"github.com/gen2brain/webp", "golang.org/x/image"}, // decoders
-	"images/header":     {"github.com/bep/imagemeta"},
+	"images/convert":    {"golang.org/x/image"}, // decoders
 	"images/worker":     {"golang.org/x/sys"},
 	"store/s3":          {"github.com/minio/minio-go/v7"},
 	"websocket":         {"golang.org/x/net"},
@@ -99,8 +98,6 @@ var thirdPartyTests = map[string][]string{
 	// The oracles of what we write.
 	"images/codec":     {"golang.org/x/image"},
 	"images/container": {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image"},
-	"images/worker":    {"golang.org/x/image"},
-	"images":           {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
 	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws"},
