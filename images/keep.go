@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"millrace/images/convert"
-	"millrace/internal/bytesize"
 	"millrace/internal/original"
 	"millrace/store"
 )
@@ -113,7 +112,7 @@ func OpenStore(o Options, scope string) (*store.Disk, error) {
 	if size == 0 {
 		size = defaultStoreSize
 	}
-	disk, err := store.OpenDisk(store.DiskOptions{Dir: dir, Limit: bytesize.Size(size)})
+	disk, err := store.OpenDisk(store.DiskOptions{Dir: dir, Limit: size})
 	if err != nil {
 		return nil, fmt.Errorf("images: the folder for variants: %w", err)
 	}
@@ -158,7 +157,7 @@ func (k *keeper) fetch(ctx context.Context, f original.File, id string) bool {
 	if err != nil {
 		return false // it is down, or does not have it: then it is converted here
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }() // read only
 	body := make([]byte, o.Size)
 	if n, err := o.Body.ReadAt(body, 0); int64(n) != o.Size || tagOf(body) != m.Tag && !m.Original {
 		_ = err // whatever it was, the body is not whole

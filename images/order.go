@@ -49,10 +49,11 @@ func (h *Handler) order(rec *record, w wanted, p queue.Priority) (o order) {
 		return order{err: err}
 	}
 	j := h.job(rec, w)
-	known := false
-	if o.predicted, known = h.engine.queue.Predict(j); !known {
-		o.predicted = guess(w, j.Megapixels)
+	predicted, known := h.engine.queue.Predict(j)
+	if !known {
+		predicted = guess(w, j.Megapixels)
 	}
+	o.predicted = predicted
 	j.Priority = p
 	if p == urgent && o.predicted > h.options.Wait {
 		j.Priority = behind // nobody will wait for it
