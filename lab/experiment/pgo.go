@@ -44,7 +44,7 @@ func pgoProof() Experiment {
 			"each figure measured once; the author was not sure whether that was a gain or an error of measurement, and a test on the published " +
 			"figures gives p = 0.15: they prove nothing either way.",
 		Rule: "Both executables come from the same source and the same compiler; they differ in the profile alone (-pgo=off against -pgo=FILE). " +
-			"In each block both, and a second instance of the one without (the placebo), are started anew and loaded once with either workload, in " +
+			"In each block both, and a second instance of the one without (the placebo), are started anew and loaded once with each workload, in " +
 			"random order. Faster or slower where the whole 95 % interval of the ratio of CPU time per request lies on one side of 1, its " +
 			"centre is at least 1 % away, and the sign-flip permutation test over restarts gives p < 0.01 after Holm's adjustment over all " +
 			"figures and workloads; equal where the whole interval lies within ±1 %; undecided otherwise. Negative control: time in the " +
@@ -71,7 +71,7 @@ type Proof struct {
 	Profile string
 	// Args make the program serve: {port} stands for a port of 127.0.0.1. nil:
 	// millrace serves a small site of the lab, once with and once without its
-	// fast lane.
+	// fast lane, and pictures that it converts for each request.
 	Args []string
 	// Paths are asked for in turn; nil: "/".
 	Paths []string
@@ -164,7 +164,7 @@ func (p *proof) step(text string) {
 
 func (p *proof) run(ctx context.Context, res *result.Result) error {
 	if p.itself() {
-		if err := writeSite(p.site, siteFiles()); err != nil {
+		if err := errors.Join(writeSite(p.site, siteFiles()), p.writePhotos()); err != nil {
 			return err
 		}
 	}
@@ -214,6 +214,7 @@ func (p *proof) plan() trial.Plan {
 		plan.Workloads = []trial.Workload{
 			{Name: fastLane, About: "GET / (501 bytes) answered by the fast lane, " + about, Load: work},
 			{Name: slowLane, About: "the same with --no-lane, through net/http, " + about, Load: work},
+			p.imageWorkload(),
 		}
 	}
 	fewest := stats.FewestBlocks(len(plan.Decide)*len(plan.Workloads), stats.Rule{Delta: pgoDelta})

@@ -50,6 +50,9 @@ func (p *proof) prepare(ctx context.Context, res *result.Result) error {
 	if read, err := pgo.Read(profile); err == nil {
 		res.Notes = append(res.Notes, "predicted: "+pgo.Predict(read).Sentence())
 	}
+	if note := aboutCodecs(profile); p.itself() && note != "" {
+		res.Notes = append(res.Notes, note)
+	}
 	p.step("building with " + filepath.Base(profile) + ": the first time compiles everything")
 	return p.build(ctx, &p.arms[1], pgo.Build{Dir: dir, Package: pkg, Profile: profile})
 }

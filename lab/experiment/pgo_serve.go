@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -46,8 +47,9 @@ func (p *proof) serve(ctx context.Context, exe string, args []string) (*subject.
 	return subject.Start(ctx, exec.Command(exe, filled...), "127.0.0.1:"+number, proofReady) //nolint:gosec // what is measured
 }
 
-// arm is one executable for the trial. Millrace runs twice in each instance,
-// with and without its lane; the one that is not asked costs nothing.
+// arm is one executable for the trial. Millrace runs three times in each
+// instance, with and without its lane and as an image server; what is not asked
+// costs nothing.
 func (p *proof) arm(a proofArm) trial.Arm {
 	runs := map[string][]string{"": p.Args}
 	if p.itself() {
@@ -60,13 +62,22 @@ func (p *proof) arm(a proofArm) trial.Arm {
 		Start: func(ctx context.Context) (*trial.Instance, error) {
 			in := &trial.Instance{URL: map[string]string{}}
 			var all []*subject.Process
+			forget := func() error { return nil }
 			in.Stop = func() error {
 				shares.forget(in)
 				var err error
 				for _, s := range all {
 					err = errors.Join(err, s.Stop())
 				}
-				return err
+				return errors.Join(err, forget())
+			}
+			runs := maps.Clone(runs)
+			if p.itself() {
+				args, remove, err := p.freshImages()
+				if err != nil {
+					return nil, err
+				}
+				runs[imageServer], forget = args, remove
 			}
 			for workload, args := range runs {
 				s, err := p.serve(ctx, a.exe, args)

@@ -131,7 +131,7 @@ func TestProofPrepare(t *testing.T) {
 // TestProofPlan: both plans are valid, for millrace and for any program.
 func TestProofPlan(t *testing.T) {
 	for _, mode := range []result.Mode{result.Quick, result.Full} {
-		for workloads, args := range map[int][]string{2: nil, 1: {"-listen", "127.0.0.1:{port}"}} {
+		for workloads, args := range map[int][]string{3: nil, 1: {"-listen", "127.0.0.1:{port}"}} {
 			p := newProof(Env{Mode: mode, Work: t.TempDir()}, Proof{Args: args})
 			p.arms = [2]proofArm{{name: withoutProfile, exe: "a"}, {name: withProfile, exe: "b"}}
 			plan := p.plan()

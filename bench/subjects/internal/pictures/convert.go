@@ -103,7 +103,7 @@ func (r *runner) folder(ctx context.Context, c converter, round int) error {
 		if err != nil {
 			return err
 		}
-		defer tree.Close()
+		defer tree.Close() //nolint:errcheck // it only read
 		cpu = func() (time.Duration, error) { now, err := tree.Read(); return now.CPU, err }
 		one = r.byServer(server, cpu)
 		// What the start still has to do is not part of it.

@@ -85,21 +85,25 @@ func (r *runner) crowd(ctx context.Context, a arm.Arm, site string, names []stri
 	defer cancel()
 	loading, loaded := context.WithCancel(ctx)
 	defer loaded()
-	measured := make(chan error, 1)
+	type latency struct {
+		record.Latency
+		err error
+	}
+	measured := make(chan latency, 1)
 	go func() { // ends with loaded, which is called below; waited for there
-		var err error
-		got.During, err = small(loading, server, crowdLimit)
-		measured <- err
+		l, err := small(loading, server, crowdLimit)
+		measured <- latency{l, err}
 	}()
 	start := time.Now()
 	r.ask(ctx, server, names, &got)
 	err = r.allDone(ctx, server, &got)
 	got.Took = time.Since(start)
 	loaded()
-	all := w.stop()
-	if err = errors.Join(err, <-measured, all.err); err != nil {
+	all, meanwhile := w.stop(), <-measured
+	if err = errors.Join(err, meanwhile.err, all.err); err != nil {
 		return got, err
 	}
+	got.During = meanwhile.Latency
 	got.Peak, got.Workers = all.peak(), all.workers
 	return got, server.Alive()
 }
