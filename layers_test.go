@@ -98,6 +98,7 @@ var thirdPartyTests = map[string][]string{
 	// The oracles of what we write.
 	"images/codec":     {"golang.org/x/image"},
 	"images/container": {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image"},
+	"images/worker":    {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
 	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws"},
