@@ -6,9 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
+	"time"
 
 	"millrace/images/convert"
 )
+
+// calmAfter is when a worker without work gives back to the system what its last
+// picture has taken: the budget counts what runs. Between two pictures of a row
+// that would only cost time.
+const calmAfter = 100 * time.Millisecond
 
 // Main is the worker: it converts what comes in until in ends, and returns. It
 // lowers the priority of the process that calls it, for ever. An error means
@@ -50,9 +57,13 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 	if err := writeFrame(out, w, 0); err != nil {
 		return err
 	}
+	calm := time.AfterFunc(calmAfter, debug.FreeOSMemory)
+	defer calm.Stop()
 	for w.Failure == nil {
+		calm.Reset(calmAfter)
 		var j job
 		size, err := readFrame(r, &j, maxSource)
+		calm.Stop()
 		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil // no more work
 		}

@@ -59,3 +59,15 @@ func TestScriptsChildIsKilled(t *testing.T) {
 	wg.Wait()
 	eventually(t, "what the script has started ends", func() bool { return gone(child) })
 }
+
+// A worker that waits for the next picture holds no memory of the last.
+func TestIdleWorkerGivesMemoryBack(t *testing.T) {
+	p := newPool(t, Options{Idle: time.Minute}, "fake")
+	if _, err := p.Convert(t.Context(), text("much"), convert.Spec{}, false); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a worker without work gives its memory back", func() bool {
+		s := p.Stats()
+		return s.Idle == 1 && s.RSS < 150<<20
+	})
+}

@@ -174,6 +174,8 @@ func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*conver
 		}
 		time.Sleep(time.Minute) // killed by now
 		return result(strconv.Itoa(len(all))), nil
+	case "much": // and lets go of it
+		return result(strconv.Itoa(len(bytes.Repeat([]byte{1}, 300<<20)))), nil
 	case "long":
 		r := result("x")
 		r.Source.Copyright = strings.Repeat("©", 1<<20)
