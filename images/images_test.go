@@ -18,7 +18,10 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/images/icc"
+	"millrace/images/jpeg"
 	"millrace/images/params"
+	"millrace/images/worker"
 	"millrace/store"
 )
 
@@ -400,6 +403,34 @@ func TestAheadAndTidy(t *testing.T) {
 	}
 	if inv, err = ReadInventory(context.Background(), disk); err != nil || inv.Originals != 4 {
 		t.Errorf("after tidying: %+v, %v", inv, err)
+	}
+}
+
+func TestCauses(t *testing.T) {
+	for err, want := range map[error]string{
+		fmt.Errorf("a: %w", convert.ErrUnsupported):                        "unsupported",
+		fmt.Errorf("a: %w", icc.ErrUnsupported):                            "unsupported",
+		fmt.Errorf("a: %w", jpeg.ErrFormat):                                "broken",
+		fmt.Errorf("a: %w", header.ErrTooLarge):                            "too large",
+		fmt.Errorf("%w: %w", worker.ErrCrashed, errTest):                   "crashed",
+		fmt.Errorf("a: %w: %w", codec.ErrFailed, context.DeadlineExceeded): "encoder",
+		errTest: "failed",
+	} {
+		if got := cause(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+func TestNoWorkerIsNoFaultOfThePicture(t *testing.T) {
+	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
+	r.converter.failing = func([]byte, convert.Spec) error { return fmt.Errorf("%w: %w", worker.ErrNotStarted, errTest) }
+	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
+	if res := r.get("/a.jpg", takesWebP); status(res) != "original; reason=busy" || !strings.Contains(res.Header.Get("Cache-Control"), "max-age=5") {
+		t.Errorf("%q %v", status(res), res.Header)
+	}
+	if n := counted(&r.meters.Failed, "busy"); n != 0 {
+		t.Errorf("counted as %d failures", n)
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"millrace/images/codec"
+	"millrace/images/container"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/images/icc"
+	"millrace/images/jpeg"
 	"millrace/images/queue"
 	"millrace/images/worker"
 	"millrace/internal/original"
@@ -155,31 +158,38 @@ func (h *Handler) readHeader(f original.File) (header.Info, error) {
 	return header.Read(file[:len(head)+n])
 }
 
-// cause names an error for metrics and the status header.
+// causes are the names of errors for metrics and the status header. The first
+// that fits counts.
+func causes() []struct {
+	name string
+	errs []error
+} {
+	return []struct {
+		name string
+		errs []error
+	}{
+		{"unreadable", []error{errUnreadable}},
+		{"busy", []error{queue.ErrFull, queue.ErrClosed, worker.ErrNotStarted}},
+		{"memory", []error{queue.ErrTooBig}},
+		{"no picture", []error{header.ErrUnknown}},
+		{"too large", []error{header.ErrTooLarge, jpeg.ErrTooLarge}},
+		{"unsupported", []error{codec.ErrUnsupported, convert.ErrUnsupported, jpeg.ErrUnsupported, icc.ErrUnsupported}},
+		{"broken", []error{header.ErrBroken, jpeg.ErrFormat, icc.ErrBroken}},
+		{"crashed", []error{worker.ErrCrashed}},
+		{"encoder", []error{codec.ErrFailed, container.ErrFormat}},
+		{"timeout", []error{context.DeadlineExceeded}},
+		{"store", []error{store.ErrFull, store.ErrDown}},
+	}
+}
+
+// cause names an error.
 func cause(err error) string {
-	switch {
-	case errors.Is(err, errUnreadable):
-		return "unreadable"
-	case errors.Is(err, queue.ErrFull), errors.Is(err, queue.ErrClosed):
-		return "busy"
-	case errors.Is(err, queue.ErrTooBig):
-		return "memory"
-	case errors.Is(err, header.ErrUnknown):
-		return "no picture"
-	case errors.Is(err, header.ErrTooLarge):
-		return "too large"
-	case errors.Is(err, header.ErrBroken):
-		return "broken"
-	case errors.Is(err, worker.ErrCrashed):
-		return "crashed"
-	case errors.Is(err, codec.ErrUnsupported):
-		return "unsupported"
-	case errors.Is(err, codec.ErrFailed):
-		return "encoder"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "timeout"
-	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrDown):
-		return "store"
+	for _, c := range causes() {
+		for _, e := range c.errs {
+			if errors.Is(err, e) {
+				return c.name
+			}
+		}
 	}
 	return "failed"
 }
@@ -223,8 +233,14 @@ func (h *Handler) run(ctx context.Context, rec *record, f original.File, w wante
 		h.settle(rec, f, w, missing)
 	default:
 		rec.mu.Lock()
-		if !rec.gone && same(rec.file, f) {
-			h.fail(rec, h.table.variant(rec, w), err)
+		if v := h.table.variant(rec, w); rec.gone || !same(rec.file, f) {
+			// It is about another file by now.
+		} else if errors.Is(err, worker.ErrNotStarted) { // nothing is wrong with the file
+			v.ticket = nil
+			v.postpone(err)
+			rec.gen.Void()
+		} else {
+			h.fail(rec, v, err)
 		}
 		rec.mu.Unlock()
 	}
@@ -278,7 +294,7 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 	rec.gen.Void()
 	h.meters.Failed.Add(cause(err))
 	level := slog.LevelWarn
-	if v.failures > 1 || errors.Is(err, codec.ErrUnsupported) { // then nothing is wrong with the file
+	if v.failures > 1 || cause(err) == "unsupported" { // then nothing is wrong with the file
 		level = slog.LevelDebug
 	}
 	h.log.Log(h.closing, level, "a picture is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
