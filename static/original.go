@@ -28,7 +28,7 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	if !ok || name == "" || strings.HasSuffix(name, "/") {
 		return original.File{}, original.ErrNone
 	}
-	s, transient, err := h.find(name)
+	s, transient, err := h.find(name, true)
 	if err != nil {
 		return original.File{}, noOriginal(name, err)
 	}

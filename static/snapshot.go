@@ -76,6 +76,20 @@ type snapshot struct {
 
 	compressible bool
 	queued       atomic.Bool // for compression, or done with it
+
+	// shut snapshots have given their descriptors back and have no answers: the
+	// file is opened again when it is asked for. What others have made of it
+	// stays right meanwhile.
+	shut bool
+}
+
+// withoutFiles is what remains of a snapshot when its descriptors are needed
+// elsewhere. gen must have been voided: the lane has the same descriptors.
+func (s *snapshot) withoutFiles(gen lane.Mark) *snapshot {
+	shut := &snapshot{read: s.read, mark: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
+	shut.dir.Store(s.dir.Load())
+	shut.checked.Store(s.checked.Load())
+	return shut
 }
 
 func (s *snapshot) valid() bool { return s != nil && s.read.Valid() && s.mark.Valid() }
@@ -317,8 +331,9 @@ func hashTag(r io.Reader) string {
 }
 
 // find returns the snapshot for a name, from the table if it is there. A
-// transient one is in no table: the caller must release it.
-func (h *Handler) find(name string) (s *snapshot, transient bool, err error) {
+// transient one is in no table: the caller must release it. For a mere look at
+// the file a shut one will do.
+func (h *Handler) find(name string, look bool) (s *snapshot, transient bool, err error) {
 	e := h.table.get(name)
 	if e == nil {
 		if _, _, err := h.probe(name); err != nil {
@@ -328,26 +343,34 @@ func (h *Handler) find(name string) (s *snapshot, transient bool, err error) {
 			return nil, false, errUnavailable // closed
 		}
 	}
-	if s := e.snapshot.Load(); s.fresh(time.Now()) {
+	if s := e.snapshot.Load(); s.fresh(time.Now()) && (look || !s.shut) {
 		return s, false, nil
 	}
-	return h.load(e)
+	return h.load(e, look)
 }
 
 // load looks at the entry's file and makes a new snapshot if it has changed.
-func (h *Handler) load(e *entry) (s *snapshot, transient bool, err error) {
+func (h *Handler) load(e *entry, look bool) (s *snapshot, transient bool, err error) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
-	if s := e.snapshot.Load(); s.fresh(time.Now()) {
-		return s, false, nil // somebody else has done it meanwhile
+	before := e.snapshot.Load()
+	if before.fresh(time.Now()) && (look || !before.shut) {
+		return before, false, nil // somebody else has done it meanwhile
 	}
-	if s := e.snapshot.Load(); s.valid() && h.unchanged(e, s) {
-		return s, false, nil
+	same := before.valid() && h.unchanged(e, before)
+	if same && (look || !before.shut) {
+		return before, false, nil
 	}
-	e.void()
 	for range maxAttempts {
+		if !same {
+			e.void()
+		}
 		s, err = h.read(e)
 		switch {
+		case err == nil && same && s.found != before.found: // it changed just now
+			s.release()
+			same = false
+			continue
 		case errors.Is(err, errChanged):
 			continue
 		case err != nil:
@@ -436,7 +459,7 @@ func (u *use) done() {
 // use finds the answer for a name and a request's headers, and holds its file.
 func (h *Handler) use(name string, header http.Header) (use, error) {
 	for range maxAttempts {
-		s, transient, err := h.find(name)
+		s, transient, err := h.find(name, false)
 		if err != nil {
 			return use{}, err
 		}

@@ -130,8 +130,14 @@ func (t *table) evict() {
 		t.remove(t.recent.Back().Value.(*entry))
 	}
 	for t.files > maxDescriptors && t.open.Len() > 1 {
-		t.remove(t.open.Back().Value.(*entry))
+		t.shut(t.open.Back().Value.(*entry))
 	}
+}
+
+// shut takes an entry's descriptors, and keeps what is known of its file.
+func (t *table) shut(e *entry) {
+	e.gen.Void()
+	t.replace(e, e.snapshot.Load().withoutFiles(e.gen.Now()))
 }
 
 func (t *table) remove(e *entry) {

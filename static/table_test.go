@@ -2,9 +2,13 @@ package static
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"millrace/internal/original"
 )
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -74,6 +78,62 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	h.Close()
 	if h.table.files != 0 || h.table.bytes != 0 || h.table.open.Len() != 0 {
 		t.Errorf("after Close: %d descriptors, %d bytes", h.table.files, h.table.bytes)
+	}
+}
+
+// What is made of files lasts when their descriptors are needed elsewhere, and
+// ends when they change.
+func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	files := map[string]string{}
+	large := strings.Repeat("x", heldBytes+1)
+	const n = maxDescriptors + 20
+	for i := range n {
+		files[fmt.Sprintf("%d.bin", i)] = large
+	}
+	write(t, dir, files)
+	h := open(t, dir, Options{})
+	settled(t, h, "/0.bin", large)
+	look := func(i int) original.File {
+		t.Helper()
+		f, err := h.Original(httptest.NewRequest(http.MethodGet, fmt.Sprintf("/%d.bin", i), nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	first := look(0)
+	served := h.table.get("0.bin").snapshot.Load().mark
+	for i := 1; i < n; i++ {
+		look(i)
+	}
+	if s := h.table.get("0.bin").snapshot.Load(); !s.shut || h.table.files > maxDescriptors {
+		t.Fatalf("%d descriptors open", h.table.files)
+	}
+	if !first.Mark.Valid() || served.Valid() {
+		t.Errorf("the original's mark is valid: %t, that of the lane's copy, which has the descriptor: %t", first.Mark.Valid(), served.Valid())
+	}
+	h.sweep()
+	if again := look(0); !first.Mark.Valid() || again.Mark != first.Mark {
+		t.Error("another look makes it another original")
+	}
+	if w := ask(h, "GET", "/0.bin"); w.Code != 200 || w.Body.String() != large {
+		t.Errorf("served again: %d, %d bytes", w.Code, w.Body.Len())
+	}
+	if !first.Mark.Valid() {
+		t.Error("opening the file again makes it another original")
+	}
+	for i := 1; i < n; i++ { // its descriptor goes again
+		look(i)
+		ask(h, "GET", fmt.Sprintf("/%d.bin", i), "Range", "bytes=0-0")
+	}
+	write(t, dir, map[string]string{"0.bin": large + "y"})
+	h.sweep()
+	if w := ask(h, "GET", "/0.bin"); w.Body.Len() != len(large)+1 {
+		t.Errorf("after a change: %d bytes", w.Body.Len())
+	}
+	if first.Mark.Valid() {
+		t.Error("the original has changed and its mark stands")
 	}
 }
 
