@@ -8,6 +8,7 @@ import (
 	"image"
 	"image/color"
 	"image/gif"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -193,12 +194,31 @@ func TestHalf(t *testing.T) {
 	p := planar(3, 3, picture.Sub444)
 	copy(p.Cb.Pix, []byte{10, 20, 30, 40, 51, 60, 70, 80, 90})
 	across := half(p, true)
-	if diff := cmp.Diff([]byte{15, 30, 46, 60, 75, 90}, across.Cb.Pix); diff != "" || across.Sub != picture.Sub422 {
+	if diff := cmp.Diff([]byte{15, 30, 45, 60, 75, 90}, across.Cb.Pix); diff != "" || across.Sub != picture.Sub422 {
 		t.Errorf("across, to %v:\n%s", across.Sub, diff)
 	}
 	both := half(across, false)
-	if diff := cmp.Diff([]byte{31, 45, 75, 90}, both.Cb.Pix); diff != "" || both.Sub != picture.Sub420 {
+	if diff := cmp.Diff([]byte{30, 45, 75, 90}, both.Cb.Pix); diff != "" || both.Sub != picture.Sub420 {
 		t.Errorf("both, to %v:\n%s", both.Sub, diff)
+	}
+}
+
+// TestHalfKeepsColours: rounding moves no colour, in the mean.
+func TestHalfKeepsColours(t *testing.T) {
+	p := planar(64, 64, picture.Sub444)
+	want, random := 0, rand.New(rand.NewPCG(1, 2))
+	for i := range p.Cb.Pix {
+		p.Cb.Pix[i] = byte(random.IntN(256))
+		want += int(p.Cb.Pix[i])
+	}
+	for _, first := range []bool{true, false} {
+		got := 0
+		for _, v := range half(half(p, first), !first).Cb.Pix {
+			got += 4 * int(v)
+		}
+		if off := float64(got-want) / (64 * 64); off < -0.1 || off > 0.1 {
+			t.Errorf("chroma is %+.2f off", off)
+		}
 	}
 }
 
