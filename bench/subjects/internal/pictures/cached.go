@@ -22,6 +22,9 @@ func (r *runner) cached(ctx context.Context) error {
 	if err := os.Mkdir(ready, 0o755); err != nil {
 		return err
 	}
+	if err := addPreview(r.site); err != nil {
+		return err
+	}
 	// Whoever converts comes first: what it makes is what the others serve.
 	for _, ours := range []bool{true, false} {
 		for _, a := range r.Plan.Arms {

@@ -55,7 +55,23 @@ func photos() []photo {
 // cachedPhotos are those whose variants are served in the part cached, by the
 // name of its workloads.
 func cachedPhotos() map[string]string {
-	return map[string]string{"webp70k": "Aqua.jpg", "webp350k": "BytheWater.jpg"}
+	return map[string]string{"webp20k": previewName, "webp70k": "Aqua.jpg", "webp350k": "BytheWater.jpg"}
+}
+
+// The preview is a small picture, as pages have most of them. It is served and
+// not among those that are converted by the clock.
+const (
+	previewName = "preview.jpg"
+	previewFile = plasmaFolder + "BytheWater/contents/screenshot.jpg"
+)
+
+// addPreview copies the preview into a folder.
+func addPreview(dir string) error {
+	data, err := os.ReadFile(previewFile)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNoPhotos, err)
+	}
+	return writeOld(filepath.Join(dir, previewName), data)
 }
 
 // errNoPhotos says what to install.

@@ -44,6 +44,7 @@ func Cache() []Workload {
 func Pictures() []Workload {
 	const accept = "image/webp,*/*"
 	return []Workload{
+		{Name: "webp20k", Title: "a WebP of 20 KB", Accept: accept, files: []testsite.File{{Path: "/preview.jpg", Kind: testsite.Image}}},
 		{Name: "webp70k", Title: "a WebP of 70 KB", Accept: accept, files: []testsite.File{{Path: "/Aqua.jpg", Kind: testsite.Image}}},
 		{Name: "webp350k", Title: "a WebP of 350 KB", Accept: accept, files: []testsite.File{{Path: "/BytheWater.jpg", Kind: testsite.Image}}},
 	}
