@@ -56,7 +56,7 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 		return nil, fmt.Errorf("%w: it has %d × %d pixels instead of %d × %d",
 			header.ErrBroken, b.Dx(), b.Dy(), j.info.Width, j.info.Height)
 	}
-	pic := picture.FromImage(m)
+	pic := picture.FromImage(j.asShown(m))
 	if j.info.Format == header.WebP && pic.Model == picture.YCbCr {
 		pic.Limited = true // VP8's range (RFC 6386, 9.2), which image.YCbCr cannot say
 	}
