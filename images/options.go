@@ -43,7 +43,8 @@ type Options struct {
 	Wait time.Duration `yaml:"wait" negative:"never wait"`
 	// Workers is how many conversions run at once. Default: the number of CPUs.
 	Workers int `yaml:"workers"`
-	// Memory is what conversions may take together. Default 512MiB.
+	// Memory is what conversions may take together; a picture that needs more
+	// is served as it is. Default 512MiB: photographs of about 30 megapixels.
 	Memory bytesize.Size `yaml:"memory"`
 	// Queue is how many conversions may wait. Default 1000.
 	Queue int `yaml:"queue"`

@@ -57,6 +57,7 @@ func (h *Handler) wanted(f format, p params.Params) wanted {
 		KeepCopyright: h.options.KeepCopyright,
 		NearLossless:  h.options.NearLossless,
 		Limits:        h.options.limits(),
+		Memory:        int64(h.options.Memory),
 	}
 	id := fmt.Sprintf("%s %s q%d n%d", f.Format, f.level, quality, s.NearLossless)
 	if s.KeepCopyright {

@@ -192,12 +192,12 @@ func (h *Handler) findIndex(name string) (string, fs.FileInfo, error) {
 	return "", nil, errNotFound
 }
 
-// read makes a snapshot of what a name leads to now.
-func (h *Handler) read(e *entry) (*snapshot, error) {
+// glance makes a snapshot of what a name leads to now, without opening it.
+func (h *Handler) glance(e *entry) (*snapshot, error) {
 	if h.watch != nil {
 		h.watch.add(dirOf(e.name)) // before the marks: no change may fall between
 	}
-	s := &snapshot{read: e.edit.Now(), mark: e.gen.Now()}
+	s := &snapshot{read: e.edit.Now(), mark: e.gen.Now(), shut: true}
 	f, dir, err := h.probe(e.name)
 	if err != nil {
 		return nil, err
@@ -206,6 +206,21 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	s.found = f
 	s.settle(dir, now)
 	s.checked.Store(now.UnixNano())
+	for c := range negotiate.Codings {
+		s.racy = s.racy || f.sources[c] != (stamp{}) && f.sources[c].racy(now)
+	}
+	return s, nil
+}
+
+// read makes a snapshot of what a name leads to now, with all that it takes to
+// serve it.
+func (h *Handler) read(e *entry) (*snapshot, error) {
+	s, err := h.glance(e)
+	if err != nil {
+		return nil, err
+	}
+	s.shut = false
+	f := s.found
 	kind := typeOf(f.file)
 	size := f.sources[negotiate.Identity].size
 	s.compressible = !h.options.NoCompress && kind.compressible && compress.MinSize <= size && size <= compress.MaxSize
@@ -219,7 +234,6 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 		if f.sources[c] == (stamp{}) {
 			continue
 		}
-		s.racy = s.racy || f.sources[c].racy(now)
 		a, err := h.readSource(s, c)
 		switch {
 		case err == nil && a.Body == nil && a.File == nil && a.Size > 0:
@@ -365,7 +379,11 @@ func (h *Handler) load(e *entry, look bool) (s *snapshot, transient bool, err er
 		if !same {
 			e.void()
 		}
-		s, err = h.read(e)
+		if look {
+			s, err = h.glance(e)
+		} else {
+			s, err = h.read(e)
+		}
 		switch {
 		case err == nil && same && s.found != before.found: // it changed just now
 			s.release()
@@ -380,7 +398,7 @@ func (h *Handler) load(e *entry, look bool) (s *snapshot, transient bool, err er
 		if !h.table.install(e, s) {
 			return s, true, nil // evicted while it was read, or closed
 		}
-		h.wantCompressed(e, s)
+		h.wantCompressed(e, s) // not what is shut
 		return s, false, nil
 	}
 	s, err = h.readMoving(e.name)
