@@ -2,6 +2,7 @@ package convert
 
 import (
 	"image"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -21,12 +22,13 @@ func TestPlan(t *testing.T) {
 		denom  int
 	}{
 		{4000, 3000, false, 0, 0, "", image.Pt(4000, 3000), image.Rect(0, 0, 4000, 3000), 1},
-		{4000, 3000, false, 1000, 1000, Contain, image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 4},
-		{4000, 3000, false, 1000, 1000, "", image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 4},
-		{4000, 3000, false, 1001, 0, "", image.Pt(1001, 751), image.Rect(0, 0, 4000, 3000), 2},
-		{4000, 3000, false, 500, 0, Cover, image.Pt(500, 375), image.Rect(0, 0, 4000, 3000), 8},
+		{4000, 3000, false, 1000, 1000, Contain, image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 2},
+		{4000, 3000, false, 1000, 1000, "", image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 2},
+		{4000, 3000, false, 800, 0, "", image.Pt(800, 600), image.Rect(0, 0, 4000, 3000), 4},
+		{4000, 3000, false, 801, 0, "", image.Pt(801, 601), image.Rect(0, 0, 4000, 3000), 2},
+		{4000, 3000, false, 500, 0, Cover, image.Pt(500, 375), image.Rect(0, 0, 4000, 3000), 4},
 		{4000, 3000, false, 0, 300, Fill, image.Pt(400, 300), image.Rect(0, 0, 4000, 3000), 8},
-		{4000, 3000, true, 1000, 1000, Contain, image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 4},
+		{4000, 3000, true, 1000, 1000, Contain, image.Pt(1000, 750), image.Rect(0, 0, 4000, 3000), 2},
 		{4000, 3000, true, 300, 0, Contain, image.Pt(400, 300), image.Rect(0, 0, 4000, 3000), 8},
 		{4000, 3000, false, 1000, 1000, Cover, image.Pt(1000, 1000), image.Rect(500, 0, 3500, 3000), 2},
 		{4000, 3000, false, 1000, 1000, Outside, image.Pt(1333, 1000), image.Rect(0, 0, 4000, 3000), 2},
@@ -138,5 +140,30 @@ func TestMemoryHasNoGap(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFinePattern: rings too fine for the result become gray, not other rings,
+// also at the size that a JPEG could be decoded at.
+func TestFinePattern(t *testing.T) {
+	const side, k = 512, 4
+	m := image.NewGray(image.Rect(0, 0, side, side))
+	for i := range m.Pix {
+		x, y := float64(i%side), float64(i/side)
+		m.Pix[i] = byte(127.5 + 127.5*math.Cos((x*x+y*y)*math.Pi/(2*side)))
+	}
+	f := &fakeEncoder{}
+	convertTo(t, &Converter{Encoder: f}, asJPEG(t, m), Spec{Width: side / k})
+	p := f.pictures[0]
+	var sum float64
+	n := 0
+	for y := p.Height / 2; y < p.Height; y++ { // beyond the result's finest by half and more
+		for _, v := range p.Y.Pix[y*p.Y.Stride:][:p.Width] {
+			sum += (float64(v) - 127.5) * (float64(v) - 127.5)
+			n++
+		}
+	}
+	if deviation := math.Sqrt(sum / float64(n)); deviation > 4 {
+		t.Errorf("rings that are not in the picture, by %.1f of 255 in the mean", deviation)
 	}
 }
