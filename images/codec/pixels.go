@@ -116,7 +116,8 @@ func fromRGB(p *picture.Picture) *picture.Picture {
 // half averages pairs of chroma samples, beside each other (4:4:4 becomes
 // 4:2:2, and 4:4:0 becomes 4:2:0) or above each other (4:2:2 becomes 4:2:0, and
 // 4:4:4 becomes 4:4:0). What lies between two values goes up in the odd
-// columns across, and in the even ones down: always up makes all colours half a step redder and bluer.
+// columns across, and in the even ones down: always up makes all colours half a
+// step redder and bluer.
 func half(p *picture.Picture, across bool) *picture.Picture {
 	w, h := chroma(p)
 	out := *p

@@ -23,8 +23,15 @@ func fax(order binary.AppendByteOrder, photometric uint16) []byte {
 		data[i/8] |= byte(b-'0') << (7 - i%8)
 	}
 	fields := [][3]uint32{ // tag, type, value
-		{256, 3, 8}, {257, 3, 2}, {258, 3, 1}, {259, 3, 4}, {262, 3, uint32(photometric)},
-		{273, 4, 0}, {277, 3, 1}, {278, 3, 2}, {279, 4, uint32(len(data))},
+		{256, 3, 8},
+		{257, 3, 2},
+		{258, 3, 1},
+		{259, 3, 4},
+		{262, 3, uint32(photometric)},
+		{273, 4, 0},
+		{277, 3, 1},
+		{278, 3, 2},
+		{279, 4, uint32(len(data))},
 	}
 	fields[5][2] = uint32(8 + 2 + 12*len(fields) + 4)
 	b := order.AppendUint32(magic, 8)
