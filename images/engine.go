@@ -28,6 +28,7 @@ type EngineOptions struct {
 	Workers int
 	Memory  int64
 	Queue   int
+	Alike   bool // what nobody waits for has the priority of the rest
 }
 
 // EngineOptions are what the handler's engine has to be like.
@@ -36,7 +37,7 @@ func (o Options) EngineOptions() EngineOptions {
 	if level == "" {
 		level = "auto"
 	}
-	return EngineOptions{Level: level, Workers: o.Workers, Memory: int64(o.Memory), Queue: o.Queue}
+	return EngineOptions{Level: level, Workers: o.Workers, Memory: int64(o.Memory), Queue: o.Queue, Alike: o.Background == "normal"}
 }
 
 // Engine converts for handlers: processes that do it, and the queue that
@@ -54,7 +55,7 @@ func NewEngine(ctx context.Context, o EngineOptions, command []string, errorLog 
 	if workers == 0 {
 		workers = runtime.NumCPU()
 	}
-	pool, err := worker.New(ctx, worker.Options{Command: command, Level: o.Level, Memory: workerMemory(o.Memory, workers), ErrorLog: errorLog})
+	pool, err := worker.New(ctx, worker.Options{Command: command, Level: o.Level, Alike: o.Alike, Memory: workerMemory(o.Memory, workers), ErrorLog: errorLog})
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}

@@ -440,6 +440,7 @@ func TestCheck(t *testing.T) {
 		"quality":        {Quality: 101},
 		"extensions":     {Extensions: []string{"svg"}},
 		"engine":         {Engine: "vips"},
+		"background":     {Background: "never"},
 		"near_lossless":  {NearLossless: 101},
 		"max_megapixels": {MaxMegapixels: -1},
 		"wait":           {Wait: time.Hour},

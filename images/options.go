@@ -48,6 +48,11 @@ type Options struct {
 	Memory bytesize.Size `yaml:"memory"`
 	// Queue is how many conversions may wait. Default 1000.
 	Queue int `yaml:"queue"`
+	// Background is what conversions get of the processor that nobody waits
+	// for: idle, what nothing else wants, or normal, a tenth of a core beside
+	// others. Default idle; on a machine that is always busy that is next to
+	// nothing.
+	Background string `yaml:"background"`
 	// Prefetch converts everything below the root in the background, at the
 	// start, and what has come since every ten minutes.
 	Prefetch bool `yaml:"prefetch"`
@@ -148,6 +153,9 @@ func (o Options) Check() map[string]error {
 	}
 	if !slices.Contains([]string{"", "auto", "tools", "embedded"}, o.Engine) {
 		faults["engine"] = fmt.Errorf("%q is not an engine: auto, tools or embedded", o.Engine)
+	}
+	if !slices.Contains([]string{"", "idle", "normal"}, o.Background) {
+		faults["background"] = fmt.Errorf("%q is neither idle nor normal", o.Background)
 	}
 	if o.MaxMegapixels < 0 {
 		faults["max_megapixels"] = errors.New("max_megapixels cannot be negative")

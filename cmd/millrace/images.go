@@ -188,6 +188,7 @@ func (a album) open(ctx context.Context, jobs int) (o *openAlbum, err error) {
 		return o, err
 	}
 	eo := a.images.EngineOptions()
+	eo.Alike = true // somebody waits for all of it
 	if jobs > 0 {
 		eo.Workers = jobs
 	}

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What workers are niced by, on top of what the server is: 5 leaves them a
-// quarter of a core that the server wants, 19 next to nothing.
+// What workers are niced by, on top of what the server is: 10 leaves them a
+// tenth of a core that the server wants, 19 next to nothing.
 const (
-	niceForeground = 5
+	niceForeground = 10
 	niceBackground = 19
 	maxNice        = 19
 	// oomScore makes the kernel end a worker before the server and all else

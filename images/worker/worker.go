@@ -62,6 +62,8 @@ type Options struct {
 	// Level is what the workers encode with: "" or "auto" (tools where they
 	// are, else embedded), "tools", "embedded".
 	Level string
+	// Alike gives the workers for the background the priority of the others.
+	Alike bool
 	// Idle is how long a worker without work lives. Default 3 s.
 	Idle time.Duration
 	// Jobs is after how many conversions a worker is replaced. Default 200.
@@ -187,7 +189,7 @@ func (p *Pool) Convert(ctx context.Context, src Source, s convert.Spec, inBackgr
 		return p.here.convertHere(ctx, src, s)
 	}
 	kind := foreground
-	if inBackground {
+	if inBackground && !p.o.Alike {
 		kind = background
 	}
 	for {

@@ -230,7 +230,9 @@ func TestClientThatNeverReads(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
-	r := start(t, plan{limits: shortLimits, lane: lane.Options{Memory: 64 * size}, handler: deadlinePages(t, size)})
+	limits := shortLimits
+	limits.IdleTimeout, limits.HeaderTimeout = patience, patience // on a busy machine the test itself is that slow
+	r := start(t, plan{limits: limits, lane: lane.Options{Memory: 64 * size}, handler: deadlinePages(t, size)})
 	overAll(t, func(t *testing.T, transport string) {
 		for _, path := range []string{"/memory", "/file", "/slowmemory", "/slowfile"} {
 			t.Run(path[1:], func(t *testing.T) {
