@@ -12,9 +12,12 @@ export CGO_ENABLED = 0
 # and their way to load those makes the binary a dynamically linked one.
 STATIC = -tags nodynamic
 
-.PHONY: build test race fuzz lint bench pgo docs clean
+.PHONY: build release test race fuzz lint bench pgo docs clean
 
-build: ## one static binary: bin/millrace
+build: ## one static binary: bin/millrace; what CGO_ENABLED=0 go run has compiled is not compiled again
+	$(GO) build $(STATIC) -ldflags=-s -o bin/millrace ./cmd/millrace
+
+release: ## the same without the paths of this machine in it, which compiles everything anew
 	$(GO) build $(STATIC) -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
 
 test: ## all tests (what README calls command 2)
@@ -37,9 +40,10 @@ bench: ## micro-benchmarks; compare two runs with: go tool -modfile=tools/go.mod
 pgo: ## record the profile that builds are optimised by: docs/pgo.md says what is measured before it is kept
 	GO=$(GO) tools/pgo
 
-docs: ## what is made from code and checked in: docs/config.md, the schema, the man page, the example config
+docs: ## what is made from code and results and checked in: docs/config.md, the schema, the man page, the example config, README's chart
 	$(GO) test ./internal/config -run TestDocuments -update
 	$(GO) test ./cmd/millrace -run 'TestManual|TestExample' -update
+	$(GO) test . -run TestPerformanceChart -update
 
 clean: ## everything that was built here
 	rm -rf bin dist

@@ -13,104 +13,104 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/cache"
-	"millrace/images"
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/proxy"
-	"millrace/internal/server"
 	"millrace/internal/site"
-	"millrace/internal/upstream"
-	"millrace/static"
 )
 
-// graph is everything that one config leads to. It does not change once it
-// serves. What must survive a reload is carried over from the old graph by a
-// key that says all there is to know about it.
-type graph struct {
-	setup  server.Setup
-	ids    map[string]uint64 // sites: listener, hosts and routes → number
-	parts  map[string]part   // what has a state, by its options
-	opened []string          // keys of parts: each after those that it uses
-	caches map[string]*cache.Handler
-	photos map[string]*images.Handler // routes with images, by name
-	logKey string
-
-	sockets map[string]*socketRoute // routes with WebSockets, by name
-
-	before <-chan struct{} // closed when the graph before this one is
-	closed chan struct{}   // closed when this one is
-}
-
-// part is a job, or what a job works with, that holds something open.
-type part struct {
-	what   any
-	closer io.Closer
+// builder makes the graph of a config. Each job has its own file with the
+// builder's methods for it, named after the job's package.
+type builder struct {
+	server *Server
+	config *config.Config
+	old    *graph // the graph that serves now; empty at the start
+	next   *graph // the one that is being built
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
-// was opened for it is closed again. This is the only place where the jobs meet.
-func (s *Server) build(cfg *config.Config, old *graph) (g *graph, err error) {
-	g = &graph{ids: map[string]uint64{}, parts: map[string]part{}, caches: map[string]*cache.Handler{}, photos: map[string]*images.Handler{}, sockets: map[string]*socketRoute{}, closed: make(chan struct{})}
+// was opened for it is closed again.
+func (s *Server) build(cfg *config.Config, old *graph) (*graph, error) {
 	if old == nil {
-		old = &graph{closed: make(chan struct{})}
+		old = newGraph()
 		close(old.closed)
 	}
-	g.before = old.closed
-	defer func() {
-		if err != nil {
-			_ = g.close(old)
-			g = nil
-		}
-	}()
-	if err = g.openLog(s, cfg.Log, old); err != nil {
-		return g, err
+	b := &builder{server: s, config: cfg, old: old, next: newGraph()}
+	b.next.before = old.closed
+	if err := b.build(); err != nil {
+		_ = b.next.close(old)
+		return nil, err
 	}
-	g.setup.Listen, g.setup.TLS, g.setup.Limits = cfg.Listen, cfg.TLS, cfg.Limits
-	g.setup.Plain, g.setup.Secure = site.NewTable(), site.NewTable()
+	return b.next, nil
+}
+
+func (b *builder) build() (err error) {
+	if err = b.accessLog(); err != nil {
+		return err
+	}
+	cfg, setup := b.config, &b.next.setup
+	setup.Listen, setup.TLS, setup.Limits = cfg.Listen, cfg.TLS, cfg.Limits
+	if setup.Trusted, err = proxy.Trusted(cfg.TrustedProxies()); err != nil {
+		return fmt.Errorf("limits.trusted_proxies: %w", err)
+	}
+	setup.Plain, setup.Secure = site.NewTable(), site.NewTable()
 	if cfg.TLS.Redirect {
-		port := redirectPort(cfg.TLS.Listen)
-		to := &site.Route{Pattern: "/", Handler: guard.ToHTTPS(port), Job: s.meters.Job("redirect")}
-		g.add(g.setup.Plain, g.id(s, old, "redirect", port), []*site.Route{to}, nil)
+		b.redirectToTLS()
 	}
 	for _, sc := range cfg.Sites {
-		var routes []*site.Route
-		for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
-			rc := sc.Routes[pattern]
-			h, job, err := g.job(s, sc.Hosts, pattern, old, rc)
-			if err != nil {
-				return g, fmt.Errorf("route %s: %w", pattern, err)
-			}
-			folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-			routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, folder), Job: s.meters.Job(job)})
+		routes, err := b.routes(sc)
+		if err != nil {
+			return err
 		}
-		g.add(g.setup.Secure, g.id(s, old, "tls", sc), routes, sc.Hosts)
+		setup.Secure.Add(site.New(b.siteNumber("tls", sc), routes), sc.Hosts)
 		if !cfg.TLS.Redirect {
-			g.add(g.setup.Plain, g.id(s, old, "plain", sc), routes, sc.Hosts)
+			setup.Plain.Add(site.New(b.siteNumber("plain", sc), routes), sc.Hosts)
 		}
 	}
-	return g, nil
+	return nil
 }
 
-func (g *graph) add(t *site.Table, id uint64, routes []*site.Route, hosts []string) {
-	t.Add(site.New(id, routes), hosts)
+// redirectToTLS sends plain requests to the first TLS listener, for the hosts
+// that a site or the certificate names.
+func (b *builder) redirectToTLS() {
+	setup, srv := &b.next.setup, b.server
+	port := redirectPort(b.config.TLS.Listen)
+	secure := setup.Secure
+	known := func(host string) bool { return secure.Named(host) || srv.server.Certifies(host) }
+	to := &site.Route{Pattern: "/", Handler: guard.ToHTTPS(port, known), Job: srv.meters.Job("redirect")}
+	setup.Plain.Add(site.New(b.siteNumber("redirect", port), []*site.Route{to}), nil)
 }
 
-// id is the number of a site on one kind of listener: the old one if nothing
-// about it has changed, so that its finished answers live on, else a new one.
-func (g *graph) id(s *Server, old *graph, listener string, what any) uint64 {
-	k := keyOf(listener, what)
-	id, ok := old.ids[k]
-	if !ok {
-		s.serial++
-		id = s.serial
+// routes are those of a site, with their jobs.
+func (b *builder) routes(sc config.Site) (routes []*site.Route, err error) {
+	for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
+		rc := sc.Routes[pattern]
+		h, job, err := b.job(sc.Hosts, pattern, rc)
+		if err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
+		routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: rc.Proxy != nil || rc.Cache != nil})
 	}
-	g.ids[k] = id
+	return routes, nil
+}
+
+// siteNumber is the number of a site on one kind of listener: the old one if
+// nothing about the site has changed, so that its finished answers live on,
+// else a new one.
+func (b *builder) siteNumber(listener string, what any) uint64 {
+	k := keyOf(listener, what)
+	id, ok := b.old.ids[k]
+	if !ok {
+		b.server.serial++
+		id = b.server.serial
+	}
+	b.next.ids[k] = id
 	return id
 }
 
-// keyOf tells configs apart by all that they say.
+// keyOf is the same for equal options and different for others.
 func keyOf(kind string, what any) string {
 	b, err := json.Marshal(what)
 	if err != nil {
@@ -119,23 +119,23 @@ func keyOf(kind string, what any) string {
 	return kind + " " + string(b)
 }
 
-// job makes the handler of a route and names its job.
-func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc config.Route) (http.Handler, string, error) {
-	switch {
+// job makes the handler of a route and returns its job's name.
+func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.Handler, job string, err error) {
+	switch name := routeName(hosts, pattern); {
 	case rc.Images != nil:
-		h, err := g.images(s, nameOf(hosts, pattern), rc, old)
+		h, err = b.images(name, rc)
 		return h, "images", err
 	case rc.Static != nil:
-		h, err := g.static(*rc.Static, old)
+		h, err = b.static(*rc.Static)
 		return h, "static", err
 	case rc.Cache != nil:
-		h, err := g.cache(s, nameOf(hosts, pattern), *rc.Cache, old)
+		h, err = b.cache(name, *rc.Cache)
 		return h, "cache", err
 	case rc.WebSocket != nil:
-		h, err := g.webSocket(s, hosts, pattern, *rc.WebSocket, old)
+		h, err = b.webSocket(hosts, pattern, *rc.WebSocket)
 		return h, "websocket", err
 	case rc.Proxy != nil:
-		h, err := g.proxy(s, *rc.Proxy, old)
+		h, err = b.proxy(*rc.Proxy)
 		return h, "proxy", err
 	case rc.Redirect != nil:
 		return rc.Redirect.Handler(pattern), "redirect", nil
@@ -145,87 +145,47 @@ func (g *graph) job(s *Server, hosts []string, pattern string, old *graph, rc co
 	return nil, "", errors.New("no job is named: write static, images, cache, proxy, websocket, redirect or deny")
 }
 
-func (g *graph) static(o static.Options, old *graph) (*static.Handler, error) {
-	return carry(g, old, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
-		h, err := static.Open(o.Root, o)
-		return h, h, err
-	})
-}
-
-// nameOf is how the metrics and the operator call a route.
-func nameOf(hosts []string, pattern string) string {
+// routeName is a route's name in the metrics and on the command line.
+func routeName(hosts []string, pattern string) string {
 	if len(hosts) > 0 {
 		return hosts[0] + pattern
 	}
 	return pattern
 }
 
-// proxy is a reverse proxy; routes with the same upstream have one pool.
-func (g *graph) proxy(s *Server, o proxy.Options, old *graph) (http.Handler, error) {
-	pool, err := g.pool(s, o.Options, old)
-	if err != nil {
-		return nil, err
-	}
-	return proxy.New(o, pool, s.errors)
-}
-
-func (g *graph) pool(s *Server, o upstream.Options, old *graph) (*upstream.Pool, error) {
-	return carry(g, old, keyOf("upstream", o), func() (*upstream.Pool, io.Closer, error) {
-		p, err := upstream.New(o, s.errors)
-		return p, p, err
-	})
-}
-
-// carry takes a part over from the old graph or opens a new one. What it uses
-// itself must have been carried before.
-func carry[T any](g, old *graph, k string, open func() (T, io.Closer, error)) (T, error) {
-	p, ok := g.parts[k]
+// carry takes a part over from the old graph or opens a new one. Parts that it
+// uses must be carried first.
+func carry[T any](b *builder, k string, open func() (T, io.Closer, error)) (T, error) {
+	p, ok := b.next.parts[k]
 	if !ok {
-		if p, ok = old.parts[k]; !ok {
+		if p, ok = b.old.parts[k]; !ok {
 			what, closer, err := open()
 			if err != nil {
 				return what, err
 			}
 			p = part{what, closer}
 		}
-		g.parts[k] = p
-		g.opened = append(g.opened, k)
+		b.next.parts[k] = p
+		b.next.opened = append(b.next.opened, k)
 	}
 	return p.what.(T), nil
 }
 
-// openLog carries the access log over when its options are the same.
-func (g *graph) openLog(s *Server, o accesslog.Options, old *graph) (err error) {
-	g.logKey = keyOf("log", o)
-	if old.logKey == g.logKey {
-		g.setup.Log = old.setup.Log
+// accessLog carries the access log over when its options are the same.
+func (b *builder) accessLog() (err error) {
+	b.next.logKey = keyOf("log", b.config.Log)
+	if b.old.logKey == b.next.logKey {
+		b.next.setup.Log = b.old.setup.Log
 		return nil
 	}
-	g.setup.Log, err = accesslog.Open(o, &s.meters.LogDropped, func(err error) {
-		s.errors.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
+	b.next.setup.Log, err = accesslog.Open(b.config.Log, &b.server.meters.LogDropped, func(err error) {
+		b.server.errors.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
 	})
 	return err
 }
 
-// close closes what this graph has and keep (which may be nil) does not.
-func (g *graph) close(keep *graph) error {
-	if keep == nil {
-		keep = &graph{}
-	}
-	var errs []error
-	for _, k := range slices.Backward(g.opened) {
-		if _, ok := keep.parts[k]; !ok {
-			errs = append(errs, g.parts[k].closer.Close())
-		}
-	}
-	if g.setup.Log != keep.setup.Log {
-		errs = append(errs, g.setup.Log.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// mount makes the job see its route's folder as the root. Only files live
-// below a folder; the other jobs see the path as it is.
+// mount strips the route's prefix from paths for jobs that serve a folder. The
+// other jobs see the whole path.
 func mount(pattern string, h http.Handler, folder bool) http.Handler {
 	if !folder || pattern == "/" || !strings.HasSuffix(pattern, "/") {
 		return h

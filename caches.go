@@ -1,52 +1,56 @@
 package millrace
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
 
 	"millrace/cache"
 	"millrace/store"
-	"millrace/store/redis"
+	"millrace/store/disk"
 )
 
-// cache is the cache of a route, which goes by name in the metrics and for the
-// operator. Routes with the same options have one, by the first one's name.
-func (g *graph) cache(s *Server, name string, o cache.Options, old *graph) (*cache.Handler, error) {
-	d := cache.Deps{ErrorLog: s.errors}
+// cache is the cache of a route. Routes with the same options share one, under
+// the first route's name.
+func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
+	d := cache.Deps{ErrorLog: b.server.errors, Unasked: b.server.countUnasked}
 	if o.Disk != "" {
-		disk, err := g.disk(s, o, old)
+		disk, err := b.disk(o)
 		if err != nil {
 			return nil, err
 		}
 		d.Disk = disk
 	}
 	k := keyOf("cache", o)
-	_, twice := g.parts[k]
-	h, err := carry(g, old, k, func() (*cache.Handler, io.Closer, error) {
-		d.Meters = s.meters.Cache(name)
+	_, twice := b.next.parts[k]
+	h, err := carry(b, k, func() (*cache.Handler, io.Closer, error) {
+		d.Meters = b.server.meters.Cache(name)
 		return openCache(o, d)
 	})
 	if err == nil && !twice {
-		g.caches[name] = h
+		b.next.caches[name] = h
 	}
 	return h, err
 }
 
-// openCache opens a cache and its line to other machines.
+// openCache opens a cache and, if it is shared, its connection to other machines.
 func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
 	if o.Shared == "" {
 		h, err := cache.New(o, d)
 		return h, h, err
 	}
-	l := &line{ready: make(chan struct{})}
-	shared, err := redis.Open(redis.Options{URL: o.Shared, From: redis.Beginning, Changed: l.changed, Message: l.message, ErrorLog: d.ErrorLog})
+	l := &relay{ready: make(chan struct{})}
+	shared, err := openShared(o.Shared, l, d.ErrorLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Shared, d.Publish = shared, shared.Publish
+	d.Shared, d.Publish, d.Outbox = shared, shared.Publish, outboxOf(o.Shared)
 	h, err := cache.New(o, d)
 	l.connect(h, err)
 	if err != nil {
@@ -58,44 +62,62 @@ func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error)
 	}), nil
 }
 
-// closing is an io.Closer.
+// sharedStore is a store that several machines share. They also send each other
+// messages through it.
+type sharedStore interface {
+	store.Store
+	Publish(ctx context.Context, message []byte) error
+}
+
+// outboxOf is the folder for purges that could not be sent to the other machines
+// yet, used when the cache has no disk. It is "" when the user has no cache folder.
+func outboxOf(shared string) string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(shared)) // it may hold a password
+	return filepath.Join(base, "millrace", "outbox", hex.EncodeToString(sum[:8]))
+}
+
+// closing is a function as an [io.Closer].
 type closing func() error
 
 // Close calls it.
 func (c closing) Close() error { return c() }
 
-// line brings what other machines say to a cache. The shared store has to be
-// there before the cache that works with it, and begins to listen at once:
-// until connect, what comes waits, since a purge must not be lost.
-type line struct {
+// relay passes messages of other machines on to a cache. The shared store is
+// opened before the cache that uses it and delivers messages at once. Until
+// connect they wait, since no purge may be lost.
+type relay struct {
 	ready chan struct{} // closed by connect
 	mu    sync.RWMutex  // held for reading while the cache is told something
 	to    *cache.Handler
 }
 
-func (l *line) connect(h *cache.Handler, err error) {
+func (l *relay) connect(h *cache.Handler, err error) {
 	if err == nil {
 		l.to = h
 	}
 	close(l.ready)
 }
 
-// cut returns when the cache is not being told anything, and never will be.
-func (l *line) cut() {
+// cut returns when no message is being delivered; from then on none is.
+func (l *relay) cut() {
 	l.mu.Lock()
 	l.to = nil
 	l.mu.Unlock()
 }
 
-func (l *line) message(m []byte, lost bool) {
-	l.tell(func(h *cache.Handler) { h.Message(m, lost) })
+func (l *relay) message(m []byte, lost bool) {
+	l.deliver(func(h *cache.Handler) { h.Message(m, lost) })
 }
 
-func (l *line) changed(keys []string) {
-	l.tell(func(h *cache.Handler) { h.Changed(keys) })
+func (l *relay) changed(keys []string) {
+	l.deliver(func(h *cache.Handler) { h.Changed(keys) })
 }
 
-func (l *line) tell(f func(*cache.Handler)) {
+func (l *relay) deliver(f func(*cache.Handler)) {
 	<-l.ready
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -106,29 +128,29 @@ func (l *line) tell(f func(*cache.Handler)) {
 
 // diskStore is an open folder, and the options that it was opened with.
 type diskStore struct {
-	*store.Disk
+	*disk.Store
 	options string
 }
 
-// disk is the tier on disk. It is a part of its own, known by its folder
-// alone: a folder can be open but once, and while a reload changes the options
-// of a cache, the old handler and the new one both work with it.
-func (g *graph) disk(s *Server, o cache.Options, old *graph) (store.Store, error) {
+// disk is the tier on disk. It is a part of its own, identified by its folder
+// alone: a folder can be opened only once, and during a reload the old and the
+// new handler both use it.
+func (b *builder) disk(o cache.Options) (store.Store, error) {
 	dir, err := filepath.Abs(o.Disk)
 	if err != nil {
 		return nil, fmt.Errorf("finding the cache's folder %s: %w", o.Disk, err)
 	}
-	with := store.DiskOptions{Dir: o.Disk, Limit: o.DiskSize}
+	with := disk.Options{Dir: o.Disk, Limit: o.DiskSize}
 	options := keyOf("options", with)
-	d, err := carry(g, old, "disk "+dir, func() (diskStore, io.Closer, error) {
-		d, err := store.OpenDisk(with)
+	d, err := carry(b, "disk "+dir, func() (diskStore, io.Closer, error) {
+		d, err := disk.Open(with)
 		return diskStore{d, options}, d, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if d.options != options {
-		s.errors.Warn("the cache's folder is in use with other limits; the new ones take effect at the next start", "folder", o.Disk)
+		b.server.errors.Warn("the cache's folder is in use with other limits; the new ones take effect at the next start", "folder", o.Disk)
 	}
-	return d.Disk, nil
+	return d.Store, nil
 }

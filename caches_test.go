@@ -20,7 +20,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/internal/admin"
 	"millrace/internal/config"
-	"millrace/store"
+	"millrace/store/disk"
 )
 
 // api is an upstream that counts: answers of size bytes, good for an hour.
@@ -133,7 +133,7 @@ func TestReloadHandsTheFolderOver(t *testing.T) {
 	// A config without it gives the folder back, once its last request is over.
 	reload(t, srv, parse(t, "listen: 127.0.0.1:0\nsites: [{routes: {/: {deny: {}}}}]"))
 	eventually(t, "the folder is free", func() bool {
-		d, err := store.OpenDisk(store.DiskOptions{Dir: dir})
+		d, err := disk.Open(disk.Options{Dir: dir})
 		if err == nil {
 			_ = d.Close()
 		}
@@ -154,7 +154,7 @@ func TestFailedReloadGivesTheFolderBack(t *testing.T) {
 	if err := srv.Reload(bad); err == nil {
 		t.Fatal("a reload with a taken port succeeded")
 	}
-	d, err := store.OpenDisk(store.DiskOptions{Dir: dir})
+	d, err := disk.Open(disk.Options{Dir: dir})
 	if err != nil {
 		t.Fatalf("after a failed reload: %v", err)
 	}

@@ -18,8 +18,7 @@ import (
 const module = "millrace"
 
 // layers is the order of the program, from the top down. A package may import
-// packages from lines below its own, never from its own line or one above. A
-// package that does not exist yet may stand here already: it is the plan.
+// packages from lines below its own, never from its own line or one above.
 //
 // Adding a package: put it on the lowest line that is above everything it
 // imports. If no line fits, two packages want to know each other; that is a
@@ -30,48 +29,106 @@ var layers = [][]string{
 	{"internal/config"},
 	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
-	{"internal/certs", "internal/upstream", "internal/guard", "store/redis", "store/s3", "bus/nats"},
+	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/pack", "internal/compress"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll"},
+	{"internal/field"},
+}
+
+// rooms is the same order within the packages of layers that have others below
+// them: a job and what it is made of. Every such package stands in it. Tests
+// are free within a room: a contract's suite lies beside what it tests.
+var rooms = map[string][][]string{
+	"cache": {
+		{"cache/control"},
+		{"cache"},
+		{"cache/fetch"},
+		{"cache/purger", "cache/tier"},
+		{"cache/object", "cache/rules"},
+		{"cache/cors", "cache/fill", "cache/key", "cache/purge", "cache/rfc9111"},
+	},
+	"images": {
+		{"images/control"},
+		{"images"},
+		{"images/params", "images/worker"},
+		{"images/convert"},
+		{"images/codec", "images/icc", "images/jpeg"},
+		{"images/container", "images/header", "images/picture", "images/queue", "images/remote", "images/sandbox"},
+	},
+	"websocket": {
+		{"websocket/control"},
+		{"websocket"},
+		{"websocket/channels"},
+		{"websocket/conn", "websocket/hub"},
+		{"websocket/auth", "websocket/client", "websocket/frame", "websocket/page"},
+	},
+	"lab": {
+		{"lab"},
+		{ // experiments do not know each other
+			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
+			"lab/experiment/files", "lab/experiment/pgoproof", "lab/experiment/sendfile", "lab/experiment/websocket",
+		},
+		{"lab/experiment/cache/origin", "lab/experiment/fileserver"},
+		{"lab/experiment"},
+		{"lab/live", "lab/pgo", "lab/report", "lab/trial"},
+		{"lab/cost", "lab/gate"},
+		{"lab/load", "lab/subject"},
+		{"lab/load/client", "lab/record"},
+		{"lab/result", "lab/stats"},
+	},
+	"internal/upstream": {
+		{"internal/upstream", "internal/upstream/faulty"},
+	},
+	"store": {
+		{"store/storetest"},
+		{"store"},
+	},
+	"bus": {
+		{"bus/bustest"},
+		{"bus"},
+	},
 }
 
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/meter", "internal/chart"},
+	"lab": {"internal/meter", "internal/chart", "internal/epoll"},
 }
 
 // thirdParty says which modules outside the standard library a package may
 // import. A module covers all its packages.
 var thirdParty = map[string][]string{
-	"cmd/millrace":      {"github.com/alecthomas/kong"},
-	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
-	"internal/admin":    {"github.com/prometheus/client_golang"},
-	"internal/server":   {"golang.org/x/sys"},
-	"internal/lane":     {"golang.org/x/sys"},
-	"internal/send":     {"golang.org/x/sys"},
-	"internal/chart":    {"golang.org/x/image"},
-	"lab/load":          {"golang.org/x/sys"},
-	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
-	"lab/record":        {"golang.org/x/sys"},
-	"lab/subject":       {"golang.org/x/sys"},
-	"lab/live":          {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
-	"lab/pgo":           {"github.com/google/pprof"},
-	"cache":             {"github.com/maypok86/otter/v2"},
-	"store":             {"github.com/maypok86/otter/v2", "golang.org/x/sys"},
-	"store/redis":       {"github.com/redis/rueidis"},
-	"bus/nats":          {"github.com/nats-io/nats.go"},
-	"internal/proxy":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
-	"internal/upstream": {"golang.org/x/net"},
-	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/sys"},
-	"images/convert":    {"golang.org/x/image"}, // decoders
-	"images/worker":     {"golang.org/x/sys"},
-	"store/s3":          {"github.com/minio/minio-go/v7"},
-	"websocket":         {"golang.org/x/net"},
-	"websocket/auth":    {"github.com/golang-jwt/jwt/v5"},
-	"websocket/conn":    {"golang.org/x/sys"},
-	"websocket/frame":   {"github.com/klauspost/compress"},
+	"cmd/millrace":    {"github.com/alecthomas/kong"},
+	"internal/config": {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
+	"internal/admin":  {"github.com/prometheus/client_golang"},
+	"internal/server": {"golang.org/x/sys"},
+	"internal/lane":   {"golang.org/x/sys"},
+	"internal/send":   {"golang.org/x/sys"},
+	"internal/epoll":  {"golang.org/x/sys"},
+	"internal/chart":  {"golang.org/x/image"},
+	"lab/load":        {"golang.org/x/sys"},
+	"lab/load/client": {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
+	"lab/record":      {"golang.org/x/sys"},
+	"lab/subject":     {"golang.org/x/sys"},
+	"lab/live":        {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
+	"lab/pgo":         {"github.com/google/pprof"},
+	"cache/tier":      {"github.com/maypok86/otter/v2"},
+	"store/disk":      {"golang.org/x/sys"},
+	"cache/rfc9111":   {"github.com/dunglas/httpsfv"},
+	"store/redis":     {"github.com/redis/rueidis"},
+	"bus/nats":        {"github.com/nats-io/nats.go"},
+	"internal/field":  {"golang.org/x/net"}, // httpguts: tokens and lists of them
+	"images/codec":    {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
+	"images/convert":  {"golang.org/x/image"}, // decoders
+	"images/sandbox":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
+	"images/worker":   {"golang.org/x/sys"},
+	"images/remote":   {"golang.org/x/time"}, // a log line once in a while
+	"store/s3":        {"github.com/minio/minio-go/v7", "golang.org/x/time"},
+	"websocket":       {"golang.org/x/time"}, // a log line once in a while
+	"websocket/auth":  {"github.com/golang-jwt/jwt/v5"},
+	"websocket/conn":  {"golang.org/x/sys"},
+	"websocket/frame": {"github.com/klauspost/compress"},
 	"internal/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
@@ -101,7 +158,7 @@ var thirdPartyTests = map[string][]string{
 	"images/worker":    {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
-	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws"},
+	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws", "golang.org/x/net"},
 	"websocket/channels": {"github.com/gobwas/ws"},
 	"websocket/conn":     {"github.com/gobwas/ws", "github.com/lxzan/gws"},
 	"websocket/frame":    {"github.com/gobwas/ws", "github.com/lxzan/gws"},
@@ -193,12 +250,25 @@ func ours(importPath string) (dir string, ok bool) {
 	return strings.CutPrefix(importPath, module+"/")
 }
 
-// TestLayers holds every import between our own packages against layers.
+// lineIn is the line of a package in its room, or -1.
+func lineIn(room, dir string) int {
+	return slices.IndexFunc(rooms[room], func(packages []string) bool { return slices.Contains(packages, dir) })
+}
+
+// TestLayers holds every import between our own packages against layers and rooms.
 func TestLayers(t *testing.T) {
-	for _, p := range modulePackages(t) {
-		line, self := layerOf(p.dir)
+	packages, arrows := modulePackages(t), 0
+	defer func() {
+		t.Logf("%d packages import %d of ours, %.2f each", len(packages), arrows, float64(arrows)/float64(len(packages)))
+	}()
+	for _, p := range packages {
+		line, room := layerOf(p.dir)
 		if line < 0 {
 			t.Errorf("package %s has no layer: add it to the table layers in layers_test.go, on the lowest line above all it imports", p.dir)
+			continue
+		}
+		if p.dir != room && (lineIn(room, p.dir) < 0 || lineIn(room, room) < 0) {
+			t.Errorf("package %s has no line in its room: add it, and %s, to rooms[%q] in layers_test.go, on the lowest line above all it imports there", p.dir, room, room)
 			continue
 		}
 		for _, imported := range p.imports {
@@ -206,39 +276,48 @@ func TestLayers(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if why := forbidden(line, self, dir); why != "" {
+			arrows++
+			if why := forbidden(p.dir, dir); why != "" {
 				t.Errorf("%s imports %s: %s", p.dir, dir, why)
 			}
 		}
-		// A test may look down as its package may, and at its package itself;
+		// A test may look down as its package may, and around in its room;
 		// looking up would tie the layers together through the tests.
 		for _, imported := range p.onlyInTests {
 			dir, ok := ours(imported)
-			if !ok || dir == p.dir {
+			if !ok {
 				continue
 			}
-			if why := forbidden(line, self, dir); why != "" {
+			if _, around := layerOf(dir); around == room {
+				continue
+			}
+			if why := forbidden(p.dir, dir); why != "" {
 				t.Errorf("a test of %s imports %s: %s", p.dir, dir, why)
 			}
 		}
 	}
 }
 
-// forbidden says why a package listed as self on a line may not import dir,
-// or "" where it may.
-func forbidden(line int, self, dir string) string {
-	below, listed := layerOf(dir)
-	switch only, alone := isolated[self]; {
+// forbidden says why a package may not import another, or "" where it may.
+func forbidden(from, to string) string {
+	line, self := layerOf(from)
+	below, listed := layerOf(to)
+	only, alone := isolated[self]
+	switch {
 	case below < 0:
 		return "it has no layer; add it to the table layers in layers_test.go"
-	case listed == self:
-		return "" // within one listed package and the packages below it
+	case listed == self: // within one room
+		if line, below = lineIn(self, from), lineIn(self, to); below < 0 {
+			return "it has no line in its room; add it to rooms in layers_test.go"
+		}
 	case alone && !slices.Contains(only, listed):
 		return fmt.Sprintf("%s stands alone and may import only %s", self, strings.Join(only, " and "))
+	}
+	switch {
 	case below == line:
-		return "both are on one line of layers; let a package above join them through a standard interface (http.Handler, fs.FS …), or move what they share further down"
+		return "both are on one line; let a package above join them through a standard interface (http.Handler, fs.FS …), or move what they share further down"
 	case below < line:
-		return "that is a higher layer; move what is needed down, or hand it in from above"
+		return "that is higher up; move what is needed down, or hand it in from above"
 	}
 	return ""
 }
@@ -294,6 +373,27 @@ func TestLayerTable(t *testing.T) {
 			seen[p] = i
 		}
 	}
+	for _, room := range sortedKeys(rooms) {
+		if _, known := seen[room]; !known {
+			t.Errorf("rooms has %s, which is not in layers", room)
+		}
+		inside := map[string]bool{}
+		for _, p := range slices.Concat(rooms[room]...) {
+			if _, listed := layerOf(p); listed != room {
+				t.Errorf("rooms[%q] has the package %s, which layers has in %s", room, p, listed)
+			}
+			if inside[p] {
+				t.Errorf("package %s is twice in rooms[%q]", p, room)
+			}
+			inside[p], seen[p] = true, 0
+		}
+	}
+	for _, p := range modulePackages(t) {
+		delete(seen, p.dir)
+	}
+	for _, p := range sortedKeys(seen) {
+		t.Errorf("layers_test.go names the package %s, which does not exist: delete it", p)
+	}
 	for name, lists := range map[string]map[string][]string{"thirdParty": thirdParty, "thirdPartyTests": thirdPartyTests} {
 		for _, p := range sortedKeys(lists) {
 			if p == "" {
@@ -326,10 +426,13 @@ func TestForbidden(t *testing.T) {
 		{"lab/load", "internal/chart", false},
 		{"lab/load", "internal/lane", true},
 		{"lab", "lab/load", false},
+		{"lab/load", "lab", true}, // up, within a room
+		{"cache", "cache/key", false},
+		{"cache/key", "cache/purge", true}, // two parts of one job
+		{"cache/key", "images/params", true},
 		{"static", "nowhere", true},
 	} {
-		line, self := layerOf(c.from)
-		if why := forbidden(line, self, c.to); (why != "") != c.refused {
+		if why := forbidden(c.from, c.to); (why != "") != c.refused {
 			t.Errorf("%s imports %s: refused with %q, want refused = %v", c.from, c.to, why, c.refused)
 		}
 	}

@@ -5,9 +5,10 @@
 //	…
 //	err = srv.Run(ctx) // until ctx ends; then it drains
 //
-// New binds every address and builds every job (build.go), or fails with
-// nothing half-started. Reload builds the new graph beside the old one and
-// swaps; the old one closes when its last request has ended.
+// New binds every address and builds every job, or fails and leaves nothing
+// running. Reload builds a new graph beside the old one and swaps them; the old
+// one closes when its last request has ended. build.go has the builder, and each
+// job a file of its own.
 package millrace
 
 import (
@@ -20,7 +21,9 @@ import (
 
 	"millrace/internal/admin"
 	"millrace/internal/config"
+	"millrace/internal/gogc"
 	"millrace/internal/meter"
+	"millrace/internal/redact"
 	"millrace/internal/server"
 )
 
@@ -28,10 +31,10 @@ import (
 type Options struct {
 	Version  string       // for the metrics; empty is "dev"
 	Revision string       // the commit, if known
-	ErrorLog *slog.Logger // nil is slog.Default()
-	// Worker starts a process that converts pictures: a program that calls
+	ErrorLog *slog.Logger // nil is slog.Default(); tokens and passwords do not reach it
+	// Worker starts a process that converts images: a program that calls
 	// images/worker's Main, and its arguments. Empty: they are converted in
-	// this process, with what that means for its memory.
+	// this process, which then needs the memory for it.
 	Worker []string
 	// Reload is called by POST /reload on the admin listener: it should read
 	// the config again and call Server.Reload. Nil: there is no such route.
@@ -45,7 +48,7 @@ type Server struct {
 	meters  *meter.Meters
 	admin   *admin.Admin // nil when off
 	server  *server.Server
-	garbage *collector
+	garbage *gogc.Governor
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
@@ -57,10 +60,11 @@ type Server struct {
 
 // New builds everything that cfg asks for and binds all of its addresses.
 func New(cfg *config.Config, o Options) (*Server, error) {
-	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: newCollector(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
 	if s.errors == nil {
 		s.errors = slog.Default()
 	}
+	s.errors = slog.New(redact.Handler(s.errors.Handler()))
 	g, err := s.build(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -74,25 +78,9 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		s.server.Close()
 		return nil, errors.Join(err, g.close(nil))
 	}
-	s.garbage.set(budget(cfg))
+	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return s, nil
-}
-
-func (s *Server) openAdmin(cfg *config.Config) error {
-	var err error
-	s.admin, err = admin.New(admin.Options{Listen: cfg.Admin.Listen}, admin.Deps{
-		Meters:   s.meters,
-		Version:  s.options.Version,
-		Revision: s.options.Revision,
-		Ready:    func() bool { return !s.server.Draining() },
-		Reload:   s.options.Reload,
-		Routes:   s.controls(),
-		Addrs:    s.Addrs,
-		Gather:   []func(){s.measure},
-		ErrorLog: s.errors,
-	})
-	return err
 }
 
 // Run serves until ctx ends, and then drains: no new connections, running
@@ -112,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.retired.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.garbage.set(0)
+	s.garbage.Budget(0)
 	return errors.Join(err, s.graph.close(nil))
 }
 
@@ -124,7 +112,7 @@ func (s *Server) Close() error {
 
 // Reload puts a new config into effect. When it cannot be built, or an address
 // cannot be bound, the old one goes on unchanged. No connection is dropped;
-// lane.memory, lane.off, limits.connections, limits.header_bytes, admin.listen
+// lane.memory, lane.off, limits.header_bytes, admin.listen
 // and the size of a cache's folder take effect at the next start.
 func (s *Server) Reload(cfg *config.Config) error {
 	s.mu.Lock()
@@ -142,7 +130,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 	old := s.graph
 	s.graph = next
 	s.retire(old, next)
-	s.garbage.set(budget(cfg))
+	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return nil
@@ -159,8 +147,8 @@ func (s *Server) retire(old, next *graph) {
 	old.setup.Plain.Retire()
 	old.setup.Secure.Retire()
 	s.leaving[old] = true
-	for _, r := range old.sockets {
-		if !next.hasSocket(r.handler) {
+	for _, r := range old.websockets {
+		if !next.hasWebSocket(r.handler) {
 			// At once: its event streams and the WebSockets over HTTP/2 are
 			// requests that would keep the old graph for as long as they like.
 			s.retired.Go(r.handler.Leave)
@@ -190,12 +178,12 @@ func (s *Server) ReopenLogs() error {
 	return s.graph.setup.Log.Reopen()
 }
 
+// ListenError says why an address cannot be served at.
+type ListenError = server.ListenError
+
+// TryAddress reports whether an address can be served at now, as a
+// [*ListenError], without doing so.
+func TryAddress(addr string) error { return server.Try(addr) }
+
 // Addrs are the URLs under which the site is served.
 func (s *Server) Addrs() []string { return s.server.Addrs() }
-
-// AdminAddr is where the admin listener is, empty when it is off.
-func (s *Server) AdminAddr() string { return s.admin.Addr() }
-
-// Warning is what the operator should know about the addresses in use, empty
-// when there is nothing.
-func (s *Server) Warning() string { return s.admin.Warning() }

@@ -61,7 +61,7 @@ func BenchmarkHit(b *testing.B) {
 	}
 }
 
-// BenchmarkMiss is a journey, without what it costs to ask an upstream.
+// BenchmarkMiss is a fetch, without what it costs to ask an upstream.
 func BenchmarkMiss(b *testing.B) {
 	h := benched(b, strings.Repeat("x", 40))
 	var n atomic.Int64

@@ -4,35 +4,38 @@
 // what is purged. It is a plain [http.Handler]; under millrace serve it also
 // teaches the fast lane.
 //
-// A request's life: the settings for its path say whether it may be answered
-// from here at all, and by which key (rules.go). The object that it selects is
-// looked up in memory (memory.go, object.go) and served if it may be (serve.go).
-// Else the request joins, or starts, the one journey for that key (fetch.go):
-// to the slower tiers (tiers.go), then to the upstream. What comes back is
-// judged by package rfc9111, and streams to everyone who waits while it is
-// being stored. What may not be shared goes to the one who asked.
+// exchange.go has the life of a request on one screen. What it uses is in
+// packages below: rules (which settings hold), key, tier (memory, disk and the
+// shared store), purger (what is purged, here and elsewhere), fetch (the way to
+// the upstream), rfc9111 (what the standard says, as pure functions).
 package cache
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"millrace/cache/cors"
-	"millrace/cache/fill"
+	"millrace/cache/fetch"
 	"millrace/cache/purge"
-	"millrace/cache/rfc9111"
-	"millrace/internal/lane"
+	"millrace/cache/purger"
+	"millrace/cache/rules"
+	"millrace/cache/tier"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/store"
+	"millrace/store/disk"
 )
 
 // Deps are what a handler works with beside its Options; the zero value works.
@@ -41,6 +44,10 @@ type Deps struct {
 	// tell them of purges; nil: none. They stay the caller's.
 	Shared  store.Store
 	Publish func(ctx context.Context, message []byte) error
+	// Outbox is a folder for purges that Publish has failed for, until they are
+	// published; it may be that of several caches with the same Publish. Empty:
+	// beside Options.Disk, or if that is empty as well, in memory.
+	Outbox string
 	// Disk is the tier on disk, which several handlers may share one after
 	// another; it stays the caller's. nil with Options.Disk set: New opens one.
 	Disk     store.Store
@@ -48,46 +55,47 @@ type Deps struct {
 	ErrorLog *slog.Logger // nil: slog.Default()
 	// Transport replaces the way to the upstream, in tests and other programs.
 	Transport http.RoundTripper
+	// Unasked is called for each connection to the upstream that is given up since
+	// it brought what nobody had asked for; nil: nobody is told.
+	Unasked func()
 }
 
-// closeTime is how long Close waits for fills under way.
+// closeTime is how long Close waits for fetches under way.
 const closeTime = 5 * time.Second
 
 // Handler is the cache. It must be closed.
 type Handler struct {
-	rules     *rulebook
-	cors      *cors.Policy
-	languages []string
-	tags      []string // fields with purge tags, canonical
-	hidden    []string // fields that are for this cache alone
-	mark      string   // of the options that stored answers depend on: see storeKey
-	largest   int64    // body that is kept
-	inMemory  int64    // the largest of them that is kept in memory
-	compress  bool
+	traits
+	rules *rules.Rules
+	cors  *cors.Policy
+	proxy *proxy.Handler // what was asked for, and requests that are not for the cache
 
-	proxy     *proxy.Handler
-	transport http.RoundTripper
-	pool      *upstream.Pool // nil when the transport is the caller's
-
-	memory  *memory
-	slow    tiers
-	fills   fill.Group[outcome]
-	passes  passes
-	book    *purge.Book
-	purged  lane.Generation // falls with every purge
+	tiers   *tier.Tiers
+	purges  *purger.Purger
+	fetches *fetch.Fetcher
 	packer  packer
-	shared  sharedLog
-	journal journal
 
 	meters   *meter.Cache
 	recent   ring
 	errorLog *slog.Logger
+	life     life
+}
 
-	base    context.Context // ends with Close: nothing goes on after it
+// traits are what requests ask of the options.
+type traits struct {
+	languages  []string
+	hidden     []string // fields that are for this cache alone
+	trusting   bool     // there are proxies whose claims are believed
+	clientHost bool     // the upstream gets the client's Host
+}
+
+// life is what begins with New and ends with Close.
+type life struct {
+	ctx     context.Context // ends with Close: nothing goes on after it
 	end     context.CancelFunc
-	running sync.WaitGroup // fills, refreshes and workers
-	refresh atomic.Int64   // refreshes under way
+	running sync.WaitGroup // fetches, refreshes and workers
 	close   sync.Once
+	owned   []io.Closer // what was opened here
 }
 
 // New opens the tiers and starts the upstream's health checks.
@@ -95,188 +103,144 @@ func New(o Options, d Deps) (*Handler, error) {
 	for key, fault := range o.Check() { // any of them
 		return nil, fmt.Errorf("cache: %s: %w", key, fault)
 	}
-	if d.ErrorLog == nil {
-		d.ErrorLog = slog.Default()
-	}
-	if d.Meters == nil {
-		d.Meters = new(meter.Cache)
-	}
+	d.ErrorLog, d.Meters = cmp.Or(d.ErrorLog, slog.Default()), cmp.Or(d.Meters, new(meter.Cache))
+	ctx, end := context.WithCancel(context.Background())
 	h := &Handler{
-		languages: o.Languages, compress: !o.NoCompress, transport: d.Transport,
-		book: purge.New(maxPurges), meters: d.Meters, errorLog: d.ErrorLog, tags: tagFields(o.TagHeaders),
+		traits: traits{languages: o.Languages, trusting: len(o.TrustForwarded) > 0, clientHost: o.Host == "client"},
+		meters: d.Meters, errorLog: d.ErrorLog, life: life{ctx: ctx, end: end},
 	}
-	h.base, h.end = context.WithCancel(context.Background())
 	if err := h.open(o, d); err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: %w", err), h.Close())
 	}
-	h.running.Go(h.packLoop)
-	h.running.Go(h.keepLoop)
-	if d.Publish != nil {
-		h.running.Go(h.greet)
-	}
+	h.life.running.Go(h.packLoop)
+	h.tiers.Write(h.life.ctx, h.life.running.Go)
+	h.purges.Run(h.life.ctx, h.life.running.Go)
 	return h, nil
 }
 
 // open makes what can fail.
 func (h *Handler) open(o Options, d Deps) (err error) {
-	if h.rules, err = newRulebook(o); err != nil {
+	if h.rules, err = rules.New(rules.Options{
+		Preset: o.Preset, TTL: o.TTL, StaleWhileRevalidate: o.StaleWhileRevalidate, StaleIfError: o.StaleIfError,
+		Rules: o.Rules, Key: o.Key, Target: o.Target, Device: statusName,
+	}); err != nil {
 		return err
 	}
-	h.hidden = slices.Concat(h.tags, h.rules.base.policy.Hidden())
+	tags := tagFields(o.TagHeaders)
+	h.hidden = slices.Concat(tags, h.rules.Hidden())
+	h.packer = newPacker(!o.NoCompress)
 	if h.cors, err = cors.New(o.CORS); err != nil {
 		return err
 	}
 	if err = h.openTiers(o, d); err != nil {
 		return err
 	}
-	if h.transport == nil {
-		if h.pool, err = upstream.New(o.Options.Options, d.ErrorLog); err != nil {
+	transport := d.Transport
+	if transport == nil {
+		pool, err := upstream.New(o.Options.Options, d.ErrorLog)
+		if err != nil {
 			return err
 		}
-		h.transport = h.pool
+		if d.Unasked != nil {
+			pool.OnUnasked(d.Unasked)
+		}
+		h.life.owned = append(h.life.owned, pool)
+		transport = pool
 	}
-	h.proxy, err = proxy.New(o.Options, h.transport, d.ErrorLog)
+	if h.proxy, err = proxy.New(o.Options, transport, d.ErrorLog); err != nil {
+		return err
+	}
+	h.fetches = fetch.NewFetcher(fetch.Config{
+		Proxy: h.proxy, Transport: transport, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
+		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Name: statusName,
+		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
+	})
+	return nil
+}
+
+// openTiers makes memory, disk and what keeps purges.
+func (h *Handler) openTiers(o Options, d Deps) (err error) {
+	if d.Disk == nil && o.Disk != "" {
+		opened, err := disk.Open(disk.Options{Dir: o.Disk, Limit: o.DiskSize})
+		if err != nil {
+			return err
+		}
+		d.Disk = opened
+		h.life.owned = append(h.life.owned, opened)
+	}
+	p := purger.Options{
+		Index: purge.New(0), Alike: h.rules.Alike, Publish: d.Publish, Outbox: d.Outbox,
+		Purged: func() { h.meters.Purges.Add(0, 1) }, ErrorLog: d.ErrorLog,
+	}
+	if o.Disk != "" {
+		p.Journal, p.Outbox = o.Disk+".purges", o.Disk+".outbox"
+	}
+	if h.purges, err = purger.New(p); err != nil {
+		return err
+	}
+	h.life.owned = append(h.life.owned, h.purges)
+	h.tiers, err = tier.New(tier.Options{
+		Budget: int64(cmp.Or(o.Memory, DefaultMemory)), Largest: o.largest(d.Disk != nil), Prefix: storePrefix(o), Languages: o.Languages,
+		Disk: d.Disk, Shared: d.Shared, Purges: h.purges.Index(), Order: h.purges,
+		Evicted: func() { h.meters.Evicted.Add(0, 1) }, ErrorLog: d.ErrorLog,
+	})
 	return err
 }
 
-// Close waits a few seconds for fills under way, and closes the tiers.
+// storePrefix stands for the options that answers are chosen by: see tier.Options.
+func storePrefix(o Options) string {
+	said, err := json.Marshal([]any{o.Preset, o.To, o.Host, o.Key, o.Rules, o.CORS, o.Languages, o.Target, o.TagHeaders})
+	if err != nil {
+		panic(fmt.Sprintf("cache: options that cannot be compared: %v", err)) // a mistake in an Options type
+	}
+	sum := sha256.Sum256(said)
+	return hex.EncodeToString(sum[:6]) + "\n"
+}
+
+// tagFields are the fields of an answer that hold purge tags.
+func tagFields(names []string) []string {
+	if names == nil {
+		names = []string{"Surrogate-Key", "Cache-Tag"}
+	}
+	fields := make([]string, len(names))
+	for i, name := range names {
+		fields[i] = http.CanonicalHeaderKey(name)
+	}
+	return fields
+}
+
+// Close waits a few seconds for fetches under way, and closes the tiers.
 func (h *Handler) Close() error {
 	var errs []error
-	h.close.Do(func() {
-		done := make(chan struct{})
-		cut := time.AfterFunc(closeTime, h.end)
-		go func() { defer close(done); h.running.Wait() }() // ends with what it waits for, at the latest after closeTime
+	h.life.close.Do(func() {
+		cut := time.AfterFunc(closeTime, h.life.end)
 		h.packer.stop()
-		h.slow.stop()
-		<-done
-		cut.Stop()
-		h.end()
-		if h.pool != nil {
-			errs = append(errs, h.pool.Close())
+		if h.tiers != nil {
+			h.tiers.Stop()
 		}
-		errs = append(errs, h.slow.close(), h.journal.close())
-		if h.memory != nil {
-			h.memory.close()
+		if h.purges != nil {
+			h.purges.Stop()
+		}
+		h.life.running.Wait() // at the latest until closeTime is over
+		cut.Stop()
+		h.life.end()
+		for _, c := range slices.Backward(h.life.owned) {
+			errs = append(errs, c.Close())
+		}
+		if h.tiers != nil {
+			h.tiers.Close()
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// exchange is one request on its way through the cache.
-type exchange struct {
-	h       *Handler
-	w       http.ResponseWriter
-	r       *http.Request
-	began   time.Time
-	set     *settings
-	key     string
-	demand  rfc9111.Demand
-	private string    // why it bypasses the cache, "" when it does not
-	mark    lane.Mark // of the key, and of all purges: taken before anything is looked up
-	also    lane.Mark
-
-	alone           bool   // what is stored has no say in it
-	personal        bool   // it has credentials that are not in the key, and reach the upstream
-	taken           func() // called when a leader holds its answer
-	outcome, reason string // for the log
-	status          int
-}
-
-// ServeHTTP answers from the cache or the upstream.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.proxy.Refuse(w, r) || h.cors.Preflight(w, r) {
-		return
+// Measure sets the gauges of what the tiers hold. It is quick: for whoever reads
+// the meters, just before.
+func (h *Handler) Measure() {
+	h.meters.Memory.Set(h.tiers.Bytes())
+	h.meters.Objects.Set(h.tiers.Entries())
+	if s, ok := h.tiers.DiskStats(); ok {
+		h.meters.DiskBytes.Set(s.Bytes)
+		h.meters.DiskObjects.Set(s.Objects)
 	}
-	x := exchange{h: h, w: w, r: r, began: time.Now(), set: h.rules.forRequest(r.URL.Path), also: h.purged.Now()}
-	defer func() { h.record(&x) }()
-	if x.private = x.bypass(); x.private != "" {
-		x.forward()
-		return
-	}
-	x.key = x.set.key.Key(r, "")
-	x.personal = x.set.personal(r)
-	x.demand = x.set.policy.Demands(r.Header)
-	x.mark = h.memory.gen(x.key).Now()
-	// A journey may turn out to be someone else's: then the next turn starts
-	// an own one. Two more are for races that are lost.
-	var o *object
-	for range 3 {
-		var soft bool
-		o, soft = h.lookup(&x)
-		use := rfc9111.Miss
-		if o != nil {
-			use = o.facts.Use(x.demand, x.began, soft)
-		}
-		if use == rfc9111.Refresh {
-			h.refreshLater(&x, o) // before the answer, which may take the client long to read
-		}
-		switch {
-		case use == rfc9111.Serve && x.serve(o, "hit"), use == rfc9111.Refresh && x.serve(o, "stale"):
-			return
-		case x.demand.OnlyIfCached: // RFC 9111, 5.2.1.7
-			x.refuse(http.StatusGatewayTimeout, "Nothing usable is stored, and the request asks for nothing else (only-if-cached).")
-			return
-		case x.fetch(o):
-			return
-		}
-	}
-	if !x.pass(o) {
-		x.fail(errRaces)
-	}
-}
-
-// errRaces is not seen but with a disk that forgets what it has just been given.
-var errRaces = errors.New("what came from the upstream was gone before it could be sent, again and again")
-
-// bypass says why a request is none of the cache's business, or "".
-func (x *exchange) bypass() string {
-	r := x.r
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return "method"
-	case len(r.Header["Upgrade"]) > 0:
-		return "upgrade"
-	case r.ContentLength != 0:
-		return "body" // no key says what it holds
-	case len(r.Header["If-Match"]) > 0 || len(r.Header["If-Unmodified-Since"]) > 0:
-		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
-	case hopFields(r.Header["Connection"]):
-		return "connection" // they do not reach the upstream, so its answer must not be filed under their values
-	case x.set.bypass:
-		return "rule"
-	case x.set.cookies == secret && len(r.Header["Cookie"]) > 0:
-		return "cookie"
-	case x.set.auth == secret && len(r.Header["Authorization"]) > 0:
-		return "authorization"
-	}
-	return ""
-}
-
-// lookup finds what is in memory for a request, and whether it has been purged
-// softly. What has been purged for good is dropped on the way.
-func (h *Handler) lookup(x *exchange) (o *object, soft bool) {
-	for {
-		if o = h.memory.get(x.key).find(x.r, h.languages); o == nil {
-			return nil, false
-		}
-		switch h.state(o) {
-		case purge.Gone:
-			h.memory.drop(x.key, o)
-		case purge.Stale:
-			return o, true
-		default:
-			return o, false
-		}
-	}
-}
-
-// state asks the book what became of an object.
-func (h *Handler) state(o *object) purge.State {
-	before := purge.Time(o.checked.Load())
-	checked := before
-	state := h.book.State(&o.owner, &checked)
-	if checked != before {
-		o.checked.Store(uint64(checked))
-	}
-	return state
 }

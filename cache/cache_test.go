@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/cache/purge"
-	"millrace/cache/rfc9111"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -94,12 +93,12 @@ func ask(h http.Handler, method, target string, pairs ...string) *httptest.Respo
 	return w
 }
 
-// settle waits until no journey is under way.
+// settle waits until no fetch is under way.
 func settle(t *testing.T, h *Handler) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); h.fills.Running() > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); h.fetches.Running() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("a journey does not end")
+			t.Fatal("a fetch does not end")
 		}
 	}
 }
@@ -336,7 +335,7 @@ func TestLeaderLeaves(t *testing.T) {
 		}()
 		time.Sleep(2 * time.Second)
 		if w := ask(h, "GET", "http://a.example/"); !isHit(t, w) || up.calls.Load() != 1 {
-			t.Errorf("the journey ended with its client: %v", w.Header())
+			t.Errorf("the fetch ended with its client: %v", w.Header())
 		}
 	})
 }
@@ -574,20 +573,6 @@ func TestCompression(t *testing.T) {
 			t.Errorf("condition: %d", w.Code)
 		}
 	})
-}
-
-// An answer that was asked for earlier and comes later does not replace the newer.
-func TestLateAnswer(t *testing.T) {
-	m, err := newMemory(1<<20, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now()
-	newer := &object{status: 200, facts: rfc9111.Facts{Received: now}}
-	older := &object{status: 200, facts: rfc9111.Facts{Received: now.Add(-time.Second)}}
-	if !m.put("k", newer) || m.put("k", older) || m.get("k").objects[0] != newer {
-		t.Error("the older one is there")
-	}
 }
 
 func TestOnlyIfCached(t *testing.T) {

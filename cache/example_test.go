@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"millrace/cache"
@@ -60,11 +61,11 @@ func Example() {
 	get(site.URL + "/posts")
 	if resp, err := http.Get(site.URL + "/posts"); err == nil {
 		resp.Body.Close()
-		fmt.Println("again: Age", resp.Header.Get("Age"))
+		fmt.Println("again: a hit:", strings.HasPrefix(resp.Header.Get("Cache-Status"), "millrace; hit;"))
 	}
 	// Output:
 	// answer 1 to /posts (millrace; fwd=uri-miss; fwd-status=200; stored)
-	// again: Age 0
+	// again: a hit: true
 }
 
 // Rules are for some paths, statuses or types. The first that matches counts.

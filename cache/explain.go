@@ -1,18 +1,21 @@
 package cache
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/cache/tier"
+	"millrace/internal/redact"
 )
 
 // Explanation is what the cache knows of one request and would do with it.
+// Tokens in URL and Key are masked.
 type Explanation struct {
 	URL                  string        `json:"url"`
 	Key                  string        `json:"key"`
@@ -35,44 +38,45 @@ type Explanation struct {
 
 // Explain says what would happen to r now, without doing it.
 func (h *Handler) Explain(r *http.Request) Explanation {
-	x := exchange{h: h, r: r, began: time.Now(), set: h.rules.forRequest(r.URL.Path)}
-	e := Explanation{URL: urlOf(r), Rule: x.set.name}
+	x := exchange{h: h, r: r, began: time.Now(), set: h.rules.ForRequest(r.URL.Path)}
+	x.scheme, x.host = h.proxy.Asked(r)
+	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
 	if why := x.bypass(); why != "" {
 		e.Outcome, e.Reason, e.Hint = "bypass", bypassReasons[why], bypassHints[why]
 		return e
 	}
-	x.key = x.set.key.Key(r, "")
-	x.demand = x.set.policy.Demands(r.Header)
-	e.Key, e.Tier = x.key, "memory"
-	s := h.memory.look(x.key)
-	o := s.find(r, h.languages)
+	x.key = x.makeKey()
+	x.demand = x.set.Policy.Demands(r.Header)
+	e.Key, e.Tier = redact.Text(x.key), "memory"
+	s := h.tiers.Look(x.key)
+	o := s.Find(r, h.languages)
 	if o == nil {
-		o, e.Tier = h.slow.look(&x)
+		o, e.Tier = h.tiers.LookOnDisk(r, x.key), tier.Disk
 	}
 	if s != nil {
-		e.Variants = len(s.objects)
+		e.Variants = len(s.Objects)
 	}
 	if o == nil {
 		h.explainMiss(&x, &e, s != nil)
 		return e
 	}
 	e.describe(o, x.began)
-	if o.disk != "" {
+	if o.Disk != "" {
 		e.Tier = "disk"
 	}
-	e.decide(o, &x, h.state(o))
+	e.decide(o, &x, o.State(h.purges.Index()))
 	return e
 }
 
 // decide says what would be done with a stored answer, and why.
-func (e *Explanation) decide(o *object, x *exchange, state purge.State) {
+func (e *Explanation) decide(o *object.Object, x *exchange, state purge.State) {
 	if state == purge.Gone {
 		e.Outcome, e.Reason = "miss", "it is stored, but has been purged"
 		return
 	}
-	switch o.facts.Use(x.demand, x.began, state == purge.Stale) {
+	switch o.Facts.Use(x.demand, x.began, state == purge.Stale) {
 	case rfc9111.Serve:
-		e.Outcome, e.Reason = "hit", fmt.Sprintf("fresh for another %v by %s", e.TTL.Round(time.Second), sources(o.facts.Source))
+		e.Outcome, e.Reason = "hit", fmt.Sprintf("fresh for another %v by %s", e.TTL.Round(time.Second), sources(o.Facts.Source))
 		if e.TTL <= 0 {
 			e.Outcome, e.Reason = "stale", "the request accepts a stale answer"
 		}
@@ -83,21 +87,21 @@ func (e *Explanation) decide(o *object, x *exchange, state purge.State) {
 		switch {
 		case state == purge.Stale:
 			e.Reason = "it has been purged (softly): the upstream has to confirm it first"
-		case o.facts.NoCache:
+		case o.Facts.NoCache:
 			e.Reason = "stored, but its no-cache has every use confirmed by the upstream"
 		}
 	}
 }
 
 // describe fills in what an object says of itself.
-func (e *Explanation) describe(o *object, now time.Time) {
-	e.Status, e.Size, e.Source = o.status, o.size, o.facts.Source
-	e.Age, e.TTL = o.facts.CurrentAge(now), o.facts.TTL(now)
-	e.StaleWhileRevalidate, e.StaleIfError = o.facts.StaleWhileRevalidate, o.facts.StaleIfError
-	e.Vary = o.vary
-	e.Tags = slices.DeleteFunc(slices.Clone(o.owner.Tags), func(tag string) bool { return strings.Contains(tag, " ") }) // see keyTag
-	if o.rule != "" {
-		e.Rule = o.rule
+func (e *Explanation) describe(o *object.Object, now time.Time) {
+	e.Status, e.Size, e.Source = o.Status, o.Size, o.Facts.Source
+	e.Age, e.TTL = o.Facts.CurrentAge(now), o.Facts.TTL(now)
+	e.StaleWhileRevalidate, e.StaleIfError = o.Facts.StaleWhileRevalidate, o.Facts.StaleIfError
+	e.Vary = o.Vary
+	e.Tags = slices.DeleteFunc(slices.Clone(o.Owner.Tags), func(tag string) bool { return strings.Contains(tag, " ") }) // see rules.KeyTag
+	if o.Rule != "" {
+		e.Rule = o.Rule
 	}
 }
 
@@ -118,7 +122,7 @@ func (h *Handler) explainMiss(x *exchange, e *Explanation, others bool) {
 	e.Tier = ""
 	reason := h.recent.reasonFor(e.URL)
 	switch {
-	case h.passes.has(x.key):
+	case h.fetches.Passes(x.request()):
 		e.Outcome = "pass"
 		e.Reason = "the last answer was not to be shared, so each request asks the upstream, for some seconds more"
 		if reason != "" {
@@ -127,26 +131,12 @@ func (h *Handler) explainMiss(x *exchange, e *Explanation, others bool) {
 		e.Hint = passHints[reason]
 	case others:
 		e.Outcome, e.Reason = "miss", "other variants are stored, but none for these request headers"
-	case reason == noLifetime:
+	case reason == rfc9111.NoLifetime:
 		e.Outcome, e.Reason = "miss", "the last answer said nothing about its lifetime, so it was not kept"
-		e.Hint = passHints[noLifetime]
+		e.Hint = passHints[rfc9111.NoLifetime]
 	default:
 		e.Outcome, e.Reason = "miss", "nothing is stored under this key"
 	}
-}
-
-// look is find without taking anything into memory, in the tier that is near.
-func (t *tiers) look(x *exchange) (*object, string) {
-	if t.disk == nil {
-		return nil, ""
-	}
-	ctx, cancel := context.WithTimeout(x.r.Context(), slowTime)
-	defer cancel()
-	o := t.findIn(ctx, t.disk, &journey{h: x.h, r: x.r, key: x.key}, "disk")
-	if o == nil {
-		return nil, ""
-	}
-	return o, "disk"
 }
 
 // bypassReasons are the reasons of exchange.bypass in words.
@@ -156,6 +146,7 @@ var bypassReasons = map[string]string{
 	"body":          "the request has a body, which no key knows",
 	"connection":    "its Connection names fields of the request, which then do not reach the upstream",
 	"precondition":  "If-Match and If-Unmodified-Since are for the upstream to judge",
+	"path":          "the path can be read in several ways (double or encoded slashes, dots), for which different rules hold",
 	"rule":          "a rule of the config says bypass",
 	"cookie":        "the request carries cookies, and the preset api keeps no answers that may be one user's",
 	"authorization": "the request carries Authorization, and the preset keeps no answers that may be one user's",
@@ -169,8 +160,8 @@ var bypassHints = map[string]string{
 
 // passHints say what to do about answers that are not kept.
 var passHints = map[string]string{
-	noLifetime:      "--ttl 5m keeps such answers for five minutes",
-	"set-cookie":    "the answer sets a cookie, which the preset rfc9111 keeps, for everyone: better have the upstream set none there",
-	"private":       "the answer says Cache-Control: private",
-	"authorization": "a rule with key: {headers: [Authorization]} keeps one answer for each user",
+	rfc9111.NoLifetime: "--ttl 5m keeps such answers for five minutes",
+	"set-cookie":       "the answer sets a cookie: have the upstream set none there (the preset rfc9111 keeps such answers, for everyone, if they name a lifetime themselves)",
+	"private":          "the answer says Cache-Control: private",
+	"authorization":    "a rule with key: {headers: [Authorization]} keeps one answer for each user",
 }

@@ -1,14 +1,10 @@
 package cache
 
 import (
-	"context"
 	"net/http"
 
 	"millrace/cache/rfc9111"
 )
-
-// copySize is the buffer for bodies on their way.
-const copySize = 32 << 10
 
 // forward sends a request on that is none of the cache's business: uploads,
 // upgrades, whatever is one user's alone.
@@ -36,31 +32,4 @@ func (x *exchange) forward() {
 	if x.status == 0 {
 		x.outcome, x.reason = "error", "upstream"
 	}
-}
-
-// refreshLater starts a journey in the background for an answer that is stale,
-// unless one is under way.
-func (h *Handler) refreshLater(x *exchange, o *object) {
-	if h.refresh.Add(1) > maxRefreshes {
-		h.refresh.Add(-1)
-		return
-	}
-	f, leader := h.fills.Join(x.fillKey())
-	if !leader || !f.Enter() {
-		h.refresh.Add(-1)
-		return
-	}
-	h.meters.Refreshed.Add(0, 1)
-	quiet := *x
-	quiet.r = x.r.Clone(context.WithoutCancel(x.r.Context()))
-	quiet.r.Method = http.MethodGet
-	j := h.journey(f, &quiet, o)
-	gone := make(chan struct{})
-	close(gone)
-	j.gone = gone // an answer for one alone is for nobody
-	h.running.Go(func() {
-		defer h.refresh.Add(-1)
-		defer f.Leave()
-		j.run()
-	})
 }

@@ -10,42 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"millrace/cache/rules"
+
 	"github.com/dunglas/httpsfv"
 )
-
-// A head from the slower tiers, whatever it says, makes an object that can be
-// looked at, or none.
-func FuzzDecodeRecord(f *testing.F) {
-	o := &object{status: 200, fields: fieldsOf(http.Header{"Etag": {`"1"`}}), vary: []string{"Accept"}, by: []string{"x"}}
-	head, err := o.encode("epoch")
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(head)
-	f.Add([]byte(`{"v":1,"varies":[["Accept"],[]]}`))
-	f.Add([]byte(`{"v":1,"status":404,"header":{"A":[]},"vary":["A","A"],"by":["",""],"facts":{"Fresh":9223372036854775807}}`))
-	r := httptest.NewRequest("GET", "http://a.example/", nil)
-	f.Fuzz(func(t *testing.T, head []byte) {
-		rec, err := decodeRecord(head)
-		if err != nil || rec.Varies != nil {
-			return
-		}
-		o := rec.object(1)
-		if o.status < 200 || o.status > 599 || len(o.vary) != len(o.by) {
-			t.Fatalf("%+v", o)
-		}
-		o.selects(r, []string{"de"})
-		o.cost()
-		o.stale(time.Now())
-		again, err := o.encode("")
-		if err != nil {
-			return // a time that JSON has not: it is never written
-		}
-		if _, err := decodeRecord(again); err != nil {
-			t.Fatalf("%s: %v", again, err)
-		}
-	})
-}
 
 // fuzzOrigin answers with what it was asked for, in a way that the path says.
 func fuzzOrigin(_ int, r *http.Request) *http.Response {
@@ -83,7 +51,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("OPTIONS * HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n")
 	f.Add("GET /down HTTP/1.1\r\nHost: [::1]:80\r\nAccept-Language: de;q=0.5, *\r\nAccept: application/json\r\n\r\n")
 	var caches []*Handler
-	for _, preset := range []string{presetAPI, presetRFC} {
+	for _, preset := range []string{rules.PresetAPI, rules.PresetRFC} {
 		o := Options{Preset: preset, Memory: 4 << 20, Languages: []string{"de", "en"}}
 		o.To, o.Host = []string{"http://127.0.0.1:1"}, "client"
 		h, err := New(o, Deps{Transport: &origin{answer: fuzzOrigin}, ErrorLog: slog.New(slog.DiscardHandler)})

@@ -3,14 +3,20 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"millrace/cache/cors"
 	"millrace/cache/key"
+	"millrace/cache/rules"
+	"millrace/cache/tier"
 	"millrace/internal/bytesize"
+	"millrace/internal/field"
 	"millrace/internal/proxy"
 )
+
+// Rule is for some requests or answers.
+type Rule = rules.Rule
 
 // Options of the job. The zero value but an upstream is a good default.
 type Options struct {
@@ -24,11 +30,13 @@ type Options struct {
 	TTL time.Duration `yaml:"ttl"`
 	// StaleWhileRevalidate and StaleIfError are how long a stale answer may be
 	// served while it is refreshed, and when the upstream fails, where the
-	// answer says nothing itself. Default by preset.
+	// answer says nothing itself. Default by preset. An answer that breaks off
+	// within its first 32 KiB, and within a second, is a failure, too; what
+	// breaks off later is cut off for those who read it.
 	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate"`
 	StaleIfError         time.Duration `yaml:"stale_if_error"`
 	// Rules override what is above; the first that matches counts.
-	Rules []Rule `yaml:"rules"`
+	Rules []rules.Rule `yaml:"rules"`
 	// Key is what tells two requests apart.
 	Key key.Options `yaml:"key"`
 	// CORS lets pages of other origins read the answers.
@@ -58,37 +66,13 @@ type Options struct {
 	NoCompress bool `yaml:"no_compress"`
 }
 
-// Rule is for some requests or answers. All of its conditions must hold.
-type Rule struct {
-	// Path is a pattern: /feed, /api/* (everything below), *.json.
-	Path string `yaml:"path"`
-	// Status is a list of statuses or classes: 404, 5xx.
-	Status []string `yaml:"status"`
-	// ContentType is a media type: text/html, image/*.
-	ContentType string `yaml:"content_type"`
-
-	// TTL is the lifetime, whatever the answer says itself; 0s keeps nothing.
-	TTL *time.Duration `yaml:"ttl"`
-	// StaleWhileRevalidate and StaleIfError replace the job's.
-	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate"`
-	StaleIfError         *time.Duration `yaml:"stale_if_error"`
-	// Key replaces the job's.
-	Key *key.Options `yaml:"key"`
-	// Bypass asks the upstream every time.
-	Bypass bool `yaml:"bypass"`
-	// Share gives all clients the same answer, whoever they are: their
-	// cookies and Authorization do not reach the upstream. For answers that
-	// do differ, put what tells them apart into the key instead.
-	Share bool `yaml:"share"`
-}
-
 const (
-	defaultTarget  = "Millrace-Cache-Control"
-	defaultMemory  = 256 << 20
-	defaultLargest = 64 << 20
-	largestOnDisk  = 1 << 30
-	// maxRules bounds what every miss looks at.
-	maxRules = 256
+	// DefaultMemory is the memory of a cache, in bytes, when Options name none.
+	DefaultMemory bytesize.Size = 256 << 20
+	// DefaultLargest is the size of the largest answer that is kept then.
+	DefaultLargest bytesize.Size = 64 << 20
+	// DefaultLargestOnDisk is that of a cache with a disk.
+	DefaultLargestOnDisk bytesize.Size = 1 << 30
 )
 
 // Check returns what is wrong with the options, by the key it is wrong with.
@@ -98,67 +82,55 @@ func (o Options) Check() map[string]error {
 		faults = map[string]error{}
 	}
 	switch o.Preset {
-	case "", presetAPI, presetRFC, presetAssets:
+	case "", rules.PresetAPI, rules.PresetRFC, rules.PresetAssets:
 	default:
 		faults["preset"] = fmt.Errorf("preset %q is unknown: use api, rfc9111 or assets", o.Preset)
 	}
-	if o.Target != "" && !token(o.Target) {
+	if o.Target != "" && !field.Token(o.Target) {
 		faults["target"] = fmt.Errorf("%q cannot be the name of a header", o.Target)
 	}
 	for _, name := range o.TagHeaders {
-		if !token(name) {
+		if !field.Token(name) {
 			faults["tag_headers"] = fmt.Errorf("%q cannot be the name of a header", name)
 		}
 	}
 	for _, name := range o.Languages {
-		if !token(name) {
+		if !field.Token(name) {
 			faults["languages"] = fmt.Errorf("%q is no language: write one like en or pt-BR", name)
 		}
 	}
-	if o.Memory != 0 && o.Memory < minMemory {
-		faults["memory"] = fmt.Errorf("memory of %s holds nothing: at least %s", o.Memory, bytesize.Size(minMemory))
+	if o.Memory != 0 && o.Memory < tier.MinMemory {
+		faults["memory"] = fmt.Errorf("memory of %s holds nothing: at least %s", o.Memory, bytesize.Size(tier.MinMemory))
 	}
 	if o.DiskSize != 0 && o.Disk == "" {
 		faults["disk_size"] = errors.New("disk_size without a folder: name one with disk")
 	}
-	if len(o.Rules) > maxRules {
-		faults["rules"] = fmt.Errorf("%d rules are more than the %d that every request can look at", len(o.Rules), maxRules)
+	if len(o.Rules) > rules.Max {
+		faults["rules"] = fmt.Errorf("%d rules are more than the %d that every request can look at", len(o.Rules), rules.Max)
+	}
+	if o.Host == "client" && ignoresHost(o) {
+		faults["host"] = errors.New("host: client and key.ignore_host contradict each other, as one client's host would be sent for all of them: leave host out, or name the one to send")
 	}
 	for i, rule := range o.Rules {
-		if err := rule.check(); err != nil {
+		if err := rule.Check(); err != nil {
 			faults["rules"] = fmt.Errorf("rule %d: %w", i+1, err)
 		}
 	}
 	return faults
 }
 
-// check says what is wrong with a rule.
-func (r Rule) check() error {
-	for _, text := range r.Status {
-		if _, err := parseStatus(text); err != nil {
-			return err
-		}
-	}
-	if late := len(r.Status) > 0 || r.ContentType != ""; late && (r.Bypass || r.Share || r.Key != nil) {
-		return errors.New("bypass, share and key are needed before there is an answer: they cannot depend on status or content_type")
-	}
-	if r.ContentType != "" && strings.Count(r.ContentType, "/") != 1 {
-		return fmt.Errorf("content_type %q is none: write one like text/html or image/*", r.ContentType)
-	}
-	if r.Path != "" && r.Path[0] != '/' && r.Path[0] != '*' {
-		return fmt.Errorf("path %q matches nothing: begin it with / or *", r.Path)
-	}
-	if r.Key != nil {
-		for key, err := range r.Key.Check() {
-			return fmt.Errorf("key.%s: %w", key, err)
-		}
-	}
-	return nil
+// ignoresHost reports whether some requests' hosts are not in their key.
+func ignoresHost(o Options) bool {
+	return o.Key.IgnoreHost || slices.ContainsFunc(o.Rules, func(r rules.Rule) bool { return r.Key != nil && r.Key.IgnoreHost })
 }
 
-// token reports whether s can be the name of a field (RFC 9110, 5.6.2).
-func token(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	})
+// largest is the size of the largest answer that is kept.
+func (o Options) largest(onDisk bool) int64 {
+	switch {
+	case o.Largest > 0:
+		return int64(o.Largest)
+	case onDisk:
+		return int64(DefaultLargestOnDisk)
+	}
+	return int64(DefaultLargest)
 }

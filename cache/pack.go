@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/cache/object"
 	"millrace/internal/compress"
 	"millrace/internal/negotiate"
 )
@@ -23,11 +24,20 @@ const (
 // packer makes encodings, one at a time: compressing must never take more than
 // one core from serving.
 type packer struct {
-	queue chan kept
+	on    bool
+	queue chan packing
 	done  chan struct{}
 }
 
-func (p *packer) start() { p.queue, p.done = make(chan kept, packQueue), make(chan struct{}) }
+// packing is an object that waits for its encodings.
+type packing struct {
+	key    string
+	object *object.Object
+}
+
+func newPacker(on bool) packer {
+	return packer{on: on, queue: make(chan packing, packQueue), done: make(chan struct{})}
+}
 
 func (p *packer) stop() {
 	if p.done != nil {
@@ -35,17 +45,17 @@ func (p *packer) stop() {
 	}
 }
 
-// packable reports whether we may choose the object's encoding: the upstream
+// takes reports whether we may choose the object's encoding: the upstream
 // has not, and nobody forbids it (RFC 9111, 5.2.2.6).
-func (h *Handler) packable(o *object) bool {
-	if !h.compress || o.status != 200 || o.body == nil || o.get("Content-Encoding") != "" || o.get("Content-Range") != "" {
+func (p *packer) takes(o *object.Object) bool {
+	if !p.on || o.Status != 200 || o.Body == nil || o.Get("Content-Encoding") != "" || o.Get("Content-Range") != "" {
 		return false
 	}
-	if !compress.Worth(o.get("Content-Type"), o.size) {
+	if !compress.Worth(o.Get("Content-Type"), o.Size) {
 		return false
 	}
-	return !slices.ContainsFunc(o.fields, func(f field) bool {
-		return f.name == "Cache-Control" && slices.ContainsFunc(f.values, func(v string) bool {
+	return !slices.ContainsFunc(o.Fields, func(f object.Field) bool {
+		return f.Name == "Cache-Control" && slices.ContainsFunc(f.Values, func(v string) bool {
 			return strings.Contains(strings.ToLower(v), "no-transform")
 		})
 	})
@@ -53,14 +63,14 @@ func (h *Handler) packable(o *object) bool {
 
 // wantPacked queues an object for compression at its first hit: what is asked
 // for once only is not worth it.
-func (h *Handler) wantPacked(key string, o *object) {
-	if o.packing.Load() || !h.packable(o) || !o.packing.CompareAndSwap(false, true) {
+func (h *Handler) wantPacked(key string, o *object.Object) {
+	if o.Packing.Load() || !h.packer.takes(o) || !o.Packing.CompareAndSwap(false, true) {
 		return
 	}
 	select {
-	case h.packer.queue <- kept{key, o}:
+	case h.packer.queue <- packing{key, o}:
 	default:
-		o.packing.Store(false)
+		o.Packing.Store(false)
 	}
 }
 
@@ -83,26 +93,26 @@ func (h *Handler) packLoop() {
 }
 
 // pack makes all encodings of an object that pay. The object is put into
-// memory once more, for its new weight; what the lane has of it falls.
-func (h *Handler) pack(tools *compress.Tools, k kept) {
-	var e encodings
+// memory once more, for its new weight, which also makes the lane ask again.
+func (h *Handler) pack(tools *compress.Tools, k packing) {
+	var e object.Encodings
 	useful := false
 	effort := compress.Best
-	if k.object.facts.Fresh < quickBelow {
+	if k.object.Facts.Fresh < quickBelow {
 		effort = compress.Quick
 	}
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		packed, err := tools.Pack(c, effort, k.object.body, h.packer.done)
+		packed, err := tools.Pack(c, effort, k.object.Body, h.packer.done)
 		if err != nil {
 			return
 		}
-		if compress.Pays(len(k.object.body), len(packed)) {
-			e.bodies[c], e.available, useful = slices.Clip(packed), e.available.With(c), true
+		if compress.Pays(len(k.object.Body), len(packed)) {
+			e.Bodies[c], e.Available, useful = slices.Clip(packed), e.Available.With(c), true
 		}
 	}
 	if !useful {
 		return
 	}
-	k.object.packed.Store(&e)
-	h.memory.swap(k.key, k.object, k.object)
+	k.object.Packed.Store(&e)
+	h.tiers.Swap(k.key, k.object, k.object)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"millrace/internal/redact"
 )
 
 // Decision is one line of the ring log.
@@ -23,8 +25,9 @@ const ringSize = 1024
 // maxDecisionURL is how much of a URL is remembered, so that the log is at most 2 MB.
 const maxDecisionURL = 2 << 10
 
-// cutURL is a URL as the log has it.
-func cutURL(url string) string {
+// loggedURL is a URL as the log has it.
+func loggedURL(url string) string {
+	url = redact.Target(url)
 	if len(url) <= maxDecisionURL {
 		return url
 	}
@@ -47,7 +50,7 @@ func (g *ring) add(d Decision) {
 
 // reasonFor is the reason of the latest decision about a URL.
 func (g *ring) reasonFor(url string) string {
-	url = cutURL(url)
+	url = loggedURL(url)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := g.next - 1; i >= max(0, g.next-ringSize); i-- {
@@ -98,7 +101,7 @@ func (h *Handler) record(x *exchange) {
 		m.Error.Add(0, 1)
 	}
 	h.recent.add(Decision{
-		Time: x.began, Method: x.r.Method, URL: cutURL(urlOf(x.r)), Status: x.status,
+		Time: x.began, Method: x.r.Method, URL: loggedURL(x.url()), Status: x.status,
 		Outcome: x.outcome, Reason: x.reason, Took: time.Since(x.began),
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"millrace/cache/fetch"
 )
 
 // asked is ask for requests that follow one another: what a client has got whole
@@ -121,14 +123,14 @@ func TestUnsafeMethodsInvalidateEveryKey(t *testing.T) {
 	}
 }
 
-// Nobody fills the book of purges by POSTs to URLs that nothing is known of.
+// Nobody fills the purge index by POSTs to URLs that nothing is known of.
 func TestUnsafeMethodsPurgeWhatIsStored(t *testing.T) {
 	h := newCache(t, Options{}, &origin{answer: func(int, *http.Request) *http.Response { return say(200, "") }})
-	before := h.book.Now()
+	before := h.purges.Index().Now()
 	for i := range 10 {
 		asked(t, h, "POST", "http://a.example/"+strconv.Itoa(i))
 	}
-	if now := h.book.Now(); now != before {
+	if now := h.purges.Index().Now(); now != before {
 		t.Errorf("%d purges", now-before)
 	}
 }
@@ -189,18 +191,18 @@ func TestLeaderLeavesAtEveryMoment(t *testing.T) {
 				}()
 				cancel()
 			}
-			time.Sleep(2 * grace)
+			time.Sleep(2 * fetch.Linger)
 			synctest.Wait()
-			if n := open.Load(); n != 0 || h.fills.Running() != 0 {
-				t.Errorf("%d: %d bodies are open, %d journeys go on", moment, n, h.fills.Running())
+			if n := open.Load(); n != 0 || h.fetches.Running() != 0 {
+				t.Errorf("%d: %d bodies are open, %d fetches go on", moment, n, h.fetches.Running())
 			}
 			h.Close()
 		})
 	}
 }
 
-// Close while journeys are under way ends them, and answers.
-func TestCloseEndsJourneys(t *testing.T) {
+// Close while fetches are under way ends them, and answers.
+func TestCloseEndsFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCache(t, Options{}, &origin{answer: func(_ int, r *http.Request) *http.Response {
 			<-r.Context().Done()
@@ -218,27 +220,6 @@ func TestCloseEndsJourneys(t *testing.T) {
 		if w := <-done; w.Code < 500 || time.Since(began) != closeTime {
 			t.Errorf("%d after %v", w.Code, time.Since(began))
 		}
-	})
-}
-
-// A journey that Close ends while its leader does not listen leaves nobody waiting.
-func TestCloseBeforeTheLeaderListens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newCache(t, Options{}, &origin{answer: func(_ int, r *http.Request) *http.Response { return nil }})
-		defer h.Close()
-		r := httptest.NewRequest("GET", "http://a.example/", nil)
-		x := &exchange{h: h, w: httptest.NewRecorder(), r: r, set: h.rules.forRequest("/"), key: "k"}
-		f, _ := h.fills.Join("k")
-		f.Enter()
-		j := h.journey(f, x, nil)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		if j.hand(ended, say(200, ""), "private") {
-			t.Error("nobody took it")
-		}
-		close(j.over)
-		f.Leave()
-		f.Finish()
 	})
 }
 
@@ -354,15 +335,15 @@ func TestInterim(t *testing.T) {
 	w := &interims{ResponseRecorder: httptest.NewRecorder()}
 	w.Header().Set("Link", "own")
 	x := &exchange{h: h, w: w, r: httptest.NewRequest("GET", "http://a.example/", nil)}
-	for _, i := range []hint{
-		{100, http.Header{}},
-		{103, http.Header{"Link": {"a\r\nb"}}},
-		{103, http.Header{"Link": {"theirs"}, "Keep-Alive": {"1"}}},
+	for _, i := range []fetch.Hint{
+		{Status: 100, Header: http.Header{}},
+		{Status: 103, Header: http.Header{"Link": {"a\r\nb"}}},
+		{Status: 103, Header: http.Header{"Link": {"theirs"}, "Keep-Alive": {"1"}}},
 	} {
 		x.interim(i)
 	}
 	x.r.ProtoMajor, x.r.ProtoMinor = 1, 0
-	x.interim(hint{103, http.Header{}})
+	x.interim(fetch.Hint{Status: 103, Header: http.Header{}})
 	if len(w.seen) != 1 || w.seen[0].Get("Link") != "theirs" || w.seen[0]["Keep-Alive"] != nil || w.Header().Get("Link") != "own" {
 		t.Errorf("%v, then %v", w.seen, w.Header())
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,7 +16,10 @@ import (
 	"testing"
 
 	"millrace/cache/purge"
+	"millrace/internal/bytesize"
 	"millrace/store"
+	"millrace/store/disk"
+	"millrace/store/memory"
 )
 
 // A purge of a URL finds what was stored for another URL with the same key.
@@ -57,12 +61,24 @@ func TestInvalidationOutlivesCrash(t *testing.T) {
 	up := &origin{answer: func(n int, _ *http.Request) *http.Response {
 		return say(200, strconv.Itoa(n), "Cache-Control", "max-age=60")
 	}}
-	h := reopen(t, filepath.Join(t.TempDir(), "cache"), up, Options{})
-	before := h.journal.records
+	dir := filepath.Join(t.TempDir(), "cache")
+	journal := dir + ".purges"
+	h := reopen(t, dir, up, Options{})
+	before := size(t, journal)
 	asked(t, h, "POST", "http://a.example/x")
-	if h.journal.records == before {
+	if size(t, journal) == before {
 		t.Error("it is not in the journal")
 	}
+}
+
+// size is that of a file.
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
 }
 
 // countingStore counts what is open.
@@ -90,14 +106,14 @@ type closing func() error
 func (c closing) Close() error { return c() }
 
 // large is a cache whose answers go to a disk, open objects of which are counted.
-func large(t *testing.T, up *origin) (*Handler, *countingStore) {
+func large(t *testing.T, up *origin, largest bytesize.Size) (*Handler, *countingStore) {
 	t.Helper()
-	disk, err := store.OpenDisk(store.DiskOptions{Dir: t.TempDir(), Limit: 64 << 20})
+	disk, err := disk.Open(disk.Options{Dir: t.TempDir(), Limit: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	counting := &countingStore{Store: disk}
-	o := Options{Memory: 1 << 20}
+	o := Options{Memory: 1 << 20, Largest: largest}
 	o.To = []string{"http://127.0.0.1:1"}
 	h, err := New(o, Deps{Transport: up, Disk: counting, ErrorLog: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -113,7 +129,7 @@ func TestDiskBodies(t *testing.T) {
 	for _, code := range []int{200, 404} {
 		h, disk := large(t, &origin{answer: func(int, *http.Request) *http.Response {
 			return say(code, body, "Cache-Control", "max-age=60")
-		}})
+		}}, 0)
 		asked(t, h, "GET", "http://a.example/")
 		for _, method := range []string{"GET", "HEAD", "GET"} {
 			w := asked(t, h, method, "http://a.example/")
@@ -132,16 +148,16 @@ func TestDiskBodies(t *testing.T) {
 func TestReplacedDiskBody(t *testing.T) {
 	body := strings.Repeat("x", 400<<10)
 	up := &origin{answer: func(int, *http.Request) *http.Response { return say(200, body, "Cache-Control", "max-age=60") }}
-	h, disk := large(t, up)
+	h, disk := large(t, up, 0)
 	asked(t, h, "GET", "http://a.example/")
-	o := h.memory.look("http://a.example/").objects[0]
-	other := o.clone()
-	other.stamp++
-	head, err := other.encode("")
+	o := h.tiers.Look("http://a.example/").Objects[0]
+	other := o.Clone()
+	other.Stamp++
+	head, err := other.Encode("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := disk.Create(t.Context(), o.disk, o.size)
+	w, err := disk.Create(t.Context(), o.Disk, o.Size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +165,8 @@ func TestReplacedDiskBody(t *testing.T) {
 	if err := w.Commit(head); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := h.slow.open(t.Context(), o); err == nil {
-		b.close()
+	if b, err := h.tiers.Open(t.Context(), o); err == nil {
+		b.Close()
 		t.Error("the other one's body was taken")
 	}
 	if w := asked(t, h, "GET", "http://a.example/"); w.Body.Len() != len(body) {
@@ -169,12 +185,12 @@ func TestPurgedWhileItCame(t *testing.T) {
 		}
 		return say(200, body, "Cache-Control", "max-age=60")
 	}
-	h, disk := large(t, up)
+	h, disk := large(t, up, 0)
 	if w := asked(t, h, "GET", "http://a.example/"); w.Body.Len() != len(body) {
 		t.Errorf("%d bytes", w.Body.Len())
 	}
-	if n := disk.Stats().Objects; n != 0 || h.memory.entries() != 0 {
-		t.Errorf("%d objects on disk, %d in memory", n, h.memory.entries())
+	if n := disk.Stats().Objects; n != 0 || h.tiers.Entries() != 0 {
+		t.Errorf("%d objects on disk, %d in memory", n, h.tiers.Entries())
 	}
 }
 
@@ -188,8 +204,7 @@ func TestLargerThanAnnounced(t *testing.T) {
 		resp.ContentLength, resp.Body = -1, io.NopCloser(io.LimitReader(neverending('m'), size))
 		return resp
 	}
-	disk, _ := large(t, &origin{answer: answer})
-	disk.largest = 2 << 20
+	disk, _ := large(t, &origin{answer: answer}, 2<<20)
 	for name, h := range map[string]*Handler{
 		"memory": newCache(t, Options{Memory: 1 << 20, Largest: 1 << 20}, &origin{answer: answer}),
 		"disk":   disk,
@@ -199,7 +214,7 @@ func TestLargerThanAnnounced(t *testing.T) {
 				t.Errorf("%s: %d, %d bytes", name, w.Code, w.Body.Len())
 			}
 		}
-		if n := h.memory.entries(); n != 0 {
+		if n := h.tiers.Entries(); n != 0 {
 			t.Errorf("%s: %d are stored", name, n)
 		}
 	}
@@ -211,10 +226,10 @@ func TestOrderOfSharedPurges(t *testing.T) {
 	held := make(chan []byte, 1)
 	o := Options{}
 	o.To = []string{"http://127.0.0.1:1"}
-	memory := store.NewMemory(1 << 20)
-	defer memory.Close()
+	common := memory.New(1 << 20)
+	defer common.Close()
 	h, err := New(o, Deps{
-		Transport: &origin{}, Shared: memory, ErrorLog: slog.New(slog.DiscardHandler),
+		Transport: &origin{}, Shared: common, ErrorLog: slog.New(slog.DiscardHandler),
 		Publish: func(_ context.Context, m []byte) error {
 			if !strings.Contains(string(m), "hello") {
 				held <- m
@@ -231,16 +246,16 @@ func TestOrderOfSharedPurges(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Message([]byte(`{"id":"other","purge":{"tag":"x"}}`), false)
-	theirs.At = h.shared.time("other")
-	if h.book.State(&theirs, nil) != purge.Gone {
+	theirs.At = h.purges.Time("other")
+	if h.purges.Index().State(&theirs, nil) != purge.Gone {
 		t.Error("what may be older than the purge is taken for younger")
 	}
 	h.Message(<-held, false)
 	h.Message([]byte(`{"id":"later","hello":true}`), false)
-	if theirs.At = h.shared.time("later"); h.book.State(&theirs, nil) != purge.Valid {
+	if theirs.At = h.purges.Time("later"); h.purges.Index().State(&theirs, nil) != purge.Valid {
 		t.Error("what is younger is taken for older")
 	}
-	if h.shared.epoch(h.book.Now()) != "later" {
+	if h.purges.Epoch(h.purges.Index().Now()) != "later" {
 		t.Error("what this machine asks for has no place")
 	}
 }
@@ -250,11 +265,17 @@ func TestPurgeThatCannotBePublished(t *testing.T) {
 	down := errors.New("down")
 	o := Options{}
 	o.To = []string{"http://127.0.0.1:1"}
+	var isUp atomic.Bool
+	told := make(chan []byte, 1)
 	h, err := New(o, Deps{Transport: &origin{}, Publish: func(_ context.Context, m []byte) error {
 		if strings.Contains(string(m), "hello") {
 			return nil
 		}
-		return down
+		if !isUp.Load() {
+			return down
+		}
+		told <- m
+		return nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -263,9 +284,14 @@ func TestPurgeThatCannotBePublished(t *testing.T) {
 	if err := h.Purge(t.Context(), purge.Selector{All: true}); !errors.Is(err, down) {
 		t.Errorf("%v", err)
 	}
+	h.Message([]byte(`{"id":"before","hello":true}`), false)
+	isUp.Store(true)
+	h.Message(<-told, false)
 	h.Message([]byte(`{"id":"later","hello":true}`), false)
-	if theirs := (purge.Object{URL: "http://a.example/", At: h.shared.time("later")}); h.book.State(&theirs, nil) != purge.Valid {
-		t.Error("it is old")
+	for id, want := range map[string]purge.State{"before": purge.Stale, "later": purge.Valid} {
+		if theirs := (purge.Object{URL: "http://a.example/", At: h.purges.Time(id)}); h.purges.Index().State(&theirs, nil) != want {
+			t.Errorf("what was stored after %q is %v, want %v", id, h.purges.Index().State(&theirs, nil), want)
+		}
 	}
 }
 
@@ -281,32 +307,7 @@ func TestExplainTakesNothingIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = reopen(t, dir, up, Options{})
-	if e := h.Explain(httptest.NewRequest("GET", "http://a.example/", nil)); e.Outcome != "hit" || e.Tier != "disk" || h.memory.entries() != 0 {
-		t.Errorf("%+v, %d in memory", e, h.memory.entries())
-	}
-}
-
-// What is no UTF-8 comes back from the slower tiers byte for byte.
-func TestRecordOfBytes(t *testing.T) {
-	for _, text := range []string{"caf\xe9", "caf\u00e9", "\xff\u1234", "plain"} {
-		o := &object{
-			status: 200, fields: fieldsOf(http.Header{"X-Name": {text, "b"}}), vary: []string{"X-Kind"}, by: []string{text},
-			owner: purge.Object{URL: "http://a.example/?" + text, Host: "a.example", Tags: []string{text}},
-		}
-		head, err := o.encode("")
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec, err := decodeRecord(head)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := rec.object(0)
-		if got.get("X-Name") != text || got.by[0] != text || got.owner.URL != o.owner.URL || got.owner.Tags[0] != text {
-			t.Errorf("%q came back as %q", text, got.all("X-Name"))
-		}
-	}
-	if _, err := decodeRecord([]byte(`{"v":1,"status":200,"bytes":true,"url":"\u1234"}`)); err == nil {
-		t.Error("a byte of 0x1234")
+	if e := h.Explain(httptest.NewRequest("GET", "http://a.example/", nil)); e.Outcome != "hit" || e.Tier != "disk" || h.tiers.Entries() != 0 {
+		t.Errorf("%+v, %d in memory", e, h.tiers.Entries())
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"millrace/cache/fill"
+	"millrace/cache/object"
 	"millrace/cache/rfc9111"
-	"millrace/internal/condition"
+	"millrace/cache/rules"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
 	"millrace/internal/proxy"
@@ -20,22 +20,22 @@ import (
 
 // serve answers from a stored object. It reports false, having written
 // nothing, when the object's body is gone.
-func (x *exchange) serve(o *object, how string) bool {
+func (x *exchange) serve(o *object.Object, how string) bool {
 	a, release, err := x.answer(o)
 	if err != nil {
-		x.h.memory.drop(x.key, o)
+		x.h.tiers.Drop(x.key, o)
 		return false
 	}
 	defer release()
-	x.outcome, x.reason, x.status = how, o.facts.Source, o.status
+	x.outcome, x.reason, x.status = how, o.Facts.Source, o.Status
 	earlier := a.Header["Cache-Status"]
 	delete(a.Header, "Cache-Status")
 	if how == "hit" {
 		x.offer(o, a, earlier)
 		x.h.wantPacked(x.key, o)
 	}
-	x.h.keepLater(x.key, o)
-	age, ttl := shown(&o.facts, x.began)
+	x.h.tiers.WriteLater(x.key, o)
+	age, ttl := shown(&o.Facts, x.began)
 	head := x.w.Header()                               // a's own may be the lane's as well by now
 	head["Age"] = []string{strconv.FormatInt(age, 10)} // RFC 9111, 5.1
 	x.addStatus(head, earlier, storedStatus(how, ttl))
@@ -44,22 +44,22 @@ func (x *exchange) serve(o *object, how string) bool {
 }
 
 // answer makes what is sent of an object: the best encoding, and its header.
-func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error) {
+func (x *exchange) answer(o *object.Object) (a *send.Answer, release func(), err error) {
 	release = func() {}
-	a = &send.Answer{Status: o.status, Header: x.visible(o), Body: o.body, Size: o.size}
-	if o.status == http.StatusOK {
+	a = &send.Answer{Status: o.Status, Header: x.visible(o), Body: o.Body, Size: o.Size}
+	if o.Status == http.StatusOK {
 		a.Status = 0
 	}
-	if o.disk != "" {
-		file, err := x.h.slow.open(x.r.Context(), o)
+	if o.Disk != "" {
+		file, err := x.h.tiers.Open(x.r.Context(), o)
 		if err != nil {
 			return nil, nil, err
 		}
-		a.Body, a.File, a.Base, release = nil, file.file, file.base, file.close
+		a.Body, a.File, a.Base, release = nil, file.File, file.Base, file.Close
 	}
 	x.encode(o, a)
 	h := a.Header
-	if bodyless(o.status) {
+	if bodyless(o.Status) {
 		delete(h, "Content-Length")
 	} else {
 		h["Content-Length"] = []string{strconv.FormatInt(a.Size, 10)}
@@ -68,7 +68,7 @@ func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error)
 		if a.File == nil || a.File.HasDescriptor() || a.Size > 0 {
 			h["Accept-Ranges"] = []string{"bytes"}
 		}
-		a.ETag = first(h["Etag"])
+		a.ETag = object.First(h["Etag"])
 		a.LastModified = rfc9111.Modified(h, x.began)
 	}
 	x.h.cors.Apply(h, x.r)
@@ -76,8 +76,8 @@ func (x *exchange) answer(o *object) (a *send.Answer, release func(), err error)
 }
 
 // visible is the object's header without what is for this cache alone.
-func (x *exchange) visible(o *object) http.Header {
-	h := o.header()
+func (x *exchange) visible(o *object.Object) http.Header {
+	h := o.Header()
 	for _, name := range x.h.hidden {
 		delete(h, name)
 	}
@@ -85,25 +85,25 @@ func (x *exchange) visible(o *object) http.Header {
 }
 
 // encode puts the best of the object's encodings into a.
-func (x *exchange) encode(o *object, a *send.Answer) {
-	if !x.h.packable(o) {
+func (x *exchange) encode(o *object.Object, a *send.Answer) {
+	if !x.h.packer.takes(o) {
 		return
 	}
 	h := a.Header
 	if !slices.ContainsFunc(h["Vary"], func(line string) bool { return strings.Contains(strings.ToLower(line), "accept-encoding") }) {
 		h["Vary"] = append(slices.Clone(h["Vary"]), "Accept-Encoding")
 	}
-	p := o.packed.Load()
+	p := o.Packed.Load()
 	if p == nil || x.r.Header["Range"] != nil { // parts of what was sent before it was encoded
 		return
 	}
-	c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.available)
+	c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.Available)
 	if !ok || c == negotiate.Identity {
 		return
 	}
-	a.Body, a.Size = p.bodies[c], int64(len(p.bodies[c]))
+	a.Body, a.Size = p.Bodies[c], int64(len(p.Bodies[c]))
 	h["Content-Encoding"] = []string{c.String()}
-	if tag := first(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
+	if tag := object.First(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
 		h["Etag"] = []string{"W/" + tag} // RFC 9110, 8.8.3.3: not the same bytes any more
 	}
 	for _, name := range [...]string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5"} {
@@ -113,16 +113,19 @@ func (x *exchange) encode(o *object, a *send.Answer) {
 
 // offer lets the fast lane answer the next such request, as long as the object
 // is fresh and nothing is purged.
-func (x *exchange) offer(o *object, a *send.Answer, before []string) {
+func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	// A file is the store's, open for this request alone.
-	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.key.Plain(x.r) {
+	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.Key.Plain(x.r) {
 		return
 	}
-	facts := o.facts
+	if len(x.set.Made) > 0 || !x.askedPlainly() {
+		return // the lane does not know who asks, and compares headers as they came
+	}
+	facts := o.Facts
 	lane.Offer(x.r, a, lane.Rule{
-		Consulted: x.consulted(o),
-		Mark:      x.mark,
-		Also:      x.also,
+		VaryOn:    x.variesOn(o),
+		Version:   x.version,
+		Also:      x.purges,
 		Expires:   x.began.Add(facts.TTL(x.began)),
 		WithQuery: true,
 		Lines: func(b []byte, now int64) []byte {
@@ -139,79 +142,41 @@ func (x *exchange) offer(o *object, a *send.Answer, before []string) {
 	})
 }
 
-// consulted lists the request headers that had a say in this answer.
-func (x *exchange) consulted(o *object) []string {
-	names := append(slices.Clone(o.vary), x.set.key.Consulted()...)
-	if x.h.packable(o) {
+// askedPlainly reports whether the headers alone say what was asked for: nobody
+// claims anything, or one who is believed does, in the form that is the same for
+// all of its clients (Forwarded holds their addresses).
+func (x *exchange) askedPlainly() bool {
+	h := x.r.Header
+	claimed := len(h["X-Forwarded-Proto"]) > 0 || len(h["X-Forwarded-Host"]) > 0
+	return !x.h.trusting || len(h["Forwarded"]) == 0 && (!claimed || x.h.proxy.Trusts(x.r))
+}
+
+// variesOn lists the request headers that had a say in this answer.
+func (x *exchange) variesOn(o *object.Object) []string {
+	names := append(slices.Clone(o.Vary), x.set.Key.VariesOn()...)
+	if x.h.packer.takes(o) {
 		names = append(names, "Accept-Encoding")
 	}
-	if x.set.cookies == secret {
+	if x.set.Cookies == rules.Secret {
 		names = append(names, "Cookie")
 	}
-	if x.set.auth == secret {
+	if x.set.Auth == rules.Secret {
 		names = append(names, "Authorization")
 	}
-	if x.set.byHost {
+	if x.set.ByHost {
 		names = append(names, "Host")
 	}
 	if x.h.cors.Varies() {
 		names = append(names, "Origin")
 	}
-	if !x.set.policy.IgnoreReload {
+	if x.h.trusting { // they are believed from some
+		names = append(names, "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto")
+	}
+	if !x.set.Policy.IgnoreReload {
 		names = append(names, "Cache-Control", "Pragma")
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// stream answers from a journey's body while it grows. It reports false, having
-// written nothing, when that has found its place by now, or has moved on.
-func (x *exchange) stream(o *object, body *fill.Body) bool {
-	reader := body.Reader(x.r.Context(), 0)
-	if reader == nil {
-		return false
-	}
-	if x.taken != nil {
-		x.taken()
-	}
-	defer func() { _ = reader.Close() }() // it cannot fail
-	x.streamFrom(o, reader)
-	return true
-}
-
-func (x *exchange) streamFrom(o *object, reader *fill.Reader) {
-	h := x.visible(o)
-	x.h.cors.Apply(h, x.r)
-	if o.status == http.StatusOK {
-		h["Accept-Ranges"] = []string{"bytes"}
-	}
-	head := x.w.Header()
-	delete(h, "Cache-Status") // it is in head already, with ours
-	for name, values := range h {
-		head[name] = values
-	}
-	modified := rfc9111.Modified(h, x.began)
-	if o.status == http.StatusOK && condition.Check(x.r.Method, x.r.Header, first(h["Etag"]), modified) == condition.NotModified {
-		for name := range h {
-			if !send.KeptIn304(name) {
-				delete(head, name)
-			}
-		}
-		x.w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	if o.status == http.StatusNoContent {
-		delete(head, "Content-Length") // RFC 9110, 8.6
-	}
-	x.w.WriteHeader(o.status)
-	if x.r.Method == http.MethodHead || bodyless(o.status) {
-		return
-	}
-	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
-	if _, err := reader.WriteTo(x.w); err != nil {
-		x.reason = "aborted"
-		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
-	}
 }
 
 // copyBody sends an answer that is not kept, as it comes.
@@ -221,8 +186,8 @@ func (x *exchange) copyBody(resp *http.Response) {
 	}
 	rc := http.NewResponseController(x.w)
 	live := resp.ContentLength < 0
-	buf := copyBuffers.Get().(*[copySize]byte)
-	defer copyBuffers.Put(buf)
+	buf := fill.Buffers.Get().(*[fill.BufferSize]byte)
+	defer fill.Buffers.Put(buf)
 	for {
 		n, err := resp.Body.Read(buf[:])
 		if n > 0 {
@@ -274,19 +239,9 @@ func (x *exchange) refuse(status int, text string) {
 	http.Error(x.w, text, status)
 }
 
-// copyBuffers are shared by all bodies that go through a buffer.
-var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
-
 // bodyless reports whether an answer with a status never has a body (RFC 9110, 6.4.1).
 func bodyless(status int) bool {
 	return status < 200 || status == http.StatusNoContent || status == http.StatusNotModified
-}
-
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return values[0]
 }
 
 // seconds is a duration as headers have it.

@@ -47,7 +47,7 @@ type forward struct {
 	why       string // RFC 9211, 2.2: bypass, method, uri-miss, vary-miss, miss, request, stale, partial
 	status    int    // of the upstream's answer; 0: none
 	stored    bool
-	collapsed bool // another request's journey
+	collapsed bool // another request's fetch
 	detail    string
 }
 
@@ -69,7 +69,7 @@ func (f forward) String() string {
 	return b.String()
 }
 
-// addStatus puts our member behind those of the caches closer to the origin.
+// addStatus puts our member after those of the caches closer to the origin.
 func (x *exchange) addStatus(h http.Header, earlier []string, member string) {
 	h["Cache-Status"] = append(slices.Clip(slices.Clone(earlier)), member)
 }

@@ -88,7 +88,7 @@ func TestFaultyUpstream(t *testing.T) {
 			if sc.Effect == faulty.Whole {
 				return
 			}
-			if n := h.memory.entries(); n != 0 {
+			if n := h.tiers.Entries(); n != 0 {
 				t.Errorf("%d entries are stored", n)
 			}
 			up.Set(faulty.Good("good"))
@@ -259,8 +259,8 @@ func (c neverending) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A mistake in a journey ends that alone.
-func TestPanicInAJourney(t *testing.T) {
+// A mistake in a fetch ends that alone.
+func TestPanicInAFetch(t *testing.T) {
 	up := &origin{answer: func(n int, _ *http.Request) *http.Response {
 		if n == 1 {
 			panic("a mistake")

@@ -182,15 +182,19 @@ func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, 
 	if s, err := h.saving(ctx, f, w, 0); !errors.Is(err, store.ErrNotFound) {
 		return s, err
 	}
-	if s := h.keep.local.Stats(); s.Limit > 0 && s.Bytes > s.Limit/100*fullAt {
+	if s := h.variants.local.Stats(); s.Limit > 0 && s.Bytes > s.Limit/100*fullAt {
 		return Saving{}, errFolderFull
 	}
 	rec, before := h.table.record(f)
-	h.leave(before)
+	h.discard(before)
 	if rec == nil {
 		return Saving{}, errChanged
 	}
 	rec.mu.Lock()
+	if rec.gone {
+		rec.mu.Unlock()
+		return Saving{}, errChanged
+	}
 	v := h.table.variant(rec, w)
 	v.expire()
 	switch v.state {
@@ -202,7 +206,7 @@ func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, 
 		return Saving{}, v.err
 	}
 	rec.mu.Unlock()
-	o := h.order(rec, w, behind)
+	o := h.order(rec, w, background)
 	if o.err != nil {
 		return Saving{}, o.err
 	}
@@ -221,7 +225,7 @@ func (h *Handler) make(ctx context.Context, f original.File, w wanted) (Saving, 
 
 // saving is what is kept of a variant, of which made were made just now.
 func (h *Handler) saving(ctx context.Context, f original.File, w wanted, made int) (Saving, error) {
-	m, o, err := h.keep.find(ctx, f, w.id)
+	m, o, err := h.variants.find(ctx, f, w.id)
 	if err != nil {
 		return Saving{}, err
 	}
@@ -303,7 +307,7 @@ func (h *Handler) Stats(ctx context.Context) (Stats, error) {
 		Running: q.Running, Waiting: q.Waiting, Workers: w.Running + w.Idle, WorkerBytes: w.RSS,
 		Converted: q.Done, Failed: q.Failed, Shed: q.Shed,
 		BytesIn: h.meters.BytesIn.Load(), BytesOut: h.meters.BytesOut.Load(), CPUMilliseconds: h.meters.CPU.Load() / 1e6,
-		Limit: h.keep.local.Stats().Limit,
+		Limit: h.variants.local.Stats().Limit,
 	}
 	for f, a := range can.Formats {
 		s.Formats[string(f)] = a.By
@@ -313,14 +317,14 @@ func (h *Handler) Stats(ctx context.Context) (Stats, error) {
 	}
 	s.Folder = h.Folder()
 	var err error
-	s.Kept, err = ReadInventory(ctx, h.keep.local)
+	s.Kept, err = ReadInventory(ctx, h.variants.local)
 	return s, err
 }
 
 // Measure sets the gauges.
 func (h *Handler) Measure() {
 	q, w := h.engine.Stats()
-	kept := h.keep.local.Stats()
+	kept := h.variants.local.Stats()
 	m := h.meters
 	m.Waiting.Set(int64(q.Waiting))
 	m.Running.Set(int64(q.Running))

@@ -17,20 +17,20 @@ import (
 const (
 	// statusHeader says what was sent and, for an original, why.
 	statusHeader = "Millrace-Image"
-	// passingSeconds is how long an original may be used in the place of a
+	// interimSeconds is how long an original may be used in the place of a
 	// variant that is being made: on this page; for the next the browser asks again.
-	passingSeconds = 5
+	interimSeconds = 5
 )
 
 // choice is what a request is answered with.
 type choice struct {
 	answer  *send.Answer // of a variant; nil: the original
 	label   string       // of the variant, or the reason for the original
-	passing bool         // soon there may be something better: not for the lane
-	mark    lane.Mark    // falls when the choice may be another
+	interim bool         // soon there may be something better: not for the lane
+	version lane.Version // invalidated when another choice may be better
 }
 
-func passing(reason string) choice { return choice{label: reason, passing: true} }
+func interim(reason string) choice { return choice{label: reason, interim: true} }
 
 // done gives back what the choice held.
 func (c *choice) done() {
@@ -43,32 +43,32 @@ func (c *choice) done() {
 // It waits for that if there is nothing else to send, and it is worth it.
 func (h *Handler) choose(ctx context.Context, f original.File, all []wanted) choice {
 	rec, before := h.table.record(f)
-	h.leave(before)
+	h.discard(before)
 	if rec == nil {
-		return passing("new")
+		return interim("new")
 	}
-	mark := rec.gen.Now() // before anything is looked at
+	version := rec.gen.Now() // before anything is looked at
 	if len(all) == 0 {
-		return choice{label: "accept", mark: mark}
+		return choice{label: "accept", version: version}
 	}
 	if f.Size > int64(h.options.MaxSize) {
-		return choice{label: "large file", mark: mark}
+		return choice{label: "large file", version: version}
 	}
 	s := h.survey(rec, all)
 	if s.choice.answer == nil && slices.ContainsFunc(s.missing, func(w wanted) bool { return w.quick }) {
 		if reason := h.await(ctx, rec, s.missing); reason != "" {
-			return passing(reason)
+			return interim(reason)
 		}
-		mark = rec.gen.Now()
+		version = rec.gen.Now()
 		s = h.survey(rec, all)
 	}
 	for _, w := range s.missing {
-		h.order(rec, w, behind) // for the next visitors: it may be smaller still
+		h.order(rec, w, background) // for the next visitors: it may be smaller still
 	}
 	if s.choice.answer == nil && len(s.missing) > 0 {
-		return passing("converting")
+		return interim("converting")
 	}
-	s.choice.mark = mark
+	s.choice.version = version
 	return s.choice
 }
 
@@ -80,12 +80,12 @@ type surveyed struct {
 
 // survey looks at each variant that is wanted and picks the smallest.
 func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
-	defer h.table.trim() // without the record's lock
+	defer h.table.trim(rec) // without the record's lock
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	switch {
 	case rec.gone:
-		return surveyed{choice: passing("new")}
+		return surveyed{choice: interim("new")}
 	case rec.refused != nil:
 		return surveyed{choice: choice{label: cause(rec.refused)}}
 	}
@@ -96,11 +96,11 @@ func (h *Handler) survey(rec *record, all []wanted) (s surveyed) {
 		h.look(rec, v)
 		switch v.state {
 		case unknown: // the store cannot be asked now
-			s.choice.passing, s.choice.label = true, "store"
+			s.choice.interim, s.choice.label = true, "store"
 		case missing, ordered: // that may be worth to be waited for, too
 			s.missing = append(s.missing, w)
 		case failed:
-			s.choice.passing, s.choice.label = s.choice.passing || v.passing, cause(v.err)
+			s.choice.interim, s.choice.label = s.choice.interim || v.interim, cause(v.err)
 		case ready:
 			if best == nil || v.meta.Bytes < best.meta.Bytes {
 				best = v
@@ -158,7 +158,7 @@ var errVanished = fmt.Errorf("%w: it has dropped what was just kept", store.ErrF
 
 // load asks the store for a variant; the record's lock is held.
 func (h *Handler) load(rec *record, v *variant) {
-	m, o, err := h.keep.find(h.closing, rec.file, v.wanted.id)
+	m, o, err := h.variants.find(h.closing, rec.file, v.wanted.id)
 	switch {
 	case err == nil && m.Original:
 		_ = o.Close() // read only
@@ -194,7 +194,7 @@ func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason 
 	}
 	for _, w := range all {
 		if !w.quick {
-			h.order(rec, w, behind) // what takes longer comes later
+			h.order(rec, w, background) // what takes longer comes later
 		}
 	}
 	if wait < 0 || o.predicted > wait {

@@ -11,6 +11,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/queue"
+	"millrace/images/sandbox"
 	"millrace/images/worker"
 )
 
@@ -18,6 +19,7 @@ import (
 type Converter interface {
 	Convert(ctx context.Context, src worker.Source, s convert.Spec, background bool) (*convert.Result, error)
 	Abilities() worker.Abilities
+	Sandbox() sandbox.Report
 	Stats() worker.Stats
 	io.Closer
 }
@@ -37,7 +39,7 @@ func (o Options) EngineOptions() EngineOptions {
 	if level == "" {
 		level = "auto"
 	}
-	return EngineOptions{Level: level, Workers: o.Workers, Memory: int64(o.Memory), Queue: o.Queue, Alike: o.Background == "normal"}
+	return EngineOptions{Level: level, Workers: o.Workers, Memory: o.memory(), Queue: o.Queue, Alike: o.Background == "normal"}
 }
 
 // Engine converts for handlers: processes that do it, and the queue that
@@ -120,10 +122,14 @@ func (h *Handler) Abilities() worker.Abilities {
 	return mine
 }
 
+// Sandbox says what keeps the processes that convert from the rest of the
+// machine; empty where the server converts itself.
+func (h *Handler) Sandbox() sandbox.Report { return h.engine.converter.Sandbox() }
+
 // Folder is the absolute path of where the handler keeps variants, empty if
 // there is none for its user.
 func (h *Handler) Folder() string {
-	dir, err := h.options.Folder(h.keep.scope)
+	dir, err := h.options.Folder(h.variants.scope)
 	if err != nil {
 		return "" // a store that was given needs none
 	}

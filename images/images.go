@@ -1,4 +1,4 @@
-// Package images answers requests for pictures with the format that suits the
+// Package images answers requests for images with the format that suits the
 // browser: WebP or AVIF where it takes them and they are smaller, the original
 // otherwise, under the same URL. What was converted is kept, and follows its
 // original.
@@ -6,13 +6,13 @@
 // A request's life: a path with a picture's extension becomes an original
 // (package internal/original: a folder's files, or images/remote); Accept and,
 // where they are allowed, the parameters of the query become the variants that
-// would do (want.go); the record of the original knows which of them there are,
-// in memory or in the store (record.go, keep.go); the smallest is sent and
-// offered to the fast lane. What is missing is ordered from the queue (order.go):
-// if it is predicted to be done within Options.Wait, the visitor waits for it,
-// otherwise the original goes out at once, with a short lifetime, and the
-// conversion runs behind, in a process of its own. Nothing is read, hashed or
-// decoded for a variant that is there.
+// would do (wanted.go); the record of the original knows which of them exist, in
+// memory or in the store (record.go, variants.go); the smallest is sent and
+// offered to the fast lane. What is missing is ordered from the queue
+// (conversions.go): if it is predicted to be done within Options.Wait, the
+// visitor waits for it. Otherwise the original is sent at once, with a short
+// lifetime, and the conversion runs in the background, in a process of its own.
+// Nothing is read, hashed or decoded for a variant that exists.
 package images
 
 import (
@@ -50,25 +50,27 @@ type Deps struct {
 	ErrorLog *slog.Logger
 }
 
-// Handler serves pictures. It must be closed.
+// Handler serves images. It must be closed.
 type Handler struct {
 	options    Options
 	source     original.Source
 	engine     *Engine
-	keep       keeper
+	variants   variantStore
 	table      *table
 	meters     *meter.Images
 	log        *slog.Logger
+	budget     int64    // in bytes, of a conversion
 	formats    []format // that are made, in the order of preference
 	extensions map[string]bool
-	consulted  []string // request headers that choose the answer
+	varyOn     []string // request headers that choose the answer
 	vary       []string // the same as a header's value
 
-	pasts     chan *past    // of which the variants are to be dropped
-	improving []improvement // of followLoop alone, as room and turn are
-	room      int           // for more of them, this time
-	turn      int           // in the records, of the next original to be looked at
-	whole     sync.Mutex    // held to read a whole file, of up to Options.MaxSize
+	stale     chan *staleRecord // whose variants are to be removed
+	improving []improvement     // of followLoop alone, as room and turn are
+	room      int               // for more of them, this time
+	turn      int               // in the records, of the next original to be looked at
+	tooBig    sync.Once         // the log has heard of pictures that take too much memory
+	whole     sync.Mutex        // held to read a whole file, of up to Options.MaxSize
 
 	closing context.Context
 	end     context.CancelFunc
@@ -85,7 +87,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	if d.Source == nil || d.Engine == nil {
 		return nil, errors.New("images: a source of originals and an engine are required")
 	}
-	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}, pasts: make(chan *past, maxPasts)}
+	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}, stale: make(chan *staleRecord, maxStale)}
 	if h.meters == nil {
 		h.meters = &meter.Images{}
 	}
@@ -95,13 +97,14 @@ func New(o Options, d Deps) (*Handler, error) {
 	for _, e := range o.Extensions {
 		h.extensions["."+strings.ToLower(strings.TrimPrefix(e, "."))] = true
 	}
+	h.budget = o.memory()
 	h.formats = h.engine.formats(o.Formats)
-	h.consulted = append([]string{"Accept"}, o.Params.Consulted()...)
-	h.vary = []string{strings.Join(h.consulted, ", ")}
-	if err := h.keep.open(o, d); err != nil {
+	h.varyOn = append([]string{"Accept"}, o.Params.VaryOn()...)
+	h.vary = []string{strings.Join(h.varyOn, ", ")}
+	if err := h.variants.open(o, d); err != nil {
 		return nil, err
 	}
-	h.table = newTable()
+	h.table = newTable(h.source.Memory())
 	h.closing, h.end = context.WithCancel(context.Background())
 	h.running.Go(h.followLoop)
 	h.running.Go(h.dropLoop)
@@ -112,15 +115,15 @@ func New(o Options, d Deps) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends what the handler does in the background and voids what the lane
-// has of it. Conversions under way belong to the engine, and end without result.
+// Close ends the handler's background work and invalidates its answers in the
+// lane. Conversions under way belong to the engine, and end without a result.
 func (h *Handler) Close() error {
 	var err error
 	h.close.Do(func() {
 		h.end()
 		h.running.Wait()
 		h.table.close()
-		err = h.keep.close()
+		err = h.variants.close()
 	})
 	return err
 }
@@ -138,7 +141,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, err := h.source.Original(r)
 	switch {
 	case errors.Is(err, original.ErrYoung):
-		h.serveOriginal(w, r, f, passing("new"))
+		h.serveOriginal(w, r, f, interim("new"))
 		return
 	case err != nil:
 		h.meters.Served.Add("none")
@@ -157,33 +160,33 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.meters.Served.Add(c.label)
-	if !c.passing {
+	if !c.interim {
 		h.offer(r, f, c)
 	}
 	send.Serve(w, r, c.answer)
 }
 
 func (h *Handler) offer(r *http.Request, f original.File, c choice) {
-	lane.Offer(r, c.answer, lane.Rule{Consulted: h.consulted, Mark: f.Mark, Also: c.mark, WithQuery: h.options.Params.Enabled()})
+	lane.Offer(r, c.answer, lane.Rule{VaryOn: h.varyOn, Version: f.Generation, Also: c.version, WithQuery: h.options.Params.Enabled()})
 }
 
 // serveOriginal sends the original, and says why.
 func (h *Handler) serveOriginal(w http.ResponseWriter, r *http.Request, f original.File, c choice) {
 	h.meters.Served.Add("original " + c.label)
 	header := http.Header{"Vary": h.vary, statusHeader: {"original; reason=" + c.label}}
-	if c.passing {
-		header["Cache-Control"] = []string{original.Shorten(f.CacheControl, passingSeconds)}
+	if c.interim {
+		header["Cache-Control"] = []string{original.Shorten(f.CacheControl, interimSeconds)}
 	}
 	h.source.ServeOriginal(w, r, original.Terms{
 		Header:    header,
-		Consulted: h.consulted,
+		VaryOn:    h.varyOn,
 		WithQuery: h.options.Params.Enabled(),
-		Passing:   c.passing,
-		Also:      c.mark,
+		Interim:   c.interim,
+		Also:      c.version,
 	})
 }
 
-// serveOther is for what is no picture by its name.
+// serveOther answers for a path without an image's extension.
 func (h *Handler) serveOther(w http.ResponseWriter, r *http.Request) {
 	switch hints := h.options.Params.AcceptCH(); {
 	case h.options.OnlyImages:

@@ -22,7 +22,8 @@ import (
 	"millrace/images/jpeg"
 	"millrace/images/params"
 	"millrace/images/worker"
-	"millrace/store"
+	"millrace/store/disk"
+	"millrace/store/memory"
 )
 
 func TestNegotiation(t *testing.T) {
@@ -103,7 +104,7 @@ func TestSmallestWins(t *testing.T) {
 }
 
 func TestKeptOverRestart(t *testing.T) {
-	dir, s := t.TempDir(), store.NewMemory(64<<20)
+	dir, s := t.TempDir(), memory.New(64<<20)
 	first := newFake(bothTools)
 	first.failing = func(data []byte, _ convert.Spec) error {
 		if bytes.Equal(data, photo(t, 64, 48, 2)) {
@@ -345,11 +346,11 @@ func TestOnlyImages(t *testing.T) {
 }
 
 func TestSharedStore(t *testing.T) {
-	dir, shared := t.TempDir(), store.NewMemory(64<<20)
-	one := newRigIn(t, Options{NoBest: true}, newFake(bothTools), dir, store.NewMemory(64<<20), shared)
+	dir, shared := t.TempDir(), memory.New(64<<20)
+	one := newRigIn(t, Options{NoBest: true}, newFake(bothTools), dir, memory.New(64<<20), shared)
 	one.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	one.get("/a.jpg", takesWebP)
-	two := newRigIn(t, Options{NoBest: true}, newFake(bothTools), dir, store.NewMemory(64<<20), shared)
+	two := newRigIn(t, Options{NoBest: true}, newFake(bothTools), dir, memory.New(64<<20), shared)
 	if got := status(two.get("/a.jpg", takesWebP)); got != "webp" || two.converter.count() != 0 {
 		t.Errorf("the second machine: %q, %d conversions", got, two.converter.count())
 	}
@@ -362,7 +363,7 @@ func TestSharedStore(t *testing.T) {
 
 func TestAheadAndTidy(t *testing.T) {
 	dir := t.TempDir()
-	disk, err := store.OpenDisk(store.DiskOptions{Dir: filepath.Join(t.TempDir(), "kept"), Limit: 64 << 20})
+	disk, err := disk.Open(disk.Options{Dir: filepath.Join(t.TempDir(), "kept"), Limit: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

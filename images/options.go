@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"millrace/images/codec"
+	"millrace/images/convert"
 	"millrace/images/header"
 
 	"millrace/images/params"
 	"millrace/images/remote"
 	"millrace/internal/bytesize"
+	"millrace/store/disk"
 )
 
 // Options of the job. The zero value converts as most want it.
@@ -43,8 +45,14 @@ type Options struct {
 	Wait time.Duration `yaml:"wait" negative:"never wait"`
 	// Workers is how many conversions run at once. Default: the number of CPUs.
 	Workers int `yaml:"workers"`
-	// Memory is what conversions may take together; a picture that needs more
-	// is served as it is. Default 512MiB: photographs of about 30 megapixels.
+	// Memory is what all processes that convert may take together, idle ones
+	// and commands included; the server itself is not. An image that needs more
+	// is served as it is, or in another format. Default a quarter of the
+	// machine's memory, or of its control group's, from 512MiB to 2GiB. With
+	// 512MiB what is built in makes WebP of photographs of 35 megapixels, of
+	// opaque PNGs of 30 and of PNGs with transparency of 6, and AVIF of 3.5; with
+	// 2GiB of all that 50, of transparency 26, and AVIF of 18. The commands take
+	// half as much for transparency, and a quarter for AVIF.
 	Memory bytesize.Size `yaml:"memory"`
 	// Queue is how many conversions may wait. Default 1000.
 	Queue int `yaml:"queue"`
@@ -91,12 +99,8 @@ func (o *Options) UnmarshalText(text []byte) error {
 
 // The defaults of Options.
 const (
-	defaultQuality      = 80
 	defaultNearLossless = 60
 	defaultWait         = 250 * time.Millisecond
-	defaultStoreSize    = 10 << 30
-	defaultMegapixels   = 50
-	defaultMaxSize      = 25 << 20
 )
 
 // known are the extensions that may be converted, and whether they are without
@@ -114,12 +118,12 @@ func (o Options) withDefaults() Options {
 			}
 		}
 	}
-	set(&o.Quality, defaultQuality)
+	set(&o.Quality, convert.DefaultQuality)
 	set(&o.NearLossless, defaultNearLossless)
 	set(&o.Wait, defaultWait)
-	set(&o.StoreSize, defaultStoreSize)
-	set(&o.MaxMegapixels, defaultMegapixels)
-	set(&o.MaxSize, defaultMaxSize)
+	set(&o.StoreSize, disk.DefaultLimit)
+	set(&o.MaxMegapixels, header.DefaultMegapixels)
+	set(&o.MaxSize, remote.DefaultLargest)
 	return o
 }
 
@@ -128,6 +132,22 @@ func set[T comparable](v *T, to T) {
 	if *v == zero {
 		*v = to
 	}
+}
+
+const (
+	leastMemory = 512 << 20
+	mostMemory  = 2 << 30
+	// memoryShare of the machine's memory is what conversions get by default:
+	// one part of so many.
+	memoryShare = 4
+)
+
+// memory is the budget of conversions in bytes.
+func (o Options) memory() int64 {
+	if o.Memory > 0 {
+		return int64(o.Memory)
+	}
+	return min(max(machineMemory()/memoryShare, leastMemory), mostMemory)
 }
 
 func (o Options) limits() header.Limits { return header.Limits{Megapixels: o.MaxMegapixels} }

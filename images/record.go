@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxRecords bounds the originals that are remembered, at about 2 KB each;
-	// the store knows the others.
+	// maxRecords bounds the originals that are remembered; the store knows the
+	// others.
 	maxRecords = 8192
 	// maxVariants bounds the variants of one original that are remembered:
 	// sizes × formats, as a page's srcset has them.
@@ -27,9 +27,16 @@ const (
 	// heldBytes is the largest variant whose bytes are held in memory: from
 	// there on sendfile costs no more (bench/AA.md, embed-vs-disk).
 	heldBytes = 64 << 10
-	// maxHeld bounds all bytes that are held, maxOpen the descriptors of
-	// larger variants: a quarter of the 1024 that many systems allow.
-	maxHeld = 64 << 20
+	// DefaultHeld is what a handler holds in memory, in bytes, where its source
+	// has no memory that it could share (original.Memory).
+	DefaultHeld = 64 << 20
+	// What an original, a variant of it and its answer take of that, besides the
+	// answer's body. TestMemoryOfRecords holds them against the heap.
+	recordBytes  = 512
+	variantBytes = 768
+	answerBytes  = 1152
+	// maxOpen bounds the descriptors of larger variants: a quarter of the 1024
+	// that many systems allow.
 	maxOpen = 256
 	// failedFor is how long a failure is remembered: the next one of the same
 	// variant twice as long, and so on up to maxFailedFor.
@@ -57,7 +64,8 @@ type record struct {
 	name  string
 	place *list.Element // the table's
 
-	// gen falls when the best answer for some request may have become another.
+	// gen is invalidated when another answer may have become the best one for
+	// some request.
 	gen lane.Generation
 
 	mu       sync.Mutex
@@ -84,12 +92,12 @@ type variant struct {
 	err      error     // why it failed
 	failures int       // one after the other
 	until    time.Time // when what failed is tried again
-	passing  bool      // and that is soon
+	interim  bool      // and that is soon
 }
 
 // postpone has it tried again soon.
 func (v *variant) postpone(err error) {
-	v.state, v.err, v.until, v.passing, v.ticket = failed, err, time.Now().Add(soon), true, nil
+	v.state, v.err, v.until, v.interim, v.ticket = failed, err, time.Now().Add(soon), true, nil
 }
 
 // expire lets what failed be tried again, when it is time for that.
@@ -104,13 +112,18 @@ type table struct {
 	mu      sync.Mutex
 	records map[string]*record
 	recent  list.List // of *record, the last used in front
-	held    int64     // bytes in answers
 	open    int       // descriptors in answers
 	closed  bool
+
+	memory *original.Share // of all that is held
 }
 
-func newTable() *table {
-	t := &table{records: map[string]*record{}}
+// newTable makes one that takes its memory from m; nil: it has some of its own.
+func newTable(m *original.Memory) *table {
+	if m == nil {
+		m = original.NewMemory(DefaultHeld)
+	}
+	t := &table{records: map[string]*record{}, memory: m.Join()}
 	t.recent.Init()
 	return t
 }
@@ -118,7 +131,7 @@ func newTable() *table {
 // record returns the record of an original, which is as f says: nil if it has
 // changed since that look, or the table is closed. What was made of an earlier
 // content is returned as well: it is to be dropped.
-func (t *table) record(f original.File) (rec *record, before *past) {
+func (t *table) record(f original.File) (rec *record, before *staleRecord) {
 	t.mu.Lock()
 	rec = t.records[f.Name]
 	switch {
@@ -129,6 +142,7 @@ func (t *table) record(f original.File) (rec *record, before *past) {
 		rec = &record{name: strings.Clone(f.Name), file: f, variants: map[string]*variant{}}
 		rec.place = t.recent.PushFront(rec)
 		t.records[rec.name] = rec
+		t.memory.Add(recordBytes)
 		t.evict()
 	default:
 		t.recent.MoveToFront(rec.place)
@@ -140,10 +154,10 @@ func (t *table) record(f original.File) (rec *record, before *past) {
 	case rec.gone:
 		return nil, nil
 	case same(rec.file, f):
-		if f.Mark == (lane.Mark{}) {
-			f.Mark = rec.file.Mark // found by name: the one that a request has brought goes on
+		if f.Generation == (lane.Version{}) {
+			f.Generation = rec.file.Generation // found by name: the one that a request has brought goes on
 		}
-	case !f.Mark.Valid(): // somebody with a later look was here before
+	case !f.Generation.Valid(): // somebody with a later look was here before
 		return nil, nil
 	default:
 		before = t.forget(rec)
@@ -157,20 +171,20 @@ func same(a, b original.File) bool {
 	return a.Size == b.Size && a.Modified.Equal(b.Modified) && a.Version == b.Version
 }
 
-// past is what was known of an original that has changed or gone.
-type past struct {
+// staleRecord is what was known of an original that has changed or is gone.
+type staleRecord struct {
 	file original.File
 	ids  []string
 }
 
 // forget empties a record, whose lock is held.
-func (t *table) forget(rec *record) *past {
-	p := &past{file: rec.file}
+func (t *table) forget(rec *record) *staleRecord {
+	p := &staleRecord{file: rec.file}
 	for id, v := range rec.variants {
 		p.ids = append(p.ids, id)
-		t.release(v)
+		t.forgetVariant(rec, v)
 	}
-	rec.gen.Void()
+	rec.gen.Invalidate()
 	rec.variants, rec.info, rec.refused = map[string]*variant{}, nil, nil
 	return p
 }
@@ -188,12 +202,20 @@ func (t *table) release(v *variant) {
 }
 
 func (t *table) account(a *send.Answer, n int) {
+	t.memory.Add(int64(n * (answerBytes + len(a.Body))))
+	if a.File == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.held += int64(n * len(a.Body))
-	if a.File != nil {
-		t.open += n
-	}
+	t.open += n
+}
+
+// forgetVariant takes a variant out of its record, whose lock is held.
+func (t *table) forgetVariant(rec *record, v *variant) {
+	t.release(v)
+	delete(rec.variants, v.wanted.id)
+	t.memory.Add(-variantBytes)
 }
 
 // evict takes out records beyond the bound; t.mu is held. What they hold is
@@ -211,6 +233,7 @@ func (t *table) remove(rec *record) {
 	if t.records[rec.name] == rec {
 		t.recent.Remove(rec.place)
 		delete(t.records, rec.name)
+		t.memory.Add(-recordBytes)
 	}
 }
 
@@ -222,32 +245,66 @@ func (t *table) empty(rec *record) {
 	t.forget(rec)
 }
 
-// trim lets go of answers, the longest unused first, when too much is held,
-// until a quarter of the room is free again. The variants stay known.
-func (t *table) trim() {
-	if !t.holds(maxHeld, maxOpen) {
+// trim makes room when the table holds too many bytes or descriptors, and a
+// quarter of what it may have beyond that, so that it is not done for each
+// answer. What was unused for the longest goes first; the store knows it. The
+// record in use keeps what it has: its request would start again without end.
+func (t *table) trim(inUse *record) {
+	bytes, files := t.memory.Excess(), t.openAbove(maxOpen)
+	if bytes > 0 {
+		bytes += t.memory.Held() / 4
+	}
+	if files > 0 {
+		files += maxOpen / 4
+	}
+	if bytes <= 0 && files <= 0 {
 		return
 	}
+	least := t.memory.Held() - bytes
 	for _, rec := range slices.Backward(t.all()) {
-		if !t.holds(maxHeld/4*3, maxOpen/4*3) {
+		tooMuch, tooMany := bytes > 0 && t.memory.Held() > least, files > 0 && t.openAbove(maxOpen/4*3) > 0
+		if !tooMuch && !tooMany {
 			return
 		}
-		rec.mu.Lock()
-		for _, v := range rec.variants {
-			if v.answer != nil {
-				t.release(v)
-				rec.gen.Void() // the lane has the same bytes and descriptors
-			}
+		if rec != inUse {
+			t.shrink(rec, tooMuch)
 		}
-		rec.mu.Unlock()
 	}
 }
 
-// holds reports whether more than that is held.
-func (t *table) holds(bytes int64, open int) bool {
+// shrink lets go of a record's descriptors. With forget it lets go of all that
+// is known of its variants, but for what is under way or has failed, and of the
+// record itself if none is left.
+func (t *table) shrink(rec *record, forget bool) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	void := false
+	for _, v := range rec.variants {
+		switch {
+		case forget && v.state != ordered && v.failures == 0 && v.state != failed:
+			t.forgetVariant(rec, v)
+			void = true // nobody would, when it becomes another
+		case v.answer != nil && (forget || v.answer.File != nil):
+			t.release(v)
+			void = true // the lane has the same bytes and descriptors
+		}
+	}
+	if forget && len(rec.variants) == 0 && !rec.gone {
+		rec.gone, void = true, true
+		t.mu.Lock()
+		t.remove(rec)
+		t.mu.Unlock()
+	}
+	if void {
+		rec.gen.Invalidate()
+	}
+}
+
+// openAbove is how many descriptors more than that are open.
+func (t *table) openAbove(most int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.held > bytes || t.open > open
+	return t.open - most
 }
 
 // all returns the records of this moment, the last used first.
@@ -263,7 +320,7 @@ func (t *table) all() []*record {
 
 // drop takes a record out, if it is of that content still, and returns what it
 // knew.
-func (t *table) drop(rec *record, f original.File) *past {
+func (t *table) drop(rec *record, f original.File) *staleRecord {
 	rec.mu.Lock()
 	if rec.gone || !same(rec.file, f) {
 		rec.mu.Unlock()
@@ -289,6 +346,7 @@ func (t *table) close() {
 		t.mu.Unlock()
 		t.empty(rec)
 	}
+	t.memory.Leave()
 }
 
 // variant returns the record's variant, and makes it known if it is not; the
@@ -303,6 +361,7 @@ func (t *table) variant(rec *record, w wanted) *variant {
 		}
 		v = &variant{}
 		rec.variants[w.id] = v
+		t.memory.Add(variantBytes)
 	}
 	v.wanted, v.used = w, rec.uses
 	return v
@@ -315,9 +374,8 @@ func (t *table) forgetOne(rec *record) {
 			oldest = v
 		}
 	}
-	t.release(oldest)
-	delete(rec.variants, oldest.wanted.id)
-	rec.gen.Void() // nobody would, when it becomes another
+	t.forgetVariant(rec, oldest)
+	rec.gen.Invalidate() // nobody would, when it becomes another
 }
 
 // hold makes the answer of a variant out of what is stored, which it takes over.

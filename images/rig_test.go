@@ -20,9 +20,11 @@ import (
 
 	"millrace/images/codec"
 	"millrace/images/convert"
+	"millrace/images/sandbox"
 	"millrace/images/worker"
 	"millrace/internal/meter"
 	"millrace/store"
+	"millrace/store/memory"
 )
 
 // fakeConverter "converts" to the first bytes of the source: what these tests
@@ -75,8 +77,9 @@ func (f *fakeConverter) Abilities() worker.Abilities {
 	return a
 }
 
-func (f *fakeConverter) Stats() worker.Stats { return worker.Stats{} }
-func (f *fakeConverter) Close() error        { return nil }
+func (f *fakeConverter) Sandbox() sandbox.Report { return nil }
+func (f *fakeConverter) Stats() worker.Stats     { return worker.Stats{} }
+func (f *fakeConverter) Close() error            { return nil }
 
 // count is how many conversions there were, those with the most effort aside.
 func (f *fakeConverter) count() (n int) {
@@ -126,7 +129,7 @@ func (l *lockedBuffer) lines() int {
 
 func newRig(t *testing.T, o Options, c *fakeConverter) *rig {
 	t.Helper()
-	return newRigIn(t, o, c, t.TempDir(), store.NewMemory(64<<20), nil)
+	return newRigIn(t, o, c, t.TempDir(), memory.New(64<<20), nil)
 }
 
 func newRigIn(t *testing.T, o Options, c *fakeConverter, dir string, s, shared store.Store) *rig {
@@ -135,7 +138,7 @@ func newRigIn(t *testing.T, o Options, c *fakeConverter, dir string, s, shared s
 		o.Wait = 20 * time.Second // the machine may be slow
 	}
 	source := &folder{dir: dir}
-	engine := newEngine(c, EngineOptions{Workers: 2, Queue: o.Queue}, 2)
+	engine := newEngine(c, EngineOptions{Workers: 2, Memory: int64(o.Memory), Queue: o.Queue}, 2)
 	t.Cleanup(func() { _ = engine.Close() })
 	r := &rig{t: t, dir: dir, files: source, converter: c, store: s, meters: &meter.Images{}, logged: &lockedBuffer{}}
 	var err error

@@ -40,13 +40,13 @@ func (f *folder) changed(name string, young bool) {
 		f.young = map[string]bool{}
 	}
 	f.young[name] = young
-	f.gen.Void()
+	f.gen.Invalidate()
 }
 
 func (f *folder) Original(r *http.Request) (original.File, error) {
 	mark := f.gen.Now()
 	file, err := f.Lookup(strings.TrimPrefix(r.URL.Path, "/"))
-	file.Mark = mark
+	file.Generation = mark
 	return file, err
 }
 
@@ -87,6 +87,8 @@ func (f *folder) List(ctx context.Context, fn func(name string) error) error {
 		return fn(name)
 	})
 }
+
+func (f *folder) Memory() *original.Memory { return nil }
 
 func (f *folder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.ServeOriginal(w, r, original.Terms{})

@@ -3,11 +3,15 @@ package images
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/images/convert"
 	"millrace/store"
+	"millrace/store/memory"
 )
 
 // forgetful is a store that takes everything and has nothing.
@@ -18,7 +22,7 @@ func (forgetful) Get(context.Context, string) (*store.Object, error) {
 }
 
 func TestStoreThatForgets(t *testing.T) {
-	r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), forgetful{store.NewMemory(1 << 20)}, nil)
+	r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), forgetful{memory.New(1 << 20)}, nil)
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
 	for range 5 {
 		if res := r.get("/a.jpg", takesWebP); res.StatusCode != 200 || status(res) != "original; reason=store" {
@@ -30,8 +34,55 @@ func TestStoreThatForgets(t *testing.T) {
 	}
 }
 
+// full is a store on a disk that has no room, or has.
+type full struct {
+	store.Store
+	is atomic.Bool
+}
+
+func (f *full) Create(ctx context.Context, key string, size int64) (store.Writer, error) {
+	if f.is.Load() {
+		return nil, fmt.Errorf("%w: writing: %w", store.ErrFull, syscall.ENOSPC)
+	}
+	return f.Store.Create(ctx, key, size)
+}
+
+// A disk without room is not the picture's fault: it is converted as soon as
+// there is room again, and meanwhile not again and again in vain.
+func TestDiskThatIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &full{Store: memory.New(1 << 20)}
+		s.is.Store(true)
+		r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), s, nil)
+		for i := range 4 {
+			r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)
+		}
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			for i := range 4 {
+				if res := r.get(fmt.Sprintf("/%d.jpg", i), takesWebP); res.StatusCode != 200 || status(res) != "original; reason=store" {
+					t.Fatalf("%d %q", res.StatusCode, status(res))
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := r.converter.count(); n != 1 || r.logged.lines() != 1 {
+			t.Errorf("%d conversions that cannot be kept, %d lines in the log", n, r.logged.lines())
+		}
+		s.is.Store(false)
+		time.Sleep(refusedFor + soon)
+		for i := range 4 {
+			if res := r.get(fmt.Sprintf("/%d.jpg", i), takesWebP); status(res) != "webp" {
+				t.Errorf("there is room again: %q", status(res))
+			}
+		}
+		_ = r.Close()
+		_ = r.engine.Close()
+	})
+}
+
 func TestStoreThatIsDown(t *testing.T) {
-	s := store.NewMemory(1 << 20)
+	s := memory.New(1 << 20)
 	r := newRigIn(t, Options{NoBest: true}, newFake(bothTools), t.TempDir(), s, nil)
 	_ = s.Close()
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)
@@ -48,7 +99,7 @@ func TestStoreThatIsDown(t *testing.T) {
 
 func TestAheadStopsAtTheLimit(t *testing.T) {
 	const pictures = 40
-	s := store.NewMemory(16 << 10)
+	s := memory.New(16 << 10)
 	r := newRigIn(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools), t.TempDir(), s, nil)
 	for i := range pictures {
 		r.write(fmt.Sprintf("%d.jpg", i), photo(t, 64, 48, i), time.Hour)

@@ -19,7 +19,7 @@ func TestTrim(t *testing.T) {
 	small := r.table.all()[0]
 	mark := small.gen.Now()
 	large := append(photo(t, 64, 48, 1), make([]byte, 3*heldBytes)...) // half of it is too large to be held
-	var first lane.Mark
+	var first lane.Version
 	for i := range maxOpen + 20 {
 		name := fmt.Sprintf("%d.jpg", i)
 		r.write(name, large, time.Hour)

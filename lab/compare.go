@@ -160,14 +160,16 @@ func (a CompareArm) arm(scheme string) (trial.Arm, error) {
 }
 
 func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, error) {
-	port, err := subject.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	address := "127.0.0.1:" + strconv.Itoa(port)
-	cmd := subject.Shell(strings.ReplaceAll(a.Command, portMark, strconv.Itoa(port)))
-	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port))
-	p, err := subject.Start(ctx, cmd, address, maxReady)
+	p, err := subject.Retry(ctx, func() (*subject.Process, error) {
+		free, err := subject.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		port := strconv.Itoa(free)
+		cmd := subject.Shell(strings.ReplaceAll(a.Command, portMark, port))
+		cmd.Env = append(os.Environ(), "PORT="+port)
+		return subject.Start(ctx, cmd, "127.0.0.1:"+port, maxReady)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func (a CompareArm) start(ctx context.Context, scheme string) (*trial.Instance, 
 		path = "/"
 	}
 	return &trial.Instance{
-		URL:  map[string]string{"": scheme + "://" + address + path},
+		URL:  map[string]string{"": scheme + "://" + p.Address() + path},
 		PIDs: []int{p.PID}, Stop: p.Stop,
 	}, nil
 }

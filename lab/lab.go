@@ -1,12 +1,11 @@
-// Package lab measures servers: any two, not only ours. It loads one and says
-// how it did (Load), holds two against each other until it can tell them apart
-// or knows that it cannot (Compare), and runs the experiments behind this
-// project's claims (Experiment).
+// Package lab measures servers, not only ours. Load loads one. Compare compares
+// several until it can tell them apart or knows that it cannot. Experiment runs
+// the experiments behind this project's claims.
 //
-// It looks at servers from outside, through sockets and /proc, and imports
-// nothing of ours that serves, so it cannot flatter.
+// It looks at servers from outside, through sockets and /proc, and imports none
+// of the packages that serve: Millrace is measured like every other server.
 //
-// Whatever it finds is a result.Result; lab/report draws it.
+// What it finds is a result.Result; lab/report makes the reports.
 package lab
 
 import (
@@ -59,7 +58,7 @@ func Load(ctx context.Context, o LoadOptions, watch result.Watch) (*result.Resul
 	if target != nil {
 		defer func() { _ = target.Close() }() // only read from: nothing is lost
 	}
-	s := session{options: o, res: res, watch: watch, meter: cost.Meter{Target: target}}
+	s := session{options: o, res: res, watch: watch, meter: cost.Meter{Target: target, Everybody: o.Arrival != load.Closed}}
 	err := s.run(ctx)
 	res.Ended = time.Now()
 	if ctx.Err() != nil {
@@ -207,6 +206,10 @@ func (s *session) fill(cfg load.Config, got *load.Result) {
 	s.res.Tables = append(s.res.Tables, latencyTable(got, cfg), outcomeTable(got))
 	s.res.Charts = append(s.res.Charts, loadCharts(got)...)
 	s.res.Charts = append(s.res.Charts, targetCharts(s.readings, s.opened)...)
+	if len(got.Holes) > 0 {
+		s.res.Answer = holesAnswer(got)
+	}
 	slot := gate.FromLoad("target", "load", 0, cfg, got, s.meter.Steal())
+	slot.Takers = s.meter.Takers()
 	s.res.Gates = gate.Check([]gate.Slot{slot}, gate.Limits{})
 }

@@ -182,7 +182,7 @@ func TestExperiment(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, e := range Experiments() {
-		if e.Title == "" || e.Question == "" || e.Claim == "" || e.Rule == "" || e.Run == nil || seen[e.Name] {
+		if e.Title == "" || e.Question == "" || e.Claim == "" || e.Rule == "" || e.Run == nil || seen[e.Name] || !strings.HasSuffix(e.Question, "?") {
 			t.Errorf("%s is incomplete or there twice", e.Name)
 		}
 		seen[e.Name] = true
@@ -193,5 +193,30 @@ func TestExperiment(t *testing.T) {
 	res, err := Experiment(ctx, "pgo-proof", experiment.Env{Mode: result.Quick, Work: t.TempDir()})
 	if err != nil && !errors.Is(err, context.Canceled) || res == nil || res.Interrupted == "" {
 		t.Errorf("res = %+v, err = %v", res, err)
+	}
+}
+
+// A closed loop that stood still says so, with the rate to ask for by the clock
+// and a percentile that counts who would have waited.
+func TestHolesAreSaid(t *testing.T) {
+	got := &load.Result{Took: 10 * time.Second, Requests: 100_000, Interval: 5 * time.Millisecond, Holes: []load.Hole{
+		{At: 4 * time.Second, Length: time.Second}, {At: 9 * time.Second, Length: 900 * time.Millisecond},
+	}}
+	for range 990 {
+		got.Latency.Record(4 * time.Millisecond)
+	}
+	got.Latency.Record(time.Second)
+	want := "Nothing was answered for 1s at a time, 2 times (19 % of the time): a closed loop does not ask meanwhile, so that its 99th percentile of 4.01ms " +
+		"hides what visitors would see, about 944ms; measure that with --rate 5000, half of what was answered here"
+	if s := holesAnswer(got); s != want {
+		t.Errorf("got  %s\nwant %s", s, want)
+	}
+	table := latencyTable(got, load.Config{})
+	if strings.Join(table.Columns, "|") != "|latency|corrected|opening a connection" {
+		t.Errorf("columns %q", table.Columns)
+	}
+	got.Holes = nil
+	if table := latencyTable(got, load.Config{}); len(table.Columns) != 3 || strings.Contains(table.About, "Corrected") {
+		t.Errorf("without holes: %+v", table)
 	}
 }

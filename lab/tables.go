@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,11 +26,20 @@ func latencyTable(got *load.Result, cfg load.Config) result.Table {
 		t.About = "Latency counts from when a request was due, so that a stalled target is charged for all that waited; service time from when it was written."
 		t.Columns = append(t.Columns, "service time")
 	}
+	var corrected load.Histogram
+	if len(got.Holes) > 0 {
+		corrected = got.Latency.Corrected(got.Interval)
+		t.About += " Corrected: as if each connection had gone on asking every " + round(got.Interval).String() + " while nothing was answered, as visitors who come by the clock do."
+		t.Columns = append(t.Columns, "corrected")
+	}
 	t.Columns = append(t.Columns, "opening a connection")
 	row := func(name string, of func(h *load.Histogram) time.Duration) {
 		cells := []string{name, of(&got.Latency).String()}
 		if open {
 			cells = append(cells, of(&got.Service).String())
+		}
+		if len(got.Holes) > 0 {
+			cells = append(cells, of(&corrected).String())
 		}
 		t.Rows = append(t.Rows, append(cells, of(&got.Connect).String()))
 	}
@@ -40,6 +50,29 @@ func latencyTable(got *load.Result, cfg load.Config) result.Table {
 	}
 	row("max", func(h *load.Histogram) time.Duration { return round(h.Max()) })
 	return t
+}
+
+// holesAnswer says what a closed loop hides, and how to see it.
+func holesAnswer(got *load.Result) string {
+	all, longest := got.Silent()
+	times := "once"
+	if n := len(got.Holes); n > 1 {
+		times = fmt.Sprintf("%d times", n)
+	}
+	corrected := got.Latency.Corrected(got.Interval)
+	return fmt.Sprintf("Nothing was answered for %v at a time, %s (%.0f %% of the time): a closed loop does not ask meanwhile, so that its 99th percentile of %v "+
+		"hides what visitors would see, about %v; measure that with --rate %d, half of what was answered here",
+		round(longest), times, 100*all.Seconds()/got.Took.Seconds(), round(got.Latency.Quantile(0.99)), round(corrected.Quantile(0.99)), openRate(got))
+}
+
+// openRate is a rate for a load by the clock: half of what a closed loop got, in
+// two digits, so that a target which stalls can catch up.
+func openRate(got *load.Result) int {
+	rate, unit := float64(got.Requests)/got.Took.Seconds()/2, 1.0
+	for rate/unit >= 100 {
+		unit *= 10
+	}
+	return max(1, int(math.Floor(rate/unit)*unit))
 }
 
 // round cuts a duration to three digits or so.

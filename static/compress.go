@@ -63,7 +63,7 @@ func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
 	if !s.valid() || !s.compressible {
 		return
 	}
-	if !h.table.room(identity.Size) {
+	if !h.table.memory.Fits(identity.Size) {
 		s.queued.Store(false) // evicting one to keep another would never end
 		return
 	}
@@ -109,9 +109,9 @@ func (h *Handler) publish(e *entry, s *snapshot, made [negotiate.Codings][]byte)
 	if e.snapshot.Load() != s || !s.valid() {
 		return
 	}
-	e.gen.Void()
+	e.gen.Invalidate()
 	next := &snapshot{
-		read: s.read, mark: e.gen.Now(), found: s.found,
+		read: s.read, version: e.gen.Now(), found: s.found,
 		answers: s.answers, available: s.available, vary: true,
 	}
 	next.dir.Store(s.dir.Load())
@@ -130,7 +130,7 @@ func (h *Handler) publish(e *entry, s *snapshot, made [negotiate.Codings][]byte)
 		})
 		next.available = next.available.With(coding)
 	}
-	// The new mark is younger than the bytes. They are only right if the file
+	// The new version is younger than the bytes. They are only right if the file
 	// is still the same after it was taken, and nobody has said otherwise.
 	if !h.tree.fixed() && !h.unchanged(e, next) || !next.read.Valid() {
 		return

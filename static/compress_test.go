@@ -103,10 +103,10 @@ func TestCompressionVoidsTheLanesPlainAnswer(t *testing.T) {
 	if !s.valid() {
 		t.Error("the published snapshot is not valid")
 	}
-	if e.gen.Now() != s.mark || e.edit.Now() != s.read {
-		t.Error("marks do not stand")
+	if e.gen.Now() != s.version || e.edit.Now() != s.read {
+		t.Error("the versions are not valid")
 	}
-	// Its first generation has fallen: a mark taken before is void now.
+	// It was invalidated: a version taken before is not valid any more.
 	if n := fmt.Sprint(e.gen.Now()) == fmt.Sprint(e.edit.Now()); n {
 		t.Error("publishing voided nothing")
 	}

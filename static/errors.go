@@ -25,6 +25,10 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err 
 
 // notFound answers 404 with the site's page for it, if it has one.
 func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
+	if h.private.covers(h.options.NotFound) {
+		sayStatus(w, r, http.StatusNotFound)
+		return
+	}
 	u, err := h.use(h.options.NotFound, r.Header)
 	if err != nil {
 		sayStatus(w, r, http.StatusNotFound)

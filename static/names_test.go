@@ -68,3 +68,36 @@ func TestLastSegment(t *testing.T) {
 		}
 	}
 }
+
+// TestPrivate: sources, dumps and keys do not exist, nor do their copies.
+func TestPrivate(t *testing.T) {
+	for list, names := range map[string]map[string]bool{
+		"": {
+			"a.php": true, "A.PHP": true, "x/y.phtml": true, "wp-config.php~": true, "wp-config.php.bak": true, "dump.sql.gz": true,
+			"dump.sql.old.zip": true, "id_rsa": true, "id_rsa.pub": false, "server.key": true, "x/cert.pem": true, ".env": true, ".env.local": true,
+			"a.php/b.html": true, ".git/config": true, "page.php.html": false, "a.html": false, "php": false, "sql.css": false, "keys.js": false,
+			"config.php.1": true, "config.php.backup": true, "config.php.swo": true, "config.php.dist": true, "#config.php#": true, "config.php.": true,
+			"config.php ": true, "dump.sql (copy)": true, "dump.sql.lz4": true, "dump.sql.zstd": true, "dump.sql.Z": true, "dump.sql.rar": true,
+			"a.sql.old.tar.gz.zip": true, "shop.sqlite-wal": true, "shop.sqlite3-journal": true, "AuthKey.p8": true, "id_ed25519_sk": true,
+			"db.inc": true, "site.tfstate": true, "htpasswd": true, "jquery-3.7.1": false, "v1.2.3": false, "C#": false, "a.html.1": false, "...": false, "1": false,
+			"mykey": false, "archive.zip": false, "a.html.gz": false, "photo.jpg": false, "": false,
+		},
+		"off":           {"a.php": false, ".env": false, "id_rsa": false},
+		"*.doc":         {"a.php": false, "b.DOC": true, "b.doc.gz": true},
+		"default *.doc": {"a.php": true, "b.doc": true, "b.txt": false},
+		"[ab]?.txt":     {"ax.txt": true, "cx.txt": false},
+		"drafts":        {"drafts/a.html": true, "x/Drafts/a.html": true, "drafts.html": false},
+	} {
+		p := newPrivate(strings.Fields(list))
+		for name, want := range names {
+			if got := p.covers(name); got != want {
+				t.Errorf("%q with the list %q: %t, want %t", name, list, got, want)
+			}
+		}
+	}
+	for _, bad := range [][]string{{"["}, {""}, {"a/b"}, {"off", "*.doc"}} {
+		if faults := (Options{Private: bad}).Check(); faults["private"] == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

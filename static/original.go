@@ -37,13 +37,16 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 		return original.File{CacheControl: changingCache}, original.ErrYoung
 	}
 	f, err := h.original(s.found.file, s.found.sources[negotiate.Identity])
-	f.Mark = s.read
+	f.Generation = s.read
 	return f, err
 }
 
-// Lookup is Original by the file's name below the root, and without its Mark.
+// Lookup is Original by the file's name below the root, and without its Generation.
 // It remembers nothing, so it may be called for very many files.
 func (h *Handler) Lookup(name string) (original.File, error) {
+	if h.private.covers(name) {
+		return original.File{}, noOriginal(name, errNotFound)
+	}
 	info, err := h.tree.stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNotFound
@@ -89,7 +92,7 @@ func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case name != "." && !h.options.Hidden && hidden(name):
+		case name != "." && (!h.options.Hidden && hidden(name) || h.private.covers(name)):
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -102,6 +105,9 @@ func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
 		return fn(name)
 	})
 }
+
+// Memory is what contents are held in.
+func (h *Handler) Memory() *original.Memory { return h.table.memory.Memory }
 
 // ServeOriginal is ServeHTTP under other terms.
 func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
@@ -124,9 +130,9 @@ func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t origin
 		}
 		a.Header[field] = values
 	}
-	if u.offer && !t.Passing {
+	if u.offer && !t.Interim {
 		rule := u.rule()
-		rule.Consulted = slices.Concat(rule.Consulted, t.Consulted)
+		rule.VaryOn = slices.Concat(rule.VaryOn, t.VaryOn)
 		rule.WithQuery, rule.Also = t.WithQuery, t.Also
 		lane.Offer(r, &a, rule)
 	}

@@ -12,7 +12,7 @@ const maxPath = 4096
 
 // requestName turns a URL's path into the name of a file ("a/b.css") or of a
 // directory ("a/", and "" for the root). ok is false for what no file can
-// answer: dot segments, empty and hidden ones, backslashes, NUL, and slashes
+// answer: dot segments, empty, hidden and private ones, backslashes, NUL, and slashes
 // that were percent-encoded. A name is decoded once; what looks encoded after
 // that is part of the name.
 func (h *Handler) requestName(u *url.URL) (name string, ok bool) {
@@ -28,7 +28,7 @@ func (h *Handler) requestName(u *url.URL) (name string, ok bool) {
 	if !fs.ValidPath(file) || file == "." { // no "", ".", ".." segments, valid UTF-8
 		return "", false
 	}
-	if !h.options.Hidden && hidden(file) {
+	if !h.options.Hidden && hidden(file) || h.private.covers(file) {
 		return "", false
 	}
 	return name, true

@@ -23,7 +23,8 @@ import (
 
 const (
 	// heldBytes is the largest file whose bytes are held in memory. Beyond it
-	// sendfile from a shared descriptor costs no more than writing held bytes.
+	// sendfile from a shared descriptor costs no more than writing held bytes
+	// (docs/decisions/0021).
 	heldBytes = 64 << 10
 	// heldWithoutDescriptor is the same for files that the kernel cannot send.
 	heldWithoutDescriptor = 1 << 20
@@ -43,8 +44,8 @@ var siblings = [negotiate.Codings]string{negotiate.Gzip: ".gz", negotiate.Zstd: 
 type entry struct {
 	name string
 
-	// edit is voided when the file may have changed, gen also when there are
-	// new encodings of the same content. A snapshot stands while both marks
+	// edit is invalidated when the file may have changed, gen also when there are
+	// new encodings of the same content. A snapshot stands while both versions
 	// that were taken before its content was read do: so void is one step for
 	// the watcher, whoever is reading or publishing at that moment.
 	edit, gen lane.Generation
@@ -56,18 +57,18 @@ type entry struct {
 
 // void ends the entry's snapshot and everything the lane has of it.
 func (e *entry) void() {
-	e.edit.Void()
-	e.gen.Void()
+	e.edit.Invalidate()
+	e.gen.Invalidate()
 }
 
 // snapshot is what a name led to at one moment. All but the atomics is
 // immutable.
 type snapshot struct {
-	read, mark lane.Mark
-	found      found
-	dir        atomic.Pointer[stamp] // of the directory; zero when not to be trusted yet
-	racy       bool                  // the file is so new that its stamp proves nothing yet
-	checked    atomic.Int64          // Unix nanoseconds of the last look at the file
+	read, version lane.Version
+	found         found
+	dir           atomic.Pointer[stamp] // of the directory; zero when not to be trusted yet
+	racy          bool                  // the file is so new that its stamp proves nothing yet
+	checked       atomic.Int64          // Unix nanoseconds of the last look at the file
 
 	answers   [negotiate.Codings]*send.Answer
 	available negotiate.Set
@@ -84,15 +85,15 @@ type snapshot struct {
 }
 
 // withoutFiles is what remains of a snapshot when its descriptors are needed
-// elsewhere. gen must have been voided: the lane has the same descriptors.
-func (s *snapshot) withoutFiles(gen lane.Mark) *snapshot {
-	shut := &snapshot{read: s.read, mark: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
+// elsewhere. gen must have been invalidated: the lane has the same descriptors.
+func (s *snapshot) withoutFiles(gen lane.Version) *snapshot {
+	shut := &snapshot{read: s.read, version: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
 	shut.dir.Store(s.dir.Load())
 	shut.checked.Store(s.checked.Load())
 	return shut
 }
 
-func (s *snapshot) valid() bool { return s != nil && s.read.Valid() && s.mark.Valid() }
+func (s *snapshot) valid() bool { return s != nil && s.read.Valid() && s.version.Valid() }
 
 func (s *snapshot) fresh(now time.Time) bool {
 	return s.valid() && now.UnixNano()-s.checked.Load() < int64(revalidateAfter)
@@ -195,9 +196,9 @@ func (h *Handler) findIndex(name string) (string, fs.FileInfo, error) {
 // glance makes a snapshot of what a name leads to now, without opening it.
 func (h *Handler) glance(e *entry) (*snapshot, error) {
 	if h.watch != nil {
-		h.watch.add(dirOf(e.name)) // before the marks: no change may fall between
+		h.watch.add(dirOf(e.name)) // before the versions are taken: no change may fall between
 	}
-	s := &snapshot{read: e.edit.Now(), mark: e.gen.Now(), shut: true}
+	s := &snapshot{read: e.edit.Now(), version: e.gen.Now(), shut: true}
 	f, dir, err := h.probe(e.name)
 	if err != nil {
 		return nil, err
@@ -208,6 +209,26 @@ func (h *Handler) glance(e *entry) (*snapshot, error) {
 	s.checked.Store(now.UnixNano())
 	for c := range negotiate.Codings {
 		s.racy = s.racy || f.sources[c] != (stamp{}) && f.sources[c].racy(now)
+	}
+	return s, nil
+}
+
+// look is glance for who has something that was made of the file: it goes to
+// nobody when the file itself may not be read any more, which only the system
+// can tell (modes, lists, its policies). So the file is opened, once for each
+// state of it: what revokes a permission changes the file's ctime or a folder.
+func (h *Handler) look(e *entry) (*snapshot, error) {
+	s, err := h.glance(e)
+	if err != nil {
+		return nil, err
+	}
+	f, info, err := h.tree.open(s.found.file)
+	if err != nil {
+		return nil, err
+	}
+	_ = f.Close() // nothing was read
+	if stampOf(info) != s.found.sources[negotiate.Identity] {
+		return nil, errChanged
 	}
 	return s, nil
 }
@@ -326,15 +347,21 @@ func (h *Handler) modified(s *snapshot, c negotiate.Coding) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// contentTag makes an entity tag of held bytes, stampTag one of size and date
-// like nginx does. Both are strong (RFC 9110, 8.8.1): a stamp is not used
-// before it proves what it says, see racy.
+// contentTag makes an entity tag of held bytes, stampTag one of size and dates.
+// Both are strong (RFC 9110, 8.8.1): a stamp is not used before it proves what
+// it says, see racy, and the inode's own date is in it, which nobody can put
+// back as the file's can be after an edit.
 func contentTag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-func stampTag(s stamp) string { return fmt.Sprintf("%x-%x", s.mtime, s.size) }
+func stampTag(s stamp) string {
+	if s.ctime == 0 { // not known here
+		return fmt.Sprintf("%x-%x", s.mtime, s.size)
+	}
+	return fmt.Sprintf("%x-%x-%x", s.mtime, s.ctime, s.size)
+}
 
 func hashTag(r io.Reader) string {
 	sum := sha256.New()
@@ -380,7 +407,7 @@ func (h *Handler) load(e *entry, look bool) (s *snapshot, transient bool, err er
 			e.void()
 		}
 		if look {
-			s, err = h.glance(e)
+			s, err = h.look(e)
 		} else {
 			s, err = h.read(e)
 		}

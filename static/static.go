@@ -40,6 +40,13 @@ type Options struct {
 	// Hidden serves files and directories whose name begins with a dot.
 	// Otherwise they do not exist, /.well-known at the top excepted.
 	Hidden bool `yaml:"hidden"`
+	// Private are names of files and folders that do not exist for clients: as
+	// [path.Match] has them, in any case, also compressed or as a backup
+	// (dump.sql.gz, config.php~). "default" stands for the list that is used
+	// without one: sources of PHP and its like (*.php), settings (.env),
+	// dumps (*.sql), keys (*.pem, *.key, id_rsa) and version control (.git).
+	// "off" alone serves everything.
+	Private []string `yaml:"private"`
 	// CacheControl overrides the Cache-Control header; the first rule that
 	// matches counts. Without one: a year and immutable for names that hold a
 	// hash of their content, no-cache for HTML, five minutes for the rest.
@@ -49,7 +56,8 @@ type Options struct {
 	NoPrecompressed bool `yaml:"no_precompressed"`
 	// NoCompress switches compression in the background off.
 	NoCompress bool `yaml:"no_compress"`
-	// Memory is how many bytes of contents are held. Default 64MiB.
+	// Memory is how many bytes of contents are held, those of converted images
+	// included where a route has them. Default 64MiB.
 	Memory bytesize.Size `yaml:"memory"`
 	// Files is how many files are remembered at most. Default 8192.
 	Files int `yaml:"files"`
@@ -65,8 +73,10 @@ type CacheRule struct {
 	Value string `yaml:"value"`
 }
 
+// DefaultMemory is the default of Options.Memory.
+const DefaultMemory bytesize.Size = 64 << 20
+
 const (
-	defaultMemory = 64 << 20
 	// defaultFiles bounds what the sweep has to look at: 8192 files are about
 	// 30 ms of CPU, once in sweepEvery.
 	defaultFiles = 8192
@@ -78,6 +88,7 @@ const (
 // Handler serves the files. It must be closed.
 type Handler struct {
 	options  Options
+	private  *private
 	tree     *tree
 	table    *table
 	watch    *watcher // nil where nothing can be watched
@@ -137,13 +148,16 @@ func start(t *tree, o Options, how freshness) (*Handler, error) {
 	}
 	o.NotFound = strings.TrimPrefix(o.NotFound, "/")
 	if o.Memory == 0 {
-		o.Memory = defaultMemory
+		o.Memory = DefaultMemory
 	}
 	if o.Files == 0 {
 		o.Files = defaultFiles
 	}
+	hides := newPrivate(o.Private)
+	o.Index = slices.DeleteFunc(slices.Clone(o.Index), hides.covers)
 	h := &Handler{
 		options:  o,
+		private:  hides,
 		tree:     t,
 		table:    newTable(int64(o.Memory), o.Files),
 		compress: make(chan compressJob, compressQueue),
@@ -171,6 +185,13 @@ func (o Options) Check() map[string]error {
 	for _, name := range o.Index {
 		if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00") {
 			faults["index"] = fmt.Errorf("%q is not a file name: write one like index.html", name)
+		}
+	}
+	for _, name := range o.Private {
+		if _, err := path.Match(name, ""); err != nil || name == "" || strings.Contains(name, "/") {
+			faults["private"] = fmt.Errorf("%q is not a pattern for names: write one like *.bak", name)
+		} else if name == privateOff && len(o.Private) > 1 {
+			faults["private"] = fmt.Errorf("%q stands alone: it serves everything", name)
 		}
 	}
 	if name := strings.TrimPrefix(o.NotFound, "/"); o.NotFound != "" && !fs.ValidPath(name) {
@@ -238,13 +259,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	send.Serve(w, r, u.answer)
 }
 
-// consultsEncoding is the Rule.Consulted of files that have encodings.
-var consultsEncoding = []string{"Accept-Encoding"}
+// varyOnEncoding is the Rule.VaryOn of files that have encodings.
+var varyOnEncoding = []string{"Accept-Encoding"}
 
 func (u *use) rule() lane.Rule {
-	rule := lane.Rule{Mark: u.snapshot.mark}
+	rule := lane.Rule{Version: u.snapshot.version}
 	if u.snapshot.vary {
-		rule.Consulted = consultsEncoding
+		rule.VaryOn = varyOnEncoding
 	}
 	return rule
 }

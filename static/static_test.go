@@ -302,8 +302,14 @@ func TestTraversal(t *testing.T) {
 		}
 	}
 	shown := open(t, dir, Options{Hidden: true})
-	if w := ask(shown, "GET", "/.env"); w.Code != 200 {
+	if w := ask(shown, "GET", "/a/.hidden"); w.Code != 200 {
 		t.Errorf("hidden files were asked for: %d", w.Code)
+	}
+	if w := ask(shown, "GET", "/.env"); w.Code != 404 {
+		t.Errorf("hidden files were asked for, but not private ones: %d", w.Code)
+	}
+	if w := ask(open(t, dir, Options{Hidden: true, Private: []string{"off"}}), "GET", "/.env"); w.Code != 200 {
+		t.Errorf("hidden and private files were asked for: %d", w.Code)
 	}
 	if w := ask(shown, "GET", "/../secret.txt"); w.Code != 404 {
 		t.Errorf("with Hidden: %d", w.Code)
@@ -564,13 +570,13 @@ func TestClosedHandlerAnswers503(t *testing.T) {
 	write(t, dir, map[string]string{"a.txt": "a"})
 	h := open(t, dir, Options{})
 	ask(h, "GET", "/a.txt")
-	mark := h.table.get("a.txt").snapshot.Load().mark
+	version := h.table.get("a.txt").snapshot.Load().version
 	h.Close()
 	h.Close()
 	if w := ask(h, "GET", "/a.txt"); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d", w.Code)
 	}
-	if mark.Valid() {
+	if version.Valid() {
 		t.Error("the lane would go on answering for a closed handler")
 	}
 }

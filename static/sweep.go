@@ -29,6 +29,7 @@ func (h *Handler) sweepLoop() {
 
 // sweep compares all held snapshots with their files.
 func (h *Handler) sweep() {
+	h.table.trim()
 	if h.tree.refresh() {
 		h.table.voidAll()
 		if h.watch != nil {

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"strings"
 	"sync"
+
+	"millrace/internal/original"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 // unused going first when there are too many of them, too many bytes or too
 // many open files.
 type table struct {
-	memory int64
+	memory *original.Share
 	limit  int
 
 	mu      sync.Mutex
@@ -26,7 +28,6 @@ type table struct {
 	dirs    map[string]map[*entry]struct{}
 	recent  list.List // of *entry, the last used in front
 	open    list.List // those with descriptors, likewise
-	bytes   int64
 	files   int
 	closed  bool
 }
@@ -39,7 +40,7 @@ type place struct {
 }
 
 func newTable(memory int64, limit int) *table {
-	t := &table{memory: memory, limit: limit, entries: map[string]*entry{}, dirs: map[string]map[*entry]struct{}{}}
+	t := &table{memory: original.NewMemory(memory).Join(), limit: limit, entries: map[string]*entry{}, dirs: map[string]map[*entry]struct{}{}}
 	t.recent.Init()
 	t.open.Init()
 	return t
@@ -78,7 +79,7 @@ func (t *table) obtain(name string) *entry {
 	e := &entry{name: name}
 	e.place.recent = t.recent.PushFront(e)
 	e.place.bytes = entryOverhead
-	t.bytes += entryOverhead
+	t.memory.Add(entryOverhead)
 	t.entries[name] = e
 	dir := dirOf(name)
 	if t.dirs[dir] == nil {
@@ -112,7 +113,7 @@ func (t *table) replace(e *entry, s *snapshot) {
 		old.release()
 	}
 	bytes += entryOverhead
-	t.bytes += bytes - e.place.bytes
+	t.memory.Add(bytes - e.place.bytes)
 	t.files += files - e.place.files
 	e.place.bytes, e.place.files = bytes, files
 	switch {
@@ -126,7 +127,7 @@ func (t *table) replace(e *entry, s *snapshot) {
 
 // evict makes room. The one that was used last stays, however large.
 func (t *table) evict() {
-	for t.recent.Len() > 1 && (t.bytes > t.memory || t.recent.Len() > t.limit) {
+	for t.recent.Len() > 1 && (t.memory.Excess() > 0 || t.recent.Len() > t.limit) {
 		t.remove(t.recent.Back().Value.(*entry))
 	}
 	for t.files > maxDescriptors && t.open.Len() > 1 {
@@ -136,14 +137,14 @@ func (t *table) evict() {
 
 // shut takes an entry's descriptors, and keeps what is known of its file.
 func (t *table) shut(e *entry) {
-	e.gen.Void()
+	e.gen.Invalidate()
 	t.replace(e, e.snapshot.Load().withoutFiles(e.gen.Now()))
 }
 
 func (t *table) remove(e *entry) {
 	e.void()
 	t.replace(e, nil)
-	t.bytes -= e.place.bytes
+	t.memory.Add(-e.place.bytes)
 	t.recent.Remove(e.place.recent)
 	delete(t.entries, e.name)
 	dir := dirOf(e.name)
@@ -161,11 +162,11 @@ func (t *table) drop(e *entry) {
 	}
 }
 
-// room reports whether n more bytes fit without evicting anything.
-func (t *table) room(n int64) bool {
+// trim makes room for what was made of the files, if that needs some.
+func (t *table) trim() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.bytes+n <= t.memory
+	t.evict()
 }
 
 // all returns the entries of this moment.
@@ -235,4 +236,5 @@ func (t *table) close() {
 	for _, e := range t.entries {
 		t.remove(e)
 	}
+	t.memory.Leave()
 }

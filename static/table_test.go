@@ -17,11 +17,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		files[fmt.Sprintf("%d.bin", i)] = &fstest.MapFile{Data: make([]byte, 10_000)}
 	}
 	h := serveFS(t, files, Options{Memory: 200_000})
-	first := mark(t, h, "/0.bin", string(make([]byte, 10_000)))
+	first := versionOf(t, h, "/0.bin", string(make([]byte, 10_000)))
 	for i := range 100 {
 		ask(h, "GET", fmt.Sprintf("/%d.bin", i))
-		if h.table.bytes > 200_000 {
-			t.Fatalf("%d bytes held", h.table.bytes)
+		if h.table.memory.Held() > 200_000 {
+			t.Fatalf("%d bytes held", h.table.memory.Held())
 		}
 	}
 	if first.Valid() {
@@ -76,8 +76,8 @@ func TestDescriptorsAreBounded(t *testing.T) {
 		t.Errorf("%d descriptors open", h.table.files)
 	}
 	h.Close()
-	if h.table.files != 0 || h.table.bytes != 0 || h.table.open.Len() != 0 {
-		t.Errorf("after Close: %d descriptors, %d bytes", h.table.files, h.table.bytes)
+	if h.table.files != 0 || h.table.memory.Held() != 0 || h.table.open.Len() != 0 {
+		t.Errorf("after Close: %d descriptors, %d bytes", h.table.files, h.table.memory.Held())
 	}
 }
 
@@ -103,7 +103,7 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 		return f
 	}
 	first := look(0)
-	served := h.table.get("0.bin").snapshot.Load().mark
+	served := h.table.get("0.bin").snapshot.Load().version
 	for i := 1; i < n; i++ {
 		look(i)
 	}
@@ -116,17 +116,17 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 	if s := h.table.get("0.bin").snapshot.Load(); !s.shut || h.table.files > maxDescriptors {
 		t.Fatalf("%d descriptors open", h.table.files)
 	}
-	if !first.Mark.Valid() || served.Valid() {
-		t.Errorf("the original's mark is valid: %t, that of the lane's copy, which has the descriptor: %t", first.Mark.Valid(), served.Valid())
+	if !first.Generation.Valid() || served.Valid() {
+		t.Errorf("the original's generation is valid: %t, that of the lane's copy, which has the descriptor: %t", first.Generation.Valid(), served.Valid())
 	}
 	h.sweep()
-	if again := look(0); !first.Mark.Valid() || again.Mark != first.Mark {
+	if again := look(0); !first.Generation.Valid() || again.Generation != first.Generation {
 		t.Error("another look makes it another original")
 	}
 	if w := ask(h, "GET", "/0.bin"); w.Code != 200 || w.Body.String() != large {
 		t.Errorf("served again: %d, %d bytes", w.Code, w.Body.Len())
 	}
-	if !first.Mark.Valid() {
+	if !first.Generation.Valid() {
 		t.Error("opening the file again makes it another original")
 	}
 	for i := 1; i < n; i++ { // its descriptor goes again
@@ -137,8 +137,8 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 	if w := ask(h, "GET", "/0.bin"); w.Body.Len() != len(large)+1 {
 		t.Errorf("after a change: %d bytes", w.Body.Len())
 	}
-	if first.Mark.Valid() {
-		t.Error("the original has changed and its mark stands")
+	if first.Generation.Valid() {
+		t.Error("the original has changed and its generation is valid")
 	}
 }
 
@@ -167,4 +167,28 @@ func (w *watcher) has(dir string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dirs[dir]
+}
+
+// What was made of the files has its part of the memory, when it needs it.
+func TestMemoryIsShared(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 40 {
+		files[fmt.Sprintf("%d.bin", i)] = &fstest.MapFile{Data: make([]byte, 10_000)}
+	}
+	h := serveFS(t, files, Options{Memory: 200_000})
+	for i := range 40 {
+		ask(h, "GET", fmt.Sprintf("/%d.bin", i))
+	}
+	if held := h.table.memory.Held(); held < 150_000 {
+		t.Errorf("%d bytes are held while nobody else needs any, of 200,000", held)
+	}
+	made := h.Memory().Join()
+	made.Add(100_000)
+	h.sweep()
+	if held := h.table.memory.Held(); held > 100_000 || held < 50_000 {
+		t.Errorf("%d bytes are held of a half of 200,000", held)
+	}
+	if h.table.get("39.bin") == nil {
+		t.Error("what was asked for last has gone")
+	}
 }

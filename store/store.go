@@ -1,9 +1,9 @@
-// Package store is the seam for bytes that are kept: objects of a small head,
-// which is the caller's, and a body of any size, by a key.
+// Package store is the contract for bytes at rest: objects with a small head,
+// which is the caller's, and a body of any size, under a key.
 //
-// Engines: [Memory], [Disk], store/redis, store/s3. Each passes the suite in
-// store/storetest. What is put may be gone at any time: a store is a cache of
-// what can be had again.
+// The engines are packages of their own: store/memory, store/disk, store/redis
+// and store/s3. Each passes the suite in store/storetest. A store is a cache of
+// what can be had again: what was put may be gone at any time.
 package store
 
 import (
@@ -23,16 +23,21 @@ var (
 	// ErrDown: the engine cannot be reached now, or is closed.
 	ErrDown = errors.New("the store cannot be reached")
 
+	// ErrBusy is an ErrFull that says nothing of the object or of the room: others
+	// are written, or the index is being read. A little later it may be taken.
+	ErrBusy = fmt.Errorf("%w at this moment", ErrFull)
 	// ErrNotYet is an ErrFull: the store takes an object only when it is
-	// offered for the second time. See DiskOptions.Second.
+	// offered for the second time. See disk.Options.
 	ErrNotYet = fmt.Errorf("%w for what was asked for only once", ErrFull)
+	// ErrClosed is what a store returns after Close.
+	ErrClosed = fmt.Errorf("%w: it is closed", ErrDown)
+
+	// ErrEnded is what a Writer returns after Commit or Abort.
+	ErrEnded = errors.New("the object is no longer being written")
+	// ErrSize is what a Writer returns for a body that is not of the size that
+	// Create was told.
+	ErrSize = errors.New("the body is not of the announced size")
 )
-
-// errClosed is what a store returns after Close.
-var errClosed = fmt.Errorf("%w: it is closed", ErrDown)
-
-// errEnded is what a Writer returns after Commit or Abort.
-var errEnded = errors.New("the object is no longer being written")
 
 // Store keeps objects. All methods may be called at once by many goroutines.
 // When ctx has ended already, they return its error.

@@ -351,6 +351,13 @@ func (s *h2stream) give(n uint32) {
 	s.writing(func() error { return s.fr.WriteWindowUpdate(s.id, n) })
 }
 
+// takeNothing gives the server no room for more.
+func (s *h2stream) takeNothing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stingy = true
+}
+
 func (s *h2stream) LocalAddr() net.Addr  { return s.nc.LocalAddr() }
 func (s *h2stream) RemoteAddr() net.Addr { return s.nc.RemoteAddr() }
 

@@ -19,7 +19,7 @@ import (
 // overHTTP2 are the conformance tests that make no handshake of their own.
 const overHTTP2 = "^(TestH2.*|TestFraming|TestBadLengths|TestPingPong|TestReservedBits|TestOpcodes|TestFragments|TestSeveralInOne|" +
 	"TestTextFailsFast|TestCompressedText|TestBinaryIsNoText|TestClosing|TestManyMessages|TestFragmentedByItself|TestMaxMessage|" +
-	"TestBomb|TestCompressedForms|TestCompressionOffers|TestBackpressure)$"
+	"TestBomb|TestCompressedForms|TestCompressionOffers|TestBackpressure|TestSendsBeforeItReads)$"
 
 // TestHTTP2 runs them over HTTP/2 (RFC 8441), with those of HTTP/2 itself, in a
 // process that is started with the variable that net/http wants to see.

@@ -1,7 +1,9 @@
 package websocket_test
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -168,5 +170,37 @@ func TestBackpressure(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.goodbye()
+	})
+}
+
+// TestSendsBeforeItReads is a client that reads only when it has sent a whole
+// message. One that is larger than all buffers on the way ends in good order,
+// with a close frame that says why. Over HTTP/2 net/http lets the client send no
+// more while an answer waits, so that only a reset is left.
+func TestSendsBeforeItReads(t *testing.T) {
+	o := echoOptions()
+	o.WriteTimeout = time.Second
+	onAll(t, o, func(t *testing.T, f front) {
+		if strings.Contains(f.name, "proxy") {
+			t.Skip("a proxy leaves it to the upstream how large messages may be")
+		}
+		c := f.open(t, nil)
+		message := masked(fin|opBinary, noise(64<<20))
+		if s, ok := c.Conn.(*h2stream); ok {
+			s.takeNothing()
+			if _, err := c.Write(message); err == nil || !strings.Contains(err.Error(), "reset") {
+				t.Errorf("sending all before reading: error %v, want a reset", err)
+			}
+			return
+		}
+		nc := c.Conn
+		if secure, ok := nc.(*tls.Conn); ok {
+			nc = secure.NetConn()
+		}
+		if err := nc.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // which may else grow to half of the message
+			t.Fatal(err)
+		}
+		c.write(message)
+		c.wantClosed(1009, true)
 	})
 }

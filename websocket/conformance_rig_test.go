@@ -116,14 +116,15 @@ func newEngine(t *testing.T) *conn.Engine {
 // through starts a proxy in front of one of the others.
 func (f front) through(t *testing.T, e *conn.Engine, name string, secure bool) front {
 	t.Helper()
-	o := upstream.Options{To: []string{f.url}}
-	o.TLS.Insecure = f.tls != nil
-	pool, err := upstream.New(o, slog.New(slog.DiscardHandler))
+	to := upstream.Options{To: []string{f.url}}
+	to.TLS.Insecure = f.tls != nil
+	o := websocket.Options{Proxy: &proxy.Options{Options: to}}
+	pool, err := upstream.New(o.ProxyOptions().Options, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = pool.Close() })
-	return serve(t, name, secure, newHandler(t, e, websocket.Options{Proxy: &proxy.Options{Options: o}}, pool))
+	return serve(t, name, secure, newHandler(t, e, o, pool))
 }
 
 func echoOptions() websocket.Options { return websocket.Options{Echo: &websocket.Echo{}} }

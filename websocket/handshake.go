@@ -2,18 +2,16 @@ package websocket
 
 import (
 	"bufio"
-	"crypto/sha1" //nolint:gosec // RFC 6455, 1.3: it proves no identity
+	"crypto/sha1" // RFC 6455, 1.3: it proves no identity
 	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
+	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/websocket/channels"
 	"millrace/websocket/frame"
@@ -37,7 +35,7 @@ func wantsWebSocket(r *http.Request) bool {
 	if isConnect(r) {
 		return strings.EqualFold(r.Header.Get(":protocol"), "websocket")
 	}
-	return httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket")
+	return field.Has(r.Header["Upgrade"], "websocket")
 }
 
 // check is what RFC 6455, 4.2.1, wants of a client; nil is well done.
@@ -57,7 +55,7 @@ func check(r *http.Request) *channels.Refusal {
 		return refuse("The handshake of a WebSocket is a GET.")
 	case !r.ProtoAtLeast(1, 1):
 		return refuse("The handshake of a WebSocket needs HTTP/1.1.")
-	case !httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
+	case !field.Has(r.Header["Connection"], "upgrade"):
 		return refuse("The field Connection must name Upgrade.")
 	case len(key) != 1 || !isKey(key[0]):
 		return refuse("Sec-WebSocket-Key must be there once, with 16 bytes in base64.")
@@ -129,11 +127,9 @@ func matchesOrigin(allowed, origin string, u *url.URL) bool {
 // subprotocol is the first of ours that the client offers, or none.
 func (h *Handler) subprotocol(r *http.Request) string {
 	for _, ours := range h.options.Subprotocols {
-		for _, line := range r.Header["Sec-Websocket-Protocol"] {
-			for theirs := range strings.SplitSeq(line, ",") {
-				if textproto.TrimString(theirs) == ours { // RFC 6455, 4.1: as it is written
-					return ours
-				}
+		for theirs := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
+			if theirs == ours { // RFC 6455, 4.1: as it is written
+				return ours
 			}
 		}
 	}
@@ -142,7 +138,7 @@ func (h *Handler) subprotocol(r *http.Request) string {
 
 // acceptKey answers a client's key (RFC 6455, 4.2.2).
 func acceptKey(key string) string {
-	sum := sha1.Sum([]byte(key + keyGUID)) //nolint:gosec // see the import
+	sum := sha1.Sum([]byte(key + keyGUID))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
@@ -163,12 +159,13 @@ func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params)
 
 // open completes the handshake and hands the connection over to the engine. It
 // returns when that has it; over HTTP/2, when the connection is over.
-func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, hand func(over func())) {
+func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place *seat) {
 	header, p := h.answerTo(r)
 	if isConnect(r) {
 		if s := openStream(w, r, header); s != nil {
 			defer s.end()
-			hand(func() {}) // a moment early: Serve returns at the end only
+			place.keep()
+			place.hand(func() {}) // a moment early: Serve returns at the end only
 			_ = h.engine.Serve(s, h.settings, p, state)
 		}
 		return
@@ -178,7 +175,8 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, hand f
 	if !ok {
 		return
 	}
-	hand(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
+	place.keep()
+	place.hand(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
 }
 
 // switchProtocols answers with 101 and takes the connection over: without

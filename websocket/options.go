@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"millrace/internal/bytesize"
+	"millrace/internal/field"
 	"millrace/internal/proxy"
 	"millrace/websocket/channels"
 )
@@ -22,7 +22,9 @@ type Options struct {
 	// route: "websocket: echo".
 	Echo *Echo `yaml:"echo"`
 	// Proxy passes connections on to another server. Its address alone is
-	// enough: "proxy: ws://127.0.0.1:9000".
+	// enough: "proxy: ws://127.0.0.1:9000". Here the default of host is client,
+	// since servers of WebSockets compare Origin with Host; write host: upstream
+	// for one that answers to its own name only.
 	Proxy *proxy.Options `yaml:"proxy"`
 	// Channels publish and subscribe: /ws, /sse, /publish and /client.js below
 	// the route, which must end in "/".
@@ -40,8 +42,8 @@ type Options struct {
 	// echo, which holds none of it (16MiB for compressed ones, which it has to
 	// hold), and for a proxy, where it would be the upstream's to say.
 	MaxMessage bytesize.Size `yaml:"max_message"`
-	// Memory is the most that messages which have not come whole may take, of
-	// all clients together. Default 64MiB.
+	// Memory is the most that messages which have not come whole, or are being
+	// decompressed, may take, of all clients together. Default 64MiB.
 	Memory bytesize.Size `yaml:"memory"`
 	// Connections is the most clients at once; more get 503. Default: no limit
 	// but the system's.
@@ -55,7 +57,8 @@ type Options struct {
 	// Default: never.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// WriteTimeout is how long a client may take no byte of what is sent to it.
-	// Default 30s.
+	// Then it gets a close frame, and as long again (at least 5s) to take that.
+	// One of a proxy is cut off at once. Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Queue is the most bytes that may wait for one client. Default 256KiB.
 	Queue bytesize.Size `yaml:"queue"`
@@ -120,6 +123,18 @@ func (o *Options) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is none of the ways to answer: write echo, channels, or the address of a server like ws://127.0.0.1:9000", s)
 	}
 	return nil
+}
+
+// hostOfClient is the default of proxy.Options.Host here: most servers compare
+// Origin, which a browser fills with the site of the page, with Host.
+const hostOfClient = "client"
+
+// ProxyOptions are those of Proxy with the defaults of this job, for the pool of
+// its upstreams and for what goes to them. Proxy must be there.
+func (o Options) ProxyOptions() proxy.Options {
+	p := *o.Proxy
+	p.Host = cmp.Or(p.Host, hostOfClient)
+	return p
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with:
@@ -222,7 +237,7 @@ func (o Options) checkSubprotocols(faults map[string]error) {
 	for i, name := range o.Subprotocols {
 		key := fmt.Sprintf("subprotocols[%d]", i)
 		switch {
-		case !httpguts.ValidHeaderFieldName(name):
+		case !field.Token(name):
 			faults[key] = fmt.Errorf("%q cannot be the name of a subprotocol: letters, digits and - . _ ! # $ %% & ' * + ^ ` | ~ only", name)
 		case slices.Contains(o.Subprotocols[:i], name):
 			faults[key] = fmt.Errorf("%q is here a second time", name)

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net/http"
 
-	"golang.org/x/net/http/httpguts"
-
+	"millrace/internal/field"
 	"millrace/internal/upstream"
 )
 
 // passOn joins the client with one of the upstream's servers. What the
 // upstream says to the handshake goes back as it is; the connections that
 // follow are the engine's.
-func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, hand func(over func())) {
+func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	if h.proxy.Refuse(w, r) {
 		return
 	}
@@ -38,16 +37,17 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, hand func(over 
 	case err != nil:
 		h.proxy.Fail(w, r, err)
 	case tunnel == nil:
+		h.tellUpstreamRefused(r, res.StatusCode)
 		h.proxy.Answer(w, r, res)
 	default:
-		h.join(w, r, res, tunnel, hand)
+		h.join(w, r, res, tunnel, place)
 	}
 }
 
 // agreed checks what the upstream answers to our own handshake (RFC 6455, 4.1).
 func agreed(res *http.Response, key string) error {
 	switch {
-	case !httpguts.HeaderValuesContainsToken(res.Header["Upgrade"], "websocket"):
+	case !field.Has(res.Header["Upgrade"], "websocket"):
 		return fmt.Errorf("%w: it switches to %.64q, not to WebSocket", upstream.ErrProtocol, res.Header.Get("Upgrade"))
 	case res.Header.Get("Sec-Websocket-Accept") != acceptKey(key):
 		return fmt.Errorf("%w: it has not understood the WebSocket handshake", upstream.ErrProtocol)
@@ -56,7 +56,7 @@ func agreed(res *http.Response, key string) error {
 }
 
 // join answers the client and has the engine pass on from here.
-func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, hand func(over func())) {
+func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, place *seat) {
 	header := http.Header{}
 	for from, to := range map[string]string{
 		"Sec-Websocket-Extensions": "Sec-WebSocket-Extensions", "Sec-Websocket-Protocol": "Sec-WebSocket-Protocol", "Set-Cookie": "Set-Cookie",
@@ -66,7 +66,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 		}
 	}
 	if isConnect(r) {
-		h.joinStream(w, r, header, tunnel, hand)
+		h.joinStream(w, r, header, tunnel, place)
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
@@ -79,11 +79,17 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 	// kept for its place at the upstream, and must be small.
 	back, behind := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
-	_ = h.engine.Join(raw, early, back, behind, h.settings, func() { _ = tunnel.Close() })
+	who := place.keep()
+	place.hand(func() {
+		_ = h.engine.Join(raw, early, back, behind, h.settings, func() {
+			_ = tunnel.Close()
+			who.End()
+		})
+	})
 }
 
 // joinStream is join for HTTP/2: it returns when the stream is over.
-func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, hand func(over func())) {
+func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http.Header, tunnel *upstream.Tunnel, place *seat) {
 	front := openStream(w, r, header)
 	if front == nil {
 		_ = tunnel.Close()
@@ -93,9 +99,11 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	over := make(chan struct{})
 	back, early := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
-	hand(func() {
+	who := place.keep()
+	place.hand(func() {
 		_ = h.engine.Join(front, nil, back, early, h.settings, func() {
 			_ = tunnel.Close()
+			who.End()
 			close(over)
 		})
 	})

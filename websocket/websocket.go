@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"millrace/bus"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
@@ -29,9 +31,10 @@ import (
 // Deps are what the job works with; all that it needs must be there.
 type Deps struct {
 	Engine   *conn.Engine   // stays the caller's
-	Pool     *upstream.Pool // of a proxy; stays the caller's
+	Pool     *upstream.Pool // of a proxy, made of Options.ProxyOptions; stays the caller's
 	Bus      bus.Bus        // of channels; not started, closed by Close
 	Meters   *meter.WebSocket
+	Places   *Places // what all handlers together may have; nil: no limit
 	ErrorLog *slog.Logger
 }
 
@@ -47,6 +50,9 @@ type Handler struct {
 	pool     *upstream.Pool
 	channels *channels.Channels // of channels
 
+	errorLog                 *slog.Logger
+	toldOrigin, toldUpstream rate.Sometimes
+
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
 	close   sync.Once
@@ -54,20 +60,25 @@ type Handler struct {
 
 	watching sync.Mutex // held while the wait for the drain begins, or leaving is closed
 
-	counting sync.Mutex // with a limit of connections only
-	places   int        // taken by handshakes under way
+	places *Places // of this handler; nil: no limit
+	all    *Places // of all handlers, or nil
 }
 
 // New returns a handler.
 func New(o Options, d Deps) (*Handler, error) {
-	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, leaving: make(chan struct{})}
+	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, errorLog: cmp.Or(d.ErrorLog, slog.Default()), leaving: make(chan struct{})}
+	h.toldOrigin.Interval, h.toldUpstream.Interval = tellEvery, tellEvery
 	if h.meters == nil {
 		h.meters = &meter.WebSocket{}
 	}
 	h.settings = settings(o, h.meters)
+	h.all = d.Places
+	if o.Connections > 0 {
+		h.places = NewPlaces(func() int { return o.Connections }, h.settings.Open)
+	}
 	switch {
 	case o.Proxy != nil:
-		p, err := proxy.New(*o.Proxy, d.Pool, d.ErrorLog)
+		p, err := proxy.New(o.ProxyOptions(), d.Pool, d.ErrorLog)
 		if err != nil {
 			return nil, err
 		}
@@ -96,15 +107,13 @@ func New(o Options, d Deps) (*Handler, error) {
 
 // Defaults of Options.
 const (
-	defaultMessage     = 64 << 10
-	envelope           = 1 << 10 // of a command, around what it publishes
-	defaultFrom        = 1 << 10
-	defaultQueue       = 256 << 10
-	defaultQueueLength = 256
-	defaultPing        = 30 * time.Second
-	defaultPong        = 20 * time.Second
-	defaultWrite       = 30 * time.Second
-	defaultReconnect   = 5 * time.Second
+	defaultMessage   = 64 << 10
+	envelope         = 1 << 10 // of a command, around what it publishes
+	defaultFrom      = 1 << 10
+	defaultPing      = 30 * time.Second
+	defaultPong      = 20 * time.Second
+	defaultWrite     = 30 * time.Second
+	defaultReconnect = 5 * time.Second
 )
 
 // settings are the options as a connection has them.
@@ -115,8 +124,8 @@ func settings(o Options, m *meter.WebSocket) *conn.Settings {
 		PongTimeout:  cmp.Or(max(0, o.PongTimeout), defaultPong),
 		Idle:         max(0, o.IdleTimeout),
 		WriteTimeout: cmp.Or(max(0, o.WriteTimeout), defaultWrite),
-		Queue:        int(cmp.Or(max(0, o.Queue), defaultQueue)),
-		QueueLength:  cmp.Or(max(0, o.QueueLength), defaultQueueLength),
+		Queue:        int(cmp.Or(max(0, o.Queue), channels.DefaultQueue)),
+		QueueLength:  cmp.Or(max(0, o.QueueLength), channels.DefaultQueueLength),
 		Budget:       conn.NewBudget(int64(cmp.Or(max(0, o.Memory), defaultMemory))),
 		Meters:       m,
 	}
@@ -156,24 +165,24 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, fault)
 		return
 	}
-	hand, ok := h.place()
-	if !ok {
-		h.refuse(w, r, &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."})
+	place, fault := h.place(r)
+	if fault != nil {
+		h.refuse(w, r, fault)
 		return
 	}
-	defer hand(func() {}) // of who does not come so far
+	defer place.leave() // of who does not come so far
 	switch {
 	case h.proxy != nil:
-		h.passOn(w, r, hand)
+		h.passOn(w, r, place)
 	case h.channels != nil:
-		state, err := h.channels.Connect(r)
+		state, err := h.channels.Connect(r, place.who.ending())
 		if err != nil {
 			h.refuse(w, r, asRefusal(err))
 			return
 		}
-		h.open(w, r, state, hand)
+		h.open(w, r, state, place)
 	default:
-		h.open(w, r, nil, hand)
+		h.open(w, r, place.who, place)
 	}
 }
 
@@ -181,36 +190,37 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) admit(r *http.Request) *channels.Refusal {
 	switch {
 	case !h.accepts(r):
-		return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
+		return h.refusedOrigin(r)
 	case h.isLeaving():
 		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "This server is about to end: come again."}
 	}
 	return nil
 }
 
-// place takes one of the places that Connections allows. hand gives it back,
-// once, when over has had the engine count the connection: to others both are
-// one moment, so that nobody is counted twice or not at all.
-func (h *Handler) place() (hand func(over func()), ok bool) {
-	if h.options.Connections <= 0 {
-		return func(over func()) { over() }, true
+func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
+	h.tellOriginRefused(r)
+	return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
+}
+
+// place takes one of the places of this handler, one of all handlers, and one
+// of those that the client's address may have.
+func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
+	full := &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."}
+	own, ok := h.places.take()
+	if !ok {
+		return nil, full
 	}
-	h.counting.Lock()
-	defer h.counting.Unlock()
-	if h.places+h.settings.Open() >= h.options.Connections {
-		return nil, false
+	all, ok := h.all.take()
+	if !ok {
+		own(func() {})
+		return nil, full
 	}
-	h.places++
-	given := false
-	return func(over func()) {
-		h.counting.Lock()
-		defer h.counting.Unlock()
-		over()
-		if !given {
-			given = true
-			h.places--
-		}
-	}, true
+	s := &seat{hand: func(over func()) { all(func() { own(over) }) }}
+	if s.who, ok = h.all.admit(r); !ok {
+		s.leave()
+		return nil, &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "There are too many WebSockets from your address: close some."}
+	}
+	return s, nil
 }
 
 // answered serves what channels have besides WebSockets, below their route.
@@ -218,7 +228,7 @@ func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/sse":
 		if !h.accepts(r) {
-			h.refuse(w, r, &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."})
+			h.refuse(w, r, h.refusedOrigin(r))
 			return true
 		}
 		h.channels.ServeEvents(w, r, h.leaving)

@@ -38,9 +38,6 @@ func plainID(c byte) bool { return plain(c) && (c < 'A' || c > 'Z') }
 // - and _ as they are, every other byte as = and two hexadecimal digits.
 func encode(channel string) string { return escape(channel, plain) }
 
-// decode is the reverse of encode, for what encode made and nothing else.
-func decode(token string) (string, bool) { return unescape(token, plain) }
-
 // encodeID makes the value of a header out of an ID, as encode does, but with
 // upper case escaped too.
 func encodeID(id string) string { return escape(id, plainID) }

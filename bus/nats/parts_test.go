@@ -24,7 +24,7 @@ func FuzzChannel(f *testing.F) {
 		if strings.ContainsAny(token, " .*>\t\r\n") {
 			t.Errorf("%q became %q, which is not one token", name, token)
 		}
-		if back, ok := decode(token); ok != (name != "") || ok && back != name {
+		if back, ok := unescape(token, plain); ok != (name != "") || ok && back != name {
 			t.Errorf("%q became %q, and %q again, %v", name, token, back, ok)
 		}
 		if value := encodeID(name); strings.Contains(value, "N") {
@@ -32,7 +32,7 @@ func FuzzChannel(f *testing.F) {
 		} else if back, ok := decodeID(value); ok != (name != "") || ok && back != name {
 			t.Errorf("the ID %q became %q, and %q again, %v", name, value, back, ok)
 		}
-		if back, ok := decode(name); ok && encode(back) != name {
+		if back, ok := unescape(name, plain); ok && encode(back) != name {
 			t.Errorf("%q was read as %q, which is written %q", name, back, encode(back))
 		}
 	})

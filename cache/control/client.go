@@ -48,7 +48,7 @@ type unannouncedError struct{ Problem }
 
 // Error implements error.
 func (e *unannouncedError) Error() string {
-	return fmt.Sprintf("purged on this server, but other machines may not have heard of it (route %s): %s", e.Route, e.Problem.Error)
+	return fmt.Sprintf("in the cache of %s: %s", e.Route, e.Problem.Error)
 }
 
 // Unannounced reports whether an error of Purge means that the purge is in
@@ -127,6 +127,9 @@ func (c *Client) call(ctx context.Context, method, name string, q url.Values, bo
 		return fmt.Errorf("the server's answer has more than %d bytes: ask for less with a filter", maxAnswer)
 	}
 	if res.StatusCode != http.StatusOK {
+		if done, ok := v.(*Purged); ok && json.Unmarshal(b, done) == nil && done.status() == res.StatusCode {
+			return nil // it says itself what is wrong
+		}
 		return refused(res.StatusCode, b)
 	}
 	if err := json.Unmarshal(b, v); err != nil {

@@ -3,7 +3,8 @@
 // listener, and a client for them. Who may call is decided by the listener; it
 // asks for no password.
 //
-//	POST /cache/purge    what to purge, and optionally the route
+//	POST /cache/purge    what to purge, and optionally the route; 503 with "problems" when
+//	                     it holds here, but other machines have not been told
 //	GET  /cache/explain  what would happen to a request: url, method, header (repeatable)
 //	GET  /cache/recent   the latest decisions: filter, n, route
 //	GET  /cache/stats    the counters of each route
@@ -66,6 +67,15 @@ type Purge struct {
 type Purged struct {
 	Routes   []string  `json:"routes"`
 	Problems []Problem `json:"problems,omitempty"`
+}
+
+// status is 503 when there are problems, so that a script that looks at nothing
+// else sees them (curl --fail).
+func (p Purged) status() int {
+	if len(p.Problems) > 0 {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
 }
 
 // Problem is a route whose purge other machines may not have heard of.
@@ -170,6 +180,8 @@ func answered(f func(*http.Request) (any, error)) http.Handler {
 				status = p.status
 			}
 			v = failure{err.Error()}
+		} else if p, ok := v.(Purged); ok {
+			status = p.status()
 		}
 		b, err := json.Marshal(v)
 		if err != nil {

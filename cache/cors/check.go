@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 const (
@@ -132,7 +134,7 @@ func check(list []string, fault func(string) error) error {
 
 func checkMethod(name string) error {
 	switch upper := strings.ToUpper(name); {
-	case !token(name):
+	case !field.Token(name):
 		return fmt.Errorf("%q is not a method: write one like PUT", name)
 	case slices.Contains(forbidden, upper):
 		return fmt.Errorf("no browser sends %s for a script", upper)
@@ -143,7 +145,7 @@ func checkMethod(name string) error {
 }
 
 func checkHeader(name string) error {
-	if !token(name) {
+	if !field.Token(name) {
 		return fmt.Errorf("%q is not the name of a header: write one like Content-Type", name)
 	}
 	return nil

@@ -26,6 +26,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // Options of CORS. Empty Origins: off, and the upstream's own headers pass.
@@ -243,13 +245,8 @@ func (p *Policy) Apply(h http.Header, r *http.Request) {
 // response's: it is replaced, not appended to.
 func vary(h http.Header, name string) {
 	lines := h["Vary"]
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			member = strings.Trim(member, " \t")
-			if member == wildcard || strings.EqualFold(member, name) {
-				return
-			}
-		}
+	if field.Has(lines, wildcard) || field.Has(lines, name) {
+		return
 	}
 	h["Vary"] = append(slices.Clip(lines), name)
 }

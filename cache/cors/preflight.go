@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 const (
@@ -46,7 +48,7 @@ func (p *Policy) Preflight(w http.ResponseWriter, r *http.Request) bool {
 	if p.credentials {
 		h[allowCredentials] = []string{"true"}
 	}
-	if methods := granted(p.methods, method, token); methods != "" {
+	if methods := granted(p.methods, method, field.Token); methods != "" {
 		h[allowMethods] = []string{methods}
 	}
 	asked := strings.Join(r.Header[requestHeaders], ", ")
@@ -74,21 +76,9 @@ func granted(listed, asked string, valid func(string) bool) string {
 // tokens reports whether s is a list of tokens.
 func tokens(s string) bool {
 	for name := range strings.SplitSeq(s, ",") {
-		if !token(strings.Trim(name, " \t")) {
+		if !field.Token(strings.Trim(name, " \t")) {
 			return false
 		}
 	}
 	return true
-}
-
-// token is RFC 9110, 5.6.2.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -229,6 +229,9 @@ func (b *Body) finish(err error) {
 	wake(&b.room)
 }
 
+// Expected is the length that was announced, -1 for none.
+func (b *Body) Expected() int64 { return b.o.Expected }
+
 // Whole reports whether the body has ended without error, can be read from its start, and its size.
 func (b *Body) Whole() (size int64, ok bool) {
 	b.mu.Lock()

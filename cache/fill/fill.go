@@ -8,7 +8,7 @@
 //     the cache and not to a client, and then waits like all others.
 //  2. Each of them calls [Fill.Enter], [Fill.Wait] with its own context and, at
 //     the end of its answer, [Fill.Leave]. When all have left for longer than
-//     the grace, the leader's context ends.
+//     the fill lingers, the leader's context ends.
 //  3. The leader learns from the response's header what the fill leads to and
 //     says so with [Fill.Settle]; that lets everybody go at once and in
 //     parallel. Is the answer not for everyone, it calls [Fill.Detach] first,
@@ -32,7 +32,7 @@ var (
 	// end; the cause is wrapped.
 	ErrBroken = errors.New("the fill broke off")
 	// ErrUnwanted is the cause with which a fill's context ends when nobody has
-	// been interested in it for its grace.
+	// been interested in it for as long as it lingers.
 	ErrUnwanted = errors.New("nobody waits for the fill any more")
 	// ErrUnread is what the writer of a window gets when all its readers have gone.
 	ErrUnread = errors.New("nobody reads the fill any more")
@@ -42,7 +42,7 @@ var (
 // each fill under way, of which there are as many as the caller lets run.
 //
 // One mutex is enough: it is held for a map access, once at the beginning and
-// once at the end of a journey to an origin that takes a thousand times longer.
+// once at the end of a fetch from an origin that takes a thousand times longer.
 type Group[O any] struct {
 	mu      sync.Mutex
 	fills   map[string]*Fill[O] // those that can be joined
@@ -74,7 +74,7 @@ func (g *Group[O]) Running() int {
 	return g.running
 }
 
-// Fill is one journey to the origin. O is what it leads to, known when the
+// Fill is one fetch from the origin. O is what it leads to, known when the
 // response's header is.
 type Fill[O any] struct {
 	group *Group[O]
@@ -89,8 +89,8 @@ type Fill[O any] struct {
 	finished bool
 	wanted   int       // Enter without Leave
 	idle     time.Time // since when wanted is 0
-	grace    time.Duration
-	timer    *time.Timer // of grace; nil until it is first needed
+	linger   time.Duration
+	timer    *time.Timer // of linger; nil until it is first needed
 	ctx      context.Context
 	end      context.CancelCauseFunc
 }
@@ -131,10 +131,8 @@ func (f *Fill[O]) Finish() {
 		return
 	}
 	f.finished = true
-	if !f.done {
-		f.done = true
-		close(f.known)
-	}
+	broken := !f.done
+	f.done = true
 	if f.timer != nil {
 		f.timer.Stop()
 	}
@@ -145,6 +143,9 @@ func (f *Fill[O]) Finish() {
 	f.group.remove(f)
 	f.group.running--
 	f.group.mu.Unlock()
+	if broken {
+		close(f.known) // only now: who is told, and asks again, must not join this fill
+	}
 	if end != nil {
 		end(nil)
 	}

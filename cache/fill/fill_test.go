@@ -132,7 +132,7 @@ func TestUnwanted(t *testing.T) {
 		f.Leave()
 		time.Sleep(900 * time.Millisecond)
 		f.Enter()
-		f.Leave() // the grace begins anew
+		f.Leave() // the linger begins anew
 		f.lapse() // what the timer of the one before may still do
 		time.Sleep(900 * time.Millisecond)
 		alive(true)
@@ -161,7 +161,7 @@ func TestUnwantedFromTheStart(t *testing.T) {
 		time.Sleep(999 * time.Millisecond)
 		synctest.Wait()
 		if ctx.Err() != nil {
-			t.Error("ended before the grace was over")
+			t.Error("ended before the linger was over")
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
@@ -174,11 +174,11 @@ func TestUnwantedFromTheStart(t *testing.T) {
 		f.Enter()
 		ctx = f.Context(0, 0)
 		if ctx.Err() != nil {
-			t.Error("without a grace, ended although somebody waits")
+			t.Error("without a linger, ended although somebody waits")
 		}
 		f.Leave()
 		if ctx.Err() == nil {
-			t.Error("without a grace, goes on although nobody waits")
+			t.Error("without a linger, goes on although nobody waits")
 		}
 		f.Finish()
 	})
@@ -238,7 +238,7 @@ func TestFinishEndsContext(t *testing.T) {
 	})
 }
 
-// TestManyJoin races joining, waiting and ending: each journey's waiters get
+// TestManyJoin races joining, waiting and ending: each fetch's waiters get
 // its own outcome, and nothing is left.
 func TestManyJoin(t *testing.T) {
 	type outcome struct{ n int }

@@ -7,7 +7,7 @@ import (
 
 // Enter and Leave count those who want the outcome or read the body: every
 // waiter calls Enter and later, once, Leave. When the last one has left for
-// longer than the fill's grace, the leader's context ends.
+// longer than the fill lingers, the leader's context ends.
 //
 // Enter returns false when that has happened, or the fill's time is up: the
 // caller must not wait for it, owes no Leave, and should join again. It will
@@ -39,11 +39,11 @@ func (f *Fill[O]) Leave() {
 	f.rest()
 }
 
-// Context is the leader's: it ends when nobody was interested for grace (with
+// Context is the leader's: it ends when nobody was interested for linger (with
 // the cause ErrUnwanted), at limit after this call (context.DeadlineExceeded),
 // or with Finish. A limit of 0 or less is none. Call it once, after the Enter
 // of whoever the fill is for.
-func (f *Fill[O]) Context(grace, limit time.Duration) context.Context {
+func (f *Fill[O]) Context(linger, limit time.Duration) context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	if limit > 0 {
 		limited, stop := context.WithTimeout(ctx, limit)
@@ -52,7 +52,7 @@ func (f *Fill[O]) Context(grace, limit time.Duration) context.Context {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ctx, f.end, f.grace = ctx, end, grace
+	f.ctx, f.end, f.linger = ctx, end, linger
 	if f.finished {
 		end(nil)
 	}
@@ -60,28 +60,28 @@ func (f *Fill[O]) Context(grace, limit time.Duration) context.Context {
 	return ctx
 }
 
-// rest starts the grace if nobody is interested. f.mu is held.
+// rest starts the linger time if nobody is interested. f.mu is held.
 func (f *Fill[O]) rest() {
 	switch {
 	case f.wanted > 0 || f.ctx == nil || f.finished:
-	case f.grace <= 0:
+	case f.linger <= 0:
 		f.end(ErrUnwanted)
 	default:
 		f.idle = time.Now()
 		if f.timer == nil {
-			f.timer = time.AfterFunc(f.grace, f.lapse)
+			f.timer = time.AfterFunc(f.linger, f.lapse)
 		} else {
-			f.timer.Reset(f.grace)
+			f.timer.Reset(f.linger)
 		}
 	}
 }
 
-// lapse ends the context at the end of a grace. The timer may have fired just
+// lapse ends the context when the linger time is over. The timer may have fired just
 // before somebody came and left again; then the time is not up.
 func (f *Fill[O]) lapse() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.wanted == 0 && !f.finished && time.Since(f.idle) >= f.grace {
+	if f.wanted == 0 && !f.finished && time.Since(f.idle) >= f.linger {
 		f.end(ErrUnwanted)
 	}
 }

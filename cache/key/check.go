@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // maxNames is how many headers, cookies or parameters a list may have: each is
@@ -32,7 +34,7 @@ func (o Options) Check() map[string]error {
 	check("without_query", o.WithoutQuery, checkParam)
 	check("headers", o.Headers, checkHeader)
 	check("cookies", o.Cookies, func(name string) error {
-		if !token(name) {
+		if !field.Token(name) {
 			return fmt.Errorf("%q is not the name of a cookie: write one like lang", name)
 		}
 		return nil
@@ -50,22 +52,10 @@ func checkParam(name string) error {
 
 func checkHeader(name string) error {
 	switch {
-	case !token(name):
+	case !field.Token(name):
 		return fmt.Errorf("%q is not the name of a header: write one like X-Tenant", name)
 	case strings.EqualFold(name, "Host"):
 		return errors.New("the host is part of the key already, see ignore_host")
 	}
 	return nil
-}
-
-// token is RFC 9110, 5.6.2.
-func token(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -28,9 +28,10 @@
 //
 // # In doubt, a parameter counts
 //
-// What is left out of a key still reaches the upstream, which may read a query
-// in its own way: with ; as a separator, with names percent-encoded, without
-// regard to case, with [] behind the name. So a listed parameter counts in any
+// What is left out of a key is not to reach the upstream either (see Query), and
+// what stays in may be read there in its own way: with ; as a separator, with
+// names percent-encoded, without regard to case, with [] after the name. So a
+// listed parameter counts in any
 // spelling that some upstream may take for it; one is left out only if it is
 // written just as the options have it; and a query with a semicolon, or with
 // more than a few hundred parameters, counts as it came.
@@ -41,6 +42,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"millrace/internal/authority"
+	"millrace/internal/field"
 )
 
 // Options say what a key is made of. The zero value is the host and the
@@ -50,19 +54,21 @@ type Options struct {
 	// those of one name.
 	SortQuery bool `yaml:"sort_query"`
 	// DropTracking leaves parameters out that only tell advertisers where a
-	// visitor came from (utm_*, gclid, fbclid …). They still reach the upstream.
+	// visitor came from (utm_*, gclid, fbclid …). The upstream does not get them.
 	DropTracking bool `yaml:"drop_tracking"`
 	// Query lists the only parameters that count; empty: all. A name may end in *.
+	// Others do not reach the upstream.
 	Query []string `yaml:"query"`
-	// WithoutQuery lists parameters that do not count. A name may end in *.
+	// WithoutQuery lists parameters that do not count and do not reach the
+	// upstream. A name may end in *.
 	WithoutQuery []string `yaml:"without_query"`
-	// NoQuery leaves the whole query out.
+	// NoQuery leaves the whole query out, and out of what the upstream is asked.
 	NoQuery bool `yaml:"no_query"`
 	// Headers are request headers whose values count.
 	Headers []string `yaml:"headers"`
 	// Cookies are cookies whose values count.
 	Cookies []string `yaml:"cookies"`
-	// IgnoreHost makes all hosts share.
+	// IgnoreHost makes all hosts share. The upstream is not told which it was.
 	IgnoreHost bool `yaml:"ignore_host"`
 }
 
@@ -71,7 +77,7 @@ type Maker struct {
 	query      editor
 	headers    []string // canonical, sorted
 	cookies    []string // sorted
-	consulted  []string
+	variesOn   []string
 	ignoreHost bool
 }
 
@@ -90,25 +96,33 @@ func New(o Options) (*Maker, error) {
 	slices.Sort(m.headers)
 	m.headers = slices.Compact(m.headers)
 	m.cookies = slices.Compact(slices.Sorted(slices.Values(o.Cookies)))
-	m.consulted = slices.Clone(m.headers)
-	if len(m.cookies) > 0 && !slices.Contains(m.consulted, cookieHeader) {
-		m.consulted = append(m.consulted, cookieHeader)
+	m.variesOn = slices.Clone(m.headers)
+	if len(m.cookies) > 0 && !slices.Contains(m.variesOn, cookieHeader) {
+		m.variesOn = append(m.variesOn, cookieHeader)
 	}
 	return m, nil
 }
 
-// Key is the exact key of a request: scheme, host in lower case, target, and
+// Key is KeyOf for what the request itself says: the scheme of its connection,
+// and its host.
+func (m *Maker) Key(r *http.Request, class string) string {
+	return m.KeyOf(scheme(r), r.Host, r, class)
+}
+
+// KeyOf is the exact key of a request: scheme, host in lower case, target, and
 // what the options add, in a form that no client can forge (every part is
 // escaped or has its length). The method is no part of it. class is the
 // request's class for CORS, "" for none.
 //
-// The scheme is that of the connection; no X-Forwarded-Proto has a say. A
-// header or cookie that is listed but absent adds nothing. The key is no longer
+// Scheme and host are what the client asked for, which behind a proxy is not
+// what the connection says. The host counts in its one spelling (see package
+// authority), in which the upstream has to get it. A header or cookie that is
+// listed but absent adds nothing. The key is no longer
 // than what net/http accepts of a request and a few bytes for each part (three
 // times that if the request was built by hand out of control characters).
-func (m *Maker) Key(r *http.Request, class string) string {
-	front := m.front(scheme(r), r.Host, rawTarget(r))
-	if class == "" && len(m.consulted) == 0 {
+func (m *Maker) KeyOf(scheme, host string, r *http.Request, class string) string {
+	front := m.front(scheme, host, rawTarget(r))
+	if class == "" && len(m.variesOn) == 0 {
 		return front
 	}
 	var space [512]byte
@@ -128,17 +142,23 @@ func (m *Maker) Key(r *http.Request, class string) string {
 	return string(b)
 }
 
+// Query is what counts of a query, which comes without its question mark, and
+// whether anything does. The upstream has to be asked for that and nothing more,
+// or what does not count would have a say in an answer that others get. Without
+// SortQuery the rest is as it came, byte for byte.
+func (m *Maker) Query(query string) (counts string, found bool) { return m.query.edit(query) }
+
 // ForURL is the key of a plain GET without cookies and headers of scheme, host and
 // target, for purging and explaining; all is false when requests for that URL may
 // have other keys as well. Classes of CORS are not counted among those.
 func (m *Maker) ForURL(scheme, host, target string) (key string, all bool) {
-	return m.front(lower(scheme), host, target), len(m.consulted) == 0
+	return m.front(field.Lower(scheme), host, target), len(m.variesOn) == 0
 }
 
 // Plain reports whether the key of this request is nothing but host and the
 // raw target, so that the fast lane may file it under that: no option has
 // changed or added anything. With IgnoreHost it is the target alone. The lane
-// must compare what Consulted lists, of which such a request has nothing.
+// must compare what VariesOn lists, of which such a request has nothing.
 func (m *Maker) Plain(r *http.Request) bool {
 	for _, name := range m.headers {
 		if len(r.Header[name]) > 0 {
@@ -160,9 +180,9 @@ func (m *Maker) Plain(r *http.Request) bool {
 	return found && edited == query
 }
 
-// Consulted lists the request headers, canonical, that Key looks at beyond the
+// VariesOn lists the request headers, canonical, that Key looks at beyond the
 // host and the target. The caller must not change it.
-func (m *Maker) Consulted() []string { return m.consulted }
+func (m *Maker) VariesOn() []string { return m.variesOn }
 
 func scheme(r *http.Request) string {
 	if r.TLS != nil {
@@ -200,7 +220,7 @@ func rawTarget(r *http.Request) string {
 func (m *Maker) front(scheme, host, target string) string {
 	if m.ignoreHost {
 		host = "*" // which appendHost encodes in any other
-	} else if host = withoutDefaultPort(scheme, host); !cleanHost(host) {
+	} else if host = authority.Normal(scheme, host); !cleanHost(host) {
 		host = encodeHost(host)
 	}
 	switch {
@@ -218,19 +238,6 @@ func (m *Maker) front(scheme, host, target string) string {
 		return scheme + "://" + host + path + "?" + query
 	}
 	return scheme + "://" + host + target
-}
-
-// withoutDefaultPort cuts the port of the scheme off, or an empty one (RFC 9110, 4.2.3).
-func withoutDefaultPort(scheme, host string) string {
-	i := strings.LastIndexByte(host, ':')
-	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 {
-		return host
-	}
-	switch port := host[i+1:]; {
-	case port == "", port == "80" && scheme == "http", port == "443" && scheme == "https":
-		return host[:i]
-	}
-	return host
 }
 
 // hostBytes are the bytes of a host that stand in a key as they are. The
@@ -293,22 +300,6 @@ func encode(target string) string {
 func appendEncoded(b []byte, c byte) []byte {
 	const digits = "0123456789ABCDEF"
 	return append(b, '%', digits[c>>4], digits[c&15])
-}
-
-// lower is s with ASCII capitals made small. Nothing else has two cases in a
-// scheme or host.
-func lower(s string) string {
-	for i := range len(s) {
-		if s[i] >= 'A' && s[i] <= 'Z' {
-			return strings.Map(func(c rune) rune {
-				if c >= 'A' && c <= 'Z' {
-					return c + 'a' - 'A'
-				}
-				return c
-			}, s)
-		}
-	}
-	return s
 }
 
 func appendValues(b []byte, values []string) []byte {

@@ -189,16 +189,16 @@ func TestHeadersAndCookies(t *testing.T) {
 			t.Errorf("with a class: %q", got)
 		}
 	}
-	if got := m.Consulted(); !slices.Equal(got, []string{"A-B", "X-Tenant", "Cookie"}) {
+	if got := m.VariesOn(); !slices.Equal(got, []string{"A-B", "X-Tenant", "Cookie"}) {
 		t.Errorf("consulted: %q", got)
 	}
 	if _, all := m.ForURL("http", "h", "/"); all {
 		t.Error("headers count, but a URL has one key")
 	}
-	if got := maker(t, Options{SortQuery: true}).Consulted(); len(got) != 0 {
+	if got := maker(t, Options{SortQuery: true}).VariesOn(); len(got) != 0 {
 		t.Errorf("consulted without headers: %q", got)
 	}
-	if got := maker(t, Options{Headers: []string{"cookie"}, Cookies: []string{"a"}}).Consulted(); !slices.Equal(got, []string{"Cookie"}) {
+	if got := maker(t, Options{Headers: []string{"cookie"}, Cookies: []string{"a"}}).VariesOn(); !slices.Equal(got, []string{"Cookie"}) {
 		t.Errorf("consulted: %q", got)
 	}
 }

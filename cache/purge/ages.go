@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// mark is when something was last purged, in both ways; 0: never. They are kept
+// times are when something was last purged, in both ways; 0: never. They are kept
 // apart so that a soft purge after a hard one does not make it milder.
-type mark struct{ soft, hard Time }
+type times struct{ soft, hard Time }
 
-func markOf(hard bool, t Time) mark {
+func timesOf(hard bool, t Time) times {
 	if hard {
-		return mark{hard: t}
+		return times{hard: t}
 	}
-	return mark{soft: t}
+	return times{soft: t}
 }
 
-func (m *mark) raise(n mark) {
+func (m *times) raise(n times) {
 	m.soft = max(m.soft, n.soft)
 	m.hard = max(m.hard, n.hard)
 }
 
-func (m mark) latest() Time { return max(m.soft, m.hard) }
+func (m times) latest() Time { return max(m.soft, m.hard) }
 
-// state is what the mark means for an object that was valid at a moment.
-func (m mark) state(since Time) State {
+// state is what the times mean for an object that was valid at a moment.
+func (m times) state(since Time) State {
 	switch {
 	case m.hard > since:
 		return Gone
@@ -35,20 +35,20 @@ func (m mark) state(since Time) State {
 	return Valid
 }
 
-// ages remember names with their marks in two generations of equal size. When
+// ages remember names with their times in two generations of equal size. When
 // the young one is full it becomes the old one, and the one before that is
-// given up in O(1): its top mark says all that must be known about it. A purge
+// given up in O(1): its top times says all that must be known about it. A purge
 // that had to sort or walk a hundred thousand names would hold up every request.
 type ages struct {
 	half       int
-	byHost     bool // keep the top mark of each host, too
+	byHost     bool // keep the top times of each host, too
 	young, old generation
 }
 
 type generation struct {
-	marks map[string]mark
-	hosts map[string]mark
-	top   mark
+	names map[string]times
+	hosts map[string]times
+	top   times
 }
 
 // longest is the length of names that are kept as they are; of longer ones the
@@ -65,21 +65,21 @@ func short(name string) string {
 }
 
 // add notes a name. If full, the caller must take over what is given up.
-func (a *ages) add(name, host string, m mark) (givenUp generation, full bool) {
+func (a *ages) add(name, host string, m times) (givenUp generation, full bool) {
 	name = short(name)
-	if _, known := a.young.marks[name]; !known && len(a.young.marks) >= a.half {
-		givenUp, full = a.old, a.old.marks != nil
+	if _, known := a.young.names[name]; !known && len(a.young.names) >= a.half {
+		givenUp, full = a.old, a.old.names != nil
 		a.old, a.young = a.young, generation{}
 	}
 	g := &a.young
-	if g.marks == nil {
-		g.marks = map[string]mark{}
+	if g.names == nil {
+		g.names = map[string]times{}
 		if a.byHost {
-			g.hosts = map[string]mark{}
+			g.hosts = map[string]times{}
 		}
 	}
 	// Strings are cloned: a selector may be a piece of a large request.
-	put(g.marks, name, m)
+	put(g.names, name, m)
 	if a.byHost {
 		put(g.hosts, host, m)
 	}
@@ -87,29 +87,29 @@ func (a *ages) add(name, host string, m mark) (givenUp generation, full bool) {
 	return givenUp, full
 }
 
-func put(marks map[string]mark, name string, m mark) {
-	if before, known := marks[name]; known {
+func put(names map[string]times, name string, m times) {
+	if before, known := names[name]; known {
 		m.raise(before)
 	} else {
 		name = strings.Clone(name)
 	}
-	marks[name] = m
+	names[name] = m
 }
 
-func (a *ages) find(name string) mark {
+func (a *ages) find(name string) times {
 	name = short(name)
-	m := a.young.marks[name]
-	m.raise(a.old.marks[name])
+	m := a.young.names[name]
+	m.raise(a.old.names[name])
 	return m
 }
 
 // findBytes is find for a name that is not a string yet.
-func (a *ages) findBytes(name []byte) mark {
+func (a *ages) findBytes(name []byte) times {
 	if len(name) > longest {
 		return a.find(string(name))
 	}
-	m := a.young.marks[string(name)]
-	m.raise(a.old.marks[string(name)])
+	m := a.young.names[string(name)]
+	m.raise(a.old.names[string(name)])
 	return m
 }
 
@@ -120,14 +120,14 @@ type patterns struct{ list []pattern }
 
 type pattern struct {
 	entry
-	mark mark
+	times times
 }
 
 // add notes a pattern. If full, the caller must take over the oldest.
-func (p *patterns) add(e entry, m mark) (oldest pattern, full bool) {
+func (p *patterns) add(e entry, m times) (oldest pattern, full bool) {
 	i := slices.IndexFunc(p.list, func(q pattern) bool { return q.kind == e.kind && q.text == e.text })
 	if i >= 0 {
-		m.raise(p.list[i].mark)
+		m.raise(p.list[i].times)
 		p.list = slices.Delete(p.list, i, i+1)
 	} else if len(p.list) >= mostPatterns {
 		oldest, full = p.list[0], true
@@ -142,7 +142,7 @@ func (p *patterns) latest() Time {
 	if len(p.list) == 0 {
 		return 0
 	}
-	return p.list[len(p.list)-1].mark.latest()
+	return p.list[len(p.list)-1].times.latest()
 }
 
 // state is the worst that a pattern purged since a moment says of a place.
@@ -150,10 +150,10 @@ func (p *patterns) state(at *place, since Time) State {
 	s := Valid
 	for i := len(p.list) - 1; i >= 0; i-- {
 		q := &p.list[i]
-		if q.mark.latest() <= since {
+		if q.times.latest() <= since {
 			break
 		}
-		if t := q.mark.state(since); t > s && q.matches(at) {
+		if t := q.times.state(since); t > s && q.matches(at) {
 			s = t
 		}
 	}

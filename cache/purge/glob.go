@@ -7,7 +7,7 @@ import (
 
 // glob is a compiled pattern: what stands between its stars. Matching goes
 // through the text once, from left to right, since the leftmost place of a part
-// leaves most room for those behind it.
+// leaves most room for those after it.
 type glob struct {
 	exact  bool // there is no star: first is everything
 	first  string

@@ -58,7 +58,7 @@ func model() porcupine.Model {
 // site is a cache as it should be, reduced to what purging needs, in front of
 // an origin.
 type site struct {
-	book    *Book
+	index   *Index
 	origin  []atomic.Int64
 	mu      sync.Mutex
 	stored  []*entryOf
@@ -90,14 +90,14 @@ func (s *site) read(p int) int {
 	s.mu.Lock()
 	e := s.stored[p]
 	s.mu.Unlock()
-	if e != nil && s.book.State(&e.Object, &e.checked) == Valid {
+	if e != nil && s.index.State(&e.Object, &e.checked) == Valid {
 		return e.version
 	}
-	e = &entryOf{Object: Object{URL: pageURL(p), Tags: []string{fmt.Sprint("page", p), fmt.Sprint("parity", p%2)}, At: s.book.Now()}}
+	e = &entryOf{Object: Object{URL: pageURL(p), Tags: []string{fmt.Sprint("page", p), fmt.Sprint("parity", p%2)}, At: s.index.Now()}}
 	e.version = int(s.origin[p].Load())
 	runtime.Gosched() // the answer is on its way
 	if s.tooLate {
-		e.At = s.book.Now()
+		e.At = s.index.Now()
 	}
 	s.mu.Lock()
 	s.stored[p] = e // also over a newer one, as a late fill would
@@ -125,13 +125,13 @@ func (s *site) purge(client int, r *rand.Rand, p int) {
 	case 4:
 		sel = Selector{Glob: fmt.Sprintf("*/p/%d", p), Hard: hard}
 	case 5:
-		// Others fill the book, so that it folds.
+		// Others fill the index, so that it folds.
 		for i := range 3 {
-			s.book.Purge(Selector{Tag: fmt.Sprint("filler", client, i, r.Int())})
+			s.index.Purge(Selector{Tag: fmt.Sprint("filler", client, i, r.Int())})
 		}
 	}
 	call := time.Since(s.began).Nanoseconds()
-	s.book.Purge(sel)
+	s.index.Purge(sel)
 	end := time.Since(s.began).Nanoseconds()
 	s.opsMu.Lock()
 	defer s.opsMu.Unlock()
@@ -166,7 +166,7 @@ func (s *site) run(seed uint64, steps int) {
 
 func newSite() *site {
 	const pages = 4
-	return &site{book: New(16), origin: make([]atomic.Int64, pages), stored: make([]*entryOf, pages), began: time.Now()}
+	return &site{index: New(16), origin: make([]atomic.Int64, pages), stored: make([]*entryOf, pages), began: time.Now()}
 }
 
 // TestLinearizable: a read that starts after a purge has answered never sees
@@ -189,11 +189,11 @@ func TestModelFindsMistakes(t *testing.T) {
 		s := newSite()
 		s.tooLate = late
 		s.record(1, step{0, 'r'}, func() int {
-			e := &entryOf{Object: Object{URL: pageURL(0), At: s.book.Now()}, version: int(s.origin[0].Load())}
+			e := &entryOf{Object: Object{URL: pageURL(0), At: s.index.Now()}, version: int(s.origin[0].Load())}
 			s.record(0, step{0, 'e'}, func() int { return int(s.origin[0].Add(1)) })
-			s.record(0, step{0, 'p'}, func() int { s.book.Purge(Selector{URL: pageURL(0)}); return 0 })
+			s.record(0, step{0, 'p'}, func() int { s.index.Purge(Selector{URL: pageURL(0)}); return 0 })
 			if s.tooLate {
-				e.At = s.book.Now()
+				e.At = s.index.Now()
 			}
 			s.stored[0] = e
 			return e.version
@@ -240,7 +240,7 @@ func globRegexp(glob string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A` + strings.ReplaceAll(e, `\?`, `.`) + `\z`)
 }
 
-// TestAgainstOracle: a book with room says exactly what the oracle does, one
+// TestAgainstOracle: an index with room says exactly what the oracle does, one
 // that is too small never anything milder; over restarts as well.
 func TestAgainstOracle(t *testing.T) {
 	for seed := range uint64(8) {
@@ -254,10 +254,10 @@ func TestAgainstOracle(t *testing.T) {
 		var done [2][]purged
 		for range 600 {
 			url, tag := fmt.Sprintf("http://h%d/%d/%d", r.IntN(3), r.IntN(3), r.IntN(4)), fmt.Sprint("t", r.IntN(10))
-			books := [2]*Book{large, small}
+			indexes := [2]*Index{large, small}
 			switch r.IntN(12) {
 			case 0, 1, 2, 3:
-				for i, b := range books {
+				for i, b := range indexes {
 					objects[i] = append(objects[i], &held{o: Object{URL: url, Tags: []string{tag, "x" + tag}, At: b.Now()}})
 				}
 			case 4, 5, 6, 7:
@@ -266,12 +266,12 @@ func TestAgainstOracle(t *testing.T) {
 					s = Selector{All: true}
 				}
 				s.Hard = r.IntN(3) == 0
-				for i, b := range books {
+				for i, b := range indexes {
 					done[i] = append(done[i], purged{s, b.Purge(s)})
 				}
 			case 8:
 				if r.IntN(20) == 0 {
-					for i, b := range []**Book{&large, &small} {
+					for i, b := range []**Index{&large, &small} {
 						saved := (*b).Save()
 						*b = New([]int{1 << 20, 6}[i])
 						if err := (*b).Restore(saved); err != nil {
@@ -283,19 +283,19 @@ func TestAgainstOracle(t *testing.T) {
 					}
 				}
 			default:
-				for i, b := range books {
+				for i, b := range indexes {
 					if len(objects[i]) == 0 {
 						continue
 					}
 					h := objects[i][r.IntN(len(objects[i]))]
 					want := Valid
 					for _, p := range done[i] {
-						if s := markOf(p.Hard, p.n).state(h.o.At); p.hits(&h.o) {
+						if s := timesOf(p.Hard, p.n).state(h.o.At); p.hits(&h.o) {
 							want = max(want, s)
 						}
 					}
 					if got := b.State(&h.o, &h.check); got < want || i == 0 && got != want {
-						t.Fatalf("seed %d, book %d: %+v is %d, want %d", seed, i, h.o, got, want)
+						t.Fatalf("seed %d, index %d: %+v is %d, want %d", seed, i, h.o, got, want)
 					}
 				}
 			}

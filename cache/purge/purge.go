@@ -1,14 +1,15 @@
 // Package purge remembers what was purged, so that a purge costs the same
-// whatever the number of stored objects: it counts up a generation, and every
-// use of an object asks whether anything it belongs to was purged after it was
-// fetched.
+// whatever the number of stored objects. An [Index] gives each purge a number, and
+// every use of an object asks it whether anything that the object belongs to was
+// purged after it was fetched. It is what Varnish calls bans, but looked up
+// instead of gone through one by one.
 //
 // # How a cache uses it
 //
-//   - At is [Book.Now], read before the request to the origin leaves. A purge
+//   - At is [Index.Now], read before the request to the origin leaves. A purge
 //     gets a number above every Now before it. So it also hits the objects whose
 //     fill is under way, which may carry what the origin said before.
-//   - Before each use, [Book.State] is asked: [Valid] may be served, [Stale] as
+//   - Before each use, [Index.State] is asked: [Valid] may be served, [Stale] as
 //     what has become stale (after validation, or where stale answers may be),
 //     [Gone] must not be served at all.
 //   - Validation (a 304) renews an object: its At becomes the Now that was read
@@ -43,9 +44,9 @@
 //
 // # Across a restart
 //
-// Objects on disk carry At from an earlier life of the cache. [Book.Save] and
-// [Book.Restore] keep the meaning of those numbers: a restored book counts on
-// above all it has ever given out. A book that was not restored, or could not
+// Objects on disk carry At from an earlier life of the cache. [Index.Save] and
+// [Index.Restore] keep the meaning of those numbers: a restored index counts on
+// above all it has ever given out. A index that was not restored, or could not
 // be, says Stale for every object from before [New], and so never serves
 // unvalidated what may have been purged; nothing of an earlier life is lost by
 // that, but every object costs one validation.
@@ -60,9 +61,9 @@
 // # Across machines
 //
 // Numbers mean nothing on other machines. What one machine tells the others is
-// its [Selector] as JSON; each purges its own Book with it. A message that they
+// its [Selector] as JSON; each purges its own Index with it. A message that they
 // do not understand, such as a kind of selector from a later version, purges
-// everything there: see [Book.Purge].
+// everything there: see [Index.Purge].
 package purge
 
 import (
@@ -71,7 +72,7 @@ import (
 	"time"
 )
 
-// Bounds of a Book.
+// Bounds of a Index.
 const (
 	// DefaultMost is how many tags and how many URLs are remembered unless said
 	// otherwise: about 10 MB each if all are long.
@@ -104,13 +105,13 @@ type Object struct {
 	At   Time // read before it was asked for upstream
 }
 
-// Time is a moment in a Book's life. It is persisted with objects: see the
+// Time is a moment in a Index's life. It is persisted with objects: see the
 // package comment.
 type Time uint64
 
-// Book holds the purges. The zero value is not ready: use [New]. All methods
+// Index holds the purges. The zero value is not ready: use [New]. All methods
 // may be called at once by many goroutines.
-type Book struct {
+type Index struct {
 	// clock is the number of the latest purge. It is written under mu, after
 	// what was purged was noted, and read without.
 	clock atomic.Uint64
@@ -118,21 +119,21 @@ type Book struct {
 	mu    sync.RWMutex
 	base  Time // objects from before are of an unknown life
 	start Time
-	all   mark
+	all   times
 	tags  ages
 	urls  ages
 	hosts ages
 	globs patterns
 }
 
-// New returns an empty book that remembers up to most tags and as many URLs
+// New returns an empty index that remembers up to most tags and as many URLs
 // exactly (0: [DefaultMost]), the latest half of them at least.
-func New(most int) *Book {
+func New(most int) *Index {
 	if most <= 0 {
 		most = DefaultMost
 	}
 	half := (most + 1) / 2
-	b := &Book{
+	b := &Index{
 		tags:  ages{half: half},
 		urls:  ages{half: half, byHost: true},
 		hosts: ages{half: mostHosts / 2},
@@ -147,7 +148,7 @@ func New(most int) *Book {
 }
 
 // Now is the moment. Take it before the request to the origin starts.
-func (b *Book) Now() Time { return Time(b.clock.Load()) }
+func (b *Index) Now() Time { return Time(b.clock.Load()) }
 
 // Purge takes effect at once: when it returns, no State call begun afterwards
 // says Valid for an object fetched before, and after a hard one none says
@@ -155,7 +156,7 @@ func (b *Book) Now() Time { return Time(b.clock.Load()) }
 // returns the purge's number, for [Record].
 //
 // What [Selector.Check] refuses purges everything: too much rather than too little.
-func (b *Book) Purge(s Selector) Time {
+func (b *Index) Purge(s Selector) Time {
 	e, err := s.entry()
 	if err != nil {
 		e = entry{kind: kindAll}
@@ -163,13 +164,13 @@ func (b *Book) Purge(s Selector) Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := Time(b.clock.Load() + 1)
-	b.note(e, markOf(s.Hard, n))
+	b.note(e, timesOf(s.Hard, n))
 	b.clock.Store(uint64(n))
 	return n
 }
 
 // note writes down that what e names was purged. Called with mu.
-func (b *Book) note(e entry, m mark) {
+func (b *Index) note(e entry, m times) {
 	switch e.kind {
 	case kindAll:
 		b.all.raise(m)
@@ -188,14 +189,14 @@ func (b *Book) note(e entry, m mark) {
 		if old, full := b.globs.add(e, m); !full {
 			break
 		} else if old.host != "" {
-			b.noteHost(old.host, old.mark)
+			b.noteHost(old.host, old.times)
 		} else {
-			b.all.raise(old.mark)
+			b.all.raise(old.times)
 		}
 	}
 }
 
-func (b *Book) noteHost(host string, m mark) {
+func (b *Index) noteHost(host string, m times) {
 	if old, full := b.hosts.add(host, "", m); full {
 		b.all.raise(old.top)
 	}
@@ -203,7 +204,7 @@ func (b *Book) noteHost(host string, m mark) {
 
 // foldURLs makes purges of URLs purges of their hosts, so that who purges much
 // on one host does it to that host alone.
-func (b *Book) foldURLs(old generation) {
+func (b *Index) foldURLs(old generation) {
 	_, unknown := old.hosts[""] // of a long URL that was restored
 	if unknown || len(old.hosts) > mostFolded {
 		b.all.raise(old.top)
@@ -215,7 +216,7 @@ func (b *Book) foldURLs(old generation) {
 }
 
 // forget drops what a hard purge of everything has made pointless.
-func (b *Book) forget() {
+func (b *Index) forget() {
 	for _, a := range []*ages{&b.tags, &b.urls, &b.hosts} {
 		if a.latest() <= b.all.hard {
 			*a = ages{half: a.half, byHost: a.byHost}
@@ -231,14 +232,14 @@ func (b *Book) forget() {
 // last found Valid: as long as nothing was purged since, State costs two loads.
 // It is read and written atomically, so it must be aligned to 8 bytes. nil is
 // allowed and has each call look everything up.
-func (b *Book) State(o *Object, checked *Time) State {
+func (b *Index) State(o *Object, checked *Time) State {
 	if checked != nil && atomic.LoadUint64((*uint64)(checked)) == b.clock.Load() {
 		return Valid
 	}
 	return b.look(o, checked)
 }
 
-func (b *Book) look(o *Object, checked *Time) State {
+func (b *Index) look(o *Object, checked *Time) State {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	clock := Time(b.clock.Load())
@@ -249,7 +250,7 @@ func (b *Book) look(o *Object, checked *Time) State {
 	}
 	s := b.all.state(since)
 	if o.At > clock || since < b.base {
-		s = max(s, Stale) // from a life that this book knows nothing of
+		s = max(s, Stale) // from a life that this index knows nothing of
 	}
 	if s != Gone {
 		s = max(s, b.tagged(o, since), b.placed(o, since))
@@ -263,7 +264,7 @@ func (b *Book) look(o *Object, checked *Time) State {
 }
 
 // tagged is the worst that happened to one of the object's tags.
-func (b *Book) tagged(o *Object, since Time) State {
+func (b *Index) tagged(o *Object, since Time) State {
 	s := Valid
 	if b.tags.latest() <= since {
 		return s
@@ -275,7 +276,7 @@ func (b *Book) tagged(o *Object, since Time) State {
 }
 
 // placed is the worst that happened to the object's URL, or to what contains it.
-func (b *Book) placed(o *Object, since Time) State {
+func (b *Index) placed(o *Object, since Time) State {
 	s := Valid
 	if max(b.urls.latest(), b.hosts.latest(), b.globs.latest()) <= since {
 		return s

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func at(b *Book, url string, tags ...string) *Object {
+func at(b *Index, url string, tags ...string) *Object {
 	return &Object{URL: url, Tags: tags, At: b.Now()}
 }
 
@@ -229,7 +229,7 @@ func TestFolded(t *testing.T) {
 		if got := b.State(at(b, objects[0].URL, objects[0].Tags...), nil); got != Valid {
 			t.Errorf("%s: what was fetched after all purges is %d", c.name, got)
 		}
-		if n := len(b.tags.young.marks) + len(b.tags.old.marks); n > most {
+		if n := len(b.tags.young.names) + len(b.tags.old.names); n > most {
 			t.Errorf("%s: %d tags are remembered, the bound is %d", c.name, n, most)
 		}
 		if n := len(b.globs.list); n > mostPatterns {
@@ -435,11 +435,11 @@ func TestRestoreRefuses(t *testing.T) {
 	used := New(0)
 	used.Purge(Selector{All: true})
 	if used.Restore(saved) == nil {
-		t.Error("a book in use is restored")
+		t.Error("an index in use is restored")
 	}
 }
 
-// TestRestoreIntoLess: a book with less room keeps all purges, if coarser.
+// TestRestoreIntoLess: an index with less room keeps all purges, if coarser.
 func TestRestoreIntoLess(t *testing.T) {
 	b := New(1000)
 	var objects []*Object

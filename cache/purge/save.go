@@ -30,37 +30,37 @@ const (
 // errDamaged tells nothing to a user but that it is.
 var errDamaged = errors.New("the record of purges is damaged")
 
-// Save and Restore keep the book across a restart, so that objects on disk
+// Save and Restore keep the index across a restart, so that objects on disk
 // that were purged stay purged. Save holds every purge that returned before it
 // began. It stops other calls for no more than a few microseconds at a time.
-func (b *Book) Save() []byte {
+func (b *Index) Save() []byte {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	out := append([]byte(nil), header...)
-	out = appendRecord(out, kindClock, "", mark{soft: Time(b.clock.Load())})
+	out = appendRecord(out, kindClock, "", times{soft: Time(b.clock.Load())})
 	// All that is collected here is never changed but under mu, and what is
 	// forgotten from now on stays reachable: a superset does no harm.
 	type names struct {
 		kind  byte
-		marks map[string]mark
+		names map[string]times
 	}
 	maps := []names{
-		{kindHost, b.hosts.old.marks},
-		{kindHost, b.hosts.young.marks},
-		{kindTag, b.tags.old.marks},
-		{kindTag, b.tags.young.marks},
-		{kindURL, b.urls.old.marks},
-		{kindURL, b.urls.young.marks},
+		{kindHost, b.hosts.old.names},
+		{kindHost, b.hosts.young.names},
+		{kindTag, b.tags.old.names},
+		{kindTag, b.tags.young.names},
+		{kindURL, b.urls.old.names},
+		{kindURL, b.urls.young.names},
 	}
-	// What a book that was not restored says of old objects holds in its next life.
-	out = appendRecord(out, kindAll, "", mark{max(b.all.soft, b.base), b.all.hard})
+	// What an index that was not restored says of old objects holds in its next life.
+	out = appendRecord(out, kindAll, "", times{max(b.all.soft, b.base), b.all.hard})
 	count := 1
 	for _, p := range b.globs.list {
-		out = appendRecord(out, p.kind, p.text, p.mark)
+		out = appendRecord(out, p.kind, p.text, p.times)
 		count++
 	}
 	for _, n := range maps {
-		for name, m := range n.marks {
+		for name, m := range n.names {
 			out = appendRecord(out, n.kind, name, m)
 			// A purge waits for the lock, and everybody else behind it. The
 			// loop may go on over a map that has grown meanwhile.
@@ -70,7 +70,7 @@ func (b *Book) Save() []byte {
 			}
 		}
 	}
-	return appendRecord(out, kindEnd, "", mark{soft: Time(count)})
+	return appendRecord(out, kindEnd, "", times{soft: Time(count)})
 }
 
 // Record is one purge, in the form to be appended to what Save returned: s as
@@ -84,10 +84,10 @@ func Record(s Selector, t Time) []byte {
 	if e.kind == kindTag || e.kind == kindURL {
 		text = short(text)
 	}
-	return appendRecord(nil, e.kind, text, markOf(s.Hard, t))
+	return appendRecord(nil, e.kind, text, timesOf(s.Hard, t))
 }
 
-func appendRecord(out []byte, kind byte, text string, m mark) []byte {
+func appendRecord(out []byte, kind byte, text string, m times) []byte {
 	from := len(out)
 	out = append(out, kind)
 	out = binary.AppendUvarint(out, uint64(m.soft))
@@ -98,15 +98,15 @@ func appendRecord(out []byte, kind byte, text string, m mark) []byte {
 }
 
 type record struct {
-	kind byte
-	text string
-	mark mark
+	kind  byte
+	text  string
+	times times
 }
 
 // Restore loads what Save wrote, and what was appended to it; with an error the
-// book treats everything from before as softly purged. It must come before the
+// index treats everything from before as softly purged. It must come before the
 // first Now.
-func (b *Book) Restore(saved []byte) error {
+func (b *Index) Restore(saved []byte) error {
 	records, clock, err := parse(saved)
 	if err != nil {
 		return fmt.Errorf("restoring what was purged: %w; cached answers from before will be checked with their origin", err)
@@ -114,7 +114,7 @@ func (b *Book) Restore(saved []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if Time(b.clock.Load()) != b.start {
-		return errors.New("restoring what was purged: the book is in use already")
+		return errors.New("restoring what was purged: the index is in use already")
 	}
 	for _, r := range records {
 		e, err := restored(r)
@@ -122,8 +122,8 @@ func (b *Book) Restore(saved []byte) error {
 			// From a version with other rules: what is not understood counts for everything.
 			e = entry{kind: kindAll}
 		}
-		b.note(e, r.mark)
-		clock = max(clock, r.mark.latest())
+		b.note(e, r.times)
+		clock = max(clock, r.times.latest())
 	}
 	b.base = 0
 	b.clock.Store(uint64(max(b.start, clock+1)))
@@ -153,9 +153,9 @@ func parse(saved []byte) (records []record, clock Time, err error) {
 		case first != (r.kind == kindClock):
 			return nil, 0, errDamaged
 		case first:
-			clock = r.mark.soft
+			clock = r.times.soft
 		case r.kind == kindEnd:
-			if ended || r.mark.soft != Time(len(records)) {
+			if ended || r.times.soft != Time(len(records)) {
 				return nil, 0, errDamaged
 			}
 			ended = true
@@ -191,6 +191,6 @@ func next(in []byte) (r record, rest []byte, err error) {
 	if crc32.Checksum(in[:end], crc32.MakeTable(crc32.Castagnoli)) != binary.LittleEndian.Uint32(in[end:]) {
 		return r, nil, errDamaged
 	}
-	r = record{in[0], string(in[at:end]), mark{Time(numbers[0]), Time(numbers[1])}}
+	r = record{in[0], string(in[at:end]), times{Time(numbers[0]), Time(numbers[1])}}
 	return r, in[end+4:], nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // Selector says what to purge. Exactly one of its fields is set. The package
@@ -105,7 +107,7 @@ func hostEntry(text string) (entry, error) {
 	if strings.ContainsAny(text, "*?") {
 		return entry{}, fmt.Errorf("host %q holds a wildcard: purge the glob %q", text, text+"/*")
 	}
-	host := strings.TrimSuffix(lower(text), ":")
+	host := strings.TrimSuffix(field.Lower(text), ":")
 	if err := checkHost(host); err != nil {
 		return entry{}, err
 	}
@@ -131,7 +133,7 @@ func prefixEntry(text string) (entry, error) {
 	}
 	p := cut(text)
 	e := entry{kind: kindPrefix, text: p.join(), scheme: p.scheme != ""}
-	if _, behind := cutScheme(text); !strings.ContainsAny(behind, "/?") {
+	if _, rest := cutScheme(text); !strings.ContainsAny(rest, "/?") {
 		e.text = strings.TrimSuffix(e.text, "/") // the host may go on
 		if p.host == "" && p.scheme != "" {
 			p.host = "any" // https:// alone
@@ -149,16 +151,16 @@ func globEntry(text string) (entry, error) {
 	if err := checkPattern("glob", text); err != nil {
 		return entry{}, err
 	}
-	scheme, behind := cutScheme(text)
-	host, _, whole := strings.Cut(behind, "/")
+	scheme, rest := cutScheme(text)
+	host, _, whole := strings.Cut(rest, "/")
 	e := entry{kind: kindGlob, scheme: scheme != ""}
 	switch star := strings.IndexByte(host, '*'); {
-	case star >= 0: // what is behind it may be a path
-		e.text = lower(host[:star]) + behind[star:]
+	case star >= 0: // what follows may be a path
+		e.text = field.Lower(host[:star]) + rest[star:]
 	case !whole:
 		return entry{}, fmt.Errorf("glob %q matches nothing, since every URL has a path: write %s/*", text, text)
 	case strings.Contains(host, "?"):
-		e.text = lower(host) + behind[len(host):]
+		e.text = field.Lower(host) + rest[len(host):]
 	default:
 		p := cut(text)
 		if !strings.ContainsAny(scheme, "*?") {

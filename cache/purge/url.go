@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // place is where an object is, in the form that is compared.
@@ -27,7 +29,7 @@ func placeOf(o *Object) place {
 	}
 	host := p.host
 	if o.Host != "" {
-		host = lower(o.Host)
+		host = field.Lower(o.Host)
 	}
 	at.name, at.port = cutPort(host)
 	if at.port == "" {
@@ -46,16 +48,16 @@ type parts struct {
 // cut takes a URL apart. It never fails: check tells what is wrong with a
 // selector, and an object's URL is what a request could be answered for.
 func cut(url string) parts {
-	scheme, behind := cutScheme(url)
-	behind, _, _ = strings.Cut(behind, "#")
-	host, rest := behind, "/"
-	if i := strings.IndexAny(behind, "/?"); i >= 0 {
-		host, rest = behind[:i], behind[i:]
+	scheme, after := cutScheme(url)
+	after, _, _ = strings.Cut(after, "#")
+	host, rest := after, "/"
+	if i := strings.IndexAny(after, "/?"); i >= 0 {
+		host, rest = after[:i], after[i:]
 		if rest[0] == '?' {
 			rest = "/" + rest
 		}
 	}
-	host = lower(host)
+	host = field.Lower(host)
 	name, port := cutPort(host)
 	if scheme == "" { // a well-known port tells it
 		switch port {
@@ -81,16 +83,16 @@ func (p *parts) join() string {
 // is reports whether join would give just that.
 func (p *parts) is(url string) bool {
 	if p.scheme != "" {
-		behind, ok := strings.CutPrefix(url, p.scheme)
+		after, ok := strings.CutPrefix(url, p.scheme)
 		if !ok {
 			return false
 		}
-		if url, ok = strings.CutPrefix(behind, "://"); !ok {
+		if url, ok = strings.CutPrefix(after, "://"); !ok {
 			return false
 		}
 	}
-	behind, ok := strings.CutPrefix(url, p.host)
-	return ok && behind == p.rest
+	after, ok := strings.CutPrefix(url, p.host)
+	return ok && after == p.rest
 }
 
 // check says what is wrong with a URL in a selector.
@@ -131,7 +133,7 @@ func checkHost(host string) error {
 
 // cutScheme finds the scheme before "://", in lower case. Wildcards may be part
 // of it; anything else, like a = or a /, makes it part of a query.
-func cutScheme(url string) (scheme, behind string) {
+func cutScheme(url string) (scheme, after string) {
 	before, after, found := strings.Cut(url, "://")
 	if !found || before == "" {
 		return "", strings.TrimPrefix(url, "//")
@@ -141,24 +143,7 @@ func cutScheme(url string) (scheme, behind string) {
 			return "", url
 		}
 	}
-	return lower(before), after
-}
-
-// lower puts ASCII letters into lower case and leaves all other bytes alone:
-// strings.ToLower would replace what is no UTF-8 by something longer.
-func lower(s string) string {
-	for i := range len(s) {
-		if 'A' <= s[i] && s[i] <= 'Z' {
-			b := []byte(s)
-			for j := i; j < len(b); j++ {
-				if 'A' <= b[j] && b[j] <= 'Z' {
-					b[j] += 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return s
+	return field.Lower(before), after
 }
 
 // cutPort takes host:port apart; an IPv6 address keeps its brackets.

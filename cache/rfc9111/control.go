@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"millrace/internal/field"
 )
 
 // forever stands for every number of seconds that is too large to be meant:
@@ -77,7 +79,7 @@ func (c *Control) read(rest string) {
 // add appends d under its name. Names that only whitespace divides are missing
 // a comma: "no-cache no-store" is meant, and counts as far as it restricts.
 func (c *Control) add(names string, d directive) {
-	if d.name = lower(strings.TrimRight(names, " \t")); token(d.name) {
+	if d.name = field.Lower(strings.TrimRight(names, " \t")); field.Token(d.name) {
 		c.directives = append(c.directives, d)
 		return
 	}
@@ -85,53 +87,21 @@ func (c *Control) add(names string, d directive) {
 		if len(c.directives) >= maxDirectives {
 			return
 		}
-		c.directives = append(c.directives, directive{name: lower(name), value: d.value, arg: d.arg, bad: true})
+		c.directives = append(c.directives, directive{name: field.Lower(name), value: d.value, arg: d.arg, bad: true})
 	}
 }
 
 // argument reads a token or a quoted-string (5.2 wants both understood). closed
 // is false when a quote does not end; it is then taken for a part of the word.
 func argument(s string) (value, rest string, ok, closed bool) {
-	if strings.HasPrefix(s, `"`) {
-		if value, rest, ok = quoted(s); ok {
-			return value, rest, true, true
-		}
+	if value, rest, ok = field.CutQuoted(s); ok {
+		return value, rest, true, true
 	}
 	end := strings.IndexAny(s, ", \t")
 	if end < 0 {
 		end = len(s)
 	}
-	return s[:end], s[end:], token(s[:end]), !strings.HasPrefix(s, `"`)
-}
-
-// quoted reads a quoted-string off the front (RFC 9110, 5.6.4).
-func quoted(s string) (value, rest string, ok bool) {
-	escaped := false
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			value = s[1:i]
-			if escaped {
-				value = unescape(value)
-			}
-			return value, s[i+1:], true
-		case '\\':
-			escaped = true
-			i++
-		}
-	}
-	return "", s, false
-}
-
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+1 < len(s) {
-			i++
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return s[:end], s[end:], field.Token(s[:end]), !strings.HasPrefix(s, `"`)
 }
 
 // Has reports whether a directive is there, with or without an argument, well
@@ -195,8 +165,8 @@ func (c Control) Fields(name string) []string {
 		if d.name != name || !d.arg {
 			continue
 		}
-		for part := range strings.SplitSeq(d.value, ",") {
-			if part = strings.Trim(part, " \t"); token(part) {
+		for part := range field.Members([]string{d.value}) {
+			if field.Token(part) {
 				names = append(names, canonical(part))
 			}
 		}
@@ -216,12 +186,8 @@ func (c Control) whole(name string) bool {
 			return true
 		}
 		some := false
-		for part := range strings.SplitSeq(d.value, ",") {
-			part = strings.Trim(part, " \t")
-			if part == "" {
-				continue
-			}
-			if !token(part) || essential[canonical(part)] {
+		for part := range field.Members([]string{d.value}) {
+			if !field.Token(part) || essential[canonical(part)] {
 				return true
 			}
 			some = true
@@ -241,35 +207,4 @@ func (c Control) withheld() []string {
 
 func canonical(name string) string { return textproto.CanonicalMIMEHeaderKey(name) }
 
-// lower makes ASCII letters small; most names are already.
-func lower(s string) string {
-	for i := range len(s) {
-		if 'A' <= s[i] && s[i] <= 'Z' {
-			b := []byte(s)
-			for j := i; j < len(b); j++ {
-				if 'A' <= b[j] && b[j] <= 'Z' {
-					b[j] += 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return s
-}
-
-// token reports whether s is one (RFC 9110, 5.6.2).
-func token(s string) bool {
-	for i := range len(s) {
-		if !tchar[s[i]] {
-			return false
-		}
-	}
-	return s != ""
-}
-
-var tchar = func() (in [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
-		in[c] = true
-	}
-	return in
-}()
+func digit(c byte) bool { return '0' <= c && c <= '9' }

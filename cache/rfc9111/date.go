@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"millrace/internal/field"
 )
 
 // ParseDate reads an HTTP date in any of its three forms (RFC 9110, 5.6.7), to
@@ -96,14 +98,14 @@ func clock(s string) (time.Duration, bool) {
 }
 
 func month(name string) (time.Month, bool) {
-	i := strings.Index(monthNames, lower(name)+" ")
+	i := strings.Index(monthNames, field.Lower(name)+" ")
 	return time.Month(i/4 + 1), i >= 0 && i%4 == 0
 }
 
 // weekday reports whether s is the name of a day; cut is the length it is cut
 // to, 0 for the full name.
 func weekday(s string, cut int) bool {
-	s = lower(s)
+	s = field.Lower(s)
 	for name := range strings.FieldsSeq(dayNames) {
 		if cut > 0 && name[:cut] == s || cut == 0 && name == s {
 			return true
@@ -124,7 +126,7 @@ func number(s string) (int, bool) {
 }
 
 func at(s string, i int, what string) bool { return s[i:i+1] == what }
-func gmt(s string) bool                    { return lower(s) == " gmt" }
+func gmt(s string) bool                    { return field.Lower(s) == " gmt" }
 
 // Modified is the time that If-Modified-Since is to be compared with: that of
 // Last-Modified, or without a readable one that of Date (4.3.2); else zero.

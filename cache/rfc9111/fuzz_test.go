@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/internal/field"
 )
 
 func FuzzParseControl(f *testing.F) {
@@ -20,7 +22,7 @@ func FuzzParseControl(f *testing.F) {
 		lines := strings.Split(s, "\n")
 		for _, c := range []Control{ParseControl(lines), parseSurrogate(lines, "x")} {
 			for _, d := range c.directives[:min(len(c.directives), 20)] {
-				if d.name == "" || d.name != lower(d.name) || strings.ContainsAny(d.name, ",= \t") {
+				if d.name == "" || d.name != field.Lower(d.name) || strings.ContainsAny(d.name, ",= \t") {
 					t.Errorf("a directive named %q", d.name)
 				}
 				seconds, ok := c.Seconds(d.name)
@@ -28,7 +30,7 @@ func FuzzParseControl(f *testing.F) {
 					t.Errorf("%q: %v %v", d.name, seconds, ok)
 				}
 				for _, name := range c.Fields(d.name) {
-					if !token(name) {
+					if !field.Token(name) {
 						t.Errorf("a field named %q", name)
 					}
 				}
@@ -41,7 +43,7 @@ func FuzzParseControl(f *testing.F) {
 		}
 		if c, ok := parseTarget(lines); ok {
 			for _, d := range c.directives {
-				if d.name != lower(d.name) {
+				if d.name != field.Lower(d.name) {
 					t.Errorf("a key named %q", d.name)
 				}
 			}
@@ -154,7 +156,7 @@ func stored(t *testing.T, p *Policy, status int, h http.Header, f Facts) {
 func lines(text string) http.Header {
 	h := http.Header{}
 	for line := range strings.SplitSeq(text, "\n") {
-		if name, value, ok := strings.Cut(line, ":"); ok && token(name) {
+		if name, value, ok := strings.Cut(line, ":"); ok && field.Token(name) {
 			h.Add(textproto.CanonicalMIMEHeaderKey(name), strings.Trim(value, " \t"))
 		}
 	}

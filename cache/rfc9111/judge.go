@@ -14,6 +14,10 @@ const (
 	heuristicMost  = 24 * time.Hour
 )
 
+// NoLifetime is the reason of Judge for an answer that those who wait for it already
+// may share, but that says nothing about later.
+const NoLifetime = "no-lifetime"
+
 // Judge decides whether the final response to r may be stored (3), and how it
 // may be used. reason is "" when it may, else a word for Cache-Status and logs:
 //
@@ -25,7 +29,7 @@ const (
 //	no-store, private  asked for by the response (5.2.2.5, 5.2.2.7)
 //	no-cache           it would have to be validated, and has no validator (5.2.2.4)
 //	authorization      the request had Authorization, and nothing allows it (3.5)
-//	set-cookie         there is one, and the policy does not allow it
+//	set-cookie         there is one, and it or the policy does not allow it
 //	vary               Vary: * (4.1)
 //	no-lifetime        nothing says how long it is fresh, and nothing may be guessed (3)
 //	stale              its lifetime is 0, and it can neither be validated nor used stale
@@ -46,6 +50,9 @@ func (p *Policy) Judge(r *http.Request, status int, h http.Header, sent, receive
 	f = Facts{Received: received, Age: p.initialAge(h, date, sent, received)}
 	c, source := p.control(h)
 	reason = p.refusal(r, status, h, c)
+	if reason == "" && !p.SharesCookies(h, received) {
+		reason = "set-cookie"
+	}
 	if reason == "" {
 		reason = p.lifetime(&f, r, status, h, c, source)
 	}
@@ -104,13 +111,23 @@ func (p *Policy) refusal(r *http.Request, status int, h http.Header, c Control) 
 		!c.grants("public") && !c.grants("s-maxage") && !c.grants("must-revalidate") {
 		return "authorization"
 	}
-	if !p.SetCookie && setsCookie(h, c) {
-		return "set-cookie"
-	}
 	if _, star := Vary(h); star {
 		return "vary"
 	}
 	return ""
+}
+
+// SharesCookies reports whether a response sets no cookie that is for one client
+// alone. Software sets cookies without a thought of caches: what goes to everyone
+// must say so by a lifetime of its own (4.2.1). One that is guessed, or that the
+// policy gives, is not the origin's word, and neither is a lifetime of 0.
+func (p *Policy) SharesCookies(h http.Header, received time.Time) bool {
+	c, source := p.control(h)
+	if !setsCookie(h, c) {
+		return true
+	}
+	fresh, _, explicit := p.explicit(h, c, source, received)
+	return p.SetCookie && explicit && fresh > 0
 }
 
 // setsCookie reports whether h has a cookie that would be stored.
@@ -141,7 +158,7 @@ func (p *Policy) lifetime(f *Facts, r *http.Request, status int, h http.Header, 
 	guessed := byDefault[status] || c.grants("public")
 	switch {
 	case !explicit && !guessed && !p.AnyStatus:
-		return "no-lifetime"
+		return NoLifetime
 	case p.Force != nil:
 		f.Fresh, f.Source = f.Age+min(*p.Force, forever), "rule"
 	case explicit:
@@ -152,7 +169,7 @@ func (p *Policy) lifetime(f *Facts, r *http.Request, status int, h http.Header, 
 		f.Fresh, f.Source = f.Age+min(p.TTL, forever), "ttl"
 	default:
 		if !guessed || p.NoHeuristics || !p.heuristic(f, h) {
-			return "no-lifetime"
+			return NoLifetime
 		}
 	}
 	return ""

@@ -191,6 +191,15 @@ func TestPolicy(t *testing.T) {
 		{"force not against private", Policy{Force: &minute}, []string{"Cache-Control: private"}, 0, "", "private"},
 		{"force nothing", Policy{Force: &none}, []string{"Cache-Control: max-age=5"}, 0, "", "rule"},
 		{"cookies", Policy{SetCookie: true}, []string{"Cache-Control: max-age=5", "Set-Cookie: a=b"}, 5 * time.Second, "max-age", ""},
+		{"cookies by s-maxage", Policy{SetCookie: true}, []string{"Cache-Control: s-maxage=5", "Set-Cookie: a=b"}, 5 * time.Second, "s-maxage", ""},
+		{"cookies not by ttl", Policy{SetCookie: true, TTL: minute}, []string{"Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not by ttl and public", Policy{SetCookie: true, TTL: minute}, []string{"Cache-Control: public", "Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not by force", Policy{SetCookie: true, Force: &minute}, []string{"Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not by heuristics", Policy{SetCookie: true}, []string{"Last-Modified: " + on(-100*time.Hour), "Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not for others who wait", Policy{SetCookie: true}, []string{"Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not with a lifetime of 0", Policy{SetCookie: true}, []string{"Cache-Control: max-age=0", `Etag: "1"`, "Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies not with no-cache", Policy{SetCookie: true}, []string{"Cache-Control: no-cache", `Etag: "1"`, "Set-Cookie: a=b"}, 0, "", "set-cookie"},
+		{"cookies that are withheld", Policy{SetCookie: true, TTL: minute}, []string{`Cache-Control: no-cache="Set-Cookie"`, "Set-Cookie: a=b"}, minute, "ttl", ""},
 	} {
 		f, reason := judge(&c.p, get(), 200, c.lines...)
 		if reason != c.reason || f.Fresh != c.fresh || f.Source != c.source || f.NoCache {

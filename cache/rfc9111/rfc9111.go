@@ -36,7 +36,8 @@ type Policy struct {
 	// StaleWhileRevalidate and StaleIfError are used where a response names
 	// none (RFC 5861) and does not forbid stale use (5.2.2.2, 5.2.2.8).
 	StaleWhileRevalidate, StaleIfError time.Duration
-	// SetCookie lets responses with Set-Cookie be stored.
+	// SetCookie lets responses with Set-Cookie be stored that name a lifetime
+	// themselves: see SharesCookies.
 	SetCookie bool
 	// Authorized lets responses to requests with Authorization be stored
 	// although they do not say so (3.5), because the key tells users apart.

@@ -3,8 +3,9 @@ package rfc9111
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"time"
+
+	"millrace/internal/field"
 )
 
 // Storable returns the header that is to be stored: without connection-level
@@ -81,16 +82,11 @@ func connectionLevel(name string, listed map[string]bool) bool {
 // options is what Connection names, nil when there is none.
 func options(h http.Header) map[string]bool {
 	var names map[string]bool
-	for _, line := range h["Connection"] {
-		for name := range strings.SplitSeq(line, ",") {
-			if name = strings.Trim(name, " \t"); name == "" {
-				continue
-			}
-			if names == nil {
-				names = map[string]bool{}
-			}
-			names[canonical(name)] = true
+	for name := range field.Members(h["Connection"]) {
+		if names == nil {
+			names = map[string]bool{}
 		}
+		names[canonical(name)] = true
 	}
 	return names
 }

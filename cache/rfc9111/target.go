@@ -3,7 +3,12 @@ package rfc9111
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/dunglas/httpsfv"
+
+	"millrace/internal/field"
 )
 
 // control is the field that decides over h: the first valid targeted one, else
@@ -37,37 +42,54 @@ func decides(d directive) bool {
 	return false
 }
 
-// parseTarget reads a targeted field: a Dictionary (RFC 8941, 3.2) whose
+// parseTarget reads a targeted field: a Dictionary (RFC 9651, 3.2) whose
 // members are cache directives. An empty one, one that is no Dictionary, and
 // one in which a directive has a value of another type than it must have, is
 // to be ignored as a whole (RFC 9213, 2.1).
 func parseTarget(lines []string) (c Control, ok bool) {
-	members, ok := parseDictionary(strings.Join(lines, ","))
-	if !ok || len(members) == 0 {
+	members, err := httpsfv.UnmarshalDictionary(lines)
+	if err != nil || len(members.Names()) == 0 || len(members.Names()) > maxDirectives {
 		return Control{}, false
 	}
-	for _, m := range members {
-		d := directive{name: m.key, value: m.value, arg: m.kind != sfTrue && m.kind != sfFalse}
-		switch m.key {
-		case "max-age", "s-maxage", "stale-while-revalidate", "stale-if-error":
-			if m.kind != sfInteger {
-				return Control{}, false
-			}
-			d.bad = strings.HasPrefix(m.value, "-")
-		case "no-store", "must-revalidate", "proxy-revalidate", "public", "must-understand":
-			if d.arg {
-				return Control{}, false
-			}
-		case "no-cache", "private":
-			if d.arg && m.kind != sfString {
-				return Control{}, false
-			}
+	for _, name := range members.Names() {
+		member, _ := members.Get(name)
+		item, _ := member.(httpsfv.Item) // no value for an inner list, which no directive has
+		if !typed(name, item.Value) {
+			return Control{}, false
 		}
-		if m.kind != sfFalse {
-			c.directives = append(c.directives, d)
+		d := directive{name: name, arg: true}
+		switch v := item.Value.(type) {
+		case bool:
+			if !v {
+				continue
+			}
+			d.arg = false
+		case int64:
+			d.value, d.bad = strconv.FormatInt(v, 10), v < 0
+		case string:
+			d.value = v
+		case httpsfv.Token:
+			d.value = string(v)
 		}
+		c.directives = append(c.directives, d)
 	}
 	return c, true
+}
+
+// typed reports whether a directive may have a value of this type (RFC 9213, 2.1).
+func typed(name string, value any) bool {
+	_, integer := value.(int64)
+	_, boolean := value.(bool)
+	_, text := value.(string)
+	switch name {
+	case "max-age", "s-maxage", "stale-while-revalidate", "stale-if-error":
+		return integer
+	case "no-store", "must-revalidate", "proxy-revalidate", "public", "must-understand":
+		return boolean
+	case "no-cache", "private":
+		return boolean || text
+	}
+	return true
 }
 
 // parseSurrogate reads Surrogate-Control (Edge Architecture 1.0, 2.2): written
@@ -75,18 +97,16 @@ func parseTarget(lines []string) (c Control, ok bool) {
 // a semicolon, and max-age=600+30 lets it be used stale for 30 seconds.
 func parseSurrogate(lines []string, device string) Control {
 	var general, own Control
-	for _, line := range lines {
-		for member := range membersOf(line) {
-			text, name := cutUnquoted(member, ';')
-			into := &general
-			if name = strings.Trim(name, " \t"); name != "" {
-				if name != device {
-					continue
-				}
-				into = &own
+	for member := range field.QuotedMembers(lines) {
+		text, name, _ := field.Cut(member, ';')
+		into := &general
+		if name = strings.Trim(name, " \t"); name != "" {
+			if name != device {
+				continue
 			}
-			into.read(strings.TrimRight(text, " \t"))
+			into = &own
 		}
+		into.read(strings.TrimRight(text, " \t"))
 	}
 	// What is said to this device beats what is said to all.
 	for _, d := range general.directives {
@@ -103,33 +123,4 @@ func parseSurrogate(lines []string, device string) Control {
 		}
 	}
 	return own
-}
-
-// membersOf splits a list at the commas outside quoted-strings.
-func membersOf(line string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for line != "" {
-			var member string
-			member, line = cutUnquoted(line, ',')
-			if member = strings.Trim(member, " \t"); member != "" && !yield(member) {
-				return
-			}
-		}
-	}
-}
-
-// cutUnquoted is strings.Cut at a byte outside quoted-strings.
-func cutUnquoted(s string, sep byte) (before, after string) {
-	inside := false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			inside = !inside
-		case c == '\\' && inside:
-			i++
-		case c == sep && !inside:
-			return s[:i], s[i+1:]
-		}
-	}
-	return s, ""
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"millrace/internal/field"
 )
 
 // maxTags bounds If-None-Match: more variants than this are not asked about,
@@ -121,7 +123,7 @@ func usableTag(t string) bool {
 		}
 		return true
 	}
-	return token(t) && t != "*"
+	return field.Token(t) && t != "*"
 }
 
 func weak(tag string) bool     { return strings.HasPrefix(tag, "W/") }

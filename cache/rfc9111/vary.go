@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // maxVary is how many fields may select a response: each is looked at for every
@@ -14,16 +16,11 @@ const maxVary = 64
 // star is true when one of them is "*" (4.1), or is no field name at all, or
 // there are more than 64: then no request selects the response.
 func Vary(h http.Header) (names []string, star bool) {
-	for _, line := range h["Vary"] {
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			switch {
-			case name == "":
-			case name == "*" || !token(name):
-				star = true
-			default:
-				names = append(names, canonical(name))
-			}
+	for name := range field.Members(h["Vary"]) {
+		if name == "*" || !field.Token(name) {
+			star = true
+		} else {
+			names = append(names, canonical(name))
 		}
 	}
 	slices.Sort(names)
@@ -110,9 +107,7 @@ func compact(lines []string) string {
 	for i, line := range lines {
 		for more := true; more; {
 			var member string
-			before := len(line)
-			member, line = cutUnquoted(line, ',')
-			more = len(member) < before // there was a comma
+			member, line, more = field.Cut(line, ',')
 			if b.WriteString(strings.Trim(member, " \t")); more || i < len(lines)-1 {
 				b.WriteByte(',')
 			}
@@ -130,27 +125,22 @@ type wish struct {
 // weighed reads a list of names with weights, the heaviest first and by name
 // among equals. ok is false when it is written otherwise or names one twice.
 func weighed(lines []string) (wishes []wish, ok bool) {
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			if member = strings.Trim(member, " \t"); member == "" {
-				continue
-			}
-			name, parameter, weighted := strings.Cut(member, ";")
-			w := wish{name: lower(strings.TrimRight(name, " \t")), q: 1000}
-			if weighted {
-				if w.q, ok = weight(strings.TrimLeft(parameter, " \t")); !ok {
-					return nil, false
-				}
-			}
-			// RFC 9110, 8.4.1: x-gzip and x-compress are gzip and compress.
-			if rest, old := strings.CutPrefix(w.name, "x-"); old && (rest == "gzip" || rest == "compress") {
-				w.name = rest
-			}
-			if !token(w.name) {
+	for member := range field.Members(lines) {
+		name, parameter, weighted := strings.Cut(member, ";")
+		w := wish{name: field.Lower(strings.TrimRight(name, " \t")), q: 1000}
+		if weighted {
+			if w.q, ok = weight(strings.TrimLeft(parameter, " \t")); !ok {
 				return nil, false
 			}
-			wishes = append(wishes, w)
 		}
+		// RFC 9110, 8.4.1: x-gzip and x-compress are gzip and compress.
+		if rest, old := strings.CutPrefix(w.name, "x-"); old && (rest == "gzip" || rest == "compress") {
+			w.name = rest
+		}
+		if !field.Token(w.name) {
+			return nil, false
+		}
+		wishes = append(wishes, w)
 	}
 	slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(wishes); i++ {
@@ -164,20 +154,10 @@ func weighed(lines []string) (wishes []wish, ok bool) {
 
 // weight reads q=0.5: a number from 0 to 1 with at most three decimals.
 func weight(s string) (q int, ok bool) {
-	if len(s) < 3 || len(s) > 7 || s[0]|0x20 != 'q' || s[1] != '=' || len(s) > 3 && s[3] != '.' {
+	if len(s) < 2 || s[0]|0x20 != 'q' || s[1] != '=' {
 		return 0, false
 	}
-	if s[2] != '0' && s[2] != '1' {
-		return 0, false
-	}
-	q = int(s[2]-'0') * 1000
-	for i, unit := 4, 100; i < len(s); i, unit = i+1, unit/10 {
-		if !digit(s[i]) {
-			return 0, false
-		}
-		q += int(s[i]-'0') * unit
-	}
-	return q, q <= 1000
+	return field.Weight(s[2:])
 }
 
 // ranking writes wishes down in the order of their weights: "br,gzip>deflate",
@@ -210,7 +190,7 @@ func ranking(wishes []wish, keepRefused bool) string {
 func preferred(wishes []wish, languages []string) string {
 	best, most := "", 0
 	for _, l := range languages {
-		l = lower(l)
+		l = field.Lower(l)
 		if q := languageWeight(wishes, l); q > most {
 			best, most = l, q
 		}

@@ -2,13 +2,9 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"millrace/lab/live"
 )
 
 const (
@@ -19,6 +15,15 @@ const (
 	// shownLeft: what ends sooner needs no word about when.
 	shownLeft = 3 * time.Second
 )
+
+// wipeLine empties a terminal's last line.
+const wipeLine = "\r\x1b[K"
+
+// drawBar is a bar of which a share is full.
+func drawBar(share float64) string {
+	full := min(max(int(barWidth*share), 0), barWidth)
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "]"
+}
 
 // bar tells how far a list is: a bar that is drawn over and over on a
 // terminal, a line now and then elsewhere.
@@ -34,9 +39,8 @@ type bar struct {
 }
 
 func newBar(s streams, total int) *bar {
-	f, _ := s.err.(*os.File)
 	now := time.Now()
-	return &bar{s: s, draw: live.IsTerminal(f) && os.Getenv("TERM") != "dumb", total: total, began: now, last: now}
+	return &bar{s: s, draw: isTerminal(s.err), total: total, began: now, last: now}
 }
 
 // step tells of done out of total, of which some have failed.
@@ -64,17 +68,8 @@ func (p *bar) step(done, failed int) {
 		p.s.say("%s\n", text)
 		return
 	}
-	full := barWidth * done / max(1, p.total)
-	p.s.say("\r\x1b[K[%s%s] %s", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), text)
+	p.s.say("%s%s %s", wipeLine, drawBar(float64(done)/float64(max(1, p.total))), text)
 	p.on = true
-}
-
-// perSecond is a rate with no more figures than it deserves.
-func perSecond(rate float64) string {
-	if rate < 10 {
-		return strconv.FormatFloat(rate, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(rate, 'f', 0, 64)
 }
 
 // say prints a line above the bar.
@@ -94,39 +89,7 @@ func (p *bar) end() {
 
 func (p *bar) wipe() {
 	if p.on {
-		p.s.say("\r\x1b[K")
+		p.s.say(wipeLine)
 		p.on = false
 	}
-}
-
-// brief is a duration as a person would say it: three figures, no zero parts.
-func brief(d time.Duration) string {
-	switch {
-	case d >= time.Minute:
-		d = d.Round(time.Second)
-	case d >= time.Second:
-		d = d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(10 * time.Microsecond)
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// amount is a number of bytes as a person would say it: 1.5 MB.
-func amount(n int64) string {
-	if n < 1000 {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	value, unit := float64(n), 0
-	for value >= 999.5 && unit < 4 {
-		value, unit = value/1000, unit+1
-	}
-	return fmt.Sprintf("%.3g %cB", value, " kMGT"[unit])
 }

@@ -10,8 +10,8 @@ import (
 	"millrace/internal/config"
 )
 
-// cacheCommand is `millrace cache`: the verb itself, which serves, and those
-// that talk to the server that runs.
+// cacheCommand is `millrace cache`: the verb itself, which serves, and the verbs
+// that talk to a running server.
 type cacheCommand struct {
 	Serve   cacheServeCommand   `cmd:"" default:"withargs" help:"Put a cache in front of a slow API."`
 	Purge   cachePurgeCommand   `cmd:"" help:"Make the running cache forget answers: they are stale, or gone with --hard."`
@@ -26,6 +26,7 @@ type cacheServeCommand struct {
 	Upstream []string `arg:"" optional:"" env:"MILLRACE_CACHE_UPSTREAM" help:"What to put the cache in front of: http://host:port, https://host, h2c://host:port or unix:/path. host:port and :port are taken as http://. Several share the load."`
 
 	TTL          lifetime    `name:"ttl" placeholder:"TIME" key:"cache.ttl" env:"MILLRACE_CACHE_TTL" help:"How long to keep answers that do not say so themselves. Without it they are asked for once at a time, but not kept."`
+	StaleIfError lifetime    `placeholder:"TIME" key:"cache.stale_if_error" env:"MILLRACE_CACHE_STALE_IF_ERROR" help:"How long to serve a stale answer when the upstream fails. Default 1h, with other presets 24h or not at all."`
 	CORS         []string    `name:"cors" placeholder:"ORIGIN" key:"cache.cors.origins" env:"MILLRACE_CACHE_CORS" help:"Let pages of this origin read the answers: https://blog.example, https://*.example.org, or * for any. May be repeated."`
 	Preset       cachePreset `placeholder:"NAME" values:"api,rfc9111,assets" key:"cache.preset" env:"MILLRACE_CACHE_PRESET" help:"Which habits to start from: api, rfc9111 or assets. Default api."`
 	Memory       size        `placeholder:"SIZE" key:"cache.memory" env:"MILLRACE_CACHE_MEMORY" help:"How much memory answers may take. Default 256MiB."`
@@ -40,12 +41,12 @@ type cacheServeCommand struct {
 }
 
 // Run serves until a signal ends it: see the package comment.
-func (c *cacheServeCommand) Run(ctx *kong.Context, s streams) error {
+func (c *cacheServeCommand) Run(ctx *kong.Context, s streams, taken *signals) error {
 	what, err := c.source(ctx.Selected().Parent)
 	if err != nil {
 		return err
 	}
-	return what.serve(ctx, s)
+	return what.serve(ctx, s, taken)
 }
 
 // source decides what the cache is in front of. group has the other verbs.

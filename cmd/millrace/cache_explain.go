@@ -31,7 +31,7 @@ func (c *cacheExplainCommand) Run(s streams) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	r, err := c.remote()
+	r, err := c.remote(ctx, hasCaches, c.URL)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (c *cacheLogCommand) Run(s streams) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	r, err := c.remote()
+	r, err := c.remote(ctx, hasCaches, c.Filter)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"millrace/cache/control"
@@ -36,7 +37,7 @@ func (c *cachePurgeCommand) Run(s streams) error {
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	r, err := c.remote()
+	r, err := c.remote(ctx, hasCaches, slices.Concat(c.URL, c.Prefix, c.Glob)...)
 	if err != nil {
 		return err
 	}

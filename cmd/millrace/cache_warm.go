@@ -73,7 +73,7 @@ func (c *cacheWarmCommand) Run(s streams) error {
 
 // front is the public side of the running server.
 func (c *cacheWarmCommand) front(ctx context.Context) (*front, error) {
-	r, err := c.remote()
+	r, err := c.remote(ctx, hasCaches, c.List)
 	if err != nil {
 		return nil, err
 	}

@@ -1,26 +1,173 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
+	"millrace"
+	"millrace/images/worker"
+	"millrace/internal/admin"
 	"millrace/internal/config"
 )
 
+// expiresSoon is when a certificate should have been renewed.
+const expiresSoon = 7 * 24 * time.Hour
+
 // checkCommand is `millrace check`.
 type checkCommand struct {
-	File string `arg:"" optional:"" default:"millrace.yaml" complete:"file" help:"The config. Default millrace.yaml."`
+	File   string `arg:"" optional:"" complete:"file" help:"The config. Default millrace.yaml."`
+	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"The same, as in serve."`
 }
 
-// Run reads the config as serve would, and says what is wrong with it.
+// Run reads the config as serve would, tries its addresses and its certificate,
+// and says what is wrong with them.
 func (c *checkCommand) Run(s streams) error {
-	cfg, err := config.Load(c.File)
-	if err != nil {
-		return badConfig(c.File, err)
+	ctx, stop := untilInterrupted()
+	defer stop()
+	if c.File != "" && c.Config != "" && c.Config != os.Getenv("MILLRACE_CONFIG") {
+		return usageError{"two configs: only one can be checked at a time", fmt.Sprintf("`millrace check %s`", c.File)}
 	}
-	_, err = fmt.Fprintf(s.out, "%s: ok (%s, %s)\n", c.File, count(len(cfg.Sites), "site"), count(cfg.Routes(), "route"))
+	file := cmp.Or(c.File, c.Config, config.FileName)
+	cfg, err := config.Load(file)
+	if err != nil {
+		return badConfig(file, err)
+	}
+	if err := millrace.Unsupported(cfg); err != nil {
+		return badConfig(file, err)
+	}
+	found, notes := tryAddresses(ctx, cfg)
+	if len(found) > 0 {
+		return badConfig(file, found)
+	}
+	for _, site := range cfg.Sites {
+		for _, pattern := range namesOf(site.Routes) {
+			if o := site.Routes[pattern].Static; o != nil {
+				notes = append(notes, o.Warnings()...)
+			}
+		}
+	}
+	for _, note := range append(notes, certificateNotes(cfg, time.Now())...) {
+		s.say("%s: note: %s\n", file, note)
+	}
+	_, err = fmt.Fprintf(s.out, "%s: ok (%s, %s)\n%s", file, count(len(cfg.Sites), "site"), count(cfg.Routes(), "route"), workersHere(ctx, cfg))
 	return err
+}
+
+// tryAddresses says which addresses this machine does not have, and notes those
+// that cannot be had now: whoever checks may not be who serves, and who serves
+// may be there already.
+func tryAddresses(ctx context.Context, cfg *config.Config) (found config.Findings, notes []string) {
+	for i, addr := range slices.Concat(cfg.Listen, cfg.TLS.Listen) {
+		failed, ok := errors.AsType[*millrace.ListenError](millrace.TryAddress(addr))
+		if !ok {
+			continue
+		}
+		failed.Secure = i >= len(cfg.Listen)
+		switch {
+		case errors.Is(failed, syscall.EADDRINUSE) && isServed(ctx, addr):
+		case errors.Is(failed, syscall.EADDRINUSE), errors.Is(failed, fs.ErrPermission):
+			notes = append(notes, failed.Unwrap().Error())
+		default:
+			found = append(found, aboutAddress(cfg, failed)...)
+		}
+	}
+	return found, notes
+}
+
+// isServed reports whether a millrace that runs here has the address.
+func isServed(ctx context.Context, addr string) bool {
+	if strings.HasPrefix(addr, ":") {
+		addr = "localhost" + addr
+	}
+	found, _ := admin.Find() // of those that cannot be found nothing is known
+	return slices.ContainsFunc(found, func(at string) bool {
+		client, base, err := admin.Client(at)
+		if err != nil {
+			return false
+		}
+		addrs, err := (&remote{at, base, client}).addrs(ctx)
+		return err == nil && servedAt(addrs, "http://"+addr)
+	})
+}
+
+// aboutAddress is the failure of an address as a finding in the config's line
+// that has it; none where no line has.
+func aboutAddress(cfg *config.Config, failed *millrace.ListenError) config.Findings {
+	list, key := cfg.Listen, "listen"
+	if failed.Secure {
+		list, key = cfg.TLS.Listen, "tls.listen"
+	}
+	hint := ""
+	switch other := failed.Other(); {
+	case other != "":
+		hint = "for example " + other
+	case errors.Is(failed, syscall.EADDRNOTAVAIL):
+		hint = "this machine does not have that address; :8080 is every address it has"
+	}
+	path := fmt.Sprintf("%s[%d]", key, slices.Index(list, failed.Addr))
+	return cfg.About(path, failed.Unwrap().Error(), hint)
+}
+
+// certificateNotes says what clients will not like about the certificate.
+func certificateNotes(cfg *config.Config, now time.Time) (notes []string) {
+	if cfg.TLS.Cert == "" {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
+	if err != nil || pair.Leaf == nil {
+		return nil // the config's own check has said so
+	}
+	leaf := pair.Leaf
+	switch {
+	case now.After(leaf.NotAfter):
+		notes = append(notes, fmt.Sprintf("the certificate %s has expired on %s", cfg.TLS.Cert, leaf.NotAfter.Format(time.DateOnly)))
+	case now.Before(leaf.NotBefore):
+		notes = append(notes, fmt.Sprintf("the certificate %s is not valid before %s", cfg.TLS.Cert, leaf.NotBefore.Format(time.DateOnly)))
+	case leaf.NotAfter.Sub(now) < expiresSoon:
+		notes = append(notes, fmt.Sprintf("the certificate %s expires on %s", cfg.TLS.Cert, leaf.NotAfter.Format(time.DateOnly)))
+	}
+	for _, site := range cfg.Sites {
+		for _, host := range site.Hosts {
+			if leaf.VerifyHostname(strings.Replace(host, "*", "any", 1)) != nil {
+				notes = append(notes, fmt.Sprintf("the certificate %s is not for the host %s", cfg.TLS.Cert, host))
+			}
+		}
+	}
+	return notes
+}
+
+// workersHere says what would keep the image workers of a config from the rest
+// of this machine, were it served by this user: one is started to find out.
+// Empty for a config that converts no pictures.
+func workersHere(ctx context.Context, cfg *config.Config) string {
+	if !slices.ContainsFunc(cfg.Sites, func(s config.Site) bool {
+		for _, r := range s.Routes {
+			if r.Images != nil {
+				return true
+			}
+		}
+		return false
+	}) {
+		return ""
+	}
+	report, err := worker.Probe(ctx, workerCommand())
+	if err != nil {
+		return fmt.Sprintf("image workers: %v\n", err)
+	}
+	var b strings.Builder
+	for _, row := range confined(report) {
+		fmt.Fprintf(&b, "image %-8s %s\n", cmp.Or(row[0], "workers"), row[1])
+	}
+	return b.String()
 }
 
 // badConfig puts a headline over the findings in a config.

@@ -62,7 +62,7 @@ func TestEverythingExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pictures, err := filepath.Glob(filepath.Join(dir, "photos", "*"))
+	pictures, err := filepath.Glob(filepath.Join(dir, "photos", "*.jpg"))
 	if err != nil || len(pictures) == 0 {
 		t.Fatalf("pictures: %v, %v", pictures, err)
 	}

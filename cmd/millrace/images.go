@@ -17,7 +17,7 @@ import (
 	"millrace/images"
 	"millrace/internal/config"
 	"millrace/static"
-	"millrace/store"
+	"millrace/store/disk"
 )
 
 // imagesCommand is `millrace images`: the verb itself, which converts ahead,
@@ -164,7 +164,7 @@ func newAlbum(st static.Options, o images.Options) (a album, err error) {
 // openAlbum is one with all that works on it.
 type openAlbum struct {
 	*images.Handler
-	disk   *store.Disk
+	disk   *disk.Store
 	source *static.Handler
 	engine *images.Engine
 }
@@ -205,11 +205,11 @@ func (a album) open(ctx context.Context, jobs int) (o *openAlbum, err error) {
 
 // inUse says what to do about a folder that a server has.
 func (a album) inUse(err error) error {
-	if !errors.Is(err, store.ErrInUse) {
+	if !errors.Is(err, disk.ErrInUse) {
 		return err
 	}
 	return failure{
-		fmt.Errorf("another millrace has %s open, the folder for what is converted: %w", homely(a.dir), store.ErrInUse),
+		fmt.Errorf("another millrace has %s open, the folder for what is converted: %w", homely(a.dir), disk.ErrInUse),
 		"a server that runs converts by itself: with images: {prefetch: true} in its config everything, ahead; or stop it first",
 	}
 }

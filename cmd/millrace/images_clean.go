@@ -42,7 +42,7 @@ func (c *imagesCleanCommand) Run(s streams) error {
 	case c.All:
 		return usageError{"which folder's pictures to remove is missing", "for example `millrace images clean photos --all`, with its server stopped"}
 	}
-	r, _, err := c.pictureServer(ctx, "clean")
+	r, _, err := c.imageServer(ctx, "clean")
 	if err != nil {
 		return err
 	}

@@ -8,26 +8,24 @@ import (
 	"slices"
 
 	"millrace/images"
+	"millrace/images/control"
 	"millrace/internal/admin"
 	"millrace/internal/config"
 )
 
-// imagesPath is where the admin listener tells of pictures.
-const imagesPath = "/images/"
-
-// pictures is what a running server says of the pictures of each route.
-func (r *remote) pictures(ctx context.Context) (stats map[string]images.Stats, err error) {
-	return stats, r.list(ctx, imagesPath, "pictures", &stats)
+// imageStats are the statistics of each image route of a running server.
+func (r *remote) imageStats(ctx context.Context) (stats map[string]images.Stats, err error) {
+	return stats, r.list(ctx, control.Prefix, "pictures", &stats)
 }
 
-// tidy has a running server remove what has no original.
+// tidy makes a running server remove variants without an original.
 func (r *remote) tidy(ctx context.Context) (done map[string]images.Tidied, err error) {
-	return done, r.post(ctx, imagesPath+"clean", "pictures", &done)
+	return done, r.post(ctx, control.Clean, "pictures", &done)
 }
 
-// pictureServer is the running server that converts pictures.
-func (f remoteFlags) pictureServer(ctx context.Context, verb string) (*remote, map[string]images.Stats, error) {
-	all, err := f.pictureServers(ctx)
+// imageServer is the running server that converts pictures.
+func (f remoteFlags) imageServer(ctx context.Context, verb string) (*remote, map[string]images.Stats, error) {
+	all, err := f.imageServers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,20 +38,20 @@ func (f remoteFlags) pictureServer(ctx context.Context, verb string) (*remote, m
 		for _, one := range all {
 			at = append(at, one.at)
 		}
-		return nil, nil, failure{fmt.Errorf("%d servers that convert pictures run here", len(all)), hint + ", or say which is meant:" + choices(at)}
+		return nil, nil, failure{fmt.Errorf("%d servers that convert pictures run here", len(all)), hint + ", or say which is meant:" + choices(ctx, at)}
 	}
 	return all[0].remote, all[0].stats, nil
 }
 
-// pictureServer is a server with what it says of its pictures.
-type pictureServer struct {
+// imageServer is a server with what it says of its pictures.
+type imageServer struct {
 	*remote
 	stats map[string]images.Stats // by route
 }
 
-// pictureServers are those that run here and convert pictures, or the one that
+// imageServers are those that run here and convert pictures, or the one that
 // was named.
-func (f remoteFlags) pictureServers(ctx context.Context) (all []pictureServer, err error) {
+func (f remoteFlags) imageServers(ctx context.Context) (all []imageServer, err error) {
 	named := f.Admin != "" && f.Admin != config.Off // MILLRACE_ADMIN=off is about serving
 	found := []string{string(f.Admin)}
 	if !named {
@@ -65,21 +63,21 @@ func (f remoteFlags) pictureServers(ctx context.Context) (all []pictureServer, e
 			return nil, usageError{err.Error(), ""}
 		}
 		r := &remote{at, base, client}
-		stats, err := r.pictures(ctx)
+		stats, err := r.imageStats(ctx)
 		switch {
 		case err != nil && named:
 			return nil, err
 		case err == nil && len(stats) > 0: // else it ends just now, or is another user's
-			all = append(all, pictureServer{r, stats})
+			all = append(all, imageServer{r, stats})
 		}
 	}
 	return all, nil
 }
 
-// having is the running server that keeps variants in a folder, with its routes
-// that do; nil if there is none that can be asked.
+// having is the running server that stores variants in a folder, with the
+// statistics of those routes; nil if no server can be asked.
 func (f remoteFlags) having(ctx context.Context, dir string) (*remote, map[string]images.Stats, error) {
-	all, err := f.pictureServers(ctx)
+	all, err := f.imageServers(ctx)
 	for _, one := range all {
 		maps.DeleteFunc(one.stats, func(_ string, s images.Stats) bool { return s.Folder != dir })
 		if len(one.stats) > 0 {

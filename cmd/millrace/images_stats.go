@@ -61,7 +61,7 @@ func (c *imagesStatsCommand) stats(ctx context.Context) (all map[string]images.S
 		if c.Store != "" {
 			return nil, false, usageError{"--store alone does not say which pictures are meant", "name their folder, too: `millrace images stats DIR --store " + c.Store + "`"}
 		}
-		_, all, err = c.pictureServer(ctx, "stats")
+		_, all, err = c.imageServer(ctx, "stats")
 		return all, true, err
 	}
 	all = map[string]images.Stats{}

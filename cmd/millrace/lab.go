@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -27,57 +28,101 @@ type labCommand struct {
 	Report  labReportCommand  `cmd:"" help:"Draw a stored result again."`
 }
 
-// measure runs work while the person at the terminal watches, or while lines of
-// NDJSON go to the standard output. An interrupt ends work's context, a second
+// progressFlags are what the verbs that measure have in common.
+type progressFlags struct {
+	Events string `placeholder:"FILE" complete:"file" help:"Write what happens, as it happens, to this file, each event as a line of JSON; - is the standard output."`
+}
+
+// measure runs work while the person at the terminal watches: a live view where
+// there is a terminal, plain lines on the standard error elsewhere. The standard
+// output stays free for the result. An interrupt ends work's context, a second
 // one the program.
-func measure(s streams, title string, work func(ctx context.Context, watch result.Watch) (*result.Result, error)) (*result.Result, error) {
+func (p progressFlags) measure(s streams, title string, work func(ctx context.Context, watch result.Watch) (*result.Result, error)) (*result.Result, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() { // a second signal is not ours any more: it ends the program
 		<-ctx.Done()
 		stop()
 	}()
+	events, done, err := p.events(s)
+	if err != nil {
+		return nil, err
+	}
 	var res *result.Result
 	run := func(ctx context.Context, watch result.Watch) (err error) {
-		res, err = work(ctx, watch)
+		res, err = work(ctx, func(e result.Event) {
+			events(e)
+			watch(e)
+		})
 		if res != nil {
 			version := readVersion()
 			res.Version, res.Command = strings.TrimSpace(version.Version+" "+version.Revision), os.Args
+			events(result.Event{Time: time.Now(), Kind: result.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
 		}
 		return err
 	}
-	if out, ok := s.out.(*os.File); ok && live.IsTerminal(out) {
-		err := live.Show(ctx, out, title, run)
+	if terminal := s.terminal(); terminal != nil && p.Events != toOutput {
+		err = live.Show(ctx, terminal, title, run)
 		if errors.Is(err, live.ErrForced) {
 			return nil, err // the work still has its hands on res
 		}
-		return res, err
+	} else {
+		err = run(ctx, live.Plain(s.err))
 	}
-	watch := live.NDJSON(s.out)
-	err := run(ctx, watch)
-	if res != nil {
-		watch(result.Event{Time: time.Now(), Kind: result.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
-	}
-	return res, err
+	return res, errors.Join(err, done())
 }
 
-// summaryWidth is that of the summary when nobody says how wide a terminal is.
+// toOutput is the name of a file that means the standard output.
+const toOutput = "-"
+
+// events is where --events goes; done closes it, and says whether all of it was
+// written.
+func (p progressFlags) events(s streams) (watch result.Watch, done func() error, err error) {
+	switch p.Events {
+	case "":
+		return func(result.Event) {}, func() error { return nil }, nil
+	case toOutput:
+		return live.NDJSON(s.out), func() error { return nil }, nil
+	}
+	f, err := os.Create(p.Events)
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the events: %w", err)
+	}
+	return live.NDJSON(f), f.Close, nil
+}
+
+// terminal is where a person watches: the standard error if that is one, so that
+// a result that goes elsewhere leaves the view where it is; nil: nowhere.
+func (s streams) terminal() *os.File {
+	if os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	for _, w := range []io.Writer{s.err, s.out} {
+		if f, ok := w.(*os.File); ok && live.IsTerminal(f) {
+			return f
+		}
+	}
+	return nil
+}
+
+// summaryWidth is that of the summary where there is no terminal to fit in.
 const summaryWidth = 100
 
-// conclude prints what was found, keeps it in files, and makes an error of what
-// must not be taken for a finding.
-func conclude(s streams, res *result.Result, err error, keep func(*result.Result) ([]string, error)) error {
+// conclude prints what was found on the standard output, keeps it in files, and
+// makes an error of what must not be taken for a finding. Where the standard
+// output is for JSON, the text goes to the standard error.
+func conclude(s streams, res *result.Result, err error, json bool, keep func(*result.Result) ([]string, error)) error {
 	if res == nil || len(res.Samples)+len(res.Tables) == 0 {
 		if err == nil {
 			err = errors.New("stopped before anything was measured")
 		}
 		return err
 	}
-	to := s.err // the standard output is NDJSON
-	if live.IsTerminal(os.Stdout) {
-		to = s.out
+	to := s.out
+	if json {
+		to = s.err
 	}
-	if textErr := report.Text(to, res, summaryWidth); textErr != nil {
+	if textErr := report.Text(to, res, live.Width(to, summaryWidth)); textErr != nil {
 		err = errors.Join(err, textErr)
 	}
 	files, keepErr := keep(res)
@@ -161,7 +206,7 @@ const maxPaths = 100_000
 
 // readPaths reads a list of paths or URLs, one to a line; # begins a comment.
 func readPaths(file string) ([]string, error) {
-	f, err := os.Open(file) //nolint:gosec // the user names it
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the paths: %w", err)
 	}

@@ -16,7 +16,8 @@ import (
 type labCompareCommand struct {
 	Arms []string `arg:"" name:"arm" help:"NAME=URL of a server that runs, or NAME='command' that starts one, with {port} where its port goes. The first is what the others are held against."`
 
-	Request request `embed:""`
+	Request  request       `embed:""`
+	Progress progressFlags `embed:""`
 
 	Quick  bool          `help:"Within a minute. This is the default."`
 	Full   bool          `help:"Longer slots and more blocks: some ten minutes, for differences of 1 % and less."`
@@ -27,7 +28,7 @@ type labCompareCommand struct {
 	Slot   time.Duration `placeholder:"TIME" help:"How long one arm is measured in a block. Default 250ms, and 1s with --full."`
 	Seed   uint64        `placeholder:"N" help:"Repeat the order of another run."`
 
-	JSON     string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again."`
+	JSON     string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again. - is the standard output; the summary then goes to the standard error."`
 	HTML     string `name:"html" placeholder:"FILE" complete:"file" help:"Write a report."`
 	Markdown string `placeholder:"FILE" complete:"file" help:"Write the report as Markdown."`
 }
@@ -38,11 +39,11 @@ func (c *labCompareCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	res, err := measure(s, "compare "+strings.Join(c.Arms, " "), func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.measure(s, "compare "+strings.Join(c.Arms, " "), func(ctx context.Context, watch result.Watch) (*result.Result, error) {
 		return lab.Compare(ctx, o, watch)
 	})
-	return conclude(s, res, err, func(res *result.Result) ([]string, error) {
-		return keep(res, map[string]func(io.Writer, *result.Result) error{
+	return conclude(s, res, err, c.JSON == toOutput || c.Progress.Events == toOutput, func(res *result.Result) ([]string, error) {
+		return keep(s, res, map[string]func(io.Writer, *result.Result) error{
 			c.JSON: report.Write, c.HTML: report.HTML, c.Markdown: report.Markdown,
 		})
 	})

@@ -18,7 +18,8 @@ import (
 type labLoadCommand struct {
 	URL string `arg:"" help:"What to load: http://, https://, ws://, wss:// or unix:/path/of/socket."`
 
-	Request request `embed:""`
+	Request  request       `embed:""`
+	Progress progressFlags `embed:""`
 
 	Duration time.Duration `short:"d" default:"10s" placeholder:"TIME" help:"How long to measure."`
 	Warmup   time.Duration `default:"500ms" placeholder:"TIME" help:"Load before that, which is not measured."`
@@ -30,7 +31,7 @@ type labLoadCommand struct {
 	Syscalls bool          `help:"Count the server's system calls; that slows each of them a little and needs root."`
 	PID      int           `name:"pid" placeholder:"PID" help:"The server's process. Default: who listens at the URL's address."`
 
-	JSON string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again."`
+	JSON string `name:"json" placeholder:"FILE" complete:"file" help:"Keep the result in this file; lab report draws it again. - is the standard output; the summary then goes to the standard error."`
 	HTML string `name:"html" placeholder:"FILE" complete:"file" help:"Write a report."`
 	PNG  string `name:"png" placeholder:"FILE" complete:"file" help:"Draw the server's CPU and memory over time."`
 }
@@ -41,11 +42,11 @@ func (c *labLoadCommand) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	res, err := measure(s, "load "+c.URL, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.measure(s, "load "+c.URL, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
 		return lab.Load(ctx, lab.LoadOptions{Config: cfg, PID: c.PID, Syscalls: c.Syscalls}, watch)
 	})
-	return conclude(s, res, err, func(res *result.Result) ([]string, error) {
-		return keep(res, map[string]func(io.Writer, *result.Result) error{
+	return conclude(s, res, err, c.JSON == toOutput || c.Progress.Events == toOutput, func(res *result.Result) ([]string, error) {
+		return keep(s, res, map[string]func(io.Writer, *result.Result) error{
 			c.JSON: report.Write, c.HTML: report.HTML, c.PNG: report.Usage,
 		})
 	})
@@ -80,7 +81,7 @@ func (c *labLoadCommand) config() (load.Config, error) {
 }
 
 // keep writes a result to the files that were asked for; "" is none.
-func keep(res *result.Result, files map[string]func(io.Writer, *result.Result) error) ([]string, error) {
+func keep(s streams, res *result.Result, files map[string]func(io.Writer, *result.Result) error) ([]string, error) {
 	var written []string
 	for name, write := range files {
 		if name == "" {
@@ -90,7 +91,13 @@ func keep(res *result.Result, files map[string]func(io.Writer, *result.Result) e
 		if err := write(&text, res); err != nil {
 			return written, fmt.Errorf("writing %s: %w", name, err)
 		}
-		if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil { //nolint:gosec // a report is meant to be read
+		if name == toOutput {
+			if _, err := s.out.Write(text.Bytes()); err != nil {
+				return written, fmt.Errorf("writing the result: %w", err)
+			}
+			continue
+		}
+		if err := os.WriteFile(name, text.Bytes(), 0o644); err != nil { // a report is meant to be read
 			return written, fmt.Errorf("keeping the result: %w", err)
 		}
 		written = append(written, name)

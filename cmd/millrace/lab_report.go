@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"millrace/lab/live"
 	"millrace/lab/report"
 	"millrace/lab/result"
 )
@@ -37,7 +38,7 @@ func (c *labReportCommand) Run(s streams) error {
 		if out == "" {
 			out = filepath.Dir(c.Files[i])
 		}
-		if err := report.Text(s.out, res, summaryWidth); err != nil {
+		if err := report.Text(s.out, res, live.Width(s.out, summaryWidth)); err != nil {
 			return err
 		}
 		files, err := report.Files(out, res)
@@ -52,7 +53,7 @@ func (c *labReportCommand) Run(s streams) error {
 }
 
 func readResult(name string) (*result.Result, error) {
-	f, err := os.Open(name) //nolint:gosec // the user names it
+	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the result: %w", err)
 	}
@@ -66,14 +67,14 @@ func readResult(name string) (*result.Result, error) {
 
 // into replaces the table in a Markdown file.
 func into(name string, results []*result.Result) error {
-	text, err := os.ReadFile(name) //nolint:gosec // the user names it
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("reading the file for the table: %w", err)
 	}
 	if text, err = report.TableInto(text, marker, report.SummaryTable(results)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := os.WriteFile(name, text, 0o644); err != nil { //nolint:gosec // a readme is meant to be read
+	if err := os.WriteFile(name, text, 0o644); err != nil { // a readme is meant to be read
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	return nil

@@ -36,6 +36,8 @@ type labRunCommand struct {
 	Out   string `default:"." placeholder:"DIR" complete:"dir" help:"Where to write NAME.json, .html, .md and .txt (for benchstat)."`
 	Bench string `placeholder:"DIR" complete:"dir" help:"The bench folder of a checkout, where the servers to measure are. Default: the checkout that this folder is in."`
 	Seed  uint64 `placeholder:"N" help:"Repeat the order of another run."`
+
+	Progress progressFlags `embed:""`
 }
 
 // Run runs one experiment.
@@ -48,11 +50,11 @@ func (c *labRunCommand) Run(s streams) error {
 		return fmt.Errorf("making a folder for the experiment's files: %w", err)
 	}
 	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
-	res, err := measure(s, "experiment "+c.Name, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.measure(s, "experiment "+c.Name, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
 		env.Watch = watch
 		return lab.Experiment(ctx, c.Name, env)
 	})
-	return conclude(s, res, err, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) })
+	return conclude(s, res, err, c.Progress.Events == toOutput, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) })
 }
 
 func (c *labRunCommand) env() (experiment.Env, error) {
@@ -66,7 +68,7 @@ func (c *labRunCommand) env() (experiment.Env, error) {
 	if info, err := os.Stat(c.Out); err == nil && !info.IsDir() {
 		return env, usageError{fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here"}
 	}
-	if err := os.MkdirAll(c.Out, 0o755); err != nil { //nolint:gosec // reports are meant to be read
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // reports are meant to be read
 		return env, fmt.Errorf("making the folder for the report: %w", err)
 	}
 	var err error

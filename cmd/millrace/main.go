@@ -12,7 +12,7 @@
 // While it serves:
 //
 //   - SIGINT or SIGTERM: no new connections, running requests end, then exit
-//     with 0. A second one cuts them off.
+//     with 0. A second one cuts them off, a third one ends whatever it does.
 //   - SIGHUP: the config is read again. A bad one is reported, and the old one
 //     goes on serving.
 //   - SIGUSR1: the log file is opened again by its name, after a rotation.
@@ -20,7 +20,8 @@
 //     folder for temporary files; once more, or ten minutes, end it.
 //
 // The access log goes to the standard output unless a file is named; all that
-// the server says itself goes to the standard error. The exit status is 0 after
+// the server says itself goes to the standard error. With --log json each line
+// of both is a JSON object. The exit status is 0 after
 // an orderly end, 1 when something could not be done (an address in use, a
 // folder that is not there, a config with mistakes), 2 when the command line
 // itself is wrong.
@@ -57,16 +58,9 @@ type program struct {
 	Version    versionCommand    `cmd:"" help:"Print which millrace this is."`
 	Completion completionCommand `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
 	Man        manCommand        `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
-}
 
-// streams are where a command writes: results, and everything else.
-type streams struct {
-	out, err io.Writer
+	Which versionFlag `name:"version" hidden:"" help:"Print which millrace this is."` // the verb is in the help
 }
-
-// say tells the person at the terminal. When nobody can be told, there is
-// nobody to tell of that either.
-func (s streams) say(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format, args...) }
 
 // usageError is a command line that cannot be meant.
 type usageError struct {
@@ -89,11 +83,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == workerVerb { // before all else: one starts for each picture that waits
 		os.Exit(convertImages(streams{os.Stdout, os.Stderr}))
 	}
-	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}))
+	taken := takeSignals(func() { os.Exit(exitFailure) })
+	os.Exit(run(os.Args[1:], streams{os.Stdout, os.Stderr}, taken))
 }
 
 // run is main without the process.
-func run(args []string, s streams) int {
+func run(args []string, s streams, taken *signals) int {
 	exit := -1
 	parser, err := newParser(new(program), s, func(code int) { exit = code })
 	if err != nil {
@@ -107,8 +102,20 @@ func run(args []string, s streams) int {
 	if exit >= 0 {
 		return exit // --help has been answered
 	}
+	if err == nil && serves(ctx.Selected()) {
+		patient := newConsole(s.err)
+		defer patient.close()
+		s.err = patient
+		for _, set := range settings(ctx.Selected(), ctx.Path) {
+			if set.Key == "log.format" {
+				s.format(set.Values[0])
+			}
+		}
+	} else {
+		taken.release()
+	}
 	if err == nil {
-		err = ctx.Run(parser, s)
+		err = ctx.Run(parser, s, taken)
 	} else {
 		err = usage(err, parser)
 	}
@@ -257,9 +264,6 @@ func explain(err error, s streams) int {
 	if u, ok := errors.AsType[usageError](err); ok {
 		hint, code = u.hint, exitUsage
 	}
-	s.say("millrace: %v\n", err)
-	if hint != "" {
-		s.say("  %s\n", hint)
-	}
+	s.fail(err, hint)
 	return code
 }

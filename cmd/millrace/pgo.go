@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"millrace/lab/pgo"
@@ -117,15 +116,6 @@ func writeWhole(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// percent is a share for people: 12.3 %.
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-
-// points is a change of a share, in percentage points.
-func points(delta float64) string { return fmt.Sprintf("%+.2f", 100*delta) }
-
-// progressWidth is how long the bar is that a terminal gets.
-const progressWidth = 30
-
 // progress draws how far a recording is on one line of a terminal, and says it
 // in one line elsewhere.
 func progress(s streams, what string, total time.Duration) (step func(done, total time.Duration), end func()) {
@@ -134,8 +124,7 @@ func progress(s streams, what string, total time.Duration) (step func(done, tota
 		return nil, func() {}
 	}
 	step = func(done, total time.Duration) {
-		full := int(float64(progressWidth) * float64(done) / float64(max(1, total)))
-		s.say("\r%s [%s%s] %v left ", what, strings.Repeat("#", full), strings.Repeat(".", progressWidth-full), (total - done).Round(time.Second))
+		s.say("\r%s %s %v left ", what, drawBar(float64(done)/float64(max(1, total))), (total - done).Round(time.Second))
 	}
-	return step, func() { s.say("\r\x1b[K") }
+	return step, func() { s.say(wipeLine) }
 }

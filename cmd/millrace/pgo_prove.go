@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/lab/experiment"
+	"millrace/lab/experiment/pgoproof"
 	"millrace/lab/report"
 	"millrace/lab/result"
 	"millrace/lab/subject"
@@ -29,6 +29,8 @@ type pgoProveCommand struct {
 	Out         string `default:"." placeholder:"DIR" complete:"dir" help:"Where to write pgo-prove.json, .html, .md and .txt (for benchstat)."`
 	Bench       string `placeholder:"DIR" complete:"dir" help:"The bench folder of millrace's checkout. Default: the checkout that this folder is in."`
 	Seed        uint64 `placeholder:"N" help:"Repeat the order of another run."`
+
+	Progress progressFlags `embed:""`
 }
 
 // Run measures.
@@ -50,16 +52,16 @@ func (c *pgoProveCommand) Run(s streams) error {
 		return fmt.Errorf("making a folder for the executables: %w", err)
 	}
 	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
-	res, err := measure(s, "proof of a profile", func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+	res, err := c.Progress.measure(s, "proof of a profile", func(ctx context.Context, watch result.Watch) (*result.Result, error) {
 		env.Watch = watch
-		return experiment.Prove(ctx, env, p)
+		return pgoproof.Prove(ctx, env, p)
 	})
-	return profileFailure(conclude(s, res, err, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) }))
+	return profileFailure(conclude(s, res, err, c.Progress.Events == toOutput, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) }))
 }
 
 // proof is what was asked for.
-func (c *pgoProveCommand) proof() (experiment.Proof, error) {
-	p := experiment.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
+func (c *pgoProveCommand) proof() (pgoproof.Proof, error) {
+	p := pgoproof.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
 	switch {
 	case (c.Without == "") != (c.With == ""):
 		return p, usageError{"--without and --with: both are needed, or none", pgoExamples("pgo prove")[1]}

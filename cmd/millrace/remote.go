@@ -15,7 +15,6 @@ import (
 
 	"millrace/cache/control"
 	"millrace/internal/admin"
-	"millrace/internal/config"
 )
 
 // maxList is more than the list of any server's addresses or routes has, in
@@ -27,7 +26,7 @@ var errNoServer = errors.New("no running server was found")
 
 // remoteFlags are those of the verbs that talk to a running server.
 type remoteFlags struct {
-	Admin adminAddress `placeholder:"ADDR" env:"MILLRACE_ADMIN" help:"Which server: where its admin listener is, as its banner says. Default: the one that runs."`
+	Admin adminAddress `placeholder:"ADDR" env:"MILLRACE_ADMIN" help:"Which server: where its admin listener is, as its banner says. Default: the one that runs; of several, the one at whose address a URL on the command line is."`
 }
 
 // remote is a running server's admin listener.
@@ -36,34 +35,8 @@ type remote struct {
 	client   *http.Client
 }
 
-// remote finds the running server.
-func (f remoteFlags) remote() (*remote, error) {
-	at := string(f.Admin)
-	if at == "" || at == config.Off { // MILLRACE_ADMIN=off is about serving
-		found, err := admin.Find()
-		switch {
-		case len(found) == 1:
-			at = found[0]
-		case len(found) > 1:
-			return nil, failure{fmt.Errorf("%d servers run here", len(found)), "say which is meant:" + choices(found)}
-		case err != nil:
-			return nil, err
-		default:
-			return nil, failure{
-				errNoServer,
-				"start one with `millrace cache UPSTREAM`, or say where it is: --admin ADDR, the \"admin\" of its banner",
-			}
-		}
-	}
-	client, base, err := admin.Client(at)
-	if err != nil {
-		return nil, usageError{err.Error(), ""}
-	}
-	return &remote{at, base, client}, nil
-}
-
 // choices lists servers with what they serve, one on a line.
-func choices(found []string) string {
+func choices(ctx context.Context, found []string) string {
 	var b strings.Builder
 	for _, at := range found {
 		b.WriteString("\n    --admin " + at)
@@ -71,7 +44,7 @@ func choices(found []string) string {
 		if err != nil {
 			continue
 		}
-		if addrs, err := (&remote{at, base, client}).addrs(context.Background()); err == nil {
+		if addrs, err := (&remote{at, base, client}).addrs(ctx); err == nil {
 			b.WriteString("  " + strings.Join(urls(addrs), " "))
 		}
 	}

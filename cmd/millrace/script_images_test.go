@@ -173,3 +173,45 @@ func childrenOf(pid int) (all []int) {
 	}
 	return all
 }
+
+// nobody is a user who owns nothing and may do nothing special.
+const nobody = 65534
+
+// dropRoot is `noroot`: from here on programs are started as a user who
+// may not read what its file modes forbid. The script's files become that
+// user's; the folders above them, and the program, can be reached by everyone.
+func dropRoot(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: noroot")
+	}
+	if os.Getuid() != 0 {
+		return // it is one already
+	}
+	work := ts.MkAbs(".")
+	ts.Check(filepath.WalkDir(work, func(name string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(name, nobody, nobody)
+	}))
+	for _, dir := range []string{work, filepath.Dir(lookPath(ts, "millrace"))} {
+		for ; dir != filepath.Clean(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
+			info, err := os.Stat(dir)
+			ts.Check(err)
+			ts.Check(os.Chmod(dir, info.Mode().Perm()|0o055))
+		}
+	}
+	ts.Setenv(runAs, strconv.Itoa(nobody))
+}
+
+// runAs is the variable of a script that dropRoot sets.
+const runAs = "RUN_AS"
+
+// credentials are those that a script's programs get; nil: those of the tests.
+func credentials(ts *testscript.TestScript) *syscall.SysProcAttr {
+	id, err := strconv.ParseUint(ts.Getenv(runAs), 10, 32)
+	if err != nil {
+		return nil
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(id), Gid: uint32(id)}}
+}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"flag"
@@ -29,6 +30,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"millrace/internal/admin"
 )
 
 // patience is how long a script waits for something that must happen. It only
@@ -48,7 +51,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       flag.Lookup("update").Value.String() == "true",
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir)                                       // the admin socket
+			e.Setenv(admin.FolderVariable, filepath.Join(e.WorkDir, "run"))              // no other server of this machine is seen
 			e.Setenv("GORACE", "atexit_sleep_ms=50")                                     // else every program waits a second
 			if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil { // not in the script's own home
 				e.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
@@ -61,12 +64,20 @@ func TestScripts(t *testing.T) {
 			e.Values[serversKey{}] = map[string]*running{}
 			e.Values[upstreamsKey{}] = map[string]*fakeAPI{}
 			e.Values[clientsKey{}] = map[string]*wsClient{}
+			drips := &dripping{stop: make(chan struct{})}
+			e.Values[drippingKey{}] = drips
+			e.Defer(func() {
+				close(drips.stop)
+				drips.gone.Wait()
+			})
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "race": // the race detector, with which embedded AVIF takes minutes
+				return underRace, nil
 			case "tools": // the commands of images: {engine: tools}
 				_, webp := exec.LookPath("cwebp")
 				_, avif := exec.LookPath("avifenc")
@@ -84,6 +95,8 @@ func TestScripts(t *testing.T) {
 			"upstream":    startUpstream,
 			"tell":        tell,
 			"asked":       asked,
+			"talkative":   startTalkative,
+			"sequential":  sequential,
 			"signal":      signalServer,
 			"await":       await,
 			"ended":       ended,
@@ -94,10 +107,16 @@ func TestScripts(t *testing.T) {
 			"sign":        sign,
 			"ahead":       startAhead,
 			"killworkers": killWorkers,
+			"noroot":      dropRoot,
 			"certificate": certificate,
 			"occupy":      occupy,
 			"stall":       stall,
 			"busy":        busy,
+			"drip":        drip,
+			"dripped":     dripped,
+			"lock":        lock,
+			"begin":       begin,
+			"unread":      unread,
 		},
 	})
 }
@@ -165,7 +184,7 @@ func (w *watched) take(re *regexp.Regexp, done <-chan struct{}) (string, error) 
 }
 
 var (
-	bannerEnd = regexp.MustCompile(`(?s)^.*\n  stop .*?\n\n`)
+	bannerEnd = regexp.MustCompile(`(?s)^.*\n  stop .*?\n\n|(?m)\A\{.*"msg":"serving",.*\}\n`)
 	bannerURL = regexp.MustCompile(`(?m)^  ((?:https?://|unix:)\S+)$`)
 )
 
@@ -185,13 +204,25 @@ func startVerb(ts *testscript.TestScript, verb, name string, args []string) {
 	banner, err := s.err.take(bannerEnd, s.done)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(name+".banner"), []byte(banner), 0o644))
-	for i, u := range bannerURL.FindAllStringSubmatch(banner, -1) {
+	for i, u := range bannerAddresses(banner) {
 		variable := name
 		if i > 0 {
 			variable += strconv.Itoa(i + 1)
 		}
-		ts.Setenv(variable, u[1])
+		ts.Setenv(variable, u)
 	}
+}
+
+// bannerAddresses are the URLs in a banner, which may be JSON.
+func bannerAddresses(banner string) (all []string) {
+	var line struct{ Addresses []string }
+	if json.Unmarshal([]byte(banner), &line) == nil {
+		return line.Addresses
+	}
+	for _, u := range bannerURL.FindAllStringSubmatch(banner, -1) {
+		all = append(all, u[1])
+	}
+	return all
 }
 
 // startProgram runs millrace until the script ends. Its standard output is in
@@ -199,14 +230,24 @@ func startVerb(ts *testscript.TestScript, verb, name string, args []string) {
 func startProgram(ts *testscript.TestScript, name string, args []string) *running {
 	out, err := os.Create(ts.MkAbs(name + ".out"))
 	ts.Check(err)
+	ts.Defer(func() { _ = out.Close() }) // the program has written it
+	return startWith(ts, name, args, out, nil)
+}
+
+// startWith runs millrace with other places for what it says. Without one for
+// its errors they are kept for await.
+func startWith(ts *testscript.TestScript, name string, args []string, out, errs io.Writer) *running {
 	s := &running{err: &watched{more: make(chan struct{}, 1)}, done: make(chan struct{})}
+	if errs == nil {
+		errs = s.err
+	}
 	s.cmd = exec.Command(lookPath(ts, "millrace"), args...)
 	s.cmd.Dir, s.cmd.Env = ts.MkAbs("."), environment(ts)
-	s.cmd.Stdout, s.cmd.Stderr = out, s.err
+	s.cmd.Stdout, s.cmd.Stderr = out, errs
+	s.cmd.SysProcAttr = credentials(ts)
 	ts.Check(s.cmd.Start())
 	go func() { // ends with the server; Defer waits for it
 		defer close(s.done)
-		defer out.Close()
 		_ = s.cmd.Wait() // its exit status is looked at by ended
 	}()
 	ts.Defer(func() {
@@ -230,7 +271,7 @@ func lookPath(ts *testscript.TestScript, program string) string {
 
 // environment is the script's own: testscript does not hand it out as a whole.
 func environment(ts *testscript.TestScript) []string {
-	names := []string{"PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "GOCOVERDIR", "GORACE"}
+	names := []string{"PATH", "HOME", "TMPDIR", admin.FolderVariable, "GOCOVERDIR", "GORACE"}
 	names = append(names, strings.Fields(ts.Getenv("PASS"))...)
 	var out []string
 	for _, n := range names {
@@ -378,10 +419,14 @@ func stall(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// busy URL asks for / again and again until the script ends.
+// busy URL [PATH] asks for / or PATH again and again until the script ends.
 func busy(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: busy URL")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: busy URL [PATH]")
+	}
+	target := "/"
+	if len(args) == 2 {
+		target = args[1]
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(args[0], "http://"))
 	ts.Check(err)
@@ -392,7 +437,7 @@ func busy(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	both.Go(func() { // ends with the connection
 		for {
-			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			if _, err := io.WriteString(conn, "GET "+target+" HTTP/1.1\r\nHost: localhost\r\nReferer: https://a.test/?token=s3cret\r\n\r\n"); err != nil {
 				return
 			}
 		}

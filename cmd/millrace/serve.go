@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"millrace"
 	"millrace/internal/config"
+	"millrace/internal/redact"
 )
 
 // serveCommand is `millrace serve`.
@@ -37,28 +39,49 @@ type servingFlags struct {
 	TLSCert   string       `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
 	TLSKey    string       `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
 	TLSListen []address    `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
-	Log       logFormat    `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined."`
+	Log       logFormat    `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
 	LogFile   string       `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
 	Admin     adminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
 	NoLane    bool         `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
 }
 
+// serving marks the verbs that serve.
+func (servingFlags) serving() {}
+
+// serves reports whether a verb does.
+func serves(verb *kong.Node) bool {
+	if verb == nil || !verb.Target.IsValid() {
+		return false
+	}
+	_, ok := verb.Target.Interface().(interface{ serving() })
+	return ok
+}
+
 // Run serves until a signal ends it: see the package comment.
-func (c *serveCommand) Run(ctx *kong.Context, s streams) error {
+func (c *serveCommand) Run(ctx *kong.Context, s streams, taken *signals) error {
 	what, err := c.source()
 	if err != nil {
 		return err
 	}
-	return what.serve(ctx, s)
+	return what.serve(ctx, s, taken)
 }
 
 // serve serves what the source says, with the flags of the verb on top.
-func (w source) serve(ctx *kong.Context, s streams) error {
+func (w source) serve(ctx *kong.Context, s streams, taken *signals) error {
+	go taken.watch(func() { // ends with taken.stop, or with the process
+		s.tell(slog.LevelWarn, "ended without waiting for what it was doing")
+		if c, ok := s.err.(*console); ok {
+			c.close()
+		}
+		taken.exit()
+	})
+	defer taken.stop()
 	load := func() (*config.Config, error) { return w.load(settings(ctx.Selected(), ctx.Path)) }
 	cfg, err := load()
 	if err != nil {
 		return badConfig(w.file, err)
 	}
+	s.format(cfg.Log.Format)
 	var srv *millrace.Server
 	reload := func() error {
 		next, err := load()
@@ -66,35 +89,40 @@ func (w source) serve(ctx *kong.Context, s streams) error {
 			srv.ReloadFailed()
 			return fmt.Errorf("the old config goes on serving: %w", badConfig(w.file, err))
 		}
-		return srv.Reload(next)
+		if err := srv.Reload(next); err != nil {
+			return startFailure(err, next, w.file)
+		}
+		s.format(next.Log.Format)
+		return nil
 	}
-	signals, stop := notify() // before anything is open: no signal may hit half a server
-	defer stop()
 	v := readVersion()
+	failures := s.logger()
+	log.SetFlags(0)
+	log.SetOutput(standardLog{failures})
 	srv, err = millrace.New(cfg, millrace.Options{
 		Version:  v.Version,
 		Revision: v.Revision,
-		ErrorLog: slog.New(slog.NewTextHandler(s.err, nil)),
+		ErrorLog: failures,
 		Reload:   reload,
 		Worker:   workerCommand(),
 	})
 	if err != nil {
-		return startFailure(err)
+		return startFailure(err, cfg, w.file)
 	}
 	banner{v.Version, w, cfg, srv.Addrs(), srv.AdminAddr(), isTerminal(s.err), srv.Images()}.show(s)
-	return serve(srv, signals, reload, s)
+	taken.up.Store(true)
+	return serve(srv, taken.out, reload, s)
 }
 
 // serve runs the server and does what signals say.
 func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s streams) error {
-	say := func(format string, args ...any) { s.say("millrace: "+format+"\n", args...) }
 	// tell says what was done, or why it was not.
 	tell := func(done string, err error) {
-		if err != nil {
-			done = err.Error()
-		}
-		if done != "" {
-			say("%s", done)
+		switch {
+		case err != nil:
+			s.tell(slog.LevelError, err.Error())
+		case done != "":
+			s.tell(slog.LevelInfo, done)
 		}
 	}
 	ctx, drain := context.WithCancel(context.Background())
@@ -117,25 +145,25 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 			switch {
 			case isReload(sig):
 				if err := reload(); err != nil {
-					say("not reloaded: %v", err)
+					s.tell(slog.LevelError, fmt.Sprintf("not reloaded: %v", err))
 				} else {
-					say("reloaded: %s", strings.Join(urls(srv.Addrs()), " "))
+					s.tell(slog.LevelInfo, "reloaded: "+strings.Join(urls(srv.Addrs()), " "))
 				}
 			case isReopen(sig):
 				if err := srv.ReopenLogs(); err != nil {
-					say("the log file was not reopened: %v", err)
+					s.tell(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", err))
 				} else {
-					say("log file reopened")
+					s.tell(slog.LevelInfo, "log file reopened")
 				}
 			case isProfile(sig):
 				tell(profile.toggle())
 			case ctx.Err() != nil:
 				now = true
 				if err := srv.Close(); err != nil {
-					say("%v", err)
+					s.tell(slog.LevelError, err.Error())
 				}
 			default:
-				say("finishing running requests; again to stop now")
+				s.tell(slog.LevelInfo, "finishing running requests; again to stop now")
 				drain()
 			}
 		}
@@ -230,9 +258,27 @@ func (w source) load(flags []config.Setting) (*config.Config, error) {
 	return cfg, cfg.Check(flags...)
 }
 
-// startFailure says what to do where the system has no such address. The
-// server itself says so of those that are taken or not allowed.
-func startFailure(err error) error {
+// standardLog passes on to the error log what packages write to the standard
+// logger. net/http does so with what an upstream sends unasked, and shows its
+// bytes, which may be somebody's answer: they are left out.
+type standardLog struct{ to *slog.Logger }
+
+// Write implements [io.Writer].
+func (l standardLog) Write(line []byte) (int, error) {
+	text, _, _ := strings.Cut(strings.TrimSpace(string(line)), " starting with ")
+	l.to.Warn(redact.Text(text))
+	return len(line), nil
+}
+
+// startFailure says what to do where an address cannot be served at: it shows
+// the config's line that has it. The server itself knows what to type where the
+// address comes from the command line.
+func startFailure(err error, cfg *config.Config, file string) error {
+	if failed, ok := errors.AsType[*millrace.ListenError](err); ok && file != "" {
+		if found := aboutAddress(cfg, failed); found != nil {
+			return badConfig(file, found)
+		}
+	}
 	if errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return failure{err, "this machine does not have that address; for every address it has: --listen :8080"}
 	}

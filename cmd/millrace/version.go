@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 // versionCommand is `millrace version`.
@@ -45,6 +48,16 @@ func readVersion() version {
 	return v
 }
 
+// versionFlag is `millrace --version`.
+type versionFlag bool
+
+// BeforeReset prints the version instead of whatever else is asked for.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	err := readVersion().write(app.Stdout)
+	app.Exit(exitOK)
+	return err
+}
+
 // Run prints the version.
 func (c *versionCommand) Run(s streams) error {
 	v := readVersion()
@@ -53,6 +66,11 @@ func (c *versionCommand) Run(s streams) error {
 		e.SetIndent("", "  ")
 		return e.Encode(v)
 	}
+	return v.write(s.out)
+}
+
+// write says it to people.
+func (v version) write(w io.Writer) error {
 	text := "millrace " + v.Version + "\n"
 	if v.Revision != "" {
 		changed := ""
@@ -61,6 +79,6 @@ func (c *versionCommand) Run(s streams) error {
 		}
 		text += fmt.Sprintf("  commit  %s (%s%s)\n", v.Revision, v.Time, changed)
 	}
-	_, err := fmt.Fprintf(s.out, "%s  built   %s for %s\n", text, v.Go, v.Platform)
+	_, err := fmt.Fprintf(w, "%s  built   %s for %s\n", text, v.Go, v.Platform)
 	return err
 }

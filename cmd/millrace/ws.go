@@ -46,7 +46,7 @@ type wsServeCommand struct {
 }
 
 // Run serves until a signal ends it: see the package comment.
-func (c *wsServeCommand) Run(ctx *kong.Context, s streams) error {
+func (c *wsServeCommand) Run(ctx *kong.Context, s streams, taken *signals) error {
 	if !c.Channels {
 		for _, one := range settings(ctx.Selected(), ctx.Path) {
 			// What stands in the environment may be meant for another day, but
@@ -60,19 +60,21 @@ func (c *wsServeCommand) Run(ctx *kong.Context, s streams) error {
 	if c.Channels {
 		kind = wsChannels
 	}
-	return source{ws: &webSocket{kind: kind}}.serve(ctx, s)
+	return source{ws: &webSocket{kind: kind}}.serve(ctx, s, taken)
 }
 
 // wsProxyCommand is `millrace ws proxy UPSTREAM`.
 type wsProxyCommand struct {
 	Upstream []string `arg:"" optional:"" env:"MILLRACE_WS_UPSTREAM" help:"The server to pass WebSockets on to: ws://host:port, wss://host or unix:/path. host:port and :port are taken as ws://. Several share them."`
 
+	Host string `placeholder:"HOST" values:"client,upstream" key:"websocket.proxy.host" env:"MILLRACE_WS_HOST" help:"The Host that the server gets: client (the one that the client asks for, which servers compare with Origin), upstream (the server's own), or a name. Default client."`
+
 	wsFlags      `embed:""`
 	servingFlags `embed:""`
 }
 
 // Run serves until a signal ends it.
-func (c *wsProxyCommand) Run(ctx *kong.Context, s streams) error {
+func (c *wsProxyCommand) Run(ctx *kong.Context, s streams, taken *signals) error {
 	if len(c.Upstream) == 0 {
 		return usageError{"the server to pass WebSockets on to is missing", "for example `millrace ws proxy ws://127.0.0.1:9000`; `millrace ws proxy --help` lists what there is"}
 	}
@@ -85,7 +87,7 @@ func (c *wsProxyCommand) Run(ctx *kong.Context, s streams) error {
 		}
 		what.to = append(what.to, upstream{url, text})
 	}
-	return source{ws: &what}.serve(ctx, s)
+	return source{ws: &what}.serve(ctx, s, taken)
 }
 
 // wsKind is what `millrace ws` does.
@@ -249,7 +251,7 @@ func wsExamples(verb string) []string {
 		return []string{
 			"millrace ws proxy ws://127.0.0.1:9000                 # ws://127.0.0.1:8080",
 			"millrace ws proxy :9000 :9001 -l :80                  # two servers, for everyone",
-			"millrace ws proxy wss://live.example.org --tls-cert cert.pem --tls-key key.pem --tls-listen :443",
+			"millrace ws proxy wss://live.example.org --host upstream --tls-cert cert.pem --tls-key key.pem --tls-listen :443",
 		}
 	case "ws publish":
 		return []string{

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"millrace/websocket/control"
 )
 
 // channelFlags say which channels a verb talks to.
@@ -25,13 +27,6 @@ type channelsAt struct {
 	close  func()
 }
 
-// servedSocket is one route for WebSockets, as the admin listener lists it.
-type servedSocket struct {
-	Route string `json:"route"`
-	Host  string `json:"host"` // "" for every host
-	Kind  string `json:"kind"` // echo, proxy or channels
-}
-
 // find is where the channels are now: a server that was started anew may be
 // elsewhere.
 func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
@@ -43,7 +38,7 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		return &channelsAt{base, &http.Client{Transport: t, CheckRedirect: noRedirect}, t.CloseIdleConnections}, nil
 	}
-	r, err := f.remote()
+	r, err := f.remote(ctx, f.have)
 	if err != nil {
 		if errors.Is(err, errNoServer) {
 			return nil, failure{errNoServer, "start one with `millrace ws --channels`, or say where the channels are: --url http://127.0.0.1:8080/"}
@@ -54,8 +49,8 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []servedSocket
-	if err := r.list(ctx, "/websockets/", "routes for WebSockets", &all); err != nil {
+	var all []control.Route
+	if err := r.list(ctx, control.Prefix, "routes for WebSockets", &all); err != nil {
 		return nil, err
 	}
 	one, err := f.choose(all)
@@ -79,31 +74,42 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 	}, nil
 }
 
+// have reports whether a server has channels that can be meant.
+func (f channelFlags) have(ctx context.Context, r *remote) bool {
+	var all []control.Route
+	if err := r.list(ctx, control.Prefix, "routes for WebSockets", &all); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(s control.Route) bool {
+		return s.Kind == "channels" && (f.Route == "" || f.Route == s.Route || f.Route == s.Host+s.Route)
+	})
+}
+
 // noRedirect shows redirects as they are: a publication must not be lost in
 // becoming a GET, and a key not go to another server.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // choose is the route that is meant.
-func (f channelFlags) choose(all []servedSocket) (servedSocket, error) {
-	all = slices.DeleteFunc(all, func(s servedSocket) bool { return s.Kind != "channels" })
-	if i := slices.IndexFunc(all, func(s servedSocket) bool { return f.Route == s.Host+s.Route }); i >= 0 {
+func (f channelFlags) choose(all []control.Route) (control.Route, error) {
+	all = slices.DeleteFunc(all, func(s control.Route) bool { return s.Kind != "channels" })
+	if i := slices.IndexFunc(all, func(s control.Route) bool { return f.Route == s.Host+s.Route }); i >= 0 {
 		return all[i], nil
 	}
-	all = slices.DeleteFunc(all, func(s servedSocket) bool { return f.Route != "" && f.Route != s.Route })
+	all = slices.DeleteFunc(all, func(s control.Route) bool { return f.Route != "" && f.Route != s.Route })
 	switch {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) == 0 && f.Route != "":
-		return servedSocket{}, failure{fmt.Errorf("the running server has no channels at %s", f.Route), "leave --route out to see which it has"}
+		return control.Route{}, failure{fmt.Errorf("the running server has no channels at %s", f.Route), "leave --route out to see which it has"}
 	case len(all) == 0:
-		return servedSocket{}, failure{errors.New("the running server has no channels"), "start one that has: `millrace ws --channels`; in a config it is the route `/live/: {websocket: channels}`"}
+		return control.Route{}, failure{errors.New("the running server has no channels"), "start one that has: `millrace ws --channels`; in a config it is the route `/live/: {websocket: channels}`"}
 	}
 	var hint strings.Builder
 	hint.WriteString("say which is meant:")
 	for _, s := range all {
 		hint.WriteString("\n    --route " + s.Host + s.Route)
 	}
-	return servedSocket{}, failure{fmt.Errorf("%d routes of the running server have channels", len(all)), hint.String()}
+	return control.Route{}, failure{fmt.Errorf("%d routes of the running server have channels", len(all)), hint.String()}
 }
 
 // channelsURL is the route's URL, also where somebody gives that of one of the

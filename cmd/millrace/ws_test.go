@@ -9,6 +9,8 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/websocket/control"
 )
 
 func TestEvents(t *testing.T) {
@@ -98,18 +100,22 @@ func TestChannelsURL(t *testing.T) {
 	}
 }
 
+func served(route, host, kind string) control.Route {
+	return control.Route{Route: route, Host: host, Kind: kind}
+}
+
 func TestChoose(t *testing.T) {
-	all := []servedSocket{{"/", "", "echo"}, {"/live/", "", "channels"}, {"/live/", "b.example", "channels"}, {"/x/", "", "proxy"}}
+	all := []control.Route{served("/", "", "echo"), served("/live/", "", "channels"), served("/live/", "b.example", "channels"), served("/x/", "", "proxy")}
 	for _, c := range []struct {
 		route, host, fails string
-		from               []servedSocket
+		from               []control.Route
 	}{
 		{"", "", "", all[:2]},
 		{"", "", "no channels", all[:1]},
 		{"", "", "2 routes", all},
 		{"/live/", "", "", all},
 		{"/live/", "b.example", "", all[2:]},
-		{"/live/", "", "2 routes", []servedSocket{all[2], {"/live/", "c.example", "channels"}}},
+		{"/live/", "", "2 routes", []control.Route{all[2], served("/live/", "c.example", "channels")}},
 		{"b.example/live/", "b.example", "", all},
 		{"/x/", "", "no channels at /x/", all},
 	} {

@@ -7,9 +7,6 @@ import (
 	"image"
 	"image/draw"
 
-	"github.com/gen2brain/avif"
-	"github.com/gen2brain/webp"
-
 	"millrace/images/picture"
 )
 
@@ -52,19 +49,23 @@ func NewEmbedded(ctx context.Context) (*Embedded, error) {
 	return e, nil
 }
 
+// webpOptions and avifOptions are those of the libraries.
+type webpOptions struct {
+	quality, method int
+	lossless        bool
+}
+
+type avifOptions struct {
+	quality, alphaQuality, speed int
+	sampling                     image.YCbCrSubsampleRatio
+}
+
 // Level is "embedded".
 func (*Embedded) Level() string { return "embedded" }
 
 // Formats are both, always.
 func (*Embedded) Formats() map[Format]string {
-	webpBy, avifBy := "libwebp", "libaom"
-	if webp.Dynamic() == nil {
-		webpBy = "libwebp of the system"
-	}
-	if avif.Dynamic() == nil {
-		avifBy = "libavif of the system"
-	}
-	return map[Format]string{WebP: webpBy, AVIF: avifBy}
+	return libraryNames()
 }
 
 // Encode writes one picture.
@@ -101,22 +102,22 @@ func (e *Embedded) Encode(ctx context.Context, p *picture.Picture, o Params) (fi
 }
 
 func encodeWebP(out *bytes.Buffer, p *picture.Picture, o Params) error {
-	w := webp.Options{
+	w := webpOptions{
 		// The library's documentation lets 100 mean lossless.
-		Quality: min(max(o.Quality, 1), 99),
-		Method:  embeddedFastMethod,
+		quality: min(max(o.Quality, 1), 99),
+		method:  embeddedFastMethod,
 	}
 	if o.Effort == Best {
-		w.Method = embeddedBestMethod
+		w.method = embeddedBestMethod
 	}
 	if o.exact() {
-		w.Lossless, w.Quality = true, losslessEffort
+		w.lossless, w.quality = true, losslessEffort
 		if o.Effort == Best {
-			w.Quality = losslessBest
+			w.quality = losslessBest
 		}
-		return webp.Encode(out, nrgbaImage(p.NRGBA()), w)
+		return libraryWebP(out, nrgbaImage(p.NRGBA()), w)
 	}
-	return webp.Encode(out, yuvaImage(limited420(p)), w)
+	return libraryWebP(out, yuvaImage(limited420(p)), w)
 }
 
 // limited420 is p as VP8 stores it: p itself if it is so already.
@@ -148,17 +149,17 @@ func nrgbaImage(p *picture.Picture) *image.NRGBA {
 }
 
 func encodeAVIF(out *bytes.Buffer, p *picture.Picture, o Params) error {
-	a := avif.Options{
-		Quality:           avifQuality(o.Quality, true),
-		QualityAlpha:      alphaQuality,
-		Speed:             embeddedFastSpeed,
-		ChromaSubsampling: image.YCbCrSubsampleRatio420,
+	a := avifOptions{
+		quality:      avifQuality(o.Quality, true),
+		alphaQuality: alphaQuality,
+		speed:        embeddedFastSpeed,
+		sampling:     image.YCbCrSubsampleRatio420,
 	}
 	if o.Effort == Best {
-		a.Speed = embeddedBestSpeed
+		a.speed = embeddedBestSpeed
 	}
 	if avifSampling(p) == picture.Sub444 {
-		a.ChromaSubsampling = image.YCbCrSubsampleRatio444
+		a.sampling = image.YCbCrSubsampleRatio444
 	}
 	m := nrgbaImage(p.NRGBA())
 	premultiplied := &image.RGBA{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect} // the same bytes, if opaque
@@ -166,5 +167,5 @@ func encodeAVIF(out *bytes.Buffer, p *picture.Picture, o Params) error {
 		premultiplied = image.NewRGBA(m.Rect)
 		draw.Draw(premultiplied, m.Rect, m, image.Point{}, draw.Src)
 	}
-	return avif.Encode(out, premultiplied, a)
+	return libraryAVIF(out, premultiplied, a)
 }

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -18,7 +20,9 @@ const (
 	// where the reason stands.
 	maxMessage = 2 << 10
 	// maxLag is how long a pipe may stay open after the command ended, held by
-	// a process that fled from its group.
+	// a process that fled from its group. What the command has written is in the
+	// pipe by then and is read in any case: on a busy machine nobody may have
+	// had the time for it yet.
 	maxLag = time.Second
 	// resultFD is the descriptor that a command with job.apart writes to: the
 	// first after standard input, output and error.
@@ -31,7 +35,8 @@ type command struct {
 	file    string // absolute
 	path    string // PATH of its environment, which holds nothing else
 	version string
-	memory  int64 // bytes of address space
+	memory  int64         // bytes of address space
+	lag     time.Duration // maxLag, but in tests
 
 	size     int64 // of the file that was tested
 	modified time.Time
@@ -61,10 +66,11 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 	}
 	defer r.Close()
 
-	cmd := exec.Command(c.file, j.args...) //nolint:gosec,noctx // found in PATH at the start; group ends with ctx, see process_linux.go
+	cmd := exec.Command(c.file, j.args...) // found in PATH at the start; group ends with ctx, see process_linux.go
 	cmd.Env = []string{"PATH=" + c.path}
 	cmd.Dir = "/"
-	cmd.WaitDelay = maxLag
+	lag := cmp.Or(c.lag, maxLag)
+	cmd.WaitDelay = lag
 	said := &tail{}
 	cmd.Stdout, cmd.Stderr = w, said
 	if j.apart {
@@ -98,13 +104,16 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 	read := make(chan error, 1)
 	go func() {
 		var err error
-		if file, err = io.ReadAll(io.LimitReader(r, maxResult+1)); len(file) > maxResult {
+		if file, err = readResult(r); len(file) > maxResult {
 			err = fmt.Errorf("the result is larger than %d MiB", maxResult>>20)
 			g.kill()
 		}
 		read <- err
 	}()
-	err = g.wait(func() { _ = r.SetReadDeadline(time.Now().Add(maxLag)) })
+	err = g.wait(func() { _ = r.SetReadDeadline(time.Now().Add(lag)) })
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it ended well; only its messages may not be whole
+	}
 	readErr := <-read
 	switch {
 	case ctx.Err() != nil:
@@ -117,6 +126,43 @@ func (c *command) run(ctx context.Context, j job) ([]byte, error) {
 		return nil, c.failed(readErr, said.String())
 	}
 	return file, nil
+}
+
+// readResult reads what a command writes, until it has closed the pipe or the
+// deadline of r has passed. Then it takes what is in the pipe still: the end of
+// it, if nobody else holds it open.
+func readResult(r *os.File) ([]byte, error) {
+	var file bytes.Buffer
+	_, err := file.ReadFrom(io.LimitReader(r, maxResult+1))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return file.Bytes(), err
+	}
+	// A read under a deadline that has passed does not even look.
+	raw, rawErr := r.SyscallConn()
+	if rawErr != nil || r.SetReadDeadline(time.Time{}) != nil {
+		return file.Bytes(), err
+	}
+	piece := make([]byte, 64<<10)
+	for file.Len() <= maxResult {
+		var n int
+		var got error
+		if raw.Read(func(fd uintptr) bool {
+			n, got = syscall.Read(int(fd), piece)
+			return true // whatever it is: this does not wait
+		}) != nil {
+			return file.Bytes(), err
+		}
+		switch {
+		case errors.Is(got, syscall.EINTR):
+		case got != nil: // EAGAIN: it is open, and nothing comes
+			return file.Bytes(), err
+		case n == 0:
+			return file.Bytes(), nil
+		default:
+			file.Write(piece[:n])
+		}
+	}
+	return file.Bytes(), nil // too long, as the caller sees
 }
 
 // failed wraps the reason why a run ended without a result.

@@ -8,7 +8,7 @@ import (
 	"image/color"
 	"image/gif"
 
-	"github.com/gen2brain/webp"
+	"golang.org/x/image/webp"
 
 	"millrace/images/picture"
 )

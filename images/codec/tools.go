@@ -158,6 +158,16 @@ func (t *Tools) result(ctx context.Context, c *command, j job, f Format) ([]byte
 	return file, nil
 }
 
+// Commands are the files that NewTools tries, of those that are there.
+func Commands(path string) (files []string) {
+	for _, name := range []string{"cwebp", "gif2webp", "avifenc"} {
+		if file, ok := lookUp(name, path); ok {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
 // lookUp finds an executable file in the folders of path. Relative ones are
 // passed over: what runs must not depend on the folder we are started in.
 func lookUp(name, path string) (string, bool) {

@@ -129,7 +129,7 @@ func (a *avifFile) write() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, behind := a.file[:a.meta.start], a.file[a.meta.end:]
+	before, after := a.file[:a.meta.start], a.file[a.meta.end:]
 	old := iloc.body
 	// The length of meta does not depend on the offsets in it, but they depend
 	// on its length. So it is written twice.
@@ -150,7 +150,7 @@ func (a *avifFile) write() ([]byte, error) {
 	out := make([]byte, 0, len(a.file)+r.shift+8+len(a.exif.payload))
 	out = append(out, before...)
 	out = append(out, meta...)
-	out = append(out, behind...)
+	out = append(out, after...)
 	r.wipeFile(out)
 	if a.exif.payload == nil {
 		return out, nil

@@ -96,7 +96,7 @@ type webpFile struct {
 	unknown       []chunk
 }
 
-// parseWebP reads a file of any of the three layouts. Bytes behind the end that
+// parseWebP reads a file of any of the three layouts. Bytes after the end that
 // the head announces are left out.
 func parseWebP(file []byte) (*webpFile, error) {
 	if len(file) < riffHead || string(file[:4]) != "RIFF" || string(file[8:12]) != "WEBP" {
@@ -129,7 +129,7 @@ func parseWebP(file []byte) (*webpFile, error) {
 	return w, nil
 }
 
-// extended sorts the chunks behind VP8X. Of those that may be there once, the
+// extended sorts the chunks after VP8X. Of those that may be there once, the
 // first counts.
 func (w *webpFile) extended(vp8x []byte, chunks []chunk) error {
 	if len(vp8x) < 10 {

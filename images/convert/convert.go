@@ -28,6 +28,10 @@ import (
 // and those whose box is no smaller than the picture.
 var ErrNoGain = errors.New("the original is smaller")
 
+// ErrMemory says that the picture has transparency, which Memory takes for
+// granted only where there is room for it.
+var ErrMemory = errors.New("its transparency needs more memory than there is a budget for")
+
 // ErrUnsupported says that a picture is of a kind that is not converted, such
 // as an animated PNG, or an animation that is to be resized. Its original is to
 // be served.
@@ -36,8 +40,8 @@ var ErrUnsupported = errors.New("a kind of picture that is not converted")
 // leastGain is the number of bytes that a variant must save: see ErrNoGain.
 const leastGain = 256
 
-// defaultQuality is for specs that name none, as images.Options has it.
-const defaultQuality = 80
+// DefaultQuality is the quality of specs that name none.
+const DefaultQuality = 80
 
 // Fit is how a picture is brought into a box.
 type Fit string
@@ -112,7 +116,7 @@ func (c *Converter) Convert(ctx context.Context, source []byte, s Spec) (res *Re
 		}
 	}()
 	if s.Quality <= 0 {
-		s.Quality = defaultQuality
+		s.Quality = DefaultQuality
 	}
 	s.Quality = min(s.Quality, 100)
 	info, err := header.Read(source)
@@ -156,6 +160,10 @@ func possible(i header.Info, s Spec, size int) error {
 	case i.NotSRGB:
 		// Nothing here reads those chunks, and no result could hold them.
 		return fmt.Errorf("a PNG with colours by cICP, gAMA or cHRM: %w", ErrUnsupported)
+	case i.GainMap && !smaller(i, s):
+		// The variant would have the dynamic range of the first picture alone.
+		// In other sizes that is what was asked for: there is no other one.
+		return fmt.Errorf("a JPEG with a gain map (HDR) in its own size: %w", ErrUnsupported)
 	case !s.Resizes() && size <= leastGain:
 		return fmt.Errorf("%w: it has %d bytes", ErrNoGain, size)
 	case i.Frames <= 1 || i.Format == header.TIFF: // of pages the first is shown
@@ -166,6 +174,12 @@ func possible(i header.Info, s Spec, size int) error {
 		return fmt.Errorf("an animation in another size: %w", ErrUnsupported)
 	}
 	return nil
+}
+
+// smaller reports whether the result has fewer pixels than the picture.
+func smaller(i header.Info, s Spec) bool {
+	to := planFor(i.Width, i.Height, i.Orientation >= 5, s).to
+	return to.X*to.Y < i.Width*i.Height
 }
 
 // A job is one conversion.

@@ -132,6 +132,28 @@ func checkCorners(t testing.TB, m *image.NRGBA, tolerance int) {
 	}
 }
 
+// whereUpright is where a pixel belongs that is stored at x, y in a picture of
+// w × h: EXIF 2.32, 4.6.4, says where the row 0 and the column 0 are.
+func whereUpright(orientation, x, y, w, h int) (ux, uy int) {
+	switch orientation {
+	case 2:
+		return w - 1 - x, y
+	case 3:
+		return w - 1 - x, h - 1 - y
+	case 4:
+		return x, h - 1 - y
+	case 5:
+		return y, x
+	case 6:
+		return h - 1 - y, x
+	case 7:
+		return h - 1 - y, w - 1 - x
+	case 8:
+		return y, w - 1 - x
+	}
+	return x, y
+}
+
 // stored is how a camera stores an upright picture with an orientation.
 func stored(m *image.NRGBA, orientation int) *image.NRGBA {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
@@ -141,24 +163,7 @@ func stored(m *image.NRGBA, orientation int) *image.NRGBA {
 	out := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
 		for x := range w {
-			// EXIF 2.32, 4.6.4: where the row 0 and the column 0 are.
-			ux, uy := x, y
-			switch orientation {
-			case 2:
-				ux = w - 1 - x
-			case 3:
-				ux, uy = w-1-x, h-1-y
-			case 4:
-				uy = h - 1 - y
-			case 5:
-				ux, uy = y, x
-			case 6:
-				ux, uy = h-1-y, x
-			case 7:
-				ux, uy = h-1-y, w-1-x
-			case 8:
-				ux, uy = y, w-1-x
-			}
+			ux, uy := whereUpright(orientation, x, y, w, h)
 			out.SetNRGBA(x, y, m.NRGBAAt(ux, uy))
 		}
 	}

@@ -1,14 +1,12 @@
 package convert
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"image"
 	"image/draw"
 	"image/gif"
 	"image/png"
-	"io"
 
 	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
@@ -37,7 +35,7 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 	}
 	// The limits were held against what package header has read: a decoder
 	// that reads another size of the same file must not go on.
-	c, err := config(bytes.NewReader(j.source))
+	c, err := config(j.source)
 	if err != nil {
 		return nil, j.broken(err)
 	}
@@ -45,7 +43,7 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 		return nil, fmt.Errorf("%w: its parts disagree on its size, %d × %d or %d × %d",
 			header.ErrBroken, j.info.Width, j.info.Height, c.Width, c.Height)
 	}
-	m, err := decode(bytes.NewReader(j.source))
+	m, err := decode(j.source)
 	if err != nil {
 		return nil, j.broken(err)
 	}
@@ -56,9 +54,12 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 		return nil, fmt.Errorf("%w: it has %d × %d pixels instead of %d × %d",
 			header.ErrBroken, b.Dx(), b.Dy(), j.info.Width, j.info.Height)
 	}
-	pic := picture.FromImage(j.asShown(m))
-	if j.info.Format == header.WebP && pic.Model == picture.YCbCr {
-		pic.Limited = true // VP8's range (RFC 6386, 9.2), which image.YCbCr cannot say
+	pic := picture.FromImage(m)
+	if j.info.Format == header.WebP {
+		pic.Limited = pic.Model == picture.YCbCr // VP8's range (RFC 6386, 9.2), which image.YCbCr cannot say
+		if !j.info.Alpha && pic.Model == picture.NRGBA {
+			opaque(pic)
+		}
 	}
 	return pic, nil
 }
@@ -67,6 +68,9 @@ func (j *job) decode(p plan) (*picture.Picture, error) {
 func (j *job) broken(err error) error {
 	var unsupported png.UnsupportedError
 	var tiffs tiff.UnsupportedError
+	if errors.Is(err, ErrUnsupported) {
+		return fmt.Errorf("reading %s: %w", j.info.Format, err)
+	}
 	if errors.As(err, &unsupported) || errors.As(err, &tiffs) || errors.Is(err, bmp.ErrUnsupported) {
 		return fmt.Errorf("reading %s: %w: %w", j.info.Format, ErrUnsupported, err)
 	}
@@ -76,18 +80,18 @@ func (j *job) broken(err error) error {
 // decoders of the formats whose pixels others decode. WebP is decoded by
 // golang.org/x/image: in Go it is a third faster than libwebp translated to Go,
 // and lossless files stay exact.
-func decoders(f header.Format) (func(io.Reader) (image.Config, error), func(io.Reader) (image.Image, error)) {
+func decoders(f header.Format) (func([]byte) (image.Config, error), func([]byte) (image.Image, error)) {
 	switch f {
 	case header.PNG:
-		return png.DecodeConfig, png.Decode
+		return from(png.DecodeConfig), from(png.Decode)
 	case header.GIF:
-		return gif.DecodeConfig, gif.Decode
+		return from(gif.DecodeConfig), from(gif.Decode)
 	case header.BMP:
-		return bmp.DecodeConfig, bmp.Decode
+		return from(bmp.DecodeConfig), from(bmp.Decode)
 	case header.TIFF:
-		return tiff.DecodeConfig, tiff.Decode
+		return configTIFF, decodeTIFF
 	case header.WebP:
-		return webp.DecodeConfig, webp.Decode
+		return from(webp.DecodeConfig), from(webp.Decode)
 	}
 	return nil, nil
 }
@@ -102,6 +106,16 @@ func onCanvas(m image.Image, width, height int) image.Image {
 	canvas := image.NewNRGBA(screen)
 	draw.Draw(canvas, m.Bounds(), m, m.Bounds().Min, draw.Src)
 	return canvas
+}
+
+// opaque makes all of a picture opaque that nobody else has.
+func opaque(p *picture.Picture) {
+	for y := range p.Height {
+		row := p.Pix[y*p.Stride:][:4*p.Width]
+		for i := 3; i < len(row); i += 4 {
+			row[i] = 255
+		}
+	}
 }
 
 // colours settles what colours the samples stand for. It returns the profile

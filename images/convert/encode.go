@@ -25,8 +25,10 @@ import (
 //
 // As AVIF, which has no useful lossless mode, they get a quality of 90 at
 // least, and full chroma from the encoder. So do graphics as WebP that are too
-// large for lossless coding in the memory that there is: by default over 3.6
-// megapixels embedded, over 11 with tools.
+// large for lossless coding in the memory that there is: with 512 MiB over 3.6
+// megapixels embedded, over 11 with tools. Transparency is coded without loss,
+// too: what has some, and needs more than there is, is not made a WebP (with
+// 512 MiB over 6 megapixels embedded). What only could have some is.
 const (
 	// goodEnough is the part of the source's bytes that a lossless result may
 	// have without lossy coding being tried.
@@ -81,6 +83,9 @@ func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error)
 func (j *job) with(p *picture.Picture, o codec.Params) ([]byte, error) {
 	if err := j.ctx.Err(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", o.Format, err)
+	}
+	if o.Format == codec.WebP && j.info.Alpha && !alphaFits(j.info, j.spec, codec.LevelOf(j.encoder, codec.WebP)) && !p.Opaque() {
+		return nil, fmt.Errorf("encoding %s: %w", o.Format, ErrMemory)
 	}
 	data, err := j.encoder.Encode(j.ctx, p, o)
 	if err != nil {

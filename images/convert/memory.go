@@ -29,21 +29,30 @@ func Memory(i header.Info, s Spec, level string) int64 {
 	}
 	peak, held, result := stillMemory(i, s)
 	encoder := codec.Memory(level, s.Format, result)
-	if s.Format == codec.WebP && (i.Alpha || i.Lossless && exactFits(i, s, level)) {
-		encoder = max(encoder, codec.MemoryExact(level, result)) // alpha is always coded without loss
+	switch {
+	case s.Format != codec.WebP:
+	case i.Lossless && exactFits(i, s, level):
+		encoder = max(encoder, codec.MemoryExact(level, result))
+	case i.Alpha && alphaFits(i, s, level): // else only what turns out to be opaque is coded
+		encoder = max(encoder, codec.MemoryAlpha(level, result))
 	}
 	return baseMemory + max(peak, held+encoder)
 }
 
 // exactFits reports whether a still picture may be coded without loss in the
 // memory that the spec allows. Larger ones are coded lossy, which takes less.
-func exactFits(i header.Info, s Spec, level string) bool {
+func exactFits(i header.Info, s Spec, level string) bool { return fits(i, s, level, codec.MemoryExact) }
+
+// alphaFits is the same for lossy coding with transparency.
+func alphaFits(i header.Info, s Spec, level string) bool { return fits(i, s, level, codec.MemoryAlpha) }
+
+func fits(i header.Info, s Spec, level string, coder func(level string, pixels int) int64) bool {
 	most := s.Memory
 	if most <= 0 {
 		most = defaultMemory
 	}
 	peak, held, result := stillMemory(i, s)
-	return baseMemory+max(peak, held+codec.MemoryExact(level, result)) <= most
+	return baseMemory+max(peak, held+coder(level, result)) <= most
 }
 
 // stillMemory is what decoding a still picture takes, what is held of it while

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// Lengths of the headers that a BMP may have behind its 14 bytes of file header.
+// Lengths of the headers that a BMP may have after its 14 bytes of file header.
 const (
 	bmpCore = 12  // OS/2 1
 	bmpInfo = 40  // Windows 3, the usual one
@@ -60,50 +60,6 @@ func readBMP(file []byte) (Info, error) {
 			profile = dib[at : at+n]
 		}
 		i.setICC(profile)
-	}
-	return i, nil
-}
-
-// Values of TIFF fields: TIFF 6.0, section 8 and supplements.
-const (
-	tiffPalette    = 3
-	tiffOldJPEG    = 6
-	tiffJPEG       = 7
-	extraPremult   = 1
-	extraUnpremult = 2
-)
-
-// readTIFF reads the first directory. The further ones are pages or previews,
-// not frames.
-func readTIFF(file []byte) (Info, error) {
-	i := Info{Lossless: true, Depth: 1} // the default: TIFF 6.0, section 8
-	d, ok := openDirectory(file)
-	if !ok {
-		return i, broken("there is no sound directory where it should be")
-	}
-	for f := range d.all() {
-		n, _ := f.number()
-		if f.tag == tagWidth && i.Width != 0 || f.tag == tagHeight && i.Height != 0 {
-			return i, broken("it has two sizes")
-		}
-		switch f.tag {
-		case tagWidth:
-			i.Width = n
-		case tagHeight:
-			i.Height = n
-		case tagBitsPerSample:
-			i.Depth = n
-		case tagCompression:
-			i.Lossless = n != tiffOldJPEG && n != tiffJPEG
-		case tagPhotometric:
-			i.Palette = n == tiffPalette
-		case tagExtraSamples:
-			i.Alpha = n == extraPremult || n == extraUnpremult
-		case tagICC:
-			i.setICC(f.value)
-		default:
-			i.exifField(f)
-		}
 	}
 	return i, nil
 }

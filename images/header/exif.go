@@ -12,16 +12,30 @@ import (
 
 // Tags of TIFF 6.0 and EXIF 2.32, 4.6.4, by rising number as directories have them.
 const (
-	tagWidth         = 0x0100
-	tagHeight        = 0x0101
-	tagBitsPerSample = 0x0102
-	tagCompression   = 0x0103
-	tagPhotometric   = 0x0106
-	tagOrientation   = 0x0112
-	tagArtist        = 0x013b
-	tagExtraSamples  = 0x0152
-	tagCopyright     = 0x8298
-	tagICC           = 0x8773
+	tagWidth           = 0x0100
+	tagHeight          = 0x0101
+	tagBitsPerSample   = 0x0102
+	tagCompression     = 0x0103
+	tagPhotometric     = 0x0106
+	tagFillOrder       = 0x010a
+	tagStripOffsets    = 0x0111
+	tagOrientation     = 0x0112
+	tagSamplesPerPixel = 0x0115
+	tagRowsPerStrip    = 0x0116
+	tagStripByteCounts = 0x0117
+	tagPlanar          = 0x011c
+	tagT4Options       = 0x0124
+	tagArtist          = 0x013b
+	tagPredictor       = 0x013d
+	tagColorMap        = 0x0140
+	tagTileWidth       = 0x0142
+	tagTileLength      = 0x0143
+	tagTileOffsets     = 0x0144
+	tagTileByteCounts  = 0x0145
+	tagExtraSamples    = 0x0152
+	tagSampleFormat    = 0x0153
+	tagCopyright       = 0x8298
+	tagICC             = 0x8773
 )
 
 // Types of fields: TIFF 6.0, section 2, and EXIF 3.0 for UTF-8.
@@ -46,6 +60,7 @@ type directory struct {
 	order  binary.ByteOrder
 	block  []byte // offsets count from its beginning
 	fields []byte // of 12 bytes each
+	cut    bool   // some are missing
 }
 
 // field is one entry of a directory. Value is nil where it lies outside.
@@ -78,6 +93,7 @@ func openDirectory(block []byte) (directory, bool) {
 		return d, false
 	}
 	d.fields = block[at+2:]
+	d.cut = count > len(d.fields)/12
 	d.fields = d.fields[:min(count, len(d.fields)/12)*12]
 	return d, true
 }
@@ -117,17 +133,45 @@ func (d directory) value(kind uint16, count uint32, last []byte) []byte {
 	return d.block[at : at+size]
 }
 
+// size is the length in bytes of a whole number of the field, 0 if it has none.
+func (f field) size() int {
+	switch f.kind {
+	case typeByte:
+		return 1
+	case typeShort:
+		return 2
+	case typeLong:
+		return 4
+	}
+	return 0
+}
+
+// count is how many whole numbers a field has.
+func (f field) count() int {
+	if n := f.size(); n > 0 {
+		return len(f.value) / n
+	}
+	return 0
+}
+
+// at is a field's whole number i, which must be below its count.
+func (f field) at(i int) int {
+	switch v := f.value[i*f.size():]; f.kind {
+	case typeShort:
+		return int(f.order.Uint16(v))
+	case typeLong:
+		return int(f.order.Uint32(v))
+	default:
+		return int(v[0])
+	}
+}
+
 // number is the first value of a field of whole numbers.
 func (f field) number() (int, bool) {
-	switch {
-	case f.kind == typeByte && len(f.value) >= 1:
-		return int(f.value[0]), true
-	case f.kind == typeShort && len(f.value) >= 2:
-		return int(f.order.Uint16(f.value)), true
-	case f.kind == typeLong && len(f.value) >= 4:
-		return int(f.order.Uint32(f.value)), true
+	if f.count() == 0 {
+		return 0, false
 	}
-	return 0, false
+	return f.at(0), true
 }
 
 // text is a field of text: what is not UTF-8 is taken for Latin-1, the parts

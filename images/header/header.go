@@ -35,6 +35,8 @@ var (
 	ErrUnknown  = errors.New("not a picture of a known format")
 	ErrBroken   = errors.New("the picture's header is broken")
 	ErrTooLarge = errors.New("the picture is larger than is allowed")
+	// ErrUnsupported is for sound files of a kind that nothing here reads.
+	ErrUnsupported = errors.New("a kind of file that is not read")
 )
 
 // Info is what a file's headers say. The file's pixels may still be broken.
@@ -58,6 +60,9 @@ type Info struct {
 	// NotSRGB says that a PNG has other colours than sRGB's by its cICP chunk
 	// or, without a profile, by its gAMA or cHRM (PNG, third edition, 4.3).
 	NotSRGB bool
+	// GainMap says that a JPEG has a second picture in it that makes of this one
+	// a picture of high dynamic range: Ultra HDR, ISO 21496-1, Apple's.
+	GainMap bool
 	// Copyright and Artist are those of EXIF, empty when there is none, at most
 	// 4096 bytes each, valid UTF-8 without control characters.
 	Copyright, Artist string
@@ -77,7 +82,9 @@ type Limits struct {
 // The defaults of Limits: 50 megapixels is the largest camera in common use,
 // 200 of an animation a minute of a small video.
 const (
-	defaultMegapixels      = 50
+	// DefaultMegapixels is Limits.Megapixels where that is 0.
+	DefaultMegapixels = 50
+
 	defaultFrameMegapixels = 200
 	defaultFrames          = 1000
 )
@@ -86,7 +93,8 @@ const (
 // it never allocates in proportion to what a file only claims. The beginning
 // must reach the frame header of JPEG, the first frame of GIF, the directory of
 // TIFF (often the file's end), the properties of AVIF. For an animation that is
-// cut off, Frames counts what is there. Errors wrap ErrUnknown or ErrBroken.
+// cut off, Frames counts what is there. Errors wrap ErrUnknown, ErrBroken or
+// ErrUnsupported.
 func Read(file []byte) (Info, error) {
 	format := sniff(file)
 	var (
@@ -142,7 +150,7 @@ func sniff(file []byte) Format {
 		return GIF
 	case has(0, "RIFF") && has(8, "WEBP"):
 		return WebP
-	case has(0, "II*\x00"), has(0, "MM\x00*"):
+	case has(0, "II*\x00"), has(0, "MM\x00*"), isBigTIFF(file):
 		return TIFF
 	case isAVIF(file):
 		return AVIF
@@ -164,7 +172,7 @@ func (i Info) Megapixels() float64 { return float64(i.Width) * float64(i.Height)
 // what is above the limits. It is to be asked before anything is decoded.
 func (i Info) Check(l Limits) error {
 	if l.Megapixels <= 0 {
-		l.Megapixels = defaultMegapixels
+		l.Megapixels = DefaultMegapixels
 	}
 	if l.FrameMegapixels <= 0 {
 		l.FrameMegapixels = defaultFrameMegapixels

@@ -10,7 +10,7 @@ const maxICC = 4 << 20
 // ICC.1:2022, 7.2 and 7.3.
 const iccHeader = 128 + 4
 
-// setICC keeps a profile, or notes that it is broken. Bytes behind the length
+// setICC keeps a profile, or notes that it is broken. Bytes after the length
 // that it has by itself are cut off: some writers fill up.
 func (i *Info) setICC(profile []byte) {
 	i.ICC, i.BrokenICC = nil, true

@@ -3,6 +3,7 @@ package header
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 )
 
 // Markers of JPEG: ITU-T T.81, table B.1.
@@ -23,7 +24,26 @@ const (
 const (
 	exifPrefix = "Exif\x00"        // and one more byte, mostly zero: EXIF 2.32, 4.7.2
 	iccPrefix  = "ICC_PROFILE\x00" // ICC.1:2022, B.4
+	xmpPrefix  = "http://ns.adobe.com/xap/1.0/\x00"
+	mpfPrefix  = "MPF\x00"                         // CIPA DC-007, 5.1
+	gainPrefix = "urn:iso:std:iso:ts:21496:-1\x00" // ISO 21496-1, annex C
 )
+
+// gainMapMarks are what XMP says of gain maps: the namespaces of Ultra HDR and
+// of Apple's.
+func gainMapMarks() [2]string {
+	return [2]string{"http://ns.adobe.com/hdr-gain-map/1.0/", "http://ns.apple.com/HDRGainMap/1.0/"}
+}
+
+// gainMap reports whether there is one of the marks.
+func gainMap(b []byte) bool {
+	for _, mark := range gainMapMarks() {
+		if bytes.Contains(b, []byte(mark)) {
+			return true
+		}
+	}
+	return false
+}
 
 // segments walks over the marker segments of a JPEG file.
 type segments struct {
@@ -74,13 +94,15 @@ func isSOF(marker byte) bool {
 }
 
 // readJPEG reads the segments before the first scan. Pictures inside APP1
-// (thumbnails) and behind the end of the first one (MPF) are never looked at.
+// (thumbnails) and after the end of the first one (MPF) are not looked at but
+// for what the latter are called.
 func readJPEG(file []byte) (Info, error) {
 	i := Info{Depth: 8}
 	s := segments{file: file, pos: 2}
 	var (
 		icc               profileParts
 		seenEXIF, seenSOF bool
+		several           bool // pictures in the file
 	)
 walk:
 	for {
@@ -103,7 +125,13 @@ walk:
 			i.readEXIF(body[6:])
 		case marker == markAPP2 && bytes.HasPrefix(body, []byte(iccPrefix)):
 			icc.add(body[len(iccPrefix):])
+		default:
+			several = several || marker == markAPP2 && bytes.HasPrefix(body, []byte(mpfPrefix))
+			i.gainMapSegment(marker, body)
 		}
+	}
+	if several && !i.GainMap {
+		i.GainMap = gainMap(file[s.pos:]) // the second picture says what it is
 	}
 	if !seenSOF {
 		return i, broken("it ends or its pixels begin before there is a frame header")
@@ -112,6 +140,16 @@ walk:
 		i.setICC(profile)
 	}
 	return i, nil
+}
+
+// gainMapSegment looks for what tells of a gain map.
+func (i *Info) gainMapSegment(marker byte, body []byte) {
+	switch {
+	case marker == markAPP1 && bytes.HasPrefix(body, []byte(xmpPrefix)):
+		i.GainMap = i.GainMap || gainMap(body)
+	case marker == markAPP2 && bytes.HasPrefix(body, []byte(gainPrefix)):
+		i.GainMap = true
+	}
 }
 
 // frameHeader reads an SOF segment: ITU-T T.81, B.2.2.
@@ -125,7 +163,7 @@ func (i *Info) frameHeader(marker byte, body []byte) error {
 	i.Components = int(body[5])
 	i.Progressive = marker&3 == 2 // SOF2, 6, 10, 14
 	if i.Height == 0 {
-		return broken("the height comes behind the pixels (DNL), which nobody reads")
+		return fmt.Errorf("%w: its height comes after the pixels (DNL)", ErrUnsupported)
 	}
 	return nil
 }

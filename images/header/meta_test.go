@@ -170,6 +170,36 @@ func TestJPEGPictures(t *testing.T) {
 	}
 }
 
+// TestGainMap: what tells of a second picture with the brightness of the first.
+func TestGainMap(t *testing.T) {
+	xmp := func(s string) []byte { return jpegSegment(markAPP1, []byte(xmpPrefix), []byte(s)) }
+	const (
+		ultra = `<x:xmpmeta><rdf:Description xmlns:hdrgm="http://ns.adobe.com/hdr-gain-map/1.0/" hdrgm:Version="1.0"/></x:xmpmeta>`
+		apple = `<x:xmpmeta><rdf:Description xmlns:HDRGainMap="http://ns.apple.com/HDRGainMap/1.0/"/></x:xmpmeta>`
+	)
+	second := jpegFile(xmp(apple), jpegSOF(0xc0, 80, 60, 1))
+	mpf := jpegSegment(markAPP2, []byte(mpfPrefix), make([]byte, 80))
+	sof := jpegSOF(0xc0, 160, 120, 3)
+	for name, c := range map[string]struct {
+		file []byte
+		want bool
+	}{
+		"none":              {jpegFile(sof), false},
+		"other XMP":         {jpegFile(xmp(`<x:xmpmeta/>`), sof), false},
+		"Ultra HDR":         {jpegFile(xmp(ultra), mpf, sof), true},
+		"behind the size":   {jpegFile(sof, xmp(ultra)), true},
+		"ISO 21496-1":       {jpegFile(jpegSegment(markAPP2, []byte(gainPrefix), make([]byte, 4)), sof), true},
+		"of Apple":          {cat(jpegFile(mpf, sof), []byte("pixels\xff\xd9"), second), true},
+		"a preview, by MPF": {cat(jpegFile(mpf, sof), []byte("pixels\xff\xd9"), jpegFile(jpegSOF(0xc0, 80, 60, 3))), false},
+		"behind the end":    {cat(jpegFile(sof), []byte("pixels\xff\xd9"), second), false},
+		"only words":        {jpegFile(jpegSegment(0xfe, []byte(ultra)), sof), false},
+	} {
+		if got := read(t, c.file).GainMap; got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestPNGColours: what describes colours other than sRGB's, and who overrides
 // whom.
 func TestPNGColours(t *testing.T) {

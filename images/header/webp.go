@@ -32,7 +32,7 @@ func readWebP(file []byte) (Info, error) {
 	announced := uint64(binary.LittleEndian.Uint32(file[4:])) + 8
 	cut := announced > uint64(len(file))
 	if !cut && announced >= 12 {
-		file = file[:announced] // what is behind is not ours
+		file = file[:announced] // the rest is not part of the image
 	}
 	kind, body, rest, ok := riffChunk(file[12:])
 	switch {
@@ -146,6 +146,11 @@ func (w *webpWalk) frame(kind string, body []byte, width, height int) error {
 		return broken("its container says %d × %d pixels and its frame %d × %d", width, height, b.width, b.height)
 	}
 	w.lossy = w.lossy || !b.lossless
+	if b.lossless && !w.animated {
+		// What is transparent in spite of this bit is shown opaque, whatever
+		// the container says: libwebp, and so browsers.
+		w.info.Alpha = b.alpha
+	}
 	w.info.Alpha = w.info.Alpha || b.alpha
 	w.info.Frames++
 	return nil

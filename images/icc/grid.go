@@ -75,7 +75,7 @@ func (l *lut) points() int {
 func (p *Profile) newSimplex(pic *picture.Picture) *simplex {
 	s := &simplex{inputs: p.inputs()}
 	// What lies between points of a grid in Lab is meant to be even to the eye, so
-	// the points are placed where the profile has its own, behind its curves.
+	// the points are placed where the profile has its own, after its curves.
 	// With XYZ it is the device values that are even.
 	shaped := p.lab && len(p.table.a) != 0
 	n := p.table.points()

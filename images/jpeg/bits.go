@@ -2,7 +2,7 @@ package jpeg
 
 import "encoding/binary"
 
-// bitReader reads the bits of a scan. It never passes a marker: behind the
+// bitReader reads the bits of a scan. It never passes a marker: after the
 // data's end it hands out zeros and counts them, so that the hot loops need
 // not ask for an end with every symbol, only once a block.
 type bitReader struct {

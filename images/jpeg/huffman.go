@@ -13,7 +13,7 @@ const skipBits = 11
 
 // An entry is what a look-up finds: one symbol with its value.
 //
-//	bits 0–4    all bits to take, of the code and of the value behind it
+//	bits 0–4    all bits to take, of the code and of the value after it
 //	bit 7       entryPart: the value is not in the entry
 //	bits 8–15   advance: coefficients to go on by, the run of zeros plus one; of
 //	            the end of a block endOfBlock plus the symbol's run
@@ -153,7 +153,7 @@ func (h *huffman) long(acc uint64) entry {
 }
 
 // An entry of skips: bits 0–4 the bits to take, 6–12 the coefficients to go on
-// by, bit 15 that the block ends behind them. Zero: not even one code fits.
+// by, bit 15 that the block ends after them. Zero: not even one code fits.
 const skipEnd = 1 << 15
 
 // makeSkips prepares passing over coefficients: as many symbols at once as

@@ -18,7 +18,7 @@ type block [32]uint64
 const both = 1<<32 + 1
 
 // The fixed-point numbers of the full transform. Weights (see weigh) have
-// weightBits behind the point, the transform's constants constBits; 9 and 8
+// weightBits after the point, the transform's constants constBits; 9 and 8
 // leave the room that is said above, and errors under a tenth of a sample's step.
 const (
 	weightBits = 9
@@ -80,7 +80,7 @@ func weigh(table *[64]uint16, size int) (weights [64]uint64) {
 	return weights
 }
 
-// draw makes samples of a block whose coefficients behind the last-th are zero,
+// draw makes samples of a block whose coefficients after the last-th are zero,
 // and leaves the block zero. dst begins with the block's first sample.
 func (c *component) draw(blk *block, last uint, dst []byte) {
 	switch c.size {

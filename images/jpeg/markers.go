@@ -131,7 +131,7 @@ func (d *decoder) complete() bool {
 	return true
 }
 
-// nextMarker goes behind the next marker, over garbage and fill bytes.
+// nextMarker goes past the next marker, over garbage and fill bytes.
 func (d *decoder) nextMarker() (marker byte, ok bool) {
 	for {
 		i := bytes.IndexByte(d.data[d.pos:], 0xFF)
@@ -149,7 +149,7 @@ func (d *decoder) nextMarker() (marker byte, ok bool) {
 	}
 }
 
-// segment returns the parameters of the marker before pos and goes behind them.
+// segment returns the parameters of the marker before pos and goes past them.
 func (d *decoder) segment() ([]byte, bool) {
 	if d.pos+2 > len(d.data) {
 		return nil, false

@@ -132,7 +132,7 @@ func (d *decoder) cmyk(p *picture.Picture) {
 	}
 }
 
-// rgbOf converts from YCbCr (ITU-T T.871, 7), with 16 bits behind the point.
+// rgbOf converts from YCbCr (ITU-T T.871, 7), with 16 bits after the point.
 func rgbOf(y, cb, cr int32) (r, g, b uint8) {
 	y = y<<16 + 1<<15
 	cb -= 128

@@ -75,7 +75,7 @@ type scan struct {
 	blk           block
 }
 
-// readScan reads a scan header (B.2.3) and the scan behind it.
+// readScan reads a scan header (B.2.3) and the scan after it.
 func (d *decoder) readScan(h []byte) error {
 	if d.components == nil {
 		return fmt.Errorf("%w: a scan comes before its frame", ErrFormat)
@@ -189,6 +189,9 @@ func (d *decoder) run(s *scan) {
 			s.blank(m, end)
 			m = end
 		}
+		if s.endRun > 0 {
+			d.damaged("a run of empty blocks is longer than its scan")
+		}
 		if m == s.total {
 			break
 		}
@@ -208,7 +211,7 @@ func (d *decoder) run(s *scan) {
 	}
 }
 
-// seekRestart goes behind the next restart marker, which should be RSTwant. One
+// seekRestart goes past the next restart marker, which should be RSTwant. One
 // that is a little ahead says how many intervals are lost; one that is behind
 // is ignored. ok is false if there is none before another marker or the end.
 func (b *bitReader) seekRestart(want int) (lost int, ok bool) {

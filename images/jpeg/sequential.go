@@ -24,7 +24,7 @@ var zigzag = [64]uint8{
 }
 
 // block reads the coefficients of one block of a sequential scan (F.2.2),
-// dequantised, into blk, which has to be zero. Those behind the component's
+// dequantised, into blk, which has to be zero. Those after the component's
 // last are passed over. It returns the index of the last one that was read.
 func (b *bitReader) block(c *component, blk *block) uint {
 	b.fill()
@@ -90,12 +90,12 @@ func (b *bitReader) block(c *component, blk *block) uint {
 // overran looks at why a block ended early: regularly, or with more
 // coefficients than fit.
 func (b *bitReader) overran(e entry) {
-	if a := e.advance(); a < endOfBlock || a == badCode {
+	if e.advance() != endOfBlock { // runs of empty blocks are for progressive files only
 		b.damaged = true
 	}
 }
 
-// skip passes over the coefficients of a block behind the k-th.
+// skip passes over the coefficients of a block after the k-th.
 func (b *bitReader) skip(h *huffman, k uint) {
 	acc, n := b.acc, b.n
 	for k < 63 {

@@ -23,8 +23,8 @@ const (
 // as photographs go before everyone sees it.
 const savingQuality = 50
 
-// Consulted are the request headers that Parse looks at: for Vary.
-func (o Options) Consulted() []string {
+// VaryOn are the request headers that Parse looks at: for Vary.
+func (o Options) VaryOn() []string {
 	if !o.ClientHints {
 		return nil
 	}
@@ -92,7 +92,7 @@ func nearest(widths []int, want int) int {
 
 // hint reads a header that is one positive integer (RFC 9651, 3.3.1), or also a
 // decimal (3.3.2), in thousandths; what is beyond maxHint counts as that. A
-// decimal may have more than the three digits behind the point that the RFC
+// decimal may have more than the three digits after the point that the RFC
 // allows, up to 17: Chromium sends a double as it is, 1.100000023841858. It may
 // have no parameters; no client sends any with these.
 func hint(values []string, decimal bool) (n int, ok bool) {
@@ -115,7 +115,7 @@ func hint(values []string, decimal bool) (n int, ok bool) {
 		n = min(n*10+int(whole[i]-'0'), maxHint)
 	}
 	n *= 1000
-	unit := 100 // of the digit; 0 behind the third
+	unit := 100 // of the digit; 0 after the third
 	for i := range len(decimals) {
 		if decimals[i] < '0' || decimals[i] > '9' {
 			return 0, false

@@ -288,8 +288,8 @@ func TestClientHints(t *testing.T) {
 		if p.Width != 0 && p.Fit == "" {
 			t.Errorf("%s %s: no fit in %+v", c.query, c.headers, p)
 		}
-		// Consulted are all that are looked at.
-		for _, name := range o.Consulted() {
+		// VaryOn are all that are looked at.
+		for _, name := range o.VaryOn() {
 			r.Header.Del(name)
 		}
 		with, _ := o.Parse(r)
@@ -308,11 +308,11 @@ func TestClientHints(t *testing.T) {
 }
 
 func TestHeadersOfHints(t *testing.T) {
-	if o := listed(); o.AcceptCH() != "" || o.Consulted() != nil {
+	if o := listed(); o.AcceptCH() != "" || o.VaryOn() != nil {
 		t.Error("hints are off")
 	}
 	o := Options{ClientHints: true}
-	want := strings.Join(o.Consulted(), ", ")
+	want := strings.Join(o.VaryOn(), ", ")
 	if got := o.AcceptCH() + ", Save-Data"; got != want {
 		t.Errorf("asks for %s, looks at %s", got, want)
 	}

@@ -192,21 +192,21 @@ func TestPredict(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		predicts(job("u", Urgent, 1), 3*time.Second)
 		predicts(job("r2", Urgent, 6), 4*time.Second) // runs
-		submit(t, q, job("b1", Behind, 10))
+		submit(t, q, job("b1", Background, 10))
 		submit(t, q, job("u1", Urgent, 3)) // 2 to 5
 		predicts(job("u", Urgent, 1), 5*time.Second)
-		predicts(job("b", Behind, 1), 6*time.Second)    // r2's worker is free at 4, for b1; u1's at 5
-		predicts(job("b1", Behind, 10), 14*time.Second) // waits
-		predicts(job("b1", Urgent, 10), 14*time.Second) // more urgent, but u1 takes r1's worker
-		predicts(job("u1", Behind, 3), 5*time.Second)   // not less urgent
-		predicts(job("i", Idle, 1), 20*time.Second)     // all ended at 14, quiet until 19
+		predicts(job("b", Background, 1), 6*time.Second)    // r2's worker is free at 4, for b1; u1's at 5
+		predicts(job("b1", Background, 10), 14*time.Second) // waits
+		predicts(job("b1", Urgent, 10), 14*time.Second)     // more urgent, but u1 takes r1's worker
+		predicts(job("u1", Background, 3), 5*time.Second)   // not less urgent
+		predicts(job("i", Idle, 1), 20*time.Second)         // all ended at 14, quiet until 19
 		submit(t, q, job("i1", Idle, 2))
 		predicts(job("i", Idle, 1), 22*time.Second)
 		predicts(job("i1", Idle, 2), 21*time.Second)
 
 		big := job("big", Urgent, 1)
 		big.Memory = 100
-		predicts(big, 6*time.Second) // needs all of them to end, but Behind ones
+		predicts(big, 6*time.Second) // needs all of them to end, but Background ones
 		big.Memory = 101
 		if _, ok := q.Predict(big); ok {
 			t.Error("too big, and a prediction")

@@ -40,7 +40,7 @@ func (q *Queue) Predict(j Job) (d time.Duration, ok bool) {
 		}
 		s.runs(share{rest, w.Memory, w.low})
 	}
-	for p := Urgent; p <= min(j.Priority, Behind); p++ {
+	for p := Urgent; p <= min(j.Priority, Background); p++ {
 		for e := q.waiting[p].Front(); e != nil; e = e.Next() {
 			w := e.Value.(*work)
 			end := s.add(share{guess(w), w.Memory, p != Urgent})
@@ -76,7 +76,7 @@ func (q *Queue) busy() bool {
 			return true
 		}
 	}
-	return q.waiting[Urgent].Len()+q.waiting[Behind].Len() > 0
+	return q.waiting[Urgent].Len()+q.waiting[Background].Len() > 0
 }
 
 // remaining is what a job still takes that has run for a while. One that is

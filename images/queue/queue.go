@@ -18,6 +18,7 @@ import (
 var (
 	ErrFull     = errors.New("too many conversions wait")
 	ErrTooBig   = errors.New("the conversion needs more memory than there is a budget for")
+	ErrTooLong  = errors.New("the conversion would be ended before it is done")
 	ErrClosed   = errors.New("the queue is closed")
 	ErrPanicked = errors.New("the conversion panicked")
 )
@@ -42,7 +43,7 @@ type Options struct {
 	Memory  int64 // predicted bytes at once; default 512 MiB
 	Depth   int   // jobs that wait; default 1000
 	// Reserve is how many of the workers do Urgent jobs only, so that a client
-	// need not wait for the end of a long job behind. Default 0, at most
+	// need not wait for a long job in the background. Default 0, at most
 	// Workers - 1.
 	Reserve int
 	// Idle is how long nothing urgent must have happened before Idle jobs
@@ -59,7 +60,7 @@ type Priority uint8
 // improvements that are made when there is nothing else to do, one at a time.
 const (
 	Urgent Priority = iota
-	Behind
+	Background
 	Idle
 )
 
@@ -75,6 +76,11 @@ type Job struct {
 	Megapixels float64
 	Memory     int64 // predicted bytes at the peak
 	Priority   Priority
+	// Guess is what it takes, within a factor of two, where nothing is known of
+	// its class. A job that has one is refused if it will take longer than
+	// Options.Timeout: it would cost all that time and come to nothing. 0: it is
+	// tried.
+	Guess time.Duration
 	// Run does it. It returns the wall time that counts for the prediction
 	// (0: none), whatever the error, and must end soon after ctx, which ends
 	// with Close and after Options.Timeout, but not when clients go away. urgent
@@ -173,9 +179,9 @@ func (t *Ticket) Err() error {
 }
 
 // Submit adds a job, or joins the one with its key that waits or runs: which
-// becomes more urgent if this one is and it still waits. ErrFull, ErrTooBig or
-// ErrClosed when it will not run. A full queue gives up an Idle job for a
-// Behind one, and that for an Urgent one, the newest of the least urgent first;
+// becomes more urgent if this one is and it still waits. ErrFull, ErrTooBig,
+// ErrTooLong or ErrClosed when it will not run. A full queue gives up an Idle job for a
+// Background one, and that for an Urgent one, the newest of the least urgent first;
 // the ticket of what was given up ends with ErrFull.
 func (q *Queue) Submit(j Job) (*Ticket, error) {
 	j.Priority = min(j.Priority, Idle)
@@ -197,6 +203,15 @@ func (q *Queue) Submit(j Job) (*Ticket, error) {
 	}
 	if j.Memory > q.o.Memory {
 		return nil, fmt.Errorf("%w: %d bytes of %d", ErrTooBig, j.Memory, q.o.Memory)
+	}
+	if j.Guess > 0 {
+		takes, known := q.costs.predict(j.Class, j.Megapixels)
+		if !known {
+			takes = 2 * j.Guess
+		}
+		if takes > q.o.Timeout {
+			return nil, fmt.Errorf("%w: predicted %v of %v", ErrTooLong, takes.Round(time.Second), q.o.Timeout)
+		}
 	}
 	w := &work{Job: j, done: make(chan struct{})}
 	w.at = q.waiting[j.Priority].PushBack(w)
@@ -272,7 +287,7 @@ func (q *Queue) dispatch() {
 }
 
 // next is the job to start, or nil: the first of the most urgent that fits. One
-// that doesn't fit is passed maxPassed times by what stands behind it; then all
+// that doesn't fit is passed maxPassed times by jobs after it; then all
 // wait with it, or small jobs could keep a large one out for ever.
 func (q *Queue) next() *work {
 	var unfit [maxLook]*work

@@ -66,9 +66,9 @@ func (r *recorder) want(t *testing.T, keys string) {
 func TestUrgentFirst(t *testing.T) {
 	inBubble(t, Options{Workers: 1}, func(t *testing.T, q *Queue) {
 		var r recorder
-		submit(t, q, r.job("first", Behind, time.Second))
-		submit(t, q, r.job("b1", Behind, time.Second))
-		submit(t, q, r.job("b2", Behind, time.Second))
+		submit(t, q, r.job("first", Background, time.Second))
+		submit(t, q, r.job("b1", Background, time.Second))
+		submit(t, q, r.job("b2", Background, time.Second))
 		submit(t, q, r.job("u1", Urgent, time.Second))
 		last := submit(t, q, r.job("i1", Idle, time.Second))
 		submit(t, q, r.job("u2", Urgent, time.Second))
@@ -84,7 +84,7 @@ func TestIdleWaitsForQuiet(t *testing.T) {
 		first := submit(t, q, Job{Key: "i1", Priority: Idle, Run: takes(time.Second)})
 		second := submit(t, q, Job{Key: "i2", Priority: Idle, Run: takes(time.Second)})
 		time.Sleep(4 * time.Second)
-		submit(t, q, Job{Key: "b", Priority: Behind, Run: takes(2 * time.Second)}) // to 6 s
+		submit(t, q, Job{Key: "b", Priority: Background, Run: takes(2 * time.Second)}) // to 6 s
 		if got := at(first); got != 12*time.Second {
 			t.Errorf("ended after %v, want 12 s: quiet since 6 s, 5 s of it, 1 s of work", got)
 		}
@@ -108,7 +108,7 @@ func TestSameKeyIsDoneOnce(t *testing.T) {
 	inBubble(t, Options{Workers: 1}, func(t *testing.T, q *Queue) {
 		failure := errors.New("the picture is broken")
 		runs := 0
-		job := Job{Key: "a", Priority: Behind, Run: func(context.Context, bool) (time.Duration, error) {
+		job := Job{Key: "a", Priority: Background, Run: func(context.Context, bool) (time.Duration, error) {
 			runs++
 			time.Sleep(time.Second)
 			return 0, failure
@@ -140,14 +140,14 @@ func TestJoiningMakesUrgent(t *testing.T) {
 		var urgent bool
 		submit(t, q, r.job("first", Urgent, time.Second))
 		submit(t, q, r.job("u1", Urgent, time.Second))
-		last := submit(t, q, r.job("b1", Behind, time.Second))
+		last := submit(t, q, r.job("b1", Background, time.Second))
 		submit(t, q, Job{Key: "i1", Priority: Idle, Run: func(_ context.Context, u bool) (time.Duration, error) {
 			urgent = u
 			r.keys = append(r.keys, "i1")
 			return 0, nil
 		}})
 		joined := submit(t, q, Job{Key: "i1", Priority: Urgent})
-		submit(t, q, Job{Key: "i1", Priority: Behind}) // takes no urgency away
+		submit(t, q, Job{Key: "i1", Priority: Background}) // takes no urgency away
 		submit(t, q, r.job("u2", Urgent, time.Second))
 		<-joined.Done()
 		if !urgent {
@@ -217,7 +217,7 @@ func TestReserve(t *testing.T) {
 		}
 		<-submit(t, q, job("first", Urgent, time.Second)).Done()
 		for _, key := range []string{"b1", "b2", "b3"} {
-			submit(t, q, job(key, Behind, 10*time.Second))
+			submit(t, q, job(key, Background, 10*time.Second))
 		}
 		if s := q.Stats(); s.Running != 2 || s.Waiting != 1 {
 			t.Errorf("%+v: one worker is for clients", s)
@@ -226,7 +226,7 @@ func TestReserve(t *testing.T) {
 		if d, ok := q.Predict(u1); !ok || d != time.Second {
 			t.Errorf("%v (%v), want 1 s", d, ok)
 		}
-		if d, ok := q.Predict(job("b4", Behind, time.Second)); !ok || d != 11*time.Second {
+		if d, ok := q.Predict(job("b4", Background, time.Second)); !ok || d != 11*time.Second {
 			t.Errorf("%v (%v), want 11 s", d, ok)
 		}
 		submit(t, q, u1)
@@ -239,14 +239,14 @@ func TestReserve(t *testing.T) {
 		if took := time.Since(began); took != 2*time.Second {
 			t.Errorf("took %v, want 2 s", took)
 		}
-		<-submit(t, q, job("b3", Behind, 0)).Done()
+		<-submit(t, q, job("b3", Background, 0)).Done()
 		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("the last took %v, want 20 s", took)
 		}
 	})
 	q := New(Options{Workers: 1, Reserve: 5})
 	defer q.Close()
-	<-submit(t, q, Job{Key: "a", Priority: Behind, Run: takes(0)}).Done() // somebody must do it
+	<-submit(t, q, Job{Key: "a", Priority: Background, Run: takes(0)}).Done() // somebody must do it
 }
 
 func TestShedding(t *testing.T) {
@@ -260,17 +260,17 @@ func TestShedding(t *testing.T) {
 		if _, err := q.Submit(job("i3", Idle)); !errors.Is(err, ErrFull) {
 			t.Errorf("a third Idle job: %v", err)
 		}
-		behind := submit(t, q, job("b1", Behind))
+		behind := submit(t, q, job("b1", Background))
 		<-idle2.Done() // the newest goes first
 		if !errors.Is(idle2.Err(), ErrFull) || idle1.Err() != nil {
 			t.Errorf("%v, %v", idle2.Err(), idle1.Err())
 		}
 		submit(t, q, job("u1", Urgent))
 		<-idle1.Done()
-		if _, err := q.Submit(job("b2", Behind)); !errors.Is(err, ErrFull) {
-			t.Errorf("a Behind job among Urgent and Behind ones: %v", err)
+		if _, err := q.Submit(job("b2", Background)); !errors.Is(err, ErrFull) {
+			t.Errorf("a Background job among Urgent and Background ones: %v", err)
 		}
-		if _, err := q.Submit(job("b1", Behind)); err != nil {
+		if _, err := q.Submit(job("b1", Background)); err != nil {
 			t.Errorf("joining needs no place: %v", err)
 		}
 		submit(t, q, job("u2", Urgent))
@@ -284,9 +284,9 @@ func TestShedding(t *testing.T) {
 		if s := q.Stats(); s.Shed != 6 || s.Waiting != 2 || s.Running != 1 {
 			t.Errorf("%+v", s)
 		}
-		again := submit(t, q, job("u1", Behind)) // what was given up may come again, this one was not
+		again := submit(t, q, job("u1", Background)) // what was given up may come again, this one was not
 		<-again.Done()
-		<-submit(t, q, job("i2", Behind)).Done()
+		<-submit(t, q, job("i2", Background)).Done()
 	})
 }
 
@@ -313,6 +313,25 @@ func TestTimeout(t *testing.T) {
 		if !errors.Is(endless.Err(), context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v", endless.Err(), time.Since(began))
 		}
+	})
+}
+
+// TestTooLong: what would be ended by the limit is not begun, once that can be
+// known.
+func TestTooLong(t *testing.T) {
+	inBubble(t, Options{Workers: 1, Timeout: time.Minute}, func(t *testing.T, q *Queue) {
+		job := func(key string, megapixels float64, guess time.Duration) Job {
+			return Job{Key: key, Class: "animation", Megapixels: megapixels, Guess: guess, Run: takes(time.Duration(megapixels) * time.Second)}
+		}
+		if _, err := q.Submit(job("guessed", 70, 31*time.Second)); !errors.Is(err, ErrTooLong) {
+			t.Errorf("twice the guess is too long: %v", err)
+		}
+		<-submit(t, q, job("short", 10, 29*time.Second)).Done()
+		if _, err := q.Submit(job("learned", 61, time.Second)); !errors.Is(err, ErrTooLong) {
+			t.Errorf("61 s by what is known: %v", err)
+		}
+		<-submit(t, q, job("no longer guessed", 50, 40*time.Second)).Done()
+		<-submit(t, q, job("tried", 300, 0)).Done() // one without a guess
 	})
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -86,16 +87,18 @@ const (
 )
 
 // connect makes the client: without cookies, and without proxies, which would
-// connect for us to addresses that we do not see.
+// connect for us to addresses that we do not see. Each fetch has a connection of
+// its own, over which only its answer can come: with more of them, bytes after an
+// answer could be taken for the next one, and be kept as another picture. TLS
+// sessions are resumed, so that this costs a round trip or two and few signatures.
 func (s *Source) connect() {
 	dialer := &net.Dialer{Timeout: min(s.o.Timeout, 10*time.Second), Control: s.control}
 	s.transport = &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    min(s.o.Timeout, 10*time.Second),
 		MaxResponseHeaderBytes: mostHeader,
-		MaxIdleConnsPerHost:    mostFetches,
-		MaxIdleConns:           2 * mostFetches,
-		IdleConnTimeout:        time.Minute,
+		DisableKeepAlives:      true,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 		DisableCompression:     true, // pictures are compressed; a bomb need not be looked for
 		ForceAttemptHTTP2:      true,
 	}

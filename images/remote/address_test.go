@@ -1,13 +1,15 @@
 package remote
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 
-	"millrace/store"
+	"millrace/store/memory"
 )
 
 func TestAddresses(t *testing.T) {
@@ -54,7 +56,7 @@ func TestRebinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openWith(t, Options{From: "http://rebinding.example.org:" + port}, store.NewMemory(1<<20))
+	s := openWith(t, Options{From: "http://rebinding.example.org:" + port}, memory.New(1<<20))
 	names := &dns{next: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	dialer := &net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: names.dial}, Control: s.control}
 	s.transport.DialContext = dialer.DialContext
@@ -69,5 +71,44 @@ func TestRebinding(t *testing.T) {
 	_, err = s.Original(httptestRequest("/b.png"))
 	if !errors.Is(err, errAddress) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestNothingIsLeftOver: what a host sends behind an answer is not taken for the
+// next picture, because a connection brings one answer only.
+func TestNothingIsLeftOver(t *testing.T) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in, behind := bufio.NewReader(c), ""
+				for {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					body := png(r.URL.Path)
+					if behind != "" { // what was sent late, behind the answer to the request before
+						body = behind
+					}
+					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+					behind = png("left over")
+				}
+			}()
+		}
+	}()
+	s := open(t, Options{From: "http://" + l.Addr().String()})
+	for _, path := range []string{"/a.png", "/b.png", "/c.png"} {
+		want(t, do(s, path), 200, png(path))
 	}
 }

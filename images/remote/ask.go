@@ -11,11 +11,13 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"millrace/internal/condition"
+	"millrace/internal/field"
 	"millrace/internal/original"
 )
 
@@ -55,7 +57,7 @@ func (s *Source) ask(ctx context.Context, name string, kept *file) outcome {
 	switch code := answer.StatusCode; {
 	case code == http.StatusNotModified && kept != nil:
 		return outcome{file: kept, fresh: fresh, checked: began}
-	case code == http.StatusNotFound || code == http.StatusGone:
+	case refused(code):
 		if kept != nil {
 			_ = s.keep.Delete(ctx, s.key(name)) // it would be asked for again before it is used
 		}
@@ -71,6 +73,17 @@ func (s *Source) ask(ctx context.Context, name string, kept *file) outcome {
 		return outcome{err: err}
 	}
 	return outcome{file: f, fresh: fresh, checked: began}
+}
+
+// refused reports whether a host has said that there is no such file, or none
+// for us: it may not be served any more. S3 answers 403 for files that are not
+// there, where its user may not list them.
+func refused(code int) bool {
+	switch code {
+	case http.StatusNotFound, http.StatusGone, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return false
 }
 
 // longestTag bounds what is kept and sent back of an entity tag.
@@ -158,14 +171,19 @@ func mediaType(said string, begin []byte) (string, error) {
 // by shared caches is kept by us, who serve it for its host, but for as little
 // as possible.
 func (s *Source) freshness(h http.Header, now time.Time) time.Duration {
+	lines := h["Cache-Control"]
+	if slices.ContainsFunc(lines, func(line string) bool { return !field.Closed(line) }) {
+		return leastFresh // the quoted string without an end may hide a no-store
+	}
 	life, said := time.Duration(0), false
-	for directive := range strings.SplitSeq(strings.ToLower(strings.Join(h["Cache-Control"], ",")), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
-		switch name {
+	for directive := range field.QuotedMembers(lines) {
+		name, value, _ := strings.Cut(directive, "=")
+		switch name = strings.ToLower(name); name {
 		case "no-store", "no-cache", "private":
 			return leastFresh
 		case "s-maxage", "max-age":
-			n, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 32)
+			value, _ = field.Unquote(value)
+			n, err := strconv.ParseUint(value, 10, 32)
 			if err != nil {
 				n = 0 // RFC 9111, 4.2.1: what cannot be read is stale
 				if errors.Is(err, strconv.ErrRange) {

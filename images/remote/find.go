@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"millrace/internal/lane"
@@ -56,8 +55,8 @@ type flight struct {
 // found is a file and what goes with it.
 type found struct {
 	*file
-	mark  lane.Mark
-	fresh time.Duration
+	version lane.Version
+	fresh   time.Duration
 }
 
 // The errors of find, besides original.ErrNone.
@@ -113,10 +112,10 @@ func (s *Source) look(name string) (found, *flight, error) {
 	return found{}, fl, err
 }
 
-// found is the entry for a caller, with a mark that falls when it changes.
+// found is the entry for a caller, with the generation that is invalidated when it changes.
 func (e *entry) found() found {
 	e.marked = true
-	return found{file: e.file, mark: e.gen.Now(), fresh: e.fresh}
+	return found{file: e.file, version: e.gen.Now(), fresh: e.fresh}
 }
 
 // fly begins to ask about a name, or joins those who do. s.mu is held.
@@ -201,7 +200,7 @@ func (s *Source) land(name string, fl *flight, o outcome) {
 	if !known {
 		e = s.learn(name, o.file, o.checked)
 	} else if !e.file.same(o.file) {
-		e.gen.Void()
+		e.gen.Invalidate()
 		e.marked = false
 	}
 	e.file, e.fresh, e.checked, e.expires = o.file, o.fresh, o.checked, o.checked.Add(o.fresh)
@@ -212,7 +211,7 @@ func (s *Source) land(name string, fl *flight, o outcome) {
 func (s *Source) learn(name string, f *file, checked time.Time) *entry {
 	e := &entry{file: f, checked: checked}
 	if gone, full := s.files.put(name, e); full {
-		gone.gen.Void()
+		gone.gen.Invalidate()
 	}
 	return e
 }
@@ -226,7 +225,7 @@ func (s *Source) fail(name string, f failure) {
 // forget drops an entry. s.mu is held.
 func (s *Source) forget(name string) {
 	if e, ok := s.files.get(name); ok {
-		e.gen.Void()
+		e.gen.Invalidate()
 		s.files.remove(name)
 	}
 }
@@ -255,7 +254,7 @@ func (s *Source) sweep() {
 		now := time.Now()
 		for _, e := range s.files.all() {
 			if e.marked && !now.Before(e.expires) {
-				e.gen.Void()
+				e.gen.Invalidate()
 				e.marked = false
 			}
 		}
@@ -265,27 +264,7 @@ func (s *Source) sweep() {
 
 // complain logs a failure, once in a while.
 func (s *Source) complain(name string, err error) {
-	if s.told.now() {
+	s.told.Do(func() {
 		s.log.Warn("a remote picture cannot be fetched", "url", s.url(name).String(), "error", err)
-	}
-}
-
-// sometimes lets one of many log lines through.
-type sometimes struct {
-	mu   sync.Mutex
-	next time.Time
-}
-
-// sometimesEvery is the time between two lines about failures.
-const sometimesEvery = time.Minute
-
-func (s *sometimes) now() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := time.Now()
-	if t.Before(s.next) {
-		return false
-	}
-	s.next = t.Add(sometimesEvery)
-	return true
+	})
 }

@@ -14,6 +14,8 @@ import (
 
 	"millrace/internal/original"
 	"millrace/store"
+	"millrace/store/disk"
+	"millrace/store/memory"
 )
 
 func httptestRequest(path string) *http.Request {
@@ -73,24 +75,24 @@ func validated(tag, text string) http.HandlerFunc {
 
 func TestRevalidation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{Fresh: time.Minute}, keep, validated(`"1"`, "one"))
 		defer b.Close()
 		first := b.original(t)
 		time.Sleep(59 * time.Second)
 		want(t, do(b.Source, "/a.png"), 200, png("one"))
-		if b.asked != 1 || !first.Mark.Valid() {
-			t.Fatalf("asked %d times while it is fresh; the mark is %t", b.asked, first.Mark.Valid())
+		if b.asked != 1 || !first.Generation.Valid() {
+			t.Fatalf("asked %d times while it is fresh; the mark is %t", b.asked, first.Generation.Valid())
 		}
 		time.Sleep(2100 * time.Millisecond) // stale, and no sweep at this very moment: the lane must let a request through
-		if first.Mark.Valid() {
+		if first.Generation.Valid() {
 			t.Error("the mark outlives the freshness")
 		}
 		second := b.original(t)
 		synctest.Wait()
-		if b.asked != 2 || second.Version != first.Version || !second.Mark.Valid() {
-			t.Errorf("asked %d times; the mark is %t", b.asked, second.Mark.Valid())
+		if b.asked != 2 || second.Version != first.Version || !second.Generation.Valid() {
+			t.Errorf("asked %d times; the mark is %t", b.asked, second.Generation.Valid())
 		}
 		time.Sleep(time.Hour) // long stale: who asks waits
 		b.handle = validated(`"2"`, "two")
@@ -103,7 +105,7 @@ func TestRevalidation(t *testing.T) {
 			t.Errorf("opening the file before: %v", err)
 		}
 
-		// Not long stale: the old one at once, and its mark falls with the change.
+		// Not long stale: the old one at once, and its generation is invalidated by the change.
 		time.Sleep(61 * time.Second)
 		b.handle = validated(`"3"`, "three")
 		old := b.original(t)
@@ -111,7 +113,7 @@ func TestRevalidation(t *testing.T) {
 			t.Error("the one who asked waited")
 		}
 		synctest.Wait()
-		if old.Mark.Valid() {
+		if old.Generation.Valid() {
 			t.Error("the mark is valid after the change")
 		}
 		want(t, do(b.Source, "/a.png"), 200, png("three"))
@@ -122,7 +124,7 @@ func TestRevalidation(t *testing.T) {
 // changed it.
 func TestSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{Fresh: time.Minute}, keep, picture("one"))
 		defer b.Close()
@@ -130,8 +132,8 @@ func TestSame(t *testing.T) {
 		time.Sleep(time.Minute + time.Millisecond)
 		second := b.original(t)
 		synctest.Wait()
-		if b.asked != 2 || first.Version != second.Version || !second.Mark.Valid() {
-			t.Errorf("asked %d times; the mark is %t", b.asked, second.Mark.Valid())
+		if b.asked != 2 || first.Version != second.Version || !second.Generation.Valid() {
+			t.Errorf("asked %d times; the mark is %t", b.asked, second.Generation.Valid())
 		}
 	})
 }
@@ -140,7 +142,7 @@ func TestSame(t *testing.T) {
 // not kept is asked for again after a while.
 func TestHostDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{Fresh: time.Minute}, keep, picture("one"))
 		defer b.Close()
@@ -175,18 +177,25 @@ func TestHostDown(t *testing.T) {
 	})
 }
 
-// TestGone: a file that is deleted at its host is gone here, too.
+// TestGone: a file that is deleted at its host, or that its host does not give
+// us any more, is gone here, too.
 func TestGone(t *testing.T) {
+	for _, code := range []int{http.StatusGone, http.StatusForbidden, http.StatusUnauthorized, http.StatusUnavailableForLegalReasons} {
+		t.Run(http.StatusText(code), func(t *testing.T) { testGone(t, code) })
+	}
+}
+
+func testGone(t *testing.T, code int) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{Fresh: time.Minute}, keep, picture("one"))
 		defer b.Close()
 		f := b.original(t)
-		b.handle = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }
+		b.handle = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 		time.Sleep(time.Hour)
 		want(t, do(b.Source, "/a.png"), 404, "")
-		if f.Mark.Valid() {
+		if f.Generation.Valid() {
 			t.Error("the mark is valid")
 		}
 		if _, err := b.Lookup("a.png"); !errors.Is(err, original.ErrNone) {
@@ -204,7 +213,7 @@ func TestGone(t *testing.T) {
 // TestRestart: what is kept is used by the next process, fresh or not.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{Fresh: time.Minute}, keep, validated(`"1"`, "one"))
 		f := b.original(t)
@@ -236,7 +245,7 @@ func TestRestart(t *testing.T) {
 // TestEvicted: a file that the store has dropped is fetched anew.
 func TestEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := store.NewMemory(1 << 20)
+		keep := memory.New(1 << 20)
 		defer keep.Close()
 		b := newBubble(t, Options{}, keep, validated(`"1"`, "one"))
 		defer b.Close()
@@ -272,6 +281,7 @@ func TestFreshness(t *testing.T) {
 		leastFresh: {
 			"Cache-Control: no-store", "Cache-Control: max-age=60, no-cache", "Cache-Control: private", "Cache-Control: max-age=0",
 			"Cache-Control: max-age=-1", "Cache-Control: max-age=x", "Expires: 0", "Expires: " + at(-time.Hour), "Cache-Control: max-age=9\nAge: 10",
+			`Cache-Control: max-age=999, x="a, no-store`,
 		},
 		mostFresh: {"Cache-Control: max-age=31536000", "Cache-Control: max-age=99999999999999999999"},
 	} {
@@ -290,7 +300,7 @@ func TestFreshness(t *testing.T) {
 
 // TestForeignHead: what others keep under a key is not taken for a file.
 func TestForeignHead(t *testing.T) {
-	keep := store.NewMemory(1 << 20)
+	keep := memory.New(1 << 20)
 	s := openWith(t, Options{From: "https://pictures.example.org"}, keep)
 	for _, head := range []string{"", "{}", "x", `{"remote":1,"size":4,"url":"https://elsewhere/"}`, `{"remote":1,"size":5,"url":"https://pictures.example.org/a.png"}`} {
 		w, err := keep.Create(t.Context(), s.key("a.png"), 4)
@@ -312,7 +322,7 @@ func FuzzName(f *testing.F) {
 	for _, seed := range []string{"/a.png", "/a/b%20c", "/../x", "/%2e%2e/x", "//evil/x", "/a?b", "/a%3Fb#c", "/\\x", "/a;b", "/@evil", "/a%25b"} {
 		f.Add(seed)
 	}
-	s, err := New(Options{From: "https://pictures.example.org/archive"}, store.NewMemory(1<<20), slog.New(slog.DiscardHandler))
+	s, err := New(Options{From: "https://pictures.example.org/archive"}, memory.New(1<<20), slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -343,7 +353,7 @@ func FuzzName(f *testing.F) {
 // TestDisk: larger files are sent from where they are kept, and a download
 // goes on although the file is replaced meanwhile.
 func TestDisk(t *testing.T) {
-	disk, err := store.OpenDisk(store.DiskOptions{Dir: t.TempDir(), Limit: 8 << 20})
+	disk, err := disk.Open(disk.Options{Dir: t.TempDir(), Limit: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

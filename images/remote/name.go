@@ -51,7 +51,7 @@ func (o Options) base() (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("an address with a password is not supported: let the host know this machine by its address")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return nil, errors.New("a path is put behind it, so it cannot have a query or a fragment")
+		return nil, errors.New("a path is appended to it, so it cannot have a query or a fragment")
 	case u.RawPath != "" || u.Path != "" && !fs.ValidPath(strings.Trim(u.Path, "/")) && u.Path != "/":
 		return nil, errors.New("its path has empty, dotted or encoded parts: write it plainly")
 	}

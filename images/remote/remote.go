@@ -6,7 +6,7 @@
 // of the name, while it is fresh, answers (find.go); otherwise the host is
 // asked, by one fetch however many wait (ask.go), through connections that are
 // only made to public addresses (address.go); what comes is kept in a store with
-// its validators (keep.go) and served from there (serve.go).
+// its validators (stored.go) and served from there (serve.go).
 package remote
 
 import (
@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"millrace/internal/bytesize"
 	"millrace/internal/original"
 	"millrace/store"
@@ -29,7 +31,7 @@ import (
 
 // Options of a Source.
 type Options struct {
-	// From is the URL that the request's path is put behind:
+	// From is the URL that the request's path is appended to:
 	// https://pictures.example.org/archive. Required.
 	From string `yaml:"from"`
 	// Hosts are further hosts that a redirect may lead to. A name, a name
@@ -50,9 +52,13 @@ type Options struct {
 
 // Bounds and defaults.
 const (
-	defaultLargest = 25 << 20
+	// DefaultLargest is Options.Largest, in bytes, where that is 0.
+	DefaultLargest = 25 << 20
+
 	defaultTimeout = 30 * time.Second
 	defaultFresh   = 5 * time.Minute
+	// betweenLines is the time between two log lines about failures.
+	betweenLines = time.Minute
 	// mostFiles is how many files are known at once, at about 1 KiB each. What
 	// is forgotten is found again in the store.
 	mostFiles = 8192
@@ -99,7 +105,7 @@ type Source struct {
 	client    *http.Client
 	transport *http.Transport
 	via       string // tells our own requests, should they come back
-	told      sometimes
+	told      rate.Sometimes
 
 	mu       sync.Mutex
 	files    lru[*entry]
@@ -125,7 +131,7 @@ func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
 		return nil, fmt.Errorf("remote: from: %w", err)
 	}
 	if o.Largest == 0 {
-		o.Largest = defaultLargest
+		o.Largest = DefaultLargest
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -144,6 +150,7 @@ func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
 		files:   newLRU[*entry](mostFiles),
 		flights: map[string]*flight{}, failures: newLRU[failure](mostFailures),
 		fetches: make(chan struct{}, mostFetches),
+		told:    rate.Sometimes{Interval: betweenLines},
 	}
 	s.hosts = append(s.hosts, host{name: strings.ToLower(base.Hostname()), port: base.Port()})
 	for _, h := range o.Hosts {
@@ -168,7 +175,7 @@ func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.files.all() {
-		e.gen.Void()
+		e.gen.Invalidate()
 	}
 	s.transport.CloseIdleConnections()
 	return nil

@@ -21,6 +21,7 @@ import (
 	"millrace/internal/bytesize"
 	"millrace/internal/original"
 	"millrace/store"
+	"millrace/store/memory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +56,7 @@ func picture(text string) http.HandlerFunc {
 func open(t *testing.T, o Options) *Source {
 	t.Helper()
 	o.Private = true
-	return openWith(t, o, store.NewMemory(64<<20))
+	return openWith(t, o, memory.New(64<<20))
 }
 
 func openWith(t *testing.T, o Options, keep store.Store) *Source {
@@ -127,7 +128,7 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Name != "a/b c.png" || f.Size != int64(len(png("one"))) || f.Version == "" || !f.Mark.Valid() || f.CacheControl != "max-age=60" {
+	if f.Name != "a/b c.png" || f.Size != int64(len(png("one"))) || f.Version == "" || !f.Generation.Valid() || f.CacheControl != "max-age=60" {
 		t.Errorf("the original is %+v", f)
 	}
 	r, err := f.Open()
@@ -194,7 +195,8 @@ func TestRefused(t *testing.T) {
 	}{
 		"404":       {404, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }},
 		"410":       {404, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }},
-		"403":       {502, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }},
+		"401":       {404, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }},
+		"403":       {404, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }},
 		"500":       {502, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }},
 		"206":       {502, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(206) }},
 		"304":       {502, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }},
@@ -394,7 +396,7 @@ func TestClose(t *testing.T) {
 	s.Close()
 	want(t, <-done, 503, "")
 	want(t, do(s, "/a.png"), 503, "")
-	if f.Mark.Valid() {
+	if f.Generation.Valid() {
 		t.Error("a mark is valid after Close")
 	}
 }
@@ -449,7 +451,7 @@ func TestBounds(t *testing.T) {
 // TestFull: what cannot be kept cannot be served, and says so.
 func TestFull(t *testing.T) {
 	var log bytes.Buffer
-	keep := store.NewMemory(1000)
+	keep := memory.New(1000)
 	defer keep.Close()
 	up := startUpstream(t, picture(strings.Repeat("x", 5000)))
 	s, err := New(Options{From: up.URL, Private: true}, keep, slog.New(slog.NewTextHandler(&log, nil)))

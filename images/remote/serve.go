@@ -35,6 +35,9 @@ func (s *Source) Original(r *http.Request) (original.File, error) {
 	return s.original(name, f), nil
 }
 
+// Memory is nil: files are read from the store for each request.
+func (s *Source) Memory() *original.Memory { return nil }
+
 // Lookup is what is known of a file without asking its host. A file that is not
 // kept is an error that is not original.ErrNone: nobody can tell.
 func (s *Source) Lookup(name string) (original.File, error) {
@@ -101,8 +104,8 @@ func (s *Source) ServeOriginal(w http.ResponseWriter, r *http.Request, t origina
 		}
 		a.Header[field] = values
 	}
-	if !t.Passing {
-		lane.Offer(r, a, lane.Rule{Consulted: t.Consulted, WithQuery: t.WithQuery, Mark: f.mark, Also: t.Also})
+	if !t.Interim {
+		lane.Offer(r, a, lane.Rule{VaryOn: t.VaryOn, WithQuery: t.WithQuery, Version: f.version, Also: t.Also})
 	}
 	send.Serve(w, r, a)
 }

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"time"
 
+	"millrace/images/codec"
 	"millrace/images/convert"
+	"millrace/images/sandbox"
 )
 
 // calmAfter is when a worker without work gives back to the system what its last
@@ -17,18 +20,33 @@ import (
 // that would only cost time.
 const calmAfter = 100 * time.Millisecond
 
+// programBytes are resident in a worker that Go's limit does not count: pages of
+// the program's file.
+const programBytes = 24 << 20
+
 // Main is the worker: it converts what comes in until in ends, and returns. It
-// lowers the priority of the process that calls it, for ever. An error means
-// that what comes in is not from a Pool of the same version.
+// lowers the priority of the process that calls it and gives up its rights, for
+// ever. An error means that what comes in is not from a Pool of the same version.
 func Main(in io.Reader, out io.Writer) error {
-	return serve(in, out, func(ctx context.Context, h hello) (converter, *Abilities, error) {
+	return serve(in, out, func(ctx context.Context, h hello) (converter, *welcome, error) {
+		needs := sandbox.Needs{Network: h.Network}
+		if h.Level != "embedded" {
+			needs.Programs = codec.Commands(os.Getenv("PATH"))
+		}
+		if dir := os.Getenv(coverage); dir != "" {
+			needs.Folders = []string{dir}
+		}
+		report := sandbox.Enter(needs) // before the encoders: they are tested as they will run
 		e, err := newEngine(ctx, h)
 		if err != nil {
 			return nil, nil, err
 		}
-		return e, &e.abilities, nil
+		return e, &welcome{Abilities: e.abilities, Sandbox: report}, nil
 	})
 }
+
+// coverage names the folder that a program built to measure its tests writes to.
+const coverage = "GOCOVERDIR"
 
 // A converter does the work of a child. Tests put others in its place.
 type converter interface {
@@ -37,22 +55,20 @@ type converter interface {
 
 // serve speaks the protocol of frame.go: one greeting, then jobs, one at a time.
 // Whoever sends them ends this process when nobody waits for one any more.
-func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (converter, *Abilities, error)) error {
+func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (converter, *welcome, error)) error {
 	ctx := context.Background()
 	r := bufio.NewReader(in)
 	var h hello
 	if _, err := readFrame(r, &h, 0); err != nil {
 		return fmt.Errorf("this command is started by a millrace server to convert its images, not by hand: %w", err)
 	}
-	var w welcome
-	if err := lowerPriority(h.Background); err != nil {
-		w.Priority = cut(err.Error())
-	}
-	c, abilities, err := open(ctx, h)
+	low := lowerPriority(h.Background)
+	c, w, err := open(ctx, h)
 	if err != nil {
-		w.Failure = newFailure(err)
-	} else {
-		w.Abilities = *abilities
+		w = &welcome{Failure: newFailure(err)}
+	}
+	if low != nil {
+		w.Priority = cut(low.Error())
 	}
 	if err := writeFrame(out, w, 0); err != nil {
 		return err
@@ -82,6 +98,9 @@ func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j jo
 	before := cpuTime()
 	if err := writeFrame(out, taken{}, 0); err != nil {
 		return err
+	}
+	if j.Memory > 0 {
+		debug.SetMemoryLimit(max(j.Memory-programBytes, programBytes))
 	}
 	source := make([]byte, size)
 	if _, err := io.ReadFull(r, source); err != nil {

@@ -55,12 +55,12 @@ func child(kind string) error {
 	case "exits":
 		return errors.New("no such verb: images-worker")
 	case "silent":
-		select {}
+		hang()
 	case "garbage":
 		fmt.Println("Usage: something else entirely, with more than sixteen bytes")
-		select {}
+		hang()
 	case "refuses":
-		return serve(os.Stdin, os.Stdout, func(context.Context, hello) (converter, *Abilities, error) {
+		return serve(os.Stdin, os.Stdout, func(context.Context, hello) (converter, *welcome, error) {
 			return nil, nil, fmt.Errorf("no codec: %w", codec.ErrUnsupported)
 		})
 	}
@@ -121,22 +121,27 @@ func badAnswer(kind string) error {
 		return fmt.Errorf("a test asks for a worker %q", kind)
 	}
 	os.Stdout.Write(frame)
-	select {}
+	hang()
+	panic("unreachable")
 }
 
 // fake does what the source tells it to.
 type fake struct{ hello hello }
 
-func openFake(_ context.Context, h hello) (converter, *Abilities, error) {
+func openFake(_ context.Context, h hello) (converter, *welcome, error) {
 	if h.Level == "none" {
 		return nil, nil, errors.New("there is no such level")
 	}
-	return fake{h}, &Abilities{Level: "fake", Formats: map[codec.Format]Ability{codec.WebP: {"fake", "a test"}}}, nil
+	return fake{h}, &welcome{Abilities: Abilities{Level: "fake", Formats: map[codec.Format]Ability{codec.WebP: {"fake", "a test"}}}}, nil
 }
 
 func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*convert.Result, error) {
 	word, arg, _ := strings.Cut(string(source), " ")
 	switch word {
+	case "embedded":
+		r := result("x")
+		r.Level = "embedded"
+		return r, nil
 	case "env":
 		return result(strings.Join(os.Environ(), "\n")), nil
 	case "known":
@@ -152,7 +157,7 @@ func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*conver
 		<-done
 	case "hang":
 		os.WriteFile(arg, []byte(strconv.Itoa(os.Getpid())), 0o600)
-		select {}
+		hang()
 	case "spawn": // a command that encodes, and takes its time
 		cmd := exec.Command("sleep", "1000")
 		if err := cmd.Start(); err != nil {
@@ -166,7 +171,7 @@ func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*conver
 		if err := cmd.Start(); err != nil {
 			return nil, err
 		}
-		select {}
+		hang()
 	case "hog":
 		var all [][]byte
 		for range 64 {
@@ -205,3 +210,11 @@ func parent() error {
 
 // text is a source.
 func text(s string) Source { return Source{Reader: strings.NewReader(s), Size: int64(len(s))} }
+
+// hang does nothing until the process is killed. An empty select would end a
+// program in which nothing else runs as a deadlock.
+func hang() {
+	for {
+		time.Sleep(time.Hour)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"millrace/images/header"
 	"millrace/images/icc"
 	"millrace/images/jpeg"
+	"millrace/images/sandbox"
 )
 
 // What goes through the pipes, in both directions, is frames: four bytes that
@@ -44,7 +45,9 @@ var errGarbage = errors.New("that is not what a worker says")
 type hello struct {
 	Level      string
 	Background bool  // lowest priority
-	Memory     int64 // soft bound of the child in bytes
+	Memory     int64 // of all workers, in bytes
+	// Network is the parent's (sandbox.NetworkID).
+	Network string `json:",omitempty"`
 	// Known is what the first worker found: those after it need not test the
 	// encoders again. nil asks for the test.
 	Known *Abilities `json:",omitempty"`
@@ -53,13 +56,15 @@ type hello struct {
 // welcome is what it answers.
 type welcome struct {
 	Abilities Abilities
-	Priority  string `json:",omitempty"` // why it could not be lowered
+	Sandbox   sandbox.Report `json:",omitempty"`
+	Priority  string         `json:",omitempty"` // why it could not be lowered
 	Failure   *failure
 }
 
 // job asks for a conversion; the body is the source.
 type job struct {
-	Spec convert.Spec
+	Spec   convert.Spec
+	Memory int64 // soft limit of the child's heap; 0: what it had at its start
 }
 
 // taken is what a child says to a job before the source is sent: one that has
@@ -122,10 +127,12 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		{"no gain", convert.ErrNoGain},
+		{"memory", convert.ErrMemory},
 		{"convert unsupported", convert.ErrUnsupported},
 		{"header unknown", header.ErrUnknown},
 		{"header broken", header.ErrBroken},
 		{"header too large", header.ErrTooLarge},
+		{"header unsupported", header.ErrUnsupported},
 		{"jpeg format", jpeg.ErrFormat},
 		{"jpeg unsupported", jpeg.ErrUnsupported},
 		{"jpeg too large", jpeg.ErrTooLarge},

@@ -13,9 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"millrace/images/convert"
+	"millrace/images/sandbox"
 )
 
 const (
@@ -40,10 +42,15 @@ const (
 type process struct {
 	kind      int
 	abilities Abilities
-	limit     int64 // bytes, of the child and of its commands
-	jobs      int   // converted so far
-	took      bool  // the job that it was given last
+	sandbox   sandbox.Report
+	jobs      int  // converted so far
+	took      bool // the job that it was given last
+	compiled  bool // it has the compiled encoder of AVIF in memory, some 120 MiB
 	retire    *time.Timer
+
+	over   func(n int64) bool // whether taking n bytes ends it
+	needs  int64              // bytes that its conversion is predicted to take; the pool's lock guards it
+	taking int64              // bytes that it was last seen to take; the same
 
 	cmd    *exec.Cmd
 	in     *os.File
@@ -58,14 +65,11 @@ type process struct {
 	reaped bool
 }
 
-// start starts a worker and greets it. With known it tests nothing.
-func (p *Pool) start(ctx context.Context, kind int, known *Abilities) (*process, error) {
-	w := &process{kind: kind, limit: 2 * p.o.Memory, stderr: &tail{}, done: make(chan struct{})}
-	w.cmd = exec.Command(p.o.Command[0], p.o.Command[1:]...)
-	w.cmd.Env = environment(p.o.Memory)
-	w.cmd.Stderr = w.stderr
-	w.cmd.WaitDelay = lingering
-	ownGroup(w.cmd)
+// start starts a worker for a conversion that needs so much memory, and greets
+// it. With known it tests nothing.
+func (p *Pool) start(ctx context.Context, kind int, needs int64, known *Abilities) (*process, error) {
+	w := &process{kind: kind, needs: needs, stderr: &tail{}, done: make(chan struct{})}
+	w.over = func(n int64) bool { return p.overBudget(w, n) }
 	if err := p.launch(w); err != nil {
 		return nil, err
 	}
@@ -73,7 +77,7 @@ func (p *Pool) start(ctx context.Context, kind int, known *Abilities) (*process,
 	defer cancel()
 	var reply welcome
 	err := w.watch(ctx, func() error {
-		h := hello{Level: p.o.Level, Background: kind == background, Memory: p.o.Memory, Known: known}
+		h := hello{Level: p.o.Level, Background: kind == background, Memory: p.o.Memory, Network: sandbox.NetworkID(), Known: known}
 		if err := writeFrame(w.in, h, 0); err != nil {
 			return err
 		}
@@ -90,8 +94,34 @@ func (p *Pool) start(ctx context.Context, kind int, known *Abilities) (*process,
 	if reply.Priority != "" && !p.complained.Swap(true) {
 		p.o.ErrorLog.Warn("image workers run at the server's own priority", "err", reply.Priority)
 	}
-	w.abilities = reply.Abilities
+	w.abilities, w.sandbox = reply.Abilities, reply.Sandbox
 	return w, nil
+}
+
+// command is the child's, with the rights of one way to start it.
+func (p *Pool) command(w *process, rights *syscall.SysProcAttr) *exec.Cmd {
+	cmd := exec.Command(p.o.Command[0], p.o.Command[1:]...)
+	cmd.Env = environment(p.o.Memory)
+	cmd.Stderr = w.stderr
+	cmd.WaitDelay = lingering
+	cmd.SysProcAttr = rights
+	ownGroup(cmd)
+	return cmd
+}
+
+// spawn starts the child in the best way that the kernel allows, and remembers
+// which that is; p.mu is held.
+func (p *Pool) spawn(w *process, in, out *os.File) (err error) {
+	for {
+		rights := *p.ways[0]
+		w.cmd = p.command(w, &rights)
+		w.cmd.Stdin, w.cmd.Stdout = in, out
+		p.starter.do(func() { err = w.cmd.Start() })
+		if err == nil || len(p.ways) == 1 || !sandbox.Refused(err) {
+			return err
+		}
+		p.ways = p.ways[1:]
+	}
 }
 
 // launch makes the pipes and the child, and the goroutine that reaps it. It
@@ -107,7 +137,6 @@ func (p *Pool) launch(w *process) error {
 		in.Close()
 		return err
 	}
-	w.cmd.Stdin, w.cmd.Stdout = childIn, childOut
 	w.in, w.out, w.lines = in, out, bufio.NewReader(out)
 
 	// Under the lock, so that Close either sees the child or forbids it.
@@ -116,7 +145,7 @@ func (p *Pool) launch(w *process) error {
 	if p.closed {
 		err = ErrClosed
 	} else {
-		p.starter.do(func() { err = w.cmd.Start() })
+		err = p.spawn(w, childIn, childOut)
 	}
 	childIn.Close()
 	childOut.Close()
@@ -218,7 +247,7 @@ func (w *process) convert(ctx context.Context, src Source, s convert.Spec) (*con
 
 // send writes a job. The source is not held: it goes from Reader to pipe.
 func (w *process) send(src Source, s convert.Spec) error {
-	if err := writeFrame(w.in, job{Spec: s}, src.Size); err != nil {
+	if err := writeFrame(w.in, job{Spec: s, Memory: src.Memory}, src.Size); err != nil {
 		return err
 	}
 	if _, err := readFrame(w.lines, &taken{}, 0); err != nil {
@@ -281,7 +310,7 @@ func (w *process) watch(ctx context.Context, talk func() error) error {
 				w.kill()
 				return
 			case <-tick.C:
-				if n := resident(w.cmd.Process.Pid); n > w.limit {
+				if n := resident(w.cmd.Process.Pid); w.over(n) {
 					over = n
 					w.kill()
 					return
@@ -304,7 +333,7 @@ func (w *process) watch(ctx context.Context, talk func() error) error {
 	case errors.As(err, &source):
 		return source
 	case over > 0:
-		return fmt.Errorf("%w: it took %d MiB of memory, and may take %d", ErrCrashed, over>>20, w.limit>>20)
+		return fmt.Errorf("%w: %w: it took %d MiB, and all workers more than they may", ErrCrashed, convert.ErrMemory, over>>20)
 	case errors.Is(err, errGarbage):
 		return fmt.Errorf("%w: it was killed, because %w", ErrCrashed, err)
 	}
@@ -314,7 +343,7 @@ func (w *process) watch(ctx context.Context, talk func() error) error {
 // environment is all that a child is told: nothing of the server's secrets.
 func environment(memory int64) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "GOCOVERDIR"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", coverage} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

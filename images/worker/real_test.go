@@ -53,7 +53,7 @@ func TestReal(t *testing.T) {
 		if _, err := p.Convert(t.Context(), text("no picture at all"), convert.Spec{Format: codec.WebP}, true); !errors.Is(err, header.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := p.Convert(t.Context(), Source{strings.NewReader("short"), 10}, convert.Spec{}, true); !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := p.Convert(t.Context(), Source{Reader: strings.NewReader("short"), Size: 10}, convert.Spec{}, true); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %v", name, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

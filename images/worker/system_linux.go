@@ -28,7 +28,10 @@ const (
 // it killed when the thread that starts it ends. It stays in the session: where
 // the kernel groups by session (sched_autogroup), niceness counts only within.
 func ownGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 }
 
 // killGroup kills a process and all of its group.

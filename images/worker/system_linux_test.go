@@ -1,7 +1,11 @@
 package worker
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"image"
+	"image/jpeg"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,10 +13,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"millrace/images/codec"
 	"millrace/images/convert"
+	"millrace/images/header"
 )
 
 // thread is what the kernel says of one: proc_pid_stat(5).
@@ -96,11 +103,124 @@ func TestPriority(t *testing.T) {
 func TestTooMuchMemory(t *testing.T) {
 	p := newPool(t, Options{Memory: 100 << 20}, "fake")
 	_, err := p.Convert(t.Context(), text("hog"), convert.Spec{}, false)
-	if !errors.Is(err, ErrCrashed) || !strings.Contains(err.Error(), "and may take 200") {
+	if !errors.Is(err, ErrCrashed) || !errors.Is(err, convert.ErrMemory) {
 		t.Errorf("%v", err)
 	}
 	if _, err := p.Convert(t.Context(), text("next"), convert.Spec{}, false); err != nil {
 		t.Error(err)
+	}
+}
+
+// The budget is for all workers together: who takes more than was predicted ends,
+// and nobody else.
+func TestTooMuchMemoryTogether(t *testing.T) {
+	p := newPool(t, Options{Memory: 400 << 20}, "fake")
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	var other sync.WaitGroup
+	other.Go(func() {
+		src := text("hang " + file)
+		src.Memory = 300 << 20
+		if _, err := p.Convert(ctx, src, convert.Spec{}, true); errors.Is(err, ErrCrashed) {
+			t.Errorf("a worker that keeps to its prediction: %v", err)
+		}
+	})
+	pidIn(t, file)
+	src := text("hog")
+	src.Memory = 50 << 20
+	if _, err := p.Convert(t.Context(), src, convert.Spec{}, false); !errors.Is(err, convert.ErrMemory) {
+		t.Errorf("%v", err)
+	}
+	if s := p.Stats(); s.Running != 1 {
+		t.Errorf("%+v", s)
+	}
+	cancel()
+	other.Wait()
+}
+
+// A photograph takes no more memory than was predicted, so that what runs at once
+// keeps to the budget.
+func TestPredictionHolds(t *testing.T) {
+	if underRace {
+		t.Skip("the race detector needs memory of its own")
+	}
+	m := image.NewYCbCr(image.Rect(0, 0, 2400, 1600), image.YCbCrSubsampleRatio420)
+	for i := range m.Y {
+		m.Y[i] = byte(i%2400/10 + i*i%13)
+	}
+	var file bytes.Buffer
+	if err := jpeg.Encode(&file, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	info, err := header.Read(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(t, Options{Level: "embedded", Idle: time.Minute}, "real")
+	s := convert.Spec{Format: codec.WebP}
+	predicted := convert.Memory(info, s, "embedded")
+	src := Source{Reader: &file, Size: int64(file.Len()), Memory: predicted}
+	if _, err := p.Convert(t.Context(), src, s, false); err != nil && !errors.Is(err, convert.ErrNoGain) {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(p.idle[foreground][0].cmd.Process.Pid) + "/status")
+	p.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if peak, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.ParseInt(strings.Fields(peak)[0], 10, 64)
+			if err != nil || kb<<10 > predicted {
+				t.Errorf("%d KiB were taken, %d predicted (%v)", kb, predicted>>10, err)
+			}
+			t.Logf("%d KiB were taken, %d predicted", kb, predicted>>10)
+			return
+		}
+	}
+	t.Error("the peak is not known here")
+}
+
+// Idle workers count, and end for those that work.
+func TestIdleWorkersMakeRoom(t *testing.T) {
+	const memory = 200 << 20
+	p := newPool(t, Options{Memory: memory, Idle: time.Minute}, "fake")
+	ask := func(needs int64, background bool) {
+		t.Helper()
+		src := text("x")
+		src.Memory = needs
+		if _, err := p.Convert(t.Context(), src, convert.Spec{}, background); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(1<<20, true)
+	ask(1<<20, false)
+	if s := p.Stats(); s.Idle != 2 {
+		t.Fatalf("two small conversions of two kinds: %+v", s)
+	}
+	ask(memory, false)
+	eventually(t, "the worker that was not needed ends", func() bool { s := p.Stats(); return s.Idle == 1 && s.Running == 0 })
+}
+
+// A worker that has compiled the encoder of AVIF is not taken for anything else:
+// what that takes is in no other prediction.
+func TestCompiledIsForAVIF(t *testing.T) {
+	for word, want := range map[string]error{"embedded": nil, "fail": convert.ErrNoGain} {
+		p := newPool(t, Options{Idle: time.Minute}, "fake")
+		for i, c := range []struct {
+			format  codec.Format
+			started uint64
+		}{{codec.AVIF, 1}, {codec.WebP, 2}, {codec.AVIF, 2}, {codec.WebP, 2}} {
+			src := text(word)
+			src.Memory = 1 << 20
+			if _, err := p.Convert(t.Context(), src, convert.Spec{Format: c.format}, false); !errors.Is(err, want) {
+				t.Fatalf("%s: %v, want %v", word, err, want)
+			}
+			if got := p.Stats().Started - 1; got != c.started { // one has tested the encoders
+				t.Errorf("%s, %d: %d workers were started, want %d", word, i, got, c.started)
+			}
+		}
 	}
 }
 

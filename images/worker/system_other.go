@@ -9,7 +9,12 @@ import (
 
 // ownGroup makes a child the leader of a process group, so that it can be
 // killed with its commands.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func ownGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+}
 
 // killGroup kills a process and all of its group.
 func killGroup(pid int) {

@@ -1,6 +1,7 @@
-// Package worker runs conversions in child processes: whatever a hostile file
-// does to a decoder, it does it to a process that holds nothing, runs at a low
-// priority, is killed with its request, and gives all its memory back.
+// Package worker runs conversions in child processes. A hostile file can crash
+// or take over only a process that has nothing to lose: it holds no secrets and
+// no connections, runs at a low priority, is killed when its conversion is
+// cancelled, and gives all its memory back.
 //
 // A child is the program itself with another verb (Options.Command), which
 // calls Main. It is started when a picture needs it, converts one after the
@@ -20,11 +21,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/header"
+	"millrace/images/sandbox"
 )
 
 // ErrCrashed is returned, wrapped, when a worker died of a picture, took more
@@ -68,8 +71,8 @@ type Options struct {
 	Idle time.Duration
 	// Jobs is after how many conversions a worker is replaced. Default 200.
 	Jobs int
-	// Memory bounds one worker in bytes: GOMEMLIMIT softly, and twice that by
-	// killing it, with the commands it runs (Linux). Default 512 MiB.
+	// Memory bounds all workers together in bytes, with the commands they run
+	// and those that are idle. Default 512 MiB. See budget.go.
 	Memory   int64
 	ErrorLog *slog.Logger
 }
@@ -88,11 +91,13 @@ type Pool struct {
 
 	started, crashed atomic.Uint64
 	complained       atomic.Bool // about the priority
+	sandbox          sandbox.Report
 
 	mu     sync.Mutex
 	closed bool
-	all    map[*process]bool // true: idle
-	idle   [2][]*process     // by kind; the last one in is the first out
+	ways   []*syscall.SysProcAttr // to start a child that the kernel may allow, the best first
+	all    map[*process]bool      // true: idle
+	idle   [2][]*process          // by kind; the last one in is the first out
 }
 
 // The kinds of workers.
@@ -102,6 +107,8 @@ const (
 )
 
 // New tests the encoders (Abilities) in a worker of its own, which ends then.
+// Where there are workers, the memory of this process is closed to them and to
+// all others of its user, for ever (sandbox.Conceal).
 func New(ctx context.Context, o Options) (*Pool, error) {
 	p := &Pool{o: o, all: map[*process]bool{}}
 	if p.o.Idle <= 0 {
@@ -129,13 +136,14 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 		return nil, fmt.Errorf("looking for the worker's program: %w", err)
 	}
 	p.o.Command = append([]string{path}, o.Command[1:]...)
-	p.starter = newStarter()
-	probe, err := p.start(ctx, foreground, nil)
+	p.starter, p.ways = newStarter(), sandbox.Namespaces()
+	concealed := sandbox.Conceal() // before anything reads a picture
+	probe, err := p.start(ctx, foreground, p.o.Memory, nil)
 	if err != nil {
 		p.Close() //nolint:errcheck // it never fails, and there is an error already
 		return nil, fmt.Errorf("testing the encoders: %w", err)
 	}
-	p.abilities = probe.abilities
+	p.abilities, p.sandbox = probe.abilities, append(probe.sandbox, concealed)
 	probe.kill()
 	<-probe.done
 	return p, nil
@@ -161,12 +169,30 @@ func (p *Pool) Abilities() Abilities {
 	return Abilities{Level: p.abilities.Level, Formats: maps.Clone(p.abilities.Formats), Tools: slices.Clone(p.abilities.Tools)}
 }
 
+// Probe starts a worker, has it try what is forbidden to it, and ends it.
+func Probe(ctx context.Context, command []string) (sandbox.Report, error) {
+	p, err := New(ctx, Options{Command: command, Level: "embedded"})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close() //nolint:errcheck // it never fails
+	return p.Sandbox(), nil
+}
+
+// Sandbox says what keeps the workers from the rest of the machine, as the
+// first one has found by trying it. Empty where there are no workers.
+func (p *Pool) Sandbox() sandbox.Report { return slices.Clone(p.sandbox) }
+
 // Source is a file to convert, Size bytes of it.
 type Source struct {
 	// Reader is read in the goroutine of Convert; a Read of it that blocks
 	// must end with the context.
 	io.Reader
 	Size int64
+	// Memory is how many bytes the conversion is predicted to take at its peak,
+	// those of the worker included. It is the soft limit of the worker's heap
+	// (GOMEMLIMIT). 0: nobody knows; Options.Memory.
+	Memory int64
 }
 
 // Convert has a worker convert the source. background runs it at the lowest
@@ -192,16 +218,21 @@ func (p *Pool) Convert(ctx context.Context, src Source, s convert.Spec, inBackgr
 	if inBackground && !p.o.Alike {
 		kind = background
 	}
+	if src.Memory <= 0 {
+		src.Memory = p.o.Memory
+	}
 	for {
-		w := p.take(kind)
+		w := p.take(kind, src.Memory, s.Format)
 		idle := w != nil
 		if w == nil {
 			var err error
-			if w, err = p.start(ctx, kind, &p.abilities); err != nil {
+			if w, err = p.start(ctx, kind, src.Memory, &p.abilities); err != nil {
 				return nil, fmt.Errorf("%w: %w", ErrNotStarted, err)
 			}
 		}
 		res, err := w.convert(ctx, src, s)
+		// After a failure, too: whether the result is too large is seen only when it is encoded.
+		w.compiled = w.compiled || w.took && s.Format == codec.AVIF && p.abilities.Formats[codec.AVIF].Level != "tools"
 		closed := p.give(w)
 		switch {
 		case !errors.Is(err, ErrCrashed):
@@ -227,20 +258,36 @@ func (p *Pool) begin() bool {
 	return true
 }
 
-// take returns an idle worker, or nil.
-func (p *Pool) take(kind int) *process {
+// take returns an idle worker for a conversion that needs so much memory, or
+// nil. Either way there is room for it afterwards. One that has the compiled
+// encoder of AVIF in memory is kept for AVIF.
+func (p *Pool) take(kind int, needs int64, f codec.Format) (taken *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for n := len(p.idle[kind]); n > 0; n-- {
-		w := p.idle[kind][n-1]
-		p.idle[kind] = p.idle[kind][:n-1]
+	if w := p.fitting(kind, f); w != nil {
+		p.idle[kind] = slices.DeleteFunc(p.idle[kind], func(other *process) bool { return other == w })
 		w.retire.Stop()
-		if w.alive() {
-			p.all[w] = false
+		p.all[w] = false
+		w.needs, taken = needs, w
+		needs = 0 // it is counted with those that run
+	}
+	p.makeRoom(needs)
+	return taken
+}
+
+// fitting is the idle worker for a format that was used last, or nil; p.mu is
+// held.
+func (p *Pool) fitting(kind int, f codec.Format) (best *process) {
+	for _, w := range slices.Backward(p.idle[kind]) {
+		switch {
+		case !w.alive():
+		case w.compiled == (f == codec.AVIF):
 			return w
+		case !w.compiled && best == nil:
+			best = w
 		}
 	}
-	return nil
+	return best
 }
 
 // give makes a worker idle, or ends it. It reports whether the pool is closed.
@@ -252,6 +299,7 @@ func (p *Pool) give(w *process) (closed bool) {
 		return p.closed
 	}
 	p.all[w] = true
+	w.needs = 0
 	p.idle[w.kind] = append(p.idle[w.kind], w)
 	w.retire = time.AfterFunc(p.o.Idle, func() { p.dismiss(w) })
 	return false
@@ -261,12 +309,15 @@ func (p *Pool) give(w *process) (closed bool) {
 func (p *Pool) dismiss(w *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, other := range p.idle[w.kind] {
-		if other == w {
-			p.idle[w.kind] = append(p.idle[w.kind][:i], p.idle[w.kind][i+1:]...)
-			w.kill() // it holds nothing that could be lost
-			return
-		}
+	p.endIdle(w)
+}
+
+// endIdle ends a worker if it is idle; p.mu is held.
+func (p *Pool) endIdle(w *process) {
+	if i := slices.Index(p.idle[w.kind], w); i >= 0 {
+		p.idle[w.kind] = slices.Delete(p.idle[w.kind], i, i+1)
+		w.retire.Stop()
+		w.kill() // it holds nothing that could be lost
 	}
 }
 

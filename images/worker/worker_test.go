@@ -274,20 +274,20 @@ func TestCrashLeavesNothing(t *testing.T) {
 func TestSourceFails(t *testing.T) {
 	p := newPool(t, Options{}, "fake")
 	broken := errors.New("the disk is gone")
-	_, err := p.Convert(t.Context(), Source{iotest.ErrReader(broken), 10}, convert.Spec{}, false)
+	_, err := p.Convert(t.Context(), Source{Reader: iotest.ErrReader(broken), Size: 10}, convert.Spec{}, false)
 	if !errors.Is(err, broken) || errors.Is(err, ErrCrashed) {
 		t.Errorf("%v", err)
 	}
-	_, err = p.Convert(t.Context(), Source{strings.NewReader("short"), 10}, convert.Spec{}, false)
+	_, err = p.Convert(t.Context(), Source{Reader: strings.NewReader("short"), Size: 10}, convert.Spec{}, false)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrCrashed) {
 		t.Errorf("%v", err)
 	}
-	_, err = p.Convert(t.Context(), Source{strings.NewReader(""), maxSource + 1}, convert.Spec{}, false)
+	_, err = p.Convert(t.Context(), Source{Reader: strings.NewReader(""), Size: maxSource + 1}, convert.Spec{}, false)
 	if !errors.Is(err, header.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}
 	// What is more than Size is not read.
-	res, err := p.Convert(t.Context(), Source{strings.NewReader("picture and more"), 7}, convert.Spec{}, false)
+	res, err := p.Convert(t.Context(), Source{Reader: strings.NewReader("picture and more"), Size: 7}, convert.Spec{}, false)
 	if err != nil || string(res.Data) != "PICTURE q0" {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -330,7 +330,9 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 6 {
 		wg.Go(func() {
 			for range 5 {
-				res, err := p.Convert(t.Context(), text("picture "+strconv.Itoa(i)), convert.Spec{}, i%2 == 0)
+				source := text("picture " + strconv.Itoa(i))
+				source.Memory = 1 << 20 // so that idle workers need not make room
+				res, err := p.Convert(t.Context(), source, convert.Spec{}, i%2 == 0)
 				if err != nil || string(res.Data) != "PICTURE "+strconv.Itoa(i)+" q0" {
 					t.Errorf("%v, %v", res, err)
 				}

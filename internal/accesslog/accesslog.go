@@ -18,8 +18,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"millrace/internal/meter"
+	"millrace/internal/redact"
 )
 
 const (
@@ -60,10 +62,15 @@ type Options struct {
 	// byte beyond ASCII is written as \xHH, within the request line also a
 	// space: a line may be cut at its quotes and spaces without surprises.
 	// In json, bytes that are not UTF-8 become U+FFFD and control characters
-	// are escaped. What is too long ends in "…".
+	// are escaped. What is too long ends in "…". Tokens, passwords and the like
+	// in the query of target and referer are written as "...".
+	//
+	// With json the server's own messages on the standard error are JSON
+	// objects as well, one to a line.
 	Format string `yaml:"format"`
 	// File is appended to and made with mode 0640. Empty or "-" is the
-	// standard output.
+	// standard output. A named pipe is fine, whether or not somebody reads
+	// it: what it cannot take is lost, and counted.
 	File string `yaml:"file"`
 }
 
@@ -109,6 +116,7 @@ type Log struct {
 type shard struct {
 	mu     sync.Mutex
 	buf    []byte // capacity shardBytes; whole lines
+	masked []byte // of the line that is being written
 	clock  clock
 	closed bool
 	_      [64]byte // keep the next shard's lock off this cache line
@@ -161,7 +169,7 @@ func openFile(path string) (*os.File, error) {
 		}
 		return f, nil
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	f, err := os.OpenFile(path, openFlags(path), 0o640)
 	if err != nil {
 		return nil, fmt.Errorf("opening the access log: %w", err)
 	}
@@ -182,6 +190,11 @@ func (l *Log) Write(r *Record) {
 		l.dropped.Add(r.Shard, 1)
 		return
 	}
+	if redact.Needed(r.Target) || redact.Needed(r.Referer) {
+		clean := *r
+		s.mask(&clean)
+		r = &clean
+	}
 	s.buf = appendLine(s.buf, l.format, r, &s.clock)
 	after := len(s.buf)
 	s.mu.Unlock()
@@ -192,6 +205,22 @@ func (l *Log) Write(r *Record) {
 	if before < shardBytes/2 && after >= shardBytes/2 {
 		wake(l.full)
 	}
+}
+
+// maxMasked is how much of a field is read for secrets: what lies behind it
+// could hardly be in the line.
+const maxMasked = 4 * maxTarget
+
+// mask leaves tokens and passwords out of a record. What it makes of the
+// strings is overwritten by the next record's.
+func (s *shard) mask(r *Record) {
+	cut := func(s string) string { return s[:min(len(s), maxMasked)] }
+	b := redact.AppendTarget(s.masked[:0], cut(r.Target))
+	n := len(b)
+	b = redact.AppendTarget(b, cut(r.Referer))
+	s.masked = b
+	r.Target = unsafe.String(unsafe.SliceData(b), n)
+	r.Referer = unsafe.String(unsafe.SliceData(b[n:]), len(b)-n)
 }
 
 // Reopen opens the log's path again, as log rotation asks for after it moved

@@ -453,10 +453,37 @@ func TestNoAllocations(t *testing.T) {
 			l.Write(&Record{
 				Time: time.Unix(seconds, 0), Remote: example.Remote, Host: example.Host, Method: "GET",
 				Target: example.Target, Proto: example.Proto, UserAgent: "é\n\xff", Status: 200, Bytes: 501,
+				Referer: "https://a.test/?token=abc",
 			})
 		}); n != 0 {
 			t.Errorf("%s: a line allocates %v times", name, n)
 		}
 		l.Close()
+	}
+}
+
+// TestSecrets: whoever may read a log need not be somebody else for it.
+func TestSecrets(t *testing.T) {
+	l, path, _ := open(t)
+	for _, target := range []string{"/ws?token=s3cret&a=1", "/ws?%74oken=s3cret", "/plain"} {
+		l.Write(&Record{
+			Time: example.Time, Method: "GET", Target: target, Proto: "HTTP/1.1", Status: 200,
+			Referer: "https://a.test/?Access-Token=s3cret", UserAgent: "curl",
+		})
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`/ws?token=...&a=1 `, `/ws?%74oken=... `, `GET /plain `, `"https://a.test/?Access-Token=..."`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in\n%s", want, b)
+		}
+	}
+	if strings.Contains(string(b), "s3cret") {
+		t.Errorf("a secret is in\n%s", b)
 	}
 }

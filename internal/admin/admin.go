@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"millrace/internal/meter"
@@ -36,9 +37,11 @@ const (
 type Options struct {
 	// Listen is
 	//
-	//   - empty: a UNIX socket in the first of these folders that can be used:
+	//   - empty: a UNIX socket in the folder $MILLRACE_RUN_DIR; where that is
+	//     not set, in the first of these that can be used:
 	//     $XDG_RUNTIME_DIR/millrace, /run/millrace, millrace-UID in the folder
-	//     for temporary files
+	//     for temporary files. Where none can, the server says so and serves
+	//     without an admin listener
 	//   - "unix:/path": a UNIX socket there
 	//   - "host:port": TCP. Whoever reaches the port may read and reload
 	//     everything; see [Admin.Warning]
@@ -46,7 +49,7 @@ type Options struct {
 	Listen string `yaml:"listen"`
 }
 
-// Deps is what the admin listener tells of. Only Meters must be set.
+// Deps are what the admin listener reports and controls. Only Meters is required.
 type Deps struct {
 	Meters            *meter.Meters
 	Version, Revision string // for millrace_build_info
@@ -78,7 +81,7 @@ type Deps struct {
 
 // Admin is an admin listener. A nil *Admin is off: its methods do nothing.
 type Admin struct {
-	server   *http.Server
+	server   *http.Server // nil: off, because no socket could be made
 	listener net.Listener
 	addr     string
 	warning  string
@@ -86,12 +89,19 @@ type Admin struct {
 }
 
 // New listens as o says, without serving yet. When o is off, it returns nil and
-// no error. The errors say what to do about them; nothing is left behind.
+// no error. Where nothing was asked for and no socket can be made, it is off and
+// [Admin.Warning] says why. The errors say what to do about them; nothing is
+// left behind.
 func New(o Options, d Deps) (*Admin, error) {
 	if o.Listen == "off" {
 		return nil, nil
 	}
 	l, err := listen(o.Listen, systemPlaces())
+	if errors.Is(err, errNoFolder) {
+		why := strings.ReplaceAll(err.Error(), "\n", ", ")
+		return &Admin{warning: fmt.Sprintf("serving without the admin listener: no metrics, no purges, no commands that talk to this server. "+
+			"Turn it on with --admin unix:/path, or name a folder in %s; --admin off silences this. Reason: %s", FolderVariable, why)}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +137,8 @@ func newServer(h http.Handler, errorLog *slog.Logger) *http.Server {
 	}
 }
 
+func (a *Admin) off() bool { return a == nil || a.server == nil }
+
 // Addr is where the listener is, as [Options.Listen] may say it: with the path
 // or the port that was chosen. Empty when it is off.
 func (a *Admin) Addr() string {
@@ -137,7 +149,7 @@ func (a *Admin) Addr() string {
 }
 
 // Warning is a sentence for the operator, or empty: the listener can be reached
-// from other machines.
+// from other machines, or there is none although nobody turned it off.
 func (a *Admin) Warning() string {
 	if a == nil {
 		return ""
@@ -147,7 +159,7 @@ func (a *Admin) Warning() string {
 
 // Serve answers until Close, then returns nil.
 func (a *Admin) Serve() error {
-	if a == nil {
+	if a.off() {
 		return nil
 	}
 	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
@@ -159,7 +171,7 @@ func (a *Admin) Serve() error {
 // Close stops listening, removes the socket and gives requests under way two
 // seconds. It may be called whether or not Serve was, and again.
 func (a *Admin) Close() error {
-	if a == nil {
+	if a.off() {
 		return nil
 	}
 	a.cleanup()

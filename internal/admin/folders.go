@@ -8,8 +8,14 @@ import (
 	"path/filepath"
 )
 
+// FolderVariable is the environment variable that names the folder for admin
+// sockets. It is then the only one in which they are made and looked for, so
+// that servers under different folders do not know each other.
+const FolderVariable = "MILLRACE_RUN_DIR"
+
 // places are where runtime folders may be.
 type places struct {
+	only string // $MILLRACE_RUN_DIR: no other is used
 	xdg  string // $XDG_RUNTIME_DIR
 	run  string // /run
 	temp string // the folder for temporary files
@@ -17,11 +23,18 @@ type places struct {
 }
 
 func systemPlaces() places {
-	return places{xdg: os.Getenv("XDG_RUNTIME_DIR"), run: "/run", temp: os.TempDir(), uid: os.Getuid()}
+	only := os.Getenv(FolderVariable)
+	if full, err := filepath.Abs(only); only != "" && err == nil {
+		only = full // as it is shown to people in other folders
+	}
+	return places{only: only, xdg: os.Getenv("XDG_RUNTIME_DIR"), run: "/run", temp: os.TempDir(), uid: os.Getuid()}
 }
 
 // folders are the runtime folders in order of preference.
 func (p places) folders() []string {
+	if p.only != "" {
+		return []string{p.only}
+	}
 	var list []string
 	if filepath.IsAbs(p.xdg) { // a relative one must be ignored (XDG Base Directory Specification)
 		list = append(list, filepath.Join(p.xdg, "millrace"))

@@ -89,6 +89,11 @@ func tcpHosts(listenHost string, bound netip.Addr) hosts {
 // share a runtime folder.
 const maxSameName = 16
 
+// errNoFolder is wrapped by the error for a socket that nobody asked for by name
+// and that cannot be made. Other users may be the reason (a folder of theirs
+// under our name), so it keeps no server from starting.
+var errNoFolder = errors.New("no folder for the admin socket")
+
 // listenDefault listens on a socket in the first runtime folder that works.
 func listenDefault(p places) (*listener, error) {
 	var errs []error
@@ -103,13 +108,11 @@ func listenDefault(p places) (*listener, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("no folder for the admin socket (name one with --admin unix:/path, or --admin off): %w", errors.Join(errs...))
+	return nil, fmt.Errorf("%w: %w", errNoFolder, errors.Join(errs...))
 }
 
 func listenIn(folder string) (*listener, error) {
-	if err := removeDeadIn(folder); err != nil {
-		return nil, err
-	}
+	removeDeadIn(folder)
 	for n := 1; ; n++ {
 		name := fmt.Sprintf("%d%s", os.Getpid(), socketSuffix)
 		if n > 1 {

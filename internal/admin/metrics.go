@@ -87,6 +87,7 @@ func newCollector(d Deps) *collector {
 			counter(describe("lane_evictions_total", "Answers the fast lane gave up for want of room."), &m.LaneEvicted),
 			counter(describe("lane_offers_total", "Answers offered to the fast lane."), &m.LaneOffers),
 			counter(describe("lane_voided_total", "Answers the fast lane gave up because what they were made of changed."), &m.LaneVoided),
+			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed since they brought bytes that nobody had asked for."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
 			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),

@@ -93,13 +93,14 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 		return nil, err
 	}
 
-	// A page in the operator's browser may not reload the server either:
-	// requests that change something must not come from another origin.
-	guarded := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allowed != nil && !allowed(r.Host) {
 			text(w, http.StatusMisdirectedRequest, fmt.Sprintf(
 				"The admin listener does not answer to the name %q. Use its address, or start the server with --admin NAME:PORT.\n", r.Host))
+			return
+		}
+		if fromOtherSite(r) {
+			text(w, http.StatusForbidden, "The admin listener does not answer to pages of other sites. Open this address by itself, or use a program like curl.\n")
 			return
 		}
 		h := w.Header()
@@ -113,8 +114,29 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 			_ = rc.SetReadDeadline(time.Now().Add(readTimeout))
 			r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(d.Routes, r.URL.Path))
 		}
-		guarded.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	}), nil
+}
+
+// fromOtherSite reports whether a page of another origin in the operator's
+// browser made the request, whatever its method: a GET may be expensive (a
+// profile), and some routes change something. Sec-Fetch-Site is what browsers
+// say themselves, "none" when somebody typed the address; to an address that
+// they do not trust (plain HTTP beyond loopback) they send at most Origin and
+// Referer. Programs send none of them.
+func fromOtherSite(r *http.Request) bool {
+	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 {
+		return len(site) > 1 || site[0] != "same-origin" && site[0] != "none"
+	}
+	for _, name := range []string{"Origin", "Referer"} {
+		for _, value := range r.Header[name] {
+			u, err := url.Parse(value)
+			if err != nil || !strings.EqualFold(u.Host, r.Host) { // "null" has no host
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // text answers with a few words. What a client does not read is its own loss.

@@ -98,7 +98,25 @@ func TestBrowserAttacks(t *testing.T) {
 	if status, _ := ask(t, c, fetch); status != 403 {
 		t.Errorf("a fetch from another site: status %d, want 403", status)
 	}
-	for _, path := range []string{"/metrics", "/", "/debug/pprof/cmdline"} {
+	for _, path := range []string{"/metrics", "/", "/debug/pprof/cmdline", "/debug/pprof/profile?seconds=300", "/addrs", "/nowhere"} {
+		for _, field := range [][2]string{
+			{"Sec-Fetch-Site", "cross-site"},
+			{"Sec-Fetch-Site", "same-site"},
+			{"Sec-Fetch-Site", ""},
+			{"Origin", "https://evil.example"},
+			{"Origin", "null"},
+			{"Origin", "http://127.0.0.1:1"},
+			{"Referer", "http://evil.example/page"},
+			{"Referer", "%"},
+		} {
+			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+				r := request(t, method, url+path)
+				r.Header.Set(field[0], field[1])
+				if status, _ := ask(t, c, r); status != 403 {
+					t.Errorf("%s %s with %s: %s has status %d, want 403", method, path, field[0], field[1], status)
+				}
+			}
+		}
 		rebound := request(t, "GET", url+path)
 		rebound.Host = "evil.example"
 		if status, _ := ask(t, c, rebound); status != http.StatusMisdirectedRequest {
@@ -107,6 +125,13 @@ func TestBrowserAttacks(t *testing.T) {
 	}
 	if reloaded {
 		t.Error("the config was reloaded")
+	}
+	for _, field := range [][2]string{{"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}, {"Origin", url}, {"Referer", url + "/"}, {"X-None", ""}} {
+		r := request(t, "GET", url+"/addrs")
+		r.Header.Set(field[0], field[1])
+		if status, _ := ask(t, c, r); status != 200 {
+			t.Errorf("%s: %s has status %d, want 200", field[0], field[1], status)
+		}
 	}
 }
 

@@ -49,11 +49,9 @@ func listenUnix(path string) (*listener, error) {
 		return nil, fmt.Errorf("the path of the admin socket %s has %d bytes, but systems allow %d: name a shorter one with --admin unix:/path",
 			path, len(path), maxSocketPath)
 	}
-	unlock, err := lockFolder(filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("listening on the admin socket %s: %w", path, err)
-	}
-	defer unlock()
+	if unlock, err := lockFolder(filepath.Dir(path)); err == nil {
+		defer unlock()
+	} // else without: it only helps servers that start in the same moment, and other users could hold it for ever
 	if err := removeDead(path); err != nil {
 		return nil, fmt.Errorf("listening on the admin socket %s: %w", path, err)
 	}
@@ -141,19 +139,19 @@ func removeOwn(path string, own fs.FileInfo) {
 	}
 }
 
-// removeDeadIn clears a runtime folder of the sockets of dead processes.
-func removeDeadIn(folder string) error {
+// removeDeadIn clears a runtime folder of the sockets of dead processes, where
+// that can be done: they are in nobody's way.
+func removeDeadIn(folder string) {
 	unlock, err := lockFolder(folder)
 	if err != nil {
-		return err
+		return
 	}
 	defer unlock()
-	paths, err := sockets(folder)
+	paths, _ := sockets(folder)
 	for _, path := range paths {
 		// What is alive stays, what cannot be removed is in nobody's way.
 		_ = removeDead(path)
 	}
-	return err
 }
 
 // sockets lists the files in a folder that look like admin sockets.

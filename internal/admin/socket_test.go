@@ -102,21 +102,24 @@ func TestFolders(t *testing.T) {
 		p    places
 		want string // folder below base; empty for an error
 	}{
-		"xdg first":           {places{dir("xdg"), dir("run"), dir("tmp"), me}, "xdg/millrace"},
-		"no xdg":              {places{"", dir("run"), dir("tmp"), me}, "run/millrace"},
-		"relative xdg":        {places{"xdg", dir("run"), dir("tmp"), me}, "run/millrace"},
-		"missing xdg and run": {places{missing, missing, dir("tmp"), me}, "tmp/millrace-UID"},
-		"long xdg":            {places{long, missing, dir("tmp"), me}, "tmp/millrace-UID"},
-		"writable by all":     {places{open, missing, dir("tmp"), me}, "tmp/millrace-UID"},
-		"a link":              {places{linked, missing, dir("tmp"), me}, "tmp/millrace-UID"},
-		"file for a folder":   {places{file, missing, dir("tmp"), me}, "tmp/millrace-UID"},
-		"nothing works":       {places{missing, missing, missing, me}, ""},
-		"all of another user": {places{dir("xdg"), dir("run"), dir("tmp"), me + 1}, ""},
+		"xdg first":           {places{"", dir("xdg"), dir("run"), dir("tmp"), me}, "xdg/millrace"},
+		"no xdg":              {places{"", "", dir("run"), dir("tmp"), me}, "run/millrace"},
+		"relative xdg":        {places{"", "xdg", dir("run"), dir("tmp"), me}, "run/millrace"},
+		"missing xdg and run": {places{"", missing, missing, dir("tmp"), me}, "tmp/millrace-UID"},
+		"long xdg":            {places{"", long, missing, dir("tmp"), me}, "tmp/millrace-UID"},
+		"writable by all":     {places{"", open, missing, dir("tmp"), me}, "tmp/millrace-UID"},
+		"a link":              {places{"", linked, missing, dir("tmp"), me}, "tmp/millrace-UID"},
+		"file for a folder":   {places{"", file, missing, dir("tmp"), me}, "tmp/millrace-UID"},
+		"nothing works":       {places{"", missing, missing, missing, me}, ""},
+		"all of another user": {places{"", dir("xdg"), dir("run"), dir("tmp"), me + 1}, ""},
+		"named":               {places{dir("named"), dir("xdg"), dir("run"), dir("tmp"), me}, "named"},
+		"named, and made":     {places{base + "/made", dir("xdg"), dir("run"), dir("tmp"), me}, "made"},
+		"named, but a file":   {places{file, dir("xdg"), dir("run"), dir("tmp"), me}, ""},
 	} {
 		l, err := listenDefault(tt.p)
 		if tt.want == "" {
-			if err == nil || !strings.Contains(err.Error(), "--admin unix:/path") {
-				t.Errorf("%s: error %v, want one that says what to do", name, err)
+			if !errors.Is(err, errNoFolder) {
+				t.Errorf("%s: error %v, want %v", name, err, errNoFolder)
 			}
 			continue
 		}
@@ -313,4 +316,29 @@ func TestRelativeSocket(t *testing.T) {
 	c.Close()
 	l.Close()
 	l.cleanup()
+}
+
+// Where nobody asked for a socket by name, none is better than no server.
+func TestNoFolderIsNoError(t *testing.T) {
+	file := filepath.Join(shortDir(t), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(FolderVariable, file)
+	a, err := New(Options{}, Deps{Meters: meter.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--admin unix:/path", "--admin off", FolderVariable, file + " is not a folder"} {
+		if !strings.Contains(a.Warning(), want) {
+			t.Errorf("the warning %q does not say %q", a.Warning(), want)
+		}
+	}
+	if a.Addr() != "" || a.Serve() != nil || a.Close() != nil {
+		t.Error("an admin listener without a socket does something")
+	}
+	if a, err := New(Options{Listen: unixPrefix + file + "/a.sock"}, Deps{Meters: meter.New()}); err == nil {
+		a.Close()
+		t.Error("a socket that was asked for by name is missing without an error")
+	}
 }

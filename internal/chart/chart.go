@@ -1,10 +1,10 @@
-// Package chart draws lines, bars, intervals and flame graphs as SVG that is
+// Package chart draws lines, intervals and flame graphs as SVG that is
 // readable without scripts, and lines as PNG. It knows nothing of what the
 // figures mean. All colours are CSS custom properties with a fallback, so that
 // a page decides on dark and light.
 //
 // The properties are --chart-ink, -muted, -grid, -band, -paper, -1 to -8 (the
-// series), -good, -bad, -same, -open (the marks of intervals and bars), and
+// series), -good, -bad, -same, -open (the marks of intervals), and
 // -flame-1 to -flame-4, -more-1 to -more-3, -less-1 to -less-3 (frames). A page
 // that sets none of them gets a light picture.
 //

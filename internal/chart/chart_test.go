@@ -91,16 +91,14 @@ func TestOddFiguresGiveAPicture(t *testing.T) {
 				t.Error(name, err)
 			}
 		}
-		rows, bars := Intervals{Delta: 0.01}, Bars{Unit: "bytes"}
+		rows := Intervals{Delta: 0.01}
 		flame := Flame{Root: Frame{Name: "root", Value: 1}}
 		for _, y := range ys {
 			rows.Rows = append(rows.Rows, Interval{Label: "l", Ratio: y, Low: y, High: 2 * y})
-			bars.Rows = append(bars.Rows, Bar{Label: "l", Value: y})
 			flame.Root.Children = append(flame.Root.Children, Frame{Name: "f", Value: y, Delta: y})
 		}
 		for _, size := range sizes {
 			svgOf(t, rows.SVG, size)
-			svgOf(t, bars.SVG, size)
 			svgOf(t, flame.SVG, size)
 			flame.Difference = !flame.Difference
 		}
@@ -121,9 +119,8 @@ func TestNamesAreEscaped(t *testing.T) {
 	l.Series[0].Name = evil
 	l.Series = append(l.Series, Series{Name: evil + strings.Repeat("long", 4000)})
 	rows := Intervals{Title: evil, Rows: []Interval{{Group: evil, Hint: evil, Label: evil, Verdict: evil, Tooltip: evil, Ratio: 1, Low: 1, High: 1}}}
-	bars := Bars{Title: evil, Unit: evil, Rows: []Bar{{Label: evil, Value: 1, Note: evil, Tooltip: evil}}}
 	flame := Flame{Title: evil, Unit: evil, Root: Frame{Name: evil, Value: 1}}
-	for _, draw := range []func(io.Writer, Size) error{l.SVG, rows.SVG, bars.SVG, flame.SVG} {
+	for _, draw := range []func(io.Writer, Size) error{l.SVG, rows.SVG, flame.SVG} {
 		s := svgOf(t, draw, Size{})
 		if strings.Contains(s, "<script") || strings.Contains(s, `" onload`) || strings.ContainsAny(s, "\x00\x1b") {
 			t.Errorf("a name got out of its place:\n%s", s)
@@ -221,11 +218,21 @@ func TestChange(t *testing.T) {
 			t.Errorf("Change(%v) = %q, want %q", ratio, got, want)
 		}
 	}
-	if got := Range(1.04, 1.083); got != "[+4.0 %, +8.3 %]" {
-		t.Error(got)
-	}
-	if got := Range(0, 0); got != "[no interval]" {
-		t.Error(got)
+	for _, c := range []struct {
+		ratio, low, high float64
+		want             string
+	}{
+		{1.061, 1.04, 1.083, "+6.1 % [+4.0 %, +8.3 %]"},
+		{0.318, 0.290, 0.364, "×0.318 [×0.290, ×0.364]"}, // not one end in percent
+		{2.9, 2.5, 3.2, "×2.90 [×2.50, ×3.20]"},
+		{1.02, 1e-9, 1e9, "×1.02 [under ×0.0001, over ×10000]"},
+		{1.02, 0, 0, "+2.0 % [no interval]"},
+		{0, 0.2, 0.9, "– [×0.200, ×0.900]"},
+	} {
+		change, interval := Effect(c.ratio, c.low, c.high)
+		if got := change + " " + interval; got != c.want {
+			t.Errorf("Effect(%v, %v, %v) = %q, want %q", c.ratio, c.low, c.high, got, c.want)
+		}
 	}
 }
 
@@ -288,6 +295,42 @@ func TestNamesDoNotOverlap(t *testing.T) {
 	s := svgOf(t, l.SVG, Size{})
 	if !strings.Contains(s, ">a rather long name 3<") || strings.Contains(s, "chart-ends") {
 		t.Error("no legend")
+	}
+}
+
+// A name stands beside the end of its line or not at all: where a line ends
+// before the others, all names stand above the plot.
+func TestNamesStandAtTheEndsOfTheirLines(t *testing.T) {
+	t.Parallel()
+	l := lineOf(false, 0, 100)
+	l.Series = []Series{
+		{Name: "tools", Points: [][2]float64{{0, 1}, {9, 0}}},
+		{Name: "embedded", Points: [][2]float64{{0, 1}, {17, 0}}},
+	}
+	if s := svgOf(t, l.SVG, Size{}); strings.Contains(s, "chart-ends") {
+		t.Error("the name of a line that ended stands at the end of another")
+	}
+	l.Series[0].Points[1][0] = 17
+	if s := svgOf(t, l.SVG, Size{}); !strings.Contains(s, "chart-ends") {
+		t.Error("both lines end at the right side, and their names do not stand there")
+	}
+}
+
+// A picture in a file of its own has its title, and a ground: on a dark page it
+// would be dark on dark.
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	l := lineOf(false, 0, 100)
+	l.Title = "CPU while a folder is converted"
+	if s := svgOf(t, l.Standalone, Size{}); !strings.Contains(s, ">"+l.Title+"</text>") || !strings.Contains(s, `fill="var(--chart-paper`) {
+		t.Errorf("no title, or no ground: %s", s)
+	}
+	if s := svgOf(t, l.SVG, Size{}); strings.Contains(s, ">"+l.Title+"</text>") {
+		t.Error("within a page the title would stand there twice")
+	}
+	v := &Intervals{Title: "CPU of others", Rows: []Interval{{Group: "a page", Label: "nginx", Ratio: 0.6, Low: 0.5, High: 0.7}}}
+	if s := svgOf(t, v.Standalone, Size{}); !strings.Contains(s, ">"+v.Title+"</text>") || !strings.Contains(s, `fill="var(--chart-paper`) {
+		t.Errorf("intervals have no title, or no ground: %s", s)
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// A Mark is what an interval or a bar means. Each has a colour and a shape of
+// A Mark is what an interval means. Each has a colour and a shape of
 // its own.
 type Mark int
 
 // The marks.
 const (
-	Plain Mark = iota // a bar that is neither
+	Plain Mark = iota // none of the others
 	Good              // a filled disc
 	Bad               // a filled diamond
 	Same              // a filled square
@@ -50,14 +50,8 @@ func Change(ratio float64) string {
 	if !finite(ratio) || ratio <= 0 {
 		return "–"
 	}
-	switch {
-	case ratio > reach:
-		return "over ×10000"
-	case ratio < 1/reach:
-		return "under ×0.0001"
-	}
-	if ratio >= 3 || ratio <= 1.0/3 {
-		return "×" + factor(ratio)
+	if isFactor(ratio) {
+		return asFactor(ratio)
 	}
 	s := strconv.FormatFloat((ratio-1)*100, 'f', 1, 64)
 	switch {
@@ -69,20 +63,42 @@ func Change(ratio float64) string {
 	return minus(s) + " %"
 }
 
-// factor writes three digits of a ratio, and all three: a column of them is
+// isFactor reports whether a ratio is so far from 1 that it reads better as a
+// factor than in percent.
+func isFactor(ratio float64) bool { return ratio >= 3 || ratio <= 1.0/3 }
+
+// asFactor writes three digits of a ratio, and all three: a column of them is
 // compared.
-func factor(ratio float64) string {
+func asFactor(ratio float64) string {
+	switch {
+	case ratio > reach:
+		return "over ×10000"
+	case ratio < 1/reach:
+		return "under ×0.0001"
+	}
 	digits := 2 - int(math.Floor(math.Log10(ratio)))
-	return strconv.FormatFloat(ratio, 'f', min(max(digits, 0), 6), 64)
+	return "×" + strconv.FormatFloat(ratio, 'f', min(max(digits, 0), 6), 64)
 }
 
-// Range writes an interval of ratios: "[+4.0 %, +8.3 %]"; what is not known is
-// "[no interval]".
-func Range(low, high float64) string {
-	if !(low > 0) || !(high > 0) || !finite(low) || !finite(high) {
-		return "[no interval]"
+// Effect writes a ratio and its interval, all three in one unit, so that they
+// can be compared at a glance: "+6.1 %" and "[+4.0 %, +8.3 %]", or, where any of
+// them is beyond a factor of three, "×0.318" and "[×0.290, ×0.364]". An
+// interval that is not known is "[no interval]".
+func Effect(ratio, low, high float64) (change, interval string) {
+	known := low > 0 && high > 0 && finite(low) && finite(high)
+	write := Change
+	if ratio > 0 && finite(ratio) && isFactor(ratio) || known && (isFactor(low) || isFactor(high)) {
+		write = func(ratio float64) string {
+			if !(ratio > 0) || !finite(ratio) {
+				return Change(ratio)
+			}
+			return asFactor(ratio)
+		}
 	}
-	return "[" + Change(low) + ", " + Change(high) + "]"
+	if !known {
+		return write(ratio), "[no interval]"
+	}
+	return write(ratio), "[" + write(low) + ", " + write(high) + "]"
 }
 
 // intervalDrawing is an interval plot with its columns found.
@@ -114,6 +130,22 @@ func (v *Intervals) SVG(w io.Writer, size Size) error {
 	return s.writeTo(w)
 }
 
+// Standalone draws the rows as SVG for a file of its own: with the title, and on
+// a ground that its colours can be seen on wherever it is shown.
+func (v *Intervals) Standalone(w io.Writer, size Size) error {
+	const margin, title = 16, 34
+	size = size.or(defaultWidth, defaultHeight)
+	d := v.layout(Size{size.Width - 2*margin, size.Height})
+	whole := Size{size.Width, int(d.height) + title + margin}
+	s := newSVG(whole, v.Title, v.About, "class", "chart-intervals")
+	s.area(box(0, 0, float64(whole.Width), float64(whole.Height)), paper, stroke{})
+	s.text(point{margin, 22}, cut(clean(v.Title), d.width, titleSize), font{size: titleSize, paint: ink, bold: true})
+	fmt.Fprintf(&s.b, "<g transform=\"translate(%d %d)\">\n", margin, title)
+	d.draw(s)
+	s.b.WriteString("</g>\n")
+	return s.writeTo(w)
+}
+
 func (v *Intervals) layout(size Size) *intervalDrawing {
 	d := &intervalDrawing{Intervals: v, rows: v.Rows[:min(len(v.Rows), maxRows)], width: float64(size.Width)}
 	d.narrow = size.Width < 520
@@ -125,8 +157,9 @@ func (v *Intervals) layout(size Size) *intervalDrawing {
 			groups++
 		}
 		d.label = math.Max(d.label, textWidth(clean(r.Label), textSize)+14)
-		change = math.Max(change, textWidth(Change(r.Ratio), smallSize))
-		interval = math.Max(interval, textWidth(r.interval(), smallSize))
+		changed, between := r.effect()
+		change = math.Max(change, textWidth(changed, smallSize))
+		interval = math.Max(interval, textWidth(between, smallSize))
 		verdict = math.Max(verdict, textWidth(clean(r.Verdict), smallSize))
 		for _, ratio := range []float64{r.Ratio, r.Low, r.High} {
 			if finite(ratio) && ratio > 0 {
@@ -196,18 +229,20 @@ func (d *intervalDrawing) newGroup(i int) bool {
 	return d.rows[i].Group != "" && (i == 0 || d.rows[i].Group != d.rows[i-1].Group)
 }
 
-// interval is the text of a row's interval, empty when it is not known.
-func (r Interval) interval() string {
-	if r.Low > 0 && r.High > 0 {
-		return Range(r.Low, r.High)
+// effect is the text of a row's change and of its interval, which is empty when
+// it is not known.
+func (r Interval) effect() (change, interval string) {
+	change, interval = Effect(r.Ratio, r.Low, r.High)
+	if !(r.Low > 0 && r.High > 0) {
+		interval = ""
 	}
-	return ""
+	return change, interval
 }
 
 // figures is what a row says, in one line.
 func (r Interval) figures() string {
-	s := Change(r.Ratio)
-	if i := r.interval(); i != "" {
+	s, i := r.effect()
+	if i != "" {
 		s += " " + i
 	}
 	if r.Verdict != "" {
@@ -289,8 +324,9 @@ func (d *intervalDrawing) drawRow(c canvas, y float64, r Interval) {
 		middle = y + 28
 	} else {
 		c.text(point{0, middle + 4}, cut(clean(r.Label), d.label-10, textSize), label)
-		c.text(point{d.change, middle + 4}, Change(r.Ratio), right)
-		c.text(point{d.interval, middle + 4}, r.interval(), figures)
+		change, interval := r.effect()
+		c.text(point{d.change, middle + 4}, change, right)
+		c.text(point{d.interval, middle + 4}, interval, figures)
 		c.text(point{d.verdict, middle + 4}, clean(r.Verdict), figures)
 	}
 	d.drawMark(c, middle, r)

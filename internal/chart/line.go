@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -33,13 +34,26 @@ const (
 // "linear") and data-x-unit and data-y-unit. Each series is a group with the
 // class chart-series.
 func (l *Line) SVG(w io.Writer, size Size) error {
+	return l.svg(w, size, false)
+}
+
+// Standalone draws the chart as SVG for a file of its own: with its title, and
+// on a ground that its colours can be seen on wherever it is shown.
+func (l *Line) Standalone(w io.Writer, size Size) error {
+	return l.svg(w, size, true)
+}
+
+func (l *Line) svg(w io.Writer, size Size, alone bool) error {
 	size = size.or(defaultWidth, defaultHeight)
-	d := l.layout(size, false)
+	d := l.layout(size, alone)
 	s := newSVG(size, l.Title, l.About,
 		"class", "chart-line",
 		"data-plot", fmt.Sprintf("%.0f %.0f %.0f %.0f", d.x.from, d.y.to, d.x.to-d.x.from, d.y.from-d.y.to),
 		"data-x", d.x.describe(), "data-y", d.y.describe(),
 		"data-x-unit", l.X.Unit, "data-y-unit", l.Y.Unit)
+	if alone {
+		s.area(box(0, 0, float64(size.Width), float64(size.Height)), paper, stroke{})
+	}
 	d.draw(s)
 	return s.writeTo(w)
 }
@@ -186,7 +200,7 @@ func (d *lineDrawing) placeNames(height float64) float64 {
 		widest = math.Max(widest, textWidth(s.Name, smallSize))
 	}
 	width := float64(d.size.Width)
-	if width >= 480 && widest < width*0.26 && float64(len(d.series))*(lineHeight-2) <= height && len(d.Series) <= maxSeries {
+	if width >= 480 && widest < width*0.26 && float64(len(d.series))*(lineHeight-2) <= height && len(d.Series) <= maxSeries && d.endTogether() {
 		return widest + margin + 14
 	}
 	x := 8.0
@@ -212,6 +226,21 @@ func (d *lineDrawing) placeNames(height float64) float64 {
 	// A legend may take half of the picture and no more.
 	d.legend = d.legend[:min(len(d.legend), max(int(height/2/lineHeight), 1))]
 	return margin
+}
+
+// endTogether reports whether all lines end at the right side, where their names
+// would stand: that of a line which ends before would seem to belong to another.
+func (d *lineDrawing) endTogether() bool {
+	x := d.x // it has no place yet
+	x.from, x.to = 0, 1
+	const nearEnd = 0.97
+	for _, s := range d.series {
+		last := slices.IndexFunc(s.Points, func(p [2]float64) bool { return d.drawable(p) && x.at(p[0]) >= nearEnd })
+		if last < 0 && slices.ContainsFunc(s.Points, d.drawable) {
+			return false
+		}
+	}
+	return true
 }
 
 // named reports whether the lines need names: one alone is named by the axis.

@@ -5,6 +5,7 @@ package condition
 
 import (
 	"net/http"
+	"net/textproto"
 	"strings"
 	"time"
 )
@@ -82,7 +83,7 @@ func IfRange(h http.Header, etag string, modified time.Time) bool {
 	if len(lines) != 1 {
 		return false
 	}
-	v := trim(lines[0])
+	v := textproto.TrimString(lines[0])
 	if tag, rest, ok := scanTag(v); ok {
 		return rest == "" && strongEqual(tag, etag)
 	}
@@ -94,7 +95,7 @@ func IfRange(h http.Header, etag string, modified time.Time) bool {
 // matches reports whether one of the tags in the lines equals etag, or the
 // field is the lone "*", which any existing representation satisfies.
 func matches(lines []string, etag string, equal func(a, b string) bool) bool {
-	if len(lines) == 1 && trim(lines[0]) == "*" {
+	if len(lines) == 1 && textproto.TrimString(lines[0]) == "*" {
 		return true
 	}
 	for _, line := range lines {
@@ -153,7 +154,7 @@ func date(lines []string) (time.Time, bool) {
 	if len(lines) != 1 {
 		return time.Time{}, false
 	}
-	return ParseDate(trim(lines[0]), time.Now())
+	return ParseDate(textproto.TrimString(lines[0]), time.Now())
 }
 
 // The three forms of a date (RFC 9110, 5.6.7). All of them are in GMT.
@@ -182,5 +183,3 @@ func ParseDate(s string, now time.Time) (time.Time, bool) {
 	}
 	return time.Date(year, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC), true
 }
-
-func trim(s string) string { return strings.Trim(s, " \t") }

@@ -15,10 +15,11 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/proxy"
 )
 
-// checker looks at a whole config, the settings on top included, for what no
-// single value can know.
+// checker checks a whole config, with the settings from flags and environment:
+// what depends on more than one value.
 type checker struct {
 	cfg *Config
 	doc *document
@@ -54,11 +55,11 @@ func (c *checker) key(path, message, hint string) {
 	}
 }
 
-// negativeTag marks a field for which what is negative has a meaning.
+// negativeTag marks a field in which negative values have a meaning.
 const negativeTag = "negative"
 
-// numbers refuses what is negative in any options, and asks options that have
-// a Check what is wrong with them: a map from the key to the reason.
+// numbers refuses negative values in all options, and calls the Check of options
+// that have one: it returns a map from the key to the reason.
 func (c *checker) numbers(v reflect.Value, path string) {
 	if o, ok := v.Interface().(interface{ Check() map[string]error }); ok && v.Kind() == reflect.Struct {
 		faults := o.Check()
@@ -93,7 +94,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 	}
 }
 
-// limits refuses what would not protect, or not let anyone in.
+// limits refuses values that would protect nothing or lock everyone out.
 func (c *checker) limits() {
 	l := c.cfg.Limits
 	const longest = 24 * time.Hour // a client that needs longer is gone
@@ -113,6 +114,7 @@ func (c *checker) limits() {
 	}{
 		{"limits.header_bytes", l.HeaderBytes, 1 << 10, 16 << 20, "browsers would be turned away"},
 		{"limits.body_bytes", l.BodyBytes, 0, 1 << 50, ""},
+		{"limits.body_rate", l.BodyRate, 0, 1 << 40, ""},
 		{"lane.memory", c.cfg.Lane.Memory, 64 << 10, 1 << 40, "nothing would fit"},
 	} {
 		switch {
@@ -123,8 +125,13 @@ func (c *checker) limits() {
 		}
 	}
 	const most = 10_000_000 // descriptors that Linux allows a process with much tuning
-	if l.Connections > most {
-		c.value("limits.connections", fmt.Sprintf("\"connections\" of %d is more than any machine holds", l.Connections), "at most "+strconv.Itoa(most))
+	for key, n := range map[string]int{"connections": l.Connections, "connections_per_address": l.ConnectionsPerAddress, "websockets": l.WebSockets, "websockets_per_address": l.WebSocketsPerAddress} {
+		if n > most {
+			c.value("limits."+key, fmt.Sprintf("%q of %d is more than any machine holds", key, n), "at most "+strconv.Itoa(most))
+		}
+	}
+	if _, err := proxy.Trusted(l.TrustedProxies); err != nil {
+		c.value("limits.trusted_proxies", err.Error(), "")
 	}
 }
 
@@ -133,8 +140,7 @@ func short(d time.Duration) string {
 	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
 }
 
-// listener is one address of the config, to find those that are in each
-// other's way.
+// listener is one address of the config, to find conflicting ones.
 type listener struct {
 	Address
 	path string // in the config
@@ -173,7 +179,7 @@ func (c *checker) addresses() {
 	}
 }
 
-// elsewhere says where the other one of two addresses is.
+// elsewhere says where the other of two conflicting addresses is.
 func (c *checker) elsewhere(a, b listener) string {
 	p := c.doc.value(b.path)
 	name := strings.TrimSuffix(b.path, "]")
@@ -190,7 +196,7 @@ func (c *checker) elsewhere(a, b listener) string {
 	return fmt.Sprintf("%s has %s", name, b.Address)
 }
 
-// tls checks that what belongs together is there, and that it works.
+// tls checks that certificate, key and listeners are complete and work.
 func (c *checker) tls() {
 	t := c.cfg.TLS
 	both := t.Cert != "" && t.Key != ""
@@ -205,6 +211,9 @@ func (c *checker) tls() {
 		c.value("tls.cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
 	case !both && len(t.Listen) > 0:
 		c.value("tls.listen", "HTTPS without a certificate", "add tls.cert and tls.key (--tls-cert, --tls-key)")
+	}
+	for key, err := range t.Check() {
+		c.value("tls."+key, err.Error(), "")
 	}
 	if t.Redirect && len(t.Listen) == 0 && !unread["tls.listen"] {
 		c.value("tls.redirect", "nowhere to redirect to: tls.listen is empty", "add tls.listen, for example :8443")
@@ -350,12 +359,16 @@ func badHost(h string) (why, hint string) {
 func (c *checker) route(path, route string, r Route) {
 	clean := strings.TrimSuffix(route, "/")
 	switch {
+	case strings.HasPrefix(route, "~") || strings.HasPrefix(route, "^~") || strings.HasPrefix(route, "= /"):
+		c.key(path, fmt.Sprintf("a route is a path: %q is a location of nginx", route), "\"/img/\" covers everything below it, \"/a.html\" only itself; the longest match wins")
 	case !strings.HasPrefix(route, "/"):
 		c.key(path, fmt.Sprintf("a route begins with \"/\", %q does not", route), fmt.Sprintf("did you mean %q?", "/"+route))
 	case strings.ContainsAny(route, "?#"):
 		c.key(path, "a route is a path: without \"?\" and \"#\"", "")
 	case strings.HasSuffix(route, "/*"):
 		c.key(path, "a route needs no \"*\"", fmt.Sprintf("%q covers everything below it", strings.TrimSuffix(route, "*")))
+	case strings.Contains(route, "*"):
+		c.key(path, fmt.Sprintf("a route is a path, no pattern: %q is only the path with that star", route), fmt.Sprintf("%q covers everything below it", route[:strings.LastIndexByte(route[:strings.IndexByte(route, '*')], '/')+1]))
 	case clean != "" && filepath.ToSlash(filepath.Clean(clean)) != clean:
 		c.key(path, fmt.Sprintf("no request's path is ever %q", route), fmt.Sprintf("it arrives as %q", filepath.ToSlash(filepath.Clean(clean))))
 	}
@@ -426,7 +439,7 @@ func CheckDir(dir string) error {
 	return nil
 }
 
-// reason is a file's error as a person would put it.
+// reason is a file's error in plain words.
 func reason(err error) string {
 	if p, ok := err.(*os.PathError); ok { //nolint:errorlint // straight from package os
 		switch {

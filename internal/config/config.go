@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"millrace/cache"
@@ -59,6 +60,8 @@ type Config struct {
 	Limits server.Options `yaml:"limits"`
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
+
+	doc *document // what it was read from; nil before it was checked
 }
 
 // Site is what some hosts serve.
@@ -94,6 +97,20 @@ type Route struct {
 	Redirect *guard.Redirect `yaml:"redirect"`
 	// Deny turns every request away.
 	Deny *guard.Deny `yaml:"deny"`
+}
+
+// TrustedProxies are the addresses and networks of proxies in front that the
+// limits or any route name.
+func (c *Config) TrustedProxies() []string {
+	all := slices.Clone(c.Limits.TrustedProxies)
+	for _, s := range c.Sites {
+		for _, r := range s.Routes {
+			if p := r.proxied(); p != nil {
+				all = append(all, p.TrustForwarded...)
+			}
+		}
+	}
+	return all
 }
 
 // proxied is how the route passes requests on, nil if it does not.
@@ -231,6 +248,7 @@ func (c *Config) Check(settings ...Setting) error {
 // any. After a syntax error only that is reported: what follows from half a
 // file misleads.
 func (c *Config) finish(doc *document, settings []Setting) error {
+	c.doc = doc
 	if !doc.broken {
 		d := newDecoder(doc)
 		for _, s := range settings {
@@ -294,6 +312,22 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
+}
+
+// About is a finding at the value of a key, such as listen[0]: for what shows
+// only when the config is used. None where the file does not have the key, or
+// something outside of it set it.
+func (c *Config) About(path, message, hint string) Findings {
+	if c.doc == nil {
+		return nil
+	}
+	if at := c.doc.value(path); at.line == 0 || at.from != "" {
+		return nil
+	}
+	doc := *c.doc
+	doc.found = nil
+	doc.at(doc.value(path), message, hint)
+	return doc.found
 }
 
 // Routes is the number of routes of all sites.

@@ -167,6 +167,9 @@ func keyHint(key string, fields []field) (hint, meant string) {
 	if len(names) == 0 {
 		return "it has none: write {}", strayKey
 	}
+	if hint = foreign[strings.ToLower(key)]; hint != "" {
+		return hint, strayKey
+	}
 	if meant = Nearest(key, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant), meant
 	}

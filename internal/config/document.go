@@ -13,10 +13,12 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"millrace/internal/redact"
 )
 
-// What a config may be. The parser recurses, and takes time that grows with
-// the square of a map's size, so it is asked only within these.
+// Bounds of a config. The parser recurses, and its time grows with the square of
+// a map's size, so it only gets what is within them.
 const (
 	maxBytes  = 1 << 20 // some ten thousand routes
 	maxTokens = 100_000 // half a second of parsing for a file of routes
@@ -36,7 +38,8 @@ const strayKey = ".?"
 type document struct {
 	name   string
 	lines  []string
-	broken bool // not YAML: nothing that follows from it is worth saying
+	shown  []string // lines with their secrets masked, made when one is to be shown
+	broken bool     // not YAML: nothing that follows from it is worth saying
 
 	// Where each value and each key was written, by its path in the config
 	// such as sites[0].routes[/old].redirect.to.
@@ -62,20 +65,23 @@ func (d *document) at(p place, message, hint string) {
 	if d.broken {
 		return
 	}
-	f := Finding{From: p.from, Message: message, Hint: hint}
+	f := Finding{From: p.from, Message: redact.Text(message), Hint: redact.Text(hint)}
 	if p.from == "" && p.line > 0 {
 		f.File, f.Line, f.Column, f.Width = d.name, p.line, max(1, p.column), p.width
 		if p.line <= len(d.lines) {
-			f.Source = d.lines[p.line-1]
+			if d.shown == nil {
+				d.shown = withoutSecrets(d.lines)
+			}
+			f.Source = d.shown[p.line-1]
 		}
 	}
 	d.found = append(d.found, f)
 }
 
-// value is where the value at path was written, or else what it is part of.
+// value is where the value at path was written, or else the value around it.
 func (d *document) value(path string) place { return d.lookup(d.values, path) }
 
-// key is where the key at path was written, or else what it is part of.
+// key is where the key at path was written, or else the key around it.
 func (d *document) key(path string) place { return d.lookup(d.keys, path) }
 
 func (d *document) lookup(in map[string]place, path string) place {
@@ -111,7 +117,7 @@ func parse(name string, data []byte) (*document, ast.Node) {
 		return doc, nil
 	}
 	if len(data) > maxBytes {
-		doc.lines = nil
+		doc.lines, doc.shown = nil, nil
 		return refuse(place{line: 1, column: 1}, fmt.Sprintf("the file is larger than %d MiB, too large for a config", maxBytes>>20), "")
 	}
 	if i := notText(data); i >= 0 {
@@ -198,7 +204,7 @@ func (d *document) syntax(err error) (place, string) {
 	return place{line: t.Position.Line, column: t.Position.Column, width: 1}, message
 }
 
-// syntaxMessages puts the parser's commonest complaints as a person would.
+// syntaxMessages are the parser's most common errors in plain words.
 var syntaxMessages = map[string]string{
 	"value is not allowed in this context":                   "this does not fit what stands before it",
 	"mapping value is not allowed in this context":           "a key inside a value",
@@ -217,7 +223,7 @@ var syntaxMessages = map[string]string{
 	"block sequence entries are not allowed in this context": "a list cannot start here",
 }
 
-// syntaxHint says what usually helps.
+// syntaxHint says how to mend the most common mistakes.
 func (d *document) syntaxHint(p place, message string) string {
 	if p.line < 1 || p.line > len(d.lines) {
 		return ""

@@ -154,8 +154,10 @@ func escapeNonASCII(s string) string {
 
 // ToHTTPS returns a handler that sends every request to the same address under
 // https with a 308. port is the TLS listener's; "" and "443" are left out of
-// the address. A request without a usable Host is answered with 400.
-func ToHTTPS(port string) http.Handler {
+// the address. A request without a usable Host is answered with 400, and one
+// for a host that is not known with 404: a Location made of any Host would let
+// caches and links lead elsewhere. known is asked for the host without its port.
+func ToHTTPS(port string, known func(host string) bool) http.Handler {
 	suffix := ""
 	if port != "" && port != "443" {
 		suffix = ":" + port
@@ -165,6 +167,10 @@ func ToHTTPS(port string) http.Handler {
 		uri := r.URL.RequestURI()
 		if !ok || r.Method == http.MethodConnect || !strings.HasPrefix(uri, "/") {
 			http.Error(w, "400 Bad Request", http.StatusBadRequest)
+			return
+		}
+		if !known(host) {
+			http.Error(w, "No site is served under this host name.", http.StatusNotFound)
 			return
 		}
 		redirect(w, "https://"+host+suffix+uri, http.StatusPermanentRedirect)

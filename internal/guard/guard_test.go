@@ -80,6 +80,17 @@ func TestRedirectCheck(t *testing.T) {
 	}
 }
 
+func anyHost(string) bool { return true }
+
+func TestToHTTPSUnknown(t *testing.T) {
+	h := ToHTTPS("8443", func(host string) bool { return host == "example.org" })
+	for host, want := range map[string]int{"example.org:80": 308, "evil.test": 404, "sub.example.org": 404} {
+		if resp := ask(t, h, "GET", "/x", host); resp.StatusCode != want || want == 404 && resp.Header.Get("Location") != "" {
+			t.Errorf("host %s: %d to %q, want %d", host, resp.StatusCode, resp.Header.Get("Location"), want)
+		}
+	}
+}
+
 func TestToHTTPS(t *testing.T) {
 	for _, c := range []struct{ port, host, target, want string }{
 		{"", "example.org", "/", "https://example.org/"},
@@ -89,7 +100,7 @@ func TestToHTTPS(t *testing.T) {
 		{"443", "[2001:db8::1]", "//evil.test", "https://[2001:db8::1]//evil.test"},
 		{"443", "127.0.0.1", "http://example.net/x?y", "https://example.net/x?y"},
 	} {
-		resp := ask(t, ToHTTPS(c.port), "GET", c.target, c.host)
+		resp := ask(t, ToHTTPS(c.port, anyHost), "GET", c.target, c.host)
 		if got := resp.Header.Get("Location"); got != c.want || resp.StatusCode != 308 {
 			t.Errorf("port %q host %q: %q gave %d to %q, want 308 to %q", c.port, c.host, c.target, resp.StatusCode, got, c.want)
 		}
@@ -98,14 +109,14 @@ func TestToHTTPS(t *testing.T) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Host = host
 		w := httptest.NewRecorder()
-		ToHTTPS("").ServeHTTP(w, r)
+		ToHTTPS("", anyHost).ServeHTTP(w, r)
 		if w.Code != 400 || w.Header().Get("Location") != "" {
 			t.Errorf("host %q: %d to %q, want 400", host, w.Code, w.Header().Get("Location"))
 		}
 	}
 	for _, method := range []string{"OPTIONS", "CONNECT"} {
 		target := map[string]string{"OPTIONS": "*", "CONNECT": "example.org:443"}[method]
-		if resp := ask(t, ToHTTPS(""), method, target, "example.org"); resp.StatusCode != 400 {
+		if resp := ask(t, ToHTTPS("", anyHost), method, target, "example.org"); resp.StatusCode != 400 {
 			t.Errorf("%s %s: %d, want 400", method, target, resp.StatusCode)
 		}
 	}

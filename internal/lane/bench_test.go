@@ -105,7 +105,7 @@ func BenchmarkOffer(b *testing.B) {
 	defer nc.Close()
 	a := apiAnswer(string(make([]byte, 1000)))
 	rule := Rule{
-		Consulted: []string{"Accept-Encoding", "Host", "Cookie", "Authorization", "Origin"}, WithQuery: true,
+		VaryOn: []string{"Accept-Encoding", "Host", "Cookie", "Authorization", "Origin"}, WithQuery: true,
 		Lines: func(b []byte, _ int64) []byte { return append(b, "Age: 1\r\n"...) },
 	}
 	ctx := WithConn(b.Context(), nc)

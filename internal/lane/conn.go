@@ -36,15 +36,15 @@ type Conn struct {
 	outcome   outcome
 	headBegun bool         // a request's first byte has come
 	answered  bool         // the lane has answered since net/http last did
-	deadline  atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none
-	talk      talk
+	deadline  atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
+	reading   readState
 	remote    string // as logged; made at the first line
 
-	nc         net.Conn              // TCP, UNIX or TLS; nil for a guest
+	nc         net.Conn              // TCP, UNIX or TLS; nil for a loop-owned one
 	under      net.Conn              // what nc runs over: itself, or the TCP connection below TLS
 	sock       *send.Socket          // nil: use nc
 	onReadable func(fd uintptr) bool // readable, bound once
-	peer       net.Addr              // of a guest
+	peer       net.Addr              // the client
 	gone       func()                // called once, when the connection is closed
 
 	phase   atomic.Uint32
@@ -55,20 +55,25 @@ type Conn struct {
 
 	// Of the goroutine that reads (the lane's, net/http's own, or its
 	// background read while a handler runs; never two at once).
-	ledger ledger
-	held   []byte // read from nc, not yet seen by net/http
-	peek   [1]byte
-	ticket ticket
-	more   bool  // a request was held behind the one that is being answered
-	wake   *wake // TLS only
+	tracker tracker
+	held    []byte // read from nc, not yet seen by net/http
+	peek    [1]byte
+	ticket  ticket
+	more    bool        // a request was held behind the one that is being answered
+	last    bool        // the request that is being answered must be the connection's last
+	fault   fault       // and has no other answer than this
+	deaf    atomic.Bool // what still comes of it is not read
+	pace    Pace        // of its body
+	wake    *wake       // TLS only
 
-	// Of guests, see loop.
-	pass   func(*Conn)
+	// Of loop-owned connections, see loop.
+	take   func(*Conn)
 	mu     sync.Mutex // fd, and nc while it changes
-	fd     int        // noFD when it is no guest
+	fd     int        // noFD when no loop owns it
 	doomed bool       // to be closed as soon as it is none any more
 
 	released bool // somebody else's, see Release; by mu
+	shed     bool // ends soon, to make room; by mu
 }
 
 // noFD is the descriptor of a connection that has a net.Conn.
@@ -108,8 +113,7 @@ func newWake() *wake {
 // NewConn puts the lane in front of an accepted connection; a TLS connection
 // must have done its handshake. gone is called once, when it is closed.
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
-	c := &Conn{nc: nc, under: nc, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
-	c.ledger.lost = !l.on()
+	c := &Conn{nc: nc, under: nc, peer: nc.RemoteAddr(), lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
 	tc, secure := nc.(*tls.Conn)
 	if secure {
 		c.under = tc.NetConn()
@@ -150,9 +154,11 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.deadline.Store(0)
 		c.headBegun, c.answered = false, false
 		c.more = len(c.held) > 0
+		c.last, c.fault = c.tracker.judge()
+		c.pace = Pace{}
 		c.phase.Store(uint32(active))
 	case http.StateIdle:
-		c.ledger.reset()
+		c.tracker.reset()
 		c.setIdle(time.Now(), c.lane.settings.Load())
 		c.phase.Store(uint32(between))
 	case http.StateHijacked:
@@ -179,14 +185,18 @@ func (c *Conn) setIdle(now time.Time, s *Settings) {
 func (c *Conn) awaitFirst() { c.wait(time.Now(), c.lane.settings.Load()) }
 
 func (c *Conn) wait(now time.Time, s *Settings) {
-	c.deadline.Store(now.Add(s.Idle).UnixNano())
+	c.deadline.Store(now.Add(s.Idle).UnixNano() | idleMark)
 	if c.lane.draining.Load() {
-		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano())
+		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano() | idleMark)
 	}
 }
 
+// idleMark is the bit of a deadline that says that the connection waits for the
+// first byte of a request: not for the rest of one.
+const idleMark = 1
+
 // in returns the deadline that ends d from now.
-func (c *Conn) in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() }
+func (c *Conn) in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() &^ idleMark }
 
 // Read implements [net.Conn] for net/http.
 func (c *Conn) Read(p []byte) (int, error) {
@@ -199,7 +209,10 @@ func (c *Conn) Read(p []byte) (int, error) {
 		}
 		return c.nc.Read(p)
 	}
-	if c.ledger.clean() {
+	if c.tracker.over {
+		return 0, io.EOF // what comes now may be the middle of something
+	}
+	if c.lane.on() && c.tracker.clean() && len(c.held) <= min(len(p), maxHead) {
 		return c.hot(p)
 	}
 	return c.readHead(p)
@@ -225,9 +238,15 @@ func (c *Conn) handOver(p []byte, n int) int {
 		c.headBegun = true
 		c.deadline.Store(c.in(c.lane.settings.Load().Header))
 	}
-	k := c.ledger.pass(p[:n])
-	if k < n {
-		c.held = append(append(make([]byte, 0, n-k+len(c.held)), p[k:n]...), c.held...)
+	return c.pass(p[:n])
+}
+
+// pass passes b on to net/http, as far as it belongs to this request, and holds
+// the rest.
+func (c *Conn) pass(b []byte) int {
+	k := c.tracker.pass(b)
+	if k < len(b) {
+		c.held = append(append(make([]byte, 0, len(b)-k+len(c.held)), b[k:]...), c.held...)
 	}
 	return k
 }
@@ -237,24 +256,30 @@ func (c *Conn) handOver(p []byte, n int) int {
 // to go away. That one takes no byte of the next request, so that the lane
 // stays in step.
 func (c *Conn) readActive(p []byte) (int, error) {
-	if c.ledger.exact() {
+	if c.deaf.Load() {
+		return 0, io.EOF
+	}
+	if c.tracker.exact() {
 		return 0, c.quiet()
 	}
-	if c.ledger.done && !c.ledger.lost && int64(len(p)) > c.ledger.body {
-		p = p[:c.ledger.body]
+	if c.tracker.done && !c.tracker.lost && !c.tracker.chunked && int64(len(p)) > c.tracker.body {
+		p = p[:c.tracker.body]
 	}
 	if len(c.held) > 0 {
-		n := c.unhold(p)
-		return c.ledger.pass(p[:n]), nil
+		return c.pass(p[:c.unhold(p)]), nil
 	}
-	// Where the ledger has lost count, one byte is what the background read
+	// Where the tracker has lost count, one byte is what the background read
 	// asks for, and it may wait for as long as the handler runs.
-	if len(p) > 1 {
-		c.deadline.Store(c.in(c.lane.settings.Load().Body))
-		defer c.deadline.Store(0)
+	if len(p) <= 1 {
+		n, err := c.read(p)
+		return c.pass(p[:n]), err
 	}
+	s, began := c.lane.settings.Load(), time.Now()
+	c.deadline.Store(began.Add(c.pace.Left(s.Body)).UnixNano() &^ idleMark)
+	defer c.deadline.Store(0)
 	n, err := c.read(p)
-	return c.ledger.pass(p[:n]), err
+	c.pace.Took(time.Since(began), n, s.Body, s.BodyRate)
+	return c.pass(p[:n]), err
 }
 
 func (c *Conn) unhold(p []byte) int {
@@ -394,7 +419,7 @@ func (c *Conn) Close() error {
 		return net.ErrClosed
 	}
 	var err error
-	if !c.closeGuest() && c.nc != nil {
+	if !c.closeOwned() && c.nc != nil {
 		err = c.nc.Close()
 		c.rouse(true)
 	}
@@ -422,10 +447,23 @@ func (c *Conn) cut() {
 	}
 }
 
-func (c *Conn) isGuest() bool {
+// leaving reports whether the connection ends soon, or is somebody else's.
+func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.fd != noFD
+	return c.shed || c.released
+}
+
+// makeRoom is cut, once.
+func (c *Conn) makeRoom() bool {
+	c.mu.Lock()
+	again := c.shed || c.released
+	c.shed = true
+	c.mu.Unlock()
+	if !again {
+		c.cut()
+	}
+	return !again
 }
 
 // CloseWrite tells the client that nothing more will come; net/http does so
@@ -452,12 +490,7 @@ func (c *Conn) rouse(past bool) {
 func (c *Conn) LocalAddr() net.Addr { return c.nc.LocalAddr() }
 
 // RemoteAddr implements [net.Conn].
-func (c *Conn) RemoteAddr() net.Addr {
-	if c.nc == nil {
-		return c.peer
-	}
-	return c.nc.RemoteAddr()
-}
+func (c *Conn) RemoteAddr() net.Addr { return c.peer }
 
 // SetDeadline implements [net.Conn].
 func (c *Conn) SetDeadline(t time.Time) error {

@@ -112,7 +112,8 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	c.bytes += len(p)
 	return len(p), nil
 }
-func (c *countingConn) Close() error { return nil }
+func (c *countingConn) Close() error         { return nil }
+func (c *countingConn) RemoteAddr() net.Addr { return nil }
 
 // Requests that came together are answered together.
 func TestPipelineIsAnsweredInFewWrites(t *testing.T) {

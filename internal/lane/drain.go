@@ -7,7 +7,7 @@ import (
 )
 
 // drainLinger is how long an idle connection stays open in a drain: a client
-// in mid-talk sends its next request within it, and is then told "Connection:
+// in the middle of an exchange sends its next request within it, and is then told "Connection:
 // close" instead of being cut.
 const drainLinger = time.Second
 
@@ -17,7 +17,7 @@ func (l *Lane) Drain() {
 	if !l.draining.Swap(true) {
 		close(l.drain)
 	}
-	soon := time.Now().Add(drainLinger).UnixNano()
+	soon := time.Now().Add(drainLinger).UnixNano() | idleMark
 	l.each(func(c *Conn) {
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
@@ -29,15 +29,35 @@ func (l *Lane) Drain() {
 
 // LastAnswer reports whether the answer to r should close the connection.
 func (l *Lane) LastAnswer(r *http.Request) bool {
-	if !l.draining.Load() {
-		return false
-	}
 	c, ok := r.Context().Value(connKey{}).(*Conn)
-	return !ok || !c.more
+	if ok && c.last {
+		return true
+	}
+	return l.draining.Load() && (!ok || !c.more)
+}
+
+// Fault says why r must be refused with status 400 and its connection be
+// closed, for the client to read: the fields that say where it ends contradict
+// each other. Empty: nothing is wrong.
+func Fault(r *http.Request) string {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		return string(c.fault)
+	}
+	return ""
 }
 
 // Draining reports whether Drain was called.
 func (l *Lane) Draining() bool { return l.draining.Load() }
+
+// EndInput says that nothing more will be read on r's connection, which closes
+// after the answer: neither net/http nor anybody else waits for what the client
+// has not sent. It must be called before r's handler returns, by itself.
+func EndInput(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		c.last = true
+		c.deaf.Store(true) // net/http's background read looks at it
+	}
+}
 
 type drainKey struct{}
 

@@ -21,6 +21,7 @@ const (
 	hdrForwardedProto
 	hdrForwardedHost
 	hdrForwardedFor
+	hdrForwarded
 	hdrSaveData
 	hdrDPR
 	hdrWidth
@@ -98,6 +99,8 @@ func keptHeader(name []byte) headerID {
 		return hdrForwardedHost
 	case "x-forwarded-for":
 		return hdrForwardedFor
+	case "forwarded":
+		return hdrForwarded
 	case "save-data":
 		return hdrSaveData
 	case "dpr":
@@ -115,7 +118,7 @@ func keptHeader(name []byte) headerID {
 }
 
 // framingHeader finds the headers that say how long a request is or what the
-// connection becomes. None of them is for the lane, but the ledger must know
+// connection becomes. None of them is for the lane, but the tracker must know
 // them (Connection alone is accepted, as "keep-alive").
 func framingHeader(name []byte) headerID {
 	switch string(name) {
@@ -142,7 +145,7 @@ func framingHeader(name []byte) headerID {
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
-		"accept-charset", "from", "via", "forwarded", "x-real-ip", "x-request-id", "x-correlation-id",
+		"accept-charset", "from", "via", "x-real-ip", "x-request-id", "x-correlation-id",
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",
 		"service-worker-navigation-preload", "true-client-ip", "cdn-loop", "x-amzn-trace-id", "alt-used",

@@ -31,26 +31,28 @@ type outcome uint8
 const (
 	waiting  outcome = iota // for more bytes
 	foreign                 // what is left is for net/http
-	blocked                 // the client takes no more for now: see rest
+	blocked                 // the client takes no more for now: see pendingWrite
 	ended                   // the client sends no more, or reading failed
 	finished                // the last answer was sent, or could not be: nothing may follow
 )
 
-// talk is where hot stands on one connection.
-type talk struct {
-	p    []byte // where bytes stay that are not answered: net/http's buffer; before net/http, made when needed
-	n    int    // how many are in it
-	err  error
-	rest *rest
+// readState is where hot stands on one connection.
+type readState struct {
+	p       []byte // where bytes stay that are not answered: net/http's buffer; before net/http, made when needed
+	n       int    // how many are in it
+	err     error
+	pending *pendingWrite
 }
 
-// rest is what could not be sent without waiting. Only slow clients and files
+// pendingWrite is what could not be sent without waiting. Only slow clients and files
 // get one.
-type rest struct {
+type pendingWrite struct {
 	head, body []byte
 	batch      *[]byte // where head is, if borrowed
 	file       *response
-	closing    bool // nothing follows
+	sent       int64 // of the file
+	closing    bool  // nothing follows
+	waiting    bool  // a loop has it among those that wait for their clients
 
 	// For the log line of a file, which is written at its end.
 	log   *accesslog.Log
@@ -69,8 +71,8 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 		return true
 	}
 	defer c.guard()
-	t := &c.talk
-	if t.rest != nil && c.sendRest() != nil {
+	t := &c.reading
+	if t.pending != nil && c.sendPending() != nil {
 		_ = c.Close()
 		return false
 	}
@@ -91,12 +93,9 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 // Complete hot requests are answered right here; it returns only with bytes
 // that are for net/http, which stand in p then.
 func (c *Conn) hot(p []byte) (int, error) {
-	t := &c.talk
+	t := &c.reading
 	t.p, t.err = p[:min(len(p), maxHead)], nil
-	if t.n = c.unhold(t.p); len(c.held) > 0 {
-		c.ledger.lost = true // more than there is room for: nothing may be read before it
-		return t.n, nil
-	}
+	t.n = c.unhold(t.p) // all of it: Read has seen that there is room
 	defer func() { t.p = nil }()
 	switch o := c.converse(); {
 	case o == finished:
@@ -129,7 +128,7 @@ func (c *Conn) converse() outcome {
 		if o != blocked {
 			return o
 		}
-		if c.sendRest() != nil {
+		if c.sendPending() != nil {
 			return finished
 		}
 	}
@@ -140,7 +139,7 @@ func (c *Conn) converse() outcome {
 func (c *Conn) hotRaw() (o outcome) {
 	err := c.sock.Readable(c.onReadable)
 	if err != nil {
-		c.talk.err = err
+		c.reading.err = err
 		return ended
 	}
 	return c.outcome
@@ -149,16 +148,16 @@ func (c *Conn) hotRaw() (o outcome) {
 // emptyLine reports whether what follows answers of the lane begins with the
 // end of a line.
 func (c *Conn) emptyLine() bool {
-	return c.answered && c.talk.n > 0 && (c.talk.p[0] == '\r' || c.talk.p[0] == '\n')
+	return c.answered && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
 }
 
 // readable is c.onReadable.
 func (c *Conn) readable(fd uintptr) (done bool) {
 	s := scratches.Get().(*scratch)
-	n := copy(s.buf[:], c.talk.p[:c.talk.n])
+	n := copy(s.buf[:], c.reading.p[:c.reading.n])
 	limit := maxHead
-	if c.talk.p != nil {
-		limit = len(c.talk.p)
+	if c.reading.p != nil {
+		limit = len(c.reading.p)
 	}
 	for {
 		if n > 0 {
@@ -182,22 +181,22 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 			if err == nil {
 				err = io.EOF
 			}
-			c.talk.err, c.outcome = err, ended
+			c.reading.err, c.outcome = err, ended
 			break
 		}
 		n += m
 	}
-	if c.talk.p == nil && n > 0 {
-		c.talk.p = make([]byte, maxHead)
+	if c.reading.p == nil && n > 0 {
+		c.reading.p = make([]byte, maxHead)
 	}
-	c.talk.n = copy(c.talk.p, s.buf[:n])
+	c.reading.n = copy(c.reading.p, s.buf[:n])
 	scratches.Put(s)
 	return c.outcome != waiting
 }
 
 // hotStream is for connections without a raw socket: TLS.
 func (c *Conn) hotStream() outcome {
-	t := &c.talk
+	t := &c.reading
 	if t.p == nil {
 		t.p = make([]byte, maxHead)
 	}
@@ -321,48 +320,88 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case o == waiting && y.last:
 		o = c.flush(&s.out, y.fd, closing)
 	case o == blocked:
-		c.talk.rest.closing = closing
+		c.reading.pending.closing = closing
 	}
 	c.record(y.log, answered{r, &s.req, req, status, sent, y.now})
 	return o
 }
 
-// replyFile leaves a file to sendRest, outside the poller's callback, where
-// it may wait for the client. The reference to the file goes with it.
+// inTurn is the largest file that is sent within the poller's callback, where
+// the loop's other connections wait for it: some hundred microseconds.
+const inTurn = 512 << 10
+
+// replyFile sends a file that is in the system's memory as far as the client
+// takes it, and leaves the rest, or all of one that may have to be read from the
+// disk, to sendPending, outside the poller's callback, where it may wait. The
+// reference to the file goes with it.
 func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y reply) outcome {
-	rs := &rest{file: r, closing: closing, log: y.log, began: y.now, req: s.req}
+	o, sent := c.flush(&s.out, y.fd, false), int64(0)
+	a := r.answer
+	switch {
+	case o == blocked: // what was queued before it goes first
+		head = slices.Concat(c.reading.pending.head, c.reading.pending.body, head)
+		c.reading.pending.release()
+	case o != waiting:
+		a.File.Release()
+		return o
+	case y.fd != noDescriptor && !closing && a.Size <= inTurn && a.File.Warm(y.now.Unix()):
+		n, m, err := send.TrySendFile(y.fd, head, a.File, a.Base, a.Size)
+		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
+		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(m))
+		if err != nil || m == a.Size {
+			return c.sentFile(s, r, req, m, y, err)
+		}
+		head, sent = head[n:], m
+	}
+	rs := &pendingWrite{head: head, file: r, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
 	if y.log != nil {
 		rs.line = bytes.Clone(req)
 	}
-	if o := c.flush(&s.out, y.fd, false); o == blocked {
-		// What was queued before it goes first.
-		rs.head = slices.Concat(c.talk.rest.head, c.talk.rest.body, head)
-		c.talk.rest.release()
-	} else if o != waiting {
-		r.answer.File.Release()
-		return o
-	} else {
-		rs.head = head
-	}
-	c.talk.rest = rs
+	c.reading.pending = rs
 	return blocked
 }
 
-// sendRest sends what could not be sent at once.
-func (c *Conn) sendRest() error {
-	r := c.talk.rest
-	c.talk.rest = nil
+// sentFile ends an answer whose file went at once.
+func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply, err error) outcome {
+	o := waiting
+	if err != nil {
+		c.reading.err, o = err, finished
+	} else {
+		r.answer.File.WasSent(y.now.Unix())
+	}
+	r.answer.File.Release()
+	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now})
+	return o
+}
+
+// sendPending sends what could not be sent at once.
+func (c *Conn) sendPending() error {
+	r := c.reading.pending
+	c.deadline.Store(0) // a connection that is answered is not idle, however slow the disk
+	var n int64
 	var err error
 	if r.file == nil {
-		var n int64
 		n, err = c.transmit(r.head, r.body)
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 	} else {
 		a := r.file.answer
-		var sent int64
-		sent, err = c.sendFile(r.head, a.File.Section(a.Base, a.Size))
-		a.File.Release()
-		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, sent, r.began})
+		n, err = c.sendFile(r.head, a.File.Section(a.Base+r.sent, a.Size-r.sent))
+		r.sent += n
+	}
+	return c.restEnds(err)
+}
+
+// restEnds does the books of an answer that took its time. The error is err, or
+// io.EOF if the connection is to be closed.
+func (c *Conn) restEnds(err error) error {
+	r := c.reading.pending
+	c.reading.pending = nil
+	if r.file != nil {
+		if err == nil {
+			r.file.answer.File.WasSent(time.Now().Unix())
+		}
+		r.file.answer.File.Release()
+		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began})
 	}
 	r.release()
 	c.setIdle(time.Now(), c.lane.settings.Load())
@@ -372,7 +411,7 @@ func (c *Conn) sendRest() error {
 	return err
 }
 
-func (r *rest) release() {
+func (r *pendingWrite) release() {
 	if r.batch != nil {
 		bufferPool.Put(r.batch)
 		r.batch = nil
@@ -392,7 +431,7 @@ func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
 	if held > 0 && held+len(head)+len(body) > maxWrite {
 		if o := c.flush(out, fd, false); o != waiting {
 			if o == blocked { // a slow client: this answer waits behind the others
-				r := c.talk.rest
+				r := c.reading.pending
 				r.body = append(append(bytes.Clone(r.body), head...), body...)
 			}
 			return o
@@ -433,15 +472,15 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	case fd == noDescriptor:
 		sent, err := c.transmit(head, body)
 		if n = int(sent); err != nil {
-			c.talk.err, o = err, finished
+			c.reading.err, o = err, finished
 		}
 	default:
 		var err error
 		if n, err = send.TryWrite(fd, head, body); err != nil {
-			c.talk.err, o = err, finished
+			c.reading.err, o = err, finished
 		} else if n < len(head)+len(body) {
 			skip := min(n, len(head))
-			c.talk.rest = &rest{head: head[skip:], body: body[n-skip:], batch: batch, closing: closing}
+			c.reading.pending = &pendingWrite{head: head[skip:], body: body[n-skip:], batch: batch, closing: closing}
 			o, batch = blocked, nil
 		}
 	}
@@ -452,7 +491,7 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 		bufferPool.Put(batch)
 	}
 	if o == waiting && closing {
-		c.talk.err, o = io.EOF, finished // net/http closes the connection
+		c.reading.err, o = io.EOF, finished // net/http closes the connection
 	}
 	return o
 }

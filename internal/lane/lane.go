@@ -16,9 +16,9 @@
 //   - There is one full HTTP parser in the product, net/http's. The lane can
 //     only be less permissive: any doubt goes to net/http, byte for byte.
 //   - The lane looks at bytes only while it knows that net/http holds none
-//     (ledger.go); where it has lost count it stays out for good.
+//     (tracker.go); where it has lost count it stays out for good.
 //   - No answer outlives its rule: an offer is filed under the site that the
-//     request was answered by, and under a Mark taken before its content was read.
+//     request was answered by, and under a Version taken before its content was read.
 //   - Time between requests is the lane's own: net/http has no timeouts here,
 //     since it never hears of lane answers (sweep.go).
 package lane
@@ -36,8 +36,8 @@ import (
 	"millrace/internal/site"
 )
 
-// defaultMemory is the budget for finished answers when Options name none.
-const defaultMemory = 64 << 20
+// DefaultMemory is the budget for finished answers, in bytes, when Options name none.
+const DefaultMemory = 64 << 20
 
 // Options of the fast lane. The zero value is on, with the default budget.
 type Options struct {
@@ -50,11 +50,14 @@ type Options struct {
 // Settings may change while the lane runs.
 type Settings struct {
 	Header time.Duration // from a request's first byte to the end of its head
-	Body   time.Duration // an upload without progress
+	Body   time.Duration // how far an upload may be behind BodyRate
 	Write  time.Duration // an answer of which the client takes nothing
 	Idle   time.Duration // between requests
 	Log    *accesslog.Log
-	Errors *slog.Logger // nil: nothing is told
+	// BodyRate is the least an upload may send, in bytes a second. 0: any
+	// progress will do.
+	BodyRate int64
+	Errors   *slog.Logger // nil: nothing is told
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -76,10 +79,10 @@ type Lane struct {
 	serial   atomic.Uint32
 
 	loops   []*loop
-	started sync.Once      // the loops, by the first guest
+	started sync.Once      // the loops, by the first loop-owned connection
 	looping sync.WaitGroup // the loops
-	leaving sync.WaitGroup // connections whose time as a guest has ended
-	guests  guests
+	leaving sync.WaitGroup // connections whose time on a loop has ended
+	owned   ownedConns
 
 	conns [connShards]connSet
 	stop  chan struct{}
@@ -92,7 +95,7 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 	if !o.Off {
 		budget := int64(o.Memory)
 		if budget <= 0 {
-			budget = defaultMemory
+			budget = DefaultMemory
 		}
 		l.table = newTable(budget, m)
 	}
@@ -111,9 +114,20 @@ func (l *Lane) Set(s Settings) { l.settings.Store(&s) }
 // guard keeps a mistake on one connection from ending them all: it is closed,
 // and the error log has the cause. Use it deferred.
 func (c *Conn) guard() {
-	cause := recover()
-	if cause == nil {
-		return
+	if cause := recover(); cause != nil {
+		c.failed(cause)
+	}
+}
+
+// failed closes a connection after a mistake, and lets go of the answer that it
+// still had to send.
+func (c *Conn) failed(cause any) {
+	if r := c.reading.pending; r != nil {
+		c.reading.pending = nil
+		if r.file != nil {
+			r.file.answer.File.Release()
+		}
+		r.release()
 	}
 	_ = c.Close()
 	if log := c.lane.settings.Load().Errors; log != nil {

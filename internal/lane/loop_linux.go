@@ -6,58 +6,57 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
-	"syscall"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"millrace/internal/epoll"
 	"millrace/internal/send"
 )
 
 const (
 	// loopEvents is how many connections a loop is told of at once.
 	loopEvents = 256
-	// guestChunk and guestChunks bound the table of guests, by descriptor
+	// ownedChunk and ownedChunks bound the table of connections, by descriptor
 	// number: a million, allocated a thousand at a time.
-	guestChunk  = 1 << 10
-	guestChunks = 1 << 10
+	ownedChunk  = 1 << 10
+	ownedChunks = 1 << 10
 )
 
-// loop serves guests: plain connections that have asked for nothing but hot
-// answers so far. They have no goroutine and no buffer, only a Conn. All are
+// loop owns plain connections that have asked for nothing but hot answers so
+// far. They have no goroutine and no buffer, only a Conn. All are
 // served on the loop's own stack and scratch, which stay in the cache; at a
 // thousand connections that is worth a quarter of the time of a goroutine
-// each (docs/decisions/0004). The first request that is for
-// net/http, and the first answer that has to wait, ends a connection's time as
-// a guest for good.
+// each (docs/decisions/0004). What a client does not take at once the loop sends
+// when there is room again. The first request that is for net/http, and the
+// first file that would have to be read from the disk, ends a connection's time
+// on its loop for good (docs/decisions/0021).
 //
-// A loop's epoll descriptor is itself waited for through Go's poller, so that
-// an idle loop holds no thread.
+// A connection is watched with its descriptor as the key and its shard as the
+// generation.
 type loop struct {
-	lane    *Lane
-	epoll   *os.File
-	raw     syscall.RawConn
-	fd      int
-	events  [loopEvents]unix.EpollEvent
-	n       int
-	scratch scratch
+	lane     *Lane
+	in       *epoll.Poller // loop-owned connections that may send requests
+	events   [loopEvents]epoll.Event
+	sending  int        // loop-owned connections that wait in out
+	out      *epoll.Set // those with an answer to take, and in
+	writable [loopEvents]epoll.Event
+	scratch  scratch
 }
 
-// guests finds a guest by its descriptor.
-type guests struct {
-	chunks [guestChunks]atomic.Pointer[[guestChunk]atomic.Pointer[Conn]]
+// ownedConns finds a loop-owned connection by its descriptor.
+type ownedConns struct {
+	chunks [ownedChunks]atomic.Pointer[[ownedChunk]atomic.Pointer[Conn]]
 }
 
-func (g *guests) slot(fd int) *atomic.Pointer[Conn] {
-	if fd < 0 || fd >= guestChunk*guestChunks {
+func (g *ownedConns) slot(fd int) *atomic.Pointer[Conn] {
+	if fd < 0 || fd >= ownedChunk*ownedChunks {
 		return nil
 	}
-	chunk := &g.chunks[fd/guestChunk]
+	chunk := &g.chunks[fd/ownedChunk]
 	if chunk.Load() == nil {
-		chunk.CompareAndSwap(nil, new([guestChunk]atomic.Pointer[Conn]))
+		chunk.CompareAndSwap(nil, new([ownedChunk]atomic.Pointer[Conn]))
 	}
-	return &chunk.Load()[fd%guestChunk]
+	return &chunk.Load()[fd%ownedChunk]
 }
 
 // startLoops starts a loop for each core. They end with stopLoops. Where the
@@ -75,47 +74,48 @@ func (l *Lane) startLoops() {
 }
 
 func newLoop(l *Lane) (*loop, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	in, err := epoll.NewPoller()
 	if err != nil {
-		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
+		return nil, err
 	}
-	// Go's poller takes only descriptors that do not block. This one never
-	// does: it is only read with a timeout of zero.
-	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("prepare an epoll descriptor: %w", err)
-	}
-	lp := &loop{lane: l, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd}
-	if lp.raw, err = lp.epoll.SyscallConn(); err == nil {
-		err = lp.epoll.SetReadDeadline(time.Time{}) // fails where the poller does not take it
-	}
+	out, err := epoll.New()
 	if err != nil {
-		_ = lp.epoll.Close()
-		return nil, fmt.Errorf("wait for an epoll descriptor: %w", err)
+		_ = in.Close()
+		return nil, err
 	}
-	return lp, nil
+	if err := out.Add(in.FD(), epoll.In, inputKey, 0); err != nil {
+		_, _ = in.Close(), out.Close()
+		return nil, fmt.Errorf("watch an epoll descriptor: %w", err)
+	}
+	return &loop{lane: l, in: in, out: out}, nil
 }
 
 // stopLoops ends the loops, each when it finds nothing to do: every connection
-// must have been cut. Guests that are still open are closed.
+// must have been cut. Loop-owned connections that are still open are closed.
 func (l *Lane) stopLoops() {
 	l.started.Do(func() {}) // none may start any more
 	for _, lp := range l.loops {
-		_ = lp.epoll.Close()
+		_ = lp.in.Close()
 	}
 	l.looping.Wait()
+	for _, lp := range l.loops {
+		_ = lp.out.Close()
+	}
 	l.each(func(c *Conn) {
-		if c.isGuest() {
+		if c.isOwned() {
+			if c.reading.pending != nil {
+				_ = c.restEnds(net.ErrClosed)
+			}
 			_ = c.Close()
 		}
 	})
 }
 
-// Adopt makes a guest of a plain connection that was just accepted, nc itself
-// is closed. It reports false, and leaves nc alone, where that is not possible.
-// gone is called once, when the connection is closed; pass when its time as a
-// guest is over, in a goroutine of its own: it should call Serve first.
-func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), pass func(*Conn)) bool {
+// Adopt gives a plain connection that was just accepted to a loop; nc itself is
+// closed. It reports false, and leaves nc alone, where that is not possible.
+// gone is called once, when the connection is closed; take when the loop gives
+// it up, in a goroutine of its own: it should call Serve first.
+func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) bool {
 	if !l.on() {
 		return false
 	}
@@ -126,90 +126,133 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), pass func(*Conn)) b
 	if !ok {
 		return false
 	}
-	slot := l.guests.slot(fd)
+	slot := l.owned.slot(fd)
 	if slot == nil {
 		_ = unix.Close(fd)
 		return false
 	}
-	c := &Conn{lane: l, scope: scope, gone: gone, pass: pass, peer: nc.RemoteAddr(), shard: l.serial.Add(1), fd: fd}
+	c := &Conn{lane: l, scope: scope, gone: gone, take: take, peer: nc.RemoteAddr(), shard: l.serial.Add(1), fd: fd}
 	_ = nc.Close()
 	c.onReadable = c.readable
 	lp := l.loops[int(c.shard)%len(l.loops)]
 	slot.Store(c)
 	c.awaitFirst()
 	l.track(c)
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(fd), Pad: int32(c.shard)}
-	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+	if err := lp.watch(fd, c.shard); err != nil {
 		_ = c.Close() // the loop is gone, or the system has no room for another
 	}
 	return true
 }
 
+// watch adds a connection, of which the loop is told when there is something to
+// read.
+func (lp *loop) watch(fd int, shard uint32) error {
+	return lp.in.Add(fd, epoll.In|epoll.PeerShut, int32(fd), shard)
+}
+
 // run is the loop's goroutine. It is started by startLoops; stopLoops waits.
-// All is done within the poller's callback: as long as that runs, the
-// descriptor cannot be closed, and its number not be given to another file.
-func (lp *loop) run() { _ = lp.raw.Read(lp.work) }
+func (lp *loop) run() { lp.in.Run(lp.work) }
 
 // work serves until there is nothing to do: only then may the poller wait,
 // which learns of what comes later, but not of what is there.
-func (lp *loop) work(uintptr) (done bool) {
+func (lp *loop) work() (done bool) {
 	for {
-		if lp.poll(); lp.n == 0 {
+		switch {
+		case lp.sending > 0:
+			lp.sendWaiting()
+		case !lp.poll():
 			return false
-		}
-		for i := range lp.n {
-			lp.serve(&lp.events[i])
 		}
 		runtime.Gosched() // under load there is always more; let others run
 	}
 }
 
-// poll asks which guests have something to read, without waiting.
-func (lp *loop) poll() {
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(lp.fd), uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
-	if lp.n = int(n); errno != 0 {
-		lp.n = 0
+// poll serves the connections that have something to read, without waiting. It
+// reports whether there were any.
+func (lp *loop) poll() bool {
+	n := lp.in.Poll(lp.events[:])
+	for i := range n {
+		lp.serve(&lp.events[i])
 	}
+	return n > 0
 }
 
-// serve looks at one guest. The watch is level-triggered: what is left in the
+// serve looks at one connection. The watch is level-triggered: what is left in the
 // socket will be told again.
-func (lp *loop) serve(event *unix.EpollEvent) {
-	fd := int(event.Fd)
-	c := lp.lane.guests.slot(fd).Load()
-	if c == nil || c.shard != uint32(event.Pad) {
+func (lp *loop) serve(event *epoll.Event) {
+	fd := int(event.Key())
+	c := lp.lane.owned.slot(fd).Load()
+	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
 	lp.look(c)
 }
 
+// look answers what has come on a connection, after what is left of an earlier
+// answer.
 func (lp *loop) look(c *Conn) {
-	defer c.guard()
+	defer lp.guard(c)
 	s := &lp.scratch
-	n, ok, err := send.TryRead(uintptr(c.fd), s.buf[:])
-	if !ok {
-		return
+	n := 0
+	if c.reading.pending == nil {
+		var ok bool
+		var err error
+		if n, ok, err = send.TryRead(uintptr(c.fd), s.buf[:]); !ok {
+			return
+		}
+		if n == 0 || err != nil {
+			_ = c.Close()
+			return
+		}
 	}
-	if n == 0 || err != nil {
-		_ = c.Close()
-		return
-	}
-	used, o := c.answer(s, s.buf[:n], uintptr(c.fd))
-	switch {
-	case o == waiting && used == n:
-	case o == finished:
-		_ = c.Close()
-	default:
-		c.beginHead(n - used)
-		c.held = append(c.held, s.buf[used:n]...)
-		c.leave(lp)
+	for {
+		if c.reading.pending != nil {
+			if !lp.sendPending(c) {
+				return
+			}
+			if n = copy(s.buf[:], c.held); n == 0 {
+				return // of what comes now the loop is told
+			}
+			c.held = nil
+		}
+		used, o := c.answer(s, s.buf[:n], uintptr(c.fd))
+		switch {
+		case o == waiting && used == n:
+			return
+		case o == finished:
+			_ = c.Close()
+			return
+		case o == blocked:
+			c.held = append(c.held, s.buf[used:n]...) // waits behind the answer
+		default:
+			c.beginHead(n - used)
+			c.held = append(c.held, s.buf[used:n]...)
+			c.leave(lp)
+			return
+		}
 	}
 }
 
-// leave ends a connection's time as a guest.
+// guard is Conn.guard for a connection of the loop. Nothing of a connection that
+// failed may reach the next one: neither answers that were not sent yet nor its
+// place among those that wait.
+func (lp *loop) guard(c *Conn) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	lp.scratch = scratch{}
+	if r := c.reading.pending; r != nil && r.waiting {
+		r.waiting = false
+		lp.sending--
+	}
+	c.failed(cause)
+}
+
+// leave ends a connection's time on its loop.
 func (c *Conn) leave(lp *loop) {
-	_ = unix.EpollCtl(lp.fd, unix.EPOLL_CTL_DEL, c.fd, nil)
-	c.lane.guests.slot(c.fd).Store(nil)
+	_ = lp.in.Remove(c.fd)
+	c.lane.owned.slot(c.fd).Store(nil)
 	c.mu.Lock()
 	fd := c.fd
 	c.fd = noFD
@@ -217,16 +260,19 @@ func (c *Conn) leave(lp *loop) {
 	c.lane.leaving.Go(func() {
 		defer c.guard()
 		if c.settle(fd) {
-			c.pass(c)
-		} else {
-			_ = c.Close()
+			c.take(c)
+			return
 		}
+		if c.reading.pending != nil {
+			_ = c.restEnds(net.ErrClosed)
+		}
+		_ = c.Close()
 	})
 }
 
 // settle gives the connection back to package net.
 func (c *Conn) settle(fd int) bool {
-	f := os.NewFile(uintptr(fd), "guest")
+	f := os.NewFile(uintptr(fd), "connection")
 	nc, err := net.FileConn(f)
 	_ = f.Close()
 	if err != nil {
@@ -242,19 +288,35 @@ func (c *Conn) settle(fd int) bool {
 	return !c.doomed
 }
 
-// closeGuest closes a guest's descriptor, if it is one.
-func (c *Conn) closeGuest() (was bool) {
+// closeOwned closes the descriptor of a loop-owned connection, if c is one.
+func (c *Conn) closeOwned() (was bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fd == noFD {
 		return false
 	}
-	c.lane.guests.slot(c.fd).Store(nil)
+	c.lane.owned.slot(c.fd).Store(nil)
 	_ = unix.Close(c.fd) // leaves the epoll set by itself: there is no other reference
 	c.fd = noFD
 	return true
 }
 
-// shutdown ends a guest's connection from outside its loop, which then finds
+// queued is how many bytes the client has been sent and has not yet taken.
+func (c *Conn) queued() (n int, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd != noFD {
+		return send.QueuedOn(c.fd)
+	}
+	return send.Queued(c.under)
+}
+
+// shutdown ends a loop-owned connection from outside its loop, which then finds
 // the end of the stream.
 func shutdown(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) }
+
+func (c *Conn) isOwned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fd != noFD
+}

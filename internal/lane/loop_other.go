@@ -2,19 +2,25 @@
 
 package lane
 
-import "net"
+import (
+	"net"
+
+	"millrace/internal/send"
+)
 
 // loop is the Linux way to serve many connections at once; elsewhere every
 // connection has a goroutine.
 type loop struct{}
 
-type guests struct{}
+type ownedConns struct{}
 
 func (*Lane) stopLoops() {}
 
-// Adopt reports false: there are no guests on this system.
+// Adopt reports false: there are no loops on this system.
 func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }
 
-func (*Conn) closeGuest() bool { return false }
+func (*Conn) closeOwned() bool { return false }
+
+func (c *Conn) queued() (n int, known bool) { return send.Queued(c.under) }
 
 func shutdown(int) {}

@@ -3,6 +3,8 @@ package lane
 import (
 	"bytes"
 	"encoding/binary"
+
+	"millrace/internal/field"
 )
 
 // verdict is what a look at the first bytes of a request says.
@@ -217,11 +219,13 @@ func classes() (t [256]uint8) {
 		}
 	}
 	const digits, lower, upper = "0123456789", "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-	set(isToken, digits+lower+upper+"!#$%&'*+-.^_`|~")
 	set(isPath, digits+lower+upper+"-._~!$&'()*+,;=:@/")
 	for c := byte(0x21); c < 0x7f; c++ {
 		if c != '#' {
 			t[c] |= isQuery
+		}
+		if field.TokenByte(c) {
+			t[c] |= isToken
 		}
 	}
 	set(isHost, digits+lower+"-.:[]")

@@ -13,62 +13,61 @@ import (
 	"millrace/internal/send"
 )
 
-// Generation is what several answers stand or fall with: a file's content, a
-// purge tag. Void ends the life of every answer offered under it, at once,
-// also of offers that were prepared before and come in later. The zero value
-// is ready.
+// Generation counts the versions of what several answers are made of: a file's
+// content, a purge tag. Invalidate ends the life of every answer offered under
+// an older version, at once, also of answers that were prepared before and are
+// offered later. The zero value is ready.
 type Generation struct{ n atomic.Uint64 }
 
-// Mark is a generation's state at one moment. Take it before reading what the
-// answer is made of. The zero Mark never falls.
-type Mark struct {
+// Version is a generation's state at one moment. Take it before reading what
+// the answer is made of. The zero Version is always valid.
+type Version struct {
 	gen *Generation
 	at  uint64
 }
 
-// Now returns the current mark.
-func (g *Generation) Now() Mark { return Mark{g, g.n.Load()} }
+// Now returns the current version.
+func (g *Generation) Now() Version { return Version{g, g.n.Load()} }
 
-// Void makes every mark taken so far invalid.
-func (g *Generation) Void() { g.n.Add(1) }
+// Invalidate makes every version taken so far invalid.
+func (g *Generation) Invalidate() { g.n.Add(1) }
 
-// Valid reports whether the generation is still the one the mark was taken in.
-func (m Mark) Valid() bool { return m.gen == nil || m.gen.n.Load() == m.at }
+// Valid reports whether the generation has not been invalidated since.
+func (v Version) Valid() bool { return v.gen == nil || v.gen.n.Load() == v.at }
 
 // Rule says for which requests, and how long, an offered answer is right.
 type Rule struct {
-	// Consulted names every request header that had a say in choosing the
-	// answer, those of its Vary among them. A request in which one of them
-	// differs is not answered by the lane. Accept-Encoding is compared as the
-	// set of codings it names. An answer for which Authorization or Cookie was
-	// consulted is only ever given to requests without them. A header that the
-	// lane does not know must have been absent: a request that has it goes to
-	// net/http.
-	Consulted []string
-	// Mark must have been taken before the answer's content was read.
-	Mark Mark
-	// Also is a second mark that the answer falls with: Mark may stand for one
-	// object, Also for a purge of many. The zero Mark never falls.
-	Also Mark
+	// VaryOn names every request header that had a say in choosing the answer,
+	// those of its Vary among them. A request in which one of them differs is
+	// not answered by the lane. Accept-Encoding is compared as the set of
+	// codings it names. An answer that varies on Authorization or Cookie is only
+	// ever given to requests without them. A header that the lane does not know
+	// must have been absent: a request that has it goes to net/http.
+	VaryOn []string
+	// Version must have been taken before the answer's content was read.
+	Version Version
+	// Also is a second version that must be valid: Version may stand for one
+	// object, Also for a purge of many.
+	Also Version
 	// Lines appends the header lines, each with its line end, that change from
 	// second to second (Age, Cache-Status), for the time now in Unix seconds.
 	// It is called at most about once a second, and must be safe to call at
 	// once from several connections; what it says must follow from the Answer,
-	// the Marks and Expires. The answer's Header then has a Date of its own,
+	// the versions and Expires. The answer's Header then has a Date of its own,
 	// which stays as it is (RFC 9111, 5.1). nil: the Date is this second's.
 	Lines func(b []byte, now int64) []byte
-	// Expires ends the answer's life; zero means only the Marks do.
+	// Expires ends the answer's life; zero means only the versions do.
 	Expires time.Time
 	// WithQuery makes the query part of the key; without it the answer
 	// holds for the path whatever the query says.
 	WithQuery bool
 }
 
-// maxConsulted bounds the headers besides Accept-Encoding that one answer may
-// depend on: each is compared on every hit, at a nanosecond or two. A cache
-// consults Host, Authorization, Cookie, Cache-Control, Pragma, Origin and two
+// maxVaryOn bounds the headers besides Accept-Encoding that one answer may vary
+// on: each is compared on every hit, at a nanosecond or two. A cache varies on
+// Host, Authorization, Cookie, Cache-Control, Pragma, Origin and two
 // or three that the answer's Vary names.
-const maxConsulted = 12
+const maxVaryOn = 12
 
 // Offer lets the fast lane answer the next such request itself. It does
 // nothing where there is no lane (a test, HTTP/2, another program's server)
@@ -87,7 +86,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
-	consulted, v, ok := consult(r, rule.Consulted)
+	varyOn, v, ok := consult(r, rule.VaryOn)
 	if !ok {
 		return
 	}
@@ -104,26 +103,26 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 		return
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
-	if c.lane.table.put(k, consulted, v) {
+	if c.lane.table.put(k, varyOn, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
 }
 
-func (r *Rule) valid() bool { return r.Mark.Valid() && r.Also.Valid() }
+func (r *Rule) valid() bool { return r.Version.Valid() && r.Also.Valid() }
 
 // consult finds what requests must have in common with r to get the same
 // answer. ok is false when the lane could not tell.
-func consult(r *http.Request, names []string) (consulted []headerID, v variant, ok bool) {
+func consult(r *http.Request, names []string) (varyOn []headerID, v variant, ok bool) {
 	v.anyCoding = true
-	if n := min(len(names), maxConsulted); n > 0 {
-		consulted, v.values = make([]headerID, 0, n), make([]string, 0, n)
+	if n := min(len(names), maxVaryOn); n > 0 {
+		varyOn, v.values = make([]headerID, 0, n), make([]string, 0, n)
 	}
 	for _, name := range names {
 		id, value, ok := consultedValue(r, name)
 		switch {
 		case !ok:
 			return nil, v, false
-		case id == hdrRefuse || slices.Contains(consulted, id):
+		case id == hdrRefuse || slices.Contains(varyOn, id):
 		case id == hdrAcceptEncoding:
 			v.anyCoding, v.coding = false, codingAbsent
 			if value != "" {
@@ -132,14 +131,14 @@ func consult(r *http.Request, names []string) (consulted []headerID, v variant, 
 			if v.coding == codingUnknown {
 				return nil, v, false
 			}
-		case len(consulted) == maxConsulted:
+		case len(varyOn) == maxVaryOn:
 			return nil, v, false
 		default:
-			consulted = append(consulted, id)
+			varyOn = append(varyOn, id)
 			v.values = append(v.values, value)
 		}
 	}
-	return consulted, v, true
+	return varyOn, v, true
 }
 
 // consultedValue finds a header by name and its one value in r, "" when it is

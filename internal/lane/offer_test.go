@@ -44,7 +44,7 @@ func TestOfferDeclines(t *testing.T) {
 	o := newOfferer(t)
 	var gen Generation
 	void := gen.Now()
-	gen.Void()
+	gen.Invalidate()
 	none := func(b []byte, _ int64) []byte { return b }
 	with := func(name string, values ...string) *send.Answer {
 		a := answerOf("x")
@@ -61,7 +61,7 @@ func TestOfferDeclines(t *testing.T) {
 	noContent.Header, noContent.Body, noContent.Size = http.Header{}, nil, 0
 	virtual := answerOf("x")
 	virtual.Body, virtual.File = nil, send.NewReaderAt(strings.NewReader("x"), nil)
-	consulting := func(names ...string) Rule { return Rule{Consulted: names} }
+	consulting := func(names ...string) Rule { return Rule{VaryOn: names} }
 	type header = http.Header
 	for name, c := range map[string]struct {
 		method, target string
@@ -79,10 +79,10 @@ func TestOfferDeclines(t *testing.T) {
 		"absolute":            {target: "http://a/c"},
 		"non-ASCII query":     {target: "/q?\xc3", rule: Rule{WithQuery: true}},
 		"too long":            {target: "/" + strings.Repeat("x", maxHead)},
-		"void":                {rule: Rule{Mark: void}},
-		"also void":           {rule: Rule{Mark: gen.Now(), Also: void}},
-		"marks stand":         {rule: Rule{Mark: gen.Now(), Also: gen.Now()}, taken: true},
-		"too large":           {answer: answerOf(strings.Repeat("x", defaultMemory/maxShare))},
+		"void":                {rule: Rule{Version: void}},
+		"also void":           {rule: Rule{Version: gen.Now(), Also: void}},
+		"valid versions":      {rule: Rule{Version: gen.Now(), Also: gen.Now()}, taken: true},
+		"too large":           {answer: answerOf(strings.Repeat("x", DefaultMemory/maxShare))},
 
 		"cookie":            {headers: header{"Cookie": {"a"}}, rule: consulting("Cookie")},
 		"no cookie":         {rule: consulting("Cookie"), taken: true},

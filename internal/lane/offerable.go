@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/field"
 	"millrace/internal/send"
 )
 
@@ -39,7 +40,7 @@ func offerable(a *send.Answer, rule Rule) bool {
 }
 
 // offerableField refuses what belongs to one connection or one client, what
-// net/http would repair, and an answer that varies by what was not consulted.
+// net/http would repair, and an answer whose Vary names what the rule does not.
 func offerableField(name string, values []string, rule Rule) bool {
 	switch name {
 	case "Set-Cookie", "Connection", "Trailer", "Transfer-Encoding":
@@ -49,17 +50,12 @@ func offerableField(name string, values []string, rule Rule) bool {
 			return false
 		}
 	case "Vary":
-		if !allConsulted(values, rule.Consulted) {
+		if !allNamed(values, rule.VaryOn) {
 			return false
 		}
 	}
-	if textproto.CanonicalMIMEHeaderKey(name) != name || name == "" {
+	if !field.Token(name) || textproto.CanonicalMIMEHeaderKey(name) != name {
 		return false
-	}
-	for i := range len(name) {
-		if class[name[i]]&isToken == 0 {
-			return false
-		}
 	}
 	for _, v := range values {
 		if !fieldValue(v) {
@@ -72,22 +68,14 @@ func offerableField(name string, values []string, rule Rule) bool {
 // fieldValue reports whether v is a header's value as it may stand on the wire
 // (RFC 9110, 5.5): a line break in it would be another header, or another answer.
 func fieldValue(v string) bool {
-	for i := range len(v) {
-		if c := v[i]; c < 0x20 && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return strings.Trim(v, " \t") == v
+	return field.Value(v) && textproto.TrimString(v) == v
 }
 
-// allConsulted reports whether every header that Vary names was consulted.
-func allConsulted(vary, consulted []string) bool {
-	for _, line := range vary {
-		for name := range strings.SplitSeq(line, ",") {
-			name = strings.Trim(name, " \t")
-			if name != "" && !slices.ContainsFunc(consulted, func(c string) bool { return strings.EqualFold(c, name) }) {
-				return false
-			}
+// allNamed reports whether every header that Vary names is in varyOn.
+func allNamed(vary, varyOn []string) bool {
+	for name := range field.Members(vary) {
+		if !slices.ContainsFunc(varyOn, func(c string) bool { return strings.EqualFold(c, name) }) {
+			return false
 		}
 	}
 	return true

@@ -40,14 +40,14 @@ type response struct {
 // offered is what an answer was offered as: two responses with the same are
 // one, in different wire forms at most.
 type offered struct {
-	answer     *send.Answer
-	mark, also Mark
-	expires    int64 // Unix seconds; 0 is never
-	changing   bool  // Rule.Lines is there
+	answer        *send.Answer
+	version, also Version
+	expires       int64 // Unix seconds; 0 is never
+	changing      bool  // Rule.Lines is there
 }
 
 func offeredAs(a *send.Answer, rule *Rule) offered {
-	return offered{a, rule.Mark, rule.Also, rule.expires(), rule.Lines != nil}
+	return offered{a, rule.Version, rule.Also, rule.expires(), rule.Lines != nil}
 }
 
 // stamped is a response as of one second.
@@ -115,8 +115,8 @@ func (r *Rule) expires() int64 {
 	return r.Expires.Unix()
 }
 
-// standing reports whether no mark has fallen.
-func (r *offered) standing() bool { return r.mark.Valid() && r.also.Valid() }
+// standing reports whether both versions are valid.
+func (r *offered) standing() bool { return r.version.Valid() && r.also.Valid() }
 
 // valid reports whether the response may still be used at a time.
 func (r *offered) valid(second int64) bool {
@@ -183,6 +183,16 @@ func (r *response) stamp304(second int64) *stamped {
 	s := r.stampOn(r.head304, nil, second)
 	r.notModified.Store(s)
 	return s
+}
+
+// forgetStamps lets go of what was made for a second that has passed: with a
+// small body it is as large as the answer, and is made anew for the next request.
+func (r *response) forgetStamps(second int64) {
+	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified} {
+		if s := of.Load(); s != nil && s.second < second-1 {
+			of.CompareAndSwap(s, nil)
+		}
+	}
 }
 
 // changingLines is room for the lines that change: a Date, or Age and a short

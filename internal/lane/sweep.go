@@ -2,11 +2,10 @@ package lane
 
 import (
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
-
-	"millrace/internal/send"
 )
 
 const (
@@ -115,17 +114,18 @@ type stall struct {
 // taking reports whether a client that the lane waits for still has time, or
 // has used it: the kernel tells that there is room again only when a third of
 // the socket's buffer is free. That may be a megabyte, for which an honest
-// client on a slow line needs longer than the write timeout.
+// client on a slow line needs longer than the write timeout. One that has taken
+// all is not waited for: the disk may be.
 func (c *Conn) taking(by, now int64) bool {
 	if c.stall.by == by && by >= now {
 		return true
 	}
-	queued, known := send.Queued(c.under)
+	queued, known := c.queued()
 	if by >= now {
 		c.stall = stall{by, queued}
 		return true
 	}
-	if !known || (c.stall.by == by && queued >= c.stall.queued) {
+	if !known || (c.stall.by == by && queued > 0 && queued >= c.stall.queued) {
 		return c.writeBy.Load() != by // it may have moved on just now
 	}
 	next := now + int64(c.lane.settings.Load().Write)
@@ -142,23 +142,59 @@ func (l *Lane) CloseAll() { l.each((*Conn).cut) }
 const shedGrace = time.Second
 
 // ShedIdle closes the connection that has been idle for longest, to make room
-// for a new one. It reports whether there was one.
-func (l *Lane) ShedIdle() bool {
-	var oldest *Conn
-	var least int64
+// for a new one: of those whose clients which is true for, of all if it is nil.
+// It reports whether there was one. Half a request is not idle.
+func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	young := time.Now().Add(l.settings.Load().Idle - shedGrace).UnixNano()
-	l.each(func(c *Conn) {
+	return l.shed(which, func(c *Conn) (order int64, ok bool) {
 		d := c.deadline.Load()
-		if phase(c.phase.Load()) != between || d == 0 || d > young && !c.served.Load() {
-			return
-		}
-		if oldest == nil || d < least {
-			oldest, least = c, d
-		}
+		return d, phase(c.phase.Load()) == between && d&idleMark != 0 && (d <= young || c.served.Load())
 	})
-	if oldest == nil {
-		return false
+}
+
+// shedPatience is for how long a client may be behind before it makes room for
+// others when there is none; half of a shorter timeout.
+const shedPatience = 5 * time.Second
+
+// ShedSlow is ShedIdle for connections whose clients the server has waited for
+// a while, for the rest of a head or a body or to take an answer: the one that
+// would be cut off first anyway.
+func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
+	s, now := l.settings.Load(), time.Now()
+	late := func(deadline int64, allowed time.Duration) bool {
+		return deadline != 0 && deadline < now.Add(allowed-min(shedPatience, allowed/2)).UnixNano()
 	}
-	oldest.cut()
-	return true
+	return l.shed(which, func(c *Conn) (order int64, ok bool) {
+		if by := c.writeBy.Load(); late(by, s.Write) {
+			return by, true
+		}
+		d := c.deadline.Load()
+		switch p := phase(c.phase.Load()); {
+		case p == between && d&idleMark == 0:
+			return d, late(d, s.Header)
+		case p == active:
+			return d, late(d, s.Body)
+		}
+		return 0, false
+	})
+}
+
+// shed closes the candidate that comes first.
+func (l *Lane) shed(which func(net.Addr) bool, candidate func(*Conn) (order int64, ok bool)) bool {
+	for {
+		var first *Conn
+		var least int64
+		l.each(func(c *Conn) {
+			order, ok := candidate(c)
+			if ok && (first == nil || order < least) && (which == nil || which(c.peer)) && !c.leaving() {
+				first, least = c, order
+			}
+		})
+		if first == nil {
+			return false
+		}
+		if first.makeRoom() {
+			return true
+		}
+	}
 }

@@ -58,17 +58,17 @@ type key struct {
 // entry is one resource with its variants. It is replaced, never changed.
 type entry struct {
 	key
-	hash      uint64
-	consulted []headerID // besides Accept-Encoding
-	variants  []variant
-	recent    *atomic.Bool // used since the clock's hand came by; shared by successors
+	hash     uint64
+	varyOn   []headerID // besides Accept-Encoding
+	variants []variant
+	recent   *atomic.Bool // used since the clock's hand came by; shared by successors
 }
 
 // variant is a response with what the request must say to get it.
 type variant struct {
 	anyCoding bool // Accept-Encoding was not consulted
 	coding    coding
-	values    []string // of consulted; "" is absent (an empty value is never matched)
+	values    []string // of varyOn; "" is absent (an empty value is never matched)
 	response  *response
 }
 
@@ -136,7 +136,7 @@ next:
 		if !v.anyCoding && v.coding != q.coding {
 			continue
 		}
-		for j, id := range e.consulted {
+		for j, id := range e.varyOn {
 			if string(q.value(b, id)) != v.values[j] {
 				continue next
 			}
@@ -148,7 +148,7 @@ next:
 
 // put adds or replaces a variant. It reports false when the answer is too
 // large to be kept.
-func (t *table) put(k key, consulted []headerID, v variant) bool {
+func (t *table) put(k key, varyOn []headerID, v variant) bool {
 	if v.response.cost > t.budget/maxShare {
 		return false
 	}
@@ -162,8 +162,8 @@ func (t *table) put(k key, consulted []headerID, v variant) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot, old := t.place(h, k)
-	e := &entry{key: k, hash: h, consulted: consulted, recent: new(atomic.Bool)}
-	if old != nil && old.key == k && sameIDs(old.consulted, consulted) {
+	e := &entry{key: k, hash: h, varyOn: varyOn, recent: new(atomic.Bool)}
+	if old != nil && old.key == k && sameIDs(old.varyOn, varyOn) {
 		e.variants = old.keep(&v)
 		e.recent = old.recent
 	}
@@ -351,8 +351,8 @@ func (t *table) evict(keep *entry) {
 	}
 }
 
-// sweep drops what can never be used again: void and expired answers, and
-// those of sites that are gone.
+// sweep drops what can never be used again: void and expired answers, those of
+// sites that are gone, and copies of bodies with the date of an earlier second.
 func (t *table) sweep(second int64, gone func(site uint64) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -365,6 +365,7 @@ func (t *table) sweep(second int64, gone func(site uint64) bool) {
 		if !gone(e.site) {
 			for _, v := range e.variants {
 				live = live || v.response.valid(second)
+				v.response.forgetStamps(second)
 			}
 		}
 		if !live {

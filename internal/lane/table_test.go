@@ -34,9 +34,9 @@ func answerOf(body string) *send.Answer {
 }
 
 // keep puts an answer into the table.
-func (s *shelf) keep(k key, a *send.Answer, rule Rule, consulted []headerID, v variant) bool {
+func (s *shelf) keep(k key, a *send.Answer, rule Rule, varyOn []headerID, v variant) bool {
 	v.response = newResponse(a, rule, nil)
-	return s.put(k, consulted, v)
+	return s.put(k, varyOn, v)
 }
 
 // ask returns the body of the answer to a request, "" when there is none.
@@ -121,9 +121,9 @@ func TestTableVariants(t *testing.T) {
 		}
 	}
 	k.target = "/lang"
-	consulted := []headerID{hdrAcceptLanguage, hdrCookie}
-	s.keep(k, answerOf("de"), Rule{}, consulted, variant{anyCoding: true, values: []string{"de", ""}})
-	s.keep(k, answerOf("no language"), Rule{}, consulted, variant{anyCoding: true, values: []string{"", ""}})
+	varyOn := []headerID{hdrAcceptLanguage, hdrCookie}
+	s.keep(k, answerOf("de"), Rule{}, varyOn, variant{anyCoding: true, values: []string{"de", ""}})
+	s.keep(k, answerOf("no language"), Rule{}, varyOn, variant{anyCoding: true, values: []string{"", ""}})
 	for _, c := range [][2]string{
 		{"Accept-Language: de", "de"},
 		{"DNT: 1", "no language"},
@@ -137,7 +137,7 @@ func TestTableVariants(t *testing.T) {
 		}
 	}
 	for i := range 100 { // a client that makes languages up
-		s.keep(k, answerOf("x"), Rule{}, consulted, variant{anyCoding: true, values: []string{fmt.Sprint(i), ""}})
+		s.keep(k, answerOf("x"), Rule{}, varyOn, variant{anyCoding: true, values: []string{fmt.Sprint(i), ""}})
 	}
 	kept := 0
 	for i := range 100 {
@@ -224,7 +224,7 @@ func TestTableValidity(t *testing.T) {
 	var gen Generation
 	now := time.Now()
 	plain := variant{anyCoding: true}
-	s.keep(key{1, "/m", false}, answerOf("m"), Rule{Mark: gen.Now()}, nil, plain)
+	s.keep(key{1, "/m", false}, answerOf("m"), Rule{Version: gen.Now()}, nil, plain)
 	s.keep(key{1, "/past", false}, answerOf("past"), Rule{Expires: now.Add(-time.Second)}, nil, plain)
 	s.keep(key{1, "/future", false}, answerOf("future"), Rule{Expires: now.Add(time.Hour)}, nil, plain)
 	s.keep(key{2, "/gone", false}, answerOf("gone"), Rule{}, nil, plain)
@@ -233,18 +233,18 @@ func TestTableValidity(t *testing.T) {
 			t.Errorf("%s: %q, want %q", target, got, want)
 		}
 	}
-	gen.Void()
+	gen.Invalidate()
 	if got := s.ask(1, "/m"); got != "" {
 		t.Errorf("void, but %q", got)
 	}
 	var one, many Generation
-	s.keep(key{1, "/both", false}, answerOf("both"), Rule{Mark: one.Now(), Also: many.Now()}, nil, plain)
+	s.keep(key{1, "/both", false}, answerOf("both"), Rule{Version: one.Now(), Also: many.Now()}, nil, plain)
 	if got := s.ask(1, "/both"); got != "both" {
-		t.Errorf("while both marks stand: %q", got)
+		t.Errorf("while both versions are valid: %q", got)
 	}
-	many.Void()
+	many.Invalidate()
 	if got := s.ask(1, "/both"); got != "" {
-		t.Errorf("the second mark has fallen, but %q", got)
+		t.Errorf("the second version is invalid, but %q", got)
 	}
 	s.sweep(now.Unix(), func(site uint64) bool { return site == 2 })
 	if s.count != 1 || s.ask(1, "/future") == "" || s.ask(2, "/gone") != "" || s.meters.LaneVoided.Load() != 4 {
@@ -260,7 +260,7 @@ func TestTableValidity(t *testing.T) {
 		t.Error("the very same offer does not count as held")
 	}
 	if s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
-		t.Error("an offer under another mark counts as held")
+		t.Error("an offer under another version counts as held")
 	}
 }
 
@@ -453,10 +453,10 @@ func TestTableConcurrently(t *testing.T) {
 			for i := range 3000 {
 				name := fmt.Sprint("/", (i*7+w)%names)
 				g := &gens[i%len(gens)]
-				s.keep(key{1, name, false}, answerOf(name+" "+strings.Repeat("x", 3000)), Rule{Mark: g.Now()}, nil, variant{anyCoding: true})
+				s.keep(key{1, name, false}, answerOf(name+" "+strings.Repeat("x", 3000)), Rule{Version: g.Now()}, nil, variant{anyCoding: true})
 				switch {
 				case i%50 == 0:
-					g.Void()
+					g.Invalidate()
 				case i%400 == 1:
 					s.sweep(time.Now().Unix(), func(uint64) bool { return false })
 				}

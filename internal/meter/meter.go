@@ -90,6 +90,8 @@ type Meters struct {
 	LaneOffers  Counter // answers offered by the jobs
 	LaneVoided  Counter // answers given up because what they were made of changed
 
+	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
+
 	ConfigReloads        Counter // reloads that took effect
 	ConfigReloadFailures Counter // reloads that failed and left the old config serving
 	ConfigLoaded         Gauge   // when the config in use took effect, in seconds since 1970

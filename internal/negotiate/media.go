@@ -3,6 +3,8 @@ package negotiate
 import (
 	"slices"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // Medium is a media type that a client takes.
@@ -45,10 +47,9 @@ func mediaWeight(lines []string, offer string) int {
 	for _, line := range lines {
 		for line != "" {
 			var member string
-			var closed bool
-			member, line, closed = cutOutsideQuotes(line, ',')
+			member, line, _ = field.Cut(line, ',')
 			name, params, _ := strings.Cut(member, ";")
-			if !closed || !strings.EqualFold(strings.Trim(name, " \t"), offer) {
+			if !strings.EqualFold(strings.Trim(name, " \t"), offer) || !field.Closed(params) {
 				continue
 			}
 			weight, plain, ok := parseMediaParams(params)
@@ -74,7 +75,7 @@ func parseMediaParams(s string) (weight int, plain, ok bool) {
 	weighted := false
 	for s != "" {
 		var param string
-		param, s, _ = cutOutsideQuotes(s, ';')
+		param, s, _ = field.Cut(s, ';')
 		param = strings.Trim(param, " \t")
 		if param == "" { // RFC 9110, 5.6.6 allows it
 			continue
@@ -86,36 +87,11 @@ func parseMediaParams(s string) (weight int, plain, ok bool) {
 			plain = plain && weighted
 			continue
 		}
-		weight, ok = parseWeight(value)
+		weight, ok = field.Weight(value)
 		if !ok || weighted || len(name) != 1 {
 			return 0, false, false
 		}
 		weighted = true
 	}
 	return weight, plain, true
-}
-
-// cutOutsideQuotes cuts s at the first separator that stands in no quoted
-// string (RFC 9110, 5.6.4), which is left out. closed is false when a quoted
-// string has no end.
-func cutOutsideQuotes(s string, separator byte) (before, after string, closed bool) {
-	end := strings.IndexByte(s, separator)
-	if end < 0 {
-		end = len(s)
-	}
-	if strings.IndexByte(s[:end], '"') < 0 { // what every browser sends
-		return s[:end], s[min(end+1, len(s)):], true
-	}
-	quoted := false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			quoted = !quoted
-		case c == '\\' && quoted:
-			i++
-		case c == separator && !quoted:
-			return s[:i], s[i+1:], true
-		}
-	}
-	return s, "", !quoted
 }

@@ -2,7 +2,11 @@
 // what the client says it can take (RFC 9110, 12.5).
 package negotiate
 
-import "strings"
+import (
+	"strings"
+
+	"millrace/internal/field"
+)
 
 // Coding is a content coding (RFC 9110, 8.4.1), in the order in which we
 // prefer them when the client does not mind: the last is the best.
@@ -119,22 +123,6 @@ func parseMember(s string) (name string, weight int, ok bool) {
 	if len(params) < 2 || params[0]|0x20 != 'q' || params[1] != '=' {
 		return "", 0, false
 	}
-	weight, ok = parseWeight(params[2:])
+	weight, ok = field.Weight(params[2:])
 	return name, weight, ok
-}
-
-// parseWeight reads a qvalue: 0 to 1 with up to three decimals (RFC 9110, 12.4.2).
-func parseWeight(s string) (thousandths int, ok bool) {
-	if s == "" || len(s) > len("0.000") || s[0] != '0' && s[0] != '1' || len(s) > 1 && s[1] != '.' {
-		return 0, false
-	}
-	w, unit := int(s[0]-'0')*1000, 100
-	for i := 2; i < len(s); i++ {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-		w += int(s[i]-'0') * unit
-		unit /= 10
-	}
-	return w, w <= 1000
 }

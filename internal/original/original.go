@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/internal/field"
 	"millrace/internal/lane"
 )
 
@@ -34,11 +35,15 @@ type Source interface {
 	// Errors: ErrNone, or what kept it from looking.
 	Original(r *http.Request) (File, error)
 
-	// Lookup is Original by the Name of a file, without its Mark.
+	// Lookup is Original by the Name of a file, without its Generation.
 	Lookup(name string) (File, error)
 
 	// ServeOriginal is ServeHTTP under other terms.
 	ServeOriginal(w http.ResponseWriter, r *http.Request, t Terms)
+
+	// Memory is what it holds contents in, for what is made of them to be held
+	// in as well; nil: it holds none.
+	Memory() *Memory
 }
 
 // File is an original as it is now.
@@ -47,13 +52,13 @@ type File struct {
 	Size     int64  // bytes
 	Modified time.Time
 	Version  string // what tells contents apart beside size and date; may be empty
-	// Mark falls when the file may have changed. Taken before the look at it.
-	// The zero Mark, of Lookup, never falls.
-	Mark lane.Mark
+	// Generation is invalid once the file may have changed. It is taken before
+	// the look at the file. That of Lookup is zero, which is always valid.
+	Generation lane.Version
 	// CacheControl is what the file is served with.
 	CacheControl string
 	// Open opens it. It may be another content by then: whoever reads compares
-	// the size, and the mark afterwards.
+	// the size, and whether Generation is still valid afterwards.
 	Open func() (io.ReadCloser, error)
 }
 
@@ -62,23 +67,28 @@ type Terms struct {
 	// Header is set in the answer, over what the source says: Vary,
 	// Cache-Control, a reason.
 	Header http.Header
-	// Consulted are request headers that had a say in sending the original
-	// rather than something made of it (lane.Rule.Consulted), WithQuery says
-	// that the query had one.
-	Consulted []string
+	// VaryOn are request headers that had a say in sending the original rather
+	// than something made of it (see lane.Rule), WithQuery says that the query
+	// had one.
+	VaryOn    []string
 	WithQuery bool
-	// Passing answers are not offered to the lane.
-	Passing bool
-	// Also is a second mark that the answer falls with.
-	Also lane.Mark
+	// Interim answers will soon be replaced by better ones: they are not offered
+	// to the lane.
+	Interim bool
+	// Also is a second version that must be valid (see lane.Rule).
+	Also lane.Version
 }
 
 // Shorten is a Cache-Control for an answer that is soon to be replaced by a
 // better one: at most seconds old, and for nobody for whom the usual one is not.
+// One with a quoted string that has no end is returned as no-store: nobody knows
+// what else it says.
 func Shorten(cacheControl string, seconds int) string {
+	if !field.Closed(cacheControl) {
+		return "no-store"
+	}
 	var kept []string
-	for directive := range strings.SplitSeq(cacheControl, ",") {
-		directive = strings.TrimSpace(directive)
+	for directive := range field.QuotedMembers([]string{cacheControl}) {
 		name, value, _ := strings.Cut(strings.ToLower(directive), "=")
 		switch name {
 		case "no-store", "no-cache":
@@ -87,7 +97,7 @@ func Shorten(cacheControl string, seconds int) string {
 			if n, err := strconv.Atoi(value); err == nil {
 				seconds = min(seconds, max(n, 0))
 			}
-		case "", "immutable", "stale-while-revalidate", "stale-if-error":
+		case "immutable", "stale-while-revalidate", "stale-if-error":
 		default: // private, public …
 			kept = append(kept, directive)
 		}

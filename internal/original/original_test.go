@@ -14,6 +14,7 @@ func TestShorten(t *testing.T) {
 		"private, no-store":                   "private, no-store",
 		"max-age=60, stale-if-error=600":      "max-age=5",
 		"max-age=soon":                        "max-age=5",
+		`max-age=999, x="a, no-store`:         "no-store",
 	} {
 		if got := Shorten(usual, 5); got != want {
 			t.Errorf("%q becomes %q, want %q", usual, got, want)

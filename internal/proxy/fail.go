@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/field"
 	"millrace/internal/upstream"
 )
 
@@ -144,36 +145,32 @@ func shortTarget(r *http.Request) string {
 // JSON, and nothing readable before it or with more weight. A browser's page
 // and curl do not.
 func prefersJSON(lines []string) bool {
-	json, text, members := 0.0, 0.0, 0
-	for _, line := range lines {
-		for member := range strings.SplitSeq(line, ",") {
-			if members++; members > maxAccept {
-				return json > text
-			}
-			name, q := acceptMember(member)
-			switch {
-			case name == "application/json" || strings.HasPrefix(name, "application/") && strings.HasSuffix(name, "+json"):
-				json = max(json, q)
-			case strings.HasPrefix(name, "text/") && json < q:
-				text = max(text, q)
-			}
+	json, text, members := 0, 0, 0
+	for member := range field.QuotedMembers(lines) {
+		if members++; members > maxAccept {
+			return json > text
+		}
+		name, q := acceptMember(member)
+		switch {
+		case name == "application/json" || strings.HasPrefix(name, "application/") && strings.HasSuffix(name, "+json"):
+			json = max(json, q)
+		case strings.HasPrefix(name, "text/") && json < q:
+			text = max(text, q)
 		}
 	}
 	return json > text
 }
 
-// acceptMember reads `type/subtype;q=0.5`. A weight that is none counts as zero.
-func acceptMember(s string) (name string, q float64) {
-	name, params, _ := strings.Cut(s, ";")
-	q = 1
-	for p := range strings.SplitSeq(params, ";") {
-		key, value, _ := strings.Cut(strings.TrimSpace(p), "=")
-		if !strings.EqualFold(key, "q") {
-			continue
-		}
-		var err error
-		if q, err = strconv.ParseFloat(value, 64); err != nil || !(q >= 0 && q <= 1) {
-			q = 0
+// acceptMember reads `type/subtype;q=0.5`, the weight in thousandths. A weight
+// that is none counts as zero.
+func acceptMember(s string) (name string, q int) {
+	name, params, more := strings.Cut(s, ";")
+	q = 1000
+	for more {
+		var p string
+		p, params, more = field.Cut(params, ';')
+		if key, value, _ := strings.Cut(strings.TrimSpace(p), "="); strings.EqualFold(key, "q") {
+			q, _ = field.Weight(value)
 		}
 	}
 	return strings.ToLower(strings.TrimSpace(name)), q

@@ -3,9 +3,12 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"net/textproto"
+	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
+	"millrace/internal/authority"
+	"millrace/internal/field"
 )
 
 const (
@@ -38,37 +41,32 @@ func (t trust) peerOf(r *http.Request) peer {
 		return peer{trusted: t.unix && (r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/')}
 	}
 	p := peer{addr: ap.Addr().Unmap().WithZone("")}
-	for _, n := range t.networks {
-		if n.Contains(p.addr) {
-			p.trusted = true
-			break
-		}
-	}
+	p.trusted = t.names(p.addr)
 	return p
 }
 
-// claims says whether a request's field claims to know the client, or what it
-// asked for, better than we do. Programs behind a gateway interface cannot tell
-// X_Forwarded_For from X-Forwarded-For (RFC 3875, 4.1.18), so neither do we.
-func claims(name string) bool {
-	switch name[0] {
-	case 'F', 'T', 'X', 'f', 't', 'x':
-	default:
-		return false
-	}
-	name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-	switch name {
-	case "forwarded", "true-client-ip",
-		"x-real-ip", "x-client-ip", "x-cluster-client-ip",
-		"x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-http-host-override":
-		return true
-	}
-	return name == "x-forwarded" || strings.HasPrefix(name, "x-forwarded-")
+// names reports whether an address is one of the trusted ones.
+func (t trust) names(a netip.Addr) bool {
+	return slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // hop is one entry of a chain of proxies: who asked for what.
 type hop struct {
 	node, host, proto string // node as in X-Forwarded-For
+}
+
+// received is what a request says itself, before any proxy's claims: who sent it,
+// and what that asked for.
+func (p peer) received(r *http.Request) hop {
+	now := hop{node: "unknown", proto: "http"}
+	if p.addr.IsValid() {
+		now.node = p.addr.String()
+	}
+	if r.TLS != nil {
+		now.proto = "https"
+	}
+	now.host = authority.Normal(now.proto, r.Host)
+	return now
 }
 
 // forward writes the forwarding fields of a request into the header that goes
@@ -78,13 +76,7 @@ type hop struct {
 // client than one that reads X-Forwarded-For, so what a trusted proxy says in
 // one is translated into the other.
 func (p peer) forward(header http.Header, r *http.Request) {
-	now := hop{node: "unknown", host: r.Host, proto: "http"}
-	if p.addr.IsValid() {
-		now.node = p.addr.String()
-	}
-	if r.TLS != nil {
-		now.proto = "https"
-	}
+	now := p.received(r)
 	var forwarded, xff string
 	first := now
 	if p.trusted {
@@ -97,6 +89,38 @@ func (p peer) forward(header http.Header, r *http.Request) {
 	if first.host != "" {
 		header["X-Forwarded-Host"] = []string{first.host}
 	}
+}
+
+// Asked is the scheme and host that a request's client asked for, as far as is
+// known here: what the connection says, or a trusted proxy in X-Forwarded-Proto,
+// X-Forwarded-Host or Forwarded. The host has one spelling (see package
+// authority). It is what the upstream is told in X-Forwarded-Proto and -Host.
+func (h *Handler) Asked(r *http.Request) (scheme, host string) {
+	first := peer{}.received(r)
+	if h.Trusts(r) {
+		_, _, first = chains(r.Header, first)
+	}
+	return first.proto, first.host
+}
+
+// Shared is Outgoing for a request whose answer others may get: of what was asked
+// for, Forwarded says no more than Asked does, and nothing of the host where
+// that does not count. Of what proxies in between were asked for it says nothing.
+func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
+	out := h.Outgoing(r)
+	var first hop
+	first.proto, first.host = h.Asked(r)
+	if !hostCounts {
+		first.host = ""
+		delete(out.Header, "X-Forwarded-Host")
+	}
+	out.Header["Forwarded"] = []string{fromXFF(out.Header.Get("X-Forwarded-For"), first)}
+	return out
+}
+
+// Trusts reports whether a request comes from a proxy whose claims are believed.
+func (h *Handler) Trusts(r *http.Request) bool {
+	return (len(h.trust.networks) > 0 || h.trust.unix) && h.trust.peerOf(r).trusted
 }
 
 // chains reads what a trusted proxy says, and what the first of the chain was
@@ -121,6 +145,7 @@ func chains(header http.Header, now hop) (forwarded, xff string, first hop) {
 	if v := header["X-Forwarded-Proto"]; len(v) == 1 && validProto(v[0]) {
 		first.proto = strings.ToLower(v[0])
 	}
+	first.host = authority.Normal(first.proto, first.host)
 	switch {
 	case forwarded == "" && xff != "":
 		forwarded = fromXFF(xff, first)
@@ -168,31 +193,14 @@ func (h hop) forwarded() string {
 	if strings.Contains(node, ":") {
 		node = "[" + node + "]" // RFC 7239, 6: IPv6
 	}
-	s := "for=" + quoted(node)
+	s := "for=" + field.Quote(node)
 	if h.host != "" {
-		s += ";host=" + quoted(h.host)
+		s += ";host=" + field.Quote(h.host)
 	}
 	if h.proto != "" {
-		s += ";proto=" + quoted(h.proto)
+		s += ";proto=" + field.Quote(h.proto)
 	}
 	return s
-}
-
-// quoted is a token, or a quoted-string where s is none (RFC 9110, 5.6.4).
-func quoted(s string) string {
-	if httpguts.ValidHeaderFieldName(s) {
-		return s
-	}
-	var b strings.Builder
-	b.WriteByte('"')
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(s[i])
-	}
-	b.WriteByte('"')
-	return b.String()
 }
 
 // validHost says whether s can be a Host: what could break out of a field, a
@@ -214,52 +222,21 @@ func validProto(s string) bool { return strings.EqualFold(s, "http") || strings.
 // appendChain appends an element to a list and drops the oldest ones while it
 // is longer than maxChain. What is no list (a quote without an end) is dropped.
 func appendChain(chain, element string) string {
-	if chain == "" {
+	if !field.Closed(chain) {
 		return element
 	}
-	excess := len(chain) + len(", ") + len(element) - maxChain
-	from := 0
-	if rest := splitQuoted(chain, ',', func(_ string, end int) bool {
-		if from < excess {
-			from = end + 1
+	for excess := len(chain) + len(", ") + len(element) - maxChain; excess > 0; {
+		before, after, more := field.Cut(chain, ',')
+		if !more {
+			return element
 		}
-		return true
-	}); !rest {
-		return element
+		excess -= len(before) + 1
+		chain = after
 	}
-	if from >= len(chain) {
-		return element
-	}
-	chain = strings.Trim(chain[from:], " \t")
-	if chain == "" {
+	if chain = textproto.TrimString(chain); chain == "" {
 		return element
 	}
 	return chain + ", " + element
-}
-
-// splitQuoted calls f with every part of s between separators outside quoted
-// strings, and where it ends, until f says false. It returns false when a quoted
-// string has no end.
-func splitQuoted(s string, sep byte, f func(part string, end int) bool) bool {
-	start, inside := 0, false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			inside = !inside
-		case c == '\\' && inside:
-			i++
-		case c == sep && !inside:
-			if !f(s[start:i], i) {
-				return true
-			}
-			start = i + 1
-		}
-	}
-	if inside {
-		return false
-	}
-	f(s[start:], len(s))
-	return true
 }
 
 // parseForwarded reads the last maxHops elements of a Forwarded. Parameters that
@@ -268,60 +245,42 @@ func parseForwarded(s string) (hops []hop, ok bool) {
 	if s == "" {
 		return nil, true
 	}
-	wellFormed := true
-	ok = splitQuoted(s, ',', func(element string, _ int) bool {
-		h := hop{node: "unknown"}
-		closed := splitQuoted(element, ';', func(pair string, _ int) bool {
-			name, value, found := strings.Cut(strings.Trim(pair, " \t"), "=")
-			if !found {
-				wellFormed = wellFormed && name == "" // an empty element is allowed (RFC 9110, 5.6.1.2)
-				return true
-			}
-			value, fine := unquote(value)
-			wellFormed = wellFormed && fine && httpguts.ValidHeaderFieldName(name)
-			switch strings.ToLower(name) {
-			case "for":
-				h.node = cleanNode(value)
-			case "host":
-				h.host = value
-			case "proto":
-				h.proto = value
-			}
-			return true
-		})
-		wellFormed = wellFormed && closed
-		hops = append(hops, h)
-		if len(hops) > maxHops {
+	ok = field.Closed(s)
+	for more := true; more && ok; {
+		var element string
+		element, s, more = field.Cut(s, ',')
+		var h hop
+		if h, ok = parseHop(element); len(hops) == maxHops {
 			hops = append(hops[:0], hops[1:]...)
 		}
-		return wellFormed
-	})
-	return hops, ok && wellFormed
+		hops = append(hops, h)
+	}
+	return hops, ok
 }
 
-// unquote reads a token or a quoted-string.
-func unquote(s string) (string, bool) {
-	if len(s) < 2 || s[0] != '"' {
-		return s, httpguts.ValidHeaderFieldName(s)
-	}
-	if s[len(s)-1] != '"' {
-		return "", false
-	}
-	s = s[1 : len(s)-1]
-	if strings.IndexByte(s, '\\') < 0 {
-		return s, strings.IndexByte(s, '"') < 0
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return "", false
-		case '\\':
-			if i++; i == len(s) {
-				return "", false
-			}
+// parseHop reads an element of a Forwarded; an empty one is allowed, and
+// parameters may be empty, too (RFC 9110, 5.6.1.2).
+func parseHop(element string) (h hop, ok bool) {
+	h = hop{node: "unknown"}
+	for more := true; more; {
+		var pair string
+		pair, element, more = field.Cut(element, ';')
+		if pair = textproto.TrimString(pair); pair == "" {
+			continue
 		}
-		b.WriteByte(s[i])
+		name, value, _ := strings.Cut(pair, "=")
+		value, ok := field.Unquote(value)
+		if !ok || !field.Token(name) {
+			return h, false
+		}
+		switch strings.ToLower(name) {
+		case "for":
+			h.node = cleanNode(value)
+		case "host":
+			h.host = value
+		case "proto":
+			h.proto = value
+		}
 	}
-	return b.String(), true
+	return h, true
 }

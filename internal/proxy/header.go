@@ -3,13 +3,12 @@ package proxy
 import (
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
+	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/upstream"
 )
 
@@ -48,27 +47,27 @@ var endToEndPrefixes = []string{"Accept", "Access-Control-", "Content-", "Cross-
 // maxNamed bounds the fields that Connection may name: real ones name two.
 const maxNamed = 16
 
-// named lists the fields, canonical, that Connection names and may name. What
-// is beyond maxNamed stays.
+// named lists the fields, folded, that Connection names and may name. What is
+// beyond maxNamed stays.
 func named(h http.Header) []string {
 	var names []string
-	for _, line := range h["Connection"] {
-		for name := range strings.SplitSeq(line, ",") {
-			name = http.CanonicalHeaderKey(textproto.TrimString(name))
-			if name == "" || protected(name) || isConnectionLevel(name) {
-				continue
-			}
-			if len(names) == maxNamed {
-				return names
-			}
-			names = append(names, name)
+	for name := range field.Members(h["Connection"]) {
+		name = fieldname.Fold(name)
+		if canonical := http.CanonicalHeaderKey(name); protected(canonical) || isConnectionLevel(canonical) {
+			continue
 		}
+		if len(names) == maxNamed {
+			return names
+		}
+		names = append(names, name)
 	}
 	return names
 }
 
+// protected reports whether a field, whose name is canonical, is neither for a
+// sender to take away nor for a trailer to bring.
 func protected(name string) bool {
-	if _, found := slices.BinarySearch(endToEnd, name); found || claims(name) {
+	if _, found := slices.BinarySearch(endToEnd, name); found || fieldname.Claim(name) {
 		return true
 	}
 	return slices.ContainsFunc(endToEndPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
@@ -79,11 +78,26 @@ func isConnectionLevel(name string) bool {
 	return found
 }
 
+// forged reports whether a name is spelled so that only an upstream which reads
+// header fields as variables takes it for one that is ours to set or to remove:
+// the X_Forwarded_For of a client, its Content_Length. Nobody may send those.
+func forged(name string) bool {
+	if fieldname.Plain(name) {
+		return false
+	}
+	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
+	return canonical == "Content-Length" || isConnectionLevel(canonical) || fieldname.Claim(name)
+}
+
 // Strip removes connection-level fields from a response's header, and fields
 // that are ours to set: Server.
 func Strip(h http.Header) {
-	for _, name := range named(h) {
-		delete(h, name)
+	if drop := named(h); len(drop) > 0 {
+		for name := range h {
+			if slices.Contains(drop, fieldname.Fold(name)) {
+				delete(h, name)
+			}
+		}
 	}
 	for _, name := range connectionLevel {
 		delete(h, name)
@@ -96,39 +110,16 @@ func Strip(h http.Header) {
 // with which it could become two fields further on.
 func CheckHeader(h http.Header) error {
 	for name, values := range h {
-		if !httpguts.ValidHeaderFieldName(name) {
+		if !field.Token(name) {
 			return fmt.Errorf("%w: it sends a field with the name %.64q", upstream.ErrProtocol, name)
 		}
 		for _, v := range values {
-			if hasControl(v) {
+			if !field.Value(v) {
 				return fmt.Errorf("%w: it sends a control byte in the field %.64s", upstream.ErrProtocol, name)
 			}
 		}
 	}
 	return nil
-}
-
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
-// hasMember says whether a list field has a member, whatever its case, without
-// looking at parameters.
-func hasMember(lines []string, member string) bool {
-	for _, line := range lines {
-		for m := range strings.SplitSeq(line, ",") {
-			m, _, _ = strings.Cut(m, ";")
-			if strings.EqualFold(textproto.TrimString(m), member) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // tunnels are protocols that no client may upgrade to through us: it could then
@@ -137,19 +128,16 @@ var tunnels = []string{"h2c", "h2", "http", "tls"}
 
 // upgradeOf is the Upgrade field to pass on, empty for none.
 func upgradeOf(r *http.Request) string {
-	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.ContentLength != 0 || !hasMember(r.Header["Connection"], "upgrade") {
+	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.ContentLength != 0 || !field.Has(r.Header["Connection"], "upgrade") {
 		return ""
 	}
 	var kept []string
-	for _, line := range r.Header["Upgrade"] {
-		for protocol := range strings.SplitSeq(line, ",") {
-			protocol = textproto.TrimString(protocol)
-			name, version, versioned := strings.Cut(protocol, "/")
-			if !httpguts.ValidHeaderFieldName(name) || versioned && !httpguts.ValidHeaderFieldName(version) || slices.Contains(tunnels, strings.ToLower(name)) {
-				continue
-			}
-			kept = append(kept, protocol)
+	for protocol := range field.Members(r.Header["Upgrade"]) {
+		name, version, versioned := strings.Cut(protocol, "/")
+		if !field.Token(name) || versioned && !field.Token(version) || slices.Contains(tunnels, strings.ToLower(name)) {
+			continue
 		}
+		kept = append(kept, protocol)
 	}
 	return strings.Join(kept, ", ")
 }
@@ -173,15 +161,23 @@ func AppendVia(h http.Header, major, minor int) {
 	h["Via"] = []string{via}
 }
 
+// takesTrailers reports whether TE names trailers, with a weight or without.
+func takesTrailers(te []string) bool {
+	for member := range field.Members(te) {
+		if name, _, _ := strings.Cut(member, ";"); strings.EqualFold(strings.TrimRight(name, " \t"), "trailers") {
+			return true
+		}
+	}
+	return false
+}
+
 // looping says whether a request came through this program too often.
 func looping(h http.Header) bool {
 	times := 0
-	for _, line := range h["Via"] {
-		for member := range strings.SplitSeq(line, ",") {
-			// received-protocol RWS received-by [ RWS comment ]
-			if f := strings.Fields(member); len(f) >= 2 && f[1] == pseudonym {
-				times++
-			}
+	for member := range field.Members(h["Via"]) {
+		// received-protocol RWS received-by [ RWS comment ]
+		if f := strings.Fields(member); len(f) >= 2 && f[1] == pseudonym {
+			times++
 		}
 	}
 	return times > maxVia
@@ -205,7 +201,7 @@ func (h *Handler) Outgoing(r *http.Request) *http.Request {
 	switch h.host {
 	case "", "upstream":
 	case "client":
-		out.Host = r.Host
+		out.Host = peer{}.received(r).host
 	default:
 		out.Host = h.host
 	}
@@ -218,7 +214,8 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	drop := named(r.Header)
 	for name, values := range r.Header {
 		switch {
-		case isConnectionLevel(name), slices.Contains(drop, name), !peer.trusted && claims(name):
+		case isConnectionLevel(name), forged(name), !peer.trusted && fieldname.Claim(name):
+		case len(drop) > 0 && slices.Contains(drop, fieldname.Fold(name)):
 		case name == "Content-Length", name == "Host", name == "Expect" && r.ContentLength == 0: // the request's own fields say it
 		case name == "Max-Forwards" && (r.Method == http.MethodOptions || r.Method == http.MethodTrace):
 			header[name] = fewerForwards(values)
@@ -226,7 +223,7 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 			header[name] = slices.Clip(values) // an Add must not write into r's
 		}
 	}
-	if hasMember(r.Header["Te"], "trailers") {
+	if takesTrailers(r.Header["Te"]) {
 		header["Te"] = []string{"trailers"} // the only one that we can promise, too
 	}
 	if up := upgradeOf(r); up != "" {

@@ -36,7 +36,8 @@ type Options struct {
 	// whoever connects to a UNIX socket), whose Forwarded and X-Forwarded-For
 	// are appended to, and whose X-Forwarded-Host and -Proto are passed on.
 	// Everyone else's are replaced, and other fields that claim to know the
-	// client or the host better (X-Real-IP, X-Original-URL …) are removed.
+	// client or the host better (X-Real-IP, Client-IP, X-Original-URL …) are
+	// removed. List only proxies that remove those of their own clients.
 	TrustForwarded []string `yaml:"trust_forwarded"`
 }
 
@@ -172,6 +173,13 @@ func checkResponse(res *http.Response) error {
 		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
 	}
 	return CheckHeader(res.Header)
+}
+
+// Trusted reads a list as TrustForwarded has it, and returns which addresses
+// it names.
+func Trusted(list []string) (func(netip.Addr) bool, error) {
+	t, err := parseTrust(list)
+	return t.names, err
 }
 
 // parseTrust reads TrustForwarded.

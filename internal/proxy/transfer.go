@@ -14,7 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/net/http/httpguts"
+	"millrace/internal/field"
+	"millrace/internal/fieldname"
 )
 
 // copyBuffers hold what is under way from an upstream to a client. 32 KiB is
@@ -94,9 +95,16 @@ func newUpload(r, out *http.Request) *upload {
 }
 
 // mayTrail refuses what must not come after the body, because it decides how
-// the message is framed, routed or trusted (RFC 9110, 6.5.1).
+// the message is framed, routed or trusted (RFC 9110, 6.5.1): in any spelling,
+// since there are upstreams that merge trailers into the header.
 func mayTrail(name string) bool {
-	return httpguts.ValidHeaderFieldName(name) && !isConnectionLevel(name) && !protected(name)
+	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
+	return field.Token(name) && !isConnectionLevel(canonical) && !protected(canonical) && !fieldname.Override(name)
+}
+
+// valid reports whether values may be those of a field.
+func valid(values []string) bool {
+	return !slices.ContainsFunc(values, func(v string) bool { return !field.Value(v) })
 }
 
 // Read implements io.Reader for the transport.
@@ -110,7 +118,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF {
 		for name := range u.trailer {
-			if values := u.in.Trailer[name]; !slices.ContainsFunc(values, hasControl) {
+			if values := u.in.Trailer[name]; valid(values) {
 				u.trailer[name] = values
 			}
 		}
@@ -218,7 +226,7 @@ func trail(w http.ResponseWriter, rc *http.ResponseController, trailer http.Head
 	}
 	for name, values := range trailer {
 		switch {
-		case !mayTrail(name) || slices.ContainsFunc(values, hasControl):
+		case !mayTrail(name) || !valid(values):
 		case slices.Contains(announced, name):
 			w.Header()[name] = values
 		default:

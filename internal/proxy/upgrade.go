@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/field"
 	"millrace/internal/upstream"
 )
 
@@ -35,7 +36,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 		res.Body.Close()
 		h.Fail(w, r, fmt.Errorf("%w: it switches protocols though nobody asked for it", upstream.ErrProtocol))
 		return
-	case protocol == "" || !hasMember(out.Header["Upgrade"], protocol):
+	case protocol == "" || !field.Has(out.Header["Upgrade"], protocol):
 		res.Body.Close()
 		h.Fail(w, r, fmt.Errorf("%w: it switches to %.64q, not to %.64q", upstream.ErrProtocol, protocol, out.Header.Get("Upgrade")))
 		return

@@ -13,14 +13,31 @@ import (
 // stays readable for the downloads that began before.
 type File struct {
 	f      *os.File // nil when it is no file of the operating system
+	fd     uintptr  // of f
 	at     io.ReaderAt
 	closer io.Closer
 	refs   atomic.Int64
+	sent   atomic.Int64 // Unix second in which all of it was last sent
 }
+
+// warmFor is for how many seconds after a file was sent it is taken to be in the
+// system's memory.
+const warmFor = 1
+
+// WasSent notes that all of the file has been sent in a Unix second.
+func (f *File) WasSent(second int64) {
+	if f.sent.Load() < second {
+		f.sent.Store(second)
+	}
+}
+
+// Warm reports whether the file was sent so lately that sending it again will
+// hardly wait for the disk.
+func (f *File) Warm(second int64) bool { return second-f.sent.Load() <= warmFor }
 
 // NewFile takes over f, with one reference that belongs to the caller.
 func NewFile(f *os.File) *File {
-	sf := &File{f: f, at: f, closer: f}
+	sf := &File{f: f, fd: f.Fd(), at: f, closer: f}
 	sf.refs.Store(1)
 	return sf
 }
@@ -28,7 +45,7 @@ func NewFile(f *os.File) *File {
 // NewShared is NewFile for a descriptor that is only lent: c, not f, is closed
 // when the last user has released it.
 func NewShared(f *os.File, c io.Closer) *File {
-	sf := &File{f: f, at: f, closer: c}
+	sf := &File{f: f, fd: f.Fd(), at: f, closer: c}
 	sf.refs.Store(1)
 	return sf
 }

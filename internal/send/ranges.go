@@ -31,24 +31,15 @@ func (s span) contentRange(size int64) string {
 // serveRanges answers a request for ranges. It reports false when the whole
 // body is to be sent: there is no Range header, or one that is to be ignored.
 func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
-	lines := r.Header["Range"]
-	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
-		return false
-	}
-	spans, ok := parseRanges(lines[0], a.Size)
-	if !ok || !condition.IfRange(r.Header, a.ETag, a.LastModified) {
+	spans, ok := spansOf(r, a)
+	if !ok {
 		return false
 	}
 	switch len(spans) {
-	case 0: // RFC 9110, 15.5.17
-		w.Header()["Content-Range"] = []string{"bytes */" + strconv.FormatInt(a.Size, 10)}
-		refuse(w, a, http.StatusRequestedRangeNotSatisfiable)
+	case 0:
+		refuseRange(w, a)
 	case 1:
-		setHeader(w, a)
-		h := w.Header()
-		h["Content-Range"] = []string{spans[0].contentRange(a.Size)}
-		h["Content-Length"] = []string{strconv.FormatInt(spans[0].length, 10)}
-		w.WriteHeader(http.StatusPartialContent)
+		setPart(w, a, spans[0])
 		sendPart(w, a, spans[0])
 	default:
 		if len(a.Header["Content-Encoding"]) > 0 {
@@ -59,6 +50,61 @@ func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
 		serveMultipart(w, a, spans)
 	}
 	return true
+}
+
+// spansOf are the satisfiable ranges that a request wants. ok is false when the
+// whole body is to be sent.
+func spansOf(r *http.Request, a *Answer) (spans []span, ok bool) {
+	lines := r.Header["Range"]
+	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
+		return nil, false
+	}
+	spans, ok = parseRanges(lines[0], a.Size)
+	return spans, ok && condition.IfRange(r.Header, a.ETag, a.LastModified)
+}
+
+// refuseRange answers that none of the ranges is satisfiable (RFC 9110, 15.5.17).
+func refuseRange(w http.ResponseWriter, a *Answer) {
+	w.Header()["Content-Range"] = []string{"bytes */" + strconv.FormatInt(a.Size, 10)}
+	refuse(w, a, http.StatusRequestedRangeNotSatisfiable)
+}
+
+// setPart sends status and header of one range.
+func setPart(w http.ResponseWriter, a *Answer, s span) {
+	setHeader(w, a)
+	h := w.Header()
+	h["Content-Range"] = []string{s.contentRange(a.Size)}
+	h["Content-Length"] = []string{strconv.FormatInt(s.length, 10)}
+	w.WriteHeader(http.StatusPartialContent)
+}
+
+// Part is the range of a body that a request wants, for who has a body of known
+// size that still grows, so that [Serve] cannot send it. Of a only Header, Size,
+// ETag and LastModified count; Header must say Accept-Ranges: bytes. length is 0
+// where the range cannot be satisfied, and ok is false when the whole is to be
+// sent: that is so for several ranges, too.
+func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
+	if r.Method != http.MethodGet {
+		return 0, 0, false
+	}
+	spans, ok := spansOf(r, a)
+	switch {
+	case !ok || len(spans) > 1:
+		return 0, 0, false
+	case len(spans) == 0:
+		return 0, 0, true
+	}
+	return spans[0].start, spans[0].length, true
+}
+
+// BeginPart sends status and header for what Part has returned. The caller sends
+// the bytes, if there are any.
+func BeginPart(w http.ResponseWriter, a *Answer, start, length int64) {
+	if length == 0 {
+		refuseRange(w, a)
+		return
+	}
+	setPart(w, a, span{start, length})
 }
 
 // serveMultipart sends several ranges as multipart/byteranges (RFC 9110, 14.6).

@@ -1,6 +1,7 @@
 package send
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
@@ -10,6 +11,10 @@ import (
 // calls cost nothing (with 1 MiB a download took a fifth more CPU), little
 // enough that a fast reader cannot keep the thread in the kernel for long.
 const chunk = 4 << 20
+
+// ErrOtherWay says that a file has to be sent by whoever may wait: its file system
+// has no sendfile(2), or it ends too early, which SendFile tells apart.
+var ErrOtherWay = errors.New("the file cannot be sent without waiting")
 
 // SectionOf finds out whether src is a file that sendfile(2) can send: a
 // Section, an open file, or a part of one as io.CopyN makes it. moved must be

@@ -2,6 +2,7 @@ package send
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"syscall"
@@ -133,19 +134,29 @@ func TryRead(fd uintptr, p []byte) (n int, ok bool, err error) {
 // TryWrite sends as much of head and body, of which head is not empty, as the
 // peer takes now.
 func TryWrite(fd uintptr, head, body []byte) (n int, err error) {
+	return tryWrite(fd, head, body, unix.MSG_NOSIGNAL)
+}
+
+// TryHead is TryWrite for the header of a file: a last packet that is not full
+// waits for the file.
+func TryHead(fd uintptr, head []byte) (n int, err error) {
+	return tryWrite(fd, head, nil, unix.MSG_NOSIGNAL|unix.MSG_MORE)
+}
+
+func tryWrite(fd uintptr, head, body []byte, flags uintptr) (n int, err error) {
 	for {
 		var r uintptr
 		var errno syscall.Errno
 		if len(body) == 0 {
 			r, _, errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&head[0])),
-				uintptr(len(head)), unix.MSG_NOSIGNAL, 0, 0)
+				uintptr(len(head)), flags, 0, 0)
 		} else {
 			iov := [2]unix.Iovec{{Base: &head[0]}, {Base: &body[0]}}
 			iov[0].SetLen(len(head))
 			iov[1].SetLen(len(body))
 			msg := unix.Msghdr{Iov: &iov[0]}
 			msg.SetIovlen(len(iov))
-			r, _, errno = syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), unix.MSG_NOSIGNAL)
+			r, _, errno = syscall.RawSyscall(syscall.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&msg)), flags)
 		}
 		switch errno {
 		case 0:
@@ -155,6 +166,82 @@ func TryWrite(fd uintptr, head, body []byte) (n int, err error) {
 			return 0, nil
 		default:
 			return 0, os.NewSyscallError("sendmsg", errno)
+		}
+	}
+}
+
+// TrySendFile sends as much of head, which is not empty, and of n bytes of a file
+// with a descriptor from off on as the peer takes now, the head held back as
+// SendFile does. Whatever else keeps the file from being sent shows when the
+// rest is. The caller holds a reference to the file, and takes it to be in
+// memory: if it is not, this waits for the disk.
+func TrySendFile(fd uintptr, head []byte, f *File, off, n int64) (nHead int, nFile int64, err error) {
+	if nHead, err = TryHead(fd, head); err != nil || nHead < len(head) {
+		return nHead, 0, err
+	}
+	nFile, _ = TryFile(fd, f, off, n)
+	return nHead, nFile, nil
+}
+
+// TryFile sends as much of n bytes of a file with a descriptor from off on as
+// the peer takes now. The caller holds a reference to the file, and takes it to
+// be in memory: if it is not, this waits for the disk. The error is
+// [ErrOtherWay] where the file is not sent like this, or has become shorter.
+func TryFile(fd uintptr, f *File, off, n int64) (sent int64, err error) {
+	for sent < n {
+		// Raw, as it hardly ever sleeps: told of the call, the scheduler takes the
+		// processor away within it, which costs more than all of this saves.
+		r, _, errno := syscall.RawSyscall6(syscall.SYS_SENDFILE, fd, f.fd, uintptr(unsafe.Pointer(&off)), uintptr(n-sent), 0, 0)
+		switch {
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
+			return sent, nil
+		case cannotSendfile(errno), errno == 0 && r == 0:
+			return sent, ErrOtherWay
+		case errno != 0:
+			return sent, os.NewSyscallError("sendfile", errno)
+		default:
+			sent += int64(r)
+		}
+	}
+	return sent, nil
+}
+
+// probes is how many places of a part InMemory looks at besides its end. To look
+// makes the system read ahead, so a client that asks again and again could make
+// fixed places, and those alone, be in memory.
+const probes = 3
+
+// InMemory reports whether n bytes from off on are in the system's memory, as far
+// as their last and some others of them, drawn at random, can tell: files are read
+// ahead in order. Where the file system cannot tell it is false.
+func (f *File) InMemory(off, n int64) bool {
+	if n <= 0 {
+		return true
+	}
+	if !f.hasByte(off + n - 1) {
+		return false
+	}
+	for range probes {
+		if n > pageSize && !f.hasByte(off+rand.Int64N(n)) {
+			return false
+		}
+	}
+	return true
+}
+
+// pageSize is the least that is read from the disk at once.
+const pageSize = 4 << 10
+
+// hasByte reports whether a byte can be read without waiting.
+func (f *File) hasByte(off int64) bool {
+	var b [1]byte
+	iov := unix.Iovec{Base: &b[0]}
+	iov.SetLen(1)
+	for {
+		r, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, f.fd, uintptr(unsafe.Pointer(&iov)), 1, uintptr(off), uintptr(uint64(off)>>32), unix.RWF_NOWAIT)
+		if errno != syscall.EINTR {
+			return errno == 0 && r == 1
 		}
 	}
 }
@@ -282,9 +369,14 @@ func Queued(conn net.Conn) (n int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { n, failed = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
-	return n, err == nil && failed == nil
+	err = raw.Control(func(fd uintptr) { n, ok = QueuedOn(int(fd)) })
+	return n, err == nil && ok
+}
+
+// QueuedOn is Queued for a descriptor.
+func QueuedOn(fd int) (n int, ok bool) {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+	return n, err == nil
 }
 
 // SendFile sends head and then the section by sendfile(2), the head held back

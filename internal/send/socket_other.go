@@ -27,6 +27,11 @@ func TryWrite(_ uintptr, _, _ []byte) (n int, err error) {
 	panic("send: no raw sockets on this system")
 }
 
+// TrySendFile is never called: there is no Socket.
+func TrySendFile(_ uintptr, _ []byte, _ *File, _, _ int64) (nHead int, nFile int64, err error) {
+	panic("send: no raw sockets on this system")
+}
+
 // Quiet is never called: there is no Socket.
 func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
 

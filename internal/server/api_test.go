@@ -49,15 +49,15 @@ const apiQuery = "/api/query?a=%zz&b=<c>"
 var apiPaths = []string{apiQuery, "/api/gone", "/api/nothing", "/api/moved", "/api/directed"}
 
 // newAPI is a site as a cache makes one: everything below /api/ is offered with
-// its query, under two marks, and ages.
+// its query, under two versions, and ages.
 func newAPI() http.Handler {
 	var gen, also lane.Generation
-	all := func() lane.Rule { return lane.Rule{Mark: gen.Now(), Also: also.Now(), WithQuery: true} }
+	all := func() lane.Rule { return lane.Rule{Version: gen.Now(), Also: also.Now(), WithQuery: true} }
 	statuses := map[string]int{"/api/query": 200, "/api/gone": 410, "/api/nothing": 204, "/api/moved": 301}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rule := all()
 		if r.URL.Path == "/api/directed" {
-			rule.Consulted = []string{"Cache-Control", "Pragma"}
+			rule.VaryOn = []string{"Cache-Control", "Pragma"}
 			aged(apiAnswer(200, fmt.Sprintf("%q %q\n", r.Header["Cache-Control"], r.Header["Pragma"])), rule)(w, r)
 			return
 		}
@@ -146,9 +146,9 @@ func TestConsultedHeaders(t *testing.T) {
 	}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[1:]
-		rule := lane.Rule{Consulted: []string{name}}
+		rule := lane.Rule{VaryOn: []string{name}}
 		if name == "none" {
-			rule.Consulted = nil
+			rule.VaryOn = nil
 		}
 		a := page(fmt.Sprintf("%q\n", r.Header[name]))
 		lane.Offer(r, a, rule)
@@ -286,17 +286,17 @@ func versions() http.Handler {
 		}
 		switch r.URL.Path {
 		case "/v":
-			rule := lane.Rule{Mark: o.own.Now(), Also: all.Now(), WithQuery: true}
+			rule := lane.Rule{Version: o.own.Now(), Also: all.Now(), WithQuery: true}
 			aged(apiAnswer(200, fmt.Sprintln(o.version)), rule)(w, r)
 		case "/edit":
 			o.version++
-			o.own.Void()
+			o.own.Invalidate()
 			_, _ = io.WriteString(w, "edited\n")
 		case "/purge": // everything is another one, and nobody says so of each
 			for _, o := range objects {
 				o.version++
 			}
-			all.Void()
+			all.Invalidate()
 			_, _ = io.WriteString(w, "purged\n")
 		}
 	})

@@ -19,7 +19,7 @@ import (
 // reach it by accident.
 const short = time.Second
 
-var shortLimits = Options{HeaderTimeout: short, BodyTimeout: short, WriteTimeout: short, IdleTimeout: short, HandshakeTimeout: short}
+var shortLimits = Options{HeaderTimeout: short, BodyTimeout: short, BodyRate: 1, WriteTimeout: short, IdleTimeout: short, HandshakeTimeout: short}
 
 // deadlinePages are a hot and a slow page, uploads, and big answers on both lanes.
 func deadlinePages(t *testing.T, size int) http.Handler {

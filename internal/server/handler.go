@@ -41,13 +41,23 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
 	}()
+	if why := lane.Fault(r); why != "" {
+		lane.EndInput(r)
+		http.Error(w, why, http.StatusBadRequest)
+		return
+	}
 	if r.ContentLength > int64(now.limits.BodyBytes) {
 		rw.Header().Set("Connection", "close")
+		if r.Header["Expect"] != nil {
+			lane.EndInput(r) // it will not come
+		}
 		http.Error(w, "The request's body is larger than this server accepts.", http.StatusRequestEntityTooLarge)
 		return
 	}
 	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
-		r.Body = http.MaxBytesReader(rw, r.Body, int64(now.limits.BodyBytes))
+		var done func()
+		r, done = upload(rw, r, &now.limits)
+		defer done()
 	}
 	found.handler.ServeHTTP(w, r)
 }
@@ -74,8 +84,15 @@ type answerer struct {
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	none := answerer{job: s.meters.Job("none")}
+	if malformed(r) {
+		none.handler = refuse("This is no request.", http.StatusBadRequest)
+		return none
+	}
 	if r.Method == http.MethodConnect && r.Header.Get(":protocol") == "" { // with it, RFC 8441
-		none.handler = refuse("This server is no forward proxy.", http.StatusMethodNotAllowed)
+		none.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", "GET, HEAD") // RFC 9110, 15.5.6
+			http.Error(w, "This server is no forward proxy.", http.StatusMethodNotAllowed)
+		})
 		return none
 	}
 	st := table.Site(r.Host)
@@ -88,11 +105,11 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		return none
 	}
 	path, clean := site.Clean(r.URL.Path)
-	if !clean {
+	route := st.Route(path)
+	if !clean && (route == nil || !route.AsItCame || st.OnlyRoute(r.URL) == nil) {
 		none.handler = redirectTo(path)
 		return none
 	}
-	route := st.Route(path)
 	if route == nil {
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
 		return none
@@ -151,7 +168,7 @@ func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began
 		Remote:    remote,
 		Host:      r.Host,
 		Method:    r.Method,
-		Target:    accesslog.WithoutSecrets(r.RequestURI),
+		Target:    r.RequestURI,
 		Proto:     r.Proto,
 		Referer:   r.Referer(),
 		UserAgent: r.UserAgent(),

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +50,7 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 				for _, l := range fresh {
 					l.close()
 				}
-				return nil, err
+				return nil, &ListenError{Addr: addr, Secure: group.secure, err: err}
 			}
 			l := &listener{server: s, ln: ln, secure: group.secure, stop: make(chan struct{})}
 			all[key] = l
@@ -63,6 +65,51 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 	return all, nil
 }
 
+// ListenError says why an address cannot be served at.
+type ListenError struct {
+	Addr   string // as Setup has it
+	Secure bool   // it is one of Setup.TLS
+	err    error
+}
+
+// Error says what to do as well.
+func (e *ListenError) Error() string {
+	if other := e.Other(); other != "" {
+		return e.err.Error() + "; choose another one with --listen " + other
+	}
+	return e.err.Error()
+}
+
+// Other is an address that may be free instead, empty where none is known.
+func (e *ListenError) Other() string {
+	switch {
+	case errors.Is(e.err, syscall.EADDRINUSE):
+		return nextPort(e.Addr)
+	case errors.Is(e.err, fs.ErrPermission) && !strings.HasPrefix(e.Addr, "unix:"):
+		return "127.0.0.1:8080"
+	}
+	return ""
+}
+
+// Unwrap is the reason alone.
+func (e *ListenError) Unwrap() error { return e.err }
+
+// Try reports whether an address can be served at now, without doing so. Of a
+// UNIX socket it only knows whether its folder is there.
+func Try(addr string) error {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		if _, err := os.Stat(filepath.Dir(path)); err != nil {
+			return &ListenError{Addr: addr, err: fmt.Errorf("listen on %s: %w", addr, err)}
+		}
+		return nil
+	}
+	ln, err := listen(addr)
+	if err != nil {
+		return &ListenError{Addr: addr, err: err}
+	}
+	return ln.Close()
+}
+
 // listen opens host:port, :port or unix:/path.
 func listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -74,9 +121,9 @@ func listen(addr string) (net.Listener, error) {
 	ln, err := config.Listen(context.Background(), "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen on %s: %w: another program uses this port; choose another one with --listen %s", addr, syscall.EADDRINUSE, nextPort(addr))
+		return nil, fmt.Errorf("listen on %s: %w: another program uses this port", addr, syscall.EADDRINUSE)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("listen on %s: not allowed; ports below 1024 need privileges, choose another one with --listen %s", addr, "127.0.0.1:8080")
+		return nil, fmt.Errorf("listen on %s: %w: ports below 1024 need privileges", addr, fs.ErrPermission)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
@@ -133,22 +180,25 @@ func (l *listener) accept() {
 			pause = least
 			s.meters.Accepted.Add(0, 1)
 			// Only now: nobody idle is closed for somebody who has not come.
-			if !s.slots.acquire(l.stop, s.lane.ShedIdle) {
+			client := s.places.client(nc.RemoteAddr())
+			switch ok, done := l.seat(client); {
+			case done:
 				_ = nc.Close()
 				return
+			case ok:
+				l.admit(nc, client)
+			default:
+				l.refuse(nc)
 			}
-			l.admit(nc)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 			l.close()
 			return
 		}
-		if pause == least || pause == most {
-			s.errors.Warn("accept failed; trying again", "listener", l.url(), "err", err)
-		}
+		s.accepting.warn(s.errors, "accept failed; trying again", "listener", l.url(), "err", err)
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			s.lane.ShedIdle()
+			s.shed(nil)
 		}
 		select {
 		case <-time.After(pause):
@@ -161,17 +211,18 @@ func (l *listener) accept() {
 
 // admit passes an accepted connection on to net/http, after the handshake if
 // there is one.
-func (l *listener) admit(nc net.Conn) {
+func (l *listener) admit(nc net.Conn, client netip.Addr) {
 	s := l.server
+	gone := func() { s.places.give(client) }
 	if !l.secure {
-		if s.lane.Adopt(nc, &s.plain, s.slots.release, func(c *lane.Conn) { s.serveConn(c) }) {
+		if s.lane.Adopt(nc, &s.plain, gone, func(c *lane.Conn) { s.serveConn(c) }) {
 			return
 		}
-		c := s.lane.NewConn(nc, &s.plain, s.slots.release)
+		c := s.lane.NewConn(nc, &s.plain, gone)
 		s.serving.Go(func() { s.serveConn(c) })
 		return
 	}
-	counted := &countedConn{Conn: nc, gone: s.slots.release}
+	counted := &countedConn{Conn: nc, gone: gone}
 	s.acceptors.Go(func() { l.handshake(counted) })
 }
 
@@ -183,7 +234,7 @@ func (l *listener) handshake(nc *countedConn) {
 		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
 	}
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
-	tc := tls.Server(nc, s.tls)
+	tc := tls.Server(nc, s.tls.Load())
 	if err := tc.HandshakeContext(s.handshakes); err != nil {
 		s.meters.Rejected.Add(0, 1)
 		var plain tls.RecordHeaderError
@@ -308,51 +359,6 @@ func (h *handoff) Close() error {
 
 // Addr implements [net.Listener].
 func (h *handoff) Addr() net.Addr { return &net.UnixAddr{Name: "handoff", Net: "unix"} }
-
-// slots bounds the number of connections.
-type slots struct {
-	free   chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newSlots(n int) *slots {
-	s := &slots{free: make(chan struct{}, n), closed: make(chan struct{})}
-	return s
-}
-
-// shedEvery is how often somebody who waits for a slot looks for an idle
-// connection to close: there may be none at first.
-const shedEvery = 100 * time.Millisecond
-
-// acquire takes a slot. While there is none, it asks shed for one by closing
-// idle connections, and waits. It reports false when it is to wait no more.
-func (s *slots) acquire(stop <-chan struct{}, shed func() bool) bool {
-	select {
-	case s.free <- struct{}{}:
-		return true
-	default:
-	}
-	shed()
-	tick := time.NewTicker(shedEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case s.free <- struct{}{}:
-			return true
-		case <-tick.C:
-			shed()
-		case <-stop:
-			return false
-		case <-s.closed:
-			return false
-		}
-	}
-}
-
-func (s *slots) release() { <-s.free }
-
-func (s *slots) close() { s.once.Do(func() { close(s.closed) }) }
 
 func sorted(s []string) []string {
 	slices.Sort(s)

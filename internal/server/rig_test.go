@@ -375,7 +375,7 @@ func newPages() http.Handler {
 				best = c
 			}
 		}
-		offering(coded[best], lane.Rule{Consulted: []string{"Accept-Encoding"}})(w, r)
+		offering(coded[best], lane.Rule{VaryOn: []string{"Accept-Encoding"}})(w, r)
 	})
 	langs := map[string]*send.Answer{}
 	for _, l := range []string{"", "de", "fr"} {
@@ -386,7 +386,7 @@ func newPages() http.Handler {
 		if a == nil {
 			a = langs[""]
 		}
-		offering(a, lane.Rule{Consulted: []string{"Accept-Language"}})(w, r)
+		offering(a, lane.Rule{VaryOn: []string{"Accept-Language"}})(w, r)
 	})
 	mux.HandleFunc("/query", func(w http.ResponseWriter, r *http.Request) {
 		offering(page("query "+r.URL.RawQuery+"\n"), lane.Rule{WithQuery: true})(w, r)

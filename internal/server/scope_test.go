@@ -118,13 +118,13 @@ func TestVoidWhileAnOfferIsUnderWay(t *testing.T) {
 	var gen lane.Generation
 	version, stop, goOn := "old\n", make(chan struct{}), make(chan struct{})
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mark := gen.Now()
+		read := gen.Now()
 		a := page(version)
 		if r.URL.RawQuery == "stop" {
 			stop <- struct{}{}
 			<-goOn
 		}
-		lane.Offer(r, a, lane.Rule{Mark: mark})
+		lane.Offer(r, a, lane.Rule{Version: read})
 		send.Serve(w, r, a)
 	})
 	r := start(t, plan{handler: h})
@@ -132,7 +132,7 @@ func TestVoidWhileAnOfferIsUnderWay(t *testing.T) {
 	late.write(request("GET", "/?stop"))
 	<-stop
 	version = "new version\n"
-	gen.Void()
+	gen.Invalidate()
 	goOn <- struct{}{}
 	if _, body := late.answer("GET"); body != "old\n" {
 		t.Errorf("the late one got %q", body)
@@ -144,7 +144,7 @@ func TestVoidWhileAnOfferIsUnderWay(t *testing.T) {
 	}
 	eventually(t, "the lane answers", func() bool { return r.fast() >= 2 })
 	version = "third\n"
-	gen.Void()
+	gen.Invalidate()
 	if got := c.get("/"); got != version {
 		t.Errorf("after the second change came %q", got)
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,8 @@ type Options struct {
 	// HeaderTimeout is how long a client may take from the first byte of a
 	// request to the end of its header. Default 10s.
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
-	// BodyTimeout is how long an upload may make no progress. Default 30s.
+	// BodyTimeout is how long an upload may make no progress, and how far it may
+	// be behind body_rate. Default 30s.
 	BodyTimeout time.Duration `yaml:"body_timeout"`
 	// WriteTimeout is how long a client may take no byte of its answer. Default 30s.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
@@ -43,9 +45,85 @@ type Options struct {
 	HeaderBytes bytesize.Size `yaml:"header_bytes"`
 	// BodyBytes is the most a request's body may have. Default 100MiB.
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
+	// BodyRate is the least an upload may send, as bytes a second; what falls
+	// body_timeout behind that is cut off. With 1B nearly anything passes.
+	// Default 500B.
+	BodyRate bytesize.Size `yaml:"body_rate"`
 	// Connections is how many clients may be connected at once; further ones
-	// wait in the kernel's queue. Default 16384.
+	// wait in the kernel's queue. Idle connections are closed for them, and then
+	// those whose clients are slow. Default 16384, and never more than three
+	// quarters of the process's file descriptors together with WebSockets.
 	Connections int `yaml:"connections"`
+	// ConnectionsPerAddress is how many of them one address may have: an IPv4
+	// address, or an IPv6 network of 64 bits. More are refused, unless others of
+	// that address are idle or slow. Default: half of connections.
+	ConnectionsPerAddress int `yaml:"connections_per_address"`
+	// TrustedProxies are addresses or networks of proxies and load balancers in
+	// front, which bring many clients: connections_per_address is not for them.
+	// Those in trust_forwarded of a route are meant as well.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// WebSockets is how many WebSockets may be open at once, of all routes;
+	// further ones are refused with 503. Default: what connections leaves of
+	// three quarters of the file descriptors, at least half of that.
+	WebSockets int `yaml:"websockets"`
+	// WebSocketsPerAddress is how many of them one address may have: an IPv4
+	// address, or an IPv6 network of 64 bits. More are refused with 503. It is
+	// not for trusted_proxies. Default: half of websockets.
+	WebSocketsPerAddress int `yaml:"websockets_per_address"`
+}
+
+// Of the descriptors of a process some are kept back: for files, upstreams,
+// logs, the admin listener.
+const (
+	keptShare = 4 // a quarter
+	leastKept = 32
+	mostKept  = 8192
+	// unknownSockets is the limit of WebSockets where descriptors have none.
+	unknownSockets = 65536
+)
+
+// usable is how many descriptors connections may have, 0 when there is no
+// limit.
+func usable() int {
+	all := descriptors()
+	if all == 0 {
+		return 0
+	}
+	return max(all/2, all-min(max(all/keptShare, leastKept), mostKept))
+}
+
+// SocketLimit is how many WebSockets may be open, of which each has that many
+// descriptors.
+func (o Options) SocketLimit(each int) int {
+	if o.WebSockets > 0 {
+		return o.WebSockets
+	}
+	n := usable()
+	if n == 0 {
+		return unknownSockets
+	}
+	return max(n-o.withDefaults().Connections, n/2) / each
+}
+
+// SocketShare is how many of all WebSockets one address may have.
+func (o Options) SocketShare(all int) int {
+	if o.WebSocketsPerAddress > 0 {
+		return o.WebSocketsPerAddress
+	}
+	return max(1, all/2)
+}
+
+// bounds are the limits of connections.
+func (s *Setup) bounds() bounds {
+	o := s.Limits.withDefaults()
+	b := bounds{all: o.Connections, each: o.ConnectionsPerAddress, descriptors: usable(), sockets: s.Sockets, trusted: s.Trusted}
+	if b.descriptors > 0 {
+		b.all = min(b.all, b.descriptors)
+	}
+	if b.each <= 0 {
+		b.each = max(1, b.all/2)
+	}
+	return b
 }
 
 func (o Options) withDefaults() Options {
@@ -70,6 +148,9 @@ func (o Options) withDefaults() Options {
 	if o.BodyBytes <= 0 {
 		o.BodyBytes = 100 << 20
 	}
+	if o.BodyRate <= 0 {
+		o.BodyRate = 500
+	}
 	if o.Connections <= 0 {
 		o.Connections = 16384
 	}
@@ -84,8 +165,13 @@ type TLSOptions struct {
 	// read again when they change.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
+	// MinVersion is the oldest version of TLS that is spoken: "1.2" or "1.3".
+	// Of 1.2 only suites with forward secrecy and authenticated encryption are.
+	// Default "1.2".
+	MinVersion string `yaml:"min_version"`
 	// Redirect lets the plain listeners answer every request with a 308 to
-	// the https address.
+	// the https address, for hosts that a site or the certificate names; for
+	// others with 404.
 	Redirect bool `yaml:"redirect"`
 }
 
@@ -93,8 +179,12 @@ type TLSOptions struct {
 type Setup struct {
 	Listen []string // plain addresses: host:port, :port, unix:/path
 	TLS    TLSOptions
-	Limits Options // HeaderBytes and Connections only count at the start
+	Limits Options // HeaderBytes only counts at the start
 	Log    *accesslog.Log
+	// Trusted says which addresses are proxies that bring many clients; nil:
+	// none. Sockets is how many descriptors WebSockets have; nil: none.
+	Trusted func(netip.Addr) bool
+	Sockets func() int
 
 	Plain, Secure *site.Table // what the plain and the TLS listeners serve
 }
@@ -106,12 +196,16 @@ type Server struct {
 	lane   *lane.Lane
 	plain  lane.Scope
 	secure lane.Scope
-	slots  *slots
+	places *places
 	certs  *certificate
-	tls    *tls.Config
+	tls    atomic.Pointer[tls.Config]
 
 	handshakes context.Context // of TLS handshakes under way; ends with Close
 	cut        context.CancelFunc
+
+	streams   streams
+	accepting repeated // warnings
+	crowding  repeated
 
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
@@ -135,7 +229,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	s := &Server{
 		meters:    m,
 		errors:    errorLog,
-		slots:     newSlots(limits.Connections),
+		places:    newPlaces(),
 		certs:     &certificate{errors: errorLog},
 		h1Conns:   newHandoff(),
 		h2Conns:   newHandoff(),
@@ -143,11 +237,6 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	}
 	s.handshakes, s.cut = context.WithCancel(context.Background())
 	s.secure.Secure = true
-	s.tls = &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: s.certs.get,
-	}
 	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
 	s.h1 = &http.Server{
 		Handler:        s,
@@ -159,6 +248,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	}
 	s.h1.Protocols.SetHTTP1(true)
 	s.h2 = newH2(s, limits, s.h1.ErrorLog)
+	s.h2.ConnState = s.streams.onState
 	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
 	s.h2.BaseContext = s.h1.BaseContext
 	if err := s.Reload(setup); err != nil {
@@ -214,9 +304,13 @@ func (s *Server) Reload(setup Setup) error {
 	}
 	limits := setup.Limits.withDefaults()
 	s.current.Store(&current{limits, setup.Log})
+	s.places.set(setup.bounds())
+	if old := s.tls.Load(); old == nil || old.MinVersion != tlsVersions[setup.TLS.MinVersion] {
+		s.tls.Store(newTLS(setup.TLS, s.certs)) // else the keys of its sessions live on
+	}
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,
-		Body:   limits.BodyTimeout,
+		Body:   limits.BodyTimeout, BodyRate: int64(limits.BodyRate),
 		Write:  limits.WriteTimeout,
 		Idle:   limits.IdleTimeout,
 		Log:    setup.Log,
@@ -359,7 +453,7 @@ func (s *Server) Close() {
 		l.close()
 	}
 	s.mu.Unlock()
-	s.slots.close()
+	s.places.close()
 	_ = s.h1Conns.Close()
 	_ = s.h2Conns.Close()
 	s.cut()

@@ -18,6 +18,10 @@ type Route struct {
 	Pattern string
 	Handler http.Handler
 	Job     *meter.Job
+	// AsItCame is for jobs that pass the path on: one that is not clean reaches
+	// them if it can be read in no way that leads to another route. Others send
+	// the client to the clean path.
+	AsItCame bool
 }
 
 // Site is what is served under some host names.
@@ -100,6 +104,16 @@ func (t *Table) Site(host string) *Site {
 		return t.fallback
 	}
 	return lookup(t, strings.ToLower(host))
+}
+
+// Named reports whether a site names the host, alone or by a wildcard: the site
+// for all other hosts does not count.
+func (t *Table) Named(host string) bool {
+	if len(t.exact) == 0 && len(t.wildcard) == 0 {
+		return false
+	}
+	named := Table{exact: t.exact, wildcard: t.wildcard}
+	return lookup(&named, strings.ToLower(host)) != nil
 }
 
 // ID is Site for the fast lane: host is lower-case already. It returns 0 when

@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // The phases of an exchange on a connection of HTTP/1.
@@ -12,24 +14,48 @@ const (
 	given    uint32 = iota // a request has been given this connection
 	asked                  // and has written to it
 	answered               // after which bytes came
+	returned               // the answer is whole, and the connection back in the pool
 )
 
 // conn watches the order of question and answer on a connection of HTTP/1.
 //
 // net/http gives a connection to the next request before it has looked whether
-// the server sent more than it announced: what is left in the buffer is then
-// read as the answer to that next request, maybe of another client. An honest
-// answer's first byte is read from the network after the first byte of its
-// request was written; what is there earlier is not an answer. So: between
-// begin and the first byte of the answer there must be a Write and then a Read.
+// the server sent more than it announced, and takes what it then finds for the
+// answer to that next request, maybe of another client. Here nothing that has
+// reached this machine before the first byte of a request leaves it is taken for
+// the answer to that request:
+//
+//   - A connection that is used again first waits until net/http's reader has
+//     read all there is and waits for more (settle), so that nothing is left in
+//     a buffer above this one, nor, over TLS, the first half of a record.
+//   - The first bytes of a request are written under the lock under which bytes
+//     are read, after a look at what the kernel holds (write). So every byte was
+//     either read before the request, which breaks the connection, or came later.
+//   - An answer whose first byte was not read from the network after its request
+//     was written is none (try.gotFirstByte): it was in a buffer.
+//
+// What comes later is indistinguishable from the answer. So a server that was
+// seen to send such bytes once is asked on new connections only, for distrustFor;
+// and the answers on a connection where they are seen are put in doubt ([OnDoubt]).
 type conn struct {
 	net.Conn
-	phase  atomic.Uint32
-	broken atomic.Bool // reading or writing failed while it was open
-	closed atomic.Bool
-	spoke  atomic.Bool // bytes came before anything was asked
-	speaks atomic.Uint32
-	plain  bool // neither TLS nor HTTP/2, which begin with talk of their own
+	link    link   // what it is made of, as far as it is known
+	plain   bool   // neither TLS nor HTTP/2, which begin with talk of their own
+	unasked func() // is told that bytes came which nobody asked for; not nil
+	phase   atomic.Uint32
+	broken  atomic.Bool // reading or writing failed while it was open
+	closed  atomic.Bool
+	spoke   atomic.Bool // bytes came before anything was asked
+	speaks  atomic.Uint32
+
+	mu      sync.Mutex
+	changed sync.Cond // parked or closed
+	records records   // of TLS
+	uses    int       // how many requests were given it
+	parked  bool      // the reader has found nothing, and waits for more
+	looked  bool      // no bytes have come since the reader asked for some
+	accused bool      // unasked was called
+	doubts  []func()  // of the latest answers, oldest first: see OnDoubt
 }
 
 // What a connection speaks, once it is known.
@@ -39,22 +65,89 @@ const (
 	http2
 )
 
+func newConn(nc net.Conn, speaks uint32, unasked func()) *conn {
+	c := &conn{Conn: nc, plain: speaks == http1, unasked: unasked}
+	c.changed.L = &c.mu
+	c.speaks.Store(speaks)
+	if s, ok := nc.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			c.link.open(c, raw)
+		}
+	}
+	return c
+}
+
 // Read implements net.Conn.
 func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && !c.phase.CompareAndSwap(asked, answered) && c.plain && c.phase.Load() == given {
-		c.spoke.Store(true)
-	}
+	n, err := c.link.read(c, b)
 	if err != nil && !c.closed.Load() {
 		c.broken.Store(true)
 	}
 	return n, err
 }
 
+// readThrough reads from a connection of which nothing is known: not when its
+// bytes came, nor whether there are more.
+func readThrough(c *conn, b []byte) (int, error) {
+	c.mu.Lock()
+	c.looked = true
+	c.mu.Unlock()
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.mu.Lock()
+		c.came(b[:n])
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// came takes in what the reader has got, with c.mu held.
+func (c *conn) came(b []byte) {
+	if c.speaks.Load() == http2 {
+		return
+	}
+	c.parked, c.looked = false, false
+	if !c.plain {
+		c.records.walk(b)
+	}
+	switch c.phase.Load() {
+	case asked:
+		c.phase.Store(answered)
+	case given:
+		c.spoke.Store(c.spoke.Load() || c.plain || c.uses > 1) // TLS talks of its own at first
+	case returned:
+		if c.plain && !isTimeoutNotice(b) {
+			c.accuse()
+		}
+	}
+}
+
+// isTimeoutNotice reports whether a server says that it will not wait for another
+// request (RFC 9110, 15.5.9), as it may before it closes a quiet connection.
+func isTimeoutNotice(b []byte) bool {
+	return len(b) >= 12 && string(b[:7]) == "HTTP/1." && string(b[8:12]) == " 408"
+}
+
+// waits takes in that there is nothing to read now, with c.mu held.
+func (c *conn) waits() {
+	c.parked = true
+	c.changed.Broadcast()
+}
+
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
-	c.phase.CompareAndSwap(given, asked)
-	n, err := c.Conn.Write(b)
+	n := 0
+	var err error
+	if c.phase.Load() == given && c.speaks.Load() != http2 {
+		if n, err = c.link.ask(c, b); err == nil && n == len(b) {
+			return n, nil
+		}
+	}
+	if err == nil {
+		var m int
+		m, err = c.Conn.Write(b[n:])
+		n += m
+	}
 	if err != nil && !c.closed.Load() {
 		c.broken.Store(true)
 	}
@@ -63,7 +156,16 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
+	c.mu.Lock()
 	c.closed.Store(true)
+	c.changed.Broadcast()
+	// net/http closes what has bytes for nobody. They were read, and not by who
+	// would ask for more.
+	phase := c.phase.Load()
+	if c.link.sees() && c.speaks.Load() == http1 && !c.looked && (phase == returned || phase == given && c.uses > 1) && !c.records.goodbye() {
+		c.accuse()
+	}
+	c.mu.Unlock()
 	return c.Conn.Close()
 }
 
@@ -75,8 +177,75 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
+// accuse tells that bytes came which nobody asked for, once, with c.mu held.
+func (c *conn) accuse() {
+	if c.accused {
+		return
+	}
+	c.accused = true
+	c.unasked()
+	for _, doubt := range c.doubts {
+		doubt()
+	}
+	c.doubts = nil
+}
+
+// maxDoubts is how many of the latest answers on a connection can be put in
+// doubt. Bytes that nobody asked for and that nobody has seen shift every answer
+// behind them by one; the next ones are seen sooner or later.
+const maxDoubts = 16
+
+// doubted notes what to call if the answer that is to come is put in doubt, with
+// c.mu held.
+func (c *conn) doubted(f *func()) {
+	if f == nil || c.uses == 1 { // before a first answer there was nothing
+		return
+	}
+	if len(c.doubts) >= maxDoubts {
+		c.doubts = append(c.doubts[:0], c.doubts[1:]...)
+	}
+	c.doubts = append(c.doubts, *f)
+}
+
+// early is accuse without c.mu held.
+func (c *conn) early() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.accuse()
+}
+
 // begin is called when a request has been given the connection.
-func (c *conn) begin() { c.phase.Store(given) }
+// doubt is that of the request, if it has one.
+func (c *conn) begin(doubt *func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.speaks.Load() == http2 {
+		return
+	}
+	c.uses++
+	c.doubted(doubt)
+	c.phase.Store(given)
+	if c.uses > 1 && !c.settle() {
+		c.spoke.Store(true)
+	}
+}
+
+// settle waits until all that was sent so far is read, with c.mu held, and
+// reports whether that belongs to the answers before. It waits for a goroutine
+// of net/http that is about to read or to close the connection, not for the server.
+func (c *conn) settle() bool {
+	if !c.link.sees() {
+		return true
+	}
+	for !c.parked && !c.closed.Load() {
+		c.changed.Wait()
+	}
+	return !c.closed.Load() && c.records.between()
+}
+
+// back is called when the answer is whole and the connection was given back;
+// maybe to a request that has got it by now.
+func (c *conn) back() { c.phase.CompareAndSwap(answered, returned) }
 
 // connOf finds ours below what net/http calls the connection.
 func connOf(nc net.Conn) *conn {

@@ -45,7 +45,7 @@ func (p *Pool) probe(s *server) error {
 		Host:   s.hostField,
 		Header: http.Header{"User-Agent": {"millrace-health"}},
 	}).WithContext(ctx)
-	resp, err := s.transport.RoundTrip(r)
+	resp, err := s.transporter().RoundTrip(r)
 	if err != nil {
 		return err
 	}

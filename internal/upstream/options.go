@@ -36,8 +36,9 @@ type Options struct {
 	// the answer), path, client (its address), header:NAME or cookie:NAME;
 	// requests without that header or cookie go by url. Default url.
 	HashBy string `yaml:"hash_by"`
-	// Host is the Host header: "client" passes the client's on, "upstream" is the address's,
-	// anything else is sent as it is. Default upstream.
+	// Host is the Host header: "client" passes the client's on (in lower case, without
+	// the scheme's own port), "upstream" is the address's, anything else is sent as it
+	// is. Default upstream.
 	Host string `yaml:"host"`
 
 	// Concurrency is the most requests at once to each address. Event streams and

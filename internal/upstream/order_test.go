@@ -126,13 +126,12 @@ func TestOrder(t *testing.T) {
 	} {
 		near, far := net.Pipe()
 		go io.Copy(far, far) // an echo: what is written can be read; ends with Close
-		conn := &conn{Conn: near, plain: true}
-		conn.speaks.Store(http1)
+		conn := newConn(near, http1, func() {})
 		b := make([]byte, 1)
 		for _, act := range c.play {
 			switch act {
 			case 'g':
-				conn.begin()
+				conn.begin(nil)
 			case 'w':
 				conn.Conn = discard{near}
 				conn.Write(b)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"log/slog"
 	"math"
 	"net/http"
 	"time"
@@ -35,7 +36,9 @@ type server struct {
 	hostField string // what Host is set to; "": the client's
 	seed      uint64 // of the rendezvous hash
 	way       *connector
-	transport http.RoundTripper
+	transport http.RoundTripper // keeps connections
+	single    http.RoundTripper // makes a new one for each request
+	distrust  distrust
 	options   *Options
 
 	// Guarded by Pool.mu.
@@ -50,12 +53,16 @@ type server struct {
 	streak           int           // probes in a row that contradict down
 }
 
-func newServer(i int, a address, o Options, way *connector) *server {
+func newServer(i int, a address, o Options, way *connector, log *slog.Logger) *server {
 	s := &server{
-		address: a, index: i, name: a.text, way: way, transport: newTransport(way, o), options: &o,
+		distrust: distrust{since: time.Now(), log: log},
+		address:  a, index: i, name: a.text, way: way, options: &o,
 		seed:    mix(fnv1a(a.text)),
 		breaker: breaker{limits: o.Breaker, results: window{cell: o.Breaker.Window / windowCells}},
 	}
+	single := newTransport(way, o, s.unasked)
+	single.DisableKeepAlives = true
+	s.transport, s.single = newTransport(way, o, s.unasked), single
 	switch o.Host {
 	case "client":
 	case "upstream":

@@ -18,8 +18,9 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// newTransport keeps the connections to one address.
-func newTransport(way *connector, o Options) *http.Transport {
+// newTransport keeps the connections to one address. unasked is called when
+// bytes came on one that nobody had asked for.
+func newTransport(way *connector, o Options, unasked func()) *http.Transport {
 	protocols, speaks := new(http.Protocols), unknownHTTP
 	switch way.scheme {
 	case "https":
@@ -42,9 +43,7 @@ func newTransport(way *connector, o Options) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			c := &conn{Conn: nc, plain: speaks == http1}
-			c.speaks.Store(speaks)
-			return c, nil
+			return newConn(nc, speaks, unasked), nil
 		},
 		TLSClientConfig:       way.tls.Clone(),
 		TLSHandshakeTimeout:   o.ConnectTimeout,

@@ -68,7 +68,7 @@ func newTry(p *Pool, r *http.Request, c place, up *upload) *try {
 			t.hooks.Got1xxResponse = t.gotInterim
 		}
 	}
-	t.hooks.GotConn, t.hooks.GotFirstResponseByte = t.gotConn, t.gotFirstByte
+	t.hooks.GotConn, t.hooks.GotFirstResponseByte, t.hooks.PutIdleConn = t.gotConn, t.gotFirstByte, t.putConn
 	if c.server.scheme == "https" {
 		t.hooks.TLSHandshakeDone = t.tlsDone
 	}
@@ -86,8 +86,11 @@ func (t *try) Value(key any) any {
 
 func (t *try) gotConn(info httptrace.GotConnInfo) {
 	if c := connOf(info.Conn); c != nil {
-		c.begin()
 		t.conn.Store(c)
+		c.begin(doubtOf(t.Context))
+		if c.spoke.Load() && c.speaks.Load() == http1 {
+			_ = c.Close() // net/http finds that out, and takes another one
+		}
 	}
 	t.reused.Store(info.Reused)
 	if t.outer != nil && t.outer.GotConn != nil {
@@ -99,10 +102,20 @@ func (t *try) gotFirstByte() {
 	t.first.Store(true)
 	if c := t.conn.Load(); c != nil && c.speaks.Load() == http1 && c.phase.Load() != answered {
 		t.early.Store(true)
+		c.early()
 		_ = c.Close() // it is useless whatever that says
 	}
 	if t.outer != nil && t.outer.GotFirstResponseByte != nil {
 		t.outer.GotFirstResponseByte()
+	}
+}
+
+func (t *try) putConn(err error) {
+	if c := t.conn.Load(); c != nil && err == nil {
+		c.back()
+	}
+	if t.outer != nil && t.outer.PutIdleConn != nil {
+		t.outer.PutIdleConn(err)
 	}
 }
 
@@ -158,7 +171,7 @@ func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *ht
 // answer, whose body does that.
 func (p *Pool) try(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
 	t := newTry(p, r, c, up)
-	resp, err := c.server.transport.RoundTrip(t.request(r, target))
+	resp, err := c.server.transporter().RoundTrip(t.request(r, target))
 	if err == nil {
 		if err = t.refuse(r, resp); err != nil {
 			resp.Body.Close()

@@ -8,10 +8,9 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync/atomic"
 
-	"golang.org/x/net/http/httpguts"
+	"millrace/internal/field"
 )
 
 // Why a request is none for Upgrade, or a server none.
@@ -102,67 +101,37 @@ func upgradeTarget(r *http.Request) (string, error) {
 		}
 		return "", errUpgradeBody
 	}
-	if !lists(r.Header["Connection"], "upgrade") || len(protocols(r.Header)) == 0 {
+	if !field.Has(r.Header["Connection"], "upgrade") || len(protocols(r.Header)) == 0 {
 		return "", errNoUpgrade
 	}
-	if r.Method != "" && !httpguts.ValidHeaderFieldName(r.Method) {
+	if r.Method != "" && !field.Token(r.Method) {
 		return "", fmt.Errorf("%w: %.64q", errMethod, r.Method)
 	}
 	for name, values := range r.Header {
-		if !httpguts.ValidHeaderFieldName(name) {
+		if !field.Token(name) {
 			return "", fmt.Errorf("%w: %.64q", errField, name)
 		}
-		if slices.ContainsFunc(values, breaksLine) {
-			return "", fmt.Errorf("%w: the value of %.64q", errField, name)
+		for _, value := range values {
+			if !field.Value(value) {
+				return "", fmt.Errorf("%w: the value of %.64q", errField, name)
+			}
 		}
 	}
 	return targetOf(r)
 }
 
-// breaksLine reports whether a value holds what may not be in one (RFC 9110, 5.5).
-func breaksLine(value string) bool {
-	for i := range len(value) {
-		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
 // protocols are those that a header's Upgrade names.
-func protocols(h http.Header) []string {
-	var all []string
-	for _, field := range h["Upgrade"] {
-		for one := range strings.SplitSeq(field, ",") {
-			if one = strings.Trim(one, " \t"); one != "" {
-				all = append(all, one)
-			}
-		}
-	}
-	return all
-}
-
-// lists reports whether a token is in a list of them, in whatever case.
-func lists(fields []string, token string) bool {
-	for _, field := range fields {
-		for one := range strings.SplitSeq(field, ",") {
-			if strings.EqualFold(strings.Trim(one, " \t"), token) {
-				return true
-			}
-		}
-	}
-	return false
-}
+func protocols(h http.Header) []string { return slices.Collect(field.Members(h["Upgrade"])) }
 
 // switched is why an answer with status 101 is none: the server must name the
 // protocol, and it must be one that was asked for (RFC 9110, 7.8).
 func switched(asked, answer http.Header) error {
 	to := protocols(answer)
-	if len(to) == 0 || !lists(answer["Connection"], "upgrade") {
+	if len(to) == 0 || !field.Has(answer["Connection"], "upgrade") {
 		return fmt.Errorf("%w: it does not say to which", errSwitched)
 	}
 	for _, one := range to {
-		if !lists(asked["Upgrade"], one) {
+		if !field.Has(asked["Upgrade"], one) {
 			return fmt.Errorf("%w: to %.64q, which nobody asked for", errSwitched, one)
 		}
 	}

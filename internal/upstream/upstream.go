@@ -20,7 +20,8 @@
 //   - An answer must come after its question. A server that sends more than it
 //     announced leaves bytes behind that net/http may take for the answer to
 //     the next request on that connection; here that request fails (or is
-//     repeated elsewhere), and the connection is closed (conn.go).
+//     repeated elsewhere), the connection is closed (conn.go), and for a while
+//     each request to that server gets a connection of its own (distrust.go).
 //   - Every phase has a limit: connecting, the TLS handshake, sending a body,
 //     waiting for the header, each read of the body.
 //   - Interim answers (1xx) reach the caller through the hook Got1xxResponse of
@@ -127,7 +128,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 			return nil, fmt.Errorf("upstream: %w", err)
 		}
 		way := newConnector(a, o.ConnectTimeout, tlsConfig, dial)
-		p.servers = append(p.servers, newServer(i, a, o, way))
+		p.servers = append(p.servers, newServer(i, a, o, way, errorLog))
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	if o.Health.Path != "" {
@@ -191,6 +192,7 @@ type Server struct {
 	Streams         int           // upgraded connections and event streams
 	Latency         time.Duration // moving average to the header
 	Requests, Fails uint64        // tries, and those that the server failed
+	Unasked         uint64        // connections on which it sent what nobody had asked for
 }
 
 // Servers lists the addresses in their order.
@@ -209,6 +211,7 @@ func (p *Pool) Servers() []Server {
 			Latency:  time.Duration(s.latency.nanos),
 			Requests: s.requests,
 			Fails:    s.fails,
+			Unasked:  s.distrust.count.Load(),
 		})
 	}
 	return out
@@ -233,6 +236,7 @@ func (p *Pool) Close() error {
 	p.stop()
 	p.probing.Wait()
 	for _, s := range p.servers {
+		s.distrust.over.Store(true)
 		if t, ok := s.transport.(interface{ CloseIdleConnections() }); ok {
 			t.CloseIdleConnections()
 		}

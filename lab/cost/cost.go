@@ -1,10 +1,14 @@
-// Package cost joins the two sides of one measured window: what the generator
-// saw, and what it cost the target.
+// Package cost puts together what the generator saw in one measured window and
+// what the target used in it.
 package cost
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -41,7 +45,10 @@ func Metrics() []result.Metric {
 // and closes: its Window is for load.Config. It serves one window.
 type Meter struct {
 	Target *record.Target // nil: its costs are unknown
+	// Everybody has the CPU time of all processes read, too, for [Meter.Takers].
+	Everybody bool
 
+	everybody     [2]map[int]record.Usage
 	before, after record.Reading
 	machine       [2]record.System
 	machineRead   bool
@@ -56,6 +63,13 @@ func (m *Meter) Window(open bool) {
 	reading, system := &m.after, &m.machine[1]
 	if open {
 		reading, system = &m.before, &m.machine[0]
+	}
+	if m.Everybody {
+		at := 1
+		if open {
+			at = 0
+		}
+		m.everybody[at], _ = record.Everybody() // nobody is named where that cannot be seen
 	}
 	var err error
 	if *system, err = record.ReadSystem(); err == nil && !open {
@@ -77,6 +91,49 @@ func (m *Meter) Steal() float64 {
 	return float64(m.machine[1].Steal-m.machine[0].Steal) / float64(total)
 }
 
+// maxTakers is how many programs Takers names.
+const maxTakers = 5
+
+// leastTaken is the share of a core from which a program is worth naming.
+const leastTaken = 0.03
+
+// Takers says which programs had the CPU in the window, in cores, and what the
+// hypervisor took; empty where that is not known.
+func (m *Meter) Takers() string {
+	length := m.machine[1].At.Sub(m.machine[0].At).Seconds()
+	if m.everybody[0] == nil || m.everybody[1] == nil || !m.machineRead || length <= 0 {
+		return ""
+	}
+	cores, processes := map[string]float64{}, map[string]int{}
+	for _, u := range record.Takers(m.everybody[0], m.everybody[1]) {
+		name := u.Name
+		switch {
+		case u.PID == os.Getpid():
+			name = "this generator"
+		case m.Target != nil && m.Target.Has(u.PID):
+			name = "the target, " + name
+		}
+		cores[name] += u.CPU.Seconds() / length
+		processes[name]++
+	}
+	cores["the hypervisor"] = (m.machine[1].Steal - m.machine[0].Steal).Seconds() / length
+	var named []string
+	for _, name := range slices.SortedFunc(maps.Keys(cores), func(a, b string) int { return cmp.Compare(cores[b], cores[a]) }) {
+		if cores[name] < leastTaken || len(named) == maxTakers {
+			break
+		}
+		text := fmt.Sprintf("%s %.2f", name, cores[name])
+		if n := processes[name]; n > 1 {
+			text += fmt.Sprintf(" (%d processes)", n)
+		}
+		named = append(named, text)
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d cores had, on average: %s", runtime.NumCPU(), strings.Join(named, ", "))
+}
+
 // Values are the window's figures by metric. What was not seen is not there.
 func (m *Meter) Values(got *load.Result) map[string]float64 {
 	v := map[string]float64{"errors": float64(got.Errors.Sum())}
@@ -95,14 +152,26 @@ func (m *Meter) Values(got *load.Result) map[string]float64 {
 		v["bytes_per_answer"] = float64(got.Bytes) / n
 	}
 	v["generator_cpu_ns"] = float64(got.CPU) / n
-	if m.Target != nil && m.after.At.After(m.before.At) {
-		m.costs(v, n, float64(got.Body)/1e6)
+	m.costs(v, n, float64(got.Body)/1e6)
+	return v
+}
+
+// Costs are the window's figures by metric for work that was no load: what each
+// of the things that were done in it cost the target. Nothing where none was, or
+// where the target is unknown.
+func (m *Meter) Costs(done uint64) map[string]float64 {
+	v := map[string]float64{}
+	if done > 0 {
+		m.costs(v, float64(done), 0)
 	}
 	return v
 }
 
-// costs are what the window's requests cost the target.
+// costs are what the window's requests cost the target, where that is known.
 func (m *Meter) costs(v map[string]float64, requests, megabytes float64) {
+	if m.Target == nil || !m.after.At.After(m.before.At) {
+		return
+	}
 	used := m.after.Sub(m.before)
 	v["cpu_ns"] = float64(used.CPU) / requests
 	if megabytes > 0 {

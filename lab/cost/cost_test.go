@@ -2,6 +2,7 @@ package cost
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,5 +89,26 @@ func TestMeasured(t *testing.T) {
 			t.Errorf("%q has no name or is there twice", m.Key)
 		}
 		seen[m.Key] = true
+	}
+}
+
+// TestTakers: the window names who had the CPU, programs and not processes.
+func TestTakers(t *testing.T) {
+	at := time.Now()
+	usage := func(pid int, name string, cpu time.Duration) record.Usage {
+		return record.Usage{PID: pid, Name: name, CPU: cpu}
+	}
+	m := Meter{machineRead: true}
+	m.machine = [2]record.System{{At: at}, {At: at.Add(10 * time.Second), Steal: time.Second}}
+	m.everybody[0] = map[int]record.Usage{os.Getpid(): usage(os.Getpid(), "cost.test", time.Second)}
+	m.everybody[1] = map[int]record.Usage{
+		os.Getpid(): usage(os.Getpid(), "cost.test", 6*time.Second), -1: usage(-1, "python3", 4*time.Second), -2: usage(-2, "python3", 5*time.Second),
+		-3: usage(-3, "sshd", 100*time.Millisecond),
+	}
+	if got := m.Takers(); !strings.HasSuffix(got, " cores had, on average: python3 0.90 (2 processes), this generator 0.50, the hypervisor 0.10") {
+		t.Errorf("got %q", got)
+	}
+	if got := new(Meter).Takers(); got != "" {
+		t.Errorf("of nothing: %q", got)
 	}
 }

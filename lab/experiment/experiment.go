@@ -1,12 +1,18 @@
-// Package experiment holds the lab's built-in experiments. Each settles a doubt
-// that a published measurement left, and states its question, what was claimed,
-// its subjects, workloads, metrics, rule of verdict and smallest effect before
-// it runs.
+// Package experiment says what an experiment of the lab is, and holds what
+// experiments share: the clock of a run, building what is measured, and figures
+// as text. Each experiment has a package of its own below this one. It
+// repeats a published measurement whose result is in doubt. Before it runs, it
+// states its question, what was claimed, its subjects, workloads and metrics, the
+// rule of its verdicts, and the smallest effect that counts.
 package experiment
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
 
+	"millrace/lab/record"
 	"millrace/lab/result"
 	"millrace/lab/subject"
 )
@@ -30,18 +36,41 @@ type Env struct {
 	Bench    *subject.Bench // nil where there is no checkout: only arms that need no source run
 	Millrace string         // the executable of millrace to measure
 	Work     string         // an empty folder for its files, removed by the caller
-	Mode     result.Mode    // Quick: at most 90 s in all, building included where it can be helped; Full: 15 min
-	Seed     uint64
-	Watch    result.Watch // may be nil
+	Mode     result.Mode    // Quick: at most 90 s, beside building what is not built yet; Full: 15 min
+	Seed     uint64         // of random orders; 0: any
+	Watch    result.Watch   // may be nil
 }
 
-// All lists the experiments in the order of their doubts.
-func All() []Experiment {
-	return []Experiment{
-		embedVsDisk(),
-		sendfilePaths(),
-		wsEchoRamp(),
-		apiCache(),
-		pgoProof(),
+// Why an arm cannot run.
+var (
+	// ErrNoSources is why what is built from bench/subjects is missing.
+	ErrNoSources = errors.New("its source is in millrace's repository: run this in a checkout, with Go installed")
+	// ErrNoMillrace is why millrace is not measured.
+	ErrNoMillrace = errors.New("there is no executable of millrace to measure")
+)
+
+// Run runs an experiment. The result holds what was measured even where there
+// is an error. That ctx ended is none: then the result says that it was
+// interrupted.
+func Run(ctx context.Context, kind result.Kind, e Experiment, env Env) (*result.Result, error) {
+	if env.Seed == 0 {
+		env.Seed = rand.Uint64()
 	}
+	res := &result.Result{
+		Format: result.Format, Kind: kind, Name: e.Name, Title: e.Title,
+		Mode: env.Mode, Question: e.Question, Claim: e.Claim, Rule: e.Rule,
+		Started: time.Now(), Seed: env.Seed, Machine: record.ReadMachine(),
+	}
+	err := e.Run(ctx, env, res)
+	res.Ended = time.Now()
+	if ctx.Err() != nil {
+		err = nil
+		if res.Interrupted == "" {
+			res.Interrupted = "stopped before its end"
+		}
+	}
+	if err != nil && res.Interrupted == "" {
+		res.Interrupted = err.Error()
+	}
+	return res, err
 }

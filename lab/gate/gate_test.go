@@ -111,6 +111,9 @@ func TestGates(t *testing.T) {
 		{"a generator in one slot of many", nameGenerator, Limits{}, []Slot{good(), good(), with(good(), func(s *Slot) { s.Block, s.GeneratorCPU = 3, 0.99 })}, result.Passed, "(block 3: its thread was busy for 99 %"},
 		{"a generator nobody watched", nameGenerator, Limits{}, []Slot{with(good(), func(s *Slot) { s.GeneratorCPU = -1 })}, result.Unknown, "not known"},
 
+		{"a task has no generator", nameGenerator, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, result.Passed, "nothing was put under load"},
+		{"a task has no rate", nameLittle, Limits{}, []Slot{{Arm: "a", Task: true, Requests: 1}}, result.Passed, "nothing was put under load"},
+
 		{"a closed loop is never late", nameLate, Limits{}, []Slot{with(good(), func(s *Slot) { s.Late = 20000 })}, result.Passed, "closed loop"},
 		{"in time", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 200 })}, result.Passed, "200 of 20000 sends late (1 %)"},
 		{"late", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late = 201 })}, result.Failed, "(1 %)"},
@@ -119,7 +122,11 @@ func TestGates(t *testing.T) {
 
 		{"no steal", nameSteal, Limits{}, []Slot{good()}, result.Passed, "0 % stolen"},
 		{"little steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.05 })}, result.Passed, "5 % stolen"},
-		{"steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.06 })}, result.Failed, "6 % stolen"},
+		{"steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.06 })}, result.Doubtful, "worse than this machine's own"},
+		{"steal of a quarter", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.26 })}, result.Failed, "26 % stolen"},
+		{"steal from all arms alike", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.12 })}, result.Doubtful, "at most 4.0 points apart), so that ratios within blocks hold"},
+		{"late, and who had the CPU", nameLate, Limits{}, []Slot{with(open(), func(s *Slot) { s.Late, s.Takers = 2000, "of 2 cores had, on average: python3 (7) 1.80" })}, result.Failed, "python3 (7) 1.80"},
+		{"steal from one arm", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.06 })}, result.Failed, "16 % stolen"},
 		{"steal in one short slot", nameSteal, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Seconds, s.Steal = 0.2, 0.3 })}, result.Passed, "2.73 % stolen (block 0: 30 % stolen)"},
 		{"unreadable steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 })}, result.Unknown, "cannot be read"},
 		{"steal that is no figure", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = math.NaN() })}, result.Unknown, "cannot be read"},

@@ -69,12 +69,31 @@ func TestSame(t *testing.T) {
 		{"differs, as was said", one(changed(page, func(a *load.Answer) { a.Status = 500 })), "caches answer from memory", result.Passed, "200 from a, 500 from b"},
 		{"said to differ, without answers", nil, "caches", result.Unknown, "no two arms"},
 	} {
-		got := Same(c.answers, c.differ)
+		got := Same(c.answers, expected(c.differ))
 		if got.Status != c.want || !strings.Contains(got.Detail, c.detail) {
 			t.Errorf("%s: %s: %s; want %s: …%s…", c.name, got.Status, got.Detail, c.want, c.detail)
 		}
 		if got.Name != nameSame || got.Limit == "" || got.Detail == "" || !strings.Contains(got.Limit, c.differ) {
 			t.Errorf("%s: %+v", c.name, got)
+		}
+	}
+}
+
+// expected is the reason for all workloads.
+func expected(reason string) map[string]string {
+	if reason == "" {
+		return nil
+	}
+	return map[string]string{"": reason}
+}
+
+// A reason for one workload excuses no other.
+func TestSameByWorkload(t *testing.T) {
+	answers := two([]load.Answer{answer("/")}, []load.Answer{changed(answer("/"), func(a *load.Answer) { a.Hash++ })})
+	for workload, want := range map[string]result.GateStatus{"w": result.Passed, "other": result.Failed} {
+		got := Same(answers, map[string]string{workload: "one of them compresses"})
+		if got.Status != want || !strings.Contains(got.Limit, "one of them compresses") {
+			t.Errorf("a reason for %s: %+v", workload, got)
 		}
 	}
 }
@@ -86,7 +105,7 @@ func TestSameTypesUnderTwoNames(t *testing.T) {
 		{"text/xml", "application/xml"},
 	} {
 		a, b := answer("/", "Content-Type: "+types[0]), answer("/", "Content-Type: "+types[1])
-		if got := Same(two([]load.Answer{a}, []load.Answer{b}), ""); got.Status != result.Passed || !strings.Contains(got.Detail, "another name of one type") {
+		if got := Same(two([]load.Answer{a}, []load.Answer{b}), nil); got.Status != result.Passed || !strings.Contains(got.Detail, "another name of one type") {
 			t.Errorf("%s and %s: %s: %s", types[0], types[1], got.Status, got.Detail)
 		}
 	}
@@ -99,7 +118,7 @@ func TestSameNamesTheOddArmAndIsBounded(t *testing.T) {
 		answers[fmt.Sprintf("arm%d", i)] = map[string][]load.Answer{"w": {answer("/")}}
 	}
 	answers["arm3"]["w"][0].Hash = 7
-	got := Same(answers, "")
+	got := Same(answers, nil)
 	if !strings.Contains(got.Detail, "from arm0, arm1, arm2, arm4, arm5, and 2 more") || !strings.Contains(got.Detail, "hash 0000000000000007, from arm3") {
 		t.Errorf("detail: %s", got.Detail)
 	}
@@ -107,7 +126,7 @@ func TestSameNamesTheOddArmAndIsBounded(t *testing.T) {
 	for i := range 300 {
 		a, b = append(a, answer(fmt.Sprint("/", i))), append(b, changed(answer(fmt.Sprint("/", i)), func(a *load.Answer) { a.Status = 404 }))
 	}
-	if got := Same(two(a, b), ""); got.Status != result.Failed || !strings.Contains(got.Detail, "and 295 more") {
+	if got := Same(two(a, b), nil); got.Status != result.Failed || !strings.Contains(got.Detail, "and 295 more") {
 		t.Errorf("300 differences: %.1000s", got.Detail)
 	}
 }

@@ -56,11 +56,13 @@ func gauges(limits Limits) []gauge {
 			limit: "rate × mean latency within " + percent(limits.Little) + " of the requests in flight, and one request for each at the edges of the window",
 			most:  fixed(limits.Little), measure: offLittle, say: sayLittle,
 			blind: fmt.Sprintf("fewer than %d answers for each request in flight", fewAnswers),
+			idle:  "nothing was put under load",
 		},
 		{
 			name: nameGenerator, limit: "each of its threads busy for at most " + percent(limits.Generator) + " of the time",
 			most: fixed(limits.Generator), measure: generatorShare, say: sayGenerator,
 			blind: "the CPU time of the generator is not known",
+			idle:  "nothing was put under load",
 		},
 		{
 			name: nameLate, limit: "at most " + percent(limits.Late) + " of sends late",
@@ -134,7 +136,7 @@ func withFirst(text, first string) string {
 
 // flying is what Little's law (Little, "A Proof for the Queuing Formula L = λW",
 // Operations Research 9, 1961) compares: the requests in flight that rate and
-// latency make, and those that there were, both on the mean over the slots. A
+// latency make, and those that there were, both on average over the slots. A
 // closed loop has one on each connection all the time; where less comes out, the
 // generator was slow to ask again, connections were broken, or some answers never
 // came. An open loop counts them.
@@ -158,6 +160,9 @@ func flying(slots []Slot) (made, were float64) {
 // product by up to one mean latency each: in a window with N answers for each
 // request in flight by 1/N.
 func offLittle(slots []Slot) (float64, sight) {
+	if slots[0].Task {
+		return 0, idle
+	}
 	made, were := flying(slots)
 	answers, places := 0.0, 0.0
 	for _, s := range slots {
@@ -188,6 +193,9 @@ func sayLittle(slots []Slot) string {
 // generatorShare is how busy the generator's threads were. That the target's core
 // is busy too changes nothing: a thread that never sleeps sets the pace itself.
 func generatorShare(slots []Slot) (float64, sight) {
+	if slots[0].Task {
+		return 0, idle
+	}
 	return weighted(slots, func(s Slot) float64 { return s.GeneratorCPU })
 }
 
@@ -239,6 +247,9 @@ func sayLate(slots []Slot) string {
 	text := fmt.Sprintf("%d of %d sends late (%s)", t.late, t.sent, percent(float64(t.late)/float64(t.sent)))
 	if t.dropped > 0 {
 		text += fmt.Sprintf(", and %d due but never sent, for no connection was free", t.dropped)
+	}
+	if t.late > 0 && slots[0].Takers != "" {
+		text += "; " + slots[0].Takers
 	}
 	return text
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // sparkSeconds is how far back the sparkline looks.
@@ -35,18 +36,17 @@ func (m *minute) add(at time.Time, rate float64) {
 	m.n[i]++
 }
 
-// line draws the last seconds, as many as fit, from zero to the highest. A
-// second without a figure is a gap.
-func (m *minute) line(width int, now time.Time) string {
+// line draws the last seconds, as many as fit, from zero to the highest, which it
+// returns too. A second without a figure is a gap.
+func (m *minute) line(width int, now time.Time) (drawn string, highest float64) {
 	if m.last == 0 || width <= 0 {
-		return ""
+		return "", 0
 	}
 	const steps = "▁▂▃▄▅▆▇█"
 	glyphs := []rune(steps)
 	end := max(m.last, now.Unix()-1) // the second that runs has no figure yet
 	width = min(width, sparkSeconds)
 	rates := make([]float64, 0, width)
-	highest := 0.0
 	for s := end - int64(width) + 1; s <= end; s++ {
 		rate := -1.0
 		if i := s % sparkSeconds; s <= m.last && s > m.last-sparkSeconds && m.n[i] > 0 {
@@ -66,8 +66,19 @@ func (m *minute) line(width int, now time.Time) string {
 			b.WriteRune(glyphs[min(len(glyphs)-1, int(r/highest*float64(len(glyphs))))])
 		}
 	}
-	return strings.TrimLeft(b.String(), " ")
+	return strings.TrimLeft(b.String(), " "), highest
 }
+
+// sparkScale is what a sparkline's height and length stand for.
+func sparkScale(drawn string, highest float64) string {
+	if drawn == "" || highest <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" 0 to %s, %d s", perSecond(highest), utf8.RuneCountInString(drawn))
+}
+
+// scaleRoom is how wide a sparkScale may be.
+const scaleRoom = len(" 0 to 999,999,999, 60 s")
 
 // grouped writes a count with commas: 1,234,567.
 func grouped(n uint64) string {

@@ -67,7 +67,7 @@ func TestCores(t *testing.T) {
 
 func TestSparkline(t *testing.T) {
 	var m minute
-	if got := m.line(10, noon()); got != "" {
+	if got, _ := m.line(10, noon()); got != "" {
 		t.Errorf("nothing yet: %q", got)
 	}
 	at := func(s float64) time.Time { return noon().Add(time.Duration(s * float64(time.Second))) }
@@ -75,27 +75,30 @@ func TestSparkline(t *testing.T) {
 	m.add(at(0.5), 300) // 200 on average
 	m.add(at(1), 400)
 	m.add(at(3), 0)
-	if got := m.line(10, at(3)); got != "▅█ ▁" {
+	if got, _ := m.line(10, at(3)); got != "▅█ ▁" {
 		t.Errorf("with a gap: %q", got)
 	}
-	if got := m.line(2, at(3)); got != "▁" {
+	if got, highest := m.line(10, at(3)); sparkScale(got, highest) != " 0 to 400, 4 s" {
+		t.Errorf("its scale: %q", sparkScale(got, highest))
+	}
+	if got, _ := m.line(2, at(3)); got != "▁" {
 		t.Errorf("only the last two seconds, of which one is a gap: %q", got)
 	}
 	m.add(at(2), 400) // a clock that was set back
-	if got := m.line(10, at(3)); got != "▅█ ▅" {
+	if got, _ := m.line(10, at(3)); got != "▅█ ▅" {
 		t.Errorf("after an older figure: %q", got)
 	}
-	if got := m.line(10, at(6)); got != "▅█ ▅  " {
+	if got, _ := m.line(10, at(6)); got != "▅█ ▅  " {
 		t.Errorf("some seconds later: %q", got)
 	}
 	for s := range 3 * sparkSeconds {
 		m.add(at(float64(10+s)), 1)
 	}
-	if got := m.line(1000, at(10+3*sparkSeconds)); got != strings.Repeat("█", sparkSeconds) {
+	if got, _ := m.line(1000, at(10+3*sparkSeconds)); got != strings.Repeat("█", sparkSeconds) {
 		t.Errorf("over a minute: %q", got)
 	}
 	m.add(at(100_000), 1)
-	if got := m.line(1000, at(100_000)); got != "█" {
+	if got, _ := m.line(1000, at(100_000)); got != "█" {
 		t.Errorf("after a long silence: %q", got)
 	}
 }

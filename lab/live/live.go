@@ -1,6 +1,6 @@
-// Package live is what a person sees while the lab measures: a few lines on the
-// terminal that follow the events of a measurement, or, where there is no
-// terminal, the events themselves as lines of JSON.
+// Package live shows a measurement while it runs: a few lines on the terminal
+// that follow its events or, without a terminal, one plain line after the other. Programs get the events themselves
+// as lines of JSON.
 //
 // The machine that draws is usually the one that is measured, so drawing is
 // kept cheap: at most Frames times a second, and only what changed.
@@ -34,6 +34,17 @@ var ErrForced = errors.New("stopped at once: what was measured so far is lost")
 
 // IsTerminal reports whether a person may be watching what is written to f.
 func IsTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
+
+// Width is how many characters a line of w has: of a terminal what it says, of
+// anything else otherwise.
+func Width(w io.Writer, otherwise int) int {
+	if f, ok := w.(*os.File); ok && f != nil {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return otherwise
+}
 
 // NDJSON writes each event as a line of JSON, at once: newline-delimited JSON
 // of [result.Event], with times in nanoseconds. The watch it returns may be

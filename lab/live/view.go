@@ -107,8 +107,8 @@ func (m model) figureLines(st styles, width int) []string {
 	var lines []string
 	add := func(line string) { lines = append(lines, cut(line, width)) }
 	if s.rated {
-		spark := m.rates.line(width-labelWidth-numberRoom-2, m.now)
-		add(label("requests/s") + fmt.Sprintf("%*s", numberRoom, perSecond(s.rate)) + "  " + st.full.Render(spark))
+		spark, highest := m.rates.line(width-labelWidth-numberRoom-2-scaleRoom, m.now)
+		add(label("requests/s") + fmt.Sprintf("%*s", numberRoom, perSecond(s.rate)) + "  " + st.full.Render(spark) + st.dim.Render(sparkScale(spark, highest)))
 	}
 	if s.p50 > 0 {
 		add(label("latency") + fmt.Sprintf("p50 %-8s  p90 %-8s  p99 %s", brief(s.p50), brief(s.p90), brief(s.p99)))

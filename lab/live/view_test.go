@@ -102,7 +102,7 @@ Ctrl-C ends early and keeps what was measured
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
-requests/s      100,000  ▂▄▅▇█
+requests/s      100,000  ▂▄▅▇█ 0 to 100,000, 5 s
 latency     p50 412 µs    p90 1.23 ms   p99 13.4 ms
 errors                0  beside 19,000 answers
 target CPU  ██████████ █████░░░░░ 1.50 of 2
@@ -122,7 +122,7 @@ Ctrl-C ends early and keeps what was measured
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
-requests/s      100,000  ▂▄▅▇█
+requests/s      100,000  ▂▄▅▇█ 0 to 100,000, 5 s
 latency     p50 412 µs    p90 1.23 ms   p99 13.4 ms
 errors                0  beside 19,000 answers
 target CPU  ██████████ █████░░░░░ 1.50 of 2
@@ -142,7 +142,7 @@ Ctrl-C ends early and keeps what was measured
 embed-vs-disk: is embedding faster?
 embedded · all seven paths · look 1 of 3
 
-requests/s      100,000  ▂▄▅▇█
+requests/s      100,000  ▂▄▅▇█ 0 to 100,000, 5 s
 latency     p50 412 µs    p90 1.23 ms   p99 13.4 ms
 errors                0  beside 19,000 answers
 target CPU  ██████████ █████░░░░░ 1.50 of 2
@@ -171,7 +171,7 @@ Ctrl-C ends early and keeps what was measured
 embed-vs-disk: is embedding faster?
 A
 
-requests/s            0  █▁
+requests/s            0  █▁ 0 to 1,000, 2 s
 errors                0
 
 1 s so far

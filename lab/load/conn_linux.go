@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/epoll"
 )
 
 // state is what a connection is doing.
@@ -39,15 +41,24 @@ type conn struct {
 // change (edge-triggered), so that the kernel need not look at connections
 // again that were read empty.
 const (
-	whenAccepted = unix.EPOLLOUT | unix.EPOLLET
-	whenReadable = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
-	whenEither   = whenReadable | unix.EPOLLOUT
-	hungUp       = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	whenAccepted = epoll.Out | epoll.Edge
+	whenReadable = epoll.In | epoll.PeerShut | epoll.Edge
+	whenEither   = whenReadable | epoll.Out
+	hungUp       = epoll.PeerShut | epoll.HungUp | epoll.Failed
 )
 
-// watch registers a connection with epoll, or changes what for.
-func (l *loop) watch(c *conn, op int, events uint32) error {
-	if err := unix.EpollCtl(l.epoll, op, int(c.fd), &unix.EpollEvent{Events: events, Fd: c.number}); err != nil {
+// watch begins to watch a connection.
+func (l *loop) watch(c *conn, events uint32) error {
+	return watched(l.set.Add(int(c.fd), events, c.number, 0))
+}
+
+// rewatch changes what it is watched for.
+func (l *loop) rewatch(c *conn, events uint32) error {
+	return watched(l.set.Change(int(c.fd), events, c.number, 0))
+}
+
+func watched(err error) error {
+	if err != nil {
 		return fmt.Errorf("watch a connection: %w", err)
 	}
 	return nil
@@ -62,7 +73,7 @@ func (l *loop) event(c *conn, events uint32) {
 		now := l.clock()
 		err := connected(c.fd)
 		if err == nil {
-			err = l.watch(c, unix.EPOLL_CTL_MOD, whenReadable)
+			err = l.rewatch(c, whenReadable)
 		}
 		if err != nil {
 			l.notOpened(c, err, now)
@@ -72,10 +83,10 @@ func (l *loop) event(c *conn, events uint32) {
 		l.accepted(c, now)
 		return
 	}
-	if events&unix.EPOLLOUT != 0 && c.unsent {
+	if events&epoll.Out != 0 && c.unsent {
 		l.write(c)
 	}
-	if events&(unix.EPOLLIN|hungUp) != 0 && c.state != closed {
+	if events&(epoll.In|hungUp) != 0 && c.state != closed {
 		l.read(c, events&hungUp != 0)
 	}
 }
@@ -92,13 +103,13 @@ func (l *loop) dial(c *conn, now int64) {
 	switch {
 	case err != nil:
 	case done:
-		if err = l.watch(c, unix.EPOLL_CTL_ADD, whenReadable); err == nil {
+		if err = l.watch(c, whenReadable); err == nil {
 			l.opening--
 			l.accepted(c, l.clock())
 			return
 		}
 	default:
-		err = l.watch(c, unix.EPOLL_CTL_ADD, whenAccepted)
+		err = l.watch(c, whenAccepted)
 	}
 	if err != nil {
 		l.notOpened(c, err, now)
@@ -196,7 +207,7 @@ func (l *loop) unsent(c *conn, n int, errno syscall.Errno) {
 		return
 	}
 	c.sent, c.unsent = int32(n), true
-	if err := l.watch(c, unix.EPOLL_CTL_MOD, whenEither); err != nil {
+	if err := l.rewatch(c, whenEither); err != nil {
 		l.lose(c, &l.cur.errors.Closed, err)
 	}
 }
@@ -212,7 +223,7 @@ func (l *loop) write(c *conn) {
 		c.sent += int32(n)
 	default:
 		c.unsent = false
-		if err := l.watch(c, unix.EPOLL_CTL_MOD, whenReadable); err != nil {
+		if err := l.rewatch(c, whenReadable); err != nil {
 			l.lose(c, &l.cur.errors.Closed, err)
 		}
 	}
@@ -242,7 +253,7 @@ func (l *loop) read(c *conn, ends bool) {
 		}
 	}
 	// There may be more. Registering again tells of it again.
-	if err := l.watch(c, unix.EPOLL_CTL_MOD, whenReadable); err != nil {
+	if err := l.rewatch(c, whenReadable); err != nil {
 		l.lose(c, &l.cur.errors.Closed, err)
 	}
 }
@@ -305,6 +316,9 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 		return
 	}
 	l.fly(now, -1)
+	if l.arrivals == nil {
+		l.quiet.answered(now)
+	}
 	page := &l.pages[c.page]
 	right := h.status == page.status && body == page.body || l.isRight(page, h.status, body)
 	if !l.limited || l.isWanted() {

@@ -3,12 +3,11 @@ package load
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
+	"millrace/internal/epoll"
 )
 
 // fastPath says that HTTP/1.1 without TLS runs on epoll loops here.
@@ -23,8 +22,8 @@ const (
 	orderStop
 )
 
-// epoll is the driver with loops of its own.
-type epoll struct {
+// looped is the driver with epoll loops of its own.
+type looped struct {
 	*plan
 	loops    []*loop
 	unfilled atomic.Int32  // loops that do not have their share of the requests yet
@@ -34,7 +33,7 @@ type epoll struct {
 }
 
 func newEpoll(p *plan) (driver, error) {
-	d := &epoll{plan: p, fulls: make(chan struct{}, 1)}
+	d := &looped{plan: p, fulls: make(chan struct{}, 1)}
 	d.unfilled.Store(int32(p.Threads))
 	requests := make([][]byte, len(p.Paths))
 	for i, path := range p.Paths {
@@ -52,14 +51,14 @@ func newEpoll(p *plan) (driver, error) {
 }
 
 // newLoop makes one of the loops; free closes what it opens.
-func (d *epoll) newLoop(number int, requests [][]byte) (*loop, error) {
+func (d *looped) newLoop(number int, requests [][]byte) (*loop, error) {
 	dialer, err := newDialer(d.plan)
 	if err != nil {
 		return nil, err
 	}
 	l := &loop{
-		plan: d.plan, number: number, dialer: dialer, epoll: -1, wake: -1,
-		pages: make([]page, len(requests)), events: make([]unix.EpollEvent, eventsAtOnce), buf: make([]byte, bufferSize),
+		plan: d.plan, number: number, dialer: dialer,
+		pages: make([]page, len(requests)), events: make([]epoll.Event, eventsAtOnce), buf: make([]byte, bufferSize),
 		cur: new(tally), spare: new(tally), waiting: true,
 		orders: make(chan order, 1), obeyed: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 		filled: d.isFilled, done: make(chan struct{}),
@@ -81,31 +80,25 @@ func (d *epoll) newLoop(number int, requests [][]byte) (*loop, error) {
 	if l.sweeping = int64(d.Timeout / 8); l.sweeping > int64(tickEvery) {
 		l.sweeping = 0
 	}
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
+	if l.set, err = epoll.New(); err != nil {
+		return nil, err
 	}
-	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
-		// Edge-triggered, it need not be read.
-		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: wakeNumber})
-	}
-	if err != nil {
-		_ = unix.Close(l.wake)
-		_ = unix.Close(l.epoll)
-		return nil, fmt.Errorf("create an event descriptor: %w", err)
+	if l.waker, err = l.set.NewWaker(); err != nil {
+		_ = l.set.Close()
+		return nil, err
 	}
 	return l, nil
 }
 
 // free closes the loops' descriptors.
-func (d *epoll) free() {
+func (d *looped) free() {
 	for _, l := range d.loops {
-		_ = unix.Close(l.wake)
-		_ = unix.Close(l.epoll)
+		_, _ = l.waker.Close(), l.set.Close()
 	}
 }
 
 // open starts the loops; stop ends and awaits them.
-func (d *epoll) open(ctx context.Context) error {
+func (d *looped) open(ctx context.Context) error {
 	for _, l := range d.loops {
 		l.retryAt = l.clock()
 		d.wg.Go(l.run)
@@ -121,17 +114,17 @@ func (d *epoll) open(ctx context.Context) error {
 	return nil
 }
 
-func (d *epoll) begin() {
+func (d *looped) begin() {
 	d.begins = d.clock()
 	d.order(orderBegin)
 }
 
 // order gives an order to all loops and waits until they have carried it out.
-func (d *epoll) order(o order) {
+func (d *looped) order(o order) {
 	for _, l := range d.loops {
 		select {
 		case l.orders <- o: // there is room: the one before was carried out
-			_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+			l.waker.Wake()
 		case <-l.done:
 		}
 	}
@@ -143,7 +136,7 @@ func (d *epoll) order(o order) {
 	}
 }
 
-func (d *epoll) cut(why occasion) *tally {
+func (d *looped) cut(why occasion) *tally {
 	d.order(order(why))
 	d.joined.reset()
 	for _, l := range d.loops {
@@ -152,12 +145,17 @@ func (d *epoll) cut(why occasion) *tally {
 	return &d.joined
 }
 
-func (d *epoll) stop() ending {
+func (d *looped) stop() ending {
 	d.order(orderStop)
 	d.wg.Wait()
 	d.free()
 	var e ending
-	for _, l := range d.loops {
+	for i, l := range d.loops {
+		if i == 0 {
+			e.quiet = l.quiet.spans
+		} else { // one thread alone that hears nothing is no hole
+			e.quiet = together(e.quiet, l.quiet.spans)
+		}
 		e.connect.Merge(&l.connect)
 		e.err = errors.Join(e.err, l.err)
 	}
@@ -166,17 +164,17 @@ func (d *epoll) stop() ending {
 }
 
 // isFilled is called by each loop that has its share of the requests.
-func (d *epoll) isFilled() {
+func (d *looped) isFilled() {
 	if d.unfilled.Add(-1) == 0 {
 		d.fulls <- struct{}{}
 	}
 }
 
-func (d *epoll) full() <-chan struct{} { return d.fulls }
+func (d *looped) full() <-chan struct{} { return d.fulls }
 
 // answers are the first answers of all paths: the first loop's that has one.
 // Those of the other loops must be like them.
-func (d *epoll) answers() (answers []Answer, changed uint64) {
+func (d *looped) answers() (answers []Answer, changed uint64) {
 	answers = make([]Answer, len(d.Paths))
 	for i, path := range d.Paths {
 		status, body := 0, int64(0)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/epoll"
 )
 
 const (
@@ -35,21 +37,21 @@ const (
 	longestBackoff  = int64(500 * time.Millisecond)
 	// fullBacklogPause is how long a UNIX socket's full backlog is given.
 	fullBacklogPause = int64(time.Millisecond)
-	wakeNumber       = -1 // the eventfd's number among connections
 )
 
 // A loop is one thread that serves its share of the connections. Everything in
 // it belongs to that thread, but for the channels, and spare between two orders.
 type loop struct {
 	*plan
-	number      int // of d.Threads
-	epoll, wake int
-	dialer      *dialer
-	conns       []conn
-	pages       []page
-	events      []unix.EpollEvent
-	buf         []byte
-	oneShot     bool // every request asks for the connection to be closed
+	number  int // of d.Threads
+	set     *epoll.Set
+	waker   *epoll.Waker // an order was given
+	dialer  *dialer
+	conns   []conn
+	pages   []page
+	events  []epoll.Event
+	buf     []byte
+	oneShot bool // every request asks for the connection to be closed
 
 	arrivals *arrivals // nil in a closed loop
 	idle     ring      // connections free for the next request
@@ -75,6 +77,7 @@ type loop struct {
 
 	cur, spare *tally
 	cutAt      int64
+	quiet      quiet // of closed loops
 	cpu        meter
 	connect    Histogram
 
@@ -98,9 +101,9 @@ func (l *loop) run() {
 	l.cpu.start()
 	defer l.cpu.stop()
 	for !l.stopped {
-		n, errno := await(l.epoll, l.events, l.patience())
-		if errno != 0 && errno != syscall.EINTR {
-			l.err = fmt.Errorf("wait for connections: %w", errno)
+		n, err := l.set.Wait(l.events, l.patience())
+		if err != nil {
+			l.err = fmt.Errorf("wait for connections: %w", err)
 			l.spare.reset()
 			break
 		}
@@ -108,8 +111,8 @@ func (l *loop) run() {
 			l.woken = l.clock()
 		}
 		for i := range l.events[:n] {
-			if e := &l.events[i]; e.Fd != wakeNumber {
-				l.event(&l.conns[e.Fd], e.Events)
+			if e := &l.events[i]; e.Key() != epoll.WakeKey {
+				l.event(&l.conns[e.Key()], e.Events)
 			} else {
 				l.obey()
 			}

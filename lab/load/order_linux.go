@@ -49,6 +49,12 @@ func (l *loop) cut(why occasion, now int64) {
 		}
 		l.running = false
 	}
+	switch {
+	case why == windowOpens && l.arrivals == nil:
+		l.quiet.open(now)
+	case why == windowCloses:
+		l.quiet.close(now)
+	}
 	l.fly(now, 0)
 	t := l.cur
 	t.took, t.open, t.flying = time.Duration(now-l.cutAt), l.open, l.flying

@@ -48,6 +48,13 @@ type Result struct {
 	CPUUser      time.Duration
 	Instructions uint64 // user, of the generator's threads; 0 where there are no counters
 
+	// Interval is the mean time between the requests of one connection (or
+	// stream) of a closed loop, and Holes are the stretches without any answer
+	// that are far longer. Both are empty in open loops, whose latency counts
+	// what waited.
+	Interval time.Duration
+	Holes    []Hole
+
 	Answers []Answer // what each path answered, by path in the order of Config.Paths
 	Ticks   []Tick
 }

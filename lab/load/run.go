@@ -52,6 +52,7 @@ type ending struct {
 	connect Histogram
 	answers []Answer // by path
 	changed uint64   // first answers that differ between threads
+	quiet   []span   // of a closed loop: stretches of the window without an answer
 	err     error    // why it could not go on
 }
 
@@ -227,6 +228,7 @@ func (r *run) finish(end *ending) {
 	res.Latency, res.Service = t.latency, t.service
 	if r.Arrival == Closed {
 		res.Service = t.latency
+		r.findHoles(end.quiet)
 	}
 	res.Connect = end.connect
 	if t.took > 0 {
@@ -235,6 +237,17 @@ func (r *run) finish(end *ending) {
 	res.Unanswered, res.Late, res.Dropped = t.flying, t.late, t.dropped
 	res.CPUUser, res.CPU, res.Instructions = t.cpu.user, t.cpu.user+t.cpu.system, t.cpu.instructions
 	res.Answers = end.answers
+}
+
+// findHoles fills in how regularly a closed loop asked.
+func (r *run) findHoles(quiet []span) {
+	res := r.result
+	if res.Requests == 0 {
+		return
+	}
+	places := uint64(r.Connections) * uint64(max(1, r.Streams)) // neither is negative
+	res.Interval = time.Duration(uint64(res.Took) * places / res.Requests)
+	res.Holes = holes(quiet, int64(r.opened.Sub(r.base)), res.Interval)
 }
 
 // verdict is Run's error.

@@ -45,6 +45,7 @@ type slow struct {
 	connect  Histogram
 	cur      *tally
 	spare    *tally
+	quiet    quiet // of closed loops
 }
 
 func newSlow(p *plan) (driver, error) {
@@ -123,7 +124,7 @@ func (d *slow) stop() ending {
 	d.mu.Unlock()
 	d.cancel()
 	d.wg.Wait()
-	e := ending{connect: d.connect, answers: make([]Answer, len(d.Paths))}
+	e := ending{connect: d.connect, answers: make([]Answer, len(d.Paths)), quiet: d.quiet.spans}
 	for i, path := range d.Paths {
 		if d.pages[i].sample.done {
 			e.answers[i] = d.pages[i].sample.Answer
@@ -154,6 +155,12 @@ func (d *slow) cut(why occasion) *tally {
 	t.cpu, d.used = used.sub(d.used), used
 	d.cur, d.spare = d.spare, t
 	d.cur.reset()
+	switch {
+	case why == windowOpens && d.Arrival == Closed:
+		d.quiet.open(now)
+	case why == windowCloses:
+		d.quiet.close(now)
+	}
 	if why == windowOpens {
 		d.opensAt = now
 		d.limited, d.left = d.Requests > 0, d.Requests

@@ -40,33 +40,6 @@ func transmit(fd int32, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// await waits for events, for at most ns nanoseconds if that is not negative.
-// This one does wait, and says so to the scheduler.
-func await(epoll int, events []unix.EpollEvent, ns int64) (int, syscall.Errno) {
-	var (
-		span  unix.Timespec
-		until *unix.Timespec
-	)
-	if ns >= 0 {
-		span = unix.NsecToTimespec(ns)
-		until = &span
-	}
-	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(unsafe.Pointer(until)), 0, 0)
-	if errno == syscall.ENOSYS { // before Linux 5.11: whole milliseconds, rounded down, so that what is due soon is polled for
-		ms := int64(-1)
-		if ns >= 0 {
-			ms = ns / 1e6
-		}
-		n, _, errno = syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
-			uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(ms), 0, 0)
-	}
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
-}
-
 // A dialer opens sockets to one target, without waiting for them.
 type dialer struct {
 	family  int

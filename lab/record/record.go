@@ -27,8 +27,9 @@ var ErrEnded = errors.New("no process of the target is left")
 // last reading is lost, all of it if it lived between two readings. Of
 // instructions and system calls nothing is lost.
 type Target struct {
-	mu sync.Mutex
-	t  *target
+	pids []int // that were named
+	mu   sync.Mutex
+	t    *target
 }
 
 // Open begins to watch processes. Counters begin at the moment of this call.
@@ -51,8 +52,11 @@ func open(pids []int, traced bool) (*Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Target{t: t}, nil
+	return &Target{pids: pids, t: t}, nil
 }
+
+// Has reports whether a process is one of those that were named to Open.
+func (t *Target) Has(pid int) bool { return slices.Contains(t.pids, pid) }
 
 // Close gives the counters back. Readings after it fail.
 func (t *Target) Close() error {

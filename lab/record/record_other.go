@@ -36,6 +36,8 @@ func describe(m *result.Machine) { m.Kernel = runtime.GOOS }
 
 func readSystem() (System, error) { return System{}, errSystem() }
 
+func readEverybody() (map[int]Usage, error) { return nil, errSystem() }
+
 func probeCounters() string { return errSystem().Error() }
 
 func readListeners() ([]listener, error) { return nil, errSystem() }

@@ -154,7 +154,7 @@ const slack = 0.05
 func (c *checker) rest(res *result.Result) error {
 	for _, g := range res.Gates {
 		switch g.Status {
-		case result.Passed, result.Failed, result.Unknown:
+		case result.Passed, result.Failed, result.Doubtful, result.Unknown:
 		default:
 			return fmt.Errorf("gate %q: %q is no status", shorten(g.Name, 60), shorten(string(g.Status), 40))
 		}

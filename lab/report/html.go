@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -84,6 +85,7 @@ type page struct {
 	Slug       string
 	Thinned    []string
 
+	Opens    bool     // there are tables or charts that stand right below the answer
 	Kicker   []string // what kind of measurement, when, by whom
 	Failed   []result.Gate
 	Claimed  string
@@ -106,7 +108,18 @@ type page struct {
 // A picture is a chart in two widths, of which the page shows one.
 type picture struct {
 	Title, About string
+	Lead         bool // it stands right below the answer
 	Wide, Narrow template.HTML
+}
+
+// MoreTables reports whether there are tables beside those below the answer.
+func (p *page) MoreTables() bool {
+	return slices.ContainsFunc(p.Tables, func(t table) bool { return !t.Lead })
+}
+
+// MoreCharts is the same of charts.
+func (p *page) MoreCharts() bool {
+	return slices.ContainsFunc(p.Charts, func(c picture) bool { return !c.Lead })
 }
 
 type verdictRow struct {
@@ -124,10 +137,34 @@ type table struct {
 	Wide  bool
 }
 
+// maxPageMetrics is how many metrics stand beside each other on a page: as many
+// as fit into 1200 pixels.
+const maxPageMetrics = 12
+
+// narrow divides tables with more metrics than fit beside each other.
+func narrow(tables []medianTable) []medianTable {
+	var out []medianTable
+	for _, t := range tables {
+		for from := 0; from < len(t.Metrics); from += maxPageMetrics {
+			to := min(from+maxPageMetrics, len(t.Metrics))
+			part := medianTable{Workload: t.Workload, Metrics: t.Metrics[from:to]}
+			if from > 0 {
+				part.Workload = result.Workload{Name: t.Workload.Name + ", continued"}
+			}
+			for _, r := range t.Rows {
+				r.Values = r.Values[from:to]
+				part.Rows = append(part.Rows, r)
+			}
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
 func newPage(res *result.Result, t thinning) (*page, error) {
 	p := &page{
 		Result: res, Slug: slug(res.Name, "result"), Kicker: kicker(res), Claimed: strings.TrimSpace(res.Claim),
-		Findings: findings(res), Medians: medians(res), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
+		Findings: findings(res), Medians: narrow(medians(res)), Checks: gatesByUrgency(res.Gates), Facts: facts(res),
 	}
 	for _, g := range res.Gates {
 		if g.Status == result.Failed {
@@ -151,13 +188,15 @@ func newPage(res *result.Result, t thinning) (*page, error) {
 		} else if p.Baseline != v.Baseline {
 			p.Baseline = ""
 		}
+		change, interval := effect(v)
 		p.Verdicts = append(p.Verdicts, verdictRow{
-			Verdict: v, Name: metricOf(res, v.Metric).Name, Change: chart.Change(v.Ratio), Range: chart.Range(v.Low, v.High),
+			Verdict: v, Name: metricOf(res, v.Metric).Name, Change: change, Range: interval,
 			PText: pValue(v.P), Words: outcomeWords(v), Sign: sign(v.Outcome), Placebo: isPlacebo[v.Arm],
 		})
 	}
 	const wideFrom = 5 // columns: such tables get the whole width
 	for _, t := range res.Tables {
+		p.Opens = p.Opens || t.Lead
 		p.Tables = append(p.Tables, table{t, figureColumns(len(t.Columns), t.Rows), len(t.Columns) >= wideFrom || longCells(t)})
 	}
 	return p, p.draw(res, t)
@@ -224,6 +263,8 @@ func (p *page) draw(res *result.Result, t thinning) error {
 		if err != nil {
 			return err
 		}
+		pic.Lead = c.Lead
+		p.Opens = p.Opens || c.Lead
 		p.Charts = append(p.Charts, pic)
 	}
 	return nil
@@ -243,7 +284,7 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 		if err := svg(&b, s.size); err != nil {
 			return pic, fmt.Errorf("drawing %q: %w", title, err)
 		}
-		*s.to = template.HTML(b.String()) //nolint:gosec // chart escapes all texts
+		*s.to = template.HTML(b.String()) // chart escapes all texts
 	}
 	return pic, nil
 }
@@ -260,7 +301,7 @@ func intervalPlots(res *result.Result) []*chart.Intervals {
 			hint = "more is better →"
 		}
 		for _, w := range res.Workloads {
-			for _, v := range res.Verdicts {
+			for _, v := range byBaseline(res.Verdicts) {
 				if v.Metric != m.Key || v.Workload != w.Name {
 					continue
 				}
@@ -278,6 +319,20 @@ func intervalPlots(res *result.Result) []*chart.Intervals {
 	return plots
 }
 
+// byBaseline are verdicts with those against one baseline together, baselines in
+// the order in which they first stand there: each has one heading.
+func byBaseline(verdicts []result.Verdict) []result.Verdict {
+	place := map[string]int{}
+	for _, v := range verdicts {
+		if _, ok := place[v.Baseline]; !ok {
+			place[v.Baseline] = len(place)
+		}
+	}
+	verdicts = slices.Clone(verdicts)
+	slices.SortStableFunc(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
+	return verdicts
+}
+
 func capital(s string) string {
 	if s == "" {
 		return s
@@ -292,7 +347,7 @@ func (p *page) render() ([]byte, error) {
 	if err := errors.Join(cssErr, jsErr); err != nil {
 		return nil, fmt.Errorf("reading the page's own files: %w", err)
 	}
-	p.CSS, p.JS = template.CSS(css), template.JS(js) //nolint:gosec // our own, embedded
+	p.CSS, p.JS = template.CSS(css), template.JS(js) // our own, embedded
 	// The browser runs this script and no other, whatever got into the page.
 	hash := sha256.Sum256(js)
 	p.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'"

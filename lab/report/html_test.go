@@ -126,6 +126,42 @@ func TestPages(t *testing.T) {
 
 // TestOrder: whether it may be believed stands before what was measured, and
 // that before everything else.
+// TestWidth: however many metrics there are, no table of them has more columns
+// than fit beside each other, and none is missing.
+func TestWidth(t *testing.T) {
+	res := &result.Result{Name: "many", Arms: []result.Arm{{Name: "a"}}, Workloads: []result.Workload{{Name: "w"}}}
+	sample := result.Sample{Arm: "a", Workload: "w", Values: map[string]float64{}}
+	const metrics = 2*maxPageMetrics + 1
+	for i := range metrics {
+		key := fmt.Sprintf("metric-%d-", i)
+		res.Metrics = append(res.Metrics, result.Metric{Key: key, Name: key})
+		sample.Values[key] = float64(i)
+	}
+	res.Samples = []result.Sample{sample}
+	page := pageOf(t, res)
+	_, figures, _ := strings.Cut(page, `<section id="figures">`)
+	figures, _, _ = strings.Cut(figures, "</section>")
+	tables := strings.Split(figures, "<thead>")[1:]
+	if len(tables) != 3 {
+		t.Fatalf("%d tables", len(tables))
+	}
+	for i, table := range tables {
+		head, body, _ := strings.Cut(table, "</thead>")
+		columns := strings.Count(head, "<th")
+		if columns > maxPageMetrics+2 || strings.Count(body, "<t")-strings.Count(body, "<tr")-strings.Count(body, "<tbody") < columns {
+			t.Errorf("table %d has %d columns: %s", i, columns, body)
+		}
+	}
+	for _, m := range res.Metrics {
+		if !strings.Contains(figures, m.Name) {
+			t.Errorf("%s is missing", m.Name)
+		}
+	}
+	if !strings.Contains(figures, "w, continued") {
+		t.Error("the second table does not say what it continues")
+	}
+}
+
 func TestOrder(t *testing.T) {
 	res := fixture(t, "void")
 	res.Interrupted = "Ctrl-C"

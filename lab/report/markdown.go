@@ -14,19 +14,22 @@ import (
 func Markdown(w io.Writer, res *result.Result) error {
 	m := new(markdown)
 	fmt.Fprintf(&m.b, "# %s\n", md(res.Title))
-	for _, s := range Sentence(res) {
-		if strings.HasPrefix(s, "VOID: ") || strings.HasPrefix(s, "INTERRUPTED: ") {
-			m.line("\n> **" + md(s) + "**")
-		} else {
-			m.line("\n" + md(s) + ".")
-		}
+	for _, s := range stamps(res) {
+		m.line("\n> **" + md(s) + "**")
+	}
+	if res.Answer != "" {
+		m.line("\n**" + md(res.Answer) + ".**")
+	}
+	m.tables(res, true)
+	if res.Answer != "" && len(findings(res)) > 0 {
+		m.heading("Claimed and measured", "")
+	}
+	for _, s := range story(res) {
+		m.line("\n" + md(s) + ".")
 	}
 	m.verdicts(res)
 	m.medians(res)
-	for _, t := range res.Tables {
-		m.heading(t.Title, t.About)
-		m.table(t.Columns, t.Rows, figureColumns(len(t.Columns), t.Rows))
-	}
+	m.tables(res, false)
 	m.gates(res)
 	m.plan(res)
 	m.machine(res)
@@ -108,6 +111,16 @@ func markdownTable(columns []string, rows [][]string, right []bool, cell func(st
 	return b.String()
 }
 
+// tables writes those that stand below the answer, or the others.
+func (m *markdown) tables(res *result.Result, lead bool) {
+	for _, t := range res.Tables {
+		if t.Lead == lead {
+			m.heading(t.Title, t.About)
+			m.table(t.Columns, t.Rows, figureColumns(len(t.Columns), t.Rows))
+		}
+	}
+}
+
 func (m *markdown) verdicts(res *result.Result) {
 	if len(res.Verdicts) == 0 {
 		return
@@ -116,8 +129,9 @@ func (m *markdown) verdicts(res *result.Result) {
 	var rows [][]string
 	for _, v := range res.Verdicts {
 		words := outcomeWords(v)
+		change, interval := effect(v)
 		rows = append(rows, []string{
-			v.Workload, metricOf(res, v.Metric).Name, v.Arm, v.Baseline, chart.Change(v.Ratio), chart.Range(v.Low, v.High),
+			v.Workload, metricOf(res, v.Metric).Name, v.Arm, v.Baseline, change, interval,
 			pValue(v.P), fmt.Sprintf("%d in %d", v.Blocks, v.Restarts), sign(v.Outcome) + " " + words,
 		})
 	}

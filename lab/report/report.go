@@ -1,11 +1,11 @@
 // Package report writes what a measurement found: as the JSON file that holds
 // all of it, as one HTML page, as Markdown, as text for a terminal, as lines for
-// benchstat, and its charts as PNG. All of them tell one story in one order:
-// first whether the result may be believed at all, then what was claimed, what
-// was measured and what that proves, then everything it rests on.
+// benchstat, and its charts as PNG. All of them have
+// the same order: first whether the result is valid at all, then what was
+// claimed, what was measured and what that proves, then all the data behind it.
 //
-// A report never looks better than its result: a failed gate is said before any
-// figure, and a file that cannot be read to the end makes no report.
+// A failed gate stands before any figure, and a file that cannot be read to its
+// end makes no report.
 package report
 
 import (

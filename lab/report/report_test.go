@@ -314,6 +314,70 @@ func TestTableInto(t *testing.T) {
 	}
 }
 
+// Every report of an experiment opens with its answer, then the tables and
+// charts that it rests on, then the verdicts.
+func TestReportsOpenWithTheAnswer(t *testing.T) {
+	res := fixture(t, "experiment")
+	res.Answer = "No server failed up to 5,000 connections"
+	res.Tables = append(res.Tables, result.Table{Title: "Step by step", Lead: true, Columns: []string{"a"}, Rows: [][]string{{"1"}}})
+	res.Charts[0].Lead = true
+	var html, md, text strings.Builder
+	for _, err := range []error{HTML(&html, res), Markdown(&md, res), Text(&text, res, 100)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := html.String()
+	for name, c := range map[string]struct {
+		got   string
+		order []string
+	}{
+		"HTML": {
+			page[strings.Index(page, "<body"):],
+			[]string{res.Answer, "Step by step", `data-chart="0"`, ">Claimed<", `id="verdicts"`, `id="tables"`},
+		},
+		"Markdown": {md.String(), []string{res.Answer, "## Step by step", "claimed", "## Verdicts", "## Medians"}},
+		"text":     {text.String(), []string{res.Answer, "claimed", "Step by step", "Verdicts against"}},
+	} {
+		at := -1
+		for _, part := range c.order {
+			next := strings.Index(c.got, part)
+			if next <= at {
+				t.Errorf("%s: %q does not come after what should stand before it", name, part)
+			}
+			at = next
+		}
+		if n := strings.Count(c.got, "Step by step"); n != 1 && name != "HTML" {
+			t.Errorf("%s: the table stands there %d times", name, n)
+		}
+	}
+}
+
+// An interval without 0 that decides nothing has its reason beside it, in every
+// form of the report.
+func TestUndecidedSaysWhy(t *testing.T) {
+	res := fixture(t, "compare")
+	const why = "p 0.012 is above 0.0033, what this look allows"
+	for i := range res.Verdicts {
+		v := &res.Verdicts[i]
+		v.Outcome, v.Ratio, v.Low, v.High, v.P, v.Why = result.Undecided, 0.318, 0.290, 0.364, 0.012, why
+	}
+	var html, md, text strings.Builder
+	for _, err := range []error{HTML(&html, res), Markdown(&md, res), Text(&text, res, 200)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, got := range map[string]string{"HTML": html.String(), "Markdown": md.String(), "text": text.String(), "summary": SummaryTable([]*result.Result{res})} {
+		if !strings.Contains(got, "undecided: "+why) {
+			t.Errorf("%s does not say why it is undecided", name)
+		}
+		if !strings.Contains(got, "×0.290, ×0.364") {
+			t.Errorf("%s mixes units within an interval", name)
+		}
+	}
+}
+
 func TestSummaryTable(t *testing.T) {
 	lost := fixture(t, "compare")
 	lost.Verdicts[1].Outcome = result.Worse

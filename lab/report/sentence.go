@@ -7,6 +7,7 @@ import (
 
 	"millrace/internal/chart"
 	"millrace/lab/result"
+	"millrace/lab/stats"
 )
 
 // maxFindings is how many findings are told in sentences; the rest is in the
@@ -30,10 +31,16 @@ type other struct {
 }
 
 // Change is the main figure: "+6.1 %".
-func (f finding) Change() string { return chart.Change(f.Ratio) }
+func (f finding) Change() string {
+	change, _ := effect(f.Verdict)
+	return change
+}
 
 // Range is its interval.
-func (f finding) Range() string { return chart.Range(f.Low, f.High) }
+func (f finding) Range() string {
+	_, interval := effect(f.Verdict)
+	return interval
+}
 
 // Words is the verdict.
 func (f finding) Words() string { return outcomeWords(f.Verdict) }
@@ -45,7 +52,8 @@ func (f finding) Rest() string { return strings.TrimPrefix(f.Words(), string(f.O
 func (f finding) Sign() string { return sign(f.Outcome) }
 
 func (o other) String() string {
-	return o.Metric.Name + " " + chart.Change(o.Ratio) + " " + chart.Range(o.Low, o.High) + ", " + string(o.Outcome)
+	change, interval := effect(o.Verdict)
+	return o.Metric.Name + " " + change + " " + interval + ", " + outcomeReason(o.Verdict)
 }
 
 // measured says a finding without its verdict. It names the metric.
@@ -166,10 +174,18 @@ func stamps(res *result.Result) []string {
 	return lines
 }
 
-// Sentence says in a few sentences what was claimed, measured and proved, each
-// with the name of its metric. A void or interrupted result says so first.
+// Sentence says in a few sentences the answer, what was claimed, measured and
+// proved, each with the name of its metric. A void or interrupted result says so first.
 func Sentence(res *result.Result) []string {
 	lines := stamps(res)
+	if res.Answer != "" {
+		lines = append(lines, res.Answer)
+	}
+	return oneLines(append(lines, story(res)...))
+}
+
+// story is what was claimed, measured and proved.
+func story(res *result.Result) (lines []string) {
 	claim := claimed(res.Claim)
 	found := findings(res)
 	if len(found) == 0 {
@@ -208,10 +224,10 @@ func unjudged(res *result.Result) string {
 		if len(res.Tables) == 0 {
 			return "nothing was measured"
 		}
-		return "measured what the tables show; verdict: none"
+		return "measured: see the tables; verdict: none"
 	}
 	if res.Kind != result.KindLoad {
-		return "measured what the tables show, " + count(len(res.Samples), "sample", "samples") + "; verdict: none"
+		return count(len(res.Samples), "sample", "samples") + ", shown in the tables; verdict: none"
 	}
 	var texts []string
 	for _, h := range highlights(res) {
@@ -243,7 +259,7 @@ func highlights(res *result.Result) [][2]string {
 		}
 		if len(values) > 0 {
 			m := metricOf(res, key)
-			found = append(found, [2]string{m.Name, chart.Figure(median(values), m.Unit)})
+			found = append(found, [2]string{m.Name, chart.Figure(stats.Median(values), m.Unit)})
 		}
 	}
 	return found

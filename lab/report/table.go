@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/internal/chart"
 	"millrace/lab/result"
 )
 
@@ -71,9 +70,10 @@ func summaryRows(res *result.Result) [][]string {
 		if loses(v) {
 			words = "**" + words + "**"
 		}
+		change, interval := effect(v)
 		row := []string{
 			name, md(v.Workload), md(metricOf(res, v.Metric).Name), md(v.Arm), md(v.Baseline),
-			chart.Change(v.Ratio), strings.NewReplacer("[", `\[`, "]", `\]`).Replace(chart.Range(v.Low, v.High)), words,
+			change, strings.NewReplacer("[", `\[`, "]", `\]`).Replace(interval), words,
 		}
 		all = append(all, row)
 		if isOurs(v.Arm) || isOurs(v.Baseline) {

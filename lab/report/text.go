@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace/internal/chart"
 	"millrace/lab/result"
 )
 
@@ -24,16 +23,9 @@ const (
 func Text(w io.Writer, res *result.Result, width int) error {
 	t := texter{width: max(width, leastWidth)}
 	t.paragraph(oneLine(res.Title), "")
-	for _, s := range Sentence(res) {
-		t.paragraph(s, "  ")
-	}
-	passed := t.gates(res)
+	passed := t.opening(res)
 	t.verdicts(res)
-	for _, table := range res.Tables {
-		t.heading(table.Title, table.About)
-		rows := append([][]string{table.Columns}, table.Rows...)
-		t.table(rows, figureColumns(len(table.Columns), table.Rows))
-	}
+	t.tables(res, false)
 	if len(res.Tables) == 0 {
 		t.medians(res)
 	}
@@ -50,6 +42,49 @@ func Text(w io.Writer, res *result.Result, width int) error {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
+}
+
+// opening writes what a reader wants first: whether it may be believed, the
+// answer, and the tables that it rests on. Where there is an answer the verdicts
+// are told by their tables; else they are told in sentences here. It returns the
+// checks that passed.
+func (t *texter) opening(res *result.Result) (passed []string) {
+	if res.Answer == "" {
+		for _, s := range Sentence(res) {
+			t.paragraph(s, "  ")
+		}
+		return t.gates(res)
+	}
+	for _, s := range stamps(res) {
+		t.paragraph(oneLine(s), "  ")
+	}
+	t.b.WriteString("\n")
+	t.paragraph(oneLine(res.Answer)+".", "")
+	said := []string{claimed(res.Claim)}
+	if len(res.Verdicts) == 0 {
+		said = oneLines(story(res))
+	}
+	for _, s := range said {
+		if s != "" {
+			t.b.WriteString("\n")
+			t.paragraph(oneLine(s)+".", "  ")
+		}
+	}
+	passed = t.gates(res)
+	t.tables(res, true)
+	return passed
+}
+
+// tables writes those that stand below the answer, or the others.
+func (t *texter) tables(res *result.Result, lead bool) {
+	for _, table := range res.Tables {
+		if table.Lead != lead {
+			continue
+		}
+		t.heading(table.Title, table.About)
+		rows := append([][]string{table.Columns}, table.Rows...)
+		t.table(rows, figureColumns(len(table.Columns), table.Rows))
+	}
 }
 
 // A texter lays text out.
@@ -127,9 +162,10 @@ func (t *texter) against(baseline string, res *result.Result) {
 		if v.Baseline != baseline {
 			continue
 		}
+		change, interval := effect(v)
 		rows = append(rows, []string{
 			sign(v.Outcome) + " " + v.Arm, v.Workload, metricOf(res, v.Metric).Name,
-			chart.Change(v.Ratio), chart.Range(v.Low, v.High), pValue(v.P), string(v.Outcome),
+			change, interval, pValue(v.P), outcomeReason(v),
 		})
 	}
 	t.table(rows, []bool{3: true, 5: true, 6: false})

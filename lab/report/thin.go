@@ -219,7 +219,7 @@ func marshalWithin(res *result.Result, room int) (template.JS, bool) {
 	if err != nil || len(data) > room {
 		return "", false
 	}
-	return template.JS(escapeMarks.Replace(string(data))), true //nolint:gosec // escaped by json.Marshal
+	return template.JS(escapeMarks.Replace(string(data))), true // escaped by json.Marshal
 }
 
 func thinRaw(res *result.Result, t rawThinning) *result.Result {

@@ -12,6 +12,7 @@ import (
 
 	"millrace/internal/chart"
 	"millrace/lab/result"
+	"millrace/lab/stats"
 )
 
 // shorten cuts text to n characters, with an ellipsis.
@@ -68,6 +69,18 @@ func placebos(res *result.Result) map[string]bool {
 	return found
 }
 
+// effect is a verdict's change and its interval, in one unit.
+func effect(v result.Verdict) (change, interval string) { return chart.Effect(v.Ratio, v.Low, v.High) }
+
+// outcomeReason is a verdict with the reason of one that its interval does not
+// explain.
+func outcomeReason(v result.Verdict) string {
+	if v.Outcome == result.Undecided && v.Why != "" {
+		return "undecided: " + oneLine(v.Why)
+	}
+	return string(v.Outcome)
+}
+
 // outcomeWords is a verdict with what it needs to be understood.
 func outcomeWords(v result.Verdict) string {
 	switch v.Outcome {
@@ -77,7 +90,7 @@ func outcomeWords(v result.Verdict) string {
 		}
 		return "equal"
 	case result.Undecided:
-		s := "undecided"
+		s := outcomeReason(v)
 		if v.More > 0 {
 			s += " (about " + count(v.More, "more block", "more blocks")
 			if v.Minutes > 0 {
@@ -132,13 +145,16 @@ func gateSign(s result.GateStatus) string {
 		return "✓"
 	case result.Failed:
 		return "✗"
+	case result.Doubtful:
+		return "!"
 	}
 	return "?"
 }
 
-// gatesByUrgency are failed gates first, then those that could not look.
+// gatesByUrgency are failed gates first, then what is doubtful, then those that
+// could not look.
 func gatesByUrgency(gates []result.Gate) []result.Gate {
-	order := map[result.GateStatus]int{result.Failed: 0, result.Unknown: 1, result.Passed: 2}
+	order := map[result.GateStatus]int{result.Failed: 0, result.Doubtful: 1, result.Unknown: 2, result.Passed: 3}
 	gates = slices.Clone(gates)
 	sort.SliceStable(gates, func(i, j int) bool { return order[gates[i].Status] < order[gates[j].Status] })
 	return gates
@@ -190,7 +206,7 @@ func medians(res *result.Result) []medianTable {
 			}
 			row := medianRow{Arm: a.Name, Samples: n}
 			for _, m := range t.Metrics {
-				row.Values = append(row.Values, median(values[[3]string{w.Name, a.Name, m.Key}]))
+				row.Values = append(row.Values, stats.Median(values[[3]string{w.Name, a.Name, m.Key}]))
 			}
 			t.Rows = append(t.Rows, row)
 		}
@@ -199,17 +215,6 @@ func medians(res *result.Result) []medianTable {
 		}
 	}
 	return tables
-}
-
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	v = slices.Sorted(slices.Values(v))
-	if len(v)%2 == 1 {
-		return v[len(v)/2]
-	}
-	return v[len(v)/2-1]/2 + v[len(v)/2]/2
 }
 
 // isFigure reports whether a cell is a number, perhaps with a unit: such

@@ -1,7 +1,6 @@
-// Package result is what the lab found out: the one vocabulary that its parts
-// share. Whoever measures fills a [Result], whoever reports reads one, and the
-// JSON file of a run is nothing but a Result written down: what cannot be said
-// here is in no report, and what is drawn in a report is in the file.
+// Package result is what a measurement found. The packages that measure fill a
+// [Result], the reports are made from one, and the JSON file of a run is the
+// Result itself: a report shows nothing that is not in the file.
 package result
 
 import "time"
@@ -45,6 +44,10 @@ type Result struct {
 	Ended   time.Time `json:"ended,omitzero"`
 	Seed    uint64    `json:"seed"`
 	Machine Machine   `json:"machine"`
+
+	// Answer is what was found in one plain sentence with its figure, without a
+	// full stop: every report opens with it.
+	Answer string `json:"answer,omitempty"`
 
 	// What was asked, claimed and agreed before anything was measured.
 	Question string `json:"question,omitempty"`
@@ -156,6 +159,7 @@ type Verdict struct {
 	Restarts int     `json:"restarts"`
 	More     int     `json:"more,omitempty"`    // blocks that would probably decide it
 	Minutes  float64 `json:"minutes,omitempty"` // and the time they take
+	Why      string  `json:"why,omitempty"`     // undecided although the interval is without 1: what is missing
 	Sentence string  `json:"sentence"`          // names the metric: "/: CPU time per request −31.0 % [−33.0 %, −29.0 %] for b against a: better"
 }
 
@@ -163,11 +167,13 @@ type Verdict struct {
 type GateStatus string
 
 // The statuses of a gate. A gate that could not look says so and does not
-// pass silently.
+// pass silently; a doubtful one says what the figures suffer from without
+// making them void.
 const (
-	Passed  GateStatus = "passed"
-	Failed  GateStatus = "failed"
-	Unknown GateStatus = "unknown"
+	Passed   GateStatus = "passed"
+	Failed   GateStatus = "failed"
+	Doubtful GateStatus = "doubtful"
+	Unknown  GateStatus = "unknown"
 )
 
 // A Gate is one sanity check of the measurement itself.
@@ -183,6 +189,7 @@ type Gate struct {
 type Table struct {
 	Title   string     `json:"title"`
 	About   string     `json:"about,omitempty"`
+	Lead    bool       `json:"lead,omitempty"` // it stands right below the answer
 	Columns []string   `json:"columns"`
 	Rows    [][]string `json:"rows"`
 }
@@ -191,6 +198,7 @@ type Table struct {
 type Chart struct {
 	Title  string   `json:"title"`
 	About  string   `json:"about,omitempty"`
+	Lead   bool     `json:"lead,omitempty"` // it stands right below the answer
 	X      Axis     `json:"x"`
 	Y      Axis     `json:"y"`
 	Series []Series `json:"series"`

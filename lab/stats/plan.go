@@ -1,6 +1,9 @@
 package stats
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // MaxMore is the most blocks that [Decision.More] says: who would have to
 // measure longer than that does better to quieten the machine.
@@ -66,4 +69,23 @@ func (r Rule) more(d Decision, n int) int {
 		return 0
 	}
 	return int(blocks)
+}
+
+// why is what an undecided one of n metrics lacks although its interval is
+// without 1.
+func (r Rule) why(d Decision, n int) string {
+	if !(d.Low > 1) && !(d.High < 1 && d.High > 0) {
+		return ""
+	}
+	unit := "restarts"
+	if d.Restarts <= 1 {
+		unit = "blocks"
+	}
+	switch fewest := r.fewestUnits(n); {
+	case d.Units < fewest:
+		return fmt.Sprintf("%d %s are too few for any verdict, it takes %d", d.Units, unit, fewest)
+	case !(d.Adjusted <= r.lookAlpha()):
+		return fmt.Sprintf("p %.2g is above %.2g, what this look allows", d.Adjusted, r.lookAlpha())
+	}
+	return fmt.Sprintf("the centre is within ±%.3g %%, which counts as no difference", r.Delta*100)
 }

@@ -125,6 +125,9 @@ type Decision struct {
 	// from the spread seen, for the centre seen. 0 where that cannot be said, or
 	// would be more than MaxMore.
 	More int
+	// Why says, when Undecided, what is missing although the interval is without
+	// 1: "p 0.012 is above 0.0033". Empty where the interval itself says it.
+	Why string
 }
 
 // Decide judges a family of metrics together: keys are whatever the caller
@@ -160,7 +163,7 @@ func Decide(family map[string][]Pair, rule Rule) map[string]Decision {
 		d := Decision{Estimate: estimates[i], Adjusted: adjusted}
 		d.Outcome = rule.outcome(d)
 		if d.Outcome == Undecided {
-			d.More = rule.more(d, len(keys))
+			d.More, d.Why = rule.more(d, len(keys)), rule.why(d, len(keys))
 		}
 		decisions[keys[i]] = d
 	}

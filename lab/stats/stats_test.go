@@ -233,7 +233,7 @@ func TestSummaries(t *testing.T) {
 		t.Errorf("median %v, want 2.5", got)
 	}
 	for name, got := range map[string]float64{
-		"median": Median(nil), "quantile": Quantile([]float64{1, 2}, nan), "geometric mean": GeometricMean([]float64{0, -1}),
+		"median": Median(nil), "quantile": Quantile([]float64{1, 2}, nan),
 		"centre": HodgesLehmann(nil), "centre of NaN": HodgesLehmann([]float64{1, nan}),
 	} {
 		if !math.IsNaN(got) {
@@ -245,24 +245,6 @@ func TestSummaries(t *testing.T) {
 	}
 	if got := HodgesLehmann([]float64{math.MaxFloat64, math.MaxFloat64}); got != math.MaxFloat64 {
 		t.Errorf("centre of the largest float64 is %v", got)
-	}
-	if got := Summarize([]float64{nan}, 0.95); got != (Summary{Short: true}) {
-		t.Errorf("summary of nothing is %+v", got)
-	}
-	want := Summary{N: 6, Min: 1, Median: 3.5, Mean: 4.5, Max: 12, Low: 1, High: 12}
-	if got := Summarize([]float64{3, 12, 1, 2, 4, 5}, 0.95); got != want {
-		t.Errorf("summary %+v, want %+v", got, want)
-	}
-}
-
-func TestPercent(t *testing.T) {
-	for ratio, want := range map[float64]string{
-		1: "±0.0 %", 1.0004: "±0.0 %", 1.031: "+3.1 %", 0.5: "−50 %", 0.969: "−3.1 %", 2: "+100 %", 0: "−100 %",
-		12.53: "×12.5", 1234: "×1.23e+03", 9.94: "+894 %", 1.0999: "+10 %", math.Inf(1): "?", math.NaN(): "?", -1: "?",
-	} {
-		if got := Percent(ratio); got != want {
-			t.Errorf("Percent(%v) = %q, want %q", ratio, got, want)
-		}
 	}
 }
 
@@ -315,4 +297,35 @@ func FuzzDecide(f *testing.F) {
 			t.Errorf("%d pairs neither used nor dropped", total)
 		}
 	})
+}
+
+// TestWhyUndecided: an interval on one side of 1 that decides nothing says what
+// is missing.
+func TestWhyUndecided(t *testing.T) {
+	pairs := func(n int, centre, spread float64) []Pair {
+		out := make([]Pair, n)
+		for i := range out {
+			out[i] = Pair{Restart: i, Block: i, LogRatio: centre + spread*(float64(i)/float64(n-1)-0.5)}
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		pairs []Pair
+		rule  Rule
+		want  string
+	}{
+		{"few units", pairs(4, 0.2, 0.02), Rule{}, "4 restarts are too few for any verdict, it takes 8"},
+		{"p", append(pairs(9, 0.2, 0.1), Pair{Restart: 9, Block: 9, LogRatio: -0.05}), Rule{Looks: 3}, "p 0.0039 is above 0.0033, what this look allows"},
+		{"centre within delta", pairs(20, 0.009, 0.008), Rule{}, "the centre is within ±1 %, which counts as no difference"},
+		{"1 in the interval", pairs(20, 0.0, 0.2), Rule{}, ""},
+	} {
+		d := Decide(map[string][]Pair{"m": c.pairs}, c.rule)["m"]
+		if d.Outcome != Undecided || d.Why != c.want {
+			t.Errorf("%s: %v [%.4f, %.4f], p %.4f, because of %q; want %q", c.name, d.Outcome, d.Low, d.High, d.Adjusted, d.Why, c.want)
+		}
+	}
+	if d := Decide(map[string][]Pair{"m": pairs(20, 0.2, 0.02)}, Rule{})["m"]; d.Outcome != Above || d.Why != "" {
+		t.Errorf("decided, and yet %q", d.Why)
+	}
 }

@@ -89,6 +89,12 @@ func (b *Bench) Build(ctx context.Context, name string, flags, env []string) (pa
 	return path, nil
 }
 
+// Built reports whether Build has made this executable before. The go command may
+// still find it stale, and build it again.
+func (b *Bench) Built(name string, flags, env []string) bool {
+	return exists(filepath.Join(b.Dir, "out", "lab", outputName(name, flags, env)))
+}
+
 // outputName is the executable's name: the subject's, and beside it what tells
 // it from others built from the same source.
 func outputName(name string, flags, env []string) string {

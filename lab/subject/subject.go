@@ -6,9 +6,8 @@ package subject
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +66,30 @@ func Version(ctx context.Context, path string, args ...string) string {
 	return ""
 }
 
+// GoVersion names the compiler of a Go executable, and one of its modules where
+// it has that; nothing of any other file.
+func GoVersion(exe, module string) string {
+	info, err := buildinfo.ReadFile(exe)
+	if err != nil {
+		return ""
+	}
+	for _, d := range info.Deps {
+		if d.Path == module {
+			return module[strings.LastIndexByte(module, '/')+1:] + " " + d.Version + ", " + info.GoVersion
+		}
+	}
+	return info.GoVersion
+}
+
+// Size is how large an executable is in bytes; 0 if that cannot be seen.
+func Size(exe string) int64 {
+	info, err := os.Stat(exe)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // head keeps the first versionBytes that are written to it. The bytes.Buffer
 // within is not for others: its ReadFrom would know no limit.
 type head struct{ kept bytes.Buffer }
@@ -100,16 +123,6 @@ func Shell(line string) *exec.Cmd {
 		line = "exec " + line
 	}
 	return exec.Command("/bin/sh", "-c", line)
-}
-
-// FreePort is a TCP port of 127.0.0.1 that nobody listens at right now.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // tailBytes is how much of a server's output is kept for errors: a screen.

@@ -21,14 +21,17 @@ func (t *trial) progress(arm, workload string) func(load.Tick) {
 	}
 }
 
-func sampleEvent(s result.Sample, got *load.Result, targetCPU float64) result.Event {
-	return result.Event{
+func sampleEvent(s result.Sample, got finding) result.Event {
+	e := result.Event{
 		Kind: result.EventSample, Arm: s.Arm, Workload: s.Workload,
-		Rate: s.Values["requests_per_second"], Requests: got.Requests, Errors: got.Errors.Sum(),
-		P50: got.Latency.Quantile(0.5), P90: got.Latency.Quantile(0.9), P99: got.Latency.Quantile(0.99),
-		TargetCPU:    targetCPU,
-		GeneratorCPU: share(got.CPU, got.Took),
+		Rate: s.Values["requests_per_second"], Requests: got.slot.Requests, Errors: uint64(s.Values["errors"]),
+		TargetCPU: got.targetCPU,
 	}
+	if l := got.load; l != nil {
+		e.P50, e.P90, e.P99 = l.Latency.Quantile(0.5), l.Latency.Quantile(0.9), l.Latency.Quantile(0.99)
+		e.GeneratorCPU = share(l.CPU, l.Took)
+	}
+	return e
 }
 
 func share(part, whole time.Duration) float64 {

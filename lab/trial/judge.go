@@ -26,12 +26,7 @@ func (t *trial) judge() {
 		return
 	}
 	t.chooseMetrics()
-	for _, r := range t.runners[1:] {
-		if r.Name == r.of {
-			t.res.Verdicts = append(t.res.Verdicts, t.verdicts(r.Name, base.Name)...)
-		}
-	}
-	for _, pair := range t.plan.Also {
+	for _, pair := range t.judged(base.Name) {
 		t.res.Verdicts = append(t.res.Verdicts, t.verdicts(pair.Arm, pair.Baseline)...) // none where one was left out
 	}
 	for _, r := range t.runners {
@@ -41,20 +36,77 @@ func (t *trial) judge() {
 	}
 }
 
+// judged are the pairs that get verdicts, each of them once, whichever way round:
+// where the planned baseline was left out, another arm stands for it, and may
+// be half of a pair that was asked for by name.
+func (t *trial) judged(baseline string) []Pair {
+	var pairs []Pair
+	for _, r := range t.runners[1:] {
+		asked := slices.ContainsFunc(t.plan.Also, func(p Pair) bool { return p == Pair{baseline, r.Name} })
+		if r.Name == r.of && !asked {
+			pairs = append(pairs, Pair{r.Name, baseline})
+		}
+	}
+	for _, p := range t.plan.Also {
+		if !slices.Contains(pairs, p) && !slices.Contains(pairs, Pair{p.Baseline, p.Arm}) {
+			pairs = append(pairs, p)
+		}
+	}
+	return pairs
+}
+
 // chooseMetrics lists what was measured, and which of it decides.
 func (t *trial) chooseMetrics() {
 	t.res.Metrics = cost.Measured(t.res.Samples)
 	if len(t.res.Samples) == 0 {
 		return
 	}
-	for _, wanted := range t.plan.Decide {
-		i := slices.IndexFunc(t.res.Metrics, func(m result.Metric) bool { return m.Key == wanted })
-		if i < 0 {
-			t.note(fmt.Sprintf("no verdict about %s: it cannot be measured here", cost.Named(wanted).Name))
-			continue
-		}
-		t.res.Metrics[i].Decides = true
+	for i, m := range t.res.Metrics {
+		t.res.Metrics[i] = t.metric(m.Key)
 	}
+	for _, w := range t.plan.Workloads {
+		for _, wanted := range t.plan.decide(w) {
+			i := slices.IndexFunc(t.res.Metrics, func(m result.Metric) bool { return m.Key == wanted })
+			if i < 0 {
+				t.note(fmt.Sprintf("no verdict about %s: it cannot be measured here", t.metric(wanted).Name))
+				continue
+			}
+			t.res.Metrics[i].Decides = true
+		}
+	}
+}
+
+// metric is the one with a key: of the plan, or of those that all have.
+func (t *trial) metric(key string) result.Metric {
+	for _, m := range t.plan.Metrics {
+		if m.Key == key {
+			m.Decides = false // what it says where it gets verdicts
+			return m
+		}
+	}
+	return cost.Named(key)
+}
+
+// differ says why answers may differ, by workload.
+func (p *Plan) differ() map[string]string {
+	reasons := map[string]string{}
+	if p.Differ != "" {
+		reasons[""] = p.Differ
+	}
+	for _, w := range p.Workloads {
+		if w.Differ != "" {
+			reasons[w.Name] = w.Differ
+		}
+	}
+	return reasons
+}
+
+// decide are the metrics that get verdicts on a workload.
+func (p *Plan) decide(w Workload) []string {
+	if len(w.Decide) > 0 {
+		return w.Decide
+	}
+	return p.Decide
 }
 
 // question is one metric on one workload.
@@ -67,9 +119,9 @@ func (q question) key() string { return q.workload + "\x00" + q.metric }
 func (t *trial) verdicts(arm, baseline string) []result.Verdict {
 	family := map[string][]stats.Pair{}
 	var questions []question
-	for _, w := range t.res.Workloads {
+	for _, w := range t.plan.Workloads {
 		for _, m := range t.res.Metrics {
-			if !m.Decides {
+			if !slices.Contains(t.plan.decide(w), m.Key) {
 				continue
 			}
 			q := question{w.Name, m.Key}
@@ -130,11 +182,11 @@ func (t *trial) pairs(q question, arm, baseline string) []stats.Pair {
 }
 
 func (t *trial) verdict(q question, arm, baseline string, d stats.Decision) result.Verdict {
-	m := cost.Named(q.metric)
+	m := t.metric(q.metric)
 	v := result.Verdict{
 		Workload: q.workload, Metric: q.metric, Arm: arm, Baseline: baseline,
 		Ratio: d.Ratio, Low: d.Low, High: d.High, Level: 0.95, P: d.Adjusted, Delta: t.rule().Delta,
-		Blocks: d.Blocks, Restarts: d.Restarts, Outcome: outcome(d.Outcome, m.Higher), More: d.More,
+		Blocks: d.Blocks, Restarts: d.Restarts, Outcome: outcome(d.Outcome, m.Higher), More: d.More, Why: d.Why,
 	}
 	if v.Outcome == result.Undecided && d.More > 0 && t.blocks > 0 {
 		v.Minutes = float64(d.More) * t.elapsed().Minutes() / float64(t.blocks)
@@ -158,14 +210,22 @@ func outcome(o stats.Outcome, higherIsBetter bool) result.Outcome {
 // Sentence says a verdict in words. It names the metric, so that nobody takes
 // instructions for latency.
 func Sentence(v result.Verdict, m result.Metric) string {
+	change, interval := chart.Effect(v.Ratio, v.Low, v.High)
 	s := fmt.Sprintf("%s: %s %s %s for %s against %s: %s",
-		v.Workload, m.Name, chart.Change(v.Ratio), chart.Range(v.Low, v.High), v.Arm, v.Baseline, v.Outcome)
+		v.Workload, m.Name, change, interval, v.Arm, v.Baseline, v.Outcome)
+	if v.Why != "" {
+		s += ", since " + v.Why
+	}
 	switch {
 	case v.Outcome == result.Equal:
 		s += fmt.Sprintf(" within ±%.3g %%", v.Delta*100)
 	case v.Outcome == result.Undecided && v.More > 0:
 		took := time.Duration(v.Minutes * float64(time.Minute)).Round(time.Second)
-		s += fmt.Sprintf("; about %d more blocks (%v) would probably decide it", v.More, took)
+		blocks := "blocks"
+		if v.More == 1 {
+			blocks = "block"
+		}
+		s += fmt.Sprintf("; about %d more %s (%v) would probably decide it", v.More, blocks, took)
 	}
 	return s
 }
@@ -183,12 +243,18 @@ func (t *trial) decided() bool {
 
 // check asks the sanity gates.
 func (t *trial) check() {
+	t.tellRepeats()
 	if len(t.slots) == 0 {
 		return
 	}
-	limits := gate.Limits{Failures: t.plan.ErrorsExpected}
+	limits := gate.Limits{Failures: t.plan.ErrorsExpected, FailuresOn: map[string]float64{}}
+	for _, w := range t.plan.Workloads {
+		if w.ErrorsExpected > 0 {
+			limits.FailuresOn[w.Name] = w.ErrorsExpected
+		}
+	}
 	t.res.Gates = append(t.res.Gates, gate.Check(t.slots, limits)...)
-	t.res.Gates = append(t.res.Gates, gate.Same(t.answers, t.plan.Differ))
+	t.res.Gates = append(t.res.Gates, gate.Same(t.answers, t.plan.differ()))
 	if t.plan.Placebo == "-" {
 		return
 	}

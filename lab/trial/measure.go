@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -43,13 +44,14 @@ type trial struct {
 	answers gate.Answers
 	spent   time.Duration // in blocks, without the windows and warm-ups themselves
 	seen    map[string]bool
+	repeats repeats
 }
 
 func newTrial(plan Plan, res *result.Result, watch result.Watch) *trial {
 	plan.PerRestart = max(1, plan.PerRestart)
 	t := &trial{
 		plan: plan, res: res, watch: watch,
-		random: rand.New(rand.NewPCG(plan.Seed, 0x6d696c6c)), //nolint:gosec // a shuffle that must be repeatable
+		random: rand.New(rand.NewPCG(plan.Seed, 0x6d696c6c)), // a shuffle that must be repeatable
 		began:  time.Now(), look: 1,
 		answers: gate.Answers{}, seen: map[string]bool{},
 	}
@@ -114,7 +116,7 @@ func (t *trial) block(ctx context.Context) error {
 			return err
 		}
 	}
-	slot, windows := t.slotLength(), time.Duration(0)
+	slot, windows, first := t.slotLength(), time.Duration(0), len(t.slots)
 	var samples []result.Sample
 	for _, w := range t.plan.Workloads {
 		order := t.takingPart(w)
@@ -130,8 +132,14 @@ func (t *trial) block(ctx context.Context) error {
 			}
 			s.Order = i
 			samples = append(samples, s)
-			windows += time.Duration(s.Seconds*float64(time.Second)) + t.plan.Warmup
+			if w.Task == nil {
+				windows += time.Duration(s.Seconds*float64(time.Second)) + t.plan.Warmup
+			}
 		}
+	}
+	if t.disturbed(t.slots[first:], time.Since(began)) {
+		t.slots = t.slots[:first] // it is measured again
+		return nil
 	}
 	// Only whole blocks count: half of one has nothing to be compared with.
 	t.res.Samples = append(t.res.Samples, samples...)
@@ -229,7 +237,12 @@ func (t *trial) slotLength() time.Duration {
 	}
 	perBlock := 0
 	for _, w := range t.plan.Workloads {
-		perBlock += len(t.takingPart(w))
+		if w.Task == nil { // a task takes the time that it takes
+			perBlock += len(t.takingPart(w))
+		}
+	}
+	if perBlock == 0 {
+		return t.plan.Slot
 	}
 	left := time.Duration(max(1, t.lastBlock()-t.blocks))
 	available := max(0, t.plan.Budget-time.Since(t.began)) / left
@@ -247,45 +260,63 @@ func (t *trial) overBudget() bool {
 	return t.plan.Budget > 0 && time.Since(t.began) > t.plan.Budget
 }
 
-// slot loads one arm for a while and says what that cost.
+// slot has one arm do one workload and says what that cost.
 func (t *trial) slot(ctx context.Context, r *runner, w Workload, length time.Duration) (result.Sample, error) {
-	cfg := w.Load
-	cfg.URL = r.in.URL[w.Name]
-	if cfg.URL == "" {
-		cfg.URL = r.in.URL[""]
+	// What the slot before left as garbage is not this one's to collect.
+	runtime.GC()
+	do := t.load
+	if w.Task != nil {
+		do = t.task
 	}
+	got, err := do(ctx, r, w, length)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return result.Sample{}, fmt.Errorf("measuring %s under the workload %q: %w", r.Name, w.Name, err)
+	}
+	if r.Extra != nil {
+		maps.Copy(got.values, r.Extra(ctx, r.in))
+	}
+	t.slots = append(t.slots, got.slot)
+	s := result.Sample{
+		Arm: r.Name, Workload: w.Name, Restart: t.group(), Block: t.blocks,
+		At: time.Since(t.began).Seconds(), Seconds: got.slot.Seconds, Values: got.values,
+	}
+	t.emit(sampleEvent(s, got))
+	return s, nil
+}
+
+// A finding is what one slot brought.
+type finding struct {
+	slot      gate.Slot
+	values    map[string]float64
+	load      *load.Result // nil: of a task
+	targetCPU float64      // in cores
+}
+
+// load puts an arm under load.
+func (t *trial) load(ctx context.Context, r *runner, w Workload, length time.Duration) (finding, error) {
+	cfg := w.Load
+	cfg.URL = r.in.at(w.Name)
 	cfg.Warmup, cfg.Duration = t.plan.Warmup, length
 	m := cost.Meter{Target: r.target}
 	cfg.Window = m.Window
 	cfg.Progress = t.progress(r.Name, w.Name)
-	// What the slot before left as garbage is not this one's to collect.
-	runtime.GC()
 	got, err := load.Run(ctx, cfg)
 	if errors.Is(err, load.ErrNoAnswer) && got.Errors.Sum() == 0 {
 		// It was not refused, only too slow for this slot: the block has a gap.
 		t.note(fmt.Sprintf("%s on %s: there were slots without any answer", r.Name, w.Name))
 		err = nil
 	}
-	if err = errors.Join(err, m.Err()); err == nil {
-		err = ctx.Err()
+	if err = errors.Join(err, m.Err()); err != nil {
+		return finding{}, err
 	}
-	if err != nil {
-		return result.Sample{}, fmt.Errorf("loading %s with %s: %w", r.Name, w.Name, err)
-	}
-	values := m.Values(got)
-	if r.Extra != nil {
-		for k, v := range r.Extra(ctx, r.in) {
-			values[k] = v
-		}
-	}
-	t.slots = append(t.slots, gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal()))
 	t.keepAnswers(r.Name, w.Name, got.Answers)
-	s := result.Sample{
-		Arm: r.Name, Workload: w.Name, Restart: t.group(), Block: t.blocks,
-		At: time.Since(t.began).Seconds(), Seconds: got.Took.Seconds(), Values: values,
-	}
-	t.emit(sampleEvent(s, got, m.TargetCPU()))
-	return s, nil
+	return finding{
+		slot:   gate.FromLoad(r.Name, w.Name, t.blocks, cfg, got, m.Steal()),
+		values: m.Values(got), load: got, targetCPU: m.TargetCPU(),
+	}, nil
 }
 
 // group is which restart the running block comes after.

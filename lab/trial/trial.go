@@ -1,6 +1,6 @@
-// Package trial compares arms that serve the same thing: it starts them,
-// loads them in turn, in random order and in many short slots, with a placebo
-// beside them, reads what each slot cost, and says what that proves.
+// Package trial compares arms that serve the same thing. It starts them, loads
+// them one at a time, in random order and in many short slots, with a placebo
+// among them, reads what each slot cost, and decides what that proves.
 //
 // A block is one slot of every arm on every workload. All that disturbs a
 // machine for longer than a block disturbs every arm alike, and what is judged
@@ -61,8 +61,17 @@ type Workload struct {
 	// Load is the load; its URL comes from the instance, its Warmup and
 	// Duration from the plan.
 	Load load.Config
+	// Task is carried out instead of a load, for what no load can say: how long
+	// a purge takes, what a quiet connection holds. nil: Load is the work.
+	Task Task
 	// Arms names those that take part; nil: all.
 	Arms []string
+	// Decide replaces the plan's; empty: the plan's.
+	Decide []string
+	// Differ says why answers need not be equal between arms on this workload.
+	Differ string
+	// ErrorsExpected replaces the plan's; 0: the plan's.
+	ErrorsExpected float64
 }
 
 // A Plan says what is measured and when which verdict is given, before
@@ -70,9 +79,11 @@ type Workload struct {
 type Plan struct {
 	Arms      []Arm // the first that is not skipped is the baseline
 	Workloads []Workload
-	// Decide are the metrics that get verdicts, keys of cost.Metrics. One that
-	// cannot be measured here is left out with a note.
+	// Decide are the metrics that get verdicts, keys of cost.Metrics or Metrics.
+	// One that cannot be measured here is left out with a note.
 	Decide []string
+	// Metrics are those beyond cost.Metrics that tasks and arms bring.
+	Metrics []result.Metric
 
 	// Also are pairs that get verdicts of their own, beside every arm against
 	// the baseline. Pairs with an arm that was left out are passed over.

@@ -67,10 +67,10 @@ func FuzzURL(f *testing.F) {
 
 // FuzzUnframe: anything may be in Redis under our key.
 func FuzzUnframe(f *testing.F) {
-	f.Add([]byte("body" + "head" + "\x04\x00\x00\x00" + mark))
-	f.Add([]byte("\x00\x00\x00\x00" + mark))
-	f.Add([]byte("x\xff\xff\xff\xff" + mark))
-	f.Add([]byte(mark))
+	f.Add([]byte("body" + "head" + "\x04\x00\x00\x00" + version))
+	f.Add([]byte("\x00\x00\x00\x00" + version))
+	f.Add([]byte("x\xff\xff\xff\xff" + version))
+	f.Add([]byte(version))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		o, ok := unframe(value)
 		if !ok {
@@ -82,7 +82,7 @@ func FuzzUnframe(f *testing.F) {
 		}
 		again := append(body, o.Head...)
 		again = binary.LittleEndian.AppendUint32(again, uint32(len(o.Head)))
-		if string(again)+mark != string(value) {
+		if string(again)+version != string(value) {
 			t.Errorf("%q came apart into %q and %q", value, body, o.Head)
 		}
 	})

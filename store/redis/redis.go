@@ -86,8 +86,6 @@ const (
 	mostHead = 256 << 10
 )
 
-var errClosed = fmt.Errorf("%w: closed", store.ErrDown)
-
 // Redis is a store.Store.
 type Redis struct {
 	o        Options
@@ -243,7 +241,7 @@ func (r *Redis) refusal(ctx context.Context) error {
 		return err
 	}
 	if r.closing.Err() != nil {
-		return errClosed
+		return store.ErrClosed
 	}
 	return store.ErrDown
 }
@@ -262,7 +260,7 @@ func (r *Redis) judge(ctx context.Context, key string, err error) error {
 		return r.judgeAnswer(key, answer)
 	}
 	if r.closing.Err() != nil {
-		return errClosed
+		return store.ErrClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return err // the caller gave up: that says nothing about the server

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"millrace/store"
+
 	"github.com/redis/rueidis"
 )
 
@@ -138,11 +140,11 @@ func isPosition(text string) bool {
 }
 
 // follow takes one step from a position: finds one to begin at, hands on what
-// is behind it, or waits for something. It returns the next position.
+// is after it, or waits for something. It returns the next position.
 func (r *Redis) follow(at string, lost bool) (string, error) {
 	if at == "" {
 		// An entry of our own is where we begin: as long as it is there, nothing
-		// behind it was trimmed, for trimming begins with the oldest.
+		// after it was trimmed, for trimming begins with the oldest.
 		id, err := r.add(r.closing, "from", nil)
 		if err != nil {
 			return "", err
@@ -153,7 +155,7 @@ func (r *Redis) follow(at string, lost bool) (string, error) {
 		}
 		return id, nil
 	}
-	entries, err := r.behind(at)
+	entries, err := r.after(at)
 	if err != nil {
 		return "", err
 	}
@@ -173,10 +175,10 @@ func (r *Redis) follow(at string, lost bool) (string, error) {
 	return at, r.await(at)
 }
 
-// behind reads the entries after a position, or says errLost if there may have
+// after reads the entries after a position, or says errLost if there may have
 // been others. The entry at the position is read along in one command: if it is
 // not there, it was trimmed with perhaps some after it, or the stream is another.
-func (r *Redis) behind(position string) (entries []rueidis.XRangeEntry, err error) {
+func (r *Redis) after(position string) (entries []rueidis.XRangeEntry, err error) {
 	key := r.stream()
 	err = r.call(r.closing, key, func(ctx context.Context, l *link) (err error) {
 		entries, err = l.read.Do(ctx, l.read.B().Xrange().Key(key).Start(position).End("+").Count(batch+1).Build()).AsXRange()
@@ -191,11 +193,11 @@ func (r *Redis) behind(position string) (entries []rueidis.XRangeEntry, err erro
 	return entries[1:], nil
 }
 
-// await returns when there may be something behind a position. It uses a
+// await returns when there may be something after a position. It uses a
 // connection of its own, and does not count for health: calls do.
 func (r *Redis) await(position string) error {
 	if !r.health.up() {
-		return errClosed
+		return store.ErrClosed
 	}
 	l := r.link.Load()
 	ctx, cancel := context.WithTimeout(r.closing, blockFor+r.o.Timeout+time.Second)

@@ -77,17 +77,17 @@ func parseURL(text string) (rueidis.ClientOption, error) {
 
 // cutHosts takes the hosts but the first out of a URL, since net/url knows only one.
 func cutHosts(text string) (first string, more []string) {
-	scheme, behind, found := strings.Cut(text, "://")
+	scheme, rest, found := strings.Cut(text, "://")
 	if !found || scheme == "unix" {
 		return text, nil
 	}
-	end := len(behind)
-	if i := strings.IndexAny(behind, "/?#"); i >= 0 {
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		end = i
 	}
-	from := strings.LastIndexByte(behind[:end], '@') + 1
-	hosts := strings.Split(behind[from:end], ",")
-	return scheme + "://" + behind[:from] + hosts[0] + behind[end:], hosts[1:]
+	from := strings.LastIndexByte(rest[:end], '@') + 1
+	hosts := strings.Split(rest[from:end], ",")
+	return scheme + "://" + rest[:from] + hosts[0] + rest[end:], hosts[1:]
 }
 
 // dialer connects in the way that the URL asked for, and counts the connections

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -15,17 +14,17 @@ import (
 )
 
 // A value is body, head, and a trailer of the head's length (4 bytes, little
-// endian) and a mark with the form's version. The head is last since it comes
+// endian) and the version of the form. The head is last since it comes
 // last, and so nothing is ever moved.
 const (
-	mark    = "mrO\x01"
-	trailer = 4 + len(mark)
+	version = "mrO\x01"
+	trailer = 4 + len(version)
 )
 
 // unframe takes a value apart, without copying.
 func unframe(value []byte) (*store.Object, bool) {
 	body := len(value) - trailer
-	if body < 0 || string(value[body+4:]) != mark {
+	if body < 0 || string(value[body+4:]) != version {
 		return nil, false
 	}
 	head := int64(binary.LittleEndian.Uint32(value[body:]))
@@ -60,7 +59,7 @@ func (r *Redis) Create(ctx context.Context, key string, size int64) (store.Write
 	return w, nil
 }
 
-// headRoom is kept free behind a body of known size, for what most heads need.
+// headRoom is kept free after a body of known size, for what most heads need.
 const headRoom = 2 << 10
 
 // writer is a store.Writer that gathers the value.
@@ -76,11 +75,6 @@ type writer struct {
 	done bool
 }
 
-var (
-	errEnded = errors.New("the writer has ended")
-	errSize  = errors.New("the body has not the announced size")
-)
-
 // Write implements io.Writer.
 func (w *writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
@@ -88,9 +82,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	n := int64(len(w.buf) + len(p))
 	switch {
 	case w.done:
-		return 0, errEnded
+		return 0, store.ErrEnded
 	case w.size >= 0 && n > w.size:
-		return 0, fmt.Errorf("%w: more than %d bytes", errSize, w.size)
+		return 0, fmt.Errorf("%w: more than %d bytes", store.ErrSize, w.size)
 	case n > int64(w.r.o.Largest):
 		return 0, fmt.Errorf("%w: more than %v", store.ErrFull, w.r.o.Largest)
 	}
@@ -119,7 +113,7 @@ func (w *writer) ReadAt(p []byte, off int64) (int, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.done {
-		return 0, errEnded
+		return 0, store.ErrEnded
 	}
 	if off < 0 || off >= int64(len(w.buf)) {
 		return 0, io.EOF
@@ -136,7 +130,7 @@ func (w *writer) end() (value []byte, held int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done {
-		return nil, 0, errEnded
+		return nil, 0, store.ErrEnded
 	}
 	value, w.buf, w.done = w.buf, nil, true
 	return value, w.held, nil
@@ -151,14 +145,14 @@ func (w *writer) Commit(head []byte) error {
 	}
 	defer w.r.buffered.Add(int64(-held))
 	if w.size >= 0 && int64(len(value)) != w.size {
-		return fmt.Errorf("writing to redis: %w: %d of %d bytes", errSize, len(value), w.size)
+		return fmt.Errorf("writing to redis: %w: %d of %d bytes", store.ErrSize, len(value), w.size)
 	}
 	if len(head) > mostHead {
 		return fmt.Errorf("writing to redis: %w: a head of %d bytes, at most %d are taken", store.ErrFull, len(head), mostHead)
 	}
 	value = append(value, head...)
 	value = binary.LittleEndian.AppendUint32(value, uint32(len(head)))
-	value = append(value, mark...)
+	value = append(value, version...)
 	err = w.r.call(w.ctx, w.key, func(ctx context.Context, l *link) error {
 		// BinaryString does not copy; value is not touched any more.
 		return l.write.Do(ctx, l.write.B().Set().Key(w.key).Value(rueidis.BinaryString(value)).Px(w.r.o.TTL).Build()).Error()

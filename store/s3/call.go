@@ -26,7 +26,7 @@ func (s *Store) call(ctx context.Context, size int64, do func(ctx context.Contex
 		return err
 	}
 	if s.closing.Err() != nil {
-		return errClosed
+		return store.ErrClosed
 	}
 	if !s.health.up() {
 		return fmt.Errorf("%w: %w", store.ErrDown, *s.health.cause.Load())
@@ -55,7 +55,7 @@ func (s *Store) call(ctx context.Context, size int64, do func(ctx context.Contex
 // limit is a context that ends with ctx and with the store.
 func (s *Store) limit(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	within, cancel := context.WithCancelCause(ctx)
-	forget := context.AfterFunc(s.closing, func() { cancel(errClosed) })
+	forget := context.AfterFunc(s.closing, func() { cancel(store.ErrClosed) })
 	return within, func(cause error) {
 		forget()
 		cancel(cause)
@@ -73,7 +73,7 @@ func (s *Store) refusal(ctx context.Context) error {
 		return err
 	}
 	if s.closing.Err() != nil {
-		return errClosed
+		return store.ErrClosed
 	}
 	return nil
 }
@@ -137,8 +137,8 @@ func (s *Store) judgeAnswer(ups uint64, answer minio.ErrorResponse) error {
 		// One that may read and not write is not down. The check reads.
 		if answer.StatusCode != http.StatusForbidden || identity(answer.Code) {
 			s.health.failed(ups, false, err)
-		} else if s.refused.now() {
-			s.log.Warn("s3 refuses a request", "error", err)
+		} else {
+			s.refused.Do(func() { s.log.Warn("s3 refuses a request", "error", err) })
 		}
 		return fmt.Errorf("%w: %w", store.ErrDown, err)
 	}

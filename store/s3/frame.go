@@ -22,7 +22,7 @@ import (
 //
 // The key tells two apart that have one hash, and lets Walk give it back.
 const (
-	mark     = "mrS\x01"
+	version  = "mrS\x01"
 	preamble = 28
 	mostKey  = 64 << 10
 	mostHead = 1 << 20
@@ -49,7 +49,7 @@ func checksum(sum uint32, p []byte) uint32 {
 // appendFront writes a front.
 func appendFront(b []byte, f front) []byte {
 	start := len(b)
-	b = append(b, mark...)
+	b = append(b, version...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.key)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.head)))
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.size))
@@ -69,7 +69,7 @@ func readFront(r io.Reader, total int64) (front, error) {
 	if _, err := io.ReadFull(r, p[:]); err != nil {
 		return front{}, err
 	}
-	if string(p[:4]) != mark {
+	if string(p[:4]) != version {
 		return front{}, errForeign
 	}
 	key, head := binary.LittleEndian.Uint32(p[4:]), binary.LittleEndian.Uint32(p[8:])

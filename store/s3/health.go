@@ -3,7 +3,6 @@ package s3
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,6 +16,8 @@ const (
 	// slowCalls is how many calls in a row must run out of time, or be cut off,
 	// for the server to count as down. One may have had bad luck.
 	slowCalls = 3
+	// betweenLines is the time between two log lines about the same.
+	betweenLines = time.Minute
 )
 
 // health decides whether the server is asked at all. Down means that calls are
@@ -120,24 +121,4 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil
-}
-
-// sometimes lets one of many log lines through.
-type sometimes struct {
-	mu   sync.Mutex
-	next time.Time
-}
-
-// sometimesEvery is the time between two lines about the same.
-const sometimesEvery = time.Minute
-
-func (s *sometimes) now() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := time.Now()
-	if t.Before(s.next) {
-		return false
-	}
-	s.next = t.Add(sometimesEvery)
-	return true
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+	"golang.org/x/time/rate"
 
 	"millrace/internal/bytesize"
 	"millrace/store"
@@ -65,8 +66,6 @@ const (
 	mostSpooled = 2 << 30
 )
 
-var errClosed = fmt.Errorf("%w: closed", store.ErrDown)
-
 // Check reports what is wrong with the URL, without asking the server.
 func (o Options) Check() error {
 	if o.Largest < 0 || o.Largest > mostLargest {
@@ -85,7 +84,7 @@ type Store struct {
 	client    *minio.Core
 	transport *http.Transport
 	health    *health
-	refused   sometimes // log lines about writes that the server does not allow
+	refused   rate.Sometimes // log lines about writes that the server does not allow
 	calls     chan struct{}
 	memory    budget
 	spooled   budget
@@ -117,7 +116,7 @@ func Open(o Options) (*Store, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	s := &Store{o: o, to: to, log: o.ErrorLog, health: newHealth(), calls: make(chan struct{}, mostCalls)}
+	s := &Store{o: o, to: to, log: o.ErrorLog, health: newHealth(), calls: make(chan struct{}, mostCalls), refused: rate.Sometimes{Interval: betweenLines}}
 	if s.log == nil {
 		s.log = slog.Default()
 	}

@@ -92,7 +92,7 @@ func parseURL(text string) (target, error) {
 func (t *target) parameters(u *url.URL) error {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return errors.New("s3 URL: what is behind the question mark cannot be read; write ?region=eu-central-1")
+		return errors.New("s3 URL: what comes after the question mark cannot be read; write ?region=eu-central-1")
 	}
 	for key := range values {
 		switch key {

@@ -2,7 +2,6 @@ package s3
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -10,11 +9,6 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"millrace/store"
-)
-
-var (
-	errEnded = errors.New("the writer has ended")
-	errSize  = errors.New("the body has not the announced size")
 )
 
 // Create implements store.Store. The body is held here until Commit.
@@ -25,7 +19,7 @@ func (s *Store) Create(ctx context.Context, key string, size int64) (store.Write
 	}
 	switch {
 	case s.closing.Err() != nil:
-		return fail(errClosed)
+		return fail(store.ErrClosed)
 	case !s.health.up():
 		return fail(fmt.Errorf("%w: %w", store.ErrDown, *s.health.cause.Load()))
 	case size > int64(s.o.Largest):
@@ -57,11 +51,11 @@ func (w *writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.body == nil {
-		return 0, errEnded
+		return 0, store.ErrEnded
 	}
 	switch n := w.body.size + int64(len(p)); {
 	case w.size >= 0 && n > w.size:
-		return 0, fmt.Errorf("%w: more than %d bytes", errSize, w.size)
+		return 0, fmt.Errorf("%w: more than %d bytes", store.ErrSize, w.size)
 	case n > int64(w.s.o.Largest):
 		return 0, fmt.Errorf("%w: more than %v", store.ErrFull, w.s.o.Largest)
 	}
@@ -73,7 +67,7 @@ func (w *writer) ReadAt(p []byte, off int64) (int, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.body == nil {
-		return 0, errEnded
+		return 0, store.ErrEnded
 	}
 	return w.body.ReadAt(p, off)
 }
@@ -92,11 +86,11 @@ func (w *writer) end() *spool {
 func (w *writer) Commit(head []byte) error {
 	body := w.end()
 	if body == nil {
-		return errEnded
+		return store.ErrEnded
 	}
 	defer body.close()
 	if w.size >= 0 && body.size != w.size {
-		return fmt.Errorf("writing to s3: %w: %d of %d bytes", errSize, body.size, w.size)
+		return fmt.Errorf("writing to s3: %w: %d of %d bytes", store.ErrSize, body.size, w.size)
 	}
 	if len(head) > mostHead {
 		return fmt.Errorf("writing to s3: %w: a head of %d bytes, at most %d are taken", store.ErrFull, len(head), mostHead)

@@ -3,7 +3,7 @@
 // An engine calls [Run] from a test of its own:
 //
 //	func TestMemory(t *testing.T) {
-//		open := func(t *testing.T) store.Store { return store.NewMemory(64 << 20) }
+//		open := func(t *testing.T) store.Store { return memory.New(64 << 20) }
 //		storetest.Run(t, open, nil)
 //	}
 //

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"millrace/internal/field"
 )
 
 const (
@@ -42,11 +44,12 @@ func tokenOf(r *http.Request, cookie string) string {
 			return c.Value
 		}
 	}
-	offers := strings.Split(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), ",")
-	for i, offer := range offers[1:] {
-		if strings.TrimSpace(offers[i]) == "bearer" {
-			return strings.TrimSpace(offer)
+	bearer := false
+	for offer := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
+		if bearer {
+			return offer
 		}
+		bearer = offer == "bearer"
 	}
 	return ""
 }

@@ -120,9 +120,11 @@ var (
 )
 
 const (
-	// defaultQueue and defaultQueueLength are the route's, see its Options.
-	defaultQueue       = 256 << 10
-	defaultQueueLength = 256
+	// DefaultQueue bounds what waits for one client, in bytes, unless the options
+	// of its route say otherwise.
+	DefaultQueue = 256 << 10
+	// DefaultQueueLength is the same in messages.
+	DefaultQueueLength = 256
 )
 
 // New starts the hub. It must be closed.
@@ -141,8 +143,8 @@ func New(o Options, d Deps) (*Channels, error) {
 		meters:       or(d.Meters, new(meter.WebSocket)),
 		errorLog:     or(d.ErrorLog, slog.Default()),
 		compressFrom: d.CompressFrom,
-		queue:        or(d.Queue, defaultQueue),
-		queueLength:  or(d.QueueLength, defaultQueueLength),
+		queue:        or(d.Queue, DefaultQueue),
+		queueLength:  or(d.QueueLength, DefaultQueueLength),
 		end:          make(chan struct{}),
 	}
 	c.interval = time.Second / time.Duration(c.commands)
@@ -166,13 +168,14 @@ func New(o Options, d Deps) (*Channels, error) {
 }
 
 // Connect decides about a client that wants a WebSocket; the state is for
-// [conn.Engine.Adopt]. It may wait for whoever is asked. An error is *Refusal.
-func (c *Channels) Connect(r *http.Request) (state any, err error) {
+// [conn.Engine.Adopt]. It may wait for whoever is asked. end is called when the
+// connection is over, nil for nobody. An error is *Refusal.
+func (c *Channels) Connect(r *http.Request, end func()) (state any, err error) {
 	grant, no := c.grant(r)
 	if no != nil {
 		return nil, no
 	}
-	return &session{grant: grant, slot: noSlot}, nil
+	return &session{grant: grant, slot: noSlot, end: end}, nil
 }
 
 // grant asks what a client may do.

@@ -73,7 +73,7 @@ func newMachine(t *testing.T, b bus.Bus, o channels.Options) *machine {
 }
 
 func (m *machine) serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	state, err := m.channels.Connect(r)
+	state, err := m.channels.Connect(r, nil)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
@@ -189,7 +189,7 @@ type world struct {
 func newWorld(machines ...*machine) *world {
 	w := &world{machines: machines}
 	// One for all: a handshake for every life would take most of the time.
-	w.tls = &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(64)} //nolint:gosec // our own servers
+	w.tls = &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(64)} // our own servers
 	w.http = &http.Client{Transport: &http.Transport{TLSClientConfig: w.tls, DisableKeepAlives: true}}
 	return w
 }
@@ -264,7 +264,7 @@ func (k *client) talk(ctx context.Context) error {
 	u.Path = "/ws"
 	nc, buf, _, err := ws.Dialer{TLSConfig: k.world.tls}.Dial(ctx, u.String())
 	if err != nil {
-		return nil //nolint:nilerr // its time was over
+		return nil // its time was over
 	}
 	defer nc.Close()
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) })
@@ -283,7 +283,7 @@ func (k *client) talk(ctx context.Context) error {
 			io.Writer
 		}{in, nc})
 		if err != nil {
-			return nil //nolint:nilerr // it is over
+			return nil // it is over
 		}
 		var m said
 		if err := json.Unmarshal(data, &m); err != nil {
@@ -368,7 +368,7 @@ func (k *client) listen(ctx context.Context) error {
 	}
 	resp, err := k.world.http.Do(req)
 	if err != nil {
-		return nil //nolint:nilerr // its time was over
+		return nil // its time was over
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

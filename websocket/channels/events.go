@@ -139,10 +139,17 @@ func refuse(w http.ResponseWriter, f *Refusal, allow string) {
 	http.Error(w, f.Text, f.Status)
 }
 
-// run writes what comes until something ends the stream, and says what.
+// run writes what comes until something ends the stream, and says what. Its first
+// bytes tell the client that it will get whatever is published from now on.
 func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why string) {
+	if s.awaitStart(gone, leaving) {
+		return endGone
+	}
 	if !out.write(appendRetry(nil, jitter()), 0) {
 		return endWrite
+	}
+	if why := s.drain(out, gone); why != "" {
+		return why
 	}
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
@@ -175,6 +182,27 @@ func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why strin
 		}
 		beat.Reset(heartbeat)
 	}
+}
+
+// awaitStart waits until all subscriptions have begun, but not longer than a
+// client should wait for a first sign. It reports whether the client has gone.
+func (s *stream) awaitStart(gone, leaving <-chan struct{}) bool {
+	late := time.NewTimer(heartbeat)
+	defer late.Stop()
+	for !s.started() {
+		select {
+		case <-s.wake:
+		case <-gone:
+			return true
+		case <-leaving:
+			return false
+		case <-s.c.end:
+			return false
+		case <-late.C:
+			return false
+		}
+	}
+	return false
 }
 
 // drain writes what waits.

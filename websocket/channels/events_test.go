@@ -183,6 +183,37 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// Nothing reaches a client before its subscriptions have begun: whoever has seen
+// the header gets what is published from then on. A bus that is slow holds the
+// header back for no longer than a heartbeat.
+func TestEventsBegin(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		r.bus.hold = true
+		c := r.listen("channel=news&channel=chat", "", nil)
+		if text := c.raw(); text != "" {
+			t.Errorf("before its subscriptions have begun a client gets %q", text)
+		}
+		r.bus.release()
+		if text := c.raw(); !strings.HasPrefix(text, "retry: ") {
+			t.Errorf("it begins with %q", text)
+		}
+		r.publish("news", `1`)
+		c.expect(`message {"message":"news","offset":1,"data":1}`)
+		c.leave()
+
+		r.bus.hold = true
+		c = r.listen("channel=news", "", nil)
+		time.Sleep(heartbeat)
+		if text := c.raw(); !strings.HasPrefix(text, "retry: ") {
+			t.Errorf("after %v it begins with %q", heartbeat, text)
+		}
+		c.leave()
+		c = r.listen("channel=news", "", nil)
+		c.leave() // before anything has come
+		r.bus.release()
+	})
+}
+
 func TestEventsReset(t *testing.T) {
 	bubble(t, Options{History: History{Messages: 2}}, func(t *testing.T, r *rig) {
 		c := r.listen("channel=a&channel=b", "", nil)

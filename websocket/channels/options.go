@@ -17,9 +17,10 @@ import (
 type Options struct {
 	// Keys are what publishing over HTTP needs: Authorization: Bearer KEY.
 	// Without one only this machine may publish: by its loopback addresses and
-	// UNIX sockets, with HTTP/1.1 or later, and with no Forwarded, Via,
-	// X-Forwarded-…, X-Real-IP, Origin or Sec-Fetch-Site header. Behind a proxy
-	// that adds none of them, give one.
+	// UNIX sockets, with a loopback Host (localhost, 127.0.0.1, [::1]), HTTP/1.1
+	// or later, and no header of a proxy (Forwarded, Via, X-Forwarded-…,
+	// CF-Connecting-IP and the like) or of a web page (Origin, Referer,
+	// Sec-Fetch-…). Give one behind any proxy, and for a site with hosts.
 	Keys []string `yaml:"keys"`
 	// Auth says who may do what.
 	Auth auth.Options `yaml:"auth"`

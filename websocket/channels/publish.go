@@ -11,7 +11,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,30 +173,6 @@ func (c *Channels) mayPublish(r *http.Request) *Refusal {
 		return refusal(http.StatusUnauthorized, "this key is none of those that may publish")
 	}
 	return nil
-}
-
-// notLocal says why a request may not come from a program on this machine, ""
-// if it does: a proxy and a browser here speak for others.
-func notLocal(r *http.Request) string {
-	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		if !ap.Addr().Unmap().IsLoopback() {
-			return "comes from " + ap.Addr().String()
-		}
-	} else if r.RemoteAddr != "" && r.RemoteAddr[0] != '@' && r.RemoteAddr[0] != '/' { // else a UNIX socket
-		return "comes from an unknown address"
-	}
-	if !r.ProtoAtLeast(1, 1) {
-		return "comes by HTTP/1.0, as from a proxy"
-	}
-	for name := range r.Header {
-		switch {
-		case name == "Origin" || name == "Sec-Fetch-Site":
-			return "comes from a web page (" + name + ")"
-		case name == "Forwarded" || name == "Via" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-"):
-			return "was passed on for somebody else (" + name + ")"
-		}
-	}
-	return ""
 }
 
 // body reads the data: one line of JSON.

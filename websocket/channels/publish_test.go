@@ -25,6 +25,8 @@ func post(r *rig, target, body string, header ...string) *httptest.ResponseRecor
 			req.Method = header[i+1]
 		case "peer":
 			req.RemoteAddr = header[i+1]
+		case "host":
+			req.Host = header[i+1]
 		default:
 			req.Header.Set(header[i], header[i+1])
 		}
@@ -115,6 +117,21 @@ func TestPublishRefused(t *testing.T) {
 			{"browser without", "/publish?channel=a", "x", []string{"Sec-Fetch-Site", "none"}, 403},
 			{"proxy", "/publish?channel=a", "x", []string{"X-Forwarded-For", "127.0.0.1"}, 403},
 			{"proxy too", "/publish?channel=a", "x", []string{"Forwarded", "for=127.0.0.1"}, 403},
+			{"underscores", "/publish?channel=a", "x", []string{"X_forwarded_for", "127.0.0.1"}, 403},
+			{"Cloudflare", "/publish?channel=a", "x", []string{"Cf-Connecting-Ip", "127.0.0.1"}, 403},
+			{"Akamai", "/publish?channel=a", "x", []string{"True-Client-Ip", "127.0.0.1"}, 403},
+			{"Client-IP", "/publish?channel=a", "x", []string{"Client-Ip", "127.0.0.1"}, 403},
+			{"Via", "/publish?channel=a", "x", []string{"Via", "1.1 b"}, 403},
+			{"CDN-Loop", "/publish?channel=a", "x", []string{"Cdn-Loop", "b"}, 403},
+			{"page", "/publish?channel=a", "x", []string{"Referer", "http://localhost/"}, 403},
+			{"its own name", "/publish?channel=a", "x", []string{"host", "site.example"}, 403},
+			{"rebound name", "/publish?channel=a", "x", []string{"host", "127.0.0.1.evil.example:8080"}, 403},
+			{"another address", "/publish?channel=a", "x", []string{"host", "192.0.2.1"}, 403},
+			{"localhost", "/publish?channel=a", "x", []string{"host", "LocalHost.:8080"}, 200},
+			{"below localhost", "/publish?channel=a", "x", []string{"host", "a.localhost"}, 200},
+			{"127.0.0.2", "/publish?channel=a", "x", []string{"host", "127.0.0.2:80"}, 200},
+			{"::1", "/publish?channel=a", "x", []string{"host", "[::1]:80"}, 200},
+			{"::1 without port", "/publish?channel=a", "x", []string{"host", "[::1]"}, 200},
 		} {
 			w := post(r, c.target, c.body, c.header...)
 			if w.Code != c.status {

@@ -186,7 +186,7 @@ func (r *rig) connect(token string) *client {
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	state, err := r.c.Connect(req)
+	state, err := r.c.Connect(req, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -287,14 +287,14 @@ func token(t *testing.T, claims map[string]any) string {
 func request(t *testing.T, method, target, body string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	r.RemoteAddr = "127.0.0.1:4000"
+	r.RemoteAddr, r.Host = "127.0.0.1:4000", "localhost:8080"
 	return r
 }
 
 // grantOf is what a client without a token may do.
 func grantOf(t *testing.T, c *Channels) *auth.Grant {
 	t.Helper()
-	state, err := c.Connect(request(t, "GET", "/ws", ""))
+	state, err := c.Connect(request(t, "GET", "/ws", ""), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

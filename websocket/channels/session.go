@@ -31,6 +31,14 @@ type session struct {
 	spent  time.Duration // until when commands are paid for, since Channels.begun
 	slot   int32         // in the expiry's heap, which owns it
 	asking uint8         // answers of the bus that are waited for
+	end    func()        // called when the connection is over; nil: nobody asks
+}
+
+// End implements [conn.Ender].
+func (s *session) End() {
+	if s.end != nil {
+		s.end()
+	}
 }
 
 const (

@@ -66,7 +66,7 @@ func TestRecovery(t *testing.T) {
 
 func TestPermissions(t *testing.T) {
 	bubble(t, tokens(), func(t *testing.T, r *rig) {
-		if _, err := r.c.Connect(request(t, "GET", "/ws", "")); err == nil {
+		if _, err := r.c.Connect(request(t, "GET", "/ws", ""), nil); err == nil {
 			t.Error("connected without a token")
 		} else if f, ok := errors.AsType[*Refusal](err); !ok || f.Status != 401 {
 			t.Errorf("refused with %v", err)

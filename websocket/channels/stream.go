@@ -24,12 +24,13 @@ type stream struct {
 	marks  cursor   // likewise
 	batch  []item   // taken from the queue, not put into text yet
 
-	mu     sync.Mutex
-	queue  []item
-	bytes  int  // of publications in queue, batch and the text being written
-	length int  // their number
-	slow   bool // more came than may wait: it is over
-	broken bool // the bus failed: likewise
+	mu       sync.Mutex
+	queue    []item
+	bytes    int  // of publications in queue, batch and the text being written
+	length   int  // their number
+	answered int  // subscriptions that have begun, or failed
+	slow     bool // more came than may wait: it is over
+	broken   bool // the bus failed: likewise
 }
 
 // place is a subscription of a stream. After a reset the channel gets another
@@ -123,12 +124,21 @@ func (at *place) done(a hub.Answer, err error) {
 	s := at.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.answered++
 	if err != nil {
 		s.broken = true
 	} else if !s.slow {
 		s.queue = append(s.queue, item{at: at, start: &a})
 	}
 	s.rouse()
+}
+
+// started reports whether nothing that is published from now on is missed: all
+// subscriptions have begun, or the stream is over.
+func (s *stream) started() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered >= len(s.places) || s.slow || s.broken
 }
 
 // Deliver implements [hub.Subscriber].

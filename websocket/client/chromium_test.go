@@ -129,7 +129,8 @@ func compare(t *testing.T, text []byte) {
 		"events": [[9, 10], ["news"], "unavailable"],
 		"a second channel in events": [11],
 		"states": ["open", "open", "open", "open", "open", "open", "events", "closed 1000"],
-		"not wanted": "closed"
+		"not wanted": "closed",
+		"addresses": ["ws://a.test/ws", "wss://a.test/ws", "ws://a.test/ws", "wss://a.test/ws", "ws://HERE/live/ws", "ws://a.test/ws"]
 	}`), &want)
 	if err != nil {
 		t.Fatal(err)

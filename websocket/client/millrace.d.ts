@@ -99,7 +99,7 @@ export class MillraceError extends Error {
 
 /** A connection to the channels, which comes back by itself. */
 export class Millrace {
-  /** url is that of the WebSocket, also relative to the page. Default: ws beside this module. */
+  /** url is that of the WebSocket (ws, wss, http or https), also relative to the page. Default: ws beside this module. */
   constructor(url?: string | URL, options?: Options);
 
   readonly state: State;

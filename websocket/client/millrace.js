@@ -101,7 +101,7 @@ export class Millrace {
   #address(name, query = {}) {
     const url = new URL(this.#url);
     const http = name == "sse";
-    url.protocol = /s:$/.test(url.protocol) ? (http ? "https:" : "wss:") : http ? "http:" : "ws:";
+    url.protocol = /^(wss|https):$/.test(url.protocol) ? (http ? "https:" : "wss:") : http ? "http:" : "ws:";
     if (http) url.pathname = url.pathname.replace(/[^/]*$/, name);
     for (const [key, values] of Object.entries({ token: this.#used, ...query }))
       for (const value of [values].flat()) if (value) url.searchParams.append(key, value);

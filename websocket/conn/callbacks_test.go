@@ -238,7 +238,7 @@ func TestStall(t *testing.T) {
 	})
 }
 
-// TestEmptyFragments: fragments without content cost nothing but time.
+// TestEmptyFragments: some fragments without content cost nothing.
 func TestEmptyFragments(t *testing.T) {
 	drivers(t, func(t *testing.T, r *rig) {
 		for name, settings := range apps() {
@@ -249,12 +249,10 @@ func TestEmptyFragments(t *testing.T) {
 				p.send(packet(frame.Binary, false, false, nil))
 				empty := packet(frame.Continuation, false, false, nil)
 				var many []byte
-				for range 10_000 {
+				for range maxSlight - 10 {
 					many = append(many, empty...)
 				}
-				for range 10 {
-					p.send(many)
-				}
+				p.send(many)
 				p.send(packet(frame.Ping, true, false, nil))
 				p.want(frame.Pong, "")
 				if n := s.Meters.HeldBytes.Load(); n != 0 {

@@ -2,7 +2,7 @@
 // tells an [App] what was said. There is one type of connection above two
 // drivers: on Linux plain ones are served by a few epoll loops and cost about
 // a hundred bytes while they are quiet (loop_linux.go); TLS, HTTP/2 and other
-// systems have a goroutine each (own.go).
+// systems have a goroutine each (goroutine.go).
 //
 // # Turns
 //
@@ -43,17 +43,18 @@ const (
 	pipeEnd                     // one side of a Pipe: frames are passed on
 	doomed                      // is to be closed at the end of the turn
 	counted                     // its end has been, in Meters.Closed
+	inflating                   // on a loop: nothing is read until a message was decompressed
 )
 
 // Conn is one WebSocket. A quiet one is nothing but this, and it is made to
 // be small: 128 bytes.
 type Conn struct {
-	set   *Settings
-	state any
-	loop  *loop // nil: it has a goroutine
-	own   *own  // nil: it is on a loop
-	held  *held // nil: nothing has come by halves
-	out   *output
+	set    *Settings
+	state  any
+	loop   *loop            // nil: it has a goroutine
+	driver *goroutineDriver // nil: it is on a loop
+	held   *held            // nil: nothing has come by halves
+	out    *output
 
 	next, prev *Conn // in the runner's wheel
 
@@ -73,6 +74,7 @@ type Conn struct {
 	op     frame.Opcode
 	now    frame.Opcode // the frame's own
 	params frame.Params
+	slight uint16 // frames that brought nearly nothing, within a second
 }
 
 func (c *Conn) is(f flags) bool { return c.flags&f != 0 }
@@ -90,8 +92,8 @@ func (c *Conn) Settings() *Settings { return c.set }
 
 // runner is where the connection lives.
 func (c *Conn) runner() *runner {
-	if c.own != nil {
-		return &c.own.strand.runner
+	if c.driver != nil {
+		return &c.driver.strand.runner
 	}
 	return c.loop.base()
 }
@@ -142,8 +144,8 @@ func (c *Conn) Deliver(p *frame.Prepared) { c.deliver(p, true) }
 func (c *Conn) Answer(p *frame.Prepared) { c.deliver(p, false) }
 
 func (c *Conn) deliver(p *frame.Prepared, shared bool) {
-	if c.own != nil {
-		c.own.deliver(c, p, shared)
+	if c.driver != nil {
+		c.driver.deliver(c, p, shared)
 		return
 	}
 	if c.is(closeSent | dead | doomed) {
@@ -184,11 +186,19 @@ func (c *Conn) fail(e *frame.Error) {
 	}
 	c.put(failed)
 	c.letGo()
-	c.schedule(failTime)
+	if c.driver == nil {
+		c.loop.discardInput(c)
+	}
+	within := uint32(failTime)
+	if _, waits := c.stuckSince(); waits || c.waiting() > stallAt {
+		within = c.lastWords()
+	}
+	c.schedule(within)
 }
 
 // closedNone is how connections are counted that ended without a close frame,
-// and closedDead those whose clients did not answer any more, or took nothing.
+// and closedDead those whose clients did not answer any more, or over a proxy
+// took nothing.
 const (
 	closedNone = "without a close frame"
 	closedDead = "dead"
@@ -227,8 +237,8 @@ func (h Handle) Do(f func(c *Conn)) {
 		return
 	}
 	h.on.post(func() {
-		if h.c.own != nil {
-			h.c.own.inTurn(h.c, func() { f(h.c) })
+		if h.c.driver != nil {
+			h.c.driver.inTurn(h.c, func() { f(h.c) })
 		} else if h.c.gen == h.gen && !h.c.is(dead) {
 			h.c.loop.inTurn(h.c, f)
 		}

@@ -322,10 +322,76 @@ func TestWriteTimeout(t *testing.T) {
 				}
 			}
 		}()
-		if code := <-app.done; code != frame.Abnormal {
+		if code := <-app.done; code != frame.TooBig {
 			t.Errorf("the App was told %d", code)
 		}
 	})
+}
+
+// TestSendsBeforeItReads: who sends everything before it reads gets a close
+// frame in good order, at the end of the frame that has begun to go.
+func TestSendsBeforeItReads(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		app     App
+		max     int64
+		message []byte
+		times   int
+		code    frame.Code
+	}{
+		"a large message":      {&echoStream{}, 0, packet(frame.Binary, true, false, make([]byte, large)), 1, frame.TooBig},
+		"many small ones":      {&echoStream{}, 0, packet(frame.Binary, true, false, make([]byte, 1000)), large / 1000, frame.PolicyViolation},
+		"many whole ones":      {&echoApp{}, 1 << 20, packet(frame.Binary, true, false, make([]byte, 30_000)), large / 30_000, frame.PolicyViolation},
+		"against the protocol": {&echoStream{}, 0, append(packet(frame.Binary, false, false, make([]byte, large)), text("x")...), 1, frame.TooBig},
+	} {
+		t.Run(name, func(t *testing.T) {
+			drivers(t, func(t *testing.T, r *rig) {
+				r.small = true
+				s := &Settings{App: c.app, MaxMessage: c.max, WriteTimeout: tickTime}
+				p := r.connect(s, nil, frame.Params{})
+				for range c.times {
+					p.send(c.message)
+				}
+				p.wantClose(c.code)
+				nothingLeft(t, s)
+			})
+		})
+	}
+}
+
+// TestFailsBeforeItReads: what goes wrong while output waits is told as well.
+func TestFailsBeforeItReads(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, r *rig) {
+		r.small = true
+		app := &handleApp{opened: make(chan Handle, 1)}
+		p := r.connect(&Settings{App: app, MaxMessage: 100, WriteTimeout: time.Minute}, nil, frame.Params{})
+		message := packet(frame.Binary, true, false, make([]byte, large))
+		do(<-app.opened, func(c *Conn) {
+			c.Send(frame.Binary, message)
+			c.fail(&faults[noMessage])
+		})
+		p.send(message)
+		p.wantClose(frame.ProtocolError)
+	})
+}
+
+// TestTooSlowWithinAFrame: a client that is too slow gets the rest of the frame
+// that has begun to go, and the close frame behind it.
+func TestTooSlowWithinAFrame(t *testing.T) {
+	t.Parallel()
+	r := &rig{T: t, small: true} // which writes at once: what a goroutine writes has begun a moment later
+	app := &handleApp{opened: make(chan Handle, 1)}
+	p := r.connect(&Settings{App: app, MaxMessage: 100, QueueLength: 1}, nil, frame.Params{})
+	do(<-app.opened, func(c *Conn) {
+		c.Send(frame.Binary, make([]byte, large))
+		c.Deliver(binary(10, 1))
+		c.Deliver(binary(10, 2))
+	})
+	if op, b, err := p.message(); err != nil || op != frame.Binary || len(b) != large {
+		t.Fatalf("got opcode %d with %d bytes, error %v", op, len(b), err)
+	}
+	p.wantClose(frame.TryAgainLater)
 }
 
 func TestLeave(t *testing.T) {

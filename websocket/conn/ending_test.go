@@ -12,7 +12,7 @@ type wrapped struct{ net.Conn }
 
 func (w wrapped) NetConn() net.Conn { return w.Conn }
 
-// TestSocket finds the socket below TLS and a server's wrapper: what cannot nap
+// TestSocket finds the socket below TLS and a server's wrapper: what cannot be parked
 // costs twice as much, and what cannot end its direction is reset.
 func TestSocket(t *testing.T) {
 	r := &rig{T: t}

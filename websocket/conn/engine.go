@@ -34,8 +34,8 @@ type Engine struct {
 	stop    chan struct{}
 	done    sync.WaitGroup // ticker, strand, loops
 	// inflate has a place for each core: so many connections with goroutines
-	// decompress at once, since a message may become a thousand times as large.
-	inflate chan struct{}
+	// decompress large messages at once.
+	inflate places
 }
 
 // NewEngine starts an engine: a loop for each core where the system has them,
@@ -46,7 +46,7 @@ func NewEngine(errorLog *slog.Logger) *Engine {
 		errorLog = slog.Default()
 	}
 	e := &Engine{began: time.Now(), stop: make(chan struct{}), errors: errorLog}
-	e.inflate = make(chan struct{}, runtime.GOMAXPROCS(0))
+	e.inflate.free = runtime.GOMAXPROCS(0)
 	e.loops = startLoops(e, runtime.GOMAXPROCS(0))
 	for i, lp := range e.loops {
 		lp.base().index = i
@@ -58,8 +58,8 @@ func NewEngine(errorLog *slog.Logger) *Engine {
 		e.done.Go(lp.run)
 	}
 	e.done.Go(e.strand.run)
-	if e.strand.napper != nil {
-		e.done.Go(e.strand.napper.run)
+	if e.strand.parker != nil {
+		e.done.Go(e.strand.parker.run)
 	}
 	e.done.Go(e.clock)
 	return e
@@ -109,6 +109,7 @@ func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, s
 	defer e.adopts.RUnlock()
 	if e.closed.Load() {
 		_ = nc.Close()
+		ended(state)
 		return ErrClosed
 	}
 	s.prepare()
@@ -122,7 +123,7 @@ func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, s
 	}
 	e.count(s, 1)
 	c := e.strand.newConn(nc, s, p, state)
-	go c.own.serve(c, early) // Close waits until it is over
+	go c.driver.serve(c, early) // Close waits until it is over
 	return nil
 }
 
@@ -133,13 +134,14 @@ func (e *Engine) Serve(rw io.ReadWriteCloser, s *Settings, p frame.Params, state
 	if e.closed.Load() {
 		e.adopts.RUnlock()
 		_ = rw.Close()
+		ended(state)
 		return ErrClosed
 	}
 	s.prepare()
 	e.count(s, 1)
 	c := e.strand.newConn(rw, s, p, state)
 	e.adopts.RUnlock()
-	c.own.serve(c, nil)
+	c.driver.serve(c, nil)
 	return nil
 }
 
@@ -149,6 +151,9 @@ func (e *Engine) nextLoop() *loop {
 	}
 	return e.loops[int(e.turn.Add(1))%len(e.loops)]
 }
+
+// Open is how many connections there are; a proxied one with its upstream is one.
+func (e *Engine) Open() int { return int(e.open.Load()) }
 
 func (e *Engine) count(s *Settings, n int64) {
 	e.open.Add(n)
@@ -203,7 +208,7 @@ func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration
 }
 
 // sendOff has a pipe told to leave by a goroutine, for which Close waits.
-func (e *Engine) sendOff(o *ownPipe, code frame.Code, hint string) {
+func (e *Engine) sendOff(o *goroutinePipe, code frame.Code, hint string) {
 	e.adopts.RLock()
 	defer e.adopts.RUnlock()
 	if !e.closed.Load() {
@@ -278,8 +283,8 @@ func (e *Engine) Close() error {
 	e.strand.readers.Wait()
 	e.strand.writers.Wait()
 	close(e.stop)
-	if e.strand.napper != nil {
-		e.strand.napper.close()
+	if e.strand.parker != nil {
+		e.strand.parker.close()
 	}
 	e.strand.post(func() { e.strand.ended = true })
 	e.done.Wait()

@@ -91,16 +91,16 @@ func talk(t *testing.T, e *Engine, input []byte, kind uint8, cut func() int) (ca
 	e.count(s, 1)
 	rw := &sink{}
 	c := e.strand.newConn(rw, s, p, nil)
-	c.own.rest(c, func() { s.App.Open(c) })
+	c.driver.rest(c, func() { s.App.Open(c) })
 	// What is read is unmasked in place.
 	input = bytes.Clone(input)
 	for len(input) > 0 && !rw.closed {
 		n := min(len(input), cut())
-		c.own.take(c, func() { c.input(input[:n]) })
+		c.driver.take(c, func() { c.input(input[:n]) })
 		input = input[n:]
 	}
 	violated := c.is(failed)
-	c.own.finish(c)
+	c.driver.finish(c)
 	m := s.Meters
 	if m.QueuedBytes.Load() != 0 || m.HeldBytes.Load() != 0 || m.QueuedMessages.Load() != 0 || s.Budget.left.Load() != budget {
 		t.Errorf("in the end %d bytes wait, %d are held, and %d of %d are left", m.QueuedBytes.Load(), m.HeldBytes.Load(), s.Budget.left.Load(), budget)

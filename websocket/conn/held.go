@@ -10,11 +10,14 @@ import (
 type held struct {
 	head    [frame.MaxHeader]byte // of a header
 	nHead   uint8
-	control []byte // of a control frame's payload
-	message []byte // of a message
-	rest    []byte // not looked at, since the output before it waits
-	taken   int    // of the budget, for the message
-	stalled int    // and for rest
+	control []byte       // of a control frame's payload
+	message []byte       // of a message; of a compressed one only if it is small
+	packed  frame.Pieces // of a compressed message that is not small
+	rest    []byte       // not looked at, since the output before it waits
+	taken   int          // of the budget, for the message
+	stalled int          // and for rest
+
+	inflation *frame.Inflation // of the message, which has come whole
 }
 
 // Sizes of buffers that go back to a pool; larger ones are rare and are left
@@ -102,6 +105,35 @@ func (h *held) keep(s *Settings, p []byte) bool {
 	return true
 }
 
+// pack adds the next part of a compressed message.
+func (h *held) pack(s *Settings, p []byte) bool {
+	if h.packed.Size() == 0 && len(h.message)+len(p) <= directIn {
+		return h.keep(s, p)
+	}
+	return h.spill(s, p)
+}
+
+// spill adds p to packed, behind what was in message.
+func (h *held) spill(s *Settings, p []byte) bool {
+	take := func(n int) bool { return h.take(s, n) }
+	if h.message != nil {
+		if !h.packed.Add(h.message, take) {
+			return false
+		}
+		h.taken -= cap(h.message)
+		s.giveBack(cap(h.message))
+		h.message = nil
+	}
+	return h.packed.Add(p, take)
+}
+
+// dropPacked is called when a message was decompressed.
+func (h *held) dropPacked(s *Settings) {
+	n := h.packed.Free()
+	h.taken -= n
+	s.giveBack(n)
+}
+
 // dropMessage is called when a message was given to the App.
 func (h *held) dropMessage(s *Settings) {
 	h.give(s)
@@ -110,7 +142,7 @@ func (h *held) dropMessage(s *Settings) {
 
 // tidy gives held back when nothing is in it.
 func (c *Conn) tidy() {
-	if h := c.held; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.rest == nil {
+	if h := c.held; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.packed.Size() == 0 && h.rest == nil {
 		c.letGo()
 	}
 }
@@ -122,6 +154,15 @@ func (c *Conn) letGo() {
 		return
 	}
 	c.held = nil
+	if h.inflation != nil {
+		h.inflation.Stop()
+		h.inflation = nil
+		if c.is(inflating) {
+			c.cut(inflating)
+			c.loop.readOn(c)
+		}
+	}
+	h.packed.Free()
 	h.give(c.set)
 	h.resume(c.set)
 	h.nHead, h.message, h.rest, h.control = 0, nil, nil, h.control[:0]

@@ -1,15 +1,11 @@
 package conn
 
 import (
-	"fmt"
-	"os"
 	"runtime"
-	"syscall"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"millrace/internal/epoll"
 	"millrace/internal/send"
 	"millrace/websocket/frame"
 )
@@ -27,35 +23,27 @@ const (
 	directFrom = 2 << 10
 	// batchSize is how much small output is collected before it is written.
 	batchSize = 32 << 10
-	// writeChunks is how many waiting chunks go into one writev.
-	writeChunks = 16
 )
 
-// loop serves plain connections on one goroutine, which a busy loop never
-// leaves and an idle one gives back: the epoll descriptor is itself waited for
-// through Go's poller, so that an idle loop holds no thread.
+// loop serves plain connections on one goroutine. They are watched under their
+// slot in the slab as the key. An idle loop holds no thread.
 type loop struct {
 	runner
 	engine *Engine
-	epoll  *os.File
-	raw    syscall.RawConn
-	fd     int
-	bell   *os.File // eventfd: there is something in the inbox
-	one    [8]byte  // what is written to it
+	poller *epoll.Poller
+	waker  *epoll.Waker // there is something in the inbox
 	ended  bool
 
-	slab   slab
-	doomed []*Conn // to be closed at the end of the turn
+	slab     slab
+	doomed   []*Conn // to be closed at the end of the turn
+	inflater inflater
 
 	batch   []byte // output of current, not yet written
 	current *Conn
-	events  [loopEvents]unix.EpollEvent
+	events  [loopEvents]epoll.Event
 	n       int
 	buf     []byte // frame.MaxHeader + readSize
 }
-
-// bellSlot marks the eventfd among the events.
-const bellSlot = -1
 
 func (lp *loop) base() *runner { return &lp.runner }
 
@@ -73,62 +61,41 @@ func startLoops(e *Engine, n int) (loops []*loop) {
 }
 
 func newLoop(e *Engine) (*loop, error) {
-	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	poller, err := epoll.NewPoller()
 	if err != nil {
-		return nil, fmt.Errorf("create an epoll descriptor: %w", err)
+		return nil, err
 	}
-	// It may block, so that Go's poller leaves it alone; it never does, since
-	// nobody rings 2⁶⁴ times.
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	waker, err := poller.NewWaker()
 	if err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("create an event descriptor: %w", err)
+		_ = poller.Close()
+		return nil, err
 	}
-	// Go's poller takes only descriptors that do not block. This one never
-	// does: it is only read with a timeout of zero.
-	if err = unix.SetNonblock(fd, true); err == nil {
-		err = unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, bell, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: bellSlot})
-	}
-	lp := &loop{engine: e, epoll: os.NewFile(uintptr(fd), "epoll"), fd: fd, bell: os.NewFile(uintptr(bell), "eventfd"), one: [8]byte{1}}
-	if err == nil {
-		lp.raw, err = lp.epoll.SyscallConn()
-	}
-	if err == nil {
-		err = lp.epoll.SetReadDeadline(time.Time{}) // fails where the poller does not take it
-	}
-	if err != nil {
-		_ = lp.epoll.Close()
-		_ = lp.bell.Close()
-		return nil, fmt.Errorf("prepare an epoll descriptor: %w", err)
-	}
+	lp := &loop{engine: e, poller: poller, waker: waker}
 	lp.buf = make([]byte, frame.MaxHeader+readSize)
 	lp.batch = make([]byte, 0, batchSize+directFrom+frame.MaxHeader)
-	lp.wake, lp.guard = lp.ring, e.mistake
+	lp.wake, lp.guard = waker.Wake, e.mistake
 	return lp, nil
 }
 
-// ring wakes the loop. Who comes too late finds the file closed, and writes to
-// no other that has its number by then.
-func (lp *loop) ring() { _, _ = lp.bell.Write(lp.one[:]) }
-
 // run is the loop's goroutine. It is started by NewEngine and ends with Close.
 func (lp *loop) run() {
-	_ = lp.raw.Read(lp.work)
+	lp.poller.Run(lp.work)
 	lp.stop()
-	_ = lp.epoll.Close()
-	_ = lp.bell.Close()
+	_ = lp.poller.Close()
+	_ = lp.waker.Close()
 }
 
 // work serves until there is nothing to do: only then may the poller wait,
 // which learns of what comes later, but not of what is there.
-func (lp *loop) work(uintptr) (done bool) {
+func (lp *loop) work() (done bool) {
 	lp.tick = lp.engine.now()
 	for {
 		lp.runner.run(lp.endTurn)
 		if lp.ended {
 			return true
 		}
-		if lp.poll(); lp.n == 0 && !lp.more() {
+		lp.inflateStep()
+		if lp.n = lp.poller.Poll(lp.events[:]); lp.n == 0 && !lp.more() && lp.inflater.idle() {
 			return false
 		}
 		for i := range lp.n {
@@ -138,30 +105,14 @@ func (lp *loop) work(uintptr) (done bool) {
 	}
 }
 
-// poll asks which connections are ready, without waiting.
-func (lp *loop) poll() {
-	for {
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(lp.fd), uintptr(unsafe.Pointer(&lp.events[0])), loopEvents, 0, 0, 0)
-		switch errno {
-		case 0:
-			lp.n = int(n)
-			return
-		case syscall.EINTR:
-		default:
-			lp.n = 0
-			return
-		}
-	}
-}
-
 // serve looks at one connection. The watch is level-triggered: what is left in
 // the socket will be told again.
-func (lp *loop) serve(event *unix.EpollEvent) {
-	if event.Fd == bellSlot {
+func (lp *loop) serve(event *epoll.Event) {
+	if event.Key() == epoll.WakeKey {
 		return // edge-triggered: seeing it is enough, the inbox is looked at in every round
 	}
-	c := lp.slab.at(uint32(event.Fd))
-	if c.gen != uint32(event.Pad) || c.set == nil {
+	c := lp.slab.at(uint32(event.Key()))
+	if c.gen != event.Generation() || c.set == nil {
 		return // closed a moment ago, within the same round of events
 	}
 	lp.ready(c, event.Events)
@@ -174,7 +125,14 @@ func (lp *loop) ready(c *Conn, events uint32) {
 	case c.is(pipeEnd):
 		lp.readyPipe(c, events)
 	case c.out != nil:
+		if c.is(failed) {
+			lp.read(c)
+		}
 		lp.drain(c)
+	case c.is(inflating):
+		if events&(epoll.HungUp|epoll.Failed) != 0 {
+			c.put(doomed) // nobody waits for it any more
+		}
 	default:
 		lp.read(c)
 	}
@@ -200,12 +158,15 @@ func (lp *loop) read(c *Conn) {
 	if !ok {
 		return
 	}
+	if n == 0 && err == nil && c.out != nil {
+		lp.watch(c, epoll.Out) // it has said all, and may still read
+		return
+	}
 	if n == 0 || err != nil {
 		c.put(doomed)
 		return
 	}
-	c.seen = lp.tick
-	c.cut(pinged)
+	c.has(lp.tick)
 	c.set.Meters.BytesIn.Add(uint32(lp.index), uint64(n))
 	if c.is(failed | closeSeen) {
 		return
@@ -276,6 +237,9 @@ func (lp *loop) flush(body []byte) {
 	rest = append(rest, b[min(n, len(b)):]...)
 	rest = append(rest, body[max(0, n-len(b)):]...)
 	lp.queue(c, rest, false)
+	if n > 0 {
+		c.out.rest = true
+	}
 }
 
 // doom has a connection closed at the end of the turn.
@@ -286,12 +250,15 @@ func (lp *loop) doom(c *Conn) {
 	}
 }
 
-// queue has b wait for the socket. Nothing is read meanwhile.
+// queue has b wait for the socket. Nothing is read meanwhile, but of a client
+// that has failed: see discardInput.
 func (lp *loop) queue(c *Conn, b []byte, message bool) {
 	if c.out == nil {
 		c.out = outputPool.Get().(*output)
 		c.out.since = lp.tick
-		lp.watch(c, unix.EPOLLOUT)
+		if lp.watch(c, epoll.Out); c.is(failed) {
+			lp.discardInput(c)
+		}
 		if c.set.WriteTimeout > 0 && !c.is(closeSent|closeSeen|failed) {
 			c.schedule(ticks(c.set.WriteTimeout))
 		}
@@ -304,10 +271,17 @@ func (lp *loop) queue(c *Conn, b []byte, message bool) {
 	c.set.account(len(b), length)
 }
 
+// discardInput has what a failed client sends read and thrown away while output
+// waits for it: it may take our close frame only when it has sent everything.
+func (lp *loop) discardInput(c *Conn) {
+	if c.out != nil && !c.is(doomed|dead|pipeEnd) {
+		lp.watch(c, epoll.In|epoll.PeerShut|epoll.Out)
+	}
+}
+
 // watch says what to wait for.
 func (lp *loop) watch(c *Conn, events uint32) {
-	event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: int32(c.gen)}
-	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_MOD, int(c.fd), &event); err != nil {
+	if err := lp.poller.Change(int(c.fd), events, int32(c.slot), c.gen); err != nil {
 		lp.doom(c)
 	}
 }
@@ -357,7 +331,11 @@ func (lp *loop) drain(c *Conn) {
 	if !all {
 		return
 	}
-	lp.watch(c, unix.EPOLLIN|unix.EPOLLRDHUP)
+	if c.is(inflating) {
+		lp.watch(c, 0)
+		return
+	}
+	lp.watch(c, epoll.In|epoll.PeerShut)
 	if !c.is(doomed | dead) {
 		c.resume()
 	}
@@ -387,38 +365,6 @@ func (lp *loop) push(c *Conn) (all bool, err error) {
 			c.out = nil
 			putOutput(o)
 			return true, nil
-		}
-	}
-}
-
-// writeTo writes the next chunks with one writev.
-func (o *output) writeTo(fd int) (int, error) {
-	var list [writeChunks]unix.Iovec
-	n := 0
-	for i := o.first; i < len(o.chunks) && n < writeChunks; i++ {
-		b := o.chunks[i].b
-		if i == o.first {
-			b = b[o.skip:]
-		}
-		if len(b) == 0 {
-			continue
-		}
-		list[n].Base = &b[0]
-		list[n].SetLen(len(b))
-		n++
-	}
-	message := unix.Msghdr{Iov: &list[0]}
-	message.SetIovlen(n)
-	for {
-		r, _, errno := syscall.RawSyscall(syscall.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&message)), unix.MSG_NOSIGNAL)
-		switch errno {
-		case 0:
-			return int(r), nil
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			return 0, nil
-		default:
-			return 0, os.NewSyscallError("sendmsg", errno)
 		}
 	}
 }
@@ -459,6 +405,7 @@ func (lp *loop) adopt(fd int, early []byte, s *Settings, p frame.Params, state a
 	c := lp.enter(fd, s, p, state)
 	if c == nil {
 		lp.refuse(fd, s)
+		ended(state)
 		return
 	}
 	defer lp.settled(c)
@@ -488,8 +435,7 @@ func (lp *loop) enter(fd int, s *Settings, p frame.Params, state any) *Conn {
 	}
 	c := lp.slab.get()
 	*c = Conn{set: s, state: state, loop: lp, params: p, fd: int32(fd), slot: c.slot, gen: c.gen + 1, seen: lp.tick, heard: lp.tick}
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP, Fd: int32(c.slot), Pad: int32(c.gen)}
-	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+	if err := lp.poller.Add(fd, epoll.In|epoll.PeerShut, int32(c.slot), c.gen); err != nil {
 		c.set = nil
 		lp.slab.put(c)
 		return nil
@@ -500,7 +446,7 @@ func (lp *loop) enter(fd int, s *Settings, p frame.Params, state any) *Conn {
 // finish is the end of a connection.
 func (lp *loop) finish(c *Conn) {
 	c.put(dead)
-	s := c.set
+	s, state := c.set, c.state
 	counts := true
 	if c.is(pipeEnd) {
 		counts = lp.finishPipe(c)
@@ -515,6 +461,7 @@ func (lp *loop) finish(c *Conn) {
 	if counts {
 		lp.engine.count(s, -1)
 	}
+	ended(state)
 }
 
 // inTurn calls f in a connection's turn.

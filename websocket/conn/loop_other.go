@@ -25,5 +25,8 @@ func (*loop) adopt(int, []byte, *Settings, frame.Params, any)       {}
 func (*loop) write(*Conn, frame.Header, []byte)                     {}
 func (*loop) writeRaw(*Conn, []byte)                                {}
 func (*loop) deliver(*Conn, []byte, bool)                           {}
+func (*loop) inflateLater(*Conn)                                    {}
+func (*loop) readOn(*Conn)                                          {}
+func (*loop) discardInput(*Conn)                                    {}
 func (*loop) inTurn(*Conn, func(*Conn))                             {}
 func (*loop) adoptPipe(_ [2]int, _ [2][]byte, _ *Settings, _ *pipe) {}

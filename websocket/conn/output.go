@@ -10,6 +10,7 @@ type output struct {
 	first  int    // the chunk that goes next
 	going  int    // chunks from first on that somebody is writing just now
 	skip   int    // bytes of the first that have gone
+	rest   bool   // the first is the rest of a frame that has begun to go
 	bytes  int    // that wait
 	length int    // messages that others have sent, and that wait
 	shared int    // bytes of those; all of the first's until it has gone
@@ -47,6 +48,7 @@ func (o *output) shift() {
 		putScratch(k.from)
 	}
 	*k = chunk{}
+	o.rest = false
 	o.first++
 	if o.first == len(o.chunks) {
 		o.chunks, o.first = o.chunks[:0], 0
@@ -70,7 +72,7 @@ func (o *output) advance(n int) {
 
 // begun is how many chunks are on their way, in part at least.
 func (o *output) begun() int {
-	if o.going == 0 && o.skip > 0 {
+	if o.going == 0 && (o.skip > 0 || o.rest) {
 		return 1
 	}
 	return o.going
@@ -84,12 +86,12 @@ func (o *output) dropOldest() bool {
 			continue
 		}
 		// What stands before it, mostly nothing, moves up: the list may be long.
-		drop, skip := o.chunks[i], o.skip
+		drop, skip, rest := o.chunks[i], o.skip, o.rest
 		copy(o.chunks[o.first+1:i+1], o.chunks[o.first:i])
 		o.chunks[o.first] = drop
 		o.bytes -= len(drop.b)
 		o.shift()
-		o.skip = skip
+		o.skip, o.rest = skip, rest
 		return true
 	}
 	return false

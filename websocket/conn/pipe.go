@@ -39,7 +39,7 @@ func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarl
 			closeFD(fd)
 		}
 	}
-	o := &ownPipe{strand: e.strand, set: s, pipe: p, ends: [2]net.Conn{front, back}}
+	o := &goroutinePipe{strand: e.strand, set: s, pipe: p, ends: [2]net.Conn{front, back}}
 	o.heard.Store(e.now())
 	e.strand.pipe(o)
 	e.strand.readers.Go(func() { o.serve(early) })

@@ -3,6 +3,7 @@ package conn
 import (
 	"golang.org/x/sys/unix"
 
+	"millrace/internal/epoll"
 	"millrace/internal/send"
 	"millrace/websocket/frame"
 )
@@ -53,13 +54,13 @@ func (lp *loop) readyPipe(c *Conn, events uint32) {
 	if p.ends[frontEnd] == c {
 		me = frontEnd
 	}
-	if c.out != nil && events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) != 0 && !lp.pushPipe(p, me) {
+	if c.out != nil && events&(epoll.Out|epoll.Failed|epoll.HungUp) != 0 && !lp.pushPipe(p, me) {
 		return
 	}
 	if other := p.ends[1-me]; other != nil && other.out != nil {
 		// Not before it has taken what came before. The system tells of a
 		// connection's end all the same, again and again.
-		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+		if events&(epoll.Failed|epoll.HungUp) != 0 {
 			lp.endedEarly(p, me)
 		}
 		return
@@ -129,7 +130,7 @@ func (lp *loop) endedEarly(p *pipe, me int) {
 		lp.doom(c)
 		return
 	}
-	if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_DEL, int(c.fd), nil); err != nil {
+	if err := lp.poller.Remove(int(c.fd)); err != nil {
 		lp.doom(c)
 		return
 	}
@@ -145,15 +146,14 @@ func (lp *loop) watchPipe(p *pipe, i int) {
 	}
 	var events uint32
 	if other := p.ends[1-i]; (other == nil || other.out == nil) && (i == backEnd || !p.parted) {
-		events |= unix.EPOLLIN
+		events |= epoll.In
 	}
 	if c.out != nil {
-		events |= unix.EPOLLOUT
+		events |= epoll.Out
 	}
 	if i == backEnd && p.off && events != 0 {
 		p.off = false
-		event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: int32(c.gen)}
-		if err := unix.EpollCtl(lp.fd, unix.EPOLL_CTL_ADD, int(c.fd), &event); err != nil {
+		if err := lp.poller.Add(int(c.fd), events, int32(c.slot), c.gen); err != nil {
 			lp.doom(c)
 		}
 		return
@@ -238,7 +238,7 @@ func (lp *loop) halfClose(front *Conn) {
 	if !front.is(halfShut) {
 		front.put(halfShut)
 		_ = unix.Shutdown(int(front.fd), unix.SHUT_WR)
-		lp.watch(front, unix.EPOLLIN)
+		lp.watch(front, epoll.In)
 	}
 }
 

@@ -10,6 +10,15 @@ import (
 // at: more than any turn needs, and little enough for ten thousand of them.
 const stallAt = 64 << 10
 
+const (
+	// maxSlight is how many frames that bring nearly nothing a peer may send
+	// within a second: control frames, and fragments of fewer than
+	// smallFragment bytes, empty ones too. Each costs as much as one that
+	// brings a message, and no client has a reason for so many.
+	maxSlight     = 10_000
+	smallFragment = 16
+)
+
 // fault is what is wrong with what a peer sends, by its place in faults; 0 is
 // nothing.
 type fault uint8
@@ -24,6 +33,8 @@ const (
 	notUTF8
 	overBudget
 	notDeflate
+	noContent
+	tooMany
 )
 
 // faults are what the peer is told.
@@ -37,6 +48,8 @@ var faults = [...]frame.Error{
 	notUTF8:         {Code: frame.InvalidPayload, Reason: "the text is not UTF-8"},
 	overBudget:      {Code: frame.TryAgainLater, Reason: "too much is held for unfinished messages"},
 	notDeflate:      {Code: frame.InvalidPayload, Reason: "the message cannot be inflated"},
+	noContent:       {Code: frame.PolicyViolation, Reason: "the message is compressed into blocks without content"},
+	tooMany:         {Code: frame.PolicyViolation, Reason: "too many frames with little in them"},
 }
 
 // consume takes what was read. Bytes of a header that is not whole are held,
@@ -69,7 +82,7 @@ func (c *Conn) consume(b []byte) {
 				return
 			}
 		}
-		if c.waiting() > stallAt && len(b) > 0 {
+		if (c.waiting() > stallAt || c.is(inflating)) && len(b) > 0 {
 			c.stall(b)
 			return
 		}
@@ -93,7 +106,7 @@ func (c *Conn) stall(b []byte) {
 
 // resume looks at what stall has kept.
 func (c *Conn) resume() {
-	if c.held == nil || c.held.rest == nil {
+	if c.held == nil || c.held.rest == nil || c.is(inflating) {
 		return
 	}
 	c.consume(c.held.resume(c.set))
@@ -104,6 +117,11 @@ func (c *Conn) resume() {
 func (c *Conn) begin(h frame.Header) fault {
 	if !h.Masked {
 		return unmasked
+	}
+	if whole := h.Fin && h.Op != frame.Continuation; h.Op.IsControl() || h.Length < smallFragment && !whole {
+		if c.slight++; c.slight > maxSlight {
+			return tooMany
+		}
 	}
 	c.now, c.mask, c.left = h.Op, h.Mask, h.Length
 	c.put(inFrame)
@@ -138,8 +156,7 @@ func (c *Conn) begin(h frame.Header) fault {
 	}
 	limit := c.set.MaxMessage
 	if c.is(packed) {
-		limit = c.set.heldLimit()
-		limit += limit/1000 + 64 // what cannot be compressed becomes a little longer
+		limit = wireLimit(c.set.heldLimit())
 	}
 	if limit > 0 && h.Length > limit-c.size {
 		return tooBig
@@ -147,6 +164,12 @@ func (c *Conn) begin(h frame.Header) fault {
 	c.size += h.Length
 	return fine
 }
+
+// wireLimit is the most bytes that a message of so many has when it is
+// compressed. What cannot be becomes longer: by five bytes for each stored
+// block, which may be small, or an eighth with the fixed codes. It is the bound
+// of zlib for all of its settings (deflateBound).
+func wireLimit(n int64) int64 { return n + n/8 + n/64 + 64 }
 
 // payload takes the next part of a frame's payload, at most what is left of
 // it. It reports false when the connection has failed.
@@ -230,43 +253,22 @@ func (c *Conn) collect(p []byte, end bool) fault {
 	return fine
 }
 
-// compressed collects a compressed message and inflates it.
+// compressed collects a compressed message, and has it decompressed.
 func (c *Conn) compressed(p []byte, end bool) fault {
-	if c.held != nil && len(c.held.message) > 0 || !end {
-		if !c.hold().keep(c.set, p) {
+	if h := c.held; h != nil && (len(h.message) > 0 || h.packed.Size() > 0) || !end {
+		h = c.hold()
+		if !h.pack(c.set, p) {
 			return overBudget
 		}
 		if !end {
 			return fine
 		}
-		p = c.held.message
-	}
-	if c.own != nil {
-		places := c.own.strand.engine.inflate
-		places <- struct{}{}
-		defer func() { <-places }()
-	}
-	buf := scratchPool.Get().(*[]byte)
-	defer putScratch(buf)
-	data, err := frame.Inflate((*buf)[:0], p, c.set.heldLimit())
-	if cap(data) > cap(*buf) {
-		*buf = data[:0]
-	}
-	if c.held != nil {
-		c.held.dropMessage(c.set)
-		c.tidy()
-	}
-	if err != nil {
-		if e, ok := err.(*frame.Error); ok && e.Code == frame.TooBig { //nolint:errorlint // package frame returns it as it is
-			return tooBig
+		if h.packed.Size() > 0 {
+			return c.inflateInSteps()
 		}
-		return notDeflate
+		p = h.message
 	}
-	if c.op == frame.Text && (!c.utf8.Feed(data) || !c.utf8.Done()) {
-		return notUTF8
-	}
-	c.set.App.Message(c, c.op, data)
-	return fine
+	return c.inflate(p)
 }
 
 // control takes a control frame, which may come by halves as any other.

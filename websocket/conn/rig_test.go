@@ -41,12 +41,20 @@ func drivers(t *testing.T, f func(t *testing.T, r *rig)) {
 type rig struct {
 	*testing.T
 	hide   bool
+	small  bool // the buffers of sockets are
 	once   sync.Once
 	engine *Engine
 	ln     net.Listener
 
 	accepting sync.Mutex
 }
+
+// smallBuffer is what a socket holds for a test that fills it, and large far
+// more than all of them.
+const (
+	smallBuffer = 64 << 10
+	large       = 4 << 20
+)
 
 func (r *rig) start() {
 	r.once.Do(func() {
@@ -87,6 +95,12 @@ func (r *rig) pair() (ours *net.TCPConn, theirs net.Conn) {
 		r.Fatal("nothing was accepted")
 	}
 	r.Cleanup(func() { nc.Close() })
+	if r.small {
+		for _, side := range []net.Conn{nc, theirs} {
+			_ = side.(*net.TCPConn).SetReadBuffer(smallBuffer)
+			_ = side.(*net.TCPConn).SetWriteBuffer(smallBuffer)
+		}
+	}
 	if r.hide {
 		theirs = hidden{theirs}
 	}

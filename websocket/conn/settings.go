@@ -40,6 +40,17 @@ type Leaver interface {
 	Leaving(c *Conn, code frame.Code, reconnect time.Duration)
 }
 
+// Ender is a state that is told when its connection is over, as the last thing
+// and also where App was never told of it.
+type Ender interface{ End() }
+
+// ended tells a state, if it is one that wants to know.
+func ended(state any) {
+	if e, ok := state.(Ender); ok {
+		e.End()
+	}
+}
+
 // Overflow is what happens when a client does not read as fast as others write
 // for it.
 type Overflow uint8
@@ -66,8 +77,8 @@ type Settings struct {
 	// Idle is after how long without a message a connection is closed
 	// (Timeout); 0: never.
 	Idle time.Duration
-	// WriteTimeout is after how long without taking a byte a client is dead;
-	// 0: never.
+	// WriteTimeout is after how long without taking a byte a client gets a close
+	// frame, for which it has as long again; 0: never.
 	WriteTimeout time.Duration
 	// Queue and QueueLength are how many bytes and messages may wait for one
 	// client. 0: no limit.

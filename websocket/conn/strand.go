@@ -15,15 +15,15 @@ type strand struct {
 	signal  chan struct{}
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
-	pipes   map[*ownPipe]struct{}
-	napper  *napper        // nil: nobody naps
+	pipes   map[*goroutinePipe]struct{}
+	parker  *parker        // nil: nothing is parked
 	readers sync.WaitGroup // connections that are not over, and pipes
 	writers sync.WaitGroup
 }
 
 func newStrand(e *Engine, index int) *strand {
 	s := &strand{engine: e, signal: make(chan struct{}, 1), conns: map[*Conn]struct{}{}}
-	s.napper = newNapper()
+	s.parker = newParker()
 	s.index, s.guard = index, e.mistake
 	s.wake = func() {
 		select {
@@ -46,20 +46,20 @@ func (s *strand) run() {
 }
 
 // newConn makes a connection whose first turn has begun: nobody else gets one
-// before the App has heard of it (own.serve).
+// before the App has heard of it (goroutineDriver.serve).
 func (s *strand) newConn(rw io.ReadWriteCloser, set *Settings, p frame.Params, state any) *Conn {
 	both := &struct {
 		Conn
-		own
+		goroutineDriver
 	}{}
 	c := &both.Conn
-	c.own = &both.own
+	c.driver = &both.goroutineDriver
 	c.set, c.params, c.state = set, p, state
-	c.own.strand, c.own.rw = s, rw
-	c.own.drained.L = &c.own.mu
+	c.driver.strand, c.driver.rw = s, rw
+	c.driver.drained.L = &c.driver.mu
 	now := s.engine.now()
 	c.seen, c.heard = now, now
-	c.own.turn.Lock()
+	c.driver.turn.Lock()
 	s.readers.Add(1) // until finish
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
@@ -88,7 +88,7 @@ func (s *strand) each(set *Settings, f func(c *Conn)) {
 	}
 	s.mu.Unlock()
 	for _, c := range list {
-		c.own.inTurn(c, func() { f(c) })
+		c.driver.inTurn(c, func() { f(c) })
 	}
 }
 
@@ -99,7 +99,7 @@ func (s *strand) turnWheel() {
 	s.tick = now
 	s.idlePipes(now)
 	s.wheel.turn(now, func(c *Conn) {
-		looked := c.own.tryTurn(c, func() {
+		looked := c.driver.tryTurn(c, func() {
 			if next := c.look(now); !c.is(doomed) {
 				s.wheel.put(c, next)
 			}

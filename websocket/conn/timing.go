@@ -7,8 +7,8 @@ func (c *Conn) schedule(n uint32) {
 	if c.is(closeSent | closeSeen | failed) {
 		c.heard = c.tick() + n // from here on: by when it has to be over
 	}
-	if c.own != nil {
-		c.own.strand.post(func() { c.own.strand.enter(c, n) })
+	if c.driver != nil {
+		c.driver.strand.post(func() { c.driver.strand.enter(c, n) })
 		return
 	}
 	c.loop.base().wheel.sooner(c, n)
@@ -16,10 +16,19 @@ func (c *Conn) schedule(n uint32) {
 
 // tick is the time.
 func (c *Conn) tick() uint32 {
-	if c.own != nil {
-		return c.own.strand.engine.now()
+	if c.driver != nil {
+		return c.driver.strand.engine.now()
 	}
 	return c.loop.base().tick
+}
+
+// has takes note that bytes have come.
+func (c *Conn) has(now uint32) {
+	if c.seen != now {
+		c.slight = 0
+	}
+	c.seen = now
+	c.cut(pinged)
 }
 
 // tooQuiet is what somebody is told who has said nothing.
@@ -32,6 +41,7 @@ const (
 	wait    verdict = iota
 	ping            // ask whether it is there
 	sendOff         // nothing was said for too long
+	stuck           // its client takes nothing of what waits
 	cutOff          // it is dead, or its time is over
 )
 
@@ -56,12 +66,19 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 	}
 	s := c.set
 	if since, waits := c.stuckSince(); waits {
-		if s.WriteTimeout > 0 && !within(since, ticks(s.WriteTimeout)) {
+		switch {
+		case s.WriteTimeout <= 0 || within(since, ticks(s.WriteTimeout)):
+		case c.is(pipeEnd):
 			return cutOff, 0
+		default:
+			return stuck, 0
 		}
 		return wait, next // it is not read from: its silence says nothing
 	}
-	if c.own != nil && s.WriteTimeout > 0 {
+	if c.is(inflating) {
+		return wait, 1 // nor is this one
+	}
+	if c.driver != nil && s.WriteTimeout > 0 {
 		// Nobody tells when output begins to wait there: who looks as often as
 		// this sees it in time.
 		within(now, ticks(s.WriteTimeout))
@@ -114,6 +131,8 @@ func (c *Conn) act(v verdict, now uint32) {
 			return
 		}
 		c.Close(frame.Timeout, tooQuiet)
+	case stuck:
+		c.takesNothing()
 	case cutOff:
 		if !c.isBack() { // whose end is told to the client
 			c.countClose(closedDead)

@@ -133,7 +133,7 @@ func TestTLSStuck(t *testing.T) {
 	s := &Settings{App: app, MaxMessage: 100, Queue: 1 << 20, QueueLength: 50}
 	p := r.connectTLS(s)
 	h := <-app.opened
-	rw := h.c.own.rw
+	rw := h.c.driver.rw
 	if !takesMore(rw) {
 		t.Error("a client that reads is not told")
 	}
@@ -176,7 +176,7 @@ func BenchmarkIdleTLS(b *testing.B) {
 		for range conns {
 			clients = append(clients, idleClient(b, e, ln, config, s))
 		}
-		time.Sleep(napAfter + 2*tickTime) // until they are quiet
+		time.Sleep(parkAfter + 2*tickTime) // until they are quiet
 		heap, stack := inUse().minus(before)
 		b.ReportMetric(float64(heap)/conns, "heap-B/conn")
 		b.ReportMetric(float64(stack)/conns, "stack-B/conn")

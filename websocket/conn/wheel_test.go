@@ -86,7 +86,7 @@ func TestTimeUp(t *testing.T) {
 	at(20, sendOff, 0)
 	c.out = &output{bytes: 1, since: base + 18}
 	at(20, wait, 3) // it is not read from
-	at(23, cutOff, 0)
+	at(23, stuck, 0)
 	c.out = nil
 	c.heard, c.flags = base+30, closeSent
 	at(29, wait, 1)

@@ -8,8 +8,8 @@ func (c *Conn) write(h frame.Header, body []byte) {
 		return
 	}
 	h.Length = int64(len(body))
-	if c.own != nil {
-		c.own.write(h, body)
+	if c.driver != nil {
+		c.driver.write(h, body)
 		return
 	}
 	c.loop.write(c, h, body)
@@ -20,8 +20,8 @@ func (c *Conn) writeLast(b []byte) {
 	if c.is(dead | doomed) {
 		return
 	}
-	if c.own != nil {
-		c.own.writeLast(b)
+	if c.driver != nil {
+		c.driver.writeLast(b)
 		return
 	}
 	c.loop.writeRaw(c, b)
@@ -29,8 +29,8 @@ func (c *Conn) writeLast(b []byte) {
 
 // waiting is how many bytes of output wait, of those that the turn has made.
 func (c *Conn) waiting() int {
-	if c.own != nil {
-		return c.own.collected()
+	if c.driver != nil {
+		return c.driver.collected()
 	}
 	if c.out == nil {
 		return 0
@@ -40,9 +40,9 @@ func (c *Conn) waiting() int {
 
 // stuckSince is since which tick the client has taken no byte of what waits.
 func (c *Conn) stuckSince() (tick uint32, waits bool) {
-	if c.own != nil {
-		c.own.mu.Lock()
-		defer c.own.mu.Unlock()
+	if c.driver != nil {
+		c.driver.mu.Lock()
+		defer c.driver.mu.Unlock()
 	}
 	if c.out == nil || c.out.bytes == 0 {
 		return 0, false
@@ -50,22 +50,45 @@ func (c *Conn) stuckSince() (tick uint32, waits bool) {
 	return c.out.since, true
 }
 
-// tooSlow ends a connection whose client does not read what others send it:
-// what has not begun to go is forgotten, and a close frame is all that still waits.
-func (c *Conn) tooSlow() {
+// tooSlow ends a connection whose client does not read as fast as others write
+// for it.
+func (c *Conn) tooSlow() { c.endUnread(frame.TryAgainLater, "the client is too slow", closeTime) }
+
+// takesNothing ends a connection whose client has taken no byte of what waits
+// for WriteTimeout. Many such clients send a whole message before they read:
+// while its answer waits nothing of it is read, so it ends here if it is larger
+// than the buffers on the way.
+func (c *Conn) takesNothing() {
+	code, reason := frame.PolicyViolation, "nothing was read for too long"
+	if c.set.streamer != nil && c.is(inMessage) && c.size > stallAt {
+		code, reason = frame.TooBig, "the message is too big for a client that does not read while it sends"
+	}
+	c.endUnread(code, reason, c.lastWords())
+}
+
+// lastWords is how many ticks a client has for taking a close frame that waits
+// behind other output.
+func (c *Conn) lastWords() uint32 { return max(closeTime, ticks(c.set.WriteTimeout)) }
+
+// endUnread ends a connection whose client does not read. Output that has not
+// begun to go is dropped, and the close frame goes behind the rest. Until the
+// client has it, or the given ticks are over, what it sends is thrown away: it
+// may read only when it has sent everything.
+func (c *Conn) endUnread(code frame.Code, reason string, within uint32) {
 	if c.is(dead | doomed | closeSent | closeSeen | failed) {
 		return
 	}
-	c.code = frame.TryAgainLater
-	c.countClose(closeReason(frame.TryAgainLater, true))
-	last := chunk{b: frame.AppendClose(nil, frame.TryAgainLater, "the client is too slow")}
-	if c.own != nil {
-		c.own.replace(c, last)
+	c.code = code
+	c.countClose(closeReason(code, true))
+	last := chunk{b: frame.AppendClose(nil, code, reason)}
+	c.put(closeSent | failed)
+	if c.driver != nil {
+		c.driver.replace(c, last)
 	} else if c.out != nil {
 		c.out.replace(c.set, last)
+		c.loop.discardInput(c)
 	}
-	c.put(closeSent)
-	c.schedule(closeTime)
+	c.schedule(within)
 }
 
 // replace forgets what has not begun to go for what is to be the last.

@@ -3,6 +3,8 @@ package frame
 import (
 	"strconv"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // Params are what permessage-deflate was agreed with. The zero value is none.
@@ -43,13 +45,9 @@ const (
 // never limits the client's window: what is inflated here has room for the
 // greatest.
 func Negotiate(lines []string) (p Params, answer string) {
-	for _, line := range lines {
-		for more := true; more; {
-			var offer string
-			offer, line, more = cut(line, ',')
-			if p, answer := honour(offer); p.On {
-				return p, answer
-			}
+	for offer := range field.QuotedMembers(lines) {
+		if p, answer := honour(offer); p.On {
+			return p, answer
 		}
 	}
 	return Params{}, ""
@@ -97,12 +95,9 @@ func honour(offer string) (p Params, answer string) {
 // windowBits reads 8 to 15, written without leading zeros, in quotes or not: a
 // quoted value says the same as the token in it (RFC 6455, 9.1).
 func windowBits(value string) (bits uint8, ok bool) {
-	value = strings.Trim(value, " \t")
-	if unquoted, is := strings.CutPrefix(value, `"`); is {
-		if value, is = strings.CutSuffix(unquoted, `"`); !is {
-			return 0, false
-		}
-		value = unescape(value)
+	value, ok = field.Unquote(strings.Trim(value, " \t"))
+	if !ok {
+		return 0, false
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < minWindow || n > maxWindow || strconv.Itoa(n) != value {
@@ -111,34 +106,8 @@ func windowBits(value string) (bits uint8, ok bool) {
 	return uint8(n), true
 }
 
-// unescape takes the backslashes out of a quoted string (RFC 9110, 5.6.4).
-func unescape(quoted string) string {
-	if !strings.Contains(quoted, `\`) {
-		return quoted
-	}
-	var b strings.Builder
-	for i := 0; i < len(quoted); i++ {
-		if quoted[i] == '\\' && i+1 < len(quoted) {
-			i++
-		}
-		b.WriteByte(quoted[i])
-	}
-	return b.String()
-}
-
-// cut splits a list at its first separator that is not within quotes, and trims
-// the part before.
+// cut is field.Cut, and trims the part before.
 func cut(list string, separator byte) (first, rest string, found bool) {
-	quoted := false
-	for i := 0; i < len(list); i++ {
-		switch c := list[i]; {
-		case quoted && c == '\\':
-			i++ // whatever comes next is meant as it is
-		case c == '"':
-			quoted = !quoted
-		case c == separator && !quoted:
-			return strings.Trim(list[:i], " \t"), list[i+1:], true
-		}
-	}
-	return strings.Trim(list, " \t"), "", false
+	first, rest, found = field.Cut(list, separator)
+	return strings.Trim(first, " \t"), rest, found
 }

@@ -26,7 +26,7 @@ func counted(t *testing.T, u *upstream) (c count) {
 	return c
 }
 
-// TestAnswers holds golden values: lab/experiment has the same.
+// TestAnswers holds golden values: lab/experiment/apicache has the same.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		url     string

@@ -1,4 +1,4 @@
-// Command fasthttpfs is fasthttp's own file server, which bench/run compares
+// Command fasthttpfs is fasthttp's own file server, which the experiment files compares
 // with. FS and Server keep their defaults, but the index page, which FS has to
 // be told about.
 //

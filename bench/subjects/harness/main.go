@@ -247,7 +247,7 @@ func chooseArms(all []arm.Arm, list string, out io.Writer) ([]arm.Arm, error) {
 			return nil, fmt.Errorf("no arm %s; there are: %s", strings.Join(unknown, ", "), strings.Join(names, ", "))
 		}
 	}
-	for _, program := range []arm.Program{arm.Nginx, arm.Varnish} {
+	for _, program := range []arm.Program{arm.Nginx} {
 		executable, pkg := program.Debian()
 		if _, err := exec.LookPath(executable); err == nil {
 			continue

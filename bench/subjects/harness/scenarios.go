@@ -6,15 +6,11 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"millrace/bench/subjects/internal/arm"
-	"millrace/bench/subjects/internal/cache"
-	"millrace/bench/subjects/internal/files"
 	"millrace/bench/subjects/internal/pictures"
 	"millrace/bench/subjects/internal/record"
 	"millrace/bench/subjects/internal/report"
-	"millrace/bench/subjects/internal/sockets"
 	"millrace/bench/subjects/internal/stage"
 	"millrace/bench/subjects/internal/workload"
 )
@@ -49,24 +45,6 @@ type job struct {
 func scenarios() []scenario {
 	return []scenario{
 		{
-			name: "files", results: "RESULTS.md", workloads: workload.All, arms: arm.Files, report: report.Files,
-			run: func(ctx context.Context, j job) (*record.Run, error) {
-				return files.Run(ctx, files.NewPlan(j.arms, j.length, j.seed), j.places, j.out)
-			},
-		},
-		{
-			name: "cache", results: "CACHE.md", workloads: workload.Cache, arms: arm.Caches, report: report.Cache,
-			run: func(ctx context.Context, j job) (*record.Run, error) {
-				return cache.Run(ctx, cache.NewPlan(j.arms, j.length, j.seed), j.places, j.out)
-			},
-		},
-		{
-			name: "ws", results: "WEBSOCKET.md", keep: filepath.Join("results", "websocket.json"), parts: sockets.Parts(),
-			workloads: func() []workload.Workload { return nil }, arms: arm.Sockets,
-			report: func(r *record.Run, _ []string) string { return report.Sockets(r) },
-			run:    runSockets,
-		},
-		{
 			name: "images", results: "IMAGES.md", keep: filepath.Join("results", "images.json"), parts: pictures.Parts(),
 			workloads: workload.Pictures, arms: arm.Pictures, report: report.Images, charts: report.ImageCharts,
 			run: func(ctx context.Context, j job) (*record.Run, error) {
@@ -74,16 +52,6 @@ func scenarios() []scenario {
 			},
 		},
 	}
-}
-
-// runSockets asks how many descriptors the servers may hold, and measures.
-func runSockets(ctx context.Context, j job) (*record.Run, error) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return nil, fmt.Errorf("reading how many descriptors a process may hold: %w", err)
-	}
-	descriptors := int(min(limit.Max, 1<<20)) // Go programs raise theirs to that
-	return sockets.Run(ctx, sockets.NewPlan(j.arms, j.parts, j.length, j.seed, descriptors), j.places, j.out)
 }
 
 // written is the file of results of a run, and in a few words how the bars were

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -41,26 +39,6 @@ func versions(ctx context.Context, arms []arm.Arm, p stage.Places, underWrk bool
 		_, version, _ := strings.Cut(firstLine(ctx, "nginx", "-v"), "nginx/")
 		add("nginx", version)
 	}
-	if has(arm.Varnish) {
-		_, version, _ := strings.Cut(firstLine(ctx, "varnishd", "-V"), "varnish-")
-		version, _, _ = strings.Cut(version, " ")
-		add("Varnish", version)
-	}
-	if has(arm.FastHTTP) {
-		add("fasthttp", dependency(filepath.Join(p.Bin, "fasthttpfs"), "github.com/valyala/fasthttp"))
-	}
-	for _, peer := range []struct {
-		program         arm.Program
-		subject, module string
-	}{
-		{arm.GWS, "wsgws", "github.com/lxzan/gws"},
-		{arm.Coder, "wscoder", "github.com/coder/websocket"},
-		{arm.Gorilla, "wsgorilla", "github.com/gorilla/websocket"},
-	} {
-		if has(peer.program) {
-			add(peer.module, dependency(filepath.Join(p.Bin, peer.subject), peer.module))
-		}
-	}
 	if underWrk {
 		version, _ := wrk.Version(ctx)
 		add("wrk", strings.TrimPrefix(version, "wrk "))
@@ -90,18 +68,4 @@ func firstLine(ctx context.Context, name string, args ...string) string {
 	}
 	line, _, _ := bytes.Cut(out, []byte("\n"))
 	return strings.TrimSpace(string(line))
-}
-
-// dependency is the version of a module that a Go program is built with.
-func dependency(program, module string) string {
-	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		return ""
-	}
-	for _, d := range info.Deps {
-		if d.Path == module {
-			return d.Version
-		}
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-// Command nethttp is the plain http.FileServer that bench/run compares with:
+// Command nethttp is the plain http.FileServer that the experiment files compares with:
 // what a Go program has before anybody makes it faster. Nothing is tuned.
 //
 //	nethttp -root DIR -listen 127.0.0.1:PORT -unix PATH

@@ -8,6 +8,7 @@ const live = new Millrace(); // ws://…/live/ws, beside client.js
 
 live.onstate = (state) => {
   $("state").textContent = state === "open" ? "connected" : state;
+  document.documentElement.dataset.state = state;
   if (state === "open") count();
 };
 
@@ -24,8 +25,11 @@ function show(list, when, who, text) {
     line.append(name);
   }
   line.append(typeof text === "string" ? text : JSON.stringify(text));
-  $(list).append(line);
-  if ($(list).childElementCount > most) $(list).firstElementChild.remove();
+  const lines = $(list);
+  const below = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40; // whoever scrolled up reads on
+  lines.append(line);
+  if (lines.childElementCount > most) lines.firstElementChild.remove();
+  if (below) lines.scrollTop = lines.scrollHeight;
 }
 
 const showNews = (data, when) => show("news", when, "", data?.title ?? data);

@@ -1,12 +1,12 @@
-// Package client is one connection that asks one question at a time, in one of
-// the protocols that are too large for the generator's own loop: HTTP/1.1 over
-// TLS, HTTP/2, HTTP/3 and WebSocket. HTTP/1.1 over plain TCP and UNIX sockets
-// is here too, so that both ways of sending can be held against each other.
+// Package client is a connection with one request under way at a time, in the
+// protocols that the generator's own loop does not have: HTTP/1.1 over TLS,
+// HTTP/2, HTTP/3 and WebSocket. HTTP/1.1 over plain TCP and UNIX sockets is here
+// too, so that both ways of sending can be compared.
 //
-// Nothing is done that would make a measurement milder than it says: a
-// connection is never shared, replaced or asked again behind the caller's
-// back, no redirect is followed, no cookie kept, no body decompressed, and TLS
-// sessions are never resumed, so each Dial pays for a full handshake.
+// It does nothing that would make the server's work easier than stated: a
+// connection is never shared, replaced or retried without the caller knowing, no
+// redirect is followed, no cookie kept, no body decompressed, and TLS sessions
+// are never resumed, so each Dial does a full handshake.
 package client
 
 import (
@@ -35,6 +35,16 @@ type Conn interface {
 	// Close ends the connection and whatever is in flight on it. A WebSocket
 	// is asked to close first, and given CloseWait to agree.
 	Close() error
+}
+
+// A Messenger is what the Conn of a WebSocket is, too: for those that receive
+// what they have not sent. Calls must not overlap.
+type Messenger interface {
+	// Send sends a message as text.
+	Send(ctx context.Context, message []byte) error
+	// Receive waits for a whole message, at most [Options].Timeout, and appends
+	// it to into[:0]. Errors are those of Do.
+	Receive(ctx context.Context, into []byte) ([]byte, error)
 }
 
 // An Answer is what came back, complete.

@@ -183,10 +183,66 @@ func (c *webSocketConn) send(op ws.OpCode, payload []byte) error {
 	return err
 }
 
-// message reads one whole message, whatever control frames come between its
-// fragments (RFC 6455, 5.4), and holds it against what was sent.
+// Send implements [Messenger].
+func (c *webSocketConn) Send(ctx context.Context, message []byte) error {
+	if c.ended != nil {
+		return c.ended
+	}
+	if err := c.guard.begin(ctx); err != nil {
+		return classify(ctx, "sending a message", err)
+	}
+	if err := c.send(ws.OpText, message); err != nil {
+		return classify(ctx, "sending a message", err)
+	}
+	return nil
+}
+
+// Receive implements [Messenger].
+func (c *webSocketConn) Receive(ctx context.Context, into []byte) ([]byte, error) {
+	if c.ended != nil {
+		return nil, c.ended
+	}
+	into = into[:0]
+	err := c.guard.begin(ctx)
+	if err == nil {
+		err = c.frames(func(_ ws.OpCode, n int64) error {
+			if n > MaxMessage-int64(len(into)) {
+				return fmt.Errorf("%w: a message of more than %d bytes", ErrProtocol, MaxMessage)
+			}
+			from := len(into)
+			into = slices.Grow(into, int(n))[:from+int(n)]
+			_, err := io.ReadFull(c.in, into[from:])
+			return err
+		})
+	}
+	if err != nil {
+		return nil, classify(ctx, "awaiting a message", err)
+	}
+	return into, nil
+}
+
+// message reads one whole message and holds it against what was sent.
 func (c *webSocketConn) message(tee io.Writer, a *Answer) error {
 	want := c.dialer.message
+	err := c.frames(func(op ws.OpCode, n int64) error {
+		if op != ws.OpContinuation && op != c.dialer.opcode {
+			return fmt.Errorf("%w: the message came back as another kind, opcode %d instead of %d", ErrProtocol, op, c.dialer.opcode)
+		}
+		if n > int64(len(want))-a.Body {
+			return fmt.Errorf("%w: another message came back: longer than the %d bytes sent", ErrProtocol, len(want))
+		}
+		return c.compare(n, tee, a)
+	})
+	if err == nil && a.Body != int64(len(want)) {
+		err = fmt.Errorf("%w: another message came back: %d bytes instead of %d", ErrProtocol, a.Body, len(want))
+	}
+	return err
+}
+
+// frames has the n bytes of each frame of one whole message read by take, whatever
+// control frames come between its fragments (RFC 6455, 5.4). The first has the
+// message's opcode, the others that of a continuation.
+func (c *webSocketConn) frames(take func(op ws.OpCode, n int64) error) error {
 	fragmented, controls := false, 0
 	for {
 		h, err := ws.ReadHeader(c.in)
@@ -212,23 +268,14 @@ func (c *webSocketConn) message(tee io.Writer, a *Answer) error {
 			}
 			continue
 		}
-		if !fragmented && h.OpCode != c.dialer.opcode {
-			return fmt.Errorf("%w: the message came back as another kind, opcode %d instead of %d", ErrProtocol, h.OpCode, c.dialer.opcode)
-		}
-		if h.Length > int64(len(want))-a.Body {
-			return fmt.Errorf("%w: another message came back: longer than the %d bytes sent", ErrProtocol, len(want))
-		}
-		if err := c.compare(h.Length, tee, a); err != nil {
+		if err := take(h.OpCode, h.Length); err != nil {
 			return err
 		}
-		if fragmented = !h.Fin; !fragmented {
-			break
+		if h.Fin {
+			return nil
 		}
+		fragmented = true
 	}
-	if a.Body != int64(len(want)) {
-		return fmt.Errorf("%w: another message came back: %d bytes instead of %d", ErrProtocol, a.Body, len(want))
-	}
-	return nil
 }
 
 // compare reads n bytes of the message, which is never longer than the one

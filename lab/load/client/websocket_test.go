@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -296,4 +297,46 @@ func FuzzWebSocketAnswer(f *testing.F) {
 			test.Errorf("%q: %+v with %q", b, a, tee.String())
 		}
 	})
+}
+
+// A Messenger sends what it likes and receives what others sent, fragmented or
+// with pings in between.
+func TestMessenger(t *testing.T) {
+	url := serveSocket(t, nil, func(conn net.Conn) {
+		f, err := readFrame(conn)
+		if f = ws.UnmaskFrameInPlace(f); err != nil || string(f.Payload) != "subscribe" || f.Header.OpCode != ws.OpText {
+			t.Errorf("got %+v, %v", f.Header, err)
+		}
+		fragment := ws.NewTextFrame([]byte("one "))
+		fragment.Header.Fin = false
+		rest := ws.NewFrame(ws.OpContinuation, true, []byte("message"))
+		if _, err := conn.Write(frames(fragment, ws.NewPingFrame([]byte("alive")), rest, ws.NewTextFrame([]byte("two")))); err != nil {
+			t.Error(err)
+		}
+		if pong, err := readFrame(conn); err != nil || pong.Header.OpCode != ws.OpPong {
+			t.Errorf("got %+v, %v", pong.Header, err)
+		}
+	})
+	d, err := New(Options{Protocol: "websocket", URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	m := conn.(Messenger)
+	if err := m.Send(t.Context(), []byte("subscribe")); err != nil {
+		t.Fatal(err)
+	}
+	var buffer []byte
+	for _, want := range []string{"one message", "two"} {
+		if buffer, err = m.Receive(t.Context(), buffer); err != nil || string(buffer) != want {
+			t.Fatalf("got %q, %v; want %q", buffer, err, want)
+		}
+	}
+	if _, err := m.Receive(t.Context(), buffer); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
 }

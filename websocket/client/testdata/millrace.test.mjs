@@ -43,6 +43,40 @@ async function code(promise) {
   return "done";
 }
 
+test("the scheme says whether it is secure, relative addresses are the page's", async () => {
+  for (const [page, url, socket, stream] of [
+    [, "ws://a.example/live/ws", "ws://a.example/live/ws", "http://a.example/live/sse"],
+    [, "wss://a.example/live/ws", "wss://a.example/live/ws", "https://a.example/live/sse"],
+    [, "http://a.example:8080/live/ws", "ws://a.example:8080/live/ws", "http://a.example:8080/live/sse"],
+    [, "https://a.example/live/ws", "wss://a.example/live/ws", "https://a.example/live/sse"],
+    [, new URL("WS://A.example/ws"), "ws://a.example/ws", "http://a.example/sse"],
+    ["http://b.example/page/", "/live/ws", "ws://b.example/live/ws", "http://b.example/live/sse"],
+    ["https://b.example/page/", "live/ws", "wss://b.example/page/live/ws", "https://b.example/page/live/sse"],
+    ["https://b.example/page/", "//c.example/ws", "wss://c.example/ws", "https://c.example/sse"],
+    ["https://b.example/page/", "ws://localhost/ws", "ws://localhost/ws", "http://localhost/sse"],
+  ]) {
+    const world = new World();
+    globalThis.location = page && { href: page };
+    try {
+      const live = new Millrace(url);
+      live.subscribe("news", () => {});
+      await world.settle();
+      assert.equal(world.socket.url, socket);
+      world.status = 200;
+      world.socket.end();
+      for (let i = 0; i < 100 && !world.streams.length; i++) { // no WebSocket gets through
+        await world.pass(1000);
+        if (!world.socket.closed) world.socket.end();
+      }
+      assert.equal(world.streams[0].url.split("?")[0], stream);
+      live.close();
+    } finally {
+      delete globalThis.location;
+    }
+  }
+  assert.throws(() => new Millrace("live/ws")); // no page that it would be relative to
+});
+
 test("publications come in order and once", async () => {
   const t = await start({ channel: "news" });
   t.world.socket.say(message(11), message(12), message(12), message(11), message(14), message(1, "other"));

@@ -1,17 +1,11 @@
 package arm
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +64,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
 		t.Skip("nginx is missing; it is in Debian's package nginx-light")
 	}
-	for _, a := range slices.Concat(Files(), Caches(), Sockets(), Pictures()) {
+	for _, a := range Pictures() {
 		if a.Program != Nginx {
 			continue
 		}
@@ -86,7 +80,7 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 }
 
 func TestArms(t *testing.T) {
-	for _, all := range [][]Arm{Files(), Caches(), Sockets(), Pictures()} {
+	for _, all := range [][]Arm{Pictures()} {
 		testArms(t, all)
 	}
 }
@@ -106,62 +100,14 @@ func testArms(t *testing.T, all []Arm) {
 		if named := strings.HasSuffix(a.Name, "-log"); named != a.Logs {
 			t.Errorf("%s: Logs is %v", a.Name, a.Logs)
 		}
-		if _, pkg := a.Program.Debian(); (pkg != "") != (a.Program == Nginx || a.Program == Varnish) {
+		if _, pkg := a.Program.Debian(); (pkg != "") != (a.Program == Nginx) {
 			t.Errorf("%s is in the package %q", a.Name, pkg)
 		}
 	}
 }
 
-// TestVarnishStarts runs the real varnishd in front of a server, and bans.
-func TestVarnishStarts(t *testing.T) {
-	if _, err := exec.LookPath("varnishd"); err != nil {
-		t.Skip("varnishd is missing; it is in Debian's package varnish")
-	}
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("varnishd compiles its config with gcc, which is missing")
-	}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=600")
-		w.Header().Set("Surrogate-Key", "all")
-	}))
-	defer api.Close()
-	e := env(t)
-	e.Upstream, e.Memory = api.Listener.Addr().String(), 16
-	caches, _ := Find(Caches(), []string{"varnish"})
-	server, err := Start(t.Context(), caches[0], e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Stop()
-	purge := server.Arm.Purge(e, "all")
-	conn, err := net.Dial(purge.Network, purge.Address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	io.WriteString(conn, purge.Text)
-	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
-		t.Errorf("the ban is answered by %q, %v", line, err)
-	}
-	if len(server.pids) != 2 { // its manager and what that watches
-		t.Errorf("the processes are %v", server.pids)
-	}
-}
-
-func TestMillracePurge(t *testing.T) {
-	p := millracePurge(Env{Dir: "/d"}, `a"b`)
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(p.Text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil || string(body) != `{"tag":"a\"b"}` || r.Method != "POST" || r.URL.Path != "/cache/purge" || p.Network != "unix" || p.Address != "/d/admin.sock" {
-		t.Errorf("%s %s %s to %s: %v", r.Method, r.URL, body, p.Address, err)
-	}
-}
-
 func TestFind(t *testing.T) {
-	found, unknown := Find(Files(), []string{"millrace", "apache", "nginx"})
+	found, unknown := Find(Pictures(), []string{"millrace", "apache", "nginx"})
 	if len(found) != 2 || found[0].Name != "nginx" || found[1].Name != "millrace" {
 		t.Errorf("found %v", found)
 	}
@@ -195,58 +141,6 @@ func env(t *testing.T) Env {
 		t.Fatal(err)
 	}
 	return Env{Dir: dir, Site: site, Address: l.Addr().String(), Bench: "../../..", Bin: dir, Binary: filepath.Join(dir, "millrace"), Upstream: "127.0.0.1:9", Memory: 16}
-}
-
-func TestCertificate(t *testing.T) {
-	dir := t.TempDir()
-	cert, key, err := certificate(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pair.Leaf.VerifyHostname("127.0.0.1"); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := certificate(filepath.Join(dir, "none")); err == nil {
-		t.Error("no folder, no error")
-	}
-}
-
-// TestSocketModes: each mode's command differs from the echo's.
-func TestSocketModes(t *testing.T) {
-	for _, a := range Sockets() {
-		seen := map[string]Mode{}
-		for _, m := range a.Modes {
-			e := env(t)
-			e.Mode = m
-			argv, err := a.Command(e)
-			if err != nil {
-				t.Errorf("%s, %s: %v", a.Name, m, err)
-				continue
-			}
-			line := strings.NewReplacer(e.Dir, "DIR", e.Bin, "BIN", e.Address, "ADDRESS").Replace(strings.Join(argv, " "))
-			if other, ok := seen[line]; ok || !a.Has(m) {
-				t.Errorf("%s: %s and %s are both %s", a.Name, m, other, line)
-			}
-			seen[line] = m
-		}
-	}
-}
-
-func TestAnyAnswerOverTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
-	defer s.Close()
-	r := &Running{Arm: Arm{Any: true}, Env: Env{Address: s.Listener.Addr().String(), Mode: TLS}}
-	if err := r.ask(t.Context(), "tcp"); err != nil {
-		t.Error(err)
-	}
-	r.Arm.Any = false
-	if err := r.ask(t.Context(), "tcp"); err == nil {
-		t.Error("status 404 is taken for the page")
-	}
 }
 
 func TestImagesConfig(t *testing.T) {

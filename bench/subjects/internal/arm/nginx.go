@@ -8,8 +8,7 @@ import (
 	"text/template"
 )
 
-// nginxConfig is what bench/peers/nginx/nginx.conf.tmpl, cache.conf.tmpl and
-// ws.conf.tmpl are filled with.
+// nginxConfig is what bench/peers/nginx/nginx.conf.tmpl is filled with.
 type nginxConfig struct {
 	Dir     string // for everything nginx writes
 	User    string // of the workers; empty: as nginx is started
@@ -35,11 +34,6 @@ func nginxCommand(log string) func(Env) ([]string, error) {
 		}
 		return nginxWith(e, "nginx.conf.tmpl", c)
 	}
-}
-
-// nginxCache is nginx as a cache.
-func nginxCache(e Env) ([]string, error) {
-	return nginxWith(e, "cache.conf.tmpl", nginxConfig{Dir: e.Dir, Address: e.Address, Upstream: e.Upstream, Memory: e.Memory})
 }
 
 // nginxWith writes a config and is the command that reads it.

@@ -2,7 +2,6 @@ package arm
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -119,9 +118,6 @@ func (r *Running) ask(ctx context.Context, network string) error {
 	client := r.Client(network)
 	defer client.CloseIdleConnections()
 	url := r.URL("/")
-	if r.Env.Mode == TLS {
-		url = "https" + strings.TrimPrefix(url, "http")
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -146,7 +142,6 @@ func (r *Running) Client(network string) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DisableCompression: true,
-			TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it was made for this run
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return r.Dial(ctx, network)
 			},

@@ -35,7 +35,6 @@ type Run struct {
 	Cases    []Case        `json:"cases,omitempty"`
 	Tagged   uint64        `json:"tagged,omitempty"` // answers in a purge
 	Floods   []Flood       `json:"floods,omitempty"`
-	Sockets  *Sockets      `json:"sockets,omitempty"`
 	Images   *Images       `json:"images,omitempty"`
 }
 

@@ -92,17 +92,6 @@ func smallFigure(r *record.Run, arm string, cell record.Cell, f func(record.Smal
 	return b
 }
 
-// largeFigure is a figure of an arm's downloads over a network, by round.
-func largeFigure(r *record.Run, arm, network string, f func(record.Large) float64) byRound {
-	b := byRound{}
-	for _, l := range r.Large {
-		if l.Arm == arm && l.Network == network {
-			b[l.Round] = f(l)
-		}
-	}
-	return b
-}
-
 // cells are those of the run, in the order of the plan's rows: by workload as
 // they are met first, then by connections.
 func cells(r *record.Run, order []string) []record.Cell {

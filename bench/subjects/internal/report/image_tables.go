@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"millrace/bench/subjects/internal/record"
 	"millrace/bench/subjects/internal/stats"
 )
+
+// timelineRows is how many moments of a watch are shown.
+const timelineRows = 12
 
 // conversions are the tables of the photographs that were converted on demand.
 func (w *writer) conversions(r *record.Run) {
@@ -326,3 +330,16 @@ func (w *writer) imageMethod() {
 		w.line("- %s", item)
 	}
 }
+
+// confidence says what the brackets are worth: the least and the greatest of n
+// rounds miss the median of all that there could be only if all n lie on one
+// side of it.
+func confidence(rounds int) string {
+	if rounds < 2 {
+		return "One round."
+	}
+	return fmt.Sprintf("The median of %d rounds (least–greatest); a ratio is taken within each round. The brackets hold the true median with %.1f %% confidence.",
+		rounds, 100*(1-math.Pow(0.5, float64(rounds-1))))
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }

@@ -350,7 +350,7 @@ func ImageCharts(r *record.Run) (map[string][]byte, error) {
 	charts := map[string][]byte{}
 	for name, line := range map[string]*chart.Line{memoryChart: &memory, cpuChart: &cpu} {
 		var b bytes.Buffer
-		if err := line.SVG(&b, chart.Size{}); err != nil {
+		if err := line.Standalone(&b, chart.Size{}); err != nil {
 			return nil, err
 		}
 		charts[name] = b.Bytes()

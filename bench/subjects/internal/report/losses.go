@@ -66,45 +66,10 @@ func losses(r *record.Run, rows []record.Cell) []string {
 
 // comparisons are all figures of ours with a peer's beside them.
 func comparisons(r *record.Run, rows []record.Cell) []compared {
-	if r.Sockets != nil {
-		return socketComparisons(r)
-	}
 	if r.Images != nil {
 		return imageComparisons(r, rows)
 	}
-	var list []compared
-	for _, peer := range r.Arms {
-		if peer.Ours {
-			continue
-		}
-		mine := own(peer.Logs)
-		if _, ok := arm(r, mine); !ok {
-			continue
-		}
-		for _, c := range rows {
-			where := fmt.Sprintf("%s, %d connections", c.Title, c.Connections)
-			if peer.Logs {
-				where += ", log"
-			}
-			for _, f := range []figure{cpuPerRequest, rate, p50, p99} {
-				list = append(list, compared{f, where, peer, smallFigure(r, mine, c, f.small), smallFigure(r, peer.Name, c, f.small)})
-			}
-		}
-		for _, network := range []string{"tcp", "unix"} {
-			for _, f := range []figure{cpuPerByte, throughput} {
-				list = append(list, compared{
-					f, "256 MB over " + networkTitle(network), peer,
-					largeFigure(r, mine, network, f.large), largeFigure(r, peer.Name, network, f.large),
-				})
-			}
-		}
-		list = append(list, compared{heldMemory, "after " + r.Hold.String() + " of load", peer, held(r, mine), held(r, peer.Name)})
-		for _, f := range caseFigures() {
-			list = append(list, compared{f.figure, f.where, peer, f.of(r, mine), f.of(r, peer.Name)})
-		}
-		list = append(list, compared{floodMemory, "ever other URLs", peer, mostHeld(r, mine), mostHeld(r, peer.Name)})
-	}
-	return list
+	return nil
 }
 
 // held is an arm's memory under load in MB, as a figure of one round.

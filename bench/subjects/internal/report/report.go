@@ -16,30 +16,6 @@ import (
 	"millrace/bench/subjects/internal/wrk"
 )
 
-// Files is RESULTS.md of a run of the scenario files. workloads are the names
-// of its workloads in the order of the tables.
-func Files(r *record.Run, workloads []string) string {
-	rows := cells(r, workloads)
-	w := &writer{}
-	w.head(r)
-	w.bars(r, rows)
-	w.losses(r, rows)
-	w.small("Small files", r, rows)
-	w.large(r)
-	w.memory(r)
-	w.lane(r, rows)
-	w.method(
-		"Before and after the load, every answer of every server over TCP and over the UNIX socket was compared with its file byte by byte (after unpacking, where compressed), the large one by its checksum; a difference ends the run without results.",
-		"“Chromium” requests carry the headers of a navigation, script, image or fetch, and a cookie of about 200 bytes. They accept compressed answers: servers that compress send fewer bytes (“bytes each”, header included), as they would to a real browser; nginx, net/http and fasthttp run with compression off, their default.",
-		"Logs are files on the disk, emptied before each slot; their lines are counted after it. nginx buffers 64 kB and flushes once a second.",
-		"Large file: one connection, one download after another, read into a buffer of 1 MiB and forgotten; one download before the clock starts.",
-		"Memory: `/proc/PID/smaps_rollup` of all the server's processes.",
-	)
-	w.repeat(r, "nginx-light and wrk", "SITE: the test site, DIR: a folder of the server's own; nginx.conf is [peers/nginx/nginx.conf.tmpl](peers/nginx/nginx.conf.tmpl) filled in",
-		wrk.Job{Requests: "DIR/requests-browser.txt", URL: "http://127.0.0.1:PORT/"})
-	return w.String()
-}
-
 // Missed counts the bars that were measured and not met.
 func Missed(r *record.Run, workloads []string) (missed, measured int) {
 	for _, b := range barsOf(r, cells(r, workloads)) {
@@ -95,11 +71,6 @@ func beside(r *record.Run) (other, steal stats.Summary) {
 		all := float64(r.Machine.Cores) * s.Wall.Seconds()
 		others = append(others, s.Other.Seconds()/all)
 		stolen = append(stolen, s.Steal.Seconds()/all)
-	}
-	for _, u := range socketUses(r) {
-		all := float64(r.Machine.Cores) * u.Wall.Seconds()
-		others = append(others, u.Other.Seconds()/all)
-		stolen = append(stolen, u.Steal.Seconds()/all)
 	}
 	more, taken := imageUses(r)
 	return stats.Summarise(append(others, more...)), stats.Summarise(append(stolen, taken...))
@@ -203,115 +174,6 @@ func (w *writer) cell(r *record.Run, c record.Cell, logs bool) {
 	}
 }
 
-func networkTitle(network string) string {
-	if network == "unix" {
-		return "a UNIX socket"
-	}
-	return "TCP"
-}
-
-func (w *writer) large(r *record.Run) {
-	w.line("")
-	w.line("## The large file")
-	for _, network := range []string{"tcp", "unix"} {
-		w.line("")
-		w.line("### 256 MB over %s", networkTitle(network))
-		w.line("")
-		w.line("| server | CPU per byte | of nginx's | of net/http's | user + kernel | GB/s | millrace's path |")
-		w.line("|---|---:|---:|---:|---:|---:|---|")
-		for _, a := range r.Arms {
-			mine := largeFigure(r, a.Name, network, cpuPerByte.large)
-			if len(mine) == 0 {
-				continue
-			}
-			against := func(peer string) string {
-				return span(stats.Ratios(mine, largeFigure(r, peer, network, cpuPerByte.large)), ratio)
-			}
-			user := largeFigure(r, a.Name, network, func(l record.Large) float64 { return float64(l.Server.User) / float64(l.Bytes) }).summary()
-			kernel := largeFigure(r, a.Name, network, func(l record.Large) float64 { return float64(l.Server.Kernel) / float64(l.Bytes) }).summary()
-			w.line("| %s | %s | %s | %s | %.3f + %.3f ns | %s | %s |", a.Title,
-				span(mine.summary(), cpuPerByte.format), against("nginx"), against("nethttp"), user.Median, kernel.Median,
-				span(largeFigure(r, a.Name, network, throughput.large).summary(), throughput.format), sentBy(r, a.Name, network))
-		}
-	}
-}
-
-// sentBy tells by which path millrace sent the large file, by its own count.
-func sentBy(r *record.Run, name, network string) string {
-	var sendfile, writev, copied, all uint64
-	for _, l := range r.Large {
-		if l.Arm == name && l.Network == network && l.Counts != nil {
-			sendfile += l.Counts.Sendfile
-			writev += l.Counts.Writev
-			copied += l.Counts.Copied
-		}
-	}
-	if all = sendfile + writev + copied; all == 0 {
-		return ""
-	}
-	var parts []string
-	for _, p := range []struct {
-		name  string
-		bytes uint64
-	}{{"sendfile", sendfile}, {"writev", writev}, {"copied", copied}} {
-		if p.bytes > 0 {
-			parts = append(parts, percent(float64(p.bytes)/float64(all))+" "+p.name)
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (w *writer) memory(r *record.Run) {
-	w.line("")
-	w.line("## Memory")
-	w.line("")
-	w.line("Of all processes of a server: under load after %v at the most connections, the most in that time, and at the end of the run with no connection open.", r.Hold)
-	w.line("RSS counts a page that processes share in each of them, PSS divides it among them.")
-	w.line("")
-	w.line("| server | RSS | PSS | most RSS | RSS at the end | PSS at the end | requests | failed |")
-	w.line("|---|---:|---:|---:|---:|---:|---:|---:|")
-	for _, m := range r.Memory {
-		a, _ := arm(r, m.Arm)
-		mb := func(bytes uint64) string { return megabytes(float64(bytes)) }
-		w.line("| %s | %s | %s | %s | %s | %s | %s | %d |", a.Title, mb(m.Held.RSS), mb(m.Held.PSS), mb(m.Peak.RSS),
-			mb(m.End.RSS), mb(m.End.PSS), thousands(float64(m.Done)), m.Fail)
-	}
-}
-
-// lane shows millrace's own counters, and whether logs were written.
-func (w *writer) lane(r *record.Run, rows []record.Cell) {
-	w.line("")
-	w.line("## The lane, and the logs")
-	w.line("")
-	w.line("By millrace's own counters and by counting lines; the least of the rounds.")
-	w.line("")
-	w.line("| where | server | answered by the lane | log lines per request | lines dropped |")
-	w.line("|---|---|---:|---:|---:|")
-	for _, c := range rows {
-		for _, a := range r.Arms {
-			if !a.Ours && !a.Logs || a.Variant {
-				continue
-			}
-			slots := smallSlots(r, a.Name, c)
-			if len(slots) == 0 {
-				continue
-			}
-			lane, lines, dropped := math.NaN(), math.NaN(), uint64(0)
-			for _, s := range slots {
-				if s.Counts != nil {
-					lane = least(lane, float64(s.Counts.Fast)/float64(s.Counts.Fast+s.Counts.Slow))
-					dropped += s.Counts.LogDropped
-				}
-				if a.Logs {
-					lines = least(lines, float64(s.Lines)/float64(s.Wrk.Requests))
-				}
-			}
-			w.line("| %s, %d connections | %s | %s | %s | %s |", c.Title, c.Connections, a.Title,
-				orDash(lane, func(v float64) string { return fmt.Sprintf("%.2f %%", v*100) }), orDash(lines, func(v float64) string { return fmt.Sprintf("%.3f", v) }), orNothing(a, dropped))
-		}
-	}
-}
-
 // least of two, of which the first may be NaN.
 func least(a, b float64) float64 {
 	if a < b {
@@ -325,14 +187,6 @@ func orDash(v float64, format func(float64) string) string {
 		return "–"
 	}
 	return format(v)
-}
-
-// orNothing is a number of dropped lines, for an arm that could drop some.
-func orNothing(a record.Arm, dropped uint64) string {
-	if !a.Ours || !a.Logs {
-		return "–"
-	}
-	return fmt.Sprint(dropped)
 }
 
 // method says how what is in every scenario was measured, and with more what is

@@ -13,7 +13,7 @@ import (
 
 func plan() Plan {
 	return Plan{
-		Arms: arm.Files(), Workloads: workload.All(), Connections: []int{50, 1000},
+		Arms: arm.Pictures(), Workloads: workload.All(), Connections: []int{50, 1000},
 		Rounds: 2, Warm: time.Second, Slot: time.Second,
 	}
 }

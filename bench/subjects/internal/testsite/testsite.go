@@ -4,7 +4,6 @@
 package testsite
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -62,29 +61,6 @@ func Write(dir string) error {
 		}
 	}
 	return nil
-}
-
-// WriteLarge makes the large file in dir, of size bytes, and waits until it is
-// on the disk: real blocks, since a hole would be served from one shared page,
-// and nothing left that the kernel writes back while we measure.
-func WriteLarge(dir string, size int64) (err error) {
-	f, err := os.Create(filepath.Join(dir, filepath.FromSlash(LargePath)))
-	if err != nil {
-		return fmt.Errorf("making the large file: %w", err)
-	}
-	defer func() {
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	w := bufio.NewWriterSize(f, 1<<20)
-	if _, err := io.CopyN(w, noise(256), size); err != nil {
-		return fmt.Errorf("making the large file: %w", err)
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("making the large file: %w", err)
-	}
-	return f.Sync()
 }
 
 // content is f's text or bytes, exactly f.Size of them. Text compresses about

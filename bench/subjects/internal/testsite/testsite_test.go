@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 )
 
@@ -35,23 +34,5 @@ func TestWriteMakesTheSameSiteEachTime(t *testing.T) {
 			t.Errorf("%s and %s are the same: a mix-up would pass unseen", f.Name, other)
 		}
 		seen[string(a)] = f.Name
-	}
-}
-
-func TestLargeFileHasNoHoles(t *testing.T) {
-	const size = 3<<20 + 17
-	dir := t.TempDir()
-	if err := WriteLarge(dir, size); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(filepath.Join(dir, LargePath))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Size() != size {
-		t.Errorf("the file has %d bytes, want %d", info.Size(), size)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Blocks*512 < size {
-		t.Errorf("the file of %d bytes has only %d on the disk", size, st.Blocks*512)
 	}
 }

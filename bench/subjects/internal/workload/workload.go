@@ -4,7 +4,6 @@ package workload
 import (
 	"strings"
 
-	"millrace/bench/subjects/internal/origin"
 	"millrace/bench/subjects/internal/testsite"
 )
 
@@ -17,26 +16,13 @@ type Workload struct {
 	files   []testsite.File
 }
 
-// All are the workloads of bench/run files.
+// All are workloads of the whole test site, as it is and as a browser asks for it.
 func All() []Workload {
 	return []Workload{
 		{Name: "root", Title: "`/` alone, bare", files: testsite.Files[:1]},
 		{Name: "paths", Title: "seven paths, bare", files: testsite.Files},
 		{Name: "browser", Title: "seven paths, Chromium", Browser: true, files: testsite.Files},
 	}
-}
-
-// Cache are the workloads of bench/run cache: one of the API's answers each.
-func Cache() []Workload {
-	var all []Workload
-	for _, w := range []struct {
-		name, title string
-		size        int
-	}{{"json40", "40 bytes", origin.MinSize}, {"json32k", "32 KB", 32 << 10}} {
-		path := origin.Object{Path: "/hit", Size: w.size}.Target()
-		all = append(all, Workload{Name: w.name, Title: w.title, files: []testsite.File{{Path: path, Size: w.size, Kind: testsite.Fetch}}})
-	}
-	return all
 }
 
 // Pictures are the workloads of bench/run images: a photograph whose WebP is

@@ -13,7 +13,7 @@ import (
 
 // TestRequestsAreRequests: the reader of the standard library agrees on each.
 func TestRequestsAreRequests(t *testing.T) {
-	for _, w := range slices.Concat(All(), Cache(), Pictures()) {
+	for _, w := range slices.Concat(All(), Pictures()) {
 		for _, request := range w.Requests("127.0.0.1:8080") {
 			r := bufio.NewReader(strings.NewReader(request.Head))
 			got, err := http.ReadRequest(r)

@@ -1,19 +1,19 @@
-// Package peertest puts a server of WebSockets to the clients that measure it.
+// Package peertest puts a server of WebSockets to clients that measure it.
 package peertest
 
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
-	"millrace/bench/subjects/internal/wsload"
 	"millrace/bench/subjects/internal/wspeer"
 	"millrace/bench/subjects/internal/wsramp"
+	"millrace/lab/load/client"
 )
 
-// Echo has both clients echo: that of the experiment ws-echo-ramp, and that of
-// bench/run ws.
+// Echo has the client of the experiment ws-echo-ramp echo.
 func Echo(t *testing.T, h http.Handler) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -29,52 +29,67 @@ func Echo(t *testing.T, h http.Handler) {
 	if rep := ramp.Close(); rep.Succeeded != 20 || rep.Failed != 0 || rep.Unclean != 0 {
 		t.Errorf("%+v", rep)
 	}
-	c := open(t, s, "/echo")
-	for _, size := range []int{wsload.MinSize, 20, 1024} {
-		got, err := c.Echo(wsload.Echo{Size: size, Duration: 20 * time.Millisecond})
-		if err != nil || got.Failed != 0 || got.Messages < 20 {
-			t.Errorf("%d bytes: %+v, %v", size, got, err)
-		}
-	}
-	if state := c.Close(); state.Dropped != 0 || state.Unclean != 0 {
-		t.Errorf("at the end: %+v", state)
-	}
 }
 
 // Broadcast subscribes and publishes, and does it again when the first
-// subscribers have left.
+// subscribers have left: each gets all that was published since it is there, in
+// order.
 func Broadcast(t *testing.T, hub wspeer.Hub) {
 	t.Helper()
 	s := httptest.NewServer(wspeer.Route(hub))
 	defer s.Close()
-	for range 2 {
-		c := open(t, s, "/ws")
-		got, err := c.Broadcast(wsload.Broadcast{URL: s.URL + "/publish?channel=bench", Every: 2 * time.Millisecond, Count: 30, Size: 100})
-		if err != nil || got.Published != 30 || got.Delivered != 30*20 || got.Lost+got.Doubled != 0 {
-			t.Errorf("%+v, %v", got, err)
-		}
-		if state := c.Close(); state.Dropped != 0 || state.Unclean != 0 {
-			t.Errorf("at the end: %+v", state)
-		}
-	}
-}
-
-func open(t *testing.T, s *httptest.Server, path string) *wsload.Client {
-	t.Helper()
-	c, err := wsload.New()
+	d, err := client.New(client.Options{Protocol: "websocket", URL: "ws" + strings.TrimPrefix(s.URL, "http") + "/ws"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Free(); err != nil {
-			t.Error(err)
-		}
-	})
-	state, err := c.Open(wsload.Open{
-		Address: s.Listener.Addr().String(), Path: path, Connections: 20, FirstSource: 2, Sources: 2, Busy: 5, Limit: time.Minute,
-	})
-	if err != nil || state.Open != 20 {
-		t.Fatalf("%+v, %v", state, err)
+	for range 2 {
+		broadcast(t, s.URL+"/publish?channel=bench", d)
 	}
-	return c
+}
+
+// subscribers are how many there are at a time.
+const subscribers = 20
+
+func broadcast(t *testing.T, publish string, d client.Dialer) {
+	t.Helper()
+	got := make(chan string)
+	for range subscribers {
+		conn, err := d.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go func() { // ends with the connection's last message
+			text := ""
+			for !strings.HasSuffix(text, ".") {
+				message, err := conn.(client.Messenger).Receive(t.Context(), nil)
+				if err != nil {
+					text = err.Error() + "."
+				}
+				text += string(message)
+			}
+			got <- text
+		}()
+	}
+	// Who has connected subscribes a moment later: publish until all are there.
+	text := []string{"a", "b", "c"}
+	for left := subscribers; left > 0; {
+		next := "."
+		if len(text) > 0 {
+			next, text = text[0], text[1:]
+		}
+		resp, err := http.Post(publish, "text/plain", strings.NewReader(next))
+		if err != nil || resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("publishing: %v, %v", resp, err)
+		}
+		resp.Body.Close()
+		select {
+		case text := <-got:
+			left--
+			if !strings.HasSuffix("abc.", text) {
+				t.Errorf("a subscriber got %q of abc.", text)
+			}
+		case <-time.After(10 * time.Millisecond): // a flood would fill the subscribers' queues
+		}
+	}
 }

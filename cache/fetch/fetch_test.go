@@ -1,0 +1,48 @@
+package fetch
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"millrace/cache/purge"
+	"millrace/cache/purger"
+	"millrace/cache/tier"
+)
+
+// A fetch that Close ends while its leader does not listen leaves nobody waiting.
+func TestEndBeforeTheLeaderListens(t *testing.T) {
+	purges, err := purger.New(purger.Options{Index: purge.New(0), ErrorLog: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tiers, err := tier.New(tier.Options{Budget: tier.MinMemory, Evicted: func() {}, Purges: purges.Index(), Order: purges})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tiers.Close()
+	f := NewFetcher(Config{Tiers: tiers, Purges: purges})
+	q := Request{R: httptest.NewRequest("GET", "http://a.example/", nil), Key: "k"}
+	fl, leader := f.Join(q)
+	if !leader || !fl.Enter() {
+		t.Fatal("the first one does not lead")
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	resp := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(""))}
+	if f.New(fl, q, nil).hand(ended, resp, "private") {
+		t.Error("nobody took it")
+	}
+	if !f.Passes(q) {
+		t.Error("the next ones wait for each other")
+	}
+	fl.Leave()
+	fl.Finish()
+	if n := f.Running(); n != 0 {
+		t.Errorf("%d go on", n)
+	}
+}

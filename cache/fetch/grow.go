@@ -1,0 +1,122 @@
+package fetch
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/cache/fill"
+	"millrace/cache/object"
+	"millrace/cache/tier"
+)
+
+const (
+	// windowSize is how far the upstream may be ahead of the slowest client
+	// when an answer is too large to be kept anywhere.
+	windowSize = 512 << 10
+	// LookAhead is how much of an answer is read before anyone gets some of it:
+	// all of one that says it is no longer, and the beginning of any that would
+	// replace a stored answer which may hide a failure. About what comes in one
+	// round trip of a connection in use.
+	LookAhead = 32 << 10
+	// LookAheadTime ends that for an answer which comes slowly: those who wait
+	// get what there is.
+	LookAheadTime = time.Second
+)
+
+// grow streams an answer into a body that everyone who waits reads, and stores
+// it when it is whole.
+func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object, reason string) {
+	defer resp.Body.Close()
+	if reason != "" || o.Stale(time.Now()) {
+		t.fill.Detach() // who comes now has to ask again (RFC 9111, 4)
+	}
+	body := fill.NewBody(fill.BodyOptions{
+		Expected: resp.ContentLength,
+		Memory:   t.c.Tiers.InMemory(),
+		Spill:    t.c.Tiers.Spill(t.Key, o, resp.ContentLength),
+		Window:   windowSize,
+		Context:  ctx,
+	})
+	v := t.preview(body, Outcome{
+		Object: o, Body: body, How: "miss", Status: resp.StatusCode, Reason: reason,
+		Aged: resp.Header["Age"] != nil, Withheld: t.withheld(resp.Header, o),
+	})
+	buf := fill.Buffers.Get().(*[fill.BufferSize]byte)
+	defer fill.Buffers.Put(buf)
+	n, err := io.CopyBuffer(v, onlyReader{resp.Body}, buf[:])
+	if err != nil {
+		t.fill.Detach() // who comes from now on is not to be cut off with the others
+	}
+	body.Close(err)
+	t.c.Meters.FromUpstream.Add(0, uint64(n))
+	if body.Spilt() != nil && (err == nil || v.shown.Load()) { // what was written may be withdrawn: not before the leader holds it
+		v.show()
+		select {
+		case <-t.taken:
+		case <-t.gone:
+		case <-ctx.Done():
+		}
+	}
+	if err != nil {
+		v.stop()
+		t.c.ErrorLog.Warn("an answer broke off and was not stored", "url", o.Owner.URL, "err", err)
+		tier.Discard(body)
+		t.fill.Settle(Outcome{Err: err, Object: t.fallback()}) // of no effect once the answer was shown
+		return
+	}
+	t.commit(o, body, reason == "")
+	v.show()
+}
+
+// onlyReader hides that a body may have a WriteTo.
+type onlyReader struct{ io.Reader }
+
+// preview writes to a body, and shows it to those who wait as soon as nothing is
+// to be gained from waiting for more of it: what is small and says so is stored
+// before anyone gets it, so that who has it may count on it; and what breaks off
+// before is a failure that a stored answer can hide.
+type preview struct {
+	body  *fill.Body
+	whole bool // nobody gets any of it before all of it is there
+	show  func()
+	shown atomic.Bool
+	timer *time.Timer // nil without one
+	came  int
+}
+
+func (t *Fetch) preview(body *fill.Body, out Outcome) *preview {
+	v := &preview{body: body, whole: 0 <= body.Expected() && body.Expected() <= LookAhead}
+	v.show = sync.OnceFunc(func() {
+		v.stop()
+		v.shown.Store(true)
+		t.fill.Settle(out)
+	})
+	switch {
+	case v.whole:
+	case t.hides():
+		v.timer = time.AfterFunc(LookAheadTime, func() { v.shown.Store(true); t.fill.Settle(out) })
+	default:
+		v.show()
+	}
+	return v
+}
+
+// Write implements io.Writer.
+func (v *preview) Write(p []byte) (int, error) {
+	n, err := v.body.Write(p)
+	if v.came += n; err == nil && !v.whole && v.came > LookAhead {
+		v.show()
+	}
+	return n, err
+}
+
+// stop ends the timer.
+func (v *preview) stop() {
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+}

@@ -1,0 +1,200 @@
+package fetch
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/cache/fill"
+	"millrace/cache/key"
+	"millrace/cache/object"
+	"millrace/cache/purge"
+	"millrace/cache/rfc9111"
+	"millrace/cache/rules"
+	"millrace/cache/tier"
+	"millrace/internal/proxy"
+)
+
+const (
+	// maxTags bounds what one answer may be purged by.
+	maxTags = 256
+)
+
+// tagsOf takes the tags out of a header: separated by spaces or commas, as
+// either of the two fields in use has them.
+func (c *Config) tagsOf(header http.Header) (tags []string) {
+	for _, name := range c.Tags {
+		for _, line := range header[name] {
+			for tag := range strings.FieldsFuncSeq(line, func(c rune) bool { return c == ' ' || c == ',' || c == '\t' }) {
+				if len(tags) < maxTags && !slices.Contains(tags, tag) {
+					tags = append(tags, tag)
+				}
+			}
+		}
+		delete(header, name)
+	}
+	return tags
+}
+
+// object makes an object without a body. header is the caller's to change.
+func (t *Fetch) object(status int, header http.Header, facts rfc9111.Facts) *object.Object {
+	names, by := t.c.chosenBy(header, t.R)
+	_, host := t.c.Proxy.Asked(t.R)
+	o := &object.Object{
+		Status: status, Fields: object.FieldsOf(header), Facts: facts, Vary: names, By: by, Stamp: facts.Received.UnixNano(),
+		Owner: purge.Object{URL: key.Normal(t.c.urlOf(t.R)), Host: host, At: t.at},
+	}
+	o.Owner.Tags = t.tagged(t.c.tagsOf(header), o.Owner.URL)
+	return o
+}
+
+// tagged adds the tag by which an object is found that was asked for by another
+// URL than the one of its key.
+func (t *Fetch) tagged(tags []string, url string) []string {
+	if !t.Settings.Edits {
+		return tags
+	}
+	front, _, _ := strings.Cut(t.Key, "\n")
+	if key.Normal(front) == url {
+		return tags
+	}
+	return append(tags, rules.KeyTag(front))
+}
+
+// chosenBy lists the request fields that an answer varies by, and their values.
+func (c *Config) chosenBy(header http.Header, r *http.Request) (names, by []string) {
+	names, _ = rfc9111.Vary(header)
+	by = make([]string, len(names))
+	for i, name := range names {
+		by[i] = rfc9111.Normal(name, r.Header, c.Languages)
+	}
+	return names, by
+}
+
+// withoutOrigin is a header without what the upstream says about origins, when
+// CORS is decided here.
+func withoutOrigin(h http.Header) http.Header {
+	c := h.Clone()
+	for name := range c {
+		if strings.HasPrefix(name, "Access-Control-") {
+			delete(c, name)
+		}
+	}
+	names, star := rfc9111.Vary(c)
+	if star || !slices.Contains(names, "Origin") {
+		return c
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n == "Origin" })
+	delete(c, "Vary")
+	if len(names) > 0 {
+		c["Vary"] = []string{strings.Join(names, ", ")}
+	}
+	return c
+}
+
+// commit stores a whole answer, or gives back what it was written to.
+func (t *Fetch) commit(o *object.Object, body *fill.Body, keep bool) {
+	size, ok := body.Whole()
+	if !ok { // it did not say how large it is, and there was no place for all of it
+		t.fetcher.passes.add(t.Key)
+		t.c.Meters.Reasons.Add("too-large")
+	}
+	if !ok || !keep || o.State(t.c.Purges.Index()) == purge.Gone { // on disk it could take the place of a newer one
+		tier.Discard(body)
+		return
+	}
+	done := o.Clone()
+	done.Size = size
+	if body.Spilt() != nil {
+		if t.c.Tiers.Commit(t.Key, done, body) {
+			t.fetcher.passes.remove(t.Key)
+		}
+		return
+	}
+	done.Body = body.Bytes()
+	t.fetcher.passes.remove(t.Key)
+	if t.c.Tiers.Put(t.Key, done) {
+		t.c.Tiers.WriteNew(t.Key, done)
+	}
+}
+
+// validated makes a 304 the new life of what is stored (RFC 9111, 4.3.4), and
+// reports whether it was about that.
+func (t *Fetch) validated(notModified http.Header, sent, received time.Time) bool {
+	headers := make([]http.Header, len(t.stored))
+	for i, o := range t.stored {
+		headers[i] = o.Header()
+	}
+	at := rfc9111.Selected(notModified, headers)
+	if at < 0 {
+		return false
+	}
+	old := t.stored[at]
+	next, reason := t.freshened(old, notModified, sent, received)
+	switch {
+	case reason == "authorization": // what is stored may still be right for others
+		return false
+	case reason != "":
+		// It may hold one client's cookie now, or say that it is private: the
+		// answer to another request is judged, and goes to the leader alone.
+		t.c.Tiers.Drop(t.Key, old)
+		return false
+	case !old.SameVariant(next) || !t.c.Tiers.Swap(t.Key, old, next):
+		t.c.Tiers.Put(t.Key, next)
+	}
+	if next.Stale(time.Now()) {
+		t.fill.Detach()
+	}
+	t.fill.Settle(Outcome{Object: next, How: "validated", Status: http.StatusNotModified})
+	return true
+}
+
+// freshened is an object with what a 304 or a HEAD says of it (RFC 9111, 3.2).
+func (t *Fetch) freshened(old *object.Object, said http.Header, sent, received time.Time) (*object.Object, string) {
+	header := t.Settings.Policy.Freshen(old.Header(), said, received)
+	proxy.Strip(header)
+	if t.c.CORS {
+		header = withoutOrigin(header)
+	}
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R.URL.Path, old.Status, header.Get("Content-Type"))
+	facts, reason := policy.Judge(t.R, old.Status, header, sent, received)
+	if byClient(header) {
+		reason = "vary"
+	}
+	if reason == rfc9111.NoLifetime {
+		reason = "" // it has a validator, as we have just seen
+	}
+	if reason == "" && !policy.SharesCookies(said, received) { // whose lifetime is not what is stored says
+		reason = "set-cookie"
+	}
+	next := old.Clone()
+	next.Fields, next.Facts, next.Rule = object.FieldsOf(header), facts, rule
+	next.Vary, next.By = t.c.chosenBy(header, t.R) // it may vary by something else now, and be right for this request, too
+	next.Owner.At = t.at
+	if tags := t.c.tagsOf(said.Clone()); len(tags) > 0 {
+		next.Owner.Tags = t.tagged(tags, next.Owner.URL)
+	}
+	return next, reason
+}
+
+// headUpdate takes in what an answer to HEAD says about the stored answer to
+// GET (RFC 9111, 4.3.5): it is another one, or its header is renewed.
+func (t *Fetch) headUpdate(resp *http.Response, sent, received time.Time) {
+	old := t.c.Tiers.Look(t.Key).Find(t.R, t.c.Languages)
+	if old == nil || resp.StatusCode != old.Status || old.Status != http.StatusOK {
+		return
+	}
+	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
+		if said := resp.Header.Get(name); said != "" && said != old.Get(name) {
+			if name == "Content-Length" && old.Get(name) == "" {
+				continue
+			}
+			t.c.Tiers.Drop(t.Key, old)
+			return
+		}
+	}
+	if next, reason := t.freshened(old, resp.Header, sent, received); reason == "" {
+		t.c.Tiers.Swap(t.Key, old, next)
+	}
+}

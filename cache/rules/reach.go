@@ -1,0 +1,72 @@
+package rules
+
+import (
+	"net/http"
+	"strings"
+
+	"millrace/internal/fieldname"
+)
+
+// Scrub takes out of a request's header what the key does not know, so that it
+// cannot have a say in an answer that others get.
+func (s *Settings) Scrub(h http.Header) {
+	for name := range h {
+		if !s.passes(name) {
+			delete(h, name)
+		}
+	}
+	if s.Auth == Dropped {
+		delete(h, "Authorization")
+	}
+	switch {
+	case s.Cookies == Dropped:
+		delete(h, "Cookie")
+	case s.Cookies == Keyed && len(s.listed) > 0:
+		keepCookies(h, s.listed)
+	}
+}
+
+// passes reports whether a request field reaches the upstream where the answer
+// may be for others. Not those by which an upstream answers for another URL,
+// host or method than the one in the key; nor a description of content that is
+// not there; nor names that some upstream takes for another field (see package
+// fieldname), as the key and Vary know that by its own name. What the key has
+// passes, in the spelling that the key has.
+func (s *Settings) passes(name string) bool {
+	if keyed, ok := s.spelled[fieldname.Fold(name)]; ok {
+		return name == keyed
+	}
+	switch name {
+	case "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto": // made here, of what is in the key
+		return true
+	case "Te", // trailers would keep an answer from being stored
+		"Early-Data": // nobody's was early here, and a 425 is for nobody else (RFC 8470, 5.1)
+		return false
+	}
+	switch {
+	case !fieldname.Plain(name), fieldname.Override(name), strings.HasPrefix(name, "Content-"):
+		return false
+	}
+	return !fieldname.Claim(name) || fieldname.Address(name)
+}
+
+// keepCookies leaves only the cookies of these names.
+func keepCookies(h http.Header, names []string) {
+	var kept []string
+	for _, line := range h["Cookie"] {
+		for pair := range strings.SplitSeq(line, ";") {
+			pair = strings.TrimSpace(pair)
+			name, _, _ := strings.Cut(pair, "=")
+			for _, n := range names {
+				if n == name {
+					kept = append(kept, pair)
+					break
+				}
+			}
+		}
+	}
+	delete(h, "Cookie")
+	if len(kept) > 0 {
+		h["Cookie"] = []string{strings.Join(kept, "; ")}
+	}
+}

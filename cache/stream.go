@@ -1,0 +1,117 @@
+package cache
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"millrace/cache/fill"
+	"millrace/cache/object"
+	"millrace/cache/rfc9111"
+	"millrace/internal/condition"
+	"millrace/internal/send"
+)
+
+// rangeAhead is how far after what has come a range may begin that is sent from
+// a body that grows. One that begins later is asked for by itself.
+const rangeAhead = 8 << 20
+
+// stream answers from a fetch's body while it grows. It reports false, having
+// written nothing, when that has found its place by now, or has moved on; or, with
+// x.far, when the range that is asked for is too far from what has come.
+func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
+	h := x.visible(o)
+	x.h.cors.Apply(h, x.r)
+	a := &send.Answer{Header: h, Size: body.Expected(), ETag: object.First(h["Etag"]), LastModified: rfc9111.Modified(h, x.began)}
+	var start, length int64
+	part, unchanged := false, false
+	if o.Status == http.StatusOK {
+		h["Accept-Ranges"] = []string{"bytes"}
+		unchanged = condition.Check(x.r.Method, x.r.Header, a.ETag, a.LastModified) == condition.NotModified
+		if a.Size >= 0 && !unchanged {
+			start, length, part = send.Part(x.r, a)
+		}
+	}
+	if have, _ := body.Whole(); start > have+rangeAhead {
+		x.far = true
+		return false
+	}
+	reader := body.Reader(x.r.Context(), start)
+	if reader == nil {
+		return false
+	}
+	if x.taken != nil {
+		x.taken()
+	}
+	defer func() { _ = reader.Close() }() // it cannot fail
+	delete(h, "Cache-Status")             // it is in the answer's header already, with ours
+	if part {
+		send.BeginPart(x.w, a, start, length)
+		x.status = http.StatusPartialContent
+		if length == 0 {
+			x.status = http.StatusRequestedRangeNotSatisfiable
+		}
+	} else {
+		length = -1
+		x.begin(o, h, unchanged)
+	}
+	if length == 0 || unchanged || x.r.Method == http.MethodHead || bodyless(o.Status) {
+		return true
+	}
+	x.follow(reader, length)
+	return true
+}
+
+// begin sends status and header of a whole answer, or of the 304 in its place.
+func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
+	head := x.w.Header()
+	for name, values := range h {
+		head[name] = values
+	}
+	if unchanged {
+		for name := range h {
+			if !send.KeptIn304(name) {
+				delete(head, name)
+			}
+		}
+		x.status = http.StatusNotModified
+		x.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if o.Status == http.StatusNoContent {
+		delete(head, "Content-Length") // RFC 9110, 8.6
+	}
+	x.w.WriteHeader(o.Status)
+}
+
+// follow sends so many bytes of what comes, all for -1.
+func (x *exchange) follow(reader *fill.Reader, length int64) {
+	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
+	to := io.Writer(x.w)
+	if length >= 0 {
+		to = &upTo{x.w, length}
+	}
+	if _, err := reader.WriteTo(to); err != nil && !errors.Is(err, errEnough) {
+		x.reason = "aborted"
+		panic(http.ErrAbortHandler) // the client must see that the answer is not whole
+	}
+}
+
+// errEnough ends a WriteTo.
+var errEnough = errors.New("all that was asked for is written")
+
+// upTo writes a number of bytes, and then returns errEnough.
+type upTo struct {
+	w    io.Writer
+	left int64
+}
+
+// Write implements io.Writer.
+func (u *upTo) Write(p []byte) (int, error) {
+	p = p[:min(int64(len(p)), u.left)]
+	n, err := u.w.Write(p)
+	if u.left -= int64(n); err == nil && u.left == 0 {
+		err = errEnough
+	}
+	return n, err
+}

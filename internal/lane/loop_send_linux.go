@@ -1,0 +1,170 @@
+package lane
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"millrace/internal/epoll"
+	"millrace/internal/send"
+)
+
+// outWait is for how long the loop waits in out: only a bound, as everything that
+// it looks at is in there.
+const outWait = int64(time.Second)
+
+// inputKey stands in out for the connections that may send requests.
+const inputKey = -1
+
+// sendWaiting is poll for as long as clients have answers to take. It waits, in a
+// thread: they mostly take more within microseconds, for which the way of a
+// goroutine through Go's poller costs several times as much. And as that poller
+// does not know out, it is not woken by every byte that a client takes.
+func (lp *loop) sendWaiting() {
+	n, err := lp.out.Wait(lp.writable[:], outWait)
+	if err != nil {
+		return
+	}
+	for i := range n {
+		if event := &lp.writable[i]; event.Key() == inputKey {
+			lp.poll()
+		} else {
+			lp.serve(event)
+		}
+	}
+}
+
+// sendPending goes on with an answer that a client did not take at once. It
+// reports whether the answer has ended and more may follow on the connection.
+// Otherwise the loop is told when the client takes more, or the connection is
+// closed, or has left the loop: with a file that would have to be read from the
+// disk, or that the system does not send.
+func (lp *loop) sendPending(c *Conn) bool {
+	r := c.reading.pending
+	sent, state := c.push(r)
+	if state == pushWaits {
+		if sent > 0 || !r.waiting {
+			c.stalled()
+		}
+		if err := lp.await(c, r); err != nil {
+			lp.fail(c, r, err)
+		}
+		return false
+	}
+	err := lp.awaitInput(c, r)
+	c.unstall()
+	switch state {
+	case pushCold:
+		c.leave(lp)
+		return false
+	case pushFailed:
+		err = unix.EPIPE
+	}
+	if err != nil {
+		lp.fail(c, r, err)
+		return false
+	}
+	if c.restEnds(nil) != nil {
+		_ = c.Close()
+		return false
+	}
+	return true
+}
+
+// fail ends a connection whose answer cannot be sent, or that the system has no
+// room to watch.
+func (lp *loop) fail(c *Conn, r *pendingWrite, err error) {
+	if r.waiting {
+		r.waiting = false
+		lp.sending--
+	}
+	_ = c.restEnds(err)
+	_ = c.Close() // which leaves the epoll sets by itself
+}
+
+// await moves a connection to out. It is told of once, and what the client sends
+// can wait for as long as it has an answer to take.
+func (lp *loop) await(c *Conn, r *pendingWrite) error {
+	const room = epoll.Out | epoll.OneShot
+	if r.waiting {
+		return lp.out.Change(c.fd, room, int32(c.fd), c.shard)
+	}
+	r.waiting = true
+	lp.sending++
+	_ = lp.in.Remove(c.fd)
+	return lp.out.Add(c.fd, room, int32(c.fd), c.shard)
+}
+
+// awaitInput moves a connection back, if it was moved.
+func (lp *loop) awaitInput(c *Conn, r *pendingWrite) error {
+	if !r.waiting {
+		return nil
+	}
+	r.waiting = false
+	lp.sending--
+	_ = lp.out.Remove(c.fd)
+	return lp.watch(c.fd, c.shard)
+}
+
+// pushed says how far a part of an answer went.
+type pushed uint8
+
+const (
+	pushDone   pushed = iota // all of it
+	pushWaits                // for the client, or for other connections' turn
+	pushCold                 // for the disk, or for another way to send it
+	pushFailed               // the connection is broken
+)
+
+// push sends of r what the client takes now, at most inTurn bytes of a file.
+func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
+	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.left()) {
+		return 0, pushCold
+	}
+	if len(r.head)+len(r.body) > 0 {
+		var err error
+		if sent, err = c.pushBytes(r); err != nil {
+			return sent, pushFailed
+		}
+		if len(r.head)+len(r.body) > 0 {
+			return sent, pushWaits
+		}
+	}
+	if r.file == nil {
+		return sent, pushDone
+	}
+	a := r.file.answer
+	n, err := send.TryFile(uintptr(c.fd), a.File, a.Base+r.sent, r.left())
+	r.sent += n
+	sent += int(n)
+	c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(n))
+	switch {
+	case r.sent == a.Size:
+		return sent, pushDone
+	case errors.Is(err, send.ErrOtherWay):
+		return sent, pushCold
+	case err != nil:
+		return sent, pushFailed
+	}
+	return sent, pushWaits
+}
+
+// left is how much of the file may go in this turn.
+func (r *pendingWrite) left() int64 { return min(r.file.answer.Size-r.sent, inTurn) }
+
+// pushBytes sends of the header and of a body from memory what the client takes.
+func (c *Conn) pushBytes(r *pendingWrite) (n int, err error) {
+	switch {
+	case r.file != nil:
+		n, err = send.TryHead(uintptr(c.fd), r.head)
+	case len(r.head) > 0:
+		n, err = send.TryWrite(uintptr(c.fd), r.head, r.body)
+	default:
+		n, err = send.TryWrite(uintptr(c.fd), r.body, nil)
+	}
+	c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
+	skip := min(n, len(r.head))
+	r.head, r.body = r.head[skip:], r.body[n-skip:]
+	return n, err
+}

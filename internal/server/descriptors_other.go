@@ -1,0 +1,6 @@
+//go:build !unix
+
+package server
+
+// descriptors is how many descriptors this process may have; 0: no saying.
+func descriptors() int { return 0 }

@@ -1,0 +1,207 @@
+package server
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+// places bounds the number of connections: of all clients, and of one address,
+// so that one client cannot take the places of all.
+type places struct {
+	closed chan struct{}
+	once   sync.Once
+	freed  chan struct{} // one token: a place may be free
+
+	mu    sync.Mutex
+	bound bounds
+	open  int
+	peers map[netip.Addr]*peer // of addresses with a connection
+}
+
+// bounds are what a reload may change.
+type bounds struct {
+	all, each   int
+	descriptors int                   // that connections and WebSockets may have together; 0: not known
+	sockets     func() int            // descriptors of WebSockets
+	trusted     func(netip.Addr) bool // proxies, which come for many clients
+}
+
+// peer is an address with connections.
+type peer struct {
+	open   int
+	barren time.Time // when there was nothing to close for one more
+}
+
+func newPlaces() *places {
+	return &places{closed: make(chan struct{}), freed: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}}
+}
+
+func (p *places) set(b bounds) {
+	p.mu.Lock()
+	p.bound = b
+	p.mu.Unlock()
+	p.wake()
+}
+
+func (p *places) wake() {
+	select {
+	case p.freed <- struct{}{}:
+	default:
+	}
+}
+
+// client is what the client behind an address is counted as: clientOf, or
+// nothing for a proxy, which comes for many.
+func (p *places) client(addr net.Addr) netip.Addr {
+	p.mu.Lock()
+	trusted := p.bound.trusted
+	p.mu.Unlock()
+	if tcp, ok := addr.(*net.TCPAddr); ok && trusted != nil && trusted(tcp.AddrPort().Addr().Unmap().WithZone("")) {
+		return netip.Addr{}
+	}
+	return clientOf(addr)
+}
+
+// clientOf is [lane.ClientOf] of a socket's address.
+func clientOf(addr net.Addr) netip.Addr {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return lane.ClientOf(tcp.AddrPort().Addr())
+}
+
+// verdict says what becomes of a new connection.
+type verdict int
+
+const (
+	taken   verdict = iota
+	full            // nobody may connect
+	crowded         // this client has all that it may have
+)
+
+// take gives a client a place; with force, beyond its share.
+func (p *places) take(client netip.Addr, force bool) verdict {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := &p.bound
+	if q := p.peers[client]; !force && q != nil && q.open >= b.each {
+		return crowded
+	}
+	if p.open >= b.all || b.descriptors > 0 && b.sockets != nil && p.open+b.sockets() >= b.descriptors {
+		return full
+	}
+	p.open++
+	if client.IsValid() {
+		q := p.peers[client]
+		if q == nil {
+			q = &peer{}
+			p.peers[client] = q
+		}
+		q.open++
+	}
+	return taken
+}
+
+// give gives a place back.
+func (p *places) give(client netip.Addr) {
+	p.mu.Lock()
+	p.open--
+	if q := p.peers[client]; q != nil {
+		if q.open--; q.open == 0 {
+			delete(p.peers, client)
+		}
+	}
+	p.mu.Unlock()
+	p.wake()
+}
+
+// shedEvery is how often somebody who waits for a place looks for a connection
+// to close: there may be none at first. So often at most are the connections of
+// one client looked through for another one of its own.
+const shedEvery = 100 * time.Millisecond
+
+// makeRoom lets shed close one of a client's connections, unless that was tried
+// in vain a moment ago. It reports whether one was closed.
+func (p *places) makeRoom(client netip.Addr, shed func() bool) bool {
+	p.mu.Lock()
+	q := p.peers[client]
+	early := q != nil && time.Since(q.barren) < shedEvery
+	p.mu.Unlock()
+	if early {
+		return false
+	}
+	if shed() {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if q := p.peers[client]; q != nil {
+		q.barren = time.Now()
+	}
+	return false
+}
+
+func (p *places) close() { p.once.Do(func() { close(p.closed) }) }
+
+// seat finds a place for an accepted connection. While there is none, it closes
+// those that are idle and, failing that, those whose clients are too slow, and
+// waits. A client that has its share makes room with connections of its own, or
+// is turned away at once: nobody waits behind it. done: the listener has ended.
+func (l *listener) seat(client netip.Addr) (ok, done bool) {
+	s := l.server
+	var tick *time.Ticker
+	for force := false; ; {
+		switch s.places.take(client, force) {
+		case taken:
+			return true, false
+		case crowded:
+			mine := func(a net.Addr) bool { return clientOf(a) == client }
+			if !s.places.makeRoom(client, func() bool { return s.shed(mine) }) {
+				return false, false
+			}
+			force = true // what was closed gives its place back in a moment
+			continue
+		case full:
+			s.shed(nil)
+		}
+		if tick == nil {
+			tick = time.NewTicker(shedEvery)
+			defer tick.Stop()
+		}
+		select {
+		case <-s.places.freed:
+		case <-tick.C:
+		case <-l.stop:
+			return false, true
+		case <-s.places.closed:
+			return false, true
+		}
+	}
+}
+
+// shed closes a connection of the clients that are meant, all if which is nil:
+// an idle one before one that is slow. It reports whether there was one.
+func (s *Server) shed(which func(net.Addr) bool) bool {
+	return s.lane.ShedIdle(which) || s.streams.shedIdle(which) || s.lane.ShedSlow(which)
+}
+
+// crowdedAnswer is for clients that have their share of the connections.
+const crowdedAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 10\r\n" +
+	"Content-Type: text/plain; charset=utf-8\r\nContent-Length: 64\r\n\r\n" +
+	"There are too many connections from your address: close some.  \n"
+
+// refuse turns a connection away. It does not wait for the client.
+func (l *listener) refuse(nc net.Conn) {
+	l.server.meters.Rejected.Add(0, 1)
+	l.server.crowding.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr())
+	if !l.secure {
+		_ = nc.SetWriteDeadline(time.Now().Add(shedEvery))
+		_, _ = nc.Write([]byte(crowdedAnswer))
+	}
+	_ = nc.Close()
+}

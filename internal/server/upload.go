@@ -1,0 +1,59 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+// body is the body of a request as a job sees it.
+type body struct {
+	io.ReadCloser
+	asked atomic.Bool // somebody wanted to read it
+
+	// Over HTTP/2, where the lane does not see it:
+	limits *Options
+	pace   lane.Pace
+	late   *time.Timer // ends the stream; nil over HTTP/1.1
+}
+
+// upload is r with a body that keeps to the limits. done must be called when
+// the request is answered. It is a copy: what net/http does with its own
+// request before and after an answer depends on the type of the body.
+func upload(rw http.ResponseWriter, r *http.Request, o *Options) (limited *http.Request, done func()) {
+	b := &body{ReadCloser: http.MaxBytesReader(rw, r.Body, int64(o.BodyBytes)), limits: o}
+	if r.ProtoMajor >= 2 {
+		rc := http.NewResponseController(rw)
+		b.late = time.AfterFunc(o.BodyTimeout, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })
+		b.late.Stop() // until somebody waits
+	}
+	c := *r
+	c.Body = b
+	return &c, func() {
+		if b.late != nil {
+			b.late.Stop()
+		}
+		// RFC 9110, 10.1.1: who expects 100 and is refused sends no body, so
+		// that nobody may wait for it; net/http would, to throw it away.
+		if !b.asked.Load() && r.ProtoMajor == 1 && r.Header["Expect"] != nil {
+			lane.EndInput(r)
+		}
+	}
+}
+
+// Read implements [io.Reader].
+func (b *body) Read(p []byte) (int, error) {
+	b.asked.Store(true)
+	if b.late == nil {
+		return b.ReadCloser.Read(p)
+	}
+	began := time.Now()
+	b.late.Reset(b.pace.Left(b.limits.BodyTimeout))
+	n, err := b.ReadCloser.Read(p)
+	b.late.Stop()
+	b.pace.Took(time.Since(began), n, b.limits.BodyTimeout, int64(b.limits.BodyRate))
+	return n, err
+}

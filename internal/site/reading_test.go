@@ -1,0 +1,77 @@
+package site
+
+import (
+	"net/url"
+	"slices"
+	"testing"
+)
+
+func TestReadings(t *testing.T) {
+	for target, want := range map[string][]string{
+		"/a/b":                    {"/a/b"},
+		"/a%2Fb":                  {"/a/b"},
+		"/p/https%3A%2F%2Fa/x":    {"/p/https:/a/x", "/p/https://a/x", "/p/https:%2F%2Fa/x"},
+		"/p//x":                   {"/p/x", "/p//x"},
+		"/p/..%2fadmin":           {"/admin", "/p/../admin", "/p/..%2fadmin"},
+		"/p/%2e%2e/admin":         {"/admin", "/p/../admin"},
+		"/a/../secret//../k":      {"/k", "/a/../secret//../k", "/a/../secret/../k", "/secret/k"},
+		"//":                      {"/", "//"},
+		"/a/.":                    {"/a/", "/a/."},
+		"/p%2f..%2f..%2fx/../y/.": {"/y/", "/p/../../x/../y/.", "/p%2f..%2f..%2fx/../y/."},
+	} {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Readings(u)
+		if got[0] != want[0] || !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
+			t.Errorf("%s: %q, want %q", target, got, want)
+		}
+	}
+}
+
+// A path that can be read in two ways is passed on by a route only if both ways
+// lead to it: no other route can be got round.
+func TestOnlyRoute(t *testing.T) {
+	routes := []*Route{route("/"), route("/p/"), route("/secret/"), route("/p/admin")}
+	s := New(1, routes)
+	for target, want := range map[string]string{
+		"/x//y": "/", "/p//y": "/p/", "/p/a%2F..%2Fb": "/p/", "/p/https%3A%2F%2Fexample.com/x": "/p/", "/x/../y": "/", "//": "/",
+		"/p/..%2fx": "", "/p/..%2fsecret%2fx": "", "/secret%2f..%2fx": "", "/secret/../x": "", "//secret/x": "", "/x/..%2f..%2fsecret/": "",
+		"/a/../secret//../k": "", "/p//admin": "", "/p/x%2f..%2fadmin": "", "/p/./admin": "", "/p/%2fadmin": "",
+		"/x/../secret/a/%2e%2e/../../k": "", "/x/../secret/%2E./../k": "", "/x/%2e%2e/../y": "/",
+	} {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if r := s.OnlyRoute(u); r != nil {
+			got = r.Pattern
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q; read as %q", target, got, want, Readings(u))
+		}
+	}
+}
+
+func FuzzReadings(f *testing.F) {
+	for _, s := range []string{"/", "/a/../b//c/./", "//x", "/..%2f", "/a/../secret//../k"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || u.Path == "" || u.Path[0] != '/' {
+			return
+		}
+		list := Readings(u)
+		if clean, was := Clean(u.Path); list[0] != clean || was != (len(list) == 1) {
+			t.Fatalf("%q is read as %q", target, list)
+		}
+		for _, p := range list {
+			if p == "" || p[0] != '/' {
+				t.Fatalf("%q is read as %q", target, list)
+			}
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// distrustFor is how long each request to a server gets a connection of its own
+// after the server has sent what nobody asked for. A server that does so once
+// does it with every answer of a kind, and now and then its bytes come so late
+// that they look like the answer to the next request. A handshake for each
+// request is dear, so the server gets another chance.
+const distrustFor = 10 * time.Minute
+
+// distrust is what a server has earned by that.
+type distrust struct {
+	since time.Time // what until is counted from
+	log   *slog.Logger
+	until atomic.Int64 // nanoseconds; not later than now: none
+	count atomic.Uint64
+	tell  atomic.Pointer[func()] // see Pool.OnUnasked
+	over  atomic.Bool            // the pool is closed, and its idle connections are
+}
+
+// OnUnasked has f called for each connection that was given up since a server
+// sent what nobody had asked for. f must return at once.
+func (p *Pool) OnUnasked(f func()) {
+	for _, s := range p.servers {
+		s.distrust.tell.Store(&f)
+	}
+}
+
+// unasked takes in that bytes came from s that nobody had asked for. It may be
+// called by net/http with locks held.
+func (s *server) unasked() {
+	d := &s.distrust
+	if d.over.Load() {
+		return
+	}
+	d.count.Add(1)
+	if tell := d.tell.Load(); tell != nil {
+		(*tell)()
+	}
+	now := int64(time.Since(d.since))
+	if before := d.until.Swap(now + int64(distrustFor)); before <= now {
+		d.log.Warn("an upstream sends more than its answers: for a while each request gets a connection of its own",
+			slog.String("upstream", s.name), slog.Duration("for", distrustFor))
+	}
+}
+
+// transporter sends the next request to s.
+func (s *server) transporter() http.RoundTripper {
+	if until := s.distrust.until.Load(); until > 0 && int64(time.Since(s.distrust.since)) < until {
+		return s.single
+	}
+	return s.transport
+}
+
+type doubtKey struct{}
+
+// OnDoubt has f called, at most once, when it turns out that the answer to a
+// request with this context may have been sent before the request: bytes came
+// later on its connection that nobody asked for, and it was not the first there. The
+// answer is usually complete by then. f must return at once, and may be called
+// with locks of net/http held.
+func OnDoubt(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, doubtKey{}, &f)
+}
+
+// doubtOf is what OnDoubt was given; nil: nothing.
+func doubtOf(ctx context.Context) *func() {
+	f, _ := ctx.Value(doubtKey{}).(*func())
+	return f
+}

@@ -1,0 +1,235 @@
+// Package embed is the experiment embed-vs-disk: small files from the executable
+// or from disk.
+package embed
+
+import (
+	"context"
+	"crypto/sha1" // the length of a commit's name, not a proof of anything
+	"encoding/hex"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"millrace/lab/experiment"
+	"millrace/lab/experiment/fileserver"
+	"millrace/lab/load"
+	"millrace/lab/result"
+	"millrace/lab/stats"
+	"millrace/lab/trial"
+)
+
+const (
+	loadConnections = 1000 // as published
+	// loadThreads is as published, too, where they do not take the server's
+	// last core.
+	loadThreads = 2
+	// smallestEffect is the smallest one that counts.
+	smallestEffect = 0.01
+)
+
+// Experiment is embed-vs-disk.
+func Experiment() experiment.Experiment {
+	return experiment.Experiment{
+		Name:  "embed-vs-disk",
+		Title: "small files from the executable or from disk, in seven servers",
+		Question: "Is a small site served faster from files inside the executable than from a folder, and is it the place of the " +
+			"bytes that makes the difference or the way of serving them?",
+		Claim: "A net/http server with go:embed answers 116,485 requests/s where one that reads from disk answers 83,519 " +
+			"(+39.5 %) on the front page alone, and 91,614 against 83,970 (+9.1 %) on all seven paths, with 1000 connections " +
+			"and two threads of load, each figure measured once.",
+		Rule: "In each block every arm is started anew and loaded once with either workload, in random order. An arm differs " +
+			"from net/http on disk in CPU time per request, or in requests/s, when the sign-flip permutation test over restarts " +
+			"gives p < 0.01 after Holm's adjustment over both figures and workloads (and equal shares for each look) and the " +
+			"interval reaches beyond ±1 %, which is the smallest effect that counts; it is equal when the whole interval " +
+			"lies within ±1 %; else it is undecided. The claim is about requests/s, which depends on the generator, too, where " +
+			"both share the cores; CPU time per request is the harder figure. The result is void unless all arms answer " +
+			"with the same bodies.",
+		Run: run,
+	}
+}
+
+// claims are the published requests/s by workload and arm.
+func claims() map[string]map[string]float64 {
+	return map[string]map[string]float64{
+		"one page": {"nethttp-disk": 83_519, "nethttp-embed": 116_485},
+		"all":      {"nethttp-disk": 83_970, "nethttp-embed": 91_614},
+	}
+}
+
+// base is the arm that the others are compared with.
+const base = "nethttp-disk"
+
+// A measurement is one run of the experiment.
+type measurement struct {
+	*experiment.Stage
+	*fileserver.Servers
+	sizes []int // of the files on the curve
+}
+
+func run(ctx context.Context, env experiment.Env, res *result.Result) error {
+	m := &measurement{
+		Stage:   experiment.NewStage(env, res),
+		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
+		sizes:   curveSizes(env.Mode),
+	}
+	if err := m.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			res.Interrupted = "stopped while the subjects were built"
+			return nil
+		}
+		return err
+	}
+	m.Built()
+	total := experiment.Budget(env.Mode)
+	curveTime := total / 10
+	share := 1 - float64(curveTime)/float64(total)
+	plan := newPlan(m.arms(ctx), env)
+	plan.Budget = m.Left() - curveTime
+	err := trial.Run(ctx, plan, res, m.Part(0, share, curveTime))
+	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	watch := m.Part(share, 1, 0)
+	return m.curve(ctx, res, max(curveTime/2, min(curveTime, m.Left())), func(e result.Event) {
+		if e.Kind != result.EventNote { // they were all said before
+			watch(e)
+		}
+	})
+}
+
+// prepare writes the site and builds the subjects.
+func (m *measurement) prepare(ctx context.Context) (err error) {
+	files := fileserver.Site()
+	var large []fileserver.File
+	for _, size := range m.sizes {
+		large = append(large, fileserver.SizedFile(size))
+	}
+	if err := fileserver.Write(m.Site, append(files, large...)); err != nil {
+		return err
+	}
+	hash := sha1.New()
+	for _, f := range files {
+		hash.Write(f.Content())
+	}
+	programs := []experiment.Program{{Name: base}, {Name: "nethttp-embed"}, {
+		Name: "nethttp-ldflags", Flags: []string{ldflags(files, hex.EncodeToString(hash.Sum(nil)))},
+	}}
+	if m.Env.Bench != nil {
+		over, err := m.curveOverlay(large)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, experiment.Program{Key: curveSubject, Name: "nethttp-embed", Flags: []string{"-overlay=" + over}})
+	}
+	for _, name := range []string{"millrace-embed", "fasthttp-disk", "fasthttp-embed", "gin-disk", "gin-embed"} {
+		if m.Env.Mode == result.Full || !fullOnly(name) {
+			programs = append(programs, experiment.Program{Name: name})
+		}
+	}
+	m.Programs, err = m.Build(ctx, programs)
+	return err
+}
+
+// fullOnly reports whether an arm is left to full runs. With 1000 connections
+// ten blocks of all arms would need windows too short to say something, and
+// compiling Gin takes half of a quick run where nothing was compiled before.
+func fullOnly(arm string) bool {
+	switch arm {
+	case "fasthttp-embed", "gin-disk", "gin-embed":
+		return true
+	}
+	return false
+}
+
+// curveOverlay puts the curve's files where the subject embeds them. They lie
+// in one place for all runs, since the go command's flags name it and each set
+// of flags has an executable of its own.
+func (m *measurement) curveOverlay(files []fileserver.File) (string, error) {
+	bench := m.Env.Bench.Dir
+	dir := filepath.Join(bench, "out", "lab", "site-"+string(m.Env.Mode))
+	if err := fileserver.Write(dir, files); err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	into := filepath.Join(bench, "subjects", "internal", "site", "embedded", "files")
+	return name, overlay(name, dir, into, files)
+}
+
+// arms are all arms, the baseline first; those that cannot run say why.
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	var arms []trial.Arm
+	for _, a := range []struct{ name, module, about string }{
+		{base, "", "net/http's FileServer on a folder, JSON encoded for each request"},
+		{"nethttp-embed", "", "the same on go:embed through fs.Sub and http.FS"},
+		{"nethttp-ldflags", "", "files in variables that the linker filled (-X), pictures base64-decoded for each request"},
+		{"gin-disk", ginModule, "Gin's StaticFS on a folder"},
+		{"gin-embed", ginModule, "Gin's StaticFS on go:embed"},
+		{"fasthttp-disk", fasthttpModule, "fasthttp's FS on a folder"},
+		{"fasthttp-embed", fasthttpModule, "fasthttp's FS on go:embed"},
+	} {
+		arms = append(arms, m.subjectArm(a.name, a.module, a.about))
+	}
+	packed := trial.Arm{
+		Name: "millrace-packed", About: "the site packed into millrace's executable",
+		Skipped: "millrace cannot pack a site into its executable yet",
+	}
+	return append(
+		arms,
+		m.Arm("millrace-disk", "millrace serve on a folder; the JSON method is a file to it", m.Millrace(false)),
+		m.subjectArm("millrace-embed", "", "millrace's package static on go:embed, a plain handler under net/http without the fast lane"),
+		packed,
+		m.Arm("nginx", "sendfile, open_file_cache, two workers, no log; the JSON method is a file to it", m.Nginx(ctx, "")),
+	)
+}
+
+const (
+	ginModule      = "github.com/gin-gonic/gin"
+	fasthttpModule = "github.com/valyala/fasthttp"
+)
+
+// subjectArm is an arm whose server is a subject of the same name that takes
+// -root and -listen.
+func (m *measurement) subjectArm(name, module, about string) trial.Arm {
+	l := m.Subject(name, module, fileserver.SiteArgs)
+	if fullOnly(name) && m.Env.Mode == result.Quick {
+		l = fileserver.Launch{Missing: errFullOnly}
+	}
+	return m.Arm(name, about, l)
+}
+
+// errFullOnly is why an arm is not in a quick run.
+var errFullOnly = errors.New("there is not time for it in a quick run: run with --full")
+
+// newPlan is what is measured; the caller sets the budget.
+func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
+	threads := 1
+	if runtime.NumCPU() > loadThreads {
+		threads = loadThreads
+	}
+	one := load.Config{Connections: loadConnections, Threads: threads, Sources: 4}
+	page, all := one, one
+	page.Paths = []string{"/"}
+	all.Paths = fileserver.SitePaths()
+	p := trial.Plan{
+		Arms: arms,
+		Workloads: []trial.Workload{
+			{Name: "one page", About: "GET / (501 bytes), 1000 connections, closed loop", Load: page},
+			{Name: "all", About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
+		},
+		Decide: []string{"cpu_ns", "requests_per_second"},
+		Also:   []trial.Pair{{Arm: "millrace-disk", Baseline: "nginx"}},
+		Delta:  smallestEffect, PerRestart: 1, Seed: env.Seed,
+		Slot: 2 * time.Second, Warmup: 200 * time.Millisecond,
+		Blocks: []int{12, 16, 20},
+	}
+	if env.Mode == result.Quick {
+		p.Slot, p.Warmup = 500*time.Millisecond, 50*time.Millisecond
+		// All paths are asked of whom the claim is about, of millrace and of nginx.
+		p.Workloads[1].Arms = []string{"nethttp-disk", "nethttp-embed", "nethttp-ldflags", "millrace-disk", "nginx"}
+		// No more than can give a verdict at all: every restart is one finding.
+		p.Blocks = []int{stats.FewestBlocks(len(p.Workloads)*len(p.Decide), stats.Rule{Delta: p.Delta})}
+	}
+	return p
+}

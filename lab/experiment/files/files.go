@@ -1,0 +1,249 @@
+// Package files is the experiment files: static files from millrace, nginx,
+// net/http and fasthttp, small ones as they are and as a browser asks for them,
+// and a large one over TCP and a UNIX socket.
+package files
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"millrace/lab/experiment"
+	"millrace/lab/experiment/fileserver"
+	"millrace/lab/load"
+	"millrace/lab/result"
+	"millrace/lab/stats"
+	"millrace/lab/trial"
+)
+
+// The arms that others are told apart by.
+const (
+	nginx       = "nginx"
+	millrace    = "millrace"
+	millraceLog = "millrace-log"
+)
+
+const (
+	// delta is the smallest effect that counts.
+	delta = 0.03
+	// largePath is the large file, of largeSize bytes: long enough that starting
+	// and ending a download do not count, small enough to stay in the page cache.
+	largePath      = "/large.bin"
+	largeSize      = 256 << 20
+	largeSizeQuick = 64 << 20
+)
+
+// Experiment is what the lab lists.
+func Experiment() experiment.Experiment {
+	return experiment.Experiment{
+		Name:  "files",
+		Title: "static files from millrace, nginx, net/http and fasthttp",
+		Question: "What does it cost to serve a small site and a large file, with few and with many connections, bare and with a browser's " +
+			"header fields, with and without an access log?",
+		Claim: "Millrace serves small files for less CPU time than nginx does, and a large one for no more.",
+		Rule: "In each block every arm is started anew and loaded once with each workload, in random order. An arm differs from nginx in a figure " +
+			"when the sign-flip permutation test over restarts gives p < 0.01 after Holm's adjustment over all figures and workloads " +
+			"and the interval reaches beyond ±3 %, which is the smallest effect that counts; it is equal when the whole interval lies within " +
+			"±3 %; else it is undecided. Requests per second depend on the generator, too, where both share the cores; CPU time is the harder " +
+			"figure. The result is void unless all arms answer with the same bodies.",
+		Run: run,
+	}
+}
+
+// A measurement is one run of the experiment.
+type measurement struct {
+	*experiment.Stage
+	*fileserver.Servers
+	quick bool
+}
+
+func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+	m := &measurement{
+		Stage:   experiment.NewStage(env, res),
+		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
+		quick:   env.Mode != result.Full,
+	}
+	size := int64(largeSize)
+	if m.quick {
+		size = largeSizeQuick
+	}
+	if err := fileserver.Write(m.Site, fileserver.Site()); err != nil {
+		return err
+	}
+	if err := writeLarge(filepath.Join(m.Site, largePath), size); err != nil {
+		return err
+	}
+	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "nethttp"}, {Name: "fasthttpfs"}}); err != nil {
+		res.Interrupted = "stopped while the subjects were built"
+		return nil //nolint:nilerr // ctx has ended, and the result says so
+	}
+	m.Built()
+	plan := newPlan(m.arms(ctx), env, size)
+	plan.Budget = m.Left()
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace, millraceLog)), answer(res)
+	return err
+}
+
+// writeLarge makes the large file and waits until it is on the disk: real
+// blocks, since a hole would be served from one shared page, and nothing left
+// that the kernel writes back while we measure.
+func writeLarge(name string, size int64) error {
+	f, err := os.Create(name) //nolint:gosec // in our own folder
+	if err == nil {
+		_, err = io.CopyN(f, rand.NewChaCha8([32]byte{1}), size)
+		if err == nil {
+			err = f.Sync()
+		}
+		f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("making the large file: %w", err)
+	}
+	return nil
+}
+
+// arms are all, the baseline first.
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	withSocket := func(p fileserver.Place) []string {
+		return []string{"-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
+	}
+	netHTTP, fastHTTP := m.Subject("nethttp", "", withSocket), m.Subject("fasthttpfs", "github.com/valyala/fasthttp", withSocket)
+	netHTTP.Socket, fastHTTP.Socket = true, true
+	arms := []trial.Arm{
+		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),
+		m.Arm(millrace, "millrace serve, no log", m.Millrace(true)),
+		m.Arm("nethttp", "net/http's FileServer with its defaults", netHTTP),
+		m.Arm("fasthttp", "fasthttp's FS with its defaults", fastHTTP),
+	}
+	if m.quick {
+		return arms
+	}
+	return append(
+		arms,
+		m.Arm("millrace-nolane", "the same with --no-lane: what the lane brings", m.Millrace(true, "--no-lane")),
+		m.Arm("nginx-log", "nginx with a buffered log in Combined format", m.Nginx(ctx, logName)),
+		m.Arm(millraceLog, "millrace serve with a log in Combined format", m.logged()),
+	)
+}
+
+// logName is the access log in the folder of a server that has one.
+const logName = "access.log"
+
+// logged is millrace with a log of its own for each instance.
+func (m *measurement) logged() fileserver.Launch {
+	l := m.Millrace(true)
+	plain := l.Args
+	l.Args = func(p fileserver.Place) []string {
+		return append(plain(p), "--log", "combined", "--log-file", filepath.Join(p.Dir, logName))
+	}
+	return l
+}
+
+// newPlan is what is measured; the caller sets the budget.
+func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
+	var small []trial.Workload
+	for _, what := range []struct {
+		name, about string
+		paths       []string
+		header      http.Header
+		differ      string
+	}{
+		{"front page", "GET / (501 bytes)", []string{"/"}, nil, ""},
+		{"site", "GET of all seven paths in turn (0.5 to 15 KB)", fileserver.SitePaths(), nil, ""},
+		{
+			"browser", "the same with the header fields and the cookie of a current Chromium", fileserver.SitePaths(), chromium(),
+			"a server may compress what a browser asks for, and some do",
+		},
+	} {
+		for _, n := range []int{50, 1000} {
+			small = append(small, trial.Workload{
+				Name: fmt.Sprintf("%s, %d", what.name, n), About: fmt.Sprintf("%s, %d connections, closed loop", what.about, n),
+				Load: load.Config{Paths: what.paths, Header: what.header, Connections: n, Threads: 1, Sources: 4}, Differ: what.differ,
+			})
+		}
+	}
+	large := load.Config{Paths: []string{largePath}, Connections: 1, Threads: 1, Requests: 4}
+	noLog := []string{nginx, "nethttp", "fasthttp", millrace}
+	var downloads []trial.Workload
+	for _, network := range []string{"tcp", "unix"} {
+		downloads = append(downloads, trial.Workload{
+			Name: network, About: fmt.Sprintf("a file of %d MiB, 4 times one after the other on one connection", size>>20),
+			Load: large, Arms: noLog, Decide: []string{"bytes_per_second", "cpu_ns_per_mb"},
+		})
+	}
+	p := trial.Plan{
+		Arms: arms, Workloads: append(small, downloads...),
+		Decide: []string{"cpu_ns", "requests_per_second", "latency_p99_ns"},
+		Also: []trial.Pair{
+			{Arm: millrace, Baseline: "nethttp"},
+			{Arm: millrace, Baseline: "fasthttp"},
+		},
+		Delta: delta, PerRestart: 1, Seed: env.Seed,
+		Slot: time.Second, Warmup: 100 * time.Millisecond,
+	}
+	if env.Mode == result.Full {
+		p.Also = append(p.Also, trial.Pair{Arm: millraceLog, Baseline: "nginx-log"}, trial.Pair{Arm: millrace, Baseline: "millrace-nolane"})
+	} else {
+		p.Decide = []string{"cpu_ns", "requests_per_second"}
+		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
+		p.Workloads = []trial.Workload{small[0], small[3], small[4], downloads[0]}
+	}
+	figures := 0
+	for _, w := range p.Workloads {
+		if figures += len(p.Decide); len(w.Decide) > 0 {
+			figures += len(w.Decide) - len(p.Decide)
+		}
+	}
+	// No more blocks than can give a verdict at all: every restart is one finding.
+	p.Blocks = []int{stats.FewestBlocks(figures, stats.Rule{Delta: p.Delta})}
+	return p
+}
+
+// chromium is what a current Chromium on a desktop sends to a trustworthy origin
+// for a page that it navigates to.
+func chromium() http.Header {
+	h := http.Header{}
+	for line := range strings.Lines(`sec-ch-ua-platform: "Linux"
+User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36
+sec-ch-ua: "Chromium";v="142", "Not_A Brand";v="99"
+sec-ch-ua-mobile: ?0
+Upgrade-Insecure-Requests: 1
+Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7
+Sec-Fetch-Site: same-origin
+Sec-Fetch-Mode: navigate
+Sec-Fetch-User: ?1
+Sec-Fetch-Dest: document
+Accept-Encoding: gzip, deflate, br, zstd
+Accept-Language: en-GB,en;q=0.9,uk;q=0.8,de;q=0.7
+Cookie: _ga=GA1.1.1804289383.1719830000; _ga_X7T2KQ90WD=GS2.1.s1761052410$o14$g1$t1761052688$j41$l0$h0; session=7b1f8a40c2d94e6fb0a3951e8d27c6f4; theme=dark; consent=analytics%3D1%26ads%3D0; lang=en
+`) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		h.Set(name, value)
+	}
+	return h
+}
+
+// answer is about the front page, in CPU time per request, and the large file.
+func answer(res *result.Result) string {
+	var parts []string
+	for _, w := range res.Workloads {
+		metric := "cpu_ns"
+		if w.Name == "tcp" || w.Name == "unix" {
+			metric = "cpu_ns_per_mb"
+		}
+		if v, ok := experiment.VerdictOn(res, millrace, nginx, w.Name, metric); ok {
+			parts = append(parts, fmt.Sprintf("%s on %q", experiment.Difference(v), w.Name))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "CPU time of millrace against nginx's: " + experiment.List(parts)
+}

@@ -1,0 +1,82 @@
+package fileserver
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"millrace/lab/experiment"
+	"millrace/lab/subject"
+)
+
+func TestProbe(t *testing.T) {
+	long := strings.Repeat("x", 5000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header().Set("Content-Type", "text/plain")
+		switch r.URL.Path {
+		case "/short":
+			w.Header().Set("Last-Modified", "yesterday")
+			w.Write([]byte("short"))
+		case "/long":
+			w.Write([]byte(long[:2500])) // sent in chunks: its end is not known yet
+			http.NewResponseController(w).Flush()
+			w.Write([]byte(long[2500:]))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	got, err := probeAll(t.Context(), server.Listener.Addr().String(), []string{"/short", "/long", "/none", "/short"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := len("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nLast-Modified: yesterday\r\nContent-Length: 5\r\n\r\n")
+	if p := got[0]; p.Status != 200 || p.Body != 5 || p.Head != head || p.Header.Get("Last-Modified") == "" || p.Header.Get("Content-Length") != "5" {
+		t.Errorf("short: %+v, not a head of %d bytes", p, head)
+	}
+	if p := got[1]; p.Body != 5000 || p.Header.Get("Transfer-Encoding") != "chunked" {
+		t.Errorf("long: %+v", p)
+	}
+	if got[2].Status != http.StatusNotFound || got[3].Head != head {
+		t.Errorf("none: %+v, short again: %+v", got[2], got[3])
+	}
+}
+
+func TestProbeOfNobody(t *testing.T) {
+	port, err := subject.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := probeAll(t.Context(), "127.0.0.1:"+strconv.Itoa(port), []string{"/"}); err == nil {
+		t.Error("an answer from where nobody is")
+	}
+}
+
+func TestNginxAcceptsItsConfig(t *testing.T) {
+	dir := t.TempDir()
+	s := &Servers{Env: experiment.Env{Work: dir, Bench: &subject.Bench{Dir: "../../../bench"}}}
+	l := s.Nginx(t.Context(), "")
+	if missing := (subject.Missing{}); errors.As(l.Missing, &missing) {
+		t.Skip(l.Missing)
+	}
+	if l.Missing != nil {
+		t.Fatal(l.Missing)
+	}
+	p := Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Socket: filepath.Join(dir, "s")}
+	if err := l.Prepare(p); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), l.Exe, append(l.Args(p), "-t")...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if l.Version == "" {
+		t.Error("its version is unknown")
+	}
+}

@@ -1,0 +1,116 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"millrace/lab/result"
+)
+
+// A Stage is what a measurement says to whoever watches, and the clock it runs
+// by. Its methods may be called by several goroutines; events leave it one at
+// a time.
+type Stage struct {
+	env   Env
+	res   *result.Result
+	began time.Time
+	until time.Time // when the budget is over
+
+	mu      sync.Mutex // guards what follows, res.Notes and the watcher
+	planned time.Time  // when planned
+	work    float64    // planned, in whatever measures how long it takes
+	done    float64    // of that work
+}
+
+// NewStage begins now. Of the time that the mode allows, some is left for
+// writing the reports.
+func NewStage(env Env, res *result.Result) *Stage {
+	now := time.Now()
+	return &Stage{env: env, res: res, began: now, until: now.Add(Budget(env.Mode))}
+}
+
+// Budget is how long the whole run may take in a mode, with some seconds to
+// spare for stopping and reporting.
+func Budget(mode result.Mode) time.Duration {
+	if mode == result.Full {
+		return 14 * time.Minute
+	}
+	return 84 * time.Second
+}
+
+// Built is called when everything is built: what that took beyond its share is
+// no part of the budget.
+func (s *Stage) Built() {
+	if beyond := time.Since(s.began) - buildShare; beyond > 0 {
+		s.until = s.until.Add(beyond)
+	}
+}
+
+// Left is how much of the budget is left.
+func (s *Stage) Left() time.Duration { return time.Until(s.until) }
+
+// Plan says how much work there will be from now on.
+func (s *Stage) Plan(work float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.work, s.planned = work, time.Now()
+}
+
+// Say tells that something that takes time begins. The event's time and
+// progress are filled in.
+func (s *Stage) Say(e result.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.emit(e)
+}
+
+// Step is Say, and counts some of the planned work as done.
+func (s *Stage) Step(work float64, e result.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done += work
+	s.emit(e)
+}
+
+// Note tells a reader something, once.
+func (s *Stage) Note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(s.res.Notes, text) {
+		return
+	}
+	s.res.Notes = append(s.res.Notes, text)
+	s.emit(result.Event{Kind: result.EventNote, Text: text})
+}
+
+// Part watches one of several measurements of a run. Its progress is that of the
+// run between two shares; after is how long what follows it takes.
+func (s *Stage) Part(from, to float64, after time.Duration) result.Watch {
+	return func(e result.Event) {
+		e.Done = from + (to-from)*e.Done
+		if e.Left > 0 {
+			e.Left += after
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.env.Watch != nil {
+			s.env.Watch(e)
+		}
+	}
+}
+
+// emit sends an event; s.mu is held.
+func (s *Stage) emit(e result.Event) {
+	if s.env.Watch == nil {
+		return
+	}
+	e.Time = time.Now()
+	if s.work > 0 && s.done > 0 {
+		e.Done = min(1, s.done/s.work)
+		e.Left = time.Duration(float64(time.Since(s.planned)) * (1/e.Done - 1))
+	}
+	s.env.Watch(e)
+}

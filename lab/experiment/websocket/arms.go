@@ -1,0 +1,159 @@
+package websocket
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"millrace/lab/experiment"
+	"millrace/lab/experiment/fileserver"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+	"millrace/lab/trial"
+)
+
+// The arms: a program, and what it does where that is no plain echo.
+const (
+	gws      = "gws"
+	millrace = "millrace"
+
+	overTLS  = "-tls"
+	channels = "-channels"
+	proxy    = "-proxy"
+)
+
+// publish is where an instance takes publications, among its URLs.
+const publish = "publish"
+
+func echoArms() []string { return []string{gws, millrace, "coder", "gorilla"} }
+
+// peers are the servers of bench/subjects by arm.
+func peers() [][3]string {
+	return [][3]string{
+		{gws, "wsgws", "github.com/lxzan/gws"},
+		{"coder", "wscoder", "github.com/coder/websocket"},
+		{"gorilla", "wsgorilla", "github.com/gorilla/websocket"},
+	}
+}
+
+// arms are all, the baseline first.
+func (m *measurement) arms(ctx context.Context, mode result.Mode) []trial.Arm {
+	arms := []trial.Arm{
+		m.Arm(gws, "an echo over gws as its manual shows, default options", m.peer(peers()[0], "ws", "/echo")),
+		m.Arm(millrace, "millrace ws, its echo, no log", m.millrace("/echo")),
+		m.Arm(millrace+channels, "millrace ws --channels", m.millrace("/ws", "--channels")),
+		m.Arm(gws+channels, "what is posted is sent to all: gws", m.peer(peers()[0], "ws", "/ws", "-broadcast")),
+	}
+	if mode != result.Full { // a quick run has no time for more
+		return arms
+	}
+	for _, p := range peers()[1:] {
+		arms = append(arms,
+			m.Arm(p[0], "an echo over "+p[0]+"/websocket as its manual shows, default options", m.peer(p, "ws", "/echo")),
+			m.Arm(p[0]+channels, "what is posted is sent to all: "+p[0], m.peer(p, "ws", "/ws", "-broadcast")))
+	}
+	return append(
+		arms,
+		m.Arm(gws+overTLS, "the echo over gws over TLS", m.peer(peers()[0], "wss", "/echo", "-cert", m.cert, "-key", m.key)),
+		m.Arm(millrace+overTLS, "millrace ws over TLS", m.millraceTLS()),
+		m.Arm("nginx"+proxy, "nginx in front of an echo, as its documentation says", m.passedOn(m.nginx(ctx))),
+		m.Arm(millrace+proxy, "millrace ws proxy in front of the same echo", m.passedOn(m.millrace("/echo", "proxy", "ws://"+m.behind))),
+	)
+}
+
+// urls are those of a server: its WebSocket, and where it takes publications.
+func urls(scheme, path string) func(fileserver.Place) map[string]string {
+	return func(p fileserver.Place) map[string]string {
+		return map[string]string{"": scheme + "://" + p.Address + path, publish: "http://" + p.Address + "/publish?channel=" + channel}
+	}
+}
+
+// peer is a server of bench/subjects.
+func (m *measurement) peer(what [3]string, scheme, path string, flags ...string) fileserver.Launch {
+	l := m.Subject(what[1], what[2], func(p fileserver.Place) []string { return append([]string{"-listen", p.Address}, flags...) })
+	l.URLs = urls(scheme, path)
+	return l
+}
+
+// millrace is its command with WebSockets.
+func (m *measurement) millrace(path string, flags ...string) fileserver.Launch {
+	return m.started(urls("ws", path), func(p fileserver.Place) []string {
+		return append(append([]string{"ws"}, flags...), "--listen", p.Address, "--log", "off", "--admin", "off")
+	})
+}
+
+func (m *measurement) millraceTLS() fileserver.Launch {
+	return m.started(urls("wss", "/echo"), func(p fileserver.Place) []string {
+		return []string{
+			"ws", "--listen", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", m.cert, "--tls-key", m.key,
+			"--log", "off", "--admin", "off",
+		}
+	})
+}
+
+func (m *measurement) started(at func(fileserver.Place) map[string]string, args func(fileserver.Place) []string) fileserver.Launch {
+	if m.Env.Millrace == "" {
+		return fileserver.Launch{Missing: experiment.ErrNoMillrace}
+	}
+	return fileserver.Launch{Exe: m.Env.Millrace, Version: subject.GoVersion(m.Env.Millrace, ""), Args: args, URLs: at}
+}
+
+// nginx passes WebSockets on.
+func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
+	l := m.NginxWith(ctx, "ws.conf.tmpl", func(p fileserver.Place) map[string]string {
+		return map[string]string{"Address": p.Address, "Upstream": m.behind}
+	})
+	l.URLs = urls("ws", "/echo")
+	return l
+}
+
+// errNothingBehind is why nothing is passed on.
+var errNothingBehind = errors.New("there is no executable of millrace, whose echo would stand behind it")
+
+// passedOn is a proxy, where there is something behind it.
+func (m *measurement) passedOn(l fileserver.Launch) fileserver.Launch {
+	if m.behind == "" && l.Missing == nil {
+		return fileserver.Launch{Missing: errNothingBehind}
+	}
+	return l
+}
+
+// certificate makes a key and a certificate signed with it in a folder: P-256, as
+// an ACME client gets it today.
+func certificate(dir string) (cert, key string, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", fmt.Errorf("making a key: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return "", "", fmt.Errorf("making a certificate: %w", err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return "", "", fmt.Errorf("encoding a key: %w", err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			return "", "", fmt.Errorf("writing a certificate: %w", err)
+		}
+	}
+	return cert, key, nil
+}

@@ -1,0 +1,102 @@
+package millrace_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"millrace/internal/chart"
+)
+
+// update writes docs/performance.svg anew: go test . -run TestPerformanceChart -update
+var update = flag.Bool("update", false, "write docs/performance.svg anew")
+
+// charted are the rows of docs/performance.svg: where in bench's results each
+// one stands. In "The bars" a row is found by what it measures, in "Where we
+// lose" by where, figure and peer.
+var charted = []struct {
+	group, label string
+	file         string
+	cells        []string
+}{
+	{"A small file, 50 connections", "nginx", "RESULTS.md", []string{"CPU per request of nginx's, no log, `/` alone, bare, 50 connections"}},
+	{"A cached answer of 40 bytes, 50 connections", "nginx", "CACHE.md", []string{"CPU per request of nginx's, 40 bytes, 50 connections"}},
+	{"A cached answer of 40 bytes, 50 connections", "Varnish", "CACHE.md", []string{"CPU per request of Varnish's, 40 bytes, 50 connections"}},
+	{"A cached answer of 32 KB, 50 connections", "nginx", "CACHE.md", []string{"CPU per request of the better peer's (nginx), 32 KB, 50 connections"}},
+	{"A WebSocket echo of 20 bytes, 1,000 connections", "gws", "WEBSOCKET.md", []string{"CPU per echo of gws's, 20 bytes, 1,000 connections"}},
+	{"A message delivered to 10,000 subscribers", "gws", "WEBSOCKET.md", []string{"CPU per delivery of gws's, 1 → 10,000, 5 a second"}},
+	{"A WebSocket opened", "gws", "WEBSOCKET.md", []string{"19,000 connections to one process", "CPU for each", "gws"}},
+	{"A photograph converted to WebP", "vips; here with cwebp", "IMAGES.md", []string{"millrace, tools: CPU a megapixel of vips', the folder"}},
+	{"A photograph converted to WebP", "vips; here embedded", "IMAGES.md", []string{"millrace, embedded: CPU a megapixel of vips', the folder"}},
+	{"A converted picture sent, 50 connections", "nginx, 20 KB", "IMAGES.md", []string{"CPU per request of nginx's, a WebP of 20 KB that is ready, 50 connections"}},
+	{"A converted picture sent, 50 connections", "nginx, 70 KB", "IMAGES.md", []string{"CPU per request of nginx's, a WebP of 70 KB that is ready, 50 connections"}},
+	{"A file of 256 MB", "nginx, TCP", "RESULTS.md", []string{"256 MB over TCP", "CPU per byte", "nginx"}},
+	{"A file of 256 MB", "nginx, UNIX socket", "RESULTS.md", []string{"256 MB over a UNIX socket", "CPU per byte", "nginx"}},
+}
+
+// ratio is "0.61 (0.57–0.75)", or "1.48" where it was measured once.
+var ratio = regexp.MustCompile(`^([\d.]+)(?: \(([\d.]+)–([\d.]+)\))?$`)
+
+// TestPerformanceChart: README's chart shows what stands in the results.
+func TestPerformanceChart(t *testing.T) {
+	c := chart.Intervals{
+		Title: "CPU time, Millrace against others: left of the line it needs less",
+		About: "medians and ranges of the rounds; made from bench/*.md",
+	}
+	for _, row := range charted {
+		low, mid, high := measured(t, filepath.Join("bench", row.file), row.cells)
+		one := chart.Interval{Group: row.group, Label: row.label, Ratio: mid, Low: low, High: high, Mark: chart.Open, Verdict: "no clear difference"}
+		switch {
+		case high > 0 && high < 1:
+			one.Mark, one.Verdict = chart.Good, "less"
+		case low > 1 || high == 0 && mid > 1:
+			one.Mark, one.Verdict = chart.Bad, "more"
+		}
+		c.Rows = append(c.Rows, one)
+	}
+	var svg bytes.Buffer
+	if err := c.Standalone(&svg, chart.Size{Width: 800}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join("docs", "performance.svg")
+	if *update {
+		if err := os.WriteFile(file, svg.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if was, err := os.ReadFile(file); err != nil || !bytes.Equal(was, svg.Bytes()) {
+		t.Errorf("%s is not what bench's results say (%v): make docs", file, err)
+	}
+}
+
+// measured is the ratio in the row of a results page whose first cells are these.
+func measured(t *testing.T, file string, cells []string) (low, mid, high float64) {
+	t.Helper()
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := "| " + strings.Join(cells, " | ") + " | "
+	for line := range strings.Lines(string(page)) {
+		rest, ok := strings.CutPrefix(line, start)
+		if !ok {
+			continue
+		}
+		for cell := range strings.SplitSeq(rest, " | ") {
+			if m := ratio.FindStringSubmatch(strings.TrimSpace(cell)); m != nil {
+				number := func(i int) float64 {
+					v, _ := strconv.ParseFloat(m[i], 64) // 0 where there is none
+					return v
+				}
+				return number(2), number(1), number(3)
+			}
+		}
+	}
+	t.Fatalf("%s has no row that begins with %q: it was measured anew under another name; change charted", file, start)
+	return 0, 0, 0
+}

@@ -1,0 +1,44 @@
+//go:build small
+
+package millrace
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"millrace/bus"
+	"millrace/internal/config"
+	"millrace/websocket/channels"
+)
+
+// Built with the tag small, Millrace has no Redis and no NATS, nor the embedded
+// encoders of images/codec: a first build takes three quarters of the time.
+// docs/decisions/0022 has the figures.
+var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS and the embedded image encoders: build it without")
+
+func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
+
+func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
+
+// Unsupported says what cfg asks for that this build leaves out.
+func Unsupported(cfg *config.Config) error {
+	var found []error
+	for _, s := range cfg.Sites {
+		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
+			key := ""
+			switch r := s.Routes[pattern]; {
+			case r.Cache != nil && r.Cache.Shared != "":
+				key = "cache.shared"
+			case r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Bus != "":
+				key = "websocket.channels.bus"
+			default:
+				continue
+			}
+			found = append(found, fmt.Errorf("route %s: %s: %w", routeName(s.Hosts, pattern), key, errSmall))
+		}
+	}
+	return errors.Join(found...)
+}

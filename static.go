@@ -1,0 +1,19 @@
+package millrace
+
+import (
+	"io"
+
+	"millrace/static"
+)
+
+func (b *builder) static(o static.Options) (*static.Handler, error) {
+	return carry(b, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
+		h, err := static.Open(o.Root, o)
+		if err == nil {
+			for _, warning := range o.Warnings() {
+				b.server.errors.Warn(warning)
+			}
+		}
+		return h, h, err
+	})
+}

@@ -1,0 +1,165 @@
+package static
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
+
+const (
+	// privateOff in Options.Private says that every file may be seen,
+	// privateDefault stands for the list that is in use without one.
+	privateOff     = "off"
+	privateDefault = "default"
+
+	// maxWrapped is how many endings of copies a name may have: a.sql.old.gz.
+	maxWrapped = 4
+	// maxSurveyed bounds how many files are looked at for Warnings, maxNamed how
+	// many of them are named.
+	maxSurveyed = 4096
+	maxNamed    = 5
+)
+
+// privateNames is what Options.Private is by default: sources that another
+// server would run, settings, dumps, keys, and what version control keeps.
+var privateNames = []string{
+	"*.php", "*.php3", "*.php4", "*.php5", "*.php7", "*.php8", "*.phtml", "*.phps", "*.phar", "*.inc", "*.asp", "*.aspx", "*.jsp", "*.cgi",
+	".env", ".env.*", "*.env", ".htaccess", ".htpasswd", "htpasswd", ".npmrc", ".netrc", ".pgpass", ".my.cnf", "web.config", "*.tfstate",
+	"*.sql", "*.sqlite", "*.sqlite3", "*.dump", "*.rdb",
+	"*.key", "*.pem", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.p8", "*.ppk", "*.kdb", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk",
+	".git", ".hg", ".svn", ".ssh", ".aws", ".gnupg",
+}
+
+// wrappings are the endings of copies, which hold what the original does: of
+// editors and people, of compression, and what a database keeps beside its file.
+var wrappings = []string{
+	"~", ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".copy", " copy", " (copy)", ".part", ".dist", "#",
+	".gz", ".br", ".zst", ".zstd", ".bz2", ".xz", ".lzma", ".lz4", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz",
+	"-wal", "-shm", "-journal", ".", " ", // the last two are nothing to some file systems
+}
+
+// private are the names that nobody may ask for.
+type private struct {
+	exact, endings map[string]bool
+	patterns       []string
+}
+
+func newPrivate(names []string) *private {
+	p := &private{exact: map[string]bool{}, endings: map[string]bool{}}
+	if len(names) == 0 {
+		names = []string{privateDefault}
+	}
+	for _, name := range names {
+		switch name {
+		case privateOff:
+		case privateDefault:
+			for _, one := range privateNames {
+				p.add(one)
+			}
+		default:
+			p.add(name)
+		}
+	}
+	return p
+}
+
+func (p *private) add(name string) {
+	name = strings.ToLower(name)
+	ending, starred := strings.CutPrefix(name, "*")
+	switch {
+	case !strings.ContainsAny(name, `*?[\`):
+		p.exact[name] = true
+	case starred && path.Ext(ending) == ending && !strings.ContainsAny(ending, `*?[\`):
+		p.endings[ending] = true
+	default:
+		p.patterns = append(p.patterns, name)
+	}
+}
+
+// covers reports whether a name, or a folder on the way to it, is private.
+// Upper and lower case are one: some file systems see no difference.
+func (p *private) covers(file string) bool {
+	for segment := range strings.SplitSeq(file, "/") {
+		if p.segment(strings.ToLower(segment)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *private) segment(name string) bool {
+	for range maxWrapped + 1 {
+		if p.exact[name] || p.endings[path.Ext(name)] {
+			return true
+		}
+		for _, pattern := range p.patterns {
+			if ok, _ := path.Match(pattern, name); ok { // Check has seen to its form
+				return true
+			}
+		}
+		inner := unwrap(name)
+		if inner == name {
+			return false
+		}
+		name = inner
+	}
+	return false
+}
+
+// unwrap is the name of what a file is a copy of, or the name itself.
+func unwrap(name string) string {
+	if number := strings.TrimRight(name, "0123456789"); strings.HasSuffix(number, ".") { // of rotated copies: dump.sql.1
+		return strings.TrimSuffix(number, ".")
+	}
+	for _, w := range wrappings {
+		if inner, ok := strings.CutSuffix(name, w); ok {
+			return strings.TrimPrefix(inner, "#") // #config.php# is Emacs's
+		}
+	}
+	return name
+}
+
+// Hides reports whether the name of a file keeps it from being served.
+func (o Options) Hides(name string) bool { return hidden(name) || newPrivate(o.Private).covers(name) }
+
+// Warnings says what the operator should know about the folder: files in it
+// that are kept back, because they would give secrets away, and a page for what
+// is not found that is not there itself. It looks at some thousand files.
+func (o Options) Warnings() (all []string) {
+	t, err := openTree(o.Root)
+	if err != nil {
+		return nil // Open says so
+	}
+	defer t.close()
+	p, left, more := newPrivate(o.Private), maxSurveyed, 0
+	var names []string
+	_ = t.walk(func(name string, d fs.DirEntry) error { // what cannot be read cannot be served
+		left--
+		switch {
+		case left < 0:
+			return fs.SkipAll
+		case name != "." && d.IsDir() && hidden(name):
+			return fs.SkipDir
+		case d.IsDir() || !p.covers(name):
+		case len(names) == maxNamed:
+			more++
+		default:
+			names = append(names, name)
+		}
+		return nil
+	})
+	if len(names) > 0 {
+		text := strings.Join(names, ", ")
+		if more > 0 {
+			text += ", …"
+		}
+		all = append(all, "files in "+o.Root+" look like sources or secrets and are not served: "+text+
+			"; keep them in another folder, or change the list with static.private")
+	}
+	if page := strings.TrimPrefix(o.NotFound, "/"); page != "" {
+		if _, err := t.stat(page); err != nil {
+			all = append(all, "the page for what is not found (not_found) is not there itself: "+path.Join(o.Root, page))
+		}
+	}
+	return all
+}

@@ -1,0 +1,246 @@
+package conn
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/websocket/frame"
+)
+
+// goroutinePipe is a proxied connection of which one side at least is not plain: a
+// goroutine for each direction.
+type goroutinePipe struct {
+	strand *strand
+	set    *Settings
+	pipe   *pipe
+	ends   [2]net.Conn
+	heard  atomic.Uint32 // tick when something came last
+	// mu is held while something is written to that end; mu[frontEnd] also for
+	// pipe.walk[backEnd], over, counted and leaving, mu[backEnd] for
+	// pipe.walk[frontEnd] and deaf.
+	mu      [2]sync.Mutex
+	sentOff uint32 // tick when it was told that it was too quiet, the strand's; 0: not
+}
+
+// pipePool holds what is under way in each direction while there is something.
+var pipePool = sync.Pool{New: func() any { b := make([]byte, 16<<10); return &b }}
+
+// pipePeek is what a direction waits with.
+const pipePeek = 512
+
+// pipe enters a proxied connection among those that Leave and Close find.
+func (s *strand) pipe(o *goroutinePipe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pipes == nil {
+		s.pipes = map[*goroutinePipe]struct{}{}
+	}
+	s.pipes[o] = struct{}{}
+}
+
+// idlePipes ends the pipes on which nothing was said for too long. It looks at
+// all of them in every tick: two numbers of each.
+func (s *strand) idlePipes(now uint32) {
+	for _, o := range s.eachPipe(nil) {
+		switch {
+		case o.set.Idle <= 0 || int32(now-o.heard.Load()-ticks(o.set.Idle)) < 0:
+		case o.sentOff == 0:
+			o.sentOff = max(now, 1)
+			s.engine.sendOff(o, frame.Timeout, tooQuiet)
+		case now-o.sentOff >= closeTime: // within a frame
+			o.cut()
+		}
+	}
+}
+
+// eachPipe lists those with these settings (nil: all).
+func (s *strand) eachPipe(set *Settings) (list []*goroutinePipe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for o := range s.pipes {
+		if set == nil || o.set == set {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// serve passes on until both directions have ended. The caller's goroutine is
+// one of them; it waits for the other.
+func (o *goroutinePipe) serve(early [2][]byte) {
+	if a := o.set.away.Load(); a != nil {
+		o.leave(a.code, a.hint())
+	}
+	var other sync.WaitGroup
+	other.Go(func() {
+		o.pour(backEnd, early[backEnd])
+		o.upstreamEnded()
+	})
+	o.pour(frontEnd, early[frontEnd])
+	o.clientEnded()
+	other.Wait()
+	if _, stream := o.ends[frontEnd].(cutter); !stream { // that ends with the handler
+		_ = cut(o.ends[frontEnd])
+	}
+	o.pipe.countEnd(o.set)
+	o.pipe.done()
+	o.strand.mu.Lock()
+	delete(o.strand.pipes, o)
+	o.strand.mu.Unlock()
+	o.strand.engine.count(o.set, -1)
+}
+
+// pour passes on what comes from one end until it ends. What the client sends
+// when nobody takes it any more is thrown away, so that its connection can end
+// in good order.
+func (o *goroutinePipe) pour(from int, early []byte) {
+	src := o.ends[from]
+	var small [pipePeek]byte
+	ok := len(early) == 0 || o.pass(from, early) || from == frontEnd
+	var big *[]byte
+	for ok {
+		buf := small[:]
+		if big != nil {
+			buf = *big
+		}
+		n, err := src.Read(buf)
+		if n > 0 {
+			o.heard.Store(o.strand.engine.now())
+		}
+		ok = (n == 0 || o.pass(from, buf[:n]) || from == frontEnd) && err == nil
+		if n == len(buf) && big == nil {
+			big = pipePool.Get().(*[]byte)
+		} else if n < pipePeek && big != nil {
+			pipePool.Put(big)
+			big = nil
+		}
+	}
+	if big != nil {
+		pipePool.Put(big)
+	}
+}
+
+// pass writes what came from one end to the other.
+func (o *goroutinePipe) pass(from int, b []byte) bool {
+	to := 1 - from
+	o.mu[to].Lock()
+	defer o.mu[to].Unlock()
+	if to == frontEnd && o.pipe.over || to == backEnd && o.pipe.deaf {
+		return false
+	}
+	o.pipe.follow(from, b, o.set)
+	if from == frontEnd {
+		o.set.Meters.BytesIn.Add(0, uint64(len(b)))
+	} else {
+		o.set.Meters.BytesOut.Add(0, uint64(len(b)))
+	}
+	if o.set.WriteTimeout > 0 {
+		_ = o.ends[to].SetWriteDeadline(time.Now().Add(o.set.WriteTimeout))
+	}
+	if _, err := o.ends[to].Write(b); err != nil {
+		if to == frontEnd {
+			o.pipe.over = true
+		}
+		o.refused(to, err)
+		return false
+	}
+	if to == frontEnd && o.pipe.leaving {
+		o.insert()
+	}
+	return true
+}
+
+// refused is called when one end takes no more. An upstream may have said why:
+// that is still to be read, and behind it the end.
+func (o *goroutinePipe) refused(to int, err error) {
+	if to == backEnd {
+		o.pipe.deaf = true
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
+	_ = cut(o.ends[to])
+}
+
+// insert puts the close frame in as soon as it fits. mu[frontEnd] is held.
+func (o *goroutinePipe) insert() bool {
+	if o.pipe.over || !o.pipe.canInsert() {
+		return false
+	}
+	o.pipe.countClose(o.set, closeReason(o.pipe.code, true))
+	_ = o.ends[frontEnd].SetWriteDeadline(time.Now().Add(closeTime * tickTime))
+	_, _ = o.ends[frontEnd].Write(frame.AppendClose(nil, o.pipe.code, o.pipe.hint))
+	o.endFront()
+	return true
+}
+
+// endFront ends what goes to the client, and gives it a little time for its own
+// end. mu[frontEnd] is held.
+func (o *goroutinePipe) endFront() {
+	o.pipe.over = true
+	endWriting(o.ends[frontEnd])
+	_ = o.ends[frontEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+}
+
+// clientEnded is the end of what comes from the client. If it has said goodbye,
+// and not because we had, it may still read the answer to that, for which there
+// is a little time.
+func (o *goroutinePipe) clientEnded() {
+	o.mu[frontEnd].Lock()
+	told := o.pipe.over
+	o.mu[frontEnd].Unlock()
+	o.mu[backEnd].Lock()
+	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.deaf && !told
+	o.mu[backEnd].Unlock()
+	if !parted {
+		_ = cut(o.ends[backEnd])
+		return
+	}
+	_ = o.ends[backEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
+	endWriting(o.ends[backEnd])
+}
+
+// upstreamEnded is the end of what comes from the upstream: the client gets
+// what there is, and then the end, which is no reset (see loop.settle).
+func (o *goroutinePipe) upstreamEnded() {
+	o.mu[frontEnd].Lock()
+	if !o.pipe.over {
+		if !o.pipe.leaving {
+			o.pipe.code, o.pipe.hint = frame.ServiceRestart, upstreamGone
+		}
+		if !o.insert() {
+			o.endFront()
+		}
+	}
+	o.mu[frontEnd].Unlock()
+	_ = cut(o.ends[backEnd])
+}
+
+// leave tells the client to come back, at the end of the frame that is under way.
+func (o *goroutinePipe) leave(code frame.Code, hint string) {
+	o.mu[frontEnd].Lock()
+	already := o.pipe.leaving
+	if !already {
+		o.pipe.leaving, o.pipe.code, o.pipe.hint = true, code, hint
+		o.insert()
+	}
+	o.mu[frontEnd].Unlock()
+	if already {
+		return
+	}
+	o.mu[backEnd].Lock()
+	defer o.mu[backEnd].Unlock()
+	if w := &o.pipe.walk[frontEnd]; !o.pipe.lost[frontEnd] && w.Between() && !w.Closed() {
+		_ = o.ends[backEnd].SetWriteDeadline(time.Now().Add(closeTime * tickTime))
+		_, _ = o.ends[backEnd].Write(farewell(frame.GoingAway))
+	}
+}
+
+func (o *goroutinePipe) cut() {
+	_ = cut(o.ends[frontEnd])
+	_ = cut(o.ends[backEnd])
+}

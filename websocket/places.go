@@ -1,0 +1,135 @@
+package websocket
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+
+	"millrace/internal/lane"
+)
+
+// Places bounds how many clients are connected, handshakes under way included:
+// of all, and of one address, so that one client cannot take the places of all.
+// Several handlers may share one.
+type Places struct {
+	most, open func() int
+	each       func() int              // of one address; nil: no limit
+	exempt     func(a netip.Addr) bool // from each: proxies, which come for many
+
+	mu    sync.Mutex
+	taken int // by handshakes under way
+
+	// counting is not mu: that is held while a connection is handed over, which
+	// may end at once.
+	counting sync.Mutex
+	peers    map[netip.Addr]*peer // with a place
+}
+
+// NewPlaces returns as many places as most says, 0 for no limit, where open is
+// the number of connections that there are.
+func NewPlaces(most, open func() int) *Places { return &Places{most: most, open: open} }
+
+// PerAddress bounds those of one address that is not exempt. It must be called
+// before the first client comes.
+func (p *Places) PerAddress(each func() int, exempt func(a netip.Addr) bool) {
+	p.each, p.exempt, p.peers = each, exempt, map[netip.Addr]*peer{}
+}
+
+// peer is an address with places. All of its connections have the same one. It
+// is nil for clients that are not counted by address.
+type peer struct {
+	of   *Places
+	addr netip.Addr
+	open int
+	end  func() // End, made once
+}
+
+// admit counts one more connection of a request's client, until End.
+func (p *Places) admit(r *http.Request) (who *peer, ok bool) {
+	if p == nil || p.each == nil {
+		return nil, true
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || p.exempt(from.Addr().Unmap().WithZone("")) {
+		return nil, true // a UNIX socket, or a proxy
+	}
+	client := lane.ClientOf(from.Addr())
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	who = p.peers[client]
+	if who == nil {
+		who = &peer{of: p, addr: client}
+		who.end = who.End
+		p.peers[client] = who
+	} else if who.open >= p.each() {
+		return nil, false
+	}
+	who.open++
+	return who, true
+}
+
+// End implements [conn.Ender].
+func (w *peer) End() {
+	if w == nil {
+		return
+	}
+	w.of.counting.Lock()
+	defer w.of.counting.Unlock()
+	if w.open--; w.open == 0 {
+		delete(w.of.peers, w.addr)
+	}
+}
+
+// ending is End as a function, nil for nobody.
+func (w *peer) ending() func() {
+	if w == nil {
+		return nil
+	}
+	return w.end
+}
+
+// seat is what one handshake has of the places.
+type seat struct {
+	hand func(over func()) // see take
+	who  *peer
+	kept bool // who is the connection's, which calls End
+}
+
+// keep gives who to the connection.
+func (s *seat) keep() *peer {
+	s.kept = true
+	return s.who
+}
+
+// leave gives back what no connection has.
+func (s *seat) leave() {
+	s.hand(func() {})
+	if !s.kept {
+		s.who.End()
+	}
+}
+
+// take takes a place. hand gives it back, once, when over has had the engine
+// count the connection: to others both are one moment, so that nobody is
+// counted twice or not at all.
+func (p *Places) take() (hand func(over func()), ok bool) {
+	if p == nil {
+		return func(over func()) { over() }, true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if most := p.most(); most > 0 && p.taken+p.open() >= most {
+		return nil, false
+	}
+	p.taken++
+	given := false
+	return func(over func()) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		over()
+		if !given {
+			given = true
+			p.taken--
+		}
+	}, true
+}

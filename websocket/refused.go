@@ -1,0 +1,55 @@
+package websocket
+
+import (
+	"net/http"
+	"time"
+)
+
+// To a browser all refused handshakes look the same, and its page is told
+// nothing. What an operator can mend is therefore in the error log, with what to
+// type.
+
+// tellEvery is how often each kind of refusal is logged: it may be the same for
+// every client, and the access log has each of them.
+const tellEvery = 10 * time.Second
+
+// tellOriginRefused logs that a page of another site was refused.
+func (h *Handler) tellOriginRefused(r *http.Request) {
+	h.toldOrigin.Do(func() {
+		h.errorLog.Warn("a WebSocket is refused: its page is of another site", "origin", shortened(r.Header.Get("Origin")), "host", shortened(r.Host),
+			"hint", "to let that site connect: websocket.origins in a config, or millrace ws --origin")
+	})
+}
+
+// tellUpstreamRefused logs that the upstream refuses a WebSocket with a status
+// that servers use for an Origin or a Host that they do not know, and what helps
+// most often.
+func (h *Handler) tellUpstreamRefused(r *http.Request, status int) {
+	host, origin := h.options.ProxyOptions().Host, r.Header.Get("Origin")
+	var hint string
+	switch status {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMisdirectedRequest:
+	default:
+		return
+	}
+	switch {
+	case host == hostOfClient:
+		host, hint = "the client's", "if the upstream answers to its own name only: websocket.proxy.host: upstream in a config, or millrace ws proxy --host upstream"
+	case origin != "":
+		hint = "if the upstream compares Origin with Host: websocket.proxy.host: client in a config, or millrace ws proxy --host client"
+	default:
+		return
+	}
+	h.toldUpstream.Do(func() {
+		h.errorLog.Warn("the upstream refuses a WebSocket", "status", status, "target", shortened(r.URL.RequestURI()),
+			"origin", shortened(origin), "host_sent", host, "hint", hint)
+	})
+}
+
+// shortened is at most 200 bytes of what a client says.
+func shortened(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}
