@@ -157,6 +157,13 @@ func (w *watched) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// said is what nobody has taken.
+func (w *watched) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text
+}
+
 // take waits for a match and takes it and all before it away.
 func (w *watched) take(re *regexp.Regexp, done <-chan struct{}) (string, error) {
 	late := time.After(patience)
@@ -312,10 +319,10 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	select {
 	case <-s.done:
 	case <-time.After(patience):
-		ts.Fatalf("%s has not ended; it said:\n%s", args[0], s.err.text)
+		ts.Fatalf("%s has not ended; it said:\n%s", args[0], s.err.said())
 	}
 	if got := strconv.Itoa(s.cmd.ProcessState.ExitCode()); got != args[1] {
-		ts.Fatalf("%s ended with %s, want %s; it said:\n%s", args[0], got, args[1], s.err.text)
+		ts.Fatalf("%s ended with %s, want %s; it said:\n%s", args[0], got, args[1], s.err.said())
 	}
 }
 

@@ -14,10 +14,12 @@ const drainLinger = time.Second
 // Drain begins the end: the last answer on every connection says "Connection:
 // close", and connections on which nothing comes any more are closed.
 func (l *Lane) Drain() {
+	end := time.Now().Add(drainLinger)
 	if !l.draining.Swap(true) {
+		l.overdue.Store(end.UnixNano())
 		close(l.drain)
 	}
-	soon := time.Now().Add(drainLinger).UnixNano() | idleMark
+	soon := end.UnixNano() | idleMark
 	l.each(func(c *Conn) {
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
@@ -33,7 +35,15 @@ func (l *Lane) LastAnswer(r *http.Request) bool {
 	if ok && c.last {
 		return true
 	}
-	return l.draining.Load() && (!ok || !c.more)
+	return l.draining.Load() && (!ok || !c.more || l.cutsShort(time.Now()))
+}
+
+// cutsShort reports whether the drain no longer answers what a client has sent
+// after the request at hand: one that never stops would hold it up to the end.
+// The client asks elsewhere what was not answered (RFC 9112, 9.3.2).
+func (l *Lane) cutsShort(now time.Time) bool {
+	end := l.overdue.Load()
+	return end != 0 && now.UnixNano() > end
 }
 
 // Fault says why r must be refused with status 400 and its connection be

@@ -249,7 +249,7 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 		if v == short {
 			break
 		}
-		if v == refused {
+		if v == refused || size < len(req) && c.lane.cutsShort(now) {
 			o = foreign
 			break
 		}

@@ -74,6 +74,7 @@ type Lane struct {
 	meters   *meter.Meters
 	settings atomic.Pointer[Settings]
 	draining atomic.Bool
+	overdue  atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
 	drain    chan struct{} // closed when draining becomes true
 	scopes   []*Scope
 	serial   atomic.Uint32

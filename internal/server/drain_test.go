@@ -168,6 +168,54 @@ func TestDrainAtTheLimit(t *testing.T) {
 	}
 }
 
+// A client that sends requests without ever stopping does not hold the drain up
+// until its timeout.
+func TestDrainEndsPipelines(t *testing.T) {
+	leaves(t)
+	pages := newPages()
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" { // always slower than its client
+			time.Sleep(time.Millisecond)
+		}
+		pages.ServeHTTP(w, r)
+	})
+	r := start(t, plan{handler: h, limits: Options{DrainTimeout: 2 * patience}})
+	var wg sync.WaitGroup
+	var answers atomic.Int64
+	for _, transport := range transports {
+		r.teach(t, transport, "/hot")
+		for _, path := range []string{"/hot", "/slow"} {
+			c := r.dial(t, transport)
+			wg.Go(func() { // ends with the connection
+				for many := strings.Repeat(request("GET", path), 500); ; {
+					if _, err := io.WriteString(c, many); err != nil {
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				for {
+					if resp, _, err := c.tryAnswer("GET"); err != nil || resp.Close {
+						_ = c.Close()
+						return
+					}
+					answers.Add(1)
+				}
+			})
+		}
+	}
+	eventually(t, "the load runs", func() bool { return answers.Load() > 1000 })
+	began := time.Now()
+	r.cancel()
+	if err := r.wait(); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(began); d > patience/2 { // then the clients give up
+		t.Errorf("the drain took %v", d)
+	}
+	wg.Wait()
+}
+
 func TestDrainTimeout(t *testing.T) {
 	leaves(t)
 	var begun atomic.Int64
