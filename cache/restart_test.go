@@ -204,9 +204,11 @@ func TestShared(t *testing.T) {
 	}}
 	var machines []*Handler
 	var order sync.Mutex // as the stream has one
+	published := 0
 	publish := func(_ context.Context, m []byte) error {
 		order.Lock()
 		defer order.Unlock()
+		published++
 		for _, h := range machines {
 			h.Message(m, false)
 		}
@@ -226,6 +228,13 @@ func TestShared(t *testing.T) {
 	}
 	if err := publish(t.Context(), []byte(`{"id":"first","hello":true}`)); err != nil {
 		t.Fatal(err)
+	}
+	// The greetings of both, and ours. One that b had not heard yet would have b
+	// validate what a stored after it.
+	for heard := 0; heard < 3; time.Sleep(time.Millisecond) {
+		order.Lock()
+		heard = published
+		order.Unlock()
 	}
 	a, b := machines[0], machines[1]
 	stored := func(n int64) {
