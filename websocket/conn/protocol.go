@@ -281,8 +281,10 @@ func (c *Conn) control(p []byte, whole bool) bool {
 		}
 		p = h.control
 		defer func() {
-			h.control = h.control[:0] // letGo does so, too, and may have
-			c.tidy()
+			if c.held == h { // else letGo was called, and it may be another connection's by now
+				h.control = h.control[:0]
+				c.tidy()
+			}
 		}()
 	}
 	switch c.now {
