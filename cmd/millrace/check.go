@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -117,28 +118,38 @@ func aboutAddress(cfg *config.Config, failed *millrace.ListenError) config.Findi
 	return cfg.About(path, failed.Unwrap().Error(), hint)
 }
 
-// certificateNotes says what clients will not like about the certificate.
+// certificateNotes says what clients will not like about the certificates.
 func certificateNotes(cfg *config.Config, now time.Time) (notes []string) {
-	if cfg.TLS.Cert == "" {
+	var leaves []*x509.Certificate
+	pairs := cfg.TLS.Pairs()
+	for _, files := range pairs {
+		pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
+		if err != nil {
+			return nil // the config's own check has said so
+		}
+		leaf := pair.Leaf
+		leaves = append(leaves, leaf)
+		switch {
+		case now.After(leaf.NotAfter):
+			notes = append(notes, fmt.Sprintf("the certificate %s has expired on %s", files.Cert, leaf.NotAfter.Format(time.DateOnly)))
+		case now.Before(leaf.NotBefore):
+			notes = append(notes, fmt.Sprintf("the certificate %s is not valid before %s", files.Cert, leaf.NotBefore.Format(time.DateOnly)))
+		case leaf.NotAfter.Sub(now) < expiresSoon:
+			notes = append(notes, fmt.Sprintf("the certificate %s expires on %s", files.Cert, leaf.NotAfter.Format(time.DateOnly)))
+		}
+	}
+	if len(leaves) == 0 {
 		return nil
-	}
-	pair, err := tls.LoadX509KeyPair(cfg.TLS.Cert, cfg.TLS.Key)
-	if err != nil || pair.Leaf == nil {
-		return nil // the config's own check has said so
-	}
-	leaf := pair.Leaf
-	switch {
-	case now.After(leaf.NotAfter):
-		notes = append(notes, fmt.Sprintf("the certificate %s has expired on %s", cfg.TLS.Cert, leaf.NotAfter.Format(time.DateOnly)))
-	case now.Before(leaf.NotBefore):
-		notes = append(notes, fmt.Sprintf("the certificate %s is not valid before %s", cfg.TLS.Cert, leaf.NotBefore.Format(time.DateOnly)))
-	case leaf.NotAfter.Sub(now) < expiresSoon:
-		notes = append(notes, fmt.Sprintf("the certificate %s expires on %s", cfg.TLS.Cert, leaf.NotAfter.Format(time.DateOnly)))
 	}
 	for _, site := range cfg.Sites {
 		for _, host := range site.Hosts {
-			if leaf.VerifyHostname(strings.Replace(host, "*", "any", 1)) != nil {
-				notes = append(notes, fmt.Sprintf("the certificate %s is not for the host %s", cfg.TLS.Cert, host))
+			name := strings.Replace(host, "*", "any", 1)
+			switch fits := func(leaf *x509.Certificate) bool { return leaf.VerifyHostname(name) == nil }; {
+			case slices.ContainsFunc(leaves, fits):
+			case len(leaves) == 1:
+				notes = append(notes, fmt.Sprintf("the certificate %s is not for the host %s", pairs[0].Cert, host))
+			default:
+				notes = append(notes, fmt.Sprintf("none of the certificates is for the host %s; it gets %s", host, pairs[0].Cert))
 			}
 		}
 	}

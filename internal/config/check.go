@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/netip"
@@ -194,37 +193,6 @@ func (c *checker) elsewhere(a, b listener) string {
 		return fmt.Sprintf("%s has %s in line %d", name, b.Address, p.line)
 	}
 	return fmt.Sprintf("%s has %s", name, b.Address)
-}
-
-// tls checks that certificate, key and listeners are complete and work.
-func (c *checker) tls() {
-	t := c.cfg.TLS
-	both := t.Cert != "" && t.Key != ""
-	unread := c.doc.unread
-	switch {
-	case unread["tls.cert"] || unread["tls.key"] || unread["tls.listen"]:
-	case t.Cert != "" && t.Key == "":
-		c.value("tls.cert", "a certificate without its key", "add tls.key (--tls-key): the file of its private key")
-	case t.Key != "" && t.Cert == "":
-		c.value("tls.key", "a key without its certificate", "add tls.cert (--tls-cert): the file with the certificate and its chain")
-	case both && len(t.Listen) == 0:
-		c.value("tls.cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
-	case !both && len(t.Listen) > 0:
-		c.value("tls.listen", "HTTPS without a certificate", "add tls.cert and tls.key (--tls-cert, --tls-key)")
-	}
-	for key, err := range t.Check() {
-		c.value("tls."+key, err.Error(), "")
-	}
-	if t.Redirect && len(t.Listen) == 0 && !unread["tls.listen"] {
-		c.value("tls.redirect", "nowhere to redirect to: tls.listen is empty", "add tls.listen, for example :8443")
-	}
-	cert := t.Cert == "" || c.readable("tls.cert", t.Cert)
-	key := t.Key == "" || c.readable("tls.key", t.Key)
-	if both && cert && key {
-		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
-			c.value("tls.cert", "certificate and key are not a pair: "+strings.TrimPrefix(err.Error(), "tls: "), "")
-		}
-	}
 }
 
 // readable reports a file that cannot be read.

@@ -48,7 +48,7 @@ type Config struct {
 	// interface, or unix:/path. One, or a list; [] for none. Default
 	// 127.0.0.1:8080.
 	Listen []string `yaml:"listen"`
-	// TLS are the addresses for HTTPS and their certificate.
+	// TLS are the addresses for HTTPS and their certificates.
 	TLS server.TLSOptions `yaml:"tls"`
 	// Log is the access log: one line per request.
 	Log accesslog.Options `yaml:"log"`
@@ -280,6 +280,9 @@ func (c *Config) resolve(dir string) {
 		}
 	}
 	from(&c.TLS.Cert, &c.TLS.Key, &c.Log.File)
+	for i := range c.TLS.Certificates {
+		from(&c.TLS.Certificates[i].Cert, &c.TLS.Certificates[i].Key)
+	}
 	for i := range c.Listen {
 		socket(&c.Listen[i])
 	}

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/server"
 )
 
 // ignoreUnexported compares options by what a config can say about them.
@@ -27,12 +31,18 @@ func ignoreUnexported() cmp.Option {
 // writeCertificate makes cert.pem and key.pem in a new folder.
 func writeCertificate(t *testing.T) (dir string) {
 	t.Helper()
-	dir = t.TempDir()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+	return writeCertificateOf(t, key, "localhost")
+}
+
+// writeCertificateOf is the same for a key that is there and other hosts.
+func writeCertificateOf(t *testing.T, key crypto.Signer, hosts ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: hosts}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -73,5 +83,41 @@ func TestCertificates(t *testing.T) {
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+func TestSeveralCertificates(t *testing.T) {
+	old, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := writeCertificate(t), writeCertificate(t)
+	c := writeCertificateOf(t, old, "localhost")
+	pair := func(dir string) server.KeyPair {
+		return server.KeyPair{Cert: dir + "/cert.pem", Key: dir + "/key.pem"}
+	}
+	for name, test := range map[string]struct {
+		pairs []server.KeyPair
+		want  string
+	}{
+		"one":          {[]server.KeyPair{pair(a)}, ""},
+		"two kinds":    {[]server.KeyPair{pair(a), pair(c)}, ""},
+		"twice":        {[]server.KeyPair{pair(a), pair(c), pair(b)}, b + "/cert.pem and " + a + "/cert.pem both have a key of the kind ECDSA and are both for localhost"},
+		"other's key":  {[]server.KeyPair{pair(c), {Cert: a + "/cert.pem", Key: b + "/key.pem"}}, "not a pair"},
+		"no key":       {[]server.KeyPair{{Cert: a + "/cert.pem"}}, "a certificate without its key"},
+		"nothing":      {[]server.KeyPair{{}}, "a certificate is missing here"},
+		"missing file": {[]server.KeyPair{{Cert: a + "/crt.pem", Key: a + "/key.pem"}}, "did you mean " + a + "/cert.pem?"},
+	} {
+		cfg := ForDir("testdata/public")
+		cfg.TLS.Listen, cfg.TLS.Certificates = []string{"127.0.0.1:0"}, test.pairs
+		err := cfg.Check()
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	cfg := ForDir("testdata/public")
+	cfg.TLS.Certificates = []server.KeyPair{pair(a)}
+	if err := cfg.Check(); err == nil || !strings.Contains(err.Error(), "no address for HTTPS") {
+		t.Errorf("without an address: %v", err)
 	}
 }

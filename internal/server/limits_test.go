@@ -243,9 +243,7 @@ func TestCertificateReload(t *testing.T) {
 	r := start(t, plan{})
 	// lookAgain spares the test the wait for the next look at the files.
 	lookAgain := func() {
-		r.srv.certs.mu.Lock()
-		r.srv.certs.looked = time.Time{}
-		r.srv.certs.mu.Unlock()
+		r.srv.certs.looked.Store(0)
 	}
 	name := func(conf *tls.Config) string {
 		c, err := tls.Dial("tcp", r.secure, conf)

@@ -3,6 +3,7 @@ package server
 import (
 	"bufio"
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -273,12 +274,20 @@ func writeCert(tb testing.TB, cert, key, name string) *tls.Config {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return writeCertOf(tb, cert, key, name, k)
+}
+
+// writeCertOf is writeCert for a key that is there, and for these host names
+// besides.
+func writeCertOf(tb testing.TB, cert, key, name string, k crypto.Signer, hosts ...string) *tls.Config {
+	tb.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     hosts,
 		IsCA:         true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)

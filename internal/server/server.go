@@ -157,24 +157,6 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// TLSOptions are the listeners that speak TLS.
-type TLSOptions struct {
-	// Listen are their addresses, as in the top-level listen.
-	Listen []string `yaml:"listen"`
-	// Cert and Key are PEM files, the certificate with its chain. They are
-	// read again when they change.
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
-	// MinVersion is the oldest version of TLS that is spoken: "1.2" or "1.3".
-	// Of 1.2 only suites with forward secrecy and authenticated encryption are.
-	// Default "1.2".
-	MinVersion string `yaml:"min_version"`
-	// Redirect lets the plain listeners answer every request with a 308 to
-	// the https address, for hosts that a site or the certificate names; for
-	// others with 404.
-	Redirect bool `yaml:"redirect"`
-}
-
 // Setup is everything that a reload may change.
 type Setup struct {
 	Listen []string // plain addresses: host:port, :port, unix:/path
@@ -197,7 +179,7 @@ type Server struct {
 	plain  lane.Scope
 	secure lane.Scope
 	places *places
-	certs  *certificate
+	certs  *certificates
 	tls    atomic.Pointer[tls.Config]
 
 	handshakes context.Context // of TLS handshakes under way; ends with Close
@@ -230,7 +212,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		meters:    m,
 		errors:    errorLog,
 		places:    newPlaces(),
-		certs:     &certificate{errors: errorLog},
+		certs:     &certificates{errors: errorLog},
 		h1Conns:   newHandoff(),
 		h2Conns:   newHandoff(),
 		listeners: map[string]*listener{},
@@ -294,7 +276,7 @@ func (s *Server) Reload(setup Setup) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(setup.TLS.Listen) > 0 {
-		if err := s.certs.load(setup.TLS.Cert, setup.TLS.Key); err != nil {
+		if err := s.certs.load(setup.TLS.Pairs()); err != nil {
 			return err
 		}
 	}

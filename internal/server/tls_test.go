@@ -66,9 +66,7 @@ func TestCertificateIsTriedAgain(t *testing.T) {
 		if err := os.Chtimes(r.setup.TLS.Cert, when, when); err != nil {
 			t.Fatal(err)
 		}
-		r.srv.certs.mu.Lock()
-		r.srv.certs.looked = time.Time{}
-		r.srv.certs.mu.Unlock()
+		r.srv.certs.looked.Store(0)
 		pair, err := r.srv.certs.get(nil)
 		if err != nil {
 			t.Fatal(err)

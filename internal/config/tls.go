@@ -1,0 +1,85 @@
+package config
+
+import (
+	"crypto/tls"
+	"fmt"
+	"strings"
+
+	"millrace/internal/server"
+)
+
+// tls checks that certificates, keys and listeners are complete and work.
+func (c *checker) tls() {
+	t := c.cfg.TLS
+	unread := c.doc.unread
+	switch {
+	case unread["tls.cert"] || unread["tls.key"] || unread["tls.listen"] || unread["tls.certificates"]:
+	case t.Cert != "" && t.Key == "":
+		c.value("tls.cert", "a certificate without its key", "add tls.key (--tls-key): the file of its private key")
+	case t.Key != "" && t.Cert == "":
+		c.value("tls.key", "a key without its certificate", "add tls.cert (--tls-cert): the file with the certificate and its chain")
+	case t.Cert != "" && len(t.Listen) == 0:
+		c.value("tls.cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
+	case len(t.Certificates) > 0 && len(t.Listen) == 0:
+		c.value("tls.certificates[0].cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
+	case len(t.Pairs()) == 0 && len(t.Listen) > 0:
+		c.value("tls.listen", "HTTPS without a certificate", "add tls.cert and tls.key (--tls-cert, --tls-key)")
+	}
+	for key, err := range t.Check() {
+		c.value("tls."+key, err.Error(), "")
+	}
+	if t.Redirect && len(t.Listen) == 0 && !unread["tls.listen"] {
+		c.value("tls.redirect", "nowhere to redirect to: tls.listen is empty", "add tls.listen, for example :8443")
+	}
+	c.certificates()
+}
+
+// certificates checks every pair of files, and that no client could be given
+// either of two.
+func (c *checker) certificates() {
+	t := c.cfg.TLS
+	first := map[string]string{} // the file, by kind of key and name
+	c.certificate("tls", server.KeyPair{Cert: t.Cert, Key: t.Key}, first)
+	for i, pair := range t.Certificates {
+		path := fmt.Sprintf("tls.certificates[%d]", i)
+		if c.doc.unread[path] || c.doc.unread[path+strayKey] {
+			continue
+		}
+		if pair.Cert == "" {
+			c.key(path+".cert", "a certificate is missing here", "write cert: and key:, a PEM file each")
+			continue
+		}
+		if pair.Key == "" {
+			c.value(path+".cert", "a certificate without its key", "add key: the file of its private key")
+			continue
+		}
+		c.certificate(path, pair, first)
+	}
+}
+
+// certificate checks one pair. first is what the pairs before it are for.
+func (c *checker) certificate(path string, pair server.KeyPair, first map[string]string) {
+	cert := pair.Cert == "" || c.readable(path+".cert", pair.Cert)
+	key := pair.Key == "" || c.readable(path+".key", pair.Key)
+	if !cert || !key || pair.Cert == "" || pair.Key == "" {
+		return
+	}
+	read, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		c.value(path+".cert", "certificate and key are not a pair: "+strings.TrimPrefix(err.Error(), "tls: "), "")
+		return
+	}
+	kind := read.Leaf.PublicKeyAlgorithm.String()
+	told := false
+	for _, name := range server.CertificateNames(read.Leaf) {
+		other, twice := first[kind+" "+name]
+		if !twice {
+			first[kind+" "+name] = pair.Cert
+			continue
+		}
+		if !told {
+			c.value(path+".cert", fmt.Sprintf("%s and %s both have a key of the kind %s and are both for %s", pair.Cert, other, kind, name), "leave one of them out; only certificates of different kinds, as ECDSA and RSA, can share a name")
+			told = true
+		}
+	}
+}

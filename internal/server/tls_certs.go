@@ -1,0 +1,201 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// certEvery is how often a handshake looks whether the files have changed.
+const certEvery = time.Second
+
+// certificates are pairs of files, each read again when it changes. A pair that
+// cannot be used leaves the old one in place.
+type certificates struct {
+	errors *slog.Logger
+	looked atomic.Int64 // when the files were looked at, in Unix nanoseconds
+	choice atomic.Pointer[choice]
+
+	mu    sync.Mutex // held for the files
+	pairs []*certificate
+}
+
+// certificate is one of them, as it was last read.
+type certificate struct {
+	files  KeyPair
+	stamp  [2]fileStamp
+	failed bool // the last try
+	pair   *tls.Certificate
+}
+
+type fileStamp struct {
+	size  int64
+	mtime time.Time
+}
+
+// load reads the files, each of which must fit to its key.
+func (c *certificates) load(files []KeyPair) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pairs := make([]*certificate, len(files))
+	for i, f := range files {
+		stamp := f.stamp()
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return fmt.Errorf("read the TLS certificate %s with the key %s: %w", f.Cert, f.Key, err)
+		}
+		pairs[i] = &certificate{files: f, stamp: stamp, pair: &pair}
+	}
+	c.pairs = pairs
+	c.looked.Store(time.Now().UnixNano())
+	c.choice.Store(newChoice(pairs))
+	return nil
+}
+
+func (f KeyPair) stamp() [2]fileStamp { return [2]fileStamp{stat(f.Cert), stat(f.Key)} }
+
+func stat(path string) fileStamp {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStamp{}
+	}
+	return fileStamp{info.Size(), info.ModTime()}
+}
+
+// get is for tls.Config.GetCertificate.
+func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	now := time.Now().UnixNano()
+	if last := c.looked.Load(); now-last >= int64(certEvery) && c.looked.CompareAndSwap(last, now) {
+		c.look()
+	}
+	return c.choice.Load().forClient(hello), nil
+}
+
+// look reads what has changed.
+func (c *certificates) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := false
+	for _, p := range c.pairs {
+		if p.look(c.errors) {
+			changed = true
+		}
+	}
+	if changed {
+		c.choice.Store(newChoice(c.pairs))
+	}
+}
+
+// look reports whether there is a new certificate.
+func (c *certificate) look(l *slog.Logger) bool {
+	stamp := c.files.stamp()
+	if stamp == c.stamp && !c.failed {
+		return false
+	}
+	pair, err := tls.LoadX509KeyPair(c.files.Cert, c.files.Key)
+	if err != nil {
+		// Tried again at the next look: the reason may go without a change of
+		// the files. It is told once.
+		if !c.failed || stamp != c.stamp {
+			l.Warn("the changed TLS certificate cannot be used; the old one stays", "cert", c.files.Cert, "key", c.files.Key, "err", err)
+		}
+		c.stamp, c.failed = stamp, true
+		return false
+	}
+	c.stamp, c.failed, c.pair = stamp, false, &pair
+	l.Info("read the changed TLS certificate", "cert", c.files.Cert)
+	return true
+}
+
+// choice says who gets which certificate. It does not change.
+type choice struct {
+	all []*tls.Certificate // the first is the default
+	// named are the certificates for a name in lower case, which may begin with
+	// "*.", the one to prefer in front.
+	named map[string][]*tls.Certificate
+}
+
+func newChoice(pairs []*certificate) *choice {
+	ch := &choice{named: map[string][]*tls.Certificate{}}
+	for _, p := range pairs {
+		ch.all = append(ch.all, p.pair)
+		for _, name := range CertificateNames(p.pair.Leaf) {
+			ch.named[name] = append(ch.named[name], p.pair)
+		}
+	}
+	for _, those := range ch.named {
+		slices.SortStableFunc(those, func(a, b *tls.Certificate) int { return costOf(a) - costOf(b) })
+	}
+	return ch
+}
+
+// CertificateNames are the names that a certificate is chosen for: those of its
+// SAN extension, in lower case.
+func CertificateNames(leaf *x509.Certificate) []string {
+	var names []string
+	for _, name := range leaf.DNSNames {
+		if name = strings.ToLower(name); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// costOf puts the signatures that cost us less first: ECDSA with P-256 takes a
+// twentieth of what RSA with 2048 bits takes.
+func costOf(c *tls.Certificate) int {
+	if c.Leaf.PublicKeyAlgorithm == x509.RSA {
+		return 1
+	}
+	return 0
+}
+
+// forClient is the certificate for a client. Where there is no choice the client is
+// not asked what it can do: the handshake will tell.
+func (ch *choice) forClient(hello *tls.ClientHelloInfo) *tls.Certificate {
+	if len(ch.all) == 1 {
+		return ch.all[0]
+	}
+	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+	exact := ch.named[name]
+	var wild []*tls.Certificate
+	if _, parent, ok := strings.Cut(name, "."); ok {
+		wild = ch.named["*."+parent]
+	}
+	if fitting := slices.Concat(exact, wild); len(fitting) > 0 {
+		for _, c := range fitting {
+			if len(fitting) == 1 || hello.SupportsCertificate(c) == nil {
+				return c
+			}
+		}
+		return fitting[0]
+	}
+	anyName := *hello
+	anyName.ServerName = ""
+	for _, c := range ch.all {
+		if anyName.SupportsCertificate(c) == nil {
+			return c
+		}
+	}
+	return ch.all[0]
+}
+
+// names reports whether a certificate is for a host, given without a port.
+func (c *certificates) names(host string) bool {
+	ch := c.choice.Load()
+	if ch == nil {
+		return false
+	}
+	host = strings.TrimSuffix(host, ".")
+	return slices.ContainsFunc(ch.all, func(pair *tls.Certificate) bool { return pair.Leaf.VerifyHostname(host) == nil })
+}
+
+// Certifies reports whether a certificate in use is for a host.
+func (s *Server) Certifies(host string) bool { return s.certs.names(host) }
