@@ -13,6 +13,7 @@ import (
 	"millrace/lab/experiment/files"
 	"millrace/lab/experiment/pgoproof"
 	"millrace/lab/experiment/sendfile"
+	"millrace/lab/experiment/tls"
 	"millrace/lab/experiment/websocket"
 	"millrace/lab/result"
 )
@@ -24,6 +25,7 @@ func Experiments() []experiment.Experiment {
 		files.Experiment(),
 		cache.Experiment(),
 		websocket.Experiment(),
+		tls.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
 		echoramp.Experiment(),

@@ -29,7 +29,8 @@ func (*labListCommand) Run(s streams) error {
 
 // labRunCommand is `millrace lab run`.
 type labRunCommand struct {
-	Name string `arg:"" help:"One of those that lab list names."`
+	Name string   `arg:"" help:"One of those that lab list names."`
+	Only []string `arg:"" optional:"" name:"workload" help:"Measure only these workloads; patterns such as h2-* name several. For tls alone."`
 
 	Quick bool   `help:"Within 90 seconds. This is the default."`
 	Full  bool   `help:"Within 15 minutes, with figures to rely on."`
@@ -58,7 +59,7 @@ func (c *labRunCommand) Run(s streams) error {
 }
 
 func (c *labRunCommand) env() (experiment.Env, error) {
-	env := experiment.Env{Mode: result.Quick, Seed: c.Seed}
+	env := experiment.Env{Mode: result.Quick, Seed: c.Seed, Only: c.Only}
 	if c.Quick && c.Full {
 		return env, usageError{"--quick and --full: only one of them", "leave one of them out"}
 	}

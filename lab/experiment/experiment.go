@@ -9,6 +9,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -25,6 +26,9 @@ type Experiment struct {
 	Claim    string // what was published
 	Rule     string // when which verdict is given
 
+	// Selects says that it measures only the workloads that [Env].Only names.
+	Selects bool
+
 	// Run measures. It fills res, which has the fields above already, and adds
 	// to it as it goes on: when it fails or ctx ends, res holds what was
 	// measured until then.
@@ -38,6 +42,7 @@ type Env struct {
 	Work     string         // an empty folder for its files, removed by the caller
 	Mode     result.Mode    // Quick: at most 90 s, beside building what is not built yet; Full: 15 min
 	Seed     uint64         // of random orders; 0: any
+	Only     []string       // patterns (as of path.Match) of the workloads to measure; none: all
 	Watch    result.Watch   // may be nil
 }
 
@@ -49,12 +54,18 @@ var (
 	ErrNoMillrace = errors.New("there is no executable of millrace to measure")
 )
 
+// ErrWhole is why some workloads alone are not measured.
+var ErrWhole = errors.New("this experiment measures all of its workloads or none: name none")
+
 // Run runs an experiment. The result holds what was measured even where there
 // is an error. That ctx ended is none: then the result says that it was
 // interrupted.
 func Run(ctx context.Context, kind result.Kind, e Experiment, env Env) (*result.Result, error) {
 	if env.Seed == 0 {
 		env.Seed = rand.Uint64()
+	}
+	if len(env.Only) > 0 && !e.Selects {
+		return nil, fmt.Errorf("%w: %s", ErrWhole, e.Name)
 	}
 	res := &result.Result{
 		Format: result.Format, Kind: kind, Name: e.Name, Title: e.Title,

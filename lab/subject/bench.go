@@ -65,8 +65,12 @@ func (b *Bench) Build(ctx context.Context, name string, flags, env []string) (pa
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("building the subject %q: %w", name, err)
 	}
+	folder := "./" + filepath.ToSlash(name)
+	if own := filepath.Join(sources, name); exists(filepath.Join(own, "go.mod")) {
+		sources, folder = own, "." // a module of its own, which the others' does not hold
+	}
 	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
-	cmd := exec.CommandContext(ctx, tool, append(args, "./"+filepath.ToSlash(name))...)
+	cmd := exec.CommandContext(ctx, tool, append(args, folder)...)
 	cmd.Dir = sources
 	// One environment for everybody: no C, no version control, no workspace
 	// that would bring other versions of modules. The caller's comes last and

@@ -117,3 +117,16 @@ func TestBuildWithoutGo(t *testing.T) {
 		t.Errorf("Build = %v, want a Missing", err)
 	}
 }
+
+// A subject that is a module of its own is built as one.
+func TestBuildOfAModuleOfItsOwn(t *testing.T) {
+	needGo(t)
+	b := newBench(t)
+	own := filepath.Join(b.Dir, "subjects", "good", "go.mod")
+	if err := os.WriteFile(own, []byte("module good\n\ngo 1.24\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Build(t.Context(), "good", nil, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -80,3 +80,12 @@ func TestNginxAcceptsItsConfig(t *testing.T) {
 		t.Error("its version is unknown")
 	}
 }
+
+func TestCertificate(t *testing.T) {
+	if _, _, err := Certificate(t.TempDir()); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := Certificate("/none"); err == nil {
+		t.Error("no folder, no error")
+	}
+}

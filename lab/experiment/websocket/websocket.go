@@ -54,7 +54,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return nil //nolint:nilerr // ctx has ended, and the result says so
 	}
 	m.Built()
-	if m.cert, m.key, err = certificate(env.Work); err != nil {
+	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
 		return err
 	}
 	if env.Millrace != "" && env.Mode == result.Full {

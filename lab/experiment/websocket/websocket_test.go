@@ -127,12 +127,3 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
-
-func TestCertificate(t *testing.T) {
-	if _, _, err := certificate(t.TempDir()); err != nil {
-		t.Error(err)
-	}
-	if _, _, err := certificate("/none"); err == nil {
-		t.Error("no folder, no error")
-	}
-}

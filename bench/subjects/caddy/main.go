@@ -1,0 +1,12 @@
+// Command caddy is Caddy with its standard modules, as its documentation builds
+// it, for the experiment tls. Its module is its own: what Caddy depends on is
+// nobody else's affair.
+package main
+
+import (
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	_ "github.com/caddyserver/caddy/v2/modules/standard" // plugs itself in
+)
+
+func main() { caddycmd.Main() }
