@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll", "internal/h2"},
 	{"internal/field"},
 }
 
@@ -104,7 +104,8 @@ var thirdParty = map[string][]string{
 	"internal/config": {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":  {"github.com/prometheus/client_golang"},
 	"internal/server": {"golang.org/x/sys"},
-	"internal/lane":   {"golang.org/x/sys"},
+	"internal/lane":   {"golang.org/x/sys", "golang.org/x/net"},
+	"internal/h2":     {"golang.org/x/net"},
 	"internal/send":   {"golang.org/x/sys"},
 	"internal/epoll":  {"golang.org/x/sys"},
 	"internal/chart":  {"golang.org/x/image"},

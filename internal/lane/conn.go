@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/h2"
 	"millrace/internal/send"
 )
 
@@ -59,12 +60,13 @@ type Conn struct {
 	held    []byte // read from nc, not yet seen by net/http
 	peek    [1]byte
 	ticket  ticket
-	more    bool        // a request was held behind the one that is being answered
-	last    bool        // the request that is being answered must be the connection's last
-	fault   fault       // and has no other answer than this
-	deaf    atomic.Bool // what still comes of it is not read
-	pace    Pace        // of its body
-	wake    *wake       // TLS only
+	more    bool                    // a request was held behind the one that is being answered
+	last    bool                    // the request that is being answered must be the connection's last
+	fault   fault                   // and has no other answer than this
+	deaf    atomic.Bool             // what still comes of it is not read
+	pace    Pace                    // of its body
+	wake    *wake                   // TLS only
+	front   atomic.Pointer[h2.Conn] // HTTP/2 only
 
 	// Of loop-owned connections, see loop.
 	take   func(*Conn)

@@ -21,6 +21,9 @@ func (l *Lane) Drain() {
 	}
 	soon := end.UnixNano() | idleMark
 	l.each(func(c *Conn) {
+		if front := c.front.Load(); front != nil {
+			go front.Shutdown() // which may wait for the client: until it is cut
+		}
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
 		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {

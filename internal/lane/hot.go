@@ -322,7 +322,7 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case o == blocked:
 		c.reading.pending.closing = closing
 	}
-	c.record(y.log, answered{r, &s.req, req, status, sent, y.now})
+	c.record(y.log, answered{r, &s.req, req, status, sent, y.now, http1})
 	return o
 }
 
@@ -370,7 +370,7 @@ func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply
 		r.answer.File.WasSent(y.now.Unix())
 	}
 	r.answer.File.Release()
-	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now})
+	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now, http1})
 	return o
 }
 
@@ -401,7 +401,7 @@ func (c *Conn) restEnds(err error) error {
 			r.file.answer.File.WasSent(time.Now().Unix())
 		}
 		r.file.answer.File.Release()
-		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began})
+		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1})
 	}
 	r.release()
 	c.setIdle(time.Now(), c.lane.settings.Load())
@@ -504,6 +504,7 @@ type answered struct {
 	status   int
 	sent     int64 // bytes of the body
 	began    time.Time
+	proto    string
 }
 
 // record counts an answer and logs it.
@@ -530,7 +531,7 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 		Host:      view(a.req.value(a.bytes, hdrHost)),
 		Method:    method,
 		Target:    view(a.bytes[target.from:target.to]),
-		Proto:     "HTTP/1.1",
+		Proto:     a.proto,
 		Referer:   view(a.req.value(a.bytes, hdrReferer)),
 		UserAgent: view(a.req.value(a.bytes, hdrUserAgent)),
 		Status:    a.status,
@@ -540,6 +541,11 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 		Shard:     c.shard,
 	})
 }
+
+const http1 = "HTTP/1.1"
+
+// bytesOf is s as bytes without a copy, to be read only.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 // view is b as a string without a copy. The log only reads it during Write,
 // while the read buffer stands still.

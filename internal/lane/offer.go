@@ -79,8 +79,8 @@ const maxVaryOn = 12
 // it is offered for the second time: of very many addresses, most are never
 // asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
-	c, _ := r.Context().Value(connKey{}).(*Conn)
-	if c == nil || c.ticket.site == 0 || !c.lane.on() || !rule.valid() {
+	c, ticket := cameBy(r)
+	if c == nil || ticket.site == 0 || !c.lane.on() || !rule.valid() {
 		return
 	}
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
@@ -90,7 +90,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !ok {
 		return
 	}
-	k := key{site: c.ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
+	k := key{site: ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
@@ -102,7 +102,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	v.response = newResponse(a, rule, c.ticket.job)
+	v.response = newResponse(a, rule, ticket.job)
 	if c.lane.table.put(k, varyOn, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
@@ -179,10 +179,24 @@ func WithConn(ctx context.Context, c *Conn) context.Context {
 // before the job runs: offers made for it are filed under that site. site is
 // the number of the configuration that this request is answered by. It returns
 // the connection's shard for the counters of package meter.
-func Begin(r *http.Request, site uint64, job *meter.Job) (shard uint32) {
+func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		c.ticket = ticket{site, job}
-		return c.shard
+		return r, c.shard
 	}
-	return 0
+	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
+		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &stream{ticket{site, job}, c})), c.shard
+	}
+	return r, 0
+}
+
+// cameBy returns the connection and the ticket of a request that the lane saw.
+func cameBy(r *http.Request) (*Conn, ticket) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		return c, c.ticket
+	}
+	if s, ok := r.Context().Value(ticketKey{}).(*stream); ok {
+		return s.conn, s.ticket
+	}
+	return nil, ticket{}
 }

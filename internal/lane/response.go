@@ -27,9 +27,11 @@ type response struct {
 	offered
 	job               *meter.Job
 	full, notModified atomic.Pointer[stamped]
-	status            int
-	etag              string // "" if there is none that the lane may compare
-	lastModified      string // the same
+	// The same as header blocks of HTTP/2, without the body.
+	blockFull, blockNotModified atomic.Pointer[stamped]
+	status                      int
+	etag                        string // "" if there is none that the lane may compare
+	lastModified                string // the same
 
 	lines   func(b []byte, now int64) []byte
 	whole   []byte // the header of the answer itself, but for its last lines
@@ -188,7 +190,7 @@ func (r *response) stamp304(second int64) *stamped {
 // forgetStamps lets go of what was made for a second that has passed: with a
 // small body it is as large as the answer, and is made anew for the next request.
 func (r *response) forgetStamps(second int64) {
-	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified} {
+	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified, &r.blockFull, &r.blockNotModified} {
 		if s := of.Load(); s != nil && s.second < second-1 {
 			of.CompareAndSwap(s, nil)
 		}

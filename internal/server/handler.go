@@ -23,7 +23,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer table.Leave()
 	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }}
 	found := s.route(table, r)
-	shard := lane.Begin(r, found.site, found.job)
+	r, shard := lane.Begin(r, found.site, found.job)
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.panicked(w, r, cause)

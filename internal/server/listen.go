@@ -246,11 +246,16 @@ func (l *listener) handshake(nc *countedConn) {
 		return
 	}
 	_ = nc.SetDeadline(time.Time{})
-	if tc.ConnectionState().NegotiatedProtocol == "h2" {
+	h2 := tc.ConnectionState().NegotiatedProtocol == "h2"
+	if h2 && s.laneH2 == nil {
 		s.h2Conns.put(tc)
 		return
 	}
 	c := s.lane.NewConn(tc, &s.secure, nil)
+	if tc, ok := c.(*lane.TLSConn); ok && h2 {
+		s.serving.Go(func() { tc.ServeHTTP2(s.laneH2) })
+		return
+	}
 	s.serving.Go(func() { s.serveConn(c) })
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -191,6 +190,7 @@ type Server struct {
 
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
+	laneH2           *lane.HTTP2 // nil without a lane: then net/http has the connections to itself
 
 	current   atomic.Pointer[current]
 	mu        sync.Mutex // held by Reload, Run and Close for the listeners
@@ -229,10 +229,18 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		Protocols:      new(http.Protocols),
 	}
 	s.h1.Protocols.SetHTTP1(true)
-	s.h2 = newH2(s, limits, s.h1.ErrorLog)
+	s.h2 = newH2(s, limits, s.h1.ErrorLog, s.lane.On())
 	s.h2.ConnState = s.streams.onState
 	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
 	s.h2.BaseContext = s.h1.BaseContext
+	if s.lane.On() {
+		var err error
+		if s.laneH2, err = newLaneHTTP2(s.h2); err != nil {
+			s.cut()
+			s.lane.Close()
+			return nil, err
+		}
+	}
 	if err := s.Reload(setup); err != nil {
 		s.cut()
 		s.lane.Close()
@@ -246,27 +254,6 @@ func connContext(ctx context.Context, nc net.Conn) context.Context {
 		return lane.WithConn(ctx, c)
 	}
 	return ctx
-}
-
-// newH2 is the HTTP/2 server. Its connections keep the timeouts of net/http:
-// the lane is not on them.
-func newH2(h http.Handler, o Options, l *log.Logger) *http.Server {
-	srv := &http.Server{
-		Handler:           h,
-		MaxHeaderBytes:    int(o.HeaderBytes),
-		ReadHeaderTimeout: o.HeaderTimeout,
-		IdleTimeout:       o.IdleTimeout,
-		ErrorLog:          l,
-		Protocols:         new(http.Protocols),
-		HTTP2: &http.HTTP2Config{
-			WriteByteTimeout: o.WriteTimeout,
-			SendPingTimeout:  o.IdleTimeout / 2,
-			PingTimeout:      o.WriteTimeout,
-		},
-	}
-	srv.Protocols.SetHTTP1(true)
-	srv.Protocols.SetHTTP2(true)
-	return srv
 }
 
 // Reload puts a new setup into effect: listeners that are new are bound first,
@@ -365,7 +352,9 @@ func (s *Server) drain() error {
 	drained := make(chan struct{})
 	go func() { // ends with ctx at the latest; every way out waits
 		defer close(drained)
-		h2 = s.h2.Shutdown(ctx)
+		if s.laneH2 == nil { // else the lane has told the clients
+			h2 = s.h2.Shutdown(ctx)
+		}
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,520 @@
+// Package h2 stands between a client's HTTP/2 connection and net/http's: it
+// answers some streams itself and passes the others on.
+//
+// A [Conn] reads the client's frames in one goroutine. It decodes every header
+// block, since HPACK has a state (RFC 7541, 2.2), and asks its [Host] for an
+// answer. All answers of what one read has brought are written at once. A stream
+// for which the host has none goes to net/http, under its own number, with its
+// fields written as literals: net/http's decoder thus never holds a state.
+// Answers of the host are literals as well, so the client's decoder keeps the
+// state that net/http's encoder believes it has, and net/http's frames pass
+// unchanged. net/http's side starts with the first stream that is for it.
+//
+// What both share is kept here: the connection's window (see [window]), the last
+// stream for GOAWAY, and frames on streams that net/http has never heard of. What
+// is malformed in a way that net/http would notice is left to it.
+package h2
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// Host is whom a Conn serves.
+type Host interface {
+	// The client's connection. Its writes have a timeout. Close may be called
+	// more than once.
+	net.Conn
+	ConnectionState() tls.ConnectionState
+	// Answer appends the frames of an answer to a request without a body, or
+	// returns false if somebody else must answer. It appends no more DATA than
+	// room has; sent is how much that is.
+	Answer(dst []byte, id uint32, fields []hpack.HeaderField, room Room) (out []byte, sent int, ok bool)
+	// Inner runs net/http's HTTP/2 on a connection whose preface was read, in
+	// goroutines of its own.
+	Inner(net.Conn)
+	// Turn is told after each read what is awaited.
+	Turn(Wait)
+}
+
+// Wait is what a Conn waits for.
+type Wait uint8
+
+// What a Conn waits for.
+const (
+	Request Wait = iota // the next one
+	Rest                // of a frame or a header block
+	Nothing             // net/http is answering
+)
+
+// Room is what a client takes.
+type Room struct {
+	Window int // bytes of DATA on a new stream
+	Frame  int // bytes of a frame's payload
+}
+
+// Options of a Conn.
+type Options struct {
+	// Settings is the payload of the SETTINGS frame that net/http would send.
+	Settings []byte
+	// HeaderList is the largest header list that net/http takes, as it counts
+	// (RFC 9113, 6.5.2). The field that exceeds it is passed on, what follows is not.
+	HeaderList int
+}
+
+// Errors that end a connection. The client has been told.
+var (
+	ErrFlood    = errors.New("http2: the client sends frames that ask for nothing")
+	ErrProtocol = errors.New("http2: the client broke the protocol")
+	errGone     = errors.New("http2: the connection is closed")
+)
+
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// Conn is one connection. Run is called once; what net/http does comes from
+// other goroutines.
+type Conn struct {
+	host Host
+	o    Options
+
+	// Of the goroutine that reads.
+	dec      *hpack.Decoder
+	list     headerList
+	block    block
+	settings clientSettings
+	hot      recent // streams that the host has answered
+	flood    flood
+	greeted  bool   // our SETTINGS have gone
+	leaving  bool   // the client sent GOAWAY, and net/http is not there to end the connection
+	partial  []byte // the beginning of a frame
+	rest     int    // how many bytes of a DATA frame have yet to come
+	drop     bool   // nobody wants them
+
+	mu    sync.Mutex
+	away  bool   // GOAWAY has gone
+	limit uint32 // with this stream
+
+	last   atomic.Uint32 // the highest stream of the client
+	inner  atomic.Pointer[inner]
+	window window
+	resets resets
+
+	wmu sync.Mutex // writing, in whole frames
+}
+
+// clientSettings are what the client has asked for.
+type clientSettings struct {
+	table, window, frame uint32
+	raw                  [8]uint32 // by number, as sent
+	sent                 uint8     // which of them were
+	shrunk               bool      // the table became smaller, and net/http has yet to say so
+}
+
+// New returns a Conn.
+func New(h Host, o Options) *Conn {
+	c := &Conn{host: h, o: o, settings: clientSettings{table: 4096, window: defaultWindow, frame: 16 << 10}}
+	c.window.init(defaultWindow)
+	c.dec = hpack.NewDecoder(4096, nil)
+	c.dec.SetEmitFunc(c.list.emit)
+	c.dec.SetMaxStringLength(maxBlock)
+	return c
+}
+
+// turn is what working off one read needs. It is borrowed: a quiet connection
+// has none.
+type turn struct {
+	in     [frameHead + maxRead + 512]byte
+	out    []byte
+	fields []hpack.HeaderField
+	pass   []byte // for net/http
+}
+
+var turns = sync.Pool{New: func() any { return &turn{out: make([]byte, 0, 4<<10)} }}
+
+// maxOut is how much is written at once, at least: the answers of one read are
+// written together up to there, so that a client that asks and never reads makes
+// the server stop reading with that much in memory.
+const maxOut = 64 << 10
+
+// small is the buffer in which a quiet connection waits.
+const small = 512
+
+// Run serves until the connection ends, and returns why: nil, [io.EOF], or an
+// error. The caller closes the connection.
+func (c *Conn) Run() error {
+	defer c.stop()
+	err := c.greet()
+	var wait [small]byte
+	for err == nil {
+		var n int
+		if n, err = c.host.Read(wait[:]); n > 0 {
+			if e := c.work(wait[:n]); e != nil {
+				return e
+			}
+		}
+	}
+	return err
+}
+
+// greet reads the client's preface.
+func (c *Conn) greet() error {
+	var b [len(preface)]byte
+	c.host.Turn(Rest)
+	if _, err := io.ReadFull(c.host, b[:]); err != nil {
+		return err
+	}
+	if string(b[:]) != preface {
+		return c.fail(nil, codeProtocol)
+	}
+	return nil
+}
+
+// work works off what was read, and everything that comes with it.
+func (c *Conn) work(read []byte) error {
+	t := turns.Get().(*turn)
+	defer func() {
+		t.out, t.pass = t.out[:0], t.pass[:0]
+		clear(t.fields)
+		t.fields = t.fields[:0]
+		if cap(t.out) <= 2*maxOut && cap(t.pass) <= 2*maxOut {
+			turns.Put(t)
+		}
+	}()
+	n := copy(t.in[:], c.partial)
+	n += copy(t.in[n:], read)
+	if !c.greeted {
+		c.greeted = true
+		t.out = appendHead(t.out, head{length: len(c.o.Settings), kind: frameSettings})
+		t.out = append(t.out, c.o.Settings...)
+	}
+	for more := len(read) == small; ; more = false {
+		used, err := c.frames(t, t.in[:n])
+		n = copy(t.in[:], t.in[used:n])
+		if err != nil {
+			return err
+		}
+		if !more || n == len(t.in) {
+			break
+		}
+		// The record that has come was longer than the buffer: this does not wait.
+		m, err := c.host.Read(t.in[n:])
+		if n += m; err != nil {
+			return err
+		}
+	}
+	if err := c.flush(t); err != nil {
+		return err
+	}
+	c.partial = append(c.partial[:0], t.in[:n]...)
+	if n == 0 {
+		c.partial = nil
+	}
+	if c.leaving {
+		return io.EOF
+	}
+	switch in := c.inner.Load(); {
+	case n > 0 || c.block.open:
+		c.host.Turn(Rest)
+	case in != nil && in.busy():
+		c.host.Turn(Nothing)
+	default:
+		c.host.Turn(Request)
+	}
+	return nil
+}
+
+// frames works off the frames at the start of b.
+func (c *Conn) frames(t *turn, b []byte) (used int, err error) {
+	for {
+		if c.rest > 0 {
+			n := min(c.rest, len(b)-used)
+			if !c.drop {
+				t.pass = append(t.pass, b[used:used+n]...)
+			}
+			used, c.rest = used+n, c.rest-n
+		}
+		if len(b)-used < frameHead {
+			return used, c.deliver(t)
+		}
+		h := parseHead(b[used:])
+		if h.length > maxRead {
+			return used, c.fail(t, codeFrameSize)
+		}
+		if h.kind == frameData && !c.block.open {
+			if err := c.data(t, h, b[used:used+frameHead]); err != nil {
+				return used, err
+			}
+			used, c.rest = used+frameHead, h.length
+			continue
+		}
+		if len(b)-used < frameHead+h.length {
+			return used, c.deliver(t)
+		}
+		payload := b[used+frameHead : used+frameHead+h.length]
+		if err := c.frame(t, h, payload); err != nil {
+			return used, err
+		}
+		used += frameHead + h.length
+		if len(t.out) >= maxOut {
+			if err := c.flush(t); err != nil {
+				return used, err
+			}
+		}
+	}
+}
+
+// frame works off one frame that is not DATA.
+func (c *Conn) frame(t *turn, h head, p []byte) error {
+	if c.block.open && (h.kind != frameContinuation || h.id != c.block.id) {
+		return c.fail(t, codeProtocol)
+	}
+	switch h.kind {
+	case frameHeaders:
+		c.flood.useful(frameHead + h.length)
+		return c.headers(t, h, p)
+	case frameContinuation:
+		return c.continuation(t, h, p)
+	}
+	if c.flood.idle(frameHead + h.length) {
+		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+	}
+	switch h.kind {
+	case framePriority:
+		return c.priority(t, h, p)
+	case frameRSTStream:
+		return c.rstStream(t, h, p)
+	case frameSettings:
+		return c.settingsFrame(t, h, p)
+	case framePushPromise:
+		return c.fail(t, codeProtocol)
+	case framePing:
+		return c.ping(t, h, p)
+	case frameGoAway:
+		return c.goAway(t, h, p)
+	case frameWindowUpdate:
+		return c.windowUpdate(t, h, p)
+	}
+	return nil // of a kind nobody knows (RFC 9113, 4.1)
+}
+
+// data passes the head of a DATA frame on; its payload follows.
+func (c *Conn) data(t *turn, h head, raw []byte) error {
+	c.drop = c.refused(h.id)
+	switch in := c.inner.Load(); {
+	case c.drop:
+		c.flood.idle(frameHead) // which the next frame may find too many
+		return nil
+	case h.id == 0 || h.id > c.last.Load():
+		return c.fail(t, codeProtocol)
+	case in == nil || h.id > in.last:
+		return c.fail(t, codeStreamClosed)
+	}
+	if h.length > 0 {
+		c.flood.useful(frameHead + h.length)
+	} else if c.flood.idle(frameHead) {
+		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+	}
+	t.pass = append(t.pass, raw...)
+	return nil
+}
+
+func (c *Conn) priority(t *turn, h head, p []byte) error {
+	if c.inner.Load() == nil && len(p) == 5 && h.id != 0 && binary.BigEndian.Uint32(p)&idMask != h.id {
+		return nil // nobody has use for it
+	}
+	return c.forward(t, h, p)
+}
+
+func (c *Conn) rstStream(t *turn, h head, p []byte) error {
+	switch {
+	case len(p) != 4:
+		return c.fail(t, codeFrameSize)
+	case h.id == 0 || h.id > c.last.Load():
+		return c.fail(t, codeProtocol)
+	case c.resets.many(time.Now()):
+		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+	}
+	in := c.inner.Load()
+	if in == nil || h.id > in.last {
+		return nil // of an answer that is complete
+	}
+	in.end(h.id)
+	return c.forward(t, h, p)
+}
+
+func (c *Conn) ping(t *turn, h head, p []byte) error {
+	switch {
+	case len(p) != 8:
+		return c.fail(t, codeFrameSize)
+	case h.id != 0:
+		return c.fail(t, codeProtocol)
+	case !h.has(flagAck):
+		t.out = append(appendHead(t.out, head{length: 8, kind: framePing, flags: flagAck}), p...)
+		return nil
+	case c.inner.Load() == nil:
+		return nil
+	}
+	return c.forward(t, h, p)
+}
+
+func (c *Conn) goAway(t *turn, h head, p []byte) error {
+	switch {
+	case len(p) < 8:
+		return c.fail(t, codeFrameSize)
+	case h.id != 0:
+		return c.fail(t, codeProtocol)
+	case c.inner.Load() == nil:
+		c.leaving = true
+		return nil
+	}
+	return c.forward(t, h, p)
+}
+
+func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
+	if len(p) != 4 {
+		return c.fail(t, codeFrameSize)
+	}
+	n := int64(binary.BigEndian.Uint32(p) & idMask)
+	in := c.inner.Load()
+	if h.id != 0 {
+		if h.id > c.last.Load() {
+			return c.fail(t, codeProtocol)
+		}
+		if in == nil || h.id > in.last {
+			return nil // of an answer that is complete
+		}
+		return c.forward(t, h, p)
+	}
+	if n == 0 {
+		return c.fail(t, codeProtocol)
+	}
+	pass, ok := c.window.grow(n)
+	if !ok {
+		return c.fail(t, codeFlowControl)
+	}
+	if in != nil && pass > 0 {
+		t.pass = appendWindowUpdate(t.pass, 0, pass)
+	}
+	return nil
+}
+
+// forward passes a frame on as it came.
+func (c *Conn) forward(t *turn, h head, p []byte) error {
+	if _, err := c.cold(t); err != nil {
+		return err
+	}
+	t.pass = append(appendHead(t.pass, h), p...)
+	return nil
+}
+
+// deliver gives net/http what is for it, after what the host has answered.
+func (c *Conn) deliver(t *turn) error {
+	if len(t.pass) == 0 {
+		return nil
+	}
+	err := c.flush(t)
+	if err == nil {
+		err = c.inner.Load().in.write(t.pass)
+	}
+	t.pass = t.pass[:0]
+	return err
+}
+
+// flush writes what this turn has to say.
+func (c *Conn) flush(t *turn) error {
+	if len(t.out) == 0 {
+		return nil
+	}
+	c.wmu.Lock()
+	_, err := c.host.Write(t.out)
+	c.wmu.Unlock()
+	t.out = t.out[:0]
+	return err
+}
+
+// fail tells the client why the connection ends. What was answered goes first.
+func (c *Conn) fail(t *turn, why code) error {
+	if t == nil {
+		t = &turn{}
+	}
+	t.out = appendGoAway(t.out, c.lastAnswered(), why)
+	_ = c.flush(t) // the connection ends anyway
+	return ErrProtocol
+}
+
+// Shutdown tells the client that streams which have not come by now will not be
+// answered here, and lets the others end (RFC 9113, 6.8). It may wait for the
+// client to read.
+func (c *Conn) Shutdown() {
+	c.mu.Lock()
+	again := c.away
+	c.away, c.limit = true, c.last.Load()
+	limit := c.limit
+	c.mu.Unlock()
+	if again {
+		return
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	_, _ = c.host.Write(appendGoAway(nil, limit, codeNo)) // Run finds out
+}
+
+// refuses takes note of a stream, and reports whether it came after GOAWAY.
+func (c *Conn) refuses(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last.Store(max(id, c.last.Load()))
+	return c.away && id > c.limit
+}
+
+func (c *Conn) refused(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away && id > c.limit && id <= c.last.Load()
+}
+
+// lastAnswered is the last stream that was answered, or will be.
+func (c *Conn) lastAnswered() uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away {
+		return c.limit
+	}
+	return c.last.Load()
+}
+
+// stop ends net/http's side.
+func (c *Conn) stop() {
+	c.window.close()
+	if in := c.inner.Load(); in != nil {
+		in.in.close()
+	}
+}
+
+// recent remembers the last streams that were answered here.
+type recent struct {
+	ids [64]uint32
+	n   int
+}
+
+func (r *recent) add(id uint32) {
+	r.ids[r.n%len(r.ids)] = id
+	r.n++
+}
+
+func (r *recent) has(id uint32) bool {
+	for _, other := range r.ids {
+		if other == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package h2
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxIdle and idleShare bound the frames that ask for nothing (PING, SETTINGS,
+	// PRIORITY, empty DATA, WINDOW_UPDATE): one byte of what is useful pays for
+	// eight of them, as in nginx, after the first mebibyte.
+	maxIdle   = 1 << 20
+	idleShare = 8
+	// resetBurst and resetRate bound reset streams, whoever resets them, as in
+	// nghttp2 (CVE-2023-44487, CVE-2025-8671).
+	resetBurst = 1000
+	resetRate  = 33 // a second
+)
+
+// flood counts bytes of frames.
+type flood struct {
+	good  atomic.Int64 // of both directions
+	empty int64
+}
+
+func (f *flood) useful(n int) { f.good.Add(int64(n)) }
+
+// idle counts a frame that asks for nothing, and reports whether there have been
+// too many.
+func (f *flood) idle(n int) bool {
+	f.empty += int64(n)
+	return f.empty > maxIdle+idleShare*f.good.Load()
+}
+
+// resets is a bucket of reset streams.
+type resets struct {
+	mu    sync.Mutex
+	level float64
+	since time.Time
+}
+
+// many counts a reset, and reports whether there have been too many.
+func (r *resets) many(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.since.IsZero() {
+		r.level = max(0, r.level-resetRate*now.Sub(r.since).Seconds())
+	}
+	r.since = now
+	r.level++
+	return r.level > resetBurst
+}

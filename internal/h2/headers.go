@@ -1,0 +1,229 @@
+package h2
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	// maxBlock is the longest header block, in bytes as sent, and maxParts how
+	// many CONTINUATION frames it may have (CVE-2024-27316 and its kind).
+	maxBlock = 64 << 10
+	maxParts = 8
+)
+
+// block is a header block of which more will come.
+type block struct {
+	open     bool
+	id       uint32
+	flags    byte
+	priority []byte
+	b        []byte
+	parts    int
+}
+
+// headerList collects the fields of a block. Fields that are beyond the limit
+// are decoded, and forgotten.
+type headerList struct {
+	fields []hpack.HeaderField
+	size   int
+	most   int
+}
+
+func (l *headerList) emit(f hpack.HeaderField) {
+	if l.size > l.most {
+		return
+	}
+	l.size += int(f.Size())
+	l.fields = append(l.fields, f)
+}
+
+// headers works off a HEADERS frame.
+func (c *Conn) headers(t *turn, h head, p []byte) error {
+	var priority []byte
+	if h.has(flagPadded) {
+		if len(p) == 0 || int(p[0]) > len(p)-1 {
+			return c.fail(t, codeProtocol)
+		}
+		p = p[1 : len(p)-int(p[0])]
+	}
+	if h.has(flagPriority) {
+		if len(p) < 5 {
+			return c.fail(t, codeFrameSize)
+		}
+		priority, p = p[:5], p[5:]
+	}
+	if h.has(flagEndHeaders) {
+		return c.stream(t, h.id, h.flags, priority, p)
+	}
+	c.block = block{
+		open: true, id: h.id, flags: h.flags,
+		priority: append([]byte(nil), priority...), b: append([]byte(nil), p...),
+	}
+	return nil
+}
+
+// continuation works off what follows a HEADERS frame.
+func (c *Conn) continuation(t *turn, h head, p []byte) error {
+	b := &c.block
+	if !b.open {
+		return c.fail(t, codeProtocol)
+	}
+	b.parts++
+	if b.parts > maxParts || len(b.b)+len(p) > max(maxBlock, c.o.HeaderList) {
+		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+	}
+	b.b = append(b.b, p...)
+	if !h.has(flagEndHeaders) {
+		return nil
+	}
+	done := c.block
+	c.block = block{}
+	return c.stream(t, done.id, done.flags|flagEndHeaders, done.priority, done.b)
+}
+
+// stream works off a complete header block: a request or trailers.
+func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) error {
+	c.list = headerList{fields: t.fields[:0], most: c.o.HeaderList}
+	_, err := c.dec.Write(encoded)
+	if err = errors.Join(err, c.dec.Close()); err != nil {
+		return c.fail(t, codeCompression)
+	}
+	t.fields = c.list.fields
+	known := c.last.Load()
+	switch {
+	case id&1 == 0:
+		return c.fail(t, codeProtocol)
+	case c.refuses(id):
+		return nil
+	case id > known:
+		if flags&flagEndStream != 0 && c.answer(t, id, priority) {
+			return nil
+		}
+	default: // trailers, of a stream of net/http's
+		if in := c.inner.Load(); in != nil && id <= in.last {
+			break
+		}
+		if c.hot.has(id) {
+			return c.fail(t, codeStreamClosed)
+		}
+		return c.fail(t, codeProtocol)
+	}
+	in, err := c.cold(t)
+	if err != nil {
+		return err
+	}
+	if id > in.last {
+		in.last = id
+		in.begin(id)
+	}
+	t.pass = appendBlock(t.pass, id, flags, priority, t.fields)
+	return nil
+}
+
+// answer has the host answer a new stream, if it can.
+func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
+	if c.list.size > c.list.most || c.settings.shrunk {
+		return false
+	}
+	if in := c.inner.Load(); in != nil && in.resize.Load() != resizeNone {
+		return false
+	}
+	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
+		return false // a stream cannot depend on itself: net/http says so
+	}
+	room := Room{Window: int(min(c.window.left(), int64(c.settings.window))), Frame: int(min(c.settings.frame, maxRead))}
+	out, sent, ok := c.host.Answer(t.out, id, t.fields, room)
+	if !ok || !c.window.take(int64(sent)) {
+		return false
+	}
+	t.out = out
+	c.flood.useful(sent)
+	c.hot.add(id)
+	return true
+}
+
+// appendBlock appends a HEADERS frame, and CONTINUATION frames if it takes any,
+// that carries fields as literals which no table keeps (RFC 7541, 6.2.2). They
+// are as they came: what is wrong with them is for net/http to see.
+func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField) []byte {
+	const kept = flagEndStream
+	h := head{kind: frameHeaders, flags: flags & kept, id: id}
+	if priority != nil {
+		h.flags |= flagPriority
+	}
+	at := len(b)
+	b = append(appendHead(b, h), priority...)
+	begin := len(b)
+	for i := range fields {
+		b = appendLiteral(b, &fields[i])
+	}
+	if n := len(b) - at - frameHead; n <= maxRead {
+		setLength(b[at:], n)
+		b[at+4] |= flagEndHeaders
+		return b
+	}
+	whole := append([]byte(nil), b[begin:]...)
+	b = b[:begin]
+	for {
+		n := min(len(whole), maxRead-(len(b)-at-frameHead))
+		b, whole = append(b, whole[:n]...), whole[n:]
+		setLength(b[at:], len(b)-at-frameHead)
+		if len(whole) == 0 {
+			b[at+4] |= flagEndHeaders
+			return b
+		}
+		at = len(b)
+		b = appendHead(b, head{kind: frameContinuation, id: id})
+	}
+}
+
+func setLength(frame []byte, n int) { frame[0], frame[1], frame[2] = byte(n>>16), byte(n>>8), byte(n) }
+
+func appendLiteral(b []byte, f *hpack.HeaderField) []byte {
+	if f.Sensitive {
+		b = append(b, 0x10) // never indexed
+	} else {
+		b = append(b, 0)
+	}
+	return appendString(appendString(b, f.Name), f.Value)
+}
+
+// appendString appends a string literal that is not Huffman-coded (RFC 7541, 5.2).
+func appendString(b []byte, s string) []byte {
+	return append(appendInt(b, 0, 7, uint64(len(s))), s...)
+}
+
+// AppendField appends a field as a literal that no table keeps, its name by its
+// number in the static table if that is not 0 (RFC 7541, 6.2.2). name must be in
+// lower case.
+func AppendField(b []byte, static int, name, value string) []byte {
+	b = appendInt(b, 0, 4, uint64(static))
+	if static == 0 {
+		b = appendShort(b, name)
+	}
+	return appendShort(b, value)
+}
+
+// appendShort appends a string literal in the shorter of its two forms.
+func appendShort(b []byte, s string) []byte {
+	if n := hpack.HuffmanEncodeLength(s); n < uint64(len(s)) {
+		return hpack.AppendHuffmanString(appendInt(b, 0x80, 7, n), s)
+	}
+	return appendString(b, s)
+}
+
+// appendInt appends an integer with a prefix of so many bits (RFC 7541, 5.1).
+func appendInt(b []byte, first byte, bits int, n uint64) []byte {
+	most := uint64(1)<<bits - 1
+	if n < most {
+		return append(b, first|byte(n))
+	}
+	b = append(b, first|byte(most))
+	for n -= most; n >= 128; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}

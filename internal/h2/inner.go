@@ -1,0 +1,270 @@
+package h2
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// inner is net/http's side of a connection: what it reads are the frames that
+// are for it, and what it writes goes to the client in whole frames.
+type inner struct {
+	c    *Conn
+	in   *pipe
+	last uint32 // the highest stream that was passed on; of the goroutine that reads
+
+	frame  atomic.Uint32 // the client's largest
+	resize atomic.Uint32 // see resizeNone
+
+	mu   sync.Mutex
+	open map[uint32]struct{} // streams that were passed on and have not ended
+
+	// Of net/http's writes, of which there is one at a time.
+	held  []byte // the beginning of a frame
+	block []byte // the beginning of a header block, in whole frames
+	data  head   // the DATA frame that is under way
+	rest  int    // how much of it has yet to come
+	acks  int    // of settings that were acknowledged before net/http saw them
+	out   []byte // what this write has to say
+}
+
+// Where net/http stands when the client's table has shrunk: its next header block
+// after the acknowledgement begins with the new size (RFC 7541, 4.2), and the
+// host's may follow only then.
+const (
+	resizeNone = iota
+	resizeTold
+	resizeAcknowledged
+)
+
+// cold returns net/http's side, which it starts if this is the first stream.
+func (c *Conn) cold(t *turn) (*inner, error) {
+	if in := c.inner.Load(); in != nil {
+		return in, nil
+	}
+	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}, acks: 1}
+	in.frame.Store(c.settings.frame)
+	if c.settings.shrunk {
+		in.resize.Store(resizeTold)
+	}
+	first := c.settings.appendTo(nil)
+	first = appendHead(first, head{kind: frameSettings, flags: flagAck})
+	if grow := c.window.settle(); grow > 0 {
+		first = appendWindowUpdate(first, 0, grow)
+	}
+	if err := in.in.write(first); err != nil {
+		return nil, err
+	}
+	c.inner.Store(in)
+	c.host.Inner(&innerConn{in})
+	return in, nil
+}
+
+// begin notes that a stream was passed on.
+func (in *inner) begin(id uint32) {
+	in.mu.Lock()
+	in.open[id] = struct{}{}
+	in.mu.Unlock()
+}
+
+// end notes that a stream has ended, and reports whether none is open.
+func (in *inner) end(id uint32) (idle bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if _, was := in.open[id]; !was {
+		return false
+	}
+	delete(in.open, id)
+	return len(in.open) == 0
+}
+
+func (in *inner) busy() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.open) > 0
+}
+
+// innerConn is what net/http takes for its client.
+type innerConn struct{ *inner }
+
+// Read implements [net.Conn].
+func (i *innerConn) Read(p []byte) (int, error) { return i.in.read(p) }
+
+// Write implements [net.Conn].
+func (i *innerConn) Write(p []byte) (int, error) {
+	in := i.inner
+	for b := p; len(b) > 0; {
+		n, err := in.take(b)
+		if err != nil {
+			return 0, err
+		}
+		b = b[n:]
+	}
+	if in.rest > 0 && len(in.out) < record {
+		return len(p), nil // net/http is in the middle of a frame: more comes at once
+	}
+	if err := in.flush(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// take takes over some of what net/http writes.
+func (in *inner) take(b []byte) (int, error) {
+	if in.rest > 0 {
+		n := min(in.rest, len(b))
+		return n, in.body(b[:n])
+	}
+	n := in.fill(b, frameHead)
+	if len(in.held) < frameHead {
+		return n, nil
+	}
+	h := parseHead(in.held)
+	if h.kind == frameData {
+		in.held = in.held[:0]
+		in.data, in.rest = h, h.length
+		if h.length == 0 {
+			in.out = appendHead(in.out, h)
+			in.ended(h)
+		}
+		return n, nil
+	}
+	n += in.fill(b[n:], frameHead+h.length)
+	if len(in.held) < frameHead+h.length {
+		return n, nil
+	}
+	err := in.whole(h)
+	in.held = in.held[:0]
+	return n, err
+}
+
+// fill lets held grow to so many bytes, as far as b goes.
+func (in *inner) fill(b []byte, to int) int {
+	n := max(0, min(to-len(in.held), len(b)))
+	in.held = append(in.held, b[:n]...)
+	return n
+}
+
+// whole works off a complete frame, which is not DATA. The frames of a header
+// block stay together (RFC 9113, 4.3).
+func (in *inner) whole(h head) error {
+	p := in.held[frameHead:]
+	switch h.kind {
+	case frameSettings:
+		if !h.has(flagAck) { // the host has sent them, and the client acknowledged
+			return nil
+		}
+		in.resize.CompareAndSwap(resizeTold, resizeAcknowledged)
+		if in.acks > 0 {
+			in.acks--
+			return nil
+		}
+	case frameGoAway:
+		binary.BigEndian.PutUint32(p, max(binary.BigEndian.Uint32(p), in.c.lastAnswered()))
+	case frameHeaders, frameContinuation:
+		in.resize.CompareAndSwap(resizeAcknowledged, resizeNone)
+		if !h.has(flagEndHeaders) {
+			in.block = append(in.block, in.held...)
+			return nil
+		}
+	case frameRSTStream:
+		if in.c.resets.many(time.Now()) {
+			_ = in.c.fail(nil, codeEnhanceYourCalm) // it is told to the client
+			return ErrFlood
+		}
+	}
+	first := h
+	if len(in.block) > 0 {
+		first = parseHead(in.block)
+		in.out = append(in.out, in.block...)
+		in.block = nil
+	}
+	in.out = append(in.out, in.held...)
+	in.ended(first)
+	return nil
+}
+
+// ended looks whether a frame of net/http's ends its stream.
+func (in *inner) ended(h head) {
+	over := h.kind == frameRSTStream || (h.kind == frameHeaders || h.kind == frameData) && h.has(flagEndStream)
+	if over && in.end(h.id) {
+		in.c.host.Turn(Request)
+	}
+}
+
+// record is the DATA of a frame that fills a TLS record (RFC 8446, 5.1).
+const record = 16<<10 - frameHead
+
+// body passes a part of a DATA frame on, as far as the window and the largest
+// frame allow at a time.
+func (in *inner) body(b []byte) error {
+	for len(b) > 0 {
+		n := int64(min(len(b), int(min(in.frame.Load(), record))))
+		if in.c.window.left() < n && len(in.out) > 0 {
+			if err := in.flush(); err != nil { // before it waits
+				return err
+			}
+		}
+		if n = in.c.window.wait(n); n == 0 {
+			return errGone
+		}
+		h := head{length: int(n), kind: frameData, id: in.data.id}
+		in.rest -= int(n)
+		if in.rest == 0 {
+			h.flags = in.data.flags & flagEndStream
+		}
+		in.out = append(appendHead(in.out, h), b[:n]...)
+		in.c.flood.useful(int(n))
+		if b = b[n:]; in.rest == 0 {
+			in.ended(h)
+		}
+		if len(in.out) >= maxOut {
+			if err := in.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flush writes what has come in whole frames.
+func (in *inner) flush() error {
+	if len(in.out) == 0 {
+		return nil
+	}
+	in.c.wmu.Lock()
+	_, err := in.c.host.Write(in.out)
+	in.c.wmu.Unlock()
+	if in.out = in.out[:0]; cap(in.out) > 8<<10 {
+		in.out = nil
+	}
+	return err
+}
+
+// Close implements [net.Conn]: net/http ends the connection.
+func (i *innerConn) Close() error {
+	i.in.close()
+	i.c.window.close()
+	return i.c.host.Close()
+}
+
+// ConnectionState fills [http.Request.TLS].
+func (i *innerConn) ConnectionState() tls.ConnectionState { return i.c.host.ConnectionState() }
+
+// LocalAddr implements [net.Conn].
+func (i *innerConn) LocalAddr() net.Addr { return i.c.host.LocalAddr() }
+
+// RemoteAddr implements [net.Conn].
+func (i *innerConn) RemoteAddr() net.Addr { return i.c.host.RemoteAddr() }
+
+// SetDeadline implements [net.Conn]: the host's timeouts apply.
+func (i *innerConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.Conn].
+func (i *innerConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements [net.Conn].
+func (i *innerConn) SetWriteDeadline(time.Time) error { return nil }

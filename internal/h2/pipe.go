@@ -1,0 +1,67 @@
+package h2
+
+import (
+	"io"
+	"sync"
+)
+
+// pipe carries the client's frames to net/http. It holds up to maxPipe bytes:
+// net/http reads at once, whatever its handlers do.
+type pipe struct {
+	mu     sync.Mutex
+	change sync.Cond
+	b      []byte
+	from   int
+	closed bool
+}
+
+const maxPipe = 64 << 10
+
+func newPipe() *pipe {
+	p := &pipe{}
+	p.change.L = &p.mu
+	return p
+}
+
+// write adds all of b, in order, waiting for room.
+func (p *pipe) write(b []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.b)-p.from >= maxPipe && !p.closed {
+		p.change.Wait()
+	}
+	if p.closed {
+		return errGone
+	}
+	p.b = append(p.b, b...)
+	p.change.Broadcast()
+	return nil
+}
+
+// read implements io.Reader.
+func (p *pipe) read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.b) == p.from && !p.closed {
+		p.change.Wait()
+	}
+	if len(p.b) == p.from {
+		return 0, io.EOF
+	}
+	n := copy(b, p.b[p.from:])
+	if p.from += n; p.from == len(p.b) {
+		if p.from = 0; cap(p.b) > 4<<10 {
+			p.b = nil // a quiet connection holds nothing
+		}
+		p.b = p.b[:0]
+		p.change.Broadcast()
+	}
+	return n, nil
+}
+
+func (p *pipe) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.change.Broadcast()
+}

@@ -1,0 +1,87 @@
+package h2
+
+import "encoding/binary"
+
+// innerFrame is the frame size that net/http is told: it hands over that much at
+// once, and it is cut to what the client takes. A larger one would keep the other
+// streams waiting.
+const innerFrame = 256 << 10
+
+// settingsFrame works off the client's SETTINGS.
+func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
+	switch {
+	case h.id != 0:
+		return c.fail(t, codeProtocol)
+	case h.has(flagAck) && len(p) != 0, len(p)%6 != 0:
+		return c.fail(t, codeFrameSize)
+	case h.has(flagAck):
+		return nil // of ours: net/http's are not sent
+	}
+	for rest := p; len(rest) > 0; rest = rest[6:] {
+		id, v := binary.BigEndian.Uint16(rest), binary.BigEndian.Uint32(rest[2:])
+		if why := c.settings.set(id, v); why != codeNo {
+			return c.fail(t, why)
+		}
+	}
+	in := c.inner.Load()
+	if in == nil {
+		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
+		return nil
+	}
+	if c.settings.shrunk {
+		in.resize.Store(resizeTold)
+		c.settings.shrunk = false
+	}
+	in.frame.Store(c.settings.frame)
+	at := len(t.pass)
+	t.pass = append(appendHead(t.pass, h), p...)
+	for b := t.pass[at+frameHead:]; len(b) > 0; b = b[6:] {
+		if binary.BigEndian.Uint16(b) == settingMaxFrameSize {
+			binary.BigEndian.PutUint32(b[2:], innerFrame)
+		}
+	}
+	return nil
+}
+
+// set takes one setting over, or says what is wrong with it.
+func (s *clientSettings) set(id uint16, v uint32) code {
+	switch id {
+	case settingHeaderTableSize:
+		// The next header block must begin with the new size (RFC 7541, 4.2),
+		// which only net/http's can.
+		s.shrunk = s.shrunk || v < s.table
+		s.table = v
+	case settingEnablePush:
+		if v > 1 {
+			return codeProtocol
+		}
+	case settingInitialWindow:
+		if v > maxWindow {
+			return codeFlowControl
+		}
+		s.window = v
+	case settingMaxFrameSize:
+		if v < 16<<10 || v > 1<<24-1 {
+			return codeProtocol
+		}
+		s.frame = v
+	}
+	if int(id) < len(s.raw) {
+		s.raw[id], s.sent = v, s.sent|1<<id
+	}
+	return codeNo
+}
+
+// appendTo appends all that the client has set as one frame for net/http.
+func (s *clientSettings) appendTo(b []byte) []byte {
+	at := len(b)
+	b = appendHead(b, head{kind: frameSettings})
+	for id, v := range s.raw {
+		if s.sent&(1<<id) != 0 && id != settingMaxFrameSize {
+			b = appendSetting(b, uint16(id), v)
+		}
+	}
+	b = appendSetting(b, settingMaxFrameSize, innerFrame)
+	setLength(b[at:], len(b)-at-frameHead)
+	return b
+}

@@ -1,0 +1,111 @@
+package lane
+
+import (
+	"bytes"
+	"strings"
+
+	"millrace/internal/h2"
+)
+
+// block is an answer's header as an HTTP/2 header block, as of a second. Like
+// stamp's, it is made at most once a second and shared.
+func (r *response) block(second int64, notModified bool) []byte {
+	of := &r.blockFull
+	if notModified {
+		of = &r.blockNotModified
+	}
+	if s := of.Load(); s != nil && s.second == second {
+		return s.bytes
+	}
+	var text *stamped
+	if notModified {
+		text = r.stamp304(second)
+	} else {
+		text = r.stamp(second)
+	}
+	s := &stamped{second: second, bytes: appendBlock(nil, text.bytes[:text.head])}
+	of.Store(s)
+	return s.bytes
+}
+
+// appendBlock appends the fields of a header in HTTP/1.1's form as literals
+// that no table keeps: net/http's encoder shares the client's table.
+func appendBlock(b, text []byte) []byte {
+	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
+	const proto = "HTTP/1.1 "
+	b = appendStatus(b, string(line[len(proto):len(proto)+3]))
+	for {
+		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		name, value, ok := bytes.Cut(line, []byte(": "))
+		if !ok {
+			return b // the empty line
+		}
+		lower := strings.ToLower(string(name))
+		b = h2.AppendField(b, staticName(lower), lower, string(value))
+	}
+}
+
+// appendStatus appends :status, of which the static table has some values.
+func appendStatus(b []byte, status string) []byte {
+	const first = 8 // of them
+	for i, s := range [...]string{"200", "204", "206", "304", "400", "404", "500"} {
+		if s == status {
+			return append(b, 0x80|byte(first+i))
+		}
+	}
+	return h2.AppendField(b, first, ":status", status)
+}
+
+// staticName is the number of a field's name in HPACK's static table (RFC 7541,
+// A), 0 if it is not there.
+func staticName(name string) int {
+	switch name {
+	case "accept-ranges":
+		return 18
+	case "access-control-allow-origin":
+		return 20
+	case "age":
+		return 21
+	case "allow":
+		return 22
+	case "cache-control":
+		return 24
+	case "content-disposition":
+		return 25
+	case "content-encoding":
+		return 26
+	case "content-language":
+		return 27
+	case "content-length":
+		return 28
+	case "content-location":
+		return 29
+	case "content-type":
+		return 31
+	case "date":
+		return 33
+	case "etag":
+		return 34
+	case "expires":
+		return 36
+	case "last-modified":
+		return 44
+	case "link":
+		return 45
+	case "location":
+		return 46
+	case "refresh":
+		return 52
+	case "retry-after":
+		return 53
+	case "server":
+		return 54
+	case "strict-transport-security":
+		return 56
+	case "vary":
+		return 59
+	case "via":
+		return 60
+	}
+	return 0
+}

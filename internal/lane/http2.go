@@ -1,0 +1,260 @@
+package lane
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/h2"
+)
+
+// HTTP2 is net/http's part in the HTTP/2 connections of a lane.
+type HTTP2 struct {
+	// Settings and HeaderList are of [h2.Options].
+	Settings   []byte
+	HeaderList int
+	// Serve runs net/http on a connection whose preface was read, until it ends,
+	// with ctx below its requests' contexts.
+	Serve func(ctx context.Context, nc net.Conn)
+}
+
+// On reports whether the lane answers at all.
+func (l *Lane) On() bool { return l.on() }
+
+// ServeHTTP2 serves a new connection that has agreed on HTTP/2: hot requests
+// here, the others by net/http. It returns when the connection has ended.
+func (c *TLSConn) ServeHTTP2(o *HTTP2) {
+	defer c.guard()
+	h := &h2Host{TLSConn: c, o: o}
+	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList})
+	c.front.Store(front)
+	if c.lane.draining.Load() {
+		front.Shutdown()
+	}
+	_ = front.Run() // the client knows
+	_ = c.Close()
+	h.inner.Wait()
+}
+
+// h2Host is what an HTTP/2 connection of the lane has of its lane.
+type h2Host struct {
+	*TLSConn
+	o     *HTTP2
+	inner sync.WaitGroup
+}
+
+// Read reads from the client.
+func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
+
+// Write writes to the client, which has the write timeout for each piece.
+func (h *h2Host) Write(p []byte) (total int, err error) {
+	defer h.writeBy.Store(0)
+	for len(p) > 0 && err == nil {
+		var n int
+		h.writeBy.Store(h.in(h.lane.settings.Load().Write))
+		n, err = h.nc.Write(p[:min(len(p), maxWrite)])
+		p, total = p[n:], total+n
+	}
+	return total, err
+}
+
+// Turn sets the connection's deadline.
+func (h *h2Host) Turn(w h2.Wait) {
+	switch w {
+	case h2.Request:
+		h.setIdle(time.Now(), h.lane.settings.Load())
+	case h2.Rest:
+		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else it is on its way
+			h.deadline.Store(h.in(h.lane.settings.Load().Header))
+		}
+	case h2.Nothing:
+		h.deadline.Store(0)
+	}
+}
+
+// Inner starts net/http.
+func (h *h2Host) Inner(nc net.Conn) {
+	ctx := context.WithValue(h.lane.WithDrain(context.Background()), h2Key{}, h.Conn)
+	h.inner.Go(func() { h.o.Serve(ctx, nc) })
+}
+
+// Answer answers a request from the table.
+func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room h2.Room) (out []byte, sent int, ok bool) {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	n, ok := matchFields(s.buf[:0], fields, &s.req)
+	if !ok {
+		return dst, 0, false
+	}
+	now := time.Now()
+	c, q, req := h.Conn, &s.req, s.buf[:n]
+	r := c.lane.table.find(c.scope.Sites.Load().ID(q.value(req, hdrHost)), req, q, now.Unix())
+	if r == nil {
+		return dst, 0, false
+	}
+	notModified, ok := r.choose(req, q)
+	if !ok {
+		return dst, 0, false
+	}
+	a, status, size := r.answer, r.status, int(r.answer.Size)
+	block := r.block(now.Unix(), notModified)
+	if notModified {
+		status = http.StatusNotModified
+	}
+	if notModified || q.headOnly {
+		size = 0
+	}
+	if len(block) > room.Frame || size > room.Window || a.File != nil && size > copied {
+		return dst, 0, false
+	}
+	body := a.Body
+	switch {
+	case size == 0:
+	case a.File != nil:
+		buf := bufferPool.Get().(*[]byte)
+		defer bufferPool.Put(buf)
+		if body = (*buf)[:size]; !readFile(r, body, now.Unix()) {
+			return dst, 0, false
+		}
+	}
+	out = h2.AppendHeaders(dst, id, block, size == 0)
+	if size > 0 {
+		out = h2.AppendData(out, id, body[:size], room.Frame)
+	}
+	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(out)-len(dst)))
+	c.record(c.lane.settings.Load().Log, answered{r, q, req, status, int64(size), now, "HTTP/2.0"})
+	return out, size, true
+}
+
+// copied is the largest file that is copied into a turn's answers.
+const copied = maxWrite
+
+// readFile reads a file that is in the system's memory.
+func readFile(r *response, body []byte, second int64) bool {
+	a := r.answer
+	if !a.File.Retain() {
+		return false
+	}
+	defer a.File.Release()
+	if !a.File.Warm(second) {
+		return false
+	}
+	n, err := a.File.ReadAt(body, a.Base)
+	if err != nil || n < len(body) {
+		return false
+	}
+	a.File.WasSent(second)
+	return true
+}
+
+// h2Key finds the HTTP/2 connection that a request came by.
+type h2Key struct{}
+
+// ticketKey finds the ticket of such a request: there are many at once.
+type ticketKey struct{}
+
+// stream is a request over HTTP/2 as Offer needs it.
+type stream struct {
+	ticket
+	conn *Conn
+}
+
+// matchFields is match for the fields of HTTP/2: b gets their values, to which
+// r's spans point. What it accepts is what match accepts, in HTTP/2's form
+// (RFC 9113, 8.3.1), and "te: trailers".
+func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bool) {
+	*r = request{coding: codingAbsent}
+	var method, scheme, path, authority string
+	rest := fields
+	for ; len(rest) > 0 && len(rest[0].Name) > 0 && rest[0].Name[0] == ':'; rest = rest[1:] {
+		to := &method
+		switch rest[0].Name {
+		case ":method":
+		case ":scheme":
+			to = &scheme
+		case ":path":
+			to = &path
+		case ":authority":
+			to = &authority
+		default:
+			return 0, false
+		}
+		if *to != "" || rest[0].Value == "" {
+			return 0, false
+		}
+		*to = rest[0].Value
+	}
+	if scheme != "https" || authority == "" || len(path) == 0 || path[0] != '/' || method != http.MethodGet && method != http.MethodHead {
+		return 0, false
+	}
+	r.headOnly = method == http.MethodHead
+	if len(path)+len(authority) > maxHead {
+		return 0, false
+	}
+	if b, ok = matchPath(b, path, r); !ok {
+		return 0, false
+	}
+	b, r.headers[hdrHost] = keep(b, authority)
+	for i := range rest {
+		if b, ok = keepField(b, &rest[i], r); !ok {
+			return 0, false
+		}
+	}
+	return len(b), finish(b, r) == matched
+}
+
+// matchPath takes a path and its query.
+func matchPath(b []byte, path string, r *request) ([]byte, bool) {
+	n := 0
+	for n < len(path) && class[path[n]]&isPath != 0 {
+		n++
+	}
+	r.path = span{0, uint16(n)}
+	if n < len(path) {
+		if path[n] != '?' {
+			return b, false
+		}
+		for i := n + 1; i < len(path); i++ {
+			if class[path[i]]&isQuery == 0 {
+				return b, false
+			}
+		}
+		r.query, r.hasQuery = span{uint16(n + 1), uint16(len(path))}, true
+	}
+	return append(b, path...), true
+}
+
+func keep(b []byte, value string) ([]byte, span) {
+	from := len(b)
+	b = append(b, value...)
+	return b, span{uint16(from), uint16(len(b))}
+}
+
+// keepField takes one field.
+func keepField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
+	v := f.Value
+	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !clearText(bytesOf(v)) {
+		return b, false
+	}
+	name := bytesOf(f.Name)
+	id := keptHeader(name)
+	switch {
+	case id == hdrHost:
+		return b, false // :authority says it
+	case id == hdrCookie && r.has(id): // in parts (RFC 9113, 8.2.3)
+		return b, true
+	case id != hdrRefuse:
+		if r.has(id) {
+			return b, false
+		}
+		b, r.headers[id] = keep(b, v)
+		return b, true
+	case f.Name == "te":
+		return b, v == "trailers"
+	}
+	return b, harmlessHeader(name) == hdrHarmless && f.Name != "keep-alive" && f.Name != "content-type"
+}

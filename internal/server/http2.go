@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+// Of HTTP/2's settings.
+const (
+	maxReadFrame = 16 << 10 // the least that clients must be allowed to send
+	// headerSlack is what net/http allows beyond MaxHeaderBytes.
+	headerSlack = 10 * 32
+)
+
+// newH2 is net/http's HTTP/2. Behind a lane, which has its own timeouts and
+// watches the connections, it has none.
+func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Server {
+	srv := &http.Server{
+		Handler:        h,
+		MaxHeaderBytes: int(o.HeaderBytes),
+		ErrorLog:       l,
+		Protocols:      new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxReadFrame,
+			SendPingTimeout:  o.IdleTimeout / 2,
+			PingTimeout:      o.WriteTimeout,
+		},
+	}
+	if !behindLane {
+		srv.ReadHeaderTimeout, srv.IdleTimeout = o.HeaderTimeout, o.IdleTimeout
+		srv.HTTP2.WriteByteTimeout = o.WriteTimeout
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	return srv
+}
+
+// inner runs net/http's HTTP/2 on connections whose preface the lane has read.
+type inner struct {
+	srv *http.Server
+	run func(*http.Server, *tls.Conn, http.Handler)
+}
+
+// unencrypted is the key under which net/http takes such connections. It is not
+// documented; newLaneHTTP2 fails, and says so, where it is not there.
+const unencrypted = "unencrypted_http2"
+
+// newLaneHTTP2 is net/http's part behind the lane.
+func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
+	nobody := newHandoff()
+	_ = nobody.Close()
+	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // which sets HTTP/2 up
+		return nil, fmt.Errorf("start HTTP/2: %w", err)
+	}
+	in := &inner{srv, srv.TLSNextProto[unencrypted]}
+	if in.run == nil {
+		return nil, errors.New("start HTTP/2: this version of net/http does not take connections whose preface was read")
+	}
+	settings, err := in.settings()
+	if err != nil {
+		return nil, err
+	}
+	return &lane.HTTP2{Settings: settings, HeaderList: srv.MaxHeaderBytes + headerSlack, Serve: in.serve}, nil
+}
+
+// serve runs net/http on a connection until it ends.
+func (in *inner) serve(ctx context.Context, nc net.Conn) {
+	in.run(in.srv, tls.Client(unwrapped{Conn: nc}, nil), &based{in.srv.Handler, ctx})
+}
+
+// unwrapped is a connection in the form in which net/http takes it.
+type unwrapped struct{ net.Conn }
+
+// UnencryptedNetConn is what net/http asks for.
+func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
+
+// based is a handler whose requests have a context, in net/http's way.
+type based struct {
+	http.Handler
+	ctx context.Context
+}
+
+// BaseContext is what net/http asks for.
+func (b *based) BaseContext() context.Context { return b.ctx }
+
+// settings asks net/http what it tells its clients.
+func (in *inner) settings() ([]byte, error) {
+	client, srv := net.Pipe()
+	defer func() { _ = client.Close() }() // a pipe
+	go in.serve(context.Background(), srv)
+	_ = client.SetDeadline(time.Now().Add(10 * time.Second)) // a pipe
+	head := make([]byte, 9)
+	if _, err := io.ReadFull(client, head); err != nil {
+		return nil, fmt.Errorf("start HTTP/2: %w", err)
+	}
+	payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+	if _, err := io.ReadFull(client, payload); err != nil {
+		return nil, fmt.Errorf("start HTTP/2: %w", err)
+	}
+	return payload, nil
+}
