@@ -120,6 +120,7 @@ func (s *socket) hear(t *testing.T) (h heard) {
 }
 
 const socketSite = `
+listen: 127.0.0.1:0
 sites:
   - routes:
       /echo: {websocket: echo}

@@ -155,7 +155,7 @@ func (h *Handler) tidyLoop() {
 			return
 		case <-timer.C:
 			if _, err := h.Tidy(h.closing); err != nil && h.closing.Err() == nil {
-				h.log.Warn("the folder of converted pictures could not be tidied", "err", err)
+				h.log.Warn("the folder of converted images could not be tidied", "err", err)
 			}
 			timer.Reset(tidyEvery)
 		}

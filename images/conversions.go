@@ -170,7 +170,7 @@ func (h *Handler) inspect(rec *record) error {
 	if cause(err) == "unsupported" { // then nothing is wrong with the file
 		level = slog.LevelDebug
 	}
-	h.log.Log(h.closing, level, "a picture is served as it is: it cannot be converted", "file", rec.name, "err", err)
+	h.log.Log(h.closing, level, "an image is served as it is: it cannot be converted", "file", rec.name, "err", err)
 	return err
 }
 
@@ -212,7 +212,7 @@ func causes() []struct {
 		{"unreadable", []error{errUnreadable}},
 		{"busy", []error{queue.ErrFull, queue.ErrClosed, worker.ErrNotStarted}},
 		{"memory", []error{queue.ErrTooBig, convert.ErrMemory}},
-		{"no picture", []error{header.ErrUnknown}},
+		{"not an image", []error{header.ErrUnknown}},
 		{"too large", []error{header.ErrTooLarge, jpeg.ErrTooLarge}},
 		{"unsupported", []error{header.ErrUnsupported, codec.ErrUnsupported, convert.ErrUnsupported, jpeg.ErrUnsupported, icc.ErrUnsupported}},
 		{"broken", []error{header.ErrBroken, jpeg.ErrFormat, icc.ErrBroken}},
@@ -293,7 +293,7 @@ func (h *Handler) note(rec *record, v *variant, err error) {
 		return
 	}
 	if h.variants.note(err) {
-		h.log.Warn("pictures are served as they are: what is converted cannot be kept", "err", err)
+		h.log.Warn("images are served as they are: what is converted cannot be kept", "err", err)
 	}
 	if started { // else no conversion has failed
 		h.meters.Failed.Add(cause(err))
@@ -350,7 +350,7 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 	h.meters.Failed.Add(cause(err))
 	if cause(err) == "memory" { // one setting mends it for all of them
 		h.tooBig.Do(func() {
-			h.log.Warn("pictures are served as they are, or in another format: they need more than images.memory; further ones are counted, not logged",
+			h.log.Warn("images are served as they are, or in another format: they need more than images.memory; further ones are counted, not logged",
 				"file", rec.name, "format", v.wanted.Format, "err", err)
 		})
 		return
@@ -359,7 +359,7 @@ func (h *Handler) fail(rec *record, v *variant, err error) {
 	if v.failures > 1 || cause(err) == "unsupported" { // then nothing is wrong with the file
 		level = slog.LevelDebug
 	}
-	h.log.Log(h.closing, level, "a picture is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
+	h.log.Log(h.closing, level, "an image is served as it is: it was not converted", "file", rec.name, "format", v.wanted.Format, "err", err)
 }
 
 // improve orders the smaller one that takes more effort, once; the record's

@@ -59,7 +59,7 @@ func TestNegotiation(t *testing.T) {
 		t.Errorf("a page is the source's affair: %v", res.Header)
 	}
 	if res := r.get("/none.jpg", takesBoth); res.StatusCode != 404 {
-		t.Errorf("a picture that is not there: %d", res.StatusCode)
+		t.Errorf("an image that is not there: %d", res.StatusCode)
 	}
 }
 
@@ -283,8 +283,8 @@ func TestBadPictures(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"empty.jpg":  {nil, "no picture"},
-		"text.png":   {[]byte("this is no picture at all"), "no picture"},
+		"empty.jpg":  {nil, "not an image"},
+		"text.png":   {[]byte("this is not an image at all"), "not an image"},
 		"bomb.jpg":   {bomb, "too large"},
 		"large.webp": {make([]byte, 200<<10), "large file"},
 	} {
@@ -373,7 +373,7 @@ func TestAheadAndTidy(t *testing.T) {
 		r.write(fmt.Sprintf("sub/%d.jpg", i), photo(t, 64, 48, i), time.Hour)
 	}
 	r.write("broken.png", []byte("no"), time.Hour)
-	r.write("notes.txt", []byte("no picture"), time.Hour)
+	r.write("notes.txt", []byte("not an image"), time.Hour)
 	var last Progress
 	s, err := r.Ahead(context.Background(), AheadOptions{Progress: func(p Progress) { last = p }})
 	if err != nil || s.Pictures != 6 || s.Formats["webp"].Made != 5 || s.Formats["avif"].Made != 5 || len(s.Failed) != 1 {

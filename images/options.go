@@ -77,7 +77,7 @@ type Options struct {
 	// s3://host/bucket/prefix.
 	Shared string `yaml:"shared"`
 
-	// MaxMegapixels and MaxSize are the largest pictures that are converted;
+	// MaxMegapixels and MaxSize are the largest images that are converted;
 	// larger ones are served as they are. Default 50 and 25MiB.
 	MaxMegapixels float64       `yaml:"max_megapixels"`
 	MaxSize       bytesize.Size `yaml:"max_size"`
@@ -162,7 +162,7 @@ func (o Options) Check() map[string]error {
 	}
 	for _, e := range o.Extensions {
 		if _, ok := known[strings.ToLower(strings.TrimPrefix(e, "."))]; !ok {
-			faults["extensions"] = fmt.Errorf("pictures named %q cannot be converted: jpg, jpeg, png, gif, webp, bmp, tiff, tif", e)
+			faults["extensions"] = fmt.Errorf("images named %q cannot be converted: jpg, jpeg, png, gif, webp, bmp, tiff, tif", e)
 		}
 	}
 	if o.Quality < 0 || o.Quality > 100 {
@@ -181,13 +181,13 @@ func (o Options) Check() map[string]error {
 		faults["max_megapixels"] = errors.New("max_megapixels cannot be negative")
 	}
 	if o.Wait > maxWait {
-		faults["wait"] = fmt.Errorf("nobody waits %s for a picture: at most %s", o.Wait, maxWait)
+		faults["wait"] = fmt.Errorf("nobody waits %s for an image: at most %s", o.Wait, maxWait)
 	}
 	if o.Workers > maxWorkers {
 		faults["workers"] = fmt.Errorf("%d conversions at once are more than any machine does: at most %d", o.Workers, maxWorkers)
 	}
 	if o.Memory != 0 && o.Memory < minMemory {
-		faults["memory"] = fmt.Errorf("memory of %s is too little for one picture: at least %s", o.Memory, bytesize.Size(minMemory))
+		faults["memory"] = fmt.Errorf("memory of %s is too little for one image: at least %s", o.Memory, bytesize.Size(minMemory))
 	}
 	return faults
 }

@@ -151,8 +151,8 @@ func TestAheadFailsOnce(t *testing.T) {
 
 func TestCausesAhead(t *testing.T) {
 	r := newRig(t, Options{}, newFake(bothTools))
-	r.write("a.jpg", []byte("no picture"), time.Hour)
-	if s, err := r.Ahead(t.Context(), AheadOptions{}); err != nil || len(s.Failed["no picture"]) != 1 {
+	r.write("a.jpg", []byte("not an image"), time.Hour)
+	if s, err := r.Ahead(t.Context(), AheadOptions{}); err != nil || len(s.Failed["not an image"]) != 1 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

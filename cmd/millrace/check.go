@@ -158,7 +158,7 @@ func certificateNotes(cfg *config.Config, now time.Time) (notes []string) {
 
 // workersHere says what would keep the image workers of a config from the rest
 // of this machine, were it served by this user: one is started to find out.
-// Empty for a config that converts no pictures.
+// Empty for a config that converts no images.
 func workersHere(ctx context.Context, cfg *config.Config) string {
 	if !slices.ContainsFunc(cfg.Sites, func(s config.Site) bool {
 		for _, r := range s.Routes {

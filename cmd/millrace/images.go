@@ -24,18 +24,18 @@ import (
 // and those about what was converted. A folder that is called like one of them
 // is reached as ./clean.
 type imagesCommand struct {
-	Convert imagesConvertCommand `cmd:"" default:"withargs" help:"Convert a folder's pictures ahead, so that no visitor waits for one."`
-	Clean   imagesCleanCommand   `cmd:"" help:"Remove what was made of pictures that have changed or are gone; with --all, everything."`
-	Stats   imagesStatsCommand   `cmd:"" help:"Say what pictures are converted with, what is kept, and what that saves."`
+	Convert imagesConvertCommand `cmd:"" default:"withargs" help:"Convert a folder's images ahead of time, so that no visitor waits."`
+	Clean   imagesCleanCommand   `cmd:"" help:"Remove the variants of images that have changed or are gone; with --all, every variant."`
+	Stats   imagesStatsCommand   `cmd:"" help:"Show which encoders are used, what is stored, and how much it saves."`
 }
 
 // imagesConvertCommand is `millrace images DIR`. The keys are those of the
 // folder's one route, as of `millrace serve DIR --images`.
 type imagesConvertCommand struct {
-	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder with the pictures; those in folders below are converted as well."`
+	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder with the images; subfolders are included."`
 	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Convert the folders that this config serves with images."`
 
-	Jobs    int      `short:"j" placeholder:"N" help:"How many pictures to convert at once. Default: the number of CPUs."`
+	Jobs    int      `short:"j" placeholder:"N" help:"How many images to convert at once. Default: the number of CPUs."`
 	Quality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality, 1 to 100, as it will be served. Default 80."`
 	Formats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What to convert to: avif, webp or both. Default both."`
 	Store   string   `placeholder:"DIR" complete:"dir" key:"images.store" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted. Default: the one that \"millrace serve DIR --images\" uses, below the user's cache folder."`
@@ -88,7 +88,7 @@ func (c *imagesConvertCommand) load(ctx *kong.Context) (*config.Config, error) {
 	}
 	if c.Config == "" {
 		if _, err := os.Stat(config.FileName); err != nil {
-			return nil, usageError{"the folder with the pictures is missing", "for example `millrace images photos`, or `millrace images .` for this one"}
+			return nil, usageError{"the folder with the images is missing", "for example `millrace images photos`, or `millrace images .` for this one"}
 		}
 		c.Config = config.FileName
 	}
@@ -118,7 +118,7 @@ func forImages(err error) error {
 	return err
 }
 
-// album is a folder of pictures that is served with images.
+// album is a folder of images that is served with images.
 type album struct {
 	name   string // how a person calls it
 	scope  string // how the store does
@@ -150,7 +150,7 @@ func albums(cfg *config.Config) (all []album, err error) {
 func newAlbum(st static.Options, o images.Options) (a album, err error) {
 	a = album{name: st.Root, static: st, images: o}
 	if a.scope, err = filepath.Abs(st.Root); err != nil {
-		return a, fmt.Errorf("the folder of the pictures: %w", err)
+		return a, fmt.Errorf("the folder of the images: %w", err)
 	}
 	if a.dir, err = o.Folder(a.scope); err != nil {
 		return a, err

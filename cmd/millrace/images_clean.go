@@ -40,7 +40,7 @@ func (c *imagesCleanCommand) Run(s streams) error {
 	case c.Store != "":
 		return c.store(ctx, s)
 	case c.All:
-		return usageError{"which folder's pictures to remove is missing", "for example `millrace images clean photos --all`, with its server stopped"}
+		return usageError{"the folder whose variants to remove is missing", "for example `millrace images clean photos --all`, with its server stopped"}
 	}
 	r, _, err := c.imageServer(ctx, "clean")
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *imagesCleanCommand) album(ctx context.Context, a album, s streams) erro
 	case err != nil:
 		return err
 	case r != nil && c.All:
-		return failure{fmt.Errorf("the server at %s has the pictures of %s, and would convert them again", r.at, a.name), "stop it first"}
+		return failure{fmt.Errorf("the server at %s has the images of %s, and would convert them again", r.at, a.name), "stop it first"}
 	case r != nil:
 		return cleanedBy(ctx, r, s)
 	}

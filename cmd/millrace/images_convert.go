@@ -15,10 +15,10 @@ import (
 	"millrace/images/worker"
 )
 
-// shownNames is how many pictures are named for each cause of a failure.
+// shownNames is how many images are named for each cause of a failure.
 const shownNames = 3
 
-// convert converts an album's pictures and prints what came of it.
+// convert converts an album's images and prints what came of it.
 func (a album) convert(ctx context.Context, jobs int, s streams) (err error) {
 	o, err := a.open(ctx, jobs)
 	if err != nil {
@@ -29,7 +29,7 @@ func (a album) convert(ctx context.Context, jobs int, s streams) (err error) {
 	if len(can.Formats) == 0 {
 		return failure{errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both"}
 	}
-	s.say("converting the pictures of %s: %s\n", a.name, writers(can))
+	s.say("converting the images of %s: %s\n", a.name, writers(can))
 	r := conversion{album: a, formats: can, began: time.Now(), cut: map[string]bool{}}
 	var b *bar
 	failed := 0
@@ -65,7 +65,7 @@ type conversion struct {
 	total   int
 	began   time.Time
 	took    time.Duration
-	cut     map[string]bool // pictures that were under way when it was stopped
+	cut     map[string]bool // images that were under way when it was stopped
 }
 
 // conclude prints the table. Whether anything could be done decides the exit
@@ -94,9 +94,9 @@ func (r *conversion) conclude(ctx context.Context, s streams) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return failure{fmt.Errorf("stopped after %d of %s; what is done is kept", whole, count(max(r.total, whole), "picture")), "the same command goes on from there"}
+		return failure{fmt.Errorf("stopped after %d of %s; what is done is kept", whole, count(max(r.total, whole), "image")), "the same command goes on from there"}
 	case usable == 0:
-		return fmt.Errorf("none of the pictures of %s could be converted", r.name)
+		return fmt.Errorf("none of the images of %s could be converted", r.name)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (r *conversion) empty() error {
 		kinds = strings.Join(r.images.Extensions, ", ")
 	}
 	return failure{
-		fmt.Errorf("there are no pictures in %s", r.name),
+		fmt.Errorf("there are no images in %s", r.name),
 		fmt.Sprintf("name the folder that has them: `millrace images DIR`; what counts is the end of a name: %s", kinds),
 	}
 }
@@ -117,7 +117,7 @@ func (r *conversion) empty() error {
 func (r *conversion) print(w io.Writer, pictures int) error {
 	sum := r.summary
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, in %s\n\n", r.name, count(pictures, "picture"), amount(sum.Bytes), brief(r.took))
+	fmt.Fprintf(&b, "%s: %s, %s, in %s\n\n", r.name, count(pictures, "image"), amount(sum.Bytes), brief(r.took))
 	rows := [][]string{{"", "converted", "found", "original smaller", "before", "after", "saved"}}
 	for _, f := range slices.Sorted(maps.Keys(sum.Formats)) {
 		one := sum.Formats[f]
@@ -142,15 +142,15 @@ func (r *conversion) failures(b *strings.Builder) {
 		if more := len(names) - shownNames; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", count(len(names), "picture"), told(cause), shown)
+		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", count(len(names), "image"), told(cause), shown)
 	}
 }
 
-// told says in words why a picture was not converted.
+// told says in words why an image was not converted.
 func told(cause string) string {
 	switch cause {
-	case "no picture":
-		return "no picture, whatever the name says: served as it is"
+	case "not an image":
+		return "not an image, whatever the name says: served as it is"
 	case "broken":
 		return "damaged: served as it is"
 	case "too large":

@@ -15,15 +15,15 @@ import (
 
 // imageStats are the statistics of each image route of a running server.
 func (r *remote) imageStats(ctx context.Context) (stats map[string]images.Stats, err error) {
-	return stats, r.list(ctx, control.Prefix, "pictures", &stats)
+	return stats, r.list(ctx, control.Prefix, "images", &stats)
 }
 
 // tidy makes a running server remove variants without an original.
 func (r *remote) tidy(ctx context.Context) (done map[string]images.Tidied, err error) {
-	return done, r.post(ctx, control.Clean, "pictures", &done)
+	return done, r.post(ctx, control.Clean, "images", &done)
 }
 
-// imageServer is the running server that converts pictures.
+// imageServer is the running server that converts images.
 func (f remoteFlags) imageServer(ctx context.Context, verb string) (*remote, map[string]images.Stats, error) {
 	all, err := f.imageServers(ctx)
 	if err != nil {
@@ -32,24 +32,24 @@ func (f remoteFlags) imageServer(ctx context.Context, verb string) (*remote, map
 	hint := fmt.Sprintf("name the folder: `millrace images %s DIR`", verb)
 	switch {
 	case len(all) == 0:
-		return nil, nil, failure{errors.New("no running server that converts pictures was found"), hint + "; or say where the server is: --admin ADDR"}
+		return nil, nil, failure{errors.New("no running server that converts images was found"), hint + "; or say where the server is: --admin ADDR"}
 	case len(all) > 1:
 		var at []string
 		for _, one := range all {
 			at = append(at, one.at)
 		}
-		return nil, nil, failure{fmt.Errorf("%d servers that convert pictures run here", len(all)), hint + ", or say which is meant:" + choices(ctx, at)}
+		return nil, nil, failure{fmt.Errorf("%d servers that convert images run here", len(all)), hint + ", or say which is meant:" + choices(ctx, at)}
 	}
 	return all[0].remote, all[0].stats, nil
 }
 
-// imageServer is a server with what it says of its pictures.
+// imageServer is a server with what it says of its images.
 type imageServer struct {
 	*remote
 	stats map[string]images.Stats // by route
 }
 
-// imageServers are those that run here and convert pictures, or the one that
+// imageServers are those that run here and convert images, or the one that
 // was named.
 func (f remoteFlags) imageServers(ctx context.Context) (all []imageServer, err error) {
 	named := f.Admin != "" && f.Admin != config.Off // MILLRACE_ADMIN=off is about serving
@@ -89,7 +89,7 @@ func (f remoteFlags) having(ctx context.Context, dir string) (*remote, map[strin
 
 // imagesPlace says which folder a verb is about.
 type imagesPlace struct {
-	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder with the pictures. Default: the running server's."`
+	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder with the images. Default: the running server's."`
 	Config string `short:"c" placeholder:"FILE" complete:"file" help:"The folders that this config serves with images."`
 	Store  string `placeholder:"DIR" complete:"dir" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted, if it is not the usual one."`
 }
@@ -99,7 +99,7 @@ type imagesPlace struct {
 func (p imagesPlace) albums() ([]album, error) {
 	switch {
 	case p.Dir != "" && p.Config != "":
-		return nil, usageError{"a folder and a config: only one of them can say which pictures are meant", "leave one of them out"}
+		return nil, usageError{"a folder and a config: only one of them can be given", "leave one of them out"}
 	case p.Config != "":
 		cfg, err := config.Load(p.Config)
 		if err != nil {

@@ -59,7 +59,7 @@ func (c *imagesStatsCommand) stats(ctx context.Context) (all map[string]images.S
 	}
 	if len(folders) == 0 {
 		if c.Store != "" {
-			return nil, false, usageError{"--store alone does not say which pictures are meant", "name their folder, too: `millrace images stats DIR --store " + c.Store + "`"}
+			return nil, false, usageError{"--store alone does not say which images are meant", "name their folder, too: `millrace images stats DIR --store " + c.Store + "`"}
 		}
 		_, all, err = c.imageServer(ctx, "stats")
 		return all, true, err
@@ -92,7 +92,7 @@ func (a album) stats(ctx context.Context) (s images.Stats, err error) {
 	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
 		return s, failure{
 			fmt.Errorf("nothing is kept of %s in %s", a.name, homely(a.dir)),
-			fmt.Sprintf("`millrace images %s` converts its pictures, and so does `millrace serve %s --images` as they are asked for", a.name, a.name),
+			fmt.Sprintf("`millrace images %s` converts its images, and so does `millrace serve %s --images` as they are asked for", a.name, a.name),
 		}
 	}
 	o, err := a.open(ctx, 0)
@@ -131,7 +131,7 @@ func printStats(w io.Writer, name string, s images.Stats, running bool) error {
 	for _, f := range s.Kept.Formats {
 		variants += f.Kept
 	}
-	row("kept", "%s of %s, %s of %s in %s", count(variants, "variant"), count(s.Kept.Originals, "picture"), amount(s.Kept.Bytes), bytesize.Size(s.Limit), homely(s.Folder))
+	row("kept", "%s of %s, %s of %s in %s", count(variants, "variant"), count(s.Kept.Originals, "image"), amount(s.Kept.Bytes), bytesize.Size(s.Limit), homely(s.Folder))
 	if len(s.Kept.Formats) > 0 {
 		rows := [][]string{{"", "variants", "original smaller", "before", "after", "saved"}}
 		for _, f := range namesOf(s.Kept.Formats) {

@@ -26,24 +26,24 @@ func TestConversionTable(t *testing.T) {
 				"webp": {Made: 2, Kept: 1, Original: 1, Bytes: 7_500_000, Of: 15_000_000},
 				"avif": {Made: 3, Bytes: 1_500_000, Of: 15_000_000},
 			},
-			Failed: map[string][]string{"broken": {"d.jpg", "c.jpg", "b.jpg", "a.jpg"}, "no picture": {"x.png"}},
+			Failed: map[string][]string{"broken": {"d.jpg", "c.jpg", "b.jpg", "a.jpg"}, "not an image": {"x.png"}},
 		},
 	}
 	var out bytes.Buffer
 	if err := r.conclude(t.Context(), streams{&out, &out}); err != nil {
 		t.Fatal(err)
 	}
-	want := `photos: 7 pictures, 20 MB, in 1m30s
+	want := `photos: 7 images, 20 MB, in 1m30s
 
                    converted  found  original smaller  before   after  saved
   AVIF                     3      0                 0   15 MB  1.5 MB   90 %
   WebP                     2      1                 1   15 MB  7.5 MB   50 %
   smallest of all                                       20 MB    5 MB   75 %
 
-  4 pictures: damaged: served as it is
+  4 images: damaged: served as it is
     a.jpg, b.jpg, c.jpg and 1 more
 
-  1 picture: no picture, whatever the name says: served as it is
+  1 image: not an image, whatever the name says: served as it is
     x.png
 
   kept in /var/cache/photos
@@ -66,10 +66,10 @@ func TestConversionStopped(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err := r.conclude(ctx, streams{&out, &out})
-	if err == nil || err.Error() != "stopped after 2 of 9 pictures; what is done is kept" {
+	if err == nil || err.Error() != "stopped after 2 of 9 images; what is done is kept" {
 		t.Errorf("error %v", err)
 	}
-	if strings.Contains(out.String(), "c.jpg") || !strings.Contains(out.String(), "photos: 2 pictures") {
+	if strings.Contains(out.String(), "c.jpg") || !strings.Contains(out.String(), "photos: 2 images") {
 		t.Errorf("it says:\n%s", out.String())
 	}
 }
@@ -78,8 +78,8 @@ func TestConversionStopped(t *testing.T) {
 func TestConversionOfNothing(t *testing.T) {
 	var out bytes.Buffer
 	for want, sum := range map[string]images.Summary{
-		"there are no pictures in photos":                   {},
-		"none of the pictures of photos could be converted": {Pictures: 1, Failed: map[string][]string{"broken": {"a.jpg"}}},
+		"there are no images in photos":                   {},
+		"none of the images of photos could be converted": {Pictures: 1, Failed: map[string][]string{"broken": {"a.jpg"}}},
 	} {
 		r := conversion{album: album{name: "photos"}, summary: sum}
 		if err := r.conclude(t.Context(), streams{&out, &out}); err == nil || err.Error() != want {
@@ -112,7 +112,7 @@ func TestStatsTable(t *testing.T) {
   since up 33 converted, 0 failed, 0 found no place in the queue
            45 MB became 12 MB, for 12s of CPU
   cost     jpeg to webp fast tools        41 ms a megapixel
-  kept     2 variants of 2 pictures, 4.1 kB of 10GiB in /kept
+  kept     2 variants of 2 images, 4.1 kB of 10GiB in /kept
 
         variants  original smaller  before  after  saved
   WebP         2                 0   400 B  100 B   75 %

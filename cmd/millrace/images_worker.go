@@ -6,14 +6,14 @@ import (
 	"millrace/images/worker"
 )
 
-// workerVerb is what the server starts itself with to convert pictures. It is
+// workerVerb is what the server starts itself with to convert images. It is
 // no verb for people.
 const workerVerb = "images-worker"
 
 // convertImages converts what comes in on the standard input.
 func convertImages(s streams) int {
 	if err := worker.Main(os.Stdin, os.Stdout); err != nil {
-		s.say("millrace: converting pictures: %v\n", err)
+		s.say("millrace: converting images: %v\n", err)
 		return exitFailure
 	}
 	return exitOK

@@ -3,7 +3,7 @@
 //	millrace serve ./public              the folder, on http://127.0.0.1:8080
 //	millrace cache http://127.0.0.1:5000 a slow API, answered from memory
 //	millrace ws                          WebSockets: an echo, channels, a proxy
-//	millrace serve ./photos --images     pictures as WebP and AVIF
+//	millrace serve ./photos --images     images as WebP and AVIF
 //	millrace images ./photos             the same, converted ahead
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
@@ -50,7 +50,7 @@ type program struct {
 	Serve      serveCommand      `cmd:"" help:"Serve a folder, or what a config says."`
 	Cache      cacheCommand      `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
 	WS         wsCommand         `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
-	Images     imagesCommand     `cmd:"" help:"Convert a folder's pictures ahead, tidy up what was converted, say what it saves."`
+	Images     imagesCommand     `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
 	Check      checkCommand      `cmd:"" help:"Report all that is wrong with a config."`
 	Init       initCommand       `cmd:"" help:"Write a config to start from."`
 	Lab        labCommand        `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -80,7 +80,7 @@ func (f failure) Error() string { return f.err.Error() }
 func (f failure) Unwrap() error { return f.err }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == workerVerb { // before all else: one starts for each picture that waits
+	if len(os.Args) > 1 && os.Args[1] == workerVerb { // before all else: one starts for each image that waits
 		os.Exit(convertImages(streams{os.Stdout, os.Stderr}))
 	}
 	taken := takeSignals(func() { os.Exit(exitFailure) })
@@ -140,7 +140,7 @@ func examples(verb string) []string {
 		return []string{
 			"millrace serve ./public                    # http://127.0.0.1:8080",
 			"millrace serve ./public -l :80             # to everyone, port 80",
-			"millrace serve ./photos --images           # pictures as WebP and AVIF",
+			"millrace serve ./photos --images           # images as WebP and AVIF",
 			"millrace serve --config millrace.yaml      # as the config says",
 			"millrace serve . -l unix:/run/web.sock     # behind another server",
 		}

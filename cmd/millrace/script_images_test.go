@@ -129,7 +129,7 @@ func startAhead(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-var converting = regexp.MustCompile("converting the pictures of .*\n")
+var converting = regexp.MustCompile("converting the images of .*\n")
 
 // killWorkers is `killworkers NAME`: it waits until the server has a process
 // that converts, and kills all there are.

@@ -24,9 +24,9 @@ type serveCommand struct {
 	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
 	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
 
-	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's pictures to WebP and AVIF for browsers that take them."`
-	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted pictures, 1 to 100. Default 80."`
-	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What pictures are converted to: avif, webp or both. Default both."`
+	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's images to WebP and AVIF for browsers that take them."`
+	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted images, 1 to 100. Default 80."`
+	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What images are converted to: avif, webp or both. Default both."`
 	ImagesStore   string   `placeholder:"DIR" complete:"dir" key:"images.store" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted. Default: one below the user's cache folder."`
 
 	servingFlags `embed:""`
@@ -178,7 +178,7 @@ type source struct {
 	ws    *webSocket // WebSockets and nothing else
 
 	published bool // file is one of the published proxy
-	images    bool // the pictures of dir are converted
+	images    bool // the images of dir are converted
 	found     bool // nobody asked for it by name
 }
 
@@ -207,7 +207,7 @@ func (c *serveCommand) source() (source, error) {
 	return source{dir: ".", found: true, images: c.images()}, nil
 }
 
-// images reports whether a folder's pictures are to be converted: how they are
+// images reports whether a folder's images are to be converted: how they are
 // says so, too.
 func (c *serveCommand) images() bool {
 	return c.Images || c.ImagesQuality != 0 || len(c.ImagesFormats) > 0 || c.ImagesStore != ""

@@ -28,7 +28,7 @@ type banner struct {
 	addrs    []string
 	admin    string
 	terminal bool
-	images   map[string]*images.Handler // of the routes with pictures
+	images   map[string]*images.Handler // of the routes with images
 }
 
 func (b banner) show(s streams) {
@@ -126,12 +126,12 @@ func (b banner) subject() string {
 		}
 		return s
 	case b.what.found && b.what.images:
-		return "serves this folder and converts its pictures"
+		return "serves this folder and converts its images"
 	case b.what.found:
 		return "serves this folder"
 	}
 	if b.what.images {
-		return "serves the folder " + b.what.dir + " and converts its pictures"
+		return "serves the folder " + b.what.dir + " and converts its images"
 	}
 	return "serves the folder " + b.what.dir
 }
@@ -195,8 +195,8 @@ func (b banner) firstFile() string {
 	return at + (&url.URL{Path: "/" + file}).EscapedPath()
 }
 
-// withoutIndex names a file of a folder that has no first page, a picture where
-// it is about pictures.
+// withoutIndex names a file of a folder that has no first page, an image where
+// it is about images.
 func (b banner) withoutIndex() (file string) {
 	if _, err := os.Stat(filepath.Join(b.what.dir, "index.html")); err == nil {
 		return ""
@@ -259,7 +259,7 @@ func (b banner) cacheRows() [][2]string {
 		[2]string{"why", "millrace cache explain " + url + option})
 }
 
-// imageRows say what pictures are converted with, and where they are kept: a
+// imageRows say what images are converted with, and where they are kept: a
 // row for all routes that have the same.
 func (b banner) imageRows() (rows [][2]string) {
 	for _, name := range namesOf(b.images) {

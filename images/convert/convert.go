@@ -35,7 +35,7 @@ var ErrMemory = errors.New("its transparency needs more memory than there is a b
 // ErrUnsupported says that a picture is of a kind that is not converted, such
 // as an animated PNG, or an animation that is to be resized. Its original is to
 // be served.
-var ErrUnsupported = errors.New("a kind of picture that is not converted")
+var ErrUnsupported = errors.New("a kind of image that is not converted")
 
 // leastGain is the number of bytes that a variant must save: see ErrNoGain.
 const leastGain = 256

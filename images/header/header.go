@@ -32,9 +32,9 @@ const (
 
 // The errors of Read and Check, wrapped with what was found.
 var (
-	ErrUnknown  = errors.New("not a picture of a known format")
-	ErrBroken   = errors.New("the picture's header is broken")
-	ErrTooLarge = errors.New("the picture is larger than is allowed")
+	ErrUnknown  = errors.New("not an image of a known format")
+	ErrBroken   = errors.New("the image's header is broken")
+	ErrTooLarge = errors.New("the image is larger than is allowed")
 	// ErrUnsupported is for sound files of a kind that nothing here reads.
 	ErrUnsupported = errors.New("a kind of file that is not read")
 )

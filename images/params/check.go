@@ -11,7 +11,7 @@ import (
 
 const (
 	// maxListed bounds each list: every value can make a variant of every
-	// picture, and an error lists them.
+	// image, and an error lists them.
 	maxListed = 100
 	// minSecret is the shortest secret in bytes. Whoever has one signed URL can
 	// try secrets at home.
@@ -78,7 +78,7 @@ func (o Options) longest() int {
 // checkList checks the values of a list, each on its own and that it is there once.
 func checkList[T comparable](faults map[string]error, key string, list []T, fault func(T) error) {
 	if len(list) > maxListed {
-		faults[key] = fmt.Errorf("%d values, the limit is %d: each can make a variant of each picture", len(list), maxListed)
+		faults[key] = fmt.Errorf("%d values, the limit is %d: each can make a variant of each image", len(list), maxListed)
 		return
 	}
 	for i, v := range list {

@@ -25,7 +25,7 @@ import (
 var (
 	errStatus = errors.New("the host answers with status")
 	errLarge  = errors.New("the file is larger than is fetched")
-	errType   = errors.New("the host sends no picture")
+	errType   = errors.New("the host did not send an image")
 )
 
 // ask asks a file's host for it, or whether it is still the one that is kept.
@@ -151,7 +151,7 @@ func (s *Source) take(ctx context.Context, name string, f *file, answer *http.Re
 // unknownType is what is said of contents that nobody knows.
 const unknownType = "application/octet-stream"
 
-// mediaType is the type of a content: a picture's, or unknownType. A host that
+// mediaType is the type of a content: an image's, or unknownType. A host that
 // says anything else has sent an error page, or is not for us.
 func mediaType(said string, begin []byte) (string, error) {
 	kind, _, err := mime.ParseMediaType(said)

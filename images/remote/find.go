@@ -265,6 +265,6 @@ func (s *Source) sweep() {
 // complain logs a failure, once in a while.
 func (s *Source) complain(name string, err error) {
 	s.told.Do(func() {
-		s.log.Warn("a remote picture cannot be fetched", "url", s.url(name).String(), "error", err)
+		s.log.Warn("a remote image cannot be fetched", "url", s.url(name).String(), "error", err)
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"millrace/internal/meter"
 )
 
-// imagesMetrics are what is told of the pictures of each route.
+// imagesMetrics are what is told of the images of each route.
 type imagesMetrics struct {
 	served, converted, failed            *prometheus.Desc // by result
 	shed, noGain, dropped                *prometheus.Desc
@@ -21,7 +21,7 @@ func newImagesMetrics() imagesMetrics {
 	return imagesMetrics{
 		served:       describe("images_requests_total", "Requests that reached the images, by the format that was sent, or the original and why; the fast lane's are not among them.", "route", "result"),
 		converted:    describe("images_conversions_total", "Conversions that ended well, by format and level of the encoder.", "route", "result"),
-		failed:       describe("images_failures_total", "Pictures that could not be converted, by cause.", "route", "cause"),
+		failed:       describe("images_failures_total", "Images that could not be converted, by cause.", "route", "cause"),
 		shed:         describe("images_shed_total", "Conversions that found no place in the queue.", "route"),
 		noGain:       describe("images_no_gain_total", "Conversions whose result was not smaller than the original.", "route"),
 		dropped:      describe("images_dropped_total", "Variants that were removed because their original changed or went away.", "route"),
@@ -33,7 +33,7 @@ func newImagesMetrics() imagesMetrics {
 		memory:       describe("images_predicted_bytes", "Memory that the conversions under way are expected to take.", "route"),
 		workers:      describe("images_workers", "Processes that convert, or wait for work.", "route"),
 		workerMemory: describe("images_worker_resident_bytes", "Resident memory of those.", "route"),
-		crashed:      describe("images_worker_crashes_total", "Processes that died of a picture since the start.", "route"),
+		crashed:      describe("images_worker_crashes_total", "Worker processes that crashed since the start.", "route"),
 		variants:     describe("images_variants", "Variants kept.", "route"),
 		variantBytes: describe("images_variant_bytes", "Bytes that they take in their folder.", "route"),
 		took:         describe("images_conversion_duration_seconds", "Time of a conversion, without its wait.", "route"),

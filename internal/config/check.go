@@ -348,7 +348,7 @@ func (c *checker) route(path, route string, r Route) {
 		}
 	}
 	if i := slices.Index(jobs, "images"); i >= 0 && slices.Contains(jobs, "static") {
-		jobs = slices.Delete(jobs, i, i+1) // a folder and what is made of its pictures are one job
+		jobs = slices.Delete(jobs, i, i+1) // a folder and what is made of its images are one job
 	}
 	slices.SortFunc(jobs, func(a, b string) int {
 		p, q := c.doc.key(join(path, a)), c.doc.key(join(path, b))

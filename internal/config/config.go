@@ -79,7 +79,7 @@ type Site struct {
 type Route struct {
 	// Static serves files from a folder.
 	Static *static.Options `yaml:"static"`
-	// Images converts pictures to the format that suits the browser: those of
+	// Images converts images to the format that suits the browser: those of
 	// the folder that "static" names beside it ("images: on"), or those of
 	// another host ("remote").
 	Images *images.Options `yaml:"images"`

@@ -2,7 +2,7 @@ package config
 
 import "millrace/store/s3"
 
-// images checks that a route's pictures have one place to come from.
+// images checks that a route's images have one place to come from.
 func (c *checker) images(path string, r Route) {
 	o := r.Images
 	static := r.Static != nil || c.doc.unread[join(path, "static")]

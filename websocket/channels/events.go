@@ -175,7 +175,7 @@ func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why strin
 			if !out.write([]byte(":\n\n"), 0) {
 				return endWrite
 			}
-		case <-s.wake:
+		case <-s.woken:
 			if why := s.drain(out, gone); why != "" {
 				return why
 			}
@@ -191,7 +191,7 @@ func (s *stream) awaitStart(gone, leaving <-chan struct{}) bool {
 	defer late.Stop()
 	for !s.started() {
 		select {
-		case <-s.wake:
+		case <-s.woken:
 		case <-gone:
 			return true
 		case <-leaving:

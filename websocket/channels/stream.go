@@ -18,7 +18,7 @@ type stream struct {
 	grant  *auth.Grant
 	member *bus.Member
 	shard  uint32 // of the meters
-	wake   chan struct{}
+	woken  chan struct{}
 
 	places []*place // by channel, in the order of their names
 	marks  cursor   // likewise
@@ -59,7 +59,7 @@ type written struct {
 }
 
 func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
-	s := &stream{c: c, grant: grant, shard: c.serial.Add(1), wake: make(chan struct{}, 1)}
+	s := &stream{c: c, grant: grant, shard: c.serial.Add(1), woken: make(chan struct{}, 1)}
 	for i, channel := range channels {
 		s.places = append(s.places, &place{s: s, i: i, channel: channel})
 		s.marks = append(s.marks, newMark(channel))
@@ -130,7 +130,7 @@ func (at *place) done(a hub.Answer, err error) {
 	} else if !s.slow {
 		s.queue = append(s.queue, item{at: at, start: &a})
 	}
-	s.rouse()
+	s.wake()
 }
 
 // started reports whether nothing that is published from now on is missed: all
@@ -159,12 +159,12 @@ func (at *place) Deliver(p *hub.Publication) {
 		s.queue = append(s.queue, item{at: at, p: p})
 		s.count(size, 1)
 	}
-	s.rouse()
+	s.wake()
 }
 
-func (s *stream) rouse() {
+func (s *stream) wake() {
 	select {
-	case s.wake <- struct{}{}:
+	case s.woken <- struct{}{}:
 	default: // it is awake, or will be
 	}
 }
@@ -301,7 +301,7 @@ func (s *stream) again(at *place) {
 		s.mu.Lock()
 		s.broken = true
 		s.mu.Unlock()
-		s.rouse()
+		s.wake()
 	}
 }
 
