@@ -54,6 +54,9 @@ func (b *builder) build() (err error) {
 	if setup.Trusted, err = proxy.Trusted(cfg.TrustedProxies()); err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
+	if setup.Tickets, err = b.tickets(); err != nil {
+		return fmt.Errorf("tls.tickets.shared: %w", err)
+	}
 	setup.Plain, setup.Secure = site.NewTable(), site.NewTable()
 	if cfg.TLS.Redirect {
 		b.redirectToTLS()

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 
 	"millrace/bus"
 	"millrace/internal/config"
+	"millrace/store"
 	"millrace/websocket/channels"
 )
 
@@ -21,11 +23,16 @@ var errSmall = errors.New("this millrace was built with -tags small, which leave
 
 func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
+func openRedis(string, *slog.Logger) (store.Store, error) { return nil, errSmall }
+
 func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
 
 // Unsupported says what cfg asks for that this build leaves out.
 func Unsupported(cfg *config.Config) error {
 	var found []error
+	if shared := cfg.TLS.Tickets.Shared; shared != "" && !strings.HasPrefix(shared, "s3") {
+		found = append(found, fmt.Errorf("tls.tickets.shared: %w", errSmall))
+	}
 	for _, s := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
 			key := ""

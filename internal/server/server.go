@@ -166,6 +166,7 @@ type Setup struct {
 	// none. Sockets is how many descriptors WebSockets have; nil: none.
 	Trusted func(netip.Addr) bool
 	Sockets func() int
+	Tickets SharedTickets
 
 	Plain, Secure *site.Table // what the plain and the TLS listeners serve
 }
@@ -180,6 +181,9 @@ type Server struct {
 	places *places
 	certs  *certificates
 	tls    atomic.Pointer[tls.Config]
+	ticket *tickets
+	// ticketing says that the keys of ticket are looked after.
+	ticketing bool
 
 	handshakes context.Context // of TLS handshakes under way; ends with Close
 	cut        context.CancelFunc
@@ -213,6 +217,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		errors:    errorLog,
 		places:    newPlaces(),
 		certs:     &certificates{errors: errorLog},
+		ticket:    newTickets(errorLog),
 		h1Conns:   newHandoff(),
 		h2Conns:   newHandoff(),
 		listeners: map[string]*listener{},
@@ -274,9 +279,7 @@ func (s *Server) Reload(setup Setup) error {
 	limits := setup.Limits.withDefaults()
 	s.current.Store(&current{limits, setup.Log})
 	s.places.set(setup.bounds())
-	if old := s.tls.Load(); old == nil || old.MinVersion != tlsVersions[setup.TLS.MinVersion] {
-		s.tls.Store(newTLS(setup.TLS, s.certs)) // else the keys of its sessions live on
-	}
+	s.setTLS(setup)
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,
 		Body:   limits.BodyTimeout, BodyRate: int64(limits.BodyRate),

@@ -2,7 +2,9 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"time"
 )
 
 // TLSOptions are the listeners that speak TLS.
@@ -20,6 +22,8 @@ type TLSOptions struct {
 	// names no host, or one that no certificate is for, gets cert and key, or
 	// without these the first of the list.
 	Certificates []KeyPair `yaml:"certificates"`
+	// Tickets let clients that come back skip the full handshake.
+	Tickets TicketOptions `yaml:"tickets"`
 	// MinVersion is the oldest version of TLS that is spoken: "1.2" or "1.3".
 	// Of 1.2 only suites with forward secrecy and authenticated encryption are.
 	// Default "1.2".
@@ -36,6 +40,39 @@ type KeyPair struct {
 	Cert string `yaml:"cert"`
 	// Key is the PEM file of its private key.
 	Key string `yaml:"key"`
+}
+
+// TicketOptions are the session tickets of TLS (RFC 8446, 2.2). Their keys
+// change every 12 hours; the two before are still accepted, so that a ticket
+// lasts for a day at least, reloads included.
+type TicketOptions struct {
+	// Shared is where several machines keep the keys of their tickets in common,
+	// so that each takes those of the others: a Redis or Valkey, as in
+	// redis://host:6379, or a bucket, as in s3://host/bucket/prefix. While it
+	// cannot be reached, every machine goes on with the keys it has. Default:
+	// each process has its own keys, and forgets them when it ends.
+	Shared string `yaml:"shared"`
+	// Secret seals the keys that are shared, with AES-256-GCM: the same text of
+	// at least 32 characters on all machines, such as "openssl rand -base64 32"
+	// prints. Who knows it and can read the store can read recorded sessions of
+	// TLS 1.2, so it belongs into an environment variable. Required with shared.
+	Secret string `yaml:"secret"`
+}
+
+// leastSecret is how many characters tls.tickets.secret must have.
+const leastSecret = 32
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o TicketOptions) Check() map[string]error {
+	switch {
+	case o.Shared == "" && o.Secret != "":
+		return map[string]error{"secret": errors.New("a secret for shared keys, but \"shared\" does not say where they are: add shared: redis://host:6379")}
+	case o.Shared != "" && o.Secret == "":
+		return map[string]error{"shared": errors.New("shared keys must be sealed: add secret: ${NAME}, with a variable that holds what `openssl rand -base64 32` prints")}
+	case o.Shared != "" && len(o.Secret) < leastSecret:
+		return map[string]error{"secret": fmt.Errorf("a secret of %d characters can be guessed: at least %d, as `openssl rand -base64 32` prints them", len(o.Secret), leastSecret)}
+	}
+	return nil
 }
 
 // Pairs are all certificates with their keys; the first is the default.
@@ -74,5 +111,22 @@ func newTLS(o TLSOptions, certs *certificates) *tls.Config {
 			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 		},
 		CurvePreferences: []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256, tls.CurveP384},
+	}
+}
+
+// setTLS is for Reload. The keys of session tickets outlive it.
+func (s *Server) setTLS(setup Setup) {
+	s.ticket.share(setup.Tickets)
+	old := s.tls.Load()
+	if old == nil || old.MinVersion != tlsVersions[setup.TLS.MinVersion] {
+		fresh := newTLS(setup.TLS, s.certs)
+		fresh.SetSessionTicketKeys(s.ticket.current(time.Now()))
+		s.tls.Store(fresh)
+	}
+	if len(setup.TLS.Listen) > 0 && !s.ticketing {
+		s.ticketing = true
+		s.serving.Go(func() { // ends with Close
+			s.ticket.run(s.handshakes, func(keys [][32]byte) { s.tls.Load().SetSessionTicketKeys(keys) })
+		})
 	}
 }

@@ -1,0 +1,327 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"millrace/store"
+)
+
+// Session tickets (RFC 8446, 4.6.1; RFC 5077) let a client come back without a
+// full handshake. They are sealed with keys of ours, so that nothing is kept
+// here. A key seals for ticketPeriod and then opens for twice as long.
+const (
+	ticketPeriod = 12 * time.Hour
+	ticketLife   = 3 * ticketPeriod
+	// ticketLead is how long before its turn a shared key is made. All machines
+	// know it by then, those that could not reach the store for a while too.
+	ticketLead = 10 * time.Minute
+	// ticketEvery is how often the keys are looked at, here and in the store.
+	ticketEvery = time.Minute
+	// mostTicketKeys bounds what a store may hand us. Three are in use.
+	mostTicketKeys = 16
+	// ticketKeyBytes is a key in the store: its turn in Unix seconds and itself.
+	ticketKeyBytes = 8 + 32
+)
+
+// SharedTickets is where several machines keep the keys of their session
+// tickets. The zero value: nowhere, each has its own.
+type SharedTickets struct {
+	Store store.Store
+	// Secret seals what is in the store, and is the same on all machines. It is
+	// as good as the keys; who has the store alone can at worst delete them.
+	Secret string
+}
+
+// ticketKey is one key.
+type ticketKey struct {
+	turn   int64 // when it begins to seal, in Unix seconds
+	secret [32]byte
+	shared bool // it is in the store
+}
+
+func newTicketKey(turn int64) ticketKey {
+	k := ticketKey{turn: turn}
+	_, _ = rand.Read(k.secret[:]) // never fails
+	return k
+}
+
+// tickets are the keys of the session tickets. Without a store they are all
+// this process's own. With one, what is in it is the truth, and own keys are
+// made only when it cannot be reached or is empty.
+type tickets struct {
+	errors *slog.Logger
+	wake   chan struct{} // the store is another one
+
+	mu     sync.Mutex // held but while the store is asked
+	keys   []ticketKey
+	shared SharedTickets
+	deaf   bool // the store was told about as failing
+}
+
+func newTickets(l *slog.Logger) *tickets {
+	return &tickets{errors: l, wake: make(chan struct{}, 1)}
+}
+
+// share changes where keys are shared. Those there are stay.
+func (t *tickets) share(s SharedTickets) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.shared == s {
+		return
+	}
+	t.shared, t.deaf = s, false
+	for i := range t.keys {
+		t.keys[i].shared = false
+	}
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the keys fresh until ctx ends; use is called with them.
+func (t *tickets) run(ctx context.Context, use func([][32]byte)) {
+	for {
+		t.meet(ctx)
+		use(t.current(time.Now()))
+		select {
+		case <-time.After(ticketEvery):
+		case <-t.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// current are the keys in use at a time, the one that seals in front. Where
+// none can, there is a new one.
+func (t *tickets) current(now time.Time) [][32]byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	unix := now.Unix()
+	t.keys = slices.DeleteFunc(t.keys, func(k ticketKey) bool { return k.ended(unix) })
+	best := sealing(t.keys, unix)
+	if best < 0 {
+		t.keys = append(t.keys, newTicketKey(unix))
+		best = len(t.keys) - 1
+	}
+	all := [][32]byte{t.keys[best].secret}
+	for i, k := range t.keys {
+		if i != best {
+			all = append(all, k.secret)
+		}
+	}
+	return all
+}
+
+// ended reports whether a key opens nothing any more. A turn far in the future
+// is a wrong clock's.
+func (k ticketKey) ended(unix int64) bool {
+	return unix >= k.turn+int64(ticketLife/time.Second) || k.turn > unix+int64(2*ticketPeriod/time.Second)
+}
+
+// sealing is the index of the key whose turn it is: the newest of the shared
+// ones, or without one the newest. It is -1 when all are too old. Keys that
+// have their turn at once are told apart in the same way on every machine.
+func sealing(keys []ticketKey, unix int64) int {
+	best := -1
+	for i, k := range keys {
+		length := ticketPeriod
+		if k.shared {
+			length += ticketLead // for the next one to come
+		}
+		if k.turn > unix || unix >= k.turn+int64(length/time.Second) {
+			continue
+		}
+		if best < 0 || compareTurns(k, keys[best]) > 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+func compareTurns(a, b ticketKey) int {
+	switch {
+	case a.shared != b.shared:
+		if a.shared {
+			return 1
+		}
+		return -1
+	case a.turn != b.turn:
+		return cmp.Compare(a.turn, b.turn)
+	}
+	return bytes.Compare(a.secret[:], b.secret[:])
+}
+
+// meet learns the keys in the store, and puts one there if the last is about to
+// end. When two machines do so at once the second wins, and the first finds
+// that out a minute later, before the key has its turn.
+func (t *tickets) meet(ctx context.Context) {
+	t.mu.Lock()
+	shared := t.shared
+	t.mu.Unlock()
+	if shared.Store == nil {
+		return
+	}
+	vault := newVault(shared)
+	known, err := vault.read(ctx)
+	t.mu.Lock()
+	if t.shared != shared { // meanwhile
+		t.mu.Unlock()
+		return
+	}
+	var put []ticketKey
+	if err == nil {
+		put = t.learn(known, time.Now().Unix())
+	}
+	t.mu.Unlock()
+	if put != nil {
+		err = vault.write(ctx, put)
+	}
+	t.tell(ctx, err)
+}
+
+// learn takes over the keys of the store, which were read just now, and returns
+// what is to be written, nil for nothing. t.mu is held.
+func (t *tickets) learn(known []ticketKey, unix int64) []ticketKey {
+	known = slices.DeleteFunc(known, func(k ticketKey) bool { return k.ended(unix) })
+	best := sealing(known, unix)
+	added := best < 0
+	if added { // the first machine, or the store has lost them: what we have goes on
+		if i := sealing(t.keys, unix); i >= 0 {
+			known = append(known, t.keys[i])
+		} else {
+			known = append(known, newTicketKey(unix))
+		}
+		best = len(known) - 1
+	}
+	next := known[best].turn + int64(ticketPeriod/time.Second)
+	if unix >= next-int64(ticketLead/time.Second) && !slices.ContainsFunc(known, func(k ticketKey) bool { return k.turn >= next }) {
+		known, added = append(known, newTicketKey(next)), true
+	}
+	for i := range known {
+		known[i].shared = true
+	}
+	own := t.keys
+	t.keys = known
+	for _, k := range own { // a key that the store does not know opens its tickets
+		if !slices.ContainsFunc(known, func(o ticketKey) bool { return o.secret == k.secret }) {
+			k.shared = false
+			t.keys = append(t.keys, k)
+		}
+	}
+	if !added {
+		return nil
+	}
+	return slices.Clone(known)
+}
+
+// tell logs that the store fails, or does so no more, once.
+func (t *tickets) tell(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil && !t.deaf:
+		t.errors.Warn("the keys of TLS session tickets cannot be shared now; this machine goes on with those it has", "err", err)
+	case err == nil && t.deaf:
+		t.errors.Info("the keys of TLS session tickets are shared again")
+	}
+	t.deaf = err != nil
+}
+
+// A vault is the keys in a store: one object, sealed with AES-256-GCM.
+type vault struct {
+	store store.Store
+	name  string
+	seal  cipher.AEAD
+}
+
+// newVault derives the object's name from the secret, too: machines with
+// another secret have other keys, and do not overwrite these.
+func newVault(s SharedTickets) *vault {
+	key, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: key", 32)
+	must(err)
+	name, err := hkdf.Key(sha256.New, []byte(s.Secret), nil, "millrace tls tickets: name", 8)
+	must(err)
+	block, err := aes.NewCipher(key)
+	must(err)
+	seal, err := cipher.NewGCMWithRandomNonce(block)
+	must(err)
+	return &vault{s.Store, "tls-tickets/" + hex.EncodeToString(name), seal}
+}
+
+// must is for what fails only with lengths that no key of ours has.
+func must(err error) {
+	if err != nil {
+		panic("millrace: sealing the keys of TLS session tickets: " + err.Error())
+	}
+}
+
+// read returns the keys in the store, none if it has none.
+func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
+	o, err := v.store.Get(ctx, v.name)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	defer func() { _ = o.Close() }()
+	most := int64(mostTicketKeys*ticketKeyBytes + v.seal.Overhead())
+	sealed, err := io.ReadAll(io.NewSectionReader(o.Body, 0, min(o.Size, most)))
+	if err != nil {
+		return nil, fmt.Errorf("read the keys: %w", err)
+	}
+	plain, err := v.seal.Open(nil, nil, sealed, []byte(v.name))
+	if err != nil || len(plain)%ticketKeyBytes != 0 {
+		return nil, nil // somebody else's bytes: they are replaced
+	}
+	var keys []ticketKey
+	for b := plain; len(b) > 0; b = b[ticketKeyBytes:] {
+		k := ticketKey{turn: int64(binary.BigEndian.Uint64(b))}
+		copy(k.secret[:], b[8:])
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// write replaces the keys in the store.
+func (v *vault) write(ctx context.Context, keys []ticketKey) error {
+	slices.SortFunc(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
+	var plain []byte
+	for _, k := range keys[:min(len(keys), mostTicketKeys)] {
+		plain = binary.BigEndian.AppendUint64(plain, uint64(k.turn))
+		plain = append(plain, k.secret[:]...)
+	}
+	sealed := v.seal.Seal(nil, nil, plain, []byte(v.name))
+	w, err := v.store.Create(ctx, v.name, int64(len(sealed)))
+	if err != nil {
+		return fmt.Errorf("write the keys: %w", err)
+	}
+	if _, err = w.Write(sealed); err == nil {
+		err = w.Commit(nil)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the keys: %w", err), w.Abort())
+	}
+	return nil
+}
