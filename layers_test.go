@@ -81,6 +81,14 @@ var rooms = map[string][][]string{
 	"internal/upstream": {
 		{"internal/upstream", "internal/upstream/faulty"},
 	},
+	"cmd/millrace": {
+		{"cmd/millrace"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
+		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
+		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},
+		{"cmd/millrace/internal/console"},
+	},
 	"store": {
 		{"store/storetest"},
 		{"store"},
@@ -100,7 +108,15 @@ var isolated = map[string][]string{
 // thirdParty says which modules outside the standard library a package may
 // import. A module covers all its packages.
 var thirdParty = map[string][]string{
-	"cmd/millrace":    {"github.com/alecthomas/kong"},
+	"cmd/millrace":                    {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/cachecmd":  {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/cmdline":   {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/help":      {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/imagescmd": {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/servecmd":  {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/version":   {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},
+
 	"internal/config": {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":  {"github.com/prometheus/client_golang"},
 	"internal/server": {"golang.org/x/sys"},

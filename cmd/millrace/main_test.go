@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"flag"
-	"log"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"millrace/cmd/millrace/internal/cmdline"
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/help"
+	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
 )
 
@@ -25,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the manual page, the example an
 // parse reads a command line of a verb, and returns what its flags set.
 func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.Setting) {
 	t.Helper()
-	parser, err := newParser(new(program), streams{os.Stdout, os.Stderr}, func(int) { t.Fatal("exit") })
+	parser, err := newParser(new(program), console.Streams{Out: os.Stdout, Err: os.Stderr}, func(int) { t.Fatal("exit") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +35,7 @@ func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ctx, settings(ctx.Selected(), ctx.Path)
+	return ctx, cmdline.Settings(ctx.Selected(), ctx.Path)
 }
 
 // flagValues are one valid value for each flag of the verbs that serve which
@@ -189,17 +191,17 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	parser, err := newParser(new(program), streams{}, nil)
+	parser, err := newParser(new(program), console.Streams{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), manual(parser.Model.Help, verbsOf(parser.Model)))
+	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), help.Manual(parser.Model, examples))
 }
 
 // TestExample: the example is what init writes in that folder, and it works.
 func TestExample(t *testing.T) {
 	file := filepath.Join("..", "..", "examples", "millrace.yaml")
-	golden(t, file, starterFor(filepath.Dir(file)))
+	golden(t, file, servecmd.Starter(filepath.Dir(file)))
 	if cfg, err := config.Load(file); err != nil || cfg.Routes() != 1 {
 		t.Errorf("%s: %v", file, err)
 	}
@@ -234,39 +236,5 @@ func golden(t *testing.T, file, want string) {
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("%s is out of date; run\n\n\tgo test ./cmd/millrace -update\n\n%s", file, diff)
-	}
-}
-
-// TestManualQuotes: nothing in a help can become a request of the formatter.
-func TestManualQuotes(t *testing.T) {
-	for in, want := range map[string]string{".x": `\&.x`, "a-b": `a\-b`, `\n`: `\en`, "'x": `\(aqx`, "~^`": `\(ti\(ha\(ga`} {
-		if got := roff(in); got != want {
-			t.Errorf("roff(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
-func TestTarget(t *testing.T) {
-	for in, want := range map[string]string{
-		"http://h/p": "ws://h/p", "https://h/p": "wss://h/p", "ws://h/p": "ws://h/p", "": "",
-	} {
-		if got := (request{WS: true}).target(in); got != want {
-			t.Errorf("--ws %q: %q, want %q", in, got, want)
-		}
-		if got := (request{}).target(in); got != in {
-			t.Errorf("%q became %q", in, got)
-		}
-	}
-}
-
-// TestStandardLog: what net/http says of an upstream has none of its bytes.
-func TestStandardLog(t *testing.T) {
-	var b strings.Builder
-	l := log.New(standardLog{slog.New(slog.NewJSONHandler(&b, nil))}, "", 0)
-	l.Printf("Unsolicited response received on idle HTTP channel starting with %q; err=%v", "HTTP/1.1 200 OK\r\nSet-Cookie: a=s3cret\r\n", nil)
-	l.Print("asked for /?token=s3cret")
-	if got := b.String(); strings.Contains(got, "s3cret") || strings.Count(got, "\n") != 2 ||
-		!strings.Contains(got, `"level":"WARN","msg":"Unsolicited response received on idle HTTP channel"`) {
-		t.Errorf("logged: %s", got)
 	}
 }

@@ -1,0 +1,139 @@
+// Package console is how the program speaks to the person who typed a command:
+// results, messages, errors with what to do about them, bars, and figures.
+package console
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"millrace/internal/redact"
+	"millrace/lab/live"
+)
+
+// Streams are where a command writes: results to Out, and everything else to
+// Err. A server's Err is a [Patient].
+type Streams struct {
+	Out, Err io.Writer
+}
+
+// Say tells the person at the terminal. When nobody can be told, there is
+// nobody to tell of that either.
+func (s Streams) Say(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format, args...) }
+
+// Tell says what a server did: a line for a person or, where the access log is
+// JSON, a line of JSON with the attributes.
+func (s Streams) Tell(level slog.Level, message string, attrs ...slog.Attr) {
+	if !s.JSON() {
+		s.Say("millrace: %s\n", message)
+		return
+	}
+	s.Logger().LogAttrs(context.Background(), level, message, attrs...)
+}
+
+// fail says what went wrong, and what to type next.
+func (s Streams) fail(err error, hint string) {
+	switch {
+	case hint == "":
+		s.Tell(slog.LevelError, err.Error())
+	case s.JSON():
+		s.Tell(slog.LevelError, err.Error(), slog.String("hint", hint))
+	default:
+		s.Tell(slog.LevelError, err.Error())
+		s.Say("  %s\n", hint)
+	}
+}
+
+// Format makes a server's messages JSON if the access log is.
+func (s Streams) Format(accessLog string) {
+	if c, ok := s.Err.(*Patient); ok {
+		c.json.Store(accessLog == "json")
+	}
+}
+
+// JSON reports whether programs read the messages.
+func (s Streams) JSON() bool {
+	c, ok := s.Err.(*Patient)
+	return ok && c.json.Load()
+}
+
+// Logger writes to err, in the format that is in use.
+func (s Streams) Logger() *slog.Logger {
+	text := slog.Handler(slog.NewTextHandler(s.Err, nil))
+	if c, ok := s.Err.(*Patient); ok {
+		text = eitherHandler{asJSON: &c.json, text: text, json: slog.NewJSONHandler(s.Err, nil)}
+	}
+	return slog.New(redact.Handler(text))
+}
+
+// eitherHandler writes in one of two formats, as a reload may change it.
+type eitherHandler struct {
+	asJSON     *atomic.Bool
+	text, json slog.Handler
+}
+
+func (h eitherHandler) current() slog.Handler {
+	if h.asJSON.Load() {
+		return h.json
+	}
+	return h.text
+}
+
+// Enabled implements [slog.Handler].
+func (h eitherHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.current().Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (h eitherHandler) Handle(ctx context.Context, r slog.Record) error {
+	return h.current().Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h eitherHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return eitherHandler{h.asJSON, h.text.WithAttrs(attrs), h.json.WithAttrs(attrs)}
+}
+
+// WithGroup implements [slog.Handler].
+func (h eitherHandler) WithGroup(name string) slog.Handler {
+	return eitherHandler{h.asJSON, h.text.WithGroup(name), h.json.WithGroup(name)}
+}
+
+// IsTerminal reports whether a person is looking.
+func IsTerminal(w io.Writer) bool {
+	if c, ok := w.(*Patient); ok {
+		w = c.to
+	}
+	f, ok := w.(*os.File)
+	return ok && live.IsTerminal(f) && os.Getenv("TERM") != "dumb"
+}
+
+// StandardLog passes on to the error log what packages write to the standard
+// logger. net/http does so with what an upstream sends unasked, and shows its
+// bytes, which may be somebody's answer: they are left out.
+type StandardLog struct{ To *slog.Logger }
+
+// Write implements [io.Writer].
+func (l StandardLog) Write(line []byte) (int, error) {
+	text, _, _ := strings.Cut(strings.TrimSpace(string(line)), " starting with ")
+	l.To.Warn(redact.Text(text))
+	return len(line), nil
+}
+
+// Terminal is where a person watches: the standard error if that is one, so that
+// a result that goes elsewhere leaves the view where it is; nil: nowhere.
+func (s Streams) Terminal() *os.File {
+	if os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	for _, w := range []io.Writer{s.Err, s.Out} {
+		if f, ok := w.(*os.File); ok && live.IsTerminal(f) {
+			return f
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package imagescmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/remote"
+	"millrace/images"
+	"millrace/internal/config"
+)
+
+// Clean is `millrace images clean`.
+type Clean struct {
+	Place `embed:""`
+
+	All bool `help:"Remove everything that was converted. The server that has it must have been stopped."`
+
+	remote.Flags `embed:""`
+}
+
+// Run removes orphans, through the server that has the folder if one does.
+func (c *Clean) Run(s console.Streams) error {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	all, err := c.albums()
+	switch {
+	case err != nil:
+		return err
+	case len(all) > 0:
+		for _, a := range all {
+			if err := c.album(ctx, a, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	case c.Store != "":
+		return c.store(ctx, s)
+	case c.All:
+		return console.Usage("the folder whose variants to remove is missing", "for example `millrace images clean photos --all`, with its server stopped")
+	}
+	r, _, err := theImageServer(ctx, c.Flags, "clean")
+	if err != nil {
+		return err
+	}
+	return cleanedBy(ctx, r, s)
+}
+
+// cleanedBy has a server do it.
+func cleanedBy(ctx context.Context, r *remote.Server, s console.Streams) error {
+	done, err := tidy(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, route := range slices.Sorted(maps.Keys(done)) {
+		if err := tellTidied(s, route, done[route]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellTidied says what was removed.
+func tellTidied(s console.Streams, name string, t images.Tidied) error {
+	freed := ""
+	if t.Removed > 0 {
+		freed = ", " + console.Amount(t.Bytes)
+	}
+	_, err := fmt.Fprintf(s.Out, "%s: removed %d of %s%s\n", name, t.Removed, console.Count(t.Looked, "variant"), freed)
+	return err
+}
+
+// album cleans what is kept of one folder.
+func (c *Clean) album(ctx context.Context, a album, s console.Streams) error {
+	r, _, err := having(ctx, c.Flags, a.dir)
+	switch {
+	case err != nil:
+		return err
+	case r != nil && c.All:
+		return console.Failure(fmt.Errorf("the server at %s has the images of %s, and would convert them again", r.At, a.name), "stop it first")
+	case r != nil:
+		return cleanedBy(ctx, r, s)
+	}
+	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
+		_, err := fmt.Fprintf(s.Out, "%s: nothing is kept of it in %s\n", a.name, console.Homely(a.dir))
+		return err
+	}
+	if c.All {
+		return a.removeAll(ctx, s)
+	}
+	if err := config.CheckDir(a.static.Root); err != nil {
+		return console.Failure(err, fmt.Sprintf("if it is gone for good: `millrace images clean %s --all` removes what is kept of it", a.name))
+	}
+	o, err := a.open(ctx, 0)
+	if err != nil {
+		return err
+	}
+	done, err := o.Tidy(ctx)
+	if err = errors.Join(err, o.close()); err != nil {
+		return err
+	}
+	return tellTidied(s, a.name, done)
+}
+
+// removeAll removes every variant in a store, whatever it was made of.
+func (a album) removeAll(ctx context.Context, s console.Streams) error {
+	disk, err := images.OpenStore(a.images, a.scope)
+	if err != nil {
+		return a.inUse(err)
+	}
+	var done images.Tidied
+	err = disk.Walk(ctx, func(key string, _ []byte, size int64) error {
+		done.Looked++
+		if err := disk.Delete(ctx, key); err != nil {
+			return err
+		}
+		done.Removed++
+		done.Bytes += size
+		return nil
+	})
+	if err = errors.Join(err, disk.Close()); err != nil {
+		return err
+	}
+	return tellTidied(s, a.name, done)
+}
+
+// store cleans a folder of variants by what they say they were made of.
+func (c *Clean) store(ctx context.Context, s console.Streams) error {
+	dir, err := filepath.Abs(c.Store)
+	if err != nil {
+		return fmt.Errorf("the folder for what is converted: %w", err)
+	}
+	a := album{name: c.Store, dir: dir, images: images.Options{Store: c.Store}}
+	if _, err := os.Stat(c.Store); err != nil {
+		return fmt.Errorf("the folder for what is converted: %w", err)
+	}
+	if c.All {
+		return c.album(ctx, a, s)
+	}
+	disk, err := images.OpenStore(a.images, "")
+	if err != nil {
+		return a.inUse(err)
+	}
+	kept, err := images.ReadInventory(ctx, disk)
+	if err = errors.Join(err, disk.Close()); err != nil {
+		return err
+	}
+	if len(kept.Scopes) == 0 {
+		_, err := fmt.Fprintf(s.Out, "%s: nothing is kept in it\n", c.Store)
+		return err
+	}
+	for _, scope := range slices.Sorted(maps.Keys(kept.Scopes)) {
+		if config.CheckDir(scope) != nil { // a folder that is gone, or another host
+			s.Say("%s of %s are kept: there is no such folder now; --all removes them\n", console.Count(kept.Scopes[scope], "variant"), scope)
+			continue
+		}
+		one, err := newAlbum(*config.ForDir(scope).Sites[0].Routes["/"].Static, a.images)
+		if err != nil {
+			return err
+		}
+		if err := c.album(ctx, one, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package imagescmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/images"
+)
+
+// shownNames is how many images are named for each cause of a failure.
+const shownNames = 3
+
+// convert converts an album's images and prints what came of it.
+func (a album) convert(ctx context.Context, jobs int, s console.Streams) (err error) {
+	o, err := a.open(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	can := o.Abilities()
+	if len(can.Formats) == 0 {
+		return console.Failure(errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both")
+	}
+	s.Say("converting the images of %s: %s\n", a.name, imageworker.Writers(can))
+	r := conversion{album: a, began: time.Now(), cut: map[string]bool{}}
+	var b *console.Bar
+	failed := 0
+	r.summary, err = o.Ahead(ctx, images.AheadOptions{Jobs: jobs, Progress: func(p images.Progress) {
+		if b == nil {
+			b = console.NewBar(s, p.Total, r.began) // the first has taken its time, too
+		}
+		r.total = p.Total
+		switch {
+		case p.Err != nil && ctx.Err() != nil && errors.Is(p.Err, ctx.Err()):
+			r.cut[p.Name] = true // nothing is wrong with it
+		case p.Err != nil:
+			failed++
+		}
+		b.Step(p.Done, failed)
+	}})
+	if b != nil {
+		b.End()
+	}
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	r.took = time.Since(r.began)
+	return r.conclude(ctx, s)
+}
+
+// conversion is that of an album.
+type conversion struct {
+	album
+	summary images.Summary
+	total   int
+	began   time.Time
+	took    time.Duration
+	cut     map[string]bool // images that were under way when it was stopped
+}
+
+// conclude prints the table. Whether anything could be done decides the exit
+// status.
+func (r *conversion) conclude(ctx context.Context, s console.Streams) error {
+	sum := &r.summary
+	for cause, names := range sum.Failed {
+		if names = slices.DeleteFunc(names, func(n string) bool { return r.cut[n] }); len(names) == 0 {
+			delete(sum.Failed, cause)
+		} else {
+			sum.Failed[cause] = names
+		}
+	}
+	whole := sum.Pictures - len(r.cut)
+	if sum.Pictures == 0 && ctx.Err() == nil {
+		return r.empty()
+	}
+	usable := 0
+	for _, f := range sum.Formats {
+		usable += f.Made + f.Kept
+	}
+	if whole > 0 {
+		if err := r.print(s.Out, whole); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return console.Failure(fmt.Errorf("stopped after %d of %s; what is done is kept", whole, console.Count(max(r.total, whole), "image")), "the same command goes on from there")
+	case usable == 0:
+		return fmt.Errorf("none of the images of %s could be converted", r.name)
+	}
+	return nil
+}
+
+// empty says what was looked for.
+func (r *conversion) empty() error {
+	kinds := "jpg, jpeg, png, gif, webp, bmp"
+	if len(r.images.Extensions) > 0 {
+		kinds = strings.Join(r.images.Extensions, ", ")
+	}
+	return console.Failure(
+		fmt.Errorf("there are no images in %s", r.name),
+		fmt.Sprintf("name the folder that has them: `millrace images DIR`; what counts is the end of a name: %s", kinds),
+	)
+}
+
+// print writes the table.
+func (r *conversion) print(w io.Writer, pictures int) error {
+	sum := r.summary
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %s, in %s\n\n", r.name, console.Count(pictures, "image"), console.Amount(sum.Bytes), console.Brief(r.took))
+	rows := [][]string{{"", "converted", "found", "original smaller", "before", "after", "saved"}}
+	for _, f := range slices.Sorted(maps.Keys(sum.Formats)) {
+		one := sum.Formats[f]
+		rows = append(rows, append([]string{imageworker.FormatName(f), fmt.Sprint(one.Made), fmt.Sprint(one.Kept), fmt.Sprint(one.Original)}, saved(one.Of, one.Bytes)...))
+	}
+	if len(rows) > 1 {
+		rows = append(rows, append([]string{"smallest of all", "", "", ""}, saved(sum.Bytes, sum.Smallest)...))
+		b.WriteString(columns(rows))
+	}
+	r.failures(&b)
+	fmt.Fprintf(&b, "\n  kept in %s\n", console.Homely(r.dir))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// failures lists what stays as it is, by cause.
+func (r *conversion) failures(b *strings.Builder) {
+	for _, cause := range slices.Sorted(maps.Keys(r.summary.Failed)) {
+		names := r.summary.Failed[cause]
+		slices.Sort(names)
+		shown := strings.Join(names[:min(len(names), shownNames)], ", ")
+		if more := len(names) - shownNames; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", console.Count(len(names), "image"), told(cause), shown)
+	}
+}
+
+// told says in words why an image was not converted.
+func told(cause string) string {
+	switch cause {
+	case "not an image":
+		return "not an image, whatever the name says: served as it is"
+	case "broken":
+		return "damaged: served as it is"
+	case "too large":
+		return "more megapixels than images.max_megapixels: served as it is"
+	case "large file":
+		return "more bytes than images.max_size: served as it is"
+	case "memory":
+		return "it would take more than images.memory: served as it is"
+	case "unsupported":
+		return "cannot be written in one of the formats, such as animations in AVIF: served in another"
+	case "just changed":
+		return "changed this moment: run it once more"
+	case "not readable":
+		return "the file cannot be read"
+	case "crashed":
+		return "the process that converts died of it: served as it is"
+	case "encoder":
+		return "the encoder refuses it: served as it is"
+	case "timeout":
+		return "it took too long: served as it is"
+	case "store":
+		return "the result could not be kept: is the disk full, or images.store_size too small?"
+	}
+	return "the conversion failed: served as it is"
+}
+
+// saved are the last three columns: bytes before and after, and the share that
+// is gone.
+func saved(before, after int64) []string {
+	share := "-"
+	if before > 0 {
+		share = fmt.Sprintf("%.0f %%", 100*(1-float64(after)/float64(before)))
+	}
+	return []string{console.Amount(before), console.Amount(after), share}
+}
+
+// columns aligns rows: the first column to the left, figures to the right.
+func columns(rows [][]string) string {
+	var width []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(width) {
+				width = append(width, 0)
+			}
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, "  %-*s", width[0], row[0])
+		for i, cell := range row[1:] {
+			fmt.Fprintf(&b, "  %*s", width[i+1], cell)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

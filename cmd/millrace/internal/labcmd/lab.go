@@ -1,0 +1,244 @@
+// Package labcmd has the verbs that measure servers.
+package labcmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/version"
+	"millrace/lab/live"
+	"millrace/lab/load"
+	"millrace/lab/report"
+	"millrace/lab/result"
+)
+
+// Command is `millrace lab`: one field for each verb.
+type Command struct {
+	Load    Load    `cmd:"" help:"Load a server and say how it did."`
+	Compare Compare `cmd:"" help:"Hold servers against each other until it is clear which is better."`
+	List    List    `cmd:"" help:"List the built-in experiments."`
+	Run     Run     `cmd:"" help:"Run a built-in experiment."`
+	Report  Report  `cmd:"" help:"Draw a stored result again."`
+}
+
+// Progress are what the verbs that measure have in common.
+type Progress struct {
+	Events string `placeholder:"FILE" complete:"file" help:"Write what happens, as it happens, to this file, each event as a line of JSON; - is the standard output."`
+}
+
+// Measure runs work while the person at the terminal watches: a live view where
+// there is a terminal, plain lines on the standard error elsewhere. The standard
+// output stays free for the result. An interrupt ends work's context, a second
+// one the program.
+func (p Progress) Measure(s console.Streams, title string, work func(ctx context.Context, watch result.Watch) (*result.Result, error)) (*result.Result, error) {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	events, done, err := p.events(s)
+	if err != nil {
+		return nil, err
+	}
+	var res *result.Result
+	run := func(ctx context.Context, watch result.Watch) (err error) {
+		res, err = work(ctx, func(e result.Event) {
+			events(e)
+			watch(e)
+		})
+		if res != nil {
+			v := version.Read()
+			res.Version, res.Command = strings.TrimSpace(v.Version+" "+v.Revision), os.Args
+			events(result.Event{Time: time.Now(), Kind: result.EventEnd, Text: strings.Join(report.Sentence(res), "\n"), Verdicts: res.Verdicts, Done: 1})
+		}
+		return err
+	}
+	if terminal := s.Terminal(); terminal != nil && p.Events != ToOutput {
+		err = live.Show(ctx, terminal, title, run)
+		if errors.Is(err, live.ErrForced) {
+			return nil, err // the work still has its hands on res
+		}
+	} else {
+		err = run(ctx, live.Plain(s.Err))
+	}
+	return res, errors.Join(err, done())
+}
+
+// ToOutput is the name of a file that means the standard output.
+const ToOutput = "-"
+
+// events is where --events goes; done closes it, and says whether all of it was
+// written.
+func (p Progress) events(s console.Streams) (watch result.Watch, done func() error, err error) {
+	switch p.Events {
+	case "":
+		return func(result.Event) {}, func() error { return nil }, nil
+	case ToOutput:
+		return live.NDJSON(s.Out), func() error { return nil }, nil
+	}
+	f, err := os.Create(p.Events)
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing the events: %w", err)
+	}
+	return live.NDJSON(f), f.Close, nil
+}
+
+// summaryWidth is that of the summary where there is no terminal to fit in.
+const summaryWidth = 100
+
+// Conclude prints what was found on the standard output, keeps it in files, and
+// makes an error of what must not be taken for a finding. Where the standard
+// output is for JSON, the text goes to the standard error.
+func Conclude(s console.Streams, res *result.Result, err error, json bool, keep func(*result.Result) ([]string, error)) error {
+	if res == nil || len(res.Samples)+len(res.Tables) == 0 {
+		if err == nil {
+			err = errors.New("stopped before anything was measured")
+		}
+		return err
+	}
+	to := s.Out
+	if json {
+		to = s.Err
+	}
+	if textErr := report.Text(to, res, live.Width(to, summaryWidth)); textErr != nil {
+		err = errors.Join(err, textErr)
+	}
+	files, keepErr := keep(res)
+	for _, f := range files {
+		s.Say("wrote %s\n", f)
+	}
+	switch err = errors.Join(err, keepErr); {
+	case err != nil:
+		return err
+	case res.Void():
+		return console.Failure(errors.New("the result is void: a check of the measurement itself failed"), "see the checks above for which, and what was allowed")
+	case res.Interrupted != "":
+		return errors.New(res.Interrupted)
+	}
+	return nil
+}
+
+// Request is what the verbs that load a server have in common.
+type Request struct {
+	Connections int           `short:"c" default:"50" placeholder:"N" help:"Connections open at once."`
+	Threads     int           `short:"t" placeholder:"N" help:"Threads of the generator. Default 1, more for more than 10,000 connections."`
+	Paths       string        `placeholder:"FILE" complete:"file" help:"Ask for the paths in this file in turn, one to a line (whole URLs do as well)."`
+	Header      []string      `short:"H" sep:"none" placeholder:"'NAME: VALUE'" help:"Send this header. May be repeated."`
+	Protocol    load.Protocol `placeholder:"NAME" values:"http1,http2,http3,websocket" help:"Speak http1, http2, http3 or websocket. Default: by the URL."`
+	WS          bool          `name:"ws" help:"Upgrade to WebSocket; send a message and await it back, again and again."`
+	Message     string        `placeholder:"TEXT" help:"What to send over WebSocket."`
+	Streams     int           `placeholder:"N" help:"Requests in flight on one HTTP/2 or HTTP/3 connection. Default 1."`
+	Timeout     time.Duration `default:"10s" placeholder:"TIME" help:"An answer that takes longer is an error."`
+	Insecure    bool          `short:"k" help:"Accept any certificate."`
+}
+
+// target is a URL as the protocol has it: --ws makes http: into ws:.
+func (r Request) target(url string) string {
+	if rest, ok := strings.CutPrefix(url, "http"); ok && (r.WS || r.Protocol == load.WebSocket) {
+		return "ws" + rest // https: becomes wss:
+	}
+	return url
+}
+
+// config makes a load of what was typed.
+func (r Request) config() (load.Config, error) {
+	c := load.Config{
+		Connections: r.Connections, Threads: r.Threads, Protocol: r.Protocol, Streams: r.Streams,
+		Timeout: r.Timeout, Insecure: r.Insecure,
+	}
+	if r.Connections < 1 {
+		return c, console.Usage(fmt.Sprintf("%d connections load nothing", r.Connections), "--connections 50")
+	}
+	if r.WS {
+		c.Protocol = load.WebSocket
+	}
+	if r.Message != "" {
+		c.Message = []byte(r.Message)
+	}
+	var err error
+	if c.Header, err = headers(r.Header); err != nil {
+		return c, err
+	}
+	if r.Paths != "" {
+		c.Paths, err = readPaths(r.Paths)
+	}
+	return c, err
+}
+
+// headers reads 'Name: value' lines as curl's -H takes them.
+func headers(lines []string) (http.Header, error) {
+	h := http.Header{}
+	for _, line := range lines {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
+			return nil, console.Usage(fmt.Sprintf("%q is not a header", line), `write it as 'Name: value', for instance --header 'Accept-Encoding: gzip'`)
+		}
+		h.Add(name, strings.TrimSpace(value))
+	}
+	return h, nil
+}
+
+// maxPaths bounds a list of paths: each becomes a prebuilt request.
+const maxPaths = 100_000
+
+// readPaths reads a list of paths or URLs, one to a line; # begins a comment.
+func readPaths(file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the paths: %w", err)
+	}
+	defer f.Close()
+	var out []string
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if _, rest, ok := strings.Cut(line, "://"); ok {
+			_, path, _ := strings.Cut(rest, "/")
+			line = "/" + path
+		}
+		if !strings.HasPrefix(line, "/") {
+			return nil, fmt.Errorf("%s:%d: %q is neither a path that begins with / nor a URL", file, n, line)
+		}
+		if out = append(out, line); len(out) > maxPaths {
+			return nil, fmt.Errorf("%s has more than %d paths", file, maxPaths)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("reading the paths: %w", err)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s has no paths: write one to a line", file)
+	}
+	return out, nil
+}
+
+// Examples end the help of lab's verbs.
+func Examples(verb string) []string {
+	switch verb {
+	case "lab", "lab load":
+		return []string{
+			"millrace lab load http://127.0.0.1:8080/ -c 50 -d 10s",
+			"millrace lab load https://127.0.0.1:8443/ -k --protocol http2 --streams 8",
+			"millrace lab load http://127.0.0.1:8080/ --rate 2000 --poisson --html load.html",
+			"millrace lab load ws://127.0.0.1:8080/echo -c 1000",
+		}
+	case "lab compare":
+		return []string{
+			"millrace lab compare A=http://127.0.0.1:8080/ B=http://127.0.0.1:8081/",
+			"millrace lab compare old='./old -listen 127.0.0.1:{port}' new='./new -listen 127.0.0.1:{port}' --html compare.html",
+		}
+	case "lab run", "lab list":
+		return []string{"millrace lab run embed-vs-disk --quick --out results"}
+	case "lab report":
+		return []string{"millrace lab report results/embed-vs-disk.json"}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package labcmd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/lab/live"
+	"millrace/lab/report"
+	"millrace/lab/result"
+)
+
+// Report is `millrace lab report`.
+type Report struct {
+	Files []string `arg:"" name:"file" complete:"file" help:"Results that --json or lab run wrote."`
+	Out   string   `placeholder:"DIR" complete:"dir" help:"Write NAME.html, .md and .txt there. Default: beside each file."`
+	Into  string   `placeholder:"FILE" complete:"file" help:"Instead, put one table of all results into this Markdown file, between <!-- lab:benchmarks --> and <!-- /lab:benchmarks -->."`
+}
+
+// marker names the place of the table in a Markdown file.
+const marker = "benchmarks"
+
+// Run draws stored results.
+func (c *Report) Run(s console.Streams) error {
+	results := make([]*result.Result, 0, len(c.Files))
+	for _, name := range c.Files {
+		res, err := readResult(name)
+		if err != nil {
+			return err
+		}
+		results = append(results, res)
+	}
+	if c.Into != "" {
+		return into(c.Into, results)
+	}
+	for i, res := range results {
+		out := c.Out
+		if out == "" {
+			out = filepath.Dir(c.Files[i])
+		}
+		if err := report.Text(s.Out, res, live.Width(s.Out, summaryWidth)); err != nil {
+			return err
+		}
+		files, err := report.Files(out, res)
+		if err != nil {
+			return err
+		}
+		for _, name := range files {
+			s.Say("wrote %s\n", name)
+		}
+	}
+	return nil
+}
+
+func readResult(name string) (*result.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the result: %w", err)
+	}
+	defer f.Close()
+	res, err := report.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return res, nil
+}
+
+// into replaces the table in a Markdown file.
+func into(name string, results []*result.Result) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("reading the file for the table: %w", err)
+	}
+	if text, err = report.TableInto(text, marker, report.SummaryTable(results)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := os.WriteFile(name, text, 0o644); err != nil { // a readme is meant to be read
+		return fmt.Errorf("writing the table: %w", err)
+	}
+	return nil
+}

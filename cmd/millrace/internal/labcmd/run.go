@@ -1,0 +1,89 @@
+package labcmd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/lab"
+	"millrace/lab/experiment"
+	"millrace/lab/report"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+)
+
+// List is `millrace lab list`.
+type List struct{}
+
+// Run lists the experiments.
+func (*List) Run(s console.Streams) error {
+	w := tabwriter.NewWriter(s.Out, 0, 8, 2, ' ', 0)
+	for _, e := range lab.Experiments() {
+		if _, err := fmt.Fprintf(w, "%s\t%s\n", e.Name, e.Title); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+// Run is `millrace lab run`.
+type Run struct {
+	Name string   `arg:"" help:"One of those that lab list names."`
+	Only []string `arg:"" optional:"" name:"workload" help:"Measure only these workloads; patterns such as h2-* name several. For tls alone."`
+
+	Quick bool   `help:"Within 90 seconds. This is the default."`
+	Full  bool   `help:"Within 15 minutes, with figures to rely on."`
+	Out   string `default:"." placeholder:"DIR" complete:"dir" help:"Where to write NAME.json, .html, .md and .txt (for benchstat)."`
+	Bench string `placeholder:"DIR" complete:"dir" help:"The bench folder of a checkout, where the servers to measure are. Default: the checkout that this folder is in."`
+	Seed  uint64 `placeholder:"N" help:"Repeat the order of another run."`
+
+	Progress Progress `embed:""`
+}
+
+// Run runs one experiment.
+func (c *Run) Run(s console.Streams) error {
+	env, err := c.Env()
+	if err != nil {
+		return err
+	}
+	if env.Work, err = os.MkdirTemp("", "millrace-lab-"); err != nil {
+		return fmt.Errorf("making a folder for the experiment's files: %w", err)
+	}
+	defer os.RemoveAll(env.Work) //nolint:errcheck // files of its own, in the folder for such
+	res, err := c.Progress.Measure(s, "experiment "+c.Name, func(ctx context.Context, watch result.Watch) (*result.Result, error) {
+		env.Watch = watch
+		return lab.Experiment(ctx, c.Name, env)
+	})
+	return Conclude(s, res, err, c.Progress.Events == ToOutput, func(res *result.Result) ([]string, error) { return report.Files(c.Out, res) })
+}
+
+// Env is what the experiment runs in, without a folder for its files.
+func (c *Run) Env() (experiment.Env, error) {
+	env := experiment.Env{Mode: result.Quick, Seed: c.Seed, Only: c.Only}
+	if c.Quick && c.Full {
+		return env, console.Usage("--quick and --full: only one of them", "leave one of them out")
+	}
+	if c.Full {
+		env.Mode = result.Full
+	}
+	if info, err := os.Stat(c.Out); err == nil && !info.IsDir() {
+		return env, console.Usage(fmt.Sprintf("%s is not a folder", c.Out), "--out . writes here")
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // reports are meant to be read
+		return env, fmt.Errorf("making the folder for the report: %w", err)
+	}
+	var err error
+	if env.Millrace, err = os.Executable(); err != nil {
+		return env, fmt.Errorf("finding this program: %w", err)
+	}
+	start := c.Bench
+	if start == "" {
+		start = "."
+	}
+	if env.Bench, err = subject.Find(start); err != nil && c.Bench != "" {
+		return env, err
+	}
+	return env, nil // without a checkout only what needs no source is measured
+}

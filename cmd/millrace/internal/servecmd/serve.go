@@ -1,0 +1,225 @@
+// Package servecmd has the verbs about a site and its config: serve, check and
+// init. The other verbs that serve hand it what they serve.
+package servecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"millrace"
+	"millrace/cmd/millrace/internal/cmdline"
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/cmd/millrace/internal/remote"
+	"millrace/cmd/millrace/internal/version"
+	"millrace/internal/config"
+)
+
+// Serve is `millrace serve`.
+type Serve struct {
+	Dir    string `arg:"" optional:"" complete:"dir" help:"The folder to serve. Without it, and without --config: ./millrace.yaml if there is one, else this folder."`
+	Config string `short:"c" placeholder:"FILE" complete:"file" env:"MILLRACE_CONFIG" help:"Serve what this config says."`
+
+	Images        bool     `env:"MILLRACE_IMAGES" help:"Convert the folder's images to WebP and AVIF for browsers that take them."`
+	ImagesQuality int      `placeholder:"N" key:"images.quality" env:"MILLRACE_IMAGES_QUALITY" help:"The quality of converted images, 1 to 100. Default 80."`
+	ImagesFormats []string `placeholder:"FORMAT" values:"avif,webp" key:"images.formats" env:"MILLRACE_IMAGES_FORMATS" help:"What images are converted to: avif, webp or both. Default both."`
+	ImagesStore   string   `placeholder:"DIR" complete:"dir" key:"images.store" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted. Default: one below the user's cache folder."`
+
+	Flags `embed:""`
+}
+
+// Flags are those of every verb that serves. A flag's key is the one of
+// the config that it sets; it wins over the file.
+type Flags struct {
+	Listen    []Address           `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
+	TLSCert   string              `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
+	TLSKey    string              `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
+	TLSListen []Address           `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
+	Log       LogFormat           `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
+	LogFile   string              `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
+	Admin     remote.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
+	NoLane    bool                `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
+}
+
+// serving marks the verbs that serve.
+func (Flags) serving() {}
+
+// Serves reports whether a verb does.
+func Serves(verb *kong.Node) bool {
+	if verb == nil || !verb.Target.IsValid() {
+		return false
+	}
+	_, ok := verb.Target.Interface().(interface{ serving() })
+	return ok
+}
+
+// TypedLogFormat is the format of the access log that a command line asks for;
+// "" where it does not say.
+func TypedLogFormat(ctx *kong.Context) string {
+	for _, set := range cmdline.Settings(ctx.Selected(), ctx.Path) {
+		if set.Key == "log.format" {
+			return set.Values[0]
+		}
+	}
+	return ""
+}
+
+// Run serves until a signal ends it: see the package comment of main.
+func (c *Serve) Run(ctx *kong.Context, s console.Streams, taken *Signals) error {
+	what, err := c.source()
+	if err != nil {
+		return err
+	}
+	return what.Serve(ctx, s, taken)
+}
+
+// Source is what a verb serves.
+type Source struct {
+	// File is the config that Load reads; "" for none.
+	File string
+	// Load makes the config, with the flags on top.
+	Load func(flags []config.Setting) (*config.Config, error)
+	// Subject is what the banner says that the program does: "serves …".
+	Subject func(*config.Config) string
+	// Rows are what else the banner says of it; nil for nothing.
+	Rows func(Up) [][2]string
+	// NoLane: the fast lane has no part in it.
+	NoLane bool
+
+	folder *folder // what is served, where it is one
+}
+
+// Up is a server that has come up.
+type Up struct {
+	Config *config.Config
+	URLs   []string // as [remote.URLs] has them
+	Admin  string   // the address of its admin listener, "" for none
+}
+
+// Serve serves what the source says, with the flags of the verb on top, until a
+// signal ends it: see the package comment of main.
+func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) error {
+	go taken.watch(func() { // ends with taken.stop, or with the process
+		s.Tell(slog.LevelWarn, "ended without waiting for what it was doing")
+		if c, ok := s.Err.(*console.Patient); ok {
+			c.Close()
+		}
+		taken.exit()
+	})
+	defer taken.stop()
+	load := func() (*config.Config, error) { return w.Load(cmdline.Settings(ctx.Selected(), ctx.Path)) }
+	cfg, err := load()
+	if err != nil {
+		return cmdline.BadConfig(w.File, err)
+	}
+	s.Format(cfg.Log.Format)
+	var srv *millrace.Server
+	reload := func() error {
+		next, err := load()
+		if err != nil {
+			srv.ReloadFailed()
+			return fmt.Errorf("the old config goes on serving: %w", cmdline.BadConfig(w.File, err))
+		}
+		if err := srv.Reload(next); err != nil {
+			return startFailure(err, next, w.File)
+		}
+		s.Format(next.Log.Format)
+		return nil
+	}
+	v := version.Read()
+	failures := s.Logger()
+	log.SetFlags(0)
+	log.SetOutput(console.StandardLog{To: failures})
+	srv, err = millrace.New(cfg, millrace.Options{
+		Version:  v.Version,
+		Revision: v.Revision,
+		ErrorLog: failures,
+		Reload:   reload,
+		Worker:   imageworker.Command(),
+	})
+	if err != nil {
+		return startFailure(err, cfg, w.File)
+	}
+	banner{v.Version, w, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
+	taken.up.Store(true)
+	return serve(srv, taken.out, reload, s)
+}
+
+// serve runs the server and does what signals say.
+func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s console.Streams) error {
+	// tell says what was done, or why it was not.
+	tell := func(done string, err error) {
+		switch {
+		case err != nil:
+			s.Tell(slog.LevelError, err.Error())
+		case done != "":
+			s.Tell(slog.LevelInfo, done)
+		}
+	}
+	ctx, drain := context.WithCancel(context.Background())
+	defer drain()
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
+	var profile profiler
+	defer func() { tell(profile.stop()) }()
+	now := false
+	for {
+		select {
+		case err := <-done:
+			if err == nil && now {
+				err = errors.New("stopped without waiting for running requests")
+			}
+			return err
+		case <-profile.overdue():
+			tell(profile.stop())
+		case sig := <-signals:
+			switch {
+			case isReload(sig):
+				if err := reload(); err != nil {
+					s.Tell(slog.LevelError, fmt.Sprintf("not reloaded: %v", err))
+				} else {
+					s.Tell(slog.LevelInfo, "reloaded: "+strings.Join(remote.URLs(srv.Addrs()), " "))
+				}
+			case isReopen(sig):
+				if err := srv.ReopenLogs(); err != nil {
+					s.Tell(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", err))
+				} else {
+					s.Tell(slog.LevelInfo, "log file reopened")
+				}
+			case isProfile(sig):
+				tell(profile.toggle())
+			case ctx.Err() != nil:
+				now = true
+				if err := srv.Close(); err != nil {
+					s.Tell(slog.LevelError, err.Error())
+				}
+			default:
+				s.Tell(slog.LevelInfo, "finishing running requests; again to stop now")
+				drain()
+			}
+		}
+	}
+}
+
+// startFailure says what to do where an address cannot be served at: it shows
+// the config's line that has it. The server itself knows what to type where the
+// address comes from the command line.
+func startFailure(err error, cfg *config.Config, file string) error {
+	if failed, ok := errors.AsType[*millrace.ListenError](err); ok && file != "" {
+		if found := aboutAddress(cfg, failed); found != nil {
+			return cmdline.BadConfig(file, found)
+		}
+	}
+	if errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return console.Failure(err, "this machine does not have that address; for every address it has: --listen :8080")
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package servecmd
+
+import (
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// signalQueue holds what came while one signal was being served. More than a
+	// few at once say nothing new.
+	signalQueue = 8
+	// startGrace is how long a server that is asked to stop before it is up may
+	// take to come up, and then stop in good order.
+	startGrace = 3 * time.Second
+	// So many requests to stop end a server at once, whatever it is doing: one
+	// drains, the next cuts off, and no more than that is waited for.
+	stopsBeforeUp = 2
+	stopsWhenUp   = 3
+)
+
+// Signals are those that a server knows. They are taken before anything else is
+// done: one that comes early must not kill what is about to start.
+type Signals struct {
+	exit  func() // ends the process
+	taken chan os.Signal
+	out   chan os.Signal // for the server, which may be busy
+	up    atomic.Bool    // the server serves
+	quit  chan struct{}
+	done  chan struct{} // closed when watch has ended
+}
+
+// TakeSignals begins to take them. exit ends the process.
+func TakeSignals(exit func()) *Signals {
+	s := &Signals{exit: exit, taken: make(chan os.Signal, signalQueue), out: make(chan os.Signal, signalQueue), quit: make(chan struct{}), done: make(chan struct{})}
+	signal.Notify(s.taken, serverSignals()...)
+	return s
+}
+
+// Release is for commands that serve nothing: signals do what they do to any
+// program, those that have come included.
+func (s *Signals) Release() {
+	signal.Stop(s.taken)
+	for {
+		select {
+		case sig := <-s.taken:
+			raise(sig)
+		default:
+			return
+		}
+	}
+}
+
+// watch hands signals on until stop, and calls exit where somebody asks to stop
+// and the server does not get to it: it hangs, in its start or in a reload.
+func (s *Signals) watch(exit func()) {
+	defer close(s.done)
+	var late <-chan time.Time
+	for asked := 0; ; {
+		select {
+		case sig := <-s.taken:
+			if isStop(sig) {
+				if asked++; asked == 1 && !s.up.Load() {
+					late = time.After(startGrace)
+				}
+				if asked >= stopsWhenUp || asked >= stopsBeforeUp && !s.up.Load() {
+					exit()
+					return
+				}
+			}
+			select {
+			case s.out <- sig:
+			default: // enough of them wait
+			}
+		case <-late:
+			if !s.up.Load() {
+				exit()
+				return
+			}
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+// stop ends watch.
+func (s *Signals) stop() {
+	close(s.quit)
+	<-s.done
+	signal.Stop(s.taken)
+}
+
+// isStop: all that a server knows and that means nothing else.
+func isStop(s os.Signal) bool { return !isReload(s) && !isReopen(s) && !isProfile(s) }

@@ -1,0 +1,15 @@
+//go:build !unix
+
+package servecmd
+
+import "os"
+
+// serverSignals is the one signal there is: Ctrl+C.
+func serverSignals() []os.Signal { return []os.Signal{os.Interrupt} }
+
+// raise does what the signal would have done.
+func raise(os.Signal) { os.Exit(console.ExitFailure) }
+
+func isReload(os.Signal) bool  { return false }
+func isReopen(os.Signal) bool  { return false }
+func isProfile(os.Signal) bool { return false }

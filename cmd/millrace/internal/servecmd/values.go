@@ -1,0 +1,30 @@
+package servecmd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace/internal/config"
+)
+
+// Address is a flag's value that a listener can have.
+type Address string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (a *Address) UnmarshalText(text []byte) error {
+	*a = Address(text)
+	return config.CheckAddress(string(text))
+}
+
+// LogFormat is how the access log writes its lines.
+type LogFormat string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (f *LogFormat) UnmarshalText(text []byte) error {
+	*f = LogFormat(text)
+	if slices.Contains(config.LogFormats(), string(text)) {
+		return nil
+	}
+	return fmt.Errorf("%q is not a log format: use %s", text, strings.Join(config.LogFormats(), ", "))
+}
