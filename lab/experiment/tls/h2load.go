@@ -65,6 +65,10 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b burst) (
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
+	if b.requests > 0 {
+		slot.Window(true)
+		defer slot.Window(false)
+	}
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -78,6 +82,9 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b burst) (
 	got, err := said.result(b.requests == 0)
 	if err != nil {
 		return got, fmt.Errorf("%w; it said:\n%s", err, said.text)
+	}
+	if least := uint64(b.requests) * uint64(m.large); b.path == largePath && said.body() < least { //nolint:gosec // neither is negative
+		return got, fmt.Errorf("%w: %d bytes of files of %d", errAnswer, said.body(), least)
 	}
 	if b.requests == 0 {
 		got.Values["requests_per_second"] = float64(got.Done) / slot.Length.Seconds()
@@ -117,6 +124,7 @@ func listen(out io.Reader, window func(open bool)) words {
 var (
 	counted  = regexp.MustCompile(`(?m)^requests: .* (\d+) succeeded, (\d+) failed, .*$`)
 	statuses = regexp.MustCompile(`(?m)^status codes: \d+ 2xx, (\d+) 3xx, .*$`)
+	bodies   = regexp.MustCompile(`(?m)^traffic: .* \((\d+)\) data$`)
 	latency  = regexp.MustCompile(`(?m)^time for request: +\S+ +\S+ +(\S+) `)
 )
 
@@ -143,6 +151,14 @@ func (w words) result(timed bool) (trial.TaskResult, error) {
 		}
 	}
 	return got, nil
+}
+
+// body is how many bytes of bodies have come.
+func (w words) body() uint64 {
+	if m := bodies.FindStringSubmatch(w.text); m != nil {
+		return number(m[1])
+	}
+	return 0
 }
 
 // number reads what the expressions have found to be one.

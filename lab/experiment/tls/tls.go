@@ -73,8 +73,9 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		quick:   env.Mode != result.Full, large: largeSize, most: quietConnections,
 	}
 	if m.quick {
-		m.large = largeSizeQuick
+		m.large, m.most = largeSizeQuick, quietConnectionsQuick
 	}
+	m.limit()
 	rows, err := m.choose(env.Only)
 	if err != nil {
 		return err
@@ -147,8 +148,7 @@ func named(name string, patterns []string) (bool, error) {
 	return false, nil
 }
 
-// prepare makes what the servers need: the site, the certificate, and room for
-// connections.
+// prepare makes what the servers need: the site and the certificate.
 func (m *measurement) prepare(rows []row) (err error) {
 	if err := fileserver.Write(m.Site, slices.Concat(fileserver.Site(), pageFiles())); err != nil {
 		return err
@@ -159,17 +159,17 @@ func (m *measurement) prepare(rows []row) (err error) {
 			return err
 		}
 	}
-	if m.cert, m.key, err = fileserver.Certificate(m.Env.Work); err != nil {
-		return err
-	}
-	if m.quick {
-		m.most = quietConnectionsQuick
-	}
+	m.cert, m.key, err = fileserver.Certificate(m.Env.Work)
+	return err
+}
+
+// limit makes room for as many connections as there should be, or says that there
+// are fewer.
+func (m *measurement) limit() {
 	if files, err := load.RaiseFileLimit(); err == nil && int(files)-spareFiles < m.most { //nolint:gosec // far below the largest int
 		m.most = max(1, int(files)-spareFiles) //nolint:gosec // likewise
 		m.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
 	}
-	return nil
 }
 
 // writeLarge makes the large file and waits until it is on the disk, so that
@@ -202,7 +202,9 @@ func newPlan(arms []trial.Arm, rows []row, env experiment.Env) trial.Plan {
 		p.Arms = slices.DeleteFunc(slices.Clone(arms), func(a trial.Arm) bool { return a.Name == h2o || a.Name == caddy })
 	}
 	needed := map[string]bool{}
-	for _, r := range rows {
+	inTurn := slices.Clone(rows)
+	slices.SortStableFunc(inTurn, func(a, b row) int { return a.load - b.load })
+	for _, r := range inTurn {
 		w := r.workload()
 		w.Arms = slices.DeleteFunc(slices.Clone(r.arms), func(name string) bool {
 			return !slices.ContainsFunc(p.Arms, func(a trial.Arm) bool { return a.Name == name })
@@ -216,16 +218,19 @@ func newPlan(arms []trial.Arm, rows []row, env experiment.Env) trial.Plan {
 	return p
 }
 
-// answer is about CPU time over HTTP/2.
+// answer is about the rows that count most, or about all where none of these was
+// measured.
 func answer(res *result.Result, rows []row) string {
-	var parts []string
-	for _, r := range rows {
-		if s, ok := stand(res, r, millraceOf(r), r.arms[0]); ok && r.headline {
-			parts = append(parts, fmt.Sprintf("%s of %s's on %q", s.text(), r.arms[0], r.name))
+	for _, all := range []bool{false, true} {
+		var parts []string
+		for _, r := range rows {
+			if s, ok := stand(res, r, millraceOf(r), r.arms[0]); ok && (r.headline || all) {
+				parts = append(parts, fmt.Sprintf("%s of %s's on %q", s.text(), r.arms[0], r.name))
+			}
+		}
+		if len(parts) > 0 {
+			return "Millrace spends " + experiment.List(parts)
 		}
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Millrace spends " + experiment.List(parts)
+	return ""
 }

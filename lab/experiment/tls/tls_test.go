@@ -1,6 +1,7 @@
 package tls
 
 import (
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -9,11 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
+	"millrace/lab/record"
 	"millrace/lab/result"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
@@ -204,8 +207,15 @@ func TestStand(t *testing.T) {
 	if rows := all[1].Rows; len(rows) != 1 || rows[0][2] != nginx || rows[0][6] != "in each round" {
 		t.Errorf("losses: %v", rows)
 	}
-	if got := answer(res, []row{r}); got != "" {
-		t.Errorf("an answer without a headline: %s", got)
+	headline := r
+	headline.headline, headline.goal = true, 0
+	for _, rows := range [][]row{{r}, {headline}, {r, headline}} {
+		if got, want := answer(res, rows), `Millrace spends 2.00 (2.00–2.00) of nginx's on "r"`; got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	if got := answer(&result.Result{}, []row{r}); got != "" {
+		t.Errorf("an answer to nothing: %s", got)
 	}
 }
 
@@ -240,5 +250,84 @@ func TestConfigs(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), l.Exe, append(l.Args(p), "-t")...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// slotOn is a task's slot on a server that is this process.
+func slotOn(t *testing.T, at string) trial.TaskSlot {
+	t.Helper()
+	target, err := record.Open(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = target.Close() })
+	return trial.TaskSlot{URL: at, Target: target, Window: func(bool) {}, Length: 50 * time.Millisecond}
+}
+
+// TestShake: full handshakes are full, and resumed ones are resumed.
+func TestShake(t *testing.T) {
+	m, at := pageServer(t)
+	m.quick = true
+	for _, http2 := range []bool{false, true} {
+		for _, resumed := range []bool{false, true} {
+			got, err := m.shake(t.Context(), slotOn(t, at), http2, resumed)
+			if err != nil || got.Done != clients*newConnectionsQuick {
+				t.Errorf("HTTP/2 %v, resumed %v: %+v, %v", http2, resumed, got, err)
+			}
+		}
+	}
+}
+
+// A server without tickets is no figure for resumed sessions.
+func TestShakeWithoutTickets(t *testing.T) {
+	m := &measurement{page: []byte("a page"), quick: true}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(m.page) }))
+	s.TLS = &tls.Config{SessionTicketsDisabled: true}
+	s.StartTLS()
+	defer s.Close()
+	if _, err := m.shake(t.Context(), slotOn(t, s.URL+"/"), false, true); !errors.Is(err, errNotResumed) {
+		t.Error(err)
+	}
+}
+
+func TestHold(t *testing.T) {
+	m, at := pageServer(t)
+	for _, http2 := range []bool{false, true} {
+		if got, err := m.hold(t.Context(), at, slotOn(t, at).Target, http2, 20); err != nil || got.Done != 20 {
+			t.Errorf("HTTP/2 %v: %+v, %v", http2, got, err)
+		}
+	}
+}
+
+// TestView: everything of the page is asked for, and what is missing is no figure.
+func TestView(t *testing.T) {
+	var asked atomic.Int64
+	missing := "/none"
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == missing {
+			http.NotFound(w, r)
+			return
+		}
+		asked.Add(1)
+		w.Write([]byte("something"))
+	})
+	m := &measurement{quick: true}
+	got, err := m.view(t.Context(), slotOn(t, s.URL+"/"))
+	if want := int64(visitors * (viewsQuick + 2) * (assets + 1)); err != nil || got.Done != visitors*viewsQuick || asked.Load() != want {
+		t.Errorf("%+v, %v, asked %d times, not %d", got, err, asked.Load(), want)
+	}
+	missing = pageFiles()[7].Path
+	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, errAnswer) {
+		t.Errorf("without an asset: %v", err)
+	}
+}
+
+func TestEach(t *testing.T) {
+	var done atomic.Int64
+	if err := each(100, 7, func(int) error { done.Add(1); return nil }); err != nil || done.Load() != 100 {
+		t.Errorf("%d of 100, %v", done.Load(), err)
+	}
+	if err := each(100, 7, func(int) error { return errAnswer }); !errors.Is(err, errAnswer) {
+		t.Error(err)
 	}
 }
