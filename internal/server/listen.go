@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -223,40 +222,9 @@ func (l *listener) admit(nc net.Conn, client netip.Addr) {
 		return
 	}
 	counted := &countedConn{Conn: nc, gone: gone}
-	s.acceptors.Go(func() { l.handshake(counted) })
-}
-
-// handshake runs in a goroutine of its own for each TLS connection; it is
-// bounded in time by the handshake timeout and in number by the slots.
-func (l *listener) handshake(nc *countedConn) {
-	s := l.server
-	if tcp, ok := nc.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
-	}
-	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
-	tc := tls.Server(nc, s.tls.Load())
-	if err := tc.HandshakeContext(s.handshakes); err != nil {
-		s.meters.Rejected.Add(0, 1)
-		var plain tls.RecordHeaderError
-		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
-			_, _ = plain.Conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" +
-				"This port speaks HTTPS: use https:// in the address.\n"))
-		}
-		_ = nc.Close()
-		return
-	}
-	_ = nc.SetDeadline(time.Time{})
-	h2 := tc.ConnectionState().NegotiatedProtocol == "h2"
-	if h2 && s.laneH2 == nil {
-		s.h2Conns.put(tc)
-		return
-	}
-	c := s.lane.NewConn(tc, &s.secure, nil)
-	if tc, ok := c.(*lane.TLSConn); ok && h2 {
-		s.serving.Go(func() { tc.ServeHTTP2(s.laneH2) })
-		return
-	}
-	s.serving.Go(func() { s.serveConn(c) })
+	s.acceptors.Add(1)
+	s.serving.Add(1)
+	go l.serveTLS(counted)
 }
 
 // serveConn runs in a goroutine of its own for each HTTP/1.1 connection, until
@@ -265,14 +233,6 @@ func (s *Server) serveConn(c lane.NetConn) {
 	if c.Serve() {
 		s.h1Conns.put(c)
 	}
-}
-
-func looksLikeHTTP(header [5]byte) bool {
-	switch string(header[:]) {
-	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
-		return true
-	}
-	return false
 }
 
 // finish lets the listener accept who is queued, and then end.

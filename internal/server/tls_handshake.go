@@ -1,0 +1,84 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+// serveTLS runs in a goroutine of its own for each TLS connection, from its
+// handshake on until it ends or net/http gets it. The caller has counted it as
+// one of the acceptors and as being served.
+func (l *listener) serveTLS(nc *countedConn) {
+	s := l.server
+	defer s.serving.Done()
+	tc := l.handshake(nc)
+	if tc == nil {
+		s.acceptors.Done()
+		return
+	}
+	h2 := tc.ConnectionState().NegotiatedProtocol == "h2"
+	if h2 && s.laneH2 == nil {
+		s.h2Conns.put(tc)
+		s.acceptors.Done()
+		return
+	}
+	c := s.lane.NewConn(tc, &s.secure, nil)
+	s.acceptors.Done()
+	if tc, ok := c.(*lane.TLSConn); ok && h2 {
+		tc.ServeHTTP2(s.laneH2)
+		return
+	}
+	s.serveConn(c)
+}
+
+// handshake is bounded in time by the handshake timeout and in number by the
+// slots. It returns nil when it has failed; nc is closed then.
+func (l *listener) handshake(nc *countedConn) *tls.Conn {
+	s := l.server
+	if tcp, ok := nc.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
+	}
+	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
+	tc := tls.Server(nc, s.tls.Load())
+	if err := tc.HandshakeContext(s.handshakes); err != nil {
+		s.meters.Rejected.Add(0, 1)
+		var plain tls.RecordHeaderError
+		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
+			refusePlain(nc)
+		}
+		_ = nc.Close()
+		return nil
+	}
+	_ = nc.SetDeadline(time.Time{})
+	return tc
+}
+
+// Bounds of the farewell to clients that speak plain HTTP to a TLS port.
+const (
+	plainPatience = time.Second
+	mostPlain     = 256 << 10 // bytes
+)
+
+// refusePlain tells a client of plain HTTP that this port is none for it. Then it
+// reads on for a while: a connection that is closed with bytes unread is reset,
+// and the client could lose the answer.
+func refusePlain(nc *countedConn) {
+	_ = nc.SetDeadline(time.Now().Add(plainPatience))
+	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
+		"This port speaks HTTPS: use https:// in the address.\n")
+	if half, ok := nc.Conn.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, nc.Conn, mostPlain)
+	}
+}
+
+// looksLikeHTTP reports whether a connection that does not begin with a TLS
+// record begins with a request.
+func looksLikeHTTP(header [5]byte) bool {
+	return slices.Contains([]string{"GET /", "HEAD ", "POST ", "PUT /", "PATCH", "DELET", "OPTIO", "TRACE", "CONNE"}, string(header[:]))
+}
