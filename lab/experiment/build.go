@@ -56,7 +56,7 @@ func (p *Programs) Path(key string) (string, error) {
 
 // Build compiles programs, the first ones first, until the time for that is
 // over. Those that could not be built have the reason; only ctx ends it early,
-// and is the only error.
+// and is the only error, which the result explains.
 func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
 	found := &Programs{by: map[string]built{}, none: s.env.Bench == nil}
 	if found.none {
@@ -84,6 +84,9 @@ func (s *Stage) Build(ctx context.Context, list []Program) (*Programs, error) {
 		})
 	}
 	group.Wait()
+	if ctx.Err() != nil {
+		s.res.Interrupted = "stopped while the subjects were built"
+	}
 	return found, ctx.Err()
 }
 

@@ -1,11 +1,13 @@
 package experiment
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	"millrace/lab/load"
 	"millrace/lab/result"
 )
 
@@ -113,4 +115,30 @@ func (s *Stage) emit(e result.Event) {
 		e.Left = time.Duration(float64(time.Since(s.planned)) * (1/e.Done - 1))
 	}
 	s.env.Watch(e)
+}
+
+// spareFiles are the descriptors that a process needs beside its connections.
+const spareFiles = 400
+
+// MostConnections is how many a process may hold open here, at the most the number
+// that is wanted; a note says where it is less.
+func (s *Stage) MostConnections(wanted int) int {
+	files, err := load.RaiseFileLimit()
+	if err != nil || int(files)-spareFiles >= wanted { //nolint:gosec // far below the largest int
+		return wanted
+	}
+	s.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
+	return max(1, int(files)-spareFiles) //nolint:gosec // likewise
+}
+
+// Sleep waits, unless ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

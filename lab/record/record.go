@@ -127,20 +127,7 @@ type Instructions struct{ User, Kernel uint64 }
 // differences, gauges those of r. A counter that fell, as one of another
 // target would, is 0.
 func (r Reading) Sub(earlier Reading) Reading {
-	r.CPU = max(0, r.CPU-earlier.CPU)
-	r.User = max(0, r.User-earlier.User)
-	r.System = max(0, r.System-earlier.System)
-	r.Instructions.User = since(r.Instructions.User, earlier.Instructions.User)
-	r.Instructions.Kernel = since(r.Instructions.Kernel, earlier.Instructions.Kernel)
-	r.Voluntary = since(r.Voluntary, earlier.Voluntary)
-	r.Involuntary = since(r.Involuntary, earlier.Involuntary)
-	r.Syscalls = since(r.Syscalls, earlier.Syscalls)
-	r.ReadCalls = since(r.ReadCalls, earlier.ReadCalls)
-	r.WriteCalls = since(r.WriteCalls, earlier.WriteCalls)
-	r.Sendfiles = since(r.Sendfiles, earlier.Sendfiles)
-	r.ReadBytes = since(r.ReadBytes, earlier.ReadBytes)
-	r.WriteBytes = since(r.WriteBytes, earlier.WriteBytes)
-	return r
+	return r.with(earlier, func(now, before time.Duration) time.Duration { return max(0, now-before) }, since)
 }
 
 // since is how far a counter went.
@@ -155,19 +142,27 @@ func since(now, earlier uint64) uint64 {
 // would fall for a moment when a child's end is seen before its parent's
 // counters show it, or was rounded down in them.
 func (r Reading) atLeast(earlier Reading) Reading {
-	r.CPU = max(r.CPU, earlier.CPU)
-	r.User = max(r.User, earlier.User)
-	r.System = max(r.System, earlier.System)
-	r.Instructions.User = max(r.Instructions.User, earlier.Instructions.User)
-	r.Instructions.Kernel = max(r.Instructions.Kernel, earlier.Instructions.Kernel)
-	r.Voluntary = max(r.Voluntary, earlier.Voluntary)
-	r.Involuntary = max(r.Involuntary, earlier.Involuntary)
-	r.Syscalls = max(r.Syscalls, earlier.Syscalls)
-	r.ReadCalls = max(r.ReadCalls, earlier.ReadCalls)
-	r.WriteCalls = max(r.WriteCalls, earlier.WriteCalls)
-	r.Sendfiles = max(r.Sendfiles, earlier.Sendfiles)
-	r.ReadBytes = max(r.ReadBytes, earlier.ReadBytes)
-	r.WriteBytes = max(r.WriteBytes, earlier.WriteBytes)
+	return r.with(earlier,
+		func(now, before time.Duration) time.Duration { return max(now, before) },
+		func(now, before uint64) uint64 { return max(now, before) })
+}
+
+// with is r with what becomes of its CPU times and its other counters beside
+// those of an earlier reading.
+func (r Reading) with(earlier Reading, times func(now, before time.Duration) time.Duration, counters func(now, before uint64) uint64) Reading {
+	r.CPU = times(r.CPU, earlier.CPU)
+	r.User = times(r.User, earlier.User)
+	r.System = times(r.System, earlier.System)
+	r.Instructions.User = counters(r.Instructions.User, earlier.Instructions.User)
+	r.Instructions.Kernel = counters(r.Instructions.Kernel, earlier.Instructions.Kernel)
+	r.Voluntary = counters(r.Voluntary, earlier.Voluntary)
+	r.Involuntary = counters(r.Involuntary, earlier.Involuntary)
+	r.Syscalls = counters(r.Syscalls, earlier.Syscalls)
+	r.ReadCalls = counters(r.ReadCalls, earlier.ReadCalls)
+	r.WriteCalls = counters(r.WriteCalls, earlier.WriteCalls)
+	r.Sendfiles = counters(r.Sendfiles, earlier.Sendfiles)
+	r.ReadBytes = counters(r.ReadBytes, earlier.ReadBytes)
+	r.WriteBytes = counters(r.WriteBytes, earlier.WriteBytes)
 	return r
 }
 

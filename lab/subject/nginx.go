@@ -40,16 +40,22 @@ func WriteNginxConfig(dir, file string, fields map[string]string) error {
 			return fmt.Errorf("%q holds a character that means something in a config of nginx: use another folder for temporary files (TMPDIR)", value)
 		}
 	}
+	return WriteConfig(filepath.Join(dir, "nginx.conf"), file, all)
+}
+
+// WriteConfig makes a server's config from the template in a file, which may name
+// these fields and no others.
+func WriteConfig(name, file string, fields map[string]string) error {
 	t, err := template.ParseFiles(file)
 	var text strings.Builder
 	if err == nil {
-		err = t.Option("missingkey=error").Execute(&text, all)
+		err = t.Option("missingkey=error").Execute(&text, fields)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(text.String()), 0o600)
+		err = os.WriteFile(name, []byte(text.String()), 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("writing nginx's config: %w", err)
+		return fmt.Errorf("writing a server's config: %w", err)
 	}
 	return nil
 }

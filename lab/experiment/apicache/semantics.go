@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"millrace/lab/experiment"
 )
 
 const (
@@ -140,11 +142,11 @@ func (s *semanticsFinding) askExpiry(ctx context.Context, client *checker) error
 		s.expiry = "not seen: this machine was too busy"
 		return client.set(ctx, "version=0")
 	}
-	if err := sleep(ctx, semanticWait); err != nil {
+	if err := experiment.Sleep(ctx, semanticWait); err != nil {
 		return err
 	}
 	first, _, _ := client.ask(ctx, page, 1)
-	if err := sleep(ctx, refreshTime); err != nil {
+	if err := experiment.Sleep(ctx, refreshTime); err != nil {
 		return err
 	}
 	second, _, _ := client.ask(ctx, page, 1)
@@ -187,7 +189,7 @@ func (s *semanticsFinding) askDying(ctx context.Context, in *runningArm, client 
 		return gradeText(g, status)
 	}
 	s.young = show(page)
-	if err := sleep(ctx, semanticWait); err != nil {
+	if err := experiment.Sleep(ctx, semanticWait); err != nil {
 		return err
 	}
 	s.old = show(page)
@@ -205,16 +207,4 @@ func gradeText(g grade, status int) string {
 		return fmt.Sprint(status)
 	}
 	return "no answer"
-}
-
-// sleep waits, and not longer than ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/template"
 
-	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
@@ -33,21 +30,15 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 
 // millrace is its command as a cache.
 func (m *measurement) millrace() fileserver.Launch {
-	exe := m.Env.Millrace
-	if exe == "" {
-		return fileserver.Launch{Missing: experiment.ErrNoMillrace}
-	}
 	admin := func(p fileserver.Place) string { return "unix:" + filepath.Join(p.Dir, "admin") }
-	return fileserver.Launch{
-		Exe: exe, Version: subject.GoVersion(exe, ""),
-		Args: func(p fileserver.Place) []string {
-			return []string{
-				"cache", "http://" + m.api.Address(), "--listen", p.Address,
-				"--memory", strconv.Itoa(memory) + "MiB", "--log", "off", "--admin", admin(p),
-			}
-		},
-		URLs: func(p fileserver.Place) map[string]string { return map[string]string{control: admin(p)} },
-	}
+	l := m.MillraceWith(func(p fileserver.Place) []string {
+		return []string{
+			"cache", "http://" + m.api.Address(), "--listen", p.Address,
+			"--memory", strconv.Itoa(memory) + "MiB", "--log", "off", "--admin", admin(p),
+		}
+	})
+	l.URLs = func(p fileserver.Place) map[string]string { return map[string]string{control: admin(p)} }
+	return l
 }
 
 // silenced are the records that Varnish writes into its shared memory for each
@@ -96,19 +87,9 @@ func (m *measurement) varnish(ctx context.Context) fileserver.Launch {
 
 // writeVCL makes Varnish's config from a template.
 func writeVCL(name, source, upstream string) error {
-	var text strings.Builder
 	host, port, err := net.SplitHostPort(upstream)
-	if err == nil {
-		var t *template.Template
-		if t, err = template.ParseFiles(source); err == nil {
-			err = t.Execute(&text, struct{ Host, Port string }{host, port})
-		}
-	}
-	if err == nil {
-		err = os.WriteFile(name, []byte(text.String()), 0o600)
-	}
 	if err != nil {
 		return fmt.Errorf("writing Varnish's VCL: %w", err)
 	}
-	return nil
+	return subject.WriteConfig(name, source, map[string]string{"Host": host, "Port": port})
 }

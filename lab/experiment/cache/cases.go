@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/experiment/cache/origin"
 	"millrace/lab/load/client"
 	"millrace/lab/result"
@@ -110,7 +111,7 @@ func (m *measurement) follow(ctx context.Context, slot trial.TaskSlot) (trial.Ta
 	var leaderErr error
 	var leading sync.WaitGroup // of one goroutine, which ends with its answer
 	leading.Go(func() { leader, leaderErr = c.wave(ctx, c.conns[:1], o.Body(0)) })
-	err = sleep(ctx, joins)
+	err = experiment.Sleep(ctx, joins)
 	got, waveErr := c.wave(ctx, c.conns[1:], o.Body(0))
 	leading.Wait()
 	got.done += leader.done
@@ -130,7 +131,7 @@ func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot) (trial.Tas
 	if _, err := c.wave(ctx, c.conns[:1], o.Body(m.version)); err != nil {
 		return trial.TaskResult{}, err
 	}
-	if err := sleep(ctx, becomesStale); err != nil {
+	if err := experiment.Sleep(ctx, becomesStale); err != nil {
 		return trial.TaskResult{}, err
 	}
 	m.newVersion()
@@ -139,7 +140,7 @@ func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot) (trial.Tas
 	before := m.api.Requests()
 	slot.Window(true)
 	got, err := c.wave(ctx, c.conns, o.Body(m.version-1), o.Body(m.version))
-	err = errors.Join(err, sleep(ctx, refreshWithin))
+	err = errors.Join(err, experiment.Sleep(ctx, refreshWithin))
 	return got.result(map[string]float64{slowest: got.slowest, asked: float64(m.api.Requests() - before)}), err
 }
 
@@ -147,18 +148,6 @@ func (m *measurement) stale(ctx context.Context, slot trial.TaskSlot) (trial.Tas
 func (m *measurement) newVersion() {
 	m.version++
 	m.api.SetVersion(m.version)
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // clients are connections that ask for one thing.

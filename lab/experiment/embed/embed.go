@@ -74,10 +74,6 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 		sizes:   curveSizes(env.Mode),
 	}
 	if err := m.prepare(ctx); err != nil {
-		if ctx.Err() != nil {
-			res.Interrupted = "stopped while the subjects were built"
-			return nil
-		}
 		return err
 	}
 	m.Built()

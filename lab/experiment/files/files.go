@@ -6,10 +6,7 @@ package files
 import (
 	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -31,11 +28,6 @@ const (
 const (
 	// delta is the smallest effect that counts.
 	delta = 0.03
-	// largePath is the large file, of largeSize bytes: long enough that starting
-	// and ending a download do not count, small enough to stay in the page cache.
-	largePath      = "/large.bin"
-	largeSize      = 256 << 20
-	largeSizeQuick = 64 << 20
 )
 
 // Experiment is what the lab lists.
@@ -68,19 +60,15 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site"), Probed: fileserver.SitePaths()},
 		quick:   env.Mode != result.Full,
 	}
-	size := int64(largeSize)
-	if m.quick {
-		size = largeSizeQuick
-	}
+	size := fileserver.LargeSize(m.quick)
 	if err := fileserver.Write(m.Site, fileserver.Site()); err != nil {
 		return err
 	}
-	if err := writeLarge(filepath.Join(m.Site, largePath), size); err != nil {
+	if err := fileserver.WriteLarge(m.Site, size); err != nil {
 		return err
 	}
 	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "nethttp"}, {Name: "fasthttpfs"}}); err != nil {
-		res.Interrupted = "stopped while the subjects were built"
-		return nil //nolint:nilerr // ctx has ended, and the result says so
+		return err
 	}
 	m.Built()
 	plan := newPlan(m.arms(ctx), env, size)
@@ -88,24 +76,6 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace, millraceLog)), answer(res)
 	return err
-}
-
-// writeLarge makes the large file and waits until it is on the disk: real
-// blocks, since a hole would be served from one shared page, and nothing left
-// that the kernel writes back while we measure.
-func writeLarge(name string, size int64) error {
-	f, err := os.Create(name) //nolint:gosec // in our own folder
-	if err == nil {
-		_, err = io.CopyN(f, rand.NewChaCha8([32]byte{1}), size)
-		if err == nil {
-			err = f.Sync()
-		}
-		f.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("making the large file: %w", err)
-	}
-	return nil
 }
 
 // arms are all, the baseline first.
@@ -168,7 +138,7 @@ func newPlan(arms []trial.Arm, env experiment.Env, size int64) trial.Plan {
 			})
 		}
 	}
-	large := load.Config{Paths: []string{largePath}, Connections: 1, Threads: 1, Requests: 4}
+	large := load.Config{Paths: []string{fileserver.LargePath}, Connections: 1, Threads: 1, Requests: 4}
 	noLog := []string{nginx, "nethttp", "fasthttp", millrace}
 	var downloads []trial.Workload
 	for _, network := range []string{"tcp", "unix"} {

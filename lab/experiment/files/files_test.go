@@ -1,9 +1,6 @@
 package files
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"millrace/lab/experiment"
@@ -28,25 +25,5 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s: %v", w.Name, err)
 			}
 		}
-	}
-}
-
-// TestLarge: the file has its size, no holes, and the same bytes each time.
-func TestLarge(t *testing.T) {
-	const size = 3 << 20
-	var all [][]byte
-	for range 2 {
-		name := filepath.Join(t.TempDir(), "large")
-		if err := writeLarge(name, size); err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, b)
-	}
-	if len(all[0]) != size || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
-		t.Error("the large file is another one, or has holes")
 	}
 }

@@ -152,17 +152,24 @@ func SiteArgs(p Place) []string { return []string{"-root", p.Site, "-listen", p.
 // Millrace starts millrace itself on the site, without a log as the others unless
 // the flags say otherwise.
 func (s *Servers) Millrace(socket bool, flags ...string) Launch {
-	exe := s.Env.Millrace
-	if exe == "" {
-		return Launch{Missing: experiment.ErrNoMillrace}
-	}
-	return Launch{Exe: exe, Version: subject.GoVersion(exe, ""), Socket: socket, Args: func(p Place) []string {
+	l := s.MillraceWith(func(p Place) []string {
 		args := []string{"serve", p.Site, "-l", p.Address}
 		if socket {
 			args = append(args, "-l", "unix:"+p.Socket)
 		}
 		return append(append(args, "--log", "off", "--admin", "off"), flags...)
-	}}
+	})
+	l.Socket = socket
+	return l
+}
+
+// MillraceWith starts millrace itself with a command line.
+func (s *Servers) MillraceWith(args func(Place) []string) Launch {
+	exe := s.Env.Millrace
+	if exe == "" {
+		return Launch{Missing: experiment.ErrNoMillrace}
+	}
+	return Launch{Exe: exe, Version: subject.GoVersion(exe, ""), Args: args}
 }
 
 // Nginx starts nginx as its manual advises for static files, on TCP and a UNIX

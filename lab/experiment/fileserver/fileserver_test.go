@@ -1,9 +1,11 @@
 package fileserver
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -87,5 +89,25 @@ func TestCertificate(t *testing.T) {
 	}
 	if _, _, err := Certificate("/none"); err == nil {
 		t.Error("no folder, no error")
+	}
+}
+
+// TestLarge: the file has its size, no holes, and the same bytes each time.
+func TestLarge(t *testing.T) {
+	const size = 3 << 20
+	var all [][]byte
+	for range 2 {
+		dir := t.TempDir()
+		if err := WriteLarge(dir, size); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(dir, LargePath))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	if len(all[0]) != size || !bytes.Equal(all[0], all[1]) || bytes.Contains(all[0], make([]byte, 16)) {
+		t.Error("the large file is another one, or has holes")
 	}
 }

@@ -90,8 +90,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return err
 	}
 	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "sendfile"}}); err != nil {
-		res.Interrupted = "stopped while the subject was built"
-		return nil // ctx has ended, and the result says so
+		return err
 	}
 	m.Built()
 	arms := m.arms(ctx)

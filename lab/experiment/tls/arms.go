@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"text/template"
 
-	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
@@ -59,16 +57,12 @@ func (m *measurement) secure(l fileserver.Launch) fileserver.Launch {
 
 // millrace is its command on the site; a socket stands for plain HTTP.
 func (m *measurement) millrace(flags ...string) fileserver.Launch {
-	exe := m.Env.Millrace
-	if exe == "" {
-		return fileserver.Launch{Missing: experiment.ErrNoMillrace}
-	}
-	return fileserver.Launch{Exe: exe, Version: subject.GoVersion(exe, ""), Args: func(p fileserver.Place) []string {
+	return m.MillraceWith(func(p fileserver.Place) []string {
 		return append([]string{
 			"serve", p.Site, "-l", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", m.cert, "--tls-key", m.key,
 			"--log", "off", "--admin", "off",
 		}, flags...)
-	}}
+	})
 }
 
 // errNoConfig is why a peer is not measured outside of a checkout.
@@ -115,20 +109,10 @@ func (m *measurement) config(p fileserver.Place, peer, name string) error {
 	if os.Geteuid() == 0 {
 		user = "root" // else its workers could not enter a private folder
 	}
-	var text strings.Builder
-	if err == nil {
-		var t *template.Template
-		if t, err = template.ParseFiles(filepath.Join(m.Env.Bench.Dir, "peers", peer, name)); err == nil {
-			err = t.Option("missingkey=error").Execute(&text, map[string]string{
-				"Host": host, "Port": port, "Site": p.Site, "Dir": p.Dir, "Cert": m.cert, "Key": m.key, "User": user,
-			})
-		}
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(p.Dir, configName), []byte(text.String()), 0o600)
-	}
 	if err != nil {
 		return fmt.Errorf("writing the config of %s: %w", peer, err)
 	}
-	return nil
+	return subject.WriteConfig(filepath.Join(p.Dir, configName), filepath.Join(m.Env.Bench.Dir, "peers", peer, name), map[string]string{
+		"Host": host, "Port": port, "Site": p.Site, "Dir": p.Dir, "Cert": m.cert, "Key": m.key, "User": user,
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )
@@ -62,7 +63,7 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 	}
 	err := each(clients, clients, func(i int) error { return visitOnce(configs[i], false) }) // the first tickets
 	if err == nil {
-		err = sleep(ctx, settle)
+		err = experiment.Sleep(ctx, settle)
 	}
 	times := newConnections
 	if m.quick {
@@ -80,7 +81,7 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 		})
 	}
 	if err == nil {
-		err = sleep(ctx, settle)
+		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
 	return trial.TaskResult{Done: uint64(clients * times)}, err //nolint:gosec // a small constant
@@ -108,7 +109,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	first, err := m.gather(ctx, url, http2, min(warmUp, n))
 	part(first)
 	if err == nil {
-		err = sleep(ctx, settle)
+		err = experiment.Sleep(ctx, settle)
 	}
 	if err != nil {
 		return trial.TaskResult{}, err
@@ -120,7 +121,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	all, err := m.gather(ctx, url, http2, n)
 	defer part(all)
 	if err == nil {
-		err = sleep(ctx, rest)
+		err = experiment.Sleep(ctx, rest)
 	}
 	if err != nil {
 		return trial.TaskResult{}, err

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/lab/experiment/fileserver"
 	"millrace/lab/trial"
 )
 
@@ -83,7 +84,7 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b burst) (
 	if err != nil {
 		return got, fmt.Errorf("%w; it said:\n%s", err, said.text)
 	}
-	if least := uint64(b.requests) * uint64(m.large); b.path == largePath && said.body() < least { //nolint:gosec // neither is negative
+	if least := uint64(b.requests) * uint64(m.large); b.path == fileserver.LargePath && said.body() < least { //nolint:gosec // neither is negative
 		return got, fmt.Errorf("%w: %d bytes of files of %d", errAnswer, said.body(), least)
 	}
 	if b.requests == 0 {

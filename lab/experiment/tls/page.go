@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
 	"millrace/lab/load/client"
 	"millrace/lab/trial"
@@ -81,7 +82,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 			err = look(1)
 		}
 		if err == nil {
-			err = sleep(ctx, compressing/2)
+			err = experiment.Sleep(ctx, compressing/2)
 		}
 	}
 	times := views
@@ -142,16 +143,4 @@ func each(n, goroutines int, do func(i int) error) error {
 	}
 	all.Wait()
 	return first
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

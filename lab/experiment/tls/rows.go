@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"millrace/lab/experiment/fileserver"
 	"millrace/lab/result"
 	"millrace/lab/trial"
 )
@@ -150,7 +151,7 @@ func (m *measurement) connections() []row {
 func (m *measurement) transfers() []row {
 	var rows []row
 	for _, p := range protocols() {
-		r := m.loaded(burst{connections: 1, streams: 1, http1: !p.http2, path: largePath, requests: 2}, row{
+		r := m.loaded(burst{connections: 1, streams: 1, http1: !p.http2, path: fileserver.LargePath, requests: 2}, row{
 			name: "download-" + p.suffix, large: true, quick: p.http2,
 			about: fmt.Sprintf("a file of %d MiB over %s and TLS, twice on one connection", m.large>>20, p.name),
 		})

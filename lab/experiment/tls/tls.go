@@ -7,9 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -18,7 +15,6 @@ import (
 
 	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
-	"millrace/lab/load"
 	"millrace/lab/result"
 	"millrace/lab/subject"
 	"millrace/lab/trial"
@@ -28,13 +24,6 @@ const (
 	// rounds are how many times each arm is started anew and given each row, and
 	// quickRounds in a quick run: enough to see that it works.
 	rounds, quickRounds = 5, 2
-	// largePath is the large file, of largeSize bytes: long enough that starting
-	// and ending a download do not count, small enough to stay in the page cache.
-	largePath      = "/large.bin"
-	largeSize      = 256 << 20
-	largeSizeQuick = 64 << 20
-	// spareFiles are the descriptors that a process needs beside its connections.
-	spareFiles = 400
 )
 
 // Experiment is what the lab lists.
@@ -70,12 +59,12 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	m := &measurement{
 		Stage:   experiment.NewStage(env, res),
 		Servers: &fileserver.Servers{Env: env, Site: filepath.Join(env.Work, "site")},
-		quick:   env.Mode != result.Full, large: largeSize, most: quietConnections,
+		quick:   env.Mode != result.Full, most: quietConnections,
 	}
 	if m.quick {
-		m.large, m.most = largeSizeQuick, quietConnectionsQuick
+		m.most = quietConnectionsQuick
 	}
-	m.limit()
+	m.large, m.most = fileserver.LargeSize(m.quick), m.MostConnections(m.most)
 	rows, err := m.choose(env.Only)
 	if err != nil {
 		return err
@@ -88,8 +77,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		programs = append(programs, experiment.Program{Name: caddy})
 	}
 	if m.Programs, err = m.Build(ctx, programs); err != nil {
-		res.Interrupted = "stopped while the subjects were built"
-		return nil //nolint:nilerr // ctx has ended, and the result says so
+		return err
 	}
 	m.Built()
 	plan := newPlan(m.arms(ctx), rows, env)
@@ -155,38 +143,12 @@ func (m *measurement) prepare(rows []row) (err error) {
 	}
 	m.page = fileserver.Site()[0].Content()
 	if slices.ContainsFunc(rows, func(r row) bool { return r.large }) {
-		if err := writeLarge(filepath.Join(m.Site, largePath), m.large); err != nil {
+		if err := fileserver.WriteLarge(m.Site, m.large); err != nil {
 			return err
 		}
 	}
 	m.cert, m.key, err = fileserver.Certificate(m.Env.Work)
 	return err
-}
-
-// limit makes room for as many connections as there should be, or says that there
-// are fewer.
-func (m *measurement) limit() {
-	if files, err := load.RaiseFileLimit(); err == nil && int(files)-spareFiles < m.most { //nolint:gosec // far below the largest int
-		m.most = max(1, int(files)-spareFiles) //nolint:gosec // likewise
-		m.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
-	}
-}
-
-// writeLarge makes the large file and waits until it is on the disk, so that
-// nothing is left that the kernel writes back while we measure.
-func writeLarge(name string, size int64) error {
-	f, err := os.Create(name)
-	if err == nil {
-		_, err = io.CopyN(f, rand.NewChaCha8([32]byte{1}), size) // real blocks: a hole would be one shared page
-		if err == nil {
-			err = f.Sync()
-		}
-		f.Close()
-	}
-	if err != nil {
-		return fmt.Errorf("making the large file: %w", err)
-	}
-	return nil
 }
 
 // newPlan is what is measured. There is no budget: rows that were asked for are

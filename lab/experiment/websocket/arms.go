@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"millrace/lab/experiment"
 	"millrace/lab/experiment/fileserver"
 	"millrace/lab/result"
-	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
 
@@ -91,10 +89,9 @@ func (m *measurement) millraceTLS() fileserver.Launch {
 }
 
 func (m *measurement) started(at func(fileserver.Place) map[string]string, args func(fileserver.Place) []string) fileserver.Launch {
-	if m.Env.Millrace == "" {
-		return fileserver.Launch{Missing: experiment.ErrNoMillrace}
-	}
-	return fileserver.Launch{Exe: m.Env.Millrace, Version: subject.GoVersion(m.Env.Millrace, ""), Args: args, URLs: at}
+	l := m.MillraceWith(args)
+	l.URLs = at
+	return l
 }
 
 // nginx passes WebSockets on.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/load/client"
 	"millrace/lab/result"
 	"millrace/lab/trial"
@@ -144,7 +145,7 @@ func hold(ctx context.Context, slot trial.TaskSlot, n int, rest time.Duration) (
 		return trial.TaskResult{}, err
 	}
 	first.part()
-	if err := sleep(ctx, settle); err != nil {
+	if err := experiment.Sleep(ctx, settle); err != nil {
 		return trial.TaskResult{}, err
 	}
 	before, err := slot.Target.Read()
@@ -157,7 +158,7 @@ func hold(ctx context.Context, slot trial.TaskSlot, n int, rest time.Duration) (
 		return trial.TaskResult{}, err
 	}
 	defer c.part()
-	if err := sleep(ctx, rest); err != nil {
+	if err := experiment.Sleep(ctx, rest); err != nil {
 		return trial.TaskResult{}, err
 	}
 	after, err := slot.Target.Read()
@@ -167,16 +168,4 @@ func hold(ctx context.Context, slot trial.TaskSlot, n int, rest time.Duration) (
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(len(c.conns))
 	}
 	return trial.TaskResult{Values: values, Done: uint64(len(c.conns)), Failed: c.failed, FirstFailure: c.first}, err
-}
-
-// sleep waits, unless ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/load/client"
 	"millrace/lab/trial"
@@ -63,7 +64,7 @@ func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Durat
 		return trial.TaskResult{}, err
 	}
 	defer c.part()
-	if err := sleep(ctx, settle); err != nil {
+	if err := experiment.Sleep(ctx, settle); err != nil {
 		return trial.TaskResult{}, err
 	}
 	d := &delivery{began: time.Now(), count: count, first: c.first}
@@ -101,7 +102,7 @@ func (d *delivery) publish(ctx context.Context, slot trial.TaskSlot, every time.
 	start := time.Since(d.began)
 	for i := range before + d.count {
 		due := start + time.Duration(i)*every
-		if err := sleep(ctx, due-time.Since(d.began)); err != nil {
+		if err := experiment.Sleep(ctx, due-time.Since(d.began)); err != nil {
 			return err
 		}
 		if i == before {

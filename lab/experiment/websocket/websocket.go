@@ -48,10 +48,8 @@ type measurement struct {
 
 func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
 	m := &measurement{Stage: experiment.NewStage(env, res), Servers: &fileserver.Servers{Env: env}}
-	m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "wsgws"}, {Name: "wscoder"}, {Name: "wsgorilla"}})
-	if err != nil {
-		res.Interrupted = "stopped while the subjects were built"
-		return nil //nolint:nilerr // ctx has ended, and the result says so
+	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "wsgws"}, {Name: "wscoder"}, {Name: "wsgorilla"}}); err != nil {
+		return err
 	}
 	m.Built()
 	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
@@ -65,12 +63,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		defer echo.Stop() //nolint:errcheck // that it died shows in what is passed on to it
 		m.behind = echo.Address()
 	}
-	most := quietConnections
-	if files, err := load.RaiseFileLimit(); err == nil && int(files)-spareFiles < most { //nolint:gosec // far below the largest int
-		most = max(1, int(files)-spareFiles) //nolint:gosec // likewise
-		m.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
-	}
-	plan := newPlan(m.arms(ctx, env.Mode), env, most)
+	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(quietConnections))
 	plan.Budget = m.Left()
 	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, millrace+overTLS, millrace+channels, millrace+proxy))
@@ -80,9 +73,6 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 
 // quietConnections are how many there are of those on which nothing happens.
 const quietConnections = 3000
-
-// spareFiles are the descriptors that a process needs beside its connections.
-const spareFiles = 400
 
 // startBehind starts the echo that proxies are in front of.
 func (m *measurement) startBehind(ctx context.Context) (*subject.Process, error) {
