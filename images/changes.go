@@ -34,17 +34,18 @@ const (
 	prefetchEvery = 10 * time.Minute
 )
 
-// followLoop drops the variants of originals that change or go away, until
-// Close.
-func (h *Handler) followLoop() {
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
+// again does something after a while and then again and again, each time that
+// long after the last one has ended, until Close.
+func (h *Handler) again(first, every time.Duration, do func()) {
+	timer := time.NewTimer(first)
+	defer timer.Stop()
 	for {
 		select {
 		case <-h.closing.Done():
 			return
-		case <-tick.C:
-			h.follow()
+		case <-timer.C:
+			do()
+			timer.Reset(every)
 		}
 	}
 }
@@ -144,21 +145,10 @@ func (h *Handler) drop(p *staleRecord) {
 	h.meters.Dropped.Add(0, uint64(h.variants.drop(h.closing, p.file, ids)))
 }
 
-// tidyLoop removes orphans from the store at the start and every hour, until
-// Close.
-func (h *Handler) tidyLoop() {
-	timer := time.NewTimer(tidyAfter)
-	defer timer.Stop()
-	for {
-		select {
-		case <-h.closing.Done():
-			return
-		case <-timer.C:
-			if _, err := h.Tidy(h.closing); err != nil && h.closing.Err() == nil {
-				h.log.Warn("the folder of converted images could not be tidied", "err", err)
-			}
-			timer.Reset(tidyEvery)
-		}
+// tidyAll removes orphans from the store.
+func (h *Handler) tidyAll() {
+	if _, err := h.Tidy(h.closing); err != nil && h.closing.Err() == nil {
+		h.log.Warn("the folder of converted images could not be tidied", "err", err)
 	}
 }
 
@@ -207,19 +197,9 @@ func (h *Handler) Tidy(ctx context.Context) (t Tidied, err error) {
 	return t, err
 }
 
-// prefetchLoop converts ahead, until Close.
-func (h *Handler) prefetchLoop() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-h.closing.Done():
-			return
-		case <-timer.C:
-			if _, err := h.Ahead(h.closing, AheadOptions{}); err != nil && h.closing.Err() == nil {
-				h.log.Warn("converting ahead stopped", "err", err)
-			}
-			timer.Reset(prefetchEvery)
-		}
+// prefetch converts ahead.
+func (h *Handler) prefetch() {
+	if _, err := h.Ahead(h.closing, AheadOptions{}); err != nil && h.closing.Err() == nil {
+		h.log.Warn("converting ahead stopped", "err", err)
 	}
 }

@@ -66,7 +66,7 @@ type Handler struct {
 	vary       []string // the same as a header's value
 
 	stale     chan *staleRecord // whose variants are to be removed
-	improving []improvement     // of followLoop alone, as room and turn are
+	improving []improvement     // of follow alone, as room and turn are
 	room      int               // for more of them, this time
 	turn      int               // in the records, of the next original to be looked at
 	tooBig    sync.Once         // the log has heard of pictures that take too much memory
@@ -106,11 +106,11 @@ func New(o Options, d Deps) (*Handler, error) {
 	}
 	h.table = newTable(h.source.Memory())
 	h.closing, h.end = context.WithCancel(context.Background())
-	h.running.Go(h.followLoop)
+	h.running.Go(func() { h.again(followEvery, followEvery, h.follow) })
 	h.running.Go(h.dropLoop)
-	h.running.Go(h.tidyLoop)
+	h.running.Go(func() { h.again(tidyAfter, tidyEvery, h.tidyAll) })
 	if o.Prefetch {
-		h.running.Go(h.prefetchLoop)
+		h.running.Go(func() { h.again(0, prefetchEvery, h.prefetch) })
 	}
 	return h, nil
 }

@@ -106,13 +106,13 @@ type Converter struct {
 // stages. It panics on nothing: what a decoder panics with is an error that
 // wraps header.ErrBroken.
 func (c *Converter) Convert(ctx context.Context, source []byte, s Spec) (res *Result, err error) {
-	begin, used := time.Now(), cpuTime()
+	begin, used := time.Now(), CPUTime()
 	defer func() {
 		if p := recover(); p != nil {
 			res, err = nil, fmt.Errorf("%w: its decoder gave up: %v", header.ErrBroken, p)
 		}
 		if err == nil {
-			res.CPU, res.Wall = cpuTime()-used, time.Since(begin)
+			res.CPU, res.Wall = CPUTime()-used, time.Since(begin)
 		}
 	}()
 	if s.Quality <= 0 {
@@ -285,8 +285,8 @@ func gray(p *picture.Picture) *picture.Picture {
 	return q
 }
 
-// cpuTime is what this process and those it has waited for have used.
-func cpuTime() time.Duration {
+// CPUTime is what this process and those it has waited for have used.
+func CPUTime() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

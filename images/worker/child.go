@@ -95,7 +95,7 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 
 // serveJob does one job. The CPU it counts begins before the source is read.
 func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j job, size int64) error {
-	before := cpuTime()
+	before := convert.CPUTime()
 	if err := writeFrame(out, taken{}, 0); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func serveJob(ctx context.Context, r io.Reader, out io.Writer, c converter, j jo
 	if err != nil {
 		return writeFrame(out, answer{Failure: newFailure(err)}, 0)
 	}
-	res.CPU = cpuTime() - before
+	res.CPU = convert.CPUTime() - before
 	res.Source.ICC = nil
 	res.Source.Copyright, res.Source.Artist = cut(res.Source.Copyright), cut(res.Source.Artist)
 	if err := writeFrame(out, answer{Result: res}, int64(len(res.Data))); err != nil {

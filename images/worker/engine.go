@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"syscall"
 	"time"
 
 	"millrace/images/codec"
@@ -65,7 +64,7 @@ func (e *engine) convert(ctx context.Context, source []byte, s convert.Spec) (*c
 
 // convertHere converts in this process.
 func (e *engine) convertHere(ctx context.Context, src Source, s convert.Spec) (*convert.Result, error) {
-	begin, used := time.Now(), cpuTime()
+	begin, used := time.Now(), convert.CPUTime()
 	source := make([]byte, src.Size)
 	if n, err := io.ReadFull(src.Reader, source); err != nil {
 		return nil, sourceError{fmt.Errorf("%w after %d bytes of %d", noEOF(err), n, src.Size)}
@@ -76,20 +75,8 @@ func (e *engine) convertHere(ctx context.Context, src Source, s convert.Spec) (*
 	}
 	res.Wall = time.Since(begin)
 	// Others use this process, too: a conversion works on one core.
-	res.CPU = min(cpuTime()-used, res.Wall)
+	res.CPU = min(convert.CPUTime()-used, res.Wall)
 	return res, nil
-}
-
-// cpuTime is what this process and those it has waited for have used.
-func cpuTime() time.Duration {
-	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil {
-			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-	}
-	return sum
 }
 
 // lazy is a level that is made when it is needed: testing the commands starts

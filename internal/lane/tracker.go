@@ -102,16 +102,13 @@ func (t *tracker) pass(b []byte) int {
 	}
 	// Half a head is not looked at: its end is what the length depends on.
 	if !bytes.Contains(head[max(0, before-len(headEnd)+1):], []byte(headEnd)) {
-		if t.since = head; before == 0 {
-			t.since = bytes.Clone(b)
-		}
+		t.keep(head, before)
 		return len(b)
 	}
 	h, ok := scanHead(head)
 	if !ok {
-		if t.lost, t.since = true, head; before == 0 {
-			t.since = bytes.Clone(b)
-		}
+		t.lost = true
+		t.keep(head, before)
 		return len(b)
 	}
 	n := min(int64(len(head)-h.end), h.length)
@@ -125,6 +122,15 @@ func (t *tracker) pass(b []byte) int {
 		passed += t.pass(b[passed:])
 	}
 	return passed
+}
+
+// keep remembers a head whose first bytes are kept already: of a head without
+// such bytes, which is the caller's, it makes a copy.
+func (t *tracker) keep(head []byte, before int) {
+	if before == 0 {
+		head = bytes.Clone(head)
+	}
+	t.since = head
 }
 
 // headEnd is how a head ends.

@@ -39,14 +39,12 @@ var errEnd = errors.New("end of script")
 
 // Request waits for a request and reads it, body and all.
 func Request() Step {
+	head := Head()
 	return func(c *Conn) error {
-		r, err := http.ReadRequest(c.reader)
-		if err != nil {
+		if err := head(c); err != nil {
 			return err
 		}
-		c.Requests = append(c.Requests, r)
-		c.count()
-		_, err = io.Copy(io.Discard, r.Body)
+		_, err := io.Copy(io.Discard, c.Requests[len(c.Requests)-1].Body)
 		return err
 	}
 }

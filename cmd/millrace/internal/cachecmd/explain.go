@@ -1,7 +1,6 @@
 package cachecmd
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -46,10 +45,7 @@ func (c *Explain) Run(s console.Streams) error {
 		return err
 	}
 	if c.JSON {
-		out := json.NewEncoder(s.Out)
-		out.SetEscapeHTML(false)
-		out.SetIndent("", "  ")
-		return out.Encode(e)
+		return s.WriteJSON(e)
 	}
 	return printExplanation(s.Out, e)
 }

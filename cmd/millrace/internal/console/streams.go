@@ -4,6 +4,7 @@ package console
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,6 +25,14 @@ type Streams struct {
 // Say tells the person at the terminal. When nobody can be told, there is
 // nobody to tell of that either.
 func (s Streams) Say(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, format, args...) }
+
+// WriteJSON prints a result for programs.
+func (s Streams) WriteJSON(v any) error {
+	e := json.NewEncoder(s.Out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
 
 // Tell says what a server did: a line for a person or, where the access log is
 // JSON, a line of JSON with the attributes.

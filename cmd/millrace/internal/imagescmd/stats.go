@@ -2,7 +2,6 @@ package imagescmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,10 +38,7 @@ func (c *Stats) Run(s console.Streams) error {
 		return err
 	}
 	if c.JSON {
-		out := json.NewEncoder(s.Out)
-		out.SetEscapeHTML(false)
-		out.SetIndent("", "  ")
-		return out.Encode(all)
+		return s.WriteJSON(all)
 	}
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		if i > 0 {

@@ -1,7 +1,6 @@
 package pgocmd
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -24,7 +23,7 @@ func (c *Predict) Run(s console.Streams) error {
 	}
 	found := pgo.Predict(p)
 	if c.JSON {
-		return writeJSON(s.Out, found)
+		return s.WriteJSON(found)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n  %s\n\n", found.Sentence(), found.Basis())
@@ -74,7 +73,7 @@ func (c *Diff) Run(s console.Streams) error {
 	}
 	top := d.Changes[:max(0, min(c.Top, len(d.Changes)))]
 	if c.JSON {
-		return writeJSON(s.Out, struct {
+		return s.WriteJSON(struct {
 			Base    pgo.Side     `json:"base"`
 			New     pgo.Side     `json:"new"`
 			Moved   float64      `json:"moved"`
@@ -108,10 +107,4 @@ func diffText(d *pgo.Difference, top []pgo.Change) string {
 	}
 	b.WriteString("\n~: less than three standard errors, sampling alone could have made it\n")
 	return b.String()
-}
-
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

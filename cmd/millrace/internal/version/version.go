@@ -2,7 +2,6 @@
 package version
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -65,9 +64,7 @@ func (Flag) BeforeReset(app *kong.Kong) error {
 func (c *Command) Run(s console.Streams) error {
 	v := Read()
 	if c.JSON {
-		e := json.NewEncoder(s.Out)
-		e.SetIndent("", "  ")
-		return e.Encode(v)
+		return s.WriteJSON(v)
 	}
 	return v.write(s.Out)
 }
