@@ -3,16 +3,11 @@ package websocket_test
 import (
 	"bufio"
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -21,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/certtest"
 	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/websocket"
@@ -49,43 +45,20 @@ func serve(t *testing.T, name string, secure bool, h *websocket.Handler) front {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f := front{name: name, handler: h}
 	if secure {
-		cert := certificate(t)
+		cert := certtest.Make(t, "echo", "echo.example")
 		s.EnableHTTP2 = extended()
 		// Less than a connection has, or one stream that stands still is enough
 		// to stop the others of its connection.
 		s.Config.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10}
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, CurvePreferences: []tls.CurveID{tls.X25519}}
 		s.StartTLS()
-		f.tls = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "echo.example"}
-		f.tls.RootCAs.AddCert(cert.Leaf)
+		f.tls = &tls.Config{RootCAs: certtest.Pool(cert), ServerName: "echo.example"}
 	} else {
 		s.Start()
 	}
 	t.Cleanup(s.Close)
 	f.addr, f.url = s.Listener.Addr().String(), s.URL
 	return f
-}
-
-// certificate is one that is quick to prove, for thousands of handshakes.
-func certificate(t *testing.T) tls.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"echo.example"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-	}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
 // newHandler makes a handler that ends with the test.

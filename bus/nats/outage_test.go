@@ -70,7 +70,7 @@ func TestServerRestarts(t *testing.T) {
 	one.texts("a", 40)
 	two.texts("a", 40)
 	before := one.history("a", nil).Top
-	s.kill()
+	s.Kill()
 	one.isDown()
 	two.isDown()
 	for _, h := range []*host{one, two} {
@@ -120,7 +120,7 @@ func TestDataGone(t *testing.T) {
 	one.texts("a", 20)
 	two.texts("a", 20)
 	before := one.history("a", nil).Top
-	s.kill()
+	s.Kill()
 	one.isDown()
 	two.isDown()
 	s.dir = t.TempDir()
@@ -175,7 +175,7 @@ func TestWentBack(t *testing.T) {
 	one := openHost(t, s.url(), usual(), "a")
 	one.numbers("a", "a", 5)
 	one.texts("a", 5)
-	s.kill()
+	s.Kill()
 	one.isDown()
 	old := t.TempDir()
 	if out, err := exec.Command("cp", "-a", s.dir+"/.", old).CombinedOutput(); err != nil {
@@ -186,7 +186,7 @@ func TestWentBack(t *testing.T) {
 	one.numbers("a", "b", 5)
 	one.texts("a", 10)
 	before := one.history("a", nil).Top
-	s.kill()
+	s.Kill()
 	one.isDown()
 	s.dir = old
 	s.run()
@@ -387,7 +387,7 @@ func TestCloseSends(t *testing.T) {
 		t.Errorf("the others have %d publications, want the 5 of before closing", len(got))
 	}
 	three := openHost(t, s.url(), usual(), "a")
-	s.kill()
+	s.Kill()
 	three.isDown()
 	three.numbers("a", "b", 5)
 	if err := three.Close(); err != nil {

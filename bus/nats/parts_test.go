@@ -353,7 +353,7 @@ func TestChaos(t *testing.T) {
 			}
 		}
 		if round == rounds/2 {
-			s.kill()
+			s.Kill()
 			s.run()
 		}
 	}

@@ -1,11 +1,9 @@
 package nats
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os/exec"
 	"slices"
@@ -18,6 +16,7 @@ import (
 
 	"millrace/bus"
 	"millrace/bus/bustest"
+	"millrace/internal/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,12 +27,11 @@ const patience = 30 * time.Second
 
 // A server is a real nats-server of its own.
 type server struct {
+	*servertest.Process
 	t    *testing.T
 	dir  string
 	port string
 	args []string
-	cmd  *exec.Cmd
-	out  *bytes.Buffer
 }
 
 // newServer returns one that does not run yet; args add to its settings.
@@ -42,9 +40,7 @@ func newServer(t *testing.T, args ...string) *server {
 	if _, err := exec.LookPath("nats-server"); err != nil {
 		t.Skip("nats-server is not installed (Debian: apt install nats-server)")
 	}
-	s := &server{t: t, dir: t.TempDir(), port: freePort(t), args: args}
-	t.Cleanup(s.kill)
-	return s
+	return &server{Process: servertest.New(t), t: t, dir: t.TempDir(), port: servertest.FreePort(t), args: args}
 }
 
 func startServer(t *testing.T, args ...string) *server {
@@ -54,62 +50,29 @@ func startServer(t *testing.T, args ...string) *server {
 	return s
 }
 
-// freePort is one below those that the system gives to outgoing connections,
-// so that a server that is killed finds it free again.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := fmt.Sprint(20000 + rand.IntN(12000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 func (s *server) addr() string { return "127.0.0.1:" + s.port }
 func (s *server) url() string  { return "nats://" + s.addr() }
 
 // run starts it with the store that it had.
 func (s *server) run() {
 	s.t.Helper()
-	s.out = &bytes.Buffer{}
 	args := append([]string{"-a", "127.0.0.1", "-p", s.port}, s.args...)
 	if s.dir != "" {
 		args = append(args, "-js", "-sd", s.dir)
 	}
-	s.cmd = exec.Command("nats-server", args...)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	s.Run(exec.Command("nats-server", args...), patience, func() error {
 		c, err := net.Dial("tcp", s.addr())
-		if err == nil {
-			c.SetDeadline(time.Now().Add(patience))
-			hello := make([]byte, 5)
-			_, err = io.ReadFull(c, hello)
-			c.Close()
-			if err == nil && string(hello) == "INFO " {
-				return
-			}
+		if err != nil {
+			return err
 		}
-		if time.Now().After(end) {
-			s.kill()
-			s.t.Fatalf("nats-server does not answer (%v):\n%s", err, s.out)
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(patience))
+		hello := make([]byte, 5)
+		if _, err = io.ReadFull(c, hello); err == nil && string(hello) != "INFO " {
+			err = fmt.Errorf("it says %q", hello)
 		}
-	}
-}
-
-// kill is kill -9.
-func (s *server) kill() {
-	if s.cmd != nil {
-		s.cmd.Process.Kill()
-		s.cmd.Wait()
-		s.cmd = nil
-	}
+		return err
+	})
 }
 
 // A wire is a way to the server that can be cut.

@@ -1,22 +1,16 @@
 package config
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"millrace/internal/certtest"
 	"millrace/internal/server"
 )
 
@@ -31,34 +25,8 @@ func ignoreUnexported() cmp.Option {
 // writeCertificate makes cert.pem and key.pem in a new folder.
 func writeCertificate(t *testing.T) (dir string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return writeCertificateOf(t, key, "localhost")
-}
-
-// writeCertificateOf is the same for a key that is there and other hosts.
-func writeCertificateOf(t *testing.T, key crypto.Signer, hosts ...string) (dir string) {
-	t.Helper()
 	dir = t.TempDir()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: hosts}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: cert},
-		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	certtest.Files(t, certtest.Make(t, "localhost", "localhost"), dir)
 	return dir
 }
 
@@ -92,7 +60,8 @@ func TestSeveralCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := writeCertificate(t), writeCertificate(t)
-	c := writeCertificateOf(t, old, "localhost")
+	c := t.TempDir()
+	certtest.Files(t, certtest.MakeOf(t, old, "localhost", "localhost"), c)
 	pair := func(dir string) server.KeyPair {
 		return server.KeyPair{Cert: dir + "/cert.pem", Key: dir + "/key.pem"}
 	}

@@ -3,19 +3,11 @@ package server
 import (
 	"bufio"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/certtest"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/send"
@@ -270,48 +263,9 @@ func (r *rig) slow() int { return int(r.job.Slow.Requests()) }
 // writeCert makes a certificate for 127.0.0.1 and returns what a client needs.
 func writeCert(tb testing.TB, cert, key, name string) *tls.Config {
 	tb.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return writeCertOf(tb, cert, key, name, k)
-}
-
-// writeCertOf is writeCert for a key that is there, and for these host names
-// besides.
-func writeCertOf(tb testing.TB, cert, key, name string, k crypto.Signer, hosts ...string) *tls.Config {
-	tb.Helper()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:     hosts,
-		IsCA:         true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	write := func(path, kind string, b []byte) {
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	write(key, "PRIVATE KEY", keyDER)
-	write(cert, "CERTIFICATE", der)
-	pool := x509.NewCertPool()
-	c, err := x509.ParseCertificate(der)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	pool.AddCert(c)
-	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	c := certtest.Make(tb, name)
+	certtest.Write(tb, c, cert, key)
+	return &tls.Config{RootCAs: certtest.Pool(c), MinVersion: tls.VersionTLS12}
 }
 
 var lastChange = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)

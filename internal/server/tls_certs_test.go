@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"millrace/internal/certtest"
 )
 
 // wardrobe is a server with a certificate of its own for each of several hosts.
@@ -32,7 +34,7 @@ func wardrobe(t *testing.T) (r *rig, dir string) {
 		{"exact", ec(t), []string{"a.example.org"}},
 	} {
 		pair := KeyPair{Cert: filepath.Join(dir, c.name+".pem"), Key: filepath.Join(dir, c.name+".key")}
-		writeCertOf(t, pair.Cert, pair.Key, c.name, c.key, c.hosts...)
+		certtest.Write(t, certtest.MakeOf(t, c.key, c.name, c.hosts...), pair.Cert, pair.Key)
 		r.setup.TLS.Certificates = append(r.setup.TLS.Certificates, pair)
 	}
 	if err := r.srv.Reload(r.setup); err != nil {
@@ -98,7 +100,7 @@ func TestCertificateForHost(t *testing.T) {
 	}
 
 	// Each file is read again when it changes, also one of the list.
-	writeCertOf(t, filepath.Join(dir, "wild.pem"), filepath.Join(dir, "wild.key"), "renewed wild", ec(t), "*.example.org", "late.example")
+	certtest.Write(t, certtest.Make(t, "renewed wild", "*.example.org", "late.example"), filepath.Join(dir, "wild.pem"), filepath.Join(dir, "wild.key"))
 	r.srv.certs.looked.Store(0)
 	for host, want := range map[string]string{"b.example.org": "renewed wild", "late.example": "renewed wild", "example.org": "new"} {
 		if got := r.given(host, nil); got != want {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -17,7 +18,7 @@ func cluster(t *testing.T) []*server {
 	t.Helper()
 	var nodes []*server
 	for range 3 {
-		nodes = append(nodes, start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", freePort(t)))
+		nodes = append(nodes, start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", servertest.FreePort(t)))
 	}
 	for i, n := range nodes {
 		n.do("CLUSTER ADDSLOTSRANGE %d %d", i*16384/3, (i+1)*16384/3-1)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"millrace/store"
+	"millrace/store/storetest"
 )
 
 // TestChanged: a machine is told what others did, not what it did itself.
@@ -44,7 +45,7 @@ func TestChanged(t *testing.T) {
 	s.do("CLIENT KILL TYPE normal")
 	eventually(t, "a hears that it may have missed something", heardA.allOver(all))
 	eventually(t, "a hears single keys again", func() bool {
-		return put(b, "later", "x") == nil && heardA.hasKey("later")()
+		return storetest.PutText(b, "later", "x") == nil && heardA.hasKey("later")()
 	})
 	if heardA.hasKey("messages")() || heardA.hasKey("")() {
 		t.Error("something is told that is no object")
@@ -168,11 +169,11 @@ func TestRestart(t *testing.T) {
 			eventually(t, "the message before", heardA.has("before"))
 			all, _, _ := heardA.count()
 
-			s.kill()
+			s.Kill()
 			if err := b.Publish(t.Context(), []byte("during")); !errors.Is(err, store.ErrDown) {
 				t.Errorf("publishing without a server: %v", err)
 			}
-			eventually(t, "a notices", func() bool { _, err := get(a, "key"); return errors.Is(err, store.ErrDown) })
+			eventually(t, "a notices", func() bool { _, err := storetest.GetText(a, "key"); return errors.Is(err, store.ErrDown) })
 			eventually(t, "a is told when the connection is lost", heardA.allOver(all))
 			all, _, _ = heardA.count()
 			s.run()
@@ -187,7 +188,7 @@ func TestRestart(t *testing.T) {
 				if _, lost, m := heardA.count(); lost != 0 || !strings.HasPrefix(m, "before after") {
 					t.Errorf("nothing was lost, but a heard %q", m)
 				}
-				if got, err := get(a, "key"); got != "body" || err != nil {
+				if got, err := storetest.GetText(a, "key"); got != "body" || err != nil {
 					t.Errorf("the object: %q, %v", got, err)
 				}
 				return
@@ -198,7 +199,7 @@ func TestRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "the message finally", heardA.has("finally"))
-			if _, err := get(a, "key"); !errors.Is(err, store.ErrNotFound) {
+			if _, err := storetest.GetText(a, "key"); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("the object: %v", err)
 			}
 		})

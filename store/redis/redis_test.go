@@ -2,25 +2,16 @@ package redis
 
 import (
 	"bytes"
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"io"
 	"log/slog"
-	"math/big"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"millrace/internal/certtest"
+	"millrace/internal/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -38,37 +29,12 @@ func TestStore(t *testing.T) {
 // roundTrip puts an object and gets it again.
 func roundTrip(t *testing.T, r *Redis, key, body string) {
 	t.Helper()
-	if err := put(r, key, body); err != nil {
+	if err := storetest.PutText(r, key, body); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := get(r, key); err != nil || got != body {
+	if got, err := storetest.GetText(r, key); err != nil || got != body {
 		t.Fatalf("got %.50q, %v; want %.50q", got, err, body)
 	}
-}
-
-func put(r *Redis, key, body string) error {
-	w, err := r.Create(context.Background(), key, int64(len(body)))
-	if err != nil {
-		return err
-	}
-	if _, err := io.WriteString(w, body); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit([]byte("head of " + key))
-}
-
-func get(r *Redis, key string) (string, error) {
-	o, err := r.Get(context.Background(), key)
-	if err != nil {
-		return "", err
-	}
-	defer o.Close()
-	if string(o.Head) != "head of "+key {
-		return "", errors.New("another head: " + string(o.Head))
-	}
-	body, err := io.ReadAll(io.NewSectionReader(o.Body, 0, o.Size))
-	return string(body), err
 }
 
 // TestUnixSocket, with a password and a database of its own.
@@ -77,7 +43,7 @@ func TestUnixSocket(t *testing.T) {
 	s := start(t, "--unixsocket", socket, "--requirepass", "open:sesame")
 	roundTrip(t, open(t, Options{URL: "unix://:open%3Asesame@" + socket + "?db=3"}), "key", "body")
 	other := open(t, Options{URL: "redis://:open%3Asesame@" + s.addr + "/4"})
-	if _, err := get(other, "key"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(other, "key"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("from another database: %v", err)
 	}
 	roundTrip(t, open(t, Options{URL: "redis://default:open%3Asesame@" + s.addr + "/3"}), "key", "another")
@@ -88,7 +54,7 @@ func TestWrongPassword(t *testing.T) {
 	s := start(t, "--requirepass", "right")
 	var log bytes.Buffer
 	r := open(t, Options{URL: "redis://:not-the-one@" + s.addr, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := put(r, "key", "body"); !errors.Is(err, store.ErrDown) {
+	if err := storetest.PutText(r, "key", "body"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("put: %v", err)
 	}
 	r.Close()
@@ -97,38 +63,9 @@ func TestWrongPassword(t *testing.T) {
 	}
 }
 
-func certificate(t *testing.T) (cert, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "redis"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert, key
-}
-
 func TestTLS(t *testing.T) {
-	cert, key := certificate(t)
-	port := freePort(t)
+	cert, key := certtest.Files(t, certtest.Make(t, "redis"), t.TempDir())
+	port := servertest.FreePort(t)
 	start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
 	var heard told
 	url := "rediss://127.0.0.1:" + port
@@ -137,7 +74,7 @@ func TestTLS(t *testing.T) {
 	roundTrip(t, open(t, Options{URL: url + "?skip_verify=true"}), "key", "body")
 	eventually(t, "a change is told over TLS", heard.hasKey("key"))
 	untrusting := open(t, Options{URL: url})
-	if err := put(untrusting, "key", "secret"); !errors.Is(err, store.ErrDown) {
+	if err := storetest.PutText(untrusting, "key", "secret"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("with a certificate that is not trusted: %v", err)
 	}
 }
@@ -147,7 +84,7 @@ func TestBounds(t *testing.T) {
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Largest: 1000})
 	roundTrip(t, r, "fits", strings.Repeat("x", 1000))
-	if err := put(r, "large", strings.Repeat("x", 1001)); !errors.Is(err, store.ErrFull) {
+	if err := storetest.PutText(r, "large", strings.Repeat("x", 1001)); !errors.Is(err, store.ErrFull) {
 		t.Errorf("announced too large: %v", err)
 	}
 	w, err := r.Create(t.Context(), "large", -1)
@@ -197,7 +134,7 @@ func TestServerFull(t *testing.T) {
 	roundTrip(t, r, "small", "x")
 	var err error
 	for range 10 {
-		if err = put(r, "a"+strings.Repeat("b", 9), strings.Repeat("x", 4<<20)); err != nil {
+		if err = storetest.PutText(r, "a"+strings.Repeat("b", 9), strings.Repeat("x", 4<<20)); err != nil {
 			break
 		}
 	}
@@ -213,7 +150,7 @@ func TestForeignValue(t *testing.T) {
 	s.do("SET p:o:string somebody-else")
 	s.do("RPUSH p:o:list a")
 	for _, key := range []string{"string", "list"} {
-		if _, err := get(r, key); !errors.Is(err, store.ErrNotFound) {
+		if _, err := storetest.GetText(r, key); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -226,10 +163,10 @@ func TestForeignValue(t *testing.T) {
 // TestDownAtOpen: the server comes later.
 func TestDownAtOpen(t *testing.T) {
 	s := start(t)
-	s.kill()
+	s.Kill()
 	var heard told
 	r := open(t, Options{URL: s.url(), Changed: heard.changed, Message: heard.message})
-	if _, err := get(r, "key"); !errors.Is(err, store.ErrDown) || !r.Stats().Down {
+	if _, err := storetest.GetText(r, "key"); !errors.Is(err, store.ErrDown) || !r.Stats().Down {
 		t.Errorf("without a server: %v, %+v", err, r.Stats())
 	}
 	if _, err := r.Create(t.Context(), "key", 1); !errors.Is(err, store.ErrDown) {
@@ -239,7 +176,7 @@ func TestDownAtOpen(t *testing.T) {
 		t.Errorf("delete without a server: %v", err)
 	}
 	s.run()
-	eventually(t, "the store works", func() bool { return put(r, "key", "body") == nil })
+	eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
 	if err := r.Publish(t.Context(), []byte("hello")); err != nil {
 		t.Error(err)
 	}
@@ -253,13 +190,11 @@ func TestStopped(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Timeout: 300 * time.Millisecond})
-	eventually(t, "the store works", func() bool { return put(r, "key", "body") == nil })
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the store works", func() bool { return storetest.PutText(r, "key", "body") == nil })
+	s.Signal(syscall.SIGSTOP)
 	w, _ := r.Create(t.Context(), "w", -1) // may be refused already
 	eventually(t, "the store is down", func() bool {
-		if _, err := get(r, "key"); !errors.Is(err, store.ErrDown) {
+		if _, err := storetest.GetText(r, "key"); !errors.Is(err, store.ErrDown) {
 			t.Fatalf("with a server that hangs: %v", err)
 		}
 		return r.Stats().Down
@@ -269,10 +204,8 @@ func TestStopped(t *testing.T) {
 			t.Errorf("commit: %v", err)
 		}
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the store works again", func() bool { _, err := get(r, "key"); return err == nil })
+	s.Signal(syscall.SIGCONT)
+	eventually(t, "the store works again", func() bool { _, err := storetest.GetText(r, "key"); return err == nil })
 }
 
 // TestCloseWhileStopped does not hang.
@@ -281,9 +214,7 @@ func TestCloseWhileStopped(t *testing.T) {
 	s := start(t)
 	r := open(t, Options{URL: s.url(), Message: func([]byte, bool) {}, Changed: func([]string) {}})
 	roundTrip(t, r, "key", "body")
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	s.Signal(syscall.SIGSTOP)
 	closed := make(chan struct{})
 	go func() { r.Close(); close(closed) }()
 	select {
@@ -291,6 +222,6 @@ func TestCloseWhileStopped(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("Close hangs")
 	}
-	s.kill()
+	s.Kill()
 	<-closed
 }

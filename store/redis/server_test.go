@@ -2,10 +2,9 @@ package redis
 
 import (
 	"bufio"
-	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"millrace/internal/servertest"
 )
 
 func TestMain(m *testing.M) {
@@ -33,24 +34,22 @@ const patience = 20 * time.Second
 
 // A server is a real redis-server of its own.
 type server struct {
+	*servertest.Process
 	t       *testing.T
 	dir     string
 	network string
 	addr    string // what raw commands go to
 	args    []string
-	cmd     *exec.Cmd
-	out     *bytes.Buffer
 }
 
 // start runs redis-server; args replace or add to its settings.
 func start(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), network: "tcp"}
-	port := freePort(t)
+	s := &server{Process: servertest.New(t), t: t, dir: t.TempDir(), network: "tcp"}
+	port := servertest.FreePort(t)
 	s.addr = "127.0.0.1:" + port
 	s.args = append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}, args...)
 	s.run()
-	t.Cleanup(s.kill)
 	return s
 }
 
@@ -65,48 +64,15 @@ func program(t *testing.T) string {
 	return ""
 }
 
-// freePort is one below those that the system gives to outgoing connections,
-// so that a server that is killed finds it free again.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := fmt.Sprint(20000 + rand.IntN(12000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 func (s *server) run() {
 	s.t.Helper()
-	s.out = &bytes.Buffer{}
-	s.cmd = exec.Command(program(s.t), append(s.args, "--dir", s.dir)...)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	s.Run(exec.Command(program(s.t), append(s.args, "--dir", s.dir)...), patience, func() error {
 		answer, err := s.try("PING")
-		if err == nil && (answer == "+PONG" || strings.HasPrefix(answer, "-NOAUTH")) {
-			return
+		if err == nil && answer != "+PONG" && !strings.HasPrefix(answer, "-NOAUTH") {
+			err = errors.New(answer)
 		}
-		if time.Now().After(end) {
-			s.kill()
-			s.t.Fatalf("redis-server does not answer (%q, %v):\n%s", answer, err, s.out)
-		}
-	}
-}
-
-// kill is kill -9.
-func (s *server) kill() {
-	if s.cmd != nil {
-		s.cmd.Process.Kill()
-		s.cmd.Wait()
-		s.cmd = nil
-	}
+		return err
+	})
 }
 
 // try sends one inline command and returns the first line of its answer.
@@ -157,11 +123,7 @@ func open(t *testing.T, o Options) *Redis {
 // eventually waits for something that another process brings about.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	servertest.Eventually(t, patience, what, is)
 }
 
 // told collects what Changed and Message are called with.

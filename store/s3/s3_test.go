@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -35,34 +36,9 @@ func TestStore(t *testing.T) {
 	storetest.Run(t, fresh, again)
 }
 
-func put(st *Store, key, body string) error {
-	w, err := st.Create(context.Background(), key, int64(len(body)))
-	if err != nil {
-		return err
-	}
-	if _, err := io.WriteString(w, body); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit([]byte("head of " + key))
-}
-
-func get(st *Store, key string) (string, error) {
-	o, err := st.Get(context.Background(), key)
-	if err != nil {
-		return "", err
-	}
-	defer o.Close()
-	if string(o.Head) != "head of "+key {
-		return "", errors.New("another head: " + string(o.Head))
-	}
-	body, err := io.ReadAll(io.NewSectionReader(o.Body, 0, o.Size))
-	return string(body), err
-}
-
 func mustHave(t *testing.T, st *Store, key, body string) {
 	t.Helper()
-	if got, err := get(st, key); err != nil || got != body {
+	if got, err := storetest.GetText(st, key); err != nil || got != body {
 		t.Fatalf("got %.50q, %v; want %.50q", got, err, body)
 	}
 }
@@ -73,21 +49,21 @@ func TestMachines(t *testing.T) {
 	s := start(t)
 	one, two := open(t, Options{URL: s.url(s.addr, "a/b")}), open(t, Options{URL: s.url(s.addr, "a/b/")})
 	other := open(t, Options{URL: s.url(s.addr, "a")})
-	if err := put(one, "key", "one"); err != nil {
+	if err := storetest.PutText(one, "key", "one"); err != nil {
 		t.Fatal(err)
 	}
 	mustHave(t, two, "key", "one")
-	if err := put(two, "key", "two"); err != nil {
+	if err := storetest.PutText(two, "key", "two"); err != nil {
 		t.Fatal(err)
 	}
 	mustHave(t, one, "key", "two")
-	if _, err := get(other, "key"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(other, "key"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("under another prefix: %v", err)
 	}
 	if err := two.Delete(t.Context(), "key"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := get(one, "key"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(one, "key"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("after another machine's delete: %v", err)
 	}
 }
@@ -135,7 +111,7 @@ func TestLargest(t *testing.T) {
 	s := start(t)
 	large, small := open(t, Options{URL: s.url(s.addr, "")}), open(t, Options{URL: s.url(s.addr, ""), Largest: 1000})
 	body := strings.Repeat("x", 3<<20)
-	if err := put(large, "key", body); err != nil {
+	if err := storetest.PutText(large, "key", body); err != nil {
 		t.Fatal(err)
 	}
 	mustHave(t, large, "key", body)
@@ -150,10 +126,10 @@ func TestLargest(t *testing.T) {
 		t.Errorf("%d bytes are counted while it is open", held)
 	}
 	o.Close()
-	if _, err := get(small, "key"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(small, "key"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("getting what is too large: %v", err)
 	}
-	if err := put(small, "key", body); !errors.Is(err, store.ErrFull) {
+	if err := storetest.PutText(small, "key", body); !errors.Is(err, store.ErrFull) {
 		t.Errorf("putting what is too large: %v", err)
 	}
 	w, err := small.Create(t.Context(), "key", -1)
@@ -179,11 +155,11 @@ func TestWalk(t *testing.T) {
 	for i := range objects {
 		key := fmt.Sprintf("key %d%s", i, strings.Repeat("/long", i%2*1000))
 		want[key] = int64(i)
-		if err := put(st, key, strings.Repeat("b", i)); err != nil {
+		if err := storetest.PutText(st, key, strings.Repeat("b", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := put(other, "not this one", "b"); err != nil {
+	if err := storetest.PutText(other, "not this one", "b"); err != nil {
 		t.Fatal(err)
 	}
 	raw(t, st, "here/readme.txt", []byte("Someone else's, and longer than our preamble."))
@@ -234,18 +210,18 @@ func TestForeign(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
 		raw(t, st, st.name("key"), bad)
-		if _, err := get(st, "key"); !errors.Is(err, store.ErrNotFound) {
+		if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("byte %d is another: %v", i, err)
 		}
 	}
 	for _, n := range []int{1, preamble - 1, preamble, len(good) - 1} {
 		raw(t, st, st.name("key"), good[:n])
-		if _, err := get(st, "key"); !errors.Is(err, store.ErrNotFound) {
+		if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
 	raw(t, st, st.name("other"), good)
-	if _, err := get(st, "other"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(st, "other"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another key's object: %v", err)
 	}
 	if st.Stats().Down {
@@ -258,7 +234,7 @@ func TestRestart(t *testing.T) {
 	s := start(t)
 	var log logged
 	st := open(t, Options{URL: s.url(s.addr, ""), ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
-	if err := put(st, "kept", "body"); err != nil {
+	if err := storetest.PutText(st, "kept", "body"); err != nil {
 		t.Fatal(err)
 	}
 	w, err := st.Create(t.Context(), "late", -1)
@@ -277,21 +253,21 @@ func TestRestart(t *testing.T) {
 				default:
 				}
 				key := fmt.Sprint("key ", i)
-				if err := put(st, key, strings.Repeat(key, 1000)); err != nil {
+				if err := storetest.PutText(st, key, strings.Repeat(key, 1000)); err != nil {
 					if !errors.Is(err, store.ErrDown) {
 						t.Errorf("put: %v", err)
 					}
 					time.Sleep(time.Millisecond)
 				}
-				if body, err := get(st, key); err == nil && body != strings.Repeat(key, 1000) {
+				if body, err := storetest.GetText(st, key); err == nil && body != strings.Repeat(key, 1000) {
 					t.Error("half an object")
 				}
 			}
 		})
 	}
-	s.kill()
+	s.Kill()
 	eventually(t, "the store is down", func() bool { return st.Stats().Down })
-	if _, err := get(st, "kept"); !errors.Is(err, store.ErrDown) {
+	if _, err := storetest.GetText(st, "kept"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("get while it is down: %v", err)
 	}
 	if _, err := st.Create(t.Context(), "key", 1); !errors.Is(err, store.ErrDown) {
@@ -305,7 +281,7 @@ func TestRestart(t *testing.T) {
 	close(stop)
 	all.Wait()
 	mustHave(t, st, "kept", "body")
-	if _, err := get(st, "late"); !errors.Is(err, store.ErrNotFound) {
+	if _, err := storetest.GetText(st, "late"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("what could not be committed: %v", err)
 	}
 	if !log.has("s3 does not work")() || !log.has("s3 answers")() {
@@ -318,13 +294,13 @@ func TestRestart(t *testing.T) {
 
 // TestNoServer: Open is no error; calls fail quickly, and later at once.
 func TestNoServer(t *testing.T) {
-	st := open(t, Options{URL: "s3+http://key:secret@127.0.0.1:" + freePort(t) + "/bucket"})
-	if _, err := get(st, "key"); !errors.Is(err, store.ErrDown) {
+	st := open(t, Options{URL: "s3+http://key:secret@127.0.0.1:" + servertest.FreePort(t) + "/bucket"})
+	if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) {
 		t.Errorf("get: %v", err)
 	}
 	eventually(t, "the store is down", func() bool { return st.Stats().Down })
 	for range 1000 { // with a request each, that would take minutes
-		if _, err := get(st, "key"); !errors.Is(err, store.ErrDown) {
+		if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) {
 			t.Fatalf("get: %v", err)
 		}
 	}
@@ -341,8 +317,8 @@ func TestMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log logged
 			st := open(t, Options{URL: c.url, ErrorLog: slog.New(slog.NewTextHandler(&log, nil))})
-			_, gets := get(st, "key")
-			puts := put(st, "key", "body")
+			_, gets := storetest.GetText(st, "key")
+			puts := storetest.PutText(st, "key", "body")
 			walks := st.Walk(t.Context(), func(string, []byte, int64) error { return nil })
 			for _, err := range []error{gets, puts, walks} {
 				if !errors.Is(err, store.ErrDown) || !strings.Contains(err.Error(), c.says) {
@@ -432,7 +408,7 @@ func TestSlow(t *testing.T) {
 	p := startSlowly(t, s.addr)
 	url := s.url(p.l.Addr().String(), "")
 	st := open(t, Options{URL: url})
-	if err := put(st, "key", "body"); err != nil {
+	if err := storetest.PutText(st, "key", "body"); err != nil {
 		t.Fatal(err)
 	}
 	p.hold(true)
@@ -449,7 +425,7 @@ func TestSlow(t *testing.T) {
 	p.hold(true)
 	impatient := open(t, Options{URL: url, Timeout: 50 * time.Millisecond})
 	for range slowCalls {
-		if _, err := get(impatient, "key"); !errors.Is(err, store.ErrDown) {
+		if _, err := storetest.GetText(impatient, "key"); !errors.Is(err, store.ErrDown) {
 			t.Errorf("get: %v", err)
 		}
 	}
@@ -462,13 +438,13 @@ func TestCloseBreaksOff(t *testing.T) {
 	s := start(t)
 	p := startSlowly(t, s.addr)
 	st := open(t, Options{URL: s.url(p.l.Addr().String(), ""), Timeout: time.Hour})
-	if err := put(st, "key", "body"); err != nil {
+	if err := storetest.PutText(st, "key", "body"); err != nil {
 		t.Fatal(err)
 	}
 	p.hold(true)
 	done := make(chan error)
 	go func() {
-		_, err := get(st, "key")
+		_, err := storetest.GetText(st, "key")
 		done <- err
 	}()
 	eventually(t, "the call is under way", func() bool { return len(st.calls) > 0 })

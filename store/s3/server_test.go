@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	mrand "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"go.uber.org/goleak"
+
+	"millrace/internal/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,21 +61,19 @@ func program(t *testing.T) string {
 
 // A server is a real S3 server of its own, over a folder.
 type server struct {
+	*servertest.Process
 	t           *testing.T
 	dir         string
 	addr        string
 	key, secret string
-	cmd         *exec.Cmd
-	out         *bytes.Buffer
 }
 
 // start runs the server with one bucket, millrace.
 func start(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), addr: "127.0.0.1:" + freePort(t), key: random(10), secret: random(20) + "/+"}
+	s := &server{Process: servertest.New(t), t: t, dir: t.TempDir(), addr: "127.0.0.1:" + servertest.FreePort(t), key: random(10), secret: random(20) + "/+"}
 	s.bucket("millrace")
 	s.run()
-	t.Cleanup(s.kill)
 	return s
 }
 
@@ -92,52 +91,19 @@ func random(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// freePort is one below those that the system gives to outgoing connections,
-// so that a server that is killed finds it free again.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := fmt.Sprint(20000 + mrand.IntN(12000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 func (s *server) run() {
 	s.t.Helper()
-	s.out = &bytes.Buffer{}
 	// Without extended attributes, which not every folder for temporary files
 	// has; we need no metadata of S3's.
-	s.cmd = exec.Command(program(s.t), "--port", s.addr, "--quiet", "--keep-alive", "posix", "--nometa", s.dir)
-	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s.key, "ROOT_SECRET_KEY="+s.secret)
-	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	cmd := exec.Command(program(s.t), "--port", s.addr, "--quiet", "--keep-alive", "posix", "--nometa", s.dir)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s.key, "ROOT_SECRET_KEY="+s.secret)
+	s.Run(cmd, patience, func() error {
 		c, err := net.DialTimeout("tcp", s.addr, time.Second)
 		if err == nil {
 			c.Close()
-			return
 		}
-		if time.Now().After(end) {
-			s.kill()
-			s.t.Fatalf("versitygw does not answer (%v):\n%s", err, s.out)
-		}
-	}
-}
-
-// kill is kill -9.
-func (s *server) kill() {
-	if s.cmd != nil {
-		s.cmd.Process.Kill()
-		s.cmd.Wait()
-		s.cmd = nil
-	}
+		return err
+	})
 }
 
 func escape(secret string) string {
@@ -179,11 +145,7 @@ func raw(t *testing.T, st *Store, name string, b []byte) {
 // eventually waits for something that another process brings about.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
+	servertest.Eventually(t, patience, what, is)
 }
 
 // logged is a log that may be read while it is written.

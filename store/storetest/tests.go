@@ -91,6 +91,20 @@ func read(o *store.Object) ([]byte, error) {
 	return body, nil
 }
 
+// PutText puts an object with a body, and a head that [GetText] knows.
+func PutText(st store.Store, key, body string) error {
+	return put(context.Background(), st, key, []byte("head of "+key), []byte(body))
+}
+
+// GetText gets the body of an object that [PutText] has put.
+func GetText(st store.Store, key string) (string, error) {
+	head, body, err := get(context.Background(), st, key)
+	if err == nil && string(head) != "head of "+key {
+		err = errors.New("another head: " + string(head))
+	}
+	return string(body), err
+}
+
 func mustPut(t *testing.T, st store.Store, key string, head, body []byte) {
 	t.Helper()
 	if err := put(t.Context(), st, key, head, body); err != nil {

@@ -24,16 +24,7 @@ func newEchoing(tb testing.TB, hide bool, app App, size int) *echoing {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		nc, _ := ln.Accept()
-		accepted <- nc
-	}()
-	ours, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	theirs := <-accepted
+	ours, theirs := pairOf(tb, ln)
 	if hide {
 		theirs = hidden{theirs}
 	}

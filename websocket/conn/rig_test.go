@@ -203,20 +203,7 @@ func short(s string) string { return s[:min(len(s), 80)] }
 // wantClose expects a close frame with this code and then the end.
 func (p *peer) wantClose(code frame.Code) {
 	p.Helper()
-	for {
-		op, b, err := p.message()
-		if err != nil {
-			p.Fatalf("waiting for close code %d: %v", code, err)
-		}
-		if op != frame.Close {
-			continue
-		}
-		got, reason, err := frame.ParseClose(b)
-		if err != nil || got != code {
-			p.Fatalf("closed with %d %q (%v), want %d", got, reason, err, code)
-		}
-		break
-	}
+	p.wantCode(code)
 	p.send(packet(frame.Close, true, false, []byte{byte(code >> 8), byte(code)}))
 	p.wantEnd()
 	p.Close()

@@ -1,34 +1,21 @@
 package conn
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"net"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"millrace/internal/certtest"
 	"millrace/websocket/frame"
 )
 
 // certificate is one that nobody has signed.
 func certificate(tb testing.TB) *tls.Config {
 	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"test"}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	return &tls.Config{Certificates: []tls.Certificate{certtest.Make(tb, "test", "test")}}
 }
 
 // secure is a pair of connections over TLS, after their handshake: the client and
@@ -191,16 +178,8 @@ func BenchmarkIdleTLS(b *testing.B) {
 // idleClient connects and says something of the length of a subscription with
 // a token. Of the client's side nothing is kept but the descriptor.
 func idleClient(b *testing.B, e *Engine, ln net.Listener, config *tls.Config, s *Settings) *rawClient {
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		nc, _ := ln.Accept()
-		accepted <- nc
-	}()
-	ours, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		b.Fatal(err)
-	}
-	client, server := secure(b, config, ours, <-accepted)
+	ours, theirs := pairOf(b, ln)
+	client, server := secure(b, config, ours, theirs)
 	if err := e.Adopt(server, nil, s, frame.Params{}, nil); err != nil {
 		b.Fatal(err)
 	}
