@@ -68,7 +68,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func newCollector(d Deps) *collector {
 	m := d.Meters
-	sent := describe("sent_bytes_total", "Body bytes by the path they took to the socket.", "path")
+	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
@@ -84,10 +84,10 @@ func newCollector(d Deps) *collector {
 			counter(describe("connections_rejected_total", "Client connections closed at once: limits, failed handshakes."), &m.Rejected),
 			gauge(describe("lane_entries", "Answers held by the fast lane."), &m.LaneEntries),
 			gauge(describe("lane_bytes", "Bytes held by the fast lane."), &m.LaneBytes),
-			counter(describe("lane_evictions_total", "Answers the fast lane gave up for want of room."), &m.LaneEvicted),
+			counter(describe("lane_evictions_total", "Answers that the fast lane evicted to make room."), &m.LaneEvicted),
 			counter(describe("lane_offers_total", "Answers offered to the fast lane."), &m.LaneOffers),
-			counter(describe("lane_voided_total", "Answers the fast lane gave up because what they were made of changed."), &m.LaneVoided),
-			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed since they brought bytes that nobody had asked for."), &m.UpstreamUnasked),
+			counter(describe("lane_voided_total", "Answers that the fast lane dropped because their file, route or site changed."), &m.LaneVoided),
+			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
 			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),

@@ -16,14 +16,14 @@ type cacheMetrics struct {
 
 func newCacheMetrics() cacheMetrics {
 	return cacheMetrics{
-		requests:         describe("cache_requests_total", "Requests that reached the cache, by what became of them; the fast lane's hits are not among them.", "route", "outcome"),
-		uncached:         describe("cache_uncached_total", "Requests that were passed by the cache and answers that it did not keep, by reason.", "route", "reason"),
+		requests:         describe("cache_requests_total", "Requests that reached the cache, by outcome, without the hits of the fast lane.", "route", "outcome"),
+		uncached:         describe("cache_uncached_total", "Requests that bypassed the cache and answers that it did not keep, by reason.", "route", "reason"),
 		refreshes:        describe("cache_refreshes_total", "Answers refreshed in the background.", "route"),
 		purges:           describe("cache_purges_total", "Purges.", "route"),
-		evictions:        describe("cache_evictions_total", "Answers given up for want of room.", "route"),
+		evictions:        describe("cache_evictions_total", "Answers evicted to make room.", "route"),
 		upstreamDuration: describe("cache_upstream_duration_seconds", "Time from a request to the upstream to the header of its answer.", "route"),
 		upstreamBytes:    describe("cache_upstream_bytes_total", "Body bytes that came from the upstream.", "route"),
-		running:          describe("cache_fills", "Fills under way.", "route"),
+		running:          describe("cache_fills", "Answers that are still arriving from the upstream.", "route"),
 		objects:          describe("cache_objects", "Answers held, by tier.", "route", "tier"),
 		bytes:            describe("cache_bytes", "Bytes held, by tier.", "route", "tier"),
 	}

@@ -6,7 +6,7 @@ import (
 	"millrace/internal/meter"
 )
 
-// imagesMetrics are what is told of the images of each route.
+// imagesMetrics are the metrics of each route's images.
 type imagesMetrics struct {
 	served, converted, failed            *prometheus.Desc // by result
 	shed, noGain, dropped                *prometheus.Desc
@@ -19,26 +19,26 @@ type imagesMetrics struct {
 
 func newImagesMetrics() imagesMetrics {
 	return imagesMetrics{
-		served:       describe("images_requests_total", "Requests that reached the images, by the format that was sent, or the original and why; the fast lane's are not among them.", "route", "result"),
-		converted:    describe("images_conversions_total", "Conversions that ended well, by format and level of the encoder.", "route", "result"),
+		served:       describe("images_requests_total", "Requests for images by the format that was sent, or the original and why, without those of the fast lane.", "route", "result"),
+		converted:    describe("images_conversions_total", "Conversions that succeeded, by format and level of the encoder.", "route", "result"),
 		failed:       describe("images_failures_total", "Images that could not be converted, by cause.", "route", "cause"),
-		shed:         describe("images_shed_total", "Conversions that found no place in the queue.", "route"),
+		shed:         describe("images_shed_total", "Conversions that were refused because the queue was full.", "route"),
 		noGain:       describe("images_no_gain_total", "Conversions whose result was not smaller than the original.", "route"),
 		dropped:      describe("images_dropped_total", "Variants that were removed because their original changed or went away.", "route"),
 		original:     describe("images_original_bytes_total", "Bytes of the originals that were converted.", "route"),
-		variant:      describe("images_converted_bytes_total", "Bytes of what was made of them.", "route"),
+		variant:      describe("images_converted_bytes_total", "Bytes of the variants made from them.", "route"),
 		cpu:          describe("images_cpu_seconds_total", "CPU time of conversions, their processes included.", "route"),
 		waiting:      describe("images_waiting", "Conversions that wait. Routes with the same engine show the same.", "route"),
 		running:      describe("images_running", "Conversions under way. Routes with the same engine show the same.", "route"),
 		memory:       describe("images_predicted_bytes", "Memory that the conversions under way are expected to take.", "route"),
 		workers:      describe("images_workers", "Processes that convert, or wait for work.", "route"),
-		workerMemory: describe("images_worker_resident_bytes", "Resident memory of those.", "route"),
+		workerMemory: describe("images_worker_resident_bytes", "Resident memory of the worker processes.", "route"),
 		crashed:      describe("images_worker_crashes_total", "Worker processes that crashed since the start.", "route"),
-		variants:     describe("images_variants", "Variants kept.", "route"),
+		variants:     describe("images_variants", "Variants stored.", "route"),
 		variantBytes: describe("images_variant_bytes", "Bytes that they take in their folder.", "route"),
 		took:         describe("images_conversion_duration_seconds", "Time of a conversion, without its wait.", "route"),
 		waited:       describe("images_wait_seconds", "Time that a visitor waited for a conversion.", "route"),
-		encoder:      describe("images_encoder_info", "Always 1; the labels say who writes a format, and on which level: tools or embedded.", "route", "format", "level", "by"),
+		encoder:      describe("images_encoder_info", "Always 1; the labels say which encoder writes a format: tools or embedded.", "route", "format", "level", "by"),
 	}
 }
 

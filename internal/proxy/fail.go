@@ -28,8 +28,8 @@ const (
 	maxAccept = 16 // members of Accept that are looked at
 )
 
-// Fail answers for an upstream that did not: 502, 503 or 504 with an id that
-// the error log has as well, beside the cause. The client is told nothing of
+// Fail answers when the upstream did not: 502, 503 or 504 with an id. The error
+// log has the same id and the cause. The client is told nothing of
 // the upstream itself. The body is JSON for clients that prefer it. If r's own
 // client has gone away, nothing is logged.
 //
@@ -85,7 +85,7 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		refuse(w, r, http.StatusMethodNotAllowed)
 	case len(r.Header["Via"]) > 0 && looping(r.Header):
-		h.errorLog.Warn("a request goes round in a loop between proxies",
+		h.errorLog.Warn("a request loops between proxies",
 			"method", r.Method, "host", r.Host, "target", shortTarget(r))
 		refuse(w, r, http.StatusLoopDetected)
 	case r.Method == http.MethodOptions && r.Header.Get("Max-Forwards") == "0":
@@ -96,13 +96,13 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refuse answers where it was not the upstream who failed.
+// refuse answers when it was not the upstream that failed.
 func refuse(w http.ResponseWriter, r *http.Request, status int) {
 	clearBody(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	body := http.StatusText(status) + "\n"
 	if status == http.StatusLoopDetected {
-		body = "This request goes round in a loop between proxies.\n"
+		body = "This request loops between proxies.\n"
 	}
 	finish(w, r, status, body)
 }

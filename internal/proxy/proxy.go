@@ -1,7 +1,7 @@
 // Package proxy passes requests on to an upstream and answers with what it
 // says: uploads, streams, upgrades, trailers and interim responses included.
-// It is the job of a route "proxy", and what the cache does with whatever it
-// does not keep.
+// It is the job of a route "proxy", and the cache uses it for whatever it
+// does not store.
 //
 // It does not use httputil.ReverseProxy, which loses what we need: request
 // trailers, the bytes that a client sent behind its request for an upgrade, the

@@ -24,7 +24,7 @@ var upgradeBuffers = sync.Pool{New: func() any { b := make([]byte, 4<<10); retur
 const upgradeGrace = 10 * time.Second
 
 // errHalf ends both directions when one of them cannot be ended alone.
-var errHalf = errors.New("the connection cannot be closed by halves")
+var errHalf = errors.New("the connection cannot be closed in one direction only")
 
 // upgrade joins the client's connection with the upstream's until either breaks,
 // both have ended, or the server drains (RFC 9110, 7.8).
@@ -34,7 +34,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 	switch {
 	case !ok || out.Header.Get("Upgrade") == "":
 		res.Body.Close()
-		h.Fail(w, r, fmt.Errorf("%w: it switches protocols though nobody asked for it", upstream.ErrProtocol))
+		h.Fail(w, r, fmt.Errorf("%w: it switches protocols without being asked to", upstream.ErrProtocol))
 		return
 	case protocol == "" || !field.Has(out.Header["Upgrade"], protocol):
 		res.Body.Close()

@@ -27,11 +27,11 @@ func parseAddress(text string) (address, error) {
 		return address{text: text, scheme: "unix", host: "localhost", socket: path}, nil
 	}
 	if !strings.Contains(text, "://") {
-		return address{}, fmt.Errorf("%q is no address: did you mean %q?", text, "http://"+guessHost(text))
+		return address{}, fmt.Errorf("%q is not an address: did you mean %q?", text, "http://"+guessHost(text))
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return address{}, fmt.Errorf("%q is no address: write http://127.0.0.1:5000", text)
+		return address{}, fmt.Errorf("%q is not an address: write http://127.0.0.1:5000", text)
 	}
 	scheme := u.Scheme
 	switch scheme { // RFC 6455, 3: the same ports and ways
@@ -42,11 +42,11 @@ func parseAddress(text string) (address, error) {
 	}
 	switch {
 	case scheme != "http" && scheme != "https" && scheme != "h2c":
-		return address{}, fmt.Errorf("%q: nothing speaks %q: the ways are http://, https://, h2c:// and unix:/path", text, u.Scheme)
+		return address{}, fmt.Errorf("%q: %q is not supported: use http://, https://, h2c:// or unix:/path", text, u.Scheme)
 	case u.Hostname() == "":
 		return address{}, fmt.Errorf("%q names no host: write %s://127.0.0.1:5000", text, u.Scheme)
 	case u.User != nil:
-		return address{}, fmt.Errorf("%q: an address holds no name and password: let the client or a header rule send Authorization", u.Redacted())
+		return address{}, fmt.Errorf("%q: an address must not have a name and password: let the client or a header rule send Authorization", u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return address{}, fmt.Errorf("%q: an address ends with its path, without ? and #", text)
 	}

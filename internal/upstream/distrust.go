@@ -15,7 +15,7 @@ import (
 // request is dear, so the server gets another chance.
 const distrustFor = 10 * time.Minute
 
-// distrust is what a server has earned by that.
+// distrust notes whether a server has sent such bytes lately.
 type distrust struct {
 	since time.Time // what until is counted from
 	log   *slog.Logger

@@ -20,8 +20,8 @@ var (
 var (
 	errEarly       = errors.New("it sent bytes before it was asked")
 	errInterims    = errors.New("too many interim responses")
-	errStatus      = errors.New("a status below 200 ends no exchange")
-	errName        = errors.New("a field's name holds a space")
+	errStatus      = errors.New("a status below 200 is not a final answer")
+	errName        = errors.New("a field's name contains a space")
 	errUnasked     = errors.New("it switched protocols without being asked to")
 	errBodyStalls  = errors.New("the body makes no progress")
 	errUploadStuck = errors.New("it does not take the request's body")
@@ -29,17 +29,17 @@ var (
 	errQueueFull   = errors.New("the queue is full")
 	errQueueWait   = errors.New("no place became free in time")
 	errConnect     = errors.New("CONNECT cannot be passed on")
-	errTarget      = errors.New("the request's target holds a space or a control character")
+	errTarget      = errors.New("the request's target contains a space or a control character")
 	errGivenUp     = errors.New("the request was given up")
 )
 
 // Status is the status for an error of RoundTrip: 502 for what cannot be
-// reached or breaks the protocol, 504 for what is too slow, 503 where there was
-// no place or nobody to ask; to that belongs a Retry-After.
+// reached or breaks the protocol, 504 for what is too slow, 503 if there was
+// no place, or no server to ask. A 503 needs a Retry-After.
 //
-// For [context.Canceled] it is 503, too: the client that went away sees
-// nothing of it (499 is a number of log files, never sent); who shared its
-// request may try again. Anything else is 502.
+// For [context.Canceled] it is 503, too. The client that went away does not see
+// it (499 is for log files and never sent), and clients that shared its request
+// may try again. Anything else is 502.
 func Status(err error) int {
 	switch {
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):

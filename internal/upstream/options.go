@@ -223,7 +223,7 @@ func (o Options) Check() map[string]error {
 		faults["hash_by"] = errors.New(`"hash_by" does nothing without balance: hash`)
 	}
 	if u, err := url.Parse("http://" + o.Host); err != nil || u.Host != o.Host {
-		faults["host"] = fmt.Errorf("%q is no host: write client, upstream, or a name like api.example.com", o.Host)
+		faults["host"] = fmt.Errorf("%q is not a host: write client, upstream, or a name like api.example.com", o.Host)
 	}
 	if b := o.HeaderBytes; b > 0 && (b < 1<<10 || b > 16<<20) {
 		faults["header_bytes"] = fmt.Errorf("%s for a header is out of range: at least 1KiB, at most 16MiB", b)
@@ -231,11 +231,11 @@ func (o Options) Check() map[string]error {
 	o.checkHealth(faults)
 	for key, percent := range map[string]int{"retries.budget": o.Retries.Budget, "breaker.failures": o.Breaker.Failures} {
 		if percent > 100 {
-			faults[key] = fmt.Errorf("%d is no percentage: at most 100", percent)
+			faults[key] = fmt.Errorf("%d is not a percentage: at most 100", percent)
 		}
 	}
 	if o.Retries.Attempts > maxAttempts {
-		faults["retries.attempts"] = fmt.Errorf("%d attempts would be an attack: at most %d", o.Retries.Attempts, maxAttempts)
+		faults["retries.attempts"] = fmt.Errorf("%d attempts are too many: at most %d", o.Retries.Attempts, maxAttempts)
 	}
 	for key, d := range map[string]time.Duration{
 		"queue_timeout": o.QueueTimeout, "connect_timeout": o.ConnectTimeout, "header_timeout": o.HeaderTimeout,
@@ -268,7 +268,7 @@ func (o Options) checkAddresses(faults map[string]error) {
 		if err != nil {
 			faults[key] = err
 		} else if seen[a] {
-			faults[key] = fmt.Errorf("%q is here a second time", to)
+			faults[key] = fmt.Errorf("%q is listed twice", to)
 		}
 		seen[a] = true
 	}
@@ -277,11 +277,11 @@ func (o Options) checkAddresses(faults map[string]error) {
 func (o Options) checkHealth(faults map[string]error) {
 	h := o.Health
 	if u, err := url.ParseRequestURI(h.Path); h.Path != "" && (err != nil || u.Host != "" || h.Path[0] != '/') {
-		faults["health.path"] = fmt.Errorf("%q is no path: write /healthz", h.Path)
+		faults["health.path"] = fmt.Errorf("%q is not a path: write /healthz", h.Path)
 	}
 	for i, s := range h.Status {
 		if !isStatus(s) {
-			faults[fmt.Sprintf("health.status[%d]", i)] = fmt.Errorf("%q is no status: write 204, or 2xx for a class", s)
+			faults[fmt.Sprintf("health.status[%d]", i)] = fmt.Errorf("%q is not a status: write 204, or 2xx for a class", s)
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (o Options) checkTLS(faults map[string]error) {
 		return
 	}
 	if !slices.ContainsFunc(o.To, isSecure) {
-		faults["tls"] = errors.New("there is no https:// address that this could be for")
+		faults["tls"] = errors.New("no address has https://, so this has no effect")
 	}
 	if _, err := t.authorities(); err != nil {
 		faults["tls.ca"] = err
@@ -301,7 +301,7 @@ func (o Options) checkTLS(faults map[string]error) {
 		faults["tls.cert"] = err
 	}
 	if t.Insecure && t.CA != "" {
-		faults["tls.insecure"] = errors.New("this accepts any certificate, and so makes \"ca\" pointless: leave one of them out")
+		faults["tls.insecure"] = errors.New("this accepts any certificate, which makes \"ca\" pointless: leave one of them out")
 	}
 }
 
@@ -342,7 +342,7 @@ func (t TLS) authorities() (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", t.CA)
+		return nil, fmt.Errorf("%s has no certificate in PEM form", t.CA)
 	}
 	return roots, nil
 }
@@ -379,7 +379,7 @@ func checkHashBy(by string) error {
 	case named && (kind == "header" || kind == "cookie") && name != "" && textproto.TrimString(name) == name && !strings.ContainsAny(name, " :;,=\t\r\n"):
 		return nil
 	}
-	return fmt.Errorf("%q is nothing to go by: use url, path, client, header:NAME or cookie:NAME", by)
+	return fmt.Errorf("%q is not supported: use url, path, client, header:NAME or cookie:NAME", by)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -288,7 +288,7 @@ func (p *Pool) streamEnded(c place) {
 func (p *Pool) log(s *server, ch change, err error) {
 	switch ch {
 	case ejected:
-		p.errorLog.Warn("an upstream is ejected for a while", slog.String("upstream", s.name), slog.Any("error", err))
+		p.errorLog.Warn("an upstream fails and gets no requests for a while", slog.String("upstream", s.name), slog.Any("error", err))
 	case opened:
 		p.errorLog.Warn("an upstream fails too often: its circuit breaker opens", slog.String("upstream", s.name), slog.Any("error", err))
 	case closed:

@@ -18,8 +18,8 @@ var (
 	errNoUpgrade   = errors.New("the request asks for no other protocol: it needs the fields Connection: Upgrade and Upgrade")
 	errUpgradeBody = errors.New("a request to switch protocols must have no body")
 	errNoSwitching = errors.New("HTTP/2 cannot switch protocols: write http:// for the address instead of h2c://")
-	errField       = errors.New("no field of a header")
-	errMethod      = errors.New("no method")
+	errField       = errors.New("not a header field")
+	errMethod      = errors.New("not a method")
 )
 
 // Tunnel is a connection to a server that has switched protocols. It counts as

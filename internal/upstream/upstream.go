@@ -1,4 +1,4 @@
-// Package upstream is the way to the servers behind this one: an
+// Package upstream makes requests to the servers behind this one. It is an
 // [http.RoundTripper] over one or several of them, with connection pools,
 // balancing, health, retries within a budget, a circuit breaker and a bounded
 // queue that keeps a slow server from being run over.
@@ -28,8 +28,9 @@
 //     [httptrace.ClientTrace] in the request's context, at most maxInterim.
 //   - The request's target goes out byte for byte as it came in (address.go).
 //
-// Upgrade (upgrade.go) is the way for who wants the connection itself, such as
-// the proxy for WebSockets: chosen in the same way, but made and spoken to here
+// Upgrade (upgrade.go) is for callers that want the connection itself, such as
+// the proxy for WebSockets. The server is chosen in the same way, but the
+// connection is made and used here
 // (handshake.go), so that a tunnel that waits for hours keeps nothing of
 // net/http. RoundTrip can switch protocols, too; its body is then the connection.
 //
