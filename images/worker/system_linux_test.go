@@ -64,14 +64,7 @@ func TestPriority(t *testing.T) {
 		if background {
 			want = thread{niceBackground, unix.SCHED_IDLE}
 		}
-		file := filepath.Join(t.TempDir(), "pid")
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := p.Convert(t.Context(), text("spawn "+file), convert.Spec{}, background); !errors.Is(err, ErrCrashed) {
-				t.Errorf("%v", err)
-			}
-		})
-		command := pidIn(t, file)
+		command, crashed := spawn(t, p, background)
 		p.mu.Lock()
 		for w := range p.all {
 			pid := w.cmd.Process.Pid
@@ -91,7 +84,7 @@ func TestPriority(t *testing.T) {
 			w.cmd.Process.Kill()
 		}
 		p.mu.Unlock()
-		wg.Wait()
+		crashed()
 	}
 	for _, now := range threads(t, os.Getpid()) {
 		if now != own {

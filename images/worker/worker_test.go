@@ -248,26 +248,33 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
+// spawn has a worker of the pool run a command until the worker crashes, which
+// crashed waits for.
+func spawn(t *testing.T, p *Pool, background bool) (pid int, crashed func()) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pid")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := p.Convert(t.Context(), text("spawn "+file), convert.Spec{}, background); !errors.Is(err, ErrCrashed) {
+			t.Errorf("%v", err)
+		}
+	})
+	return pidIn(t, file), wg.Wait
+}
+
 // A command that outlives the worker that has started it is ended, too.
 func TestCrashLeavesNothing(t *testing.T) {
 	if _, err := exec.LookPath("sleep"); err != nil {
 		t.Skip("there is no command sleep")
 	}
 	p := newPool(t, Options{}, "fake")
-	file := filepath.Join(t.TempDir(), "pid")
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := p.Convert(t.Context(), text("spawn "+file), convert.Spec{}, false); !errors.Is(err, ErrCrashed) {
-			t.Errorf("%v", err)
-		}
-	})
-	pid := pidIn(t, file)
+	pid, crashed := spawn(t, p, false)
 	p.mu.Lock()
 	for w := range p.all {
 		w.cmd.Process.Kill() // itself alone
 	}
 	p.mu.Unlock()
-	wg.Wait()
+	crashed()
 	eventually(t, "the command ends", func() bool { return gone(pid) })
 }
 

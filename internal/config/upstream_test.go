@@ -145,14 +145,23 @@ func TestForCacheSettings(t *testing.T) {
 	if o.TTL != 5*time.Minute || len(o.CORS.Origins) != 2 || !o.Key.SortQuery || c.Listen[0] != "127.0.0.1:0" {
 		t.Errorf("the settings led to %+v", o)
 	}
-	for setting, want := range map[struct{ Key, Value, From string }]string{
+	refusesSettings(t, func() *Config { return ForCache("http://127.0.0.1:5000") }, map[typed]string{
 		{"cache.preset", "fast", "--preset"}:              "--preset: preset \"fast\" is unknown",
 		{"cache.ttl", "5", "--ttl"}:                       "--ttl: \"ttl\" must be a duration like 10s",
 		{"cache.to", "http://127.0.0.1:8080", "UPSTREAM"}: "UPSTREAM: http://127.0.0.1:8080 is this server itself",
 		{"cache.disk", "../config/upstream.go", "--disk"}: "--disk: ../config/upstream.go is a file",
 		{"cache.tttl", "5", "--tttl"}:                     "--tttl: there is no key \"cache.tttl\"",
-	} {
-		err := ForCache("http://127.0.0.1:5000").Check(Setting{setting.Key, []string{setting.Value}, setting.From})
+	})
+}
+
+// typed is a setting of one value.
+type typed struct{ key, value, from string }
+
+// refusesSettings expects each setting to be a mistake, with these words.
+func refusesSettings(t *testing.T, cfg func() *Config, wants map[typed]string) {
+	t.Helper()
+	for setting, want := range wants {
+		err := cfg().Check(Setting{setting.key, []string{setting.value}, setting.from})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", setting, err, want)
 		}
