@@ -35,7 +35,7 @@ func servers() []string { return []string{nginx, h2o, caddy, millrace} }
 // arms are all, the baseline first.
 func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	bare := m.Subject(pageSubject, "", func(p fileserver.Place) []string {
-		return []string{"-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", m.cert, "-key", m.key}
+		return []string{"-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", beside(p, m.cert), "-key", beside(p, m.key)}
 	})
 	return []trial.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.secure(m.NginxWith(ctx, "tls.conf.tmpl", func(p fileserver.Place) map[string]string {
@@ -49,6 +49,12 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	}
 }
 
+// beside is a file of the folder that the site is in: the commands that a report
+// shows name no temporary folder.
+func beside(p fileserver.Place, file string) string {
+	return filepath.Join(filepath.Dir(p.Site), filepath.Base(file))
+}
+
 // secure says that a server is asked over TLS.
 func (m *measurement) secure(l fileserver.Launch) fileserver.Launch {
 	l.URLs = func(p fileserver.Place) map[string]string { return map[string]string{"": "https://" + p.Address + "/"} }
@@ -59,7 +65,7 @@ func (m *measurement) secure(l fileserver.Launch) fileserver.Launch {
 func (m *measurement) millrace(flags ...string) fileserver.Launch {
 	return m.MillraceWith(func(p fileserver.Place) []string {
 		return append([]string{
-			"serve", p.Site, "-l", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", m.cert, "--tls-key", m.key,
+			"serve", p.Site, "-l", "unix:" + p.Socket, "--tls-listen", p.Address, "--tls-cert", beside(p, m.cert), "--tls-key", beside(p, m.key),
 			"--log", "off", "--admin", "off",
 		}, flags...)
 	})
