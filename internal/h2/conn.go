@@ -21,6 +21,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,7 @@ type Conn struct {
 	settings clientSettings
 	hot      recent // streams that the host has answered
 	flood    flood
+	met      bool   // the client's preface has come
 	greeted  bool   // our SETTINGS have gone
 	leaving  bool   // the client sent GOAWAY, and net/http is not there to end the connection
 	partial  []byte // the beginning of a frame
@@ -148,20 +150,32 @@ const maxOut = 64 << 10
 const small = 512
 
 // Run serves until the connection ends, and returns why: nil, [io.EOF], or an
-// error. The caller closes the connection.
-func (c *Conn) Run() error {
-	defer c.stop()
-	err := c.greet()
+// error. The caller closes the connection. After a read that has ended with
+// [os.ErrDeadlineExceeded] it may be called again.
+func (c *Conn) Run() (err error) {
+	defer func() {
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.stop()
+		}
+	}()
+	if !c.met {
+		if err := c.greet(); err != nil {
+			return err
+		}
+		c.met = true
+	}
 	var wait [small]byte
-	for err == nil {
-		var n int
-		if n, err = c.host.Read(wait[:]); n > 0 {
+	for {
+		n, err := c.host.Read(wait[:])
+		if n > 0 {
 			if e := c.work(wait[:n]); e != nil {
 				return e
 			}
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // greet reads the client's preface.
@@ -206,7 +220,9 @@ func (c *Conn) work(read []byte) error {
 		}
 		// The record that has come was longer than the buffer: this does not wait.
 		m, err := c.host.Read(t.in[n:])
-		if n += m; err != nil {
+		if n += m; errors.Is(err, os.ErrDeadlineExceeded) {
+			break // somebody took the connection for quiet, just now
+		} else if err != nil {
 			return err
 		}
 	}

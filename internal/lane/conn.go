@@ -67,6 +67,7 @@ type Conn struct {
 	pace    Pace                    // of its body
 	wake    *wake                   // TLS only
 	front   atomic.Pointer[h2.Conn] // HTTP/2 only
+	parking atomic.Pointer[parking] // TLS only, and not net/http's
 
 	// Of loop-owned connections, see loop.
 	take   func(*Conn)
@@ -119,6 +120,7 @@ func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 	tc, secure := nc.(*tls.Conn)
 	if secure {
 		c.under = tc.NetConn()
+		l.handshakes.Add(1)
 	} else {
 		c.onReadable = c.readable
 		c.sock = send.NewSocket(nc, c.stalled)
@@ -424,6 +426,7 @@ func (c *Conn) Close() error {
 	if !c.closeOwned() && c.nc != nil {
 		err = c.nc.Close()
 		c.rouse(true)
+		c.parking.Load().ended()
 	}
 	c.lane.untrack(c)
 	if c.gone != nil {
@@ -444,6 +447,7 @@ func (c *Conn) cut() {
 		shutdown(c.fd)
 	case c.under != nil:
 		_ = c.under.Close()
+		c.parking.Load().ended()
 	default:
 		c.doomed = true
 	}

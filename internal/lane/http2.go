@@ -26,18 +26,30 @@ type HTTP2 struct {
 func (l *Lane) On() bool { return l.on() }
 
 // ServeHTTP2 serves a new connection that has agreed on HTTP/2: hot requests
-// here, the others by net/http. It returns when the connection has ended.
-func (c *TLSConn) ServeHTTP2(o *HTTP2) {
-	defer c.guard()
+// here, the others by net/http. It may return before the connection has ended;
+// done is called then.
+func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, o: o}
 	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList})
 	c.front.Store(front)
 	if c.lane.draining.Load() {
 		front.Shutdown()
 	}
-	_ = front.Run() // the client knows
-	_ = c.Close()
-	h.inner.Wait()
+	c.park(func() bool {
+		if h.run(front) {
+			return true
+		}
+		_ = c.Close() // if it is not: the client knows why
+		h.inner.Wait()
+		done()
+		return false
+	})
+}
+
+// run reads until the connection ends, or is quiet.
+func (h *h2Host) run(front *h2.Conn) (isQuiet bool) {
+	defer h.guard()
+	return quiet(front.Run())
 }
 
 // h2Host is what an HTTP/2 connection of the lane has of its lane.

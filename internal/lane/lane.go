@@ -32,6 +32,7 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
+	"millrace/internal/epoll"
 	"millrace/internal/meter"
 	"millrace/internal/site"
 )
@@ -78,11 +79,15 @@ type Lane struct {
 	drain    chan struct{} // closed when draining becomes true
 	scopes   []*Scope
 	serial   atomic.Uint32
+	// handshakes is how many TLS connections there have been.
+	handshakes atomic.Int64
 
 	loops   []*loop
-	started sync.Once      // the loops, by the first loop-owned connection
-	looping sync.WaitGroup // the loops
-	leaving sync.WaitGroup // connections whose time on a loop has ended
+	started sync.Once                    // the loops, by the first loop-owned connection
+	looping sync.WaitGroup               // the loops
+	parker  atomic.Pointer[epoll.Parker] // nil: nothing is parked
+	parks   sync.Once                    // the parker, by the first connection that it may have
+	leaving sync.WaitGroup               // connections whose time on a loop has ended
 	owned   ownedConns
 
 	conns [connShards]connSet
@@ -162,6 +167,8 @@ func (l *Lane) Close() {
 	l.CloseAll() // those that have just left their loop
 	l.leaving.Wait()
 	close(l.stop)
+	l.parks.Do(func() {}) // from here on there is none
+	l.parker.Load().Close()
 	l.done.Wait()
 	if l.on() {
 		l.table.close()

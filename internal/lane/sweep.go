@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"millrace/internal/gogc"
 )
 
 const (
@@ -78,6 +80,7 @@ func (s *Settings) interval() time.Duration {
 func (l *Lane) sweeper() {
 	defer l.done.Done()
 	lastTable := time.Now()
+	var wave gogc.Wave
 	for {
 		timer := time.NewTimer(l.settings.Load().interval())
 		select {
@@ -86,6 +89,9 @@ func (l *Lane) sweeper() {
 			return
 		case now := <-timer.C:
 			l.each(func(c *Conn) { c.expire(now.UnixNano()) })
+			if wave.Over(l.handshakes.Load(), now) {
+				l.done.Go(gogc.GiveBack)
+			}
 			if l.on() && now.Sub(lastTable) >= tableEvery {
 				lastTable = now
 				l.table.sweep(now.Unix(), l.gone)
@@ -96,10 +102,12 @@ func (l *Lane) sweeper() {
 
 // expire cuts a connection that is past one of its deadlines.
 func (c *Conn) expire(now int64) {
-	if d := c.deadline.Load(); d != 0 && d < now {
+	d := c.deadline.Load()
+	if d != 0 && d < now {
 		c.cut()
 		return
 	}
+	c.parking.Load().rest(d, now)
 	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
 		c.cut()
 	}

@@ -16,25 +16,32 @@ import (
 // one of the acceptors and as being served.
 func (l *listener) serveTLS(nc *countedConn) {
 	s := l.server
-	defer s.serving.Done()
+	c := l.adopt(nc)
+	s.acceptors.Done()
+	switch tc, ok := c.(*lane.TLSConn); {
+	case c == nil: // it has failed, or net/http has it
+	case ok && s.laneH2 != nil && tc.ConnectionState().NegotiatedProtocol == "h2":
+		tc.ServeHTTP2(s.laneH2, s.serving.Done)
+		return // perhaps for a while: a quiet connection has no goroutine
+	default:
+		s.serveConn(c)
+	}
+	s.serving.Done()
+}
+
+// adopt does the handshake and puts the lane in front. It returns nil when there
+// is nothing left to do.
+func (l *listener) adopt(nc *countedConn) lane.NetConn {
+	s := l.server
 	tc := l.handshake(nc)
 	if tc == nil {
-		s.acceptors.Done()
-		return
+		return nil
 	}
-	h2 := tc.ConnectionState().NegotiatedProtocol == "h2"
-	if h2 && s.laneH2 == nil {
+	if s.laneH2 == nil && tc.ConnectionState().NegotiatedProtocol == "h2" {
 		s.h2Conns.put(tc)
-		s.acceptors.Done()
-		return
+		return nil
 	}
-	c := s.lane.NewConn(tc, &s.secure, nil)
-	s.acceptors.Done()
-	if tc, ok := c.(*lane.TLSConn); ok && h2 {
-		tc.ServeHTTP2(s.laneH2)
-		return
-	}
-	s.serveConn(c)
+	return s.lane.NewConn(tc, &s.secure, nil)
 }
 
 // handshake is bounded in time by the handshake timeout and in number by the

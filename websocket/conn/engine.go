@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/gogc"
 	"millrace/websocket/frame"
 )
 
@@ -58,9 +59,7 @@ func NewEngine(errorLog *slog.Logger) *Engine {
 		e.done.Go(lp.run)
 	}
 	e.done.Go(e.strand.run)
-	if e.strand.parker != nil {
-		e.done.Go(e.strand.parker.run)
-	}
+	e.done.Go(e.strand.parker.Run)
 	e.done.Go(e.clock)
 	return e
 }
@@ -78,12 +77,12 @@ func (e *Engine) Post(i int, f func()) { e.runners[i].post(f) }
 func (e *Engine) clock() {
 	t := time.NewTicker(tickTime)
 	defer t.Stop()
-	w := wave{}
+	w := gogc.Wave{}
 	for {
 		select {
 		case now := <-t.C:
-			if w.tick(e.opened.Load(), now) {
-				e.done.Go(giveBack)
+			if w.Over(e.opened.Load(), now) {
+				e.done.Go(gogc.GiveBack)
 			}
 		case <-e.stop:
 			return
@@ -283,9 +282,7 @@ func (e *Engine) Close() error {
 	e.strand.readers.Wait()
 	e.strand.writers.Wait()
 	close(e.stop)
-	if e.strand.parker != nil {
-		e.strand.parker.close()
-	}
+	e.strand.parker.Close()
 	e.strand.post(func() { e.strand.ended = true })
 	e.done.Wait()
 	return nil

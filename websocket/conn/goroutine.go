@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/epoll"
 	"millrace/websocket/frame"
 )
 
@@ -28,8 +29,7 @@ type goroutineDriver struct {
 	gone       bool // the connection is over
 	then       afterwards
 
-	parked    bool   // of the parker, and guarded by it
-	place     uint32 // its number there
+	parked    epoll.Place
 	wasParked bool   // once at least
 	renewed   uint32 // tick behind that in which it was last said how long to stay awake; 0: never
 
@@ -342,13 +342,13 @@ func (o *goroutineDriver) close() {
 		_ = o.cut()
 	}
 	_ = o.rw.Close()
-	o.strand.parker.wake(o)
+	o.strand.parker.Leave(&o.parked)
 }
 
 // cut ends the connection from outside.
 func (o *goroutineDriver) cut() error {
 	err := cut(o.rw)
-	o.strand.parker.wake(o)
+	o.strand.parker.Leave(&o.parked)
 	return err
 }
 
@@ -380,7 +380,7 @@ func (o *goroutineDriver) read(c *Conn) {
 			o.take(c, func() { c.input(buf[:n]) })
 		}
 		if isQuiet(sock, err) && !o.over(c) {
-			if o.park(c, sock) {
+			if o.park(c) {
 				break // and somebody else goes on, or has
 			}
 			continue

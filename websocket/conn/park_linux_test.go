@@ -9,18 +9,13 @@ import (
 )
 
 // parked is how many connections have no goroutine.
-func (r *rig) parked() int {
-	n := r.engine.strand.parker
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.conns) - len(n.free)
-}
+func (r *rig) parked() int { return r.engine.strand.parker.Parked() }
 
 // parking has connections parked soon.
 func parking(t *testing.T) *rig {
 	r := &rig{T: t}
 	r.start()
-	r.engine.strand.parker.after = 20 * time.Millisecond
+	r.engine.strand.parkAfter = 20 * time.Millisecond
 	return r
 }
 

@@ -3,27 +3,30 @@ package conn
 import (
 	"io"
 	"sync"
+	"time"
 
+	"millrace/internal/epoll"
 	"millrace/websocket/frame"
 )
 
 // strand is the runner of connections with a goroutine.
 type strand struct {
 	runner
-	engine  *Engine
-	ended   bool
-	signal  chan struct{}
-	mu      sync.Mutex
-	conns   map[*Conn]struct{}
-	pipes   map[*goroutinePipe]struct{}
-	parker  *parker        // nil: nothing is parked
-	readers sync.WaitGroup // connections that are not over, and pipes
-	writers sync.WaitGroup
+	engine    *Engine
+	ended     bool
+	signal    chan struct{}
+	mu        sync.Mutex
+	conns     map[*Conn]struct{}
+	pipes     map[*goroutinePipe]struct{}
+	parker    *epoll.Parker  // nil: nothing is parked
+	parkAfter time.Duration  // a test's own
+	readers   sync.WaitGroup // connections that are not over, and pipes
+	writers   sync.WaitGroup
 }
 
 func newStrand(e *Engine, index int) *strand {
 	s := &strand{engine: e, signal: make(chan struct{}, 1), conns: map[*Conn]struct{}{}}
-	s.parker = newParker()
+	s.parker, s.parkAfter = epoll.NewParker(), parkAfter
 	s.index, s.guard = index, e.mistake
 	s.wake = func() {
 		select {
