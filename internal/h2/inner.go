@@ -23,12 +23,13 @@ type inner struct {
 	open map[uint32]struct{} // streams that were passed on and have not ended
 
 	// Of net/http's writes, of which there is one at a time.
-	held  []byte // the beginning of a frame
-	block []byte // the beginning of a header block, in whole frames
-	data  head   // the DATA frame that is under way
-	rest  int    // how much of it has yet to come
-	acks  int    // of settings that were acknowledged before net/http saw them
-	out   []byte // what this write has to say
+	held  []byte  // the beginning of a frame
+	block []byte  // the beginning of a header block, in whole frames
+	data  head    // the DATA frame that is under way
+	rest  int     // how much of it has yet to come
+	acks  int     // of settings that were acknowledged before net/http saw them
+	out   []byte  // what this write has to say
+	lease *[]byte // its buffer, borrowed
 }
 
 // Where net/http stands when the client's table has shrunk: its next header block
@@ -96,6 +97,11 @@ func (i *innerConn) Read(p []byte) (int, error) { return i.in.read(p) }
 // Write implements [net.Conn].
 func (i *innerConn) Write(p []byte) (int, error) {
 	in := i.inner
+	if in.lease == nil {
+		in.lease = outs.Get().(*[]byte)
+		in.out = (*in.lease)[:0]
+	}
+	defer in.giveBack()
 	for b := p; len(b) > 0; {
 		n, err := in.take(b)
 		if err != nil {
@@ -110,6 +116,17 @@ func (i *innerConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// outs are what net/http's writes are collected in.
+var outs = sync.Pool{New: func() any { b := make([]byte, 0, maxOut+4<<10); return &b }}
+
+// giveBack returns the buffer of a write that has gone.
+func (in *inner) giveBack() {
+	if len(in.out) == 0 {
+		outs.Put(in.lease) // which never grew: what is longer was copied from it
+		in.out, in.lease = nil, nil
+	}
 }
 
 // take takes over some of what net/http writes.
@@ -238,9 +255,7 @@ func (in *inner) flush() error {
 	in.c.wmu.Lock()
 	_, err := in.c.host.Write(in.out)
 	in.c.wmu.Unlock()
-	if in.out = in.out[:0]; cap(in.out) > 8<<10 {
-		in.out = nil
-	}
+	in.out = in.out[:0]
 	return err
 }
 

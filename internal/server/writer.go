@@ -88,8 +88,9 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// copyBuffers are for bodies over HTTP/2, four of its default frames each.
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
+// copyBuffers are for bodies over HTTP/2: as much as the lane has net/http put
+// into one frame (h2), each of which costs two changes of goroutine.
+var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // FlushError is what [http.ResponseController] looks for.
 func (w *writer) FlushError() error {
