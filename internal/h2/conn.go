@@ -94,7 +94,8 @@ type Conn struct {
 	hot      recent // streams that the host has answered
 	flood    flood
 	met      bool   // the client's preface has come
-	greeted  bool   // our SETTINGS have gone
+	greeted  bool   // our SETTINGS are on their way
+	opened   bool   // the client's have come
 	leaving  bool   // the client sent GOAWAY, and net/http is not there to end the connection
 	partial  []byte // the beginning of a frame
 	rest     int    // how many bytes of a DATA frame have yet to come
@@ -105,26 +106,30 @@ type Conn struct {
 	limit uint32 // with this stream
 
 	last   atomic.Uint32 // the highest stream of the client
+	warm   atomic.Uint32 // the highest that the host has answered
 	inner  atomic.Pointer[inner]
 	window window
 	resets resets
 
-	wmu sync.Mutex // writing, in whole frames
+	wmu  sync.Mutex // writing, in whole frames
+	told bool       // SETTINGS have gone; by wmu
 }
 
 // clientSettings are what the client has asked for.
 type clientSettings struct {
-	table, window, frame uint32
-	raw                  [8]uint32 // by number, as sent
-	sent                 uint8     // which of them were
-	shrunk               bool      // the table became smaller, and net/http has yet to say so
+	window, frame uint32
+	// table is the smallest that the client has had. Net/http is told no other,
+	// so its own only shrinks: see inner.table.
+	table uint32
+	raw   [8]uint32 // by number, as sent
+	sent  uint8     // which of them were
 }
 
 // New returns a Conn.
 func New(h Host, o Options) *Conn {
-	c := &Conn{host: h, o: o, settings: clientSettings{table: 4096, window: defaultWindow, frame: 16 << 10}}
+	c := &Conn{host: h, o: o, settings: clientSettings{table: firstTable, window: defaultWindow, frame: 16 << 10}}
 	c.window.init(defaultWindow)
-	c.dec = hpack.NewDecoder(4096, nil)
+	c.dec = hpack.NewDecoder(firstTable, nil)
 	c.dec.SetEmitFunc(c.list.emit)
 	c.dec.SetMaxStringLength(maxBlock)
 	return c
@@ -218,7 +223,11 @@ func (c *Conn) work(read []byte) error {
 		if !more || n == len(t.in) {
 			break
 		}
-		// The record that has come was longer than the buffer: this does not wait.
+		// The record that has come was longer than the buffer, as a rule: else
+		// this waits, and so does the client for what was answered.
+		if err := c.flush(t); err != nil {
+			return err
+		}
 		m, err := c.host.Read(t.in[n:])
 		if n += m; errors.Is(err, os.ErrDeadlineExceeded) {
 			break // somebody took the connection for quiet, just now
@@ -236,14 +245,7 @@ func (c *Conn) work(read []byte) error {
 	if c.leaving {
 		return io.EOF
 	}
-	switch in := c.inner.Load(); {
-	case n > 0 || c.block.open:
-		c.host.Turn(Rest)
-	case in != nil && in.busy():
-		c.host.Turn(Nothing)
-	default:
-		c.host.Turn(Request)
-	}
+	c.turned(n > 0 || c.block.open)
 	return nil
 }
 
@@ -261,9 +263,13 @@ func (c *Conn) frames(t *turn, b []byte) (used int, err error) {
 			return used, c.deliver(t)
 		}
 		h := parseHead(b[used:])
-		if h.length > maxRead {
+		switch {
+		case h.length > maxRead:
 			return used, c.fail(t, codeFrameSize)
+		case !c.opened && h.kind != frameSettings: // RFC 9113, 3.4
+			return used, c.fail(t, codeProtocol)
 		}
+		c.opened = true
 		if h.kind == frameData && !c.block.open {
 			if err := c.data(t, h, b[used:used+frameHead]); err != nil {
 				return used, err
@@ -279,12 +285,22 @@ func (c *Conn) frames(t *turn, b []byte) (used int, err error) {
 			return used, err
 		}
 		used += frameHead + h.length
-		if len(t.out) >= maxOut {
-			if err := c.flush(t); err != nil {
-				return used, err
-			}
+		if err := c.spill(t); err != nil {
+			return used, err
 		}
 	}
+}
+
+// spill sends on what has become much: a few bytes of a client may be many
+// fields, and many bytes of an answer.
+func (c *Conn) spill(t *turn) error {
+	switch {
+	case len(t.pass) >= maxOut:
+		return c.deliver(t)
+	case len(t.out) >= maxOut:
+		return c.flush(t)
+	}
+	return nil
 }
 
 // frame works off one frame that is not DATA.
@@ -327,8 +343,11 @@ func (c *Conn) data(t *turn, h head, raw []byte) error {
 	switch in := c.inner.Load(); {
 	case c.drop:
 		c.flood.idle(frameHead) // which the next frame may find too many
+		if h.length > 0 {       // other uploads need what it took of the window
+			t.out = appendWindowUpdate(t.out, 0, int64(h.length))
+		}
 		return nil
-	case h.id == 0 || h.id > c.last.Load():
+	case c.unused(h.id):
 		return c.fail(t, codeProtocol)
 	case in == nil || h.id > in.last:
 		return c.fail(t, codeStreamClosed)
@@ -353,7 +372,7 @@ func (c *Conn) rstStream(t *turn, h head, p []byte) error {
 	switch {
 	case len(p) != 4:
 		return c.fail(t, codeFrameSize)
-	case h.id == 0 || h.id > c.last.Load():
+	case c.unused(h.id):
 		return c.fail(t, codeProtocol)
 	case c.resets.many(time.Now()):
 		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
@@ -401,7 +420,7 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 	n := int64(binary.BigEndian.Uint32(p) & idMask)
 	in := c.inner.Load()
 	if h.id != 0 {
-		if h.id > c.last.Load() {
+		if c.unused(h.id) {
 			return c.fail(t, codeProtocol)
 		}
 		if in == nil || h.id > in.last {
@@ -450,6 +469,7 @@ func (c *Conn) flush(t *turn) error {
 		return nil
 	}
 	c.wmu.Lock()
+	c.told = true
 	_, err := c.host.Write(t.out)
 	c.wmu.Unlock()
 	t.out = t.out[:0]
@@ -480,8 +500,29 @@ func (c *Conn) Shutdown() {
 	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	_, _ = c.host.Write(appendGoAway(nil, limit, codeNo)) // Run finds out
+	var b []byte
+	if !c.told { // they come first; that they come twice is no harm (RFC 9113, 3.4)
+		c.told = true
+		b = append(appendHead(b, head{length: len(c.o.Settings), kind: frameSettings}), c.o.Settings...)
+	}
+	_, _ = c.host.Write(appendGoAway(b, limit, codeNo)) // Run finds out
 }
+
+// leave takes note that net/http answers no stream beyond last, and returns what
+// the client is told: the host may have answered later ones.
+func (c *Conn) leave(last uint32) uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last = max(last, c.warm.Load())
+	if c.away {
+		last = min(last, c.limit) // it never grows (RFC 9113, 6.8)
+	}
+	c.away, c.limit = true, last
+	return last
+}
+
+// unused reports whether the client has opened no such stream.
+func (c *Conn) unused(id uint32) bool { return id&1 == 0 || id > c.last.Load() }
 
 // refuses takes note of a stream, and reports whether it came after GOAWAY.
 func (c *Conn) refuses(id uint32) bool {

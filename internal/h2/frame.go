@@ -52,6 +52,7 @@ const (
 	// RFC allows, so that a frame and its head fit a small buffer.
 	maxRead       = 16 << 10
 	defaultWindow = 65535
+	firstTable    = 4096 // bytes of HPACK's table, of either side (RFC 9113, 6.5.2)
 	maxWindow     = 1<<31 - 1
 	idMask        = 1<<31 - 1
 )

@@ -125,10 +125,11 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 
 // answer has the host answer a new stream, if it can.
 func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
-	if c.list.size > c.list.most || c.settings.shrunk {
-		return false
+	announced := uint32(firstTable)
+	if in := c.inner.Load(); in != nil {
+		announced = in.table.Load()
 	}
-	if in := c.inner.Load(); in != nil && in.resize.Load() != resizeNone {
+	if c.list.size > c.list.most || announced > c.settings.table {
 		return false
 	}
 	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
@@ -142,6 +143,7 @@ func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
 	t.out = out
 	c.flood.useful(sent)
 	c.hot.add(id)
+	c.warm.Store(id)
 	return true
 }
 
@@ -189,6 +191,22 @@ func appendLiteral(b []byte, f *hpack.HeaderField) []byte {
 		b = append(b, 0)
 	}
 	return appendString(appendString(b, f.Name), f.Value)
+}
+
+// tableSize returns the last of the sizes of the table with which a block begins
+// (RFC 7541, 6.3).
+func tableSize(b []byte) (size uint32, ok bool) {
+	const bits, most = 0x20, 0x1f
+	for len(b) > 0 && b[0]&0xe0 == bits {
+		n := uint64(b[0] & most)
+		b, ok = b[1:], true
+		for shift, more := 0, n == most; more && len(b) > 0 && shift < 35; shift += 7 {
+			n += uint64(b[0]&0x7f) << shift
+			b, more = b[1:], b[0]&0x80 != 0
+		}
+		size = uint32(min(n, firstTable))
+	}
+	return size, ok
 }
 
 // appendString appends a string literal that is not Huffman-coded (RFC 7541, 5.2).

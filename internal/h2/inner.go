@@ -16,41 +16,34 @@ type inner struct {
 	in   *pipe
 	last uint32 // the highest stream that was passed on; of the goroutine that reads
 
-	frame  atomic.Uint32 // the client's largest
-	resize atomic.Uint32 // see resizeNone
+	frame atomic.Uint32 // the client's largest
+	// table is the size of net/http's table that the client was told last. Where
+	// the client's has become smaller, the next block must begin with the new size
+	// (RFC 7541, 4.2), which only one of net/http's does.
+	table atomic.Uint32
 
 	mu   sync.Mutex
 	open map[uint32]struct{} // streams that were passed on and have not ended
+	part bool                // the client is in the middle of a frame or a header block
 
 	// Of net/http's writes, of which there is one at a time.
 	held  []byte  // the beginning of a frame
 	block []byte  // the beginning of a header block, in whole frames
 	data  head    // the DATA frame that is under way
 	rest  int     // how much of it has yet to come
-	acks  int     // of settings that were acknowledged before net/http saw them
+	acked bool    // the first SETTINGS, which the client knows to be
 	out   []byte  // what this write has to say
 	lease *[]byte // its buffer, borrowed
 }
-
-// Where net/http stands when the client's table has shrunk: its next header block
-// after the acknowledgement begins with the new size (RFC 7541, 4.2), and the
-// host's may follow only then.
-const (
-	resizeNone = iota
-	resizeTold
-	resizeAcknowledged
-)
 
 // cold returns net/http's side, which it starts if this is the first stream.
 func (c *Conn) cold(t *turn) (*inner, error) {
 	if in := c.inner.Load(); in != nil {
 		return in, nil
 	}
-	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}, acks: 1}
+	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}}
 	in.frame.Store(c.settings.frame)
-	if c.settings.shrunk {
-		in.resize.Store(resizeTold)
-	}
+	in.table.Store(firstTable)
 	first := c.settings.appendTo(nil)
 	first = appendHead(first, head{kind: frameSettings, flags: flagAck})
 	if grow := c.window.settle(); grow > 0 {
@@ -71,21 +64,28 @@ func (in *inner) begin(id uint32) {
 	in.mu.Unlock()
 }
 
-// end notes that a stream has ended, and reports whether none is open.
-func (in *inner) end(id uint32) (idle bool) {
+// end notes that a stream has ended, which the client says.
+func (in *inner) end(id uint32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if _, was := in.open[id]; !was {
-		return false
-	}
 	delete(in.open, id)
-	return len(in.open) == 0
 }
 
-func (in *inner) busy() bool {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return len(in.open) > 0
+// turned tells the host what is awaited after a read. It and ended do so under
+// the lock, so that the last word is the true one.
+func (c *Conn) turned(part bool) {
+	wait := Request
+	if in := c.inner.Load(); in != nil {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if in.part = part; len(in.open) > 0 {
+			wait = Nothing
+		}
+	}
+	if part {
+		wait = Rest
+	}
+	c.host.Turn(wait)
 }
 
 // innerConn is what net/http takes for its client.
@@ -174,15 +174,16 @@ func (in *inner) whole(h head) error {
 		if !h.has(flagAck) { // the host has sent them, and the client acknowledged
 			return nil
 		}
-		in.resize.CompareAndSwap(resizeTold, resizeAcknowledged)
-		if in.acks > 0 {
-			in.acks--
+		if !in.acked {
+			in.acked = true
 			return nil
 		}
 	case frameGoAway:
-		binary.BigEndian.PutUint32(p, max(binary.BigEndian.Uint32(p), in.c.lastAnswered()))
+		binary.BigEndian.PutUint32(p, in.c.leave(binary.BigEndian.Uint32(p)&idMask))
 	case frameHeaders, frameContinuation:
-		in.resize.CompareAndSwap(resizeAcknowledged, resizeNone)
+		if n, ok := tableSize(p); ok && h.kind == frameHeaders {
+			in.table.Store(n)
+		}
 		if !h.has(flagEndHeaders) {
 			in.block = append(in.block, in.held...)
 			return nil
@@ -207,7 +208,15 @@ func (in *inner) whole(h head) error {
 // ended looks whether a frame of net/http's ends its stream.
 func (in *inner) ended(h head) {
 	over := h.kind == frameRSTStream || (h.kind == frameHeaders || h.kind == frameData) && h.has(flagEndStream)
-	if over && in.end(h.id) {
+	if !over {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if _, was := in.open[h.id]; !was {
+		return
+	}
+	if delete(in.open, h.id); len(in.open) == 0 && !in.part {
 		in.c.host.Turn(Request)
 	}
 }

@@ -33,6 +33,9 @@ func (p *pipe) write(b []byte) error {
 	if p.closed {
 		return errGone
 	}
+	if p.from > 0 && len(p.b)+len(b) > cap(p.b) { // a busy one is never empty
+		p.b, p.from = p.b[:copy(p.b, p.b[p.from:])], 0
+	}
 	p.b = append(p.b, b...)
 	p.change.Broadcast()
 	return nil

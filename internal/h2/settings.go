@@ -28,16 +28,15 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
 		return nil
 	}
-	if c.settings.shrunk {
-		in.resize.Store(resizeTold)
-		c.settings.shrunk = false
-	}
 	in.frame.Store(c.settings.frame)
 	at := len(t.pass)
 	t.pass = append(appendHead(t.pass, h), p...)
 	for b := t.pass[at+frameHead:]; len(b) > 0; b = b[6:] {
-		if binary.BigEndian.Uint16(b) == settingMaxFrameSize {
+		switch binary.BigEndian.Uint16(b) {
+		case settingMaxFrameSize:
 			binary.BigEndian.PutUint32(b[2:], innerFrame)
+		case settingHeaderTableSize:
+			binary.BigEndian.PutUint32(b[2:], c.settings.table)
 		}
 	}
 	return nil
@@ -47,10 +46,8 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 func (s *clientSettings) set(id uint16, v uint32) code {
 	switch id {
 	case settingHeaderTableSize:
-		// The next header block must begin with the new size (RFC 7541, 4.2),
-		// which only net/http's can.
-		s.shrunk = s.shrunk || v < s.table
-		s.table = v
+		s.table = min(s.table, v)
+		v = s.table
 	case settingEnablePush:
 		if v > 1 {
 			return codeProtocol
