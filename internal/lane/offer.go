@@ -70,7 +70,7 @@ type Rule struct {
 const maxVaryOn = 12
 
 // Offer lets the fast lane answer the next such request itself. It does
-// nothing where there is no lane (a test, HTTP/2, another program's server)
+// nothing where there is no lane (a test, another program's server)
 // and declines what the lane could not honour. The answer must be the one that
 // r's method, target and headers led to, conditions and ranges aside; Offer
 // must be called before the job's ServeHTTP returns.
