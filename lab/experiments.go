@@ -11,6 +11,7 @@ import (
 	"millrace/lab/experiment/echoramp"
 	"millrace/lab/experiment/embed"
 	"millrace/lab/experiment/files"
+	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/pgoproof"
 	"millrace/lab/experiment/sendfile"
 	"millrace/lab/experiment/tls"
@@ -26,6 +27,7 @@ func Experiments() []experiment.Experiment {
 		cache.Experiment(),
 		websocket.Experiment(),
 		tls.Experiment(),
+		images.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
 		echoramp.Experiment(),

@@ -192,6 +192,9 @@ func (t *trial) start(ctx context.Context, r *runner) error {
 	}
 	r.in = in
 	if len(in.PIDs) == 0 {
+		if in.Reports {
+			return nil
+		}
 		t.note(fmt.Sprintf("what %s costs is unknown: its processes are not on this machine or may not be looked at", r.of))
 		return nil
 	}

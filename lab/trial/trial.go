@@ -49,6 +49,9 @@ type Instance struct {
 	// PIDs of its processes, children not needed. None: its costs are unknown,
 	// and only what the generator sees is measured.
 	PIDs []int
+	// Reports says that it has no processes of its own, and that the tasks it
+	// does bring their costs themselves: a command that is started for each.
+	Reports bool
 	// Stop ends it and waits. It reports an instance that had ended by itself,
 	// with what it last wrote. May be nil.
 	Stop func() error

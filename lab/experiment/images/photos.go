@@ -1,4 +1,4 @@
-package pictures
+package images
 
 import (
 	"bytes"
@@ -14,8 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"millrace/bench/subjects/internal/record"
 )
 
 // photo is a photograph of one of Debian's packages of wallpapers.
@@ -36,7 +34,7 @@ const (
 
 // photos are those that are converted, always these: 2 to 6 megapixels, all kinds
 // of JPEG that the packages have in that range. Two are among them for the sizes
-// of their variants (see cachedPhotos).
+// of their variants (see readyPhotos).
 func photos() []photo {
 	return []photo{
 		{"RainDrops.jpg", mate, mateFolder + "RainDrops.jpg", true},
@@ -52,51 +50,102 @@ func photos() []photo {
 	}
 }
 
-// cachedPhotos are those whose variants are served in the part cached, by the
-// name of its workloads.
-func cachedPhotos() map[string]string {
-	return map[string]string{"webp20k": previewName, "webp70k": "Aqua.jpg", "webp350k": "BytheWater.jpg"}
+// A readyPhoto is one whose variant is served.
+type readyPhoto struct {
+	size string // of the variant, about
+	file string // that it is copied from
 }
 
-// The preview is a small picture, as pages have most of them. It is served and
-// not among those that are converted by the clock.
+// path is what is asked for.
+func (r readyPhoto) path() string { return "/ready-" + r.size + ".jpg" }
+
+// readyPhotos are those whose variants are served; the first is as small as most
+// pictures of pages.
+func readyPhotos() []readyPhoto {
+	return []readyPhoto{
+		{"20k", plasmaFolder + "BytheWater/contents/screenshot.jpg"},
+		{"70k", mateFolder + "Aqua.jpg"},
+		{"350k", plasmaFolder + "BytheWater/contents/images/2560x1600.jpg"},
+	}
+}
+
 const (
-	previewName = "preview.jpg"
-	previewFile = plasmaFolder + "BytheWater/contents/screenshot.jpg"
+	// smallFile is what is asked for beside a crowd, smallSize its bytes.
+	smallFile = "small.txt"
+	smallSize = 501
+	// crowdFrom are the megapixels that a picture of the crowd has at least.
+	crowdFrom = 4
 )
 
-// addPreview copies the preview into a folder.
-func addPreview(dir string) error {
-	data, err := os.ReadFile(previewFile)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errNoPhotos, err)
+// prepare makes the site: the photographs under several names, for each variant
+// belongs to a name, and each workload has its own.
+func (m *measurement) prepare() error {
+	var err error
+	if m.photos, err = copyPhotos(m.Site, photos(), m.quick); err != nil {
+		return err
 	}
-	return writeOld(filepath.Join(dir, previewName), data)
+	for _, r := range readyPhotos() {
+		data, err := os.ReadFile(r.file)
+		if err != nil {
+			return fmt.Errorf("%w: %w", errNoPhotos, err)
+		}
+		if err := writeOld(filepath.Join(m.Site, r.path()), data); err != nil {
+			return err
+		}
+	}
+	if err := writeOld(filepath.Join(m.Site, smallFile), make([]byte, smallSize)); err != nil {
+		return err
+	}
+	var all, large []string
+	for _, p := range m.photos {
+		all = append(all, filepath.Join(m.Site, p.name))
+		if p.megapixels >= crowdFrom {
+			large = append(large, filepath.Join(m.Site, p.name))
+		}
+	}
+	if m.crowded, err = spread(m.Site, large, m.size.crowd, "crowd"); err != nil {
+		return err
+	}
+	m.crops, err = makeSmall(m.Site, all, m.size.crops)
+	return err
 }
 
 // errNoPhotos says what to install.
 var errNoPhotos = errors.New("photographs are missing; install Debian's packages " + mate + " and " + plasma +
 	" (apt-get install --no-install-recommends " + mate + " " + plasma + ")")
 
-// copyPhotos puts the photographs into a folder.
-func copyPhotos(dir string, list []photo) ([]record.Photo, error) {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
+// A photograph is one in the folder, and what it is.
+type photograph struct {
+	name, pkg, kind string
+	width, height   int
+	megapixels      float64
+	bytes           int64
+	profile         bool
+	hash            string
+}
+
+// copyPhotos makes a folder with photographs in it, in a quick run with some.
+func copyPhotos(dir string, list []photo, quick bool) ([]photograph, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making a folder for photographs: %w", err)
 	}
-	var all []record.Photo
+	var all []photograph
 	for _, p := range list {
+		if quick && !p.look {
+			continue
+		}
 		data, err := os.ReadFile(p.file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w: there is no %s", errNoPhotos, p.file)
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading a photograph: %w", err)
 		}
 		described, err := describe(data)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", p.file, err)
 		}
-		described.Name, described.Package = p.name, p.pkg
+		described.name, described.pkg = p.name, p.pkg
 		if err := writeOld(filepath.Join(dir, p.name), data); err != nil {
 			return nil, err
 		}
@@ -106,16 +155,16 @@ func copyPhotos(dir string, list []photo) ([]record.Photo, error) {
 }
 
 // describe says what a JPEG is.
-func describe(data []byte) (record.Photo, error) {
+func describe(data []byte) (photograph, error) {
 	c, err := jpeg.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
-		return record.Photo{}, err
+		return photograph{}, err
 	}
-	p := record.Photo{
-		Width: c.Width, Height: c.Height, Bytes: int64(len(data)),
-		Megapixels: float64(c.Width) * float64(c.Height) / 1e6, Hash: hashOf(data),
+	p := photograph{
+		width: c.Width, height: c.Height, bytes: int64(len(data)),
+		megapixels: float64(c.Width) * float64(c.Height) / 1e6, hash: hashOf(data),
 	}
-	p.Kind, p.Profile, err = kind(data)
+	p.kind, p.profile, err = kind(data)
 	return p, err
 }
 
@@ -191,9 +240,6 @@ func pictureBytes(data []byte) int64 {
 // makeSmall makes distinct pictures of half a megapixel to a whole one, out of
 // the photographs: crops at other places in other sizes, written anew.
 func makeSmall(dir string, from []string, n int) (names []string, err error) {
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return nil, err
-	}
 	for first := range from {
 		data, err := os.ReadFile(from[first])
 		if err != nil {
@@ -204,8 +250,8 @@ func makeSmall(dir string, from []string, n int) (names []string, err error) {
 			return nil, fmt.Errorf("reading %s: %w", from[first], err)
 		}
 		for i := first; i < n; i += len(from) {
-			name := filepath.Join(dir, fmt.Sprintf("crop-%04d.jpg", i))
-			if err := writeCrop(name, whole, i); err != nil {
+			name := fmt.Sprintf("crop-%04d.jpg", i)
+			if err := writeCrop(filepath.Join(dir, name), whole, i); err != nil {
 				return nil, err
 			}
 			names = append(names, name)
@@ -222,6 +268,11 @@ const (
 	cropQuality           = 88
 )
 
+// cropSize is the size of the i-th crop.
+func cropSize(i int) (w, h int) {
+	return cropWidth + cropStep*(i%cropSizes), cropHeight + cropStep/2*(i%cropSizes)
+}
+
 // writeCrop writes the i-th crop of a picture.
 func writeCrop(name string, whole image.Image, i int) error {
 	part, ok := whole.(interface {
@@ -231,7 +282,10 @@ func writeCrop(name string, whole image.Image, i int) error {
 		return errors.New("a picture that cannot be cut")
 	}
 	b := whole.Bounds()
-	w, h := min(b.Dx(), cropWidth+cropStep*(i%cropSizes)), min(b.Dy(), cropHeight+cropStep/2*(i%cropSizes))
+	w, h := cropSize(i)
+	if w > b.Dx() || h > b.Dy() {
+		return errors.New("a picture that is smaller than its crop")
+	}
 	// Both primes, so that no two crops of a photograph are alike.
 	x, y := b.Min.X+(i*131)%max(1, b.Dx()-w), b.Min.Y+(i*89)%max(1, b.Dy()-h)
 	var out bytes.Buffer
@@ -254,8 +308,8 @@ func writeOld(name string, data []byte) error {
 // spread links files under so many names in a folder, one after the other; a
 // variant belongs to a name, so each of them is converted.
 func spread(dir string, files []string, n int, prefix string) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w: none is large enough", errNoPhotos)
 	}
 	var names []string
 	for i := range n {
