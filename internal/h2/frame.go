@@ -31,6 +31,7 @@ type code uint32
 const (
 	codeNo              code = 0x0
 	codeProtocol        code = 0x1
+	codeInternal        code = 0x2
 	codeFlowControl     code = 0x3
 	codeStreamClosed    code = 0x5
 	codeFrameSize       code = 0x6
@@ -44,6 +45,7 @@ const (
 	settingEnablePush      = 0x2
 	settingInitialWindow   = 0x4
 	settingMaxFrameSize    = 0x5
+	settingUnknown         = 0xfeed // which is ignored
 )
 
 const (

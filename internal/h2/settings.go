@@ -17,6 +17,7 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 	case h.has(flagAck):
 		return nil // of ours: net/http's are not sent
 	}
+	before := c.settings.table
 	for rest := p; len(rest) > 0; rest = rest[6:] {
 		id, v := binary.BigEndian.Uint16(rest), binary.BigEndian.Uint32(rest[2:])
 		if why := c.settings.set(id, v); why != codeNo {
@@ -28,6 +29,12 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
 		return nil
 	}
+	// Net/http changes its encoder's table beside a header block that another
+	// goroutine is encoding with it, which can end the process. So it hears of
+	// the table before its first stream and not again.
+	if c.settings.table < before {
+		return c.fail(t, codeInternal)
+	}
 	in.frame.Store(c.settings.frame)
 	at := len(t.pass)
 	t.pass = append(appendHead(t.pass, h), p...)
@@ -36,7 +43,7 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 		case settingMaxFrameSize:
 			binary.BigEndian.PutUint32(b[2:], innerFrame)
 		case settingHeaderTableSize:
-			binary.BigEndian.PutUint32(b[2:], c.settings.table)
+			binary.BigEndian.PutUint16(b, settingUnknown)
 		}
 	}
 	return nil
