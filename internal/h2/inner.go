@@ -41,6 +41,9 @@ func (c *Conn) cold(t *turn) (*inner, error) {
 	if in := c.inner.Load(); in != nil {
 		return in, nil
 	}
+	if err := c.flush(t); err != nil { // our SETTINGS come before its first frame
+		return nil, err
+	}
 	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}}
 	in.frame.Store(c.settings.frame)
 	in.table.Store(firstTable)
