@@ -38,6 +38,10 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 	if !behindLane {
 		srv.ReadHeaderTimeout, srv.IdleTimeout = o.HeaderTimeout, o.IdleTimeout
 		srv.HTTP2.WriteByteTimeout = o.WriteTimeout
+		// Without a table in its encoder: Go 1.26 changes it while a header is
+		// being encoded when the client says so, and the whole process ends
+		// (concurrent map access). Behind a lane it is not told.
+		srv.HTTP2.MaxEncoderHeaderTableSize = 1
 	}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
