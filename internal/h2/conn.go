@@ -69,6 +69,8 @@ type Options struct {
 	// HeaderList is the largest header list that net/http takes, as it counts
 	// (RFC 9113, 6.5.2). The field that exceeds it is passed on, what follows is not.
 	HeaderList int
+	// Stall is how long net/http's DATA waits for the client's window at most.
+	Stall time.Duration
 }
 
 // Errors that end a connection. The client has been told.
@@ -342,8 +344,10 @@ func (c *Conn) data(t *turn, h head, raw []byte) error {
 	c.drop = c.refused(h.id)
 	switch in := c.inner.Load(); {
 	case c.drop:
-		c.flood.idle(frameHead) // which the next frame may find too many
-		if h.length > 0 {       // other uploads need what it took of the window
+		if c.flood.idle(frameHead) {
+			return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+		}
+		if h.length > 0 { // other uploads need what it took of the window
 			t.out = appendWindowUpdate(t.out, 0, int64(h.length))
 		}
 		return nil

@@ -194,6 +194,7 @@ func (in *inner) whole(h head) error {
 	case frameRSTStream:
 		if in.c.resets.many(time.Now()) {
 			_ = in.c.fail(nil, codeEnhanceYourCalm) // it is told to the client
+			_ = in.c.host.Close()
 			return ErrFlood
 		}
 	}
@@ -237,7 +238,7 @@ func (in *inner) body(b []byte) error {
 				return err
 			}
 		}
-		if n = in.c.window.wait(n); n == 0 {
+		if n = in.c.window.wait(n, in.c.o.Stall); n == 0 {
 			return errGone
 		}
 		h := head{length: int(n), kind: frameData, id: in.data.id}

@@ -126,7 +126,7 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 		"/hot": "hot", "/hot/none": "", "/hot/1000": strings.Repeat("h", 1000), "/hot/60000": strings.Repeat("h", 60000),
 	}}
 	settings := appendSetting(nil, settingMaxFrameSize, 16<<10)
-	r.conn = New(r.host, Options{Settings: settings, HeaderList: 64 << 10})
+	r.conn = New(r.host, Options{Settings: settings, HeaderList: 64 << 10, Stall: time.Minute})
 	go func() {
 		err := r.conn.Run()
 		_ = other.Close()

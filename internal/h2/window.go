@@ -1,6 +1,9 @@
 package h2
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // window is the connection's window for DATA (RFC 9113, 6.9). Net/http keeps its
 // own count of it, which does not know what the host has sent: that is its debt,
@@ -63,14 +66,25 @@ func (w *window) settle() (grow int64) {
 }
 
 // wait takes up to n bytes for net/http's DATA, as soon as there are any. It
-// returns 0 when the connection is closed.
-func (w *window) wait(n int64) int64 {
+// returns 0 when the connection is closed, and when none have come for so long:
+// other frames of net/http's wait behind this one.
+func (w *window) wait(n int64, most time.Duration) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.real <= 0 && !w.closed {
-		w.more.Wait()
+	if w.real <= 0 && !w.closed {
+		late := false
+		timer := time.AfterFunc(most, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			late = true
+			w.more.Broadcast()
+		})
+		defer timer.Stop()
+		for w.real <= 0 && !w.closed && !late {
+			w.more.Wait()
+		}
 	}
-	if w.closed {
+	if w.closed || w.real <= 0 {
 		return 0
 	}
 	n = min(n, w.real)

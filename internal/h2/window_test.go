@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -176,11 +178,11 @@ func TestWindowCounts(t *testing.T) {
 	if _, ok := w.grow(maxWindow); ok {
 		t.Fatal("a window beyond the largest")
 	}
-	if n := w.wait(1 << 30); n != defaultWindow+6 {
+	if n := w.wait(1<<30, time.Minute); n != defaultWindow+6 {
 		t.Fatal(n)
 	}
 	w.close()
-	if n := w.wait(1); n != 0 {
+	if n := w.wait(1, time.Minute); n != 0 {
 		t.Fatal(n)
 	}
 }
@@ -201,4 +203,23 @@ func TestPipeIsBounded(t *testing.T) {
 	if cap(p.b) > 2*maxPipe {
 		t.Errorf("%d bytes", cap(p.b))
 	}
+}
+
+// A client that gives no window does not hold net/http up for ever.
+func TestWindowStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w window
+		w.init(0)
+		began := time.Now()
+		if n := w.wait(1, 30*time.Second); n != 0 || time.Since(began) != 30*time.Second {
+			t.Errorf("took %d bytes after %v", n, time.Since(began))
+		}
+		go func() {
+			time.Sleep(time.Second)
+			w.grow(5)
+		}()
+		if n := w.wait(9, 30*time.Second); n != 5 {
+			t.Errorf("took %d bytes of 5", n)
+		}
+	})
 }

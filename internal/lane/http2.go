@@ -30,7 +30,7 @@ func (l *Lane) On() bool { return l.on() }
 // done is called then.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, o: o}
-	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList})
+	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write})
 	c.front.Store(front)
 	if c.lane.draining.Load() {
 		front.Shutdown()
