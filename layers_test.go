@@ -176,6 +176,7 @@ var thirdPartyTests = map[string][]string{
 	"images/worker":    {"golang.org/x/image"},
 
 	// The oracles of our frames, and clients.
+	"internal/server":    {"golang.org/x/net"}, // HTTP/2 frame by frame
 	"websocket":          {"github.com/gobwas/ws", "github.com/lxzan/gws", "golang.org/x/net"},
 	"websocket/channels": {"github.com/gobwas/ws"},
 	"websocket/conn":     {"github.com/gobwas/ws", "github.com/lxzan/gws"},
