@@ -428,7 +428,7 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 			return c.fail(t, codeProtocol)
 		}
 		if in == nil || h.id > in.last {
-			return nil // of an answer that is complete
+			return c.lateWindow(t, h.id, n)
 		}
 		return c.forward(t, h, p)
 	}
@@ -442,6 +442,20 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 	if in != nil && pass > 0 {
 		t.pass = appendWindowUpdate(t.pass, 0, pass)
 	}
+	return nil
+}
+
+// lateWindow takes an increment on a stream whose answer is complete. It has
+// no effect, but one that no window could take is told to be wrong, as it would
+// have been a moment earlier (RFC 9113, 6.9.1).
+func (c *Conn) lateWindow(t *turn, id uint32, n int64) error {
+	if n+int64(c.settings.window) <= maxWindow {
+		return nil
+	}
+	if c.resets.many(time.Now()) {
+		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+	}
+	t.out = appendReset(t.out, id, codeFlowControl)
 	return nil
 }
 

@@ -114,6 +114,11 @@ func appendWindowUpdate(b []byte, id uint32, n int64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(n))
 }
 
+func appendReset(b []byte, id uint32, c code) []byte {
+	b = appendHead(b, head{length: 4, kind: frameRSTStream, id: id})
+	return binary.BigEndian.AppendUint32(b, uint32(c))
+}
+
 func appendGoAway(b []byte, last uint32, c code) []byte {
 	b = appendHead(b, head{length: 8, kind: frameGoAway})
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, last), uint32(c))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,20 +41,25 @@ func TestH2spec(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, plan{lane: o, handler: offering(page(smallBody), lane.Rule{})})
 			r.teach(t, "tls", "/")
-			passed, failed := h2spec(t, strings.TrimSpace(string(out)), r.secure)
+			program := strings.TrimSpace(string(out))
+			passed, failed := h2spec(t, program, r.secure)
+			if passed < 134 || len(failed) > 0 {
+				// Its tests have time limits, which a busy machine can pass.
+				var again []string
+				passed, again = h2spec(t, program, r.secure)
+				failed = slices.DeleteFunc(failed, func(f string) bool { return !slices.Contains(again, f) })
+			}
 			if passed < 134 {
 				t.Errorf("%d tests passed", passed)
 			}
 			for _, f := range failed {
-				if h2specFaults[f] == "" {
-					t.Errorf("failed: %s", f)
-				}
+				t.Errorf("failed, twice: %s", f)
 			}
 		})
 	}
 }
 
-// h2spec runs the program and returns how many tests passed, and which did not.
+// h2spec runs the program and returns how many tests passed, and which others than h2specFaults did not.
 func h2spec(t *testing.T, program, addr string) (passed int, failed []string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -84,10 +90,12 @@ func h2spec(t *testing.T, program, addr string) (passed int, failed []string) {
 	}
 	for _, s := range suites.Suites {
 		for _, c := range s.Cases {
-			if c.Failure == nil && c.Error == nil {
+			name := c.Package + " " + c.Name
+			switch {
+			case c.Failure == nil && c.Error == nil:
 				passed++
-			} else {
-				failed = append(failed, c.Package+" "+c.Name)
+			case h2specFaults[name] == "":
+				failed = append(failed, name)
 			}
 		}
 	}
