@@ -290,6 +290,8 @@ func request(ctx context.Context, target, method string, header []string) (*http
 		return nil, bad("%q is no URL: %w", target, errors.Unwrap(err))
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, bad("%q needs a scheme and a host, like http://localhost:8080/feed", target)
+	case strings.Contains(u.RawQuery, " "): // url.Parse lets it pass, and no server does
+		return nil, bad("%q has a space in its query: write %%20", target)
 	case len(header) > maxFields:
 		return nil, bad("there are more than %d header fields", maxFields)
 	}
