@@ -69,6 +69,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
+	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
@@ -87,6 +88,11 @@ func newCollector(d Deps) *collector {
 			counter(describe("lane_evictions_total", "Answers that the fast lane evicted to make room."), &m.LaneEvicted),
 			counter(describe("lane_offers_total", "Answers offered to the fast lane."), &m.LaneOffers),
 			counter(describe("lane_voided_total", "Answers that the fast lane dropped because their file, route or site changed."), &m.LaneVoided),
+			counter(refused, &m.HTTP2Refused.Malformed, "malformed"),
+			counter(refused, &m.HTTP2Refused.Headers, "headers"),
+			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
+			counter(refused, &m.HTTP2Refused.Resets, "resets"),
+			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,32 @@ const (
 	resetBurst = 1000
 	resetRate  = 33 // a second
 )
+
+// Reason is why a client was cut off.
+type Reason uint32
+
+// Reasons. None is for connections that ended otherwise: by the client, by a
+// timeout of the host's, in a drain.
+const (
+	None      Reason = iota
+	Malformed        // a frame or a header block that breaks the protocol
+	Headers          // a header block that is too long, or comes in too many frames
+	Idle             // too many frames that ask for nothing
+	Resets           // too many streams that were reset, by either side
+	Stalled          // an answer waited too long for the connection's window
+)
+
+// Blamed is why the client was cut off. It is certain when Run has returned.
+func (c *Conn) Blamed() Reason { return Reason(c.blamed.Load()) }
+
+// blame takes note of the first reason.
+func (c *Conn) blame(r Reason) { c.blamed.CompareAndSwap(uint32(None), uint32(r)) }
+
+// flooded ends the connection of a client that does too much of something.
+func (c *Conn) flooded(t *turn, r Reason) error {
+	c.blame(r)
+	return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+}
 
 // flood counts bytes of frames.
 type flood struct {

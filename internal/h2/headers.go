@@ -73,7 +73,7 @@ func (c *Conn) continuation(t *turn, h head, p []byte) error {
 	}
 	b.parts++
 	if b.parts > maxParts || len(b.b)+len(p) > max(maxBlock, c.o.HeaderList) {
-		return errors.Join(ErrFlood, c.fail(t, codeEnhanceYourCalm))
+		return c.flooded(t, Headers)
 	}
 	b.b = append(b.b, p...)
 	if !h.has(flagEndHeaders) {

@@ -27,13 +27,17 @@ type inner struct {
 	part bool                // the client is in the middle of a frame or a header block
 
 	// Of net/http's writes, of which there is one at a time.
-	held  []byte  // the beginning of a frame
-	block []byte  // the beginning of a header block, in whole frames
-	data  head    // the DATA frame that is under way
-	rest  int     // how much of it has yet to come
-	acked bool    // the first SETTINGS, which the client knows to be
-	out   []byte  // what this write has to say
-	lease *[]byte // its buffer, borrowed
+	held  []byte // the beginning of a frame
+	block []byte // the beginning of a header block, in whole frames
+	data  head   // the DATA frame that is under way
+	rest  int    // how much of it has yet to come
+	acked bool   // the first SETTINGS, which the client knows to be
+	out   []byte // what this write has to say
+	// named is a size of the table that is in out, or in block, and nowhere else
+	// yet; renamed says that there is one.
+	named   uint32
+	renamed bool
+	lease   *[]byte // its buffer, borrowed
 }
 
 // cold returns net/http's side, which it starts if this is the first stream.
@@ -183,9 +187,12 @@ func (in *inner) whole(h head) error {
 		}
 	case frameGoAway:
 		binary.BigEndian.PutUint32(p, in.c.leave(binary.BigEndian.Uint32(p)&idMask))
+		if len(p) >= 8 && code(binary.BigEndian.Uint32(p[4:])) != codeNo {
+			in.c.blame(Malformed)
+		}
 	case frameHeaders, frameContinuation:
 		if n, ok := tableSize(p); ok && h.kind == frameHeaders {
-			in.table.Store(n)
+			in.named, in.renamed = n, true
 		}
 		if !h.has(flagEndHeaders) {
 			in.block = append(in.block, in.held...)
@@ -193,9 +200,9 @@ func (in *inner) whole(h head) error {
 		}
 	case frameRSTStream:
 		if in.c.resets.many(time.Now()) {
-			_ = in.c.fail(nil, codeEnhanceYourCalm) // it is told to the client
-			_ = in.c.host.Close()
-			return ErrFlood
+			err := in.c.flooded(nil, Resets)
+			_ = in.c.host.Close() // it is told
+			return err
 		}
 	}
 	first := h
@@ -239,6 +246,9 @@ func (in *inner) body(b []byte) error {
 			}
 		}
 		if n = in.c.window.wait(n, in.c.o.Stall); n == 0 {
+			if !in.c.window.over() {
+				in.c.blame(Stalled)
+			}
 			return errGone
 		}
 		h := head{length: int(n), kind: frameData, id: in.data.id}
@@ -267,6 +277,10 @@ func (in *inner) flush() error {
 	}
 	in.c.wmu.Lock()
 	_, err := in.c.host.Write(in.out)
+	if in.renamed && len(in.block) == 0 {
+		in.table.Store(in.named) // not sooner: an answer of the host's must not come before it
+		in.renamed = false
+	}
 	in.c.wmu.Unlock()
 	in.out = in.out[:0]
 	return err

@@ -98,3 +98,10 @@ func (w *window) close() {
 	w.closed = true
 	w.more.Broadcast()
 }
+
+// over reports whether the connection is closed.
+func (w *window) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}

@@ -41,6 +41,7 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 		}
 		_ = c.Close() // if it is not: the client knows why
 		h.inner.Wait()
+		h.blame(front.Blamed())
 		done()
 		return false
 	})
@@ -50,6 +51,24 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 func (h *h2Host) run(front *h2.Conn) (isQuiet bool) {
 	defer h.guard()
 	return quiet(front.Run())
+}
+
+// blame counts a connection that was cut off.
+func (h *h2Host) blame(why h2.Reason) {
+	m := &h.lane.meters.HTTP2Refused
+	switch why {
+	case h2.Malformed:
+		m.Malformed.Add(h.shard, 1)
+	case h2.Headers:
+		m.Headers.Add(h.shard, 1)
+	case h2.Idle:
+		m.Idle.Add(h.shard, 1)
+	case h2.Resets:
+		m.Resets.Add(h.shard, 1)
+	case h2.Stalled:
+		m.Stalled.Add(h.shard, 1)
+	case h2.None:
+	}
 }
 
 // h2Host is what an HTTP/2 connection of the lane has of its lane.

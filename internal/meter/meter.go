@@ -73,6 +73,15 @@ type Sent struct {
 	Copied   Counter // through a buffer (TLS, net/http's writer, a pipe)
 }
 
+// HTTP2Refused counts HTTP/2 connections that the fast lane cut off, by the reason.
+type HTTP2Refused struct {
+	Malformed Counter // frames or header blocks that break the protocol
+	Headers   Counter // header blocks too long or in too many frames
+	Idle      Counter // too many frames that ask for nothing
+	Resets    Counter // too many streams that were reset
+	Stalled   Counter // no window for the connection's answers
+}
+
 // Meters is all that one process counts. Make it with [New]; its fields are
 // counted into directly.
 type Meters struct {
@@ -89,6 +98,8 @@ type Meters struct {
 	LaneEvicted Counter // answers given up for want of room
 	LaneOffers  Counter // answers offered by the jobs
 	LaneVoided  Counter // answers given up because what they were made of changed
+
+	HTTP2Refused HTTP2Refused
 
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
 

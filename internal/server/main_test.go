@@ -12,7 +12,8 @@ const waiting = 64
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f != nil {
+	fuzz := flag.Lookup("test.fuzz")
+	if f := flag.Lookup("test.parallel"); f != nil && fuzz.Value.String() == "" { // else it is the number of processes
 		if err := f.Value.Set(strconv.Itoa(waiting)); err != nil {
 			panic(err)
 		}

@@ -1,0 +1,109 @@
+package h2
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// Why a client was cut off is known afterwards, whoever found out.
+func TestBlamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		send func(r *rig)
+		want Reason
+	}{
+		"nothing":   {func(r *rig) { r.ask(1, "/hot") }, None},
+		"malformed": {func(r *rig) { _ = r.fr.WriteRawFrame(http2.FramePing, 0, 0, []byte("short")) }, Malformed},
+		"malformed, as net/http finds": {func(r *rig) {
+			r.ask(1, "/hang")
+			_ = r.fr.WriteRawFrame(http2.FrameData, 8, 1, []byte{9, 0}) // more padding than there is
+		}, Malformed},
+		"headers": {func(r *rig) {
+			_ = r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields("/hot")})
+			for range maxParts + 1 {
+				_ = r.fr.WriteContinuation(1, false, nil)
+			}
+		}, Headers},
+		"idle frames": {func(r *rig) {
+			for range 3 * maxIdle / (frameHead + 5) {
+				_ = r.fr.WritePriority(1, http2.PriorityParam{StreamDep: 3})
+			}
+		}, Idle},
+		"resets": {func(r *rig) {
+			r.ask(1, "/hot")
+			for range 3 * resetBurst {
+				_ = r.fr.WriteRSTStream(1, http2.ErrCodeCancel)
+			}
+		}, Resets},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, pages())
+			c.send(r)
+			for err := error(nil); c.want != None && err == nil; { // a reset may overtake GOAWAY
+				_, err = r.fr.ReadFrame()
+			}
+			_ = r.nc.Close()
+			_ = r.ended()
+			if got := r.conn.Blamed(); got != c.want {
+				t.Errorf("blamed for %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// lateWindow refuses increments that no window could take, so many of them.
+func TestLateWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(&deaf{}, Options{})
+		tn := &turn{}
+		for _, n := range []int64{0, 1, maxWindow - defaultWindow} {
+			if err := c.lateWindow(tn, 1, n); err != nil || len(tn.out) > 0 {
+				t.Errorf("an increment of %d: %v, % x", n, err, tn.out)
+			}
+		}
+		if err := c.lateWindow(tn, 1, maxWindow-defaultWindow+1); err != nil || !bytes.Equal(tn.out, appendReset(nil, 1, codeFlowControl)) {
+			t.Errorf("an increment too large: %v, % x", err, tn.out)
+		}
+		c.settings.window = 0 // then nothing is too large
+		if tn.out = nil; c.lateWindow(tn, 1, maxWindow) != nil || len(tn.out) > 0 {
+			t.Errorf("% x", tn.out)
+		}
+		c.settings.window = 1
+		for range resetBurst - 1 {
+			if err := c.lateWindow(tn, 1, maxWindow); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second) // of the test's clock
+		for range resetRate {
+			if err := c.lateWindow(tn, 1, maxWindow); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.lateWindow(tn, 1, maxWindow); err == nil || c.Blamed() != Resets {
+			t.Errorf("%v, blamed for %d", err, c.Blamed())
+		}
+	})
+}
+
+// The host believes that the client knows of a smaller table only when net/http's
+// block that says so is on its way: an answer of the host's could overtake it.
+func TestTableIsNamedWhenSent(t *testing.T) {
+	c := New(&deaf{}, Options{})
+	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}}
+	in.table.Store(firstTable)
+	block := []byte{0x3f, 100 - 31, 0x88}
+	in.held = append(appendHead(nil, head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: 1}), block...)
+	if err := in.whole(parseHead(in.held)); err != nil {
+		t.Fatal(err)
+	}
+	if got := in.table.Load(); got != firstTable {
+		t.Errorf("a table of %d before anything was written", got)
+	}
+	if err := in.flush(); err != nil || in.table.Load() != 100 {
+		t.Errorf("a table of %d, %v", in.table.Load(), err)
+	}
+}
