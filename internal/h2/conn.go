@@ -381,7 +381,7 @@ func (c *Conn) deliver(t *turn) error {
 	}
 	err := c.flush(t)
 	if err == nil {
-		err = c.inner.Load().in.write(t.pass)
+		err = c.inner.Load().in.write(t.pass, c.rest > 0 && !c.drop)
 	}
 	t.pass = t.pass[:0]
 	return err

@@ -218,3 +218,50 @@ func TestSettingsComeFirst(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A header list that is too long is answered with 431, and no more of it than
+// that reaches net/http; the connection goes on. One that is far too long is a bomb.
+func TestLongHeaders(t *testing.T) {
+	long := func(n int) (fields []string) {
+		for range n / 1000 {
+			fields = append(fields, "x-part", strings.Repeat("p", 1000-32-len("x-part")))
+		}
+		return append(fields, "x-last", strings.Repeat("l", n%1000))
+	}
+	r := start(t, pages())
+	id := uint32(1)
+	for _, fields := range [][]string{long(66000), long(70000), long(100_000), {"x", strings.Repeat("e", 60000), "y", strings.Repeat("e", 30000)}} {
+		r.fields("/cold", fields...)
+		block, kind := r.b.Bytes(), http2.FrameHeaders
+		for len(block) > 0 {
+			n, flags := min(len(block), maxRead), http2.FlagHeadersEndStream
+			if n == len(block) {
+				flags |= http2.FlagHeadersEndHeaders
+			}
+			r.must(r.fr.WriteRawFrame(kind, flags, id, block[:n]))
+			block, kind = block[n:], http2.FrameContinuation
+		}
+		for over := false; !over; {
+			f := r.next()
+			h := f.Header()
+			if h.Type == http2.FrameHeaders && r.got[":status"] != "431" || h.StreamID != id {
+				t.Fatalf("stream %d: %v, %v", id, f, r.got)
+			}
+			over = h.Flags.Has(http2.FlagDataEndStream)
+		}
+		id += 2
+	}
+	r.ask(id, "/cold")
+	if got := r.answer(id); got != "cold" {
+		t.Error(got)
+	}
+	block := append([]byte(nil), r.fields("/cold", "x-bomb", strings.Repeat("b", 3500))...)
+	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 1000)...)
+	r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id + 2, BlockFragment: block, EndStream: true, EndHeaders: true}))
+	if f := r.gone(); f.ErrCode != http2.ErrCodeEnhanceYourCalm {
+		t.Error(f)
+	}
+	if err := r.ended(); !errors.Is(err, ErrFlood) || r.conn.Blamed() != Headers {
+		t.Error(err, r.conn.Blamed())
+	}
+}

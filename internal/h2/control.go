@@ -70,6 +70,7 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 		if in == nil || h.id > in.last {
 			return c.lateWindow(t, h.id, n)
 		}
+		in.widen(h.id, n)
 		return c.forward(t, h, p)
 	}
 	if n == 0 {

@@ -93,7 +93,7 @@ func TestLateWindow(t *testing.T) {
 // block that says so is on its way: an answer of the host's could overtake it.
 func TestTableIsNamedWhenSent(t *testing.T) {
 	c := New(&deaf{}, Options{})
-	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}}
+	in := &inner{c: c, in: newPipe(), open: map[uint32]flow{}}
 	in.table.Store(firstTable)
 	block := []byte{0x3f, 100 - 31, 0x88}
 	in.held = append(appendHead(nil, head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: 1}), block...)

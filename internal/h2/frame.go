@@ -35,6 +35,7 @@ const (
 	codeFlowControl     code = 0x3
 	codeStreamClosed    code = 0x5
 	codeFrameSize       code = 0x6
+	codeCancel          code = 0x8
 	codeCompression     code = 0x9
 	codeEnhanceYourCalm code = 0xb
 )

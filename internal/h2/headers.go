@@ -12,6 +12,10 @@ const (
 	// many CONTINUATION frames it may have (CVE-2024-27316 and its kind).
 	maxBlock = 64 << 10
 	maxParts = 8
+	// maxBomb is how many times longer than Options.HeaderList a decoded block may
+	// be, whose client is still told that it is too long: beyond that it is a bomb,
+	// of references to large fields in the table.
+	maxBomb = 4
 )
 
 // block is a header block of which more will come.
@@ -24,8 +28,9 @@ type block struct {
 	parts    int
 }
 
-// headerList collects the fields of a block. Fields that are beyond the limit
-// are decoded, and forgotten.
+// headerList collects the fields of a block. The field that exceeds the limit is
+// cut to what exceeds it, since net/http answers with 431 only if little comes
+// behind that. Further fields are decoded, and forgotten.
 type headerList struct {
 	fields []hpack.HeaderField
 	size   int
@@ -33,10 +38,14 @@ type headerList struct {
 }
 
 func (l *headerList) emit(f hpack.HeaderField) {
-	if l.size > l.most {
-		return
-	}
+	before := l.size
 	l.size += int(f.Size())
+	switch over := l.size - l.most; {
+	case before > l.most:
+		return
+	case over > 0:
+		f.Value = f.Value[:len(f.Value)-min(len(f.Value), over-1)]
+	}
 	l.fields = append(l.fields, f)
 }
 
@@ -92,6 +101,9 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 		return c.fail(t, codeCompression)
 	}
 	t.fields = c.list.fields
+	if c.list.size > maxBomb*c.list.most {
+		return c.flooded(t, Headers)
+	}
 	known := c.last.Load()
 	switch {
 	case id&1 == 0:
@@ -117,7 +129,7 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	}
 	if id > in.last {
 		in.last = id
-		in.begin(id)
+		in.begin(id, int64(c.settings.window))
 	}
 	t.pass = appendBlock(t.pass, id, flags, priority, t.fields)
 	return nil

@@ -23,8 +23,8 @@ type inner struct {
 	table atomic.Uint32
 
 	mu   sync.Mutex
-	open map[uint32]struct{} // streams that were passed on and have not ended
-	part bool                // the client is in the middle of a frame or a header block
+	open map[uint32]flow // streams that were passed on and have not ended
+	part bool            // the client is in the middle of a frame or a header block
 
 	// Of net/http's writes, of which there is one at a time.
 	held  []byte // the beginning of a frame
@@ -48,7 +48,7 @@ func (c *Conn) cold(t *turn) (*inner, error) {
 	if err := c.flush(t); err != nil { // our SETTINGS come before its first frame
 		return nil, err
 	}
-	in := &inner{c: c, in: newPipe(), open: map[uint32]struct{}{}}
+	in := &inner{c: c, in: newPipe(), open: map[uint32]flow{}}
 	in.frame.Store(c.settings.frame)
 	in.table.Store(firstTable)
 	first := c.settings.appendTo(nil)
@@ -56,19 +56,12 @@ func (c *Conn) cold(t *turn) (*inner, error) {
 	if grow := c.window.settle(); grow > 0 {
 		first = appendWindowUpdate(first, 0, grow)
 	}
-	if err := in.in.write(first); err != nil {
+	if err := in.in.write(first, false); err != nil {
 		return nil, err
 	}
 	c.inner.Store(in)
 	c.host.Inner(&innerConn{in})
 	return in, nil
-}
-
-// begin notes that a stream was passed on.
-func (in *inner) begin(id uint32) {
-	in.mu.Lock()
-	in.open[id] = struct{}{}
-	in.mu.Unlock()
 }
 
 // end notes that a stream has ended, which the client says.
@@ -199,6 +192,9 @@ func (in *inner) whole(h head) error {
 			return nil
 		}
 	case frameRSTStream:
+		if in.wasCut(h.id) {
+			binary.BigEndian.PutUint32(p, uint32(codeCancel))
+		}
 		if in.c.resets.many(time.Now()) {
 			err := in.c.flooded(nil, Resets)
 			_ = in.c.host.Close() // it is told
@@ -212,6 +208,9 @@ func (in *inner) whole(h head) error {
 		in.block = nil
 	}
 	in.out = append(in.out, in.held...)
+	if first.kind == frameHeaders && !first.has(flagEndStream) {
+		in.moved(first.id, 0)
+	}
 	in.ended(first)
 	return nil
 }
@@ -258,6 +257,9 @@ func (in *inner) body(b []byte) error {
 		}
 		in.out = append(appendHead(in.out, h), b[:n]...)
 		in.c.flood.useful(int(n))
+		if !h.has(flagEndStream) {
+			in.moved(h.id, n)
+		}
 		if b = b[n:]; in.rest == 0 {
 			in.ended(h)
 		}

@@ -13,6 +13,8 @@ type pipe struct {
 	b      []byte
 	from   int
 	closed bool
+	part   bool   // what was written last ends in the middle of a frame
+	later  []byte // what comes behind that frame
 }
 
 const maxPipe = 64 << 10
@@ -23,8 +25,9 @@ func newPipe() *pipe {
 	return p
 }
 
-// write adds all of b, in order, waiting for room.
-func (p *pipe) write(b []byte) error {
+// write adds all of b, in order, waiting for room. part says that b ends in the
+// middle of a frame.
+func (p *pipe) write(b []byte, part bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.b)-p.from >= maxPipe && !p.closed {
@@ -37,8 +40,23 @@ func (p *pipe) write(b []byte) error {
 		p.b, p.from = p.b[:copy(p.b, p.b[p.from:])], 0
 	}
 	p.b = append(p.b, b...)
+	if p.part = part; !part {
+		p.b, p.later = append(p.b, p.later...), nil
+	}
 	p.change.Broadcast()
 	return nil
+}
+
+// insert adds a frame of somebody else's, which is short, between two others.
+func (p *pipe) insert(frame []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.part {
+		p.later = append(p.later, frame...)
+		return
+	}
+	p.b = append(p.b, frame...)
+	p.change.Broadcast()
 }
 
 // read implements io.Reader.

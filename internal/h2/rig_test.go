@@ -60,7 +60,7 @@ func (h *host) Inner(nc net.Conn) {
 	h.mu.Lock()
 	h.starts++
 	h.mu.Unlock()
-	srv := &http.Server{Handler: h.h, ReadHeaderTimeout: patience, Protocols: new(http.Protocols)}
+	srv := &http.Server{Handler: h.h, ReadHeaderTimeout: patience, MaxHeaderBytes: 64<<10 - 320, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP2(true)
 	_ = srv.Serve(h.nobody) // which sets HTTP/2 up
 	h.inner.Go(func() {

@@ -17,7 +17,7 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 	case h.has(flagAck):
 		return nil // of ours: net/http's are not sent
 	}
-	before := c.settings.table
+	before := c.settings
 	for rest := p; len(rest) > 0; rest = rest[6:] {
 		id, v := binary.BigEndian.Uint16(rest), binary.BigEndian.Uint32(rest[2:])
 		if why := c.settings.set(id, v); why != codeNo {
@@ -32,10 +32,13 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 	// Net/http changes its encoder's table beside a header block that another
 	// goroutine is encoding with it, which can end the process. So it hears of
 	// the table before its first stream and not again.
-	if c.settings.table < before {
+	if c.settings.table < before.table {
 		return c.fail(t, codeInternal)
 	}
 	in.frame.Store(c.settings.frame)
+	if by := int64(c.settings.window) - int64(before.window); by != 0 {
+		in.shift(by)
+	}
 	at := len(t.pass)
 	t.pass = append(appendHead(t.pass, h), p...)
 	for b := t.pass[at+frameHead:]; len(b) > 0; b = b[6:] {

@@ -14,6 +14,7 @@ type window struct {
 	more   sync.Cond
 	real   int64
 	debt   int64
+	empty  int64 // since when there is none, in Unix nanoseconds; 0: there is some
 	closed bool
 }
 
@@ -36,7 +37,7 @@ func (w *window) take(n int64) bool {
 	if n > w.real {
 		return false
 	}
-	w.real -= n
+	w.spend(n)
 	w.debt += n
 	return true
 }
@@ -50,6 +51,9 @@ func (w *window) grow(n int64) (pass int64, ok bool) {
 		return 0, false
 	}
 	w.real += n
+	if w.real > 0 {
+		w.empty = 0
+	}
 	w.more.Broadcast()
 	pass = max(0, n-max(0, w.debt))
 	w.debt -= n - pass
@@ -88,8 +92,22 @@ func (w *window) wait(n int64, most time.Duration) int64 {
 		return 0
 	}
 	n = min(n, w.real)
-	w.real -= n
+	w.spend(n)
 	return n
+}
+
+// spend takes n bytes, which are there.
+func (w *window) spend(n int64) {
+	if w.real -= n; w.real <= 0 && n > 0 {
+		w.empty = time.Now().UnixNano()
+	}
+}
+
+// emptyBefore reports whether there is none, and was none at that time.
+func (w *window) emptyBefore(then int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.empty != 0 && w.empty <= then
 }
 
 func (w *window) close() {

@@ -192,10 +192,10 @@ func TestPipeIsBounded(t *testing.T) {
 	p := newPipe()
 	b := make([]byte, 1000)
 	for range 10 {
-		_ = p.write(b)
+		_ = p.write(b, false)
 	}
 	for range 10000 {
-		_ = p.write(b)
+		_ = p.write(b, false)
 		if n, _ := p.read(b); n != len(b) {
 			t.Fatal(n)
 		}

@@ -107,6 +107,10 @@ func (c *Conn) expire(now int64) {
 		c.cut()
 		return
 	}
+	if f := c.front.Load(); f != nil && f.Expire(time.Unix(0, now).Add(-c.lane.settings.Load().Write)) {
+		c.cut()
+		return
+	}
 	c.parking.Load().rest(d, now)
 	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
 		c.cut()

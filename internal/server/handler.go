@@ -21,7 +21,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	table := s.enter(r)
 	defer table.Leave()
-	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }}
+	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }, copiers: &s.copiers}
 	found := s.route(table, r)
 	r, shard := lane.Begin(r, found.site, found.job)
 	defer func() {

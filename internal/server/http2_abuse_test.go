@@ -1,9 +1,17 @@
+//go:build linux
+
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,98 +19,422 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// enoughAbuse is more frames than any limit lets pass.
-const enoughAbuse = 2_000_000
+// What an attack may cost the server, whatever it sends.
+const (
+	abuseMemory = 32 << 20 // bytes that the process grows by
+	abuseCPU    = 2 * time.Second
+	abuseLeft   = 4 << 20 // bytes that are still held afterwards
+	// enoughAbuse is more frames than any limit lets pass.
+	enoughAbuse = 2_000_000
+)
 
-// abuses are what a hostile client sends, over and over.
-func abuses() map[string]func(fr *http2.Framer, i uint32) error {
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "a.example"}, {":path", "/slow"}} {
-		_ = enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) // to memory
+// hostile is a connection that sends what it likes.
+type hostile struct {
+	nc  net.Conn
+	out *bufio.Writer
+	*http2.Framer
+	hot, cold []byte // header blocks without a state
+}
+
+// block is a header block of literals: repeated it means the same.
+func literals(fields ...string) []byte {
+	var b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	for i := 0; i < len(fields); i += 2 {
+		_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}) // to memory
 	}
-	head := block.Bytes() // its first use fills the table; literals repeated are as valid
-	open := func(fr *http2.Framer, id uint32) error {
-		return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: head, EndStream: true, EndHeaders: true})
+	return b.Bytes()
+}
+
+func asking(path string, more ...string) []byte {
+	return literals(append([]string{":method", "GET", ":scheme", "https", ":authority", "a.example", ":path", path}, more...)...)
+}
+
+// attack connects, and says the preface.
+func (v *victim) attack(settings ...http2.Setting) (*hostile, error) {
+	nc, err := tls.Dial("tcp", v.addr, v.clientTLS("h2"))
+	if err != nil {
+		return nil, err
 	}
-	return map[string]func(fr *http2.Framer, i uint32) error{
-		"rapid reset": func(fr *http2.Framer, i uint32) error {
-			return errors.Join(open(fr, 2*i+1), fr.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
-		},
-		"resets that the server is made to send": func(fr *http2.Framer, i uint32) error {
-			return errors.Join(open(fr, 2*i+1), fr.WriteRawFrame(http2.FrameWindowUpdate, 0, 2*i+1, make([]byte, 4)))
-		},
-		"CONTINUATION": func(fr *http2.Framer, i uint32) error {
-			if i == 0 {
-				return fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: head})
-			}
-			return fr.WriteContinuation(1, false, nil)
-		},
-		"PING":     func(fr *http2.Framer, _ uint32) error { return fr.WritePing(false, [8]byte{}) },
-		"SETTINGS": func(fr *http2.Framer, _ uint32) error { return fr.WriteSettings() },
-		"PRIORITY": func(fr *http2.Framer, _ uint32) error {
-			return fr.WritePriority(1, http2.PriorityParam{StreamDep: 3})
-		},
-		"WINDOW_UPDATE": func(fr *http2.Framer, _ uint32) error { return fr.WriteWindowUpdate(0, 1) },
+	_ = nc.SetDeadline(time.Now().Add(2 * patience))
+	h := &hostile{nc: nc, out: bufio.NewWriterSize(nc, 16<<10), hot: asking("/hot"), cold: asking("/slow")}
+	h.Framer = http2.NewFramer(h.out, nc)
+	h.AllowIllegalWrites = true
+	_, _ = h.out.WriteString(http2.ClientPreface) // to memory, as all of it up to Flush
+	_ = h.WriteSettings(settings...)
+	return h, nil
+}
+
+// mustAttack is attack in a test.
+func (v *victim) mustAttack(tb testing.TB, settings ...http2.Setting) *hostile {
+	tb.Helper()
+	h, err := v.attack(settings...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = h.nc.Close() })
+	return h
+}
+
+func (h *hostile) open(id uint32, block []byte) error {
+	return h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
+}
+
+// end reads up to the end of the connection, and returns what GOAWAY has said.
+func (h *hostile) end() (why http2.ErrCode) {
+	for {
+		f, err := h.ReadFrame()
+		if err != nil {
+			return why
+		}
+		if g, ok := f.(*http2.GoAwayFrame); ok {
+			why = g.ErrCode
+		}
 	}
 }
 
-// Each client is told ENHANCE_YOUR_CALM, or is cut off, before it has sent
-// enoughAbuse frames. Another connection goes on being answered.
+// flood is what a client sends over and over, until it is cut off for a reason.
+type flood struct {
+	reason string
+	send   func(h *hostile, i uint32) error
+}
+
+func floods() map[string]flood {
+	return map[string]flood{
+		"hot rapid reset": {"resets", func(h *hostile, i uint32) error {
+			return errors.Join(h.open(2*i+1, h.hot), h.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
+		}},
+		"cold rapid reset": {"resets", func(h *hostile, i uint32) error {
+			return errors.Join(h.open(2*i+1, h.cold), h.WriteRSTStream(2*i+1, http2.ErrCodeCancel))
+		}},
+		"resets that the server is made to send": {"resets", func(h *hostile, i uint32) error {
+			return errors.Join(h.open(2*i+1, h.cold), h.WriteRawFrame(http2.FrameWindowUpdate, 0, 2*i+1, make([]byte, 4)))
+		}},
+		"resets for windows too large, of finished answers": {"resets", func(h *hostile, i uint32) error {
+			return errors.Join(h.open(2*i+1, h.hot), h.WriteWindowUpdate(2*i+1, 1<<31-1))
+		}},
+		"CONTINUATION frames": {"headers", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.hot})
+			}
+			return h.WriteContinuation(1, false, nil)
+		}},
+		"CONTINUATION bytes": {"headers", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.hot})
+			}
+			return h.WriteContinuation(1, false, bytes.Repeat(literals("a", "b"), 3000))
+		}},
+		"PING":              {"idle_frames", func(h *hostile, _ uint32) error { return h.WritePing(false, [8]byte{}) }},
+		"PING acknowledged": {"idle_frames", func(h *hostile, _ uint32) error { return h.WritePing(true, [8]byte{}) }},
+		"SETTINGS":          {"idle_frames", func(h *hostile, _ uint32) error { return h.WriteSettings() }},
+		"SETTINGS, cold": {"idle_frames", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.open(1, h.cold)
+			}
+			return h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000 + i%2})
+		}},
+		"empty DATA": {"idle_frames", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: asking("/echo"), EndHeaders: true})
+			}
+			return h.WriteData(1, false, nil)
+		}},
+		"WINDOW_UPDATE": {"idle_frames", func(h *hostile, _ uint32) error { return h.WriteWindowUpdate(0, 1) }},
+		"WINDOW_UPDATE of a stream": {"idle_frames", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.open(1, asking("/download"))
+			}
+			return h.WriteWindowUpdate(1, 1)
+		}},
+		"PRIORITY": {"idle_frames", func(h *hostile, i uint32) error {
+			return h.WritePriority(2*i+1, http2.PriorityParam{StreamDep: 3})
+		}},
+		"PRIORITY, cold": {"idle_frames", func(h *hostile, i uint32) error {
+			if i == 0 {
+				return h.open(1, h.cold)
+			}
+			return h.WritePriority(2*i+1, http2.PriorityParam{StreamDep: 3})
+		}},
+		"PRIORITY_UPDATE": {"idle_frames", func(h *hostile, i uint32) error {
+			return h.WriteRawFrame(0x10, 0, 0, append([]byte{0, 0, byte(i), 1}, "u=0"...))
+		}},
+		"unknown frames": {"idle_frames", func(h *hostile, _ uint32) error { return h.WriteRawFrame(0x77, 0, 0, nil) }},
+	}
+}
+
+// Each flood ends its connection, and no other: the client is told
+// ENHANCE_YOUR_CALM or cut off before it has sent enoughAbuse frames, it is
+// counted, and the server needs no more than abuseMemory and abuseCPU.
 func TestHTTP2Abuse(t *testing.T) {
-	r := start(t, plan{})
-	for name, send := range abuses() {
+	v := startVictim(t, Options{})
+	all := floods()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
-			abuse(t, r, send)
-			c := r.dial(t, "tls")
-			c.get("/slow")
-			_ = c.Close()
+			v.tb = t
+			v.watch()
+			bystander := v.bystander()
+			h := v.mustAttack(t)
+			told := make(chan http2.ErrCode, 1)
+			go func() { told <- h.end() }() // ends with the connection
+			var err error
+			sent := uint32(0)
+			for ; sent < enoughAbuse && err == nil; sent++ {
+				err = all[name].send(h, sent)
+			}
+			if err == nil {
+				t.Fatalf("%d times, and the connection is still open", sent)
+			}
+			if why := <-told; why != http2.ErrCodeEnhanceYourCalm && why != http2.ErrCodeNo { // a reset may overtake it
+				t.Errorf("the client is told %v", why)
+			}
+			t.Logf("cut after %d", sent)
+			v.judge(t, map[string]uint64{all[name].reason: 1}, bystander)
 		})
 	}
 }
 
-func abuse(t *testing.T, r *rig, send func(fr *http2.Framer, i uint32) error) {
+// judge waits for the end of an attack, and looks what it has cost, how it was
+// counted, and whether others were served all the time.
+func (v *victim) judge(t *testing.T, refused map[string]uint64, bystander func() int) {
 	t.Helper()
-	config := r.clientTLS.Clone()
-	config.NextProtos = []string{"h2"}
-	nc, err := tls.Dial("tcp", r.secure, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = nc.Close() }() // the server has ended it
-	_ = nc.SetDeadline(time.Now().Add(patience))
-	if _, err := nc.Write([]byte(http2.ClientPreface)); err != nil {
-		t.Fatal(err)
-	}
-	fr := http2.NewFramer(nc, nc)
-	fr.AllowIllegalWrites = true
-	if err := fr.WriteSettings(); err != nil {
-		t.Fatal(err)
-	}
-	told := make(chan http2.ErrCode, 1)
-	go func() { // ends with the connection
-		why := http2.ErrCodeNo
-		for {
-			f, err := fr.ReadFrame()
-			if err != nil {
-				told <- why
-				return
-			}
-			if g, ok := f.(*http2.GoAwayFrame); ok {
-				why = g.ErrCode
+	var now victimCounts
+	eventually(t, "the connections are over, and counted", func() bool {
+		now = v.look(withoutMemory)
+		for reason, n := range refused {
+			if now.Refused[reason] < v.counts.Refused[reason]+n {
+				return false
 			}
 		}
-	}()
-	sent := uint32(0)
-	for ; sent < enoughAbuse && err == nil; sent++ {
-		err = send(fr, sent)
+		return now.Connections <= v.counts.Connections+1 // the bystander
+	})
+	for reason, n := range now.Refused {
+		if n != v.counts.Refused[reason]+refused[reason] {
+			t.Errorf("%d more counted as %s, want %d", n-v.counts.Refused[reason], reason, refused[reason])
+		}
 	}
-	if err == nil {
-		t.Fatalf("%d times, and the connection is still open", sent)
+	others, spent := bystander(), v.spent()
+	left := int64(0)
+	eventually(t, "its memory is free", func() bool {
+		time.Sleep(20 * time.Millisecond) // a look costs that much
+		left = v.look(withMemory).Held - v.counts.Held
+		return left <= abuseLeft
+	})
+	t.Logf("%.1f MiB, %v of CPU; afterwards %+d KiB; %d requests of others", float64(spent.rss)/(1<<20), spent.cpu, left>>10, others)
+	if raced() {
+		return
 	}
-	why := <-told // a reset may overtake it
-	t.Logf("cut after %d: %v", sent, why)
-	if why != http2.ErrCodeEnhanceYourCalm && why != http2.ErrCodeNo {
-		t.Errorf("the client is told %v", why)
+	if spent.rss > abuseMemory {
+		t.Errorf("the server has grown by %d bytes, %d are allowed", spent.rss, abuseMemory)
 	}
+	if spent.cpu > abuseCPU {
+		t.Errorf("%v of CPU, %v are allowed", spent.cpu, abuseCPU)
+	}
+}
+
+// A header block of 16 KiB that refers to 4 KB in the table with every byte is
+// 50 MiB. No more than header_bytes of it are kept, and its connection ends.
+func TestHPACKBomb(t *testing.T) {
+	const bombs = 100
+	v := startVictim(t, Options{})
+	v.watch()
+	bystander := v.bystander()
+	for range bombs {
+		h := v.mustAttack(t)
+		var b bytes.Buffer
+		enc := hpack.NewEncoder(&b)
+		for _, f := range []hpack.HeaderField{
+			{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/slow", Sensitive: true},
+			{Name: ":authority", Value: "a.example", Sensitive: true}, {Name: "x", Value: strings.Repeat("bomb", 1000)},
+		} {
+			_ = enc.WriteField(f) // to memory
+		}
+		block := append(b.Bytes(), bytes.Repeat([]byte{0x80 | 62}, 16<<10-b.Len())...)
+		if err := errors.Join(h.open(1, block), h.out.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if why := h.end(); why != http2.ErrCodeEnhanceYourCalm {
+			t.Fatalf("the client is told %v", why)
+		}
+		_ = h.nc.Close()
+	}
+	v.judge(t, map[string]uint64{"headers": bombs}, bystander)
+}
+
+// Clients that are silent in the wrong place: all of their connections end by a
+// timeout, and cost no more than memory says.
+func TestHTTP2Silence(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	v := startVictim(t, Options{
+		HeaderTimeout: limit, BodyTimeout: limit, WriteTimeout: limit, IdleTimeout: limit, HandshakeTimeout: patience,
+	})
+	large := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}
+	for _, c := range []struct {
+		name    string
+		clients int
+		refused map[string]uint64
+		speak   func(h *hostile) error
+		reads   bool
+	}{
+		{"asks for hot answers and never reads", 4, nil, func(h *hostile) error {
+			_ = h.WriteSettings(large)
+			_ = h.WriteWindowUpdate(0, 1<<31-1-65535)
+			for i := uint32(0); ; i++ { // until it blocks, and is cut
+				if err := h.open(2*i+1, asking(pathBig)); err != nil {
+					return nil
+				}
+			}
+		}, false},
+		{"asks for cold answers and never reads", 4, nil, func(h *hostile) error {
+			_ = h.WriteSettings(large)
+			_ = h.WriteWindowUpdate(0, 1<<31-1-65535)
+			for i := range uint32(200) {
+				if err := h.open(2*i+1, asking("/download")); err != nil {
+					return err
+				}
+			}
+			return h.out.Flush()
+		}, false},
+		{"gives streams no window", 4, nil, func(h *hostile) error {
+			_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize})
+			for i := range uint32(200) {
+				if err := h.open(2*i+1, asking("/download")); err != nil {
+					return err
+				}
+			}
+			return h.out.Flush()
+		}, true},
+		{"gives the connection no window", 4, map[string]uint64{"stalled": 4}, func(h *hostile) error {
+			_ = h.WriteSettings(large)
+			for i := range uint32(200) {
+				if err := h.open(2*i+1, asking("/download")); err != nil {
+					return err
+				}
+			}
+			return h.out.Flush()
+		}, true},
+		{"half a frame", 50, nil, func(h *hostile) error {
+			_, _ = h.out.Write([]byte{0, 0, 100, 1, 5, 0})
+			return h.out.Flush()
+		}, true},
+		{"half a DATA frame", 50, nil, func(h *hostile) error {
+			_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: asking("/echo"), EndHeaders: true})
+			_, _ = h.out.Write([]byte{0, 0, 100, 0, 0, 0, 0, 0, 1, 'x'})
+			return h.out.Flush()
+		}, true},
+		{"half a header block", 50, nil, func(h *hostile) error {
+			_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.hot})
+			return h.out.Flush()
+		}, true},
+		{"half a header block, cold", 50, nil, func(h *hostile) error {
+			_ = h.open(1, h.cold)
+			_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: h.hot})
+			return h.out.Flush()
+		}, true},
+		{"leaves without close_notify", 50, nil, func(h *hostile) error {
+			_ = h.open(1, asking("/download"))
+			err := h.out.Flush()
+			_ = h.nc.(*tls.Conn).NetConn().Close() // and in the middle
+			return err
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v.tb = t
+			v.watch()
+			bystander := v.bystander()
+			ended := make(chan error, c.clients)
+			for range c.clients {
+				h := v.mustAttack(t)
+				go func() { // ends with the connection
+					err := c.speak(h)
+					if c.reads {
+						h.end()
+					}
+					ended <- err
+				}()
+			}
+			for range c.clients {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+			v.judge(t, c.refused, bystander)
+		})
+	}
+}
+
+// Clients that stop within the preface are all gone after header_timeout.
+func TestHalfPrefaces(t *testing.T) {
+	t.Parallel()
+	const clients, limit = 500, 5 * time.Second
+	v := startVictim(t, Options{HeaderTimeout: limit, HandshakeTimeout: 2 * patience})
+	v.watch()
+	bystander := v.bystander()
+	var all []net.Conn
+	for range clients {
+		nc, err := tls.Dial("tcp", v.addr, v.clientTLS("h2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = nc.Close() }()
+		if _, err := io.WriteString(nc, http2.ClientPreface[:12]); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, nc)
+	}
+	since := time.Now()
+	for _, nc := range all {
+		_ = nc.SetDeadline(since.Add(limit + patience))
+		if _, err := io.Copy(io.Discard, nc); errors.Is(err, errTimeout(err)) {
+			t.Fatal("not closed")
+		}
+	}
+	t.Logf("gone after %v", time.Since(since))
+	v.judge(t, nil, bystander)
+}
+
+// errTimeout is err if it is a timeout.
+func errTimeout(err error) error {
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return err
+	}
+	return errors.New("none")
+}
+
+// Whoever speaks something else than HTTP/2 after agreeing on it is told, and
+// counted; whoever agrees on nothing that is spoken here gets no connection.
+func TestWrongProtocols(t *testing.T) {
+	v := startVictim(t, Options{})
+	for _, hello := range []string{
+		"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+		"PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n",
+		strings.Repeat("\x00", len(http2.ClientPreface)),
+	} {
+		v.watch()
+		nc, err := tls.Dial("tcp", v.addr, v.clientTLS("h2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(nc, hello); err != nil {
+			t.Fatal(err)
+		}
+		h := &hostile{nc: nc, Framer: http2.NewFramer(nc, nc)}
+		if why := h.end(); why != http2.ErrCodeProtocol && why != http2.ErrCodeNo { // a reset may overtake it
+			t.Errorf("%q is told %v", hello, why)
+		}
+		_ = nc.Close()
+		v.judge(t, map[string]uint64{"malformed": 1}, v.bystander())
+	}
+	v.watch()
+	if nc, err := tls.Dial("tcp", v.addr, v.clientTLS("spdy/3")); err == nil {
+		t.Errorf("agreed on %q", nc.ConnectionState().NegotiatedProtocol)
+		_ = nc.Close()
+	}
+	if n := v.look(withoutMemory).Rejected - v.counts.Rejected; n != 1 {
+		t.Errorf("%d handshakes are counted as rejected", n)
+	}
+	v.judge(t, nil, v.bystander())
 }

@@ -189,6 +189,7 @@ type Server struct {
 	cut        context.CancelFunc
 
 	streams   streams
+	copiers   copiers
 	accepting repeated // warnings
 	crowding  repeated
 

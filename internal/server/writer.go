@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"millrace/internal/lane"
 )
@@ -14,12 +15,13 @@ import (
 // be done to every answer is done here, so that nobody else wraps it: a wrapper
 // that forgets ReadFrom silently loses sendfile.
 type writer struct {
-	rw     http.ResponseWriter
-	h1     bool // rw is HTTP/1's, and has ReadFrom
-	last   func() bool
-	status int
-	bytes  int64 // of the body
-	abort  bool  // cut the connection
+	rw      http.ResponseWriter
+	h1      bool // rw is HTTP/1's, and has ReadFrom
+	last    func() bool
+	copiers *copiers
+	status  int
+	bytes   int64 // of the body
+	abort   bool  // cut the connection
 }
 
 // These are shared by all answers; net/http only reads them.
@@ -80,17 +82,51 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	if rf, ok := w.rw.(io.ReaderFrom); ok && w.h1 {
 		n, err = rf.ReadFrom(src)
 	} else {
-		buf := copyBuffers.Get().(*[]byte)
-		defer copyBuffers.Put(buf)
-		n, err = io.CopyBuffer(struct{ io.Writer }{w.rw}, src, *buf)
+		n, err = w.copy(src)
 	}
 	w.bytes += n
 	return n, err
 }
 
-// copyBuffers are for bodies over HTTP/2: as much as the lane has net/http put
-// into one frame (h2), each of which costs two changes of goroutine.
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+// copiers are the answers over HTTP/2 that are being copied by large pieces.
+type copiers struct{ n atomic.Int32 }
+
+const (
+	// largeCopy is a piece as large as the lane has net/http put into one frame
+	// (h2), each of which costs two changes of goroutine. A client that reads
+	// nothing keeps its buffer, so only answers of which warmCopy has gone get
+	// one, and maxLarge at once: 32 MiB.
+	largeCopy = 256 << 10
+	maxLarge  = 128
+	smallCopy = 16 << 10
+	warmCopy  = 64 << 10
+)
+
+var (
+	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallCopy); return &b }}
+)
+
+// copy copies a body, for HTTP/2.
+func (w *writer) copy(src io.Reader) (int64, error) {
+	n, err := w.copyBy(&smallBuffers, io.LimitReader(src, warmCopy))
+	if err != nil || n < warmCopy {
+		return n, err
+	}
+	pool := &smallBuffers
+	if w.copiers.n.Add(1) <= maxLarge {
+		pool = &largeBuffers
+	}
+	defer w.copiers.n.Add(-1)
+	more, err := w.copyBy(pool, src)
+	return n + more, err
+}
+
+func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
+	buf := pool.Get().(*[]byte)
+	defer pool.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w.rw}, struct{ io.Reader }{src}, *buf)
+}
 
 // FlushError is what [http.ResponseController] looks for.
 func (w *writer) FlushError() error {
