@@ -92,6 +92,7 @@ type Conn struct {
 	list     headerList
 	block    block
 	settings clientSettings
+	updates  updates
 	hot      recent // streams that the host has answered
 	flood    flood
 	met      bool   // the client's preface has come
@@ -113,8 +114,8 @@ type Conn struct {
 	resets resets
 	blamed atomic.Uint32 // a Reason
 
-	wmu  sync.Mutex // writing, in whole frames
-	told bool       // SETTINGS have gone; by wmu
+	wmu  fair // writing, in whole frames
+	told bool // SETTINGS have gone; by wmu
 }
 
 // clientSettings are what the client has asked for.
@@ -129,7 +130,7 @@ type clientSettings struct {
 
 // New returns a Conn.
 func New(h Host, o Options) *Conn {
-	c := &Conn{host: h, o: o, settings: clientSettings{table: firstTable, window: defaultWindow, frame: 16 << 10}}
+	c := &Conn{host: h, o: o, wmu: newFair(), settings: clientSettings{table: firstTable, window: defaultWindow, frame: 16 << 10}}
 	c.window.init(defaultWindow)
 	c.dec = hpack.NewDecoder(firstTable, nil)
 	c.dec.SetEmitFunc(c.list.emit)
@@ -144,6 +145,7 @@ type turn struct {
 	out    []byte
 	fields []hpack.HeaderField
 	pass   []byte // for net/http
+	hot    []hot  // in out
 }
 
 var turns = sync.Pool{New: func() any { return &turn{out: make([]byte, 0, 4<<10)} }}
@@ -202,7 +204,7 @@ func (c *Conn) greet() error {
 func (c *Conn) work(read []byte) error {
 	t := turns.Get().(*turn)
 	defer func() {
-		t.out, t.pass = t.out[:0], t.pass[:0]
+		t.out, t.pass, t.hot = t.out[:0], t.pass[:0], t.hot[:0]
 		clear(t.fields)
 		t.fields = t.fields[:0]
 		if cap(t.out) <= 2*maxOut && cap(t.pass) <= 2*maxOut {
@@ -297,9 +299,9 @@ func (c *Conn) frames(t *turn, b []byte) (used int, err error) {
 // fields, and many bytes of an answer.
 func (c *Conn) spill(t *turn) error {
 	switch {
-	case len(t.pass) >= maxOut:
+	case len(t.pass) >= maxOut, len(t.hot) >= maxHot && len(t.pass) > 0:
 		return c.deliver(t)
-	case len(t.out) >= maxOut:
+	case len(t.out) >= maxOut, len(t.hot) >= maxHot:
 		return c.flush(t)
 	}
 	return nil
@@ -335,8 +337,10 @@ func (c *Conn) frame(t *turn, h head, p []byte) error {
 		return c.goAway(t, h, p)
 	case frameWindowUpdate:
 		return c.windowUpdate(t, h, p)
+	case framePriorityUpdate:
+		c.priorityUpdate(t, h, p)
 	}
-	return nil // of a kind nobody knows (RFC 9113, 4.1)
+	return nil // or of a kind nobody knows (RFC 9113, 4.1)
 }
 
 // data passes the head of a DATA frame on; its payload follows.
@@ -392,11 +396,12 @@ func (c *Conn) flush(t *turn) error {
 	if len(t.out) == 0 {
 		return nil
 	}
-	c.wmu.Lock()
+	t.order()
+	c.wmu.lock()
 	c.told = true
 	_, err := c.host.Write(t.out)
-	c.wmu.Unlock()
-	t.out = t.out[:0]
+	c.wmu.unlock()
+	t.out, t.hot = t.out[:0], t.hot[:0]
 	return err
 }
 
@@ -423,8 +428,8 @@ func (c *Conn) Shutdown() {
 	if again {
 		return
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
+	c.wmu.lock()
+	defer c.wmu.unlock()
 	var b []byte
 	if !c.told { // they come first; that they come twice is no harm (RFC 9113, 3.4)
 		c.told = true

@@ -14,6 +14,8 @@ const (
 	frameGoAway       = 0x7
 	frameWindowUpdate = 0x8
 	frameContinuation = 0x9
+
+	framePriorityUpdate = 0x10 // RFC 9218
 )
 
 // Flags of frames.

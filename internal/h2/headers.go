@@ -152,6 +152,7 @@ func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
 	if !ok || !c.window.take(int64(sent)) {
 		return false
 	}
+	t.hot = append(t.hot, hot{id, c.urgency(id, t.fields), len(t.out), len(out)})
 	t.out = out
 	c.flood.useful(sent)
 	c.hot.add(id)

@@ -277,13 +277,13 @@ func (in *inner) flush() error {
 	if len(in.out) == 0 {
 		return nil
 	}
-	in.c.wmu.Lock()
+	in.c.wmu.lock()
 	_, err := in.c.host.Write(in.out)
 	if in.renamed && len(in.block) == 0 {
 		in.table.Store(in.named) // not sooner: an answer of the host's must not come before it
 		in.renamed = false
 	}
-	in.c.wmu.Unlock()
+	in.c.wmu.unlock()
 	in.out = in.out[:0]
 	return err
 }

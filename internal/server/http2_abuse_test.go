@@ -244,8 +244,11 @@ func TestHPACKBomb(t *testing.T) {
 		var b bytes.Buffer
 		enc := hpack.NewEncoder(&b)
 		for _, f := range []hpack.HeaderField{
-			{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/slow", Sensitive: true},
-			{Name: ":authority", Value: "a.example", Sensitive: true}, {Name: "x", Value: strings.Repeat("bomb", 1000)},
+			{Name: ":method", Value: "GET"},
+			{Name: ":scheme", Value: "https"},
+			{Name: ":path", Value: "/slow", Sensitive: true},
+			{Name: ":authority", Value: "a.example", Sensitive: true},
+			{Name: "x", Value: strings.Repeat("bomb", 1000)},
 		} {
 			_ = enc.WriteField(f) // to memory
 		}
