@@ -80,6 +80,7 @@ var rooms = map[string][][]string{
 	},
 	"internal/upstream": {
 		{"internal/upstream", "internal/upstream/faulty"},
+		{"internal/upstream/http1"},
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},

@@ -27,7 +27,7 @@ func BenchmarkOwn(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, s := range p.servers {
-			s.transport = canned{}
+			s.client, s.transport = nil, canned{}
 		}
 		b.Run(name, func(b *testing.B) { roundTrips(b, p, "http://a/x?y") })
 		p.Close()

@@ -61,12 +61,12 @@ type conn struct {
 // What a connection speaks, once it is known.
 const (
 	unknownHTTP uint32 = iota
-	http1
-	http2
+	speaksHTTP1
+	speaksHTTP2
 )
 
 func newConn(nc net.Conn, speaks uint32, unasked func()) *conn {
-	c := &conn{Conn: nc, plain: speaks == http1, unasked: unasked}
+	c := &conn{Conn: nc, plain: speaks == speaksHTTP1, unasked: unasked}
 	c.changed.L = &c.mu
 	c.speaks.Store(speaks)
 	if s, ok := nc.(syscall.Conn); ok {
@@ -103,7 +103,7 @@ func readThrough(c *conn, b []byte) (int, error) {
 
 // came takes in what the reader has got, with c.mu held.
 func (c *conn) came(b []byte) {
-	if c.speaks.Load() == http2 {
+	if c.speaks.Load() == speaksHTTP2 {
 		return
 	}
 	c.parked, c.looked = false, false
@@ -138,7 +138,7 @@ func (c *conn) waits() {
 func (c *conn) Write(b []byte) (int, error) {
 	n := 0
 	var err error
-	if c.phase.Load() == given && c.speaks.Load() != http2 {
+	if c.phase.Load() == given && c.speaks.Load() != speaksHTTP2 {
 		if n, err = c.link.ask(c, b); err == nil && n == len(b) {
 			return n, nil
 		}
@@ -162,7 +162,7 @@ func (c *conn) Close() error {
 	// net/http closes what has bytes for nobody. They were read, and not by who
 	// would ask for more.
 	phase := c.phase.Load()
-	if c.link.sees() && c.speaks.Load() == http1 && !c.looked && (phase == returned || phase == given && c.uses > 1) && !c.records.goodbye() {
+	if c.link.sees() && c.speaks.Load() == speaksHTTP1 && !c.looked && (phase == returned || phase == given && c.uses > 1) && !c.records.goodbye() {
 		c.accuse()
 	}
 	c.mu.Unlock()
@@ -219,7 +219,7 @@ func (c *conn) early() {
 func (c *conn) begin(doubt *func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.speaks.Load() == http2 {
+	if c.speaks.Load() == speaksHTTP2 {
 		return
 	}
 	c.uses++
@@ -255,9 +255,9 @@ func connOf(nc net.Conn) *conn {
 	case *tls.Conn:
 		c, _ := nc.NetConn().(*conn)
 		if c != nil && c.speaks.Load() == unknownHTTP {
-			speaks := http1
+			speaks := speaksHTTP1
 			if nc.ConnectionState().NegotiatedProtocol == "h2" {
-				speaks = http2
+				speaks = speaksHTTP2
 			}
 			c.speaks.Store(speaks)
 		}

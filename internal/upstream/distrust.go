@@ -51,9 +51,15 @@ func (s *server) unasked() {
 	}
 }
 
-// transporter sends the next request to s.
+// distrusted reports whether s has sent such bytes lately.
+func (s *server) distrusted() bool {
+	until := s.distrust.until.Load()
+	return until > 0 && int64(time.Since(s.distrust.since)) < until
+}
+
+// transporter sends the next request to s by net/http.
 func (s *server) transporter() http.RoundTripper {
-	if until := s.distrust.until.Load(); until > 0 && int64(time.Since(s.distrust.since)) < until {
+	if s.distrusted() {
 		return s.single
 	}
 	return s.transport

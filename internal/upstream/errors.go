@@ -31,6 +31,7 @@ var (
 	errConnect     = errors.New("CONNECT cannot be passed on")
 	errTarget      = errors.New("the request's target contains a space or a control character")
 	errGivenUp     = errors.New("the request was given up")
+	errClosed      = errors.New("it closed the connection without an answer")
 )
 
 // Status is the status for an error of RoundTrip: 502 for what cannot be

@@ -15,12 +15,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"millrace/internal/upstream/http1"
 )
 
 var (
 	errSwitched    = errors.New("it switched protocols")
 	errHeaderBytes = errors.New("its header is too large")
-	errCannotSend  = errors.New("the request cannot be sent")
 )
 
 // heads are what the answers to Upgrade are read through, 4 KiB each, which is
@@ -49,9 +50,11 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 	if s.scheme == "h2c" {
 		return nil, errNoSwitching
 	}
-	head, err := s.head(r, target)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	head, err := http1.AppendRequest((*buffer)[:0], r, s.lines(r, target, s.prefix))
 	if err != nil {
-		return nil, errors.Join(errCannotSend, err)
+		return nil, err
 	}
 	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target); err != nil {
 		return nil, err
@@ -209,7 +212,7 @@ func (h *handshake) failure(caller context.Context, err error) *failure {
 	case errors.Is(err, errNoSwitching):
 		f.err, f.outcome = fmt.Errorf("asking %s to switch protocols: %w", name, err), undecided
 		return f
-	case errors.Is(err, errCannotSend):
+	case errors.Is(err, http1.ErrRequest):
 		f.err, f.outcome, f.final = fmt.Errorf("sending the request to %s: %w", name, err), undecided, true
 		return f
 	case caller.Err() != nil:

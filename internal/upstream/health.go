@@ -45,7 +45,7 @@ func (p *Pool) probe(s *server) error {
 		Host:   s.hostField,
 		Header: http.Header{"User-Agent": {"millrace-health"}},
 	}).WithContext(ctx)
-	resp, err := s.transporter().RoundTrip(r)
+	resp, err := p.knock(s, r, path)
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,24 @@ func (p *Pool) probe(s *server) error {
 		}
 	}
 	return fmt.Errorf("the answer is %d", resp.StatusCode)
+}
+
+// knock sends r to s, whatever places there are.
+func (p *Pool) knock(s *server, r *http.Request, path string) (*http.Response, error) {
+	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
+		return s.transporter().RoundTrip(r)
+	}
+	x := &exchange{pool: p, server: s, caller: r.Context()}
+	switch err := x.run(r, path); {
+	case errors.Is(err, errSpeaksHTTP2):
+		s.speaks.Store(speaksHTTP2)
+		return s.transporter().RoundTrip(r)
+	case err != nil:
+		f := x.failure(err)
+		x.abandon()
+		return nil, f.err
+	}
+	return x.reply(), nil
 }
 
 // matches reports whether a status is the one, or of the class, of a pattern.

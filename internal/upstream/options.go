@@ -65,7 +65,7 @@ type Options struct {
 	// HeaderBytes is the most that a response's header may hold. Default 256KiB.
 	HeaderBytes bytesize.Size `yaml:"header_bytes"`
 	// IdleConnections is how many connections to each address are kept open for
-	// the next requests. Default 64.
+	// the next requests. Default as many as Concurrency.
 	IdleConnections int `yaml:"idle_connections"`
 	// IdleTimeout is how long they are kept. It must be shorter than the
 	// upstream's own, or requests meet connections that are just being closed; many
@@ -182,7 +182,7 @@ func (o Options) complete() Options {
 	number(&o.HeaderTimeout, 30*time.Second)
 	number(&o.BodyTimeout, 30*time.Second)
 	number(&o.HeaderBytes, 256<<10)
-	number(&o.IdleConnections, 64)
+	number(&o.IdleConnections, o.Concurrency)
 	number(&o.IdleTimeout, 4*time.Second)
 	number(&o.Health.Interval, 5*time.Second)
 	number(&o.Health.Timeout, 2*time.Second)

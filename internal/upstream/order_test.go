@@ -126,7 +126,7 @@ func TestOrder(t *testing.T) {
 	} {
 		near, far := net.Pipe()
 		go io.Copy(far, far) // an echo: what is written can be read; ends with Close
-		conn := newConn(near, http1, func() {})
+		conn := newConn(near, speaksHTTP1, func() {})
 		b := make([]byte, 1)
 		for _, act := range c.play {
 			switch act {
@@ -206,7 +206,7 @@ func TestInterim(t *testing.T) {
 		}
 
 		w.set("b:80", faulty.Named("endless interim responses").Script)
-		p.servers[1].transport.(*http.Transport).CloseIdleConnections()
+		p.servers[1].client.closeIdle()
 		links = nil
 		if _, _, err := do(p, r); !errors.Is(err, ErrProtocol) || len(links) != maxInterim {
 			t.Errorf("%d interim responses, then %v", len(links), err)

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,8 +37,10 @@ type server struct {
 	hostField string // what Host is set to; "": the client's
 	seed      uint64 // of the rendezvous hash
 	way       *connector
-	transport http.RoundTripper // keeps connections
-	single    http.RoundTripper // makes a new one for each request
+	client    *client           // keeps connections of HTTP/1.1; nil: h2c has none
+	speaks    atomic.Uint32     // what it spoke last, by which it is asked
+	transport http.RoundTripper // net/http's, for HTTP/2; keeps connections
+	single    http.RoundTripper // the same; makes a new one for each request
 	distrust  distrust
 	options   *Options
 
@@ -53,7 +56,7 @@ type server struct {
 	streak           int           // probes in a row that contradict down
 }
 
-func newServer(i int, a address, o Options, way *connector, log *slog.Logger) *server {
+func newServer(i int, a address, o Options, way *connector, log *slog.Logger, started time.Time) *server {
 	s := &server{
 		distrust: distrust{since: time.Now(), log: log},
 		address:  a, index: i, name: a.text, way: way, options: &o,
@@ -63,6 +66,9 @@ func newServer(i int, a address, o Options, way *connector, log *slog.Logger) *s
 	single := newTransport(way, o, s.unasked)
 	single.DisableKeepAlives = true
 	s.transport, s.single = newTransport(way, o, s.unasked), single
+	if a.scheme != "h2c" {
+		s.client = newClient(s, o, started)
+	}
 	switch o.Host {
 	case "client":
 	case "upstream":

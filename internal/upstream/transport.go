@@ -28,10 +28,10 @@ func newTransport(way *connector, o Options, unasked func()) *http.Transport {
 		protocols.SetHTTP2(true)
 	case "h2c":
 		protocols.SetUnencryptedHTTP2(true)
-		speaks = http2
+		speaks = speaksHTTP2
 	default:
 		protocols.SetHTTP1(true)
-		speaks = http1
+		speaks = speaksHTTP1
 	}
 	return &http.Transport{
 		// The operator has named the server. A variable of the environment such

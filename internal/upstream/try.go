@@ -87,8 +87,9 @@ func (t *try) Value(key any) any {
 func (t *try) gotConn(info httptrace.GotConnInfo) {
 	if c := connOf(info.Conn); c != nil {
 		t.conn.Store(c)
+		t.place.server.speaks.Store(c.speaks.Load())
 		c.begin(doubtOf(t.Context))
-		if c.spoke.Load() && c.speaks.Load() == http1 {
+		if c.spoke.Load() && c.speaks.Load() == speaksHTTP1 {
 			_ = c.Close() // net/http finds that out, and takes another one
 		}
 	}
@@ -100,7 +101,7 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 
 func (t *try) gotFirstByte() {
 	t.first.Store(true)
-	if c := t.conn.Load(); c != nil && c.speaks.Load() == http1 && c.phase.Load() != answered {
+	if c := t.conn.Load(); c != nil && c.speaks.Load() == speaksHTTP1 && c.phase.Load() != answered {
 		t.early.Store(true)
 		c.early()
 		_ = c.Close() // it is useless whatever that says
@@ -170,6 +171,14 @@ func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *ht
 // try sends r to the server of c, and gives the place back unless there is an
 // answer, whose body does that.
 func (p *Pool) try(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
+	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
+		return p.ask(r, target, c, up)
+	}
+	return p.pass(r, target, c, up)
+}
+
+// pass is try by net/http, which is for HTTP/2.
+func (p *Pool) pass(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
 	t := newTry(p, r, c, up)
 	resp, err := c.server.transporter().RoundTrip(t.request(r, target))
 	if err == nil {
@@ -264,7 +273,7 @@ func isEventStream(h http.Header) bool {
 func (t *try) failure(caller context.Context, err error) *failure {
 	name := t.place.server.name
 	c := t.conn.Load()
-	f := &failure{outcome: failed, sent: c != nil && (c.speaks.Load() != http1 || c.phase.Load() != given)}
+	f := &failure{outcome: failed, sent: c != nil && (c.speaks.Load() != speaksHTTP1 || c.phase.Load() != given)}
 	wrap := func(kind, cause error) *failure {
 		f.err = &upstreamError{kind, name, cause}
 		return f
@@ -292,14 +301,14 @@ func (t *try) failure(caller context.Context, err error) *failure {
 		return wrap(ErrTimeout, err)
 	case t.tlsFailed.Load():
 		return wrap(ErrUnreachable, err)
-	case t.first.Load(), c != nil && c.speaks.Load() == http2 && isHTTP2Fault(err):
+	case t.first.Load(), c != nil && c.speaks.Load() == speaksHTTP2 && isHTTP2Fault(err):
 		f.final = true
 		return wrap(ErrProtocol, err)
 	case !t.isServers(c, err):
 		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
 		return f
 	}
-	if t.reused.Load() && (c == nil || c.speaks.Load() != http2) {
+	if t.reused.Load() && (c == nil || c.speaks.Load() != speaksHTTP2) {
 		f.outcome = undecided // it closed an idle connection at the same moment, as it may
 	}
 	return wrap(ErrUnreachable, err)

@@ -54,7 +54,7 @@ func sockets(t *testing.T) map[string][2]net.Conn {
 func TestUnreadBytes(t *testing.T) {
 	for network, ends := range sockets(t) {
 		t.Run(network, func(t *testing.T) {
-			c := newConn(ends[0], http1, func() {})
+			c := newConn(ends[0], speaksHTTP1, func() {})
 			c.begin(nil)
 			if _, err := io.WriteString(c, "GET 1"); err != nil {
 				t.Fatal(err)
@@ -92,7 +92,7 @@ func TestSettle(t *testing.T) {
 	for network, ends := range sockets(t) {
 		t.Run(network, func(t *testing.T) {
 			var unasked, doubted atomic.Int32
-			c := newConn(ends[0], http1, func() { unasked.Add(1) })
+			c := newConn(ends[0], speaksHTTP1, func() { unasked.Add(1) })
 			c.begin(nil)
 			doubt := func() { doubted.Add(1) }
 			for range 3 {

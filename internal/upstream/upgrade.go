@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -136,19 +134,6 @@ func switched(asked, answer http.Header) error {
 		}
 	}
 	return nil
-}
-
-// head is the head of r as it goes out to s. net/http writes it, as it does for
-// RoundTrip, so that both are the same to the byte.
-func (s *server) head(r *http.Request, target string) ([]byte, error) {
-	to := s.urlFor(r.URL, target)
-	out := s.outgoing(context.Background(), r, &to) // without the hooks for who writes to a connection
-	out.Body, out.ContentLength, out.TransferEncoding, out.Trailer, out.Close = nil, 0, nil, nil, false
-	var b bytes.Buffer
-	if err := out.Write(&b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }
 
 // tryUpgrade asks the server of c, and gives the place back unless there is an

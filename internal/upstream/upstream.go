@@ -9,30 +9,35 @@
 // ejected, whose breaker lets requests pass and which this request has not
 // tried yet, the balance (balance.go) chooses one. Where all of them are full
 // the request waits its turn, first come, first served; where the queue is full,
-// too, or the wait takes too long, it ends with [ErrBusy]. A place is held until
-// the answer's body has ended or is closed. Upgraded connections (101, such as
+// too, or the wait takes too long, it ends with [ErrBusy]. A place is held until all
+// of the answer has come from the network, or its body is closed. Upgraded connections (101, such as
 // WebSockets) and event streams may last for hours: from their header on they
 // do not count as running any more but against Options.Streams.
 //
-// One try (try.go) is a request of net/http's Transport: one per server, with
-// the connections kept there. What the Transport leaves open is closed here:
+// One try over HTTP/1.1 is an exchange (exchange.go): the goroutine that asks
+// writes the request, waits and reads the answer itself. Only a body that is not
+// small has another goroutine, which sends it (send.go). Idle connections have
+// none (client.go); they are looked at before they are used again (wire.go).
+// The format is http1's, which refuses what could be read in two ways.
 //
-//   - An answer must come after its question. A server that sends more than it
-//     announced leaves bytes behind that net/http may take for the answer to
-//     the next request on that connection; here that request fails (or is
-//     repeated elsewhere), the connection is closed (conn.go), and for a while
-//     each request to that server gets a connection of its own (distrust.go).
+// HTTP/2 is net/http's (try.go, transport.go). A server at an https:// address is
+// offered both, and asked by what it chose last.
+//
+//   - An answer must come after its question. Where a server sends more than it
+//     announced, the connection is closed, and for a while each request to that
+//     server gets a connection of its own (distrust.go).
 //   - Every phase has a limit: connecting, the TLS handshake, sending a body,
 //     waiting for the header, each read of the body.
 //   - Interim answers (1xx) reach the caller through the hook Got1xxResponse of
-//     [httptrace.ClientTrace] in the request's context, at most maxInterim.
+//     [httptrace.ClientTrace] in the request's context, at most maxInterim. Of
+//     the other hooks, over HTTP/1.1 only GotConn and GotFirstResponseByte are called.
 //   - The request's target goes out byte for byte as it came in (address.go).
+//   - A request whose context ends is given up at most 2*brief later.
 //
 // Upgrade (upgrade.go) is for callers that want the connection itself, such as
 // the proxy for WebSockets. The server is chosen in the same way, but the
-// connection is made and used here
-// (handshake.go), so that a tunnel that waits for hours keeps nothing of
-// net/http. RoundTrip can switch protocols, too; its body is then the connection.
+// connection is a new one (handshake.go), and a tunnel that waits for hours keeps
+// nothing besides it. RoundTrip can switch protocols, too; its body is then the connection.
 //
 // # When a try fails
 //
@@ -129,7 +134,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 			return nil, fmt.Errorf("upstream: %w", err)
 		}
 		way := newConnector(a, o.ConnectTimeout, tlsConfig, dial)
-		p.servers = append(p.servers, newServer(i, a, o, way, errorLog))
+		p.servers = append(p.servers, newServer(i, a, o, way, errorLog, p.started))
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	if o.Health.Path != "" {
@@ -238,6 +243,9 @@ func (p *Pool) Close() error {
 	p.probing.Wait()
 	for _, s := range p.servers {
 		s.distrust.over.Store(true)
+		if s.client != nil {
+			s.client.close()
+		}
 		if t, ok := s.transport.(interface{ CloseIdleConnections() }); ok {
 			t.CloseIdleConnections()
 		}

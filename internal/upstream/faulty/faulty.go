@@ -185,6 +185,44 @@ func OK(body string) Step {
 // Good answers every request well.
 func Good(body string) Script { return Script{Loop(Request(), OK(body))} }
 
+// Said is what the script of a scenario writes to someone who asks once, where
+// that is known and short, and waits for nothing.
+func (s Scenario) Said() string {
+	var said strings.Builder
+	asked := false
+	over := make(chan struct{})
+	close(over)
+	Play(pretend{said: &said, asked: &asked}, s.Script, over)
+	return said.String()
+}
+
+// pretend is a connection on which one request came, and nothing after it.
+type pretend struct {
+	net.Conn
+	said  *strings.Builder
+	asked *bool
+}
+
+// Read implements io.Reader.
+func (p pretend) Read(b []byte) (int, error) {
+	if *p.asked {
+		return 0, io.EOF
+	}
+	*p.asked = true
+	return copy(b, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), nil
+}
+
+// Write implements io.Writer, and takes no flood.
+func (p pretend) Write(b []byte) (int, error) {
+	if len(b)+p.said.Len() > 4<<10 {
+		return 0, errEnd
+	}
+	return p.said.Write(b)
+}
+
+// Close implements io.Closer.
+func (pretend) Close() error { return nil }
+
 // Play plays a script on a connection, which it closes at the end, and returns
 // the connection as it was left. It stops early when done is closed and the
 // connection with it.

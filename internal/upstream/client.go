@@ -1,0 +1,150 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+)
+
+// errSpeaksHTTP2 is no error of a server: it has chosen HTTP/2, which is net/http's.
+var errSpeaksHTTP2 = errors.New("it chose HTTP/2")
+
+// client keeps the connections of HTTP/1.1 to one server. No goroutine belongs
+// to any of them; the one timer closes those that were idle for too long.
+type client struct {
+	way     *connector
+	tls     *tls.Config // offers HTTP/2 as well; nil: not over TLS
+	server  *server
+	started time.Time // the pool's clock
+	keep    time.Duration
+	most    int
+
+	mu     sync.Mutex
+	idle   []*wire // the oldest first
+	timer  *time.Timer
+	closed bool
+}
+
+func newClient(s *server, o Options, started time.Time) *client {
+	c := &client{way: s.way, server: s, started: started, keep: o.IdleTimeout, most: o.IdleConnections}
+	if s.way.overTLS != nil {
+		c.tls = s.way.overTLS.Clone()
+		c.tls.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return c
+}
+
+// take is the connection that was used last, since it is the least likely to
+// have been closed meanwhile; nil: none.
+func (c *client) take(now time.Duration) *wire {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.idle) - 1
+	if n < 0 {
+		return nil
+	}
+	w := c.idle[n]
+	c.idle[n] = nil
+	c.idle = c.idle[:n]
+	if now-w.since >= c.keep {
+		c.giveUp(w)
+		return nil // the others are older still: the timer closes them
+	}
+	return w
+}
+
+// put keeps a connection whose answer is complete, with nothing behind it.
+func (c *client) put(w *wire, now time.Duration) {
+	w.since = now
+	c.mu.Lock()
+	if c.closed || len(c.idle) >= c.most {
+		c.mu.Unlock()
+		w.close()
+		return
+	}
+	c.idle = append(c.idle, w)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(c.keep, c.expire)
+	}
+	c.mu.Unlock()
+}
+
+// expire closes what was idle for too long, after a last look at it.
+func (c *client) expire() {
+	now := time.Since(c.started)
+	c.mu.Lock()
+	n := 0
+	for n < len(c.idle) && now-c.idle[n].since >= c.keep {
+		n++
+	}
+	old := append([]*wire(nil), c.idle[:n]...)
+	rest := copy(c.idle, c.idle[n:])
+	clear(c.idle[rest:])
+	c.idle = c.idle[:rest]
+	switch {
+	case c.closed:
+	case rest == 0:
+		c.timer = nil
+	default:
+		c.timer.Reset(max(c.keep-(now-c.idle[0].since), time.Millisecond))
+	}
+	c.mu.Unlock()
+	for _, w := range old {
+		c.giveUp(w)
+	}
+}
+
+// giveUp closes an idle connection, on which the server may have said something
+// that it was not asked for.
+func (c *client) giveUp(w *wire) {
+	if w.look() == talks {
+		w.accuse(c.server)
+	}
+	w.close()
+}
+
+// closeIdle closes what is idle now.
+func (c *client) closeIdle() {
+	c.mu.Lock()
+	old := c.idle
+	c.idle = nil
+	c.mu.Unlock()
+	for _, w := range old {
+		w.close()
+	}
+}
+
+// close closes what is idle now and from now on.
+func (c *client) close() {
+	c.mu.Lock()
+	c.closed = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.mu.Unlock()
+	c.closeIdle()
+}
+
+// dial makes a connection. The error is a [dialError], that of a handshake, or
+// errSpeaksHTTP2.
+func (c *client) dial(ctx context.Context) (*wire, error) {
+	nc, err := c.way.connect(ctx, "tcp", c.way.target)
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(nc)
+	if c.tls == nil {
+		return w, nil
+	}
+	protocol, err := w.secure(ctx, c.way.timeout, c.tls)
+	if err == nil && protocol == "h2" {
+		err = errSpeaksHTTP2
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}

@@ -1,0 +1,397 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/upstream/http1"
+)
+
+// brief is how long an exchange waits without a look at its request's context.
+// Most answers have come by then, and listening to a context costs more than
+// reading one of them; who went away meanwhile is noticed this much later.
+const brief = 100 * time.Millisecond
+
+// buffers are what headers and small bodies are written from and read into.
+var buffers = sync.Pool{New: func() any { b := make([]byte, http1.BufferSize); return &b }}
+
+// exchange is one request of HTTP/1.1 and its answer. The goroutine that asks
+// also drives the connection; only a body that is not small has another one
+// (send.go).
+type exchange struct {
+	pool   *Pool
+	place  place
+	held   bool // place has to be given back; probes have none
+	server *server
+	caller context.Context
+	outer  *httptrace.ClientTrace // the caller's hooks; nil: none
+	upload *upload                // nil: no body
+	sender *sender                // nil: the body was sent with the header, or there is none
+
+	wire   *wire
+	buffer *[]byte // what in reads into; nil: given back
+	in     http1.Reader
+	resp   http.Response
+	head   http1.Head
+	body   http1.Body
+
+	listens bool        // stop ends the context's hold on the connection, if there is one
+	stop    func() bool // nil: none
+	sent    bool        // bytes of the request may have reached the server
+	came    bool        // a byte of an answer came
+	early   bool        // bytes came before they were asked for
+	stuck   atomic.Bool // the server does not take the body
+	state   atomic.Int32
+	reading atomic.Pointer[wire] // the connection, for a Close beside a Read
+
+	// While a sender is at work, guarded by its mutex.
+	limit time.Duration // when the header, or this read of the body, is late; 0: never
+
+	stream bool // it holds a stream, not a place
+	err    error
+}
+
+// ask sends r to the server of c over HTTP/1.1, and gives the place back unless
+// there is an answer whose body does that.
+func (p *Pool) ask(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
+	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up}
+	err := x.run(r, target)
+	if errors.Is(err, errSpeaksHTTP2) {
+		c.server.speaks.Store(speaksHTTP2)
+		return p.pass(r, target, c, up)
+	}
+	if err == nil && x.head.Framing == http1.Switched && r.Header.Get("Upgrade") == "" {
+		err = errUnasked // RFC 9110, 15.2.2
+	}
+	if err == nil {
+		return x.answer(r)
+	}
+	f := x.failure(err)
+	x.abandon()
+	p.failed(c, f.outcome, f.err)
+	return nil, f
+}
+
+// run gets a connection, sends r and reads the header of the answer.
+func (x *exchange) run(r *http.Request, target string) error {
+	x.outer = httptrace.ContextClientTrace(x.caller)
+	doubt := doubtOf(x.caller)
+	out, err := x.write(r, target)
+	if err != nil {
+		return err
+	}
+	defer out.release()
+	for fresh := x.server.distrusted(); ; fresh = true {
+		if err := x.connect(fresh); err != nil {
+			return err
+		}
+		if err := out.whole(x); err != nil {
+			return err
+		}
+		err := x.try(out, doubt)
+		if err == nil {
+			return nil
+		}
+		if !x.stale(r, err) {
+			return err
+		}
+		x.drop()
+		x.sent, x.came = false, false
+	}
+}
+
+// stale reports whether a connection that had answered before ended without a
+// byte of this answer, and the request may be made again at once: the server
+// closed an idle connection at the same moment, as it may.
+func (x *exchange) stale(r *http.Request, err error) bool {
+	if x.wire.uses <= 1 || x.came || x.early || isTimeout(err) || x.caller.Err() != nil {
+		return false
+	}
+	if !x.sent {
+		return x.sender == nil // nobody has seen anything of it
+	}
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return x.upload == nil
+	}
+	return false
+}
+
+// connect takes a connection that is idle, or makes one.
+func (x *exchange) connect(fresh bool) error {
+	c := x.server.client
+	if !fresh {
+		x.wire = c.take(x.pool.now())
+	}
+	if x.wire == nil {
+		w, err := c.dial(x.caller)
+		if err != nil {
+			return err
+		}
+		x.wire = w
+		x.server.speaks.Store(speaksHTTP1)
+	}
+	x.wire.uses++
+	x.reading.Store(x.wire)
+	if x.outer != nil && x.outer.GotConn != nil {
+		x.outer.GotConn(httptrace.GotConnInfo{Conn: x.wire.net, Reused: x.wire.uses > 1})
+	}
+	return nil
+}
+
+// try writes out on the connection and reads the header of the answer.
+func (x *exchange) try(out *outgoing, doubt *func()) error {
+	w := x.wire
+	w.doubted(doubt)
+	now := x.pool.now()
+	x.limit = now + x.pool.options.HeaderTimeout
+	if out.later != 0 {
+		x.limit = 0 // until the body is sent
+	}
+	x.arm(now)
+	x.begin()
+	into := x.in.Space()
+	if out.later != 0 {
+		into = nil // the body comes first
+	}
+	a, err := w.ask(out.text, into)
+	x.sent = x.sent || a.sent > 0
+	x.in.Filled(a.got)
+	switch {
+	case a.found == talks:
+		x.early = true
+		w.accuse(x.server)
+		return errEarly
+	case a.found == gone:
+		return errClosed
+	case err != nil && (!a.wrote || !errors.Is(err, os.ErrDeadlineExceeded)):
+		return err
+	case !a.wrote:
+		x.listen()
+		x.sent = true
+		if _, err := w.write(out.text[a.sent:], x.pool.options.BodyTimeout); err != nil {
+			return err
+		}
+	}
+	x.firstByte(a.got)
+	if out.later != 0 {
+		x.startSending(out)
+	}
+	return x.header(out.method)
+}
+
+// begin makes in read from the connection, into an empty buffer.
+func (x *exchange) begin() {
+	if x.buffer == nil {
+		x.buffer = buffers.Get().(*[]byte)
+	}
+	x.in.Source = (*source)(x)
+	x.in.Use(*x.buffer)
+}
+
+// firstByte takes in that n bytes of an answer came.
+func (x *exchange) firstByte(n int) {
+	if n <= 0 || x.came {
+		return
+	}
+	x.came = true
+	if x.outer != nil && x.outer.GotFirstResponseByte != nil {
+		x.outer.GotFirstResponseByte()
+	}
+}
+
+// header reads up to the header that is no interim one's. All of them together
+// are within HeaderBytes, unless the caller looks at each; then each is.
+func (x *exchange) header(method string) error {
+	left := int(x.pool.options.HeaderBytes)
+	for interims := 0; ; interims++ {
+		head, used, err := http1.ReadHead(&x.in, left, method, &x.resp)
+		switch code := x.resp.StatusCode; {
+		case err == io.EOF: //nolint:errorlint // ReadHead does not wrap it
+			return errClosed
+		case err != nil:
+			return err
+		case code < 100:
+			return fmt.Errorf("%w: %s", errStatus, x.resp.Status)
+		case code >= 200 || code == http.StatusSwitchingProtocols:
+			x.head = head
+			return nil
+		case interims == maxInterim:
+			return errInterims
+		case code == http.StatusContinue && x.sender != nil:
+			x.sender.goAhead()
+		}
+		if left -= used; x.outer != nil && x.outer.Got1xxResponse != nil {
+			if err := x.outer.Got1xxResponse(x.resp.StatusCode, textproto.MIMEHeader(x.resp.Header)); err != nil {
+				return err
+			}
+			left = int(x.pool.options.HeaderBytes)
+		}
+		if left <= 0 {
+			return http1.ErrTooMuch
+		}
+		x.resp = http.Response{}
+	}
+}
+
+// source is the connection as an exchange reads from it: within its time, and
+// as long as its request's context lives.
+type source exchange
+
+// Read implements io.Reader.
+func (s *source) Read(to []byte) (int, error) {
+	x := (*exchange)(s)
+	for {
+		x.arm(x.pool.now())
+		n, err := x.wire.net.Read(to)
+		if n > 0 {
+			x.firstByte(n)
+			return n, nil
+		}
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || x.isLate() {
+			return n, err
+		}
+		if err := x.caller.Err(); err != nil {
+			return 0, err
+		}
+		x.listen()
+	}
+}
+
+// arm sets a deadline for reads: the exact one if it is near or the context is
+// listened to, else one after which there is time to look again. That one is
+// moved only when it gets close, so that most reads set none.
+func (x *exchange) arm(now time.Duration) {
+	if x.sender != nil {
+		x.sender.mu.Lock()
+		defer x.sender.mu.Unlock()
+	}
+	w, until := x.wire, x.limit
+	if !x.listens && (until == 0 || until > now+brief) {
+		if w.until > now+brief/2 && w.until <= now+2*brief {
+			return
+		}
+		until = now + 2*brief
+	}
+	w.setUntil(x.pool.started, until)
+}
+
+// isLate reports whether the time for what is waited for has run out.
+func (x *exchange) isLate() bool {
+	s := x.sender
+	if s == nil {
+		return x.limit != 0 && x.pool.now() >= x.limit
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := x.pool.now()
+	if x.limit == 0 || now < x.limit {
+		return false
+	}
+	if !s.headed {
+		return true
+	}
+	more := x.upload.patience(x.pool.options.BodyTimeout)
+	x.limit = now + more // the server may be waiting, too, for what the client has yet to send
+	return more <= 0
+}
+
+// listen has the end of the request's context close the connection.
+func (x *exchange) listen() {
+	if x.listens {
+		return
+	}
+	x.listens = true
+	if x.caller.Done() != nil {
+		x.stop = context.AfterFunc(x.caller, x.wire.close) // waited for by nobody: it only closes
+	}
+}
+
+// unlisten ends that, and reports whether the connection was left alone.
+func (x *exchange) unlisten() bool {
+	x.listens = false
+	if x.stop == nil {
+		return true
+	}
+	stopped := x.stop()
+	x.stop = nil
+	return stopped
+}
+
+// drop closes the connection and forgets it.
+func (x *exchange) drop() {
+	x.unlisten()
+	if x.wire != nil {
+		x.wire.close()
+		x.wire = nil
+		x.reading.Store(nil)
+	}
+}
+
+// forget gives the buffer back. Nothing may read from in any more.
+func (x *exchange) forget() {
+	if x.buffer == nil {
+		return
+	}
+	x.in.Release() // it may have grown, or be the pool's
+	buffers.Put(x.buffer)
+	x.buffer = nil
+}
+
+// abandon ends an exchange without an answer.
+func (x *exchange) abandon() {
+	x.drop()
+	x.endSending(false)
+	x.forget()
+}
+
+// failure says what an error of run means, as [try.failure] does for the errors
+// of net/http.
+func (x *exchange) failure(err error) *failure {
+	name := x.server.name
+	f := &failure{outcome: failed, sent: x.sent}
+	wrap := func(kind, cause error) *failure {
+		f.err = &upstreamError{kind, name, cause}
+		return f
+	}
+	dial, connecting := errors.AsType[*dialError](err)
+	switch {
+	case x.early:
+		return wrap(ErrProtocol, errEarly)
+	case x.stuck.Load():
+		f.final = true
+		return wrap(ErrTimeout, errUploadStuck)
+	case x.caller.Err() != nil:
+		f.err, f.final, f.outcome = interrupted(x.caller), true, undecided
+		return f
+	case x.upload.failed() != nil:
+		f.err, f.final, f.outcome = fmt.Errorf("reading the request's body: %w", x.upload.failed()), true, undecided
+		return f
+	case errors.Is(err, http1.ErrRequest):
+		f.err, f.final, f.outcome = fmt.Errorf("sending the request to %s: %w", name, err), true, undecided
+		return f
+	case connecting && isTimeout(dial.error):
+		return wrap(ErrTimeout, dial)
+	case connecting:
+		return wrap(ErrUnreachable, dial)
+	case isTimeout(err):
+		f.final = f.sent // it is busy with it: no second helping
+		return wrap(ErrTimeout, err)
+	case x.came:
+		f.final = true
+		return wrap(ErrProtocol, err)
+	}
+	if x.wire != nil && x.wire.uses > 1 {
+		f.outcome = undecided // it closed an idle connection at the same moment, as it may
+	}
+	return wrap(ErrUnreachable, err)
+}

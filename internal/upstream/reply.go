@@ -1,0 +1,245 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"millrace/internal/upstream/http1"
+)
+
+// lastWrite is how long the end of an answer waits for the sender of a body of
+// which all was read: it is about to return, and the connection is good then.
+const lastWrite = 50 * time.Millisecond
+
+// What a reply is doing.
+const (
+	resting int32 = iota
+	reading
+	closedBody    // by Close
+	closedReading // by Close, while a Read was under way, which cleans up
+)
+
+// reply is an exchange as the body of its answer.
+type reply exchange
+
+// answer hands the response over. Its connection, and its place, are free again
+// as soon as the body has been read from the network: at once, where it came
+// with the header.
+func (x *exchange) answer(r *http.Request) (*http.Response, *failure) {
+	resp := &x.resp
+	resp.Request = r
+	if x.head.Framing == http1.Switched {
+		return x.switchProtocols()
+	}
+	x.reply()
+	if x.wire == nil {
+		x.pool.answered(x.place, true)
+		x.held = false
+		return resp, nil
+	}
+	x.pool.answered(x.place, false)
+	if isEventStream(resp.Header) {
+		if !x.pool.stream(x.place) {
+			return nil, x.noStream()
+		}
+		x.stream = true
+	}
+	return resp, nil
+}
+
+// reply gives the response its body. The connection is free if all of it came.
+func (x *exchange) reply() *http.Response {
+	x.setLimit(0, true)
+	x.body.Begin(&x.in, x.head, &x.resp)
+	x.resp.Body = (*reply)(x)
+	if x.body.Whole() {
+		x.free(true)
+	}
+	if x.head.Framing == http1.Empty {
+		x.resp.Body = http.NoBody
+		x.forget()
+	}
+	return &x.resp
+}
+
+// noStream gives an answer up for which there is no room among the streams.
+func (x *exchange) noStream() *failure {
+	x.abandon()
+	x.pool.ended(x.place, undecided, nil)
+	return &failure{err: &upstreamError{ErrBusy, x.server.name, errAllStreams}, final: true}
+}
+
+// setLimit says when what is waited for is late. headed says that the header
+// has come.
+func (x *exchange) setLimit(limit time.Duration, headed bool) {
+	if s := x.sender; s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.headed = headed
+	}
+	x.limit = limit
+}
+
+// Read implements io.Reader.
+func (b *reply) Read(to []byte) (int, error) {
+	x := (*exchange)(b)
+	if x.err != nil {
+		return 0, x.err
+	}
+	if !x.state.CompareAndSwap(resting, reading) {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	if timeout := x.pool.options.BodyTimeout; x.wire != nil && !x.stream && x.in.Buffered() == 0 {
+		x.setLimit(x.pool.now()+timeout, true)
+	}
+	n, err := x.body.Read(to)
+	if err != nil {
+		x.err = x.judge(err)
+	}
+	if !x.state.CompareAndSwap(reading, resting) {
+		x.end(false, undecided, nil) // Close came meanwhile
+	}
+	return n, x.err
+}
+
+// Close implements io.Closer. Closed before its end, an answer costs its
+// connection. It may be called while a Read is under way, which ends then.
+func (b *reply) Close() error {
+	x := (*exchange)(b)
+	switch {
+	case x.state.CompareAndSwap(resting, closedBody):
+		x.end(false, undecided, nil)
+	case x.state.CompareAndSwap(reading, closedReading):
+		if w := x.reading.Load(); w != nil {
+			w.close()
+		}
+	}
+	return nil
+}
+
+// judge turns the end of the body into ours.
+func (x *exchange) judge(err error) error {
+	name := x.server.name
+	switch {
+	case err == io.EOF: //nolint:errorlint // http1.Body does not wrap it
+		x.end(true, undecided, nil)
+		return err
+	case x.stuck.Load():
+		err = &upstreamError{ErrTimeout, name, errUploadStuck}
+	case x.caller.Err() != nil:
+		x.end(false, undecided, nil)
+		return interrupted(x.caller)
+	case x.state.Load() == closedReading:
+		return err // Read cleans up
+	case isTimeout(err):
+		err = &upstreamError{ErrTimeout, name, errBodyStalls}
+	default:
+		err = &upstreamError{ErrProtocol, name, err}
+	}
+	x.end(false, failed, err)
+	return err
+}
+
+// end gives back what the exchange still holds. whole says that the answer was
+// read to its end.
+func (x *exchange) end(whole bool, o outcome, err error) {
+	x.free(whole)
+	x.forget()
+	if !x.held {
+		return
+	}
+	x.held = false
+	if x.stream {
+		x.pool.streamEnded(x.place)
+	} else {
+		x.pool.ended(x.place, o, err)
+	}
+}
+
+// free gives the connection back, or closes it. Of the answer there is nothing
+// left to read on it if it is whole.
+func (x *exchange) free(whole bool) {
+	w := x.wire
+	if w == nil {
+		return
+	}
+	x.wire = nil
+	x.reading.Store(nil)
+	sent := x.endSending(whole)
+	alone := x.unlisten()
+	keep := whole && x.head.Keep
+	if keep && int64(x.in.Buffered()) > x.body.Left() {
+		w.accuse(x.server)
+		keep = false
+	}
+	if !keep || !sent || !alone || x.server.distrusted() {
+		w.close()
+		return
+	}
+	x.server.client.put(w, x.pool.now())
+}
+
+// switchProtocols hands the connection over.
+func (x *exchange) switchProtocols() (*http.Response, *failure) {
+	p := x.pool
+	p.answered(x.place, false)
+	if !p.stream(x.place) {
+		return nil, x.noStream()
+	}
+	x.endSending(false)
+	if !x.unlisten() {
+		x.abandon()
+		p.streamEnded(x.place)
+		return nil, &failure{err: interrupted(x.caller), final: true, outcome: undecided}
+	}
+	d := &joined{Conn: x.wire.net, base: x.wire.base, pool: p, place: x.place}
+	if n := x.in.Buffered(); n > 0 {
+		d.early = make([]byte, n)
+		_, _ = x.in.Read(d.early) // cannot fail: it is there
+	}
+	_ = x.wire.base.SetDeadline(time.Time{}) // one that cannot be set is broken, which is found out
+	x.wire = nil
+	x.forget()
+	x.resp.Body = d
+	return &x.resp, nil
+}
+
+// joined is the body of an answer with status 101: the connection itself. It
+// ends when it is closed, not when one direction does.
+type joined struct {
+	net.Conn
+	base  net.Conn
+	early []byte // what came behind the header
+	pool  *Pool
+	place place
+	once  sync.Once
+}
+
+// Read implements io.Reader.
+func (d *joined) Read(to []byte) (int, error) {
+	if len(d.early) > 0 {
+		n := copy(to, d.early)
+		d.early = d.early[n:]
+		return n, nil
+	}
+	return d.Conn.Read(to)
+}
+
+// Close implements io.Closer.
+func (d *joined) Close() error {
+	err := d.base.Close() // below TLS, whose goodbye could have to wait
+	d.once.Do(func() { d.pool.streamEnded(d.place) })
+	return err
+}
+
+// CloseWrite ends the sending side.
+func (d *joined) CloseWrite() error {
+	if half, ok := d.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

@@ -1,0 +1,269 @@
+package upstream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/field"
+	"millrace/internal/upstream/http1"
+)
+
+// smallBody is how many bytes a body may have that is read before anything is
+// sent, so that one write sends all of the request.
+const smallBody = 32 << 10
+
+// large are buffers for bodies: whole small ones behind their header, and
+// larger ones piece by piece.
+var large = sync.Pool{New: func() any { b := make([]byte, smallBody+http1.BufferSize); return &b }}
+
+// outgoing is a request as it goes out.
+type outgoing struct {
+	method string
+	text   []byte  // the header, and a small body that was read
+	buffer *[]byte // below text; nil: none of a pool's
+	from   *sync.Pool
+	small  int64 // what is to be read and appended to text: a small body
+	later  int64 // what a sender sends: a length, -1 for chunks; 0: nothing
+	expect bool  // the server wants to be asked before
+	last   http.Header
+}
+
+// write writes down r's header.
+func (x *exchange) write(r *http.Request, target string) (*outgoing, error) {
+	s := x.server
+	out := &outgoing{method: r.Method, from: &buffers}
+	prefix := s.prefix
+	if !x.held {
+		prefix = "" // probes have a path of their own
+	}
+	lines := s.lines(r, target, prefix)
+	lines.Close = s.distrusted()
+	if x.upload != nil {
+		if lines.Body = r.ContentLength; lines.Body <= 0 {
+			lines.Body, lines.Trailer, out.last = -1, r.Trailer, r.Trailer
+		}
+		out.expect = field.Has(r.Header["Expect"], "100-continue")
+		if lines.Body < 0 || lines.Body > smallBody || out.expect {
+			out.later = lines.Body
+		} else if out.small = lines.Body; out.small > http1.BufferSize/2 {
+			out.from = &large
+		}
+	}
+	out.buffer = out.from.Get().(*[]byte)
+	var err error
+	if out.text, err = http1.AppendRequest((*out.buffer)[:0], r, lines); err != nil {
+		out.release()
+		return nil, err
+	}
+	return out, nil
+}
+
+// lines is what a request to s says besides its fields.
+func (s *server) lines(r *http.Request, target, prefix string) http1.Lines {
+	if target == "*" {
+		prefix = ""
+	}
+	host := asciiHost(cmp.Or(s.hostField, r.Host, s.host))
+	return http1.Lines{Prefix: prefix, Path: target, Query: r.URL.RawQuery, Ask: r.URL.ForceQuery, Host: host}
+}
+
+// release gives the buffer back.
+func (o *outgoing) release() {
+	if o.buffer != nil {
+		o.from.Put(o.buffer)
+		o.buffer, o.text = nil, nil
+	}
+}
+
+// whole reads a small body, once, behind the header.
+func (o *outgoing) whole(x *exchange) error {
+	if o.small == 0 {
+		return nil
+	}
+	n := int(o.small)
+	o.small = 0
+	head := len(o.text)
+	if cap(o.text)-head < n {
+		o.text = append(make([]byte, 0, head+n), o.text...)
+	}
+	o.text = o.text[:head+n]
+	return x.upload.whole(o.text[head:])
+}
+
+// whole reads all of a body into to, and its end.
+func (u *upload) whole(to []byte) error {
+	u.mu.Lock()
+	u.started = true
+	u.mu.Unlock()
+	n, err := io.ReadFull(u.inner, to)
+	if err == nil {
+		var more [1]byte
+		var m int
+		if m, err = u.inner.Read(more[:]); m > 0 {
+			err = fmt.Errorf("the body is longer than %d bytes", len(to))
+		}
+		if err == io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
+			err = nil
+		}
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the body has %d bytes instead of %d", n, len(to))
+	}
+	u.mu.Lock()
+	u.err = err
+	u.mu.Unlock()
+	_ = u.Close() // never fails
+	return err
+}
+
+// sender sends a body on a goroutine of its own, so that an answer that comes
+// before its end is seen.
+type sender struct {
+	x      *exchange
+	upload *upload
+	wire   *wire
+	start  chan struct{} // closed by goAhead; nil: the server need not be asked
+	once   sync.Once
+	asked  sync.Once
+	quit   chan struct{} // closed when there is no use in sending any more
+	done   chan struct{} // closed at its end
+
+	last   atomic.Bool // the body was read to its end
+	mu     sync.Mutex  // guards limit of the exchange, the wire's until, and:
+	ended  bool        // all of the body was sent; see done
+	headed bool        // the header of the answer has come
+}
+
+// startSending starts a sender for what is left of a request.
+func (x *exchange) startSending(out *outgoing) {
+	s := &sender{x: x, upload: x.upload, wire: x.wire, quit: make(chan struct{}), done: make(chan struct{})}
+	if out.expect {
+		s.start = make(chan struct{})
+	}
+	x.listen() // a body takes its time
+	x.sender = s
+	x.upload.onStall(func() {
+		x.stuck.Store(true)
+		s.wire.close()
+	})
+	length, trailer := out.later, out.last
+	go s.run(length, trailer) // ends with the body, or the connection; nobody waits for a client
+}
+
+// goAhead lets a sender begin that waits for it.
+func (s *sender) goAhead() {
+	if s.start != nil {
+		s.asked.Do(func() { close(s.start) })
+	}
+}
+
+// run sends the body.
+func (s *sender) run(length int64, trailer http.Header) {
+	defer close(s.done)
+	defer func() { _ = s.upload.Close() }() // never fails
+	if s.start != nil {
+		timer := time.NewTimer(continueTimeout)
+		defer timer.Stop()
+		select {
+		case <-s.start:
+		case <-timer.C:
+		case <-s.quit:
+			return
+		}
+	}
+	buffer := large.Get().(*[]byte)
+	defer large.Put(buffer)
+	whole, err := s.copy(*buffer, length, trailer)
+	if err != nil && s.upload.failed() != nil {
+		s.wire.close() // half a request is none
+		return
+	}
+	// If the server takes no more, it may have answered.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = whole && err == nil
+	if !s.headed {
+		s.x.limit = s.x.pool.now() + s.x.pool.options.HeaderTimeout
+		s.wire.setUntil(s.x.pool.started, s.x.limit)
+	}
+}
+
+// copy writes the body as it comes.
+func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, err error) {
+	room := len(b) - http1.ChunkRoom - 2
+	for sent := int64(0); ; {
+		n, err := s.upload.Read(b[http1.ChunkRoom : http1.ChunkRoom+room])
+		if err == io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
+			s.last.Store(true)
+		}
+		if sent += int64(n); length >= 0 && sent > length {
+			return false, s.upload.fail(fmt.Errorf("the body is longer than %d bytes", length))
+		}
+		if n > 0 {
+			piece := b[http1.ChunkRoom : http1.ChunkRoom+n]
+			if length < 0 {
+				piece = http1.Chunk(b, n)
+			}
+			if _, werr := s.wire.net.Write(piece); werr != nil {
+				return false, werr
+			}
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // io.Reader says that io.EOF is not wrapped
+			if length >= 0 {
+				if sent < length {
+					return false, s.upload.fail(fmt.Errorf("the body has %d bytes instead of %d", sent, length))
+				}
+				return true, nil
+			}
+			last, lerr := http1.AppendLastChunk(b[:0], trailer)
+			if lerr != nil {
+				return false, s.upload.fail(lerr)
+			}
+			_, lerr = s.wire.net.Write(last)
+			return true, lerr
+		case err != nil:
+			return false, err
+		}
+	}
+}
+
+// fail notes that the client's body is not what it said.
+func (u *upload) fail(err error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.err = err
+	return err
+}
+
+// endSending ends a sender that is still at work, and reports whether the body
+// was sent as a whole, for which it waits a little if that may be so.
+func (x *exchange) endSending(wait bool) bool {
+	s := x.sender
+	if s == nil {
+		return true
+	}
+	if wait && s.last.Load() {
+		timer := time.NewTimer(lastWrite)
+		defer timer.Stop()
+		select {
+		case <-s.done:
+		case <-timer.C:
+		}
+	}
+	select {
+	case <-s.done:
+	default:
+		s.once.Do(func() { close(s.quit) })
+		s.wire.close()
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}

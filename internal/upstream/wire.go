@@ -1,0 +1,218 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// state is what is found on a connection before a request is written to it.
+type state int
+
+const (
+	quiet state = iota // nothing, as it should be
+	gone               // its end, or something after which there is no use in it
+	talks              // bytes that nobody asked for
+)
+
+// wire is a connection of HTTP/1.1 that has no goroutine of its own: whoever
+// asks writes and reads.
+//
+// Nothing that has reached this machine before a request leaves it is taken for
+// the answer to that request. Bytes are read for a request only, each answer
+// is used to its last byte, and what is left behind it then, or is found by a
+// look at the socket right before the next request is written, was not asked
+// for. What comes later is indistinguishable from the answer; so a server that
+// was seen to send such bytes is asked on new connections only, for
+// distrustFor, and the answers on that connection are put in doubt ([OnDoubt]).
+type wire struct {
+	net   net.Conn // what is written to and read from: base, or TLS over it
+	base  net.Conn
+	raw   syscall.RawConn // of base; nil: over TLS, or none of the kernel's sockets
+	below *below          // base as TLS sees it; nil: not over TLS
+
+	uses   int           // requests that were given it
+	since  time.Duration // when it became idle, on the pool's clock
+	until  time.Duration // the deadline of reads, on the same; 0: none
+	doubts []func()      // of the latest answers, oldest first
+	asking asking        // the question under way, on a socket of the kernel's
+}
+
+// newWire takes a connection as it was dialled.
+func newWire(base net.Conn) *wire {
+	w := &wire{net: base, base: base, raw: rawOf(base)}
+	w.asking.try = w.tryAsk
+	return w
+}
+
+// secure speaks TLS over w, with a config that has a ServerName.
+func (w *wire) secure(ctx context.Context, timeout time.Duration, config *tls.Config) (protocol string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	w.below, w.raw = &below{Conn: w.base, raw: w.raw}, nil
+	over := tls.Client(w.below, config)
+	if err := over.HandshakeContext(ctx); err != nil {
+		return "", err
+	}
+	w.net = over
+	return over.ConnectionState().NegotiatedProtocol, nil
+}
+
+// close closes it without a goodbye of TLS, which could have to wait.
+func (w *wire) close() { _ = w.base.Close() } // there is nothing to lose
+
+// setUntil makes reads end at a time on the pool's clock; 0: never.
+func (w *wire) setUntil(started time.Time, until time.Duration) {
+	if w.until == until {
+		return
+	}
+	w.until = until
+	at := time.Time{}
+	if until != 0 {
+		at = started.Add(until)
+	}
+	_ = w.base.SetReadDeadline(at) // one that cannot be set is broken, which the read will say
+}
+
+// doubted notes what to call if the answer that is to come is put in doubt.
+func (w *wire) doubted(f *func()) {
+	if f == nil || w.uses == 1 { // before a first answer there was nothing
+		return
+	}
+	if len(w.doubts) >= maxDoubts {
+		w.doubts = append(w.doubts[:0], w.doubts[1:]...)
+	}
+	w.doubts = append(w.doubts, *f)
+}
+
+// accuse tells that bytes came which nobody asked for. The connection is of no
+// more use.
+func (w *wire) accuse(s *server) {
+	s.unasked()
+	for _, doubt := range w.doubts {
+		doubt()
+	}
+	w.doubts = nil
+}
+
+// glanceTime is how long a look at what is no socket of the kernel's may take:
+// those are in tests, and on systems of which we know too little.
+const glanceTime = 10 * time.Microsecond
+
+// look is what there is to read on a connection that nobody has asked anything
+// yet, or whose answer is complete. It never waits.
+func (w *wire) look() state {
+	switch {
+	case w.raw != nil:
+		return w.peek()
+	case w.uses <= 1:
+		return quiet // TLS talks of its own at first
+	}
+	if w.below != nil {
+		w.below.glance = true
+		defer w.below.relax(w)
+	} else {
+		defer w.hurry()()
+	}
+	var b [16]byte
+	n, err := w.net.Read(b[:]) // TLS takes in what is its own, such as tickets
+	switch {
+	case n > 0 && !isTimeoutNotice(b[:n]):
+		return talks
+	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (w.below == nil || w.below.records.between()):
+		return quiet
+	}
+	return gone
+}
+
+// hurry gives reads next to no time, until what it returns is called.
+func (w *wire) hurry() (relax func()) {
+	_ = w.base.SetReadDeadline(time.Now().Add(glanceTime))
+	return func() {
+		_ = w.base.SetReadDeadline(time.Time{})
+		w.until = 0
+	}
+}
+
+// below is the network as TLS sees it. While it glances, a Read takes what is
+// there and does not wait; TLS can go on after that.
+type below struct {
+	net.Conn
+	raw     syscall.RawConn // nil: none of the kernel's sockets
+	glance  bool
+	records records
+}
+
+// relax ends a glance.
+func (b *below) relax(w *wire) {
+	if b.glance = false; b.raw == nil {
+		w.until = 0
+	}
+}
+
+// Read implements net.Conn.
+func (b *below) Read(to []byte) (n int, err error) {
+	switch {
+	case !b.glance:
+		n, err = b.Conn.Read(to)
+	case b.raw == nil:
+		_ = b.SetReadDeadline(time.Now().Add(glanceTime))
+		n, err = b.Conn.Read(to)
+		_ = b.SetReadDeadline(time.Time{})
+	default:
+		if failed := b.raw.Control(func(fd uintptr) { n, err = readNow(int(fd), to) }); failed != nil {
+			err = failed
+		}
+	}
+	b.records.walk(to[:max(n, 0)])
+	return n, err
+}
+
+// asking is one request on its way, and the first bytes of its answer.
+type asking struct {
+	try   func(fd uintptr) bool // tryAsk of the connection
+	out   []byte                // what is to be written
+	into  []byte                // where the answer goes
+	sent  int
+	got   int
+	wrote bool // all of out
+	found state
+	err   error
+}
+
+// ask writes out and waits for the first bytes of the answer, which it puts
+// into into, if the connection is quiet. It returns early when not all could be written at
+// once. An error may come after bytes were written.
+//
+// On a socket of the kernel's this is one operation of the runtime's poller: the
+// notes about readiness are reset before the request is written, so that the
+// answer's cannot be missed, and no read has to be tried before there is one.
+func (w *wire) ask(out, into []byte) (a *asking, err error) {
+	a = &w.asking
+	a.out, a.into, a.sent, a.got, a.wrote, a.found, a.err = out, into, 0, 0, false, quiet, nil
+	defer func() { a.out, a.into = nil, nil }()
+	if w.raw != nil {
+		if err = w.raw.Read(a.try); err == nil {
+			err = a.err
+		}
+		return a, err
+	}
+	a.found = w.look()
+	return a, nil
+}
+
+// write writes what ask did not, and may wait.
+func (w *wire) write(b []byte, timeout time.Duration) (int, error) {
+	_ = w.base.SetWriteDeadline(time.Now().Add(timeout))
+	n, err := w.net.Write(b)
+	_ = w.base.SetWriteDeadline(time.Time{})
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
