@@ -70,7 +70,7 @@ var rooms = map[string][][]string{
 			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
-		{"lab/experiment/cache/origin", "lab/experiment/fileserver"},
+		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},
 		{"lab/experiment"},
 		{"lab/live", "lab/pgo", "lab/report", "lab/trial"},
 		{"lab/cost", "lab/gate"},

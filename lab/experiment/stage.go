@@ -142,3 +142,35 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// Each calls do with 0 to n-1, from at most so many goroutines, which it waits
+// for. The first error ends it.
+func Each(n, goroutines int, do func(i int) error) error {
+	var (
+		mu    sync.Mutex // guards what follows
+		next  int
+		first error
+		all   sync.WaitGroup
+	)
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next <= n && first == nil
+	}
+	for range min(goroutines, n) {
+		all.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				if err := do(i); err != nil {
+					mu.Lock()
+					if first == nil {
+						first = err
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return first
+}

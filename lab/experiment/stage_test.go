@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,5 +49,17 @@ func TestPart(t *testing.T) {
 	watch(result.Event{Done: 1})
 	if got.Done < 0.599 || got.Done > 0.601 || got.Left != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+var errTest = errors.New("test")
+
+func TestEach(t *testing.T) {
+	var done atomic.Int64
+	if err := Each(100, 7, func(int) error { done.Add(1); return nil }); err != nil || done.Load() != 100 {
+		t.Errorf("%d of 100, %v", done.Load(), err)
+	}
+	if err := Each(100, 7, func(int) error { return errTest }); !errors.Is(err, errTest) {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -79,6 +80,9 @@ func (c Config) plan() (*plan, error) {
 		}
 	}
 	p.fast = fastPath && p.Protocol == HTTP1 && !strings.HasPrefix(p.URL, "https:")
+	if !p.fast && (p.Body != nil || p.Unique) {
+		return nil, errors.New("bodies, and URLs that are asked for once, are sent by the epoll loops only: take http1, without TLS")
+	}
 	return p, nil
 }
 
@@ -169,7 +173,7 @@ func (p *plan) requests() error {
 		}
 		switch name = http.CanonicalHeaderKey(name); name {
 		case "Content-Length", "Transfer-Encoding", "Expect", "Upgrade":
-			return fmt.Errorf("the header %s cannot be sent: requests have no body here; leave it out", name)
+			return fmt.Errorf("the header %s cannot be sent: it is the load's to say whether requests have a body; leave it out", name)
 		}
 		for _, v := range values {
 			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
@@ -258,7 +262,14 @@ func (p *plan) request(path string) []byte {
 	if h := p.Header.Get("Host"); h != "" {
 		host = h
 	}
-	b := []byte("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n")
+	method := http.MethodGet
+	if p.Body != nil {
+		method = http.MethodPost
+	}
+	if p.Unique {
+		path = withNumber(path)
+	}
+	b := []byte(method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\n")
 	for _, name := range sorted(p.Header) {
 		if http.CanonicalHeaderKey(name) == "Host" {
 			continue
@@ -267,7 +278,10 @@ func (p *plan) request(path string) []byte {
 			b = append(b, name+": "+v+"\r\n"...)
 		}
 	}
-	return append(b, "\r\n"...)
+	if p.Body != nil {
+		b = append(b, "Content-Length: "+strconv.Itoa(len(p.Body))+"\r\n"...)
+	}
+	return append(append(b, "\r\n"...), p.Body...)
 }
 
 func sorted(h http.Header) []string {

@@ -54,6 +54,13 @@ type Config struct {
 	Paths []string
 	// Header is sent with each request. Host in it replaces the URL's.
 	Header http.Header
+	// Body makes each request a POST with these bytes; nil: a GET. HTTP/1.1
+	// without TLS only. The caller leaves them alone as long as the load runs.
+	Body []byte
+	// Unique asks for another URL each time, so that no cache has the answer: a
+	// parameter "n" with a number of its own is added to each path. HTTP/1.1
+	// without TLS only.
+	Unique bool
 	// Protocol is how to speak; Auto goes by the URL.
 	Protocol Protocol
 

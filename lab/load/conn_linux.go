@@ -194,6 +194,10 @@ func (l *loop) ask(c *conn, due, now int64) {
 	c.state, c.due, c.since = asking, due, now
 	l.fly(now, 1)
 	request := l.pages[c.page].request
+	if at := l.pages[c.page].number; at > 0 {
+		writeNumber(request[:at], l.nextNumber)
+		l.nextNumber += uint64(l.Threads) //nolint:gosec // it is not negative
+	}
 	n, errno := transmit(c.fd, request)
 	if n < len(request) {
 		l.unsent(c, n, errno)

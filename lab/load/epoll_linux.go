@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,7 +66,11 @@ func (d *looped) newLoop(number int, requests [][]byte) (*loop, error) {
 	}
 	for i := range l.pages {
 		l.pages[i].request = requests[i]
+		if d.Unique { // its digits are the loop's to write
+			l.pages[i].request, l.pages[i].number = slices.Clone(requests[i]), numberIn(requests[i])
+		}
 	}
+	l.nextNumber = firstNumber(number)
 	for _, v := range d.Header.Values("Connection") {
 		l.oneShot = l.oneShot || strings.Contains(strings.ToLower(v), "close")
 	}

@@ -58,7 +58,9 @@ type loop struct {
 	toOpen   ring      // connections to be opened
 	running  bool      // requests may be sent
 	stopped  bool
-	woken    int64 // when the last wait ended; of open loops only
+
+	nextNumber uint64 // of Config.Unique
+	woken      int64  // when the last wait ended; of open loops only
 
 	opening  int   // connections in the state opening
 	open     int   // connections in the states resting and asking

@@ -98,6 +98,7 @@ func (t *tally) reset() {
 // A page is what a driver knows about one path.
 type page struct {
 	request []byte // of the loops
+	number  int    // where Config.Unique's ends in it; 0: nowhere
 	known   known  // of the loops
 	status  int    // of the first answer to be complete; 0: none yet
 	body    int64

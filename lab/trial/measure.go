@@ -125,6 +125,9 @@ func (t *trial) block(ctx context.Context) error {
 		if w.Load.Requests > 0 {
 			length = t.plan.Slot // the last answer ends it: cut shorter, there would be none
 		}
+		if w.Slot > 0 {
+			length = w.Slot
+		}
 		for i, r := range order {
 			s, err := t.slot(ctx, r, w, length)
 			if err != nil {

@@ -64,6 +64,9 @@ type Workload struct {
 	// Load is the load; its URL comes from the instance, its Warmup and
 	// Duration from the plan.
 	Load load.Config
+	// Slot replaces the plan's for a load: for answers that take long; 0: the
+	// plan's.
+	Slot time.Duration
 	// Task is carried out instead of a load, for what no load can say: how long
 	// a purge takes, what a quiet connection holds. nil: Load is the work.
 	Task Task
@@ -102,7 +105,8 @@ type Plan struct {
 	// Slot is the measured window and Warmup the load before it, each time.
 	Slot, Warmup time.Duration
 	// Budget is the time for all of it: slots become shorter than Slot, down
-	// to MinSlot, to keep it, but for workloads that end after so many requests.
+	// to MinSlot, to keep it, but for workloads that end after so many requests or have a
+	// slot of their own.
 	// 0: no limit.
 	Budget time.Duration
 	// Placebo is the arm that runs a second time; empty: the baseline; "-": none.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/lab/experiment"
+	"millrace/lab/experiment/rows"
 	"millrace/lab/record"
 	"millrace/lab/trial"
 )
@@ -61,7 +62,7 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 		}
 		return m.right(v)
 	}
-	err := each(clients, clients, func(i int) error { return visitOnce(configs[i], false) }) // the first tickets
+	err := experiment.Each(clients, clients, func(i int) error { return visitOnce(configs[i], false) }) // the first tickets
 	if err == nil {
 		err = experiment.Sleep(ctx, settle)
 	}
@@ -71,7 +72,7 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 	}
 	slot.Window(true)
 	if err == nil {
-		err = each(clients, clients, func(i int) error {
+		err = experiment.Each(clients, clients, func(i int) error {
 			for range times {
 				if err := visitOnce(configs[i], resumed); err != nil {
 					return err
@@ -128,7 +129,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	}
 	after, err := target.Read()
 	// Of this server, not of the one that the slot is about.
-	values := map[string]float64{"rss_bytes": float64(after.RSS), cpu: float64(after.CPU-before.CPU) / float64(n)}
+	values := map[string]float64{"rss_bytes": float64(after.RSS), rows.CPU: float64(after.CPU-before.CPU) / float64(n)}
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(n)
 	}
@@ -141,7 +142,7 @@ func (m *measurement) gather(ctx context.Context, url string, http2 bool, n int)
 	config := settings(http2, nil)
 	var mu sync.Mutex // guards all
 	var all []*visitor
-	err := each(n, opening, func(int) error {
+	err := experiment.Each(n, opening, func(int) error {
 		v, err := visit(ctx, url, config)
 		if err != nil {
 			return err
@@ -156,7 +157,7 @@ func (m *measurement) gather(ctx context.Context, url string, http2 bool, n int)
 
 // part closes connections.
 func part(all []*visitor) {
-	_ = each(len(all), opening, func(i int) error { // it reports none
+	_ = experiment.Each(len(all), opening, func(i int) error { // it reports none
 		all[i].close()
 		return nil
 	})

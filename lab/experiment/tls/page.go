@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"millrace/lab/experiment"
@@ -56,7 +55,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 	}
 	defer d.Close() //nolint:errcheck // what it has to say no longer matters
 	conns := make([]client.Conn, visitors)
-	err = each(visitors, visitors, func(i int) (err error) {
+	err = experiment.Each(visitors, visitors, func(i int) (err error) {
 		conns[i], err = d.Dial(ctx)
 		return err
 	})
@@ -68,7 +67,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 		}
 	}()
 	look := func(times int) error {
-		return each(visitors, visitors, func(i int) error {
+		return experiment.Each(visitors, visitors, func(i int) error {
 			for range times {
 				if err := open(ctx, conns[i]); err != nil {
 					return err
@@ -102,7 +101,7 @@ func open(ctx context.Context, conn client.Conn) error {
 	if err := ask(ctx, conn, 0); err != nil {
 		return err
 	}
-	return each(assets, assets, func(i int) error { return ask(ctx, conn, i+1) })
+	return experiment.Each(assets, assets, func(i int) error { return ask(ctx, conn, i+1) })
 }
 
 func ask(ctx context.Context, conn client.Conn, path int) error {
@@ -111,36 +110,4 @@ func ask(ctx context.Context, conn client.Conn, path int) error {
 		err = fmt.Errorf("%w: status %d, %d bytes", errAnswer, a.Status, a.Body)
 	}
 	return err
-}
-
-// each calls do with 0 to n-1, from at most so many goroutines, which it waits
-// for. The first error ends it.
-func each(n, goroutines int, do func(i int) error) error {
-	var (
-		mu    sync.Mutex // guards what follows
-		next  int
-		first error
-		all   sync.WaitGroup
-	)
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		return next - 1, next <= n && first == nil
-	}
-	for range min(goroutines, n) {
-		all.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				if err := do(i); err != nil {
-					mu.Lock()
-					if first == nil {
-						first = err
-					}
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	all.Wait()
-	return first
 }

@@ -54,104 +54,22 @@ func testArms() []trial.Arm {
 	return arms
 }
 
-// TestPlan: every row is complete and the plan holds, in quick runs as well.
-func TestPlan(t *testing.T) {
-	rows := (&measurement{}).rows()
-	for _, r := range rows {
-		if r.name == "" || r.about == "" || r.figure == "" || r.metric == "" || r.task == nil || len(r.arms) < 2 {
-			t.Errorf("%q is incomplete", r.name)
+// TestRows: every row is complete and the plan holds, in quick runs as well.
+func TestRows(t *testing.T) {
+	all := (&measurement{}).rows()
+	for _, r := range all {
+		if r.Name == "" || r.About == "" || r.Figure == "" || r.Metric == "" || r.Task == nil || len(r.Arms) < 2 {
+			t.Errorf("%q is incomplete", r.Name)
 		}
-		if !slices.Contains(r.arms, millraceOf(r)) {
-			t.Errorf("%q is measured without millrace", r.name)
+		if !slices.Contains(r.Arms, r.Ours) {
+			t.Errorf("%q is measured without millrace", r.Name)
 		}
 	}
 	for _, mode := range []result.Mode{result.Quick, result.Full} {
-		p := newPlan(testArms(), rows, experiment.Env{Mode: mode})
+		p := schedule().Plan(testArms(), all, metrics(), experiment.Env{Mode: mode})
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}
-		if mode == result.Quick && slices.ContainsFunc(p.Arms, func(a trial.Arm) bool { return a.Name == caddy }) {
-			t.Error("Caddy is in a quick run")
-		}
-	}
-	// Arms that no row asks for are not started.
-	i := slices.IndexFunc(rows, func(r row) bool { return r.name == "cold" })
-	if p := newPlan(testArms(), rows[i:i+1], experiment.Env{}); len(p.Arms) != 2 {
-		t.Errorf("%d arms for the row cold", len(p.Arms))
-	}
-}
-
-func TestChoose(t *testing.T) {
-	m := &measurement{Stage: experiment.NewStage(experiment.Env{}, &result.Result{})}
-	if _, missing := subject.Look("h2load", ""); missing != nil {
-		t.Skip(missing)
-	}
-	for _, c := range []struct {
-		only []string
-		want string
-	}{
-		{[]string{"h2-10"}, "h2-10"},
-		{[]string{"h2-*-1000", "cold"}, "h2-1-1000 h2-10-1000 h2-100-1000 cold"},
-		{[]string{"nothing"}, ""},
-		{[]string{"["}, ""},
-	} {
-		rows, err := m.choose(c.only)
-		var names []string
-		for _, r := range rows {
-			names = append(names, r.name)
-		}
-		if got := strings.Join(names, " "); got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%q: %q, %v", c.only, got, err)
-		}
-	}
-	all, err := m.choose(nil)
-	if err != nil || len(all) != len(m.rows()) {
-		t.Errorf("%d rows without a choice, %v", len(all), err)
-	}
-}
-
-const said = `starting benchmark...
-Warm-up started for thread #0.
-progress: 100% of clients started
-Main benchmark duration is started for thread #0.
-Main benchmark duration is over for thread #0. Stopping all clients.
-Stopped all clients for thread #0
-
-finished in 1.50s, 148770.00 req/s, 75.48MB/s
-requests: 148775 total, 148775 started, 148775 done, 148770 succeeded, 2 failed, 1 errored, 1 timeout
-status codes: 148700 2xx, 1 3xx, 1 4xx, 0 5xx
-traffic: 75.48MB (79146790) total, 2.32MB (2435430) headers (space savings 92.51%), 89.28MB (93616860) data
-                     min         max         mean         sd        +/- sd
-time for request:       27us     69.84ms      2.53ms      5.87ms    94.00%
-`
-
-// TestListen: h2load's window is the trial's, and all that it counts is read.
-func TestListen(t *testing.T) {
-	var windows []bool
-	w := listen(strings.NewReader(said), func(open bool) { windows = append(windows, open) })
-	got, err := w.result(true)
-	if err != nil || !slices.Equal(windows, []bool{true, false}) {
-		t.Fatalf("%v, windows %v", err, windows)
-	}
-	if got.Done != 148769 || got.Failed != 3 || got.FirstFailure == "" || got.Values["latency_mean_ns"] != 2.53e6 {
-		t.Errorf("%+v", got)
-	}
-	for _, wrong := range []string{"", "requests: 1 total\n", strings.Replace(said, "Main benchmark duration is over", "x", 1)} {
-		w := listen(strings.NewReader(wrong), func(bool) {})
-		if _, err := w.result(true); !errors.Is(err, errSaidNothing) {
-			t.Errorf("%q: %v", wrong, err)
-		}
-	}
-}
-
-func TestArguments(t *testing.T) {
-	got := strings.Join(burst{connections: 1000, streams: 10}.arguments("https://x/", time.Second), " ")
-	if want := "-t 1 -c 1000 -m 10 -D 1000ms --warm-up-time 3000ms https://x/"; got != want {
-		t.Errorf("%s, not %s", got, want)
-	}
-	got = strings.Join(burst{connections: 1, streams: 1, http1: true, requests: 2}.arguments("https://x/", time.Second), " ")
-	if want := "-t 1 -c 1 -m 1 --h1 -n 2 https://x/"; got != want {
-		t.Errorf("%s, not %s", got, want)
 	}
 }
 
@@ -184,38 +102,6 @@ func TestVisitOfAnotherProtocol(t *testing.T) {
 	if v, err := visit(t.Context(), s.URL, settings(true, nil)); err == nil {
 		v.close()
 		t.Error("HTTP/2 where there is none")
-	}
-}
-
-// TestStand: ratios are taken within rounds, and what is lost is listed.
-func TestStand(t *testing.T) {
-	r := row{name: "r", figure: "CPU per request", metric: cpu, arms: servers(), goal: 0.5}
-	res := &result.Result{Metrics: metrics()}
-	for block, ns := range []float64{100, 200, 400} {
-		for arm, factor := range map[string]float64{nginx: 1, millrace: 2, h2o: 4} {
-			res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "r", Block: block, Values: map[string]float64{cpu: ns * factor}})
-		}
-	}
-	s, ok := stand(res, r, millrace, nginx)
-	if !ok || s.ratio != 2 || s.least != 2 || s.most != 2 || s.rounds != 3 || s.mine != 400 {
-		t.Errorf("%+v", s)
-	}
-	all := tables(res, []row{r})
-	if rows := all[0].Rows; len(rows) != 1 || rows[0][6] != "not reached" {
-		t.Errorf("standings: %v", rows)
-	}
-	if rows := all[1].Rows; len(rows) != 1 || rows[0][2] != nginx || rows[0][6] != "in each round" {
-		t.Errorf("losses: %v", rows)
-	}
-	headline := r
-	headline.headline, headline.goal = true, 0
-	for _, rows := range [][]row{{r}, {headline}, {r, headline}} {
-		if got, want := answer(res, rows), `Millrace spends 2.00 (2.00–2.00) of nginx's on "r"`; got != want {
-			t.Errorf("%s, not %s", got, want)
-		}
-	}
-	if got := answer(&result.Result{}, []row{r}); got != "" {
-		t.Errorf("an answer to nothing: %s", got)
 	}
 }
 
@@ -319,15 +205,5 @@ func TestView(t *testing.T) {
 	missing = pageFiles()[7].Path
 	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, errAnswer) {
 		t.Errorf("without an asset: %v", err)
-	}
-}
-
-func TestEach(t *testing.T) {
-	var done atomic.Int64
-	if err := each(100, 7, func(int) error { done.Add(1); return nil }); err != nil || done.Load() != 100 {
-		t.Errorf("%d of 100, %v", done.Load(), err)
-	}
-	if err := each(100, 7, func(int) error { return errAnswer }); !errors.Is(err, errAnswer) {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,6 @@
-package tls
+// Package h2load makes load with h2load of nghttp2: it is what others measure
+// HTTP/2 with, and costs less for a request than the lab's own client.
+package h2load
 
 import (
 	"bufio"
@@ -7,26 +9,29 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"millrace/lab/experiment/fileserver"
+	"millrace/lab/load"
+	"millrace/lab/subject"
 	"millrace/lab/trial"
 )
 
-// h2load (of nghttp2) makes the load: it is what others measure HTTP/2 with, and
-// costs less for a request than the lab's own client.
+// Look finds h2load.
+func Look() (exe string, err error) { return subject.Look("h2load", "nghttp2-client") }
 
-// A burst is one run of h2load.
-type burst struct {
-	connections, streams int
-	http1                bool
-	path                 string // empty: /
-	requests             int    // in all; 0: as many as there are in the slot's length
+// A Burst is one run of it.
+type Burst struct {
+	Exe                  string // as Look has found it
+	URL                  string
+	Connections, Streams int
+	HTTP1                bool
+	Requests             int    // in all; 0: as many as there are in the slot's length
+	Log                  string // a file for the time of each request, which gives the 99th percentile; empty: none
 }
 
 // The time before the window in which the connections are opened. A handshake
@@ -37,36 +42,34 @@ const (
 )
 
 // arguments are those of h2load.
-func (b burst) arguments(url string, length time.Duration) []string {
-	args := []string{"-t", "1", "-c", strconv.Itoa(b.connections), "-m", strconv.Itoa(b.streams)}
-	if b.http1 {
+func (b Burst) arguments(length time.Duration) []string {
+	args := []string{"-t", "1", "-c", strconv.Itoa(b.Connections), "-m", strconv.Itoa(b.Streams)}
+	if b.HTTP1 {
 		args = append(args, "--h1")
 	}
-	if b.requests > 0 {
-		args = append(args, "-n", strconv.Itoa(b.requests))
+	if b.Log != "" {
+		args = append(args, "--log-file="+b.Log)
+	}
+	if b.Requests > 0 {
+		args = append(args, "-n", strconv.Itoa(b.Requests))
 	} else {
-		warmUp := warmUpBase + time.Duration(b.connections)*warmUpPerConnection
+		warmUp := warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
 		args = append(args, "-D", milliseconds(length), "--warm-up-time", milliseconds(warmUp))
 	}
-	return append(args, url)
+	return append(args, b.URL)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
 
-// press looks whether the page is right and has h2load ask for it.
-func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b burst) (trial.TaskResult, error) {
-	if err := m.look(ctx, slot.URL, !b.http1); err != nil {
-		return trial.TaskResult{}, err
-	}
-	target, err := url.JoinPath(slot.URL, b.path)
-	if err != nil {
-		return trial.TaskResult{}, fmt.Errorf("reading the server's URL: %w", err)
-	}
-	cmd := exec.CommandContext(ctx, m.h2load, b.arguments(target, slot.Length)...)
+// Run has h2load ask, and opens and closes the slot's window: when its own opens
+// and closes, or, with a count of requests, around all of it. body is how many
+// bytes of bodies have come.
+func (b Burst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
+	cmd := exec.CommandContext(ctx, b.Exe, b.arguments(slot.Length)...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
-	if b.requests > 0 {
+	if b.Requests > 0 {
 		slot.Window(true)
 		defer slot.Window(false)
 	}
@@ -74,23 +77,51 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b burst) (
 		err = cmd.Start()
 	}
 	if err != nil {
-		return trial.TaskResult{}, fmt.Errorf("starting h2load: %w", err)
+		return got, 0, fmt.Errorf("starting h2load: %w", err)
 	}
 	said := listen(out, slot.Window)
 	if err := cmd.Wait(); err != nil {
-		return trial.TaskResult{}, fmt.Errorf("running h2load: %w: %s", err, complaints.String())
+		return got, 0, fmt.Errorf("running h2load: %w: %s", err, complaints.String())
 	}
-	got, err := said.result(b.requests == 0)
-	if err != nil {
-		return got, fmt.Errorf("%w; it said:\n%s", err, said.text)
+	timed := b.Requests == 0
+	if got, err = said.result(timed); err != nil {
+		return got, 0, fmt.Errorf("%w; it said:\n%s", err, said.text)
 	}
-	if least := uint64(b.requests) * uint64(m.large); b.path == fileserver.LargePath && said.body() < least { //nolint:gosec // neither is negative
-		return got, fmt.Errorf("%w: %d bytes of files of %d", errAnswer, said.body(), least)
-	}
-	if b.requests == 0 {
+	if timed {
 		got.Values["requests_per_second"] = float64(got.Done) / slot.Length.Seconds()
 	}
-	return got, nil
+	if b.Log != "" {
+		times, err := readLog(b.Log)
+		if err != nil {
+			return got, 0, err
+		}
+		got.Values["latency_p99_ns"] = float64(times.Quantile(0.99))
+	}
+	return got, said.body(), nil
+}
+
+// readLog reads h2load's log, and removes it: a line for each request, with its
+// start in µs, its status and its time in µs.
+func readLog(name string) (*load.Histogram, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading h2load's log: %w", err)
+	}
+	defer f.Close()
+	var times load.Histogram
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("reading h2load's log: %w: %q", errSaidNothing, lines.Text())
+		}
+		us, err := strconv.ParseInt(fields[2], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("reading h2load's log: %w", err)
+		}
+		times.Record(time.Duration(us) * time.Microsecond)
+	}
+	return &times, errors.Join(lines.Err(), os.Remove(name))
 }
 
 // words are what h2load has said.
