@@ -67,7 +67,7 @@ var rooms = map[string][][]string{
 		{"lab"},
 		{ // experiments do not know each other
 			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/sendfile",
+			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/proxy", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
 		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},
@@ -75,7 +75,7 @@ var rooms = map[string][][]string{
 		{"lab/live", "lab/pgo", "lab/report", "lab/trial"},
 		{"lab/cost", "lab/gate"},
 		{"lab/load", "lab/subject"},
-		{"lab/load/client", "lab/record"},
+		{"lab/load/abuse", "lab/load/client", "lab/record"},
 		{"lab/result", "lab/stats"},
 	},
 	"internal/upstream": {
@@ -127,6 +127,7 @@ var thirdParty = map[string][]string{
 	"internal/epoll":  {"golang.org/x/sys"},
 	"internal/chart":  {"golang.org/x/image"},
 	"lab/load":        {"golang.org/x/sys"},
+	"lab/load/abuse":  {"golang.org/x/net"},
 	"lab/load/client": {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
 	"lab/record":      {"golang.org/x/sys"},
 	"lab/subject":     {"golang.org/x/sys"},
@@ -163,13 +164,14 @@ var thirdParty = map[string][]string{
 // thirdPartyTests are the modules that a package's tests may import on top of
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
-	"":             {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	"cmd/millrace": {"github.com/rogpeppe/go-internal"},
-	"lab/load":     {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
-	"lab/stats":    {"golang.org/x/perf"},
-	"cache/purge":  {"github.com/anishathalye/porcupine"}, // linearizability of purges
-	"cache":        {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
-	"static":       {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
+	"cmd/millrace":         {"github.com/rogpeppe/go-internal"},
+	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
+	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
+	"lab/stats":            {"golang.org/x/perf"},
+	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
+	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
+	"static":               {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
 
 	// The oracles of what we write.
 	"images/codec":     {"golang.org/x/image"},

@@ -13,6 +13,7 @@ import (
 	"millrace/lab/experiment/files"
 	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/pgoproof"
+	"millrace/lab/experiment/proxy"
 	"millrace/lab/experiment/sendfile"
 	"millrace/lab/experiment/tls"
 	"millrace/lab/experiment/websocket"
@@ -27,6 +28,7 @@ func Experiments() []experiment.Experiment {
 		cache.Experiment(),
 		websocket.Experiment(),
 		tls.Experiment(),
+		proxy.Experiment(),
 		images.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),

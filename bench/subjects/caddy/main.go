@@ -1,5 +1,5 @@
 // Command caddy is Caddy with its standard modules, as its documentation builds
-// it, for the experiment tls. Its module is its own: what Caddy depends on is
+// it, for the experiments tls and proxy. Its module is its own: what Caddy depends on is
 // nobody else's affair.
 package main
 

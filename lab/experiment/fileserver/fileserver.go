@@ -30,12 +30,13 @@ type Place struct {
 	Site    string // the folder that is served
 	Dir     string // an empty one for what the server writes
 	Address string // host:port
+	Second  string // another one, for servers that listen for HTTPS as well
 	Socket  string // path of a UNIX socket
 }
 
 // shownPlace stands for any in the commands that a report shows.
 func shownPlace() Place {
-	return Place{Site: "SITE", Dir: "DIR", Address: "127.0.0.1:PORT", Socket: "SOCKET"}
+	return Place{Site: "SITE", Dir: "DIR", Address: "127.0.0.1:PORT", Second: "127.0.0.1:PORT2", Socket: "SOCKET"}
 }
 
 // A Launch is how a server is started at a place.
@@ -106,7 +107,11 @@ func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...s
 		if err != nil {
 			return nil, err
 		}
-		p := Place{Site: s.Site, Dir: dir, Address: address, Socket: filepath.Join(dir, "s")}
+		second, err := subject.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		p := Place{Site: s.Site, Dir: dir, Address: address, Second: second, Socket: filepath.Join(dir, "s")}
 		if l.Prepare != nil {
 			if err := l.Prepare(p); err != nil {
 				return nil, err

@@ -3,9 +3,6 @@ package tls
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,15 +13,13 @@ import (
 
 // The arms.
 const (
-	nginx      = "nginx"
-	h2o        = "h2o"
-	caddy      = "caddy"
-	millrace   = "millrace"
-	noLane     = "millrace-nolane"
-	bareNet    = "nethttp"
-	caddyAt    = "github.com/caddyserver/caddy/v2"
-	pageName   = "index.html"
-	configName = "config"
+	nginx    = "nginx"
+	h2o      = "h2o"
+	caddy    = fileserver.CaddySubject
+	millrace = "millrace"
+	noLane   = "millrace-nolane"
+	bareNet  = "nethttp"
+	pageName = "index.html"
 	// pageSubject is the program of bench/subjects that is the arm bareNet.
 	pageSubject = "tlspage"
 )
@@ -71,26 +66,24 @@ func (m *measurement) millrace(flags ...string) fileserver.Launch {
 	})
 }
 
-// errNoConfig is why a peer is not measured outside of a checkout.
-var errNoConfig = errors.New("its config is in millrace's repository, bench/peers: run this in a checkout")
+// peer is a config of bench/peers with the certificate.
+func (m *measurement) peer(name, template string) fileserver.Config {
+	return fileserver.Config{Peer: name, Template: template, Fields: func(fileserver.Place) map[string]string {
+		return map[string]string{"Cert": m.cert, "Key": m.key}
+	}}
+}
 
 // h2o is Debian's, with its config.
 func (m *measurement) h2o(ctx context.Context) fileserver.Launch {
 	exe, err := subject.Look("h2o", "h2o")
-	if err == nil && m.Env.Bench == nil {
-		err = errNoConfig
-	}
 	if err != nil {
 		return fileserver.Launch{Missing: err}
 	}
 	_, version, _ := strings.Cut(subject.Version(ctx, exe, "--version"), "version ")
-	return fileserver.Launch{
+	return m.With(fileserver.Launch{
 		Exe: exe, Version: version,
-		Args: func(p fileserver.Place) []string {
-			return []string{"-m", "worker", "-c", filepath.Join(p.Dir, configName)}
-		},
-		Prepare: func(p fileserver.Place) error { return m.config(p, "h2o", "tls.conf.tmpl") },
-	}
+		Args: func(p fileserver.Place) []string { return []string{"-m", "worker", "-c", fileserver.ConfigFile(p)} },
+	}, m.peer(h2o, "tls.conf.tmpl"))
 }
 
 // caddy is built from bench/subjects/caddy.
@@ -98,27 +91,8 @@ func (m *measurement) caddy() fileserver.Launch {
 	if m.quick {
 		return fileserver.Launch{Missing: errQuick}
 	}
-	l := m.Subject(caddy, caddyAt, func(p fileserver.Place) []string {
-		return []string{"run", "--adapter", "caddyfile", "--config", filepath.Join(p.Dir, configName)}
-	})
-	l.Prepare = func(p fileserver.Place) error { return m.config(p, "caddy", "Caddyfile.tmpl") }
-	return l
+	return m.Caddy(m.peer(caddy, "Caddyfile.tmpl"))
 }
 
 // errQuick is why a peer is not measured in a quick run.
 var errQuick = errors.New("a quick run has no time for it")
-
-// config makes a peer's config from its template.
-func (m *measurement) config(p fileserver.Place, peer, name string) error {
-	host, port, err := net.SplitHostPort(p.Address)
-	user := ""
-	if os.Geteuid() == 0 {
-		user = "root" // else its workers could not enter a private folder
-	}
-	if err != nil {
-		return fmt.Errorf("writing the config of %s: %w", peer, err)
-	}
-	return subject.WriteConfig(filepath.Join(p.Dir, configName), filepath.Join(m.Env.Bench.Dir, "peers", peer, name), map[string]string{
-		"Host": host, "Port": port, "Site": p.Site, "Dir": p.Dir, "Cert": m.cert, "Key": m.key, "User": user,
-	})
-}

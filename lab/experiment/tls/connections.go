@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -91,17 +90,11 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 // quietOn measures quiet connections on a server of their own that has done
 // nothing before: one that was loaded holds memory that it uses again.
 func (m *measurement) quietOn(ctx context.Context, slot trial.TaskSlot, http2 bool) (result trial.TaskResult, err error) {
-	in, err := m.Start(ctx, slot.Arm, exec.Command)
-	if err != nil {
-		return trial.TaskResult{}, err
-	}
-	defer func() { err = errors.Join(err, in.Stop()) }()
-	target, err := record.Open(in.PIDs...)
-	if err != nil {
-		return trial.TaskResult{}, err
-	}
-	defer target.Close() //nolint:errcheck // only read from: nothing is lost
-	return m.hold(ctx, in.URL[""], target, http2, m.most)
+	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
+		result, err = m.hold(ctx, in.URL[""], target, http2, m.most)
+		return err
+	})
+	return result, err
 }
 
 // hold opens connections, asks for the page once on each, lets them rest and reads

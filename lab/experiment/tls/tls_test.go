@@ -113,12 +113,12 @@ func TestConfigs(t *testing.T) {
 	if m.cert, m.key, err = fileserver.Certificate(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := fileserver.Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Socket: filepath.Join(dir, "s")}
+	p := fileserver.Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082", Socket: filepath.Join(dir, "s")}
 	for peer, name := range map[string]string{"h2o": "tls.conf.tmpl", "caddy": "Caddyfile.tmpl"} {
-		if err := m.config(p, peer, name); err != nil {
+		if err := m.WriteConfig(p, m.peer(peer, name)); err != nil {
 			t.Error(err)
 		}
-		if text, err := os.ReadFile(filepath.Join(dir, configName)); err != nil || !strings.Contains(string(text), "8081") || !strings.Contains(string(text), m.cert) {
+		if text, err := os.ReadFile(fileserver.ConfigFile(p)); err != nil || !strings.Contains(string(text), "8081") || !strings.Contains(string(text), m.cert) {
 			t.Errorf("%s: %v\n%s", peer, err, text)
 		}
 	}

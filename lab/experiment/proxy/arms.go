@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"millrace/lab/experiment/fileserver"
+	"millrace/lab/subject"
+	"millrace/lab/trial"
+)
+
+// The arms.
+const (
+	nginx    = "nginx"
+	haproxy  = "haproxy"
+	caddy    = fileserver.CaddySubject
+	millrace = "millrace"
+	// gws and sockets answer WebSockets themselves.
+	gws     = "gws"
+	sockets = "millrace-ws"
+)
+
+// The programs of bench/subjects that stand behind the proxies. The echo is the arm
+// gws as well.
+const (
+	appSubject  = "proxyupstream"
+	echoSubject = "wsgws"
+)
+
+// echoPath is where the echo is.
+const echoPath = "/echo"
+
+// secure is where an instance listens for HTTPS, among its URLs.
+const secure = "secure"
+
+// proxies are the arms of almost every row, the baseline first.
+func proxies() []string { return []string{nginx, haproxy, caddy, millrace} }
+
+// arms are all, the baseline first.
+func (m *measurement) arms(ctx context.Context) []trial.Arm {
+	direct := m.MillraceWith(func(p fileserver.Place) []string {
+		return []string{"ws", "--listen", p.Address, "--log", "off", "--admin", "off"}
+	})
+	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p fileserver.Place) []string { return []string{"-listen", p.Address} })
+	return []trial.Arm{
+		m.Arm(nginx, "two workers, connections to the upstream kept, no log", m.urls(m.nginx(ctx))),
+		m.Arm(haproxy, "two threads, connections to the upstream kept, no log", m.urls(m.haproxy(ctx))),
+		m.Arm(caddy, "Caddy's reverse_proxy with connections kept, built from its Go module", m.urls(m.caddy())),
+		m.Arm(millrace, "millrace serve with proxy, cache and websocket routes, no log", m.urls(m.millrace())),
+		m.Arm(gws, "an echo over gws as its manual shows, default options, without a proxy", peer),
+		m.Arm(sockets, "millrace ws, its echo, without a proxy", direct),
+	}
+}
+
+// urls says that a server listens for HTTPS at its second address.
+func (m *measurement) urls(l fileserver.Launch) fileserver.Launch {
+	l.URLs = func(p fileserver.Place) map[string]string {
+		return map[string]string{secure: "https://" + p.Second + "/"}
+	}
+	return l
+}
+
+// fields are those of every proxy's template.
+func (m *measurement) fields(fileserver.Place) map[string]string {
+	return map[string]string{"Upstream": m.app, "Echo": m.echo, "Cert": m.cert, "Key": m.key}
+}
+
+func (m *measurement) config(peer, template string) fileserver.Config {
+	return fileserver.Config{Peer: peer, Template: template, Fields: m.fields}
+}
+
+func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
+	return m.NginxWith(ctx, "proxy.conf.tmpl", func(p fileserver.Place) map[string]string {
+		fields := m.fields(p)
+		fields["Address"], fields["Second"] = p.Address, p.Second
+		return fields
+	})
+}
+
+// haproxy is Debian's, with its config.
+func (m *measurement) haproxy(ctx context.Context) fileserver.Launch {
+	exe, err := subject.Look("haproxy", "haproxy")
+	if err != nil {
+		return fileserver.Launch{Missing: err}
+	}
+	l := m.With(fileserver.Launch{
+		Exe: exe, Version: subject.Version(ctx, exe, "-v"),
+		Args: func(p fileserver.Place) []string { return []string{"-db", "-f", fileserver.ConfigFile(p)} },
+	}, m.config(haproxy, "proxy.cfg.tmpl"))
+	write := l.Prepare
+	l.Prepare = func(p fileserver.Place) error {
+		if err := m.both(filepath.Join(p.Dir, "both.pem")); err != nil {
+			return err
+		}
+		return write(p)
+	}
+	return l
+}
+
+// both writes certificate and key into one file, as HAProxy wants them.
+func (m *measurement) both(name string) error {
+	cert, err := os.ReadFile(m.cert)
+	key, keyErr := os.ReadFile(m.key)
+	if err = errors.Join(err, keyErr); err == nil {
+		err = os.WriteFile(name, append(cert, key...), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("writing HAProxy's certificate: %w", err)
+	}
+	return nil
+}
+
+// caddy is built from bench/subjects/caddy.
+func (m *measurement) caddy() fileserver.Launch {
+	if m.quick {
+		return fileserver.Launch{Missing: errQuick}
+	}
+	return m.Caddy(m.config(caddy, "proxy.Caddyfile.tmpl"))
+}
+
+// errQuick is why a peer is not measured in a quick run.
+var errQuick = errors.New("a quick run has no time for it")
+
+func (m *measurement) millrace() fileserver.Launch {
+	return m.With(m.MillraceWith(func(p fileserver.Place) []string {
+		return []string{"serve", "--config", fileserver.ConfigFile(p)}
+	}), m.config(millrace, "proxy.yaml.tmpl"))
+}

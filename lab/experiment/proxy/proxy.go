@@ -1,0 +1,143 @@
+// Package proxy is the experiment proxy: millrace beside nginx, HAProxy and Caddy in
+// front of one application. What is asked for is what a cache does not answer:
+// small and large answers, uploads, misses, personal requests, WebSockets; and the
+// same while others hold connections that do not end.
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"millrace/lab/experiment"
+	"millrace/lab/experiment/fileserver"
+	"millrace/lab/experiment/h2load"
+	"millrace/lab/experiment/rows"
+	"millrace/lab/result"
+	"millrace/lab/subject"
+	"millrace/lab/trial"
+)
+
+// rounds are how many times each arm is started anew and given each row.
+const rounds = 5
+
+// Experiment is what the lab lists.
+func Experiment() experiment.Experiment {
+	return experiment.Experiment{
+		Name:  "proxy",
+		Title: "the way through: millrace, nginx, HAProxy and Caddy in front of an application, and under slow clients",
+		Question: "What does a proxy spend on a request that it passes on, on an upload, on a cache's miss, on a personal request, on a large answer and " +
+			"on a WebSocket, and what becomes of a good client while others hold connections with uploads, downloads and streams that do not end?",
+		Claim: "Millrace passes a request on for no more than 1.2 of the CPU time that nginx spends, and no slow client is in another's way.",
+		Rule: fmt.Sprintf("In each of %d rounds every server is started anew and does every row once, in random order within a row. A ratio is taken "+
+			"within each round; what is shown is the median of the rounds with the least and the greatest. Of five rounds these two hold the true "+
+			"median with a chance of 94 %%. A row is lost where the median is above 1, and lost clearly where the least is. Under an attack the good client "+
+			"may have no failure in any round, and a 99th percentile of at most twice that of its idle server and %v. There are no further verdicts: five rounds are too few for the lab's tests. The application and its CPU time are "+
+			"the same for all and not counted. The result is void when a server gives a wrong answer or fails to answer.", rounds, grace),
+		Selects: true,
+		Run:     run,
+	}
+}
+
+// schedule says how long it is measured; a quick run is enough to see that it works.
+func schedule() rows.Schedule {
+	return rows.Schedule{
+		Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 200 * time.Millisecond,
+		Slow: []string{haproxy, caddy},
+	}
+}
+
+// peers are the columns of the tables.
+func peers() []rows.Peer {
+	return []rows.Peer{{Arm: nginx, Name: "nginx"}, {Arm: haproxy, Name: "HAProxy"}, {Arm: caddy, Name: "Caddy"}, {Arm: gws, Name: "gws"}}
+}
+
+// A measurement is one run of the experiment.
+type measurement struct {
+	*experiment.Stage
+	*fileserver.Servers
+	quick     bool
+	cert, key string // files
+	app, echo string // host:port of what the proxies are in front of
+	h2load    string // the executable
+	missing   error  // why there is none
+}
+
+func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
+	m := &measurement{
+		Stage:   experiment.NewStage(env, res),
+		Servers: &fileserver.Servers{Env: env},
+		quick:   env.Mode != result.Full,
+	}
+	m.h2load, m.missing = h2load.Look()
+	chosen, err := rows.Choose(m.rows(), env.Only, m.quick, m.Note)
+	if err != nil {
+		return err
+	}
+	if m.cert, m.key, err = fileserver.Certificate(env.Work); err != nil {
+		return err
+	}
+	programs := []experiment.Program{{Name: appSubject}, {Name: echoSubject}}
+	if !m.quick {
+		programs = append(programs, experiment.Program{Name: caddy})
+	}
+	if m.Programs, err = m.Build(ctx, programs); err != nil {
+		return err
+	}
+	m.Built()
+	stop, err := m.startBehind(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
+	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	timed, attacks := split(chosen)
+	res.Tables = append(res.Tables, rows.Tables(res, timed, peers())...)
+	res.Tables = append(res.Tables, attackTable(res, attacks), sideTable(res, timed))
+	res.Answer = answer(res, timed, attacks)
+	return err
+}
+
+// startBehind starts the application and the echo that the proxies are in front of.
+func (m *measurement) startBehind(ctx context.Context) (stop func(), err error) {
+	app, err := m.behind(ctx, appSubject)
+	if err != nil {
+		return nil, err
+	}
+	echo, err := m.behind(ctx, echoSubject)
+	if err != nil {
+		_ = app.Stop() // that the other one did not start matters more
+		return nil, err
+	}
+	m.app, m.echo = app.Address(), echo.Address()
+	return func() { _, _ = app.Stop(), echo.Stop() }, nil // that one died shows in what is passed on to it
+}
+
+// startTime is how long a server may take until it listens.
+const startTime = 10 * time.Second
+
+func (m *measurement) behind(ctx context.Context, name string) (*subject.Process, error) {
+	exe, err := m.Programs.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	return subject.Retry(ctx, func() (*subject.Process, error) {
+		address, err := subject.FreeAddress()
+		if err != nil {
+			return nil, err
+		}
+		return subject.Start(ctx, exec.Command(exe, "-listen", address), address, startTime)
+	})
+}
+
+// answer is about the rows that count most, and about the attacks.
+func answer(res *result.Result, timed, attacks []rows.Row) string {
+	parts := []string{rows.Answer(res, timed)}
+	if held := attacksHeld(res, attacks); held != "" {
+		parts = append(parts, held)
+	}
+	return strings.TrimPrefix(strings.Join(parts, "; "), "; ")
+}
