@@ -73,8 +73,8 @@ func (s stand) verdict() string {
 func attackTable(res *result.Result, attacks []rows.Row) result.Table {
 	t := result.Table{
 		Title: "A good client under attack", Lead: true,
-		About: fmt.Sprintf("No failure in any round, and a 99th percentile of at most twice that of the idle server and %v, is what millrace must reach. "+
-			"Medians of the rounds, failures of all of them together, memory as resident.", grace),
+		About: fmt.Sprintf("No failure in any round, and a 99th percentile of at most twice that of the idle server and %s, is what millrace must reach. "+
+			"Medians of the rounds, failures of all of them together, memory as resident.", experiment.Duration(float64(grace))),
 		Columns: []string{"attack", "server", "failures", "idle", "under attack", "must be", "", "memory idle", "at most", "attackers held", "ended"},
 	}
 	for _, r := range attacks {
