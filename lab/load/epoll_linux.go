@@ -70,7 +70,7 @@ func (d *looped) newLoop(number int, requests [][]byte) (*loop, error) {
 			l.pages[i].request, l.pages[i].number = slices.Clone(requests[i]), numberIn(requests[i])
 		}
 	}
-	l.nextNumber = firstNumber(number)
+	l.nextNumber = firstNumber(d.base, number)
 	for _, v := range d.Header.Values("Connection") {
 		l.oneShot = l.oneShot || strings.Contains(strings.ToLower(v), "close")
 	}

@@ -28,9 +28,10 @@ func withNumber(path string) string {
 // numberIn is where the digits end in a request for such a path.
 func numberIn(request []byte) int { return bytes.Index(request, []byte(" HTTP/1.1\r\n")) }
 
-// firstNumber is where one of several loops begins.
-func firstNumber(loop int) uint64 {
-	return uint64(time.Now().UnixMicro()) + uint64(loop) //nolint:gosec // neither is negative
+// firstNumber is where one of several loops begins, each of which goes on by their
+// count.
+func firstNumber(began time.Time, loop int) uint64 {
+	return uint64(began.UnixMicro()) + uint64(loop) //nolint:gosec // neither is negative
 }
 
 // writeNumber writes a number as the last digits of p.
