@@ -107,3 +107,46 @@ func TestTableIsNamedWhenSent(t *testing.T) {
 		t.Errorf("a table of %d, %v", in.table.Load(), err)
 	}
 }
+
+// Late frames on a stream that net/http has refused, since there are too many,
+// are no mistake of the client's: the connection goes on.
+func TestLateFramesOnRefusedStreams(t *testing.T) {
+	r := start(t, pages())
+	var refused uint32
+	for id := uint32(1); refused == 0; id += 2 {
+		r.ask(id, "/hang")
+		r.must(r.fr.WritePing(false, [8]byte{}))
+		for answered := false; !answered; {
+			switch f := r.next().(type) {
+			case *http2.RSTStreamFrame:
+				refused = f.StreamID
+			case *http2.PingFrame:
+				answered = true
+			}
+		}
+		if id > 2001 {
+			t.Fatal("net/http refuses no stream")
+		}
+	}
+	r.must(r.fr.WriteWindowUpdate(refused, 1000))
+	r.must(r.fr.WritePriority(refused, http2.PriorityParam{Weight: 3}))
+	r.must(r.fr.WriteRSTStream(refused, http2.ErrCodeCancel))
+	r.must(r.fr.WriteRSTStream(1, http2.ErrCodeCancel)) // there is room for one again
+	next := r.conn.last.Load() + 2
+	r.ask(next, "/hot")
+	for r.next().Header().StreamID != next {
+	}
+	r.eventually("there is room", func() bool {
+		next += 2
+		r.ask(next, "/cold")
+		for {
+			f := r.next()
+			if g, ok := f.(*http2.GoAwayFrame); ok {
+				t.Fatal(g)
+			}
+			if f.Header().StreamID == next && f.Header().Type != http2.FrameHeaders {
+				return f.Header().Type == http2.FrameData
+			}
+		}
+	})
+}

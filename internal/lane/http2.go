@@ -95,6 +95,9 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 
 // Turn sets the connection's deadline.
 func (h *h2Host) Turn(w h2.Wait) {
+	if w != h2.Nothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
+		return // what a client sends that was told to go does not put its end off
+	}
 	switch w {
 	case h2.Request:
 		h.setIdle(time.Now(), h.lane.settings.Load())

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
@@ -27,71 +26,6 @@ const (
 	// enoughAbuse is more frames than any limit lets pass.
 	enoughAbuse = 2_000_000
 )
-
-// hostile is a connection that sends what it likes.
-type hostile struct {
-	nc  net.Conn
-	out *bufio.Writer
-	*http2.Framer
-	hot, cold []byte // header blocks without a state
-}
-
-// block is a header block of literals: repeated it means the same.
-func literals(fields ...string) []byte {
-	var b bytes.Buffer
-	enc := hpack.NewEncoder(&b)
-	for i := 0; i < len(fields); i += 2 {
-		_ = enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}) // to memory
-	}
-	return b.Bytes()
-}
-
-func asking(path string, more ...string) []byte {
-	return literals(append([]string{":method", "GET", ":scheme", "https", ":authority", "a.example", ":path", path}, more...)...)
-}
-
-// attack connects, and says the preface.
-func (v *victim) attack(settings ...http2.Setting) (*hostile, error) {
-	nc, err := tls.Dial("tcp", v.addr, v.clientTLS("h2"))
-	if err != nil {
-		return nil, err
-	}
-	_ = nc.SetDeadline(time.Now().Add(2 * patience))
-	h := &hostile{nc: nc, out: bufio.NewWriterSize(nc, 16<<10), hot: asking("/hot"), cold: asking("/slow")}
-	h.Framer = http2.NewFramer(h.out, nc)
-	h.AllowIllegalWrites = true
-	_, _ = h.out.WriteString(http2.ClientPreface) // to memory, as all of it up to Flush
-	_ = h.WriteSettings(settings...)
-	return h, nil
-}
-
-// mustAttack is attack in a test.
-func (v *victim) mustAttack(tb testing.TB, settings ...http2.Setting) *hostile {
-	tb.Helper()
-	h, err := v.attack(settings...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = h.nc.Close() })
-	return h
-}
-
-func (h *hostile) open(id uint32, block []byte) error {
-	return h.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndStream: true, EndHeaders: true})
-}
-
-// end reads up to the end of the connection, and returns what GOAWAY has said.
-func (h *hostile) end() (why http2.ErrCode) {
-	for {
-		f, err := h.ReadFrame()
-		if err != nil {
-			return why
-		}
-		if g, ok := f.(*http2.GoAwayFrame); ok {
-			why = g.ErrCode
-		}
-	}
-}
 
 // flood is what a client sends over and over, until it is cut off for a reason.
 type flood struct {
@@ -174,7 +108,7 @@ func TestHTTP2Abuse(t *testing.T) {
 			v.tb = t
 			v.watch()
 			bystander := v.bystander()
-			h := v.mustAttack(t)
+			h := speakHTTP2(t, v.addr, v.clientTLS("h2"))
 			told := make(chan http2.ErrCode, 1)
 			go func() { told <- h.end() }() // ends with the connection
 			var err error
@@ -240,7 +174,7 @@ func TestHPACKBomb(t *testing.T) {
 	v.watch()
 	bystander := v.bystander()
 	for range bombs {
-		h := v.mustAttack(t)
+		h := speakHTTP2(t, v.addr, v.clientTLS("h2"))
 		var b bytes.Buffer
 		enc := hpack.NewEncoder(&b)
 		for _, f := range []hpack.HeaderField{
@@ -348,7 +282,7 @@ func TestHTTP2Silence(t *testing.T) {
 			bystander := v.bystander()
 			ended := make(chan error, c.clients)
 			for range c.clients {
-				h := v.mustAttack(t)
+				h := speakHTTP2(t, v.addr, v.clientTLS("h2"))
 				go func() { // ends with the connection
 					err := c.speak(h)
 					if c.reads {
