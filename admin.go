@@ -29,8 +29,10 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 		Reload:   s.options.Reload,
 		Routes:   s.controls(),
 		Addrs:    s.Addrs,
-		Gather:   []func(){s.measure},
-		ErrorLog: s.errors,
+
+		Certificates: s.certificates,
+		Gather:       []func(){s.measure},
+		ErrorLog:     s.errors,
 	})
 	if warning := s.admin.Warning(); err == nil && warning != "" {
 		s.errors.Warn(warning)

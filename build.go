@@ -57,8 +57,11 @@ func (b *builder) build() (err error) {
 	if setup.Tickets, err = b.tickets(); err != nil {
 		return fmt.Errorf("tls.tickets.shared: %w", err)
 	}
+	if err = b.certificates(); err != nil {
+		return fmt.Errorf("tls.auto: %w", err)
+	}
 	setup.Plain, setup.Secure = site.NewTable(), site.NewTable()
-	if cfg.TLS.Redirect {
+	if cfg.TLS.Redirects() {
 		b.redirectToTLS()
 	}
 	for _, sc := range cfg.Sites {
@@ -67,7 +70,7 @@ func (b *builder) build() (err error) {
 			return err
 		}
 		setup.Secure.Add(site.New(b.siteNumber("tls", sc), routes), sc.Hosts)
-		if !cfg.TLS.Redirect {
+		if !cfg.TLS.Redirects() {
 			setup.Plain.Add(site.New(b.siteNumber("plain", sc), routes), sc.Hosts)
 		}
 	}

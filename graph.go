@@ -22,6 +22,9 @@ type graph struct {
 	images map[string]*images.Handler // routes with images, by name
 	logKey string
 
+	auto      certifier // gets certificates by itself; nil where all are in files
+	certified []string  // names that it is to get them for
+
 	websockets  map[string]*webSocketRoute // routes with WebSockets, by name
 	descriptors int                        // that one WebSocket may have; 0: one
 

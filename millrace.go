@@ -78,6 +78,10 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		s.server.Close()
 		return nil, errors.Join(err, g.close(nil))
 	}
+	if err := s.manage(); err != nil {
+		s.server.Close()
+		return nil, errors.Join(err, s.admin.Close(), g.close(nil))
+	}
 	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return s, nil
@@ -130,6 +134,9 @@ func (s *Server) Reload(cfg *config.Config) error {
 	old := s.graph
 	s.graph = next
 	s.retire(old, next)
+	if err := s.manage(); err != nil { // the files it reads have changed between two moments
+		s.errors.Warn("new names get no certificates", "err", err)
+	}
 	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())

@@ -12,14 +12,15 @@ import (
 
 	"millrace/bus"
 	"millrace/internal/config"
+	"millrace/internal/server"
 	"millrace/store"
 	"millrace/websocket/channels"
 )
 
-// Built with the tag small, Millrace has no Redis and no NATS, nor the embedded
+// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, nor the embedded
 // encoders of images/codec: a first build takes three quarters of the time.
 // docs/decisions/0022 has the figures.
-var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS and the embedded image encoders: build it without")
+var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates and the embedded image encoders: build it without")
 
 func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
@@ -27,11 +28,16 @@ func openRedis(string, *slog.Logger) (store.Store, error) { return nil, errSmall
 
 func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
 
+func openCertifier(server.AutoOptions, *slog.Logger) (certifier, error) { return nil, errSmall }
+
 // Unsupported says what cfg asks for that this build leaves out.
 func Unsupported(cfg *config.Config) error {
 	var found []error
 	if shared := cfg.TLS.Tickets.Shared; shared != "" && !strings.HasPrefix(shared, "s3") {
 		found = append(found, fmt.Errorf("tls.tickets.shared: %w", errSmall))
+	}
+	if cfg.TLS.Auto != nil {
+		found = append(found, fmt.Errorf("tls.auto: %w", errSmall))
 	}
 	for _, s := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {

@@ -8,6 +8,8 @@
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
 //	millrace serve                       by ./millrace.yaml
+//	millrace serve . --domain a.example  HTTPS, with certificates that come by themselves
+//	millrace certs                       which there are, and what went wrong
 //
 // While it serves:
 //
@@ -33,6 +35,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"millrace/cmd/millrace/internal/cachecmd"
+	"millrace/cmd/millrace/internal/certscmd"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/help"
 	"millrace/cmd/millrace/internal/imagescmd"
@@ -50,6 +53,8 @@ type program struct {
 	Cache      cachecmd.Command  `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
 	WS         wscmd.Command     `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
 	Images     imagescmd.Command `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
+	Certs      certscmd.Certs    `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
+	Trust      certscmd.Trust    `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
 	Check      servecmd.Check    `cmd:"" help:"Report all that is wrong with a config."`
 	Init       servecmd.Init     `cmd:"" help:"Write a config to start from."`
 	Lab        labcmd.Command    `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -121,7 +126,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, labcmd.Examples, pgocmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

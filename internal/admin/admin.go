@@ -70,6 +70,8 @@ type Deps struct {
 	// Addrs lists the URLs under which the site is served, for commands that
 	// ask it for pages. nil means none.
 	Addrs func() []string
+	// Certificates lists those that come by themselves. nil means none.
+	Certificates func() []Certificate
 	// Gather functions are called before each reading of the meters, to set
 	// gauges that nobody keeps up to date. They must be quick, and safe to
 	// call several at once.

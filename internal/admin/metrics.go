@@ -52,6 +52,8 @@ type collector struct {
 	caches                    cacheMetrics     // per route
 	webSockets                webSocketMetrics // per route
 	images                    imagesMetrics    // per route
+	certs                     certMetrics      // per name
+	certificates              func() []Certificate
 }
 
 // figure is a metric that is one number.
@@ -110,6 +112,8 @@ func newCollector(d Deps) *collector {
 
 		webSockets: newWebSocketMetrics(),
 		images:     newImagesMetrics(),
+
+		certs: newCertMetrics(), certificates: d.Certificates,
 	}
 }
 
@@ -132,6 +136,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	c.caches.describe(ch)
 	c.webSockets.describe(ch)
 	c.images.describe(ch)
+	c.certs.describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -154,6 +159,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, m := range c.meters.AllImages() {
 		c.images.collect(ch, m)
+	}
+	if c.certificates == nil {
+		return
+	}
+	for _, one := range c.certificates() {
+		c.certs.collect(ch, one)
 	}
 }
 

@@ -33,6 +33,7 @@ GET  /metrics        metrics for Prometheus
 GET  /healthz        200 while the server takes requests, 503 while it drains
 GET  /debug/pprof/   profiles of the Go runtime
 GET  /addrs          the URLs under which the site is served, as JSON
+GET  /certs          the certificates that come by themselves, as JSON
 POST /reload         read the config again
 `
 
@@ -88,6 +89,7 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 	mux.HandleFunc("GET /healthz", healthz(d.Ready))
 	mux.HandleFunc("POST /reload", reload(d.Reload))
 	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
+	mux.HandleFunc("GET "+CertsPath, d.serveCerts)
 	profiles(mux)
 	if err := mount(mux, d.Routes); err != nil {
 		return nil, err

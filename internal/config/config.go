@@ -254,6 +254,7 @@ func (c *Config) finish(doc *document, settings []Setting) error {
 		for _, s := range settings {
 			d.setting(c, s)
 		}
+		c.automatic(doc)
 		check(c, doc)
 	}
 	if len(doc.found) == 0 {
@@ -280,6 +281,9 @@ func (c *Config) resolve(dir string) {
 		}
 	}
 	from(&c.TLS.Cert, &c.TLS.Key, &c.Log.File)
+	if auto := c.TLS.Auto; auto != nil {
+		from(&auto.CARoots, &auto.Storage, &auto.DNS)
+	}
 	for i := range c.TLS.Certificates {
 		from(&c.TLS.Certificates[i].Cert, &c.TLS.Certificates[i].Key)
 	}

@@ -67,7 +67,7 @@ func TestFullConfig(t *testing.T) {
 		Listen: []string{"127.0.0.1:0"},
 		TLS: server.TLSOptions{
 			Listen: []string{"127.0.0.1:0", "unix:" + filepath.Join("testdata", "good", "tls.sock")},
-			Cert:   filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Redirect: true,
+			Cert:   filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), Redirect: new(true),
 		},
 		Log:    accesslog.Options{Format: "json", File: "-"},
 		Admin:  got.Admin,

@@ -138,11 +138,11 @@ func (d *decoder) setting(cfg *Config, s Setting) {
 // set puts a setting into the key of v, which is called path.
 func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
 	for _, part := range strings.Split(key, ".") {
-		if v.Kind() == reflect.Pointer { // a part that this route does not have, as in jobs
-			if v.IsNil() {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() && path != autoPath { // a part that this route does not have, as in jobs
 				return
 			}
-			v = v.Elem()
+			v = made(v)
 		}
 		f := fieldOf(v.Type(), part)
 		if f.index == nil { // a mistake of ours: the test of the flags finds it
@@ -152,6 +152,9 @@ func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
 		v, path = v.FieldByIndex(f.index), join(path, part)
 	}
 	d.doc.values[path], d.doc.keys[path] = at, at
+	if v.Kind() == reflect.Pointer {
+		v = made(v)
+	}
 	if v.Kind() != reflect.Slice {
 		d.plain(v, path, s.Values[0], at)
 		return
@@ -162,6 +165,14 @@ func (d *decoder) set(v reflect.Value, path, key string, s Setting, at place) {
 		d.doc.values[inner] = at
 		d.plain(v.Index(i), inner, text, at)
 	}
+}
+
+// made is what a pointer points at, which is made where there is nothing yet.
+func made(v reflect.Value) reflect.Value {
+	if v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return v.Elem()
 }
 
 // plain is text without the environment: the shell has put that in already.

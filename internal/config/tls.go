@@ -22,16 +22,59 @@ func (c *checker) tls() {
 		c.value("tls.cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
 	case len(t.Certificates) > 0 && len(t.Listen) == 0:
 		c.value("tls.certificates[0].cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
-	case len(t.Pairs()) == 0 && len(t.Listen) > 0:
-		c.value("tls.listen", "HTTPS without a certificate", "add tls.cert and tls.key (--tls-cert, --tls-key)")
+	case len(t.Pairs()) == 0 && len(t.Listen) > 0 && t.Auto == nil:
+		c.value("tls.listen", "HTTPS without a certificate", "add \"auto: on\" below tls, and it comes by itself (--domain), or tls.cert and tls.key (--tls-cert, --tls-key)")
+	case t.Auto != nil && len(t.Auto.Wanted(c.hosts())) == 0 && t.Auto.OnDemand.Ask == "":
+		c.value(autoPath, "no site has a host that a certificate could be for", "add hosts: [example.org] to a site, or below tls.auto (--domain example.org)")
 	}
 	for key, err := range t.Check() {
 		c.value("tls."+key, err.Error(), "")
 	}
-	if t.Redirect && len(t.Listen) == 0 && !unread["tls.listen"] {
+	if t.Redirects() && len(t.Listen) == 0 && !unread["tls.listen"] {
 		c.value("tls.redirect", "nowhere to redirect to: tls.listen is empty", "add tls.listen, for example :8443")
 	}
 	c.certificates()
+}
+
+// autoPath is the key of certificates that come by themselves.
+const autoPath = "tls.auto"
+
+// Where a site with certificates that come by themselves is served when nothing
+// else is said: CAs and visitors come to these ports.
+const (
+	autoListen     = ":80"
+	autoListenTLS  = ":443"
+	internalListen = "127.0.0.1:8443"
+)
+
+// automatic sets the addresses that certificates which come by themselves mean.
+func (c *Config) automatic(doc *document) {
+	auto := c.TLS.Auto
+	if auto == nil {
+		return
+	}
+	set := func(key string) bool {
+		_, ok := doc.values[key]
+		return ok || doc.unread[key]
+	}
+	if !set("tls.listen") {
+		c.TLS.Listen = []string{autoListenTLS}
+		if auto.Internal() {
+			c.TLS.Listen = []string{internalListen}
+		}
+	}
+	if !set("listen") && !auto.Internal() {
+		c.Listen = []string{autoListen}
+	}
+}
+
+// hosts are those of all sites.
+func (c *checker) hosts() []string {
+	var all []string
+	for _, s := range c.cfg.Sites {
+		all = append(all, s.Hosts...)
+	}
+	return all
 }
 
 // certificates checks every pair of files, and that no client could be given

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"millrace/internal/accesslog"
@@ -23,6 +24,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer table.Leave()
 	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }, copiers: &s.copiers}
 	found := s.route(table, r)
+	if strings.HasPrefix(r.URL.Path, challengePath) {
+		found.handler = s.provingNames(found.handler)
+	}
 	r, shard := lane.Begin(r, found.site, found.job)
 	defer func() {
 		if cause := recover(); cause != nil {

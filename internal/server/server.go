@@ -167,6 +167,8 @@ type Setup struct {
 	Trusted func(netip.Addr) bool
 	Sockets func() int
 	Tickets SharedTickets
+	// Auto has certificates that come by themselves; nil: all are in files.
+	Auto Certifier
 
 	Plain, Secure *site.Table // what the plain and the TLS listeners serve
 }
@@ -280,6 +282,7 @@ func (s *Server) Reload(setup Setup) error {
 	limits := setup.Limits.withDefaults()
 	s.current.Store(&current{limits, setup.Log})
 	s.places.set(setup.bounds())
+	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup)
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,

@@ -30,8 +30,33 @@ type TLSOptions struct {
 	MinVersion string `yaml:"min_version"`
 	// Redirect lets the plain listeners answer every request with a 308 to
 	// the https address, for hosts that a site or a certificate names; for
-	// others with 404.
-	Redirect bool `yaml:"redirect"`
+	// others with 404. Default true with auto, else false.
+	Redirect *bool `yaml:"redirect"`
+	// Auto gets certificates by itself, and renews them: "tls: auto" alone is
+	// enough. The files above come first for the names that they are for. With
+	// "tls: internal" they are of this machine's own CA, for development.
+	Auto *AutoOptions `yaml:"auto"`
+}
+
+// UnmarshalText lets a config say "tls: auto", and "tls: internal".
+func (o *TLSOptions) UnmarshalText(text []byte) error {
+	switch s := string(text); s {
+	case "auto":
+		*o = TLSOptions{Auto: &AutoOptions{}}
+	case CAInternal:
+		*o = TLSOptions{Auto: &AutoOptions{CA: []string{CAInternal}}}
+	default:
+		return fmt.Errorf("%q is none of auto and internal", s)
+	}
+	return nil
+}
+
+// Redirects reports whether plain requests are sent to the https address.
+func (o TLSOptions) Redirects() bool {
+	if o.Redirect != nil {
+		return *o.Redirect
+	}
+	return o.Auto != nil
 }
 
 // KeyPair is a certificate and its key.
@@ -92,7 +117,14 @@ func (o TLSOptions) Check() map[string]error {
 	if tlsVersions[o.MinVersion] == 0 {
 		return map[string]error{"min_version": fmt.Errorf("%q is no version of TLS that is spoken here: write \"1.2\" or \"1.3\"", o.MinVersion)}
 	}
-	return nil
+	if o.Auto == nil {
+		return nil
+	}
+	found := map[string]error{}
+	for key, err := range o.Auto.Check() {
+		found["auto."+key] = err
+	}
+	return found
 }
 
 // newTLS is what the TLS listeners agree to: of TLS 1.2 only forward secrecy
@@ -101,7 +133,7 @@ func (o TLSOptions) Check() map[string]error {
 func newTLS(o TLSOptions, certs *certificates) *tls.Config {
 	return &tls.Config{
 		MinVersion: tlsVersions[o.MinVersion],
-		NextProtos: []string{"h2", "http/1.1"},
+		NextProtos: []string{"h2", "http/1.1", challengeProto},
 		// Answers are written whole: small records first would only cost more.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate:              certs.get,

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,7 +21,8 @@ const certEvery = time.Second
 // cannot be used leaves the old one in place.
 type certificates struct {
 	errors *slog.Logger
-	looked atomic.Int64 // when the files were looked at, in Unix nanoseconds
+	auto   atomic.Pointer[Certifier] // holds nil where certificates come from files alone
+	looked atomic.Int64              // when the files were looked at, in Unix nanoseconds
 	choice atomic.Pointer[choice]
 
 	mu    sync.Mutex // held for the files
@@ -59,6 +61,22 @@ func (c *certificates) load(files []KeyPair) error {
 	return nil
 }
 
+func (c *certificates) setCertifier(auto Certifier) {
+	if auto == nil {
+		c.auto.Store(nil)
+		return
+	}
+	c.auto.Store(&auto)
+}
+
+// certifier has the certificates that come by themselves, nil for none.
+func (c *certificates) certifier() Certifier {
+	if p := c.auto.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
 func (f KeyPair) stamp() [2]fileStamp { return [2]fileStamp{stat(f.Cert), stat(f.Key)} }
 
 func stat(path string) fileStamp {
@@ -75,8 +93,25 @@ func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 	if last := c.looked.Load(); now-last >= int64(certEvery) && c.looked.CompareAndSwap(last, now) {
 		c.look()
 	}
-	return c.choice.Load().forClient(hello), nil
+	ch, auto := c.choice.Load(), c.certifier()
+	if isChallenge(hello) {
+		if auto == nil {
+			return nil, errNoChallenge
+		}
+		return auto.Certificate(hello) //nolint:wrapcheck // crypto/tls tells nobody
+	}
+	if cert := ch.forName(hello); cert != nil {
+		return cert, nil
+	}
+	if auto != nil {
+		if cert, err := auto.Certificate(hello); cert != nil || err != nil {
+			return cert, err //nolint:wrapcheck // as above
+		}
+	}
+	return ch.anyFor(hello), nil // nil: the client is told that the name is not known here
 }
+
+var errNoChallenge = errors.New("a CA asks for proof of a name, and no certificate was asked for here")
 
 // look reads what has changed.
 func (c *certificates) look() {
@@ -157,12 +192,8 @@ func costOf(c *tls.Certificate) int {
 	return 0
 }
 
-// forClient is the certificate for a client. Where there is no choice the client is
-// not asked what it can do: the handshake will tell.
-func (ch *choice) forClient(hello *tls.ClientHelloInfo) *tls.Certificate {
-	if len(ch.all) == 1 {
-		return ch.all[0]
-	}
+// forName is the certificate for the name that a client asks for, nil if none is.
+func (ch *choice) forName(hello *tls.ClientHelloInfo) *tls.Certificate {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	exact := ch.named[name]
 	var wild []*tls.Certificate
@@ -177,6 +208,19 @@ func (ch *choice) forClient(hello *tls.ClientHelloInfo) *tls.Certificate {
 		}
 		return fitting[0]
 	}
+	return nil
+}
+
+// anyFor is the certificate for a client that asks for no name, or for one that
+// none is for; nil where there are none. Where there is no choice the client is
+// not asked what it can do: the handshake will tell.
+func (ch *choice) anyFor(hello *tls.ClientHelloInfo) *tls.Certificate {
+	switch len(ch.all) {
+	case 0:
+		return nil
+	case 1:
+		return ch.all[0]
+	}
 	anyName := *hello
 	anyName.ServerName = ""
 	for _, c := range ch.all {
@@ -189,6 +233,9 @@ func (ch *choice) forClient(hello *tls.ClientHelloInfo) *tls.Certificate {
 
 // names reports whether a certificate is for a host, given without a port.
 func (c *certificates) names(host string) bool {
+	if auto := c.certifier(); auto != nil && auto.Certifies(host) {
+		return true
+	}
 	ch := c.choice.Load()
 	if ch == nil {
 		return false

@@ -62,6 +62,10 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 		_ = nc.Close()
 		return nil
 	}
+	if tc.ConnectionState().NegotiatedProtocol == challengeProto { // the handshake was all that the CA wanted
+		_ = tc.Close()
+		return nil
+	}
 	_ = nc.SetDeadline(time.Time{})
 	return tc
 }

@@ -67,7 +67,7 @@ func TestCertificateIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.srv.certs.looked.Store(0)
-		pair, err := r.srv.certs.get(nil)
+		pair, err := r.srv.certs.get(&tls.ClientHelloInfo{})
 		if err != nil {
 			t.Fatal(err)
 		}

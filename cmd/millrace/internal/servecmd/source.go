@@ -97,6 +97,8 @@ func Examples(verb string) []string {
 		return []string{
 			"millrace serve ./public                    # http://127.0.0.1:8080",
 			"millrace serve ./public -l :80             # to everyone, port 80",
+			"millrace serve ./public --domain a.example # HTTPS, certificate and all",
+			"millrace serve ./public --tls internal     # HTTPS for development",
 			"millrace serve ./photos --images           # images as WebP and AVIF",
 			"millrace serve --config millrace.yaml      # as the config says",
 			"millrace serve . -l unix:/run/web.sock     # behind another server",

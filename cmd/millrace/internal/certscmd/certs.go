@@ -1,0 +1,145 @@
+// Package certscmd has the verbs about certificates that come by themselves:
+// certs lists those of a running server, trust says how to trust the internal CA.
+package certscmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/remote"
+	"millrace/internal/admin"
+	"millrace/internal/server"
+)
+
+// Certs is `millrace certs`.
+type Certs struct {
+	JSON bool `name:"json" help:"Print them as JSON."`
+
+	remote.Flags `embed:""`
+}
+
+// Run asks the running server.
+func (c *Certs) Run(s console.Streams) error {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	r, err := c.Find(ctx, func(ctx context.Context, r *remote.Server) bool {
+		all, err := list(ctx, r)
+		return err == nil && len(all) > 0
+	})
+	if errors.Is(err, remote.ErrNoServer) {
+		return console.Failure(remote.ErrNoServer, "start one with `millrace serve DIR --domain NAME`, or say where it is: --admin ADDR, the \"admin\" of its banner")
+	}
+	if err != nil {
+		return err
+	}
+	all, err := list(ctx, r)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return s.WriteJSON(all)
+	}
+	if len(all) == 0 {
+		s.Say("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
+		return nil
+	}
+	return print(s, all)
+}
+
+func list(ctx context.Context, r *remote.Server) (all []admin.Certificate, err error) {
+	return all, r.List(ctx, admin.CertsPath, "certificates", &all)
+}
+
+// print writes a line for each name, and below it what went wrong last.
+func print(s console.Streams, all []admin.Certificate) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tISSUER\tFROM\tTO\tRENEWAL\tTRIED")
+	var wrong []string
+	for _, c := range all {
+		tried := fmt.Sprintf("%d times", c.Attempts)
+		switch c.Attempts {
+		case 0:
+			tried = "-" // it was in the folder
+		case 1:
+			tried = "once"
+		}
+		if c.Failures > 0 {
+			tried += fmt.Sprintf(", %d failed", c.Failures)
+		}
+		issuer := c.Issuer
+		if c.To == nil {
+			issuer = "none yet"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, issuer, day(c.From), day(c.To), day(c.Renewal), tried)
+		if c.LastError != "" {
+			wrong = append(wrong, fmt.Sprintf("%s, %s: %s", c.Name, day(c.LastFailed), c.LastError))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("writing the list: %w", err)
+	}
+	if len(wrong) > 0 {
+		_, err := fmt.Fprintf(s.Out, "\n%s\n", strings.Join(wrong, "\n"))
+		if err != nil {
+			return fmt.Errorf("writing the list: %w", err)
+		}
+	}
+	return nil
+}
+
+func day(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04")
+}
+
+// Trust is `millrace trust`.
+type Trust struct {
+	Storage string `placeholder:"DIR" complete:"dir" help:"The folder with the certificates, where the config has tls.auto.storage. Default: the usual one."`
+}
+
+// Run prints what to type; it changes nothing, as only root may.
+func (c *Trust) Run(s console.Streams) error {
+	folder, err := server.CertificateFolder(c.Storage)
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(folder, filepath.FromSlash(server.InternalRoot))
+	if _, err := os.Stat(root); err != nil {
+		return console.Failure(fmt.Errorf("there is no internal CA in %s", folder), "it is made by the first `millrace serve DIR --tls internal`; where the config has tls.auto.storage: --storage DIR")
+	}
+	_, err = fmt.Fprintf(s.Out, `The internal CA of this machine is %[1]s
+
+Debian, Ubuntu:  sudo cp %[1]s /usr/local/share/ca-certificates/millrace.crt && sudo update-ca-certificates
+Fedora:          sudo trust anchor %[1]s
+macOS:           sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain %[1]s
+Windows:         certutil -addstore -f ROOT %[1]s
+Firefox, Chrome on Linux:  import the file in the settings, under certificates, authorities
+curl:            curl --cacert %[1]s https://localhost:8443/
+
+Whoever has the key beside it can pose as any site to a machine that trusts it: trust it on machines for development alone.
+`, root)
+	if err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// Examples end the help of the verbs.
+func Examples(verb string) []string {
+	switch verb {
+	case "certs":
+		return []string{"millrace certs                             # those of the server that runs here"}
+	case "trust":
+		return []string{"millrace serve . --tls internal & millrace trust"}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// CertsPath is where the certificates that come by themselves are listed.
+const CertsPath = "/certs"
+
+// Certificate is the certificate of one name, or the want of it.
+type Certificate struct {
+	Name   string `json:"name"`
+	Issuer string `json:"issuer,omitempty"`
+	// From and To are its time; Renewal is when the next one is asked for. Nil
+	// while there is none.
+	From    *time.Time `json:"from,omitempty"`
+	To      *time.Time `json:"to,omitempty"`
+	Renewal *time.Time `json:"renewal,omitempty"`
+	// Attempts were made since the server has been up, Failures of them failed.
+	Attempts uint64 `json:"attempts"`
+	Failures uint64 `json:"failures"`
+	// LastError is empty after a success.
+	LastError  string     `json:"last_error,omitempty"`
+	LastFailed *time.Time `json:"last_failed,omitempty"`
+}
+
+// serveCerts answers CertsPath.
+func (d Deps) serveCerts(w http.ResponseWriter, _ *http.Request) {
+	all := []Certificate{}
+	if d.Certificates != nil {
+		all = append(all, d.Certificates()...)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // the client may have gone
+}
+
+// certMetrics are the metrics of each name's certificate.
+type certMetrics struct{ expires, attempts, failures *prometheus.Desc }
+
+func newCertMetrics() certMetrics {
+	return certMetrics{
+		expires:  describe("certificate_expires_timestamp_seconds", "When the certificate of a name ends, in seconds since 1970; of those that come by themselves.", "name"),
+		attempts: describe("certificate_attempts_total", "Attempts to get a certificate for a name.", "name"),
+		failures: describe("certificate_failures_total", "Attempts to get a certificate for a name that failed.", "name"),
+	}
+}
+
+func (d *certMetrics) describe(ch chan<- *prometheus.Desc) {
+	ch <- d.expires
+	ch <- d.attempts
+	ch <- d.failures
+}
+
+func (d *certMetrics) collect(ch chan<- prometheus.Metric, c Certificate) {
+	if c.To != nil {
+		send(ch, d.expires)(prometheus.NewConstMetric(d.expires, prometheus.GaugeValue, float64(c.To.Unix()), c.Name))
+	}
+	send(ch, d.attempts)(prometheus.NewConstMetric(d.attempts, prometheus.CounterValue, float64(c.Attempts), c.Name))
+	send(ch, d.failures)(prometheus.NewConstMetric(d.failures, prometheus.CounterValue, float64(c.Failures), c.Name))
+}

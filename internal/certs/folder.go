@@ -1,0 +1,33 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+)
+
+// usable makes the folder, for its owner alone, and looks whether files can be
+// written there: better now than when a certificate has come.
+func usable(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return cannotUse(folder, err)
+	}
+	f, err := os.CreateTemp(folder, ".try-*")
+	if err != nil {
+		return cannotUse(folder, err)
+	}
+	name := f.Name()
+	err = errors.Join(f.Close(), os.Remove(name))
+	if err != nil {
+		return cannotUse(folder, err)
+	}
+	return nil
+}
+
+func cannotUse(folder string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("keys and certificates cannot be written into %s: %w; name another folder with \"storage\", or run `chown` on it", folder, err)
+	}
+	return fmt.Errorf("keys and certificates cannot be written into %s: %w", folder, err)
+}

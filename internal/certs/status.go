@@ -1,0 +1,161 @@
+package certs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/mholt/acmez/v3/acme"
+
+	"millrace/internal/admin"
+)
+
+// book is what has happened to each name.
+type book struct {
+	mu sync.Mutex
+	of map[string]*Attempts
+}
+
+// mostNames bounds the book: on demand, anybody's names come into it.
+const mostNames = 20000
+
+// Attempts is what was tried for one name.
+type Attempts struct {
+	Made, Failed uint64
+	LastError    string // "" after a success
+	LastFailed   time.Time
+}
+
+// change calls f with what is known of a name.
+func (b *book) change(name string, f func(*Attempts)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.of[name]
+	if a == nil {
+		if len(b.of) >= mostNames {
+			return
+		}
+		a = &Attempts{}
+		b.of[name] = a
+	}
+	f(a)
+}
+
+func (b *book) get(name string) Attempts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a := b.of[name]; a != nil {
+		return *a
+	}
+	return Attempts{}
+}
+
+// happened is called by certmagic.
+func (m *Manager) happened(_ context.Context, event string, data map[string]any) error {
+	name, _ := data["identifier"].(string)
+	renewal, _ := data["renewal"].(bool)
+	switch event {
+	case "cert_obtaining":
+		m.book.change(name, func(a *Attempts) { a.Made++ })
+	case "cert_obtained":
+		m.book.change(name, func(a *Attempts) { a.LastError = "" })
+		what := "has a certificate"
+		if renewal {
+			what = "has a new certificate"
+		}
+		m.errors.Info(name+" "+what, "from", data["issuer"])
+	case "cert_failed":
+		err, _ := data["error"].(error)
+		text := explain(name, err)
+		m.book.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
+		if renewal {
+			m.errors.Warn("the certificate of "+name+" was not renewed; the old one is used until its end, and it is tried again", "why", text)
+		} else {
+			m.errors.Warn("there is no certificate for "+name+" yet; it is tried again", "why", text)
+		}
+	}
+	return nil
+}
+
+// explain says what a failure means and what to do.
+func explain(name string, err error) string {
+	if err == nil {
+		return "unknown"
+	}
+	problem, ok := errors.AsType[acme.Problem](err)
+	if !ok {
+		return err.Error()
+	}
+	detail := problem.Detail
+	for _, sub := range problem.Subproblems {
+		detail += "; " + sub.Detail
+	}
+	switch strings.TrimPrefix(problem.Type, acme.ProblemTypeNamespace) {
+	case "connection":
+		return fmt.Sprintf("the CA cannot reach port 80 or 443 of %s: open them in the firewall, and forward them to this machine (%s)", name, detail)
+	case "dns":
+		return fmt.Sprintf("the DNS does not know %s: add an A or AAAA record with this machine's address (%s)", name, detail)
+	case "unauthorized", "incorrectResponse":
+		return fmt.Sprintf("another server answers for %s: let its A and AAAA records point to this machine alone (%s)", name, detail)
+	case "caa":
+		return fmt.Sprintf("a CAA record of %s forbids this CA to issue: change the record, or the CA (%s)", name, detail)
+	case "rateLimited":
+		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
+	case "rejectedIdentifier":
+		return fmt.Sprintf("the CA issues no certificate for %s (%s)", name, detail)
+	case "externalAccountRequired":
+		return "this CA wants an account that exists: add external_account with its id and mac_key"
+	}
+	if problem.Status == http.StatusTooManyRequests {
+		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
+	}
+	return err.Error()
+}
+
+// Status lists all names and what they have, in the order of names.
+func (m *Manager) Status() []admin.Certificate {
+	now := m.state.Load()
+	var list []admin.Certificate
+	for name := range now.names {
+		list = append(list, m.status(name))
+	}
+	m.book.mu.Lock()
+	var others []string // on demand
+	for name := range m.book.of {
+		if !now.names[name] {
+			others = append(others, name)
+		}
+	}
+	m.book.mu.Unlock()
+	for _, name := range others {
+		list = append(list, m.status(name))
+	}
+	slices.SortFunc(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func (m *Manager) status(name string) admin.Certificate {
+	a := m.book.get(name)
+	s := admin.Certificate{Name: name, Attempts: a.Made, Failures: a.Failed, LastError: a.LastError}
+	if a.LastError != "" {
+		s.LastFailed = &a.LastFailed
+	}
+	var newest certmagic.Certificate
+	for _, c := range m.cache.AllMatchingCertificates(name) {
+		if newest.Leaf == nil || c.Leaf.NotAfter.After(newest.Leaf.NotAfter) {
+			newest = c
+		}
+	}
+	if leaf := newest.Leaf; leaf != nil {
+		from, to := leaf.NotBefore, leaf.NotAfter
+		renew := to.Add(-time.Duration(float64(to.Sub(from)) * certmagic.DefaultRenewalWindowRatio))
+		s.From, s.To, s.Renewal, s.Issuer = &from, &to, &renew, leaf.Issuer.CommonName
+	}
+	return s
+}

@@ -1,0 +1,225 @@
+package server
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/idna"
+)
+
+// AutoOptions say where certificates come from by themselves (ACME, RFC 8555).
+// The zero value gets one from Let's Encrypt for every host of every site.
+type AutoOptions struct {
+	// Hosts are names to get certificates for, besides the hosts of the sites.
+	Hosts []string `yaml:"hosts"`
+	// CA says who issues: letsencrypt, letsencrypt-staging (for trials: browsers
+	// do not trust it), internal (a CA of this machine's own, for development),
+	// or the URL of an ACME directory. Of several, the next is asked when one
+	// fails. Default letsencrypt.
+	CA []string `yaml:"ca"`
+	// CARoots is a PEM file with the roots that an ACME server of one's own is
+	// trusted by, besides those of the system.
+	CARoots string `yaml:"ca_roots"`
+	// Email is where the CA reports problems with the account.
+	Email string `yaml:"email"`
+	// Storage is the folder for keys, certificates and the account. Machines that
+	// share the folder issue each certificate once. Default: one below
+	// $STATE_DIRECTORY, $XDG_DATA_HOME or ~/.local/share.
+	Storage string `yaml:"storage"`
+	// Profile is what the CA calls a kind of certificate, as in shortlived.
+	// Default: the CA's own choice.
+	Profile string `yaml:"profile"`
+	// Account binds the ACME account to one that exists with the CA (RFC 8555,
+	// 7.3.4). Some CAs require it.
+	Account ExternalAccount `yaml:"external_account"`
+	// DNS is a program that puts TXT records into the DNS, for wildcard names and
+	// for machines that cannot be reached from outside. It is run as "PROGRAM
+	// present NAME VALUE", and later as "PROGRAM cleanup NAME VALUE", and returns
+	// when the record can be seen.
+	DNS string `yaml:"dns"`
+	// OnDemand gets certificates for names that are not known beforehand, when
+	// the first client asks for one.
+	OnDemand OnDemand `yaml:"on_demand"`
+}
+
+// ExternalAccount is what a CA hands out for one of its customers.
+type ExternalAccount struct {
+	// KeyID names the key.
+	KeyID string `yaml:"id"`
+	// MACKey is the key, in base64url. It belongs into an environment variable.
+	MACKey string `yaml:"mac_key"`
+}
+
+// OnDemand says which names get a certificate during a handshake.
+type OnDemand struct {
+	// Ask is a URL that is asked, with ?domain=NAME behind it, whether a name may
+	// have a certificate. 200 is yes. Without it nothing is on demand.
+	Ask string `yaml:"ask"`
+}
+
+// The CAs that have names of their own.
+const (
+	CAInternal           = "internal"
+	CALetsEncrypt        = "letsencrypt"
+	CALetsEncryptStaging = "letsencrypt-staging"
+)
+
+// UnmarshalText lets a config say "auto: on", and "auto: internal".
+func (o *AutoOptions) UnmarshalText(text []byte) error {
+	switch s := string(text); s {
+	case "on", "true":
+	case CAInternal:
+		o.CA = []string{CAInternal}
+	default:
+		return fmt.Errorf("%q is none of on and internal", s)
+	}
+	return nil
+}
+
+// Internal reports whether certificates come from this machine's own CA alone.
+func (o *AutoOptions) Internal() bool {
+	return o != nil && len(o.CA) == 1 && o.CA[0] == CAInternal
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o *AutoOptions) Check() map[string]error {
+	found := map[string]error{}
+	for i, host := range o.Hosts {
+		if err := o.checkHost(host); err != nil {
+			found[fmt.Sprintf("hosts[%d]", i)] = err
+		}
+	}
+	for i, ca := range o.CA {
+		if u, err := url.Parse(ca); ca != CAInternal && ca != CALetsEncrypt && ca != CALetsEncryptStaging && (err != nil || u.Scheme != "https" || u.Host == "") {
+			found[fmt.Sprintf("ca[%d]", i)] = fmt.Errorf("%q is not a CA: write letsencrypt, letsencrypt-staging, internal, or the https:// URL of an ACME directory", ca)
+		}
+	}
+	if u, err := url.Parse(o.OnDemand.Ask); o.OnDemand.Ask != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		found["on_demand.ask"] = fmt.Errorf("%q is not a URL, as in http://127.0.0.1:5000/may-have-a-certificate", o.OnDemand.Ask)
+	}
+	if (o.Account.KeyID == "") != (o.Account.MACKey == "") {
+		found["external_account"] = errors.New("an external account has both: id and mac_key")
+	}
+	if o.Email != "" && !strings.Contains(o.Email, "@") {
+		found["email"] = fmt.Errorf("%q is not an address of electronic mail", o.Email)
+	}
+	if o.DNS != "" {
+		if info, err := os.Stat(o.DNS); err != nil || info.IsDir() || info.Mode().Perm()&0o111 == 0 {
+			found["dns"] = fmt.Errorf("%s is not a program that can be run: `chmod +x` it, or correct the path", o.DNS)
+		}
+	}
+	return found
+}
+
+// checkHost says why no certificate can be had for a host.
+func (o *AutoOptions) checkHost(host string) error {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	name, wild := strings.CutPrefix(host, "*.")
+	ascii, err := idna.Lookup.ToASCII(name)
+	switch {
+	case err != nil || ascii == "" || !httpguts.ValidHostHeader(ascii) || strings.ContainsAny(ascii, ":/*"):
+		return fmt.Errorf("%q is not the name of a host, as in example.org", host)
+	case wild && o.DNS == "" && !o.Internal():
+		return fmt.Errorf("a CA gives no certificate for %s unless the DNS shows that it is yours: add \"dns\", a program that writes the record", host)
+	case !strings.Contains(ascii, ".") && !o.Internal():
+		return fmt.Errorf("no public CA gives a certificate for %q: write the whole name, or \"ca: internal\" for a CA of this machine's own", host)
+	}
+	return nil
+}
+
+// Wanted are the names that certificates are to be had for, of those that sites
+// have: without doubles, and without those that none can be had for.
+func (o *AutoOptions) Wanted(hosts []string) []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, host := range append(append([]string{}, o.Hosts...), hosts...) {
+		host = strings.ToLower(host)
+		if !seen[host] && o.checkHost(host) == nil {
+			names = append(names, host)
+		}
+		seen[host] = true
+	}
+	if len(names) == 0 && o.Internal() {
+		return []string{"localhost", "127.0.0.1", "::1"}
+	}
+	return names
+}
+
+// certificateFolder is the default folder's, below that for a user's or a service's data.
+const certificateFolder = "certificates"
+
+// CertificateFolder is where keys and certificates are kept: the one that is
+// named, or the default: "certificates" below $STATE_DIRECTORY (systemd's), or below millrace
+// in $XDG_DATA_HOME or ~/.local/share. It fails when none of these is known.
+func CertificateFolder(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
+		return filepath.Join(filepath.SplitList(dir)[0], certificateFolder), nil
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "millrace", certificateFolder), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", errors.New("there is no folder for certificates, as $HOME is not set: name one with \"storage\"")
+	}
+	return filepath.Join(home, ".local", "share", "millrace", certificateFolder), nil
+}
+
+// InternalRoot is the certificate of the internal CA, and InternalRootKey its key,
+// below the folder for certificates.
+const (
+	InternalRoot    = CAInternal + "/root.pem"
+	InternalRootKey = CAInternal + "/root.key"
+)
+
+// Certifier has certificates that come by themselves. Its methods may be called
+// at once by many goroutines.
+type Certifier interface {
+	// Certificate is the one for a client, nil and no error where there is none
+	// for the name that it asks for. It also answers the challenge of RFC 8737.
+	Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// Certifies reports whether it gets certificates for a host.
+	Certifies(host string) bool
+	// Challenge answers a request of a CA that looks whether a name is ours (RFC
+	// 8555, 8.3). It returns false for every other request.
+	Challenge(http.ResponseWriter, *http.Request) bool
+}
+
+// The challenges of a CA.
+const (
+	challengeProto = "acme-tls/1" // RFC 8737, 6.2
+	challengePath  = "/.well-known/acme-challenge/"
+)
+
+// isChallenge reports whether a client is a CA that asks for proof by ALPN.
+func isChallenge(hello *tls.ClientHelloInfo) bool {
+	return len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == challengeProto
+}
+
+// provingNames answers CAs that look whether a name is ours, and hands all else
+// on. It stands before routes and redirects: what they say of the path must not
+// keep certificates from coming.
+func (s *Server) provingNames(next http.Handler) http.Handler {
+	auto := s.certs.certifier()
+	if auto == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !auto.Challenge(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
