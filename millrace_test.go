@@ -30,9 +30,10 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// The tests' CA never ends its goroutine, and certmagic's for a lock
-		// finds out only at its next look that the lock is gone.
+		// The tests' CA, and certmagic's limits for a CA, never end theirs; a lock
+		// of certmagic's finds out only at its next look that it is gone.
 		goleak.IgnoreTopFunction("github.com/letsencrypt/pebble/v2/va.VAImpl.processTasks"),
+		goleak.IgnoreAnyFunction("github.com/caddyserver/certmagic.(*RingBufferRateLimiter).loop"),
 		goleak.IgnoreAnyFunction("github.com/caddyserver/certmagic.keepLockfileFresh"),
 	)
 }

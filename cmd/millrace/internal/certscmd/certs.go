@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,48 +51,49 @@ func (c *Certs) Run(s console.Streams) error {
 		s.Say("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
 		return nil
 	}
-	return print(s, all)
+	return write(s.Out, all)
 }
 
 func list(ctx context.Context, r *remote.Server) (all []admin.Certificate, err error) {
 	return all, r.List(ctx, admin.CertsPath, "certificates", &all)
 }
 
-// print writes a line for each name, and below it what went wrong last.
-func print(s console.Streams, all []admin.Certificate) error {
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tISSUER\tFROM\tTO\tRENEWAL\tTRIED")
-	var wrong []string
+// write prints a line for each name, and below it what went wrong last.
+func write(out io.Writer, all []admin.Certificate) error {
+	var b, wrong strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { _, _ = io.WriteString(w, strings.Join(cells, "\t")+"\n") } // into memory
+	row("NAME", "ISSUER", "FROM", "TO", "RENEWAL", "TRIED")
 	for _, c := range all {
-		tried := fmt.Sprintf("%d times", c.Attempts)
-		switch c.Attempts {
-		case 0:
-			tried = "-" // it was in the folder
-		case 1:
-			tried = "once"
-		}
-		if c.Failures > 0 {
-			tried += fmt.Sprintf(", %d failed", c.Failures)
-		}
 		issuer := c.Issuer
 		if c.To == nil {
 			issuer = "none yet"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, issuer, day(c.From), day(c.To), day(c.Renewal), tried)
+		row(c.Name, issuer, day(c.From), day(c.To), day(c.Renewal), tried(c))
 		if c.LastError != "" {
-			wrong = append(wrong, fmt.Sprintf("%s, %s: %s", c.Name, day(c.LastFailed), c.LastError))
+			fmt.Fprintf(&wrong, "\n%s, %s: %s\n", c.Name, day(c.LastFailed), c.LastError)
 		}
 	}
-	if err := w.Flush(); err != nil {
+	_ = w.Flush() // into memory as well
+	if _, err := io.WriteString(out, b.String()+wrong.String()); err != nil {
 		return fmt.Errorf("writing the list: %w", err)
 	}
-	if len(wrong) > 0 {
-		_, err := fmt.Fprintf(s.Out, "\n%s\n", strings.Join(wrong, "\n"))
-		if err != nil {
-			return fmt.Errorf("writing the list: %w", err)
-		}
-	}
 	return nil
+}
+
+// tried says how often a certificate was asked for since the server is up.
+func tried(c admin.Certificate) string {
+	text := fmt.Sprintf("%d times", c.Attempts)
+	switch c.Attempts {
+	case 0:
+		return "-" // it was in the folder
+	case 1:
+		text = "once"
+	}
+	if c.Failures > 0 {
+		text += fmt.Sprintf(", %d failed", c.Failures)
+	}
+	return text
 }
 
 func day(t *time.Time) string {
