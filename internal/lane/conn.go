@@ -68,6 +68,7 @@ type Conn struct {
 	wake    *wake                   // TLS only
 	front   atomic.Pointer[h2.Conn] // HTTP/2 only
 	parking atomic.Pointer[parking] // TLS only, and not net/http's
+	wire    *Wire                   // TLS only, once a loop has had it
 
 	// Of loop-owned connections, see loop.
 	take   func(*Conn)
@@ -423,6 +424,9 @@ func (c *Conn) Close() error {
 		return net.ErrClosed
 	}
 	var err error
+	if c.wire != nil && c.isOwned() {
+		_ = c.nc.Close() // tells the client, as far as it takes it; the descriptor is still open
+	}
 	if !c.closeOwned() && c.nc != nil {
 		err = c.nc.Close()
 		c.rouse(true)

@@ -344,7 +344,7 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 	case o != waiting:
 		a.File.Release()
 		return o
-	case y.fd != noDescriptor && !closing && a.Size <= inTurn && a.File.Warm(y.now.Unix()):
+	case y.fd < onWire && !closing && a.Size <= inTurn && a.File.Warm(y.now.Unix()):
 		n, m, err := send.TrySendFile(y.fd, head, a.File, a.Base, a.Size)
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(m))
@@ -456,8 +456,12 @@ func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
 // add copies b behind what is there; there is room for it.
 func (o *outbox) add(b []byte) { o.n += copy((*o.batch)[o.n:], b) }
 
-// noDescriptor stands for connections without a raw socket.
-const noDescriptor = ^uintptr(0)
+// What stands for the descriptor of connections over TLS: in a goroutine, which
+// waits for the client, and on a loop.
+const (
+	noDescriptor = ^uintptr(0)
+	onWire       = noDescriptor - 1
+)
 
 // flush sends the outbox, as far as that goes without waiting.
 func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
@@ -476,9 +480,16 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 		}
 	default:
 		var err error
-		if n, err = send.TryWrite(fd, head, body); err != nil {
+		whole := true
+		if fd == onWire {
+			n, err = c.seal(head, body)
+			whole = len(c.wire.rest) == 0
+		} else {
+			n, err = send.TryWrite(fd, head, body)
+		}
+		if err != nil {
 			c.reading.err, o = err, finished
-		} else if n < len(head)+len(body) {
+		} else if n < len(head)+len(body) || !whole {
 			skip := min(n, len(head))
 			c.reading.pending = &pendingWrite{head: head[skip:], body: body[n-skip:], batch: batch, closing: closing}
 			o, batch = blocked, nil

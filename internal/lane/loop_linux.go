@@ -185,6 +185,10 @@ func (lp *loop) serve(event *epoll.Event) {
 	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
+	if c.wire != nil {
+		lp.lookWire(c)
+		return
+	}
 	lp.look(c)
 }
 
@@ -275,6 +279,9 @@ func (c *Conn) settle(fd int) bool {
 	f := os.NewFile(uintptr(fd), "connection")
 	nc, err := net.FileConn(f)
 	_ = f.Close()
+	if c.wire != nil {
+		return c.settleWire(nc, err)
+	}
 	if err != nil {
 		return false // no descriptors left
 	}
@@ -297,7 +304,9 @@ func (c *Conn) closeOwned() (was bool) {
 	}
 	c.lane.owned.slot(c.fd).Store(nil)
 	_ = unix.Close(c.fd) // leaves the epoll set by itself: there is no other reference
-	c.fd = noFD
+	if c.fd = noFD; c.wire != nil {
+		c.wire.fd = goneFD
+	}
 	return true
 }
 

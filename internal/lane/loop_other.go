@@ -19,8 +19,13 @@ func (*Lane) stopLoops() {}
 // Adopt reports false: there are no loops on this system.
 func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }
 
+// Adopt reports false: there are no loops on this system.
+func (*TLSConn) Adopt(func()) bool { return false }
+
 func (*Conn) closeOwned() bool { return false }
 
 func (c *Conn) queued() (n int, known bool) { return send.Queued(c.under) }
 
 func shutdown(int) {}
+
+func (*Conn) isOwned() bool { return false }

@@ -122,6 +122,9 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.left()) {
 		return 0, pushCold
 	}
+	if c.wire != nil {
+		return c.pushWire(r)
+	}
 	if len(r.head)+len(r.body) > 0 {
 		var err error
 		if sent, err = c.pushBytes(r); err != nil {

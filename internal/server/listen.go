@@ -221,7 +221,7 @@ func (l *listener) admit(nc net.Conn, client netip.Addr) {
 		s.serving.Go(func() { s.serveConn(c) })
 		return
 	}
-	counted := &countedConn{Conn: nc, gone: gone}
+	counted := &countedConn{Wire: lane.NewWire(nc), gone: gone}
 	s.acceptors.Add(1)
 	s.serving.Add(1)
 	go l.serveTLS(counted)
@@ -270,13 +270,13 @@ func (l *listener) url() string {
 
 // countedConn gives its slot back when it is closed, or uncounted.
 type countedConn struct {
-	net.Conn
+	*lane.Wire
 	gone func()
 	once sync.Once
 }
 
 // NetConn returns the connection itself.
-func (c *countedConn) NetConn() net.Conn { return c.Conn }
+func (c *countedConn) NetConn() net.Conn { return c.Wire }
 
 // Uncount gives the slot back: the connection is somebody else's ([lane.Release]).
 func (c *countedConn) Uncount() { c.once.Do(c.gone) }
@@ -284,7 +284,7 @@ func (c *countedConn) Uncount() { c.once.Do(c.gone) }
 // Close implements [net.Conn].
 func (c *countedConn) Close() error {
 	c.Uncount()
-	return c.Conn.Close()
+	return c.Wire.Close()
 }
 
 // handoff is a net.Listener that is fed with connections accepted elsewhere.

@@ -19,7 +19,7 @@ func (l *listener) serveTLS(nc *countedConn) {
 	c := l.adopt(nc)
 	s.acceptors.Done()
 	switch tc, ok := c.(*lane.TLSConn); {
-	case c == nil: // it has failed, or net/http has it
+	case c == nil: // it has failed, or net/http or a loop has it
 	case ok && s.laneH2 != nil && tc.ConnectionState().NegotiatedProtocol == "h2":
 		tc.ServeHTTP2(s.laneH2, s.serving.Done)
 		return // perhaps for a while: a quiet connection has no goroutine
@@ -41,14 +41,18 @@ func (l *listener) adopt(nc *countedConn) lane.NetConn {
 		s.h2Conns.put(tc)
 		return nil
 	}
-	return s.lane.NewConn(tc, &s.secure, nil)
+	c := s.lane.NewConn(tc, &s.secure, nil)
+	if on, ok := c.(*lane.TLSConn); ok && tc.ConnectionState().NegotiatedProtocol != "h2" && on.Adopt(func() { s.serveConn(c) }) {
+		return nil
+	}
+	return c
 }
 
 // handshake is bounded in time by the handshake timeout and in number by the
 // slots. It returns nil when it has failed; nc is closed then.
 func (l *listener) handshake(nc *countedConn) *tls.Conn {
 	s := l.server
-	if tcp, ok := nc.Conn.(*net.TCPConn); ok {
+	if tcp, ok := nc.Wire.NetConn().(*net.TCPConn); ok {
 		_ = tcp.SetKeepAlive(true) // HTTP/2 and hijacked connections have no lane to watch over them
 	}
 	_ = nc.SetDeadline(time.Now().Add(s.current.Load().limits.HandshakeTimeout))
@@ -83,8 +87,8 @@ func refusePlain(nc *countedConn) {
 	_ = nc.SetDeadline(time.Now().Add(plainPatience))
 	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
 		"This port speaks HTTPS: use https:// in the address.\n")
-	if half, ok := nc.Conn.(interface{ CloseWrite() error }); ok && err == nil && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, nc.Conn, mostPlain)
+	if err == nil && nc.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, nc, mostPlain)
 	}
 }
 

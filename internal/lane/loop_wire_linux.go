@@ -1,0 +1,173 @@
+package lane
+
+import (
+	"crypto/tls"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"millrace/internal/epoll"
+	"millrace/internal/send"
+)
+
+// Adopt gives a new connection to a loop, below TLS: see loop. It reports false,
+// and changes nothing, where that is not possible. take is called when the loop
+// gives it up, in a goroutine of its own: it should call Serve first.
+func (c *TLSConn) Adopt(take func()) bool {
+	l, w := c.lane, wireOf(c.tls.NetConn())
+	if !l.on() || w == nil {
+		return false
+	}
+	if l.started.Do(l.startLoops); len(l.loops) == 0 || !c.detachWire(w) {
+		return false
+	}
+	c.take = func(*Conn) { take() }
+	lp, fd := l.loops[int(c.shard)%len(l.loops)], w.fd
+	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
+	// TLS may have read a request ahead, of which the loop would not be told. So
+	// it is told at once, as there is room to write, and looks.
+	if err := lp.in.Add(fd, epoll.In|epoll.Out|epoll.PeerShut, int32(fd), c.shard); err != nil {
+		_ = c.Close()
+	}
+	return true
+}
+
+// detachWire takes the descriptor out of Go's poller.
+func (c *TLSConn) detachWire(w *Wire) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fd, ok := send.Detach(w.nc)
+	if !ok { // it was cut, perhaps
+		return false
+	}
+	if c.lane.owned.slot(fd) == nil {
+		_ = unix.Close(fd)
+		return false
+	}
+	_ = w.nc.Close()
+	w.nc, w.fd, w.fresh = nil, fd, true
+	c.wire, c.fd, c.under = w, fd, nil
+	return true
+}
+
+// settleWire is settle for a connection over TLS; err is why there is no nc.
+func (c *Conn) settleWire(nc net.Conn, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil { // no descriptors left
+		c.wire.fd = goneFD
+		return false
+	}
+	c.wire.nc, c.wire.fd = nc, noFD
+	if tc, ok := c.nc.(*tls.Conn); ok {
+		c.under = tc.NetConn()
+	}
+	return !c.doomed
+}
+
+// lookWire is look for a connection over TLS. It reads until TLS has nothing
+// more: of what that has read ahead the loop is not told.
+func (lp *loop) lookWire(c *Conn) {
+	defer lp.guard(c)
+	w, s, n := c.wire, &lp.scratch, 0
+	w.reads = readsInTurn
+	if w.fresh {
+		w.fresh = false
+		if err := lp.in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard); err != nil {
+			_ = c.Close()
+			return
+		}
+	}
+	for {
+		if c.reading.pending != nil {
+			if !lp.sendPending(c) {
+				return
+			}
+			n, c.held = copy(s.buf[:], c.held), nil
+		}
+		if n > 0 {
+			used, o := c.answer(s, s.buf[:n], onWire)
+			n = copy(s.buf[:], s.buf[used:n])
+			switch {
+			case o == finished:
+				_ = c.Close()
+				return
+			case o == blocked:
+				c.held, n = append(c.held, s.buf[:n]...), 0 // waits behind the answer
+				continue
+			case o == foreign, n == len(s.buf):
+				lp.yield(c, s.buf[:n])
+				return
+			}
+		}
+		m, err := c.nc.Read(s.buf[n:])
+		switch n += m; {
+		case m > 0: // an error comes again
+		case n > 0: // half a request
+			lp.yield(c, s.buf[:n])
+			return
+		case isLater(err):
+			return
+		default:
+			_ = c.Close()
+			return
+		}
+	}
+}
+
+// yield gives a connection up, with what it has read for whoever gets it.
+func (lp *loop) yield(c *Conn, read []byte) {
+	c.beginHead(len(read))
+	c.held = append(c.held, read...)
+	c.leave(lp)
+}
+
+// pushWire is push for a connection over TLS. The part of a file that comes next
+// is in the system's memory.
+func (c *Conn) pushWire(r *pendingWrite) (sent int, state pushed) {
+	sent, err := c.wire.flush()
+	if err != nil {
+		return sent, pushFailed
+	}
+	n, err := c.seal(r.head, r.body)
+	c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
+	skip := min(n, len(r.head))
+	r.head, r.body = r.head[skip:], r.body[n-skip:]
+	sent += n
+	switch {
+	case err != nil:
+		return sent, pushFailed
+	case len(c.wire.rest) > 0 || len(r.head)+len(r.body) > 0:
+		return sent, pushWaits
+	case r.file == nil:
+		return sent, pushDone
+	}
+	n, state = c.sealFile(r)
+	return sent + n, state
+}
+
+// sealFile goes on with a file.
+func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
+	buf := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buf)
+	a := r.file.answer
+	for turn := r.left(); turn > 0; {
+		b := (*buf)[:min(turn, int64(len(*buf)))]
+		if n, _ := a.File.ReadAt(b, a.Base+r.sent); n < len(b) {
+			return sent, pushCold // where it shows what is wrong
+		}
+		n, err := c.nc.Write(b)
+		c.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
+		r.sent, sent, turn = r.sent+int64(n), sent+n, turn-int64(n)
+		switch {
+		case err != nil:
+			return sent, pushFailed
+		case len(c.wire.rest) > 0:
+			return sent, pushWaits
+		}
+	}
+	if r.sent < a.Size {
+		return sent, pushWaits
+	}
+	return sent, pushDone
+}

@@ -1,0 +1,200 @@
+package lane
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"millrace/internal/send"
+)
+
+// Wire is the network below TLS. crypto/tls has one connection for its whole
+// life; what is behind a Wire changes: a net.Conn, which waits, or a descriptor
+// that a loop owns, which never does. It begins with a net.Conn.
+type Wire struct {
+	nc            net.Conn // nil while a loop has it
+	local, remote net.Addr
+
+	// Of the loop.
+	fd    int    // noFD: nc has it; goneFD: it was closed
+	fresh bool   // the loop has not looked yet: TLS may have read ahead
+	reads int    // how often this turn may still read
+	rest  []byte // what was written and the client has not taken
+}
+
+// goneFD is the descriptor of a Wire that was closed while a loop had it.
+const goneFD = -2
+
+// NewWire returns a Wire to be put below TLS.
+func NewWire(nc net.Conn) *Wire {
+	return &Wire{nc: nc, local: nc.LocalAddr(), remote: nc.RemoteAddr(), fd: noFD}
+}
+
+// wireOf finds the Wire under a connection, nil if there is none.
+func wireOf(nc net.Conn) *Wire {
+	for {
+		switch c := nc.(type) {
+		case *Wire:
+			return c
+		case interface{ NetConn() net.Conn }:
+			nc = c.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// readsInTurn is how often one turn asks the kernel: for the beginning of a
+// record, and for its rest. What comes after that waits for the next turn, and
+// the loop's other connections do not.
+const readsInTurn = 3
+
+// later says that nothing can be read for now. crypto/tls goes on after an error
+// that calls itself temporary.
+type later struct{}
+
+// Error implements [error].
+func (later) Error() string { return "nothing has come yet" }
+
+// Timeout implements [net.Error].
+func (later) Timeout() bool { return false }
+
+// Temporary implements [net.Error].
+func (later) Temporary() bool { return true }
+
+func isLater(err error) bool { return errors.Is(err, later{}) }
+
+// NetConn returns the net.Conn, nil while a loop has the Wire.
+func (w *Wire) NetConn() net.Conn { return w.nc }
+
+// Read implements [net.Conn].
+func (w *Wire) Read(p []byte) (int, error) {
+	if w.fd == noFD {
+		return w.nc.Read(p)
+	}
+	if w.fd == goneFD {
+		return 0, net.ErrClosed
+	}
+	if w.reads == 0 {
+		return 0, later{}
+	}
+	w.reads--
+	n, ok, err := send.TryRead(uintptr(w.fd), p)
+	switch {
+	case !ok:
+		w.reads = 0
+		return 0, later{}
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	case n < len(p):
+		w.reads = 0 // there was no more, or the loop is told
+	}
+	return n, nil
+}
+
+// Write implements [net.Conn]. On a loop it takes everything: whoever writes
+// stops where something is left.
+func (w *Wire) Write(p []byte) (n int, err error) {
+	if w.fd == noFD {
+		if err := w.finish(); err != nil {
+			return 0, err
+		}
+		return w.nc.Write(p)
+	}
+	if w.fd == goneFD {
+		return 0, net.ErrClosed
+	}
+	if len(w.rest) == 0 && len(p) > 0 {
+		if n, err = send.TryWrite(uintptr(w.fd), p, nil); err != nil {
+			return n, err
+		}
+	}
+	if n < len(p) {
+		w.rest = append(w.rest, p[n:]...)
+	}
+	return len(p), nil
+}
+
+// flush sends of the rest what the client takes now.
+func (w *Wire) flush() (n int, err error) {
+	if len(w.rest) == 0 {
+		return 0, nil
+	}
+	n, err = send.TryWrite(uintptr(w.fd), w.rest, nil)
+	if w.rest = w.rest[n:]; len(w.rest) == 0 {
+		w.rest = nil
+	}
+	return n, err
+}
+
+// finish sends what a loop has left, and waits for the client.
+func (w *Wire) finish() error {
+	if len(w.rest) == 0 {
+		return nil
+	}
+	n, err := w.nc.Write(w.rest)
+	if w.rest = w.rest[n:]; len(w.rest) == 0 {
+		w.rest = nil
+	}
+	return err
+}
+
+// Close implements [net.Conn]. A loop closes its descriptor itself.
+func (w *Wire) Close() error {
+	if w.fd != noFD {
+		return nil
+	}
+	return w.nc.Close()
+}
+
+// CloseWrite tells the client that nothing more will come.
+func (w *Wire) CloseWrite() error {
+	if w.fd != noFD {
+		return errors.ErrUnsupported
+	}
+	if half, ok := w.nc.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// LocalAddr implements [net.Conn].
+func (w *Wire) LocalAddr() net.Addr { return w.local }
+
+// RemoteAddr implements [net.Conn].
+func (w *Wire) RemoteAddr() net.Addr { return w.remote }
+
+// SetDeadline implements [net.Conn]. On a loop nothing waits.
+func (w *Wire) SetDeadline(t time.Time) error { return w.deadline(net.Conn.SetDeadline, t) }
+
+// SetReadDeadline implements [net.Conn].
+func (w *Wire) SetReadDeadline(t time.Time) error { return w.deadline(net.Conn.SetReadDeadline, t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (w *Wire) SetWriteDeadline(t time.Time) error { return w.deadline(net.Conn.SetWriteDeadline, t) }
+
+func (w *Wire) deadline(set func(net.Conn, time.Time) error, t time.Time) error {
+	if w.fd != noFD {
+		return nil
+	}
+	return set(w.nc, t)
+}
+
+// seal encrypts of head and body as much as the client takes now, at most about
+// inTurn, and returns how much that was. What it did not take of it after all
+// is in the wire's rest.
+func (c *Conn) seal(head, body []byte) (n int, err error) {
+	for _, b := range [2][]byte{head, body} {
+		for len(b) > 0 && len(c.wire.rest) == 0 && n < inTurn {
+			m, err := c.nc.Write(b[:min(len(b), maxWrite)])
+			if n += m; err != nil {
+				return n, err
+			}
+			b = b[m:]
+		}
+	}
+	return n, nil
+}
