@@ -32,11 +32,12 @@ type Place struct {
 	Address string // host:port
 	Second  string // another one, for servers that listen for HTTPS as well
 	Socket  string // path of a UNIX socket
+	Memory  string // an empty folder in memory, where the system has that, of a launch that asks for it
 }
 
 // shownPlace stands for any in the commands that a report shows.
 func shownPlace() Place {
-	return Place{Site: "SITE", Dir: "DIR", Address: "127.0.0.1:PORT", Second: "127.0.0.1:PORT2", Socket: "SOCKET"}
+	return Place{Site: "SITE", Dir: "DIR", Address: "127.0.0.1:PORT", Second: "127.0.0.1:PORT2", Socket: "SOCKET", Memory: "MEMORY"}
 }
 
 // A Launch is how a server is started at a place.
@@ -48,6 +49,7 @@ type Launch struct {
 	Prepare func(Place) error             // writes its config; may be nil
 	URLs    func(Place) map[string]string // beside those that all have, by workload; may be nil
 	Socket  bool                          // it listens on the socket, too, and opens that last
+	Memory  bool                          // it wants the folder in memory
 }
 
 // errNoNginxConfig is why nginx is not measured outside of a checkout.
@@ -112,24 +114,20 @@ func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...s
 			return nil, err
 		}
 		p := Place{Site: s.Site, Dir: dir, Address: address, Second: second, Socket: filepath.Join(dir, "s")}
-		if l.Prepare != nil {
-			if err := l.Prepare(p); err != nil {
+		if l.Memory {
+			if p.Memory, err = inMemory(); err != nil {
 				return nil, err
 			}
 		}
-		await := p.Address
-		if l.Socket {
-			await = "unix:" + p.Socket
-		}
-		process, err := subject.Start(ctx, command(l.Exe, l.Args(p)...), await, startTime)
+		process, await, err := l.run(ctx, p, command)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, removeAll(p.Memory))
 		}
 		in := &trial.Instance{
 			URL:  map[string]string{"": "http://" + p.Address + "/"},
 			PIDs: []int{process.PID},
 			// What it wrote may be large: a cache, or an access log.
-			Stop: func() error { return errors.Join(process.Stop(), os.RemoveAll(dir)) },
+			Stop: func() error { return errors.Join(process.Stop(), os.RemoveAll(dir), removeAll(p.Memory)) },
 		}
 		if l.Socket {
 			in.URL["unix"] = await
@@ -139,6 +137,43 @@ func (s *Servers) start(ctx context.Context, l Launch, command func(string, ...s
 		}
 		return in, nil
 	})
+}
+
+// run starts the process at a place. await is where it was seen to listen.
+func (l Launch) run(ctx context.Context, p Place, command func(string, ...string) *exec.Cmd) (process *subject.Process, await string, err error) {
+	if l.Prepare != nil {
+		if err := l.Prepare(p); err != nil {
+			return nil, "", err
+		}
+	}
+	await = p.Address
+	if l.Socket {
+		await = "unix:" + p.Socket
+	}
+	process, err = subject.Start(ctx, command(l.Exe, l.Args(p)...), await, startTime)
+	return process, await, err
+}
+
+// inMemory makes a folder in Linux's file system in memory, or among temporary
+// files where there is none.
+func inMemory() (string, error) {
+	parent := "/dev/shm"
+	if info, err := os.Stat(parent); err != nil || !info.IsDir() {
+		parent = ""
+	}
+	dir, err := os.MkdirTemp(parent, "millrace-lab-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for the server: %w", err)
+	}
+	return dir, nil
+}
+
+// removeAll removes a folder, where there is one.
+func removeAll(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return os.RemoveAll(dir)
 }
 
 // Subject starts a program of bench/subjects on the site; module is the one

@@ -111,3 +111,26 @@ func TestLarge(t *testing.T) {
 		t.Error("the large file is another one, or has holes")
 	}
 }
+
+// TestInMemory: each folder is a new one, and it is removed with all in it.
+func TestInMemory(t *testing.T) {
+	dir, err := inMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := inMemory()
+	if err != nil || other == dir {
+		t.Errorf("%s and %s, %v", dir, other, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		t.Error(err)
+	}
+	for _, d := range []string{dir, other, ""} {
+		if err := removeAll(d); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", dir, err)
+	}
+}

@@ -73,11 +73,13 @@ func (m *measurement) config(peer, template string) fileserver.Config {
 }
 
 func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
-	return m.NginxWith(ctx, "proxy.conf.tmpl", func(p fileserver.Place) map[string]string {
+	l := m.NginxWith(ctx, "proxy.conf.tmpl", func(p fileserver.Place) map[string]string {
 		fields := m.fields(p)
-		fields["Address"], fields["Second"] = p.Address, p.Second
+		fields["Address"], fields["Second"], fields["Memory"] = p.Address, p.Second, p.Memory
 		return fields
 	})
+	l.Memory = true
+	return l
 }
 
 // haproxy is Debian's, with its config.

@@ -73,7 +73,7 @@ func TestConfigs(t *testing.T) {
 	if m.cert, m.key, err = fileserver.Certificate(dir); err != nil {
 		t.Fatal(err)
 	}
-	p := fileserver.Place{Dir: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082"}
+	p := fileserver.Place{Dir: dir, Memory: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082"}
 	for _, c := range []fileserver.Config{m.config(caddy, "proxy.Caddyfile.tmpl"), m.config(millrace, "proxy.yaml.tmpl")} {
 		if err := m.WriteConfig(p, c); err != nil {
 			t.Error(err)
