@@ -50,8 +50,12 @@ const maxNamed = 16
 // named lists the fields, folded, that Connection names and may name. What is
 // beyond maxNamed stays.
 func named(h http.Header) []string {
+	lines := h["Connection"]
+	if len(lines) == 0 || len(lines) == 1 && lines[0] == "keep-alive" {
+		return nil // as nearly always; that field is removed anyway
+	}
 	var names []string
-	for name := range field.Members(h["Connection"]) {
+	for name := range field.Members(lines) {
 		name = fieldname.Fold(name)
 		if canonical := http.CanonicalHeaderKey(name); protected(canonical) || isConnectionLevel(canonical) {
 			continue
@@ -74,8 +78,12 @@ func protected(name string) bool {
 }
 
 func isConnectionLevel(name string) bool {
-	_, found := slices.BinarySearch(connectionLevel, name)
-	return found
+	switch name[:min(1, len(name))] {
+	case "C", "H", "K", "P", "T", "U": // nothing else begins one, and most fields do otherwise
+		_, found := slices.BinarySearch(connectionLevel, name)
+		return found
+	}
+	return false
 }
 
 // forged reports whether a name is spelled so that only an upstream which reads
@@ -99,10 +107,11 @@ func Strip(h http.Header) {
 			}
 		}
 	}
-	for _, name := range connectionLevel {
-		delete(h, name)
+	for name := range h {
+		if name == "Server" || isConnectionLevel(name) {
+			delete(h, name)
+		}
 	}
-	delete(h, "Server")
 }
 
 // CheckHeader returns an error wrapping upstream.ErrProtocol when a field of a

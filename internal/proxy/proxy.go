@@ -132,10 +132,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		defer body.forbid()
 	}
 	relay := &interim{w: w}
-	if r.ProtoAtLeast(1, 1) { // RFC 9110, 15.2: HTTP/1.0 knows no 1xx
-		out = out.WithContext(relay.watch(out.Context()))
-	}
-	res, err := h.pool.RoundTrip(out)
+	res, err := h.ask(out, relay, r.ProtoAtLeast(1, 1)) // RFC 9110, 15.2: HTTP/1.0 knows no 1xx
 	relay.stop()
 	if err == nil {
 		if err = checkResponse(res); err != nil {
@@ -155,6 +152,18 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		}
 		h.respond(w, r, res, body)
 	}
+}
+
+// ask sends out to the upstream, with interim answers to relay where they are wanted.
+func (h *Handler) ask(out *http.Request, relay *interim, hints bool) (*http.Response, error) {
+	pool, ours := h.pool.(*upstream.Pool)
+	switch {
+	case !hints:
+		return h.pool.RoundTrip(out)
+	case ours:
+		return pool.Ask(out, relay.pass)
+	}
+	return h.pool.RoundTrip(out.WithContext(relay.watch(out.Context())))
 }
 
 // failed is Fail, unless it was the client who failed.

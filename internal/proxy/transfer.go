@@ -23,7 +23,7 @@ import (
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // interim passes interim responses (103 Early Hints) on while a round trip
-// lasts. The hook runs on a goroutine of the transport.
+// lasts. The hook may run on another goroutine, and even later.
 type interim struct {
 	w    http.ResponseWriter
 	mu   sync.Mutex
@@ -31,24 +31,26 @@ type interim struct {
 }
 
 func (i *interim) watch(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: i.pass})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		return i.pass(code, http.Header(header))
+	}})
 }
 
 // pass sends one. 100 is not sent on: it makes the transport read the body, and
 // by that net/http sends its own.
-func (i *interim) pass(code int, header textproto.MIMEHeader) error {
+func (i *interim) pass(code int, header http.Header) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.over || code <= http.StatusSwitchingProtocols || code > 199 {
 		return nil
 	}
-	if err := CheckHeader(http.Header(header)); err != nil {
+	if err := CheckHeader(header); err != nil {
 		return err
 	}
 	h := i.w.Header()
 	kept := maps.Clone(h)
 	clear(h)
-	maps.Copy(h, http.Header(header))
+	maps.Copy(h, header)
 	Strip(h)
 	i.w.WriteHeader(code)
 	clear(h)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"net/textproto"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -34,6 +33,7 @@ type exchange struct {
 	server *server
 	caller context.Context
 	outer  *httptrace.ClientTrace // the caller's hooks; nil: none
+	hints  Interim                // the caller's, too
 	upload *upload                // nil: no body
 	sender *sender                // nil: the body was sent with the header, or there is none
 
@@ -62,12 +62,12 @@ type exchange struct {
 
 // ask sends r to the server of c over HTTP/1.1, and gives the place back unless
 // there is an answer whose body does that.
-func (p *Pool) ask(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up}
+func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
+	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim}
 	err := x.run(r, target)
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
-		return p.pass(r, target, c, up)
+		return p.pass(r, target, c, up, interim)
 	}
 	if err == nil && x.head.Framing == http1.Switched && r.Header.Get("Upgrade") == "" {
 		err = errUnasked // RFC 9110, 15.2.2
@@ -230,10 +230,10 @@ func (x *exchange) header(method string) error {
 		case code == http.StatusContinue && x.sender != nil:
 			x.sender.goAhead()
 		}
-		if left -= used; x.outer != nil && x.outer.Got1xxResponse != nil {
-			if err := x.outer.Got1xxResponse(x.resp.StatusCode, textproto.MIMEHeader(x.resp.Header)); err != nil {
-				return err
-			}
+		if err := tell(x.outer, x.hints, x.resp.StatusCode, x.resp.Header); err != nil {
+			return err
+		}
+		if left -= used; x.hints != nil || x.outer != nil && x.outer.Got1xxResponse != nil {
 			left = int(x.pool.options.HeaderBytes)
 		}
 		if left <= 0 {

@@ -32,6 +32,7 @@ type try struct {
 	traced          context.Context
 	hooks           httptrace.ClientTrace
 	outer           *httptrace.ClientTrace // the caller's hooks; nil: none
+	interim         Interim                // the caller's, too
 
 	pool   *Pool
 	place  place
@@ -56,17 +57,17 @@ type failure struct {
 	sent    bool // bytes of the request may have reached the server
 }
 
-func newTry(p *Pool, r *http.Request, c place, up *upload) *try {
-	t := &try{Context: r.Context(), pool: p, place: c, upload: up}
+func newTry(p *Pool, r *http.Request, c place, up *upload, interim Interim) *try {
+	t := &try{Context: r.Context(), pool: p, place: c, upload: up, interim: interim}
 	if up != nil {
 		t.Context, t.cancel = context.WithCancelCause(t.Context)
 		up.onStall(func() { t.cancel(errUploadStuck) })
 	}
 	if t.outer = httptrace.ContextClientTrace(t.Context); t.outer != nil {
 		t.hooks = *t.outer
-		if t.outer.Got1xxResponse != nil {
-			t.hooks.Got1xxResponse = t.gotInterim
-		}
+	}
+	if interim != nil || t.outer != nil && t.outer.Got1xxResponse != nil {
+		t.hooks.Got1xxResponse = t.gotInterim
 	}
 	t.hooks.GotConn, t.hooks.GotFirstResponseByte, t.hooks.PutIdleConn = t.gotConn, t.gotFirstByte, t.putConn
 	if c.server.scheme == "https" {
@@ -127,7 +128,20 @@ func (t *try) gotInterim(code int, header textproto.MIMEHeader) error {
 	case t.interims.Add(1) > maxInterim:
 		return errInterims
 	}
-	return t.outer.Got1xxResponse(code, header)
+	return tell(t.outer, t.interim, code, http.Header(header))
+}
+
+// tell passes an interim answer on to those who want it.
+func tell(outer *httptrace.ClientTrace, interim Interim, code int, header http.Header) error {
+	if outer != nil && outer.Got1xxResponse != nil {
+		if err := outer.Got1xxResponse(code, textproto.MIMEHeader(header)); err != nil {
+			return err
+		}
+	}
+	if interim != nil {
+		return interim(code, header)
+	}
+	return nil
 }
 
 func (t *try) tlsDone(state tls.ConnectionState, err error) {
@@ -170,16 +184,16 @@ func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *ht
 
 // try sends r to the server of c, and gives the place back unless there is an
 // answer, whose body does that.
-func (p *Pool) try(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
+func (p *Pool) try(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
 	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
-		return p.ask(r, target, c, up)
+		return p.ask(r, target, c, up, interim)
 	}
-	return p.pass(r, target, c, up)
+	return p.pass(r, target, c, up, interim)
 }
 
 // pass is try by net/http, which is for HTTP/2.
-func (p *Pool) pass(r *http.Request, target string, c place, up *upload) (*http.Response, *failure) {
-	t := newTry(p, r, c, up)
+func (p *Pool) pass(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
+	t := newTry(p, r, c, up, interim)
 	resp, err := c.server.transporter().RoundTrip(t.request(r, target))
 	if err == nil {
 		if err = t.refuse(r, resp); err != nil {

@@ -150,7 +150,13 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 // The response's body ends with an error wrapping ErrTimeout or ErrProtocol when it is not whole.
 // A response with status 101 has a body that is an [io.ReadWriteCloser] and has CloseWrite.
 // As [http.RoundTripper] demands, r is not changed and its body is closed, perhaps later.
-func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) { return p.Ask(r, nil) }
+
+// Ask is RoundTrip with a function that is told of interim answers (1xx), after
+// the hook of httptrace, if there is one, and costs less than that. Its error
+// ends the request. It is called before Ask returns, one call at a time. nil is
+// allowed.
+func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 	up := newUpload(r.Body, p.options.BodyTimeout)
 	target, err := targetOf(r)
 	if err != nil {
@@ -158,9 +164,12 @@ func (p *Pool) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return p.repeat(r, up, wish{key: p.hashOf(r)}, func(c place, up *upload) (*http.Response, *failure) {
-		return p.try(r, target, c, up)
+		return p.try(r, target, c, up, interim)
 	})
 }
+
+// Interim is told of an interim answer, whose header it may keep.
+type Interim func(status int, header http.Header) error
 
 // repeat gets r a place and calls try with it, until there is an answer or the
 // failure may not be repeated. try gives the place back, or its answer does.
