@@ -89,14 +89,20 @@ func Quote(s string) string {
 	if Token(s) {
 		return s
 	}
-	var b strings.Builder
-	b.WriteByte('"')
+	return string(AppendQuote(make([]byte, 0, len(s)+len(`""`)), s))
+}
+
+// AppendQuote appends what Quote returns.
+func AppendQuote(b []byte, s string) []byte {
+	if Token(s) {
+		return append(b, s...)
+	}
+	b = append(b, '"')
 	for i := range len(s) {
 		if s[i] == '"' || s[i] == '\\' {
-			b.WriteByte('\\')
+			b = append(b, '\\')
 		}
-		b.WriteByte(s[i])
+		b = append(b, s[i])
 	}
-	b.WriteByte('"')
-	return b.String()
+	return append(b, '"')
 }

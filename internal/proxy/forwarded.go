@@ -82,12 +82,13 @@ func (p peer) forward(header http.Header, r *http.Request) {
 	if p.trusted {
 		forwarded, xff, first = chains(header, now)
 	}
-	header["Forwarded"] = []string{appendChain(forwarded, now.forwarded())}
-	header["X-Forwarded-For"] = []string{appendChain(xff, now.node)}
-	header["X-Forwarded-Proto"] = []string{first.proto}
+	values := [...]string{appendChain(forwarded, now.forwarded()), appendChain(xff, now.node), first.proto, first.host}
+	header["Forwarded"] = values[0:1:1]
+	header["X-Forwarded-For"] = values[1:2:2]
+	header["X-Forwarded-Proto"] = values[2:3:3]
 	delete(header, "X-Forwarded-Host")
 	if first.host != "" {
-		header["X-Forwarded-Host"] = []string{first.host}
+		header["X-Forwarded-Host"] = values[3:4:4]
 	}
 }
 
@@ -189,18 +190,19 @@ func cleanNode(s string) string {
 
 // forwarded is the hop as an element of Forwarded (RFC 7239, 4).
 func (h hop) forwarded() string {
+	var space [128]byte // most fit into it
 	node := h.node
 	if strings.Contains(node, ":") {
 		node = "[" + node + "]" // RFC 7239, 6: IPv6
 	}
-	s := "for=" + field.Quote(node)
+	b := field.AppendQuote(append(space[:0], "for="...), node)
 	if h.host != "" {
-		s += ";host=" + field.Quote(h.host)
+		b = field.AppendQuote(append(b, ";host="...), h.host)
 	}
 	if h.proto != "" {
-		s += ";proto=" + field.Quote(h.proto)
+		b = field.AppendQuote(append(b, ";proto="...), h.proto)
 	}
-	return s
+	return string(b)
 }
 
 // validHost says whether s can be a Host: what could break out of a field, a

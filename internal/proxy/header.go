@@ -163,7 +163,10 @@ const (
 // AppendVia adds this proxy to the Via of a message (RFC 9110, 7.6.3) that was
 // received with a version of HTTP.
 func AppendVia(h http.Header, major, minor int) {
-	via := strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + pseudonym
+	via := "1.1 " + pseudonym
+	if major != 1 || minor != 1 {
+		via = strconv.Itoa(major) + "." + strconv.Itoa(minor) + " " + pseudonym
+	}
 	if old := h["Via"]; len(old) > 0 {
 		via = strings.Join(old, ", ") + ", " + via
 	}

@@ -43,6 +43,7 @@ type exchange struct {
 	resp   http.Response
 	head   http1.Head
 	body   http1.Body
+	out    outgoing
 
 	listens bool        // stop ends the context's hold on the connection, if there is one
 	stop    func() bool // nil: none
@@ -105,15 +106,15 @@ func (x *exchange) run(r *http.Request, target string) error {
 			return err
 		}
 		x.drop()
-		x.sent, x.came = false, false
+		x.sent, x.came, x.early = false, false, false
 	}
 }
 
-// stale reports whether a connection that had answered before ended without a
-// byte of this answer, and the request may be made again at once: the server
-// closed an idle connection at the same moment, as it may.
+// stale reports whether a connection that had answered before was of no use any
+// more, and the request may be made again at once: the server closed it at the
+// same moment, as it may, or had said something that nobody asked for.
 func (x *exchange) stale(r *http.Request, err error) bool {
-	if x.wire.uses <= 1 || x.came || x.early || isTimeout(err) || x.caller.Err() != nil {
+	if x.wire.uses <= 1 || x.came || isTimeout(err) || x.caller.Err() != nil {
 		return false
 	}
 	if !x.sent {
@@ -181,6 +182,12 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 		if _, err := w.write(out.text[a.sent:], x.pool.options.BodyTimeout); err != nil {
 			return err
 		}
+	}
+	if err != nil { // it takes a while
+		if err := x.caller.Err(); err != nil {
+			return err
+		}
+		x.listen()
 	}
 	x.firstByte(a.got)
 	if out.later != 0 {

@@ -37,7 +37,8 @@ type outgoing struct {
 // write writes down r's header.
 func (x *exchange) write(r *http.Request, target string) (*outgoing, error) {
 	s := x.server
-	out := &outgoing{method: r.Method, from: &buffers}
+	out := &x.out
+	*out = outgoing{method: r.Method, from: &buffers}
 	prefix := s.prefix
 	if !x.held {
 		prefix = "" // probes have a path of their own

@@ -329,7 +329,9 @@ func contentLength(h http.Header) (length int64, said int, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("%w: Content-Length %.64q", ErrLength, values[0])
 	}
-	h["Content-Length"] = values[:1:1]
+	if len(values) > 1 {
+		h["Content-Length"] = values[:1:1]
+	}
 	return int64(n), len(values), nil
 }
 
