@@ -51,8 +51,10 @@ func TestStalledStream(t *testing.T) {
 		t.Fatalf("cut too early: %v", err)
 	default:
 	}
-	if r.conn.Expire(time.Now()) || r.conn.Expire(time.Now()) {
-		t.Error("the connection is over")
+	for range 2 { // once more does no harm
+		if r.conn.Expire(time.Now()) {
+			t.Error("the connection is over")
+		}
 	}
 	f, ok := r.next().(*http2.RSTStreamFrame)
 	if !ok || f.StreamID != 1 || f.ErrCode != http2.ErrCodeCancel {

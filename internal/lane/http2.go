@@ -233,7 +233,15 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 		return 0, false
 	}
 	b, r.headers[hdrHost] = keep(b, authority)
+	te := false
 	for i := range rest {
+		if rest[i].Name == "te" { // net/http takes one
+			if te || rest[i].Value != "trailers" {
+				return 0, false
+			}
+			te = true
+			continue
+		}
 		if b, ok = keepField(b, &rest[i], r); !ok {
 			return 0, false
 		}
@@ -287,8 +295,6 @@ func keepField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 		}
 		b, r.headers[id] = keep(b, v)
 		return b, true
-	case f.Name == "te":
-		return b, v == "trailers"
 	}
 	return b, harmlessHeader(name) == hdrHarmless && f.Name != "keep-alive" && f.Name != "content-type"
 }

@@ -383,5 +383,6 @@ func FuzzHTTP2Oracle(f *testing.F) {
 	on, off := h2Rigs(f)
 	f.Add([]byte{0})
 	f.Add(bytes.Repeat([]byte{1, 2, 3, 0, 7}, 40))
+	f.Add([]byte("102A0107000200")) // two fields "te"
 	f.Fuzz(func(t *testing.T, input []byte) { compare(t, on, off, input[:min(len(input), 2000)]) })
 }
