@@ -70,6 +70,9 @@ type Options struct {
 	HeaderList int
 	// Stall is how long net/http's DATA waits for the client's window at most.
 	Stall time.Duration
+	// Pause, if there is one, is asked after each frame. Where it is true, nothing
+	// more is worked off, and Run returns [ErrPause].
+	Pause func() bool
 }
 
 // Errors that end a connection. The client has been told.
@@ -78,6 +81,9 @@ var (
 	ErrProtocol = errors.New("http2: the client broke the protocol")
 	errGone     = errors.New("http2: the connection is closed")
 )
+
+// ErrPause says that the host has asked for a pause. Run may be called again.
+var ErrPause = errors.New("http2: the host takes no more for now")
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -100,6 +106,7 @@ type Conn struct {
 	opened   bool   // the client's have come
 	leaving  bool   // the client sent GOAWAY, and net/http is not there to end the connection
 	partial  []byte // the beginning of a frame
+	put      bool   // in partial are whole frames: a pause has kept them
 	rest     int    // how many bytes of a DATA frame have yet to come
 	drop     bool   // nobody wants them
 
@@ -163,18 +170,25 @@ const small = 512
 // [os.ErrDeadlineExceeded] it may be called again.
 func (c *Conn) Run() (err error) {
 	defer func() {
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
+		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, ErrPause) {
 			c.stop()
 		}
 	}()
-	if !c.met {
-		if err := c.greet(); err != nil {
-			return err
-		}
-		c.met = true
+	if err := c.Greet(); err != nil {
+		return err
 	}
 	var wait [small]byte
 	for {
+		if c.paused() {
+			return ErrPause
+		}
+		if c.put {
+			c.put = false
+			if err := c.work(nil); err != nil {
+				return err
+			}
+			continue
+		}
 		n, err := c.host.Read(wait[:])
 		if n > 0 {
 			if e := c.work(wait[:n]); e != nil {
@@ -187,8 +201,14 @@ func (c *Conn) Run() (err error) {
 	}
 }
 
-// greet reads the client's preface.
-func (c *Conn) greet() error {
+func (c *Conn) paused() bool { return c.o.Pause != nil && c.o.Pause() }
+
+// Greet reads the client's preface, if that was not done: Run does so as well.
+// After an error the connection is to be closed.
+func (c *Conn) Greet() error {
+	if c.met {
+		return nil
+	}
 	var b [len(preface)]byte
 	c.host.Turn(Rest)
 	if _, err := io.ReadFull(c.host, b[:]); err != nil {
@@ -197,6 +217,7 @@ func (c *Conn) greet() error {
 	if string(b[:]) != preface {
 		return c.fail(nil, codeProtocol)
 	}
+	c.met = true
 	return nil
 }
 
@@ -221,6 +242,10 @@ func (c *Conn) work(read []byte) error {
 	for more := len(read) == small; ; more = false {
 		used, err := c.frames(t, t.in[:n])
 		n = copy(t.in[:], t.in[used:n])
+		if errors.Is(err, ErrPause) {
+			c.put = n > 0
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -291,6 +316,12 @@ func (c *Conn) frames(t *turn, b []byte) (used int, err error) {
 		used += frameHead + h.length
 		if err := c.spill(t); err != nil {
 			return used, err
+		}
+		if c.paused() {
+			if err := c.deliver(t); err != nil {
+				return used, err
+			}
+			return used, ErrPause
 		}
 	}
 }

@@ -69,6 +69,7 @@ type Conn struct {
 	front   atomic.Pointer[h2.Conn] // HTTP/2 only
 	parking atomic.Pointer[parking] // TLS only, and not net/http's
 	wire    *Wire                   // TLS only, once a loop has had it
+	host    *h2Host                 // HTTP/2 only, once a loop has had it
 
 	// Of loop-owned connections, see loop.
 	take   func(*Conn)

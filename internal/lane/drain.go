@@ -22,7 +22,7 @@ func (l *Lane) Drain() {
 	soon := end.UnixNano() | idleMark
 	l.each(func(c *Conn) {
 		if front := c.front.Load(); front != nil {
-			go front.Shutdown() // which may wait for the client: until it is cut
+			c.bid(front)
 		}
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.

@@ -30,21 +30,52 @@ func (l *Lane) On() bool { return l.on() }
 // done is called then.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, o: o}
-	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write})
-	c.front.Store(front)
-	if c.lane.draining.Load() {
+	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Pause: h.paused})
+	switch {
+	case front.Greet() != nil:
+		h.end(front)
+		done()
+	case c.adopt(h, front, func() { // the loop's lane waits for who leaves it
+		c.lane.leaving.Add(1)
+		h.serve(front, c.lane.leaving.Done)
+	}):
+		done()
+	default:
+		c.front.Store(front)
+		h.serve(front, done)
+	}
+}
+
+// serve serves a connection that no loop has, with breaks.
+func (h *h2Host) serve(front *h2.Conn, done func()) {
+	if h.lane.draining.Load() {
 		front.Shutdown()
 	}
-	c.park(func() bool {
+	if nc := h.waiting; nc != nil {
+		h.waiting = nil
+		h.Inner(nc)
+	}
+	h.park(func() bool {
 		if h.run(front) {
 			return true
 		}
-		_ = c.Close() // if it is not: the client knows why
-		h.inner.Wait()
-		h.blame(front.Blamed())
+		h.end(front)
 		done()
 		return false
 	})
+}
+
+// end does the books of a connection that is over.
+func (h *h2Host) end(front *h2.Conn) {
+	_ = h.Close() // if it is not: the client knows why
+	h.inner.Wait()
+	h.blame(front.Blamed())
+}
+
+// paused reports whether the loop must do something first: wait for the client,
+// or give the connection up.
+func (h *h2Host) paused() bool {
+	return h.wire.onLoop() && (len(h.wire.rest) > 0 || h.waiting != nil)
 }
 
 // run reads until the connection ends, or is quiet.
@@ -74,8 +105,9 @@ func (h *h2Host) blame(why h2.Reason) {
 // h2Host is what an HTTP/2 connection of the lane has of its lane.
 type h2Host struct {
 	*TLSConn
-	o     *HTTP2
-	inner sync.WaitGroup
+	o       *HTTP2
+	inner   sync.WaitGroup
+	waiting net.Conn // net/http's side, which has yet to start: on a loop it cannot
 }
 
 // Read reads from the client.
@@ -83,6 +115,9 @@ func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
 
 // Write writes to the client, which has the write timeout for each piece.
 func (h *h2Host) Write(p []byte) (total int, err error) {
+	if h.wire.onLoop() { // where the loop sees to the timeout
+		return h.nc.Write(p)
+	}
 	defer h.writeBy.Store(0)
 	for len(p) > 0 && err == nil {
 		var n int
@@ -112,6 +147,10 @@ func (h *h2Host) Turn(w h2.Wait) {
 
 // Inner starts net/http.
 func (h *h2Host) Inner(nc net.Conn) {
+	if h.wire.onLoop() {
+		h.waiting = nc
+		return
+	}
 	ctx := context.WithValue(h.lane.WithDrain(context.Background()), h2Key{}, h.Conn)
 	h.inner.Go(func() { h.o.Serve(ctx, nc) })
 }

@@ -22,7 +22,7 @@ const (
 	ownedChunks = 1 << 10
 )
 
-// loop owns plain connections that have asked for nothing but hot answers so
+// loop owns connections that have asked for nothing but hot answers so
 // far. They have no goroutine and no buffer, only a Conn. All are
 // served on the loop's own stack and scratch, which stay in the cache; at a
 // thousand connections that is worth a quarter of the time of a goroutine
@@ -30,6 +30,8 @@ const (
 // when there is room again. The first request that is for net/http, and the
 // first file that would have to be read from the disk, ends a connection's time
 // on its loop for good (docs/decisions/0021).
+//
+// Connections over TLS are the same, with a [Wire] below TLS (loop_wire_linux.go).
 //
 // A connection is watched with its descriptor as the key and its shard as the
 // generation.
@@ -186,7 +188,7 @@ func (lp *loop) serve(event *epoll.Event) {
 		return // closed a moment ago, within the same round of events
 	}
 	if c.wire != nil {
-		lp.lookWire(c)
+		lp.serveWire(c, event)
 		return
 	}
 	lp.look(c)

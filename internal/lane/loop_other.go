@@ -5,6 +5,7 @@ package lane
 import (
 	"net"
 
+	"millrace/internal/h2"
 	"millrace/internal/send"
 )
 
@@ -21,6 +22,10 @@ func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }
 
 // Adopt reports false: there are no loops on this system.
 func (*TLSConn) Adopt(func()) bool { return false }
+
+func (*TLSConn) adopt(*h2Host, *h2.Conn, func()) bool { return false }
+
+func (*Conn) bid(front *h2.Conn) { go front.Shutdown() } // which may wait for the client: until it is cut
 
 func (*Conn) closeOwned() bool { return false }
 

@@ -2,18 +2,23 @@ package lane
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
 
 	"millrace/internal/epoll"
+	"millrace/internal/h2"
 	"millrace/internal/send"
 )
 
 // Adopt gives a new connection to a loop, below TLS: see loop. It reports false,
 // and changes nothing, where that is not possible. take is called when the loop
 // gives it up, in a goroutine of its own: it should call Serve first.
-func (c *TLSConn) Adopt(take func()) bool {
+func (c *TLSConn) Adopt(take func()) bool { return c.adopt(nil, nil, take) }
+
+// adopt is Adopt for a connection of HTTP/2, too, which has a host and a front.
+func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 	l, w := c.lane, wireOf(c.tls.NetConn())
 	if !l.on() || w == nil {
 		return false
@@ -22,6 +27,9 @@ func (c *TLSConn) Adopt(take func()) bool {
 		return false
 	}
 	c.take = func(*Conn) { take() }
+	if c.host = host; front != nil {
+		c.front.Store(front) // a drain finds it from here on, or the loop finds the drain
+	}
 	lp, fd := l.loops[int(c.shard)%len(l.loops)], w.fd
 	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
 	// TLS may have read a request ahead, of which the loop would not be told. So
@@ -45,7 +53,7 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 		return false
 	}
 	_ = w.nc.Close()
-	w.nc, w.fd, w.fresh = nil, fd, true
+	w.nc, w.fd = nil, fd
 	c.wire, c.fd, c.under = w, fd, nil
 	return true
 }
@@ -65,19 +73,27 @@ func (c *Conn) settleWire(nc net.Conn, err error) bool {
 	return !c.doomed
 }
 
-// lookWire is look for a connection over TLS. It reads until TLS has nothing
-// more: of what that has read ahead the loop is not told.
-func (lp *loop) lookWire(c *Conn) {
+// serveWire looks at a connection over TLS.
+func (lp *loop) serveWire(c *Conn, event *epoll.Event) {
 	defer lp.guard(c)
-	w, s, n := c.wire, &lp.scratch, 0
-	w.reads = readsInTurn
-	if w.fresh {
-		w.fresh = false
+	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // that was to make the loop look
 		if err := lp.in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard); err != nil {
 			_ = c.Close()
 			return
 		}
 	}
+	c.wire.reads = readsInTurn
+	if c.host != nil {
+		lp.lookHTTP2(c)
+		return
+	}
+	lp.lookWire(c)
+}
+
+// lookWire is look for a connection over TLS. It reads until TLS has nothing
+// more: of what that has read ahead the loop is not told.
+func (lp *loop) lookWire(c *Conn) {
+	s, n := &lp.scratch, 0
 	for {
 		if c.reading.pending != nil {
 			if !lp.sendPending(c) {
@@ -112,6 +128,53 @@ func (lp *loop) lookWire(c *Conn) {
 			_ = c.Close()
 			return
 		}
+	}
+}
+
+// lookHTTP2 is lookWire for HTTP/2. The first stream that is for net/http ends the
+// connection's time on the loop, once the client has taken what was answered.
+func (lp *loop) lookHTTP2(c *Conn) {
+	front := c.front.Load()
+	for {
+		if c.reading.pending != nil && !lp.sendPending(c) {
+			return
+		}
+		if c.host.waiting != nil {
+			c.leave(lp)
+			return
+		}
+		if c.lane.draining.Load() {
+			front.Shutdown()
+		}
+		err := front.Run()
+		again := isLater(err) || errors.Is(err, h2.ErrPause)
+		if !again {
+			c.host.blame(front.Blamed())
+		}
+		switch {
+		case len(c.wire.rest) > 0:
+			c.reading.pending = &pendingWrite{closing: !again}
+		case !again:
+			_ = c.Close()
+			return
+		case isLater(err):
+			return
+		}
+	}
+}
+
+// bid has an HTTP/2 connection told that the server drains: by its loop, which
+// is made to look, or by a goroutine, as that may wait for the client. One
+// between the two finds out itself.
+func (c *Conn) bid(front *h2.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.fd != noFD:
+		lp := c.lane.loops[int(c.shard)%len(c.lane.loops)]
+		_ = lp.in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard) // not there: it waits to write, and will look
+	case c.under != nil:
+		go front.Shutdown()
 	}
 }
 

@@ -24,9 +24,10 @@ import (
 // wired is a client over TLS whose other end a loop owns.
 type wired struct {
 	*tls.Conn
-	raw  *slowNet
-	left chan *TLSConn // the loop gives it up
-	gone chan struct{} // it has ended
+	raw    *slowNet
+	server *TLSConn
+	left   chan *TLSConn // the loop gives it up
+	gone   chan struct{} // it has ended
 }
 
 // slowNet is the client's network. It may hold back what is written, and send it
@@ -78,7 +79,7 @@ func (b *bench) wired(t *testing.T) *wired {
 
 // wiredAs holds back what the client writes after so many writes; keys gets the
 // connection's secrets. shaken is called when the client has done its handshake.
-func (b *bench) wiredAs(t *testing.T, corks int, keys io.Writer, shaken func(*wired)) *wired {
+func (b *bench) wiredAs(t *testing.T, corks int, keys io.Writer, shaken func(*wired), take ...func(*TLSConn)) *wired {
 	t.Helper()
 	server, client := socketPair(t)
 	w := &wired{raw: &slowNet{Conn: client, corks: corks}, left: make(chan *TLSConn, 1), gone: make(chan struct{})}
@@ -95,7 +96,13 @@ func (b *bench) wiredAs(t *testing.T, corks int, keys io.Writer, shaken func(*wi
 		t.Fatal(err)
 	}
 	c, ok := b.lane.NewConn(tc, b.scope, func() { close(w.gone) }).(*TLSConn)
-	if !ok || !c.Adopt(func() { w.left <- c }) {
+	w.server = c
+	switch {
+	case !ok:
+		t.Fatal("no connection over TLS")
+	case len(take) > 0:
+		take[0](c)
+	case !c.Adopt(func() { w.left <- c }):
 		t.Fatal("not adopted")
 	}
 	return w
@@ -173,6 +180,9 @@ func TestWireLeavesWithItsBytes(t *testing.T) {
 			got, err := io.ReadAll(c)
 			if err != nil || string(got) != foreign+"more" {
 				t.Errorf("%q, %v; want %q", got, err, foreign+"more")
+			}
+			if _, known := c.queued(); !known {
+				t.Error("the sweeper cannot see what the client takes")
 			}
 			if _, err := io.WriteString(c, "answer"); err != nil {
 				t.Error(err)

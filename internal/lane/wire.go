@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"millrace/internal/send"
@@ -18,7 +19,6 @@ type Wire struct {
 
 	// Of the loop.
 	fd    int    // noFD: nc has it; goneFD: it was closed
-	fresh bool   // the loop has not looked yet: TLS may have read ahead
 	reads int    // how often this turn may still read
 	rest  []byte // what was written and the client has not taken
 }
@@ -57,6 +57,9 @@ type later struct{}
 // Error implements [error].
 func (later) Error() string { return "nothing has come yet" }
 
+// Is says what it is like: whoever reads goes on as after a deadline.
+func (later) Is(err error) bool { return err == os.ErrDeadlineExceeded }
+
 // Timeout implements [net.Error].
 func (later) Timeout() bool { return false }
 
@@ -64,6 +67,9 @@ func (later) Timeout() bool { return false }
 func (later) Temporary() bool { return true }
 
 func isLater(err error) bool { return errors.Is(err, later{}) }
+
+// onLoop reports whether a loop has it. Only whoever has it may ask.
+func (w *Wire) onLoop() bool { return w != nil && w.fd != noFD }
 
 // NetConn returns the net.Conn, nil while a loop has the Wire.
 func (w *Wire) NetConn() net.Conn { return w.nc }

@@ -358,7 +358,11 @@ func (s *Socket) stall() {
 // Queued is how many bytes that were written to a TCP or UNIX connection its
 // peer has not yet taken. ok is false where that cannot be known.
 func Queued(conn net.Conn) (n int, ok bool) {
-	if c, wrapped := conn.(interface{ NetConn() net.Conn }); wrapped {
+	for {
+		c, wrapped := conn.(interface{ NetConn() net.Conn })
+		if !wrapped {
+			break
+		}
 		conn = c.NetConn()
 	}
 	sc, ok := conn.(syscall.Conn)
