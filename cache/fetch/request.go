@@ -8,19 +8,31 @@ import (
 	"slices"
 
 	"millrace/cache/rfc9111"
+	"millrace/internal/upstream"
 )
+
+// send asks the upstream, and takes in its interim answers.
+func (t *Fetch) send(out *http.Request) (*http.Response, error) {
+	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
+		return pool.Ask(out, t.hint)
+	}
+	return t.c.Transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{
+		Got1xxResponse: func(code int, h textproto.MIMEHeader) error { return t.hint(code, http.Header(h)) },
+	})))
+}
+
+// hint takes in an interim answer.
+func (t *Fetch) hint(code int, h http.Header) error {
+	select {
+	case t.hints <- Hint{code, h.Clone()}:
+	default: // nobody must wait for interim answers
+	}
+	return nil
+}
 
 // request is what goes to the upstream.
 func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
-	out := t.c.Proxy.Shared(t.R.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			select {
-			case t.hints <- Hint{code, http.Header(h).Clone()}:
-			default: // nobody must wait for interim answers
-			}
-			return nil
-		},
-	})), t.Settings.ByHost)
+	out := t.c.Proxy.Shared(t.R.WithContext(ctx), t.Settings.ByHost)
 	out.Body = nil
 	if u := out.URL; u.RawQuery != "" || u.ForceQuery {
 		var found bool

@@ -56,7 +56,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	ctx = upstream.OnDoubt(upstream.WithHashKey(ctx, t.Key), t.c.Purges.Doubt(t.c.urlOf(t.R)))
 	out := t.request(ctx, validate)
 	sent := time.Now()
-	resp, err := t.c.Transport.RoundTrip(out)
+	resp, err := t.send(out)
 	received := time.Now()
 	t.c.Meters.Upstream.Observe(0, received.Sub(sent))
 	if err == nil {
