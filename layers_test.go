@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean"},
 	{"internal/field"},
 }
 

@@ -54,7 +54,8 @@ type Options struct {
 	//   - "common": the same without referer and user agent (NCSA Common Log Format)
 	//   - "json": one object per line with the members time (RFC 3339, with
 	//     milliseconds), remote, host, method, target, proto, status, bytes,
-	//     duration_us, referer, user_agent and lane ("fast" or "slow")
+	//     duration_us, referer, user_agent and lane ("fast",
+	//     "through" or "slow")
 	//   - "off" or empty: no log
 	//
 	// In combined and common an empty field is "-", no bytes are 0 (as in
@@ -86,6 +87,7 @@ type Record struct {
 	Bytes                 int64 // body bytes sent
 	Duration              time.Duration
 	Fast                  bool // answered by the fast lane
+	Through               bool // answered without net/http, by the job
 	// Shard is any number that stays the same for a connection and differs
 	// between connections: it keeps processors out of each other's way.
 	Shard uint32

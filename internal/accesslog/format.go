@@ -113,8 +113,11 @@ func appendJSON(b []byte, r *Record, c *clock) []byte {
 	b = appendJSONString(b, r.Referer, maxReferer)
 	b = append(b, `","user_agent":"`...)
 	b = appendJSONString(b, r.UserAgent, maxUserAgent)
-	if r.Fast {
+	switch {
+	case r.Fast:
 		return append(b, `","lane":"fast"}`...)
+	case r.Through:
+		return append(b, `","lane":"through"}`...)
 	}
 	return append(b, `","lane":"slow"}`...)
 }

@@ -149,6 +149,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, job := range c.meters.Jobs() {
 		c.collectTraffic(ch, &job.Fast, "fast", job.Name)
+		c.collectTraffic(ch, &job.Through, "through", job.Name)
 		c.collectTraffic(ch, &job.Slow, "slow", job.Name)
 	}
 	for _, m := range c.meters.Caches() {

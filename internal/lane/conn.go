@@ -36,7 +36,8 @@ type Conn struct {
 	shard     uint32
 	outcome   outcome
 	headBegun bool         // a request's first byte has come
-	answered  bool         // the lane has answered since net/http last did
+	answered  answerer     // who answered last
+	away      atomic.Bool  // not the loop's for now: see through_linux.go
 	deadline  atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
 	reading   readState
 	remote    string // as logged; made at the first line
@@ -46,6 +47,7 @@ type Conn struct {
 	sock       *send.Socket          // nil: use nc
 	onReadable func(fd uintptr) bool // readable, bound once
 	peer       net.Addr              // the client
+	local      net.Addr              // of a loop-owned one
 	gone       func()                // called once, when the connection is closed
 
 	phase   atomic.Uint32
@@ -76,6 +78,11 @@ type Conn struct {
 	mu     sync.Mutex // fd, and nc while it changes
 	fd     int        // noFD when no loop owns it
 	doomed bool       // to be closed as soon as it is none any more
+	muted  bool       // away, and the loop hears only of its end; by mu
+
+	guest   *guest      // nil: no request has taken the through road
+	watched int         // what the loop watches for the end of one that it does not own; by mu
+	shut    atomic.Bool // the client sends no more, once all is read
 
 	released bool // somebody else's, see Release; by mu
 	shed     bool // ends soon, to make room; by mu
@@ -158,7 +165,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateActive:
 		c.deadline.Store(0)
-		c.headBegun, c.answered = false, false
+		c.headBegun, c.answered = false, netHTTP
 		c.more = len(c.held) > 0
 		c.last, c.fault = c.tracker.judge()
 		c.pace = Pace{}
@@ -280,11 +287,7 @@ func (c *Conn) readActive(p []byte) (int, error) {
 		n, err := c.read(p)
 		return c.pass(p[:n]), err
 	}
-	s, began := c.lane.settings.Load(), time.Now()
-	c.deadline.Store(began.Add(c.pace.Left(s.Body)).UnixNano() &^ idleMark)
-	defer c.deadline.Store(0)
-	n, err := c.read(p)
-	c.pace.Took(time.Since(began), n, s.Body, s.BodyRate)
+	n, err := c.waitBody(p)
 	return c.pass(p[:n]), err
 }
 
@@ -424,6 +427,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
+	c.unwatch()
 	var err error
 	if c.wire != nil && c.isOwned() {
 		_ = c.nc.Close() // tells the client, as far as it takes it; the descriptor is still open
@@ -446,9 +450,13 @@ func (c *Conn) Close() error {
 func (c *Conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.guest != nil && c.guest.cancel != nil {
+		c.guest.cancel()
+	}
 	switch {
 	case c.released: // it is somebody else's
 	case c.fd != noFD:
+		c.doomed = true
 		shutdown(c.fd)
 	case c.under != nil:
 		_ = c.under.Close()
@@ -480,6 +488,9 @@ func (c *Conn) makeRoom() bool {
 // CloseWrite tells the client that nothing more will come; net/http does so
 // before it closes a connection on which a request is still arriving.
 func (c *Conn) CloseWrite() error {
+	if c.isOwned() {
+		return c.shutWrite()
+	}
 	if cw, ok := c.nc.(interface{ CloseWrite() error }); ok {
 		return cw.CloseWrite()
 	}

@@ -80,13 +80,24 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 		t.p = make([]byte, maxHead)
 		t.n = c.unhold(t.p)
 	}
-	o := c.converse()
-	if o == finished || o == ended && t.n == 0 {
-		_ = c.Close()
-		return false
+	for {
+		switch o := c.converse(); {
+		case o == finished, o == ended && (t.n == 0 || c.answered != netHTTP && t.n < leastNext):
+			_ = c.Close()
+			return false
+		case o == foreign:
+			switch c.meet() {
+			case over:
+				return false
+			case again:
+				continue
+			}
+		}
+		c.unwatch() // net/http looks itself
+		c.away.Store(false)
+		c.held, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
+		return true
 	}
-	c.held, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
-	return true
 }
 
 // hot reads between requests, when net/http holds nothing of the connection.
@@ -103,7 +114,7 @@ func (c *Conn) hot(p []byte) (int, error) {
 		// for those that could not be sent. Only at EOF net/http adds no
 		// answer of its own, which would be taken for the rest of a file.
 		return 0, io.EOF
-	case o == ended && (t.n == 0 || c.answered && t.n < leastNext):
+	case o == ended && (t.n == 0 || c.answered != netHTTP && t.n < leastNext):
 		return 0, t.err
 	case c.emptyLine():
 		// After a POST net/http forgives empty lines before the next
@@ -148,7 +159,7 @@ func (c *Conn) hotRaw() (o outcome) {
 // emptyLine reports whether what follows answers of the lane begins with the
 // end of a line.
 func (c *Conn) emptyLine() bool {
-	return c.answered && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
+	return c.answered != netHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
 }
 
 // readable is c.onReadable.
@@ -267,7 +278,7 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 			break
 		}
 		used += size
-		c.headBegun, c.answered = false, true
+		c.headBegun, c.answered = false, theLane
 		o = c.reply(s, r, req[:size], reply{notModified, used == len(b), fd, now, settings.Log})
 	}
 	if o == waiting || o == foreign {
@@ -278,7 +289,7 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	if used > 0 {
 		c.setIdle(now, settings)
 	}
-	if o == foreign && c.answered && len(b)-used < leastNext {
+	if o == foreign && c.answered != netHTTP && len(b)-used < leastNext {
 		o = waiting
 	}
 	return used, o

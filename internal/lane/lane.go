@@ -24,6 +24,7 @@
 package lane
 
 import (
+	"context"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -33,6 +34,7 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
 	"millrace/internal/epoll"
+	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
 )
@@ -81,6 +83,10 @@ type Lane struct {
 	serial   atomic.Uint32
 	// handshakes is how many TLS connections there have been.
 	handshakes atomic.Int64
+
+	through *lean.Server    // nil: net/http has all that is not hot
+	base    context.Context // of its requests
+	crew    crew
 
 	loops   []*loop
 	started sync.Once                    // the loops, by the first loop-owned connection
@@ -164,6 +170,7 @@ func (l *Lane) gone(id uint64) bool {
 func (l *Lane) Close() {
 	l.CloseAll()
 	l.stopLoops()
+	l.crew.close()
 	l.CloseAll() // those that have just left their loop
 	l.leaving.Wait()
 	close(l.stop)

@@ -104,7 +104,7 @@ func (l *Lane) stopLoops() {
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
-		if c.isOwned() {
+		if c.isOwned() && !c.away.Load() { // who is away has been cut, and finds out
 			if c.reading.pending != nil {
 				_ = c.restEnds(net.ErrClosed)
 			}
@@ -133,10 +133,10 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 		_ = unix.Close(fd)
 		return false
 	}
-	c := &Conn{lane: l, scope: scope, gone: gone, take: take, peer: nc.RemoteAddr(), shard: l.serial.Add(1), fd: fd}
+	c := &Conn{lane: l, scope: scope, gone: gone, take: take, peer: nc.RemoteAddr(), local: nc.LocalAddr(), shard: l.serial.Add(1), fd: fd}
 	_ = nc.Close()
 	c.onReadable = c.readable
-	lp := l.loops[int(c.shard)%len(l.loops)]
+	lp := c.home()
 	slot.Store(c)
 	c.awaitFirst()
 	l.track(c)
@@ -187,6 +187,13 @@ func (lp *loop) serve(event *epoll.Event) {
 	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
+	if c.away.Load() {
+		lp.meanwhile(c, event)
+		return
+	}
+	if event.Events&epoll.PeerShut != 0 {
+		c.shut.Store(true)
+	}
 	if c.wire != nil {
 		lp.serveWire(c, event)
 		return
@@ -230,10 +237,12 @@ func (lp *loop) look(c *Conn) {
 			return
 		case o == blocked:
 			c.held = append(c.held, s.buf[used:n]...) // waits behind the answer
+		case o == foreign && lp.dispatch(c, s.buf[used:n]):
+			return
 		default:
 			c.beginHead(n - used)
 			c.held = append(c.held, s.buf[used:n]...)
-			c.leave(lp)
+			c.leave()
 			return
 		}
 	}
@@ -256,17 +265,16 @@ func (lp *loop) guard(c *Conn) {
 }
 
 // leave ends a connection's time on its loop.
-func (c *Conn) leave(lp *loop) {
-	_ = lp.in.Remove(c.fd)
-	c.lane.owned.slot(c.fd).Store(nil)
-	c.mu.Lock()
-	fd := c.fd
-	c.fd = noFD
-	c.mu.Unlock()
+func (c *Conn) leave() {
+	fd := c.detach()
 	c.lane.leaving.Go(func() {
 		defer c.guard()
 		if c.settle(fd) {
-			c.take(c)
+			if c.leanable() {
+				go c.carryOn() // a handler may never return
+			} else {
+				c.take(c)
+			}
 			return
 		}
 		if c.reading.pending != nil {
@@ -274,6 +282,17 @@ func (c *Conn) leave(lp *loop) {
 		}
 		_ = c.Close()
 	})
+}
+
+// detach takes the connection from its loop.
+func (c *Conn) detach() (fd int) {
+	_ = c.home().in.Remove(c.fd)
+	c.lane.owned.slot(c.fd).Store(nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fd = c.fd
+	c.fd = noFD
+	return fd
 }
 
 // settle gives the connection back to package net.
@@ -325,6 +344,9 @@ func (c *Conn) queued() (n int, known bool) {
 // shutdown ends a loop-owned connection from outside its loop, which then finds
 // the end of the stream.
 func shutdown(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) }
+
+// shutWrite tells the client of a loop-owned connection that no more comes.
+func (c *Conn) shutWrite() error { return unix.Shutdown(c.fd, unix.SHUT_WR) }
 
 func (c *Conn) isOwned() bool {
 	c.mu.Lock()

@@ -56,7 +56,7 @@ func (lp *loop) sendPending(c *Conn) bool {
 	c.unstall()
 	switch state {
 	case pushCold:
-		c.leave(lp)
+		c.leave()
 		return false
 	case pushFailed:
 		err = unix.EPIPE

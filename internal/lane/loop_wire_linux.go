@@ -30,7 +30,7 @@ func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 	if c.host = host; front != nil {
 		c.front.Store(front) // a drain finds it from here on, or the loop finds the drain
 	}
-	lp, fd := l.loops[int(c.shard)%len(l.loops)], w.fd
+	lp, fd := c.home(), w.fd
 	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
 	// TLS may have read a request ahead, of which the loop would not be told. So
 	// it is told at once, as there is room to write, and looks.
@@ -140,7 +140,7 @@ func (lp *loop) lookHTTP2(c *Conn) {
 			return
 		}
 		if c.host.waiting != nil {
-			c.leave(lp)
+			c.leave()
 			return
 		}
 		if c.lane.draining.Load() {
@@ -182,7 +182,7 @@ func (c *Conn) bid(front *h2.Conn) {
 func (lp *loop) yield(c *Conn, read []byte) {
 	c.beginHead(len(read))
 	c.held = append(c.held, read...)
-	c.leave(lp)
+	c.leave()
 }
 
 // pushWire is push for a connection over TLS. The part of a file that comes next

@@ -64,6 +64,7 @@ func (g *Gauge) Load() int64 { return g.n.Load() }
 type Job struct {
 	Name       string
 	Fast, Slow Traffic // what the fast lane answered; what net/http answered
+	Through    Traffic // what the job answered without net/http
 }
 
 // Sent counts body bytes by the path they took to the socket.

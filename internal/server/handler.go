@@ -12,6 +12,7 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/lane"
+	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
 )
@@ -22,7 +23,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	table := s.enter(r)
 	defer table.Leave()
-	w := &writer{rw: rw, h1: r.ProtoMajor == 1, last: func() bool { return s.lane.LastAnswer(r) }, copiers: &s.copiers}
+	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
+	_, w.through = rw.(*lean.Response)
 	found := s.route(table, r)
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
@@ -39,8 +41,12 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
 		}
 		took := time.Since(began)
-		found.job.Slow.Observe(shard, w.code(), w.bytes, took)
-		logSlow(now.log, r, w, shard, began)
+		if w.through {
+			found.job.Through.Observe(shard, w.code(), w.bytes, took)
+		} else {
+			found.job.Slow.Observe(shard, w.code(), w.bytes, took)
+		}
+		logSlow(now.log, r, w, shard, began, took)
 		if w.abort {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
@@ -87,7 +93,7 @@ type answerer struct {
 }
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
-	none := answerer{job: s.meters.Job("none")}
+	none := answerer{job: s.none}
 	if malformed(r) {
 		none.handler = refuse("This is no request.", http.StatusBadRequest)
 		return none
@@ -159,7 +165,7 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }
 
-func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began time.Time) {
+func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
 	if log == nil {
 		return
 	}
@@ -178,7 +184,8 @@ func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began
 		UserAgent: r.UserAgent(),
 		Status:    w.code(),
 		Bytes:     w.bytes,
-		Duration:  time.Since(began),
+		Duration:  took,
+		Through:   w.through,
 		Shard:     shard,
 	})
 }

@@ -256,9 +256,9 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// fast and slow are the answers given by each lane so far.
+// fast and slow are the answers given by the fast lane and by jobs so far.
 func (r *rig) fast() int { return int(r.job.Fast.Requests()) }
-func (r *rig) slow() int { return int(r.job.Slow.Requests()) }
+func (r *rig) slow() int { return int(r.job.Slow.Requests() + r.job.Through.Requests()) }
 
 // writeCert makes a certificate for 127.0.0.1 and returns what a client needs.
 func writeCert(tb testing.TB, cert, key, name string) *tls.Config {

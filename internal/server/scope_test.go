@@ -267,7 +267,7 @@ func TestAccessLogOfBothLanes(t *testing.T) {
 			t.Errorf("%d times %s, want %d; all: %v", seen[full], full, n, seen)
 		}
 	}
-	if got := r.job.Fast.Bytes() + r.job.Slow.Bytes(); got != 6*13 {
+	if got := r.job.Fast.Bytes() + r.job.Through.Bytes() + r.job.Slow.Bytes(); got != 6*13 {
 		t.Errorf("%d bytes are counted, want %d", got, 6*13)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
+	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
 )
@@ -176,6 +177,7 @@ type Setup struct {
 // Server is a running server.
 type Server struct {
 	meters *meter.Meters
+	none   *meter.Job // of requests that no job answers
 	errors *slog.Logger
 	lane   *lane.Lane
 	plain  lane.Scope
@@ -217,6 +219,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	limits := setup.Limits.withDefaults()
 	s := &Server{
 		meters:    m,
+		none:      m.Job("none"),
 		errors:    errorLog,
 		places:    newPlaces(),
 		certs:     &certificates{errors: errorLog},
@@ -242,6 +245,8 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
 	s.h2.BaseContext = s.h1.BaseContext
 	if s.lane.On() {
+		base := context.WithValue(s.h1.BaseContext(nil), http.ServerContextKey, s.h1)
+		s.lane.Through(base, &lean.Server{Handler: s, Name: lane.ServerName, Log: s.h1.ErrorLog.Printf})
 		var err error
 		if s.laneH2, err = newLaneHTTP2(s.h2); err != nil {
 			s.cut()

@@ -246,6 +246,7 @@ func TestSendfile(t *testing.T) {
 	overAll(t, func(t *testing.T, transport string) {
 		r := start(t, plan{handler: mux}) // the counters of an earlier transport may still move
 		r.teach(t, transport, "/hot")
+		eventually(t, "the first answer is counted", func() bool { return r.slow() == 1 })
 		c := r.dial(t, transport)
 		for path, want := range map[string]string{
 			"/content": body, "/copy": body, "/copyn": body[start0 : size-start0], "/section": body, "/hot": body,

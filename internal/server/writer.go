@@ -16,9 +16,11 @@ import (
 // that forgets ReadFrom silently loses sendfile.
 type writer struct {
 	rw      http.ResponseWriter
-	h1      bool // rw is HTTP/1's, and has ReadFrom
-	last    func() bool
+	r       *http.Request // as net/http has it
+	lane    *lane.Lane
 	copiers *copiers
+	h1      bool // rw is HTTP/1's, and has ReadFrom
+	through bool // rw is the lane's own, not net/http's
 	status  int
 	bytes   int64 // of the body
 	abort   bool  // cut the connection
@@ -47,8 +49,10 @@ func (w *writer) WriteHeader(status int) {
 // stamp adds what every answer has. A drain is looked for here rather than when
 // the request came: what took long must end the connection too.
 func (w *writer) stamp() {
-	w.rw.Header()["Server"] = serverHeader
-	if w.h1 && w.status != http.StatusSwitchingProtocols && w.last() {
+	if !w.through { // which does it
+		w.rw.Header()["Server"] = serverHeader
+	}
+	if w.h1 && w.status != http.StatusSwitchingProtocols && w.lane.LastAnswer(w.r) {
 		w.rw.Header()["Connection"] = closeHeader
 	}
 }

@@ -1,0 +1,402 @@
+package lean
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Response is the [http.ResponseWriter] of an exchange. It writes what net/http
+// would.
+//
+// A body goes through two buffers, as there: up to kept bytes wait for the
+// decision between Content-Length and chunks, and up to together bytes, with
+// the head, are sent by one call.
+type Response struct {
+	x      *Exchange
+	server *Server
+	link   Link
+
+	header  http.Header
+	status  int // 0: not yet said
+	length  int64
+	written int64
+	snap    snapshot
+	headed  bool // the head is in out, or was sent
+	chunked bool
+	closing bool // the connection ends with this answer
+	linger  bool // and the client may read for a moment
+	duplex  bool
+	done    bool // the handler has returned
+	over    bool // and the answer was sent: nothing reaches the connection any more
+	timed   bool // deadlines were set
+
+	hijacked bool
+	trailers []string
+	err      error // of the first write that failed
+
+	buffers *buffers
+	out     []byte // what was not sent yet: in buffers, or larger
+	n       int    // bytes in buffers.body
+}
+
+// Header implements [http.ResponseWriter].
+func (w *Response) Header() http.Header { return w.header }
+
+// caller finds who called into this package, for the log.
+func caller() runtime.Frame {
+	pc := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(1, pc)])
+	for {
+		frame, more := frames.Next()
+		if !more || !strings.Contains(frame.Function, "/lean.") && !strings.Contains(frame.Function, "/server.(*writer)") {
+			return frame
+		}
+	}
+}
+
+func (w *Response) complain(what string) {
+	c := caller()
+	w.server.Log("http: %s from %s (%s:%d)", what, c.Function, path.Base(c.File), c.Line)
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *Response) WriteHeader(code int) {
+	switch {
+	case w.over:
+		return
+	case w.hijacked:
+		w.complain("response.WriteHeader on hijacked connection")
+		return
+	case w.status != 0:
+		w.complain("superfluous response.WriteHeader call")
+		return
+	case code < 100 || code > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %v", code))
+	}
+	w.borrow()
+	if code <= 199 && code != http.StatusSwitchingProtocols {
+		w.interim(code)
+		return
+	}
+	w.status = code
+	w.out = appendStatus(w.out, code)
+	w.take()
+	if v := first(w.header, "Content-Length"); v != "" {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err == nil && n >= 0 {
+			w.length = n
+		} else {
+			w.server.Log("http: invalid Content-Length of %q", v)
+			delete(w.header, "Content-Length")
+		}
+	}
+}
+
+// borrow takes buffers for the answer.
+func (w *Response) borrow() {
+	if w.buffers == nil {
+		w.buffers = bufferPool.Get().(*buffers)
+		w.out = w.buffers.out[:0]
+	}
+}
+
+// release gives them back. Who writes later finds none.
+func (w *Response) release() {
+	w.over = true
+	if w.buffers != nil {
+		bufferPool.Put(w.buffers)
+		w.buffers, w.out, w.n = nil, nil, 0
+	}
+}
+
+// interim sends an answer that is not the last one.
+func (w *Response) interim(code int) {
+	w.out = appendStatus(w.out, code)
+	var s snapshot
+	w.out = s.take(w.out, w.header, "")
+	w.out = s.codings.cut(w.out)
+	w.out = s.lengths.cut(w.out)
+	w.out = append(w.out, "\r\n"...)
+	_ = w.send(nil)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *Response) Write(p []byte) (int, error) {
+	if err := w.begin(len(p)); err != nil || len(p) == 0 {
+		return 0, err
+	}
+	total := len(p)
+	for len(p) > kept-w.n && w.err == nil {
+		if w.n == 0 {
+			w.chunk(p)
+			p = nil
+			break
+		}
+		n := copy(w.buffers.body[w.n:], p)
+		w.n += n
+		p = p[n:]
+		w.spill()
+	}
+	if w.err != nil {
+		return total - len(p), w.err
+	}
+	w.n += copy(w.buffers.body[w.n:], p)
+	return total, nil
+}
+
+// WriteString implements [io.StringWriter].
+func (w *Response) WriteString(s string) (int, error) {
+	if err := w.begin(len(s)); err != nil || len(s) == 0 {
+		return 0, err
+	}
+	total := len(s)
+	for len(s) > kept-w.n && w.err == nil { // never past the buffer, as in package bufio
+		n := copy(w.buffers.body[w.n:], s)
+		w.n += n
+		s = s[n:]
+		w.spill()
+	}
+	if w.err != nil {
+		return total - len(s), w.err
+	}
+	w.n += copy(w.buffers.body[w.n:], s)
+	return total, nil
+}
+
+// begin is what comes before n bytes of the body.
+func (w *Response) begin(n int) error {
+	if w.hijacked {
+		if n > 0 {
+			w.complain("response.Write on hijacked connection")
+		}
+		return http.ErrHijacked
+	}
+	if w.over {
+		return http.ErrHandlerTimeout
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if n == 0 {
+		return nil
+	}
+	if !hasBody(w.status) {
+		return http.ErrBodyNotAllowed
+	}
+	w.written += int64(n)
+	if w.length != -1 && w.written > w.length {
+		return http.ErrContentLength
+	}
+	return w.err
+}
+
+// spill moves what is kept on.
+func (w *Response) spill() {
+	if n := w.n; n > 0 && w.err == nil {
+		w.n = 0
+		w.chunk(w.buffers.body[:n])
+	}
+}
+
+// chunk adds to what is sent: the head before anything else, and a chunk's line
+// and end around p.
+func (w *Response) chunk(p []byte) {
+	if !w.headed {
+		w.finishHead(p)
+	}
+	if w.x.method == http.MethodHead {
+		return
+	}
+	if w.chunked {
+		w.room(20)
+		w.out = append(strconv.AppendInt(w.out, int64(len(p)), 16), "\r\n"...)
+	}
+	if len(w.out)+len(p) <= together {
+		w.out = append(w.out, p...)
+	} else {
+		_ = w.send(p)
+	}
+	if w.chunked {
+		w.room(2)
+		w.out = append(w.out, "\r\n"...)
+	}
+}
+
+// room sends what there is unless n more bytes have their place behind it.
+func (w *Response) room(n int) {
+	if len(w.out)+n > len(w.buffers.out) {
+		_ = w.send(nil)
+	}
+}
+
+// send sends what was collected, and p.
+func (w *Response) send(p []byte) error {
+	if w.err == nil && len(w.out)+len(p) > 0 {
+		if w.err = w.link.Send(w.out, p); w.err != nil {
+			w.x.cancel()
+		}
+	}
+	w.out = w.buffers.out[:0]
+	return w.err
+}
+
+// ReadFrom implements [io.ReaderFrom].
+func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
+	const sniffed = 512
+	buf := copyPool.Get().(*[32 << 10]byte)
+	defer copyPool.Put(buf)
+	if !w.headed {
+		n, err = io.CopyBuffer(onlyWriter{w}, io.LimitReader(src, sniffed), buf[:])
+		if err != nil || n < sniffed {
+			return n, err
+		}
+	}
+	if w.over {
+		return n, http.ErrHandlerTimeout
+	}
+	w.spill()
+	if !w.headed {
+		w.finishHead(nil)
+	}
+	if err := w.send(nil); err != nil {
+		return n, err
+	}
+	var more int64
+	if !w.chunked && hasBody(w.status) && w.x.method != http.MethodHead {
+		more, err = w.link.ReadFrom(src)
+		w.written += more
+		if err != nil && w.err == nil {
+			w.err = err
+		}
+	} else {
+		more, err = io.CopyBuffer(onlyWriter{w}, src, buf[:])
+	}
+	return n + more, err
+}
+
+// onlyWriter hides ReadFrom from io.Copy.
+type onlyWriter struct{ io.Writer }
+
+// FlushError sends what was written so far.
+func (w *Response) FlushError() error {
+	if w.over {
+		return w.err
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.spill()
+	if !w.headed {
+		w.finishHead(nil)
+	}
+	return w.send(nil)
+}
+
+// Flush implements [http.Flusher].
+func (w *Response) Flush() { _ = w.FlushError() }
+
+// Hijack implements [http.Hijacker].
+func (w *Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if w.done {
+		panic("net/http: Hijack called after ServeHTTP finished")
+	}
+	if w.hijacked {
+		return nil, nil, http.ErrHijacked
+	}
+	if w.status != 0 {
+		if !w.headed {
+			w.finishHead(nil)
+		}
+		_ = w.send(nil)
+	}
+	nc, err := w.link.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.hijacked = true
+	w.release()
+	return nc, bufio.NewReadWriter(bufio.NewReader(nc), bufio.NewWriter(nc)), nil
+}
+
+// SetReadDeadline is what [http.ResponseController] looks for.
+func (w *Response) SetReadDeadline(t time.Time) error {
+	w.timed = true
+	return w.link.SetReadDeadline(t)
+}
+
+// SetWriteDeadline is what [http.ResponseController] looks for.
+func (w *Response) SetWriteDeadline(t time.Time) error {
+	w.timed = true
+	return w.link.SetWriteDeadline(t)
+}
+
+// EnableFullDuplex is what [http.ResponseController] looks for.
+func (w *Response) EnableFullDuplex() error {
+	w.duplex = true
+	return nil
+}
+
+// finish ends the answer after the handler has returned.
+func (w *Response) finish() Outcome {
+	w.done = true
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.spill()
+	if !w.headed {
+		w.finishHead(nil)
+	}
+	if w.chunked && w.x.method != http.MethodHead {
+		w.room(len("0\r\n\r\n"))
+		w.out = w.appendTrailers(append(w.out, "0\r\n"...))
+		w.out = append(w.out, "\r\n"...)
+	}
+	_ = w.send(nil)
+	w.release()
+	x := w.x
+	if x.length > 0 {
+		_ = x.body.Close()
+	}
+	if f := x.request.MultipartForm; f != nil {
+		_ = f.RemoveAll()
+	}
+	w.unset()
+	short := x.method != http.MethodHead && w.length != -1 && hasBody(w.status) && w.length != w.written
+	early := x.length > 0 && x.body.closedEarly()
+	switch {
+	case w.linger || early:
+		return Linger
+	case w.closing || short || w.err != nil:
+		return Close
+	}
+	return Keep
+}
+
+// abandon ends an answer whose handler has panicked: what has left it is sent.
+func (w *Response) abandon() {
+	w.done = true
+	if w.headed {
+		_ = w.send(nil)
+	}
+	w.release()
+	w.unset()
+	if w.x.length > 0 {
+		_ = w.x.body.Close()
+	}
+}
+
+// unset takes back the handler's deadlines.
+func (w *Response) unset() {
+	if w.timed {
+		_ = w.link.SetReadDeadline(time.Time{})
+		_ = w.link.SetWriteDeadline(time.Time{})
+	}
+}
