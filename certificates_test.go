@@ -97,7 +97,7 @@ func newAuthority(t *testing.T, seconds uint64) *authority {
 	return a
 }
 
-// counting counts what was created: a refused nonce is no order.
+// counting counts what was created: a refused nonce is not an order.
 type counting struct {
 	http.ResponseWriter
 	n *atomic.Int64

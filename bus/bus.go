@@ -125,9 +125,9 @@ type Keep struct {
 	Messages int           // at most this many; 0 keeps nothing
 	Age      time.Duration // at most this old; 0 is any age
 	// Bytes of all channels together, with what the engine itself needs to keep
-	// them; 0 is no bound. The channel written longest ago loses first.
+	// them; 0 means no bound. The channel written longest ago loses first.
 	Bytes    int64
-	Channels int // channels with a history; 0 is no bound. As Bytes.
+	Channels int // channels with a history; 0 means no bound. As Bytes.
 }
 
 // Bus is the seam. All methods are safe for concurrent use.

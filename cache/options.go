@@ -96,7 +96,7 @@ func (o Options) Check() map[string]error {
 	}
 	for _, name := range o.Languages {
 		if !field.Token(name) {
-			faults["languages"] = fmt.Errorf("%q is no language: write one like en or pt-BR", name)
+			faults["languages"] = fmt.Errorf("%q is not a language: write one like en or pt-BR", name)
 		}
 	}
 	if o.Memory != 0 && o.Memory < tier.MinMemory {

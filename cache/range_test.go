@@ -104,7 +104,7 @@ func TestRangeOnMiss(t *testing.T) {
 	}
 }
 
-// TestWholeOnMiss: what is no single range of this answer gets all of it.
+// TestWholeOnMiss: what is not a single range of this answer gets all of it.
 func TestWholeOnMiss(t *testing.T) {
 	for _, fields := range [][]string{
 		{"Range", "bytes=10-19,30-39"}, {"Range", "lines=1-2"}, {"Range", "bytes=19-10"}, {"Range", "bytes=10-19", "If-Range", `"2"`},

@@ -133,7 +133,7 @@ func TestAheadLeavesTheTableToVisitors(t *testing.T) {
 	}
 }
 
-// A picture that cannot be converted is no news the second time.
+// A picture that cannot be converted is not news the second time.
 func TestAheadFailsOnce(t *testing.T) {
 	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
 	r.converter.failing = func([]byte, convert.Spec) error { return errTest }

@@ -287,7 +287,7 @@ func TestFreshFilesAreReadTwice(t *testing.T) {
 		t.Error("a file system that counts seconds was trusted within one")
 	}
 	if (stamp{}).racy(now) {
-		t.Error("no date is no young date")
+		t.Error("no date is not a young date")
 	}
 }
 

@@ -54,7 +54,7 @@ type Store interface {
 	Stats() Stats
 	// Close ends the store: from now on the methods above return errors, and
 	// Writers cannot commit, but must be ended nevertheless. Objects that
-	// are open may stay readable. Closing twice is no error.
+	// are open may stay readable. Closing twice is not an error.
 	Close() error
 }
 

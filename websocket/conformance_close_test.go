@@ -32,7 +32,7 @@ func TestClosing(t *testing.T) {
 		{name: "a reason of 123 bytes", parts: atOnce(masked(fin|opClose, closing(1000, strings.Repeat("*", 123)))), code: 1000, closed: true},
 		{name: "a reason of 123 bytes of Greek", parts: atOnce(masked(fin|opClose, closing(1000, strings.Repeat("κ", 61)+"!"))), code: 1000, closed: true},
 		{name: "a reason of 124 bytes", parts: atOnce(masked(fin|opClose, closing(1000, strings.Repeat("*", 124)))), code: 1002},
-		{name: "a reason that is no text", parts: atOnce(masked(fin|opClose, closing(1000, "κόσμε\xed\xa0\x80edited"))), code: 1007},
+		{name: "a reason that is not text", parts: atOnce(masked(fin|opClose, closing(1000, "κόσμε\xed\xa0\x80edited"))), code: 1007},
 		{name: "a reason that ends within a character", parts: atOnce(masked(fin|opClose, closing(1000, "\xe2\x82"))), code: 1007},
 		{name: "a message behind a wrong code", parts: atOnce(masked(fin|opClose, closing(1005, "")), hello), code: 1002},
 		{name: "a message behind a fault", parts: atOnce(masked(fin|3, ""), hello), code: 1002},

@@ -16,7 +16,7 @@ func sample(n int) string {
 	return s + strings.Repeat("*", n-len(s))
 }
 
-// noise is so many bytes that are no text.
+// noise is so many bytes that are not text.
 func noise(n int) string {
 	b := make([]byte, n)
 	x := uint32(2463534242)

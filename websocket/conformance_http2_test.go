@@ -92,7 +92,7 @@ func TestH2Handshake(t *testing.T) {
 			{"GET", []string{":method: GET", ":scheme: https", ":path: /echo", ":authority: echo.example", "sec-websocket-version: 13"}, "426"},
 		} {
 			if c.name == "GET" && strings.Contains(f.name, "proxy") || c.name == "another protocol" && strings.Contains(f.name, "proxy") {
-				continue // what is no WebSocket is for the upstream to say
+				continue // what is not a WebSocket is for the upstream to say
 			}
 			s := h.open(false, c.fields...)
 			if s.status() != c.status {

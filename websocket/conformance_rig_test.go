@@ -408,7 +408,7 @@ func (c *client) want(e event) {
 }
 
 // wantClosed expects a close frame with this code (0: without one), answers it
-// if the server was first, and expects the end, which is no reset.
+// if the server was first, and expects the end, which is not a reset.
 func (c *client) wantClosed(code int, answer bool) {
 	c.T.Helper()
 	e, err := c.next()

@@ -73,7 +73,7 @@ func isKey(s string) bool {
 
 // accepts reports whether pages of the request's origin may connect (RFC 6455,
 // 10.2): those of the same host, and those that the operator has named.
-// Clients that are no browsers send no Origin.
+// Clients that are not browsers send no Origin.
 func (h *Handler) accepts(r *http.Request) bool {
 	lines := r.Header["Origin"]
 	if len(lines) == 0 {
@@ -99,7 +99,7 @@ func (h *Handler) accepts(r *http.Request) bool {
 
 // sameHost compares with the Host of the request; a port that is the scheme's
 // own need not be there. What came without TLS may have had it before us; what
-// came with it is no page's that had none.
+// came with it is not a page's that had none.
 func sameHost(origin *url.URL, r *http.Request) bool {
 	if r.TLS != nil && origin.Scheme != "https" {
 		return false

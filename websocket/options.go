@@ -158,7 +158,7 @@ func (o Options) Check() map[string]error {
 	o.checkSizes(faults)
 	o.checkTimes(faults)
 	if o.SlowConsumer != "" && !slices.Contains(SlowConsumers(), o.SlowConsumer) {
-		faults["slow_consumer"] = fmt.Errorf("%q is no way to treat slow clients: use %s", o.SlowConsumer, strings.Join(SlowConsumers(), " or "))
+		faults["slow_consumer"] = fmt.Errorf("%q is not a way to treat slow clients: use %s", o.SlowConsumer, strings.Join(SlowConsumers(), " or "))
 	}
 	if o.Compression.Off && o.Compression.From != 0 {
 		faults["compression.from"] = errors.New("\"from\" does nothing while compression is off: leave one of them out")
@@ -216,11 +216,11 @@ func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	switch {
 	case !strings.Contains(origin, "://") && origin != "" && !strings.ContainsAny(origin, " /,"):
-		return fmt.Errorf("%q is no origin: write https://%s, or * for any", origin, origin)
+		return fmt.Errorf("%q is not an origin: write https://%s, or * for any", origin, origin)
 	case err != nil || u.Host == "" || u.Scheme == "":
-		return fmt.Errorf("%q is no origin: write it like https://app.example, or * for any", origin)
+		return fmt.Errorf("%q is not an origin: write it like https://app.example, or * for any", origin)
 	case u.Scheme == "ws" || u.Scheme == "wss":
-		return fmt.Errorf("%q is no origin: pages come by %s", origin, "http"+strings.TrimPrefix(u.Scheme, "ws")+"://"+u.Host)
+		return fmt.Errorf("%q is not an origin: pages come by %s", origin, "http"+strings.TrimPrefix(u.Scheme, "ws")+"://"+u.Host)
 	case u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%q is more than an origin: write %s://%s", origin, u.Scheme, u.Host)
 	case strings.Contains(strings.TrimPrefix(u.Host, "*."), "*"):

@@ -110,5 +110,5 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	<-over
 }
 
-// passPlain passes on what is no WebSocket: the upstream knows what to say.
+// passPlain passes on what is not a WebSocket: the upstream knows what to say.
 func (h *Handler) passPlain(w http.ResponseWriter, r *http.Request) { h.proxy.ServeHTTP(w, r) }

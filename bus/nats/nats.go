@@ -164,7 +164,7 @@ func hideURL(err error) error {
 }
 
 // Open returns a bus that connects as soon as it can: a server that cannot be
-// reached is no error, but a state. It may take two seconds for each server to
+// reached is not an error, but a state. It may take two seconds for each server to
 // notice.
 func Open(o Options) (*Bus, error) {
 	if err := Check(o.URL); err != nil {

@@ -287,7 +287,7 @@ func request(ctx context.Context, target, method string, header []string) (*http
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
-		return nil, bad("%q is no URL: %w", target, errors.Unwrap(err))
+		return nil, bad("%q is not a URL: %w", target, errors.Unwrap(err))
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, bad("%q needs a scheme and a host, like http://localhost:8080/feed", target)
 	case strings.Contains(u.RawQuery, " "): // url.Parse lets it pass, and no server does

@@ -207,7 +207,7 @@ func TestExplainErrors(t *testing.T) {
 		"":                         "there is no url",
 		"/feed":                    "needs a scheme and a host, like http",
 		"ftp://a/feed":             "needs a scheme and a host",
-		"http://a/%":               "is no URL",
+		"http://a/%":               "is not a URL",
 		"http://a.example/other":   "no route of this server answers for http://a.example/other: the routes with a cache are /api/, /feed/",
 		"http://a.example/static/": "answered by the route /static/, which has no cache",
 	} {

@@ -111,7 +111,7 @@ func (m *Maker) Key(r *http.Request, class string) string {
 
 // KeyOf is the exact key of a request: scheme, host in lower case, target, and
 // what the options add, in a form that no client can forge (every part is
-// escaped or has its length). The method is no part of it. class is the
+// escaped or has its length). The method is not part of it. class is the
 // request's class for CORS, "" for none.
 //
 // Scheme and host are what the client asked for, which behind a proxy is not

@@ -190,16 +190,16 @@ func TestHeadersAndCookies(t *testing.T) {
 		}
 	}
 	if got := m.VariesOn(); !slices.Equal(got, []string{"A-B", "X-Tenant", "Cookie"}) {
-		t.Errorf("consulted: %q", got)
+		t.Errorf("Vary: %q", got)
 	}
 	if _, all := m.ForURL("http", "h", "/"); all {
 		t.Error("headers count, but a URL has one key")
 	}
 	if got := maker(t, Options{SortQuery: true}).VariesOn(); len(got) != 0 {
-		t.Errorf("consulted without headers: %q", got)
+		t.Errorf("Vary without headers: %q", got)
 	}
 	if got := maker(t, Options{Headers: []string{"cookie"}, Cookies: []string{"a"}}).VariesOn(); !slices.Equal(got, []string{"Cookie"}) {
-		t.Errorf("consulted: %q", got)
+		t.Errorf("Vary: %q", got)
 	}
 }
 

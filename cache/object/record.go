@@ -51,7 +51,7 @@ func (o *Object) Encode(epoch string) ([]byte, error) {
 		URL: o.Owner.URL, Host: o.Owner.Host, Tags: o.Owner.Tags, At: o.Owner.At, Epoch: epoch, Rule: o.Rule, Stamp: o.Stamp,
 	}
 	if !rec.texts(func(s string) (string, bool) { return s, utf8.ValidString(s) }) {
-		// JSON would replace what is no UTF-8, such as the Latin-1 of old servers.
+		// JSON would replace what is not UTF-8, such as the Latin-1 of old servers.
 		rec.Bytes = true
 		rec.texts(func(s string) (string, bool) {
 			runes := make([]rune, len(s))

@@ -44,7 +44,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// What is no UTF-8 comes back from the slower tiers byte for byte.
+// What is not UTF-8 comes back from the slower tiers byte for byte.
 func TestRecordOfBytes(t *testing.T) {
 	for _, text := range []string{"caf\xe9", "caf\u00e9", "\xff\u1234", "plain"} {
 		o := &object.Object{

@@ -60,7 +60,7 @@ func TestMatches(t *testing.T) {
 		{Selector{Host: "Example.com"}, []string{"http://example.com/", "https://example.com:8443/x"}, []string{"http://www.example.com/"}},
 		{Selector{Host: "example.com:443"}, []string{"https://example.com/", "http://example.com:443/"}, []string{"http://example.com/", "https://example.com:8443/"}},
 		{Selector{Host: "[::1]"}, []string{"http://[::1]:8080/"}, []string{"http://[::2]/"}},
-		{Selector{All: true}, []string{"http://h/", "what is no URL", ""}, nil},
+		{Selector{All: true}, []string{"http://h/", "what is not a URL", ""}, nil},
 	} {
 		if err := c.s.Check(); err != nil {
 			t.Errorf("%+v is refused: %v", c.s, err)

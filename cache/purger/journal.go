@@ -25,7 +25,7 @@ type journal struct {
 const maxRecords = 100_000
 
 // open reads an earlier run's purges into index and begins a new file. A file
-// that cannot be read is no error: what is on disk is validated before use.
+// that cannot be read is not an error: what is on disk is validated before use.
 func (j *journal) open(path string, index *purge.Index, log *slog.Logger) error {
 	saved, err := os.ReadFile(path)
 	if err == nil {

@@ -87,7 +87,7 @@ func (b *outbox) open(dir string, log *slog.Logger) {
 	b.ring()
 }
 
-// readSmall reads a file of the outbox. What is no file (a FIFO would hold up the
+// readSmall reads a file of the outbox. What is not a file (a FIFO would hold up the
 // start for ever) or larger than a purge is an error.
 func readSmall(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
@@ -95,7 +95,7 @@ func readSmall(path string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxUnsent {
-		return nil, fmt.Errorf("%s is no file of at most %d bytes", path, maxUnsent)
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxUnsent)
 	}
 	return os.ReadFile(path)
 }

@@ -87,7 +87,7 @@ func TestControlBound(t *testing.T) {
 		t.Errorf("%d directives, no-store is %v", len(c.directives), c.Has("no-store"))
 	}
 	if c := ParseControl([]string{strings.Repeat("a ", 2*maxDirectives) + ", public"}); !c.Has("no-store") {
-		t.Error("without commas it is no no-store")
+		t.Error("without commas it does not say no-store")
 	}
 	var members strings.Builder
 	for i := range 2 * maxDirectives {

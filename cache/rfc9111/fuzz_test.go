@@ -67,7 +67,7 @@ func FuzzDate(f *testing.F) {
 		if got.Year() <= 9999 && (!ok || !again.Equal(got)) {
 			t.Errorf("%q is %v, then %v %v", s, got, again, ok)
 		}
-		// Strictness: one byte less is no date.
+		// Strictness: one byte less is not a date.
 		if _, ok := ParseDate(s[1:], noon); ok {
 			t.Errorf("%q is one as well", s[1:])
 		}

@@ -190,7 +190,7 @@ func (p *Policy) explicit(h http.Header, c Control, source string, received time
 	if source != "" || len(lines) == 0 {
 		return 0, "", false
 	}
-	// 5.3: one that is no date, "0" above all, is in the past; so is one that
+	// 5.3: one that is not a date, "0" above all, is in the past; so is one that
 	// comes twice.
 	at, ok := dateField(h, "Expires", received)
 	if !ok {

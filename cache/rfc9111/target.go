@@ -43,7 +43,7 @@ func decides(d directive) bool {
 }
 
 // parseTarget reads a targeted field: a Dictionary (RFC 9651, 3.2) whose
-// members are cache directives. An empty one, one that is no Dictionary, and
+// members are cache directives. An empty one, one that is not a Dictionary, and
 // one in which a directive has a value of another type than it must have, is
 // to be ignored as a whole (RFC 9213, 2.1).
 func parseTarget(lines []string) (c Control, ok bool) {

@@ -13,7 +13,7 @@ import (
 const maxVary = 64
 
 // Vary lists the field names of all Vary lines, canonical, sorted, each once.
-// star is true when one of them is "*" (4.1), or is no field name at all, or
+// star is true when one of them is "*" (4.1), or is not a field name at all, or
 // there are more than 64: then no request selects the response.
 func Vary(h http.Header) (names []string, star bool) {
 	for name := range field.Members(h["Vary"]) {

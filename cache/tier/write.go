@@ -73,7 +73,7 @@ func (t *Tiers) writeUntilStop(ctx context.Context) {
 	}
 }
 
-// write puts one object into the slower tiers. That it cannot is no loss: it
+// write puts one object into the slower tiers. That it cannot is not a loss: it
 // is in memory, and the upstream has it.
 func (t *Tiers) write(ctx context.Context, e entry) {
 	head, err := e.object.Encode(t.o.Order.Epoch(e.object.Owner.At))

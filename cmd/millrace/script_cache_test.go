@@ -110,7 +110,7 @@ func tell(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	name, value, ok := strings.Cut(strings.Join(args[1:], " "), ":")
 	if !ok {
-		ts.Fatalf("%q is no header", args[1])
+		ts.Fatalf("%q is not a header", args[1])
 	}
 	if f.header == nil {
 		f.header = http.Header{}

@@ -83,7 +83,7 @@ func avifBoxes() []byte {
 	return append(b, "mdatDATA"...)
 }
 
-// TestCheckResult refuses what is no file of the format, or not all of it.
+// TestCheckResult refuses what is not a file of the format, or not all of it.
 func TestCheckResult(t *testing.T) {
 	good := []byte("RIFF\x0c\x00\x00\x00WEBPVP8 \x00\x00\x00\x00")
 	if err := checkResult(WebP, good); err != nil {

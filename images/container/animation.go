@@ -34,7 +34,7 @@ const (
 )
 
 // Mux writes the animation. ErrFormat is returned, wrapped with the number of
-// the frame from 1, for frames that are no still WebP files; other errors are
+// the frame from 1, for frames that are not still WebP files; other errors are
 // for what does not fit the canvas or the format.
 func (a Animation) Mux() ([]byte, error) {
 	if err := a.check(); err != nil {

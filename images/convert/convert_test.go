@@ -257,7 +257,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A gray profile is no profile for the colours of a result: it is converted.
+// A gray profile is not a profile for the colours of a result: it is converted.
 func TestGrayProfile(t *testing.T) {
 	m := image.NewGray(image.Rect(0, 0, 64, 64))
 	for i := range m.Pix {

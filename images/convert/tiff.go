@@ -91,7 +91,7 @@ func readable(l *header.TIFFLayout) error {
 	case len(l.Bits) != l.Samples || slices.ContainsFunc(l.Bits, func(b int) bool { return b != depth }):
 		return unreadable("%d samples of %v bits", l.Samples, l.Bits)
 	case slices.ContainsFunc(l.Formats, func(f int) bool { return f != tiffWhole }):
-		return unreadable("samples that are no whole numbers: formats %v", l.Formats)
+		return unreadable("samples that are not whole numbers: formats %v", l.Formats)
 	case l.Planar != tiffTogether && l.Planar != tiffPlanes:
 		return unreadable("planar configuration %d", l.Planar)
 	case l.FillOrder != tiffHighestFirst && l.FillOrder != tiffLowestFirst:

@@ -114,7 +114,7 @@ func TestEXIF(t *testing.T) {
 	}
 }
 
-// TestTexts: what is no clean text becomes one.
+// TestTexts: what is not clean text becomes one.
 func TestTexts(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                               "",

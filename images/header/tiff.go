@@ -18,7 +18,7 @@ const (
 // formats. Pictures have up to five; satellites' have more.
 const maxSamples = 16
 
-// isBigTIFF knows the files with 64-bit offsets that are no TIFF 6.0.
+// isBigTIFF knows the files with 64-bit offsets that are not TIFF 6.0.
 func isBigTIFF(file []byte) bool {
 	return len(file) >= 4 && (string(file[:4]) == "II+\x00" || string(file[:4]) == "MM\x00+")
 }

@@ -32,7 +32,7 @@ func parseCurve(data []byte) (curve, int, error) {
 	case "para":
 		return parseParametric(data)
 	}
-	return curve{}, 0, fmt.Errorf("%q is no curve", data[:4])
+	return curve{}, 0, fmt.Errorf("%q is not a curve", data[:4])
 }
 
 func parseSampled(data []byte) (curve, int, error) {
@@ -110,7 +110,7 @@ func (c *curve) sampled(x float64) float64 {
 	return (low*(1-part) + high*part) / 65535
 }
 
-// clip also makes 0 of what is no number: a negative base with a broken exponent.
+// clip also makes 0 of what is not a number: a negative base with a broken exponent.
 func clip(x float64) float64 {
 	if !(x > 0) {
 		return 0

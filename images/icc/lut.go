@@ -48,7 +48,7 @@ func parseLUT(tag []byte, inputs int, lab bool) (*lut, error) {
 	}
 	kind := string(tag[:4])
 	if kind != "mft1" && kind != "mft2" && kind != "mAB " {
-		return nil, fmt.Errorf("%q is no table", kind)
+		return nil, fmt.Errorf("%q is not a table", kind)
 	}
 	if int(tag[8]) != inputs || tag[9] != 3 {
 		return nil, fmt.Errorf("a table leads from %d to %d samples, must be from %d to 3", tag[8], tag[9], inputs)

@@ -159,7 +159,7 @@ func TestTerms(t *testing.T) {
 	want(t, w, 405, "")
 }
 
-// TestNames: the host is not asked for what is no name.
+// TestNames: the host is not asked for what is not a name.
 func TestNames(t *testing.T) {
 	up := startUpstream(t, picture("one"))
 	s := open(t, Options{From: up.URL})

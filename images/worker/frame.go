@@ -34,7 +34,7 @@ const (
 	// (images.Options.MaxSize, 25 MiB by default).
 	maxSource = 256 << 20
 	// maxResult: a variant that is larger than its original is thrown away,
-	// so what is longer than that is no answer.
+	// so what is longer than that is not an answer.
 	maxResult = maxSource
 )
 

@@ -11,7 +11,7 @@ import (
 // Normal is a Host field of a request for a scheme in its one spelling (RFC
 // 9110, 4.2.3; RFC 3986, 3.2.2): in lower case, without the scheme's own port
 // or an empty one, and without the dot that ends an absolute name. Otherwise it
-// stays as it is: what is no host does not become one.
+// stays as it is: what is not a host does not become one.
 func Normal(scheme, host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && oneName(host[:i]) {
 		switch port := host[i+1:]; {

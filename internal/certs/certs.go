@@ -215,7 +215,7 @@ func (m *Manager) newACME(ca string, at ports) certmagic.ACMEIssuer {
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	cert, err := m.state.Load().config.GetCertificateWithContext(hello.Context(), hello)
 	if err != nil || cert == nil || len(cert.Certificate) == 0 {
-		return nil, nil //nolint:nilerr // the client hears that the name is not known; what went wrong is in the log and in the status
+		return nil, nil // the client hears that the name is not known; what went wrong is in the log and in the status
 	}
 	return cert, nil
 }

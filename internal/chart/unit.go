@@ -57,7 +57,7 @@ func base(known []prefix) prefix {
 // Figure writes a figure of a unit with three significant digits and the prefix
 // that suits it: "98.2 µs" for 98214 "ns", "83.5 k/s" for 83519 "1/s". Bytes are
 // decimal (KB is 1000), "KiB" is binary and its figures are in KiB. A unit that
-// is not known follows the figure as it is. What is no number is "–".
+// is not known follows the figure as it is. What is not a number is "–".
 func Figure(v float64, unit string) string {
 	if !finite(v) {
 		return "–"

@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 		{"if-match star", "GET", "", header("If-Match", `*`), Proceed},
 		{"if-match without a tag here", "GET", "", header("If-Match", `""`), PreconditionFailed},
 		{"if-match malformed", "GET", `"a"`, header("If-Match", `a`), PreconditionFailed},
-		{"star is no list member", "GET", `"a"`, header("If-Match", `"x", *`), PreconditionFailed},
+		{"star is not a list member", "GET", `"a"`, header("If-Match", `"x", *`), PreconditionFailed},
 		{"if-match beats if-unmodified-since", "GET", `"a"`, header("If-Match", `"a"`, "If-Unmodified-Since", before), Proceed},
 		{"if-match hit then if-none-match hit", "GET", `"a"`, header("If-Match", `"a"`, "If-None-Match", `"a"`), NotModified},
 		{"if-unmodified-since older", "GET", `"a"`, header("If-Unmodified-Since", before), PreconditionFailed},

@@ -54,7 +54,7 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Host: host, Port: int(n)}, nil
 }
 
-// addressHint says what was probably meant by something that is no address.
+// addressHint says what was probably meant by something that is not an address.
 func addressHint(s string) string {
 	const forms = "host:port, :port (every interface) or unix:/path"
 	_, portOnly := strconv.ParseUint(s, 10, 16)

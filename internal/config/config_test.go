@@ -192,7 +192,7 @@ func TestNoInjection(t *testing.T) {
 	}
 }
 
-// TestRefused: files that are no config, and files that were made to hurt.
+// TestRefused: files that are not configs, and files that were made to hurt.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
 		"large":       {strings.Repeat("#", maxBytes+1), "larger than 1 MiB"},

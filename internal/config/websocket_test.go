@@ -94,8 +94,8 @@ func TestForWebSocket(t *testing.T) {
 	}
 	refusesSettings(t, func() *Config { return ForWebSocketProxy("ws://127.0.0.1:9000") }, map[typed]string{
 		{"websocket.proxy.to", "ws://127.0.0.1:8080", "UPSTREAM"}:  "UPSTREAM: ws://127.0.0.1:8080 is this server itself",
-		{"websocket.origins", "a.example", "--origin"}:             "--origin: \"a.example\" is no origin: write https://a.example",
-		{"websocket.slow_consumer", "wait", "--slow-consumer"}:     "--slow-consumer: \"wait\" is no way",
+		{"websocket.origins", "a.example", "--origin"}:             "--origin: \"a.example\" is not an origin: write https://a.example",
+		{"websocket.slow_consumer", "wait", "--slow-consumer"}:     "--slow-consumer: \"wait\" is not a way",
 		{"websocket.proxy.too", "ws://127.0.0.1:9000", "UPSTREAM"}: "UPSTREAM: there is no key \"websocket.proxy.too\"",
 	})
 }

@@ -47,7 +47,7 @@ func TestClaim(t *testing.T) {
 	} {
 		for _, spelled := range []string{name, strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1)} {
 			if !Claim(spelled) || !Trace(spelled) {
-				t.Errorf("%s is no claim", spelled)
+				t.Errorf("%s is not a claim", spelled)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestClaim(t *testing.T) {
 func TestTrace(t *testing.T) {
 	for _, name := range []string{"Via", "CDN-Loop", "Cf-Ray", "cf_ray", "X-Varnish", "X-Amzn-Trace-Id", "X-Amz-Cf-Id", "Fastly-Ff"} {
 		if !Trace(name) {
-			t.Errorf("%s is no trace", name)
+			t.Errorf("%s is not a trace", name)
 		}
 	}
 	for _, name := range []string{"", "Accept", "Authorization", "Content-Type", "Idempotency-Key", "User-Agent", "Host", "Traceparent"} {

@@ -29,7 +29,7 @@ func TestWave(t *testing.T) {
 	}
 	for range 200 {
 		if over(2700 + waveSize - 1) {
-			t.Error("a few are no wave")
+			t.Error("a few are not a wave")
 		}
 	}
 	for range waveCalm / tick {

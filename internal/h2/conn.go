@@ -462,7 +462,7 @@ func (c *Conn) Shutdown() {
 	c.wmu.lock()
 	defer c.wmu.unlock()
 	var b []byte
-	if !c.told { // they come first; that they come twice is no harm (RFC 9113, 3.4)
+	if !c.told { // they come first; that they come twice does no harm (RFC 9113, 3.4)
 		c.told = true
 		b = append(appendHead(b, head{length: len(c.o.Settings), kind: frameSettings}), c.o.Settings...)
 	}

@@ -109,7 +109,7 @@ func TestTableIsNamedWhenSent(t *testing.T) {
 }
 
 // Late frames on a stream that net/http has refused, since there are too many,
-// are no mistake of the client's: the connection goes on.
+// are not a mistake of the client's: the connection goes on.
 func TestLateFramesOnRefusedStreams(t *testing.T) {
 	r := start(t, pages())
 	var refused uint32

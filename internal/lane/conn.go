@@ -434,7 +434,7 @@ func (c *Conn) Close() error {
 	}
 	if !c.closeOwned() && c.nc != nil {
 		err = c.nc.Close()
-		c.rouse(true)
+		c.wakeReader(true)
 		c.parking.Load().ended()
 	}
 	c.lane.untrack(c)
@@ -497,8 +497,9 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// rouse tells quiet where the read deadline stands.
-func (c *Conn) rouse(past bool) {
+// wakeReader wakes a Read that waits (see quiet) and tells it whether the read
+// deadline has passed.
+func (c *Conn) wakeReader(past bool) {
 	if c.wake == nil {
 		return
 	}
@@ -523,7 +524,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // background read off; its timeouts are the lane's.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	err := c.nc.SetReadDeadline(t)
-	c.rouse(!t.IsZero() && !t.After(time.Now()))
+	c.wakeReader(!t.IsZero() && !t.After(time.Now()))
 	return err
 }
 

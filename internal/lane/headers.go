@@ -3,8 +3,8 @@ package lane
 // headerID names a request header that the lane knows.
 type headerID uint8
 
-// Headers whose value is kept, because an entry may consult it, the log prints
-// it, or it makes the request conditional. To entries that do not consult them
+// Headers whose value is kept, because an entry may vary on it, the log prints
+// it, or it makes the request conditional. To entries that do not vary on them
 // they are harmless, as Cache-Control is to all but some caches.
 const (
 	hdrHost headerID = iota

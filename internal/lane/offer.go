@@ -86,7 +86,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
-	varyOn, v, ok := consult(r, rule.VaryOn)
+	varyOn, v, ok := varyBy(r, rule.VaryOn)
 	if !ok {
 		return
 	}
@@ -110,15 +110,15 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 
 func (r *Rule) valid() bool { return r.Version.Valid() && r.Also.Valid() }
 
-// consult finds what requests must have in common with r to get the same
+// varyBy finds what requests must have in common with r to get the same
 // answer. ok is false when the lane could not tell.
-func consult(r *http.Request, names []string) (varyOn []headerID, v variant, ok bool) {
+func varyBy(r *http.Request, names []string) (varyOn []headerID, v variant, ok bool) {
 	v.anyCoding = true
 	if n := min(len(names), maxVaryOn); n > 0 {
 		varyOn, v.values = make([]headerID, 0, n), make([]string, 0, n)
 	}
 	for _, name := range names {
-		id, value, ok := consultedValue(r, name)
+		id, value, ok := varyValue(r, name)
 		switch {
 		case !ok:
 			return nil, v, false
@@ -141,9 +141,9 @@ func consult(r *http.Request, names []string) (varyOn []headerID, v variant, ok 
 	return varyOn, v, true
 }
 
-// consultedValue finds a header by name and its one value in r, "" when it is
+// varyValue finds a header by name and its one value in r, "" when it is
 // absent. ok is false when the lane cannot tell requests apart by it.
-func consultedValue(r *http.Request, name string) (id headerID, value string, ok bool) {
+func varyValue(r *http.Request, name string) (id headerID, value string, ok bool) {
 	id = lookupHeader([]byte(name))
 	if id == hdrHost {
 		return id, r.Host, true

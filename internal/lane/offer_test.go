@@ -61,7 +61,7 @@ func TestOfferDeclines(t *testing.T) {
 	noContent.Header, noContent.Body, noContent.Size = http.Header{}, nil, 0
 	virtual := answerOf("x")
 	virtual.Body, virtual.File = nil, send.NewReaderAt(strings.NewReader("x"), nil)
-	consulting := func(names ...string) Rule { return Rule{VaryOn: names} }
+	varying := func(names ...string) Rule { return Rule{VaryOn: names} }
 	type header = http.Header
 	for name, c := range map[string]struct {
 		method, target string
@@ -84,28 +84,28 @@ func TestOfferDeclines(t *testing.T) {
 		"valid versions":      {rule: Rule{Version: gen.Now(), Also: gen.Now()}, taken: true},
 		"too large":           {answer: answerOf(strings.Repeat("x", DefaultMemory/maxShare))},
 
-		"cookie":            {headers: header{"Cookie": {"a"}}, rule: consulting("Cookie")},
-		"no cookie":         {rule: consulting("Cookie"), taken: true},
-		"credentials":       {headers: header{"Authorization": {"a"}}, rule: consulting("Authorization")},
+		"cookie":            {headers: header{"Cookie": {"a"}}, rule: varying("Cookie")},
+		"no cookie":         {rule: varying("Cookie"), taken: true},
+		"credentials":       {headers: header{"Authorization": {"a"}}, rule: varying("Authorization")},
 		"ignored cookie":    {headers: header{"Cookie": {"a"}}, taken: true},
-		"two values":        {headers: header{"Origin": {"a", "b"}}, rule: consulting("Origin")},
-		"empty value":       {headers: header{"Origin": {""}}, rule: consulting("Origin")},
-		"weights":           {headers: header{"Accept-Encoding": {"br;q=1"}}, rule: consulting("Accept-Encoding")},
-		"framing consulted": {rule: consulting("Connection")},
-		"harmless header":   {rule: consulting("Dnt")},
-		"unknown header":    {headers: header{"X-Unknown": {"a"}}, rule: consulting("X-Unknown")},
-		"no unknown header": {rule: consulting("X-Unknown"), taken: true},
-		"everything":        {rule: consulting("*")},
-		"too many": {rule: consulting("Accept", "Accept-Language", "Authorization", "Cookie", "Origin", "Referer", "User-Agent",
+		"two values":        {headers: header{"Origin": {"a", "b"}}, rule: varying("Origin")},
+		"empty value":       {headers: header{"Origin": {""}}, rule: varying("Origin")},
+		"weights":           {headers: header{"Accept-Encoding": {"br;q=1"}}, rule: varying("Accept-Encoding")},
+		"vary on framing":   {rule: varying("Connection")},
+		"harmless header":   {rule: varying("Dnt")},
+		"unknown header":    {headers: header{"X-Unknown": {"a"}}, rule: varying("X-Unknown")},
+		"no unknown header": {rule: varying("X-Unknown"), taken: true},
+		"everything":        {rule: varying("*")},
+		"too many": {rule: varying("Accept", "Accept-Language", "Authorization", "Cookie", "Origin", "Referer", "User-Agent",
 			"Save-Data", "DPR", "Width", "Viewport-Width", "Cache-Control", "Pragma")},
-		"one twice": {rule: consulting("Accept", "Accept-Language", "Authorization", "Cookie", "Origin", "Referer", "User-Agent",
+		"one twice": {rule: varying("Accept", "Accept-Language", "Authorization", "Cookie", "Origin", "Referer", "User-Agent",
 			"Save-Data", "DPR", "Width", "Viewport-Width", "Cache-Control", "cache-control", "Accept-Encoding"), taken: true},
-		"Vary not consulted":      {answer: with("Vary", "Accept-Encoding, Origin"), rule: consulting("Accept-Encoding")},
-		"Vary not consulted, too": {answer: with("Vary", "Origin", "accept"), rule: consulting("Origin")},
-		"Vary consulted":          {answer: with("Vary", "accept-encoding,Origin", "Accept"), rule: consulting("Accept-Encoding", "origin", "Accept"), taken: true},
+		"Vary not in rule":        {answer: with("Vary", "Accept-Encoding, Origin"), rule: varying("Accept-Encoding")},
+		"Vary not consulted, too": {answer: with("Vary", "Origin", "accept"), rule: varying("Origin")},
+		"Vary in rule":            {answer: with("Vary", "accept-encoding,Origin", "Accept"), rule: varying("Accept-Encoding", "origin", "Accept"), taken: true},
 		"Vary: *":                 {answer: with("Vary", "*")},
 		"Content-Encoding": {
-			headers: header{"Accept-Encoding": {"br"}}, answer: with("Content-Encoding", "br"), rule: consulting("Accept-Encoding"), taken: true,
+			headers: header{"Accept-Encoding": {"br"}}, answer: with("Content-Encoding", "br"), rule: varying("Accept-Encoding"), taken: true,
 		},
 
 		"Set-Cookie":            {answer: with("Set-Cookie", "a=b")},

@@ -66,7 +66,7 @@ type entry struct {
 
 // variant is a response with what the request must say to get it.
 type variant struct {
-	anyCoding bool // Accept-Encoding was not consulted
+	anyCoding bool // the answer does not vary on Accept-Encoding
 	coding    coding
 	values    []string // of varyOn; "" is absent (an empty value is never matched)
 	response  *response

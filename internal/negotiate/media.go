@@ -23,7 +23,7 @@ type Medium struct {
 // neither WebP nor AVIF too, and curl, crawlers and mail programs say */* to
 // anything. What really decodes a newer format says so by its name: that was
 // made the custom for this very reason, since a wildcard cannot mean formats
-// that its sender had never heard of. A wildcard is no refusal either, whatever
+// that its sender had never heard of. A wildcard is not a refusal either, whatever
 // its weight: the name is more specific.
 //
 // A weight of 0 refuses. Members that cannot be parsed are ignored. Parameters

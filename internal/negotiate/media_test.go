@@ -14,7 +14,7 @@ const (
 func TestMedia(t *testing.T) {
 	offers := []string{"image/avif", "image/webp"}
 	for _, c := range []struct {
-		lines string // separated by |; "-" is no header
+		lines string // separated by |; "-" is not a header
 		want  string
 	}{
 		{"-", ""},

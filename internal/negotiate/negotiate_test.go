@@ -10,7 +10,7 @@ const all = Set(1<<Gzip | 1<<Zstd | 1<<Brotli)
 func TestEncoding(t *testing.T) {
 	gz := Set(0).With(Gzip)
 	for _, c := range []struct {
-		lines     string // separated by |; "-" is no header
+		lines     string // separated by |; "-" is not a header
 		available Set
 		want      Coding
 		ok        bool

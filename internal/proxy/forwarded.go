@@ -206,7 +206,7 @@ func (h hop) forwarded() string {
 }
 
 // validHost says whether s can be a Host: what could break out of a field, a
-// URL or a page is not in it. A list is no host.
+// URL or a page is not in it. A list is not a host.
 func validHost(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -222,7 +222,7 @@ func validHost(s string) bool {
 func validProto(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
 // appendChain appends an element to a list and drops the oldest ones while it
-// is longer than maxChain. What is no list (a quote without an end) is dropped.
+// is longer than maxChain. What is not a list (a quote without an end) is dropped.
 func appendChain(chain, element string) string {
 	if !field.Closed(chain) {
 		return element

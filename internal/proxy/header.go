@@ -249,7 +249,7 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	return header
 }
 
-// fewerForwards counts Max-Forwards down (RFC 9110, 7.6.2); what is no number
+// fewerForwards counts Max-Forwards down (RFC 9110, 7.6.2); what is not a number
 // stays as it is.
 func fewerForwards(values []string) []string {
 	n, err := strconv.ParseUint(strings.Join(values, ","), 10, 31)

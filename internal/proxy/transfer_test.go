@@ -276,7 +276,7 @@ func TestBadUploads(t *testing.T) {
 	}
 	got := r.raw("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n")
 	if !strings.HasPrefix(got, "HTTP/1.1 400 ") {
-		t.Errorf("an upload that is no upload: %q", got)
+		t.Errorf("a stray body: %q", got)
 	}
 	if log := r.log.String(); log != "" {
 		t.Errorf("the log says %q", log)

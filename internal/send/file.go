@@ -12,7 +12,7 @@ import (
 // closed when its last user releases it: a file that was replaced on disk
 // stays readable for the downloads that began before.
 type File struct {
-	f      *os.File // nil when it is no file of the operating system
+	f      *os.File // nil when it is not a file of the operating system
 	fd     uintptr  // of f
 	at     io.ReaderAt
 	closer io.Closer

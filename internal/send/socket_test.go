@@ -251,7 +251,7 @@ func TestSocketCopiesWhatTheKernelCannotSend(t *testing.T) {
 		if !ok {
 			t.Fatal("no descriptor")
 		}
-		src := &copied{bytes.NewReader(content), conn} // a socket is no file to sendfile
+		src := &copied{bytes.NewReader(content), conn} // a socket is not a file to sendfile
 		got := make(chan []byte)
 		go func() {
 			b := make([]byte, 4+len(content)-10)

@@ -138,8 +138,8 @@ func TestAgeInTheLane(t *testing.T) {
 	})
 }
 
-// A consulted header keeps classes apart; one that is not consulted does nothing.
-func TestConsultedHeaders(t *testing.T) {
+// A header that an answer varies on keeps classes apart; any other does nothing.
+func TestVaryingHeaders(t *testing.T) {
 	names := []string{
 		"Accept", "Accept-Language", "Origin", "Cache-Control", "Pragma", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-For",
 		"Referer", "User-Agent",
@@ -159,7 +159,7 @@ func TestConsultedHeaders(t *testing.T) {
 	r.asked(t, c, "GET", "/none")
 	for _, name := range names {
 		if _, _, fast := r.asked(t, c, "GET", "/none", name+": x"); !fast {
-			t.Errorf("%s keeps the lane from an answer that does not consult it", name)
+			t.Errorf("%s keeps the lane from an answer that does not vary on it", name)
 		}
 		path := "/" + name
 		for _, q := range []struct {

@@ -95,13 +95,13 @@ type answerer struct {
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	none := answerer{job: s.none}
 	if malformed(r) {
-		none.handler = refuse("This is no request.", http.StatusBadRequest)
+		none.handler = refuse("This is not a request.", http.StatusBadRequest)
 		return none
 	}
 	if r.Method == http.MethodConnect && r.Header.Get(":protocol") == "" { // with it, RFC 8441
 		none.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", "GET, HEAD") // RFC 9110, 15.5.6
-			http.Error(w, "This server is no forward proxy.", http.StatusMethodNotAllowed)
+			http.Error(w, "This server is not a forward proxy.", http.StatusMethodNotAllowed)
 		})
 		return none
 	}
@@ -111,7 +111,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		return none
 	}
 	if r.URL.Path == "*" {
-		none.handler = refuse("This is no path.", http.StatusBadRequest)
+		none.handler = refuse("This is not a path.", http.StatusBadRequest)
 		return none
 	}
 	path, clean := site.Clean(r.URL.Path)

@@ -141,7 +141,7 @@ func TestCleanPathRedirects(t *testing.T) {
 	}
 }
 
-// A target that is no path is for nobody here.
+// A target that is not a path is for nobody here.
 func TestAsterisk(t *testing.T) {
 	r := start(t, plan{})
 	for _, transport := range transports {
@@ -318,7 +318,7 @@ func TestListenErrors(t *testing.T) {
 	for addr, want := range map[string]string{
 		r.tcp:                       "another program uses this port; choose another one with --listen",
 		"unix:" + r.unix:            "another program answers there",
-		"unix:" + noSocket:          "a file that is no socket is there",
+		"unix:" + noSocket:          "a file that is not a socket is there",
 		"unix:" + dir + "/no/where": "no such file",
 		"256.0.0.1:80":              "listen on 256.0.0.1:80",
 	} {

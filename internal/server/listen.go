@@ -142,7 +142,7 @@ func nextPort(addr string) string {
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode()&os.ModeSocket == 0 {
-			return nil, fmt.Errorf("listen on unix:%s: a file that is no socket is there; remove it or choose another path", path)
+			return nil, fmt.Errorf("listen on unix:%s: a file that is not a socket is there; remove it or choose another path", path)
 		}
 		if c, err := net.Dial("unix", path); err == nil {
 			_ = c.Close()

@@ -115,7 +115,7 @@ var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS1
 // Check returns what is wrong with the options, by the key it is wrong with.
 func (o TLSOptions) Check() map[string]error {
 	if tlsVersions[o.MinVersion] == 0 {
-		return map[string]error{"min_version": fmt.Errorf("%q is no version of TLS that is spoken here: write \"1.2\" or \"1.3\"", o.MinVersion)}
+		return map[string]error{"min_version": fmt.Errorf("%q is not a version of TLS that is spoken here: write \"1.2\" or \"1.3\"", o.MinVersion)}
 	}
 	if o.Auto == nil {
 		return nil

@@ -98,14 +98,14 @@ func (c *certificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
 		if auto == nil {
 			return nil, errNoChallenge
 		}
-		return auto.Certificate(hello) //nolint:wrapcheck // crypto/tls tells nobody
+		return auto.Certificate(hello)
 	}
 	if cert := ch.forName(hello); cert != nil {
 		return cert, nil
 	}
 	if auto != nil {
 		if cert, err := auto.Certificate(hello); cert != nil || err != nil {
-			return cert, err //nolint:wrapcheck // as above
+			return cert, err
 		}
 	}
 	return ch.anyFor(hello), nil // nil: the client is told that the name is not known here

@@ -111,7 +111,7 @@ func (s *server) cost(now time.Duration) float64 {
 // 6(1), 1998): when one goes, only its keys move. One with more than 1.25 times
 // the average load is passed over (Mirrokni, Thorup and Zadimoghaddam,
 // Consistent Hashing with Bounded Loads, SODA 2018), so a popular key cannot
-// sink its server. Streams are no load here: few of them would already part
+// sink its server. Streams do not count as load here: few of them would already part
 // those with the same key, such as the visitors of one room.
 func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what wish) *server {
 	total := 1

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// errSpeaksHTTP2 is no error of a server: it has chosen HTTP/2, which is net/http's.
+// errSpeaksHTTP2 is not an error of a server: it has chosen HTTP/2, which is net/http's.
 var errSpeaksHTTP2 = errors.New("it chose HTTP/2")
 
 // client keeps the connections of HTTP/1.1 to one server. No goroutine belongs

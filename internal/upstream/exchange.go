@@ -216,7 +216,7 @@ func (x *exchange) firstByte(n int) {
 	}
 }
 
-// header reads up to the header that is no interim one's. All of them together
+// header reads up to the header that is not an interim one's. All of them together
 // are within HeaderBytes, unless the caller looks at each; then each is.
 func (x *exchange) header(method string) error {
 	left := int(x.pool.options.HeaderBytes)

@@ -104,7 +104,7 @@ func (h *handshake) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// read reads up to the header that is no interim one's. All of them together are
+// read reads up to the header that is not an interim one's. All of them together are
 // within HeaderBytes, unless the caller looks at each; then each is.
 func (h *handshake) read(r *http.Request) (*http.Response, error) {
 	trace := httptrace.ContextClientTrace(r.Context())

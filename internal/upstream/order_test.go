@@ -116,13 +116,13 @@ func TestOrder(t *testing.T) {
 		play string // r: bytes are read, w: written, g: a request gets the connection
 		ok   bool
 	}{
-		"question, answer":                 {"gwr", true},
-		"another one":                      {"gwrrgwr", true},
-		"answer while the body is sent":    {"gwwrww", true},
-		"nothing read since the question":  {"gwrgw", false},
-		"read before the question":         {"gwrgrw", false},
-		"read before and after":            {"gwrgr", false},
-		"a chunk of the body is no answer": {"gwrgww", false},
+		"question, answer":                     {"gwr", true},
+		"another one":                          {"gwrrgwr", true},
+		"answer while the body is sent":        {"gwwrww", true},
+		"nothing read since the question":      {"gwrgw", false},
+		"read before the question":             {"gwrgrw", false},
+		"read before and after":                {"gwrgr", false},
+		"a chunk of the body is not an answer": {"gwrgww", false},
 	} {
 		near, far := net.Pipe()
 		go io.Copy(far, far) // an echo: what is written can be read; ends with Close

@@ -66,7 +66,7 @@ func (q *queue) remove(w *waiter) {
 	q.len--
 }
 
-// errFull is no error of a request: it has to wait.
+// errFull is not an error of a request: it has to wait.
 var errFull = errors.New("all places are taken")
 
 // acquire gets a request a place, at a server it has not tried if possible.

@@ -109,7 +109,7 @@ func TestUpgradeStreams(t *testing.T) {
 			t.Errorf("after %s, %d and %d connections, %d retries", time.Since(begin), w.dials("a:80"), w.dials("b:80"), p.Retried())
 		}
 		if _, _, err := do(p, newRequest(t, "GET", "/", nil)); errors.Is(err, ErrBusy) {
-			t.Errorf("a request that is no stream: %v", err)
+			t.Errorf("a request that is not a stream: %v", err)
 		}
 		open[2].Close()
 		open[2].Close()

@@ -474,7 +474,7 @@ func TestUpgradeSwitches(t *testing.T) {
 	}
 }
 
-// TestUpgradeRefused: what cannot be sent is not, and is no server's fault.
+// TestUpgradeRefused: what cannot be sent is not, and is not a server's fault.
 func TestUpgradeRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *http.Request)

@@ -100,7 +100,7 @@ func (w *wire) accuse(s *server) {
 	w.doubts = nil
 }
 
-// glanceTime is how long a look at what is no socket of the kernel's may take:
+// glanceTime is how long a look at what is not a socket of the kernel's may take:
 // those are in tests, and on systems of which we know too little.
 const glanceTime = 10 * time.Microsecond
 

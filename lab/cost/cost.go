@@ -156,7 +156,7 @@ func (m *Meter) Values(got *load.Result) map[string]float64 {
 	return v
 }
 
-// Costs are the window's figures by metric for work that was no load: what each
+// Costs are the window's figures by metric for work that was not a load: what each
 // of the things that were done in it cost the target. Nothing where none was, or
 // where the target is unknown.
 func (m *Meter) Costs(done uint64) map[string]float64 {

@@ -124,11 +124,11 @@ const spareFiles = 400
 // that is wanted; a note says where it is less.
 func (s *Stage) MostConnections(wanted int) int {
 	files, err := load.RaiseFileLimit()
-	if err != nil || int(files)-spareFiles >= wanted { //nolint:gosec // far below the largest int
+	if err != nil || int(files)-spareFiles >= wanted {
 		return wanted
 	}
 	s.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
-	return max(1, int(files)-spareFiles) //nolint:gosec // likewise
+	return max(1, int(files)-spareFiles)
 }
 
 // Sleep waits, unless ctx ends.

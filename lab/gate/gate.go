@@ -33,7 +33,7 @@ type Slot struct {
 	Arm, Workload string
 	Block         int
 	Seconds       float64 // length of the window
-	Task          bool    // it was no load: nothing is known of a generator
+	Task          bool    // it was not a load: nothing is known of a generator
 
 	Requests   uint64 // answered
 	Non2xx     uint64 // of them, those with a status outside 200…299 (and not the 101 of a WebSocket)

@@ -129,7 +129,7 @@ func TestGates(t *testing.T) {
 		{"steal from one arm", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.16 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.06 })}, result.Failed, "16 % stolen"},
 		{"steal in one short slot", nameSteal, Limits{}, []Slot{good(), with(good(), func(s *Slot) { s.Seconds, s.Steal = 0.2, 0.3 })}, result.Passed, "2.73 % stolen (block 0: 30 % stolen)"},
 		{"unreadable steal", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 })}, result.Unknown, "cannot be read"},
-		{"steal that is no figure", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = math.NaN() })}, result.Unknown, "cannot be read"},
+		{"steal without a figure", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = math.NaN() })}, result.Unknown, "cannot be read"},
 		{"steal of one arm unreadable, of another too much", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm, s.Steal = "b", 0.5 })}, result.Failed, "b on index: 50 %"},
 		{"steal of one arm unreadable", nameSteal, Limits{}, []Slot{with(good(), func(s *Slot) { s.Steal = -1 }), with(good(), func(s *Slot) { s.Arm = "b" })}, result.Unknown, "nginx on index; furthest out of the others: b on index"},
 		{"another limit", nameSteal, Limits{Steal: 0.6}, []Slot{with(good(), func(s *Slot) { s.Steal = 0.5 })}, result.Passed, "50 %"},

@@ -99,7 +99,7 @@ func (p *plan) target() error {
 			return wrong("names no socket")
 		}
 		if len(path) > maxSocketPath || strings.ContainsRune(path, 0) {
-			return wrong(fmt.Sprintf("is no path of a socket: those have at most %d bytes", maxSocketPath))
+			return wrong(fmt.Sprintf("is not a path of a socket: those have at most %d bytes", maxSocketPath))
 		}
 		p.network, p.address, p.host = "unix", path, "localhost"
 		if len(p.Paths) == 0 {

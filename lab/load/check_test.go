@@ -48,7 +48,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"an arrival", Config{URL: good, Arrival: "uniform"}, "constant, poisson or ramp"},
 		{"a rate without an arrival", Config{URL: good, Rate: 100}, "say when to send"},
 		{"an arrival without a rate", Config{URL: good, Arrival: Poisson}, "requests/s"},
-		{"a rate that is no number", Config{URL: good, Arrival: Constant, Rate: math.NaN()}, "requests/s"},
+		{"a rate that is not a number", Config{URL: good, Arrival: Constant, Rate: math.NaN()}, "requests/s"},
 		{"an endless rate", Config{URL: good, Arrival: Constant, Rate: math.Inf(1)}, "requests/s"},
 		{"a constant rate with an end", Config{URL: good, Arrival: Constant, Rate: 1, RampTo: 2}, "ramp"},
 		{"a ramp from nothing to nothing", Config{URL: good, Arrival: Ramp}, "two rates"},

@@ -196,7 +196,7 @@ func (l *loop) ask(c *conn, due, now int64) {
 	request := l.pages[c.page].request
 	if at := l.pages[c.page].number; at > 0 {
 		writeNumber(request[:at], l.nextNumber)
-		l.nextNumber += uint64(l.Threads) //nolint:gosec // it is not negative
+		l.nextNumber += uint64(l.Threads)
 	}
 	n, errno := transmit(c.fd, request)
 	if n < len(request) {

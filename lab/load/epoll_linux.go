@@ -158,7 +158,7 @@ func (d *looped) stop() ending {
 	for i, l := range d.loops {
 		if i == 0 {
 			e.quiet = l.quiet.spans
-		} else { // one thread alone that hears nothing is no hole
+		} else { // one thread alone that hears nothing is not a hole
 			e.quiet = together(e.quiet, l.quiet.spans)
 		}
 		e.connect.Merge(&l.connect)

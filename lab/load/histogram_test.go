@@ -94,7 +94,7 @@ func TestHistogramEmptyAndClamped(t *testing.T) {
 		t.Errorf("beyond the bounds: %d from %v to %v, want 3 from %v to %v", h.Count(), h.Min(), h.Max(), Shortest, Longest)
 	}
 	if q := h.Quantile(math.NaN()); q != Shortest {
-		t.Errorf("a quantile that is no number: %v", q)
+		t.Errorf("a quantile that is not a number: %v", q)
 	}
 }
 

@@ -32,7 +32,7 @@ func TestQuiet(t *testing.T) {
 	if d := cmp.Diff([]span{{ms(1101), ms(1250)}, {ms(1300), ms(1400)}}, both, cmp.AllowUnexported(span{})); d != "" {
 		t.Errorf("in both (-want +got):\n%s", d)
 	}
-	// What is no longer than answers usually take is no hole.
+	// What is no longer than answers usually take is not a hole.
 	if got := holes(both, ms(1000), 12*time.Millisecond); len(got) != 1 || got[0] != (Hole{101 * time.Millisecond, 149 * time.Millisecond}) {
 		t.Errorf("holes: %v", got)
 	}

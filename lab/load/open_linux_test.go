@@ -77,7 +77,7 @@ func TestOpenLoopDrops(t *testing.T) {
 		URL: s.url(), Connections: 2, Arrival: Constant, Rate: 1000, Duration: 500 * time.Millisecond, Timeout: 100 * time.Millisecond,
 	})
 	if err == nil {
-		t.Error("nothing was answered, and that is no error")
+		t.Error("nothing was answered, and that is not an error")
 	}
 	if r.Requests != 0 || r.Errors.Timeout == 0 {
 		t.Errorf("%d requests, errors %+v", r.Requests, r.Errors)
@@ -115,7 +115,7 @@ func TestOpenLoopSendsAll(t *testing.T) {
 	}
 }
 
-// A connection that the target closed while it had nothing to do is no error.
+// A connection that the target closed while it had nothing to do is not an error.
 func TestOpenLoopOutlivesIdleConnections(t *testing.T) {
 	s := serveRaw(t, func(c net.Conn, _ int) bool {
 		c.Write([]byte(fine))

@@ -168,7 +168,7 @@ func TestAnswersToTheEnd(t *testing.T) {
 	}
 }
 
-// Bytes that come before the request that they might answer are no answer.
+// Bytes that come before the request that they might answer are not an answer.
 func TestBytesThatNobodyAskedFor(t *testing.T) {
 	s := serveRaw(t, func(c net.Conn, n int) bool {
 		c.Write([]byte(fine))

@@ -23,7 +23,7 @@ func (p *plan) resolve(ctx context.Context) error {
 	}
 	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
 	if err != nil || port == 0 {
-		return fmt.Errorf("%q is no port: give a number from 1 to 65535", service)
+		return fmt.Errorf("%q is not a port: give a number from 1 to 65535", service)
 	}
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {

@@ -159,7 +159,7 @@ func TestSlowErrors(t *testing.T) {
 }
 
 // A connection that the target leaves in good order takes nothing with it: what
-// it did not take is asked again on the next one, and is no error.
+// it did not take is asked again on the next one, and is not an error.
 func TestSlowAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{answer: func(ctx context.Context, c *fakeConn, path int) (client.Answer, error) {

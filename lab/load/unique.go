@@ -31,7 +31,7 @@ func numberIn(request []byte) int { return bytes.Index(request, []byte(" HTTP/1.
 // firstNumber is where one of several loops begins, each of which goes on by their
 // count.
 func firstNumber(began time.Time, loop int) uint64 {
-	return uint64(began.UnixMicro()) + uint64(loop) //nolint:gosec // neither is negative
+	return uint64(began.UnixMicro()) + uint64(loop)
 }
 
 // writeNumber writes a number as the last digits of p.

@@ -82,7 +82,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestBuildRefuses: what is no profile, no Go, no program.
+// TestBuildRefuses: what is not a profile, no Go, no program.
 func TestBuildRefuses(t *testing.T) {
 	dir, profile := program(t)
 	junk := filepath.Join(dir, "main.go")
@@ -102,12 +102,12 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// TestStamp: a file that is no Go program is refused, one without a profile is
+// TestStamp: a file that is not a Go program is refused, one without a profile is
 // not.
 func TestStamp(t *testing.T) {
 	_, profile := program(t)
 	if _, _, err := Stamp(profile); err == nil {
-		t.Error("a profile is no program")
+		t.Error("a profile is not a program")
 	}
 	self, err := os.Executable()
 	if err != nil {

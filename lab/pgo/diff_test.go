@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDiff: shares are each profile's own, so twice the load is no change, and
+// TestDiff: shares are each profile's own, so twice the load is not a change, and
 // what chance explains is marked.
 func TestDiff(t *testing.T) {
 	base := newBuilder().add(500, "main.f", "main.main").add(500, "main.g", "main.main").profile(t, "base")

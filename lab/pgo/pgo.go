@@ -85,7 +85,7 @@ func Parse(name string, r io.Reader) (*Profile, error) {
 		err = p.CheckValid()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no profile (%w): %w", name, err, ErrNotCPU)
+		return nil, fmt.Errorf("%s is not a profile (%w): %w", name, err, ErrNotCPU)
 	}
 	return check(name, p)
 }

@@ -120,10 +120,10 @@ func TestParseRefuses(t *testing.T) {
 		says string
 	}{
 		"empty":      {nil, ErrNotCPU, "is empty"},
-		"text":       {[]byte("hello, this is no profile\n"), ErrNotCPU, "no profile"},
+		"text":       {[]byte("hello, this is not a profile\n"), ErrNotCPU, "not a profile"},
 		"damaged":    {[]byte{0x1f, 0x8b, 8, 0, 1, 2}, ErrNotCPU, "damaged"},
 		"cut off":    {whole[:len(whole)/2], ErrNotCPU, "damaged"},
-		"gz text":    {gz(t, []byte("hello")), ErrNotCPU, "no profile"},
+		"gz text":    {gz(t, []byte("hello")), ErrNotCPU, "not a profile"},
 		"gz empty":   {gz(t, nil), ErrNotCPU, ""},
 		"heap":       {heap.bytes(t), ErrNotCPU, "heap profile"},
 		"mutex":      {mutex.bytes(t), ErrNotCPU, "mutexes"},

@@ -78,7 +78,7 @@ func TestPredict(t *testing.T) {
 }
 
 // TestPredictCalls: the innermost call of each stack counts, as for the
-// compiler; what is inlined already is no call, and time outside Go code is not
+// compiler; what is inlined already is not a call, and time outside Go code is not
 // what PGO can reach.
 func TestPredictCalls(t *testing.T) {
 	p := newBuilder().

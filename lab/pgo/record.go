@@ -134,7 +134,7 @@ func dial(target string) (*url.URL, *http.Client, error) {
 	}
 	u, err := url.Parse(target)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, nil, fmt.Errorf("%q is no address: use host:port, unix:/path or http://host:port", target)
+		return nil, nil, fmt.Errorf("%q is not an address: use host:port, unix:/path or http://host:port", target)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = profilePath

@@ -126,7 +126,7 @@ func openProfile(pid int) (link, name string, found bool) {
 // process (signal(7)).
 func hears(pid int) error {
 	if pid <= 0 {
-		return fmt.Errorf("%d is no process id", pid)
+		return fmt.Errorf("%d is not a process id", pid)
 	}
 	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if errors.Is(err, fs.ErrNotExist) {

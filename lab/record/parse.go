@@ -71,7 +71,7 @@ func parseStat(text []byte) (stat, error) {
 	return s, nil
 }
 
-// ticks is n ticks as a duration; numbers that are no time are 0.
+// ticks is n ticks as a duration; numbers that are not times are 0.
 func ticks(n int64) time.Duration {
 	if n < 0 || n > int64(1<<63-1)/int64(tick) {
 		return 0

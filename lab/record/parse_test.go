@@ -173,7 +173,7 @@ func FuzzParseMachine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if s, err := parseSystem(text); err == nil && s.Idle < 0 {
 			// Sums of eight times, each below 292 years, may wrap; kernels do not
-			// get so old, and it is no panic.
+			// get so old, and it is not a panic.
 			t.Skip()
 		}
 		parseModel(text)

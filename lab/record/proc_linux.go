@@ -90,7 +90,7 @@ func processClock(pid int) (time.Duration, error) {
 	var now unix.Timespec
 	err := unix.ClockGettime(int32(^pid<<3|2), &now)
 	if errors.Is(err, unix.EINVAL) {
-		err = unix.ESRCH // the clock of no process is no clock
+		err = unix.ESRCH // the clock of no process is not a clock
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the CPU clock of process %d: %w", pid, err)

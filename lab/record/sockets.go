@@ -79,7 +79,7 @@ func parseHexAddress(s string) (netip.AddrPort, error) {
 		return netip.AddrPort{}, err
 	}
 	if len(raw) != 4 && len(raw) != 16 {
-		return netip.AddrPort{}, fmt.Errorf("%d bytes are no address", len(raw))
+		return netip.AddrPort{}, fmt.Errorf("%d bytes are not an address", len(raw))
 	}
 	for i := 0; i < len(raw); i += 4 {
 		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
@@ -159,7 +159,7 @@ func match(all []listener, address string) ([]listener, error) {
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("port %q is no number up to 65535", port)
+		return nil, fmt.Errorf("port %q is not a number up to 65535", port)
 	}
 	hosts, err := resolve(host)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestTransfers(t *testing.T) {
 		t.Errorf("ReadBytes = %d, want 100 × 4096 and a few", r.ReadBytes)
 	}
 	if r.WriteCalls == 0 || r.WriteBytes == 0 {
-		t.Errorf("the helper's answer is no write: %+v", r)
+		t.Errorf("the helper's answer is not a write: %+v", r)
 	}
 	h.do(t, "sendfile 10")
 	if s := readT(t, target).Sub(r); s.ReadBytes < 1000 {

@@ -25,7 +25,7 @@ const (
 // second at most; readings in between repeat it. each, which may be nil, gets
 // every reading, also those dropped later.
 //
-// The end of ctx is no error; that of the target is ErrEnded, with the
+// The end of ctx is not an error; that of the target is ErrEnded, with the
 // readings up to it.
 func (t *Target) Watch(ctx context.Context, every time.Duration, each func(Reading)) ([]Reading, error) {
 	return watch(ctx, every, t.read, each)

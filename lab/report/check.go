@@ -30,12 +30,12 @@ func (c *checker) head(res *result.Result) error {
 	switch res.Kind {
 	case result.KindLoad, result.KindCompare, result.KindExperiment, result.KindPGO:
 	default:
-		return fmt.Errorf("%q is no kind of result", shorten(string(res.Kind), 40))
+		return fmt.Errorf("%q is not a kind of result", shorten(string(res.Kind), 40))
 	}
 	switch res.Mode {
 	case "", result.Quick, result.Full:
 	default:
-		return fmt.Errorf("%q is no mode", shorten(string(res.Mode), 40))
+		return fmt.Errorf("%q is not a mode", shorten(string(res.Mode), 40))
 	}
 	if !res.Ended.IsZero() && res.Ended.Before(res.Started) {
 		return fmt.Errorf("it ended at %v, before it started at %v", res.Ended, res.Started)
@@ -53,7 +53,7 @@ func (c *checker) lists(res *result.Result) error {
 	}
 	for _, a := range res.Arms {
 		if a.Placebo != "" && !c.arms[a.Placebo] {
-			return fmt.Errorf("arm %q is the placebo of %q, which is no arm", shorten(a.Name, 60), shorten(a.Placebo, 60))
+			return fmt.Errorf("arm %q is the placebo of %q, which is not an arm", shorten(a.Name, 60), shorten(a.Placebo, 60))
 		}
 	}
 	for _, w := range res.Workloads {
@@ -130,7 +130,7 @@ func figures(v result.Verdict) error {
 	case result.Undecided:
 		decided = false
 	default:
-		return fmt.Errorf("%q is no outcome", shorten(string(v.Outcome), 40))
+		return fmt.Errorf("%q is not an outcome", shorten(string(v.Outcome), 40))
 	}
 	switch {
 	case v.Ratio < 0 || v.Low < 0 || v.High < 0 || v.Delta < 0 || v.Blocks < 0 || v.Restarts < 0 || v.More < 0 || v.Minutes < 0:
@@ -156,7 +156,7 @@ func (c *checker) rest(res *result.Result) error {
 		switch g.Status {
 		case result.Passed, result.Failed, result.Doubtful, result.Unknown:
 		default:
-			return fmt.Errorf("gate %q: %q is no status", shorten(g.Name, 60), shorten(string(g.Status), 40))
+			return fmt.Errorf("gate %q: %q is not a status", shorten(g.Name, 60), shorten(string(g.Status), 40))
 		}
 	}
 	for _, t := range res.Tables {

@@ -30,7 +30,7 @@ func Read(r io.Reader) (*result.Result, error) {
 		return nil, fmt.Errorf("reading the result: %w", err)
 	}
 	if len(data) > maxFile {
-		return nil, fmt.Errorf("this file is larger than %d MB: it is no result of this program", maxFile>>20)
+		return nil, fmt.Errorf("this file is larger than %d MB: it is not a result of this program", maxFile>>20)
 	}
 	if err := checkFormat(data); err != nil {
 		return nil, err
@@ -59,11 +59,11 @@ func checkFormat(data []byte) error {
 		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && syntax.Offset >= int64(len(data)) {
 			return fmt.Errorf("this result file is cut off after %d bytes", len(data))
 		}
-		return fmt.Errorf("this is no result file: %w", jsonError(err))
+		return fmt.Errorf("this is not a result file: %w", jsonError(err))
 	}
 	switch {
 	case head.Format == nil:
-		return errors.New(`this is no result file: it does not say its "format"`)
+		return errors.New(`this is not a result file: it does not say its "format"`)
 	case *head.Format != result.Format:
 		return fmt.Errorf("this file is %q; this millrace reads %q: measure again, or draw it with the version that wrote it", shorten(*head.Format, 40), result.Format)
 	}
@@ -81,7 +81,7 @@ func jsonError(err error) error {
 	return err
 }
 
-// Write writes a result file. Figures that are no numbers (NaN, infinities)
+// Write writes a result file. Figures that are not numbers (NaN, infinities)
 // have no place in one: they are left out, and a note says how many. A result
 // that Read would refuse is written, and then an error: what was measured is
 // not lost.
@@ -145,7 +145,7 @@ func cleaned(res *result.Result) *result.Result {
 	return &c
 }
 
-// mend makes zero, which means unknown, of a figure that is no number.
+// mend makes zero, which means unknown, of a figure that is not a number.
 func mend(v *float64) int {
 	if number(*v) {
 		return 0

@@ -46,7 +46,7 @@ func checkPage(t *testing.T, page string) {
 		t.Fatalf("the page has %d scripts", len(found))
 	}
 	if !json.Valid([]byte(found[0][2])) {
-		t.Error("the raw data is no JSON")
+		t.Error("the raw data is not JSON")
 	}
 	hash := sha256.Sum256([]byte(found[1][2]))
 	// The template escapes + in attributes.

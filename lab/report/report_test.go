@@ -263,7 +263,7 @@ func TestFilesKeepsWhatContradictsItself(t *testing.T) {
 	res := fixture(t, "compare")
 	res.Samples[0].Arm = "nobody"
 	files, err := Files(t.TempDir(), res)
-	if err == nil || !strings.Contains(err.Error(), `"nobody" is no arm`) {
+	if err == nil || !strings.Contains(err.Error(), `"nobody" is not an arm`) {
 		t.Errorf("the error is %v", err)
 	}
 	if len(files) != 4 {

@@ -11,7 +11,7 @@ import (
 	"millrace/lab/result"
 )
 
-// A thinning is how much of a result a page shows. Zero is no limit.
+// A thinning is how much of a result a page shows. Zero means no limit.
 type thinning struct {
 	points   int  // of a line
 	wideOnly bool // no second, narrow picture of lines

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Median of values; those that are no finite number are left out. NaN without
+// Median of values; those that are not finite numbers are left out. NaN without
 // any.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 

@@ -72,7 +72,7 @@ const (
 	// maxResamples bounds the time of one estimate: a hundred thousand resamples
 	// of 24 blocks take 0.3 s, and no interval gets better by more.
 	maxResamples = 100_000
-	// maxLog bounds log-ratios: beyond it their exponential is no float64.
+	// maxLog bounds log-ratios: beyond it their exponential does not fit a float64.
 	maxLog = 700
 	// fewestUnits is how many units a verdict takes. The interval holds its level
 	// from four units on in simulations; two more are for noise unlike theirs.
@@ -88,7 +88,7 @@ type Estimate struct {
 	P                float64 // sign-flip permutation, two-sided, not adjusted; 1 without blocks
 	Blocks, Restarts int     // that were used
 	Units            int     // what was resampled and flipped: restarts, or the blocks of a single one
-	Dropped          int     // pairs left out because their log-ratio is no finite number
+	Dropped          int     // pairs left out because their log-ratio is not a finite number
 }
 
 // Outcome is what an estimate means under a rule.

@@ -88,7 +88,7 @@ func (b *Bench) Build(ctx context.Context, name string, flags, env []string) (pa
 	}
 	// Of any other package go build writes an archive.
 	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("building the subject %q: it is no program (not a main package)", name)
+		return "", fmt.Errorf("building the subject %q: it is not a program (not a main package)", name)
 	}
 	return path, nil
 }

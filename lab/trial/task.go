@@ -11,7 +11,7 @@ import (
 	"millrace/lab/record"
 )
 
-// A Task is work that is no load: it does something to a running arm, once, and
+// A Task is work that is not a load: it does something to a running arm, once, and
 // says what that brought.
 type Task func(ctx context.Context, slot TaskSlot) (TaskResult, error)
 

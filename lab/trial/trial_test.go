@@ -186,7 +186,7 @@ func TestDies(t *testing.T) {
 	}
 }
 
-// An interrupt keeps whole blocks and is no error.
+// An interrupt keeps whole blocks and is not an error.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

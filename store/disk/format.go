@@ -49,7 +49,7 @@ const (
 	probe = 4096
 )
 
-// errDamaged is a file that is no object, or not a whole one.
+// errDamaged is a file that is not an object, or not a whole one.
 var errDamaged = errors.New("the file is damaged")
 
 // checksum continues a CRC-32C, the one that processors have an instruction for.

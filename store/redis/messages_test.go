@@ -48,7 +48,7 @@ func TestChanged(t *testing.T) {
 		return storetest.PutText(b, "later", "x") == nil && heardA.hasKey("later")()
 	})
 	if heardA.hasKey("messages")() || heardA.hasKey("")() {
-		t.Error("something is told that is no object")
+		t.Error("something is told that is not an object")
 	}
 }
 

@@ -106,7 +106,7 @@ type Redis struct {
 	once    sync.Once
 }
 
-// Open connects in the background: a server that is down is no error, the
+// Open connects in the background: a server that is down is not an error, the
 // store answers ErrDown until it is there. A URL that cannot be read is one.
 // Calls right after Open wait for the first attempt, up to Timeout.
 func Open(o Options) (*Redis, error) {

@@ -127,7 +127,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestServerFull: Redis at its limit that may not evict is no server that is down.
+// TestServerFull: Redis at its limit that may not evict is not a server that is down.
 func TestServerFull(t *testing.T) {
 	s := start(t, "--maxmemory", "4mb", "--maxmemory-policy", "noeviction")
 	r := open(t, Options{URL: s.url()})

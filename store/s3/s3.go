@@ -97,7 +97,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects. A server that cannot be reached is no error here: the methods
+// Open connects. A server that cannot be reached is not an error here: the methods
 // return store.ErrDown until it can.
 func Open(o Options) (*Store, error) {
 	if err := o.Check(); err != nil {

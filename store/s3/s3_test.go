@@ -292,7 +292,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestNoServer: Open is no error; calls fail quickly, and later at once.
+// TestNoServer: Open does not fail; calls fail quickly, and later at once.
 func TestNoServer(t *testing.T) {
 	st := open(t, Options{URL: "s3+http://key:secret@127.0.0.1:" + servertest.FreePort(t) + "/bucket"})
 	if _, err := storetest.GetText(st, "key"); !errors.Is(err, store.ErrDown) {

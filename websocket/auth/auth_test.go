@@ -289,7 +289,7 @@ func TestVerify(t *testing.T) {
 		{"wrong issuer", hs256(t, good("iss", "x")), "another issuer"},
 		{"no issuer", hs256(t, good("iss", nil)), "another issuer"},
 		{"patterns as a text", hs256(t, good("subscribe", "news")), "no list of patterns"},
-		{"sub a number", hs256(t, good("sub", 7)), "sub is no text"},
+		{"sub a number", hs256(t, good("sub", 7)), "sub is not text"},
 		{"sub too long", hs256(t, good("sub", strings.Repeat("x", maxUser+1))), "at most 256"},
 		{"another secret", sign(t, jwt.SigningMethodHS256, "", other, good()), "signature is wrong"},
 		{"claims changed", flip(hs256(t, good()), 1), "the token"},

@@ -66,7 +66,7 @@ func text(m map[string]json.RawMessage, key string, to *string) error {
 		return nil
 	}
 	if json.Unmarshal(raw, to) != nil {
-		return fmt.Errorf("its %s is no text", key)
+		return fmt.Errorf("its %s is not text", key)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 	}
 	var texts []string
 	if json.Unmarshal(raw, &texts) != nil {
-		return fmt.Errorf(`its %s is no list of patterns, which looks like ["news", "chat:*"]`, key)
+		return fmt.Errorf(`its %s is not a list of patterns, which looks like ["news", "chat:*"]`, key)
 	}
 	if len(texts) > maxPatterns {
 		return fmt.Errorf("its %s has %d patterns: at most %d", key, len(texts), maxPatterns)
@@ -93,7 +93,7 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 }
 
 // seconds reads a time as RFC 7519, 2 gives it: seconds since 1970, perhaps
-// with a fraction. No member is no time; null is none either.
+// with a fraction. No member means no time, and so does null.
 func seconds(m map[string]json.RawMessage, key string) (*jwt.NumericDate, error) {
 	raw, ok := m[key]
 	if !ok || string(raw) == "null" {
@@ -101,10 +101,10 @@ func seconds(m map[string]json.RawMessage, key string) (*jwt.NumericDate, error)
 	}
 	var s float64
 	if json.Unmarshal(raw, &s) != nil {
-		return nil, fmt.Errorf("its %s is no number of seconds since 1970", key)
+		return nil, fmt.Errorf("its %s is not a number of seconds since 1970", key)
 	}
 	if s < 0 || s > lastSecond {
-		return nil, fmt.Errorf("its %s of %.0f is no number of seconds since 1970: are these milliseconds?", key, s)
+		return nil, fmt.Errorf("its %s of %.0f is not a number of seconds since 1970: are these milliseconds?", key, s)
 	}
 	whole, part := math.Modf(s)
 	return &jwt.NumericDate{Time: time.Unix(int64(whole), int64(part*float64(time.Second)))}, nil
@@ -128,7 +128,7 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if m == nil {
-		return errors.New("its claims are no object")
+		return errors.New("its claims are not an object")
 	}
 	var err error
 	if c.exp, err = seconds(m, "exp"); err != nil {
@@ -171,7 +171,7 @@ func answered(data []byte, now time.Time) (claimed, error) {
 	var m map[string]json.RawMessage
 	var c claimed
 	if err := json.Unmarshal(data, &m); err != nil || m == nil {
-		return c, errors.New(`its answer is no object of JSON, which looks like {"user": "7", "subscribe": ["news"]}`)
+		return c, errors.New(`its answer is not an object of JSON, which looks like {"user": "7", "subscribe": ["news"]}`)
 	}
 	if err := c.read(m, "user"); err != nil {
 		return c, err

@@ -108,7 +108,7 @@ func readPEM(name string) ([]key, error) {
 		return nil, fmt.Errorf("jwt.public_key: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxPEM {
-		return nil, fmt.Errorf("jwt.public_key: %s is no file of at most %d bytes", name, maxPEM)
+		return nil, fmt.Errorf("jwt.public_key: %s is not a file of at most %d bytes", name, maxPEM)
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -185,7 +185,7 @@ type jwk struct {
 }
 
 // parseSet reads a key set (RFC 7517, 5): of what it holds those keys that
-// verify signatures. Others are no fault: sets have keys for encryption too,
+// verify signatures. Others are not a fault: sets have keys for encryption too,
 // and of kinds that nobody knew when we were written. Secrets (kty oct) are
 // among them: what everybody can fetch is none.
 func parseSet(data []byte) ([]key, error) {

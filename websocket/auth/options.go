@@ -129,7 +129,7 @@ func (j *JWT) check(faults map[string]error) {
 func checkURL(raw string) error {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return fmt.Errorf("%q is no address that can be asked: write https://host/path", raw)
+		return fmt.Errorf("%q is not an address that can be asked: write https://host/path", raw)
 	}
 	if u.Fragment != "" {
 		return fmt.Errorf("%q has a #, which no server gets to see: leave it out", raw)

@@ -122,7 +122,7 @@ func failure(f *fault, id json.RawMessage) []byte {
 	return append(b, '}')
 }
 
-// appendQuoted adds s as a JSON string (RFC 8259, 7). What is no UTF-8
+// appendQuoted adds s as a JSON string (RFC 8259, 7). What is not UTF-8
 // becomes U+FFFD.
 func appendQuoted(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"

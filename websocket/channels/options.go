@@ -151,7 +151,7 @@ func checkBus(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Scheme == "" || u.Hostname() == "" {
-			return errors.New("this is no address of a bus: write nats://host:4222, or tls://host:4222") // not quoted: it may hold a password
+			return errors.New("this is not an address of a bus: write nats://host:4222, or tls://host:4222") // not quoted: it may hold a password
 		}
 		if u.Scheme != "nats" && u.Scheme != "tls" {
 			return fmt.Errorf("a bus is not reached by %s: write nats://%s, or tls://%[2]s", u.Scheme, u.Host)

@@ -44,7 +44,7 @@ func (s *session) End() {
 const (
 	// window is the time over which commands are averaged.
 	window = 10 * time.Second
-	// brokenCost is what a message that is no command counts as: no program
+	// brokenCost is what a message that is not a command counts as: no program
 	// sends such by chance.
 	brokenCost = 10
 	// askCost is what a history or a presence counts as: each may be half a queue

@@ -93,7 +93,7 @@ func visit(t *testing.T, browser, url string) (gone <-chan struct{}, output func
 	done := make(chan struct{})
 	go func() { // the cleanup waits for it
 		defer close(done)
-		_ = cmd.Wait() // that it was killed is no news
+		_ = cmd.Wait() // that it was killed is not news
 	}()
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may be gone already

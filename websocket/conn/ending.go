@@ -24,7 +24,7 @@ func endWriting(rw io.Closer) {
 }
 
 // socket is what a connection comes down to, below TLS and whatever else says
-// what is below it; nil for a stream of HTTP/2, which is no connection.
+// what is below it; nil for a stream of HTTP/2, which is not a connection.
 func socket(rw io.Closer) net.Conn {
 	nc, _ := rw.(net.Conn)
 	for {

@@ -108,7 +108,7 @@ func (g *gate) frames(t *testing.T) (list []string) {
 	defer g.mu.Unlock()
 	list, rest := split(g.wrote.Bytes())
 	if len(rest) > 0 {
-		t.Errorf("%d bytes behind %d frames are no frame", len(rest), len(list))
+		t.Errorf("%d bytes behind %d frames are not a frame", len(rest), len(list))
 	}
 	return list
 }

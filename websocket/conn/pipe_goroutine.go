@@ -205,7 +205,7 @@ func (o *goroutinePipe) clientEnded() {
 }
 
 // upstreamEnded is the end of what comes from the upstream: the client gets
-// what there is, and then the end, which is no reset (see loop.settle).
+// what there is, and then the end, which is not a reset (see loop.settle).
 func (o *goroutinePipe) upstreamEnded() {
 	o.mu[frontEnd].Lock()
 	if !o.pipe.over {

@@ -256,7 +256,7 @@ func (lp *loop) pipeEnded(p *pipe, from int) {
 		return
 	}
 	// A proper goodbye, or a frame that has no end: the client gets what there
-	// is of it, and then the end, which is no reset (see loop.settle).
+	// is of it, and then the end, which is not a reset (see loop.settle).
 	p.over = true
 	front.put(closeSent)
 	front.schedule(closeTime)

@@ -318,7 +318,7 @@ func (c *Conn) closing(p []byte) {
 }
 
 // closeReason is how closes are counted. Codes come from the peer: those that
-// are no standard ones are counted together.
+// are not standard ones are counted together.
 func closeReason(code frame.Code, ours bool) string {
 	by := "client "
 	if ours {

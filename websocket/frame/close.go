@@ -77,7 +77,7 @@ func ParseClose(payload []byte) (code Code, reason string, err error) {
 // AppendClose adds a close frame of a server (unmasked) to dst. A code that
 // must not be on the wire (NoStatus, Abnormal) is left out together with the
 // reason. The reason is cut, at a character's boundary, to what a control frame
-// can hold; bytes in it that are no UTF-8 are replaced.
+// can hold; bytes in it that are not UTF-8 are replaced.
 func AppendClose(dst []byte, code Code, reason string) []byte {
 	if !code.onWire() {
 		return Header{Fin: true, Op: Close}.Append(dst)

@@ -19,7 +19,7 @@ const (
 )
 
 // Walk takes the next bytes. It returns how many data frames (not control
-// frames) ended in them, and an *Error if they are no frames; what follows is
+// frames) ended in them, and an *Error if they are not frames; what follows is
 // then not to be trusted: every further call fails, and nothing may be put in
 // any more.
 func (w *Walker) Walk(b []byte) (frames int, err error) {
@@ -65,7 +65,7 @@ func (w *Walker) Walk(b []byte) (frames int, err error) {
 func (w *Walker) next(b []byte) (h Header, n int, err error) {
 	if w.have == 0 {
 		if h, n, err = Parse(b); n == 0 && err == nil {
-			w.have = uint8(copy(w.header[:], b)) // all of b: it is no whole header
+			w.have = uint8(copy(w.header[:], b)) // all of b: it is not a whole header
 			n = -1
 		}
 		return h, n, err

@@ -23,7 +23,7 @@ const (
 	Leave = "leave"
 )
 
-// Note is news about a channel that is no publication.
+// Note is news about a channel that is not a publication.
 type Note struct {
 	Kind    string // Placed, Reset, Join or Leave
 	Channel string
@@ -37,7 +37,7 @@ type Note struct {
 // is safe for concurrent use.
 type Publication struct {
 	bus.Message
-	// Note is set if this is no publication of a client; Message then has
+	// Note is set if this is not a publication of a client; Message then has
 	// only the channel, and Frame and Event are what Options.Note makes.
 	Note *Note
 

@@ -44,7 +44,7 @@ function connect() {
   try {
     ws = new WebSocket($("url").value.trim());
   } catch (error) {
-    show("closed", `This is no address of a WebSocket: ${error.message}`);
+    show("closed", `This is not an address of a WebSocket: ${error.message}`);
     return;
   }
   socket = ws;

@@ -109,12 +109,12 @@ func startNginx(dir string) (address string, stop func(), err error) {
 	address = l.Addr().String()
 	_ = l.Close() // only its number was wanted
 	www := filepath.Join(dir, "www")
-	if err := errors.Join(os.Mkdir(www, 0o755), os.Chmod(dir, 0o755), //nolint:gosec // nginx's worker has another user
-		os.WriteFile(filepath.Join(www, "page.txt"), bytes.Repeat([]byte("x"), page), 0o644),                     //nolint:gosec // as above
-		os.WriteFile(filepath.Join(dir, "conf"), fmt.Appendf(nil, nginxConf, dir, address), 0o644)); err != nil { //nolint:gosec // as above
+	if err := errors.Join(os.Mkdir(www, 0o755), os.Chmod(dir, 0o755), // nginx's worker has another user
+		os.WriteFile(filepath.Join(www, "page.txt"), bytes.Repeat([]byte("x"), page), 0o644),
+		os.WriteFile(filepath.Join(dir, "conf"), fmt.Appendf(nil, nginxConf, dir, address), 0o644)); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(nginx, "-c", filepath.Join(dir, "conf")) //nolint:gosec // ours
+	cmd := exec.Command(nginx, "-c", filepath.Join(dir, "conf"))
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
@@ -143,7 +143,7 @@ func wrkRequests(output []byte) (uint64, error) {
 }
 
 func runWrk(ctx context.Context, url string) (cost, error) {
-	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(generatorConns), "-d"+strconv.Itoa(generatorSeconds)+"s", url) //nolint:gosec // a peer
+	cmd := exec.CommandContext(ctx, "wrk", "-t1", "-c"+strconv.Itoa(generatorConns), "-d"+strconv.Itoa(generatorSeconds)+"s", url)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return cost{}, fmt.Errorf("%w (is wrk installed?): %s", err, output)
@@ -154,7 +154,7 @@ func runWrk(ctx context.Context, url string) (cost, error) {
 
 func runLab(ctx context.Context, millrace, dir, url string) (cost, error) {
 	file := filepath.Join(dir, "load.json")
-	cmd := exec.CommandContext(ctx, millrace, "lab", "load", url, "-c", strconv.Itoa(generatorConns), "-t", "1", //nolint:gosec // ours
+	cmd := exec.CommandContext(ctx, millrace, "lab", "load", url, "-c", strconv.Itoa(generatorConns), "-t", "1",
 		"-d", strconv.Itoa(generatorSeconds)+"s", "--warmup", "0s", "--json", file)
 	output, err := cmd.CombinedOutput()
 	if err != nil {

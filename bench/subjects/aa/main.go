@@ -70,7 +70,7 @@ func serve(address string, burn int) error {
 		return err
 	}
 	body := []byte(strings.Repeat("x", page))
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // no timeouts: measured on loopback only
+	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { // no timeouts: measured on loopback only
 		if spin(burn) == 0 {
 			panic("the work was optimised away")
 		}
@@ -117,7 +117,7 @@ func compare(ctx context.Context, millrace string, a, b string) (*found, error) 
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "result.json")
-	cmd := exec.CommandContext(ctx, millrace, "lab", "compare", "A="+a, "B="+b, "--quick", "--json", file) //nolint:gosec // ours
+	cmd := exec.CommandContext(ctx, millrace, "lab", "compare", "A="+a, "B="+b, "--quick", "--json", file)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	output, err := cmd.CombinedOutput()
 	text, readErr := os.ReadFile(file) // a void result ends with status 1 and is a finding all the same

@@ -34,7 +34,7 @@ type Conn struct {
 	count  func()
 }
 
-// errEnd ends a script early, and is no fault of it.
+// errEnd ends a script early, and is not its fault.
 var errEnd = errors.New("end of script")
 
 // Request waits for a request and reads it, body and all.

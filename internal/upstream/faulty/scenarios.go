@@ -12,11 +12,11 @@ type Effect int
 const (
 	// Whole is a good answer, whatever there is to complain about.
 	Whole Effect = iota
-	// Refused is no answer: the connection breaks before one.
+	// Refused means no answer: the connection breaks before one.
 	Refused
-	// Broken is no answer, since what comes is none.
+	// Broken means an answer that cannot be read.
 	Broken
-	// Late is no answer in time.
+	// Late means no answer in time.
 	Late
 	// Cut is a header, then a body that is not whole.
 	Cut

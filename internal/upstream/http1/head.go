@@ -17,7 +17,7 @@ type Framing int
 
 // The framings.
 const (
-	// Empty is no body at all.
+	// Empty means no body at all.
 	Empty Framing = iota
 	// Length is a body of as many bytes as the header says.
 	Length

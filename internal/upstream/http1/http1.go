@@ -29,7 +29,7 @@ import (
 	"io"
 )
 
-// The ways in which bytes are no answer. Each is wrapped with what was seen.
+// The ways in which bytes are not an answer. Each is wrapped with what was seen.
 var (
 	ErrHead    = errors.New("malformed header")
 	ErrTooMuch = errors.New("its header is too large")

@@ -30,7 +30,7 @@ const (
 // pythonArms are the Flask and the Sanic service, each with one worker and with
 // four. Where the virtual environment cannot be made, they are skipped.
 func (r *cacheRun) pythonArms(ctx context.Context) []*cacheArm {
-	limit := r.runPlan.python // as with compiling, it is no part of the time for measuring
+	limit := r.runPlan.python // as with compiling, it is not part of the time for measuring
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf(
 		"there were only %v for it: run it again (what was downloaded is kept) or with --full", limit))
 	defer cancel()

@@ -92,7 +92,7 @@ func (m *measurement) everNew(ctx context.Context, slot trial.TaskSlot) (trial.T
 	for _, r := range readings {
 		most = max(most, r.RSS)
 	}
-	return trial.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err //nolint:gosec // not negative
+	return trial.TaskResult{Values: map[string]float64{peak: float64(most)}, Done: uint64(m.urls)}, err
 }
 
 // purge fills a cache with tagged answers, changes the API's answers, has the tag

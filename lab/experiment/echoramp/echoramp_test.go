@@ -216,7 +216,7 @@ func TestWSVerdicts(t *testing.T) {
 			w.found = append(w.found, finding("short", 100, block, 0, 150_000*noise))
 		}
 	}
-	// Blocks that failed are no figures about cost.
+	// Blocks that failed are not figures about cost.
 	w.found = append(w.found, finding(baselineArm, 500, 12, 0, 100_000), finding("dear", 500, 12, 499, 1))
 	w.judge()
 	want := map[string]result.Outcome{"dear": result.Worse, "short": result.Undecided, placeboArm: result.Equal}

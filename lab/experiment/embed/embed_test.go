@@ -83,7 +83,7 @@ func TestPlan(t *testing.T) {
 			}
 			for arm := range claim {
 				if !slices.ContainsFunc(arms, func(a trial.Arm) bool { return a.Name == arm }) {
-					t.Errorf("claimed of %s, which is no arm", arm)
+					t.Errorf("claimed of %s, which is not an arm", arm)
 				}
 			}
 		}

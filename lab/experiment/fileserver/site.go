@@ -67,7 +67,7 @@ func Write(dir string, files []File) error {
 	return nil
 }
 
-// Binary reports whether f is no text.
+// Binary reports whether f is not text.
 func (f File) Binary() bool {
 	switch filepath.Ext(f.Name) {
 	case ".html", ".js", ".json":

@@ -55,7 +55,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestLog: the times are read, and what is no log is told.
+// TestLog: the times are read, and what is not a log is told.
 func TestLog(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "log")
 	for text, want := range map[string]time.Duration{

@@ -22,7 +22,7 @@ const (
 	// patience is how long a command, or a visitor, may take.
 	patience = visit + 10*time.Second
 	// settle is how long a server rests before and after its work: what a start
-	// still has to do is no part of it, what an answer leaves to do is.
+	// still has to do is not part of it, what an answer leaves to do is.
 	settle = 300 * time.Millisecond
 	// look is how often memory is read.
 	look = 50 * time.Millisecond
@@ -51,7 +51,7 @@ func (m *measurement) byCommand(ctx context.Context, c command) (got trial.TaskR
 			args = append(args, files.Replace(a))
 		}
 		limited, cancel := context.WithTimeout(ctx, patience)
-		cmd := exec.CommandContext(limited, c.args[0], args...) //nolint:gosec // a peer
+		cmd := exec.CommandContext(limited, c.args[0], args...)
 		highest, err := runWatched(cmd)
 		cancel()
 		if err != nil {
@@ -63,7 +63,7 @@ func (m *measurement) byCommand(ctx context.Context, c command) (got trial.TaskR
 		if err != nil {
 			return got, fmt.Errorf("reading what %s wrote: %w", c.name, err)
 		}
-		size += uint64(pictureBytes(body)) //nolint:gosec // a length
+		size += uint64(pictureBytes(body))
 		if err := m.keep(c.name, p, body); err != nil {
 			return got, err
 		}

@@ -136,7 +136,7 @@ func small(ctx context.Context, url string, d time.Duration) (p99 time.Duration,
 		return 0, fmt.Errorf("asking for a small file: %w", err)
 	}
 	if n := got.Requests - got.Status[http.StatusOK] + got.Errors.Sum(); n > 0 {
-		return 0, fmt.Errorf("%d of %d requests for a small file failed: %s", n, got.Requests, got.Errors.First) //nolint:err113 // the count is all
+		return 0, fmt.Errorf("%d of %d requests for a small file failed: %s", n, got.Requests, got.Errors.First)
 	}
 	return got.Latency.Quantile(0.99), nil
 }

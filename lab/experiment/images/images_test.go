@@ -90,7 +90,7 @@ func TestPictureBytes(t *testing.T) {
 		t.Errorf("%d of %d bytes, want %d", got, len(webp), want)
 	}
 	if got := pictureBytes([]byte("GIF89a")); got != 6 {
-		t.Errorf("what is no WebP has %d bytes", got)
+		t.Errorf("what is not a WebP has %d bytes", got)
 	}
 }
 

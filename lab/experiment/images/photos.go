@@ -217,7 +217,7 @@ func frame(marker byte, segment []byte) (string, error) {
 
 // pictureBytes is what a WebP takes without its profile and metadata, which some
 // converters keep and others do not: its file without the chunks ICCP, EXIF and
-// XMP (RFC 9649, 2.7). All of it where it is no WebP.
+// XMP (RFC 9649, 2.7). All of it where it is not a WebP.
 func pictureBytes(data []byte) int64 {
 	const header, chunk = 12, 8 // RIFF, size, WEBP; name, size
 	if len(data) < header || string(data[:4]) != "RIFF" || string(data[8:header]) != "WEBP" {

@@ -109,7 +109,7 @@ func (m *measurement) photoTable() result.Table {
 
 // score is a process for one result: all its memory is given back with it.
 func score(ctx context.Context, original, webp string) (v float64, err error) {
-	cmd := exec.CommandContext(ctx, "python3", "-c", string(script)) //nolint:gosec // our own
+	cmd := exec.CommandContext(ctx, "python3", "-c", string(script))
 	cmd.Stdin = strings.NewReader(original + "\t" + webp + "\n")
 	out, err := cmd.Output()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // recordQuick and recordFull are how long each workload is recorded where there
-// is no profile yet: some 300 samples, and some 2,000.
+// is not a profile yet: some 300 samples, and some 2,000.
 const (
 	recordQuick = 4 * time.Second
 	recordFull  = 20 * time.Second

@@ -46,8 +46,8 @@ const (
 	every = 20 * time.Millisecond
 	// goodPatience is how long it waits for a connection, and for an answer.
 	goodPatience = 10 * time.Second
-	// grace is what its 99th percentile may have beyond twice that of an idle server.
-	grace = 20 * time.Millisecond
+	// allowance is what its 99th percentile may have beyond twice that of an idle server.
+	allowance = 20 * time.Millisecond
 	// besieged is how long an attack lasts before the good client is looked at.
 	besieged = 2 * time.Second
 	// watchEvery is how often memory is read.
@@ -137,7 +137,7 @@ func (a attack) watch(ctx context.Context, url string, target *record.Target, id
 	if err != nil || len(readings) == 0 {
 		return got, nil, err
 	}
-	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) }) //nolint:gosec // far below the largest int
+	most := slices.MaxFunc(readings, func(a, b record.Reading) int { return int(a.RSS) - int(b.RSS) })
 	used := readings[len(readings)-1].CPU - calm.CPU
 	return trial.TaskResult{Done: during.asked, Values: map[string]float64{
 		goodFailed: float64(during.failed), goodIdle: float64(before.times.Quantile(0.99)), goodP99: float64(during.times.Quantile(0.99)),

@@ -152,7 +152,7 @@ func open(ctx context.Context, slot trial.TaskSlot, n int) (trial.TaskResult, er
 		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
-	return trial.TaskResult{Done: uint64(n), Values: map[string]float64{ //nolint:gosec // a small constant
+	return trial.TaskResult{Done: uint64(n), Values: map[string]float64{
 		"requests_per_second": float64(n) / took.Seconds(), "latency_p99_ns": float64(times.Quantile(0.99)),
 	}}, err
 }

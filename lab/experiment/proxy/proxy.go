@@ -35,7 +35,7 @@ func Experiment() experiment.Experiment {
 			"within each round; what is shown is the median of the rounds with the least and the greatest. Of five rounds these two hold the true "+
 			"median with a chance of 94 %%. A row is lost where the median is above 1, and lost clearly where the least is. Under an attack the good client "+
 			"may have no failure in any round, and a 99th percentile of at most twice that of its idle server and %s. There are no further verdicts: five rounds are too few for the lab's tests. The application and its CPU time are "+
-			"the same for all and not counted. The result is void when a server gives a wrong answer or fails to answer.", rounds, experiment.Duration(float64(grace))),
+			"the same for all and not counted. The result is void when a server gives a wrong answer or fails to answer.", rounds, experiment.Duration(float64(allowance))),
 		Selects: true,
 		Run:     run,
 	}

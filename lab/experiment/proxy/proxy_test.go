@@ -143,7 +143,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestPress: h2load's answers are counted and timed, and a wrong answer is no figure.
+// TestPress: h2load's answers are counted and timed, and a wrong answer is not a figure.
 func TestPress(t *testing.T) {
 	m := &measurement{Servers: &fileserver.Servers{Env: experiment.Env{Work: t.TempDir()}}}
 	if m.h2load, m.missing = h2load.Look(); m.missing != nil {

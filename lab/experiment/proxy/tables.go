@@ -51,7 +51,7 @@ func standOf(res *result.Result, row, arm string) (stand, bool) {
 	return s, s.rounds > 0
 }
 
-func (s stand) most() float64 { return 2*s.idle + float64(grace) }
+func (s stand) most() float64 { return 2*s.idle + float64(allowance) }
 
 func (s stand) reached() bool { return s.failed == 0 && s.p99 <= s.most() }
 
@@ -74,7 +74,7 @@ func attackTable(res *result.Result, attacks []rows.Row) result.Table {
 	t := result.Table{
 		Title: "A good client under attack", Lead: true,
 		About: fmt.Sprintf("No failure in any round, and a 99th percentile of at most twice that of the idle server and %s, is what millrace must reach. "+
-			"Medians of the rounds, failures of all of them together, memory as resident.", experiment.Duration(float64(grace))),
+			"Medians of the rounds, failures of all of them together, memory as resident.", experiment.Duration(float64(allowance))),
 		Columns: []string{"attack", "server", "failures", "idle", "under attack", "must be", "", "memory idle", "at most", "attackers held", "ended"},
 	}
 	for _, r := range attacks {

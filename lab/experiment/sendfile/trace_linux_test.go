@@ -21,7 +21,7 @@ import (
 // traces: the path of its socket.
 const tracedServer = "MILLRACE_TEST_TRACED_SERVER"
 
-// TestTracedServer is no test but that process: it sends one file by sendfile
+// TestTracedServer is not a test but that process: it sends one file by sendfile
 // and by copying.
 func TestTracedServer(t *testing.T) {
 	socket := os.Getenv(tracedServer)

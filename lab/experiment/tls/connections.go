@@ -84,7 +84,7 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 		err = experiment.Sleep(ctx, settle)
 	}
 	slot.Window(false)
-	return trial.TaskResult{Done: uint64(clients * times)}, err //nolint:gosec // a small constant
+	return trial.TaskResult{Done: uint64(clients * times)}, err
 }
 
 // quietOn measures quiet connections on a server of their own that has done
@@ -126,7 +126,7 @@ func (m *measurement) hold(ctx context.Context, url string, target *record.Targe
 	if after.RSS > before.RSS {
 		values[perConnection] = float64(after.RSS-before.RSS) / float64(n)
 	}
-	return trial.TaskResult{Values: values, Done: uint64(n)}, err //nolint:gosec // it is not negative
+	return trial.TaskResult{Values: values, Done: uint64(n)}, err
 }
 
 // gather opens connections and asks for the page on each. Those that it opened are

@@ -93,7 +93,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 		err = look(times)
 	}
 	slot.Window(false)
-	return trial.TaskResult{Done: uint64(visitors * times)}, err //nolint:gosec // a small constant
+	return trial.TaskResult{Done: uint64(visitors * times)}, err
 }
 
 // open asks for the page and its assets.

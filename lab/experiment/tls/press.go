@@ -23,7 +23,7 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b h2load.B
 	}
 	b.Exe, b.URL = m.h2load, target
 	got, body, err := b.Run(ctx, slot)
-	if least := uint64(b.Requests) * uint64(m.large); err == nil && path == fileserver.LargePath && body < least { //nolint:gosec // neither is negative
+	if least := uint64(b.Requests) * uint64(m.large); err == nil && path == fileserver.LargePath && body < least {
 		err = fmt.Errorf("%w: %d bytes of files of %d", errAnswer, body, least)
 	}
 	return got, err

@@ -164,7 +164,7 @@ func TestShake(t *testing.T) {
 	}
 }
 
-// A server without tickets is no figure for resumed sessions.
+// A server without tickets is not a figure for resumed sessions.
 func TestShakeWithoutTickets(t *testing.T) {
 	m := &measurement{page: []byte("a page"), quick: true}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(m.page) }))
@@ -185,7 +185,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestView: everything of the page is asked for, and what is missing is no figure.
+// TestView: everything of the page is asked for, and what is missing is not a figure.
 func TestView(t *testing.T) {
 	var asked atomic.Int64
 	missing := "/none"

@@ -41,7 +41,7 @@ func settings(http2 bool, sessions tls.ClientSessionCache) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, NextProtos: []string{protocol},
 		ClientSessionCache: sessions, ServerName: "localhost",
-		InsecureSkipVerify: true, //nolint:gosec // the certificate was made for this run
+		InsecureSkipVerify: true, // the certificate was made for this run
 	}
 }
 
@@ -103,7 +103,7 @@ func (v *visitor) getHTTP1(path string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// errAnswer is an answer that is no page.
+// errAnswer is an answer that is not a page.
 var errAnswer = errors.New("no page")
 
 // Of HTTP/2 (RFC 9113): the preface (3.4), types of frames (6) and their flags.
@@ -188,7 +188,7 @@ func (v *visitor) read(body *bytes.Buffer) (done bool, err error) {
 }
 
 // look asks for the page and compares it: a server that is quick with something
-// else is no server.
+// else is not a server.
 func (m *measurement) look(ctx context.Context, at string, http2 bool) error {
 	v, err := visit(ctx, at, settings(http2, nil))
 	if err != nil {

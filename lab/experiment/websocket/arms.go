@@ -9,7 +9,7 @@ import (
 	"millrace/lab/trial"
 )
 
-// The arms: a program, and what it does where that is no plain echo.
+// The arms: a program, and what it does where that is not a plain echo.
 const (
 	gws      = "gws"
 	millrace = "millrace"

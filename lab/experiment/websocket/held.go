@@ -89,7 +89,7 @@ func gather(ctx context.Context, url, hello string, n int) (*crowd, error) {
 }
 
 // errNoMessenger cannot happen: every WebSocket is one.
-var errNoMessenger = errors.New("the connection is no WebSocket")
+var errNoMessenger = errors.New("the connection is not a WebSocket")
 
 // greet says what comes first, and waits for the answer that takes up its words.
 func greet(ctx context.Context, conn client.Conn, hello string) error {

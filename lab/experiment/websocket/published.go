@@ -86,7 +86,7 @@ func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Durat
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	due := uint64(n) * uint64(count) //nolint:gosec // neither is negative
+	due := uint64(n) * uint64(count)
 	return trial.TaskResult{
 		Values: map[string]float64{lagMedian: float64(d.lags.Quantile(0.5)), lagHigh: float64(d.lags.Quantile(0.99))},
 		Done:   d.received, Failed: due - min(due, d.received) + d.doubled, FirstFailure: d.first,

@@ -72,7 +72,7 @@ func (c Config) check() (*url.URL, error) {
 	ip, err := netip.ParseAddrPort(u.Host)
 	switch {
 	case err != nil || !ip.Addr().IsLoopback():
-		return nil, fmt.Errorf("%w: %q is no address and port of the loopback interface", errConfig, u.Host)
+		return nil, fmt.Errorf("%w: %q is not an address and port of the loopback interface", errConfig, u.Host)
 	case u.Scheme != scheme:
 		return nil, fmt.Errorf("%w: its URL is one of %s", errConfig, scheme)
 	case c.Connections < 1 || c.Connections > maxConnections || c.Streams > maxStreams || c.Kind == Streams && c.Streams < 1:
@@ -160,7 +160,7 @@ func (s *Siege) dial(ctx context.Context) (net.Conn, error) {
 	}
 	over := tls.Dialer{NetDialer: d, Config: &tls.Config{
 		NextProtos:         []string{"h2"},
-		InsecureSkipVerify: true, //nolint:gosec // it is a server of ours
+		InsecureSkipVerify: true, // it is a server of ours
 	}}
 	return over.DialContext(ctx, "tcp", s.url.Host)
 }

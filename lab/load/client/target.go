@@ -168,7 +168,7 @@ func (t *target) requests(o *Options) error {
 	return nil
 }
 
-// checkHeader refuses what would break out of its line or is no header
+// checkHeader refuses what would break out of its line or is not a header
 // (RFC 9110, 5.1 and 5.5).
 func checkHeader(name string, values []string) error {
 	const symbols = "!#$%&'*+-.^_`|~"

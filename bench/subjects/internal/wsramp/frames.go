@@ -3,7 +3,7 @@ package wsramp
 import (
 	"bufio"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // RFC 6455 asks for it
+	"crypto/sha1" // RFC 6455 asks for it
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -35,7 +35,7 @@ const (
 	opPong         = 0xA
 )
 
-// errUnexpected is an answer that is no echo.
+// errUnexpected is an answer that is not an echo.
 var errUnexpected = errors.New("the answer is not what was sent")
 
 // upgrade asks for a WebSocket and checks the answer, RFC 6455, 4.1.
@@ -56,7 +56,7 @@ func upgrade(w io.Writer, r *bufio.Reader, host, path string) error {
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		return fmt.Errorf("the server answered %s", answer.Status)
 	}
-	sum := sha1.Sum([]byte(key + acceptGUID)) //nolint:gosec // RFC 6455 asks for it
+	sum := sha1.Sum([]byte(key + acceptGUID)) // RFC 6455 asks for it
 	if got := answer.Header.Get("Sec-WebSocket-Accept"); got != base64.StdEncoding.EncodeToString(sum[:]) {
 		return fmt.Errorf("the server's Sec-WebSocket-Accept %q does not fit", got)
 	}

@@ -113,7 +113,7 @@ func published(file string) servecmd.Source {
 	}
 }
 
-// notAnUpstream says what was meant by a word that is no upstream: perhaps
+// notAnUpstream says what was meant by a word that is not an upstream: perhaps
 // another verb.
 func notAnUpstream(text string, err error, group *kong.Node) error {
 	if other := cmdline.OtherVerb(text, group); other != nil {

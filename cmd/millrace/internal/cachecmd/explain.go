@@ -28,7 +28,7 @@ func (c *Explain) Run(s console.Streams) error {
 		return err
 	}
 	if !isPage(c.URL) && !strings.HasPrefix(c.URL, "/") {
-		return console.Usage(fmt.Sprintf("%q is no URL", c.URL), "write it as a client asks for it: http://127.0.0.1:8080/path, or /path alone")
+		return console.Usage(fmt.Sprintf("%q is not a URL", c.URL), "write it as a client asks for it: http://127.0.0.1:8080/path, or /path alone")
 	}
 	ctx, stop := console.UntilInterrupted()
 	defer stop()

@@ -34,7 +34,7 @@ func (c *Purge) Run(s console.Streams) error {
 	}
 	for _, text := range c.URL {
 		if !strings.Contains(text, "/") {
-			return console.Usage(fmt.Sprintf("%q is no URL", text), fmt.Sprintf("a URL is like http://127.0.0.1:8080/path, or /path alone; or is it --tag %s or --host %s?", text, text))
+			return console.Usage(fmt.Sprintf("%q is not a URL", text), fmt.Sprintf("a URL is like http://127.0.0.1:8080/path, or /path alone; or is it --tag %s or --host %s?", text, text))
 		}
 	}
 	ctx, stop := console.UntilInterrupted()

@@ -137,7 +137,7 @@ func inLoc(open []xml.Name) bool {
 
 func (a *addresses) add(root, loc string) error {
 	if !isPage(loc) {
-		return fmt.Errorf("the sitemap names %.80q, which is no address", loc)
+		return fmt.Errorf("the sitemap names %.80q, which is not an address", loc)
 	}
 	if root == "sitemapindex" {
 		a.maps = append(a.maps, loc)

@@ -98,7 +98,7 @@ func headerOf(lines []string) (http.Header, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(line, "\r\n") {
-			return nil, console.Usage(fmt.Sprintf("--header %q is no header", line), "write it as 'Name: value'")
+			return nil, console.Usage(fmt.Sprintf("--header %q is not a header", line), "write it as 'Name: value'")
 		}
 		h.Add(name, strings.TrimSpace(value))
 	}

@@ -14,7 +14,7 @@ import (
 	"millrace/images/worker"
 )
 
-// Verb is what the server starts itself with to convert images. It is no verb
+// Verb is what the server starts itself with to convert images. It is not a verb
 // for people.
 const Verb = "images-worker"
 

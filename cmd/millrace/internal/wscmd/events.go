@@ -44,7 +44,7 @@ func (s *events) next() (event, error) {
 		if line == "" {
 			s.id = id
 			if !some {
-				e.name = "" // a name alone is no event
+				e.name = "" // a name alone is not an event
 				continue
 			}
 			e.id, e.data = s.id, strings.TrimSuffix(data.String(), "\n")

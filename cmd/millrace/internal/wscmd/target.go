@@ -119,7 +119,7 @@ func (f channelFlags) choose(all []control.Route) (control.Route, error) {
 func channelsURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {
-		return "", console.Usage(fmt.Sprintf("--url %q is no URL", text), "for example --url http://127.0.0.1:8080/")
+		return "", console.Usage(fmt.Sprintf("--url %q is not a URL", text), "for example --url http://127.0.0.1:8080/")
 	}
 	switch u.Scheme {
 	case "http", "https":

@@ -46,7 +46,7 @@ type SlowConsumer string
 func (c *SlowConsumer) UnmarshalText(text []byte) error {
 	*c = SlowConsumer(text)
 	if ways := websocket.SlowConsumers(); !slices.Contains(ways, string(text)) {
-		return fmt.Errorf("%q is no way to treat slow clients: use %s", text, strings.Join(ways, " or "))
+		return fmt.Errorf("%q is not a way to treat slow clients: use %s", text, strings.Join(ways, " or "))
 	}
 	return nil
 }

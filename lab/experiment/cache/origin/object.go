@@ -66,7 +66,7 @@ func parse(u *url.URL) (Object, error) {
 		if text := q.Get(name); text != "" {
 			d, err := time.ParseDuration(text)
 			if err != nil || d < 0 {
-				return o, fmt.Errorf("%s=%s is no time", name, text)
+				return o, fmt.Errorf("%s=%s is not a time", name, text)
 			}
 			*to = d
 		}
