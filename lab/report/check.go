@@ -71,23 +71,23 @@ func (c *checker) lists(res *result.Result) error {
 	return nil
 }
 
-// known refuses a name that is not declared.
+// known refuses a name that is not declared; what has its article ("an arm").
 func known(what string, names map[string]bool, name string) error {
 	if names[name] {
 		return nil
 	}
-	return fmt.Errorf("%q is no %s of this result", shorten(name, 60), what)
+	return fmt.Errorf("%q is not %s of this result", shorten(name, 60), what)
 }
 
 func (c *checker) samples(res *result.Result) error {
 	for i, s := range res.Samples {
-		err := known("arm", c.arms, s.Arm)
+		err := known("an arm", c.arms, s.Arm)
 		if err == nil {
-			err = known("workload", c.workloads, s.Workload)
+			err = known("a workload", c.workloads, s.Workload)
 		}
 		for key := range s.Values {
 			if err == nil {
-				err = known("metric", c.metrics, key)
+				err = known("a metric", c.metrics, key)
 			}
 		}
 		if err == nil && (s.Seconds < 0 || s.Block < 0 || s.Restart < 0 || s.Order < 0) {
@@ -102,15 +102,15 @@ func (c *checker) samples(res *result.Result) error {
 
 func (c *checker) verdicts(res *result.Result) error {
 	for i, v := range res.Verdicts {
-		err := known("arm", c.arms, v.Arm)
+		err := known("an arm", c.arms, v.Arm)
 		if err == nil {
-			err = known("arm", c.arms, v.Baseline)
+			err = known("an arm", c.arms, v.Baseline)
 		}
 		if err == nil {
-			err = known("workload", c.workloads, v.Workload)
+			err = known("a workload", c.workloads, v.Workload)
 		}
 		if err == nil {
-			err = known("metric", c.metrics, v.Metric)
+			err = known("a metric", c.metrics, v.Metric)
 		}
 		if err == nil {
 			err = figures(v)
