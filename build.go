@@ -128,6 +128,9 @@ func keyOf(kind string, what any) string {
 // job makes the handler of a route and returns its job's name.
 func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.Handler, job string, err error) {
 	switch name := routeName(hosts, pattern); {
+	case rc.PHP != nil:
+		h, err = b.php(name, pattern, rc)
+		return h, "php", err
 	case rc.Images != nil:
 		h, err = b.images(name, rc)
 		return h, "images", err
@@ -148,7 +151,7 @@ func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.H
 	case rc.Deny != nil:
 		return rc.Deny.Handler(), "deny", nil
 	}
-	return nil, "", errors.New("no job is named: write static, images, cache, proxy, websocket, redirect or deny")
+	return nil, "", errors.New("no job is named: write static, images, php, cache, proxy, websocket, redirect or deny")
 }
 
 // routeName is a route's name in the metrics and on the command line.

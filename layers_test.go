@@ -27,12 +27,12 @@ var layers = [][]string{
 	{"cmd/millrace", "examples/everything"},
 	{"."}, // package millrace, the root: the only place where jobs meet
 	{"internal/config", "internal/certs"},
-	{"static", "images", "cache", "websocket", "lab", "internal/server", "internal/admin"},
+	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean"},
 	{"internal/field"},
 }
 

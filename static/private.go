@@ -120,7 +120,13 @@ func unwrap(name string) string {
 }
 
 // Hides reports whether the name of a file keeps it from being served.
-func (o Options) Hides(name string) bool { return hidden(name) || newPrivate(o.Private).covers(name) }
+func (o Options) Hides(name string) bool { return o.Hider()(name) }
+
+// Hider is Hides for many names.
+func (o Options) Hider() func(name string) bool {
+	p := newPrivate(o.Private)
+	return func(name string) bool { return !o.Hidden && hidden(name) || p.covers(name) }
+}
 
 // Warnings says what the operator should know about the folder: files in it
 // that are kept back, because they would give secrets away, and a page for what

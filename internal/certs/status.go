@@ -110,7 +110,7 @@ func explain(name string, err error) string {
 	case "rejectedIdentifier":
 		return fmt.Sprintf("the CA issues no certificate for %s (%s)", name, detail)
 	case "externalAccountRequired":
-		return "this CA wants an account that exists: add external_account with its id and mac_key"
+		return "this CA wants an account that exists: add external_account with its id and secret"
 	}
 	if problem.Status == http.StatusTooManyRequests {
 		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)

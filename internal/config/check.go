@@ -347,8 +347,8 @@ func (c *checker) route(path, route string, r Route) {
 			jobs = append(jobs, f.name)
 		}
 	}
-	if i := slices.Index(jobs, "images"); i >= 0 && slices.Contains(jobs, "static") {
-		jobs = slices.Delete(jobs, i, i+1) // a folder and what is made of its images are one job
+	if slices.Contains(jobs, "static") { // a folder and what is made of its files are one job
+		jobs = slices.DeleteFunc(jobs, func(job string) bool { return job == "images" || job == "php" })
 	}
 	slices.SortFunc(jobs, func(a, b string) int {
 		p, q := c.doc.key(join(path, a)), c.doc.key(join(path, b))
@@ -365,6 +365,9 @@ func (c *checker) route(path, route string, r Route) {
 	}
 	if r.Images != nil {
 		c.images(path, r)
+	}
+	if r.PHP != nil {
+		c.php(path, r)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
+	"millrace/php"
 	"millrace/static"
 	"millrace/websocket"
 	"millrace/websocket/channels"
@@ -70,7 +71,7 @@ type Site struct {
 	// *.example.org stands for every name below example.org. Empty: every host
 	// that no other site names.
 	Hosts []string `yaml:"hosts"`
-	// Routes map a path to exactly one job; images may stand beside static. A path that ends in "/" covers
+	// Routes map a path to exactly one job; images and php may stand beside static. A path that ends in "/" covers
 	// everything below it, any other only itself. The longest match wins.
 	Routes map[string]Route `yaml:"routes"`
 }
@@ -83,6 +84,9 @@ type Route struct {
 	// the folder that "static" names beside it ("images: on"), or those of
 	// another host ("remote").
 	Images *images.Options `yaml:"images"`
+	// PHP runs the PHP files of the folder that "static" names beside it, by
+	// php-fpm. Its socket alone is enough: "php: /run/php/php-fpm.sock".
+	PHP *php.Options `yaml:"php"`
 	// Cache puts a slow API behind memory. Its upstream alone is enough:
 	// "cache: http://127.0.0.1:5000".
 	Cache *cache.Options `yaml:"cache"`

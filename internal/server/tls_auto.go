@@ -55,7 +55,7 @@ type ExternalAccount struct {
 	// KeyID names the key.
 	KeyID string `yaml:"id"`
 	// MACKey is the key, in base64url. It belongs into an environment variable.
-	MACKey string `yaml:"mac_key"`
+	MACKey string `yaml:"secret"`
 }
 
 // OnDemand says which names get a certificate during a handshake.
@@ -106,7 +106,7 @@ func (o *AutoOptions) Check() map[string]error {
 		found["on_demand.ask"] = fmt.Errorf("%q is not a URL, as in http://127.0.0.1:5000/may-have-a-certificate", o.OnDemand.Ask)
 	}
 	if (o.Account.KeyID == "") != (o.Account.MACKey == "") {
-		found["external_account"] = errors.New("an external account has both: id and mac_key")
+		found["external_account"] = errors.New("an external account has both: id and secret")
 	}
 	if o.Email != "" && !strings.Contains(o.Email, "@") {
 		found["email"] = fmt.Errorf("%q is not an address of electronic mail", o.Email)

@@ -1,0 +1,173 @@
+package fastcgi
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxStderr bounds what is told of an answer's complaints, in bytes.
+const maxStderr = 8 << 10
+
+// Answer is what an application writes on its standard output: a CGI answer
+// (RFC 3875, 6), head and body. Read returns io.EOF only after the application
+// has said that it is done.
+type Answer struct {
+	client     *Client
+	conn       *conn
+	at         record
+	done       bool // the last record came
+	closed     bool
+	stop       func() bool
+	long       bool // the body is sent by a goroutine, sending
+	sending    sync.WaitGroup
+	sendFailed atomic.Pointer[error]
+	stderr     strings.Builder
+}
+
+// Read implements [io.Reader].
+func (a *Answer) Read(p []byte) (int, error) {
+	for {
+		if a.done {
+			return 0, io.EOF
+		}
+		if a.at.kind == kindStdout && a.at.content > 0 {
+			a.patience()
+			n, err := a.conn.in.Read(p[:min(len(p), a.at.content)])
+			a.at.content -= n
+			if err != nil {
+				return n, a.cause(nil, unexpected(err))
+			}
+			return n, nil
+		}
+		if err := a.advance(); err != nil {
+			return 0, a.cause(nil, err)
+		}
+	}
+}
+
+// patience gives the application time for its next piece.
+func (a *Answer) patience() {
+	if d := a.conn.options.Read; d > 0 && a.conn.in.Buffered() == 0 {
+		_ = a.conn.nc.SetReadDeadline(time.Now().Add(d))
+	}
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// advance goes on to the next record with output, or to the end.
+func (a *Answer) advance() error {
+	in := a.conn.in
+	for {
+		if _, err := in.Discard(a.at.content + a.at.padding); err != nil {
+			return unexpected(err)
+		}
+		a.patience()
+		var err error
+		if a.at, err = readRecord(in, &a.conn.scratch); err != nil {
+			return unexpected(err)
+		}
+		switch a.at.kind {
+		case kindStdout:
+			if a.at.content > 0 {
+				return nil
+			}
+		case kindStderr:
+			if err := a.complain(); err != nil {
+				return err
+			}
+		case kindEnd:
+			return a.end()
+		default:
+			return fmt.Errorf("%w: a record of kind %d", ErrProtocol, a.at.kind)
+		}
+	}
+}
+
+// complain collects what came on the standard error.
+func (a *Answer) complain() error {
+	text := make([]byte, min(a.at.content, max(0, maxStderr-a.stderr.Len())))
+	n, err := io.ReadFull(a.conn.in, text)
+	a.at.content -= n
+	a.stderr.Write(text[:n])
+	if err != nil {
+		return unexpected(err)
+	}
+	return nil
+}
+
+// end reads the last record.
+func (a *Answer) end() error {
+	var body [8]byte
+	if a.at.content != len(body) {
+		return fmt.Errorf("%w: an end of %d bytes", ErrProtocol, a.at.content)
+	}
+	if _, err := io.ReadFull(a.conn.in, body[:]); err != nil {
+		return unexpected(err)
+	}
+	a.at.content = 0
+	if _, err := a.conn.in.Discard(a.at.padding); err != nil {
+		return unexpected(err)
+	}
+	a.at.padding = 0
+	if body[4] != 0 {
+		return fmt.Errorf("the application takes no request now (status %d)", body[4])
+	}
+	a.status(binary.BigEndian.Uint32(body[:]))
+	a.done = true
+	return nil
+}
+
+// status tells of a program that ended badly; php-fpm's always end with 0.
+func (a *Answer) status(code uint32) {
+	if code != 0 {
+		fmt.Fprintf(&a.stderr, "\nthe script ended with status %d", code)
+	}
+}
+
+// cause prefers why a request could not be sent, or was given up, to what that
+// led to.
+func (a *Answer) cause(ctx context.Context, err error) error {
+	if failed := a.sendFailed.Load(); failed != nil {
+		return *failed
+	}
+	if ctx != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// Close gives the connection back after a whole answer, and else closes it, which
+// ends the request. Closing twice is no error.
+func (a *Answer) Close() error {
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	inTime := a.stop()
+	if a.done && inTime && !a.long {
+		a.client.give(a.conn)
+	} else {
+		_ = a.conn.nc.Close()
+		a.sending.Wait()
+	}
+	if tell := a.client.options.Stderr; tell != nil {
+		for line := range strings.Lines(strings.TrimSpace(a.stderr.String())) {
+			if line = strings.TrimSpace(line); line != "" {
+				tell(line)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package fastcgi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options of a Client.
+type Options struct {
+	// To are the application's addresses: unix:/path, /path or host:port. They
+	// take turns.
+	To []string
+	// Connect bounds the time for a connection, Read that between two pieces of
+	// an answer, Write that of a piece of a request.
+	Connect, Read, Write time.Duration
+	// Keep is how many idle connections are kept. Each takes a worker of
+	// php-fpm's away from others, so 0 is the best default.
+	Keep int
+	// Stderr gets what the application complains about, a line at a time.
+	Stderr func(line string)
+}
+
+// Client talks to one application. Its methods may be called at once by many
+// goroutines.
+type Client struct {
+	options Options
+	next    atomic.Uint64
+	mu      sync.Mutex
+	idle    []*conn
+	closed  bool
+}
+
+// New makes a client; nothing is connected yet.
+func New(o Options) *Client { return &Client{options: o} }
+
+// Close closes idle connections.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, one := range c.idle {
+		_ = one.nc.Close()
+	}
+	c.idle = nil
+	return nil
+}
+
+// ErrConnect is what Do returns when no address could be connected to.
+var ErrConnect = errors.New("the application cannot be reached")
+
+// Request is what an application is asked.
+type Request struct {
+	Params []byte    // made with [AppendParam]
+	Body   io.Reader // nil for none
+	Length int64     // of the body
+}
+
+// small is up to which length a body is written before the answer is read. What
+// is longer could wait for an application that itself waits to write.
+const small = 32 << 10
+
+// Do sends a request. The answer must be read to its end or closed.
+func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
+	for {
+		nc, reused, err := c.connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		a, err := c.ask(ctx, nc, r)
+		if err == nil {
+			return a, nil
+		}
+		_ = nc.nc.Close()
+		// A connection that was kept may have ended meanwhile.
+		if !reused || r.Length > 0 || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// ask writes the request and waits for the first record of the answer.
+func (c *Client) ask(ctx context.Context, nc *conn, r Request) (*Answer, error) {
+	a := &Answer{client: c, conn: nc}
+	a.stop = context.AfterFunc(ctx, func() { _ = nc.nc.SetDeadline(time.Unix(1, 0)) }) // whoever reads or writes ends
+	head := appendBegin(nc.out[:0], c.options.Keep > 0)
+	head = appendStream(head, kindParams, r.Params)
+	head = appendHeader(head, kindParams, 0)
+	nc.out = head[:0]
+	if r.Length <= small {
+		var err error
+		if head, err = appendBody(head, r); err != nil {
+			a.stop()
+			return nil, err
+		}
+		err = nc.write(head)
+		if err != nil {
+			a.stop()
+			return nil, err
+		}
+	} else {
+		if err := nc.write(head); err != nil {
+			a.stop()
+			return nil, err
+		}
+		a.long = true
+		a.sending.Go(func() { // ends with the body, or when the connection is closed
+			if err := nc.writeBody(r.Body); err != nil {
+				_ = nc.nc.SetReadDeadline(time.Unix(1, 0))
+				a.sendFailed.Store(&err)
+			}
+		})
+	}
+	if err := a.advance(); err != nil {
+		a.stop()
+		_ = nc.nc.Close()
+		a.sending.Wait()
+		return nil, a.cause(ctx, err)
+	}
+	return a, nil
+}
+
+func appendBody(b []byte, r Request) ([]byte, error) {
+	if r.Length > 0 {
+		body := make([]byte, r.Length)
+		if _, err := io.ReadFull(r.Body, body); err != nil {
+			return nil, fmt.Errorf("read the request's body: %w", err)
+		}
+		b = appendStream(b, kindStdin, body)
+	}
+	return appendHeader(b, kindStdin, 0), nil
+}
+
+// connect takes a connection that is kept, or makes one.
+func (c *Client) connect(ctx context.Context) (nc *conn, reused bool, err error) {
+	c.mu.Lock()
+	if n := len(c.idle); n > 0 {
+		nc = c.idle[n-1]
+		c.idle = c.idle[:n-1]
+	}
+	c.mu.Unlock()
+	if nc != nil {
+		_ = nc.nc.SetDeadline(time.Time{})
+		return nc, true, nil
+	}
+	d := net.Dialer{Timeout: c.options.Connect}
+	first := c.next.Add(1)
+	var errs []error
+	for i := range c.options.To {
+		network, addr := split(c.options.To[(int(first%1024)+i)%len(c.options.To)])
+		one, err := d.DialContext(ctx, network, addr)
+		if err == nil {
+			return newConn(one, &c.options), false, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, false, fmt.Errorf("%w: %w", ErrConnect, errors.Join(errs...))
+}
+
+// split tells UNIX sockets from others.
+func split(to string) (network, addr string) {
+	if path, ok := strings.CutPrefix(to, "unix:"); ok {
+		return "unix", path
+	}
+	if strings.HasPrefix(to, "/") {
+		return "unix", to
+	}
+	return "tcp", to
+}
+
+// give takes a connection back after a whole answer.
+func (c *Client) give(nc *conn) {
+	c.mu.Lock()
+	keep := !c.closed && len(c.idle) < c.options.Keep && nc.in.Buffered() == 0
+	if keep {
+		c.idle = append(c.idle, nc)
+	}
+	c.mu.Unlock()
+	if !keep {
+		_ = nc.nc.Close()
+	}
+}
+
+// conn is a connection to an application.
+type conn struct {
+	nc      net.Conn
+	in      *bufio.Reader
+	out     []byte // scratch
+	options *Options
+	scratch [headerLen]byte
+}
+
+func newConn(nc net.Conn, o *Options) *conn {
+	return &conn{nc: nc, in: bufio.NewReaderSize(nc, 16<<10), options: o}
+}
+
+func (c *conn) write(b []byte) error {
+	if c.options.Write > 0 {
+		_ = c.nc.SetWriteDeadline(time.Now().Add(c.options.Write))
+	}
+	if _, err := c.nc.Write(b); err != nil {
+		return fmt.Errorf("send the request to the application: %w", err)
+	}
+	return nil
+}
+
+// writeBody sends a body in records.
+func (c *conn) writeBody(body io.Reader) error {
+	buf := make([]byte, headerLen+maxContent)
+	for {
+		n, err := io.ReadFull(body, buf[headerLen:])
+		if n > 0 {
+			appendHeader(buf[:0], kindStdin, n)
+			if err := c.write(buf[:headerLen+n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return c.write(appendHeader(buf[:0], kindStdin, 0))
+		}
+		if err != nil {
+			return fmt.Errorf("read the request's body: %w", err)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package php
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/fastcgi"
+)
+
+// Deps are what the job works with.
+type Deps struct {
+	// Files serves what is not PHP: package static, of the same folder.
+	Files http.Handler
+	// Static is what the job must know of that folder.
+	Static Static
+	// Prefix is the path that the route has in front of the folder's, without a
+	// slash at its end.
+	Prefix   string
+	ErrorLog *slog.Logger
+}
+
+// Static is the folder that package static serves.
+type Static struct {
+	Root  string
+	Index []string          // pages that answer for their folder
+	Hides func(string) bool // names that do not exist for clients
+}
+
+// Handler runs scripts. It must be closed.
+type Handler struct {
+	options Options
+	static  Static
+	files   http.Handler
+	root    *os.Root
+	scripts string // the root as php-fpm sees it
+	prefix  string
+	client  *fastcgi.Client
+	places  chan struct{}
+	errors  *slog.Logger
+}
+
+// Open makes the handler of a folder. php-fpm is not asked before the first
+// request: it may start later.
+func Open(o Options, d Deps) (*Handler, error) {
+	o = o.withDefaults()
+	abs, err := filepath.Abs(d.Static.Root)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of the scripts: %w", err)
+	}
+	root, err := os.OpenRoot(abs)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of the scripts: %w", err)
+	}
+	h := &Handler{
+		options: o, static: d.Static, files: d.Files, root: root, scripts: abs, prefix: d.Prefix,
+		places: make(chan struct{}, o.Connections), errors: d.ErrorLog,
+	}
+	if o.Root != "" {
+		h.scripts = o.Root
+	}
+	if len(h.static.Index) == 0 {
+		h.static.Index = []string{"index.html"}
+	}
+	h.client = fastcgi.New(fastcgi.Options{
+		To: o.To, Connect: o.Connect, Read: o.Timeout, Write: o.Timeout, Keep: o.Idle,
+		Stderr: func(line string) { h.errors.Warn("php: " + line) },
+	})
+	return h, nil
+}
+
+// Close closes idle connections.
+func (h *Handler) Close() error {
+	return errors.Join(h.client.Close(), h.root.Close())
+}
+
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch t := h.find(r.URL.Path); {
+	case t.redirect:
+		toFolder(w, r)
+	case t.script == "":
+		h.files.ServeHTTP(w, r)
+	default:
+		h.run(w, r, t)
+	}
+}
+
+// run asks php-fpm, once the request is there as a whole.
+func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
+	body, err := takeIn(r)
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	defer body.close()
+	leave, ok := h.place(w, r)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: &reader{spool: body}, Length: body.size})
+	if err != nil {
+		leave()
+		h.fail(w, r, t, err)
+		return
+	}
+	h.answer(w, r, t, &running{answer: answer, leave: sync.OnceFunc(leave), cancel: cancel})
+}
+
+// takeIn reads the request's body, so that a slow client holds no worker.
+func takeIn(r *http.Request) (*spool, error) {
+	s := newSpool()
+	if r.Body != nil && r.Body != http.NoBody {
+		if _, err := io.Copy(s, r.Body); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	s.end(nil)
+	return s, nil
+}
+
+// refuse answers a request whose body could not be taken in.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusBadRequest // nobody may read it any more
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errSpoolFull) {
+		status = http.StatusRequestEntityTooLarge
+	} else if _, ok := errors.AsType[*os.PathError](err); ok {
+		status = http.StatusInsufficientStorage
+	}
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
+	}
+	http.Error(w, http.StatusText(status)+".", status)
+}
+
+// place waits until php-fpm may be asked, and returns what gives the place back.
+func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
+	leave = func() { <-h.places }
+	select {
+	case h.places <- struct{}{}:
+		return leave, true
+	default:
+	}
+	late := time.NewTimer(h.options.Wait)
+	defer late.Stop()
+	select {
+	case h.places <- struct{}{}:
+		return leave, true
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	case <-late.C:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "The application is busy. Please try again.", http.StatusServiceUnavailable)
+		return nil, false
+	}
+}
+
+// running is an answer that comes.
+type running struct {
+	answer *fastcgi.Answer
+	leave  func() // gives the place back
+	cancel context.CancelFunc
+	pump   sync.WaitGroup
+}
+
+// end ends it, wherever it is.
+func (a *running) end() {
+	a.cancel()
+	a.pump.Wait()
+	_ = a.answer.Close()
+	a.leave()
+}
+
+// fail answers for a php-fpm that could not.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, t target, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // the client has gone
+	}
+	status, hint := http.StatusBadGateway, "look into php-fpm's log"
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		status, hint = http.StatusGatewayTimeout, "php.timeout is "+h.options.Timeout.String()
+	case errors.Is(err, fastcgi.ErrConnect):
+		hint = "is php-fpm running, and may this user write to its socket (listen.owner)?"
+	}
+	h.errors.Error("php: no answer", "script", t.script, "err", err, "hint", hint)
+	http.Error(w, "The application does not answer.", status)
+}
+
+// Bounds of an answer's head, in bytes, and of what is read ahead, so that a
+// short answer goes out at once and with its length.
+const (
+	maxHead   = 32 << 10
+	readAhead = 64 << 10
+)
+
+// errHead is what is wrong with a head.
+var errHead = errors.New("the script's header fields cannot be read")
+
+// answer passes an answer on.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *running) {
+	defer a.end()
+	in := bufio.NewReaderSize(a.answer, readAhead)
+	status, header, err := readHead(in)
+	if err != nil {
+		h.fail(w, r, t, err)
+		return
+	}
+	length, err := passOn(w.Header(), header)
+	if err != nil {
+		h.fail(w, r, t, err)
+		return
+	}
+	if r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified || status < 200 {
+		if length >= 0 && r.Method == http.MethodHead {
+			w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+		}
+		_, _ = io.Copy(io.Discard, in) // the script may still do something
+		w.WriteHeader(status)
+		return
+	}
+	first, err := in.Peek(readAhead)
+	whole := errors.Is(err, io.EOF)
+	switch {
+	case err != nil && !whole && in.Buffered() == 0 && length != 0:
+		h.fail(w, r, t, err)
+		return
+	case whole && length < 0:
+		length = int64(len(first))
+	}
+	if length >= 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+	}
+	var body io.Reader = in
+	if length >= 0 {
+		body = io.LimitReader(in, length)
+	}
+	w.WriteHeader(status)
+	sent, err := h.send(w, body, a, whole)
+	if err == nil && length >= 0 && sent < length {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		if r.Context().Err() == nil {
+			h.errors.Warn("php: the answer ended too early", "script", t.script, "err", err)
+		}
+		panic(http.ErrAbortHandler) // the client must not take it for whole
+	}
+}
+
+// send sends the body: what is there at once, the rest as the client takes it,
+// while php-fpm's worker goes on to other requests.
+func (h *Handler) send(w http.ResponseWriter, body io.Reader, a *running, whole bool) (int64, error) {
+	if whole {
+		a.leave()
+		return io.Copy(w, body) //nolint:wrapcheck // told by the caller
+	}
+	s := newSpool()
+	defer s.close()
+	a.pump.Go(func() { // ends with the answer, or with its context
+		_, err := io.Copy(s, body)
+		s.end(err)
+		a.leave()
+	})
+	flush := func() { _ = http.NewResponseController(w).Flush() }
+	n, err := io.Copy(w, &reader{spool: s, idle: flush})
+	if err != nil {
+		a.cancel()
+	}
+	s.end(io.ErrClosedPipe)
+	a.pump.Wait()
+	return n, err //nolint:wrapcheck // as above
+}
+
+// readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3).
+func readHead(in *bufio.Reader) (status int, header textproto.MIMEHeader, err error) {
+	limited := &io.LimitedReader{R: in, N: maxHead}
+	lines := bufio.NewReaderSize(&byByte{limited}, 16)
+	header, err = textproto.NewReader(lines).ReadMIMEHeader()
+	if err != nil {
+		if _, malformed := errors.AsType[textproto.ProtocolError](err); malformed || limited.N <= 0 {
+			err = fmt.Errorf("%w: %w", errHead, err)
+		}
+		return 0, nil, err
+	}
+	status = http.StatusOK
+	if text := header.Get("Status"); text != "" {
+		code, _, _ := strings.Cut(text, " ")
+		if status, err = strconv.Atoi(code); err != nil || status < 200 || status > 599 {
+			return 0, nil, fmt.Errorf("%w: the status %q", errHead, text)
+		}
+	} else if header.Get("Location") != "" {
+		status = http.StatusFound
+	}
+	return status, header, nil
+}
+
+// byByte hands on single bytes, so that a reader on top takes nothing of what
+// stands behind the head.
+type byByte struct{ r io.Reader }
+
+// Read implements [io.Reader].
+func (b *byByte) Read(p []byte) (int, error) { return b.r.Read(p[:min(1, len(p))]) } //nolint:wrapcheck // as it is
+
+// passOn copies the fields that are the client's business, and returns the
+// length that the script says its answer has, -1 if it does not.
+func passOn(to http.Header, from textproto.MIMEHeader) (length int64, err error) {
+	length = -1
+	for name, values := range from {
+		switch name {
+		case "Status", "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "X-Accel-Buffering":
+			continue
+		case "Content-Length":
+			n, bad := strconv.ParseInt(values[0], 10, 63)
+			if bad != nil || n < 0 || len(values) > 1 {
+				return 0, fmt.Errorf("%w: the length %q", errHead, strings.Join(values, ", "))
+			}
+			length = n
+			continue
+		}
+		to[name] = values
+	}
+	return length, nil
+}

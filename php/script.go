@@ -1,0 +1,121 @@
+package php
+
+import (
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// target says who answers a request.
+type target struct {
+	script   string // below the root, without a slash in front; "" for a file
+	pathInfo string
+	redirect bool // to the same path with a slash behind it
+}
+
+// isScript reports whether a file is run, by its name.
+func isScript(name string) bool { return strings.HasSuffix(name, ".php") && name != ".php" }
+
+// looksRun reports whether a name could be that of a program, also with a
+// spelling that is not run here: then its source must not be shown.
+func looksRun(name string) bool {
+	ext := strings.ToLower(path.Ext(strings.TrimRight(name, ". ")))
+	return slices.Contains([]string{".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".phps", ".phar", ".inc"}, ext)
+}
+
+// find decides by what is in the folder. name is the path below the route.
+func (h *Handler) find(name string) target {
+	segments := strings.Split(strings.TrimPrefix(name, "/"), "/")
+	if slices.ContainsFunc(segments, func(s string) bool { return strings.ContainsAny(s, "\\\x00") }) {
+		return h.front()
+	}
+	for i, segment := range segments {
+		file := strings.Join(segments[:i+1], "/")
+		if isScript(segment) && h.runs(file) {
+			info := strings.Join(segments[i+1:], "/")
+			if len(segments) > i+1 {
+				info = "/" + info
+			}
+			return target{script: file, pathInfo: info}
+		}
+		if looksRun(segment) && h.isFile(file) {
+			return h.front() // neither run nor shown
+		}
+	}
+	clean := strings.Trim(name, "/")
+	if clean != "" && h.static.Hides(clean) {
+		return h.front()
+	}
+	switch info, err := h.root.Stat(dot(clean)); {
+	case err != nil:
+		return h.front()
+	case !info.IsDir():
+		if strings.HasSuffix(name, "/") {
+			return h.front()
+		}
+		return target{}
+	}
+	return h.folder(clean, name)
+}
+
+// folder is who answers for a folder: its script before its page.
+func (h *Handler) folder(clean, name string) target {
+	script := path.Join(clean, h.options.Index)
+	runs := h.runs(script)
+	page := slices.ContainsFunc(h.static.Index, func(index string) bool { return h.isFile(path.Join(clean, index)) })
+	switch {
+	case !runs && !page:
+		return h.front()
+	case !strings.HasSuffix(name, "/"):
+		return target{redirect: true}
+	case runs:
+		return target{script: script}
+	}
+	return target{}
+}
+
+// front is the front controller, or the files' own answer for what is missing.
+func (h *Handler) front() target {
+	if h.options.Front == off || !h.runs(h.options.Front) {
+		return target{}
+	}
+	return target{script: strings.TrimPrefix(path.Clean(h.options.Front), "/")}
+}
+
+// runs reports whether a script exists and may be run.
+func (h *Handler) runs(file string) bool {
+	if slices.ContainsFunc(h.options.Except, func(folder string) bool { return strings.HasPrefix("/"+file, folder) }) {
+		return false
+	}
+	for segment := range strings.SplitSeq(file, "/") {
+		if strings.HasPrefix(segment, ".") {
+			return false
+		}
+	}
+	return h.isFile(file)
+}
+
+func (h *Handler) isFile(file string) bool {
+	info, err := h.root.Stat(dot(strings.TrimPrefix(file, "/")))
+	return err == nil && info.Mode()&fs.ModeType == 0
+}
+
+// dot is a name as [os.Root] has it.
+func dot(name string) string {
+	if name == "" {
+		return "."
+	}
+	return name
+}
+
+// toFolder sends the client to the same path with a slash behind it, relative,
+// so that it is right behind another proxy's prefix, too.
+func toFolder(w http.ResponseWriter, r *http.Request) {
+	to := url.URL{Path: "./" + path.Base(r.URL.Path) + "/", RawQuery: r.URL.RawQuery}
+	w.Header().Set("Location", to.String())
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusMovedPermanently)
+}
