@@ -42,12 +42,12 @@ func (a *Answer) Read(p []byte) (int, error) {
 			n, err := a.conn.in.Read(p[:min(len(p), a.at.content)])
 			a.at.content -= n
 			if err != nil {
-				return n, a.cause(nil, unexpected(err))
+				return n, a.cause(context.Background(), unexpected(err))
 			}
 			return n, nil
 		}
 		if err := a.advance(); err != nil {
-			return 0, a.cause(nil, err)
+			return 0, a.cause(context.Background(), err)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (a *Answer) cause(ctx context.Context, err error) error {
 	if failed := a.sendFailed.Load(); failed != nil {
 		return *failed
 	}
-	if ctx != nil && ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err

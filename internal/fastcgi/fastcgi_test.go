@@ -185,7 +185,9 @@ func all(c *Client) (string, error) {
 
 func stdout(text string) []byte { return appendStream(nil, kindStdout, []byte(text)) }
 
-func end(status byte) []byte { return append(appendHeader(nil, kindEnd, 8), 0, 0, 0, 0, status, 0, 0, 0) }
+func end(status byte) []byte {
+	return append(appendHeader(nil, kindEnd, 8), 0, 0, 0, 0, status, 0, 0, 0)
+}
 
 // An application that breaks the protocol, ends early or says nothing is an
 // error, never a short answer that looks whole.
