@@ -21,11 +21,11 @@ func (c *Conn) rstStream(t *turn, h head, p []byte) error {
 	case c.resets.many(time.Now()):
 		return c.flooded(t, Resets)
 	}
-	in := c.inner.Load()
-	if in == nil || h.id > in.last {
+	// Net/http may never have heard of a stream that has ended, even if it was
+	// passed a later one: that may have been refused unread.
+	if in := c.inner.Load(); in == nil || !in.end(h.id) {
 		return nil // of an answer that is complete
 	}
-	in.end(h.id)
 	return c.forward(t, h, p)
 }
 
@@ -67,10 +67,9 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 		if c.unused(h.id) {
 			return c.fail(t, codeProtocol)
 		}
-		if in == nil || h.id > in.last {
+		if in == nil || !in.widen(h.id, n) {
 			return c.lateWindow(t, h.id, n)
 		}
-		in.widen(h.id, n)
 		return c.forward(t, h, p)
 	}
 	if n == 0 {

@@ -150,3 +150,24 @@ func TestLateFramesOnRefusedStreams(t *testing.T) {
 		}
 	})
 }
+
+// Nor are those on a stream of the host's, when net/http has refused the only
+// one that it was passed, and so does not know that there were others.
+func TestLateFramesBesideARefusedStream(t *testing.T) {
+	r := start(t, pages())
+	r.ask(1, "/hot")
+	r.answer(1)
+	r.ask(3, "/cold", "Upper", "case")
+	if f, ok := r.next().(*http2.RSTStreamFrame); !ok || f.StreamID != 3 {
+		t.Fatalf("%v", f)
+	}
+	for _, id := range []uint32{1, 3} {
+		r.must(r.fr.WriteWindowUpdate(id, 1000))
+		r.must(r.fr.WritePriority(id, http2.PriorityParam{Weight: 3}))
+		r.must(r.fr.WriteRSTStream(id, http2.ErrCodeCancel))
+	}
+	r.ask(5, "/cold")
+	if got := r.answer(5); got != "cold" {
+		t.Error(got)
+	}
+}

@@ -64,11 +64,14 @@ func (c *Conn) cold(t *turn) (*inner, error) {
 	return in, nil
 }
 
-// end notes that a stream has ended, which the client says.
-func (in *inner) end(id uint32) {
+// end notes that a stream has ended, which the client says, and reports whether
+// it was open.
+func (in *inner) end(id uint32) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	_, was := in.open[id]
 	delete(in.open, id)
+	return was
 }
 
 // turned tells the host what is awaited after a read. It and ended do so under

@@ -27,14 +27,16 @@ func (in *inner) moved(id uint32, n int64) {
 	}
 }
 
-// widen adds to the window of a stream.
-func (in *inner) widen(id uint32, n int64) {
+// widen adds to the window of a stream, and reports whether it is open.
+func (in *inner) widen(id uint32, n int64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if f, ok := in.open[id]; ok {
+	f, ok := in.open[id]
+	if ok {
 		f.left += n
 		in.open[id] = f
 	}
+	return ok
 }
 
 // shift adds to the windows of all streams (RFC 9113, 6.9.2).

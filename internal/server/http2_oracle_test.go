@@ -367,7 +367,7 @@ func TestHTTP2Oracle(t *testing.T) {
 	on, off := h2Rigs(t)
 	seed := rand.New(rand.NewPCG(15, 2026))
 	before := on.fast()
-	for range 60 {
+	for range 300 {
 		input := make([]byte, 20+seed.IntN(600))
 		for i := range input {
 			input[i] = byte(seed.Uint32())
