@@ -155,28 +155,40 @@ func (lp *loop) watch(fd int, shard uint32) error {
 // run is the loop's goroutine. It is started by startLoops; stopLoops waits.
 func (lp *loop) run() { lp.in.Run(lp.work) }
 
+// yieldAfter is how many connections a loop looks at before it lets others run.
+// One that finds nothing waits, and they run as well, so a loop that is not busy
+// is not held up: to yield costs more than to look at a connection.
+const yieldAfter = 32
+
 // work serves until there is nothing to do: only then may the poller wait,
 // which learns of what comes later, but not of what is there.
 func (lp *loop) work() (done bool) {
-	for {
-		switch {
-		case lp.sending > 0:
+	for looked := 0; ; {
+		if lp.sending > 0 {
 			lp.sendWaiting()
-		case !lp.poll():
-			return false
+			looked = yieldAfter
+		} else {
+			n := lp.poll()
+			if n == 0 {
+				return false
+			}
+			looked += n
 		}
-		runtime.Gosched() // under load there is always more; let others run
+		if looked >= yieldAfter {
+			looked = 0
+			runtime.Gosched() // under load there is always more
+		}
 	}
 }
 
-// poll serves the connections that have something to read, without waiting. It
-// reports whether there were any.
-func (lp *loop) poll() bool {
+// poll serves the connections that have something to read, without waiting, and
+// returns how many there were.
+func (lp *loop) poll() int {
 	n := lp.in.Poll(lp.events[:])
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
-	return n > 0
+	return n
 }
 
 // serve looks at one connection. The watch is level-triggered: what is left in the
