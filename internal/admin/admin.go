@@ -1,6 +1,6 @@
 // Package admin is the listener for the operator, never for the public: metrics
-// for Prometheus, health, profiles and reload. It asks for no password; who may
-// connect is decided by where it listens.
+// for Prometheus, health, profiles and reload. There is no password: the
+// address it listens on decides who may connect.
 //
 // By default that is a UNIX socket of mode 0600 in the user's runtime folder,
 // named after the process: millrace/PID.sock. [Find] lists the sockets of the
@@ -70,11 +70,11 @@ type Deps struct {
 	// Addrs lists the URLs under which the site is served, for commands that
 	// ask it for pages. nil means none.
 	Addrs func() []string
-	// Certificates lists those that come by themselves. nil means none.
+	// Certificates lists the automatic certificates (ACME). nil means none.
 	Certificates func() []Certificate
 	// Gather functions are called before each reading of the meters, to set
-	// gauges that nobody keeps up to date. They must be quick, and safe to
-	// call several at once.
+	// gauges that are not kept up to date. They must be quick and safe for
+	// concurrent use.
 	Gather []func()
 	// ErrorLog takes what net/http has to say (panics, failed handshakes).
 	// nil is the default logger.
@@ -91,9 +91,9 @@ type Admin struct {
 }
 
 // New listens as o says, without serving yet. When o is off, it returns nil and
-// no error. Where nothing was asked for and no socket can be made, it is off and
-// [Admin.Warning] says why. The errors say what to do about them; nothing is
-// left behind.
+// no error. If no address was configured and no socket can be made, it is off and
+// [Admin.Warning] says why. Errors say what to do about them, and leave no files
+// behind.
 func New(o Options, d Deps) (*Admin, error) {
 	if o.Listen == "off" {
 		return nil, nil
@@ -122,9 +122,9 @@ func New(o Options, d Deps) (*Admin, error) {
 	}, nil
 }
 
-// newServer makes the server with those limits that are not a route's own: a
-// profile takes as long as was asked for, so there is no WriteTimeout, and no
-// ReadTimeout either, which would cancel the request's context.
+// newServer makes the server with the limits that are the same for all routes. It
+// has no WriteTimeout, because a profile takes as long as was asked for, and no
+// ReadTimeout, which would cancel the request's context.
 func newServer(h http.Handler, errorLog *slog.Logger) *http.Server {
 	var std *log.Logger // net/http's own default
 	if errorLog != nil {
@@ -159,7 +159,7 @@ func (a *Admin) Warning() string {
 	return a.warning
 }
 
-// Serve answers until Close, then returns nil.
+// Serve answers requests until Close, then returns nil.
 func (a *Admin) Serve() error {
 	if a.off() {
 		return nil
@@ -171,7 +171,7 @@ func (a *Admin) Serve() error {
 }
 
 // Close stops listening, removes the socket and gives requests under way two
-// seconds. It may be called whether or not Serve was, and again.
+// seconds. It may be called without Serve, and more than once.
 func (a *Admin) Close() error {
 	if a.off() {
 		return nil

@@ -8,19 +8,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// CertsPath is where the certificates that come by themselves are listed.
+// CertsPath is the path of the list of automatic certificates.
 const CertsPath = "/certs"
 
-// Certificate is the certificate of one name, or the want of it.
+// Certificate is the state of one name: its certificate, or why there is none yet.
 type Certificate struct {
 	Name   string `json:"name"`
 	Issuer string `json:"issuer,omitempty"`
-	// From and To are its time; Renewal is when the next one is asked for. Nil
-	// while there is none.
+	// From and To are its validity, Renewal is when the next one is requested. Nil
+	// while there is no certificate.
 	From    *time.Time `json:"from,omitempty"`
 	To      *time.Time `json:"to,omitempty"`
 	Renewal *time.Time `json:"renewal,omitempty"`
-	// Attempts were made since the server has been up, Failures of them failed.
+	// Attempts is how often a certificate was requested since the server started,
+	// Failures how many of these failed.
 	Attempts uint64 `json:"attempts"`
 	Failures uint64 `json:"failures"`
 	// LastError is empty after a success.

@@ -18,9 +18,9 @@ const (
 // Client is for commands that talk to a running server. addr is where its admin
 // listener is, as [Options.Listen], [Admin.Addr] and [Find] say it:
 // unix:/path or host:port. Paths go behind base: base+"/addrs". An answer may
-// take 65 seconds. Nothing is dialed before the first request, whose error says
-// what to do when nobody answers. Proxies of the environment are not used, and
-// redirections are not followed.
+// take 65 seconds. It connects with the first request, whose error says what
+// to do if nobody answers. It does not use proxies from the environment and does
+// not follow redirects.
 func Client(addr string) (c *http.Client, base string, err error) {
 	network, target := "tcp", addr
 	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {

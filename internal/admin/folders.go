@@ -10,7 +10,7 @@ import (
 
 // FolderVariable is the environment variable that names the folder for admin
 // sockets. It is then the only one in which they are made and looked for, so
-// that servers under different folders do not know each other.
+// that servers with different folders do not see each other.
 const FolderVariable = "MILLRACE_RUN_DIR"
 
 // places are where runtime folders may be.
@@ -74,8 +74,8 @@ func (p places) check(folder string) error {
 
 // Find lists the admin sockets of the servers that run and that the user may
 // talk to, in the form "unix:/path" that [Options.Listen] takes. Those of
-// servers that listen elsewhere are not found. An error tells of a folder that
-// could not be searched; what was found in the others is returned all the same.
+// servers that listen elsewhere are not found. An error names a folder that
+// could not be searched; the sockets of the other folders are returned as well.
 func Find() ([]string, error) { return systemPlaces().find() }
 
 func (p places) find() ([]string, error) {

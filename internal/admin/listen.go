@@ -89,9 +89,9 @@ func tcpHosts(listenHost string, bound netip.Addr) hosts {
 // share a runtime folder.
 const maxSameName = 16
 
-// errNoFolder is wrapped by the error for a socket that nobody asked for by name
-// and that cannot be made. Other users may be the reason (a folder of theirs
-// under our name), so it keeps no server from starting.
+// errNoFolder is wrapped by the error for a default socket that cannot be made.
+// Other users may be the reason (a folder of theirs under our name), so it does
+// not keep the server from starting.
 var errNoFolder = errors.New("no folder for the admin socket")
 
 // listenDefault listens on a socket in the first runtime folder that works.

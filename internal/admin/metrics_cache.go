@@ -6,7 +6,7 @@ import (
 	"millrace/internal/meter"
 )
 
-// cacheMetrics are what is told of the cache of each route.
+// cacheMetrics are the metrics of each route's cache.
 type cacheMetrics struct {
 	requests, uncached                       *prometheus.Desc
 	refreshes, purges, evictions             *prometheus.Desc

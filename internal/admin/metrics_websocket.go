@@ -6,8 +6,8 @@ import (
 	"millrace/internal/meter"
 )
 
-// webSocketMetrics are what is told of the WebSockets of each route. Event
-// streams of channels count as connections, too.
+// webSocketMetrics are the metrics of each route's WebSockets. Event streams of
+// channels count as connections too.
 type webSocketMetrics struct {
 	connections, opened, refused, closed *prometheus.Desc
 	messages, bytes                      *prometheus.Desc // per direction

@@ -63,7 +63,7 @@ func mount(mux *http.ServeMux, routes map[string]http.Handler) error {
 	return nil
 }
 
-// bodyLimit is how long a request's body may be.
+// bodyLimit is how many bytes a request's body may have.
 func bodyLimit(routes map[string]http.Handler, path string) int64 {
 	for prefix := range routes {
 		if strings.HasPrefix(path, prefix) {
@@ -122,10 +122,10 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 
 // fromOtherSite reports whether a page of another origin in the operator's
 // browser made the request, whatever its method: a GET may be expensive (a
-// profile), and some routes change something. Sec-Fetch-Site is what browsers
-// say themselves, "none" when somebody typed the address; to an address that
-// they do not trust (plain HTTP beyond loopback) they send at most Origin and
-// Referer. Programs send none of them.
+// profile), and some routes change something. Browsers say so in
+// Sec-Fetch-Site, which is "none" when somebody typed the address. To addresses
+// that they do not trust (plain HTTP beyond loopback) they send at most Origin
+// and Referer. Programs send none of these.
 func fromOtherSite(r *http.Request) bool {
 	if site := r.Header["Sec-Fetch-Site"]; len(site) > 0 {
 		return len(site) > 1 || site[0] != "same-origin" && site[0] != "none"
@@ -141,7 +141,7 @@ func fromOtherSite(r *http.Request) bool {
 	return false
 }
 
-// text answers with a few words. What a client does not read is its own loss.
+// text answers with a few words. Write errors are ignored: the client has gone.
 func text(w http.ResponseWriter, status int, s string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)

@@ -1,5 +1,5 @@
-// Package guard answers before a job is asked: it sends a request elsewhere or
-// turns it away. Its decisions belong to a route of the config.
+// Package guard has the routes that need no job: they redirect a request or deny
+// it, as a route of the config says.
 package guard
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The statuses a Redirect and a Deny may answer with.
+// The statuses that a Redirect and a Deny may use.
 var (
 	redirectStatuses = []int{301, 302, 303, 307, 308}
 	denyStatuses     = []int{403, 404, 410, 451, 503}
@@ -21,8 +21,8 @@ var (
 
 // Redirect sends the client to another address.
 type Redirect struct {
-	// To is the address to send to: a whole one (https://example.org/new) or
-	// a path on the same host (/new). When both the route and To end in "/",
+	// To is where to: an absolute URL (https://example.org/new) or a path
+	// on the same host (/new). When both the route and To end in "/",
 	// what follows the route in the request is appended. The request's query
 	// is kept unless To brings its own. Required.
 	To string `yaml:"to"`
@@ -101,8 +101,8 @@ func (d Redirect) Handler(route string) http.Handler {
 	})
 }
 
-// remainder is the escaped part of the path behind the route. Leading slashes
-// and backslashes go: with To "/" they would name another host (//evil.test).
+// remainder is the escaped part of the path after the route. Leading slashes and
+// backslashes are removed: with To "/" they would name another host (//evil.test).
 func remainder(u *url.URL, route string) string {
 	if u.Path == route[:len(route)-1] {
 		return "" // a subtree's route covers its own name without the slash
@@ -128,15 +128,15 @@ func withQuery(to, query string) string {
 	return address
 }
 
-// redirect answers with no more than what a redirect needs. http.Redirect
-// would clean the path, and so change what the operator wrote.
+// redirect sends a redirect without a body. http.Redirect would clean the path,
+// and so change what the operator wrote.
 func redirect(w http.ResponseWriter, to string, status int) {
 	w.Header().Set("Location", escapeNonASCII(to))
 	http.Error(w, strconv.Itoa(status)+" "+http.StatusText(status), status)
 }
 
-// escapeNonASCII makes a Location of ASCII alone (RFC 3986, 2): net/http lets
-// any byte from 0x80 on stand in a query.
+// escapeNonASCII percent-encodes a Location's bytes from 0x80 on (RFC 3986, 2):
+// net/http allows them in a query.
 func escapeNonASCII(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) {
 		return s
@@ -154,9 +154,9 @@ func escapeNonASCII(s string) string {
 
 // ToHTTPS returns a handler that sends every request to the same address under
 // https with a 308. port is the TLS listener's; "" and "443" are left out of
-// the address. A request without a usable Host is answered with 400, and one
-// for a host that is not known with 404: a Location made of any Host would let
-// caches and links lead elsewhere. known is asked for the host without its port.
+// the address. A request without a valid Host gets 400, and one for an unknown
+// host 404: a Location with an arbitrary Host could be used to poison caches and
+// links. known gets the host without its port.
 func ToHTTPS(port string, known func(host string) bool) http.Handler {
 	suffix := ""
 	if port != "" && port != "443" {
@@ -177,8 +177,8 @@ func ToHTTPS(port string, known func(host string) bool) http.Handler {
 	})
 }
 
-// hostname takes the port off a Host header (RFC 9110, 7.2) and reports
-// whether the rest can stand in an address: a name of DNS or an IP address.
+// hostname removes the port from a Host header (RFC 9110, 7.2) and reports
+// whether the rest is valid in a URL: a DNS name or an IP address.
 func hostname(host string) (name string, ok bool) {
 	if strings.HasPrefix(host, "[") {
 		end := strings.IndexByte(host, ']')
@@ -210,7 +210,7 @@ func portOrNothing(s string) bool {
 	return s[0] == ':' && err == nil
 }
 
-// Deny turns a request away.
+// Deny refuses a request.
 type Deny struct {
 	// Status is 403, 404, 410, 451 or 503. Default 403.
 	Status int `yaml:"status"`

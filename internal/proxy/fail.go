@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// statusGone is what the books have for a client that went away; it sees
-	// nothing of it.
+	// statusGone is the status that the log and the metrics have for a client that went away.
+	// It is never sent.
 	statusGone = 499
 
-	// retryAfter is what a client is asked to wait for after a 503, in seconds:
-	// a queue is emptier by then, a circuit breaker tries again.
+	// retryAfter is how long a client is asked to wait after a 503, in seconds:
+	// by then a queue is emptier, and a circuit breaker tries again.
 	retryAfter = "5"
 
 	idLength = 10 // of a failure's id: 50 bits
@@ -29,12 +29,12 @@ const (
 )
 
 // Fail answers when the upstream did not: 502, 503 or 504 with an id. The error
-// log has the same id and the cause. The client is told nothing of
-// the upstream itself. The body is JSON for clients that prefer it. If r's own
+// log has the same id and the cause. The client learns nothing about
+// the upstream. The body is JSON for clients that prefer it. If r's own
 // client has gone away, nothing is logged.
 //
-// The response's header must not have been sent. What is in it stays, but for
-// what describes a body.
+// The response's header must not have been sent. Fields that are already set are kept, except
+// those that describe a body.
 func (h *Handler) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		w.WriteHeader(statusGone)
@@ -75,10 +75,10 @@ func explain(status int) string {
 }
 
 // Refuse answers requests that must not reach any upstream, and reports whether
-// r was one: 508 for those that go round in a loop (RFC 9110, 7.6.3), 405 for
-// TRACE, whose answer would show a client what was added on the way, and what
-// ends here by Max-Forwards (RFC 9110, 7.6.2). Serve asks it; who uses Outgoing
-// must ask it before.
+// r was one: 508 for a request that loops (RFC 9110, 7.6.3), 405 for TRACE, whose
+// answer would show a client what was added on the way, and requests that end
+// here by Max-Forwards (RFC 9110, 7.6.2). Serve calls it; callers of Outgoing
+// must call it first.
 func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Method == http.MethodTrace:
@@ -96,7 +96,7 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// refuse answers when it was not the upstream that failed.
+// refuse answers a request that is not passed on.
 func refuse(w http.ResponseWriter, r *http.Request, status int) {
 	clearBody(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -129,7 +129,7 @@ func finish(w http.ResponseWriter, r *http.Request, status int, body string) {
 	}
 }
 
-// shortTarget is what was asked for, at a length that a log can bear.
+// shortTarget is the request's target, cut to a length that suits a log.
 func shortTarget(r *http.Request) string {
 	target := r.RequestURI
 	if target == "" {
@@ -141,9 +141,9 @@ func shortTarget(r *http.Request) string {
 	return target
 }
 
-// prefersJSON says whether a client would rather have JSON than text: it names
-// JSON, and nothing readable before it or with more weight. A browser's page
-// and curl do not.
+// prefersJSON reports whether a client would rather have JSON than text: its Accept
+// names JSON, and no other readable type before it or with more weight. Browsers
+// that load a page do not, nor does curl.
 func prefersJSON(lines []string) bool {
 	json, text, members := 0, 0, 0
 	for member := range field.QuotedMembers(lines) {
@@ -161,8 +161,8 @@ func prefersJSON(lines []string) bool {
 	return json > text
 }
 
-// acceptMember reads `type/subtype;q=0.5`, the weight in thousandths. A weight
-// that is none counts as zero.
+// acceptMember reads `type/subtype;q=0.5`, the weight in thousandths. An invalid
+// weight counts as zero.
 func acceptMember(s string) (name string, q int) {
 	name, params, more := strings.Cut(s, ";")
 	q = 1000

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxChain is the longest Forwarded or X-Forwarded-For that is passed on, in
-	// bytes; the oldest entries go first. Room for some 30 proxies.
+	// bytes, enough for about 30 proxies. The oldest entries are dropped first.
 	maxChain = 2048
 
 	// maxHops is how many entries of a chain are translated to the other field.
@@ -23,7 +23,7 @@ const (
 	maxName = 260
 )
 
-// trust are the clients whose claims are believed.
+// trust are the addresses of clients whose forwarding fields are believed.
 type trust struct {
 	networks []netip.Prefix
 	unix     bool
@@ -55,8 +55,8 @@ type hop struct {
 	node, host, proto string // node as in X-Forwarded-For
 }
 
-// received is what a request says itself, before any proxy's claims: who sent it,
-// and what that asked for.
+// received describes the request as it arrived, without the claims of proxies:
+// who sent it, and for which scheme and host.
 func (p peer) received(r *http.Request) hop {
 	now := hop{node: "unknown", proto: "http"}
 	if p.addr.IsValid() {
@@ -72,8 +72,8 @@ func (p peer) received(r *http.Request) hop {
 // forward writes the forwarding fields of a request into the header that goes
 // to the upstream, which holds the client's own only if it is trusted.
 //
-// Both kinds always agree: an upstream that reads Forwarded must not see another
-// client than one that reads X-Forwarded-For, so what a trusted proxy says in
+// Both kinds of fields always agree: an upstream that reads Forwarded must see the same
+// client as one that reads X-Forwarded-For. So what a trusted proxy says in
 // one is translated into the other.
 func (p peer) forward(header http.Header, r *http.Request) {
 	now := p.received(r)
@@ -92,10 +92,10 @@ func (p peer) forward(header http.Header, r *http.Request) {
 	}
 }
 
-// Asked is the scheme and host that a request's client asked for, as far as is
-// known here: what the connection says, or a trusted proxy in X-Forwarded-Proto,
+// Asked returns the scheme and host that the client asked for, as far as they are
+// known here: from the connection, or from a trusted proxy's X-Forwarded-Proto,
 // X-Forwarded-Host or Forwarded. The host has one spelling (see package
-// authority). It is what the upstream is told in X-Forwarded-Proto and -Host.
+// authority). The upstream gets the same values in X-Forwarded-Proto and -Host.
 func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 	first := peer{}.received(r)
 	if h.Trusts(r) {
@@ -104,9 +104,9 @@ func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 	return first.proto, first.host
 }
 
-// Shared is Outgoing for a request whose answer others may get: of what was asked
-// for, Forwarded says no more than Asked does, and nothing of the host where
-// that does not count. Of what proxies in between were asked for it says nothing.
+// Shared is Outgoing for a request whose answer may go to other clients as well.
+// Forwarded then has only the scheme and host of Asked, without the host where
+// answers do not depend on it, and nothing about the proxies in between.
 func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
 	out := h.Outgoing(r)
 	var first hop
@@ -124,8 +124,8 @@ func (h *Handler) Trusts(r *http.Request) bool {
 	return (len(h.trust.networks) > 0 || h.trust.unix) && h.trust.peerOf(r).trusted
 }
 
-// chains reads what a trusted proxy says, and what the first of the chain was
-// asked for, where that is known.
+// chains reads the forwarding fields of a trusted proxy. It also returns what the
+// first proxy of the chain was asked for, if that is known.
 func chains(header http.Header, now hop) (forwarded, xff string, first hop) {
 	forwarded = strings.Join(header["Forwarded"], ", ")
 	xff = strings.Join(header["X-Forwarded-For"], ", ")
@@ -160,8 +160,8 @@ func chains(header http.Header, now hop) (forwarded, xff string, first hop) {
 	return forwarded, xff, first
 }
 
-// fromXFF makes a Forwarded of an X-Forwarded-For. Its first entry is what the
-// client asked for, as far as X-Forwarded-Host and -Proto tell.
+// fromXFF makes a Forwarded of an X-Forwarded-For. The first entry also has the
+// host and scheme of X-Forwarded-Host and -Proto, if these are present.
 func fromXFF(xff string, first hop) string {
 	nodes := strings.Split(xff, ",")
 	whole := len(nodes) <= maxHops
@@ -205,8 +205,8 @@ func (h hop) forwarded() string {
 	return string(b)
 }
 
-// validHost says whether s can be a Host: what could break out of a field, a
-// URL or a page is not in it. A list is not a host.
+// validHost reports whether s can be a Host. It rejects lists, and bytes that could
+// break out of a header field, a URL or a page.
 func validHost(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -222,7 +222,7 @@ func validHost(s string) bool {
 func validProto(s string) bool { return strings.EqualFold(s, "http") || strings.EqualFold(s, "https") }
 
 // appendChain appends an element to a list and drops the oldest ones while it
-// is longer than maxChain. What is not a list (a quote without an end) is dropped.
+// is longer than maxChain. A malformed list (an unclosed quote) is dropped.
 func appendChain(chain, element string) string {
 	if !field.Closed(chain) {
 		return element
@@ -241,8 +241,8 @@ func appendChain(chain, element string) string {
 	return chain + ", " + element
 }
 
-// parseForwarded reads the last maxHops elements of a Forwarded. Parameters that
-// we do not know are skipped; ok is false when it is malformed.
+// parseForwarded reads the last maxHops elements of a Forwarded. Unknown
+// parameters are skipped; ok is false when it is malformed.
 func parseForwarded(s string) (hops []hop, ok bool) {
 	if s == "" {
 		return nil, true

@@ -31,8 +31,8 @@ var connectionLevel = []string{
 }
 
 // endToEnd are fields that a sender must not name in Connection, because they
-// are for the recipient of the content (RFC 9110, 7.6.1). Naming one all the
-// same would have us remove what protects the upstream. In order; see also
+// are for the recipient of the content (RFC 9110, 7.6.1). If Connection could name
+// them, a client could have fields removed that protect the upstream. In order; see also
 // endToEndPrefixes.
 var endToEnd = []string{
 	"Age", "Allow", "Authorization", "Cache-Control", "Cache-Status", "Cdn-Cache-Control", "Cookie",
@@ -44,11 +44,11 @@ var endToEnd = []string{
 
 var endToEndPrefixes = []string{"Accept", "Access-Control-", "Content-", "Cross-Origin-", "If-", "Sec-"}
 
-// maxNamed bounds the fields that Connection may name: real ones name two.
+// maxNamed is how many fields Connection may name. Real clients name two.
 const maxNamed = 16
 
-// named lists the fields, folded, that Connection names and may name. What is
-// beyond maxNamed stays.
+// named lists the fields, folded, that Connection names and may name. Those
+// beyond maxNamed are not removed.
 func named(h http.Header) []string {
 	lines := h["Connection"]
 	if len(lines) == 0 || len(lines) == 1 && lines[0] == "keep-alive" {
@@ -68,8 +68,8 @@ func named(h http.Header) []string {
 	return names
 }
 
-// protected reports whether a field, whose name is canonical, is neither for a
-// sender to take away nor for a trailer to bring.
+// protected reports whether a field, whose name is canonical, may neither be
+// removed by a sender nor set by a trailer.
 func protected(name string) bool {
 	if _, found := slices.BinarySearch(endToEnd, name); found || fieldname.Claim(name) {
 		return true
@@ -86,9 +86,9 @@ func isConnectionLevel(name string) bool {
 	return false
 }
 
-// forged reports whether a name is spelled so that only an upstream which reads
-// header fields as variables takes it for one that is ours to set or to remove:
-// the X_Forwarded_For of a client, its Content_Length. Nobody may send those.
+// forged reports whether a name is spelled so that an upstream which turns header
+// fields into variables (CGI) confuses it with a field that the proxy sets or
+// removes: X_Forwarded_For, Content_Length. Clients may not send those.
 func forged(name string) bool {
 	if fieldname.Plain(name) {
 		return false
@@ -97,8 +97,8 @@ func forged(name string) bool {
 	return canonical == "Content-Length" || isConnectionLevel(canonical) || fieldname.Claim(name)
 }
 
-// Strip removes connection-level fields from a response's header, and fields
-// that are ours to set: Server.
+// Strip removes connection-level fields from a response's header, and
+// Server, which this program sets itself.
 func Strip(h http.Header) {
 	if drop := named(h); len(drop) > 0 {
 		for name := range h {
@@ -115,8 +115,8 @@ func Strip(h http.Header) {
 }
 
 // CheckHeader returns an error wrapping upstream.ErrProtocol when a field of a
-// response has a name that is none, or holds a control byte (RFC 9110, 5.5),
-// with which it could become two fields further on.
+// response has an invalid name, or a value with a control byte (RFC 9110, 5.5) that
+// could make two fields of it further on.
 func CheckHeader(h http.Header) error {
 	for name, values := range h {
 		if !field.Token(name) {
@@ -131,11 +131,11 @@ func CheckHeader(h http.Header) error {
 	return nil
 }
 
-// tunnels are protocols that no client may upgrade to through us: it could then
-// talk to the upstream past everything that looks at requests here.
+// tunnels are protocols that no client may upgrade to through the proxy. Its further
+// requests would reach the upstream without being checked here.
 var tunnels = []string{"h2c", "h2", "http", "tls"}
 
-// upgradeOf is the Upgrade field to pass on, empty for none.
+// upgradeOf returns the Upgrade field to pass on, empty for none.
 func upgradeOf(r *http.Request) string {
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.ContentLength != 0 || !field.Has(r.Header["Connection"], "upgrade") {
 		return ""
@@ -173,7 +173,7 @@ func AppendVia(h http.Header, major, minor int) {
 	h["Via"] = []string{via}
 }
 
-// takesTrailers reports whether TE names trailers, with a weight or without.
+// takesTrailers reports whether TE names trailers, with or without a weight.
 func takesTrailers(te []string) bool {
 	for member := range field.Members(te) {
 		if name, _, _ := strings.Cut(member, ";"); strings.EqualFold(strings.TrimRight(name, " \t"), "trailers") {
@@ -183,7 +183,7 @@ func takesTrailers(te []string) bool {
 	return false
 }
 
-// looping says whether a request came through this program too often.
+// looping reports whether a request has come through this program too often.
 func looping(h http.Header) bool {
 	times := 0
 	for member := range field.Members(h["Via"]) {
@@ -195,7 +195,7 @@ func looping(h http.Header) bool {
 	return times > maxVia
 }
 
-// Outgoing is a clone of r for the upstream: without connection-level fields
+// Outgoing returns a clone of r for the upstream: without connection-level fields
 // (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via,
 // and the Host that Options say (empty for the upstream's own). Its body is r's.
 // Trailers of the body are announced but not passed on; Serve does.

@@ -1,19 +1,19 @@
-// Package proxy passes requests on to an upstream and answers with what it
-// says: uploads, streams, upgrades, trailers and interim responses included.
+// Package proxy passes requests on to an upstream and its answers back to the
+// client, including uploads, streams, upgrades, trailers and interim responses.
 // It is the job of a route "proxy", and the cache uses it for whatever it
 // does not store.
 //
-// It does not use httputil.ReverseProxy, which loses what we need: request
-// trailers, the bytes that a client sent behind its request for an upgrade, the
-// header fields that were set before an interim response, query parameters that
-// it cannot parse, and fields that a client names in Connection (Authorization,
-// Cookie) though they are not its to remove.
+// It does not use httputil.ReverseProxy, which loses request trailers, the bytes
+// that a client sent after its request for an upgrade, header fields that were
+// set before an interim response, query parameters that it cannot parse, and
+// fields that a client must not name in Connection but does (Authorization,
+// Cookie).
 //
 // # Ending upgraded connections
 //
-// A connection that was upgraded (a WebSocket) has no end of its own, and a
-// server that drains would wait for it in vain: both ways are closed when the
-// server says so ([lane.Drain]).
+// An upgraded connection (a WebSocket) may stay open for ever, and a server that
+// drains would wait for it in vain. Both directions are therefore closed when the
+// drain begins ([lane.Drain]).
 package proxy
 
 import (
@@ -110,14 +110,14 @@ func firstAddress(to []string) url.URL {
 // ServeHTTP passes r on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.Serve(w, r, nil) }
 
-// Serve is ServeHTTP with a look at the response's header, which seen may
-// change, before it goes out. It is not called for answers of our own (see
-// Fail), nor for interim responses; nil is allowed. What is in w's header
-// already goes out too, except for fields that the upstream sends as well:
-// those are the upstream's, but for Vary, which is joined.
+// Serve is ServeHTTP with a hook: seen is called with the response's header before
+// it is sent, and may change it. It is not called for the proxy's own answers
+// (see Fail), nor for interim responses; nil is allowed. Fields that are already
+// in w's header are sent too. If the upstream sends the same field, its value
+// wins, except for Vary, where both are joined.
 //
 // When the upstream's answer breaks off after its header has gone out, Serve
-// panics with http.ErrAbortHandler, so that the client sees that something is missing.
+// panics with http.ErrAbortHandler, so that the client sees that the answer is incomplete.
 func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.Response)) {
 	if h.Refuse(w, r) {
 		return
@@ -126,8 +126,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	body := newUpload(r, out)
 	if body != nil {
 		out.Body = body
-		// Without it, net/http reads what is left of the upload before the
-		// first byte of an answer goes out. It is always there on our server.
+		// Otherwise net/http reads the rest of the upload before it sends the
+		// first byte of an answer. Millrace's server always supports this.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		defer body.forbid()
 	}
@@ -154,7 +154,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	}
 }
 
-// ask sends out to the upstream, with interim answers to relay where they are wanted.
+// ask sends out to the upstream, and relays interim answers if they are wanted.
 func (h *Handler) ask(out *http.Request, relay *interim, hints bool) (*http.Response, error) {
 	pool, ours := h.pool.(*upstream.Pool)
 	switch {
@@ -176,7 +176,7 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, body *upload, e
 	h.Fail(w, r, err)
 }
 
-// checkResponse refuses what must not be passed on.
+// checkResponse returns an error for a response that must not be passed on.
 func checkResponse(res *http.Response) error {
 	if res.StatusCode < 200 && res.StatusCode != http.StatusSwitchingProtocols || res.StatusCode > 999 {
 		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
@@ -184,8 +184,8 @@ func checkResponse(res *http.Response) error {
 	return CheckHeader(res.Header)
 }
 
-// Trusted reads a list as TrustForwarded has it, and returns which addresses
-// it names.
+// Trusted parses a list like TrustForwarded, and returns a function that reports
+// whether an address is in it.
 func Trusted(list []string) (func(netip.Addr) bool, error) {
 	t, err := parseTrust(list)
 	return t.names, err

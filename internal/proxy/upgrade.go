@@ -15,15 +15,15 @@ import (
 	"millrace/internal/upstream"
 )
 
-// upgradeBuffers hold what is under way on an upgraded connection, one for each
-// direction as long as it lasts: small, because ten thousand WebSockets that
-// mostly wait are more likely than one that is in a hurry.
+// upgradeBuffers are the copy buffers of upgraded connections, one for each
+// direction. They are small, because ten thousand WebSockets that mostly wait are
+// more likely than one that needs the throughput.
 var upgradeBuffers = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
 
-// upgradeGrace is how long the client has for taking the header of the answer.
+// upgradeGrace is how long the client may take to read the header of the answer.
 const upgradeGrace = 10 * time.Second
 
-// errHalf ends both directions when one of them cannot be ended alone.
+// errHalf ends both directions if a connection cannot be closed in one direction.
 var errHalf = errors.New("the connection cannot be closed in one direction only")
 
 // upgrade joins the client's connection with the upstream's until either breaks,
@@ -61,9 +61,9 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 	h.join(front, buf.Reader, back, r)
 }
 
-// switchProtocols sends the header of the answer.
+// switchProtocols sends the header of the 101 answer.
 func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error {
-	// net/http leaves no deadline but one in the past, which ended its own read.
+	// The only deadline that net/http leaves is in the past: it ended its background read.
 	_ = front.SetDeadline(time.Time{})
 	_ = front.SetWriteDeadline(time.Now().Add(upgradeGrace))
 	var head strings.Builder

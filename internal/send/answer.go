@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Answer is a finished answer to GET: everything about it is decided, mostly
-// but its Date. An Answer is immutable once it has been handed to Serve or to
+// Answer is a finished answer to GET: everything is decided, usually except for
+// its Date. An Answer is immutable once it has been handed to Serve or to
 // lane.Offer; both lanes share it. Exactly one of Body and File is set (both
 // are nil for an empty body).
 type Answer struct {
-	// Status is the final status; 0 is 200. An answer with another one has no
-	// conditions and no ranges: it is sent as it is, whatever the request says
-	// (RFC 9110, 13.2.1). Not 206 and 304, which are made of an answer to a
-	// request, nor 1xx. 204 has neither body nor Content-Length.
+	// Status is the final status; 0 is 200. Conditions and ranges apply to 200 alone:
+	// an answer with another status is sent as it is, whatever the request says
+	// (RFC 9110, 13.2.1). It must not be 206 or 304, which Serve makes of a 200,
+	// nor 1xx. 204 has neither body nor Content-Length.
 	Status int
 
 	// Header has canonical keys and holds Content-Type, Content-Length,

@@ -8,7 +8,7 @@ import (
 )
 
 // File is an open file shared by every answer and connection that sends it.
-// All reads name their offset, so nobody moves anybody else's position. It is
+// All reads name their offset, so users do not share a file position. It is
 // closed when its last user releases it: a file that was replaced on disk
 // stays readable for the downloads that began before.
 type File struct {
@@ -24,14 +24,14 @@ type File struct {
 // system's memory.
 const warmFor = 1
 
-// WasSent notes that all of the file has been sent in a Unix second.
+// WasSent notes in which Unix second the whole file was sent.
 func (f *File) WasSent(second int64) {
 	if f.sent.Load() < second {
 		f.sent.Store(second)
 	}
 }
 
-// Warm reports whether the file was sent so lately that sending it again will
+// Warm reports whether the file was sent so recently that sending it again will
 // hardly wait for the disk.
 func (f *File) Warm(second int64) bool { return second-f.sent.Load() <= warmFor }
 
@@ -42,8 +42,8 @@ func NewFile(f *os.File) *File {
 	return sf
 }
 
-// NewShared is NewFile for a descriptor that is only lent: c, not f, is closed
-// when the last user has released it.
+// NewShared is NewFile for a borrowed descriptor: c, not f, is closed when the
+// last user has released it.
 func NewShared(f *os.File, c io.Closer) *File {
 	sf := &File{f: f, fd: f.Fd(), at: f, closer: c}
 	sf.refs.Store(1)

@@ -78,11 +78,11 @@ func setPart(w http.ResponseWriter, a *Answer, s span) {
 	w.WriteHeader(http.StatusPartialContent)
 }
 
-// Part is the range of a body that a request wants, for who has a body of known
-// size that still grows, so that [Serve] cannot send it. Of a only Header, Size,
+// Part returns the range of a body that a request wants. It is for callers whose
+// body has a known size but is still growing, so that [Serve] cannot send it. Of a only Header, Size,
 // ETag and LastModified count; Header must say Accept-Ranges: bytes. length is 0
-// where the range cannot be satisfied, and ok is false when the whole is to be
-// sent: that is so for several ranges, too.
+// where the range cannot be satisfied, and ok is false when the whole body is to be
+// sent, as for several ranges.
 func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 	if r.Method != http.MethodGet {
 		return 0, 0, false
@@ -97,7 +97,7 @@ func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
 	return spans[0].start, spans[0].length, true
 }
 
-// BeginPart sends status and header for what Part has returned. The caller sends
+// BeginPart sends the status and header for the range that Part returned. The caller sends
 // the bytes, if there are any.
 func BeginPart(w http.ResponseWriter, a *Answer, start, length int64) {
 	if length == 0 {

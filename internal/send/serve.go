@@ -28,7 +28,7 @@ var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 // conditions (RFC 9110, 13) and, if a.Header says "Accept-Ranges: bytes",
 // ranges (RFC 9110, 14). The headers are put into w ready as they are, so
 // a.Header must not be changed afterwards; what stands in w.Header() already is
-// kept. No Content-Type is made up for an answer without one.
+// kept. An answer without a Content-Type gets none.
 //
 // The caller holds a reference to a.File until Serve returns. If the file turns
 // out to be shorter than a.Size, Serve panics with [http.ErrAbortHandler]: the
@@ -63,9 +63,8 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	sendWhole(w, r, http.StatusOK, a)
 }
 
-// ServeStatus answers with a page of ours under another status than its own,
-// such as the one that says 404: without conditions and ranges, and without the
-// validators that would invite them.
+// ServeStatus sends a page with another status than its own, such as a 404 page:
+// without conditions and ranges, and without the validators they would need.
 func ServeStatus(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
 	setHeader(w, a)
 	h := w.Header()
@@ -89,8 +88,8 @@ func sendWhole(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
 }
 
 // KeptIn304 reports whether a header, named canonically, belongs into the 304
-// that stands for an answer. What describes the content does not: the client
-// has it already (RFC 9110, 15.4.5). Both lanes ask here.
+// for an answer. Fields that describe the content do not: the client has
+// them already (RFC 9110, 15.4.5). Both lanes use it.
 func KeptIn304(name string) bool {
 	switch name {
 	case "Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range",

@@ -17,7 +17,7 @@ import (
 	"millrace/internal/site"
 )
 
-// ServeHTTP is the slow lane: host, path, job, and afterwards the books.
+// ServeHTTP is the slow lane: host, path, job, and then metrics and access log.
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	now := s.current.Load()
@@ -85,7 +85,7 @@ func (s *Server) enter(r *http.Request) *site.Table {
 	}
 }
 
-// answerer is who answers a request.
+// answerer is the handler that answers a request.
 type answerer struct {
 	handler http.Handler
 	job     *meter.Job
@@ -149,7 +149,8 @@ func redirectTo(path string) http.Handler {
 }
 
 // panicked turns a job's panic into an answer that names the log line with the
-// cause. What has begun to be sent is cut off, so that nobody takes it for whole.
+// cause. If the answer has begun to be sent, the connection is cut, so that nobody takes it
+// for complete.
 func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	if cause == http.ErrAbortHandler { //nolint:errorlint // a sentinel that is never wrapped
 		w.abort = true

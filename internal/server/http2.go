@@ -14,7 +14,7 @@ import (
 	"millrace/internal/lane"
 )
 
-// Of HTTP/2's settings.
+// Settings of HTTP/2.
 const (
 	maxReadFrame = 16 << 10 // the least that clients must be allowed to send
 	// headerSlack is what net/http allows beyond MaxHeaderBytes.
@@ -38,9 +38,9 @@ func newH2(h http.Handler, o Options, l *log.Logger, behindLane bool) *http.Serv
 	if !behindLane {
 		srv.ReadHeaderTimeout, srv.IdleTimeout = o.HeaderTimeout, o.IdleTimeout
 		srv.HTTP2.WriteByteTimeout = o.WriteTimeout
-		// Without a table in its encoder: Go 1.26 changes it while a header is
-		// being encoded when the client says so, and the whole process ends
-		// (concurrent map access). Behind a lane it is not told.
+		// The encoder gets no dynamic table: when a client changes the table's size,
+		// Go 1.26 does so while a header is being encoded, and the whole process
+		// ends (concurrent map access). Behind a lane it does not hear of changes.
 		srv.HTTP2.MaxEncoderHeaderTableSize = 1
 	}
 	srv.Protocols.SetHTTP1(true)
@@ -84,7 +84,7 @@ func (in *inner) serve(ctx context.Context, nc net.Conn) {
 // unwrapped is a connection in the form in which net/http takes it.
 type unwrapped struct{ net.Conn }
 
-// UnencryptedNetConn is what net/http asks for.
+// UnencryptedNetConn is called by net/http.
 func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
 
 // based is a handler whose requests have a context, in net/http's way.
@@ -93,7 +93,7 @@ type based struct {
 	ctx context.Context
 }
 
-// BaseContext is what net/http asks for.
+// BaseContext is called by net/http.
 func (b *based) BaseContext() context.Context { return b.ctx }
 
 // settings asks net/http what it tells its clients.

@@ -64,7 +64,7 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 	return all, nil
 }
 
-// ListenError says why an address cannot be served at.
+// ListenError says why the server cannot listen at an address.
 type ListenError struct {
 	Addr   string // as Setup has it
 	Secure bool   // it is one of Setup.TLS
@@ -79,7 +79,7 @@ func (e *ListenError) Error() string {
 	return e.err.Error()
 }
 
-// Other is an address that may be free instead, empty where none is known.
+// Other is an address that may be free instead, or empty.
 func (e *ListenError) Other() string {
 	switch {
 	case errors.Is(e.err, syscall.EADDRINUSE):
@@ -93,8 +93,8 @@ func (e *ListenError) Other() string {
 // Unwrap is the reason alone.
 func (e *ListenError) Unwrap() error { return e.err }
 
-// Try reports whether an address can be served at now, without doing so. Of a
-// UNIX socket it only knows whether its folder is there.
+// Try reports whether the server could listen at an address now, without doing
+// so. For a UNIX socket it only checks that the folder exists.
 func Try(addr string) error {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
@@ -137,8 +137,8 @@ func nextPort(addr string) string {
 	return "127.0.0.1:8081"
 }
 
-// listenUnix listens on a UNIX socket. The socket of a process that has died
-// is replaced; that of a living one, or anything else there, is not.
+// listenUnix listens on a UNIX socket. The socket of a dead process is
+// replaced; one that is in use, or any other file, is not.
 func listenUnix(path string) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode()&os.ModeSocket == 0 {
@@ -168,8 +168,8 @@ func (l *listener) start() {
 	l.server.acceptors.Go(l.accept)
 }
 
-// accept never gives up: what goes wrong with one connection, or for want of
-// descriptors, passes.
+// accept never gives up: errors of one connection, and a lack of descriptors,
+// are temporary.
 func (l *listener) accept() {
 	const least, most = 5 * time.Millisecond, time.Second
 	s, pause := l.server, least
@@ -235,7 +235,7 @@ func (s *Server) serveConn(c lane.NetConn) {
 	}
 }
 
-// finish lets the listener accept who is queued, and then end.
+// finish lets the listener accept the connections that are queued, and then end.
 func (l *listener) finish(d time.Duration) {
 	if dl, ok := l.ln.(interface{ SetDeadline(time.Time) error }); ok && l.started {
 		_ = dl.SetDeadline(time.Now().Add(d))

@@ -29,12 +29,12 @@ func (s *streams) onState(nc net.Conn, state http.ConnState) {
 	s.idle[nc] = time.Now()
 }
 
-// shedGrace is how long a connection without a stream is left alone: the next
-// request may be on its way.
+// shedGrace is how long a connection without a stream is safe from being closed:
+// the next request may be on its way.
 const shedGrace = time.Second
 
-// shedIdle closes the connection of the clients that are meant which has been
-// idle for longest, and reports whether there was one.
+// shedIdle closes the connection that has been idle for longest, among those of
+// the given clients, and reports whether there was one.
 func (s *streams) shedIdle(which func(net.Addr) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

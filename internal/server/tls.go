@@ -127,9 +127,9 @@ func (o TLSOptions) Check() map[string]error {
 	return found
 }
 
-// newTLS is what the TLS listeners agree to: of TLS 1.2 only forward secrecy
-// with authenticated encryption, as RFC 9325 wants it, and no curve that nobody
-// uses but who wants to see us compute.
+// newTLS is the configuration of the TLS listeners: of TLS 1.2 only suites with
+// forward secrecy and authenticated encryption, as RFC 9325 wants it, and no
+// curve that is expensive and used by nobody but attackers.
 func newTLS(o TLSOptions, certs *certificates) *tls.Config {
 	return &tls.Config{
 		MinVersion: tlsVersions[o.MinVersion],

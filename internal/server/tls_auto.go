@@ -119,7 +119,7 @@ func (o *AutoOptions) Check() map[string]error {
 	return found
 }
 
-// checkHost says why no certificate can be had for a host.
+// checkHost returns why no CA can issue a certificate for a host.
 func (o *AutoOptions) checkHost(host string) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
@@ -137,8 +137,8 @@ func (o *AutoOptions) checkHost(host string) error {
 	return nil
 }
 
-// Wanted are the names that certificates are to be had for, of those that sites
-// have: without doubles, and without those that none can be had for.
+// Wanted returns the names to get certificates for, of the hosts of all sites:
+// without duplicates, and without those that no CA issues certificates for.
 func (o *AutoOptions) Wanted(hosts []string) []string {
 	var names []string
 	seen := map[string]bool{}
@@ -185,16 +185,16 @@ const (
 	InternalRootKey = CAInternal + "/root.key"
 )
 
-// Certifier has certificates that come by themselves. Its methods may be called
-// at once by many goroutines.
+// Certifier gets certificates automatically. Its methods are safe for concurrent
+// use.
 type Certifier interface {
 	// Certificate is the one for a client, nil and no error where there is none
 	// for the name that it asks for. It also answers the challenge of RFC 8737.
 	Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// Certifies reports whether it gets certificates for a host.
 	Certifies(host string) bool
-	// Challenge answers a request of a CA that looks whether a name is ours (RFC
-	// 8555, 8.3). It returns false for every other request.
+	// Challenge answers a CA's HTTP challenge (RFC 8555, 8.3). It returns false for
+	// every other request.
 	Challenge(http.ResponseWriter, *http.Request) bool
 }
 
@@ -204,14 +204,14 @@ const (
 	challengePath  = "/.well-known/acme-challenge/"
 )
 
-// isChallenge reports whether a client is a CA that asks for proof by ALPN.
+// isChallenge reports whether a client is a CA with a TLS-ALPN challenge.
 func isChallenge(hello *tls.ClientHelloInfo) bool {
 	return len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == challengeProto
 }
 
-// provingNames answers CAs that look whether a name is ours, and hands all else
-// on. It stands before routes and redirects: what they say of the path must not
-// keep certificates from coming.
+// provingNames answers the challenges of CAs, and passes on everything else. It
+// comes before routes and redirects, so that these cannot keep certificates from
+// being issued.
 func (s *Server) provingNames(next http.Handler) http.Handler {
 	auto := s.certs.certifier()
 	if auto == nil {

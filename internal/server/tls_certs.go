@@ -149,7 +149,7 @@ func (c *certificate) look(l *slog.Logger) bool {
 	return true
 }
 
-// choice says who gets which certificate. It does not change.
+// choice decides which client gets which certificate. It is immutable.
 type choice struct {
 	all []*tls.Certificate // the first is the default
 	// named are the certificates for a name in lower case, which may begin with
@@ -211,9 +211,9 @@ func (ch *choice) forName(hello *tls.ClientHelloInfo) *tls.Certificate {
 	return nil
 }
 
-// anyFor is the certificate for a client that asks for no name, or for one that
-// none is for; nil where there are none. Where there is no choice the client is
-// not asked what it can do: the handshake will tell.
+// anyFor is the certificate for a client that sends no name, or one that no
+// certificate is for; nil if there are no certificates. If there is only one, it
+// does not check what the client supports: the handshake will tell.
 func (ch *choice) anyFor(hello *tls.ClientHelloInfo) *tls.Certificate {
 	switch len(ch.all) {
 	case 0:

@@ -80,9 +80,9 @@ const (
 	mostPlain     = 256 << 10 // bytes
 )
 
-// refusePlain tells a client of plain HTTP that this port is none for it. Then it
-// reads on for a while: a connection that is closed with bytes unread is reset,
-// and the client could lose the answer.
+// refusePlain tells a client of plain HTTP that this port speaks TLS. Then it reads
+// on for a while: a connection that is closed with unread bytes is reset, and the
+// client could lose the answer.
 func refusePlain(nc *countedConn) {
 	_ = nc.SetDeadline(time.Now().Add(plainPatience))
 	_, err := io.WriteString(nc, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+

@@ -23,8 +23,8 @@ import (
 )
 
 // Session tickets (RFC 8446, 4.6.1; RFC 5077) let a client come back without a
-// full handshake. They are sealed with keys of ours, so that nothing is kept
-// here. A key seals for ticketPeriod and then opens for twice as long.
+// full handshake. The state is in the ticket, encrypted with our keys. A key encrypts
+// for ticketPeriod and decrypts for twice as long after that.
 const (
 	ticketPeriod = 12 * time.Hour
 	ticketLife   = 3 * ticketPeriod
@@ -43,8 +43,8 @@ const (
 // tickets. The zero value: nowhere, each has its own.
 type SharedTickets struct {
 	Store store.Store
-	// Secret seals what is in the store, and is the same on all machines. It is
-	// as good as the keys; who has the store alone can at worst delete them.
+	// Secret seals what is in the store, and is the same on all machines. Whoever
+	// has it and the store has the keys; with the store alone they can only be deleted.
 	Secret string
 }
 
@@ -78,7 +78,7 @@ func newTickets(l *slog.Logger) *tickets {
 	return &tickets{errors: l, wake: make(chan struct{}, 1)}
 }
 
-// share changes where keys are shared. Those there are stay.
+// share changes where keys are shared. The existing keys stay.
 func (t *tickets) share(s SharedTickets) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,15 +130,15 @@ func (t *tickets) current(now time.Time) [][32]byte {
 	return all
 }
 
-// ended reports whether a key opens nothing any more. A turn far in the future
-// is a wrong clock's.
+// ended reports whether a key is too old to decrypt anything. A turn far in the
+// future comes from a wrong clock.
 func (k ticketKey) ended(unix int64) bool {
 	return unix >= k.turn+int64(ticketLife/time.Second) || k.turn > unix+int64(2*ticketPeriod/time.Second)
 }
 
 // sealing is the index of the key whose turn it is: the newest of the shared
-// ones, or without one the newest. It is -1 when all are too old. Keys that
-// have their turn at once are told apart in the same way on every machine.
+// ones, or without one the newest. It is -1 when all are too old. If two
+// keys have the same turn, every machine chooses the same one.
 func sealing(keys []ticketKey, unix int64) int {
 	best := -1
 	for i, k := range keys {
@@ -269,7 +269,7 @@ func newVault(s SharedTickets) *vault {
 	return &vault{s.Store, "tls-tickets/" + hex.EncodeToString(name), seal}
 }
 
-// must is for what fails only with lengths that no key of ours has.
+// must is for calls that only fail for key lengths that are not used here.
 func must(err error) {
 	if err != nil {
 		panic("millrace: sealing the keys of TLS session tickets: " + err.Error())

@@ -9,7 +9,7 @@ import (
 	"millrace/internal/lane"
 )
 
-// body is the body of a request as a job sees it.
+// body is a request's body as the job reads it.
 type body struct {
 	io.ReadCloser
 	asked atomic.Bool // somebody wanted to read it
@@ -36,8 +36,8 @@ func upload(rw http.ResponseWriter, r *http.Request, o *Options) (limited *http.
 		if b.late != nil {
 			b.late.Stop()
 		}
-		// RFC 9110, 10.1.1: who expects 100 and is refused sends no body, so
-		// that nobody may wait for it; net/http would, to throw it away.
+		// RFC 9110, 10.1.1: a client that expects 100 and is refused sends no
+		// body. net/http would wait for it, in order to discard it.
 		if !b.asked.Load() && r.ProtoMajor == 1 && r.Header["Expect"] != nil {
 			lane.EndInput(r)
 		}

@@ -11,8 +11,8 @@ import (
 	"millrace/internal/lane"
 )
 
-// writer is the only ResponseWriter between net/http and a job. Whatever must
-// be done to every answer is done here, so that nobody else wraps it: a wrapper
+// writer is the only ResponseWriter between net/http and a job. Everything
+// that concerns all answers is done here, so that nobody else wraps it: a wrapper
 // that forgets ReadFrom silently loses sendfile.
 type writer struct {
 	rw      http.ResponseWriter
@@ -46,8 +46,8 @@ func (w *writer) WriteHeader(status int) {
 	w.rw.WriteHeader(status)
 }
 
-// stamp adds what every answer has. A drain is looked for here rather than when
-// the request came: what took long must end the connection too.
+// stamp adds the headers that every answer has. It checks for a drain here rather
+// than when the request came: a slow answer must end the connection too.
 func (w *writer) stamp() {
 	if !w.through { // which does it
 		w.rw.Header()["Server"] = serverHeader
