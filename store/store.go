@@ -48,7 +48,7 @@ type Store interface {
 	// Create begins to write an object with a body of size bytes (-1: not
 	// known yet), or returns ErrFull, ErrDown. Nothing is visible before Commit.
 	Create(ctx context.Context, key string, size int64) (Writer, error)
-	// Delete removes an object; one that is not there is no error.
+	// Delete removes an object; deleting a missing object is not an error.
 	Delete(ctx context.Context, key string) error
 	// Stats may be called at any time, also after Close.
 	Stats() Stats

@@ -21,7 +21,7 @@ var (
 
 // Redirect sends the client to another address.
 type Redirect struct {
-	// To is where to: an absolute URL (https://example.org/new) or a path
+	// To is the target: an absolute URL (https://example.org/new) or a path
 	// on the same host (/new). When both the route and To end in "/",
 	// what follows the route in the request is appended. The request's query
 	// is kept unless To brings its own. Required.
