@@ -241,7 +241,9 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	}
 	s.h1.Protocols.SetHTTP1(true)
 	s.h2 = newH2(s, limits, s.h1.ErrorLog, s.lane.On())
-	s.h2.ConnState = s.streams.onState
+	if !s.lane.On() { // else net/http never says that a connection is closed
+		s.h2.ConnState = s.streams.onState
+	}
 	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
 	s.h2.BaseContext = s.h1.BaseContext
 	if s.lane.On() {
