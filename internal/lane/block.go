@@ -7,8 +7,8 @@ import (
 	"millrace/internal/h2"
 )
 
-// block is an answer's header as an HTTP/2 header block, as of a second. Like
-// stamp's, it is made at most once a second and shared.
+// block is an answer's header as an HTTP/2 header block, with the date of one
+// second. Like the result of stamp, it is made at most once a second and shared.
 func (r *response) block(second int64, notModified bool) []byte {
 	of := &r.blockFull
 	if notModified {

@@ -10,7 +10,7 @@ const (
 
 // chunks finds the end of a chunked body (RFC 9112, 7.1). Like the tracker, it
 // is sure only where no two parsers differ: every line ends in CRLF, a size has
-// nothing but digits before its extension, a trailer's line has a name. It looks at nothing that it passes.
+// nothing but digits before its extension, a trailer's line has a name. It does not look at the data.
 type chunks struct {
 	stage  chunkStage
 	left   int64 // the chunk's size so far, then what has not come of it

@@ -6,9 +6,9 @@ import "net/netip"
 // a network of 64 bits at least.
 const wholeSite = 64
 
-// ClientOf is what limits by address count the client behind an address as: an
-// IPv4 address itself, or the network of an IPv6 one. The zero address is not
-// counted: of UNIX sockets.
+// ClientOf returns what limits by address count a client as: its IPv4 address, or
+// the /64 network of its IPv6 address. The zero address, of UNIX sockets, is not
+// counted.
 func ClientOf(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {

@@ -80,7 +80,7 @@ type Conn struct {
 	doomed bool       // to be closed as soon as it is none any more
 	muted  bool       // away, and the loop hears only of its end; by mu
 
-	guest   *guest      // nil: no request has taken the through road
+	direct  *direct     // nil: no request went to the handler directly
 	watched int         // what the loop watches for the end of one that it does not own; by mu
 	shut    atomic.Bool // the client sends no more, once all is read
 
@@ -156,7 +156,7 @@ func FromNet(nc net.Conn) (*Conn, bool) {
 	return nil, false
 }
 
-// OnState is for http.Server.ConnState.
+// OnState is the hook for http.Server.ConnState.
 func OnState(nc net.Conn, state http.ConnState) {
 	c, ok := FromNet(nc)
 	if !ok {
@@ -450,8 +450,8 @@ func (c *Conn) Close() error {
 func (c *Conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.guest != nil && c.guest.cancel != nil {
-		c.guest.cancel()
+	if c.direct != nil && c.direct.cancel != nil {
+		c.direct.cancel()
 	}
 	switch {
 	case c.released: // it is somebody else's
@@ -466,14 +466,14 @@ func (c *Conn) cut() {
 	}
 }
 
-// leaving reports whether the connection ends soon, or is somebody else's.
+// leaving reports whether the connection is being cut, or has been released.
 func (c *Conn) leaving() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shed || c.released
 }
 
-// makeRoom is cut, once.
+// makeRoom cuts the connection and reports whether it was the first to do so.
 func (c *Conn) makeRoom() bool {
 	c.mu.Lock()
 	again := c.shed || c.released

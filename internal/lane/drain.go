@@ -49,9 +49,9 @@ func (l *Lane) cutsShort(now time.Time) bool {
 	return end != 0 && now.UnixNano() > end
 }
 
-// Fault says why r must be refused with status 400 and its connection be
-// closed, for the client to read: the fields that say where it ends contradict
-// each other. Empty: nothing is wrong.
+// Fault says, in words for the client, why r must be refused with status 400 and
+// its connection be closed: the fields that say where it ends contradict each
+// other. Empty means that nothing is wrong.
 func Fault(r *http.Request) string {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		return string(c.fault)
@@ -63,8 +63,8 @@ func Fault(r *http.Request) string {
 func (l *Lane) Draining() bool { return l.draining.Load() }
 
 // EndInput says that nothing more will be read on r's connection, which closes
-// after the answer: neither net/http nor anybody else waits for what the client
-// has not sent. It must be called before r's handler returns, by itself.
+// after the answer: nobody waits for what the client has not sent yet. r's handler
+// must call it itself, before it returns.
 func EndInput(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		c.last = true
@@ -81,8 +81,8 @@ func (l *Lane) WithDrain(ctx context.Context) context.Context {
 }
 
 // Drain returns a channel that is closed when the server that r came to begins
-// to drain; nil, which is never ready, where there is no such server. Whoever
-// answers without an end (an upgraded connection, a stream of events) must end
+// to drain; nil, which is never ready, where there is no such server. A handler
+// whose answer has no end (an upgraded connection, a stream of events) must end
 // soon after: the drain waits for it, also for connections that were hijacked,
 // until drain_timeout cuts them.
 func Drain(r *http.Request) <-chan struct{} {

@@ -140,8 +140,8 @@ func framingHeader(name []byte) headerID {
 	return hdrRefuse
 }
 
-// harmlessHeader knows what browsers, crawlers and proxies send along without
-// it having a say in any answer. What is not listed goes to net/http.
+// harmlessHeader reports whether a header, sent by browsers, crawlers or proxies,
+// changes no answer. A request with a header that is not listed goes to net/http.
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",

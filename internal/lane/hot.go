@@ -14,9 +14,9 @@ import (
 	"millrace/internal/send"
 )
 
-// scratch is what it takes to look at one connection's bytes. It is borrowed
-// only while there are any: at a thousand connections memory of their own
-// would be cold at every request, this is in the cache.
+// scratch is the memory needed to look at one connection's bytes. It is borrowed
+// only while there are any. With a thousand connections, memory of their own would
+// be cold at every request; this stays in the processor's cache.
 type scratch struct {
 	buf [maxHead]byte
 	req request
@@ -44,8 +44,8 @@ type readState struct {
 	pending *pendingWrite
 }
 
-// pendingWrite is what could not be sent without waiting. Only slow clients and files
-// get one.
+// pendingWrite is what could not be sent without waiting. Only slow clients and
+// files need one.
 type pendingWrite struct {
 	head, body []byte
 	batch      *[]byte // where head is, if borrowed
@@ -295,7 +295,7 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	return used, o
 }
 
-// reply is the circumstances of one answer.
+// reply is what one answer depends on besides its content.
 type reply struct {
 	notModified bool
 	last        bool // nothing more has come
@@ -402,7 +402,7 @@ func (c *Conn) sendPending() error {
 	return c.restEnds(err)
 }
 
-// restEnds does the books of an answer that took its time. The error is err, or
+// restEnds counts and logs an answer that could not be sent at once. The error is err, or
 // io.EOF if the connection is to be closed.
 func (c *Conn) restEnds(err error) error {
 	r := c.reading.pending
@@ -518,7 +518,7 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	return o
 }
 
-// answered is one answer for the books.
+// answered is what is counted and logged of one answer.
 type answered struct {
 	response *response
 	req      *request

@@ -65,7 +65,7 @@ func (h *h2Host) serve(front *h2.Conn, done func()) {
 	})
 }
 
-// end does the books of a connection that is over.
+// end counts a connection that has ended.
 func (h *h2Host) end(front *h2.Conn) {
 	_ = h.Close() // if it is not: the client knows why
 	h.inner.Wait()
@@ -102,7 +102,7 @@ func (h *h2Host) blame(why h2.Reason) {
 	}
 }
 
-// h2Host is what an HTTP/2 connection of the lane has of its lane.
+// h2Host is the lane as an HTTP/2 connection sees it.
 type h2Host struct {
 	*TLSConn
 	o       *HTTP2

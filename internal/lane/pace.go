@@ -2,10 +2,10 @@ package lane
 
 import "time"
 
-// Pace is the least speed of an upload. It has an amount of time for waiting,
-// at most the body timeout; waiting uses it up, and bytes earn some back, so
-// that neither silence nor a few bytes now and then hold a connection for long.
-// What the server itself takes its time for does not count.
+// Pace enforces the minimum speed of an upload. It has a budget of time, at most the
+// body timeout. Waiting uses it up, and bytes earn some back, so that neither
+// silence nor a few bytes now and then hold a connection for long. Time that the
+// server itself takes does not count.
 type Pace struct {
 	left  time.Duration
 	begun bool
@@ -19,7 +19,7 @@ func (p *Pace) Left(most time.Duration) time.Duration {
 	return p.left
 }
 
-// Took takes note that n bytes came after that time. rate is in bytes a second;
+// Took notes that n bytes came after that time. rate is in bytes a second;
 // with 0 any byte will do.
 func (p *Pace) Took(waited time.Duration, n int, most time.Duration, rate int64) {
 	if n <= 0 {

@@ -6,12 +6,12 @@ import "net"
 // closed, or until this is called.
 type uncounted interface{ Uncount() }
 
-// Release gives up a hijacked connection for good: whoever has it from here on
-// closes it, and has what was read from it already, which comes before what is
-// still to be read. For the server it is closed: it counts no more against
+// Release gives up a hijacked connection for good. The caller owns it from here on
+// and closes it; it also gets the bytes that were read already, which come before
+// what is still to be read. For the server the connection is closed: it no longer counts against
 // limits.connections, a drain does not wait for it, and Close does not cut it.
-// The connection is a *net.TCPConn, *net.UnixConn or *tls.Conn. What is no
-// hijacked connection of a lane, or was released before, is returned as it is.
+// The connection is a *net.TCPConn, *net.UnixConn or *tls.Conn. A connection
+// that is not a hijacked one of a lane, or was released before, is returned as it is.
 func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	c, ok := FromNet(nc)
 	if !ok || phase(c.phase.Load()) != hijacked || !c.release() {

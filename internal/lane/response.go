@@ -117,7 +117,7 @@ func (r *Rule) expires() int64 {
 	return r.Expires.Unix()
 }
 
-// standing reports whether both versions are valid.
+// standing reports whether both versions are still valid.
 func (r *offered) standing() bool { return r.version.Valid() && r.also.Valid() }
 
 // valid reports whether the response may still be used at a time.

@@ -44,7 +44,7 @@ func (l *Lane) untrack(c *Conn) {
 	l.meters.Connections.Add(-1)
 }
 
-// each visits every open connection, which may close meanwhile.
+// each calls f for every open connection, which may close meanwhile.
 func (l *Lane) each(visit func(*Conn)) {
 	var open []*Conn
 	for i := range l.conns {
@@ -164,8 +164,8 @@ func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	})
 }
 
-// shedPatience is for how long a client may be behind before it makes room for
-// others when there is none; half of a shorter timeout.
+// shedPatience is how long a client may take no bytes before its connection is cut
+// to make room for others; half of the timeout if that is shorter.
 const shedPatience = 5 * time.Second
 
 // ShedSlow is ShedIdle for connections whose clients the server has waited for

@@ -16,9 +16,9 @@ import (
 // are no loops, net/http has all of them.
 func (l *Lane) Through(base context.Context, s *lean.Server) { l.base, l.through = base, s }
 
-// guest is what a connection has while it takes the through road, from its
-// first such request on. It is the context of all of them.
-type guest struct {
+// direct is the context of the requests of a connection that the lane gives to the
+// handler directly, without net/http. It is made with the first of them.
+type direct struct {
 	context.Context
 	c      *Conn
 	remote string             // http.Request.RemoteAddr
@@ -26,7 +26,7 @@ type guest struct {
 }
 
 // Value implements [context.Context].
-func (g *guest) Value(key any) any {
+func (g *direct) Value(key any) any {
 	if _, ok := key.(connKey); ok {
 		return g.c
 	}
@@ -36,7 +36,7 @@ func (g *guest) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// answerer is who answered last on a connection.
+// answerer says what answered last on a connection.
 type answerer uint8
 
 const (
@@ -48,9 +48,9 @@ const (
 // exchange answers one request by the handler, on this goroutine. What was read
 // behind its head is held.
 func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
-	g := c.guest
+	g := c.direct
 	if g == nil {
-		g = &guest{Context: c.lane.base, c: c, remote: c.peer.String()}
+		g = &direct{Context: c.lane.base, c: c, remote: c.peer.String()}
 	}
 	cancel := x.Begin(g, g.remote)
 	c.deadline.Store(0)
@@ -59,7 +59,7 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 	c.pace = Pace{}
 	c.phase.Store(uint32(active))
 	c.mu.Lock()
-	c.guest, g.cancel = g, cancel
+	c.direct, g.cancel = g, cancel
 	cut := c.doomed
 	c.mu.Unlock()
 	if cut {

@@ -212,13 +212,13 @@ func (c *Conn) lookForEnd() {
 // endOn does it for a descriptor, with c.mu held. Bytes that were not read yet
 // come first: they are a part of the request, or another one.
 func (c *Conn) endOn(fd int) {
-	if c.guest == nil || c.guest.cancel == nil {
+	if c.direct == nil || c.direct.cancel == nil {
 		return
 	}
 	var b [1]byte
 	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	if n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR {
-		c.guest.cancel()
+		c.direct.cancel()
 	}
 }
 

@@ -72,9 +72,9 @@ func (a address) urlScheme() string {
 	return "http"
 }
 
-// targetOf is the path of r as it came in, escapes and all; the query needs no
-// care, URL keeps it raw. URL.EscapedPath would escape bytes that a strict
-// reading of RFC 3986 does not allow, such as | and ", and so make another path of it.
+// targetOf is the path of r exactly as it came in, with its escapes; URL keeps the
+// query raw anyway. URL.EscapedPath would escape bytes that RFC 3986 does not
+// allow, such as | and ", and so change the path.
 func targetOf(r *http.Request) (string, error) {
 	if r.Method == http.MethodConnect {
 		return "", errConnect

@@ -42,8 +42,8 @@ func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ wish) *server 
 	return next
 }
 
-// load is how many are at work: requests, and for one that will stay as long
-// as the streams do, those as well.
+// load is how many requests a server is working on; for a request that will
+// become a stream, its streams count as well.
 func (s *server) load(what wish) int {
 	if what.stream {
 		return s.running + s.streams
@@ -71,8 +71,8 @@ func leastConnections(_ *Pool, _ time.Duration, candidates []*server, what wish)
 // twoChoices takes the better of two random ones (Mitzenmacher, The Power of
 // Two Choices in Randomized Load Balancing, IEEE TPDS 12(10), 2001): nearly as
 // even as the best of all, without all requests of a moment running to the
-// same one. For what becomes a stream the load counts first: how fast a server
-// agrees to one says little of what thousands of them cost it.
+// same one. For a stream the load counts first: how fast a server
+// accepts one says little about what thousands of them cost it.
 func twoChoices(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
 	i := rand.IntN(len(candidates))
 	j := rand.IntN(len(candidates) - 1)
@@ -92,9 +92,9 @@ func twoChoices(_ *Pool, now time.Duration, candidates []*server, what wish) *se
 	return a
 }
 
-// unknownCost is the cost, in nanoseconds, of one that is at work but has
-// never answered: more than any latency, so that it is not flooded before it
-// has shown what it can do.
+// unknownCost is the cost, in nanoseconds, of a server that has requests but has
+// never answered: more than any latency, so that it is not flooded before its
+// speed is known.
 const unknownCost = float64(time.Hour)
 
 // cost is the latency that a further request may expect (see ewma).
@@ -130,8 +130,8 @@ func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what wish) *serv
 }
 
 // fnv1a is the 64-bit FNV-1a hash (Fowler, Noll and Vo): the same on every machine and
-// after every restart, which is the point. Who looks for colliding keys gains
-// nothing: their server's load is bounded.
+// after every restart, so that keys keep their servers. Colliding keys gain an attacker
+// nothing: the load of their server is bounded.
 func fnv1a(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(s) {
@@ -149,9 +149,9 @@ func mix(h uint64) uint64 {
 
 type hashKeyContext struct{}
 
-// WithHashKey makes key what balance: hash goes by for requests with this
-// context, where the options say url: a cache puts the answer's key here, so
-// that different spellings of one URL meet at the same server.
+// WithHashKey sets the key that "balance: hash" uses for requests with this
+// context, instead of the URL. A cache sets the answer's key, so that different
+// spellings of one URL go to the same server.
 func WithHashKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, hashKeyContext{}, key)
 }

@@ -19,7 +19,7 @@ type breaker struct {
 
 func (b *breaker) isOpen() bool { return b.until != 0 }
 
-// admits reports whether a request may pass now.
+// admits reports whether a request may pass.
 func (b *breaker) admits(now time.Duration) bool {
 	return b.until == 0 || now >= b.until && !b.probing
 }
@@ -34,7 +34,7 @@ func (b *breaker) enter() bool {
 }
 
 // result takes in how a request ended and reports whether the breaker has
-// changed. Requests that were under way when it opened decide nothing.
+// changed. Requests that were under way when it opened do not count.
 func (b *breaker) result(now time.Duration, probe bool, o outcome) (changed bool) {
 	if b.limits.Off {
 		return false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// errSpeaksHTTP2 is not an error of a server: it has chosen HTTP/2, which is net/http's.
+// errSpeaksHTTP2 is not a failure: the server has chosen HTTP/2, which net/http speaks.
 var errSpeaksHTTP2 = errors.New("it chose HTTP/2")
 
 // client keeps the connections of HTTP/1.1 to one server. No goroutine belongs
@@ -55,7 +55,7 @@ func (c *client) take(now time.Duration) *wire {
 	return w
 }
 
-// put keeps a connection whose answer is complete, with nothing behind it.
+// put keeps a connection whose answer is complete, with no bytes after it.
 func (c *client) put(w *wire, now time.Duration) {
 	w.since = now
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func (c *client) put(w *wire, now time.Duration) {
 	c.mu.Unlock()
 }
 
-// expire closes what was idle for too long, after a last look at it.
+// expire closes connections that were idle for too long.
 func (c *client) expire() {
 	now := time.Since(c.started)
 	c.mu.Lock()
@@ -96,8 +96,8 @@ func (c *client) expire() {
 	}
 }
 
-// giveUp closes an idle connection, on which the server may have said something
-// that it was not asked for.
+// giveUp closes an idle connection, on which the server may have sent bytes
+// without a request.
 func (c *client) giveUp(w *wire) {
 	if w.look() == talks {
 		w.accuse(c.server)
@@ -105,7 +105,7 @@ func (c *client) giveUp(w *wire) {
 	w.close()
 }
 
-// closeIdle closes what is idle now.
+// closeIdle closes the idle connections.
 func (c *client) closeIdle() {
 	c.mu.Lock()
 	old := c.idle
@@ -116,7 +116,7 @@ func (c *client) closeIdle() {
 	}
 }
 
-// close closes what is idle now and from now on.
+// close closes the idle connections, and those that become idle later.
 func (c *client) close() {
 	c.mu.Lock()
 	c.closed = true

@@ -43,9 +43,9 @@ func newConnector(a address, timeout time.Duration, config *tls.Config, dial dia
 	return c
 }
 
-// asciiHost is a name as it is looked up, with Punycode for what is not ASCII
-// (RFC 3492). net/http can do that, and shows it only in the Host it sends. A
-// name that cannot be written so is left as it is, and will not be found.
+// asciiHost is a name as it is looked up, in Punycode if it is not ASCII
+// (RFC 3492). net/http does the same, but shows the result only in the Host it
+// sends. A name that cannot be encoded is unchanged, and will not be found.
 func asciiHost(host string) string {
 	if strings.IndexFunc(host, func(r rune) bool { return r > 0x7e }) < 0 {
 		return host

@@ -9,10 +9,10 @@ import (
 )
 
 // distrustFor is how long each request to a server gets a connection of its own
-// after the server has sent what nobody asked for. A server that does so once
-// does it with every answer of a kind, and now and then its bytes come so late
-// that they look like the answer to the next request. A handshake for each
-// request is dear, so the server gets another chance.
+// after the server has sent bytes without a request. A server that does so once
+// does it with every answer of a kind, and sometimes the bytes come so late that
+// they look like the answer to the next request. A handshake for each request is
+// expensive, so the server gets another chance after this time.
 const distrustFor = 10 * time.Minute
 
 // distrust notes whether a server has sent such bytes lately.
@@ -25,15 +25,15 @@ type distrust struct {
 	over  atomic.Bool            // the pool is closed, and its idle connections are
 }
 
-// OnUnasked has f called for each connection that was given up since a server
-// sent what nobody had asked for. f must return at once.
+// OnUnasked registers f, which is called for each connection that was closed
+// because the server sent bytes without a request. f must return at once.
 func (p *Pool) OnUnasked(f func()) {
 	for _, s := range p.servers {
 		s.distrust.tell.Store(&f)
 	}
 }
 
-// unasked takes in that bytes came from s that nobody had asked for. It may be
+// unasked notes that s has sent bytes without a request. It may be
 // called by net/http with locks held.
 func (s *server) unasked() {
 	d := &s.distrust
@@ -67,9 +67,9 @@ func (s *server) transporter() http.RoundTripper {
 
 type doubtKey struct{}
 
-// OnDoubt has f called, at most once, when it turns out that the answer to a
-// request with this context may have been sent before the request: bytes came
-// later on its connection that nobody asked for, and it was not the first there. The
+// OnDoubt registers f, which is called at most once, when the answer to a request
+// with this context may have been sent before the request: bytes without a
+// request came later on its connection, and it was not the first request there. The
 // answer is usually complete by then. f must return at once, and may be called
 // with locks of net/http held.
 func OnDoubt(ctx context.Context, f func()) context.Context {

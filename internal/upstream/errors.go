@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// The errors, possibly wrapped; Status says what a client gets to see.
+// The errors, possibly wrapped. Status maps them to the status for the client.
 var (
 	ErrUnreachable = errors.New("the upstream cannot be reached")
 	ErrTimeout     = errors.New("the upstream is too slow")
@@ -34,9 +34,9 @@ var (
 	errClosed      = errors.New("it closed the connection without an answer")
 )
 
-// Status is the status for an error of RoundTrip: 502 for what cannot be
-// reached or breaks the protocol, 504 for what is too slow, 503 if there was
-// no place, or no server to ask. A 503 needs a Retry-After.
+// Status is the status for an error of RoundTrip: 502 for a server that cannot be
+// reached or breaks the protocol, 504 for one that is too slow, 503 if all places
+// were taken or no server is healthy. A 503 needs a Retry-After.
 //
 // For [context.Canceled] it is 503, too. The client that went away does not see
 // it (499 is for log files and never sent), and clients that shared its request
@@ -90,7 +90,7 @@ func interrupted(ctx context.Context) error {
 	return &upstreamError{kind: context.Canceled, cause: cause}
 }
 
-// isTimeout reports whether an error says of itself that time ran out.
+// isTimeout reports whether an error is a timeout.
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()

@@ -17,7 +17,7 @@ import (
 
 // brief is how long an exchange waits without a look at its request's context.
 // Most answers have come by then, and listening to a context costs more than
-// reading one of them; who went away meanwhile is noticed this much later.
+// reading an answer. A client that goes away is noticed this much later.
 const brief = 100 * time.Millisecond
 
 // buffers are what headers and small bodies are written from and read into.
@@ -110,9 +110,9 @@ func (x *exchange) run(r *http.Request, target string) error {
 	}
 }
 
-// stale reports whether a connection that had answered before was of no use any
-// more, and the request may be made again at once: the server closed it at the
-// same moment, as it may, or had said something that nobody asked for.
+// stale reports whether a reused connection had already ended, so that the request
+// may be sent again at once: the server closed it at the same moment, as it may,
+// or had sent bytes without a request.
 func (x *exchange) stale(r *http.Request, err error) bool {
 	if x.wire.uses <= 1 || x.came || isTimeout(err) || x.caller.Err() != nil {
 		return false
@@ -205,7 +205,7 @@ func (x *exchange) begin() {
 	x.in.Use(*x.buffer)
 }
 
-// firstByte takes in that n bytes of an answer came.
+// firstByte notes that n bytes of an answer came.
 func (x *exchange) firstByte(n int) {
 	if n <= 0 || x.came {
 		return
@@ -292,7 +292,7 @@ func (x *exchange) arm(now time.Duration) {
 	w.setUntil(x.pool.started, until)
 }
 
-// isLate reports whether the time for what is waited for has run out.
+// isLate reports whether the current timeout has run out.
 func (x *exchange) isLate() bool {
 	s := x.sender
 	if s == nil {
@@ -361,7 +361,7 @@ func (x *exchange) abandon() {
 	x.forget()
 }
 
-// failure says what an error of run means, as [try.failure] does for the errors
+// failure returns what an error of run means, as [try.failure] does for the errors
 // of net/http.
 func (x *exchange) failure(err error) *failure {
 	name := x.server.name

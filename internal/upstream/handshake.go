@@ -137,7 +137,7 @@ func (h *handshake) read(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// early takes what came behind the header, and gives the reader back.
+// early takes the bytes that came after the header, and gives the reader back.
 func (h *handshake) early() []byte {
 	var early []byte
 	if n := h.reader.Buffered(); n > 0 {
@@ -150,7 +150,7 @@ func (h *handshake) early() []byte {
 	return early
 }
 
-// abandon closes what there is.
+// abandon closes the connection, if there is one.
 func (h *handshake) abandon() {
 	if h.raw != nil {
 		h.stop()
@@ -188,8 +188,8 @@ func (b *lastBody) Read(to []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. What has not come yet is never read: the
-// connection is of no more use.
+// Close implements io.Closer. The rest of the body is not read, as
+// the connection is not used again.
 func (b *lastBody) Close() error {
 	if b.ended.Swap(true) {
 		return nil

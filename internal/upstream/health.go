@@ -18,7 +18,7 @@ import (
 const maxProbeBytes = 64 << 10
 
 // watch probes s until the pool is closed. Probes need no place: a server
-// with all places taken is at work, not ill.
+// whose places are all taken is busy, not unhealthy.
 func (p *Pool) watch(s *server) {
 	ticker := time.NewTicker(p.options.Health.Interval)
 	defer ticker.Stop()
@@ -34,7 +34,7 @@ func (p *Pool) watch(s *server) {
 	}
 }
 
-// probe asks s for the health path; nil means that it is well.
+// probe asks s for the health path; nil means that it is healthy.
 func (p *Pool) probe(s *server) error {
 	ctx, cancel := context.WithTimeout(p.ctx, p.options.Health.Timeout)
 	defer cancel()
@@ -61,7 +61,7 @@ func (p *Pool) probe(s *server) error {
 	return fmt.Errorf("the answer is %d", resp.StatusCode)
 }
 
-// knock sends r to s, whatever places there are.
+// knock sends r to s, even if all places are taken.
 func (p *Pool) knock(s *server, r *http.Request, path string) (*http.Response, error) {
 	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
 		return s.transporter().RoundTrip(r)
@@ -88,7 +88,7 @@ func matches(pattern string, status int) bool {
 	return pattern == digits
 }
 
-// probed takes in the result of a probe.
+// probed records the result of a probe.
 func (p *Pool) probed(s *server, err error) {
 	now := p.now()
 	p.mu.Lock()

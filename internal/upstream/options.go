@@ -169,7 +169,7 @@ func (o *Options) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// complete replaces zero values by the defaults.
+// complete replaces zero values with the defaults.
 func (o Options) complete() Options {
 	text(&o.Balance, "two_choices")
 	text(&o.HashBy, "url")

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// place is the right to have one request under way at a server. Whoever has
-// one gives it back: with failed if no answer came; else with answered, or with
-// ended or stream after that.
+// place is the right to have one request under way at a server. Its holder gives it
+// back: by failed if no answer came; otherwise by answered, or by ended or stream
+// after that.
 type place struct {
 	server *server
 	probe  bool // the one request that a half-open breaker lets pass
@@ -66,7 +66,7 @@ func (q *queue) remove(w *waiter) {
 	q.len--
 }
 
-// errFull is not an error of a request: it has to wait.
+// errFull means that the request has to wait.
 var errFull = errors.New("all places are taken")
 
 // acquire gets a request a place, at a server it has not tried if possible.
@@ -182,7 +182,7 @@ func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 	return p.balance(p, now, candidates, what), nil
 }
 
-// enter gives a place at s away, with p.mu held.
+// enter takes a place at s, with p.mu held.
 func (p *Pool) enter(s *server, now time.Duration) place {
 	s.running++
 	s.requests++
@@ -217,7 +217,7 @@ func (p *Pool) leave(c place) {
 	}
 }
 
-// observe takes in a result, with p.mu held.
+// observe records a result, with p.mu held.
 func (p *Pool) observe(c place, now time.Duration, o outcome) change {
 	switch o {
 	case succeeded:
@@ -228,8 +228,8 @@ func (p *Pool) observe(c place, now time.Duration, o outcome) change {
 	return c.server.observe(now, o, c.probe, len(p.servers) == 1)
 }
 
-// answered takes in that a header came. done says that this was all, and the
-// place is free.
+// answered records that a header came. done says that the answer is complete, and
+// the place free.
 func (p *Pool) answered(c place, done bool) {
 	now := p.now()
 	p.mu.Lock()
@@ -241,7 +241,7 @@ func (p *Pool) answered(c place, done bool) {
 	p.log(c.server, ch, nil)
 }
 
-// failed takes in that a try has ended without an answer, and frees its place.
+// failed records that a try has ended without an answer, and frees its place.
 func (p *Pool) failed(c place, o outcome, err error) {
 	now := p.now()
 	p.mu.Lock()
@@ -252,7 +252,7 @@ func (p *Pool) failed(c place, o outcome, err error) {
 }
 
 // ended frees the place of a request whose answer has ended. An answer that
-// broke off is a failure, one that did not is counted already.
+// broke off is a failure; a complete one is counted already.
 func (p *Pool) ended(c place, o outcome, err error) {
 	p.mu.Lock()
 	ch := unchanged
@@ -277,14 +277,14 @@ func (p *Pool) stream(c place) bool {
 	return true
 }
 
-// streamEnded takes in that a stream has.
+// streamEnded records the end of a stream.
 func (p *Pool) streamEnded(c place) {
 	p.mu.Lock()
 	c.server.streams--
 	p.mu.Unlock()
 }
 
-// log tells what has become of a server; without p.mu, since it may write to a disk.
+// log logs a change of a server's state; without p.mu, since it may write to a disk.
 func (p *Pool) log(s *server, ch change, err error) {
 	switch ch {
 	case ejected:

@@ -15,7 +15,7 @@ import (
 // which all was read: it is about to return, and the connection is good then.
 const lastWrite = 50 * time.Millisecond
 
-// What a reply is doing.
+// The states of a reply.
 const (
 	resting int32 = iota
 	reading
@@ -66,14 +66,14 @@ func (x *exchange) reply() *http.Response {
 	return &x.resp
 }
 
-// noStream gives an answer up for which there is no room among the streams.
+// noStream gives up an answer because all streams are taken.
 func (x *exchange) noStream() *failure {
 	x.abandon()
 	x.pool.ended(x.place, undecided, nil)
 	return &failure{err: &upstreamError{ErrBusy, x.server.name, errAllStreams}, final: true}
 }
 
-// setLimit says when what is waited for is late. headed says that the header
+// setLimit sets the deadline of what is waited for. headed says that the header
 // has come.
 func (x *exchange) setLimit(limit time.Duration, headed bool) {
 	if s := x.sender; s != nil {
@@ -160,8 +160,8 @@ func (x *exchange) end(whole bool, o outcome, err error) {
 	}
 }
 
-// free gives the connection back, or closes it. Of the answer there is nothing
-// left to read on it if it is whole.
+// free gives the connection back, or closes it. If whole is set, the answer
+// was read to its end.
 func (x *exchange) free(whole bool) {
 	w := x.wire
 	if w == nil {

@@ -50,7 +50,7 @@ func (p *Pool) withdraw() bool {
 	return true
 }
 
-// pause waits before a server is asked again, and reports whether ctx lives on.
+// pause waits before a retry, and reports whether ctx is still alive.
 func pause(ctx context.Context, n int) bool {
 	d := retryPause << (n - 1)
 	timer := time.NewTimer(d/2 + rand.N(d/2))

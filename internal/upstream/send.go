@@ -22,7 +22,7 @@ const smallBody = 32 << 10
 // larger ones piece by piece.
 var large = sync.Pool{New: func() any { b := make([]byte, smallBody+http1.BufferSize); return &b }}
 
-// outgoing is a request as it goes out.
+// outgoing is a request as it is sent.
 type outgoing struct {
 	method string
 	text   []byte  // the header, and a small body that was read
@@ -234,7 +234,7 @@ func (s *sender) copy(b []byte, length int64, trailer http.Header) (whole bool, 
 	}
 }
 
-// fail notes that the client's body is not what it said.
+// fail notes that the client's body does not match its Content-Length, or broke off.
 func (u *upload) fail(err error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

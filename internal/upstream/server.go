@@ -20,7 +20,7 @@ const (
 	maxEjections = 5
 )
 
-// outcome is what a try says about its server.
+// outcome is what the result of a try says about its server.
 type outcome int
 
 const (
@@ -79,7 +79,7 @@ func newServer(i int, a address, o Options, way *connector, log *slog.Logger, st
 	return s
 }
 
-// change is what is worth a line in the log.
+// change is a change of a server's state that is logged.
 type change int
 
 const (
@@ -89,7 +89,7 @@ const (
 	closed
 )
 
-// observe takes in a result. probe says that the request was the one that a
+// observe records a result. probe says that the request was the one that a
 // half-open breaker let pass; alone that there is no other server.
 func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change {
 	broke := s.breaker.result(now, probe, o)

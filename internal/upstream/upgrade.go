@@ -11,7 +11,7 @@ import (
 	"millrace/internal/field"
 )
 
-// Why a request is none for Upgrade, or a server none.
+// Why Upgrade refuses a request, or cannot use a server.
 var (
 	errNoUpgrade   = errors.New("the request asks for no other protocol: it needs the fields Connection: Upgrade and Upgrade")
 	errUpgradeBody = errors.New("a request to switch protocols must have no body")
