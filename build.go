@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
-	"net/url"
-	"path"
 	"slices"
-	"strings"
 
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
@@ -81,7 +77,7 @@ func (b *builder) build() (err error) {
 // that a site or the certificate names.
 func (b *builder) redirectToTLS() {
 	setup, srv := &b.next.setup, b.server
-	port := redirectPort(b.config.TLS.Listen)
+	port := guard.RedirectPort(b.config.TLS.Listen)
 	secure := setup.Secure
 	known := func(host string) bool { return secure.Named(host) || srv.server.Certifies(host) }
 	to := &site.Route{Pattern: "/", Handler: guard.ToHTTPS(port, known), Job: srv.meters.Job("redirect")}
@@ -97,7 +93,7 @@ func (b *builder) routes(sc config.Site) (routes []*site.Route, err error) {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		routes = append(routes, &site.Route{Pattern: pattern, Handler: mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: rc.Proxy != nil || rc.Cache != nil})
+		routes = append(routes, &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: rc.Proxy != nil || rc.Cache != nil})
 	}
 	return routes, nil
 }
@@ -191,36 +187,4 @@ func (b *builder) accessLog() (err error) {
 		b.server.errors.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
 	})
 	return err
-}
-
-// mount strips the route's prefix from paths for jobs that serve a folder. The
-// other jobs see the whole path.
-func mount(pattern string, h http.Handler, folder bool) http.Handler {
-	if !folder || pattern == "/" || !strings.HasSuffix(pattern, "/") {
-		return h
-	}
-	prefix := strings.TrimSuffix(pattern, "/")
-	inner := http.StripPrefix(prefix, h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != prefix {
-			inner.ServeHTTP(w, r)
-			return
-		}
-		// Relative, so that it is right behind another proxy's prefix, too.
-		to := url.URL{Path: path.Base(prefix) + "/", RawQuery: r.URL.RawQuery}
-		w.Header().Set("Location", to.String())
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusMovedPermanently)
-	})
-}
-
-// redirectPort is the port that plain requests are sent to: that of the first
-// TLS listener with one.
-func redirectPort(addrs []string) string {
-	for _, a := range addrs {
-		if _, port, err := net.SplitHostPort(a); err == nil && !strings.HasPrefix(a, "unix:") {
-			return port
-		}
-	}
-	return "443"
 }

@@ -24,14 +24,14 @@ const module = "millrace"
 // imports. If no line fits, two packages want to know each other; that is a
 // question for a review, not for a new line.
 var layers = [][]string{
-	{"cmd/millrace", "examples/everything"},
+	{"cmd/millrace", "cmd/millrace-slim", "examples/everything"},
 	{"."}, // package millrace, the root: the only place where jobs meet
-	{"internal/config", "internal/certs"},
+	{"internal/config", "internal/certs", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
-	{"internal/lane"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc"},
+	{"internal/lane", "internal/packer"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean"},
 	{"internal/field"},
 }
@@ -114,6 +114,7 @@ var thirdParty = map[string][]string{
 	"cmd/millrace/internal/cmdline":   {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/help":      {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/imagescmd": {"github.com/alecthomas/kong"},
+	"cmd/millrace/internal/packcmd":   {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/servecmd":  {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/version":   {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},

@@ -23,6 +23,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/gogc"
 	"millrace/internal/meter"
+	"millrace/internal/packfile"
 	"millrace/internal/redact"
 	"millrace/internal/server"
 )
@@ -39,6 +40,9 @@ type Options struct {
 	// Reload is called by POST /reload on the admin listener: it should read
 	// the config again and call Server.Reload. Nil: there is no such route.
 	Reload func() error
+	// Packed has the folders of a packed site, by the roots that the config
+	// names. Nil: they are on disk.
+	Packed *packfile.Site
 }
 
 // Server is a site being served.

@@ -19,6 +19,7 @@ type content struct {
 	tag      string // entity tag without quotes and suffix; empty for none
 	body     []byte
 	file     *send.File
+	base     int64 // where the body begins in file
 }
 
 // Header values that are the same for all.
@@ -45,7 +46,7 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 		"Accept-Ranges":          bytesRanges,
 		"X-Content-Type-Options": nosniff,
 	}
-	a := &send.Answer{Header: header, Body: p.body, File: p.file, Size: p.size, LastModified: p.modified}
+	a := &send.Answer{Header: header, Body: p.body, File: p.file, Base: p.base, Size: p.size, LastModified: p.modified}
 	if p.tag != "" {
 		suffix := strings.Replace(siblings[p.coding], ".", "-", 1)
 		a.ETag = `"` + p.tag + suffix + `"`
@@ -86,8 +87,12 @@ func (h *Handler) cacheControl(file string, kind mediaType) string {
 	return otherCache
 }
 
-func (c CacheRule) matches(file string) bool {
-	pattern, rooted := strings.CutPrefix(c.Match, "/")
+func (c CacheRule) matches(file string) bool { return Matches(c.Match, file) }
+
+// Matches reports whether a pattern, as CacheRule.Match has them, covers a file,
+// named by its path below the root.
+func Matches(pattern, file string) bool {
+	pattern, rooted := strings.CutPrefix(pattern, "/")
 	switch {
 	case strings.HasSuffix(pattern, "/"):
 		return strings.HasPrefix(file, pattern)

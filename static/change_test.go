@@ -23,10 +23,11 @@ func opener(how freshness) func(t testing.TB, dir string, o Options) *Handler {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := start(tree, o, how)
+		h, err := start(tree, o)
 		if err != nil {
 			t.Fatal(err)
 		}
+		h.keepCurrent(how)
 		if how&watched != 0 && h.watch == nil {
 			t.Skip("needs inotify")
 		}

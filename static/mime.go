@@ -17,6 +17,13 @@ const charset = "; charset=utf-8"
 // unknownType is not sniffed by anybody: nosniff goes with it.
 var unknownType = mediaType{name: "application/octet-stream"}
 
+// TypeOf is the media type that a file of that name is served with, and whether
+// such files are worth compressing.
+func TypeOf(file string) (name string, compressible bool) {
+	t := typeOf(file)
+	return t.name, t.compressible
+}
+
 // typeOf finds the media type by the extension, in any letter case. The table
 // is our own: the operating system's differ, and answers must not.
 func typeOf(file string) mediaType {

@@ -169,3 +169,10 @@ func (o Options) Warnings() (all []string) {
 	}
 	return all
 }
+
+// Serves is what decides which names may be asked for, by the path below the
+// root: neither hidden nor private ones.
+func (o Options) Serves() func(name string) bool {
+	p := newPrivate(o.Private)
+	return func(name string) bool { return (o.Hidden || !hidden(name)) && !p.covers(name) }
+}

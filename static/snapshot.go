@@ -164,7 +164,10 @@ func (h *Handler) probe(name string) (f found, dir stamp, err error) {
 		return found{}, stamp{}, err
 	}
 	f.sources[negotiate.Identity] = stampOf(info)
-	if !h.options.NoPrecompressed {
+	switch {
+	case h.tree.packed != nil:
+		h.packedSources(&f)
+	case !h.options.NoPrecompressed:
 		for c := negotiate.Gzip; c < negotiate.Codings; c++ {
 			// A sibling that is older belongs to an earlier content. A second
 			// is allowed: archives and checkouts write files in any order.
@@ -208,7 +211,7 @@ func (h *Handler) glance(e *entry) (*snapshot, error) {
 	s.settle(dir, now)
 	s.checked.Store(now.UnixNano())
 	for c := range negotiate.Codings {
-		s.racy = s.racy || f.sources[c] != (stamp{}) && f.sources[c].racy(now)
+		s.racy = s.racy || !h.tree.fixed() && f.sources[c] != (stamp{}) && f.sources[c].racy(now)
 	}
 	return s, nil
 }
@@ -284,6 +287,9 @@ func (s *snapshot) settle(dir stamp, now time.Time) {
 // its descriptor. Neither is there where the file system offers no way to read
 // at an offset.
 func (h *Handler) readSource(s *snapshot, c negotiate.Coding) (*send.Answer, error) {
+	if h.tree.packed != nil {
+		return h.readPacked(s, c)
+	}
 	f, info, err := h.tree.open(s.found.source(c))
 	if err != nil {
 		return nil, err
@@ -352,9 +358,10 @@ func (h *Handler) modified(s *snapshot, c negotiate.Coding) time.Time {
 // it says, see racy, and the inode's own date is in it, which nobody can put
 // back as the file's can be after an edit.
 func contentTag(body []byte) string {
-	sum := sha256.Sum256(body)
-	return base64.RawURLEncoding.EncodeToString(sum[:12])
+	return sumTag(sha256.Sum256(body))
 }
+
+func sumTag(sum [sha256.Size]byte) string { return base64.RawURLEncoding.EncodeToString(sum[:12]) }
 
 func stampTag(s stamp) string {
 	if s.ctime == 0 { // not known here

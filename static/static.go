@@ -24,6 +24,7 @@ import (
 
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
+	"millrace/internal/packfile"
 	"millrace/internal/send"
 )
 
@@ -107,7 +108,11 @@ func New(fsys fs.FS, o Options) (*Handler, error) {
 	if fsys == nil {
 		return nil, errors.New("static: no file system to serve")
 	}
-	return start(&tree{fsys: fsys}, o, swept)
+	h, err := start(&tree{fsys: fsys}, o)
+	if err == nil {
+		h.keepCurrent(swept)
+	}
+	return h, err
 }
 
 // Open serves the directory dir. Symbolic links are followed while they stay
@@ -118,12 +123,21 @@ func Open(dir string, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := start(t, o, watched|swept)
+	h, err := start(t, o)
 	if err != nil {
 		t.close()
 		return nil, err
 	}
+	h.keepCurrent(watched | swept)
 	return h, nil
+}
+
+// OpenPacked serves a folder of a packed site. Its encodings are those that were
+// packed; nothing is compressed or looked at again. A program that calls only
+// this has neither encoders nor a watcher linked in.
+func OpenPacked(folder *packfile.Folder, o Options) (*Handler, error) {
+	o.NoCompress = true
+	return start(&tree{fsys: folder, packed: folder}, o)
 }
 
 // freshness says how a handler learns of changes. Tests leave one out to see
@@ -135,8 +149,8 @@ const (
 	swept
 )
 
-// start fills in the defaults and starts the goroutines, which Close waits for.
-func start(t *tree, o Options, how freshness) (*Handler, error) {
+// start fills in the defaults.
+func start(t *tree, o Options) (*Handler, error) {
 	for key, fault := range o.Check() { // any of them
 		return nil, fmt.Errorf("static: %s: %w", key, fault)
 	}
@@ -164,8 +178,14 @@ func start(t *tree, o Options, how freshness) (*Handler, error) {
 		built:    buildTime(),
 		closing:  make(chan struct{}),
 	}
+	return h, nil
+}
+
+// keepCurrent starts the goroutines that see changes and compress, which Close
+// waits for.
+func (h *Handler) keepCurrent(how freshness) {
 	if how&watched != 0 {
-		h.watch = newWatcher(t.dir)
+		h.watch = newWatcher(h.tree.dir)
 	}
 	if h.watch != nil {
 		h.running.Go(h.watchLoop)
@@ -173,10 +193,9 @@ func start(t *tree, o Options, how freshness) (*Handler, error) {
 	if how&swept != 0 {
 		h.running.Go(h.sweepLoop)
 	}
-	if !o.NoCompress {
+	if !h.options.NoCompress {
 		h.running.Go(h.compressLoop)
 	}
-	return h, nil
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with.

@@ -135,8 +135,9 @@ func page(t *testing.T, name string) string {
 func TestSite(t *testing.T) {
 	index, docs, missing := page(t, "index.html"), page(t, "docs/index.html"), page(t, "404.html")
 	for kind, h := range map[string]*Handler{
-		"disk": open(t, "testdata/site", Options{}),
-		"fs":   serveFS(t, os.DirFS("testdata/site"), Options{}),
+		"disk":  open(t, "testdata/site", Options{}),
+		"fs":    serveFS(t, os.DirFS("testdata/site"), Options{}),
+		"embed": embeddedSite(t, Options{}), "packed": servePacked(t, "testdata/site", Options{}),
 	} {
 		eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
 			for _, c := range []struct {
@@ -186,94 +187,100 @@ func TestSite(t *testing.T) {
 func TestConditionsAndRanges(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.txt": "0123456789", "large.bin": strings.Repeat("0123456789", heldBytes/5)})
-	h := open(t, dir, Options{})
-	eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
-		for _, target := range []string{"/a.txt", "/large.bin"} {
-			res, whole := ask("GET", target)
-			tag, date := res.Header.Get("ETag"), res.Header.Get("Last-Modified")
-			if date != past.Format(http.TimeFormat) || !strings.HasPrefix(tag, `"`) {
-				t.Errorf("%s: ETag %s, Last-Modified %s", target, tag, date)
-			}
-			for _, c := range []struct {
-				status int
-				header []string
-				body   string
-			}{
-				{304, []string{"If-None-Match", tag}, ""},
-				{304, []string{"If-Modified-Since", date}, ""},
-				{200, []string{"If-None-Match", `"x"`}, whole},
-				{412, []string{"If-Match", `"x"`}, ""},
-				{412, []string{"If-Unmodified-Since", past.Add(-time.Hour).Format(http.TimeFormat)}, ""},
-				{206, []string{"Range", "bytes=2-4"}, "234"},
-				{206, []string{"Range", "bytes=2-4", "If-Range", tag}, "234"},
-				{206, []string{"Range", "bytes=2-4", "If-Range", date}, "234"},
-				{200, []string{"Range", "bytes=2-4", "If-Range", `"x"`}, whole},
-				{416, []string{"Range", "bytes=99999999-"}, ""},
-			} {
-				res, body := ask("GET", target, c.header...)
-				if res.StatusCode != c.status || body != c.body {
-					t.Errorf("%s %v: %d, %d bytes; want %d, %d bytes", target, c.header, res.StatusCode, len(body), c.status, len(c.body))
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{})
+		eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
+			for _, target := range []string{"/a.txt", "/large.bin"} {
+				res, whole := ask("GET", target)
+				tag, date := res.Header.Get("ETag"), res.Header.Get("Last-Modified")
+				if date != past.Format(http.TimeFormat) || !strings.HasPrefix(tag, `"`) {
+					t.Errorf("%s: ETag %s, Last-Modified %s", target, tag, date)
+				}
+				for _, c := range []struct {
+					status int
+					header []string
+					body   string
+				}{
+					{304, []string{"If-None-Match", tag}, ""},
+					{304, []string{"If-Modified-Since", date}, ""},
+					{200, []string{"If-None-Match", `"x"`}, whole},
+					{412, []string{"If-Match", `"x"`}, ""},
+					{412, []string{"If-Unmodified-Since", past.Add(-time.Hour).Format(http.TimeFormat)}, ""},
+					{206, []string{"Range", "bytes=2-4"}, "234"},
+					{206, []string{"Range", "bytes=2-4", "If-Range", tag}, "234"},
+					{206, []string{"Range", "bytes=2-4", "If-Range", date}, "234"},
+					{200, []string{"Range", "bytes=2-4", "If-Range", `"x"`}, whole},
+					{416, []string{"Range", "bytes=99999999-"}, ""},
+				} {
+					res, body := ask("GET", target, c.header...)
+					if res.StatusCode != c.status || body != c.body {
+						t.Errorf("%s %v: %d, %d bytes; want %d, %d bytes", target, c.header, res.StatusCode, len(body), c.status, len(c.body))
+					}
 				}
 			}
-		}
+		})
 	})
 }
 
 func TestRedirects(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"docs/index.html": "docs", "a/b c?:d/index.html": "odd", "a:b/index.html": "scheme?", "empty/x.txt": "x"})
-	h := open(t, dir, Options{})
-	mounted := http.NewServeMux()
-	mounted.Handle("/", h)
-	mounted.Handle("/under/this/", http.StripPrefix("/under/this", h))
-	mounted.Handle("/bare", http.StripPrefix("/bare", h))
-	eachProtocol(t, mounted, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
-		for target, want := range map[string]string{
-			"/docs":                      "/docs/",
-			"/docs?a=b&c=%2F":            "/docs/?a=b&c=%2F",
-			"/a/b%20c%3F:d":              "/a/b%20c%3F:d/",
-			"/a:b":                       "/a:b/",
-			"/under/this/docs?q":         "/under/this/docs/?q",
-			"/under/this/a/b%20c%3f%3Ad": "/under/this/a/b%20c%3F:d/",
-			"/bare":                      "/bare/",
-			"/bare?x":                    "/bare/?x",
-			"/empty":                     "",
-		} {
-			res, _ := ask("GET", target)
-			if want == "" {
-				if res.StatusCode != 404 {
-					t.Errorf("%s: %d", target, res.StatusCode)
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{})
+		mounted := http.NewServeMux()
+		mounted.Handle("/", h)
+		mounted.Handle("/under/this/", http.StripPrefix("/under/this", h))
+		mounted.Handle("/bare", http.StripPrefix("/bare", h))
+		eachProtocol(t, mounted, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
+			for target, want := range map[string]string{
+				"/docs":                      "/docs/",
+				"/docs?a=b&c=%2F":            "/docs/?a=b&c=%2F",
+				"/a/b%20c%3F:d":              "/a/b%20c%3F:d/",
+				"/a:b":                       "/a:b/",
+				"/under/this/docs?q":         "/under/this/docs/?q",
+				"/under/this/a/b%20c%3f%3Ad": "/under/this/a/b%20c%3F:d/",
+				"/bare":                      "/bare/",
+				"/bare?x":                    "/bare/?x",
+				"/empty":                     "",
+			} {
+				res, _ := ask("GET", target)
+				if want == "" {
+					if res.StatusCode != 404 {
+						t.Errorf("%s: %d", target, res.StatusCode)
+					}
+					continue
 				}
-				continue
+				if res.StatusCode != http.StatusMovedPermanently || res.ContentLength != 0 {
+					t.Errorf("%s: %d, length %d", target, res.StatusCode, res.ContentLength)
+					continue
+				}
+				to, err := res.Location() // resolved against the request
+				if err != nil || to.RequestURI() != want {
+					t.Errorf("%s: goes to %v, %v; want %s", target, to, err, want)
+				}
 			}
-			if res.StatusCode != http.StatusMovedPermanently || res.ContentLength != 0 {
-				t.Errorf("%s: %d, length %d", target, res.StatusCode, res.ContentLength)
-				continue
-			}
-			to, err := res.Location() // resolved against the request
-			if err != nil || to.RequestURI() != want {
-				t.Errorf("%s: goes to %v, %v; want %s", target, to, err, want)
-			}
-		}
+		})
 	})
 }
 
 func TestRedirectNeverLeavesTheHost(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"evil.com/index.html": "x", "index.html": "root"})
-	h := open(t, dir, Options{})
-	for _, target := range []string{"//evil.com", "///evil.com", "//evil.com/..", "/%2fevil.com", "/%5cevil.com", `/\evil.com`, "//evil.com/%2e%2e"} {
-		for _, path := range []string{"", target} { // also with the path stripped away
-			r := httptest.NewRequest("GET", "/", nil)
-			r.RequestURI, r.URL.Path = target, path
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			location := w.Header().Get("Location")
-			if location != "" && (!strings.HasPrefix(location, "./") || strings.HasPrefix(location, ".//") || strings.Contains(location, `\`)) {
-				t.Errorf("%s: Location %q", target, location)
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{})
+		for _, target := range []string{"//evil.com", "///evil.com", "//evil.com/..", "/%2fevil.com", "/%5cevil.com", `/\evil.com`, "//evil.com/%2e%2e"} {
+			for _, path := range []string{"", target} { // also with the path stripped away
+				r := httptest.NewRequest("GET", "/", nil)
+				r.RequestURI, r.URL.Path = target, path
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				location := w.Header().Get("Location")
+				if location != "" && (!strings.HasPrefix(location, "./") || strings.HasPrefix(location, ".//") || strings.Contains(location, `\`)) {
+					t.Errorf("%s: Location %q", target, location)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestTraversal(t *testing.T) {
@@ -284,36 +291,38 @@ func TestTraversal(t *testing.T) {
 		"site/a/.hidden": "secret", "site/.well-known/ok": "public", "site/.well-known/.x": "secret", "site/...": "secret",
 		"site/a..b": "public", "site/dot.": "public", "site/%2e": "public", "site/.well-known-not/x": "secret",
 	})
-	h := open(t, dir, Options{})
-	for _, p := range []string{
-		"/../secret.txt", "/a/../../secret.txt", "/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt",
-		"/a/%2e%2e/%2e%2e/secret.txt", `/..\secret.txt`, "/..%5csecret.txt", "/a%2fb.txt", "/a%2Fb.txt", "/a%5Cb.txt",
-		"/a/./b.txt", "/./a/b.txt", "/a//b.txt", "//a/b.txt", "/a/b.txt%00", "/a/b.txt%00.html", "/%00",
-		"/.git/config", "/.env", "/%2eenv", "/a/.hidden", "/.well-known/.x", "/...", "/.well-known/../.env", "/.well-known-not/x",
-		"/%252e%252e/secret.txt", "/a/b.txt/../b.txt", "/%ff", "/" + strings.Repeat("a/", maxPath), "/.", "/..",
-	} {
-		if w := ask(h, "GET", p); w.Code != 404 || strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s: %d %q", p, w.Code, w.Body)
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{})
+		for _, p := range []string{
+			"/../secret.txt", "/a/../../secret.txt", "/%2e%2e/secret.txt", "/%2e%2e%2fsecret.txt", "/..%2fsecret.txt",
+			"/a/%2e%2e/%2e%2e/secret.txt", `/..\secret.txt`, "/..%5csecret.txt", "/a%2fb.txt", "/a%2Fb.txt", "/a%5Cb.txt",
+			"/a/./b.txt", "/./a/b.txt", "/a//b.txt", "//a/b.txt", "/a/b.txt%00", "/a/b.txt%00.html", "/%00",
+			"/.git/config", "/.env", "/%2eenv", "/a/.hidden", "/.well-known/.x", "/...", "/.well-known/../.env", "/.well-known-not/x",
+			"/%252e%252e/secret.txt", "/a/b.txt/../b.txt", "/%ff", "/" + strings.Repeat("a/", maxPath), "/.", "/..",
+		} {
+			if w := ask(h, "GET", p); w.Code != 404 || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s: %d %q", p, w.Code, w.Body)
+			}
 		}
-	}
-	for _, p := range []string{"/a/b.txt", "/.well-known/ok", "/a..b", "/dot.", "/%252e"} {
-		if w := ask(h, "GET", p); w.Code != 200 || w.Body.String() != "public" {
-			t.Errorf("%s: %d %q", p, w.Code, w.Body)
+		for _, p := range []string{"/a/b.txt", "/.well-known/ok", "/a..b", "/dot.", "/%252e"} {
+			if w := ask(h, "GET", p); w.Code != 200 || w.Body.String() != "public" {
+				t.Errorf("%s: %d %q", p, w.Code, w.Body)
+			}
 		}
-	}
-	shown := open(t, dir, Options{Hidden: true})
-	if w := ask(shown, "GET", "/a/.hidden"); w.Code != 200 {
-		t.Errorf("hidden files were asked for: %d", w.Code)
-	}
-	if w := ask(shown, "GET", "/.env"); w.Code != 404 {
-		t.Errorf("hidden files were asked for, but not private ones: %d", w.Code)
-	}
-	if w := ask(open(t, dir, Options{Hidden: true, Private: []string{"off"}}), "GET", "/.env"); w.Code != 200 {
-		t.Errorf("hidden and private files were asked for: %d", w.Code)
-	}
-	if w := ask(shown, "GET", "/../secret.txt"); w.Code != 404 {
-		t.Errorf("with Hidden: %d", w.Code)
-	}
+		shown := serve(t, dir, Options{Hidden: true})
+		if w := ask(shown, "GET", "/a/.hidden"); w.Code != 200 {
+			t.Errorf("hidden files were asked for: %d", w.Code)
+		}
+		if w := ask(shown, "GET", "/.env"); w.Code != 404 {
+			t.Errorf("hidden files were asked for, but not private ones: %d", w.Code)
+		}
+		if w := ask(serve(t, dir, Options{Hidden: true, Private: []string{"off"}}), "GET", "/.env"); w.Code != 200 {
+			t.Errorf("hidden and private files were asked for: %d", w.Code)
+		}
+		if w := ask(shown, "GET", "/../secret.txt"); w.Code != 404 {
+			t.Errorf("with Hidden: %d", w.Code)
+		}
+	})
 }
 
 func TestSymbolicLinks(t *testing.T) {
@@ -328,13 +337,14 @@ func TestSymbolicLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := open(t, dir, Options{})
-	for p, want := range map[string]int{
-		"/in.txt": 200, "/indir/a.txt": 200, "/out.txt": 404, "/outdir/secret.txt": 404, "/outdir/": 404, "/outdir": 404,
-		"/absolute": 404, "/loop": 404, "/dangling": 404, "/real/up.txt": 404,
-	} {
-		if w := ask(h, "GET", p); w.Code != want || strings.Contains(w.Body.String(), "secret") {
-			t.Errorf("%s: %d %q, want %d", p, w.Code, w.Body, want)
+	for kind, h := range map[string]*Handler{"disk": open(t, dir, Options{}), "packed": servePacked(t, dir, Options{})} {
+		for p, want := range map[string]int{
+			"/in.txt": 200, "/indir/a.txt": 200, "/out.txt": 404, "/outdir/secret.txt": 404, "/outdir/": 404, "/outdir": 404,
+			"/absolute": 404, "/loop": 404, "/dangling": 404, "/real/up.txt": 404,
+		} {
+			if w := ask(h, "GET", p); w.Code != want || strings.Contains(w.Body.String(), "secret") {
+				t.Errorf("%s: %s: %d %q, want %d", kind, p, w.Code, w.Body, want)
+			}
 		}
 	}
 }
@@ -432,46 +442,48 @@ func TestPrecompressed(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "stale.css.gz"), past, past.Add(-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	h := open(t, dir, Options{})
-	eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
-		tags := map[string]bool{}
-		for _, c := range []struct{ target, accept, body, encoding string }{
-			{"/a.js", "", "plain", ""},
-			{"/a.js", "gzip, deflate, br, zstd", "as br", "br"},
-			{"/a.js", "gzip", "as gz", "gzip"},
-			{"/a.js", "br;q=0.1, gzip;q=0.2", "as gz", "gzip"},
-			{"/a.js", "zstd", "plain", ""},
-			{"/a.js", "identity;q=0, br", "as br", "br"},
-			{"/b.png", "zstd", "as zst", "zstd"},
-			{"/stale.css", "gzip", "plain", ""},
-			{"/big.css", "gzip", big, "gzip"},
-		} {
-			res, body := ask("GET", c.target, "Accept-Encoding", c.accept)
-			if body != c.body || res.Header.Get("Content-Encoding") != c.encoding {
-				t.Errorf("%s for %q: %.20q in %q", c.target, c.accept, body, res.Header.Get("Content-Encoding"))
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{})
+		eachProtocol(t, h, func(t *testing.T, ask func(method, target string, kv ...string) (*http.Response, string)) {
+			tags := map[string]bool{}
+			for _, c := range []struct{ target, accept, body, encoding string }{
+				{"/a.js", "", "plain", ""},
+				{"/a.js", "gzip, deflate, br, zstd", "as br", "br"},
+				{"/a.js", "gzip", "as gz", "gzip"},
+				{"/a.js", "br;q=0.1, gzip;q=0.2", "as gz", "gzip"},
+				{"/a.js", "zstd", "plain", ""},
+				{"/a.js", "identity;q=0, br", "as br", "br"},
+				{"/b.png", "zstd", "as zst", "zstd"},
+				{"/stale.css", "gzip", "plain", ""},
+				{"/big.css", "gzip", big, "gzip"},
+			} {
+				res, body := ask("GET", c.target, "Accept-Encoding", c.accept)
+				if body != c.body || res.Header.Get("Content-Encoding") != c.encoding {
+					t.Errorf("%s for %q: %.20q in %q", c.target, c.accept, body, res.Header.Get("Content-Encoding"))
+				}
+				if vary := res.Header.Get("Vary"); (vary == "Accept-Encoding") != (c.target != "/stale.css") {
+					t.Errorf("%s for %q: Vary %q", c.target, c.accept, vary)
+				}
+				tag := res.Header.Get("ETag")
+				tags[tag] = true
+				res, _ = ask("GET", c.target, "Accept-Encoding", c.accept, "If-None-Match", tag)
+				if res.StatusCode != 304 || res.Header.Get("ETag") != tag || c.target != "/stale.css" && res.Header.Get("Vary") == "" {
+					t.Errorf("%s for %q: %d with %v", c.target, c.accept, res.StatusCode, res.Header)
+				}
 			}
-			if vary := res.Header.Get("Vary"); (vary == "Accept-Encoding") != (c.target != "/stale.css") {
-				t.Errorf("%s for %q: Vary %q", c.target, c.accept, vary)
+			if len(tags) != 5 { // the two plain ones are the same bytes
+				t.Errorf("%d entity tags for 5 different contents: %v", len(tags), tags)
 			}
-			tag := res.Header.Get("ETag")
-			tags[tag] = true
-			res, _ = ask("GET", c.target, "Accept-Encoding", c.accept, "If-None-Match", tag)
-			if res.StatusCode != 304 || res.Header.Get("ETag") != tag || c.target != "/stale.css" && res.Header.Get("Vary") == "" {
-				t.Errorf("%s for %q: %d with %v", c.target, c.accept, res.StatusCode, res.Header)
+			res, body := ask("GET", "/a.js.gz", "Accept-Encoding", "gzip")
+			if body != "as gz" || res.Header.Get("Content-Encoding") != "" || res.Header.Get("Content-Type") != "application/gzip" {
+				t.Errorf("a sibling by its own name: %q, %v", body, res.Header)
 			}
-		}
-		if len(tags) != 5 { // the two plain ones are the same bytes
-			t.Errorf("%d entity tags for 5 different contents: %v", len(tags), tags)
-		}
-		res, body := ask("GET", "/a.js.gz", "Accept-Encoding", "gzip")
-		if body != "as gz" || res.Header.Get("Content-Encoding") != "" || res.Header.Get("Content-Type") != "application/gzip" {
-			t.Errorf("a sibling by its own name: %q, %v", body, res.Header)
+		})
+		off := serve(t, dir, Options{NoPrecompressed: true})
+		if w := ask(off, "GET", "/a.js", "Accept-Encoding", "br"); w.Body.String() != "plain" || w.Header().Get("Vary") != "" {
+			t.Errorf("switched off: %q, Vary %q", w.Body, w.Header().Get("Vary"))
 		}
 	})
-	off := open(t, dir, Options{NoPrecompressed: true})
-	if w := ask(off, "GET", "/a.js", "Accept-Encoding", "br"); w.Body.String() != "plain" || w.Header().Get("Vary") != "" {
-		t.Errorf("switched off: %q, Vary %q", w.Body, w.Header().Get("Vary"))
-	}
 }
 
 func TestEmbeddedFilesHaveWorkingValidators(t *testing.T) {
@@ -543,26 +555,31 @@ func TestFilesThatCanOnlyBeReadFromTheFront(t *testing.T) {
 }
 
 func TestCacheControlRules(t *testing.T) {
-	h := serveFS(t, fstest.MapFS{
-		"a.css": {}, "sub/a.css": {}, "img/x.png": {}, "img/deep/x.png": {}, "fonts/f/a.woff2": {}, "a.html": {},
-	}, Options{CacheControl: []CacheRule{{"/a.css", "one"}, {"*.css", "two"}, {"/img/*.png", "three"}, {"/fonts/", "four"}, {"a.html", "five"}}})
-	for target, want := range map[string]string{
-		"/a.css": "one", "/sub/a.css": "two", "/img/x.png": "three", "/img/deep/x.png": otherCache, "/fonts/f/a.woff2": "four", "/a.html": "five",
-	} {
-		if got := ask(h, "GET", target).Header().Get("Cache-Control"); got != want {
-			t.Errorf("%s: %q, want %q", target, got, want)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a.css": "", "sub/a.css": "", "img/x.png": "", "img/deep/x.png": "", "fonts/f/a.woff2": "", "a.html": ""})
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{CacheControl: []CacheRule{{"/a.css", "one"}, {"*.css", "two"}, {"/img/*.png", "three"}, {"/fonts/", "four"}, {"a.html", "five"}}})
+		for target, want := range map[string]string{
+			"/a.css": "one", "/sub/a.css": "two", "/img/x.png": "three", "/img/deep/x.png": otherCache, "/fonts/f/a.woff2": "four", "/a.html": "five",
+		} {
+			if got := ask(h, "GET", target).Header().Get("Cache-Control"); got != want {
+				t.Errorf("%s: %q, want %q", target, got, want)
+			}
 		}
-	}
+	})
 }
 
 func TestSeveralIndexNames(t *testing.T) {
-	h := serveFS(t, fstest.MapFS{"a/index.htm": {Data: []byte("htm")}, "b/index.htm": {Data: []byte("htm")}, "b/default.html": {Data: []byte("default")}},
-		Options{Index: []string{"default.html", "index.htm"}})
-	for target, want := range map[string]string{"/a/": "htm", "/b/": "default"} {
-		if w := ask(h, "GET", target); w.Body.String() != want {
-			t.Errorf("%s: %q", target, w.Body)
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a/index.htm": "htm", "b/index.htm": "htm", "b/default.html": "default"})
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		h := serve(t, dir, Options{Index: []string{"default.html", "index.htm"}})
+		for target, want := range map[string]string{"/a/": "htm", "/b/": "default"} {
+			if w := ask(h, "GET", target); w.Body.String() != want {
+				t.Errorf("%s: %q", target, w.Body)
+			}
 		}
-	}
+	})
 }
 
 func TestClosedHandlerAnswers503(t *testing.T) {

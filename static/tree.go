@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"millrace/internal/packfile"
 )
 
 // What looking for a file can end in, beside the file.
@@ -22,9 +24,10 @@ var (
 	errChanged     = errors.New("changed while it was read")
 )
 
-// tree is where the files are: a directory on disk, or an fs.FS.
+// tree is where the files are: a directory on disk, an fs.FS, or a packed file.
 type tree struct {
-	fsys fs.FS // of New
+	fsys   fs.FS            // of New and OpenPacked
+	packed *packfile.Folder // of OpenPacked
 
 	dir  string // of Open, absolute
 	root atomic.Pointer[os.Root]
@@ -66,7 +69,7 @@ func openTree(dir string) (*tree, error) {
 // fixed reports whether the files cannot change.
 func (t *tree) fixed() bool {
 	_, embedded := t.fsys.(embed.FS)
-	return embedded
+	return embedded || t.packed != nil
 }
 
 // stat follows symbolic links, on disk only inside the root.

@@ -5,6 +5,7 @@
 //	millrace ws                          WebSockets: an echo, channels, a proxy
 //	millrace serve ./photos --images     images as WebP and AVIF
 //	millrace images ./photos             the same, converted ahead
+//	millrace pack ./public -o site       one executable that is the site
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
 //	millrace serve                       by ./millrace.yaml
@@ -30,7 +31,9 @@
 package main
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/alecthomas/kong"
 
@@ -41,10 +44,12 @@ import (
 	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/labcmd"
+	"millrace/cmd/millrace/internal/packcmd"
 	"millrace/cmd/millrace/internal/pgocmd"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/cmd/millrace/internal/wscmd"
+	"millrace/internal/packfile"
 )
 
 // program is the command line: one field for each verb or group of them.
@@ -55,6 +60,7 @@ type program struct {
 	Images     imagescmd.Command `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
 	Certs      certscmd.Certs    `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
 	Trust      certscmd.Trust    `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
+	Pack       packcmd.Pack      `cmd:"" help:"Pack a site into one executable, which serves it."`
 	Check      servecmd.Check    `cmd:"" help:"Report all that is wrong with a config."`
 	Init       servecmd.Init     `cmd:"" help:"Write a config to start from."`
 	Lab        labcmd.Command    `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
@@ -76,13 +82,20 @@ func main() {
 		return
 	}
 	taken := servecmd.TakeSignals(func() { os.Exit(console.ExitFailure) })
+	site, err := packfile.OpenSelf()
+	switch {
+	case err == nil:
+		os.Exit(runPacked(os.Args[1:], s, taken, site))
+	case errors.Is(err, packfile.ErrAltered): // what cannot be read is a program without a site
+		os.Exit(s.Explain(packcmd.Damaged(err)))
+	}
 	os.Exit(run(os.Args[1:], s, taken))
 }
 
 // run is main without the process.
 func run(args []string, s console.Streams, taken *servecmd.Signals) int {
 	exit := -1
-	parser, err := newParser(new(program), s, func(code int) { exit = code })
+	parser, err := newParser(new(program), "millrace", examples, s, func(code int) { exit = code })
 	if err != nil {
 		s.Say("millrace: %v\n", err) // a mistake in the tags above: every test would see it
 		return console.ExitFailure
@@ -90,9 +103,27 @@ func run(args []string, s console.Streams, taken *servecmd.Signals) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	return act(parser, args, s, taken, &exit)
+}
+
+// runPacked is run for a program with a site.
+func runPacked(args []string, s console.Streams, taken *servecmd.Signals, site *packfile.Site) int {
+	exit := -1
+	none := func(string) []string { return nil } // they are about millrace
+	parser, err := newParser(new(packcmd.Program), filepath.Base(os.Args[0]), none, s, func(code int) { exit = code })
+	if err != nil {
+		s.Say("%v\n", err) // a mistake in the tags: every test would see it
+		return console.ExitFailure
+	}
+	return act(parser, args, s, taken, &exit, site)
+}
+
+// act does what a command line says. What parsing it ended the program with is
+// in exit, -1 for nothing.
+func act(parser *kong.Kong, args []string, s console.Streams, taken *servecmd.Signals, exit *int, more ...any) int {
 	ctx, err := parser.Parse(args)
-	if exit >= 0 {
-		return exit // --help has been answered
+	if *exit >= 0 {
+		return *exit // --help has been answered
 	}
 	if err == nil && servecmd.Serves(ctx.Selected()) {
 		patient := console.NewPatient(s.Err)
@@ -103,16 +134,16 @@ func run(args []string, s console.Streams, taken *servecmd.Signals) int {
 		taken.Release()
 	}
 	if err == nil {
-		err = ctx.Run(parser, s, taken, help.Examples(examples))
+		err = ctx.Run(append(more, parser, s, taken, help.Examples(examples))...)
 	} else {
 		err = help.Usage(err, parser, map[string]help.Unexpected{"ws": wscmd.Unexpected})
 	}
 	return s.Explain(err)
 }
 
-func newParser(p *program, s console.Streams, exit func(int)) (*kong.Kong, error) {
+func newParser(p any, name string, examples help.Examples, s console.Streams, exit func(int)) (*kong.Kong, error) {
 	return kong.New(p,
-		kong.Name("millrace"),
+		kong.Name(name),
 		kong.Description("Serves a site: files from a folder, fast, with nothing to set up."),
 		kong.Writers(s.Out, s.Err),
 		kong.Exit(exit),
@@ -126,7 +157,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the manual page, the example an
 // parse reads a command line of a verb, and returns what its flags set.
 func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.Setting) {
 	t.Helper()
-	parser, err := newParser(new(program), console.Streams{Out: os.Stdout, Err: os.Stderr}, func(int) { t.Fatal("exit") })
+	parser, err := newParser(new(program), "millrace", examples, console.Streams{Out: os.Stdout, Err: os.Stderr}, func(int) { t.Fatal("exit") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	parser, err := newParser(new(program), console.Streams{}, nil)
+	parser, err := newParser(new(program), "millrace", examples, console.Streams{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

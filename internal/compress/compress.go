@@ -55,6 +55,9 @@ const (
 	//	zstd    0.24 20.1   the same    default: 0.18 20.7, best: 1.0 19.6
 	//	gzip    3.5  18.6   0.35 20.5   level 6; 5: 0.26 20.9, 7: 0.89 20.4
 	Quick
+	// Ahead is for files that are compressed before anybody serves them: the best
+	// levels at any price, for up to 16 MiB.
+	Ahead
 	efforts // how many there are
 )
 
@@ -73,7 +76,7 @@ var ErrStopped = errors.New("compress: stopped")
 // but not brotli. Tools belong to one goroutine. The zero value is ready.
 type Tools struct {
 	best, good, quick *brotli.Writer
-	zstd              *zstd.Encoder
+	zstd, zstdAhead   *zstd.Encoder
 	gzip              [efforts]*gzip.Writer
 }
 
@@ -88,7 +91,7 @@ func (t *Tools) get(c negotiate.Coding, e Effort, size int) (encoder, error) {
 	case negotiate.Brotli:
 		return t.brotli(e, size), nil
 	case negotiate.Zstd:
-		return t.zstandard()
+		return t.zstandard(e)
 	case negotiate.Gzip:
 		level := bestGzip
 		if e == Quick {
@@ -108,7 +111,7 @@ func (t *Tools) brotli(e Effort, size int) encoder {
 	switch {
 	case e == Quick:
 		kept, level = &t.quick, quickBrotli
-	case size > bestSize:
+	case e == Best && size > bestSize:
 		kept, level = &t.good, goodBrotli
 	}
 	if *kept == nil {
@@ -117,8 +120,16 @@ func (t *Tools) brotli(e Effort, size int) encoder {
 	return *kept
 }
 
-func (t *Tools) zstandard() (encoder, error) {
+func (t *Tools) zstandard(e Effort) (encoder, error) {
 	var err error
+	if e == Ahead {
+		if t.zstdAhead == nil {
+			// Browsers take windows of up to 8 MiB (RFC 9659).
+			t.zstdAhead, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1),
+				zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithWindowSize(8<<20))
+		}
+		return t.zstdAhead, err
+	}
 	if t.zstd == nil {
 		t.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 			zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(MaxSize))

@@ -383,6 +383,9 @@ func (c *checker) root(path, root string) {
 		c.value(path, "static needs \"root\": the folder with the files", "for example {root: ./public}")
 		return
 	}
+	if c.cfg.packed != nil && c.cfg.packed(root) {
+		return
+	}
 	if err := CheckDir(root); err != nil {
 		c.value(path, err.Error(), nearHint(root))
 	}

@@ -62,7 +62,8 @@ type Config struct {
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
 
-	doc *document // what it was read from; nil before it was checked
+	doc    *document              // what it was read from; nil before it was checked
+	packed func(root string) bool // knows folders that need not be on disk; nil for none
 }
 
 // Site is what some hosts serve.
@@ -229,8 +230,15 @@ func readFile(path string) ([]byte, error) {
 // Parse is Load for a file that was read already. name stands in messages, and
 // its folder is what relative paths start from.
 func Parse(name string, data []byte, settings ...Setting) (*Config, error) {
+	return ParsePacked(name, data, nil, settings...)
+}
+
+// ParsePacked is Parse for the config of a packed site: of the folders that
+// packed knows nothing has to be on disk.
+func ParsePacked(name string, data []byte, packed func(root string) bool, settings ...Setting) (*Config, error) {
 	doc, body := parse(name, data)
 	cfg := Default()
+	cfg.packed = packed
 	if body != nil {
 		d := newDecoder(doc)
 		d.document(body, cfg)

@@ -21,6 +21,7 @@ import (
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
+	"millrace/internal/packfile"
 )
 
 // Serve is `millrace serve`.
@@ -96,6 +97,9 @@ type Source struct {
 	// NoLane: the fast lane has no part in it.
 	NoLane bool
 
+	// Packed is the site of this program's own file; nil for one on disk.
+	Packed *packfile.Site
+
 	folder *folder // what is served, where it is one
 }
 
@@ -146,13 +150,37 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		ErrorLog: failures,
 		Reload:   reload,
 		Worker:   imageworker.Command(),
+		Packed:   w.Packed,
 	})
 	if err != nil {
 		return startFailure(err, cfg, w.File)
 	}
 	banner{v.Version, w, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
 	taken.up.Store(true)
-	return serve(srv, taken.out, reload, s)
+	if w.Packed == nil {
+		return serve(srv, taken.out, reload, s)
+	}
+	return whole(w.Packed, srv, func() error { return serve(srv, taken.out, reload, s) })
+}
+
+// whole serves, and ends it when the packed site turns out to be damaged in a
+// part that was not looked at before it started.
+func whole(site *packfile.Site, srv *millrace.Server, serve func() error) error {
+	ctx, stop := context.WithCancel(context.Background())
+	found := make(chan error, 1)
+	go func() { // ends with stop, or with the site; waited for below
+		err := site.CheckAll(ctx)
+		found <- err
+		if err != nil {
+			_ = srv.Close() // ends serve, which has its own error
+		}
+	}()
+	err := serve()
+	stop()
+	if damaged := <-found; damaged != nil {
+		return damaged
+	}
+	return err
 }
 
 // serve runs the server and does what signals say.

@@ -1,0 +1,29 @@
+package site
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+)
+
+// Mount strips the route's prefix from paths for jobs that serve a folder. The
+// other jobs see the whole path.
+func Mount(pattern string, h http.Handler, folder bool) http.Handler {
+	if !folder || pattern == "/" || !strings.HasSuffix(pattern, "/") {
+		return h
+	}
+	prefix := strings.TrimSuffix(pattern, "/")
+	inner := http.StripPrefix(prefix, h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != prefix {
+			inner.ServeHTTP(w, r)
+			return
+		}
+		// Relative, so that it is right behind another proxy's prefix, too.
+		to := url.URL{Path: path.Base(prefix) + "/", RawQuery: r.URL.RawQuery}
+		w.Header().Set("Location", to.String())
+		w.Header().Set("Content-Length", "0")
+		w.WriteHeader(http.StatusMovedPermanently)
+	})
+}
