@@ -37,7 +37,7 @@ func (p *Plan) list(folder Folder, out *os.File) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the folder %s: %w", folder.Dir, err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // read only
 	w := &walk{folder: folder, root: root, warn: p.Warn}
 	if w.warn == nil {
 		w.warn = func(string) {}

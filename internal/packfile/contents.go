@@ -39,7 +39,8 @@ func (s *Site) Listed() []Listed {
 		for _, f := range r.Files {
 			one := Listed{
 				r.Name, f.Name, f.Type, time.Unix(f.Modified, 0).UTC().Format(time.RFC3339),
-				fmt.Sprintf("%x", f.Bodies[negotiate.Identity].Sum), map[string]int64{},
+				fmt.Sprintf("%x", f.Bodies[negotiate.Identity].Sum),
+				map[string]int64{},
 			}
 			for c, b := range f.Bodies {
 				if b.Offset != 0 {
@@ -72,7 +73,7 @@ func (s *Site) WriteList(w io.Writer) error {
 	return out.Flush()
 }
 
-// ErrNotEmpty: Unpack writes only to a folder of its own.
+// ErrNotEmpty says that Unpack writes only to a folder of its own.
 var ErrNotEmpty = errors.New("the folder is not empty")
 
 // Unpack writes all files below dir, with their dates, and the config as a file
@@ -128,7 +129,7 @@ func (f *Folder) unpack(file File, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // read only
 	if err := copyOut(name, in); err != nil {
 		return err
 	}

@@ -46,10 +46,10 @@ const (
 	maxIndex = 1 << 30
 )
 
-// ErrNone: the file is a program without a site.
+// ErrNone says that the file is a program without a site.
 var ErrNone = errors.New("there is no packed site in this file")
 
-// ErrAltered: the file is not as it was packed.
+// ErrAltered says that the file is not as it was packed.
 var ErrAltered = errors.New("the packed site is damaged: the file was altered or cut off after it was packed")
 
 // Body is one encoding of a file: where it lies in the packed file. An Offset

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 )
@@ -85,7 +84,7 @@ func (w *Writer) Copy(r io.Reader, size int64) (Body, error) {
 		return Body{}, err
 	}
 	b := Body{Offset: w.at, Size: size}
-	var sum hash.Hash = sha256.New()
+	sum := sha256.New()
 	if err := w.copy(io.TeeReader(r, sum), size); err != nil {
 		return Body{}, err
 	}

@@ -52,7 +52,7 @@ type Route struct {
 	Deny     *guard.Deny
 }
 
-// ErrPlan: the site was packed for a full millrace.
+// ErrPlan says that the site was packed for a full millrace.
 var ErrPlan = errors.New("this site asks for more than a slim millrace can do: pack it behind a full one")
 
 // ReadPlan is the plan of a packed site.
@@ -126,7 +126,8 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 func (s *Server) routes(one Site, packed *packfile.Site, m *meter.Meters) (routes []*site.Route, err error) {
 	for _, pattern := range slices.Sorted(maps.Keys(one.Routes)) {
 		var h http.Handler
-		job, r := "", one.Routes[pattern]
+		var job string
+		r := one.Routes[pattern]
 		switch {
 		case r.Static != nil:
 			folder := packed.Folder(r.Static.Root)
