@@ -223,7 +223,7 @@ func TestHTTP2Silence(t *testing.T) {
 				}
 			}
 		}, false},
-		{"asks for cold answers and never reads", 4, nil, func(h *hostile) error {
+		{"asks for cold answers and never reads", 2, nil, func(h *hostile) error {
 			_ = h.WriteSettings(large)
 			_ = h.WriteWindowUpdate(0, 1<<31-1-65535)
 			for i := range uint32(200) {
@@ -233,7 +233,7 @@ func TestHTTP2Silence(t *testing.T) {
 			}
 			return h.out.Flush()
 		}, false},
-		{"gives streams no window", 4, nil, func(h *hostile) error {
+		{"gives streams no window", 2, nil, func(h *hostile) error {
 			_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize})
 			for i := range uint32(200) {
 				if err := h.open(2*i+1, asking("/download")); err != nil {
@@ -242,7 +242,7 @@ func TestHTTP2Silence(t *testing.T) {
 			}
 			return h.out.Flush()
 		}, true},
-		{"gives the connection no window", 4, map[string]uint64{"stalled": 4}, func(h *hostile) error {
+		{"gives the connection no window", 2, map[string]uint64{"stalled": 2}, func(h *hostile) error {
 			_ = h.WriteSettings(large)
 			for i := range uint32(200) {
 				if err := h.open(2*i+1, asking("/download")); err != nil {

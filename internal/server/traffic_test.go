@@ -263,7 +263,8 @@ func TestSendfile(t *testing.T) {
 				if transport == "tls" {
 					return byKernel == 0 && byCopy >= len(want)
 				}
-				return byKernel >= len(want)-first && byKernel <= len(want) && byCopy <= 2*first
+				// More is what an earlier answer is counted late.
+				return byKernel >= len(want)-first && byCopy <= 2*first
 			})
 		}
 		c.write(request("GET", "/content", "Range: bytes=100000-299999"))
