@@ -44,7 +44,7 @@ func (l *Lane) untrack(c *Conn) {
 	l.meters.Connections.Add(-1)
 }
 
-// each calls f for every open connection, which may close meanwhile.
+// each calls visit for every open connection, which may close meanwhile.
 func (l *Lane) each(visit func(*Conn)) {
 	var open []*Conn
 	for i := range l.conns {
