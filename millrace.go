@@ -26,6 +26,7 @@ import (
 	"millrace/internal/packfile"
 	"millrace/internal/redact"
 	"millrace/internal/server"
+	"millrace/internal/spool"
 )
 
 // Options are what does not come from the config.
@@ -53,6 +54,7 @@ type Server struct {
 	admin   *admin.Admin // nil when off
 	server  *server.Server
 	garbage *gogc.Governor
+	room    *spool.Room // where bodies are that one side has sent and the other has not taken
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
@@ -69,6 +71,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		s.errors = slog.Default()
 	}
 	s.errors = slog.New(redact.Handler(s.errors.Handler()))
+	s.room = spool.NewRoom(cfg.Buffers, s.errors)
 	g, err := s.build(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -135,6 +138,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 		s.ReloadFailed()
 		return fmt.Errorf("the old config goes on serving: %w", err)
 	}
+	s.room.Limit(cfg.Buffers)
 	old := s.graph
 	s.graph = next
 	s.retire(old, next)

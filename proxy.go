@@ -14,7 +14,12 @@ func (b *builder) proxy(o proxy.Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proxy.New(o, pool, b.server.errors)
+	h, err := proxy.New(o, pool, b.server.errors)
+	if err != nil {
+		return nil, err
+	}
+	h.Share(b.server.room)
+	return h, nil
 }
 
 func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {

@@ -33,6 +33,7 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
+	"millrace/internal/spool"
 	"millrace/internal/upstream"
 	"millrace/store"
 	"millrace/store/disk"
@@ -58,6 +59,8 @@ type Deps struct {
 	// Unasked is called for each connection to the upstream that is given up since
 	// it brought what nobody had asked for; nil: nobody is told.
 	Unasked func()
+	// Room is where bodies are buffered that are not stored; nil: one of its own.
+	Room *spool.Room
 }
 
 // closeTime is how long Close waits for fetches under way.
@@ -150,6 +153,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	if h.proxy, err = proxy.New(o.Options, transport, d.ErrorLog); err != nil {
 		return err
 	}
+	h.proxy.Share(d.Room)
 	h.fetches = fetch.NewFetcher(fetch.Config{
 		Proxy: h.proxy, Transport: transport, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
 		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Name: statusName,

@@ -23,6 +23,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
+	"millrace/internal/spool"
 	"millrace/php"
 	"millrace/static"
 	"millrace/websocket"
@@ -59,6 +60,9 @@ type Config struct {
 	Lane lane.Options `yaml:"lane"`
 	// Limits protect the server from slow, large and many clients.
 	Limits server.Options `yaml:"limits"`
+	// Buffers bound what is kept of the bodies that go through proxies: see
+	// "buffer" there.
+	Buffers spool.Options `yaml:"buffers"`
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
 

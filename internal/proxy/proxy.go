@@ -25,7 +25,9 @@ import (
 	"net/url"
 	"strings"
 
+	"millrace/internal/bytesize"
 	"millrace/internal/lane"
+	"millrace/internal/spool"
 	"millrace/internal/upstream"
 )
 
@@ -39,6 +41,28 @@ type Options struct {
 	// client or the host better (X-Real-IP, Client-IP, X-Original-URL …) are
 	// removed. List only proxies that remove those of their own clients.
 	TrustForwarded []string `yaml:"trust_forwarded"`
+
+	// Stream passes bodies on as they come, in both directions: the upstream
+	// waits for slow clients, and they hold its places. By default bodies are
+	// buffered, except those of gRPC and upgraded connections, event streams, and
+	// answers with "X-Accel-Buffering: no".
+	Stream bool `yaml:"stream"`
+	// Buffer bounds what is buffered of one request or answer.
+	Buffer Buffer `yaml:"buffer"`
+}
+
+// Buffer bounds what is buffered of one request or answer. All of them together
+// are bounded by "buffers".
+type Buffer struct {
+	// Request is how much of a request's body is kept in memory; the rest goes to
+	// a temporary file. The upstream is asked when all of it has come. Default 1MiB.
+	Request bytesize.Size `yaml:"request"`
+	// Answer is how much of an answer's body is kept in memory, when the
+	// upstream is faster than the client. Default 1MiB.
+	Answer bytesize.Size `yaml:"answer"`
+	// File is how much of a body goes to a temporary file. Uploads that are
+	// longer get 413; an upstream with a longer answer waits for the client. Default 1GiB.
+	File bytesize.Size `yaml:"file"`
 }
 
 // UnmarshalText lets a route say "proxy: http://127.0.0.1:5000", or several
@@ -76,6 +100,9 @@ type Handler struct {
 	host     string // as Options.Host: client, upstream, or the name itself
 	first    url.URL
 	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
+	stream   bool
+	buffer   Buffer
+	room     *spool.Room
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
@@ -89,7 +116,18 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 	if errorLog == nil {
 		errorLog = slog.Default()
 	}
-	return &Handler{pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain}, nil
+	return &Handler{
+		pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
+	}, nil
+}
+
+// Share has bodies buffered in a room that others use as well, instead of one
+// of the handler's own. It must be called before the first request.
+func (h *Handler) Share(room *spool.Room) {
+	if room != nil {
+		h.room = room
+	}
 }
 
 // firstAddress has a scheme and a host that every http.RoundTripper accepts.
@@ -130,6 +168,10 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		// first byte of an answer. Millrace's server always supports this.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		defer body.forbid()
+		if !h.takeIn(w, r, out, body) {
+			return
+		}
+		defer body.discard()
 	}
 	relay := &interim{w: w}
 	res, err := h.ask(out, relay, r.ProtoAtLeast(1, 1)) // RFC 9110, 15.2: HTTP/1.0 knows no 1xx

@@ -16,6 +16,7 @@ import (
 
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
+	"millrace/internal/spool"
 )
 
 // copyBuffers hold what is under way from an upstream to a client. 32 KiB is
@@ -71,7 +72,9 @@ func (i *interim) stop() {
 // anything with the connection.
 type upload struct {
 	in      *http.Request
+	kept    *spool.Queue          // where all of it was taken in before; nil: it comes from the client
 	trailer http.Header           // of the outgoing request
+	reading sync.Mutex            // held while kept is read
 	over    atomic.Bool           // the handler has ended
 	err     atomic.Pointer[error] // that ended it
 }
@@ -111,10 +114,14 @@ func valid(values []string) bool {
 
 // Read implements io.Reader for the transport.
 func (u *upload) Read(p []byte) (int, error) {
+	if u.kept != nil {
+		u.reading.Lock()
+		defer u.reading.Unlock()
+	}
 	if u.over.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
-	n, err := u.in.Body.Read(p)
+	n, err := u.source().Read(p)
 	if err != nil {
 		u.err.Store(&err)
 	}
@@ -158,7 +165,7 @@ func (u *upload) forbid() { u.over.Store(true) }
 // before the whole upload: what is left of it must not be taken for the next
 // request, and the transport may still be reading.
 func (u *upload) closeAfter(header http.Header, r *http.Request) {
-	if u == nil || r.ProtoMajor != 1 {
+	if u == nil || u.kept != nil || r.ProtoMajor != 1 {
 		return
 	}
 	if p := u.err.Load(); p == nil || *p != io.EOF { //nolint:errorlint // io.Reader says that io.EOF is not wrapped
@@ -182,7 +189,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Resp
 	if stream {
 		_ = rc.Flush() // the header need not wait for the first event
 	}
-	if readErr, writeErr := copyBody(w, rc, res); readErr != nil || writeErr != nil {
+	if readErr, writeErr := h.sendBody(w, rc, r, res); readErr != nil || writeErr != nil {
 		if readErr != nil && r.Context().Err() == nil {
 			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
 				"method", r.Method, "target", shortTarget(r), "cause", readErr)

@@ -21,7 +21,7 @@ import (
 func TestStreams(t *testing.T) {
 	overEach(t, func(t *testing.T, protocol string) {
 		next := make(chan string)
-		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			w.(http.Flusher).Flush()
 			for event := range next {
@@ -77,7 +77,7 @@ func TestPauses(t *testing.T) {
 // A conversation: each side hears the other while its own body goes on.
 func TestBothWaysAtOnce(t *testing.T) {
 	overEach(t, func(t *testing.T, protocol string) {
-		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.NewResponseController(w).EnableFullDuplex()
 			w.(http.Flusher).Flush()
 			buf := make([]byte, 100)
@@ -189,7 +189,7 @@ func TestNoInterimForHTTP10(t *testing.T) {
 
 // The upstream decides whether an upload that asks first may come.
 func TestExpectContinue(t *testing.T) {
-	r := newRig(t, "h1", Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newRig(t, "h1", Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/no" {
 			w.WriteHeader(http.StatusExpectationFailed)
 			return
@@ -217,7 +217,7 @@ func TestExpectContinue(t *testing.T) {
 // left of the upload is not taken for a request.
 func TestEarlyAnswer(t *testing.T) {
 	asked := make(chan string, 10)
-	r := newRig(t, "h1", Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	r := newRig(t, "h1", Options{Stream: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).EnableFullDuplex()
 		asked <- r.Method
 		w.Header().Set("Content-Length", "2")
@@ -287,7 +287,7 @@ func TestBadUploads(t *testing.T) {
 func TestClientGoesAway(t *testing.T) {
 	overEach(t, func(t *testing.T, protocol string) {
 		arrived, ended := make(chan bool, 1), make(chan error, 1)
-		r := newRig(t, protocol, Options{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		r := newRig(t, protocol, Options{Stream: true}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			arrived <- true
 			<-r.Context().Done()
 			ended <- r.Context().Err()

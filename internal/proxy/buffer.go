@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"millrace/internal/spool"
+)
+
+// normal is b with its defaults.
+func (b Buffer) normal() Buffer {
+	return Buffer{
+		Request: cmp.Or(max(b.Request, 0), 1<<20),
+		Answer:  cmp.Or(max(b.Answer, 0), 1<<20),
+		File:    cmp.Or(max(b.File, 0), 1<<30),
+	}
+}
+
+// source is where the upload is read from.
+func (u *upload) source() io.Reader {
+	if u.kept != nil {
+		return u.kept
+	}
+	return u.in.Body
+}
+
+// discard gives the space of an upload back. The transport may still be reading
+// it, so forbid comes first.
+func (u *upload) discard() {
+	u.forbid()
+	u.reading.Lock()
+	defer u.reading.Unlock()
+	if u.kept != nil {
+		_ = u.kept.Close() // of a file that nobody needs any more
+	}
+}
+
+// takeIn reads the whole upload, before a place at the upstream is taken: a slow
+// client must not hold one. It reports whether the request goes on; otherwise
+// it was answered.
+func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload) bool {
+	if h.stream || isGRPC(r.Header) || out.Header["Upgrade"] != nil {
+		return true
+	}
+	limit := int64(h.buffer.Request + h.buffer.File)
+	if r.ContentLength > limit {
+		u.closeAfter(w.Header(), r)
+		refuse(w, r, http.StatusRequestEntityTooLarge)
+		return false
+	}
+	q := h.room.NewQueue(int64(h.buffer.Request), limit)
+	left := limit
+	err := q.Fill(countReader{r.Body, &left}, false)
+	if err == nil {
+		u.kept = q
+		delete(out.Header, "Expect") // the client has sent it
+		return true
+	}
+	_ = q.Close() // of a file that nobody needs any more
+	u.err.Store(&err)
+	u.closeAfter(w.Header(), r)
+	switch {
+	case errors.Is(err, errLong):
+		refuse(w, r, http.StatusRequestEntityTooLarge)
+	case errors.Is(err, spool.ErrFull):
+		w.Header().Set("Retry-After", "5")
+		refuse(w, r, http.StatusServiceUnavailable)
+	case r.Context().Err() != nil:
+		h.Fail(w, r, err)
+	default:
+		refuse(w, r, u.fault())
+	}
+	return false
+}
+
+var errLong = errors.New("the request's body is longer than the buffer may be")
+
+// countReader ends a body that is longer than left.
+type countReader struct {
+	io.Reader
+	left *int64
+}
+
+// Read implements io.Reader.
+func (c countReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if *c.left -= int64(n); *c.left < 0 {
+		return 0, errLong
+	}
+	return n, err
+}
+
+func isGRPC(h http.Header) bool {
+	return strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "application/grpc")
+}
+
+// passes reports whether an answer is passed on as it comes: an event stream has
+// no end, and what it does not hold is not buffered.
+func (h *Handler) passes(res *http.Response) bool {
+	kind, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	return h.stream || isGRPC(res.Header) || strings.EqualFold(strings.TrimSpace(kind), "text/event-stream") ||
+		strings.EqualFold(res.Header.Get("X-Accel-Buffering"), "no")
+}
+
+// sendBody sends an answer's body. Unless it is passed on as it comes, it is
+// read from the upstream as fast as that gives it, so that its place is free
+// again however slowly the client reads.
+func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, res *http.Response) (readErr, writeErr error) {
+	if h.passes(res) || res.ContentLength == 0 {
+		return copyBody(w, rc, res)
+	}
+	buf := copyBuffers.Get().(*[]byte)
+	defer copyBuffers.Put(buf)
+	n, err := res.Body.Read(*buf)
+	if err == nil && int64(n) == res.ContentLength {
+		_, err = res.Body.Read((*buf)[n:cap(*buf)]) // the end, which frees the place
+	}
+	if err != nil { // that was all of it, as mostly
+		if n > 0 {
+			if _, werr := w.Write((*buf)[:n]); werr != nil {
+				return nil, werr
+			}
+		}
+		if err == io.EOF {
+			return nil, nil
+		}
+		return err, nil
+	}
+	q := h.room.NewQueue(int64(h.buffer.Answer), int64(h.buffer.File))
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		_ = q.Fill(res.Body, true) // Next tells
+	}()
+	if _, writeErr = w.Write((*buf)[:n]); writeErr == nil {
+		if res.ContentLength < 0 || n < len(*buf) {
+			writeErr = flush(rc)
+		}
+		if writeErr == nil {
+			readErr, writeErr = drain(w, rc, q)
+		}
+	}
+	_ = q.Close() // of a file that nobody needs any more
+	if readErr != nil || writeErr != nil {
+		res.Body.Close() // which ends a Read
+	}
+	<-filled
+	return readErr, writeErr
+}
+
+// drain sends what is in q and what comes, and at once whenever nothing more is there.
+func drain(w http.ResponseWriter, rc *http.ResponseController, q *spool.Queue) (readErr, writeErr error) {
+	for {
+		b, pause, err := q.Next()
+		if err == io.EOF { // as it is: a wrapped one is not the body's end
+			return nil, nil
+		}
+		if err != nil {
+			return err, nil
+		}
+		if _, err := w.Write(b); err != nil {
+			return nil, err
+		}
+		if pause {
+			if err := flush(rc); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func flush(rc *http.ResponseController) error {
+	if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}

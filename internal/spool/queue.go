@@ -1,0 +1,213 @@
+package spool
+
+import (
+	"io"
+	"os"
+	"sync"
+)
+
+// Queue is one body on its way: first what is in memory, then what is in the
+// file, in order. One goroutine fills it and one takes from it.
+type Queue struct {
+	room     *Room
+	most     int64 // in memory
+	mostDisk int64
+
+	mu     sync.Mutex
+	moved  sync.Cond // something came, went or ended
+	pieces []piece
+	memory int64
+	file   *os.File
+	from   int64 // of the file: the first byte that nobody took
+	to     int64 // its length
+	broken bool  // the file cannot be written
+	closed bool
+	err    error // what comes after the last byte
+
+	held *[]byte // the piece that Next gave last
+	rest []byte  // of it, for Read
+}
+
+// piece is a part of the body in memory.
+type piece struct {
+	space *[]byte
+	n     int
+}
+
+// NewQueue returns an empty one that takes at most so many bytes of memory and
+// of disk.
+func (r *Room) NewQueue(memory, disk int64) *Queue {
+	q := &Queue{room: r, most: memory, mostDisk: disk}
+	q.moved.L = &q.mu
+	return q
+}
+
+// put takes in n bytes of a space, and returns a space for the next ones.
+func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		if q.closed {
+			return space, ErrClosed
+		}
+		if q.from == q.to { // nothing on disk, which would come first
+			if last := len(q.pieces) - 1; last >= 0 && q.pieces[last].n+n <= chunk {
+				p := &q.pieces[last]
+				p.n += copy((*p.space)[p.n:], (*space)[:n])
+				q.moved.Broadcast()
+				return space, nil
+			}
+			if q.admit(wait) {
+				q.pieces = append(q.pieces, piece{space, n})
+				q.moved.Broadcast()
+				return q.room.chunks.Get().(*[]byte), nil
+			}
+		}
+		err := q.spill((*space)[:n])
+		if err == nil {
+			q.moved.Broadcast()
+			return space, nil
+		}
+		q.room.full(err)
+		if !wait {
+			return space, ErrFull
+		}
+		q.moved.Wait()
+	}
+}
+
+// admit reserves memory for a piece. Where somebody waits for it, one always
+// goes, or two who wait for space would wait for ever.
+func (q *Queue) admit(wait bool) bool {
+	if wait && len(q.pieces) == 0 {
+		q.room.memory.Add(chunk)
+	} else if q.memory+chunk > q.most || !take(&q.room.memory, chunk, q.room.limits.Load().memory) {
+		return false
+	}
+	q.memory += chunk
+	return true
+}
+
+// spill writes to the file.
+func (q *Queue) spill(b []byte) error {
+	n := int64(len(b))
+	if q.broken || q.to+n > q.mostDisk || !take(&q.room.disk, n, q.room.limits.Load().disk) {
+		return ErrFull
+	}
+	if q.file == nil {
+		f, err := q.room.file()
+		if err != nil {
+			q.broken = true
+			q.room.disk.Add(-n)
+			return err
+		}
+		q.file = f
+	}
+	if _, err := q.file.WriteAt(b, q.to); err != nil {
+		q.broken = true
+		q.room.disk.Add(-n)
+		return err
+	}
+	q.to += n
+	return nil
+}
+
+// end says what comes after the last byte: io.EOF or why there is no more.
+func (q *Queue) end(err error) {
+	q.mu.Lock()
+	q.err = err
+	q.mu.Unlock()
+	q.moved.Broadcast()
+}
+
+// Next waits for more of the body and returns it, until the next call of Next,
+// Read or Close. pause says that nothing else is there yet.
+func (q *Queue) Next() (b []byte, pause bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.release()
+	for len(q.pieces) == 0 && q.from == q.to {
+		switch {
+		case q.closed:
+			return nil, false, ErrClosed
+		case q.err != nil:
+			return nil, false, q.err
+		}
+		q.moved.Wait()
+	}
+	if len(q.pieces) > 0 {
+		p := q.pieces[0]
+		q.pieces = q.pieces[1:]
+		q.memory -= chunk
+		q.room.memory.Add(-chunk)
+		q.held, b = p.space, (*p.space)[:p.n]
+	} else if b, err = q.fromFile(); err != nil {
+		return nil, false, err
+	}
+	q.moved.Broadcast()
+	return b, len(q.pieces) == 0 && q.from == q.to && q.err == nil, nil
+}
+
+// fromFile reads a piece from the file, which begins anew when all of it was read.
+func (q *Queue) fromFile() ([]byte, error) {
+	q.held = q.room.chunks.Get().(*[]byte)
+	b := (*q.held)[:min(chunk, q.to-q.from)]
+	if n, err := q.file.ReadAt(b, q.from); n < len(b) {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	if q.from += int64(len(b)); q.from == q.to {
+		if err := q.file.Truncate(0); err != nil {
+			return nil, err
+		}
+		q.room.disk.Add(-q.to)
+		q.from, q.to = 0, 0
+	}
+	return b, nil
+}
+
+func (q *Queue) release() {
+	if q.held != nil {
+		q.room.chunks.Put(q.held)
+		q.held = nil
+	}
+}
+
+// Read implements io.Reader.
+func (q *Queue) Read(to []byte) (int, error) {
+	for len(q.rest) == 0 {
+		b, _, err := q.Next()
+		if err != nil {
+			return 0, err
+		}
+		q.rest = b
+	}
+	n := copy(to, q.rest)
+	q.rest = q.rest[n:]
+	return n, nil
+}
+
+// Close gives the space back. Who fills the queue gets ErrClosed. It must not
+// be called while Next or Read runs.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return nil
+	}
+	q.closed = true
+	q.moved.Broadcast()
+	q.release()
+	for _, p := range q.pieces {
+		q.room.chunks.Put(p.space)
+	}
+	q.room.memory.Add(-q.memory)
+	q.room.disk.Add(-q.to)
+	q.pieces, q.memory, q.rest, q.from, q.to = nil, 0, nil, 0, 0
+	if q.file == nil {
+		return nil
+	}
+	return q.file.Close()
+}

@@ -1,0 +1,168 @@
+// Package spool keeps bodies that one side has sent and the other has not yet
+// taken: in memory up to a bound, then in a temporary file. A fast side can so
+// finish while a slow one goes on.
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/bytesize"
+)
+
+const (
+	// chunk is the piece in which bodies are kept in memory: what io.Copy would
+	// take, and more than a socket usually has ready.
+	chunk = 32 << 10
+	// defaultMemory and defaultDisk bound all bodies together.
+	defaultMemory = 64 << 20
+	defaultDisk   = 8 << 30
+	// logPause is the least time between two lines about a full disk.
+	logPause = time.Minute
+)
+
+// ErrFull says that neither memory nor disk has a place for more.
+var ErrFull = errors.New("the space for buffered bodies is full")
+
+// ErrClosed says that the other side has given up.
+var ErrClosed = errors.New("the buffered body was closed")
+
+// Options bound what all bodies together may take.
+type Options struct {
+	// Memory is the most that all buffered bodies together may take in memory;
+	// what is beyond goes to files. Default 64MiB.
+	Memory bytesize.Size `yaml:"memory"`
+	// Disk is the most that they may take in temporary files. When it is full,
+	// uploads get 503, and answers come as slowly as their clients read. Default 8GiB.
+	Disk bytesize.Size `yaml:"disk"`
+	// Folder is where the temporary files are. They have no name there once they
+	// are open, so a crash leaves none. Default /var/tmp, where there is one.
+	Folder string `yaml:"folder"`
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	if o.Folder == "" {
+		return nil
+	}
+	if info, err := os.Stat(o.Folder); err != nil {
+		return map[string]error{"folder": err}
+	} else if !info.IsDir() {
+		return map[string]error{"folder": fmt.Errorf("%s is a file, not a folder", o.Folder)}
+	}
+	return nil
+}
+
+// Room is the space that bodies share. It is safe for concurrent use.
+type Room struct {
+	limits       atomic.Pointer[limits]
+	memory, disk atomic.Int64
+	log          *slog.Logger
+	logged       atomic.Int64 // when a full disk was logged last, in Unix nanoseconds
+	chunks       sync.Pool
+}
+
+// limits are Options with their defaults.
+type limits struct {
+	memory, disk int64
+	folder       string
+}
+
+// NewRoom returns an empty room. log may be nil: slog.Default().
+func NewRoom(o Options, log *slog.Logger) *Room {
+	r := &Room{log: log}
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	r.chunks.New = func() any { b := make([]byte, chunk); return &b }
+	r.Limit(o)
+	return r
+}
+
+// Limit sets other bounds. What is in the room already stays.
+func (r *Room) Limit(o Options) {
+	l := &limits{memory: int64(o.Memory), disk: int64(o.Disk), folder: o.Folder}
+	if l.memory <= 0 {
+		l.memory = defaultMemory
+	}
+	if l.disk <= 0 {
+		l.disk = defaultDisk
+	}
+	if l.folder == "" {
+		l.folder = os.TempDir()
+		if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
+			l.folder = "/var/tmp" // on a disk, where /tmp is often memory
+		}
+	}
+	r.limits.Store(l)
+}
+
+// Used is how many bytes all bodies together take in memory and on disk.
+func (r *Room) Used() (memory, disk int64) { return r.memory.Load(), r.disk.Load() }
+
+// take reserves n bytes of a bound.
+func take(used *atomic.Int64, n, most int64) bool {
+	if used.Add(n) <= most {
+		return true
+	}
+	used.Add(-n)
+	return false
+}
+
+// full logs that there is no space, now and then.
+func (r *Room) full(err error) {
+	now := time.Now().UnixNano()
+	last := r.logged.Load()
+	if now-last < int64(logPause) && last != 0 || !r.logged.CompareAndSwap(last, now) {
+		return
+	}
+	memory, disk := r.Used()
+	r.log.Error("there is no space for buffered bodies: uploads get 503 and slow clients hold upstreams up",
+		"folder", r.limits.Load().folder, "memory_bytes", memory, "disk_bytes", disk, "cause", err)
+}
+
+// file opens a temporary file without a name.
+func (r *Room) file() (*os.File, error) {
+	f, err := os.CreateTemp(r.limits.Load().folder, "millrace-body-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Fill reads a body from src to its end into q, and returns what ended it but
+// for io.EOF. With wait it waits where there is no space, else it gives up with ErrFull.
+func (q *Queue) Fill(src io.Reader, wait bool) error {
+	space := q.room.chunks.Get().(*[]byte)
+	defer func() { q.room.chunks.Put(space) }()
+	filled := 0
+	for {
+		n, err := src.Read((*space)[filled:])
+		filled += n
+		// Where somebody waits for it, a piece goes on at once; else when it is full.
+		if filled > 0 && (wait || err != nil || filled == chunk) {
+			var perr error
+			if space, perr = q.put(space, filled, wait); perr != nil {
+				q.end(perr)
+				return perr
+			}
+			filled = 0
+		}
+		if err != nil {
+			q.end(err)
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package spool
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func newRoom(t *testing.T, o Options) *Room {
+	t.Helper()
+	o.Folder = t.TempDir()
+	r := NewRoom(o, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		if memory, disk := r.Used(); memory != 0 || disk != 0 {
+			t.Errorf("%d bytes of memory and %d of disk are still taken", memory, disk)
+		}
+		if left, err := os.ReadDir(o.Folder); err != nil || len(left) > 0 {
+			t.Errorf("files are left: %v, %v", left, err)
+		}
+	})
+	return r
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// TestWhole: what was filled before comes out again, from memory and file.
+func TestWhole(t *testing.T) {
+	for _, n := range []int{0, 1, chunk - 1, chunk, chunk + 1, 10*chunk + 7} {
+		q := newRoom(t, Options{}).NewQueue(3*chunk, 1<<20)
+		want := random(n)
+		if err := q.Fill(iotest.HalfReader(bytes.NewReader(want)), false); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(q)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: %d came out (%v), and not the same", n, len(got), err)
+		}
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWaits: where somebody waits, a body goes through bounds that are smaller
+// than it, also through those of all.
+func TestWaits(t *testing.T) {
+	for name, o := range map[string]Options{"own bounds": {}, "no space at all": {Memory: 1, Disk: 1}} {
+		t.Run(name, func(t *testing.T) {
+			q := newRoom(t, o).NewQueue(2*chunk, 3*chunk)
+			want := random(50*chunk + 1)
+			done := make(chan error)
+			go func() { done <- q.Fill(bytes.NewReader(want), true) }()
+			got, err := io.ReadAll(q)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes came out (%v), and not the same", len(got), err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			_ = q.Close()
+		})
+	}
+}
+
+// TestFull: who does not wait is told that there is no space.
+func TestFull(t *testing.T) {
+	q := newRoom(t, Options{Memory: 2 * chunk, Disk: chunk}).NewQueue(1<<20, 1<<20)
+	if err := q.Fill(bytes.NewReader(random(5*chunk)), false); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	_ = q.Close()
+}
+
+// TestNoFile: a folder that takes no files is like a full disk, and is logged.
+func TestNoFile(t *testing.T) {
+	var log strings.Builder
+	r := NewRoom(Options{Folder: t.TempDir() + "/none"}, slog.New(slog.NewTextHandler(&log, nil)))
+	q := r.NewQueue(chunk, 1<<20)
+	if err := q.Fill(bytes.NewReader(random(5*chunk)), false); !errors.Is(err, ErrFull) {
+		t.Errorf("got %v", err)
+	}
+	_ = q.Close()
+	if !strings.Contains(log.String(), "no such file") {
+		t.Errorf("logged: %s", log.String())
+	}
+}
+
+// TestClose ends who waits for space.
+func TestClose(t *testing.T) {
+	q := newRoom(t, Options{}).NewQueue(chunk, 1)
+	done := make(chan error)
+	go func() { done <- q.Fill(bytes.NewReader(random(5*chunk)), true) }()
+	if _, _, err := q.Next(); err != nil {
+		t.Error(err)
+	}
+	_ = q.Close()
+	if err := <-done; !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestBreaksOff: what came before is read, then the error.
+func TestBreaksOff(t *testing.T) {
+	q := newRoom(t, Options{}).NewQueue(chunk, 1<<20)
+	broke := errors.New("broke off")
+	if err := q.Fill(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broke)), true); !errors.Is(err, broke) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := io.ReadAll(q); string(got) != "half" || !errors.Is(err, broke) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	_ = q.Close()
+}
