@@ -52,7 +52,7 @@ func TestReadAddresses(t *testing.T) {
 		"JSON":          {`{"a": 1}`, "line 1"},
 		"a word":        {"http://a/\nhello", "line 2"},
 		"broken XML":    {"<urlset><url>", "reading a sitemap"},
-		"not an URL":    {"<urlset><url><loc>ftp://a/</loc></url></urlset>", "no address"},
+		"not a URL":     {"<urlset><url><loc>ftp://a/</loc></url></urlset>", "not an address"},
 		"half a gzip":   {zipped(oneSitemap)[:60], "unexpected EOF"},
 		"too deep":      {"<urlset>" + strings.Repeat("<a>", 100), "neither"},
 		"too long line": {"/" + strings.Repeat("a", maxListLine), "too long"},
