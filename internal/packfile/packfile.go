@@ -10,7 +10,7 @@
 // A file has a body for each encoding that pays. Nothing is ever unpacked:
 // [Folder] reads at offsets, and package send has the kernel send from there.
 //
-// Open checks the trailer, the index and 16 MiB of bodies. The rest is checked
+// Open checks the trailer, the index and 4 MiB of bodies. The rest is checked
 // while the site is served ([Site.CheckAll]), and each body before it is read for
 // the first time ([Site.Check]). So no altered byte is ever sent, and a site of
 // any size starts at once.
@@ -39,12 +39,17 @@ const (
 	// trailerSize is the length of the trailer in bytes.
 	trailerSize = 128
 	// checkedAtStart is how many bytes of bodies Open reads for their sums: some
-	// 10 ms of one core.
-	checkedAtStart = 16 << 20
+	// 10 ms of one core, most of it for the system calls of small ones.
+	checkedAtStart = 4 << 20
+	// copySize is how much of a body is read at once.
+	copySize = 256 << 10
 	// maxIndex bounds what Open takes into memory for the index: names and
 	// places of some four million files.
 	maxIndex = 1 << 30
 )
+
+// buffers are for sums: thousands of bodies are read in a row.
+var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // ErrNone says that the file is a program without a site.
 var ErrNone = errors.New("there is no packed site in this file")
@@ -254,7 +259,9 @@ func (s *Site) CheckAll(ctx context.Context) error {
 
 func (s *Site) compare(b Body) error {
 	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(s.file, b.Offset, b.Size)); err != nil {
+	buf := buffers.Get().(*[copySize]byte)
+	defer buffers.Put(buf)
+	if _, err := io.CopyBuffer(sum, io.NewSectionReader(s.file, b.Offset, b.Size), buf[:]); err != nil {
 		return fmt.Errorf("reading the packed file: %w", err)
 	}
 	if [sha256.Size]byte(sum.Sum(nil)) != b.Sum {

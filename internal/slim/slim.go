@@ -32,12 +32,16 @@ import (
 // Plan is a config, as far as a slim program can do what it says.
 type Plan struct {
 	Listen []string
-	TLS    server.TLSOptions
+	TLS    TLS
 	Log    accesslog.Options
 	Lane   lane.Options
 	Limits server.Options
 	Sites  []Site
 }
+
+// TLS is server.TLSOptions as JSON: the short forms that a config has, by
+// UnmarshalText, are not for plans.
+type TLS server.TLSOptions
 
 // Site is what some hosts serve.
 type Site struct {
@@ -85,7 +89,7 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 		}
 	}()
 	m := meter.New()
-	setup := server.Setup{Listen: p.Listen, TLS: p.TLS, Limits: p.Limits, Plain: site.NewTable(), Secure: site.NewTable()}
+	setup := server.Setup{Listen: p.Listen, TLS: server.TLSOptions(p.TLS), Limits: p.Limits, Plain: site.NewTable(), Secure: site.NewTable()}
 	s.log, err = accesslog.Open(p.Log, &m.LogDropped, func(err error) {
 		errorLog.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
 	})
@@ -94,7 +98,7 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 	}
 	setup.Log = s.log
 	serial := uint64(0)
-	if p.TLS.Redirects() {
+	if setup.TLS.Redirects() {
 		known := func(host string) bool { return setup.Secure.Named(host) || s.server.Certifies(host) }
 		to := &site.Route{Pattern: "/", Handler: guard.ToHTTPS(guard.RedirectPort(p.TLS.Listen), known), Job: m.Job("redirect")}
 		serial++
@@ -107,7 +111,7 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 		}
 		serial++
 		setup.Secure.Add(site.New(serial, routes), one.Hosts)
-		if !p.TLS.Redirects() {
+		if !setup.TLS.Redirects() {
 			serial++
 			setup.Plain.Add(site.New(serial, routes), one.Hosts)
 		}

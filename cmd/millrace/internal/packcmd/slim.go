@@ -10,7 +10,7 @@ import (
 
 // slimPlan is the config for a slim base; nil where that could not serve it.
 func slimPlan(cfg *config.Config) ([]byte, error) {
-	plan := slim.Plan{Listen: cfg.Listen, TLS: cfg.TLS, Log: cfg.Log, Lane: cfg.Lane, Limits: cfg.Limits}
+	plan := slim.Plan{Listen: cfg.Listen, TLS: slim.TLS(cfg.TLS), Log: cfg.Log, Lane: cfg.Lane, Limits: cfg.Limits}
 	if cfg.TLS.Auto != nil || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 {
 		return nil, nil
 	}
