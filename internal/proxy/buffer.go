@@ -155,7 +155,7 @@ func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r
 func drain(w http.ResponseWriter, rc *http.ResponseController, q *spool.Queue) (readErr, writeErr error) {
 	for {
 		b, pause, err := q.Next()
-		if err == io.EOF { // as it is: a wrapped one is not the body's end
+		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
 			return nil, nil
 		}
 		if err != nil {
