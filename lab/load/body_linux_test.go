@@ -48,6 +48,8 @@ func TestUnique(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if len(seen) < 200 {
 		t.Errorf("%d URLs", len(seen))
 	}
