@@ -93,9 +93,20 @@ func (b *builder) routes(sc config.Site) (routes []*site.Route, err error) {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		routes = append(routes, &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: rc.Proxy != nil || rc.Cache != nil})
+		routes = append(routes, &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc)})
 	}
 	return routes, nil
+}
+
+// asItCame reports whether a route passes paths on that are not clean.
+func asItCame(rc config.Route) bool {
+	switch {
+	case rc.Proxy != nil:
+		return !rc.Proxy.Rewrites()
+	case rc.Cache != nil:
+		return !rc.Cache.Rewrites()
+	}
+	return false
 }
 
 // siteNumber is the number of a site on one kind of listener: the old one if

@@ -41,6 +41,7 @@ func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 	}
 	h := out.Header
 	t.Settings.Scrub(h)
+	t.c.Proxy.Constant(h)
 	if t.c.CORS {
 		delete(h, "Origin")
 	}

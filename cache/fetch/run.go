@@ -68,6 +68,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 		t.fill.Settle(Outcome{Err: err, Object: t.fallback()})
 		return false
 	}
+	t.c.Proxy.Restore(resp.Header, t.R)
 	if !t.pass && resp.StatusCode == http.StatusNotModified {
 		resp.Body.Close()
 		switch {

@@ -116,13 +116,13 @@ func (c *checker) upstreams() {
 	own = c.own(own, "admin.listen", c.cfg.Admin.Listen)
 	for _, r := range c.routes() {
 		if r.Cache != nil {
-			c.upstreamsOf(join(r.path, "cache"), "http", r.Cache.Options, own)
+			c.upstreamsOf(join(r.path, "cache"), "http", r.pattern, r.Cache.Options, own)
 		}
 		if r.Proxy != nil {
-			c.upstreamsOf(join(r.path, "proxy"), "http", *r.Proxy, own)
+			c.upstreamsOf(join(r.path, "proxy"), "http", r.pattern, *r.Proxy, own)
 		}
 		if r.WebSocket != nil && r.WebSocket.Proxy != nil {
-			c.upstreamsOf(join(r.path, "websocket.proxy"), "ws", *r.WebSocket.Proxy, own)
+			c.upstreamsOf(join(r.path, "websocket.proxy"), "ws", r.pattern, *r.WebSocket.Proxy, own)
 		}
 	}
 }
@@ -135,7 +135,10 @@ func (c *checker) own(all []listener, path, text string) []listener {
 }
 
 // upstreamsOf checks one job's. scheme is the one that its addresses mostly have.
-func (c *checker) upstreamsOf(path, scheme string, o proxy.Options, own []listener) {
+func (c *checker) upstreamsOf(path, scheme, pattern string, o proxy.Options, own []listener) {
+	if err := o.CheckPrefix(pattern); err != nil {
+		c.value(join(path, "strip_prefix"), err.Error(), "")
+	}
 	to := join(path, "to")
 	if c.doc.unread[path] || c.doc.unread[path+strayKey] {
 		c.doc.unread[to] = true

@@ -13,5 +13,6 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, res *http.Respo
 	}
 	Strip(res.Header)
 	AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
+	h.Restore(res.Header, r)
 	h.respond(w, r, res, nil)
 }

@@ -202,6 +202,9 @@ func looping(h http.Header) bool {
 func (h *Handler) Outgoing(r *http.Request) *http.Request {
 	u := *r.URL
 	u.Scheme, u.Host, u.User, u.Opaque = h.first.Scheme, h.first.Host, nil, ""
+	if h.paths.changes() {
+		h.paths.outgoing(&u)
+	}
 	out := (&http.Request{
 		Method: r.Method, URL: &u, Header: h.outgoingHeader(r),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -245,6 +248,9 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 		header["User-Agent"] = []string{""} // keeps net/http from adding its own
 	}
 	peer.forward(header, r)
+	if strip := h.paths.strip; strip != "" {
+		header["X-Forwarded-Prefix"] = []string{before(header["X-Forwarded-Prefix"]) + strip}
+	}
 	AppendVia(header, r.ProtoMajor, r.ProtoMinor)
 	return header
 }
@@ -257,4 +263,12 @@ func fewerForwards(values []string) []string {
 		return values
 	}
 	return []string{strconv.FormatUint(n-1, 10)}
+}
+
+// before is the X-Forwarded-Prefix of a trusted proxy, if it is a path.
+func before(prefix []string) string {
+	if len(prefix) != 1 || len(prefix[0]) > maxName || !strings.HasPrefix(prefix[0], "/") {
+		return ""
+	}
+	return strings.TrimRight(prefix[0], "/")
 }

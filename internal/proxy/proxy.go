@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -41,6 +42,18 @@ type Options struct {
 	// client or the host better (X-Real-IP, Client-IP, X-Original-URL …) are
 	// removed. List only proxies that remove those of their own clients.
 	TrustForwarded []string `yaml:"trust_forwarded"`
+
+	// StripPrefix is taken from the beginning of each path, and told to the upstream
+	// as X-Forwarded-Prefix: with /app/, the upstream gets /x for /app/x. A path in
+	// the address comes in its place: with http://127.0.0.1:3000/inner, it gets /inner/x.
+	StripPrefix string `yaml:"strip_prefix"`
+	// Rewrite changes paths by regular expressions. The first that matches does.
+	Rewrite []Rewrite `yaml:"rewrite"`
+	// Redirects says what becomes of addresses of the upstream in Location,
+	// Content-Location and Refresh, and of the Path of its cookies: rewrite turns
+	// them into what clients may use (without the upstream's host, with what
+	// strip_prefix has taken away), keep leaves them. Default rewrite.
+	Redirects string `yaml:"redirects"`
 
 	// Stream passes bodies on as they come, in both directions: the upstream
 	// waits for slow clients, and they hold its places. By default bodies are
@@ -82,12 +95,12 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Check returns what is wrong with the options, by the key it is wrong with.
 func (o Options) Check() map[string]error {
 	faults := map[string]error{}
-	for key, fault := range o.Options.Check() {
-		faults[key] = fault
-	}
+	maps.Copy(faults, o.Options.Check())
 	if _, err := parseTrust(o.TrustForwarded); err != nil {
 		faults["trust_forwarded"] = err
 	}
+	_, wrong := newPaths(o)
+	maps.Copy(faults, wrong)
 	return faults
 }
 
@@ -99,6 +112,7 @@ type Handler struct {
 	trust    trust
 	host     string // as Options.Host: client, upstream, or the name itself
 	first    url.URL
+	paths    paths
 	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
 	stream   bool
 	buffer   Buffer
@@ -116,8 +130,12 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 	if errorLog == nil {
 		errorLog = slog.Default()
 	}
+	way, wrong := newPaths(o)
+	for key, err := range wrong {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
 	return &Handler{
-		pool: p, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}, nil
 }
@@ -189,6 +207,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	default:
 		Strip(res.Header)
 		AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
+		h.Restore(res.Header, r)
 		if seen != nil {
 			seen(res)
 		}

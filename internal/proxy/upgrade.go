@@ -44,6 +44,7 @@ func (h *Handler) upgrade(w http.ResponseWriter, r, out *http.Request, res *http
 	defer back.Close()
 	Strip(res.Header)
 	AppendVia(res.Header, res.ProtoMajor, res.ProtoMinor)
+	h.Restore(res.Header, r)
 	if seen != nil {
 		seen(res)
 	}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestManualsExamples reads the configs that manuals show.
+func TestManualsExamples(t *testing.T) {
+	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+	for _, manual := range []string{"proxy.md"} {
+		text, err := os.ReadFile("../../docs/" + manual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "public"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range block.FindAllStringSubmatch(string(text), -1) {
+			t.Run(fmt.Sprint(manual, i), func(t *testing.T) {
+				if !strings.Contains(m[1], "sites:") {
+					t.Fatal("this is no whole config:\n" + m[1])
+				}
+				if _, err := Parse(filepath.Join(dir, FileName), []byte(strings.ReplaceAll(m[1], "/var/cache/millrace-bodies", dir))); err != nil {
+					t.Errorf("%v\n%s", err, m[1])
+				}
+			})
+		}
+	}
+}
+
+// TestBadPaths: each mistake has its message.
+func TestBadPaths(t *testing.T) {
+	for what, want := range map[string]string{
+		"strip_prefix: app/":                      "is not the beginning of a path",
+		"strip_prefix: /other/":                   "no path of this route begins with it",
+		"redirects: no":                           "write rewrite (the default) or keep",
+		`rewrite: [{path: "/(a", to: /}]`:         "is not a regular expression: missing closing )",
+		`rewrite: [{path: "/a", to: "/{1}"}]`:     "names group 1",
+		`rewrite: [{path: "/a", to: "/{x}"}]`:     "{ begins the number of a group",
+		`rewrite: [{path: "/a", to: "http://x"}]`: "is not a path",
+		`rewrite: [{to: "/x"}]`:                   "a regular expression",
+	} {
+		_, err := Parse("x.yaml", []byte("sites: [{routes: {/app/: {proxy: {to: http://127.0.0.1:5000, "+what+"}}}}]"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", what, err, want)
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"millrace/internal/authority"
+)
+
+// Rewrite turns one path into another.
+type Rewrite struct {
+	// Path is a regular expression (RE2) that the whole path has to match: after
+	// strip_prefix, with the escapes of the request, without the query.
+	Path string `yaml:"path"`
+	// To is the path instead, in which {1} stands for the expression's first
+	// group. A query in it comes before the request's.
+	To string `yaml:"to"`
+}
+
+const (
+	// maxRewrites and maxPattern bound what a request is compared with.
+	maxRewrites = 100
+	maxPattern  = 1 << 10
+	// maxRewritten is the longest path that a rewrite makes: a group may stand in it twice.
+	maxRewritten = 16 << 10
+)
+
+// paths is how the upstream's paths differ from the client's. It is made once.
+type paths struct {
+	strip    string // without the last slash; "": nothing
+	rewrites []rewrite
+	servers  []upstreamPath
+	answers  bool // Location and the like are turned back
+}
+
+// upstreamPath is where an address begins.
+type upstreamPath struct {
+	authority []string // with scheme, in one spelling
+	prefix    string   // escaped, without the last slash
+}
+
+// rewrite is a Rewrite, compiled.
+type rewrite struct {
+	path  *regexp.Regexp
+	parts []part
+}
+
+// part is text, or the number of a group.
+type part struct {
+	text  string
+	group int // 0: text
+}
+
+// newPaths returns what is wrong by the key it is wrong with.
+func newPaths(o Options) (paths, map[string]error) {
+	faults := map[string]error{}
+	p := paths{strip: strings.TrimRight(o.StripPrefix, "/"), answers: o.Redirects != "keep"}
+	if o.Redirects != "" && o.Redirects != "keep" && o.Redirects != "rewrite" {
+		faults["redirects"] = fmt.Errorf("%q is not supported: write rewrite (the default) or keep", o.Redirects)
+	}
+	if s := o.StripPrefix; s != "" && (s[0] != '/' || p.strip != "" && path.Clean(s) != p.strip || strings.ContainsAny(s, "?#%*")) {
+		faults["strip_prefix"] = fmt.Errorf("%q is not the beginning of a path: write /app/, without escapes", s)
+	}
+	if len(o.Rewrite) > maxRewrites {
+		faults["rewrite"] = fmt.Errorf("%d rewrites are too many: at most %d", len(o.Rewrite), maxRewrites)
+	}
+	for i, one := range o.Rewrite {
+		r, key, err := compileRewrite(one)
+		if err != nil {
+			faults[fmt.Sprintf("rewrite[%d].%s", i, key)] = err
+			continue
+		}
+		p.rewrites = append(p.rewrites, r)
+	}
+	for _, to := range o.To {
+		one := pathOf(to)
+		if name := o.Host; name != "" && name != "client" && name != "upstream" {
+			for _, scheme := range []string{"http", "https"} {
+				one.authority = append(one.authority, scheme+"://"+authority.Normal(scheme, name))
+			}
+		}
+		p.servers = append(p.servers, one)
+	}
+	return p, faults
+}
+
+// pathOf reads one of Options.To, of which only valid ones count.
+func pathOf(to string) upstreamPath {
+	if strings.HasPrefix(to, "unix:") {
+		return upstreamPath{authority: []string{"http://localhost", "https://localhost"}}
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		return upstreamPath{}
+	}
+	scheme := map[string]string{"ws": "http", "wss": "https", "h2c": "http"}[u.Scheme]
+	if scheme == "" {
+		scheme = u.Scheme
+	}
+	return upstreamPath{
+		authority: []string{scheme + "://" + authority.Normal(scheme, u.Host)},
+		prefix:    strings.TrimRight(u.EscapedPath(), "/"),
+	}
+}
+
+// compileRewrite returns the key that an error is about.
+func compileRewrite(o Rewrite) (r rewrite, key string, err error) {
+	if o.Path == "" || len(o.Path) > maxPattern {
+		return r, "path", fmt.Errorf("a regular expression of 1 to %d bytes is needed, like /v1/(.*)", maxPattern)
+	}
+	if r.path, err = regexp.Compile("^(?:" + o.Path + ")$"); err != nil {
+		return r, "path", fmt.Errorf("%q is not a regular expression: %s", o.Path, reasonOf(err))
+	}
+	if o.To == "" || o.To[0] != '/' || strings.HasPrefix(o.To, "//") || !sendable(o.To) {
+		return r, "to", fmt.Errorf("%q is not a path: write /api/{1}, with spaces and the like escaped", o.To)
+	}
+	if strings.Contains(o.To, "#") {
+		return r, "to", fmt.Errorf("%q: a fragment is not sent: leave out # and what follows", o.To)
+	}
+	for rest := o.To; rest != ""; {
+		before, after, found := strings.Cut(rest, "{")
+		if before != "" {
+			r.parts = append(r.parts, part{text: before})
+		}
+		if !found {
+			break
+		}
+		number, behind, closed := strings.Cut(after, "}")
+		n, err := strconv.Atoi(number)
+		if !closed || err != nil || n < 1 {
+			return r, "to", fmt.Errorf("%q: { begins the number of a group, like {1}; for the character itself write %%7B", o.To)
+		}
+		if n > r.path.NumSubexp() {
+			return r, "to", fmt.Errorf("%q names group %d, and %q has %d: groups are in parentheses", o.To, n, o.Path, r.path.NumSubexp())
+		}
+		r.parts = append(r.parts, part{group: n})
+		rest = behind
+	}
+	return r, "", nil
+}
+
+// reasonOf is what regexp says, without the expression, which has more than the user wrote.
+func reasonOf(err error) string {
+	text := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+	if before, _, found := strings.Cut(text, ": `"); found {
+		return before
+	}
+	return text
+}
+
+// sendable reports whether s may stand in a request line.
+func sendable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// changes reports whether requests get other paths.
+func (p *paths) changes() bool { return p.strip != "" || len(p.rewrites) > 0 }
+
+// Rewrites reports whether the upstream gets other paths than the clients ask
+// for. Such a route takes only paths without dots and double slashes: what is
+// left of them must not lead out of the path of the upstream's address.
+func (o *Options) Rewrites() bool { return o.StripPrefix != "" || len(o.Rewrite) > 0 }
+
+// outgoing changes the URL of a request.
+func (p *paths) outgoing(u *url.URL) {
+	raw := u.EscapedPath()
+	if u.RawPath != "" {
+		raw = u.RawPath
+	}
+	if p.strip != "" {
+		raw = stripped(raw, p.strip)
+	}
+	for i := range p.rewrites {
+		if to, ok := p.rewrites[i].apply(raw); ok {
+			var query string
+			if raw, query, ok = strings.Cut(to, "?"); ok && u.RawQuery != "" {
+				u.RawQuery = query + "&" + u.RawQuery
+			} else if ok {
+				u.RawQuery = query
+			}
+			break
+		}
+	}
+	if plain, err := url.PathUnescape(raw); err == nil {
+		u.Path, u.RawPath = plain, raw
+	}
+}
+
+// Constant sets what every upstream of the route is told, whoever asks.
+func (h *Handler) Constant(header http.Header) {
+	if h.paths.strip != "" {
+		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
+	}
+}
+
+// stripped is an escaped path without a prefix that is not escaped.
+func stripped(raw, prefix string) string {
+	i := 0
+	for n := 0; n < len(prefix); n++ {
+		if i >= len(raw) {
+			return raw
+		}
+		c, width := raw[i], 1
+		if c == '%' && i+2 < len(raw) {
+			if v, err := strconv.ParseUint(raw[i+1:i+3], 16, 8); err == nil {
+				c, width = byte(v), 3
+			}
+		}
+		if c != prefix[n] {
+			return raw
+		}
+		i += width
+	}
+	switch {
+	case i == len(raw):
+		return "/"
+	case raw[i] == '/':
+		return raw[i:]
+	}
+	return raw // /application is not below /app
+}
+
+func (r *rewrite) apply(raw string) (string, bool) {
+	m := r.path.FindStringSubmatchIndex(raw)
+	if m == nil {
+		return "", false
+	}
+	var b strings.Builder
+	for _, p := range r.parts {
+		if p.group == 0 {
+			b.WriteString(p.text)
+		} else if from := m[2*p.group]; from >= 0 {
+			b.WriteString(raw[from:m[2*p.group+1]])
+		}
+		if b.Len() > maxRewritten {
+			return "", false
+		}
+	}
+	to := b.String()
+	if strings.HasPrefix(to, "//") {
+		to = "/" + strings.TrimLeft(to, "/") // a host for some
+	}
+	return to, true
+}
+
+// Restore turns paths and addresses of the upstream in an answer's header into
+// those that the client may use: in Location, Content-Location, Refresh, and the
+// Path of Set-Cookie. r is the client's request.
+func (h *Handler) Restore(header http.Header, r *http.Request) {
+	p := &h.paths
+	if !p.answers {
+		return
+	}
+	for _, name := range [...]string{"Location", "Content-Location"} {
+		if values := header[name]; len(values) == 1 {
+			if to, ok := h.restored(values[0], r); ok {
+				header[name] = []string{to}
+			}
+		}
+	}
+	if values := header["Refresh"]; len(values) == 1 {
+		before, target, quote := refreshTarget(values[0])
+		if to, ok := h.restored(target, r); ok && target != "" {
+			header["Refresh"] = []string{before + to + quote}
+		}
+	}
+	if cookies := header["Set-Cookie"]; len(cookies) > 0 && p.moves() {
+		moved := make([]string, len(cookies))
+		for i, c := range cookies {
+			moved[i] = p.cookie(c)
+		}
+		header["Set-Cookie"] = moved
+	}
+}
+
+// moves reports whether paths of the upstream are others for the client.
+func (p *paths) moves() bool {
+	if p.strip != "" {
+		return true
+	}
+	for i := range p.servers {
+		if p.servers[i].prefix != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// restored is an address as the client may use it, if that is another one.
+func (h *Handler) restored(to string, r *http.Request) (string, bool) {
+	p := &h.paths
+	if lower := strings.ToLower(to[:min(len(to), len("https://"))]); strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") || strings.HasPrefix(to, "//") {
+		begin := strings.Index(to, "//") + 2
+		end := len(to)
+		if i := strings.IndexAny(to[begin:], "/?#"); i >= 0 {
+			end = begin + i
+		}
+		host, rest := strings.ToLower(to[:end]), to[end:]
+		if rest == "" || rest[0] != '/' {
+			rest = "/" + rest
+		}
+		for i := range p.servers {
+			if p.servers[i].is(host) {
+				moved, ok := p.public(rest, p.servers[i].prefix)
+				return harmless(moved), ok || p.strip != "" && below(rest, p.strip)
+			}
+		}
+		scheme, asked := h.Asked(r)
+		if asked == "" || !sameOrigin(host, scheme+"://"+asked) {
+			return "", false
+		}
+		if moved, ok := p.publicOfAny(rest); ok {
+			return to[:end] + moved, true
+		}
+		return "", false
+	}
+	if to == "" || to[0] != '/' {
+		return "", false // relative, which holds for any prefix
+	}
+	moved, ok := p.publicOfAny(to)
+	return harmless(moved), ok
+}
+
+// harmless keeps a path that begins with two slashes from being taken for a host.
+func harmless(to string) string {
+	if len(to) > 1 && to[0] == '/' && (to[1] == '/' || to[1] == '\\') {
+		return "/." + to
+	}
+	return to
+}
+
+// is reports whether an origin, in lower case and perhaps without its scheme, is
+// the server's.
+func (s *upstreamPath) is(origin string) bool {
+	for _, a := range s.authority {
+		if sameOrigin(origin, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameOrigin compares an origin with a normal one. Without a scheme it has any.
+func sameOrigin(origin, normal string) bool {
+	scheme, host, found := strings.Cut(origin, "://")
+	ourScheme, ourHost, _ := strings.Cut(normal, "://")
+	if !found {
+		scheme, host = ourScheme, strings.TrimPrefix(origin, "//")
+	}
+	return scheme == ourScheme && authority.Normal(scheme, host) == ourHost
+}
+
+// publicOfAny is public for the first server that it holds for.
+func (p *paths) publicOfAny(rest string) (string, bool) {
+	if !p.moves() {
+		return "", false
+	}
+	for i := range p.servers {
+		if to, ok := p.public(rest, p.servers[i].prefix); ok {
+			return to, true
+		}
+	}
+	return "", false
+}
+
+// public is a path of the upstream as clients see it. One that is public
+// already is left alone, and so is one that is not below prefix.
+func (p *paths) public(rest, prefix string) (string, bool) {
+	if p.strip != "" && below(rest, p.strip) || !below(rest, prefix) {
+		return rest, false
+	}
+	return p.strip + rest[len(prefix):], true
+}
+
+// below reports whether a path, perhaps with its query, is a prefix or below it.
+func below(path, prefix string) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || strings.IndexByte("/?#", rest[0]) >= 0)
+}
+
+// cookie is a Set-Cookie with another Path.
+func (p *paths) cookie(line string) string {
+	if strings.HasPrefix(line, "__Host-") {
+		return line // whose Path is / (draft-ietf-httpbis-rfc6265bis, 4.1.3.2)
+	}
+	attributes := strings.Split(line, ";")
+	for i, a := range attributes[1:] {
+		name, value, _ := strings.Cut(a, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "path") {
+			continue
+		}
+		if to, ok := p.cookiePath(strings.TrimSpace(value)); ok {
+			attributes[i+1] = name + "=" + to
+		}
+	}
+	return strings.Join(attributes, ";")
+}
+
+func (p *paths) cookiePath(path string) (string, bool) {
+	if path == "" || path[0] != '/' {
+		return "", false
+	}
+	for i := range p.servers {
+		if to, ok := p.public(path, p.servers[i].prefix); ok {
+			return to, to != ""
+		}
+	}
+	return "", false
+}
+
+// refreshTarget cuts the address out of a Refresh: "5; url=/there".
+func refreshTarget(value string) (before, target, quote string) {
+	at := strings.Index(strings.ToLower(value), "url=")
+	if at < 0 || len(value) > maxRewritten {
+		return value, "", ""
+	}
+	at += len("url=")
+	before, target = value[:at], strings.TrimRight(value[at:], " \t")
+	if n := len(target); n >= 2 && (target[0] == '"' || target[0] == '\'') && target[n-1] == target[0] {
+		return before + target[:1], target[1 : n-1], target[n-1:]
+	}
+	return before, target, ""
+}
+
+// CheckPrefix reports whether a strip_prefix can ever be at the beginning of a
+// path that the route's pattern matches.
+func (o *Options) CheckPrefix(pattern string) error {
+	prefix := strings.TrimRight(o.StripPrefix, "/")
+	if prefix == "" || below(pattern, prefix) {
+		return nil
+	}
+	if strings.HasSuffix(pattern, "/") && strings.HasPrefix(prefix+"/", pattern) {
+		return nil // some of the route's paths have it
+	}
+	return errors.New("no path of this route begins with it: the route is " + pattern)
+}
