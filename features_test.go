@@ -142,3 +142,30 @@ sites:
 		}
 	})
 }
+
+func TestRequestHeaders(t *testing.T) {
+	up := application(t, func(w http.ResponseWriter, r *http.Request) {
+		h := r.Header
+		fmt.Fprintf(w, "%s|%s|%q|%s|%d", h.Get("X-Real-IP"), h.Get("X-Asked"), h["X-More"], h.Get("Cookie"), len(h.Get("X-Request-Id")))
+	})
+	rules := `{set: {X-Real-IP: "{client_ip}", X-Asked: "{method} {path}?{query}", X-Request-Id: "{request_id}"}, add: {X-More: two}, remove: [cookie]}`
+	sites := fmt.Sprintf(`
+sites:
+- routes:
+    /: {proxy: {to: %[1]s, request_headers: %[2]s}}
+    /behind/: {proxy: {to: %[1]s, trust_forwarded: [127.0.0.1, 10.0.0.0/8], request_headers: %[2]s}}
+    /cached/: {cache: {to: %[1]s, request_headers: {set: {X-Asked: constant}, add: {X-More: two}, remove: [Cookie]}}}
+`, up, rules)
+	everyWay(t, sites, func(w *way) {
+		for target, want := range map[string]string{
+			"/a?b=c":   `127.0.0.1|GET /a?b=c|["one" "two"]||26`,
+			"/behind/": `192.0.2.7|GET /behind/?|["one" "two"]||26`,
+			"/cached/": `|constant|["one" "two"]||0`,
+		} {
+			_, body := w.ask("GET", target, "", "X-Real-IP", "6.6.6.6", "X-Forwarded-For", "6.6.6.6, 192.0.2.7, 10.1.2.3", "X-More", "one", "Cookie", "a=b", "Cache-Control", "no-store")
+			if body != want {
+				w.Errorf("%s: %s, want %s", target, body, want)
+			}
+		}
+	})
+}

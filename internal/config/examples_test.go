@@ -45,6 +45,12 @@ func TestBadPaths(t *testing.T) {
 		`rewrite: [{path: "/a", to: "/{x}"}]`:     "{ begins the number of a group",
 		`rewrite: [{path: "/a", to: "http://x"}]`: "is not a path",
 		`rewrite: [{to: "/x"}]`:                   "a regular expression",
+
+		`request_headers: {set: {X-A: "{nobody}"}}`: "there is no variable {nobody}: use {client_ip}",
+		`request_headers: {set: {Host: x}}`:         `it is set by "host"`,
+		`request_headers: {add: {"a b": x}}`:        "is not the name of a header field",
+		`request_headers: {remove: [Upgrade]}`:      "it belongs to the connection",
+		`request_headers: {set: {X-A: "a\nb"}}`:     "is not the value of a header field",
 	} {
 		_, err := Parse("x.yaml", []byte("sites: [{routes: {/app/: {proxy: {to: http://127.0.0.1:5000, "+what+"}}}}]"))
 		if err == nil || !strings.Contains(err.Error(), want) {

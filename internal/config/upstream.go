@@ -116,6 +116,9 @@ func (c *checker) upstreams() {
 	own = c.own(own, "admin.listen", c.cfg.Admin.Listen)
 	for _, r := range c.routes() {
 		if r.Cache != nil {
+			if r.Cache.Varies() {
+				c.key(join(r.path, "cache.request_headers"), "a cache's answers are for everyone: these variables would tell the upstream who asked first", "leave the variables out, or use a proxy route")
+			}
 			c.upstreamsOf(join(r.path, "cache"), "http", r.pattern, r.Cache.Options, own)
 		}
 		if r.Proxy != nil {

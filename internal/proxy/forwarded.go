@@ -104,11 +104,11 @@ func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 	return first.proto, first.host
 }
 
-// Shared is Outgoing for a request whose answer may go to other clients as well.
+// Shared is Outgoing, before [Handler.Constant], for a request whose answer may go to other clients as well.
 // Forwarded then has only the scheme and host of Asked, without the host where
 // answers do not depend on it, and nothing about the proxies in between.
 func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
-	out := h.Outgoing(r)
+	out := h.outgoing(r)
 	var first hop
 	first.proto, first.host = h.Asked(r)
 	if !hostCounts {
@@ -285,4 +285,21 @@ func parseHop(element string) (h hop, ok bool) {
 		}
 	}
 	return h, true
+}
+
+// client is the last address of an X-Forwarded-For that is not a trusted proxy's.
+func (t trust) client(xff, last string) string {
+	nodes := strings.Split(xff, ",")
+	nodes = nodes[max(0, len(nodes)-maxHops):]
+	for _, node := range slices.Backward(nodes) {
+		clean := cleanNode(strings.TrimSpace(node))
+		a, err := netip.ParseAddr(clean)
+		if err != nil {
+			return last
+		}
+		if last = clean; !t.names(a) {
+			return last
+		}
+	}
+	return last
 }

@@ -200,6 +200,15 @@ func looping(h http.Header) bool {
 // and the Host that Options say (empty for the upstream's own). Its body is r's.
 // Trailers of the body are announced but not passed on; Serve does.
 func (h *Handler) Outgoing(r *http.Request) *http.Request {
+	out := h.outgoing(r)
+	if h.rules != nil {
+		h.applyRules(out.Header, r)
+	}
+	return out
+}
+
+// outgoing is Outgoing before the operator's rules.
+func (h *Handler) outgoing(r *http.Request) *http.Request {
 	u := *r.URL
 	u.Scheme, u.Host, u.User, u.Opaque = h.first.Scheme, h.first.Host, nil, ""
 	if h.paths.changes() {

@@ -202,6 +202,7 @@ func (h *Handler) Constant(header http.Header) {
 	if h.paths.strip != "" {
 		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
 	}
+	h.rules.Apply(header, func(string) string { return "" }) // without variables
 }
 
 // stripped is an escaped path without a prefix that is not escaped.

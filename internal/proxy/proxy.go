@@ -27,6 +27,7 @@ import (
 	"strings"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
@@ -54,6 +55,12 @@ type Options struct {
 	// them into what clients may use (without the upstream's host, with what
 	// strip_prefix has taken away), keep leaves them. Default rewrite.
 	Redirects string `yaml:"redirects"`
+
+	// RequestHeaders changes the header fields that the upstream gets. Values may
+	// have variables: {client_ip}, {host}, {scheme}, {method}, {path}, {query} and
+	// {request_id}, a random one. A cache takes none of them: its answers are for
+	// everyone.
+	RequestHeaders headers.Options `yaml:"request_headers"`
 
 	// Stream passes bodies on as they come, in both directions: the upstream
 	// waits for slow clients, and they hold its places. By default bodies are
@@ -101,6 +108,8 @@ func (o Options) Check() map[string]error {
 	}
 	_, wrong := newPaths(o)
 	maps.Copy(faults, wrong)
+	_, wrong = newRules(o)
+	maps.Copy(faults, wrong)
 	return faults
 }
 
@@ -113,6 +122,7 @@ type Handler struct {
 	host     string // as Options.Host: client, upstream, or the name itself
 	first    url.URL
 	paths    paths
+	rules    *headers.Rules                      // nil: none
 	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
 	stream   bool
 	buffer   Buffer
@@ -131,11 +141,13 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		errorLog = slog.Default()
 	}
 	way, wrong := newPaths(o)
+	rules, bad := newRules(o)
+	maps.Copy(wrong, bad)
 	for key, err := range wrong {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return &Handler{
-		pool: p, paths: way, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}, nil
 }

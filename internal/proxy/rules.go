@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"net/http"
+
+	"millrace/internal/headers"
+)
+
+// variables are what a value of request_headers may have.
+var variables = []string{"client_ip", "host", "scheme", "method", "path", "query", "request_id"}
+
+// mayChange says why a field of requests is not the operator's to change.
+func mayChange(name string) string {
+	switch {
+	case name == "Host":
+		return `it is set by "host"`
+	case name == "Content-Length" || name == "Expect" || isConnectionLevel(name):
+		return "it belongs to the connection"
+	case name == "Forwarded" || name == "X-Forwarded-For" || name == "Via":
+		return "it says which proxies a request has passed"
+	}
+	return ""
+}
+
+// newRules returns what is wrong by the key it is wrong with.
+func newRules(o Options) (*headers.Rules, map[string]error) {
+	rules, wrong := headers.Compile(o.RequestHeaders, mayChange, variables)
+	faults := map[string]error{}
+	for key, err := range wrong {
+		faults["request_headers."+key] = err
+	}
+	return rules, faults
+}
+
+// Varies reports whether request_headers tell the upstream who asks.
+func (o *Options) Varies() bool {
+	rules, _ := newRules(*o)
+	return rules.Varies()
+}
+
+// applyRules changes the header of an outgoing request. Fields in any other
+// spelling than a rule's were removed already, if they are claims.
+func (h *Handler) applyRules(header http.Header, r *http.Request) {
+	h.rules.Apply(header, func(variable string) string {
+		switch variable {
+		case "client_ip":
+			return h.clientIP(r)
+		case "host":
+			_, host := h.Asked(r)
+			return host
+		case "scheme":
+			scheme, _ := h.Asked(r)
+			return scheme
+		case "method":
+			return r.Method
+		case "path":
+			return r.URL.EscapedPath()
+		case "query":
+			return r.URL.RawQuery
+		}
+		return rand.Text()
+	})
+}
+
+// clientIP is the address of the client: of the connection, or what a trusted
+// proxy says of its own client; of that one's claims nothing is believed
+// unless it is trusted as well.
+func (h *Handler) clientIP(r *http.Request) string {
+	p := h.trust.peerOf(r)
+	node := p.received(r).node
+	if !p.trusted {
+		return node
+	}
+	_, xff, _ := chains(r.Header, p.received(r))
+	return h.trust.client(xff, node)
+}
