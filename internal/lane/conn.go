@@ -459,6 +459,7 @@ func (c *Conn) cut() {
 		c.doomed = true
 		shutdown(c.fd)
 	case c.under != nil:
+		c.endWatch()
 		_ = c.under.Close()
 		c.parking.Load().ended()
 	default:

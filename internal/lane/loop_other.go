@@ -50,6 +50,8 @@ func (*Conn) watchEnd() {}
 
 func (*Conn) unwatch() {}
 
+func (*Conn) endWatch() {}
+
 func (*Conn) unloop() error { return nil }
 
 func (*Conn) sendNow(_, _ []byte) (int, error) { return 0, nil }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"millrace/internal/lean"
@@ -23,6 +24,9 @@ type direct struct {
 	c      *Conn
 	remote string             // http.Request.RemoteAddr
 	cancel context.CancelFunc // of the request that is being answered; by c.mu
+	// moving is held where the connection may leave its loop, or is used as one of
+	// a loop: one goroutine may read the body while another one sends.
+	moving sync.Mutex
 }
 
 // Value implements [context.Context].
@@ -199,12 +203,10 @@ func (l *link) Send(head, body []byte) error {
 	c := (*Conn)(l)
 	n, err := c.sendNow(head, body)
 	if err == nil && n < len(head)+len(body) {
-		if err = c.unloop(); err == nil {
-			skip := min(n, len(head))
-			var m int64
-			m, err = c.transmit(head[skip:], body[n-skip:])
-			n += int(m)
-		}
+		skip := min(n, len(head))
+		var m int64
+		m, err = c.transmit(head[skip:], body[n-skip:])
+		n += int(m)
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
 	return err

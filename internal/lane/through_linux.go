@@ -241,9 +241,9 @@ func (c *Conn) watchEnd() {
 			return
 		}
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.watched = int(fd)
 		c.away.Store(true)
-		c.mu.Unlock()
 		slot.Store(c)
 		_ = c.home().in.Add(int(fd), epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
 	})
@@ -252,10 +252,15 @@ func (c *Conn) watchEnd() {
 // unwatch ends that: the connection is about to be closed, or is somebody else's.
 func (c *Conn) unwatch() {
 	c.mu.Lock()
-	fd := c.watched
-	c.watched = 0
-	c.mu.Unlock()
-	if fd > 0 {
+	defer c.mu.Unlock()
+	c.endWatch()
+}
+
+// endWatch is unwatch with c.mu held. It must come before the descriptor is
+// closed: its number may be another connection's right behind that.
+func (c *Conn) endWatch() {
+	if fd := c.watched; fd > 0 {
+		c.watched = 0
 		c.lane.owned.slot(fd).CompareAndSwap(c, nil)
 		_ = c.home().in.Remove(fd)
 	}
@@ -264,6 +269,13 @@ func (c *Conn) unwatch() {
 // unloop takes the connection from its loop for good, if it has one: something
 // must be waited for.
 func (c *Conn) unloop() error {
+	c.direct.moving.Lock()
+	defer c.direct.moving.Unlock()
+	return c.quit()
+}
+
+// quit is unloop with the lock held.
+func (c *Conn) quit() error {
 	fd := c.fd
 	if fd == noFD {
 		return nil
@@ -276,33 +288,45 @@ func (c *Conn) unloop() error {
 	return nil
 }
 
-// sendNow sends what the client of a loop-owned connection takes at once.
+// sendNow sends what the client of a loop-owned connection takes at once. If that
+// is not all, or there is no loop, the rest may be waited for.
 func (c *Conn) sendNow(head, body []byte) (n int, err error) {
+	c.direct.moving.Lock()
+	defer c.direct.moving.Unlock()
+	all := len(head) + len(body)
 	switch {
-	case c.fd == noFD:
+	case c.fd == noFD || all == 0:
 		return 0, nil
 	case len(head) == 0:
 		head, body = body, nil
 	}
-	if len(head) == 0 {
-		return 0, nil
+	if n, err = send.TryWrite(uintptr(c.fd), head, body); err == nil && n < all {
+		err = c.quit()
 	}
-	return send.TryWrite(uintptr(c.fd), head, body)
+	return n, err
+}
+
+// readNow reads what is there of a loop-owned connection. If nothing is, or there
+// is no loop, it is not ok: then it may be waited for.
+func (c *Conn) readNow(p []byte) (n int, ok bool, err error) {
+	c.direct.moving.Lock()
+	defer c.direct.moving.Unlock()
+	if c.fd == noFD {
+		return 0, false, nil
+	}
+	if n, ok, err = send.TryRead(uintptr(c.fd), p); !ok {
+		return 0, false, c.quit()
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return n, true, err
 }
 
 // readBody reads a part of a body: what is there, or what comes.
 func (c *Conn) readBody(p []byte) (int, error) {
-	if c.fd != noFD {
-		n, ok, err := send.TryRead(uintptr(c.fd), p)
-		if ok {
-			if n == 0 && err == nil {
-				err = io.EOF
-			}
-			return n, err
-		}
-		if err := c.unloop(); err != nil {
-			return 0, err
-		}
+	if n, ok, err := c.readNow(p); ok || err != nil {
+		return n, err
 	}
 	return c.waitBody(p)
 }
