@@ -90,6 +90,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch t := h.find(r.URL.Path); {
 	case t.redirect:
 		toFolder(w, r)
+	case t.hidden:
+		http.Error(w, "Nothing is here.", http.StatusNotFound)
 	case t.script == "":
 		h.files.ServeHTTP(w, r)
 	default:
@@ -111,13 +113,19 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: &reader{spool: body}, Length: body.size})
+	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: &reader{spool: body}, Length: body.size, Repeat: body.size == 0 && safe(r.Method)})
 	if err != nil {
 		leave()
 		h.fail(w, r, t, err)
 		return
 	}
 	h.answer(w, r, t, &running{answer: answer, leave: sync.OnceFunc(leave), cancel: cancel})
+}
+
+// safe reports whether a request may be made twice, even of scripts that do more
+// for a PUT or DELETE than they should.
+func safe(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
 // takeIn reads the request's body, so that a slow client holds no worker.

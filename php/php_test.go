@@ -155,6 +155,21 @@ func TestWhoAnswers(t *testing.T) {
 	}
 }
 
+// Without a front controller, a program that is not run is not shown either,
+// whatever the files' own handler would do.
+func TestNoSource(t *testing.T) {
+	dir := site(t, "UPPER.PHP", "x.phtml", "lib.inc", "up/evil.php", "a.txt")
+	srv := serve(t, dir, Options{Front: off, Except: []string{"/up/"}}, func(http.ResponseWriter, *http.Request) { t.Error("it was run") })
+	for _, path := range []string{"/UPPER.PHP", "/x.phtml", "/x.phtml/", "/x.phtml/a.css", "/lib.inc", "/up/evil.php", "/up/evil.php/x.png"} {
+		if resp, body := get(t, srv.URL+path); resp.StatusCode != http.StatusNotFound || strings.Contains(body, "source") {
+			t.Errorf("%s: %d %q", path, resp.StatusCode, body)
+		}
+	}
+	if resp, _ := get(t, srv.URL+"/a.txt"); resp.Header.Get("Who") != "files" {
+		t.Error("a text is not shown")
+	}
+}
+
 // A request arrives as CGI has it, and what could be taken for something else
 // does not.
 func TestParams(t *testing.T) {

@@ -14,6 +14,7 @@ type target struct {
 	script   string // below the root, without a slash in front; "" for a file
 	pathInfo string
 	redirect bool // to the same path with a slash behind it
+	hidden   bool // the source of a program, which is neither run nor shown
 }
 
 // isScript reports whether a file is run, by its name.
@@ -42,7 +43,9 @@ func (h *Handler) find(name string) target {
 			return target{script: file, pathInfo: info}
 		}
 		if looksRun(segment) && h.isFile(file) {
-			return h.front() // neither run nor shown
+			t := h.front()
+			t.hidden = t.script == "" // whatever static.private says
+			return t
 		}
 	}
 	clean := strings.Trim(name, "/")

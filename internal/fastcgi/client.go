@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,9 @@ type Request struct {
 	Params []byte    // made with [AppendParam]
 	Body   io.Reader // nil for none
 	Length int64     // of the body
+	// Repeat says that the request may be made twice (RFC 9110, 9.2.2): nobody can
+	// tell whether a connection ended before an application saw a request on it.
+	Repeat bool
 }
 
 // small is up to which length a body is written before the answer is read. What
@@ -79,8 +83,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 			return a, nil
 		}
 		_ = nc.nc.Close()
-		// A connection that was kept may have ended meanwhile.
-		if !reused || r.Length > 0 || ctx.Err() != nil {
+		// A connection that was kept may have ended meanwhile. One that is late has not.
+		if !reused || !r.Repeat || r.Length > 0 || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
 		}
 	}

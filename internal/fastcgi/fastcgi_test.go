@@ -277,3 +277,61 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// TestRepeat: a kept connection that ends without an answer is replaced for a
+// request that may be made twice, and for no other one; nor is one that is late.
+func TestRepeat(t *testing.T) {
+	for name, want := range map[string]int64{"repeat": 2, "once": 1, "late": 1} {
+		var asked atomic.Int64
+		ln, path := listen(t)
+		var serving sync.WaitGroup
+		serving.Go(func() {
+			for {
+				nc, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				serving.Go(func() {
+					defer nc.Close()
+					b := make([]byte, 4<<10)
+					for first := true; ; first = false {
+						n, err := nc.Read(b)
+						if err != nil {
+							return
+						}
+						if bytes.Contains(b[:n], []byte("second")) {
+							asked.Add(1)
+							if !first && name != "late" {
+								return // as when php-fpm ends a worker
+							}
+							if !first {
+								continue
+							}
+						}
+						_, _ = nc.Write(append(stdout("\r\n\r\n"), end(0)...))
+					}
+				})
+			}
+		})
+		c := New(Options{To: []string{path}, Connect: 5 * time.Second, Read: 200 * time.Millisecond, Keep: 4})
+		ask := func(what string) error {
+			a, err := c.Do(t.Context(), Request{Params: AppendParam(nil, "what", what), Repeat: name != "once"})
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(io.Discard, a)
+			return errors.Join(err, a.Close())
+		}
+		if err := ask("first"); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask("second"); (err == nil) != (name == "repeat") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("%s: it was asked %d times, want %d", name, n, want)
+		}
+		_, _ = c.Close(), ln.Close()
+		serving.Wait()
+	}
+}
