@@ -27,6 +27,7 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 			Static:   php.Static{Root: rc.Static.Root, Index: rc.Static.Index, Hides: rc.Static.Hider()},
 			Prefix:   strings.TrimSuffix(pattern, "/"),
 			ErrorLog: b.server.errors,
+			Room:     b.server.room,
 		})
 		return h, h, err
 	})

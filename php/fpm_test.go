@@ -79,7 +79,7 @@ func TestFPM(t *testing.T) {
 	}
 	path := fpm(t)
 	for _, keep := range []int{0, 1} {
-		srv := front(t, dir, Options{To: []string{path}, Idle: keep})
+		srv := front(t, nil, dir, Options{To: []string{path}, Idle: keep})
 		for _, c := range []struct {
 			method, path, body string
 			status             int

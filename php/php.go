@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/spool"
 )
 
 // Deps are what the job works with.
@@ -29,6 +30,8 @@ type Deps struct {
 	// slash at its end.
 	Prefix   string
 	ErrorLog *slog.Logger
+	// Room is where bodies are buffered, shared with others; nil: one of its own.
+	Room *spool.Room
 }
 
 // Static is the folder that package static serves.
@@ -47,6 +50,7 @@ type Handler struct {
 	scripts string // the root as php-fpm sees it
 	prefix  string
 	client  *fastcgi.Client
+	room    *spool.Room
 	places  chan struct{}
 	errors  *slog.Logger
 }
@@ -65,7 +69,10 @@ func Open(o Options, d Deps) (*Handler, error) {
 	}
 	h := &Handler{
 		options: o, static: d.Static, files: d.Files, root: root, scripts: abs, prefix: d.Prefix,
-		places: make(chan struct{}, o.Connections), errors: d.ErrorLog,
+		places: make(chan struct{}, o.Connections), errors: d.ErrorLog, room: d.Room,
+	}
+	if h.room == nil {
+		h.room = spool.NewRoom(spool.Options{}, d.ErrorLog)
 	}
 	if o.Root != "" {
 		h.scripts = o.Root
@@ -101,7 +108,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // run asks php-fpm, once the request is there as a whole.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
-	body, err := takeIn(r)
+	body, err := h.takeIn(r)
 	if err != nil {
 		refuse(w, r, err)
 		return
@@ -113,7 +120,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: &reader{spool: body}, Length: body.size, Repeat: body.size == 0 && safe(r.Method)})
+	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: body.body(), Length: body.size, Repeat: body.size == 0 && safe(r.Method)})
 	if err != nil {
 		leave()
 		h.fail(w, r, t, err)
@@ -128,26 +135,14 @@ func safe(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// takeIn reads the request's body, so that a slow client holds no worker.
-func takeIn(r *http.Request) (*spool, error) {
-	s := newSpool()
-	if r.Body != nil && r.Body != http.NoBody {
-		if _, err := io.Copy(s, r.Body); err != nil {
-			s.close()
-			return nil, err
-		}
-	}
-	s.end(nil)
-	return s, nil
-}
-
 // refuse answers a request whose body could not be taken in.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusBadRequest // nobody may read it any more
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errSpoolFull) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok || errors.Is(err, errLong) {
 		status = http.StatusRequestEntityTooLarge
-	} else if _, ok := errors.AsType[*os.PathError](err); ok {
-		status = http.StatusInsufficientStorage
+	} else if errors.Is(err, spool.ErrFull) {
+		w.Header().Set("Retry-After", "5")
+		status = http.StatusServiceUnavailable
 	}
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -277,21 +272,18 @@ func (h *Handler) send(w http.ResponseWriter, body io.Reader, a *running, whole 
 		a.leave()
 		return io.Copy(w, body) //nolint:wrapcheck // told by the caller
 	}
-	s := newSpool()
-	defer s.close()
+	q := h.room.NewQueue(spoolMemory, spoolFile)
 	a.pump.Go(func() { // ends with the answer, or with its context
-		_, err := io.Copy(s, body)
-		s.end(err)
+		_ = q.Fill(body, true) // drain tells
 		a.leave()
 	})
-	flush := func() { _ = http.NewResponseController(w).Flush() }
-	n, err := io.Copy(w, &reader{spool: s, idle: flush})
+	n, err := drain(w, q)
 	if err != nil {
 		a.cancel()
 	}
-	s.end(io.ErrClosedPipe)
+	_ = q.Close() // of a file that nobody needs any more
 	a.pump.Wait()
-	return n, err //nolint:wrapcheck // as above
+	return n, err
 }
 
 // readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3).

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"millrace/internal/spool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,6 +54,12 @@ func socket(t *testing.T) string {
 // library's server of FastCGI; nil for nobody.
 func serve(t *testing.T, dir string, o Options, app http.HandlerFunc) *httptest.Server {
 	t.Helper()
+	return serveIn(t, nil, dir, o, app)
+}
+
+// serveIn is serve with a room for bodies.
+func serveIn(t *testing.T, room *spool.Room, dir string, o Options, app http.HandlerFunc) *httptest.Server {
+	t.Helper()
 	path := socket(t)
 	if app != nil {
 		ln, err := net.Listen("unix", path)
@@ -64,16 +72,17 @@ func serve(t *testing.T, dir string, o Options, app http.HandlerFunc) *httptest.
 	if len(o.To) == 0 {
 		o.To = []string{path}
 	}
-	return front(t, dir, o)
+	return front(t, room, dir, o)
 }
 
-func front(t *testing.T, dir string, o Options) *httptest.Server {
+func front(t *testing.T, room *spool.Room, dir string, o Options) *httptest.Server {
 	t.Helper()
 	files := http.FileServer(http.Dir(dir))
 	h, err := Open(o, Deps{
 		Files:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Who", "files"); files.ServeHTTP(w, r) }),
 		Static:   Static{Root: dir, Hides: func(name string) bool { return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") }},
 		ErrorLog: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Room:     room,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +258,7 @@ func TestAnswers(t *testing.T) {
 		"a bad length":    {"Content-Length: -1\r\n\r\nab", true, "502"},
 		"an endless head": {"X: " + strings.Repeat("x", 60000) + "\r\nY: " + strings.Repeat("y", 5000) + "\r\n\r\n", true, "502"},
 	} {
-		srv := front(t, dir, Options{To: []string{says(t, c.said, c.ends)}, Timeout: 10 * time.Second})
+		srv := front(t, nil, dir, Options{To: []string{says(t, c.said, c.ends)}, Timeout: 10 * time.Second})
 		resp, err := http.DefaultTransport.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/", nil))
 		got := broken
 		if err == nil {
@@ -360,5 +369,30 @@ func TestLargeAnswer(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(body, "\n"), "\n")
 	if len(lines) != 20_000 || lines[19_999] != fmt.Sprintf("%099d", 19_999) || lines[7_777] != fmt.Sprintf("%099d", 7_777) {
 		t.Errorf("%d lines of %d bytes", len(lines), len(body))
+	}
+}
+
+// TestRoom: all bodies share a room. Where it is full, an upload is refused, and a
+// large answer comes as its client reads; nothing is left behind.
+func TestRoom(t *testing.T) {
+	const large = 1 << 20
+	dir := site(t, "index.php")
+	room := spool.NewRoom(spool.Options{Memory: 1, Disk: 1, Folder: t.TempDir()}, slog.New(slog.DiscardHandler))
+	srv := serveIn(t, room, dir, Options{}, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = w.Write(make([]byte, large))
+	})
+	if resp, body := get(t, srv.URL+"/"); resp.StatusCode != 200 || len(body) != large {
+		t.Errorf("the answer: %d, %d bytes", resp.StatusCode, len(body))
+	}
+	resp, _ := get(t, srv.URL+"/", func(r *http.Request) {
+		r.Method, r.Body = http.MethodPost, io.NopCloser(strings.NewReader("hello"))
+	})
+	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("the upload: %d", resp.StatusCode)
+	}
+	srv.Close()
+	if memory, disk := room.Used(); memory != 0 || disk != 0 {
+		t.Errorf("%d bytes of memory and %d of disk are still taken", memory, disk)
 	}
 }

@@ -2,133 +2,88 @@ package php
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"os"
-	"sync"
+	"net/http"
+
+	"millrace/internal/spool"
 )
 
 // Bounds of what is held for one request or answer: in memory, and then in a
-// file that has no name any more.
+// file that has no name. All of them together are bounded by the room.
 const (
 	spoolMemory = 256 << 10
 	spoolFile   = 1 << 30
 )
 
-// errSpoolFull is why no more is taken.
-var errSpoolFull = errors.New("more than is held for one request")
+// errLong is why no more of a request is taken.
+var errLong = errors.New("more than is held for one request")
 
-// spool holds bytes between somebody who writes and somebody who reads, neither
-// of whom waits for the other before spoolFile is reached.
-type spool struct {
-	mu     sync.Mutex
-	more   sync.Cond // of mu: there is more, or an end
-	memory []byte
-	file   *os.File
-	size   int64 // of all that was written
-	ended  bool
-	err    error // why it ended
+// upload is a request's body, of which all has come.
+type upload struct {
+	*spool.Queue // nil: none
+	size         int64
 }
 
-func newSpool() *spool {
-	s := &spool{}
-	s.more.L = &s.mu
-	return s
+// takeIn reads the request's body, so that a slow client holds no worker.
+func (h *Handler) takeIn(r *http.Request) (*upload, error) {
+	u := &upload{}
+	if r.Body == nil || r.Body == http.NoBody {
+		return u, nil
+	}
+	u.Queue = h.room.NewQueue(spoolMemory, spoolFile)
+	if err := u.Fill(&counted{r.Body, &u.size}, false); err != nil {
+		u.close()
+		return nil, err
+	}
+	return u, nil
 }
 
-// Write implements [io.Writer].
-func (s *spool) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return 0, io.ErrClosedPipe
+// body is what php-fpm gets.
+func (u *upload) body() io.Reader {
+	if u.Queue == nil {
+		return http.NoBody
 	}
-	defer s.more.Broadcast()
-	if s.file == nil && len(s.memory)+len(p) <= spoolMemory {
-		s.memory = append(s.memory, p...)
-		s.size += int64(len(p))
-		return len(p), nil
-	}
-	if s.size+int64(len(p)) > spoolFile {
-		return 0, errSpoolFull
-	}
-	if s.file == nil {
-		f, err := os.CreateTemp("", "millrace-php-*")
-		if err != nil {
-			return 0, fmt.Errorf("a file for what does not fit into memory: %w", err)
-		}
-		_ = os.Remove(f.Name()) // it lives until it is closed
-		s.file = f
-	}
-	n, err := s.file.WriteAt(p, s.size-int64(len(s.memory)))
-	s.size += int64(n)
-	if err != nil {
-		return n, fmt.Errorf("a file for what does not fit into memory: %w", err)
-	}
-	return n, nil
-}
-
-// end says that no more is written, and why: nil for the proper end.
-func (s *spool) end(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		s.ended, s.err = true, err
-		s.more.Broadcast()
-	}
+	return u.Queue
 }
 
 // close gives up what is held.
-func (s *spool) close() {
-	s.end(io.ErrClosedPipe)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.file != nil {
-		_ = s.file.Close()
+func (u *upload) close() {
+	if u.Queue != nil {
+		_ = u.Close() // of a file that nobody needs any more
 	}
 }
 
-// reader reads from the beginning.
-type reader struct {
-	*spool
-	at int64
-	// idle is called before it waits; nil for nothing.
-	idle func()
+// counted counts a body, and ends one that is too long.
+type counted struct {
+	io.Reader
+	n *int64
 }
 
-// Read implements [io.Reader]. It waits for more.
-func (r *reader) Read(p []byte) (int, error) {
-	r.mu.Lock()
-	for r.at == r.size {
-		switch {
-		case r.ended && r.err != nil:
-			defer r.mu.Unlock()
-			return 0, r.err
-		case r.ended:
-			defer r.mu.Unlock()
-			return 0, io.EOF
-		case r.idle != nil:
-			r.mu.Unlock()
-			r.idle()
-			r.mu.Lock()
-			if r.at < r.size || r.ended {
-				continue
-			}
+// Read implements [io.Reader].
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if *c.n += int64(n); *c.n > spoolFile {
+		return 0, errLong
+	}
+	return n, err //nolint:wrapcheck // as it is
+}
+
+// drain writes what is in q and what comes, and at once whenever nothing more is there.
+func drain(w http.ResponseWriter, q *spool.Queue) (sent int64, err error) {
+	for {
+		b, pause, err := q.Next()
+		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
+			return sent, nil
 		}
-		r.more.Wait()
+		if err != nil {
+			return sent, err //nolint:wrapcheck // told by the caller
+		}
+		n, err := w.Write(b)
+		if sent += int64(n); err != nil {
+			return sent, err //nolint:wrapcheck // as above
+		}
+		if pause {
+			_ = http.NewResponseController(w).Flush()
+		}
 	}
-	if held := int64(len(r.memory)); r.at < held {
-		n := copy(p, r.memory[r.at:])
-		r.mu.Unlock()
-		r.at += int64(n)
-		return n, nil
-	}
-	file, from, left := r.file, r.at-int64(len(r.memory)), r.size-r.at
-	r.mu.Unlock()
-	n, err := file.ReadAt(p[:min(int64(len(p)), left)], from)
-	r.at += int64(n)
-	if n > 0 {
-		err = nil
-	}
-	return n, err //nolint:wrapcheck // as a file's
 }
