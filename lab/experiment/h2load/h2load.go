@@ -5,6 +5,7 @@ package h2load
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,8 +31,9 @@ type Burst struct {
 	URL                  string
 	Connections, Streams int
 	HTTP1                bool
-	Requests             int    // in all; 0: as many as there are in the slot's length
-	Log                  string // a file for the time of each request, which gives the 99th percentile; empty: none
+	Requests             int           // in all; 0: as many as there are in the slot's length
+	allowance            time.Duration // 0: endAllowance
+	Log                  string        // a file for the time of each request, which gives the 99th percentile; empty: none
 }
 
 // The time before the window in which the connections are opened. A handshake
@@ -40,6 +42,16 @@ const (
 	warmUpBase          = 500 * time.Millisecond
 	warmUpPerConnection = 2500 * time.Microsecond
 )
+
+// endAllowance is what a run may take longer than its warm-up and its window. h2load
+// waits at its end for every answer that is under way, and with 1,000 connections
+// of 100 streams to Caddy that end never came.
+const endAllowance = time.Minute
+
+// warmUp is the time before the window of a timed run.
+func (b Burst) warmUp() time.Duration {
+	return warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
+}
 
 // arguments are those of h2load.
 func (b Burst) arguments(length time.Duration) []string {
@@ -53,8 +65,7 @@ func (b Burst) arguments(length time.Duration) []string {
 	if b.Requests > 0 {
 		args = append(args, "-n", strconv.Itoa(b.Requests))
 	} else {
-		warmUp := warmUpBase + time.Duration(b.Connections)*warmUpPerConnection
-		args = append(args, "-D", milliseconds(length), "--warm-up-time", milliseconds(warmUp))
+		args = append(args, "-D", milliseconds(length), "--warm-up-time", milliseconds(b.warmUp()))
 	}
 	return append(args, b.URL)
 }
@@ -65,6 +76,9 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseco
 // and closes, or, with a count of requests, around all of it. body is how many
 // bytes of bodies have come.
 func (b Burst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, body uint64, err error) {
+	limit := b.warmUp() + slot.Length + cmp.Or(b.allowance, endAllowance)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w after %v", errNoEnd, limit))
+	defer cancel()
 	cmd := exec.CommandContext(ctx, b.Exe, b.arguments(slot.Length)...)
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -81,7 +95,7 @@ func (b Burst) Run(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResu
 	}
 	said := listen(out, slot.Window)
 	if err := cmd.Wait(); err != nil {
-		return got, 0, fmt.Errorf("running h2load: %w: %s", err, complaints.String())
+		return got, 0, fmt.Errorf("running h2load: %w: %s", cmp.Or(context.Cause(ctx), err), complaints.String())
 	}
 	timed := b.Requests == 0
 	if got, err = said.result(timed); err != nil {
@@ -159,6 +173,9 @@ var (
 	bodies   = regexp.MustCompile(`(?m)^traffic: .* \((\d+)\) data$`)
 	latency  = regexp.MustCompile(`(?m)^time for request: +\S+ +\S+ +(\S+) `)
 )
+
+// errNoEnd is why a run was ended.
+var errNoEnd = errors.New("h2load did not end")
 
 // errSaidNothing is why a run of h2load is of no use.
 var errSaidNothing = errors.New("h2load has not said what it has measured")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/lab/trial"
 )
 
 const said = `starting benchmark...
@@ -52,6 +54,19 @@ func TestArguments(t *testing.T) {
 	got = strings.Join(Burst{URL: "https://x/", Connections: 1, Streams: 1, HTTP1: true, Requests: 2, Log: "f"}.arguments(time.Second), " ")
 	if want := "-t 1 -c 1 -m 1 --h1 --log-file=f -n 2 https://x/"; got != want {
 		t.Errorf("%s, not %s", got, want)
+	}
+}
+
+// TestNoEnd: a run that does not end is ended, and says so.
+func TestNoEnd(t *testing.T) {
+	exe := filepath.Join(t.TempDir(), "h2load")
+	if err := os.WriteFile(exe, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := Burst{Exe: exe, URL: "https://x/", Connections: 1, Streams: 1, allowance: time.Millisecond}
+	slot := trial.TaskSlot{Length: time.Millisecond, Window: func(bool) {}}
+	if _, _, err := b.Run(t.Context(), slot); !errors.Is(err, errNoEnd) {
+		t.Error(err)
 	}
 }
 
