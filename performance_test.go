@@ -25,6 +25,9 @@ var charted = []struct {
 	cells        []string
 }{
 	{"A small file, 50 connections", "nginx", "RESULTS.md", []string{"CPU per request of nginx's, no log, `/` alone, bare, 50 connections"}},
+	{"A small page over HTTPS, 50 connections", "nginx, HTTP/2, 10 streams", "TLS.md", []string{"h2-10", "CPU per request"}},
+	{"A small page over HTTPS, 50 connections", "nginx, HTTP/2, 1 stream", "TLS.md", []string{"h2-1", "CPU per request"}},
+	{"A small page over HTTPS, 50 connections", "nginx, HTTP/1.1", "TLS.md", []string{"h1-50", "CPU per request"}},
 	{"A cached answer of 40 bytes, 50 connections", "nginx", "CACHE.md", []string{"CPU per request of nginx's, 40 bytes, 50 connections"}},
 	{"A cached answer of 40 bytes, 50 connections", "Varnish", "CACHE.md", []string{"CPU per request of Varnish's, 40 bytes, 50 connections"}},
 	{"A cached answer of 32 KB, 50 connections", "nginx", "CACHE.md", []string{"CPU per request of the better peer's (nginx), 32 KB, 50 connections"}},
