@@ -169,3 +169,39 @@ sites:
 		}
 	})
 }
+
+func TestRetriesByStatus(t *testing.T) {
+	bad := application(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad", http.StatusServiceUnavailable) })
+	good := application(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "good") })
+	sites := fmt.Sprintf(`
+sites:
+- routes:
+    /: {proxy: {to: [%[1]q, %[2]q], balance: round_robin, retries: {status: [503], budget: 100}}}
+    /bad/: {proxy: {to: %[1]s, retries: {status: [5xx], attempts: 2, budget: 100}}}
+    /sick/: {proxy: {to: [%[1]q, %[2]q], balance: hash, hash_by: client}}
+`, bad, good)
+	everyWay(t, sites, func(w *way) {
+		posts := map[string]bool{}
+		for range 4 {
+			if _, body := w.ask("GET", "/", ""); body != "good" {
+				w.Errorf("GET / %q", body)
+			}
+			for range 2 { // one of them is the bad server's turn
+				_, body := w.ask("POST", "/", "an upload")
+				posts[body] = true
+			}
+		}
+		if len(posts) != 2 {
+			w.Errorf("what is not idempotent is not repeated: %v", posts)
+		}
+		if _, body := w.ask("GET", "/bad/", ""); body != "bad\n" {
+			w.Errorf("the last answer counts: %q", body)
+		}
+		_, first := w.ask("GET", "/sick/0", "")
+		for i := range 20 {
+			if _, body := w.ask("GET", fmt.Sprint("/sick/", i), ""); body != first {
+				w.Errorf("hash_by: client: %q, then %q", first, body)
+			}
+		}
+	})
+}

@@ -49,6 +49,9 @@ func TestBadPaths(t *testing.T) {
 		`request_headers: {set: {X-A: "{nobody}"}}`: "there is no variable {nobody}: use {client_ip}",
 		`request_headers: {set: {Host: x}}`:         `it is set by "host"`,
 		`request_headers: {add: {"a b": x}}`:        "is not the name of a header field",
+		"retries: {status: [200]}":                  "is not the status of a failure",
+		`health: {path: /, body: "("}`:              "is not a regular expression",
+		`health: {body: "ok"}`:                      `does nothing without "path"`,
 		`request_headers: {remove: [Upgrade]}`:      "it belongs to the connection",
 		`request_headers: {set: {X-A: "a\nb"}}`:     "is not the value of a header field",
 	} {

@@ -50,8 +50,12 @@ func (p *Pool) probe(s *server) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.CopyN(io.Discard, resp.Body, maxProbeBytes); err != nil && !errors.Is(err, io.EOF) {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxProbeBytes))
+	if err != nil {
 		return fmt.Errorf("reading the answer: %w", err)
+	}
+	if p.good != nil && !p.good.Match(body) {
+		return fmt.Errorf("the answer's body does not match %q", p.options.Health.Body)
 	}
 	for _, good := range p.options.Health.Status {
 		if matches(good, resp.StatusCode) {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -428,5 +430,30 @@ func TestPeak(t *testing.T) {
 	}
 	if e.value(time.Minute) > 0.01*float64(time.Second) {
 		t.Error("an average that nobody asks for does not decay")
+	}
+}
+
+// TestHealthBody: a server is good when its body says so.
+func TestHealthBody(t *testing.T) {
+	var sick atomic.Bool
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if sick.Load() {
+			io.WriteString(w, `{"status":"sick"}`)
+			return
+		}
+		io.WriteString(w, `{"status":"ok"}`)
+	}))
+	defer srv.Close()
+	p, err := New(Options{To: []string{srv.URL}, Health: Health{Path: "/healthz", Body: `"status": ?"ok"`}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.probe(p.servers[0]); err != nil {
+		t.Error(err)
+	}
+	sick.Store(true)
+	if err := p.probe(p.servers[0]); err == nil {
+		t.Error("a sick server counts as good")
 	}
 }

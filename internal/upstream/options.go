@@ -10,6 +10,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -98,6 +99,9 @@ type Health struct {
 	UnhealthyAfter int `yaml:"unhealthy_after"`
 	// Status lists the statuses of good answers to probes: 204, 2xx. Default 2xx.
 	Status []string `yaml:"status"`
+	// Body is a regular expression (RE2) that must match somewhere in the first
+	// 64 KiB of a good answer's body. Default any body.
+	Body string `yaml:"body"`
 	// Failures is how many requests in a row must fail to connect, time out or
 	// break off until a server is ejected: the others get its requests. The only
 	// server is never ejected; if all are, none is. Default 3.
@@ -114,6 +118,10 @@ type Health struct {
 type Retries struct {
 	// Attempts is how often a request is tried in all; 1 never repeats. Default 3.
 	Attempts int `yaml:"attempts"`
+	// Status lists statuses that are retried as well, for idempotent methods
+	// without a body: 502, 5xx. When attempts or budget are used up, the last
+	// answer counts. Default none.
+	Status []string `yaml:"status"`
 	// Budget is how many requests may be repeats, in percent of those of the
 	// last 10 seconds; 10 always may. Default 20.
 	Budget int `yaml:"budget"`
@@ -229,6 +237,11 @@ func (o Options) Check() map[string]error {
 		faults["header_bytes"] = fmt.Errorf("%s for a header is out of range: at least 1KiB, at most 16MiB", b)
 	}
 	o.checkHealth(faults)
+	for i, s := range o.Retries.Status {
+		if !isStatus(s) || s[0] < '4' {
+			faults[fmt.Sprintf("retries.status[%d]", i)] = fmt.Errorf("%q is not the status of a failure: write 503, or 5xx for a class", s)
+		}
+	}
 	for key, percent := range map[string]int{"retries.budget": o.Retries.Budget, "breaker.failures": o.Breaker.Failures} {
 		if percent > 100 {
 			faults[key] = fmt.Errorf("%d is not a percentage: at most 100", percent)
@@ -278,6 +291,11 @@ func (o Options) checkHealth(faults map[string]error) {
 	h := o.Health
 	if u, err := url.ParseRequestURI(h.Path); h.Path != "" && (err != nil || u.Host != "" || h.Path[0] != '/') {
 		faults["health.path"] = fmt.Errorf("%q is not a path: write /healthz", h.Path)
+	}
+	if _, err := regexp.Compile(h.Body); err != nil {
+		faults["health.body"] = fmt.Errorf("%q is not a regular expression: %w", h.Body, err)
+	} else if h.Body != "" && h.Path == "" {
+		faults["health.body"] = errors.New(`"body" does nothing without "path"`)
 	}
 	for i, s := range h.Status {
 		if !isStatus(s) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -34,6 +35,16 @@ func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, b
 		return nil, false
 	}
 	return next, true
+}
+
+// unwelcome reports whether try n of r is repeated for the status of its answer,
+// as [Retries.Status] says.
+func (p *Pool) unwelcome(r *http.Request, resp *http.Response, up *upload, n int) bool {
+	statuses := p.options.Retries.Status
+	if len(statuses) == 0 || up != nil || n >= p.options.Retries.Attempts || !isIdempotent(r.Method) || r.Context().Err() != nil {
+		return false
+	}
+	return slices.ContainsFunc(statuses, func(s string) bool { return matches(s, resp.StatusCode) }) && p.withdraw()
 }
 
 // withdraw takes one repeat from the budget.

@@ -71,6 +71,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -82,6 +83,7 @@ type Pool struct {
 	errorLog *slog.Logger
 	balance  balancer
 	hashBy   hashKey
+	good     *regexp.Regexp // what the body of a good probe has; nil: anything
 
 	started time.Time // times below are counted from it
 
@@ -120,6 +122,9 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		hashBy:   newHashKey(o.HashBy),
 		started:  time.Now(),
 		budget:   window{cell: budgetWindow / windowCells},
+	}
+	if body := o.Health.Body; body != "" {
+		p.good = regexp.MustCompile(body) // was checked
 	}
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext
@@ -183,18 +188,22 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, try func(place, *u
 		}
 		what.tried = what.tried.with(c.server)
 		resp, f := try(c, up)
-		if f == nil {
+		if f == nil && !p.unwelcome(r, resp, up, n) {
 			return resp, nil
 		}
-		if next, ok := p.again(r, f, up, n); ok {
-			if up = next; len(p.servers) == what.tried.len() && !pause(r.Context(), n) {
-				up.abandon()
-				return nil, interrupted(r.Context())
-			}
-			continue
+		var next *upload
+		if f == nil {
+			resp.Body.Close() // which gives the place back
+		} else if again, ok := p.again(r, f, up, n); ok {
+			next = again
+		} else {
+			up.abandon()
+			return nil, f.err
 		}
-		up.abandon()
-		return nil, f.err
+		if up = next; len(p.servers) == what.tried.len() && !pause(r.Context(), n) {
+			up.abandon()
+			return nil, interrupted(r.Context())
+		}
 	}
 }
 
