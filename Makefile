@@ -12,13 +12,16 @@ export CGO_ENABLED = 0
 # and their way to load those makes the binary a dynamically linked one.
 STATIC = -tags nodynamic
 
-.PHONY: build release test race fuzz lint bench pgo docs clean
+.PHONY: build release packages test race fuzz lint bench pgo docs clean
 
 build: ## one static binary: bin/millrace; what CGO_ENABLED=0 go run has compiled is not compiled again
 	$(GO) build $(STATIC) -ldflags=-s -o bin/millrace ./cmd/millrace
 
 release: ## the same without the paths of this machine in it, which compiles everything anew
 	$(GO) build $(STATIC) -trimpath -ldflags=-s -o bin/millrace ./cmd/millrace
+
+packages: ## archives, deb, rpm, container images, lists of modules and sums, in dist; docs/install.md
+	packaging/build dist
 
 test: ## all tests (what README calls command 2)
 	$(GO) test ./...

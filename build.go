@@ -47,6 +47,7 @@ func (b *builder) build() (err error) {
 	}
 	cfg, setup := b.config, &b.next.setup
 	setup.Listen, setup.TLS, setup.Limits = cfg.Listen, cfg.TLS, cfg.Limits
+	setup.Inherited = b.server.options.Sockets
 	if setup.Trusted, err = proxy.Trusted(cfg.TrustedProxies()); err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}

@@ -24,7 +24,7 @@ const module = "millrace"
 // imports. If no line fits, two packages want to know each other; that is a
 // question for a review, not for a new line.
 var layers = [][]string{
-	{"cmd/millrace", "cmd/millrace-slim", "examples/everything"},
+	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "packaging/image", "packaging/sbom"},
 	{"."}, // package millrace, the root: the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
@@ -155,6 +155,7 @@ var thirdParty = map[string][]string{
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
 	},
+	"packaging/image": {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",

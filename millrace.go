@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ type Options struct {
 	// Packed has the folders of a packed site, by the roots that the config
 	// names. Nil: they are on disk.
 	Packed *packfile.Site
+	// Sockets listen already, as those of a systemd socket unit do: each is used
+	// where the config listens at its address.
+	Sockets []*os.File
 }
 
 // Server is a site being served.
@@ -195,6 +199,10 @@ func (s *Server) ReopenLogs() error {
 
 // ListenError says why an address cannot be served at.
 type ListenError = server.ListenError
+
+// InheritedSockets are what systemd has opened for this process by a socket
+// unit, for [Options].Sockets.
+func InheritedSockets() ([]*os.File, error) { return server.Inherited(os.Getenv) }
 
 // TryAddress reports whether an address can be served at now, as a
 // [*ListenError], without doing so.

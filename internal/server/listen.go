@@ -44,7 +44,7 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 				all[key] = l
 				continue
 			}
-			ln, err := listen(addr)
+			ln, err := open(setup.Inherited, addr)
 			if err != nil {
 				for _, l := range fresh {
 					l.close()
@@ -62,6 +62,18 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 		}
 	}
 	return all, nil
+}
+
+// open is the listener of an inherited socket, or a new one.
+func open(sockets []*os.File, addr string) (net.Listener, error) {
+	if ln := inherited(sockets, addr); ln != nil {
+		return ln, nil
+	}
+	ln, err := listen(addr)
+	if err != nil {
+		return nil, heldBySystemd(err, sockets, addr)
+	}
+	return ln, nil
 }
 
 // ListenError says why the server cannot listen at an address.

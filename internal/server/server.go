@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,8 +162,10 @@ func (o Options) withDefaults() Options {
 type Setup struct {
 	Listen []string // plain addresses: host:port, :port, unix:/path
 	TLS    TLSOptions
-	Limits Options // HeaderBytes only counts at the start
-	Log    *accesslog.Log
+	// Inherited sockets listen already: each is used where an address is its own.
+	Inherited []*os.File
+	Limits    Options // HeaderBytes only counts at the start
+	Log       *accesslog.Log
 	// Trusted says which addresses are proxies that bring many clients; nil:
 	// none. Sockets is how many descriptors WebSockets have; nil: none.
 	Trusted func(netip.Addr) bool
@@ -261,6 +264,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		s.lane.Close()
 		return nil, err
 	}
+	s.warnUnclaimed(setup)
 	return s, nil
 }
 

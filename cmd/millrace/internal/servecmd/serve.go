@@ -140,6 +140,10 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		s.Format(next.Log.Format)
 		return nil
 	}
+	sockets, err := millrace.InheritedSockets()
+	if err != nil {
+		return err
+	}
 	v := version.Read()
 	failures := s.Logger()
 	log.SetFlags(0)
@@ -151,6 +155,7 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		Reload:   reload,
 		Worker:   imageworker.Command(),
 		Packed:   w.Packed,
+		Sockets:  sockets,
 	})
 	if err != nil {
 		return startFailure(err, cfg, w.File)
