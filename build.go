@@ -46,7 +46,7 @@ func (b *builder) build() (err error) {
 		return err
 	}
 	cfg, setup := b.config, &b.next.setup
-	setup.Listen, setup.TLS, setup.Limits = cfg.Listen, cfg.TLS, cfg.Limits
+	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
 	setup.Inherited = b.server.options.Sockets
 	if setup.Trusted, err = proxy.Trusted(cfg.TrustedProxies()); err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
@@ -66,12 +66,21 @@ func (b *builder) build() (err error) {
 		if err != nil {
 			return err
 		}
-		setup.Secure.Add(site.New(b.siteNumber("tls", sc), routes), sc.Hosts)
+		setup.Secure.Add(site.New(b.siteNumber(tlsKind(cfg), sc), routes), sc.Hosts)
 		if !cfg.TLS.Redirects() {
 			setup.Plain.Add(site.New(b.siteNumber("plain", sc), routes), sc.Hosts)
 		}
 	}
 	return nil
+}
+
+// tlsKind is the kind of listener of sites over TLS. Answers say where HTTP/3 is
+// spoken (Alt-Svc), so they are others when that changes.
+func tlsKind(cfg *config.Config) string {
+	if cfg.TLS.HTTP3 {
+		return fmt.Sprint("tls and http3 ", cfg.TLS.Listen)
+	}
+	return "tls"
 }
 
 // redirectToTLS sends plain requests to the first TLS listener, for the hosts

@@ -6,8 +6,12 @@ import (
 	"log/slog"
 
 	"millrace/internal/certs"
+	"millrace/internal/h3"
 	"millrace/internal/server"
 )
+
+// http3 is what a small build does not have.
+func http3() server.HTTP3 { return h3.Open }
 
 func openCertifier(o server.AutoOptions, errorLog *slog.Logger) (certifier, error) {
 	m, err := certs.Open(o, errorLog)

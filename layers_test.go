@@ -26,7 +26,7 @@ const module = "millrace"
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "packaging/image", "packaging/sbom"},
 	{"."}, // package millrace, the root: the only place where jobs meet
-	{"internal/config", "internal/certs", "internal/slim"},
+	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
@@ -123,6 +123,7 @@ var thirdParty = map[string][]string{
 	"internal/admin":  {"github.com/prometheus/client_golang"},
 	"internal/server": {"golang.org/x/sys", "golang.org/x/net"}, // names of hosts
 	"internal/certs":  {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
+	"internal/h3":     {"github.com/quic-go/quic-go"},
 	"internal/lane":   {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/h2":     {"golang.org/x/net"},
 	"internal/send":   {"golang.org/x/sys"},
@@ -168,7 +169,7 @@ var thirdParty = map[string][]string{
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	".":                    {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns"}, // a CA, and its DNS
+	".":                    {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go"}, // a CA, its DNS; a client of HTTP/3
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
 	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against

@@ -17,10 +17,10 @@ import (
 	"millrace/websocket/channels"
 )
 
-// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, nor the embedded
+// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, no HTTP/3, nor the embedded
 // encoders of images/codec: a first build takes three quarters of the time.
 // docs/decisions/0022 has the figures.
-var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates and the embedded image encoders: build it without")
+var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3 and the embedded image encoders: build it without")
 
 func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
@@ -30,11 +30,16 @@ func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return
 
 func openCertifier(server.AutoOptions, *slog.Logger) (certifier, error) { return nil, errSmall }
 
+func http3() server.HTTP3 { return nil }
+
 // Unsupported says what cfg asks for that this build leaves out.
 func Unsupported(cfg *config.Config) error {
 	var found []error
 	if shared := cfg.TLS.Tickets.Shared; shared != "" && !strings.HasPrefix(shared, "s3") {
 		found = append(found, fmt.Errorf("tls.tickets.shared: %w", errSmall))
+	}
+	if cfg.TLS.HTTP3 {
+		found = append(found, fmt.Errorf("tls.http3: %w", errSmall))
 	}
 	if cfg.TLS.Auto != nil {
 		found = append(found, fmt.Errorf("tls.auto: %w", errSmall))

@@ -95,6 +95,8 @@ func newCollector(d Deps) *collector {
 			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
 			counter(refused, &m.HTTP2Refused.Resets, "resets"),
 			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
+			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
+			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),

@@ -531,14 +531,24 @@ type answered struct {
 
 // record counts an answer and logs it.
 func (c *Conn) record(log *accesslog.Log, a answered) {
-	took := time.Since(a.began)
-	a.response.job.Fast.Observe(c.shard, a.status, a.sent, took)
+	took := a.count(c.shard)
 	if log == nil {
 		return
 	}
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}
+	a.log(log, c.remote, c.shard, took)
+}
+
+// count counts an answer and returns how long it took.
+func (a *answered) count(shard uint32) time.Duration {
+	took := time.Since(a.began)
+	a.response.job.Fast.Observe(shard, a.status, a.sent, took)
+	return took
+}
+
+func (a *answered) log(log *accesslog.Log, remote string, shard uint32, took time.Duration) {
 	target := a.req.path
 	if a.req.hasQuery {
 		target.to = a.req.query.to
@@ -549,7 +559,7 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 	}
 	log.Write(&accesslog.Record{
 		Time:      a.began,
-		Remote:    c.remote,
+		Remote:    remote,
 		Host:      view(a.req.value(a.bytes, hdrHost)),
 		Method:    method,
 		Target:    view(a.bytes[target.from:target.to]),
@@ -560,7 +570,7 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 		Bytes:     a.sent,
 		Duration:  took,
 		Fast:      true,
-		Shard:     c.shard,
+		Shard:     shard,
 	})
 }
 
@@ -576,12 +586,18 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // RemoteHost is a client's address as it is logged: without the port, "-" on a
 // UNIX socket.
 func RemoteHost(addr net.Addr) string {
-	tcp, ok := addr.(*net.TCPAddr)
-	switch {
-	case !ok:
+	var ip net.IP
+	var zone string
+	switch a := addr.(type) {
+	case *net.TCPAddr:
+		ip, zone = a.IP, a.Zone
+	case *net.UDPAddr:
+		ip, zone = a.IP, a.Zone
+	default:
 		return "-"
-	case tcp.Zone != "":
-		return tcp.IP.String() + "%" + tcp.Zone
 	}
-	return tcp.IP.String()
+	if zone != "" {
+		return ip.String() + "%" + zone
+	}
+	return ip.String()
 }

@@ -227,14 +227,8 @@ func readFile(r *response, body []byte, second int64) bool {
 // h2Key finds the HTTP/2 connection that a request came by.
 type h2Key struct{}
 
-// ticketKey finds the ticket of such a request: there are many at once.
+// ticketKey finds the origin of such a request: there are many at once.
 type ticketKey struct{}
-
-// stream is a request over HTTP/2 as Offer needs it.
-type stream struct {
-	ticket
-	conn *Conn
-}
 
 // matchFields is match for the fields of HTTP/2: b gets their values, to which
 // r's spans point. What it accepts is what match accepts, in HTTP/2's form

@@ -69,6 +69,18 @@ type Scope struct {
 	Sites atomic.Pointer[site.Table]
 	// Secure is true behind TLS.
 	Secure bool
+	// AltSvc is what every answer says in Alt-Svc (RFC 7838): where the sites
+	// are served over HTTP/3. Nil: nowhere. It may change only together with
+	// the numbers of the sites, under which answers are filed.
+	AltSvc atomic.Pointer[[1]string]
+}
+
+// altSvc is AltSvc's value, empty for none.
+func (s *Scope) altSvc() string {
+	if p := s.AltSvc.Load(); p != nil {
+		return p[0]
+	}
+	return ""
 }
 
 // Lane is shared by all connections of a server.

@@ -61,6 +61,8 @@ type Rule struct {
 	// WithQuery makes the query part of the key; without it the answer
 	// holds for the path whatever the query says.
 	WithQuery bool
+
+	altSvc string // of the scope that the request came by
 }
 
 // maxVaryOn bounds the headers besides Accept-Encoding that one answer may vary
@@ -79,8 +81,8 @@ const maxVaryOn = 12
 // it is offered for the second time: of very many addresses, most are never
 // asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
-	c, ticket := cameBy(r)
-	if c == nil || ticket.site == 0 || !c.lane.on() || !rule.valid() {
+	c := cameBy(r)
+	if c.lane == nil || c.ticket.site == 0 || !c.lane.on() || !rule.valid() {
 		return
 	}
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
@@ -90,7 +92,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !ok {
 		return
 	}
-	k := key{site: ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
+	k := key{site: c.ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
@@ -102,7 +104,8 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	v.response = newResponse(a, rule, ticket.job)
+	rule.altSvc = c.scope.altSvc()
+	v.response = newResponse(a, rule, c.ticket.job)
 	if c.lane.table.put(k, varyOn, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
@@ -185,18 +188,29 @@ func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, sh
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &stream{ticket{site, job}, c})), c.shard
+		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site, job}, c.lane, c.scope, c.shard})), c.shard
+	}
+	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
+		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site, job}, v.lane, v.scope, v.shard})), v.shard
 	}
 	return r, 0
 }
 
-// cameBy returns the connection and the ticket of a request that the lane saw.
-func cameBy(r *http.Request) (*Conn, ticket) {
+// origin is where a request that the lane saw came by, as far as Offer needs it.
+type origin struct {
+	ticket ticket
+	lane   *Lane // nil: it came by another way
+	scope  *Scope
+	shard  uint32
+}
+
+// cameBy returns the origin of a request.
+func cameBy(r *http.Request) origin {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		return c, c.ticket
+		return origin{c.ticket, c.lane, c.scope, c.shard}
 	}
-	if s, ok := r.Context().Value(ticketKey{}).(*stream); ok {
-		return s.conn, s.ticket
+	if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		return *o
 	}
-	return nil, ticket{}
+	return origin{}
 }

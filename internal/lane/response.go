@@ -29,9 +29,11 @@ type response struct {
 	full, notModified atomic.Pointer[stamped]
 	// The same as header blocks of HTTP/2, without the body.
 	blockFull, blockNotModified atomic.Pointer[stamped]
-	status                      int
-	etag                        string // "" if there is none that the lane may compare
-	lastModified                string // the same
+	// The same as a handler sets them, for HTTP/3.
+	fieldsFull, fieldsNotModified atomic.Pointer[fields]
+	status                        int
+	etag                          string // "" if there is none that the lane may compare
+	lastModified                  string // the same
 
 	lines   func(b []byte, now int64) []byte
 	whole   []byte // the header of the answer itself, but for its last lines
@@ -76,9 +78,9 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		status:  a.Code(),
 	}
 	var buf [1 << 10]byte // so that what is kept has no spare room
-	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header))
+	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header, rule.altSvc))
 	if r.status == http.StatusOK {
-		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header))
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header, rule.altSvc))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -129,7 +131,7 @@ func (r *offered) valid(second int64) bool {
 // which net/http writes them, so that both lanes answer byte for byte alike.
 // The Date, or the lines in its place, and the empty line that ends the header
 // are added by stamp.
-func appendHead(b []byte, status int, h http.Header) []byte {
+func appendHead(b []byte, status int, h http.Header, altSvc string) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	text := http.StatusText(status)
@@ -137,19 +139,25 @@ func appendHead(b []byte, status int, h http.Header) []byte {
 		text = "status code " + strconv.Itoa(status) // as net/http has it
 	}
 	b = append(append(append(b, ' '), text...), "\r\n"...)
-	names := make([]string, 0, len(h)+1)
+	names := make([]string, 0, len(h)+2)
 	for name := range h {
-		if name == "Server" || status == http.StatusNotModified && !send.KeptIn304(name) {
+		if name == "Server" || name == "Alt-Svc" && altSvc != "" || status == http.StatusNotModified && !send.KeptIn304(name) {
 			continue
 		}
 		names = append(names, name)
 	}
 	names = append(names, "Server")
+	if altSvc != "" {
+		names = append(names, "Alt-Svc")
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		values := h[name]
-		if name == "Server" {
+		switch {
+		case name == "Server":
 			values = []string{ServerName}
+		case name == "Alt-Svc" && altSvc != "":
+			values = []string{altSvc}
 		}
 		for _, v := range values {
 			b = append(append(append(append(b, name...), ": "...), v...), "\r\n"...)
@@ -193,6 +201,11 @@ func (r *response) forgetStamps(second int64) {
 	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified, &r.blockFull, &r.blockNotModified} {
 		if s := of.Load(); s != nil && s.second < second-1 {
 			of.CompareAndSwap(s, nil)
+		}
+	}
+	for _, of := range []*atomic.Pointer[fields]{&r.fieldsFull, &r.fieldsNotModified} {
+		if f := of.Load(); f != nil && f.second < second-1 {
+			of.CompareAndSwap(f, nil)
 		}
 	}
 }

@@ -102,6 +102,9 @@ type Meters struct {
 
 	HTTP2Refused HTTP2Refused
 
+	HTTP3Connections Gauge   // open ones, of Connections
+	HTTP3Requests    Counter // requests over HTTP/3
+
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
 
 	ConfigReloads        Counter // reloads that took effect

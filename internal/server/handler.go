@@ -25,6 +25,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer table.Leave()
 	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
 	_, w.through = rw.(*lean.Response)
+	if r.TLS != nil {
+		w.secure(s, now)
+	}
 	found := s.route(table, r)
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
@@ -57,7 +60,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength > int64(now.limits.BodyBytes) {
-		rw.Header().Set("Connection", "close")
+		if w.h1 {
+			rw.Header().Set("Connection", "close")
+		}
 		if r.Header["Expect"] != nil {
 			lane.EndInput(r) // it will not come
 		}

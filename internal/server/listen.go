@@ -30,10 +30,18 @@ type listener struct {
 }
 
 // bind opens the listeners of setup that are not open yet and returns all of
-// setup's. After an error none that is new stays open.
-func (s *Server) bind(setup Setup) (map[string]*listener, error) {
-	all := map[string]*listener{}
+// setup's, those for HTTP/3 apart. After an error none that is new stays open.
+func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*quicListener, err error) {
+	all = map[string]*listener{}
 	var fresh []*listener
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, l := range fresh {
+			l.close()
+		}
+	}()
 	for _, group := range []struct {
 		addrs  []string
 		secure bool
@@ -46,22 +54,22 @@ func (s *Server) bind(setup Setup) (map[string]*listener, error) {
 			}
 			ln, err := open(setup.Inherited, addr)
 			if err != nil {
-				for _, l := range fresh {
-					l.close()
-				}
-				return nil, &ListenError{Addr: addr, Secure: group.secure, err: err}
+				return nil, nil, &ListenError{Addr: addr, Secure: group.secure, err: err}
 			}
 			l := &listener{server: s, ln: ln, secure: group.secure, stop: make(chan struct{})}
 			all[key] = l
 			fresh = append(fresh, l)
 		}
 	}
+	if quic, err = s.bindHTTP3(setup, all); err != nil {
+		return nil, nil, err
+	}
 	if len(s.listeners) > 0 { // a reload: the server runs
 		for _, l := range fresh {
 			l.start()
 		}
 	}
-	return all, nil
+	return all, quic, nil
 }
 
 // open is the listener of an inherited socket, or a new one.

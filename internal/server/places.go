@@ -60,19 +60,27 @@ func (p *places) client(addr net.Addr) netip.Addr {
 	p.mu.Lock()
 	trusted := p.bound.trusted
 	p.mu.Unlock()
-	if tcp, ok := addr.(*net.TCPAddr); ok && trusted != nil && trusted(tcp.AddrPort().Addr().Unmap().WithZone("")) {
+	if a := addrOf(addr); a.IsValid() && trusted != nil && trusted(a.Unmap().WithZone("")) {
 		return netip.Addr{}
 	}
 	return clientOf(addr)
 }
 
+// addrOf is a client's address, the zero one for UNIX sockets.
+func addrOf(addr net.Addr) netip.Addr {
+	if a, ok := addr.(interface{ AddrPort() netip.AddrPort }); ok { // TCP and UDP
+		return a.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}
+
 // clientOf is [lane.ClientOf] of a socket's address.
 func clientOf(addr net.Addr) netip.Addr {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
+	a := addrOf(addr)
+	if !a.IsValid() {
+		return a
 	}
-	return lane.ClientOf(tcp.AddrPort().Addr())
+	return lane.ClientOf(a)
 }
 
 // verdict says what becomes of a new connection.
@@ -105,6 +113,13 @@ func (p *places) take(client netip.Addr, force bool) verdict {
 		q.open++
 	}
 	return taken
+}
+
+// crowd reports whether more than half of the places are taken.
+func (p *places) crowd() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.open > p.bound.all/2
 }
 
 // give gives a place back.
@@ -187,7 +202,7 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 // shed closes a connection of the clients that are meant, all if which is nil:
 // an idle one before one that is slow. It reports whether there was one.
 func (s *Server) shed(which func(net.Addr) bool) bool {
-	return s.lane.ShedIdle(which) || s.streams.shedIdle(which) || s.lane.ShedSlow(which)
+	return s.lane.ShedIdle(which) || s.streams.shedIdle(which) || s.quic.shedIdle(which) || s.lane.ShedSlow(which)
 }
 
 // crowdedAnswer is for clients that have their share of the connections.

@@ -173,6 +173,8 @@ type Setup struct {
 	Tickets SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
 	Auto Certifier
+	// HTTP3 serves what TLS.HTTP3 asks for; nil: this build cannot.
+	HTTP3 HTTP3
 
 	Plain, Secure *site.Table // what the plain and the TLS listeners serve
 }
@@ -188,6 +190,7 @@ type Server struct {
 	places *places
 	certs  *certificates
 	tls    atomic.Pointer[tls.Config]
+	quic   quics
 	ticket *tickets
 	// ticketing says that the keys of ticket are looked after.
 	ticketing bool
@@ -286,7 +289,7 @@ func (s *Server) Reload(setup Setup) error {
 			return err
 		}
 	}
-	fresh, err := s.bind(setup)
+	fresh, quic, err := s.bind(setup)
 	if err != nil {
 		return err
 	}
@@ -303,6 +306,7 @@ func (s *Server) Reload(setup Setup) error {
 		Log:    setup.Log,
 		Errors: s.errors,
 	})
+	s.secure.AltSvc.Store(altSvc(quic))
 	s.plain.Sites.Store(setup.Plain)
 	s.secure.Sites.Store(setup.Secure)
 	s.lane.Forget()
@@ -315,6 +319,7 @@ func (s *Server) Reload(setup Setup) error {
 	for key, l := range fresh {
 		s.listeners[key] = l
 	}
+	s.startHTTP3(quic)
 	return nil
 }
 
@@ -351,6 +356,7 @@ func (s *Server) Run(ctx context.Context) error {
 	netHTTP.Wait()
 	s.acceptors.Wait()
 	s.lane.CloseAll() // who was between accept and net/http when Close came
+	s.quic.wait()
 	s.serving.Wait()
 	s.lane.Close()
 	return err
@@ -366,6 +372,7 @@ func (s *Server) drain() error {
 	defer cancel()
 	accepted := s.stopAccepting(ctx)
 	s.lane.Drain()
+	s.quic.drain()
 	var h2 error // valid once drained is closed
 	drained := make(chan struct{})
 	go func() { // ends with ctx at the latest; every way out waits
@@ -376,7 +383,7 @@ func (s *Server) drain() error {
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for s.lane.Open() > 0 || !isClosed(accepted) {
+	for s.lane.Open() > 0 || s.quic.open() > 0 || !isClosed(accepted) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -443,6 +450,7 @@ func (s *Server) Close() {
 	}
 	s.mu.Unlock()
 	s.places.close()
+	s.quic.close()
 	_ = s.h1Conns.Close()
 	_ = s.h2Conns.Close()
 	s.cut()

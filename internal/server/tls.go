@@ -32,6 +32,10 @@ type TLSOptions struct {
 	// the https address, for hosts that a site or a certificate names; for
 	// others with 404. Default true with auto, else false.
 	Redirect *bool `yaml:"redirect"`
+	// HTTP3 serves HTTP/3 as well, on the UDP ports of the same numbers, and
+	// tells the clients of HTTP/1.1 and HTTP/2 so (Alt-Svc). The firewall must
+	// let UDP through. UNIX sockets have none.
+	HTTP3 bool `yaml:"http3"`
 	// Auto gets certificates by itself, and renews them: "tls: auto" alone is
 	// enough. The files above come first for the names that they are for. With
 	// "tls: internal" they are of this machine's own CA, for development.
@@ -154,11 +158,15 @@ func (s *Server) setTLS(setup Setup) {
 		fresh := newTLS(setup.TLS, s.certs)
 		fresh.SetSessionTicketKeys(s.ticket.current(time.Now()))
 		s.tls.Store(fresh)
+		s.quic.tls.Store(tlsHTTP3(fresh))
 	}
 	if len(setup.TLS.Listen) > 0 && !s.ticketing {
 		s.ticketing = true
 		s.serving.Go(func() { // ends with Close
-			s.ticket.run(s.handshakes, func(keys [][32]byte) { s.tls.Load().SetSessionTicketKeys(keys) })
+			s.ticket.run(s.handshakes, func(keys [][32]byte) {
+				s.tls.Load().SetSessionTicketKeys(keys)
+				s.quic.tls.Load().SetSessionTicketKeys(keys)
+			})
 		})
 	}
 }

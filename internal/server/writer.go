@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"millrace/internal/lane"
 )
@@ -19,8 +20,11 @@ type writer struct {
 	r       *http.Request // as net/http has it
 	lane    *lane.Lane
 	copiers *copiers
-	h1      bool // rw is HTTP/1's, and has ReadFrom
-	through bool // rw is the lane's own, not net/http's
+	h1      bool          // rw is HTTP/1's, and has ReadFrom
+	slow    writeDeadline // HTTP/3 only: nobody else watches over its clients
+	wait    time.Duration // for each piece; of slow
+	altSvc  []string      // of all answers over TLS; nil for none
+	through bool          // rw is the lane's own, not net/http's
 	status  int
 	bytes   int64 // of the body
 	abort   bool  // cut the connection
@@ -52,6 +56,12 @@ func (w *writer) stamp() {
 	if !w.through { // which does it
 		w.rw.Header()["Server"] = serverHeader
 	}
+	if w.altSvc != nil {
+		w.rw.Header()["Alt-Svc"] = w.altSvc
+	}
+	if w.slow != nil {
+		dropHop(w.rw.Header())
+	}
 	if w.h1 && w.status != http.StatusSwitchingProtocols && w.lane.LastAnswer(w.r) {
 		w.rw.Header()["Connection"] = closeHeader
 	}
@@ -60,6 +70,9 @@ func (w *writer) stamp() {
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(p []byte) (int, error) {
 	w.begin()
+	if w.slow != nil {
+		return w.writeSlow(p)
+	}
 	n, err := w.rw.Write(p)
 	w.bytes += int64(n)
 	return n, err
@@ -67,6 +80,9 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements [io.StringWriter].
 func (w *writer) WriteString(s string) (int, error) {
+	if w.slow != nil {
+		return w.Write([]byte(s))
+	}
 	w.begin()
 	n, err := io.WriteString(w.rw, s)
 	w.bytes += int64(n)
@@ -86,7 +102,9 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	if rf, ok := w.rw.(io.ReaderFrom); ok && w.h1 {
 		n, err = rf.ReadFrom(src)
 	} else {
+		before := w.bytes
 		n, err = w.copy(src)
+		w.bytes = before // writeSlow has counted
 	}
 	w.bytes += n
 	return n, err
@@ -129,7 +147,11 @@ func (w *writer) copy(src io.Reader) (int64, error) {
 func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
 	buf := pool.Get().(*[]byte)
 	defer pool.Put(buf)
-	return io.CopyBuffer(struct{ io.Writer }{w.rw}, struct{ io.Reader }{src}, *buf)
+	to := io.Writer(w.rw)
+	if w.slow != nil {
+		to = slowWriter{w}
+	}
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{src}, *buf)
 }
 
 // FlushError is what [http.ResponseController] looks for.

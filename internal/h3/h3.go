@@ -1,0 +1,378 @@
+// Package h3 serves HTTP/3 (RFC 9114) on UDP sockets. It is the only package of
+// the server that knows quic-go, which speaks QUIC and HTTP/3; what is here is the
+// life of a listener: who may connect, when a connection has been idle for too
+// long, and how it ends.
+package h3
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"millrace/internal/server"
+)
+
+const (
+	// streams is how many requests a client may have under way on one connection,
+	// mostRequests how many of its handlers may run, those among them whose
+	// client has already gone: more is an attack (rapid reset).
+	streams      = 100
+	mostRequests = 2 * streams
+	// control is how many streams a client may open beside its requests. Three
+	// mean something (RFC 9114, 6.2, and RFC 9204, 4.2).
+	control = 16
+	// keepAlive is how often something is sent where nothing happens, so that a
+	// request that waits for its answer does not lose its connection. It does not
+	// keep an idle connection open: see sweep.
+	keepAlive = 20 * time.Second
+	// mostHandshakes is how many may be under way before further clients must
+	// prove their address, which costs them one round trip (RFC 9000, 8.1.2).
+	mostHandshakes = 100
+	// linger is how long a connection in a drain stays open after its last
+	// answer, which may still be on the way, and after GOAWAY.
+	linger = time.Second
+	// sweepEvery and drainEvery are how often idle connections are looked for.
+	sweepEvery = time.Second
+	drainEvery = 20 * time.Millisecond
+	// shedGrace is how long a connection without a request is safe from being
+	// closed for another one.
+	shedGrace = time.Second
+)
+
+// Listener serves HTTP/3 on one socket. Make it with [Open].
+type Listener struct {
+	host      server.HTTP3Host
+	transport quic.Transport
+	listener  *quic.Listener
+	http      http3.Server
+
+	handshakes atomic.Int64 // under way
+	starting   sync.WaitGroup
+	running    sync.WaitGroup // accept, sweep, connections
+	end        context.Context
+	cut        context.CancelFunc // ends end, with Close
+	drained    chan struct{}      // closed by Drain
+
+	mu       sync.Mutex
+	conns    map[*quic.Conn]*conn
+	draining time.Time // zero: it does not
+}
+
+var _ server.HTTP3 = Open
+
+// conn is one connection.
+type conn struct {
+	quic     *quic.Conn
+	started  func()       // tells that http.Server has it
+	requests atomic.Int32 // being answered
+	since    atomic.Int64 // Unix nanoseconds: when there was a request last
+}
+
+type connKey struct{}
+
+// noWarning keeps quic-go from writing about buffers to the standard log: see
+// [Listener.checkBuffers].
+const noWarning = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
+
+// Open serves on h.Socket from now on. It is a [server.HTTP3].
+func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
+	l := &Listener{host: h, conns: map[*quic.Conn]*conn{}, drained: make(chan struct{})}
+	l.end, l.cut = context.WithCancel(context.Background())
+	if err := os.Setenv(noWarning, "true"); err != nil {
+		return nil, fmt.Errorf("start QUIC: %w", err)
+	}
+	l.http = http3.Server{
+		Handler:        http.HandlerFunc(l.serve),
+		MaxHeaderBytes: int(h.Limits().HeaderBytes),
+		ConnContext:    l.context,
+		Logger:         slog.New(slog.DiscardHandler), // what matters is told elsewhere
+	}
+	l.transport = quic.Transport{
+		Conn:                h.Socket,
+		ConnContext:         l.admit,
+		VerifySourceAddress: func(net.Addr) bool { return l.handshakes.Load() >= mostHandshakes || h.Crowded() },
+	}
+	var err error
+	l.listener, err = l.transport.Listen(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{http3.NextProtoH3}, GetConfigForClient: h.TLS}, l.config())
+	if err != nil {
+		l.cut()
+		return nil, fmt.Errorf("start QUIC: %w", err)
+	}
+	l.checkBuffers()
+	l.running.Go(l.accept)
+	l.running.Go(l.sweep)
+	return l, nil
+}
+
+// config is asked for each new client, as limits may change. There is no 0-RTT:
+// what comes by it can be sent again by others (RFC 9001, 9.2).
+func (l *Listener) config() *quic.Config {
+	limits := l.host.Limits()
+	return &quic.Config{
+		HandshakeIdleTimeout:  limits.HandshakeTimeout / 2, // all of it may take twice that
+		MaxIdleTimeout:        limits.IdleTimeout,
+		KeepAlivePeriod:       keepAlive,
+		MaxIncomingStreams:    streams,
+		MaxIncomingUniStreams: control,
+		GetConfigForClient: func(*quic.ClientInfo) (*quic.Config, error) {
+			c := l.config()
+			c.GetConfigForClient = nil
+			return c, nil
+		},
+	}
+}
+
+// errRefused has the client hear CONNECTION_REFUSED, after which it asks over TCP.
+var errRefused = errors.New("no place for this connection")
+
+// admit is asked for each new client, before its handshake.
+func (l *Listener) admit(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
+	l.mu.Lock()
+	late := !l.draining.IsZero()
+	l.mu.Unlock()
+	if late {
+		return nil, errRefused
+	}
+	gone, ok := l.host.Admit(info.RemoteAddr)
+	if !ok {
+		return nil, errRefused
+	}
+	l.handshakes.Add(1)
+	ready := sync.OnceFunc(func() { l.handshakes.Add(-1) })
+	context.AfterFunc(ctx, func() {
+		ready()
+		gone()
+	})
+	return context.WithValue(ctx, readyKey{}, ready), nil
+}
+
+// readyKey finds what is called when a connection's handshake is over.
+type readyKey struct{}
+
+// accept takes the connections whose handshake is over. It ends with Close.
+func (l *Listener) accept() {
+	for {
+		qc, err := l.listener.Accept(l.end)
+		if err != nil {
+			return
+		}
+		if ready, ok := qc.Context().Value(readyKey{}).(func()); ok {
+			ready()
+		}
+		c := &conn{quic: qc, started: sync.OnceFunc(l.starting.Done)}
+		c.since.Store(time.Now().UnixNano())
+		l.mu.Lock()
+		if !l.draining.IsZero() {
+			l.mu.Unlock()
+			l.running.Go(func() { c.close(http3.ErrCodeNoError) })
+			continue
+		}
+		l.conns[qc] = c
+		l.starting.Add(1)
+		l.mu.Unlock()
+		l.running.Go(func() {
+			_ = l.http.ServeQUICConn(qc) // why it has ended is the client's business
+			c.started()
+			c.close(http3.ErrCodeNoError)
+			l.mu.Lock()
+			delete(l.conns, qc)
+			l.mu.Unlock()
+		})
+	}
+}
+
+func (c *conn) close(code http3.ErrCode) {
+	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails
+}
+
+// context is what the requests of a new connection have.
+func (l *Listener) context(ctx context.Context, qc *quic.Conn) context.Context {
+	l.mu.Lock()
+	c := l.conns[qc]
+	l.mu.Unlock()
+	c.started()
+	return l.host.Context(context.WithValue(ctx, connKey{}, c), qc.RemoteAddr())
+}
+
+// serve answers a request.
+func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
+	c := r.Context().Value(connKey{}).(*conn)
+	defer func() {
+		c.since.Store(time.Now().UnixNano())
+		c.requests.Add(-1)
+	}()
+	if c.requests.Add(1) > mostRequests {
+		c.close(http3.ErrCodeExcessiveLoad)
+		return
+	}
+	l.settle(w, r)
+	l.host.Handler.ServeHTTP(w, r)
+}
+
+// settle finds out whether a request has a body, as net/http does: quic-go says of
+// every request without a Content-Length that it may have one. Methods whose
+// requests have one are not waited for: their client may wait for the answer.
+func (l *Listener) settle(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		r.Body = http.NoBody
+		return
+	}
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodTrace:
+	default:
+		return
+	}
+	if r.ContentLength > 0 {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout)) // of a stream
+	first := make([]byte, 1)
+	n, err := io.ReadAtLeast(r.Body, first, 1)
+	switch {
+	case n > 0:
+		r.Body = &begun{r.Body, first}
+	case errors.Is(err, io.EOF):
+		r.Body, r.ContentLength = http.NoBody, 0
+	default:
+		panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+	}
+	_ = rc.SetReadDeadline(time.Time{})
+}
+
+// begun is a body of which the first bytes have been read.
+type begun struct {
+	io.ReadCloser
+	first []byte
+}
+
+// Read implements [io.Reader].
+func (b *begun) Read(p []byte) (int, error) {
+	if len(b.first) > 0 && len(p) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	return b.ReadCloser.Read(p)
+}
+
+// sweep closes connections that have had no request for too long. It ends with
+// Close.
+func (l *Listener) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	drained := l.drained
+	for {
+		select {
+		case <-l.end.Done():
+			return
+		case <-drained:
+			drained = nil
+			tick.Reset(drainEvery)
+		case now := <-tick.C:
+			for _, c := range l.idle(now) {
+				c.close(http3.ErrCodeNoError)
+			}
+		}
+	}
+}
+
+// idle are the connections whose time is over.
+func (l *Listener) idle(now time.Time) (over []*conn) {
+	limit := l.host.Limits().IdleTimeout
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.draining.IsZero() {
+		if limit = linger; now.Sub(l.draining) < linger {
+			return nil
+		}
+	}
+	for _, c := range l.conns {
+		if c.requests.Load() == 0 && now.UnixNano()-c.since.Load() >= int64(limit) {
+			over = append(over, c)
+		}
+	}
+	return over
+}
+
+// ShedIdle implements [server.HTTP3Listener].
+func (l *Listener) ShedIdle(which func(net.Addr) bool) bool {
+	latest := time.Now().Add(-shedGrace).UnixNano()
+	var oldest *conn
+	l.mu.Lock()
+	for _, c := range l.conns {
+		since := c.since.Load()
+		if c.requests.Load() > 0 || since > latest || which != nil && !which(c.quic.RemoteAddr()) {
+			continue
+		}
+		if oldest == nil || since < oldest.since.Load() {
+			oldest = c
+		}
+	}
+	l.mu.Unlock()
+	if oldest == nil {
+		return false
+	}
+	oldest.close(http3.ErrCodeNoError)
+	return true
+}
+
+// Open implements [server.HTTP3Listener].
+func (l *Listener) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.conns)
+}
+
+// Drain implements [server.HTTP3Listener].
+func (l *Listener) Drain() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.draining.IsZero() {
+		return
+	}
+	l.draining = time.Now()
+	close(l.drained)
+	l.running.Go(func() { // ends with the last connection
+		l.starting.Wait()
+		_ = l.http.Shutdown(l.end) // GOAWAY; the connections are closed by sweep
+	})
+}
+
+// Close implements [server.HTTP3Listener].
+func (l *Listener) Close() {
+	if l.end.Err() != nil {
+		return
+	}
+	l.cut()
+	l.mu.Lock()
+	if l.draining.IsZero() {
+		l.draining = time.Now()
+	}
+	all := make([]*conn, 0, len(l.conns))
+	for _, c := range l.conns {
+		all = append(all, c)
+	}
+	l.mu.Unlock()
+	for _, c := range all {
+		c.close(http3.ErrCodeNoError)
+	}
+	_ = l.listener.Close()    // of a socket that goes anyway
+	_ = l.transport.Close()   // likewise
+	_ = l.host.Socket.Close() // likewise
+}
+
+// Wait implements [server.HTTP3Listener].
+func (l *Listener) Wait() { l.running.Wait() }

@@ -1,0 +1,197 @@
+package lane
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// Visitor is a connection over HTTP/3 as the lane sees it. The connection itself
+// belongs to the library that speaks QUIC; its handler asks the lane first.
+type Visitor struct {
+	lane   *Lane
+	scope  *Scope
+	shard  uint32
+	remote string
+}
+
+// visitorKey finds the HTTP/3 connection that a request came by.
+type visitorKey struct{}
+
+// WithVisitor is for the context of the requests of a new HTTP/3 connection: it
+// lets [AnswerHTTP3], Offer, Begin and Drain find the lane.
+func (l *Lane) WithVisitor(ctx context.Context, scope *Scope, client net.Addr) context.Context {
+	v := &Visitor{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client)}
+	return l.WithDrain(context.WithValue(ctx, visitorKey{}, v))
+}
+
+// AnswerHTTP3 answers a request over HTTP/3 if it is hot, and reports whether it
+// was. The request must have no body.
+func AnswerHTTP3(w http.ResponseWriter, r *http.Request) bool {
+	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
+	return ok && v.lane.on() && v.answer(w, r)
+}
+
+func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	n, ok := matchParsed(s.buf[:0], r, &s.req)
+	if !ok {
+		return false
+	}
+	now := time.Now()
+	q, req := &s.req, s.buf[:n]
+	found := v.lane.table.find(v.scope.Sites.Load().ID(q.value(req, hdrHost)), req, q, now.Unix())
+	if found == nil {
+		return false
+	}
+	notModified, ok := found.choose(req, q)
+	if !ok {
+		return false
+	}
+	a, status, size := found.answer, found.status, int(found.answer.Size)
+	if notModified {
+		status = http.StatusNotModified
+	}
+	if notModified || q.headOnly {
+		size = 0
+	}
+	if a.File != nil && size > copied {
+		return false
+	}
+	body := a.Body
+	if size > 0 && a.File != nil {
+		buf := bufferPool.Get().(*[]byte)
+		defer bufferPool.Put(buf)
+		if body = (*buf)[:size]; !readFile(found, body, now.Unix()) {
+			return false
+		}
+	}
+	maps.Copy(w.Header(), found.fields(now.Unix(), notModified).header)
+	w.WriteHeader(status)
+	settings, sent := v.lane.settings.Load(), 0
+	if size > 0 {
+		sent = writeBody(w, body[:size], settings.Write)
+	}
+	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
+	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0"}
+	if took := as.count(v.shard); settings.Log != nil {
+		as.log(settings.Log, v.remote, v.shard, took)
+	}
+	if sent < size {
+		panic(http.ErrAbortHandler) // ends the stream so that nobody takes the answer for complete
+	}
+	return true
+}
+
+// atOnce is what QUIC takes without waiting for the client.
+const atOnce = 1 << 10
+
+// writeBody writes a body, for each piece of which the client has the write timeout.
+func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) (sent int) {
+	d, ok := w.(interface{ SetWriteDeadline(t time.Time) error })
+	for len(body) > 0 {
+		if ok && len(body) > atOnce {
+			_ = d.SetWriteDeadline(time.Now().Add(patience)) // of a stream
+		}
+		n, err := w.Write(body[:min(len(body), maxWrite)])
+		body, sent = body[n:], sent+n
+		if err != nil {
+			break
+		}
+	}
+	return sent
+}
+
+// fields is an answer's header in the form in which a handler sets it, with the
+// date of one second. Nobody changes it.
+type fields struct {
+	second int64
+	header http.Header
+}
+
+// fields is made at most once a second and shared.
+func (r *response) fields(second int64, notModified bool) *fields {
+	of := &r.fieldsFull
+	if notModified {
+		of = &r.fieldsNotModified
+	}
+	if f := of.Load(); f != nil && f.second == second {
+		return f
+	}
+	text := r.stamp
+	if notModified {
+		text = r.stamp304
+	}
+	st := text(second)
+	f := &fields{second, headerOf(st.bytes[:st.head])}
+	of.Store(f)
+	return f
+}
+
+// headerOf are the fields of a header in HTTP/1.1's form. Names are in lower case,
+// which is how they are sent: quic-go copies each that is not. Those that it looks
+// for itself are written as it looks for them.
+func headerOf(text []byte) http.Header {
+	h := http.Header{}
+	_, rest, _ := bytes.Cut(text, []byte("\r\n"))
+	for {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
+		name, value, ok := strings.Cut(string(line), ": ")
+		if !ok {
+			return h // the empty line
+		}
+		switch name {
+		case "Date", "Content-Length", "Content-Type", "Content-Encoding", "Trailer":
+		default:
+			name = strings.ToLower(name)
+		}
+		h[name] = append(h[name], value)
+	}
+}
+
+// matchParsed is match for a request whose header another parser has read: b gets
+// its values, to which q's spans point. What it accepts is what match accepts.
+func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
+	*q = request{coding: codingAbsent}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {
+		return 0, false
+	}
+	q.headOnly = r.Method == http.MethodHead
+	path, authority := r.RequestURI, r.Host
+	if len(path) == 0 || path[0] != '/' || authority == "" || len(path)+len(authority) > maxHead {
+		return 0, false
+	}
+	if b, ok = matchPath(b, path, q); !ok {
+		return 0, false
+	}
+	b, q.headers[hdrHost] = keep(b, authority)
+	var lower [maxHeaderName]byte
+	for name, values := range r.Header {
+		if len(values) != 1 || len(name) > maxHeaderName {
+			return 0, false
+		}
+		for i := range len(name) {
+			c := name[i]
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			lower[i] = c
+		}
+		f := hpack.HeaderField{Name: view(lower[:len(name)]), Value: values[0]}
+		if f.Name == "te" && f.Value == "trailers" {
+			continue
+		}
+		if b, ok = keepField(b, &f, q); !ok {
+			return 0, false
+		}
+	}
+	return len(b), finish(b, q) == matched
+}
