@@ -212,7 +212,10 @@ func TestHTTP3Reload(t *testing.T) {
 // A drain lets requests end, tells clients to go, and closes idle connections.
 func TestHTTP3Drain(t *testing.T) {
 	begun, finish := make(chan struct{}), make(chan struct{})
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/late" {
+			return
+		}
 		close(begun)
 		<-finish
 		_, _ = io.WriteString(w, "late")
@@ -231,7 +234,7 @@ func TestHTTP3Drain(t *testing.T) {
 	c := newOverHTTP3(t, addr, pool)
 	var asked sync.WaitGroup
 	asked.Go(func() {
-		if _, got, err := c.do(http.MethodGet, "/", "", nil); got != "late" {
+		if _, got, err := c.do(http.MethodGet, "/late", "", nil); got != "late" {
 			t.Errorf("a request in a drain: %q, %v", got, err)
 		}
 	})

@@ -1,6 +1,9 @@
 package lane
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+)
 
 // wholeSite is how much of an IPv6 address is counted: what a customer has is
 // a network of 64 bits at least.
@@ -16,4 +19,23 @@ func ClientOf(a netip.Addr) netip.Addr {
 		return network.Addr()
 	}
 	return a
+}
+
+// RemoteHost is a client's address as it is logged: without the port, "-" on a
+// UNIX socket.
+func RemoteHost(addr net.Addr) string {
+	var ip net.IP
+	var zone string
+	switch a := addr.(type) {
+	case *net.TCPAddr:
+		ip, zone = a.IP, a.Zone
+	case *net.UDPAddr:
+		ip, zone = a.IP, a.Zone
+	default:
+		return "-"
+	}
+	if zone != "" {
+		return ip.String() + "%" + zone
+	}
+	return ip.String()
 }

@@ -3,7 +3,6 @@ package lane
 import (
 	"bytes"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -582,22 +581,3 @@ func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)
 // view is b as a string without a copy. The log only reads it during Write,
 // while the read buffer stands still.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
-
-// RemoteHost is a client's address as it is logged: without the port, "-" on a
-// UNIX socket.
-func RemoteHost(addr net.Addr) string {
-	var ip net.IP
-	var zone string
-	switch a := addr.(type) {
-	case *net.TCPAddr:
-		ip, zone = a.IP, a.Zone
-	case *net.UDPAddr:
-		ip, zone = a.IP, a.Zone
-	default:
-		return "-"
-	}
-	if zone != "" {
-		return ip.String() + "%" + zone
-	}
-	return ip.String()
-}
