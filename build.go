@@ -12,7 +12,8 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
-	"millrace/internal/proxy"
+	"millrace/internal/netset"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 )
 
@@ -48,9 +49,11 @@ func (b *builder) build() (err error) {
 	cfg, setup := b.config, &b.next.setup
 	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
 	setup.Inherited = b.server.options.Sockets
-	if setup.Trusted, err = proxy.Trusted(cfg.TrustedProxies()); err != nil {
+	trusted, err := netset.Parse(cfg.TrustedProxies())
+	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
+	setup.Trusted, setup.Clients = trusted.Has, realip.New(trusted, cfg.Limits.ClientHeader)
 	if setup.Tickets, err = b.tickets(); err != nil {
 		return fmt.Errorf("tls.tickets.shared: %w", err)
 	}

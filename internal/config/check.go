@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/proxy"
+	"millrace/internal/netset"
+	"millrace/internal/realip"
 )
 
 // checker checks a whole config, with the settings from flags and environment:
@@ -129,8 +130,11 @@ func (c *checker) limits() {
 			c.value("limits."+key, fmt.Sprintf("%q of %d is more than any machine holds", key, n), "at most "+strconv.Itoa(most))
 		}
 	}
-	if _, err := proxy.Trusted(l.TrustedProxies); err != nil {
+	if _, err := netset.Parse(l.TrustedProxies); err != nil {
 		c.value("limits.trusted_proxies", err.Error(), "")
+	}
+	if l.ClientHeader != "" && !realip.Name(l.ClientHeader) {
+		c.value("limits.client_header", fmt.Sprintf("%q is not the name of a header field", l.ClientHeader), "for example X-Forwarded-For")
 	}
 }
 

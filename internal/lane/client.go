@@ -39,3 +39,16 @@ func RemoteHost(addr net.Addr) string {
 	}
 	return ip.String()
 }
+
+// sender is who sent a request, as it is logged: remote, which is the
+// connection's other end, or whom that one names if it is trusted.
+func (s *Settings) sender(remote string, q *request, b []byte) string {
+	if s.Clients == nil || s.named >= numKept || !q.has(s.named) {
+		return remote
+	}
+	peer, _ := netip.ParseAddr(remote) // of a UNIX socket the zero address
+	if peer = peer.WithZone("").Unmap(); !s.Clients.Trusts(peer) {
+		return remote
+	}
+	return s.Clients.Named(peer, view(q.value(b, s.named))).String()
+}

@@ -22,6 +22,9 @@ const (
 	hdrForwardedHost
 	hdrForwardedFor
 	hdrForwarded
+	hdrRealIP
+	hdrTrueClientIP
+	hdrConnectingIP
 	hdrSaveData
 	hdrDPR
 	hdrWidth
@@ -101,6 +104,12 @@ func keptHeader(name []byte) headerID {
 		return hdrForwardedFor
 	case "forwarded":
 		return hdrForwarded
+	case "x-real-ip":
+		return hdrRealIP
+	case "true-client-ip":
+		return hdrTrueClientIP
+	case "cf-connecting-ip":
+		return hdrConnectingIP
 	case "save-data":
 		return hdrSaveData
 	case "dpr":
@@ -145,10 +154,10 @@ func framingHeader(name []byte) headerID {
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
-		"accept-charset", "from", "via", "x-real-ip", "x-request-id", "x-correlation-id",
+		"accept-charset", "from", "via", "x-request-id", "x-correlation-id",
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",
-		"service-worker-navigation-preload", "true-client-ip", "cdn-loop", "x-amzn-trace-id", "alt-used",
+		"service-worker-navigation-preload", "cdn-loop", "x-amzn-trace-id", "alt-used",
 		"content-type":
 		return hdrHarmless
 	}

@@ -537,7 +537,7 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}
-	a.log(log, c.remote, c.shard, took)
+	a.log(log, c.lane.settings.Load().sender(c.remote, a.req, a.bytes), c.shard, took)
 }
 
 // count counts an answer and returns how long it took.

@@ -36,6 +36,7 @@ import (
 	"millrace/internal/epoll"
 	"millrace/internal/lean"
 	"millrace/internal/meter"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 )
 
@@ -61,6 +62,10 @@ type Settings struct {
 	// progress will do.
 	BodyRate int64
 	Errors   *slog.Logger // nil: nothing is told
+	// Clients finds who is behind a proxy, for the log. nil: nobody is.
+	Clients *realip.Finder
+
+	named headerID // what Clients reads
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -133,7 +138,12 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 }
 
 // Set changes the settings, for open connections too.
-func (l *Lane) Set(s Settings) { l.settings.Store(&s) }
+func (l *Lane) Set(s Settings) {
+	if s.Clients != nil {
+		s.named = lookupHeader([]byte(s.Clients.Header()))
+	}
+	l.settings.Store(&s)
+}
 
 // guard keeps a mistake on one connection from ending them all: it is closed,
 // and the error log has the cause. Use it deferred.

@@ -9,6 +9,7 @@ import (
 
 	"millrace/internal/authority"
 	"millrace/internal/field"
+	"millrace/internal/netset"
 )
 
 const (
@@ -24,10 +25,7 @@ const (
 )
 
 // trust are the addresses of clients whose forwarding fields are believed.
-type trust struct {
-	networks []netip.Prefix
-	unix     bool
-}
+type trust struct{ netset.Set }
 
 // peer is who sent a request to us.
 type peer struct {
@@ -38,7 +36,7 @@ type peer struct {
 func (t trust) peerOf(r *http.Request) peer {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return peer{trusted: t.unix && (r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/')}
+		return peer{trusted: t.names(netip.Addr{}) && (r.RemoteAddr == "" || r.RemoteAddr[0] == '@' || r.RemoteAddr[0] == '/')}
 	}
 	p := peer{addr: ap.Addr().Unmap().WithZone("")}
 	p.trusted = t.names(p.addr)
@@ -46,9 +44,7 @@ func (t trust) peerOf(r *http.Request) peer {
 }
 
 // names reports whether an address is one of the trusted ones.
-func (t trust) names(a netip.Addr) bool {
-	return slices.ContainsFunc(t.networks, func(n netip.Prefix) bool { return n.Contains(a) })
-}
+func (t trust) names(a netip.Addr) bool { return t.Has(a) }
 
 // hop is one entry of a chain of proxies: who asked for what.
 type hop struct {
@@ -121,7 +117,7 @@ func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
 
 // Trusts reports whether a request comes from a proxy whose claims are believed.
 func (h *Handler) Trusts(r *http.Request) bool {
-	return (len(h.trust.networks) > 0 || h.trust.unix) && h.trust.peerOf(r).trusted
+	return !h.trust.Empty() && h.trust.peerOf(r).trusted
 }
 
 // chains reads the forwarding fields of a trusted proxy. It also returns what the

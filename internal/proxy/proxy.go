@@ -22,13 +22,13 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
 	"millrace/internal/bytesize"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
+	"millrace/internal/netset"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
 )
@@ -103,7 +103,7 @@ func (o *Options) UnmarshalText(text []byte) error {
 func (o Options) Check() map[string]error {
 	faults := map[string]error{}
 	maps.Copy(faults, o.Options.Check())
-	if _, err := parseTrust(o.TrustForwarded); err != nil {
+	if _, err := netset.Parse(o.TrustForwarded); err != nil {
 		faults["trust_forwarded"] = err
 	}
 	_, wrong := newPaths(o)
@@ -133,7 +133,7 @@ type Handler struct {
 // in tests and other programs any http.RoundTripper, for which requests have the
 // scheme and host of the first address. errorLog may be nil: slog.Default().
 func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error) {
-	t, err := parseTrust(o.TrustForwarded)
+	t, err := netset.Parse(o.TrustForwarded)
 	if err != nil {
 		return nil, fmt.Errorf("trust_forwarded: %w", err)
 	}
@@ -147,7 +147,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return &Handler{
-		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: t, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}, nil
 }
@@ -255,38 +255,4 @@ func checkResponse(res *http.Response) error {
 		return fmt.Errorf("%w: it answers with status %d", upstream.ErrProtocol, res.StatusCode)
 	}
 	return CheckHeader(res.Header)
-}
-
-// Trusted parses a list like TrustForwarded, and returns a function that reports
-// whether an address is in it.
-func Trusted(list []string) (func(netip.Addr) bool, error) {
-	t, err := parseTrust(list)
-	return t.names, err
-}
-
-// parseTrust reads TrustForwarded.
-func parseTrust(list []string) (trust, error) {
-	var t trust
-	for _, s := range list {
-		if s == "unix" {
-			t.unix = true
-			continue
-		}
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			a, aerr := netip.ParseAddr(s)
-			if aerr != nil || a.Zone() != "" {
-				return trust{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8, nor unix", s)
-			}
-			p = netip.PrefixFrom(a, a.BitLen())
-		}
-		if p.Addr().Is4In6() {
-			if p.Bits() < 96 {
-				return trust{}, fmt.Errorf("%q: write the network of IPv4 addresses as such", s)
-			}
-			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-		}
-		t.networks = append(t.networks, p.Masked())
-	}
-	return t, nil
 }

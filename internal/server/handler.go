@@ -49,7 +49,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		} else {
 			found.job.Slow.Observe(shard, w.code(), w.bytes, took)
 		}
-		logSlow(now.log, r, w, shard, began, took)
+		logSlow(now, r, w, shard, began, took)
 		if w.abort {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
@@ -171,17 +171,13 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }
 
-func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
-	if log == nil {
+func logSlow(now *current, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
+	if now.log == nil {
 		return
 	}
-	remote, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		remote = "-" // a UNIX socket
-	}
-	log.Write(&accesslog.Record{
+	now.log.Write(&accesslog.Record{
 		Time:      began,
-		Remote:    remote,
+		Remote:    now.sender(r),
 		Host:      r.Host,
 		Method:    r.Method,
 		Target:    r.RequestURI,
@@ -194,4 +190,18 @@ func logSlow(log *accesslog.Log, r *http.Request, w *writer, shard uint32, began
 		Through:   w.through,
 		Shard:     shard,
 	})
+}
+
+// sender is who sent a request, as it is logged.
+func (c *current) sender(r *http.Request) string {
+	if c.clients != nil {
+		if client := c.clients.Of(r); client.IsValid() {
+			return client.String()
+		}
+	}
+	remote, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return "-" // a UNIX socket
+	}
+	return remote
 }

@@ -21,6 +21,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/lean"
 	"millrace/internal/meter"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 )
 
@@ -62,7 +63,15 @@ type Options struct {
 	// TrustedProxies are addresses or networks of proxies and load balancers in
 	// front, which bring many clients: connections_per_address is not for them.
 	// Those in trust_forwarded of a route are meant as well.
+	// What they say of the client in client_header is believed: the access log
+	// has the client's address instead of theirs.
 	TrustedProxies []string `yaml:"trusted_proxies"`
+	// ClientHeader is the field in which trusted proxies name the client:
+	// X-Forwarded-For, Forwarded, X-Real-IP, CF-Connecting-IP or another that
+	// has one address, or a list that each proxy adds to. Name one that your
+	// proxy always sets itself: what it passes on unread anybody can write.
+	// Default X-Forwarded-For.
+	ClientHeader string `yaml:"client_header"`
 	// WebSockets is how many WebSockets may be open at once, of all routes;
 	// further ones are refused with 503. Default: what connections leaves of
 	// three quarters of the file descriptors, at least half of that.
@@ -170,6 +179,9 @@ type Setup struct {
 	// none. Sockets is how many descriptors WebSockets have; nil: none.
 	Trusted func(netip.Addr) bool
 	Sockets func() int
+	// Clients finds who is behind a proxy that is trusted, for the log; nil:
+	// nobody is.
+	Clients *realip.Finder
 	Tickets SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
 	Auto Certifier
@@ -218,6 +230,8 @@ type Server struct {
 type current struct {
 	limits Options
 	log    *accesslog.Log
+	// clients finds who is behind a proxy; nil: nobody is.
+	clients *realip.Finder
 }
 
 // New binds every listener and is ready to run. When one cannot be bound, none is.
@@ -294,17 +308,18 @@ func (s *Server) Reload(setup Setup) error {
 		return err
 	}
 	limits := setup.Limits.withDefaults()
-	s.current.Store(&current{limits, setup.Log})
+	s.current.Store(&current{limits, setup.Log, setup.Clients})
 	s.places.set(setup.bounds())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup)
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,
 		Body:   limits.BodyTimeout, BodyRate: int64(limits.BodyRate),
-		Write:  limits.WriteTimeout,
-		Idle:   limits.IdleTimeout,
-		Log:    setup.Log,
-		Errors: s.errors,
+		Write:   limits.WriteTimeout,
+		Idle:    limits.IdleTimeout,
+		Log:     setup.Log,
+		Errors:  s.errors,
+		Clients: setup.Clients,
 	})
 	s.secure.AltSvc.Store(altSvc(quic))
 	s.plain.Sites.Store(setup.Plain)
