@@ -28,7 +28,7 @@ func TestThisProgram(t *testing.T) {
 }
 
 func TestNoGoProgram(t *testing.T) {
-	if err := run([]string{"sbom.go"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "go build") {
+	if err := run([]string{"main.go"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "go build") {
 		t.Errorf("a source file: %v", err)
 	}
 	if err := run(nil, &bytes.Buffer{}); err == nil {

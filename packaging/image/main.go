@@ -73,7 +73,7 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	digest, err := im.write(f)
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return err
