@@ -8,10 +8,12 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
+	"millrace/internal/match"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/site"
@@ -65,13 +67,19 @@ func (b *builder) build() (err error) {
 		b.redirectToTLS()
 	}
 	for _, sc := range cfg.Sites {
-		routes, err := b.routes(sc)
+		on := &siteRef{}
+		routes, err := b.routes(sc, on)
 		if err != nil {
 			return err
 		}
-		setup.Secure.Add(site.New(b.siteNumber(tlsKind(cfg), sc), routes), sc.Hosts)
+		rules, err := b.rules(sc, routes)
+		if err != nil {
+			return err
+		}
+		on.site = b.site(tlsKind(cfg), sc, routes, rules)
+		setup.Secure.Add(on.site, sc.Hosts)
 		if !cfg.TLS.Redirects() {
-			setup.Plain.Add(site.New(b.siteNumber("plain", sc), routes), sc.Hosts)
+			setup.Plain.Add(b.site("plain", sc, routes, rules), sc.Hosts)
 		}
 	}
 	return nil
@@ -98,7 +106,7 @@ func (b *builder) redirectToTLS() {
 }
 
 // routes are those of a site, with their jobs.
-func (b *builder) routes(sc config.Site) (routes []*site.Route, err error) {
+func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err error) {
 	for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
 		rc := sc.Routes[pattern]
 		h, job, err := b.job(sc.Hosts, pattern, rc)
@@ -106,7 +114,11 @@ func (b *builder) routes(sc config.Site) (routes []*site.Route, err error) {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		routes = append(routes, &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc)})
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc)}
+		if err := b.around(sc, rc, r, on); err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		routes = append(routes, r)
 	}
 	return routes, nil
 }
@@ -167,11 +179,30 @@ func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.H
 		h, err = b.proxy(*rc.Proxy)
 		return h, "proxy", err
 	case rc.Redirect != nil:
-		return rc.Redirect.Handler(pattern), "redirect", nil
+		h, err = b.redirect(pattern, *rc.Redirect)
+		return h, "redirect", err
+	case rc.Respond != nil:
+		h, err = rc.Respond.Handler()
+		return h, "respond", err
 	case rc.Deny != nil:
 		return rc.Deny.Handler(), "deny", nil
 	}
-	return nil, "", errors.New("no job is named: write static, images, php, cache, proxy, websocket, redirect or deny")
+	return nil, "", errors.New("no job is named: write static, images, php, cache, proxy, websocket, redirect, respond or deny")
+}
+
+// redirect is the handler of a route that redirects, by a template where it has one.
+func (b *builder) redirect(pattern string, o guard.Redirect) (http.Handler, error) {
+	if !strings.Contains(o.To, "{") {
+		return o.Handler(pattern), nil
+	}
+	of, err := match.NewPath(pattern)
+	if err != nil {
+		of, err = match.NewPath("") // a name
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // never: every path
+	}
+	return o.Matched(of) //nolint:wrapcheck // the caller says which route
 }
 
 // routeName is a route's name in the metrics and on the command line.

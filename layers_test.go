@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/realip"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/realip"},
 	{"internal/field", "internal/netset"},
 }
 
@@ -84,7 +84,7 @@ var rooms = map[string][][]string{
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
 		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
 		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},
@@ -119,39 +119,40 @@ var thirdParty = map[string][]string{
 	"cmd/millrace/internal/version":   {"github.com/alecthomas/kong"},
 	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},
 
-	"internal/config": {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
-	"internal/admin":  {"github.com/prometheus/client_golang"},
-	"internal/server": {"golang.org/x/sys", "golang.org/x/net"}, // names of hosts
-	"internal/certs":  {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
-	"internal/h3":     {"github.com/quic-go/quic-go"},
-	"internal/lane":   {"golang.org/x/sys", "golang.org/x/net"},
-	"internal/h2":     {"golang.org/x/net"},
-	"internal/send":   {"golang.org/x/sys"},
-	"internal/epoll":  {"golang.org/x/sys"},
-	"internal/chart":  {"golang.org/x/image"},
-	"lab/load":        {"golang.org/x/sys"},
-	"lab/load/abuse":  {"golang.org/x/net"},
-	"lab/load/client": {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
-	"lab/record":      {"golang.org/x/sys"},
-	"lab/subject":     {"golang.org/x/sys"},
-	"lab/live":        {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
-	"lab/pgo":         {"github.com/google/pprof"},
-	"cache/tier":      {"github.com/maypok86/otter/v2"},
-	"store/disk":      {"golang.org/x/sys"},
-	"cache/rfc9111":   {"github.com/dunglas/httpsfv"},
-	"store/redis":     {"github.com/redis/rueidis"},
-	"bus/nats":        {"github.com/nats-io/nats.go"},
-	"internal/field":  {"golang.org/x/net"}, // httpguts: tokens and lists of them
-	"images/codec":    {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
-	"images/convert":  {"golang.org/x/image"}, // decoders
-	"images/sandbox":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
-	"images/worker":   {"golang.org/x/sys"},
-	"images/remote":   {"golang.org/x/time"}, // a log line once in a while
-	"store/s3":        {"github.com/minio/minio-go/v7", "golang.org/x/time"},
-	"websocket":       {"golang.org/x/time"}, // a log line once in a while
-	"websocket/auth":  {"github.com/golang-jwt/jwt/v5"},
-	"websocket/conn":  {"golang.org/x/sys"},
-	"websocket/frame": {"github.com/klauspost/compress"},
+	"internal/password": {"golang.org/x/crypto"},
+	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
+	"internal/admin":    {"github.com/prometheus/client_golang"},
+	"internal/server":   {"golang.org/x/sys", "golang.org/x/net"}, // names of hosts
+	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
+	"internal/h3":       {"github.com/quic-go/quic-go"},
+	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
+	"internal/h2":       {"golang.org/x/net"},
+	"internal/send":     {"golang.org/x/sys"},
+	"internal/epoll":    {"golang.org/x/sys"},
+	"internal/chart":    {"golang.org/x/image"},
+	"lab/load":          {"golang.org/x/sys"},
+	"lab/load/abuse":    {"golang.org/x/net"},
+	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
+	"lab/record":        {"golang.org/x/sys"},
+	"lab/subject":       {"golang.org/x/sys"},
+	"lab/live":          {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
+	"lab/pgo":           {"github.com/google/pprof"},
+	"cache/tier":        {"github.com/maypok86/otter/v2"},
+	"store/disk":        {"golang.org/x/sys"},
+	"cache/rfc9111":     {"github.com/dunglas/httpsfv"},
+	"store/redis":       {"github.com/redis/rueidis"},
+	"bus/nats":          {"github.com/nats-io/nats.go"},
+	"internal/field":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
+	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
+	"images/convert":    {"golang.org/x/image"}, // decoders
+	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
+	"images/worker":     {"golang.org/x/sys"},
+	"images/remote":     {"golang.org/x/time"}, // a log line once in a while
+	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"},
+	"websocket":         {"golang.org/x/time"}, // a log line once in a while
+	"websocket/auth":    {"github.com/golang-jwt/jwt/v5"},
+	"websocket/conn":    {"golang.org/x/sys"},
+	"websocket/frame":   {"github.com/klauspost/compress"},
 	"internal/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",

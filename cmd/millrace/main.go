@@ -45,6 +45,7 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/labcmd"
 	"millrace/cmd/millrace/internal/packcmd"
+	"millrace/cmd/millrace/internal/passwordcmd"
 	"millrace/cmd/millrace/internal/pgocmd"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/cmd/millrace/internal/version"
@@ -63,6 +64,7 @@ type program struct {
 	Pack       packcmd.Pack      `cmd:"" help:"Pack a site into one executable, which serves it."`
 	Check      servecmd.Check    `cmd:"" help:"Report all that is wrong with a config."`
 	Init       servecmd.Init     `cmd:"" help:"Write a config to start from."`
+	Password   passwordcmd.Hash  `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
 	Lab        labcmd.Command    `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
 	PGO        pgocmd.Command    `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    version.Command   `cmd:"" help:"Print which millrace this is."`
@@ -157,7 +159,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

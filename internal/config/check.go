@@ -16,6 +16,7 @@ import (
 	"millrace/internal/bytesize"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
+	"millrace/internal/site"
 )
 
 // checker checks a whole config, with the settings from flags and environment:
@@ -275,6 +276,7 @@ func (c *checker) sites() {
 		for _, r := range sortedKeys(s.Routes) {
 			c.route(path+".routes["+r+"]", r, s.Routes[r])
 		}
+		c.rules(path, s)
 	}
 }
 
@@ -333,20 +335,22 @@ func (c *checker) route(path, route string, r Route) {
 	switch {
 	case strings.HasPrefix(route, "~") || strings.HasPrefix(route, "^~") || strings.HasPrefix(route, "= /"):
 		c.key(path, fmt.Sprintf("a route is a path: %q is a location of nginx", route), "\"/img/\" covers everything below it, \"/a.html\" only itself; the longest match wins")
+	case site.IsName(route) && len(route) > 1:
 	case !strings.HasPrefix(route, "/"):
 		c.key(path, fmt.Sprintf("a route begins with \"/\", %q does not", route), fmt.Sprintf("did you mean %q?", "/"+route))
 	case strings.ContainsAny(route, "?#"):
 		c.key(path, "a route is a path: without \"?\" and \"#\"", "")
-	case strings.HasSuffix(route, "/*"):
-		c.key(path, "a route needs no \"*\"", fmt.Sprintf("%q covers everything below it", strings.TrimSuffix(route, "*")))
-	case strings.Contains(route, "*"):
-		c.key(path, fmt.Sprintf("a route is a path, no pattern: %q is only the path with that star", route), fmt.Sprintf("%q covers everything below it", route[:strings.LastIndexByte(route[:strings.IndexByte(route, '*')], '/')+1]))
+	case strings.HasSuffix(route, "/*") || strings.HasSuffix(route, "/**"):
+		c.key(path, "a route needs no \"*\" at its end", fmt.Sprintf("%q covers everything below it", strings.TrimRight(route, "*")))
 	case clean != "" && filepath.ToSlash(filepath.Clean(clean)) != clean:
 		c.key(path, fmt.Sprintf("no request's path is ever %q", route), fmt.Sprintf("it arrives as %q", filepath.ToSlash(filepath.Clean(clean))))
 	}
 	var jobs []string
 	v := reflect.ValueOf(r)
 	for _, f := range fieldsOf(v.Type()) {
+		if slices.Contains(around, f.name) {
+			continue
+		}
 		if !v.FieldByIndex(f.index).IsNil() || c.doc.unread[join(path, f.name)] {
 			jobs = append(jobs, f.name)
 		}
@@ -373,11 +377,14 @@ func (c *checker) route(path, route string, r Route) {
 	if r.PHP != nil {
 		c.php(path, r)
 	}
+	c.around(path, route, r)
 }
 
 func jobNames() (names []string) {
 	for _, f := range fieldsOf(reflect.TypeFor[Route]()) {
-		names = append(names, f.name)
+		if !slices.Contains(around, f.name) {
+			names = append(names, f.name)
+		}
 	}
 	return names
 }

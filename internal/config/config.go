@@ -19,6 +19,7 @@ import (
 	"millrace/images"
 	"millrace/internal/accesslog"
 	"millrace/internal/admin"
+	"millrace/internal/bytesize"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
@@ -44,7 +45,8 @@ const DefaultListen = "127.0.0.1:8080"
 // Config is all that one process does. Relative paths in a file are relative
 // to the file's folder. In every value, ${NAME} stands for an environment
 // variable, ${NAME:-default} for one that may be missing or empty, and $$ for
-// a dollar sign; what a variable holds is never read as YAML.
+// a dollar sign; what a variable holds is never read as YAML. In regular expressions,
+// and in the values of a rule's conditions and the hashes of passwords, a dollar sign is itself.
 type Config struct {
 	// Listen are the addresses for plain HTTP: host:port, :port for every
 	// interface, or unix:/path. One, or a list; [] for none. Default
@@ -77,8 +79,20 @@ type Site struct {
 	// that no other site names.
 	Hosts []string `yaml:"hosts"`
 	// Routes map a path to exactly one job; images and php may stand beside static. A path that ends in "/" covers
-	// everything below it, any other only itself. The longest match wins.
+	// everything below it, any other only itself. The longest match wins. In a
+	// path with stars, one stands for characters of a segment and two for any,
+	// as in /users/*/avatar; such a path goes before all that end in "/". A name
+	// like @app is no path: rules, try and errors name it.
 	Routes map[string]Route `yaml:"routes"`
+	// Rules are what requests go through, in their order, before a route is
+	// looked for: rewrites, redirects and answers for what their conditions name.
+	Rules []guard.Rule `yaml:"rules"`
+	// Auth asks for a password on all routes that do not say otherwise.
+	Auth *guard.Auth `yaml:"auth"`
+	// Errors are pages for answers with a status of 400 or more, by the status
+	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
+	// name of a route. The status stays as it is.
+	Errors map[string]string `yaml:"errors"`
 }
 
 // Route is the one job that answers a path.
@@ -106,7 +120,27 @@ type Route struct {
 	Redirect *guard.Redirect `yaml:"redirect"`
 	// Deny turns every request away.
 	Deny *guard.Deny `yaml:"deny"`
+	// Respond answers with a status, a text or a file. A text alone is enough.
+	Respond *guard.Respond `yaml:"respond"`
+
+	// Try are paths that are looked for in the folder of "static", in turn, as
+	// in ["{path}", "{path}.html", /index.html]; the first that is there
+	// answers, with status 200. The last one is not looked for: it is a path of the site, the
+	// name of a route, or a status like =404.
+	Try []string `yaml:"try"`
+	// Auth asks for a password, instead of the site's auth; {off: true} for none.
+	Auth *guard.Auth `yaml:"auth"`
+	// Errors are pages as the site has them, and go before those.
+	Errors map[string]string `yaml:"errors"`
+	// BodyBytes is how large a request's body may be, instead of
+	// limits.body_bytes.
+	BodyBytes bytesize.Size `yaml:"body_bytes"`
+	// NoLog keeps requests that the fast lane does not answer out of the access log.
+	NoLog bool `yaml:"no_log"`
 }
+
+// around are the keys of a route that are no jobs: they hold for whatever answers.
+var around = []string{"try", "auth", "errors", "body_bytes", "no_log"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.
@@ -311,12 +345,26 @@ func (c *Config) resolve(dir string) {
 	}
 	socket(&c.Admin.Listen)
 	for _, s := range c.Sites {
+		if s.Auth != nil {
+			from(&s.Auth.File)
+		}
+		for i := range s.Rules {
+			if s.Rules[i].Respond != nil {
+				from(&s.Rules[i].Respond.File)
+			}
+		}
 		for i, h := range s.Hosts {
 			s.Hosts[i] = strings.ToLower(h) // RFC 9110, 4.2.3
 		}
 		for _, r := range s.Routes {
 			if r.Static != nil {
 				from(&r.Static.Root)
+			}
+			if r.Respond != nil {
+				from(&r.Respond.File)
+			}
+			if r.Auth != nil {
+				from(&r.Auth.File)
 			}
 			if r.Cache != nil {
 				from(&r.Cache.Disk)

@@ -76,7 +76,7 @@ func TestFullConfig(t *testing.T) {
 		Sites: []Site{
 			{Hosts: []string{"example.org", "*.example.org", "192.0.2.1", "2001:db8::1"}, Routes: map[string]Route{
 				"/":      {Static: &static.Options{Root: public}},
-				"/old/":  {Redirect: &guard.Redirect{To: "https://example.org/${x}/", Status: 301}},
+				"/old/":  {Redirect: &guard.Redirect{To: "https://example.org/$x/", Status: 301}},
 				"/gone":  {Deny: &guard.Deny{Status: 410}},
 				"/plain": {Deny: &guard.Deny{}},
 			}},

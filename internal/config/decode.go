@@ -18,6 +18,10 @@ import (
 // file mean an endless one.
 const maxNodes = 2 * maxTokens
 
+// expandTag marks a field whose dollar signs are themselves: hashes and regular
+// expressions are full of them.
+const expandTag = "expand"
+
 // decoder puts a document into Go values by reflection. It goes on after a
 // finding, so that one run shows all.
 type decoder struct {
@@ -154,7 +158,10 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string, depth int)
 			d.doc.unread[path+strayKey], d.doc.unread[join(path, meant)] = true, true
 			return
 		}
+		was := d.verbatim
+		d.verbatim = was || v.Type().FieldByIndex(fields[i].index).Tag.Get(expandTag) == "no"
 		d.value(value, v.FieldByIndex(fields[i].index), join(path, key), depth+1)
+		d.verbatim = was
 	})
 }
 

@@ -24,7 +24,9 @@ type Redirect struct {
 	// To is the target: an absolute URL (https://example.org/new) or a path
 	// on the same host (/new). When both the route and To end in "/",
 	// what follows the route in the request is appended. The request's query
-	// is kept unless To brings its own. Required.
+	// is kept unless To brings its own. {1} is what the first star of the route
+	// or the first group of a rule's regex stands for, and {host}, {path}, {uri},
+	// {query} and {scheme} are the request's. Required.
 	To string `yaml:"to"`
 	// Status is 301, 302, 303, 307 or 308. Default 308: permanent, and the
 	// method and body stay as they were (RFC 9110, 15.4.9).
@@ -51,7 +53,7 @@ func checkTarget(to string) error {
 	if strings.ContainsFunc(to, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return fmt.Errorf("%q holds a space, a backslash or a control character", to)
 	}
-	u, err := url.Parse(to)
+	u, err := url.Parse(withoutPlaceholders(to))
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is not an address: %w", to, errors.Unwrap(err))
@@ -59,12 +61,30 @@ func checkTarget(to string) error {
 		return fmt.Errorf("%q names a host without a scheme: write https:%s", to, to)
 	case strings.HasPrefix(to, "/"):
 		return nil
+	case strings.HasPrefix(to, "{scheme}://"), to[0] == '{' && !strings.HasPrefix(to, "{scheme}"):
+		return nil
 	case u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is neither a path like /new nor an http or https address", to)
 	case u.Hostname() == "":
 		return fmt.Errorf("%q names no host", to)
 	}
 	return nil
+}
+
+// withoutPlaceholders puts letters where placeholders are: in a host, braces
+// could not be.
+func withoutPlaceholders(to string) string {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(to, "{")
+		b.WriteString(before)
+		_, after, closed := strings.Cut(rest, "}")
+		if !ok || !closed {
+			return b.String()
+		}
+		b.WriteString("x")
+		to = after
+	}
 }
 
 func checkStatus(status int, allowed []int) error {

@@ -88,6 +88,12 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
+	if c.ticket.good && a.Code() >= http.StatusBadRequest {
+		return
+	}
+	if len(c.ticket.vary) > 0 {
+		rule.VaryOn = slices.Concat(rule.VaryOn, c.ticket.vary)
+	}
 	varyOn, v, ok := varyBy(r, rule.VaryOn)
 	if !ok {
 		return
@@ -168,6 +174,29 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 type ticket struct {
 	site uint64
 	job  *meter.Job
+	vary []string // request headers that had a say before the job ran
+	good bool     // answers that say that something is wrong are not the last word
+}
+
+// Narrow says more of a request that has begun: vary are headers that had a say
+// in choosing the job, and onlyGood keeps answers from the lane whose status is
+// 400 or more: the server replaces them.
+func Narrow(r *http.Request, vary []string, onlyGood bool) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		c.ticket.vary, c.ticket.good = vary, onlyGood
+	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		s.ticket.vary, s.ticket.good = vary, onlyGood
+	}
+}
+
+// Decline keeps every answer to a request from the lane, also those that are
+// offered later.
+func Decline(r *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		c.ticket.site = 0
+	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		s.ticket.site = 0
+	}
 }
 
 type connKey struct{}
@@ -184,14 +213,14 @@ func WithConn(ctx context.Context, c *Conn) context.Context {
 // the connection's shard for the counters of package meter.
 func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket = ticket{site, job}
+		c.ticket = ticket{site: site, job: job}
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site, job}, c.lane, c.scope, c.shard})), c.shard
+		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard})), c.shard
 	}
 	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
-		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site, job}, v.lane, v.scope, v.shard})), v.shard
+		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard})), v.shard
 	}
 	return r, 0
 }

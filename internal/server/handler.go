@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/bytesize"
 	"millrace/internal/lane"
 	"millrace/internal/lean"
 	"millrace/internal/meter"
@@ -32,7 +33,13 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
-	r, shard := lane.Begin(r, found.site, found.job)
+	came := r // whose target and protocol the log names
+	r, shard := lane.Begin(found.request, found.site, found.job)
+	w.r, w.site = came, found.on
+	w.pages, w.noLog = found.pages, found.noLog
+	if len(found.vary) > 0 || len(found.pages) > 0 {
+		lane.Narrow(r, found.vary, len(found.pages) > 0)
+	}
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.panicked(w, r, cause)
@@ -49,7 +56,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		} else {
 			found.job.Slow.Observe(shard, w.code(), w.bytes, took)
 		}
-		logSlow(now, r, w, shard, began, took)
+		if !w.noLog {
+			logSlow(now, r, w, shard, began, took)
+		}
 		if w.abort {
 			panic(http.ErrAbortHandler) // tells net/http to cut the connection
 		}
@@ -59,7 +68,13 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		http.Error(w, why, http.StatusBadRequest)
 		return
 	}
-	if r.ContentLength > int64(now.limits.BodyBytes) {
+	limits := &now.limits
+	if found.bodyBytes > 0 {
+		own := now.limits
+		own.BodyBytes = bytesize.Size(found.bodyBytes)
+		limits = &own
+	}
+	if r.ContentLength > int64(limits.BodyBytes) {
 		if w.h1 {
 			rw.Header().Set("Connection", "close")
 		}
@@ -71,10 +86,11 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
 		var done func()
-		r, done = upload(rw, r, &now.limits)
+		r, done = upload(rw, r, limits)
 		defer done()
 	}
 	found.handler.ServeHTTP(w, r)
+	w.page(r)
 }
 
 // enter takes part in the routing table that serves r.
@@ -95,10 +111,17 @@ type answerer struct {
 	handler http.Handler
 	job     *meter.Job
 	site    uint64 // 0: nothing here is for the fast lane
+	request *http.Request
+	on      *site.Site
+
+	vary      []string
+	bodyBytes int64
+	pages     site.Pages
+	noLog     bool
 }
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
-	none := answerer{job: s.none}
+	none := answerer{job: s.none, request: r}
 	if malformed(r) {
 		none.handler = refuse("This is not a request.", http.StatusBadRequest)
 		return none
@@ -119,17 +142,25 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		none.handler = refuse("This is not a path.", http.StatusBadRequest)
 		return none
 	}
-	path, clean := site.Clean(r.URL.Path)
-	route := st.Route(path)
-	if !clean && (route == nil || !route.AsItCame || st.OnlyRoute(r.URL) == nil) {
-		none.handler = redirectTo(path)
+	f := st.Find(r)
+	switch {
+	case f.Clean != "":
+		none.handler = redirectTo(f.Clean)
 		return none
-	}
-	if route == nil {
+	case f.Route == nil:
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
+		none.on, none.pages = st, st.Pages
 		return none
 	}
-	return answerer{route.Handler, route.Job, st.ID}
+	route := f.Route
+	found := answerer{
+		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
+		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
+	}
+	if f.Private || route.Private {
+		found.site = 0
+	}
+	return found
 }
 
 func refuse(text string, status int) http.Handler {
@@ -163,10 +194,11 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 	}
 	id := rand.Text()[:10]
 	s.errors.Error("a request failed", "id", id, "method", r.Method, "target", r.RequestURI, "cause", cause, "stack", string(debug.Stack()))
-	if w.status != 0 {
+	if w.status != 0 && w.replaced == "" {
 		w.abort = true
 		return
 	}
+	w.status, w.replaced, w.pages, w.forced = 0, "", nil, 0 // a page could fail again
 	clear(w.Header())
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/site"
 )
 
 // writer is the only ResponseWriter between net/http and a job. Everything
@@ -28,6 +29,12 @@ type writer struct {
 	status  int
 	bytes   int64 // of the body
 	abort   bool  // cut the connection
+
+	site     *site.Site
+	pages    site.Pages
+	replaced string // the page that takes the place of this answer; what the job writes is dropped
+	forced   int    // the status of that page
+	noLog    bool
 }
 
 // These are shared by all answers; net/http only reads them.
@@ -42,8 +49,20 @@ func (w *writer) Header() http.Header { return w.rw.Header() }
 // WriteHeader implements [http.ResponseWriter].
 func (w *writer) WriteHeader(status int) {
 	if status >= 200 || status == http.StatusSwitchingProtocols {
+		if w.forced != 0 && w.status == 0 {
+			if status != http.StatusOK {
+				w.replaced = noPage
+				return
+			}
+			status = w.forced
+		} else if w.status == 0 && w.replaced == "" {
+			w.replaced = w.pages.For(status)
+		}
 		if w.status == 0 {
 			w.status = status
+		}
+		if w.replaced != "" {
+			return
 		}
 		w.stamp()
 	}
@@ -70,6 +89,9 @@ func (w *writer) stamp() {
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(p []byte) (int, error) {
 	w.begin()
+	if w.replaced != "" {
+		return len(p), nil
+	}
 	if w.slow != nil {
 		return w.writeSlow(p)
 	}
@@ -80,10 +102,13 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // WriteString implements [io.StringWriter].
 func (w *writer) WriteString(s string) (int, error) {
-	if w.slow != nil {
+	w.begin()
+	if w.slow != nil && w.replaced == "" {
 		return w.Write([]byte(s))
 	}
-	w.begin()
+	if w.replaced != "" {
+		return len(s), nil
+	}
 	n, err := io.WriteString(w.rw, s)
 	w.bytes += int64(n)
 	return n, err
@@ -99,6 +124,9 @@ func (w *writer) begin() {
 // own, and by that sendfile(2).
 func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 	w.begin()
+	if w.replaced != "" {
+		return io.Copy(io.Discard, src)
+	}
 	if rf, ok := w.rw.(io.ReaderFrom); ok && w.h1 {
 		n, err = rf.ReadFrom(src)
 	} else {
@@ -157,6 +185,9 @@ func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
 // FlushError is what [http.ResponseController] looks for.
 func (w *writer) FlushError() error {
 	w.begin()
+	if w.replaced != "" {
+		return nil
+	}
 	return http.NewResponseController(w.rw).Flush()
 }
 

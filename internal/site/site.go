@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"millrace/internal/match"
 	"millrace/internal/meter"
 )
 
@@ -22,27 +23,56 @@ type Route struct {
 	// them if it can be read in no way that leads to another route. Others send
 	// the client to the clean path.
 	AsItCame bool
+	// Open answers without asking who it is: for pages that the site itself
+	// names. nil: Handler does.
+	Open http.Handler
+	// Private: no answer is for anybody but who asked for it.
+	Private bool
+	// BodyBytes bounds the body of a request; 0: as everywhere.
+	BodyBytes int64
+	// Pages take the place of answers that say that something is wrong.
+	Pages Pages
+	// NoLog: requests are not in the access log.
+	NoLog bool
+
+	glob *match.Path // nil: the pattern has no stars
 }
 
 // Site is what is served under some host names.
 type Site struct {
 	// ID is the same as long as nothing about the site has changed, its
 	// listener included, and is never used again for anything else. Never 0.
-	ID     uint64
+	ID uint64
+	// Pages are those for paths that no route answers.
+	Pages  Pages
 	exact  map[string]*Route
+	globs  []*Route // the one that says most first
 	prefix []*Route // longest first
+	named  map[string]*Route
+	rules  []Rule
 }
 
-// New returns a site with these routes.
-func New(id uint64, routes []*Route) *Site {
-	s := &Site{ID: id, exact: map[string]*Route{}}
+// New returns a site with these routes, and rules that come before them. A
+// pattern with stars that cannot be compiled is no route: check it before.
+func New(id uint64, routes []*Route, rules ...Rule) *Site {
+	s := &Site{ID: id, exact: map[string]*Route{}, named: map[string]*Route{}, rules: rules}
 	for _, r := range routes {
-		if strings.HasSuffix(r.Pattern, "/") {
+		s.named[r.Pattern] = r
+		switch {
+		case IsName(r.Pattern):
+		case match.IsGlob(r.Pattern):
+			if p, err := match.NewPath(r.Pattern); err == nil {
+				r.glob = p
+				s.globs = append(s.globs, r)
+			}
+		case strings.HasSuffix(r.Pattern, "/"):
 			s.prefix = append(s.prefix, r)
-		} else {
+		default:
 			s.exact[r.Pattern] = r
 		}
 	}
+	literal := func(r *Route) int { return len(r.Pattern) - strings.Count(r.Pattern, "*") }
+	slices.SortStableFunc(s.globs, func(a, b *Route) int { return literal(b) - literal(a) })
 	slices.SortStableFunc(s.prefix, func(a, b *Route) int { return len(b.Pattern) - len(a.Pattern) })
 	return s
 }
@@ -51,6 +81,11 @@ func New(id uint64, routes []*Route) *Site {
 func (s *Site) Route(path string) *Route {
 	if r := s.exact[path]; r != nil {
 		return r
+	}
+	for _, r := range s.globs {
+		if r.glob.Matches(path) {
+			return r
+		}
 	}
 	for _, r := range s.prefix {
 		if strings.HasPrefix(path, r.Pattern) || path == r.Pattern[:len(r.Pattern)-1] {

@@ -1,0 +1,58 @@
+// Package passwordcmd has the verb about passwords.
+package passwordcmd
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/password"
+)
+
+// Hash is `millrace hash-password`.
+type Hash struct {
+	User     string `placeholder:"NAME" help:"Print a line for a file of passwords: NAME and the hash."`
+	Argon2id bool   `name:"argon2id" help:"Make a hash of argon2id instead of bcrypt: 19 MiB of memory for each check."`
+}
+
+// Run hashes the first line of the standard input.
+func (c *Hash) Run(s console.Streams) error {
+	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		s.Say("The password, and Enter (it is shown):\n")
+	}
+	const longest = 4 << 10
+	line, err := bufio.NewReader(io.LimitReader(os.Stdin, longest)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading the password: %w", err)
+	}
+	if strings.ContainsAny(c.User, ":\r\n") {
+		return console.Failure(fmt.Errorf("%q cannot be a user's name", c.User), "names have no colon")
+	}
+	kind := password.Bcrypt
+	if c.Argon2id {
+		kind = password.Argon2id
+	}
+	hash, err := password.New(strings.TrimRight(line, "\r\n"), kind)
+	if err != nil {
+		return console.Failure(err, "for example: echo 'open sesame' | millrace hash-password")
+	}
+	if c.User != "" {
+		hash = c.User + ":" + hash
+	}
+	if _, err := fmt.Fprintln(s.Out, hash); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// Examples end the help of the verb.
+func Examples(verb string) []string {
+	if verb == "hash-password" {
+		return []string{"echo 'open sesame' | millrace hash-password", "echo 'open sesame' | millrace hash-password --user alice >> htpasswd"}
+	}
+	return nil
+}

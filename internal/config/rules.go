@@ -1,0 +1,118 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/internal/match"
+	"millrace/internal/site"
+)
+
+// rules checks that what the rules and pages of a site name is there.
+func (c *checker) rules(path string, s Site) {
+	known := func(at, key string) {
+		if _, ok := s.Routes[key]; !ok && site.IsName(key) {
+			c.value(at, fmt.Sprintf("no route of this site is called %s", key), nearestRoute(key, s))
+		}
+	}
+	for i, r := range s.Rules {
+		at := fmt.Sprintf("%s.rules[%d]", path, i)
+		if r.Route == "" {
+			continue
+		}
+		if _, ok := s.Routes[r.Route]; !ok {
+			c.value(at+".route", fmt.Sprintf("%s is none of this site's routes", r.Route), nearestRoute(r.Route, s))
+		}
+	}
+	check := func(at string, pages map[string]string) {
+		for _, status := range sortedKeys(pages) {
+			page := pages[status]
+			if _, ok := pageStatus(status); !ok {
+				c.key(fmt.Sprintf("%s[%s]", at, status), fmt.Sprintf("%q is not a status of an error", status), "one from 400 to 599, or 4xx or 5xx")
+			}
+			if !strings.HasPrefix(page, "/") && !site.IsName(page) {
+				c.value(fmt.Sprintf("%s[%s]", at, status), fmt.Sprintf("%q is neither a path of the site nor the name of a route", page), "as in /404.html or @errors")
+			}
+			known(fmt.Sprintf("%s[%s]", at, status), page)
+		}
+	}
+	check(path+".errors", s.Errors)
+	for _, key := range sortedKeys(s.Routes) {
+		r, at := s.Routes[key], path+".routes["+key+"]"
+		check(at+".errors", r.Errors)
+		if n := len(r.Try); n > 0 {
+			known(fmt.Sprintf("%s.try[%d]", at, n-1), r.Try[n-1])
+		}
+	}
+}
+
+func nearestRoute(key string, s Site) string {
+	names := sortedKeys(s.Routes)
+	if n := Nearest(key, names); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	return "it has " + strings.Join(names, ", ")
+}
+
+// pageStatus reads a status, 404, or a class, 5xx: then it is 5.
+func pageStatus(text string) (int, bool) {
+	if text == "4xx" || text == "5xx" {
+		return int(text[0] - '0'), true
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 400 && n <= 599
+}
+
+// Pages are the pages of a route: its own before those of its site.
+func (s Site) Pages(r Route) site.Pages {
+	pages := site.Pages{}
+	for _, from := range []map[string]string{s.Errors, r.Errors} {
+		for key, page := range from {
+			if status, ok := pageStatus(key); ok {
+				pages[status] = page
+			}
+		}
+	}
+	if len(pages) == 0 {
+		return nil
+	}
+	return pages
+}
+
+// around checks the keys of a route that hold for whatever answers.
+func (c *checker) around(path, route string, r Route) {
+	if r.Redirect != nil && !c.told[join(path, "redirect.to")] {
+		of, err := match.NewPath(route)
+		if err != nil {
+			of, _ = match.NewPath("")
+		}
+		if _, err := match.NewTemplate(r.Redirect.To, of); err != nil {
+			c.value(join(path, "redirect.to"), err.Error(), "")
+		}
+	}
+	if len(r.Try) == 0 {
+		return
+	}
+	if r.Static == nil {
+		c.key(join(path, "try"), "try looks for files: there is no folder beside it", "add static: {root: DIR}")
+	}
+	for i, text := range r.Try {
+		at := fmt.Sprintf("%s[%d]", join(path, "try"), i)
+		_, err := match.NewTemplate(text, nil)
+		last := i == len(r.Try)-1
+		status, isStatus := strings.CutPrefix(text, "=")
+		code, bad := strconv.Atoi(status)
+		switch {
+		case last && site.IsName(text):
+		case last && isStatus && bad == nil && slices.Contains([]int{403, 404, 410}, code):
+		case isStatus:
+			c.value(at, fmt.Sprintf("%q: only =403, =404 or =410, at the end", text), "")
+		case err != nil:
+			c.value(at, err.Error(), "")
+		case !strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "{path}"):
+			c.value(at, fmt.Sprintf("%q is not a path: it begins with \"/\" or {path}", text), "")
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package match
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// When says which requests a rule is for. All that is named must hold. A value
+// is text with stars for any characters, "~" and a regular expression, or one of
+// both behind "!", which turns it round; "" means: not there, or empty.
+type When struct {
+	// Path is /a for only that path, /a/ also for everything below it, or a
+	// pattern: in /a/*.png the star stands for characters of one segment, two
+	// stars for any characters. What the stars stand for is {1}, {2} … in the
+	// rule's action; behind a path that ends in "/", the rest is {1}.
+	Path string `yaml:"path"`
+	// Regex is a regular expression (RE2) that the path must match, instead of
+	// path. Its groups are {1}, {2} … or {name} for (?P<name>…). A dollar sign
+	// in it is itself.
+	Regex string `yaml:"regex" expand:"no"`
+	// Host are names of the site, as in example.org or *.example.org.
+	Host []string `yaml:"host"`
+	// Method are methods, as in POST; [!GET, !HEAD] are all others.
+	Method []string `yaml:"method"`
+	// Header are request headers and their values, as in {Accept: "*json*"}.
+	Header map[string]string `yaml:"header" expand:"no"`
+	// Query are parameters of the query and their values.
+	Query map[string]string `yaml:"query" expand:"no"`
+	// Cookie are cookies and their values.
+	Cookie map[string]string `yaml:"cookie" expand:"no"`
+	// Address are addresses and networks of clients, as in 10.0.0.0/8; with
+	// "!" in front, of those that the rule is not for. It is the address of the
+	// connection: behind a proxy, the proxy's.
+	Address []string `yaml:"address"`
+	// Protocol is http or https: what the listener speaks.
+	Protocol string `yaml:"protocol"`
+}
+
+// Matcher is a compiled When.
+type Matcher struct {
+	Path     *Path
+	hosts    []string
+	methods  []string
+	others   bool // all methods but these
+	headers  []named
+	queries  []named
+	cookies  []named
+	allowed  []netip.Prefix
+	denied   []netip.Prefix
+	protocol string
+
+	vary []string // request headers that have a say
+	own  bool     // something has a say that no header tells
+}
+
+// named is a value with a name.
+type named struct {
+	name string
+	value
+}
+
+// Compile returns what is wrong by its key, or nil.
+func (w *When) Compile() (*Matcher, map[string]error) {
+	m := &Matcher{protocol: w.Protocol}
+	faults := map[string]error{}
+	note := func(key string, err error) {
+		if err != nil && faults[key] == nil {
+			faults[key] = err
+		}
+	}
+	var err error
+	switch {
+	case w.Regex == "":
+		m.Path, err = NewPath(w.Path)
+		note("path", err)
+	case w.Path != "":
+		note("regex", errors.New("path and regex exclude each other"))
+	default:
+		m.Path, err = NewExpression(w.Regex)
+		note("regex", err)
+	}
+	for _, h := range w.Host {
+		m.hosts = append(m.hosts, strings.ToLower(h))
+	}
+	note("method", m.method(w.Method))
+	for key, list := range map[string]struct {
+		from map[string]string
+		to   *[]named
+	}{"header": {w.Header, &m.headers}, "query": {w.Query, &m.queries}, "cookie": {w.Cookie, &m.cookies}} {
+		note(key, compileValues(list.from, list.to))
+	}
+	for i, h := range m.headers {
+		m.headers[i].name = textproto.CanonicalMIMEHeaderKey(h.name)
+		m.vary = append(m.vary, m.headers[i].name)
+	}
+	if len(m.cookies) > 0 {
+		m.vary = append(m.vary, "Cookie")
+	}
+	note("address", m.address(w.Address))
+	if !slices.Contains([]string{"", "http", "https"}, w.Protocol) {
+		note("protocol", fmt.Errorf("%q is neither http nor https", w.Protocol))
+	}
+	m.own = len(m.hosts)+len(m.queries)+len(m.allowed)+len(m.denied) > 0
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return m, nil
+}
+
+func (m *Matcher) method(list []string) error {
+	for i, method := range list {
+		name, other := strings.CutPrefix(method, "!")
+		if name == "" || strings.ToUpper(name) != name {
+			return fmt.Errorf("%q is not a method: write one like POST", method)
+		}
+		if i > 0 && other != m.others {
+			return errors.New("methods with and without \"!\" exclude each other")
+		}
+		m.others = other
+		m.methods = append(m.methods, name)
+	}
+	// To the lane GET and HEAD are one.
+	if slices.Contains(m.methods, http.MethodGet) != slices.Contains(m.methods, http.MethodHead) {
+		m.own = true
+	}
+	return nil
+}
+
+func compileValues(from map[string]string, to *[]named) error {
+	for name, text := range from {
+		v, err := newValue(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		*to = append(*to, named{name, v})
+	}
+	slices.SortFunc(*to, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	return nil
+}
+
+func (m *Matcher) address(list []string) error {
+	for _, text := range list {
+		bare, not := strings.CutPrefix(text, "!")
+		prefix, err := ParseNetwork(bare)
+		if err != nil {
+			return err
+		}
+		if not {
+			m.denied = append(m.denied, prefix)
+		} else {
+			m.allowed = append(m.allowed, prefix)
+		}
+	}
+	return nil
+}
+
+// ParseNetwork reads an address or a network.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" {
+		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8", text)
+	}
+	return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()), nil
+}
+
+// Only reports whether nothing but the path, the listener and the kind of method have a say.
+func (m *Matcher) Only() bool { return !m.own && len(m.vary) == 0 }
+
+// Vary are the request headers that have a say; ok is false where more than
+// headers has one.
+func (m *Matcher) Vary() (names []string, ok bool) { return m.vary, !m.own }
+
+// Matches reports whether all but the path holds for a request.
+func (m *Matcher) Matches(r *http.Request) bool {
+	if len(m.methods) > 0 && slices.Contains(m.methods, r.Method) == m.others {
+		return false
+	}
+	if m.protocol != "" && (m.protocol == "https") != (r.TLS != nil) {
+		return false
+	}
+	if len(m.hosts) > 0 && !matchesHost(m.hosts, Host(r)) {
+		return false
+	}
+	for _, h := range m.headers {
+		if h.name == "Host" {
+			if !h.matches(r.Host) {
+				return false
+			}
+		} else if !h.matchesAny(r.Header[h.name]) {
+			return false
+		}
+	}
+	return m.matchesQuery(r) && m.matchesCookies(r) && m.matchesAddress(r)
+}
+
+func matchesHost(hosts []string, host string) bool {
+	return slices.ContainsFunc(hosts, func(h string) bool {
+		if suffix, ok := strings.CutPrefix(h, "*"); ok {
+			return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
+		}
+		return h == host
+	})
+}
+
+func (m *Matcher) matchesQuery(r *http.Request) bool {
+	if len(m.queries) == 0 {
+		return true
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil && values == nil {
+		values = url.Values{}
+	}
+	for _, q := range m.queries {
+		if !q.matchesAny(values[q.name]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Matcher) matchesCookies(r *http.Request) bool {
+	for _, c := range m.cookies {
+		var values []string
+		for _, cookie := range r.CookiesNamed(c.name) {
+			values = append(values, cookie.Value)
+		}
+		if !c.matchesAny(values) {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *Matcher) matchesAddress(r *http.Request) bool {
+	if len(m.allowed)+len(m.denied) == 0 {
+		return true
+	}
+	ip, err := netip.ParseAddr(Address(r))
+	if err != nil {
+		return len(m.allowed) == 0 // a UNIX socket: nobody's address
+	}
+	ip = ip.Unmap().WithZone("")
+	in := func(list []netip.Prefix) bool {
+		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
+	}
+	return !in(m.denied) && (len(m.allowed) == 0 || in(m.allowed))
+}
+
+// value is what a header, a cookie or a parameter must be.
+type value struct {
+	not   bool
+	exact string
+	re    *regexp.Regexp // nil: exact
+}
+
+func newValue(text string) (v value, err error) {
+	text, v.not = strings.CutPrefix(text, "!")
+	v.exact = text
+	expression, is := strings.CutPrefix(text, "~")
+	if !is {
+		if !IsGlob(text) {
+			return v, nil
+		}
+		parts := strings.Split(text, "*")
+		for i := range parts {
+			parts[i] = regexp.QuoteMeta(parts[i])
+		}
+		expression = "(?s)^" + strings.Join(parts, ".*") + "$"
+	}
+	if len(expression) > maxExpression {
+		return v, fmt.Errorf("the expression is longer than %d bytes", maxExpression)
+	}
+	if v.re, err = regexp.Compile(expression); err != nil {
+		return v, plainError(expression, err)
+	}
+	return v, nil
+}
+
+func (v value) matches(s string) bool {
+	if v.re == nil {
+		return (s == v.exact) != v.not
+	}
+	return v.re.MatchString(s) != v.not
+}
+
+// matchesAny is for a field that may come several times, or not at all: then it
+// is "", which a star is not.
+func (v value) matchesAny(values []string) bool {
+	if len(values) == 0 {
+		if v.re != nil && v.exact == "*" {
+			return v.not
+		}
+		return v.matches("")
+	}
+	if v.not { // none of them may be it
+		return !slices.ContainsFunc(values, func(s string) bool { return !v.matches(s) })
+	}
+	return slices.ContainsFunc(values, v.matches)
+}

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+
+	"millrace/internal/lane"
+	"millrace/internal/site"
+)
+
+// noPage stands for a page that cannot be sent itself.
+const noPage = "-"
+
+// page sends the page that takes the place of what the job has answered. Of that
+// the status remains, and the fields that say what the client may do about it.
+func (w *writer) page(r *http.Request) {
+	if w.replaced == "" {
+		return
+	}
+	status := w.status
+	header := w.rw.Header()
+	onlyAdvice(header)
+	lane.Decline(r) // a page is for its status, not for the path
+	route, path := w.site.Page(w.replaced, r.URL.Path)
+	w.status, w.replaced, w.pages, w.forced = 0, "", nil, status
+	if route != nil {
+		h := route.Open
+		if h == nil {
+			h = route.Handler
+		}
+		h.ServeHTTP(w, asPage(r, path))
+	} else {
+		w.replaced = noPage
+	}
+	if w.replaced == "" && w.status != 0 {
+		return
+	}
+	w.replaced, w.forced, w.status = "", 0, 0
+	onlyAdvice(header)
+	http.Error(w, strconv.Itoa(status)+" "+http.StatusText(status), status)
+}
+
+// onlyAdvice keeps the fields of an answer that say what the client may do about it.
+func onlyAdvice(header http.Header) {
+	for name := range header {
+		switch name {
+		case "Www-Authenticate", "Retry-After", "Allow", "Set-Cookie":
+		default:
+			delete(header, name)
+		}
+	}
+}
+
+// asPage is the request for a page: a GET without a body, conditions and ranges.
+func asPage(r *http.Request, path string) *http.Request {
+	c := *site.WithPath(r, path, "")
+	if c.Method != http.MethodHead {
+		c.Method = http.MethodGet
+	}
+	c.Body, c.ContentLength, c.TransferEncoding = http.NoBody, 0, nil
+	c.Header = r.Header.Clone()
+	for _, name := range [...]string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Content-Length", "Content-Type", "Expect"} {
+		delete(c.Header, name)
+	}
+	return &c
+}

@@ -1,0 +1,137 @@
+package site
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"millrace/internal/match"
+)
+
+// Rule is one of the rules that requests go through before a route is looked for.
+type Rule struct {
+	Match *match.Matcher
+	// Rewrite gives the request another path, and the next rules see that; Route
+	// ends the way. One of them is set.
+	Rewrite *match.Template
+	Route   *Route
+}
+
+// Found says what answers a request.
+type Found struct {
+	Route *Route // nil: nothing does
+	// Request has another path than the one that came where a rule has rewritten it.
+	Request *http.Request
+	// Clean is the path to which the client is to be sent instead, "" for none.
+	Clean string
+	// Private: more had a say than the path and the headers that Vary names, so
+	// that the answer is for nobody else.
+	Private bool
+	Vary    []string
+	// Rule is the number of the rule that named the route, from 1; 0: its path did.
+	Rule int
+}
+
+// Find returns what answers a request.
+func (s *Site) Find(r *http.Request) Found {
+	f := Found{Request: r}
+	path, clean := Clean(r.URL.Path)
+	if !clean && s.ambiguous(r.URL) {
+		f.Clean = path
+		return f
+	}
+	for i := range s.rules {
+		rule := &s.rules[i]
+		if !rule.Match.Path.Matches(path) {
+			continue
+		}
+		if !rule.Match.Only() {
+			names, ok := rule.Match.Vary()
+			f.Vary = append(f.Vary, names...)
+			f.Private = f.Private || !ok
+		}
+		if !rule.Match.Matches(f.Request) {
+			continue
+		}
+		// Requests in which such a rule holds go another way than those that the
+		// lane compares with.
+		f.Private = f.Private || !rule.Match.Only()
+		if rule.Route != nil {
+			f.Route, f.Rule = rule.Route, i+1
+			f.Request = WithPath(f.Request, path, f.Request.URL.RawQuery)
+			return f
+		}
+		to, query := rule.Rewrite.Path(f.Request, rule.Match.Path.Captures(path))
+		path, _ = Clean(to)
+		clean = true
+		f.Request = WithPath(f.Request, path, query)
+	}
+	f.Route = s.Route(path)
+	if !clean && (f.Route == nil || !f.Route.AsItCame || s.OnlyRoute(r.URL) == nil) {
+		f.Clean = path
+	}
+	return f
+}
+
+// ambiguous reports whether a rule is for one of the paths that a path which is
+// not clean may be taken for, and not for another.
+func (s *Site) ambiguous(u *url.URL) bool {
+	if len(s.rules) == 0 {
+		return false
+	}
+	readings := Readings(u)
+	for i := range s.rules {
+		p := s.rules[i].Match.Path
+		first := p.Matches(readings[0])
+		for _, other := range readings[1:] {
+			if p.Matches(other) != first {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// WithPath is a request with another path and query; the one that it is made
+// from stays as it is, and so does RequestURI, which is what the client sent.
+func WithPath(r *http.Request, path, query string) *http.Request {
+	if r.URL.Path == path && r.URL.RawQuery == query {
+		return r
+	}
+	c := *r
+	u := *r.URL
+	u.Path, u.RawPath, u.RawQuery, u.ForceQuery = path, "", query, false
+	c.URL = &u
+	return &c
+}
+
+// Named returns the route with a pattern or a name, such as @app, or nil.
+func (s *Site) Named(name string) *Route { return s.named[name] }
+
+// IsName reports whether a route's key is a name and no path: it is reached by
+// rules alone.
+func IsName(key string) bool { return strings.HasPrefix(key, "@") }
+
+// Pages are the pages for answers that say that something is wrong: by status,
+// and by its class under 4 and 5. A page is a path of the site, or the name of a route.
+type Pages map[int]string
+
+// For is the page for a status, or "".
+func (p Pages) For(status int) string {
+	if status < 400 || status > 599 || len(p) == 0 {
+		return ""
+	}
+	if page, ok := p[status]; ok {
+		return page
+	}
+	return p[status/100]
+}
+
+// Page returns the route of a page and the path that it is asked for under.
+func (s *Site) Page(page, path string) (*Route, string) {
+	if IsName(page) {
+		return s.named[page], path
+	}
+	clean, _ := Clean(page)
+	return s.Route(clean), clean
+}

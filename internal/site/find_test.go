@@ -1,0 +1,97 @@
+package site
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"millrace/internal/match"
+)
+
+func rule(t testing.TB, w match.When, to string, route *Route) Rule {
+	t.Helper()
+	m, faults := w.Compile()
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	r := Rule{Match: m, Route: route}
+	if to != "" {
+		var err error
+		if r.Rewrite, err = match.NewTemplate(to, m.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// TestFindIsForOthers: only an answer that nothing but its key decided on is for
+// the next one who asks.
+func TestFindIsForOthers(t *testing.T) {
+	other := route("@other")
+	s := New(1, []*Route{route("/"), other},
+		rule(t, match.When{Path: "/h/", Header: map[string]string{"X": "1"}}, "", other),
+		rule(t, match.When{Path: "/q/", Query: map[string]string{"x": "1"}}, "", other),
+		rule(t, match.When{Path: "/p/", Method: []string{"POST"}}, "", other),
+		rule(t, match.When{Path: "/r/"}, "/h/{1}", nil))
+	for _, c := range []struct {
+		target, x, pattern string
+		private            bool
+		vary               int
+	}{
+		{"/", "1", "/", false, 0},
+		{"/h/a", "", "/", false, 1},
+		{"/h/a", "1", "@other", true, 1},
+		{"/q/a", "", "/", true, 0},
+		{"/p/a", "", "/", false, 0},
+		{"/r/a", "1", "/", false, 0}, // what a rule before has not seen
+	} {
+		r := httptest.NewRequest(http.MethodGet, c.target, http.NoBody)
+		r.Header.Set("X", c.x)
+		f := s.Find(r)
+		if f.Route.Pattern != c.pattern || f.Private != c.private || len(f.Vary) != c.vary {
+			t.Errorf("%s, X: %s is %s, private %v, vary %v", c.target, c.x, f.Route.Pattern, f.Private, f.Vary)
+		}
+	}
+}
+
+// A path that some server reads as one that a rule is for is not passed on.
+func TestFindUnclean(t *testing.T) {
+	p := route("/")
+	p.AsItCame = true
+	s := New(1, []*Route{p}, rule(t, match.When{Path: "/admin/"}, "", route("@deny")))
+	for target, clean := range map[string]string{"/a//b": "", "/a/../admin/x": "/admin/x", "//admin/": "/admin/", "/admin//x": ""} {
+		f := s.Find(httptest.NewRequest(http.MethodGet, "http://x"+target, http.NoBody))
+		if f.Clean != clean {
+			t.Errorf("%s leads to %q, want %q", target, f.Clean, clean)
+		}
+	}
+	if f := s.Find(httptest.NewRequest(http.MethodGet, "http://x/admin//x", http.NoBody)); f.Route.Pattern != "@deny" {
+		t.Errorf("the rule was got round: %s", f.Route.Pattern)
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	var rules []Rule
+	var routes []*Route
+	for i := range 50 {
+		routes = append(routes, route(fmt.Sprintf("/folder%d/", i)), route(fmt.Sprintf("/page%d", i)))
+		w := match.When{Regex: fmt.Sprintf(`^/blog%d/(\d+)$`, i)}
+		if i%2 == 0 {
+			w = match.When{Path: fmt.Sprintf("/old%d/*.html", i)}
+		}
+		rules = append(rules, rule(b, w, "/new/{1}", nil))
+	}
+	s := New(1, append(routes, route("/")), rules...)
+	for name, target := range map[string]string{"last": "/nowhere/at/all", "rewritten": "/blog49/12345"} {
+		b.Run(name, func(b *testing.B) {
+			r := httptest.NewRequest(http.MethodGet, target, http.NoBody)
+			b.ReportAllocs()
+			for b.Loop() {
+				if s.Find(r).Route == nil {
+					b.Fatal("nothing was found")
+				}
+			}
+		})
+	}
+}
