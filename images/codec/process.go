@@ -147,7 +147,7 @@ func readResult(r *os.File) ([]byte, error) {
 		var n int
 		var got error
 		if raw.Read(func(fd uintptr) bool {
-			n, got = syscall.Read(int(fd), piece)
+			n, got = readNow(fd, piece)
 			return true // whatever it is: this does not wait
 		}) != nil {
 			return file.Bytes(), err

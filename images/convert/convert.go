@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"millrace/images/codec"
@@ -283,16 +282,4 @@ func gray(p *picture.Picture) *picture.Picture {
 		q.A = alpha
 	}
 	return q
-}
-
-// CPUTime is what this process and those it has waited for have used.
-func CPUTime() time.Duration {
-	var sum time.Duration
-	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
-		var u syscall.Rusage
-		if syscall.Getrusage(who, &u) == nil {
-			sum += time.Duration(u.Utime.Nano() + u.Stime.Nano())
-		}
-	}
-	return sum
 }

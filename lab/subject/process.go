@@ -115,7 +115,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 	p.mu.Lock()
 	// What it left behind in its group would go on listening. The group's
 	// number is still its own, as the process was not waited for yet.
-	_ = syscall.Kill(-p.PID, syscall.SIGKILL)
+	killGroup(p.PID, syscall.SIGKILL)
 	p.exit = cmd.Wait()
 	p.reaped = true
 	p.mu.Unlock()
@@ -225,7 +225,7 @@ func (p *Process) signal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.reaped {
-		_ = syscall.Kill(-p.PID, s) // fails only where all have ended
+		killGroup(p.PID, s)
 	}
 }
 

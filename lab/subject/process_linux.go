@@ -30,3 +30,8 @@ func awaitEnd(pid int) {
 		}
 	}
 }
+
+// killGroup sends a signal to a process and all that it has started.
+func killGroup(pid int, s syscall.Signal) {
+	_ = syscall.Kill(-pid, s) // fails only where all have ended
+}

@@ -2,7 +2,11 @@
 
 package servecmd
 
-import "os"
+import (
+	"os"
+
+	"millrace/cmd/millrace/internal/console"
+)
 
 // serverSignals is the one signal there is: Ctrl+C.
 func serverSignals() []os.Signal { return []os.Signal{os.Interrupt} }
