@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"millrace/internal/netset"
 )
 
 // When says which requests a rule is for. All that is named must hold. A value
@@ -52,8 +54,8 @@ type Matcher struct {
 	headers  []named
 	queries  []named
 	cookies  []named
-	allowed  []netip.Prefix
-	denied   []netip.Prefix
+	allowed  netset.Set
+	denied   netset.Set
 	protocol string
 
 	vary []string // request headers that have a say
@@ -107,7 +109,7 @@ func (w *When) Compile() (*Matcher, map[string]error) {
 	if !slices.Contains([]string{"", "http", "https"}, w.Protocol) {
 		note("protocol", fmt.Errorf("%q is neither http nor https", w.Protocol))
 	}
-	m.own = len(m.hosts)+len(m.queries)+len(m.allowed)+len(m.denied) > 0
+	m.own = len(m.hosts)+len(m.queries) > 0 || !m.allowed.Empty() || !m.denied.Empty()
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -145,32 +147,19 @@ func compileValues(from map[string]string, to *[]named) error {
 	return nil
 }
 
-func (m *Matcher) address(list []string) error {
+func (m *Matcher) address(list []string) (err error) {
+	var allowed, denied []string
 	for _, text := range list {
-		bare, not := strings.CutPrefix(text, "!")
-		prefix, err := ParseNetwork(bare)
-		if err != nil {
-			return err
-		}
-		if not {
-			m.denied = append(m.denied, prefix)
+		if bare, not := strings.CutPrefix(text, "!"); not {
+			denied = append(denied, bare)
 		} else {
-			m.allowed = append(m.allowed, prefix)
+			allowed = append(allowed, text)
 		}
 	}
-	return nil
-}
-
-// ParseNetwork reads an address or a network.
-func ParseNetwork(text string) (netip.Prefix, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix.Masked(), nil
+	if m.allowed, err = netset.Parse(allowed); err == nil {
+		m.denied, err = netset.Parse(denied)
 	}
-	ip, err := netip.ParseAddr(text)
-	if err != nil || ip.Zone() != "" {
-		return netip.Prefix{}, fmt.Errorf("%q is neither an address nor a network like 10.0.0.0/8", text)
-	}
-	return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()), nil
+	return err
 }
 
 // Only reports whether nothing but the path, the listener and the kind of method have a say.
@@ -242,18 +231,11 @@ func (m *Matcher) matchesCookies(r *http.Request) bool {
 }
 
 func (m *Matcher) matchesAddress(r *http.Request) bool {
-	if len(m.allowed)+len(m.denied) == 0 {
+	if m.allowed.Empty() && m.denied.Empty() {
 		return true
 	}
-	ip, err := netip.ParseAddr(Address(r))
-	if err != nil {
-		return len(m.allowed) == 0 // a UNIX socket: nobody's address
-	}
-	ip = ip.Unmap().WithZone("")
-	in := func(list []netip.Prefix) bool {
-		return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
-	}
-	return !in(m.denied) && (len(m.allowed) == 0 || in(m.allowed))
+	ip, _ := netip.ParseAddr(Address(r)) // of a UNIX socket the zero address
+	return !m.denied.Has(ip) && (m.allowed.Empty() || m.allowed.Has(ip))
 }
 
 // value is what a header, a cookie or a parameter must be.

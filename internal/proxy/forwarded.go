@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"slices"
 	"strings"
 
 	"millrace/internal/authority"
@@ -281,21 +280,4 @@ func parseHop(element string) (h hop, ok bool) {
 		}
 	}
 	return h, true
-}
-
-// client is the last address of an X-Forwarded-For that is not a trusted proxy's.
-func (t trust) client(xff, last string) string {
-	nodes := strings.Split(xff, ",")
-	nodes = nodes[max(0, len(nodes)-maxHops):]
-	for _, node := range slices.Backward(nodes) {
-		clean := cleanNode(strings.TrimSpace(node))
-		a, err := netip.ParseAddr(clean)
-		if err != nil {
-			return last
-		}
-		if last = clean; !t.names(a) {
-			return last
-		}
-	}
-	return last
 }

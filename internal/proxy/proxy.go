@@ -29,6 +29,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/netset"
+	"millrace/internal/realip"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
 )
@@ -119,7 +120,8 @@ type Handler struct {
 	pool     http.RoundTripper
 	errorLog *slog.Logger
 	trust    trust
-	host     string // as Options.Host: client, upstream, or the name itself
+	clients  *realip.Finder // nil: nobody is trusted
+	host     string         // as Options.Host: client, upstream, or the name itself
 	first    url.URL
 	paths    paths
 	rules    *headers.Rules                      // nil: none
@@ -147,7 +149,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return &Handler{
-		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: realip.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}, nil
 }

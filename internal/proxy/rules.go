@@ -73,5 +73,8 @@ func (h *Handler) clientIP(r *http.Request) string {
 		return node
 	}
 	_, xff, _ := chains(r.Header, p.received(r))
-	return h.trust.client(xff, node)
+	if client := h.clients.Named(p.addr, xff); client.IsValid() {
+		return client.String()
+	}
+	return node
 }

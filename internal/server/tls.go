@@ -121,6 +121,9 @@ func (o TLSOptions) Check() map[string]error {
 	if tlsVersions[o.MinVersion] == 0 {
 		return map[string]error{"min_version": fmt.Errorf("%q is not a version of TLS that is spoken here: write \"1.2\" or \"1.3\"", o.MinVersion)}
 	}
+	if o.HTTP3 && len(o.Listen) == 0 {
+		return map[string]error{"http3": errors.New("HTTP/3 is served where HTTPS is, and no address is: add listen: [\":443\"] and a certificate, or write auto: {}")}
+	}
 	if o.Auto == nil {
 		return nil
 	}
