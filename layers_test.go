@@ -25,7 +25,8 @@ const module = "millrace"
 // question for a review, not for a new line.
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "packaging/image", "packaging/sbom"},
-	{"."}, // package millrace, the root: the only place where jobs meet
+	{"."},               // package millrace, the root: the library that other programs import
+	{"internal/engine"}, // the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
@@ -170,7 +171,7 @@ var thirdParty = map[string][]string{
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	".":                    {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go"}, // a CA, its DNS; a client of HTTP/3
+	"internal/engine":      {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go"}, // a CA, its DNS; a client of HTTP/3
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
 	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against

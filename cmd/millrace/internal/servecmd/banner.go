@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	"millrace"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/internal/config"
+	"millrace/internal/engine"
 	"millrace/internal/lane"
 )
 
@@ -25,7 +25,7 @@ type banner struct {
 	what     Source
 	up       Up
 	terminal bool
-	server   *millrace.Server
+	server   *engine.Server
 }
 
 func (b banner) show(s console.Streams) {

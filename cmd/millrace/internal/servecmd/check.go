@@ -15,12 +15,12 @@ import (
 	"syscall"
 	"time"
 
-	"millrace"
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/config"
+	"millrace/internal/engine"
 )
 
 // expiresSoon is when a certificate should have been renewed.
@@ -45,7 +45,7 @@ func (c *Check) Run(s console.Streams) error {
 	if err != nil {
 		return cmdline.BadConfig(file, err)
 	}
-	if err := millrace.Unsupported(cfg); err != nil {
+	if err := engine.Unsupported(cfg); err != nil {
 		return cmdline.BadConfig(file, err)
 	}
 	found, notes := tryAddresses(ctx, cfg)
@@ -71,7 +71,7 @@ func (c *Check) Run(s console.Streams) error {
 // may be there already.
 func tryAddresses(ctx context.Context, cfg *config.Config) (found config.Findings, notes []string) {
 	for i, addr := range slices.Concat(cfg.Listen, cfg.TLS.Listen) {
-		failed, ok := errors.AsType[*millrace.ListenError](millrace.TryAddress(addr))
+		failed, ok := errors.AsType[*engine.ListenError](engine.TryAddress(addr))
 		if !ok {
 			continue
 		}
@@ -97,7 +97,7 @@ func isServed(ctx context.Context, addr string) bool {
 
 // aboutAddress is the failure of an address as a finding in the config's line
 // that has it; none where no line has.
-func aboutAddress(cfg *config.Config, failed *millrace.ListenError) config.Findings {
+func aboutAddress(cfg *config.Config, failed *engine.ListenError) config.Findings {
 	list, key := cfg.Listen, "listen"
 	if failed.Secure {
 		list, key = cfg.TLS.Listen, "tls.listen"

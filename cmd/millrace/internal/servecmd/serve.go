@@ -14,13 +14,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"millrace"
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
+	"millrace/internal/engine"
 	"millrace/internal/packfile"
 )
 
@@ -127,7 +127,7 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		return cmdline.BadConfig(w.File, err)
 	}
 	s.Format(cfg.Log.Format)
-	var srv *millrace.Server
+	var srv *engine.Server
 	reload := func() error {
 		next, err := load()
 		if err != nil {
@@ -140,7 +140,7 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		s.Format(next.Log.Format)
 		return nil
 	}
-	sockets, err := millrace.InheritedSockets()
+	sockets, err := engine.InheritedSockets()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 	failures := s.Logger()
 	log.SetFlags(0)
 	log.SetOutput(console.StandardLog{To: failures})
-	srv, err = millrace.New(cfg, millrace.Options{
+	srv, err = engine.New(cfg, engine.Options{
 		Version:  v.Version,
 		Revision: v.Revision,
 		ErrorLog: failures,
@@ -170,7 +170,7 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 
 // whole serves, and ends it when the packed site turns out to be damaged in a
 // part that was not looked at before it started.
-func whole(site *packfile.Site, srv *millrace.Server, serve func() error) error {
+func whole(site *packfile.Site, srv *engine.Server, serve func() error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	found := make(chan error, 1)
 	go func() { // ends with stop, or with the site; waited for below
@@ -189,7 +189,7 @@ func whole(site *packfile.Site, srv *millrace.Server, serve func() error) error 
 }
 
 // serve runs the server and does what signals say.
-func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, s console.Streams) error {
+func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, s console.Streams) error {
 	// tell says what was done, or why it was not.
 	tell := func(done string, err error) {
 		switch {
@@ -248,7 +248,7 @@ func serve(srv *millrace.Server, signals <-chan os.Signal, reload func() error, 
 // the config's line that has it. The server itself knows what to type where the
 // address comes from the command line.
 func startFailure(err error, cfg *config.Config, file string) error {
-	if failed, ok := errors.AsType[*millrace.ListenError](err); ok && file != "" {
+	if failed, ok := errors.AsType[*engine.ListenError](err); ok && file != "" {
 		if found := aboutAddress(cfg, failed); found != nil {
 			return cmdline.BadConfig(file, found)
 		}

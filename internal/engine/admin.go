@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"millrace/cache"
+	"millrace/cache/control"
+	"millrace/cache/purge"
+	images "millrace/images/control"
+	"millrace/internal/admin"
+	"millrace/internal/config"
+	"millrace/internal/meter"
+	"millrace/internal/site"
+	websockets "millrace/websocket/control"
+)
+
+func (s *Server) openAdmin(cfg *config.Config) error {
+	var err error
+	s.admin, err = admin.New(admin.Options{Listen: cfg.Admin.Listen}, admin.Deps{
+		Meters:   s.meters,
+		Version:  s.options.Version,
+		Revision: s.options.Revision,
+		Ready:    func() bool { return !s.server.Draining() },
+		Reload:   s.options.Reload,
+		Routes:   s.controls(),
+		Addrs:    s.Addrs,
+
+		Certificates: s.certificates,
+		Gather:       []func(){s.measure},
+		ErrorLog:     s.errors,
+	})
+	if warning := s.admin.Warning(); err == nil && warning != "" {
+		s.errors.Warn(warning)
+	}
+	return err
+}
+
+// AdminAddr is where the admin listener is, empty when it is off.
+func (s *Server) AdminAddr() string { return s.admin.Addr() }
+
+// controls are the handlers on the admin listener for caches, WebSockets and
+// images, by the prefixes of their paths.
+func (s *Server) controls() map[string]http.Handler {
+	return map[string]http.Handler{
+		control.Prefix:    control.Handler(s.controlled, s.reached, s.counters),
+		websockets.Prefix: websockets.Handler(s.webSockets),
+		images.Prefix:     images.Handler(s.Images),
+	}
+}
+
+// measure sets the gauges of the caches, images and WebSockets in use.
+func (s *Server) measure() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, h := range s.graph.caches {
+		h.Measure()
+	}
+	for _, r := range s.graph.websockets {
+		r.handler.Measure()
+	}
+	for _, h := range s.graph.images {
+		h.Measure()
+	}
+}
+
+// counters are those of the caches, as of now.
+func (s *Server) counters() []*meter.Cache {
+	s.measure()
+	return s.meters.Caches()
+}
+
+// controlled lists the caches in use by their routes.
+func (s *Server) controlled() map[string]controlledCache {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	all := map[string]controlledCache{}
+	for name := range s.graph.caches {
+		all[name] = controlledCache{s, name}
+	}
+	return all
+}
+
+// reached is the route that answers a request.
+func (s *Server) reached(r *http.Request) (string, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	table := s.graph.setup.Plain
+	if r.TLS != nil {
+		table = s.graph.setup.Secure
+	}
+	on := table.Site(r.Host)
+	if on == nil {
+		return "", false
+	}
+	path, _ := site.Clean(r.URL.Path)
+	route := on.Route(path)
+	if route == nil {
+		return "", false
+	}
+	for name, h := range s.graph.caches {
+		if http.Handler(h) == route.Handler {
+			return name, true
+		}
+	}
+	return route.Pattern, true
+}
+
+// controlledCache is the cache of a route. After a reload it is the new one.
+type controlledCache struct {
+	s    *Server
+	name string
+}
+
+// use calls f with the cache. No reload happens meanwhile.
+func (c controlledCache) use(f func(*cache.Handler)) error {
+	c.s.mu.RLock()
+	defer c.s.mu.RUnlock()
+	h := c.s.graph.caches[c.name]
+	if h == nil {
+		return fmt.Errorf("the config was read again: the route %s has no cache any more", c.name)
+	}
+	f(h)
+	return nil
+}
+
+// Purge also reaches the caches of graphs that are still draining: a request
+// that began before a reload may still write to the folder that the new cache
+// uses now.
+func (c controlledCache) Purge(ctx context.Context, what purge.Selector) error {
+	var errs []error
+	gone := c.use(func(h *cache.Handler) {
+		errs = append(errs, h.Purge(ctx, what))
+		now := slices.Collect(maps.Values(c.s.graph.caches))
+		for g := range c.s.leaving {
+			for _, old := range g.caches {
+				if !slices.Contains(now, old) {
+					errs = append(errs, old.Purge(ctx, what))
+				}
+			}
+		}
+	})
+	return errors.Join(append(errs, gone)...)
+}
+
+// Explain says what would happen to r now.
+func (c controlledCache) Explain(r *http.Request) (e cache.Explanation) {
+	if err := c.use(func(h *cache.Handler) { e = h.Explain(r) }); err != nil {
+		e.Outcome, e.Reason = "miss", err.Error()
+	}
+	return e
+}
+
+// Recent lists the latest decisions.
+func (c controlledCache) Recent(filter string, most int) (list []cache.Decision) {
+	_ = c.use(func(h *cache.Handler) { list = h.Recent(filter, most) }) // none, of one that is gone
+	return list
+}

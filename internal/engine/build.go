@@ -1,0 +1,245 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/config"
+	"millrace/internal/guard"
+	"millrace/internal/match"
+	"millrace/internal/netset"
+	"millrace/internal/realip"
+	"millrace/internal/site"
+)
+
+// builder makes the graph of a config. Each job has its own file with the
+// builder's methods for it, named after the job's package.
+type builder struct {
+	server *Server
+	config *config.Config
+	old    *graph // the graph that serves now; empty at the start
+	next   *graph // the one that is being built
+}
+
+// build makes the graph for cfg; old may be nil. After an error everything that
+// was opened for it is closed again.
+func (s *Server) build(cfg *config.Config, old *graph) (*graph, error) {
+	if old == nil {
+		old = newGraph()
+		close(old.closed)
+	}
+	b := &builder{server: s, config: cfg, old: old, next: newGraph()}
+	b.next.before = old.closed
+	if err := b.build(); err != nil {
+		_ = b.next.close(old)
+		return nil, err
+	}
+	return b.next, nil
+}
+
+func (b *builder) build() (err error) {
+	if err = b.accessLog(); err != nil {
+		return err
+	}
+	cfg, setup := b.config, &b.next.setup
+	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
+	setup.Inherited = b.server.options.Sockets
+	trusted, err := netset.Parse(cfg.TrustedProxies())
+	if err != nil {
+		return fmt.Errorf("limits.trusted_proxies: %w", err)
+	}
+	setup.Trusted, setup.Clients = trusted.Has, realip.New(trusted, cfg.Limits.ClientHeader)
+	if setup.Tickets, err = b.tickets(); err != nil {
+		return fmt.Errorf("tls.tickets.shared: %w", err)
+	}
+	if err = b.certificates(); err != nil {
+		return fmt.Errorf("tls.auto: %w", err)
+	}
+	setup.Plain, setup.Secure = site.NewTable(), site.NewTable()
+	if cfg.TLS.Redirects() {
+		b.redirectToTLS()
+	}
+	for _, sc := range cfg.Sites {
+		on := &siteRef{}
+		routes, err := b.routes(sc, on)
+		if err != nil {
+			return err
+		}
+		rules, err := b.rules(sc, routes)
+		if err != nil {
+			return err
+		}
+		on.site = b.site(tlsKind(cfg), sc, routes, rules)
+		setup.Secure.Add(on.site, sc.Hosts)
+		if !cfg.TLS.Redirects() {
+			setup.Plain.Add(b.site("plain", sc, routes, rules), sc.Hosts)
+		}
+	}
+	return nil
+}
+
+// tlsKind is the kind of listener of sites over TLS. Answers say where HTTP/3 is
+// spoken (Alt-Svc), so they are others when that changes.
+func tlsKind(cfg *config.Config) string {
+	if cfg.TLS.HTTP3 {
+		return fmt.Sprint("tls and http3 ", cfg.TLS.Listen)
+	}
+	return "tls"
+}
+
+// redirectToTLS sends plain requests to the first TLS listener, for the hosts
+// that a site or the certificate names.
+func (b *builder) redirectToTLS() {
+	setup, srv := &b.next.setup, b.server
+	port := guard.RedirectPort(b.config.TLS.Listen)
+	secure := setup.Secure
+	known := func(host string) bool { return secure.Named(host) || srv.server.Certifies(host) }
+	to := &site.Route{Pattern: "/", Handler: guard.ToHTTPS(port, known), Job: srv.meters.Job("redirect")}
+	setup.Plain.Add(site.New(b.siteNumber("redirect", port), []*site.Route{to}), nil)
+}
+
+// routes are those of a site, with their jobs.
+func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err error) {
+	for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
+		rc := sc.Routes[pattern]
+		h, job, err := b.job(sc.Hosts, pattern, rc)
+		if err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc)}
+		if err := b.around(sc, rc, r, on); err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		routes = append(routes, r)
+	}
+	return routes, nil
+}
+
+// asItCame reports whether a route passes paths on that are not clean.
+func asItCame(rc config.Route) bool {
+	switch {
+	case rc.Proxy != nil:
+		return !rc.Proxy.Rewrites()
+	case rc.Cache != nil:
+		return !rc.Cache.Rewrites()
+	}
+	return false
+}
+
+// siteNumber is the number of a site on one kind of listener: the old one if
+// nothing about the site has changed, so that its finished answers live on,
+// else a new one.
+func (b *builder) siteNumber(listener string, what any) uint64 {
+	k := keyOf(listener, what)
+	id, ok := b.old.ids[k]
+	if !ok {
+		b.server.serial++
+		id = b.server.serial
+	}
+	b.next.ids[k] = id
+	return id
+}
+
+// keyOf is the same for equal options and different for others.
+func keyOf(kind string, what any) string {
+	b, err := json.Marshal(what)
+	if err != nil {
+		panic(fmt.Sprintf("engine: options of %s cannot be compared: %v", kind, err)) // a mistake in an Options type
+	}
+	return kind + " " + string(b)
+}
+
+// job makes the handler of a route and returns its job's name.
+func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.Handler, job string, err error) {
+	switch name := routeName(hosts, pattern); {
+	case rc.PHP != nil:
+		h, err = b.php(name, pattern, rc)
+		return h, "php", err
+	case rc.Images != nil:
+		h, err = b.images(name, rc)
+		return h, "images", err
+	case rc.Static != nil:
+		h, err = b.static(*rc.Static)
+		return h, "static", err
+	case rc.Cache != nil:
+		h, err = b.cache(name, *rc.Cache)
+		return h, "cache", err
+	case rc.WebSocket != nil:
+		h, err = b.webSocket(hosts, pattern, *rc.WebSocket)
+		return h, "websocket", err
+	case rc.Proxy != nil:
+		h, err = b.proxy(*rc.Proxy)
+		return h, "proxy", err
+	case rc.Redirect != nil:
+		h, err = b.redirect(pattern, *rc.Redirect)
+		return h, "redirect", err
+	case rc.Respond != nil:
+		h, err = rc.Respond.Handler()
+		return h, "respond", err
+	case rc.Deny != nil:
+		return rc.Deny.Handler(), "deny", nil
+	}
+	return nil, "", errors.New("no job is named: write static, images, php, cache, proxy, websocket, redirect, respond or deny")
+}
+
+// redirect is the handler of a route that redirects, by a template where it has one.
+func (b *builder) redirect(pattern string, o guard.Redirect) (http.Handler, error) {
+	if !strings.Contains(o.To, "{") {
+		return o.Handler(pattern), nil
+	}
+	of, err := match.NewPath(pattern)
+	if err != nil {
+		of, err = match.NewPath("") // a name
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // never: every path
+	}
+	return o.Matched(of) //nolint:wrapcheck // the caller says which route
+}
+
+// routeName is a route's name in the metrics and on the command line.
+func routeName(hosts []string, pattern string) string {
+	if len(hosts) > 0 {
+		return hosts[0] + pattern
+	}
+	return pattern
+}
+
+// carry takes a part over from the old graph or opens a new one. Parts that it
+// uses must be carried first.
+func carry[T any](b *builder, k string, open func() (T, io.Closer, error)) (T, error) {
+	p, ok := b.next.parts[k]
+	if !ok {
+		if p, ok = b.old.parts[k]; !ok {
+			what, closer, err := open()
+			if err != nil {
+				return what, err
+			}
+			p = part{what, closer}
+		}
+		b.next.parts[k] = p
+		b.next.opened = append(b.next.opened, k)
+	}
+	return p.what.(T), nil
+}
+
+// accessLog carries the access log over when its options are the same.
+func (b *builder) accessLog() (err error) {
+	b.next.logKey = keyOf("log", b.config.Log)
+	if b.old.logKey == b.next.logKey {
+		b.next.setup.Log = b.old.setup.Log
+		return nil
+	}
+	b.next.setup.Log, err = accesslog.Open(b.config.Log, &b.server.meters.LogDropped, func(err error) {
+		b.server.errors.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
+	})
+	return err
+}

@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"millrace/cache"
+	"millrace/store"
+	"millrace/store/disk"
+)
+
+// cache is the cache of a route. Routes with the same options share one, under
+// the first route's name.
+func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
+	d := cache.Deps{ErrorLog: b.server.errors, Unasked: b.server.countUnasked, Room: b.server.room}
+	if o.Disk != "" {
+		disk, err := b.disk(o)
+		if err != nil {
+			return nil, err
+		}
+		d.Disk = disk
+	}
+	k := keyOf("cache", o)
+	_, twice := b.next.parts[k]
+	h, err := carry(b, k, func() (*cache.Handler, io.Closer, error) {
+		d.Meters = b.server.meters.Cache(name)
+		return openCache(o, d)
+	})
+	if err == nil && !twice {
+		b.next.caches[name] = h
+	}
+	return h, err
+}
+
+// openCache opens a cache and, if it is shared, its connection to other machines.
+func openCache(o cache.Options, d cache.Deps) (*cache.Handler, io.Closer, error) {
+	if o.Shared == "" {
+		h, err := cache.New(o, d)
+		return h, h, err
+	}
+	l := &relay{ready: make(chan struct{})}
+	shared, err := openShared(o.Shared, l, d.ErrorLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	d.Shared, d.Publish, d.Outbox = shared, shared.Publish, outboxOf(o.Shared)
+	h, err := cache.New(o, d)
+	l.connect(h, err)
+	if err != nil {
+		return nil, nil, errors.Join(err, shared.Close())
+	}
+	return h, closing(func() error {
+		l.cut() // first: what comes from now on finds a cache that is being closed
+		return errors.Join(h.Close(), shared.Close())
+	}), nil
+}
+
+// sharedStore is a store that several machines share. They also send each other
+// messages through it.
+type sharedStore interface {
+	store.Store
+	Publish(ctx context.Context, message []byte) error
+}
+
+// outboxOf is the folder for purges that could not be sent to the other machines
+// yet, used when the cache has no disk. It is "" when the user has no cache folder.
+func outboxOf(shared string) string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(shared)) // it may hold a password
+	return filepath.Join(base, "millrace", "outbox", hex.EncodeToString(sum[:8]))
+}
+
+// closing is a function as an [io.Closer].
+type closing func() error
+
+// Close calls it.
+func (c closing) Close() error { return c() }
+
+// relay passes messages of other machines on to a cache. The shared store is
+// opened before the cache that uses it and delivers messages at once. Until
+// connect they wait, since no purge may be lost.
+type relay struct {
+	ready chan struct{} // closed by connect
+	mu    sync.RWMutex  // held for reading while the cache is told something
+	to    *cache.Handler
+}
+
+func (l *relay) connect(h *cache.Handler, err error) {
+	if err == nil {
+		l.to = h
+	}
+	close(l.ready)
+}
+
+// cut returns when no message is being delivered; from then on none is.
+func (l *relay) cut() {
+	l.mu.Lock()
+	l.to = nil
+	l.mu.Unlock()
+}
+
+func (l *relay) message(m []byte, lost bool) {
+	l.deliver(func(h *cache.Handler) { h.Message(m, lost) })
+}
+
+func (l *relay) changed(keys []string) {
+	l.deliver(func(h *cache.Handler) { h.Changed(keys) })
+}
+
+func (l *relay) deliver(f func(*cache.Handler)) {
+	<-l.ready
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.to != nil {
+		f(l.to)
+	}
+}
+
+// diskStore is an open folder, and the options that it was opened with.
+type diskStore struct {
+	*disk.Store
+	options string
+}
+
+// disk is the tier on disk. It is a part of its own, identified by its folder
+// alone: a folder can be opened only once, and during a reload the old and the
+// new handler both use it.
+func (b *builder) disk(o cache.Options) (store.Store, error) {
+	dir, err := filepath.Abs(o.Disk)
+	if err != nil {
+		return nil, fmt.Errorf("finding the cache's folder %s: %w", o.Disk, err)
+	}
+	with := disk.Options{Dir: o.Disk, Limit: o.DiskSize}
+	options := keyOf("options", with)
+	d, err := carry(b, "disk "+dir, func() (diskStore, io.Closer, error) {
+		d, err := disk.Open(with)
+		return diskStore{d, options}, d, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.options != options {
+		b.server.errors.Warn("the cache's folder is in use with other limits; the new ones take effect at the next start", "folder", o.Disk)
+	}
+	return d.Store, nil
+}

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"io"
+	"slices"
+
+	"millrace/internal/admin"
+	"millrace/internal/server"
+)
+
+// certifier gets certificates by itself. It is internal/certs' Manager, which a
+// small build does not have.
+type certifier interface {
+	server.Certifier
+	io.Closer
+	Manage(names, addrs []string) error
+	Status() []admin.Certificate
+}
+
+// certificates carries over what gets certificates by itself.
+func (b *builder) certificates() error {
+	o := b.config.TLS.Auto
+	if o == nil || len(b.config.TLS.Listen) == 0 {
+		return nil
+	}
+	var hosts []string
+	for _, s := range b.config.Sites {
+		hosts = append(hosts, s.Hosts...)
+	}
+	slices.Sort(hosts)
+	b.next.certified = o.Wanted(hosts)
+	settings := *o
+	settings.Hosts = nil // these may change without a loss
+	auto, err := carry(b, keyOf("certificates", settings), func() (certifier, io.Closer, error) {
+		c, err := openCertifier(*o, b.server.errors)
+		return c, c, err
+	})
+	if err != nil {
+		return err
+	}
+	b.next.auto, b.next.setup.Auto = auto, auto
+	return nil
+}
+
+// manage has the names of the graph that serves now certified.
+func (s *Server) manage() error {
+	if s.graph.auto == nil {
+		return nil
+	}
+	return s.graph.auto.Manage(s.graph.certified, s.server.Addrs())
+}
+
+// certificates lists the certificates that come by themselves.
+func (s *Server) certificates() []admin.Certificate {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.graph.auto == nil {
+		return nil
+	}
+	return s.graph.auto.Status()
+}

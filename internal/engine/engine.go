@@ -1,0 +1,213 @@
+// Package engine puts a site on the net: one server that is built from a
+// config, serves it, and takes a new config without dropping a connection. The
+// commands of millrace use it, and package millrace for other programs.
+//
+//	srv, err := engine.New(cfg, engine.Options{Version: "1.0"})
+//	…
+//	err = srv.Run(ctx) // until ctx ends; then it drains
+//
+// New binds every address and builds every job, or fails and leaves nothing
+// running. Reload builds a new graph beside the old one and swaps them; the old
+// one closes when its last request has ended. build.go has the builder, and each
+// job a file of its own.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"millrace/internal/admin"
+	"millrace/internal/config"
+	"millrace/internal/gogc"
+	"millrace/internal/meter"
+	"millrace/internal/packfile"
+	"millrace/internal/redact"
+	"millrace/internal/server"
+	"millrace/internal/spool"
+)
+
+// Options are what does not come from the config.
+type Options struct {
+	Version  string       // for the metrics; empty is "dev"
+	Revision string       // the commit, if known
+	ErrorLog *slog.Logger // nil is slog.Default(); tokens and passwords do not reach it
+	// Worker starts a process that converts images: a program that calls
+	// images/worker's Main, and its arguments. Empty: they are converted in
+	// this process, which then needs the memory for it.
+	Worker []string
+	// Reload is called by POST /reload on the admin listener: it should read
+	// the config again and call Server.Reload. Nil: there is no such route.
+	Reload func() error
+	// Packed has the folders of a packed site, by the roots that the config
+	// names. Nil: they are on disk.
+	Packed *packfile.Site
+	// Sockets listen already, as those of a systemd socket unit do: each is used
+	// where the config listens at its address.
+	Sockets []*os.File
+}
+
+// Server is a site being served.
+type Server struct {
+	options Options
+	errors  *slog.Logger
+	meters  *meter.Meters
+	admin   *admin.Admin // nil when off
+	server  *server.Server
+	garbage *gogc.Governor
+	room    *spool.Room // where bodies are that one side has sent and the other has not taken
+
+	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
+	graph   *graph
+	leaving map[*graph]bool // left by a reload, and not closed yet
+	serial  uint64          // the last site number given out
+	retired sync.WaitGroup
+	ended   chan struct{} // closed when Run is over: nobody waits for requests any more
+}
+
+// New builds everything that cfg asks for and binds all of its addresses.
+func New(cfg *config.Config, o Options) (*Server, error) {
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
+	if s.errors == nil {
+		s.errors = slog.Default()
+	}
+	s.errors = slog.New(redact.Handler(s.errors.Handler()))
+	s.room = spool.NewRoom(cfg.Buffers, s.errors)
+	g, err := s.build(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	s.server, err = server.New(g.setup, cfg.Lane, s.meters, s.errors)
+	if err != nil {
+		return nil, errors.Join(err, g.close(nil))
+	}
+	s.graph = g
+	if err := s.openAdmin(cfg); err != nil {
+		s.server.Close()
+		return nil, errors.Join(err, g.close(nil))
+	}
+	if err := s.manage(); err != nil {
+		s.server.Close()
+		return nil, errors.Join(err, s.admin.Close(), g.close(nil))
+	}
+	s.garbage.Budget(budget(cfg))
+	s.meters.ConfigLoaded.Set(time.Now().Unix())
+	return s, nil
+}
+
+// Run serves until ctx ends, and then drains: no new connections, running
+// requests end, the logs are written out. It returns an error when requests
+// had to be cut off.
+func (s *Server) Run(ctx context.Context) error {
+	var adminDone sync.WaitGroup
+	adminDone.Go(func() {
+		if err := s.admin.Serve(); err != nil {
+			s.errors.Error("the admin listener has ended", "err", err)
+		}
+	})
+	err := s.server.Run(ctx)
+	close(s.ended)
+	err = errors.Join(err, s.admin.Close())
+	adminDone.Wait()
+	s.retired.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.garbage.Budget(0)
+	return errors.Join(err, s.graph.close(nil))
+}
+
+// Close ends Run at once: requests that are still being answered are cut off.
+func (s *Server) Close() error {
+	s.server.Close()
+	return nil
+}
+
+// Reload puts a new config into effect. When it cannot be built, or an address
+// cannot be bound, the old one goes on unchanged. No connection is dropped;
+// lane.memory, lane.off, limits.header_bytes, admin.listen
+// and the size of a cache's folder take effect at the next start.
+func (s *Server) Reload(cfg *config.Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, err := s.build(cfg, s.graph)
+	if err == nil {
+		if err = s.server.Reload(next.setup); err != nil {
+			err = errors.Join(err, next.close(s.graph))
+		}
+	}
+	if err != nil {
+		s.ReloadFailed()
+		return fmt.Errorf("the old config goes on serving: %w", err)
+	}
+	s.room.Limit(cfg.Buffers)
+	old := s.graph
+	s.graph = next
+	s.retire(old, next)
+	if err := s.manage(); err != nil { // the files it reads have changed between two moments
+		s.errors.Warn("new names get no certificates", "err", err)
+	}
+	s.garbage.Budget(budget(cfg))
+	s.meters.ConfigReloads.Add(0, 1)
+	s.meters.ConfigLoaded.Set(time.Now().Unix())
+	return nil
+}
+
+// ReloadFailed counts a reload that ended before Reload, with a config that
+// could not be read.
+func (s *Server) ReloadFailed() { s.meters.ConfigReloadFailures.Add(0, 1) }
+
+// retire closes what only the old graph has, after its last request. Graphs
+// are closed in their order: a part that went from one to the next is in use
+// by both. The goroutine ends with the last request or with Run, which waits.
+func (s *Server) retire(old, next *graph) {
+	old.setup.Plain.Retire()
+	old.setup.Secure.Retire()
+	s.leaving[old] = true
+	for _, r := range old.websockets {
+		if !next.hasWebSocket(r.handler) {
+			// At once: its event streams and the WebSockets over HTTP/2 are
+			// requests that would keep the old graph for as long as they like.
+			s.retired.Go(r.handler.Leave)
+		}
+	}
+	s.retired.Go(func() {
+		defer close(old.closed)
+		for _, idle := range []<-chan struct{}{old.before, old.setup.Plain.Idle(), old.setup.Secure.Idle()} {
+			select {
+			case <-idle:
+			case <-s.ended:
+			}
+		}
+		s.mu.Lock()
+		delete(s.leaving, old)
+		s.mu.Unlock()
+		if err := old.close(next); err != nil {
+			s.errors.Warn("closing what the old config had open", "err", err)
+		}
+	})
+}
+
+// ReopenLogs opens the log file again by its name, after it has been rotated.
+func (s *Server) ReopenLogs() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph.setup.Log.Reopen()
+}
+
+// ListenError says why an address cannot be served at.
+type ListenError = server.ListenError
+
+// InheritedSockets are what systemd has opened for this process by a socket
+// unit, for [Options].Sockets.
+func InheritedSockets() ([]*os.File, error) { return server.Inherited(os.Getenv) }
+
+// TryAddress reports whether an address can be served at now, as a
+// [*ListenError], without doing so.
+func TryAddress(addr string) error { return server.Try(addr) }
+
+// Addrs are the URLs under which the site is served.
+func (s *Server) Addrs() []string { return s.server.Addrs() }

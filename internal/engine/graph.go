@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"millrace/cache"
+	"millrace/images"
+	"millrace/internal/server"
+)
+
+// graph is everything that one config leads to. It does not change once it
+// serves. Parts that survive a reload are carried over from the old graph; their
+// keys hold all of their options.
+type graph struct {
+	setup  server.Setup
+	ids    map[string]uint64 // sites: listener, hosts and routes → number
+	parts  map[string]part   // what has a state, by its options
+	opened []string          // keys of parts: each after those that it uses
+	caches map[string]*cache.Handler
+	images map[string]*images.Handler // routes with images, by name
+	logKey string
+
+	auto      certifier // gets certificates by itself; nil where all are in files
+	certified []string  // names that it is to get them for
+
+	websockets  map[string]*webSocketRoute // routes with WebSockets, by name
+	descriptors int                        // that one WebSocket may have; 0: one
+
+	before <-chan struct{} // closed when the graph before this one is
+	closed chan struct{}   // closed when this one is
+}
+
+// part is a job, or something that a job uses, with state that must be closed.
+type part struct {
+	what   any
+	closer io.Closer
+}
+
+func newGraph() *graph {
+	return &graph{
+		ids:        map[string]uint64{},
+		parts:      map[string]part{},
+		caches:     map[string]*cache.Handler{},
+		images:     map[string]*images.Handler{},
+		websockets: map[string]*webSocketRoute{},
+		closed:     make(chan struct{}),
+	}
+}
+
+// close closes what this graph has and keep (which may be nil) does not.
+func (g *graph) close(keep *graph) error {
+	if keep == nil {
+		keep = &graph{}
+	}
+	var errs []error
+	for _, k := range slices.Backward(g.opened) {
+		if _, ok := keep.parts[k]; !ok {
+			errs = append(errs, g.parts[k].closer.Close())
+		}
+	}
+	if g.setup.Log != keep.setup.Log {
+		errs = append(errs, g.setup.Log.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"io"
+	"net/http"
+	"strings"
+
+	"millrace/internal/config"
+	"millrace/php"
+)
+
+// php is the handler of a route with PHP: what is no script is served as if the
+// route had none.
+func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, err error) {
+	var files http.Handler
+	if rc.Images != nil {
+		files, err = b.images(name, rc)
+	} else {
+		files, err = b.static(*rc.Static)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return carry(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images}), func() (*php.Handler, io.Closer, error) {
+		h, err := php.Open(*rc.PHP, php.Deps{
+			Files:    files,
+			Static:   php.Static{Root: rc.Static.Root, Index: rc.Static.Index, Hides: rc.Static.Hider()},
+			Prefix:   strings.TrimSuffix(pattern, "/"),
+			ErrorLog: b.server.errors,
+			Room:     b.server.room,
+		})
+		return h, h, err
+	})
+}

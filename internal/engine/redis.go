@@ -1,0 +1,28 @@
+//go:build !small
+
+package engine
+
+import (
+	"log/slog"
+
+	"millrace/store"
+	"millrace/store/redis"
+)
+
+// openShared opens the store that several machines share, whose messages go to l.
+func openShared(url string, l *relay, errorLog *slog.Logger) (sharedStore, error) {
+	s, err := redis.Open(redis.Options{URL: url, From: redis.Beginning, Changed: l.changed, Message: l.message, ErrorLog: errorLog})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openRedis opens a Redis as a store alone.
+func openRedis(url string, errorLog *slog.Logger) (store.Store, error) {
+	s, err := redis.Open(redis.Options{URL: url, ErrorLog: errorLog})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

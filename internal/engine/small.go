@@ -1,0 +1,62 @@
+//go:build small
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"millrace/bus"
+	"millrace/internal/config"
+	"millrace/internal/server"
+	"millrace/store"
+	"millrace/websocket/channels"
+)
+
+// Built with the tag small, Millrace has no Redis, no NATS, no automatic certificates, no HTTP/3, nor the embedded
+// encoders of images/codec: a first build takes three quarters of the time.
+// docs/decisions/0022 has the figures.
+var errSmall = errors.New("this millrace was built with -tags small, which leaves out Redis, NATS, automatic certificates, HTTP/3 and the embedded image encoders: build it without")
+
+func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
+
+func openRedis(string, *slog.Logger) (store.Store, error) { return nil, errSmall }
+
+func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
+
+func openCertifier(server.AutoOptions, *slog.Logger) (certifier, error) { return nil, errSmall }
+
+func http3() server.HTTP3 { return nil }
+
+// Unsupported says what cfg asks for that this build leaves out.
+func Unsupported(cfg *config.Config) error {
+	var found []error
+	if shared := cfg.TLS.Tickets.Shared; shared != "" && !strings.HasPrefix(shared, "s3") {
+		found = append(found, fmt.Errorf("tls.tickets.shared: %w", errSmall))
+	}
+	if cfg.TLS.HTTP3 {
+		found = append(found, fmt.Errorf("tls.http3: %w", errSmall))
+	}
+	if cfg.TLS.Auto != nil {
+		found = append(found, fmt.Errorf("tls.auto: %w", errSmall))
+	}
+	for _, s := range cfg.Sites {
+		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
+			key := ""
+			switch r := s.Routes[pattern]; {
+			case r.Cache != nil && r.Cache.Shared != "":
+				key = "cache.shared"
+			case r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Bus != "":
+				key = "websocket.channels.bus"
+			default:
+				continue
+			}
+			found = append(found, fmt.Errorf("route %s: %s: %w", routeName(s.Hosts, pattern), key, errSmall))
+		}
+	}
+	return errors.Join(found...)
+}

@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"io"
+	"log/slog"
+	"strings"
+
+	"millrace/internal/server"
+	"millrace/store"
+	"millrace/store/s3"
+)
+
+// tickets is where the keys of TLS session tickets are shared.
+func (b *builder) tickets() (server.SharedTickets, error) {
+	o := b.config.TLS.Tickets
+	if o.Shared == "" || len(b.config.TLS.Listen) == 0 {
+		return server.SharedTickets{}, nil
+	}
+	shared, err := carry(b, keyOf("tickets", o.Shared), func() (store.Store, io.Closer, error) {
+		s, err := openTicketStore(o.Shared, b.server.errors)
+		return s, s, err
+	})
+	return server.SharedTickets{Store: shared, Secret: o.Secret}, err
+}
+
+func openTicketStore(url string, errorLog *slog.Logger) (store.Store, error) {
+	if scheme, _, _ := strings.Cut(url, ":"); scheme == "s3" || scheme == "s3+http" {
+		bucket, err := s3.Open(s3.Options{URL: url, ErrorLog: errorLog})
+		if err != nil {
+			return nil, err // no *s3.Store that is nil
+		}
+		return bucket, nil
+	}
+	return openRedis(url, errorLog)
+}

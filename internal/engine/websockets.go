@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"millrace/bus"
+	"millrace/internal/upstream"
+	"millrace/websocket"
+	"millrace/websocket/channels"
+	"millrace/websocket/conn"
+	"millrace/websocket/control"
+)
+
+// webSocketRoute is a route with WebSockets.
+type webSocketRoute struct {
+	control.Route
+	handler *websocket.Handler
+}
+
+// webSocket is the handler of a route with WebSockets. All routes share one
+// engine, which a reload carries over together with the handlers whose options
+// are the same: their connections do not notice.
+func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options) (*websocket.Handler, error) {
+	engine, err := carry(b, "websocket engine", func() (*conn.Engine, io.Closer, error) {
+		e := conn.NewEngine(b.server.errors)
+		return e, e, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	places, err := b.webSocketPlaces(engine, o)
+	if err != nil {
+		return nil, err
+	}
+	var pool *upstream.Pool
+	if o.Proxy != nil {
+		if pool, err = b.pool(o.ProxyOptions().Options); err != nil {
+			return nil, err
+		}
+	}
+	name := routeName(hosts, pattern)
+	var shared *bus.Shared
+	if o.Channels != nil {
+		if shared, err = b.bus(name, *o.Channels); err != nil {
+			return nil, err
+		}
+	}
+	h, err := carry(b, keyOf("websocket "+name, o), func() (*websocket.Handler, io.Closer, error) {
+		d := websocket.Deps{Engine: engine, Pool: pool, Places: places, Meters: b.server.meters.WebSocket(name), ErrorLog: b.server.errors}
+		if o.Channels != nil {
+			d.Bus = shared.Join()
+		}
+		h, err := websocket.New(o, d)
+		return h, h, err
+	})
+	if err == nil {
+		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h}
+	}
+	return h, err
+}
+
+// webSocketPlaces are the places of all routes with WebSockets, as the limits of
+// the new config have them.
+func (b *builder) webSocketPlaces(engine *conn.Engine, o websocket.Options) (*websocket.Places, error) {
+	if o.Proxy != nil {
+		b.next.descriptors = 2 // it has a connection to its upstream as well
+	}
+	each := max(1, b.next.descriptors)
+	b.next.setup.Sockets = func() int { return each * engine.Open() }
+	p, err := carry(b, "websocket places", func() (*webSocketLimits, io.Closer, error) {
+		p := &webSocketLimits{}
+		p.places = websocket.NewPlaces(func() int { return int(p.most.Load()) }, engine.Open)
+		p.places.PerAddress(func() int { return int(p.each.Load()) }, func(a netip.Addr) bool { return (*p.trusted.Load())(a) })
+		return p, p, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	limits := b.next.setup.Limits
+	most := limits.SocketLimit(each)
+	p.most.Store(int64(most))
+	p.each.Store(int64(limits.SocketShare(most)))
+	p.trusted.Store(&b.next.setup.Trusted)
+	return p.places, nil
+}
+
+// webSocketLimits is how many WebSockets all routes may have, which a reload changes.
+type webSocketLimits struct {
+	most, each atomic.Int64 // each: of one address that is not trusted
+	trusted    atomic.Pointer[func(netip.Addr) bool]
+	places     *websocket.Places
+}
+
+// Close implements [io.Closer]: there is nothing to close.
+func (*webSocketLimits) Close() error { return nil }
+
+// bus is what carries the publications of a route's channels. It is a part of
+// its own, so that the history outlives a change of the route's other options:
+// clients that are sent away for it find what they have missed.
+func (b *builder) bus(name string, o channels.Options) (*bus.Shared, error) {
+	keep := o.Keep()
+	k := keyOf("bus "+name, []any{o.Bus, o.BusName, keep})
+	return carry(b, k, func() (*bus.Shared, io.Closer, error) {
+		if o.Bus == "" {
+			memory := bus.Share(bus.NewMemory(keep))
+			return memory, memory, nil
+		}
+		n, err := openBus(o, keep, b.server.errors)
+		if err != nil {
+			return nil, nil, err
+		}
+		shared := bus.Share(n)
+		return shared, shared, nil
+	})
+}
+
+// hasWebSocket reports whether a handler serves in this graph, too.
+func (g *graph) hasWebSocket(h *websocket.Handler) bool {
+	for _, r := range g.websockets {
+		if r.handler == h {
+			return true
+		}
+	}
+	return false
+}
+
+// webSockets lists the routes with WebSockets, for the verbs that publish and
+// listen.
+func (s *Server) webSockets() []control.Route {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]control.Route, 0, len(s.graph.websockets))
+	for _, name := range slices.Sorted(maps.Keys(s.graph.websockets)) {
+		list = append(list, s.graph.websockets[name].Route)
+	}
+	return list
+}
