@@ -8,6 +8,7 @@
 //	millrace pack ./public -o site       one executable that is the site
 //	millrace init                        a config to start from
 //	millrace check                       what is wrong with the config
+//	millrace explain /a                  which file, rule or upstream answers
 //	millrace serve                       by ./millrace.yaml
 //	millrace serve . --domain a.example  HTTPS, with certificates that come by themselves
 //	millrace certs                       which there are, and what went wrong
@@ -40,6 +41,7 @@ import (
 	"millrace/cmd/millrace/internal/cachecmd"
 	"millrace/cmd/millrace/internal/certscmd"
 	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/explaincmd"
 	"millrace/cmd/millrace/internal/help"
 	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/cmd/millrace/internal/imageworker"
@@ -55,21 +57,22 @@ import (
 
 // program is the command line: one field for each verb or group of them.
 type program struct {
-	Serve      servecmd.Serve    `cmd:"" help:"Serve a folder, or what a config says."`
-	Cache      cachecmd.Command  `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
-	WS         wscmd.Command     `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
-	Images     imagescmd.Command `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
-	Certs      certscmd.Certs    `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
-	Trust      certscmd.Trust    `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
-	Pack       packcmd.Pack      `cmd:"" help:"Pack a site into one executable, which serves it."`
-	Check      servecmd.Check    `cmd:"" help:"Report all that is wrong with a config."`
-	Init       servecmd.Init     `cmd:"" help:"Write a config to start from."`
-	Password   passwordcmd.Hash  `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
-	Lab        labcmd.Command    `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
-	PGO        pgocmd.Command    `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
-	Version    version.Command   `cmd:"" help:"Print which millrace this is."`
-	Completion help.Completion   `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
-	Man        help.Man          `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
+	Serve      servecmd.Serve     `cmd:"" help:"Serve a folder, or what a config says."`
+	Cache      cachecmd.Command   `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
+	WS         wscmd.Command      `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
+	Images     imagescmd.Command  `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
+	Certs      certscmd.Certs     `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
+	Trust      certscmd.Trust     `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
+	Pack       packcmd.Pack       `cmd:"" help:"Pack a site into one executable, which serves it."`
+	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
+	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
+	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
+	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
+	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
+	PGO        pgocmd.Command     `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
+	Version    version.Command    `cmd:"" help:"Print which millrace this is."`
+	Completion help.Completion    `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
+	Man        help.Man           `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
 
 	Which version.Flag `name:"version" hidden:"" help:"Print which millrace this is."` // the verb is in the help
 }
@@ -159,7 +162,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

@@ -1,23 +1,16 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"millrace/internal/config"
 	"millrace/internal/guard"
-	"millrace/internal/lane"
 	"millrace/internal/match"
 	"millrace/internal/site"
-	"millrace/static"
 )
 
 // siteFiles are what the answers of a site are made of and its config only names:
@@ -113,96 +106,3 @@ type nothing struct{}
 
 // Close implements [io.Closer].
 func (nothing) Close() error { return nil }
-
-// siteRef is the site of a route, once it is built.
-type siteRef struct{ site *site.Site }
-
-// try looks for files in turn.
-type try struct {
-	files  *static.Handler
-	prefix string // of the route
-	paths  []*match.Template
-	job    http.Handler
-	on     *siteRef
-	last   string
-	status int // instead of last; 0: none
-}
-
-func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error) {
-	if rc.Static == nil {
-		return nil, errors.New("try needs static beside it")
-	}
-	files, err := b.static(*rc.Static)
-	if err != nil {
-		return nil, err
-	}
-	t := &try{files: files, job: r.Handler, on: on, last: rc.Try[len(rc.Try)-1]}
-	if strings.HasSuffix(r.Pattern, "/") {
-		t.prefix = strings.TrimSuffix(r.Pattern, "/")
-	}
-	for _, text := range rc.Try {
-		p, err := match.NewTemplate(text, nil)
-		if err != nil {
-			return nil, fmt.Errorf("try: %w", err)
-		}
-		t.paths = append(t.paths, p)
-	}
-	if code, is := strings.CutPrefix(t.last, "="); is {
-		if t.status, err = strconv.Atoi(code); err != nil {
-			return nil, fmt.Errorf("try: %q is not a status", t.last)
-		}
-	}
-	return t, nil
-}
-
-// maxTries bounds how often a path may be tried under another: each of them may
-// have a try of its own.
-const maxTries = 8
-
-type triesKey struct{}
-
-// ServeHTTP implements [http.Handler].
-func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	last := len(t.paths) - 1
-	for i, p := range t.paths[:last] {
-		path, query := p.Path(r, nil)
-		below, ok := strings.CutPrefix(path, t.prefix)
-		if !ok || !t.files.Has(below) {
-			continue
-		}
-		if path == r.URL.Path+"/" {
-			path = r.URL.Path // the job sends the client to the folder
-		}
-		if i > 0 || path != r.URL.Path { // it holds only while those before it are not there
-			lane.Decline(r)
-		}
-		t.job.ServeHTTP(w, site.WithPath(r, path, query))
-		return
-	}
-	lane.Decline(r)
-	if t.status != 0 {
-		http.Error(w, strconv.Itoa(t.status)+" "+http.StatusText(t.status), t.status)
-		return
-	}
-	path, query := r.URL.Path, r.URL.RawQuery
-	var route *site.Route
-	if site.IsName(t.last) {
-		route = t.on.site.Named(t.last)
-	} else {
-		path, query = t.paths[last].Path(r, nil)
-		path, _ = site.Clean(path)
-		route = t.on.site.Route(path)
-	}
-	tries, _ := r.Context().Value(triesKey{}).(int)
-	switch {
-	case route == nil:
-		http.Error(w, "Nothing is here.", http.StatusNotFound)
-	case path == r.URL.Path && route.Open == nil && route.Handler == http.Handler(t), path == r.URL.Path && route.Open == http.Handler(t):
-		t.job.ServeHTTP(w, r) // its own 404
-	case tries >= maxTries:
-		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
-	default:
-		r = r.WithContext(context.WithValue(r.Context(), triesKey{}, tries+1))
-		route.Handler.ServeHTTP(w, site.WithPath(r, path, query))
-	}
-}

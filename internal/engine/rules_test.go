@@ -99,6 +99,25 @@ routes:
 	}
 }
 
+// What a rewrite takes from a request beside its path is part of the answer's key.
+func TestRewritesAreKeyed(t *testing.T) {
+	dir := folder(t, map[string]string{"a.example/x.txt": "of a", "b.example/x.txt": "of b", "1.txt": "one", "2.txt": "two"})
+	url := startSite(t, `
+hosts: ['*.example']
+rules:
+  - {path: /q, rewrite: '/{query}.txt'}
+  - {path: /x.txt, rewrite: '/{host}{path}'}
+routes:
+  /: {static: {root: `+dir+`}}
+`)
+	for range 3 {
+		says(t, url+"/x.txt", 200, "of a", "Host", "a.example")
+		says(t, url+"/x.txt", 200, "of b", "Host", "b.example")
+		says(t, url+"/q?1", 200, "one", "Host", "a.example")
+		says(t, url+"/q?2", 200, "two", "Host", "a.example")
+	}
+}
+
 func TestTry(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "shell", "about.html": "about", "docs/index.html": "docs", "app.js": "js"})
 	url := startSite(t, `

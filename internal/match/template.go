@@ -64,6 +64,18 @@ func (t *Template) Has(variable string) bool {
 	return slices.ContainsFunc(t.parts, func(p part) bool { return p.request == variable })
 }
 
+// Says reports what of a request beside its path and listener has a say in the
+// Path that the template makes: its host, or more than that.
+func (t *Template) Says() (host, more bool) {
+	inQuery := false
+	for _, p := range t.parts {
+		inQuery = inQuery || strings.Contains(p.text, "?")
+		host = host || p.request == "host"
+		more = more || p.request == "address" || p.request == "query" && !inQuery
+	}
+	return host, more
+}
+
 // value is what a placeholder stands for, decoded; {query} and {uri} as they came.
 func (p part) value(r *http.Request, captures []string) string {
 	if p.group >= 0 {

@@ -105,11 +105,14 @@ func (w *When) Compile() (*Matcher, map[string]error) {
 	if len(m.cookies) > 0 {
 		m.vary = append(m.vary, "Cookie")
 	}
+	if len(m.hosts) > 0 {
+		m.vary = append(m.vary, "Host")
+	}
 	note("address", m.address(w.Address))
 	if !slices.Contains([]string{"", "http", "https"}, w.Protocol) {
 		note("protocol", fmt.Errorf("%q is neither http nor https", w.Protocol))
 	}
-	m.own = len(m.hosts)+len(m.queries) > 0 || !m.allowed.Empty() || !m.denied.Empty()
+	m.own = len(m.queries) > 0 || !m.allowed.Empty() || !m.denied.Empty()
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -162,6 +165,12 @@ func (m *Matcher) address(list []string) (err error) {
 	return err
 }
 
+// OnlyHost reports whether of all that may have a say beside the path, the
+// listener and the kind of method, only the host has.
+func (m *Matcher) OnlyHost() bool {
+	return !m.own && len(m.hosts) > 0 && len(m.vary) == 1
+}
+
 // Only reports whether nothing but the path, the listener and the kind of method have a say.
 func (m *Matcher) Only() bool { return !m.own && len(m.vary) == 0 }
 
@@ -171,25 +180,40 @@ func (m *Matcher) Vary() (names []string, ok bool) { return m.vary, !m.own }
 
 // Matches reports whether all but the path holds for a request.
 func (m *Matcher) Matches(r *http.Request) bool {
-	if len(m.methods) > 0 && slices.Contains(m.methods, r.Method) == m.others {
-		return false
-	}
-	if m.protocol != "" && (m.protocol == "https") != (r.TLS != nil) {
-		return false
-	}
-	if len(m.hosts) > 0 && !matchesHost(m.hosts, Host(r)) {
-		return false
+	key, _ := m.Failing(r)
+	return key == ""
+}
+
+// Failing is the first condition that does not hold for a request, by its key and
+// where several have that, its name; "" if all but the path hold.
+func (m *Matcher) Failing(r *http.Request) (key, name string) {
+	switch {
+	case len(m.methods) > 0 && slices.Contains(m.methods, r.Method) == m.others:
+		return "method", ""
+	case m.protocol != "" && (m.protocol == "https") != (r.TLS != nil):
+		return "protocol", ""
+	case len(m.hosts) > 0 && !matchesHost(m.hosts, Host(r)):
+		return "host", ""
 	}
 	for _, h := range m.headers {
 		if h.name == "Host" {
 			if !h.matches(r.Host) {
-				return false
+				return "header", h.name
 			}
 		} else if !h.matchesAny(r.Header[h.name]) {
-			return false
+			return "header", h.name
 		}
 	}
-	return m.matchesQuery(r) && m.matchesCookies(r) && m.matchesAddress(r)
+	if name, ok := m.matchesQuery(r); !ok {
+		return "query", name
+	}
+	if name, ok := m.matchesCookies(r); !ok {
+		return "cookie", name
+	}
+	if !m.matchesAddress(r) {
+		return "address", ""
+	}
+	return "", ""
 }
 
 func matchesHost(hosts []string, host string) bool {
@@ -201,9 +225,9 @@ func matchesHost(hosts []string, host string) bool {
 	})
 }
 
-func (m *Matcher) matchesQuery(r *http.Request) bool {
+func (m *Matcher) matchesQuery(r *http.Request) (name string, ok bool) {
 	if len(m.queries) == 0 {
-		return true
+		return "", true
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil && values == nil {
@@ -211,23 +235,23 @@ func (m *Matcher) matchesQuery(r *http.Request) bool {
 	}
 	for _, q := range m.queries {
 		if !q.matchesAny(values[q.name]) {
-			return false
+			return q.name, false
 		}
 	}
-	return true
+	return "", true
 }
 
-func (m *Matcher) matchesCookies(r *http.Request) bool {
+func (m *Matcher) matchesCookies(r *http.Request) (name string, ok bool) {
 	for _, c := range m.cookies {
 		var values []string
 		for _, cookie := range r.CookiesNamed(c.name) {
 			values = append(values, cookie.Value)
 		}
 		if !c.matchesAny(values) {
-			return false
+			return c.name, false
 		}
 	}
-	return true
+	return "", true
 }
 
 func (m *Matcher) matchesAddress(r *http.Request) bool {

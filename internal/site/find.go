@@ -27,13 +27,36 @@ type Found struct {
 	// Private: more had a say than the path and the headers that Vary names, so
 	// that the answer is for nobody else.
 	Private bool
-	Vary    []string
+	// PrivateBy is the number of the rule for which it is, from 1.
+	PrivateBy int
+	Vary      []string
 	// Rule is the number of the rule that named the route, from 1; 0: its path did.
 	Rule int
 }
 
+// Step is what became of one rule on a request's way.
+type Step struct {
+	Rule    int    // its number, from 1
+	Pattern string // of its path
+	// Path: the rule is for the request's path. Where it is and a condition does
+	// not hold, Fails is the condition's key and Name which of them.
+	Path        bool
+	Fails, Name string
+	// To is the path and query that the rule gives the request, "" if it ends the way.
+	To string
+}
+
 // Find returns what answers a request.
-func (s *Site) Find(r *http.Request) Found {
+func (s *Site) Find(r *http.Request) Found { return s.find(r, nil) }
+
+// Explain is Find, with what became of each rule that was looked at.
+func (s *Site) Explain(r *http.Request) (f Found, steps []Step) {
+	f = s.find(r, func(step Step) { steps = append(steps, step) })
+	return f, steps
+}
+
+// find is Find. told may be nil.
+func (s *Site) find(r *http.Request, told func(Step)) Found {
 	f := Found{Request: r}
 	path, clean := Clean(r.URL.Path)
 	if !clean && s.ambiguous(r.URL) {
@@ -43,34 +66,62 @@ func (s *Site) Find(r *http.Request) Found {
 	for i := range s.rules {
 		rule := &s.rules[i]
 		if !rule.Match.Path.Matches(path) {
+			if told != nil {
+				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String()})
+			}
 			continue
 		}
 		if !rule.Match.Only() {
 			names, ok := rule.Match.Vary()
 			f.Vary = append(f.Vary, names...)
-			f.Private = f.Private || !ok
+			if !ok {
+				f.private(i)
+			}
 		}
-		if !rule.Match.Matches(f.Request) {
+		if key, name := rule.Match.Failing(f.Request); key != "" {
+			if told != nil {
+				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Fails: key, Name: name})
+			}
 			continue
 		}
 		// Requests in which such a rule holds go another way than those that the
 		// lane compares with.
-		f.Private = f.Private || !rule.Match.Only()
+		if !rule.Match.Only() && !rule.Match.OnlyHost() {
+			f.private(i)
+		}
 		if rule.Route != nil {
 			f.Route, f.Rule = rule.Route, i+1
 			f.Request = WithPath(f.Request, path, f.Request.URL.RawQuery)
+			if told != nil {
+				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true})
+			}
 			return f
+		}
+		if host, more := rule.Rewrite.Says(); more {
+			f.private(i)
+		} else if host {
+			f.Vary = append(f.Vary, "Host")
 		}
 		to, query := rule.Rewrite.Path(f.Request, rule.Match.Path.Captures(path))
 		path, _ = Clean(to)
 		clean = true
 		f.Request = WithPath(f.Request, path, query)
+		if told != nil {
+			told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: f.Request.URL.RequestURI()})
+		}
 	}
 	f.Route = s.Route(path)
 	if !clean && (f.Route == nil || !f.Route.AsItCame || s.OnlyRoute(r.URL) == nil) {
 		f.Clean = path
 	}
 	return f
+}
+
+// private notes that a rule makes the answer one for nobody else.
+func (f *Found) private(rule int) {
+	if !f.Private {
+		f.Private, f.PrivateBy = true, rule+1
+	}
 }
 
 // ambiguous reports whether a rule is for one of the paths that a path which is

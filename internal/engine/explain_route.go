@@ -1,0 +1,275 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"millrace/internal/config"
+	"millrace/internal/guard"
+	"millrace/internal/match"
+	"millrace/internal/site"
+	"millrace/static"
+)
+
+// answers follows the request into the route, or the rule, that answers it.
+func (e *explainer) answers(r *http.Request) error {
+	f := e.found
+	if f.Private {
+		e.cold = fmt.Sprintf("rule %d looks at %s, which the lane does not compare", f.PrivateBy, says(e.site.Rules[f.PrivateBy-1]))
+	}
+	if rc, ok := e.site.Routes[f.Route.Pattern]; ok && (f.Rule == 0 || e.site.Rules[f.Rule-1].Route != "") {
+		e.Rule = f.Rule
+		return e.enter(r, f.Route, rc)
+	}
+	e.Rule = f.Rule
+	o := e.site.Rules[f.Rule-1]
+	of, err := match.NewPath("")
+	if o.Regex != "" {
+		of, err = match.NewExpression(o.Regex)
+	} else if o.Path != "" {
+		of, err = match.NewPath(o.Path)
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // never: it was compiled before
+	}
+	h, job, err := o.Answer(of)
+	if err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	e.Job = job
+	e.byItself(r, h, "rule "+strconv.Itoa(f.Rule))
+	return nil
+}
+
+// says is what of a request has a say in a rule, beside the path.
+func says(o guard.Rule) string {
+	var list []string
+	for _, c := range []struct {
+		name string
+		has  bool
+	}{{"the query", len(o.Query) > 0}, {"the address", len(o.Address) > 0}, {"a header", len(o.Header) > 0}, {"a cookie", len(o.Cookie) > 0}} {
+		if c.has {
+			list = append(list, c.name)
+		}
+	}
+	if len(list) == 0 {
+		return "more than the path"
+	}
+	return strings.Join(list, " and ")
+}
+
+// enter is a route, with what is around its job.
+func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
+	e.Route, e.route = route.Pattern, rc
+	e.say("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
+	if e.auth(rc) {
+		e.cold = "behind a password nothing is kept"
+		if _, _, ok := r.BasicAuth(); !ok {
+			e.say("auth", "a password is needed, and the request has none")
+			e.ended(http.StatusUnauthorized, "the question for a password")
+			return nil
+		}
+		e.say("auth", "a password is needed; this one is not checked here")
+	}
+	if rc.BodyBytes > 0 {
+		e.say("body", "up to %s", rc.BodyBytes)
+	}
+	if len(rc.Try) > 0 {
+		return e.try(r, route, rc)
+	}
+	return e.job(r, route, rc)
+}
+
+func whyRoute(pattern, path string, rule int) string {
+	switch {
+	case site.IsName(pattern) || rule > 0:
+		return "it is named"
+	case pattern == path:
+		return "it is exactly the path"
+	case match.IsGlob(pattern):
+		return "the path is like it, and no exact path is"
+	}
+	return "the longest one that the path begins with"
+}
+
+// try is which of the files in turn is there.
+func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) error {
+	c, err := newCandidates(rc.Try, route.Pattern)
+	if err != nil {
+		return err
+	}
+	if rc.Static == nil {
+		return e.job(r, route, rc)
+	}
+	files, err := e.folder(*rc.Static)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.Close() }() // nothing was written
+	i, path, query := c.find(r, files.Has)
+	for _, missing := range rc.Try[:i] {
+		e.say("try", "%s is not there", missing)
+	}
+	if i > 0 || path != r.URL.Path {
+		e.cold = cmp.Or(e.cold, "an answer of try holds only while the paths before it are not there")
+	}
+	next := site.WithPath(r, path, query)
+	if i < len(rc.Try)-1 {
+		e.say("try", "%s is there: %s", rc.Try[i], path)
+		return e.job(next, route, rc)
+	}
+	if c.status != 0 {
+		e.say("try", "%s is what is left", c.last)
+		e.ended(c.status, "%d, as try says", c.status)
+		return nil
+	}
+	e.say("try", "%s is what is left", c.last)
+	to := c.end(e.on, path)
+	if e.tries++; e.tries > maxTries {
+		e.ended(http.StatusLoopDetected, "try leads in circles")
+		return nil
+	}
+	switch {
+	case to == nil:
+		e.ended(http.StatusNotFound, "Nothing is here.")
+	case to == route && path == r.URL.Path:
+		return e.job(r, route, rc)
+	default:
+		e.found.Rule = 0
+		return e.enter(next, to, e.site.Routes[to.Pattern])
+	}
+	return nil
+}
+
+// job is what the route's job does with the request.
+func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) error {
+	switch {
+	case rc.PHP != nil:
+		e.Job, e.To = "php", rc.PHP.To
+		e.say("job", "php: a script of %s, run by %s, or a file that is none", rc.Static.Root, strings.Join(rc.PHP.To, ", "))
+		e.cold = cmp.Or(e.cold, "what a script answers is not kept")
+		e.ended(0, "php-fpm at %s, or a file of %s", strings.Join(rc.PHP.To, ", "), rc.Static.Root)
+	case rc.Static != nil:
+		return e.static(r, route, *rc.Static, rc.Images != nil)
+	case rc.Images != nil:
+		e.Job = "images"
+		e.say("job", "images, with originals of another host")
+		e.ended(0, "the best variant that there is of the image")
+	case rc.Cache != nil:
+		e.Job, e.To = "cache", rc.Cache.To
+		e.say("job", "cache, in front of %s", strings.Join(e.To, ", "))
+		e.say("cache", "`millrace cache explain URL` asks the running server what it has")
+		e.ended(0, "what is stored, or else the answer of %s", strings.Join(e.To, ", "))
+	case rc.WebSocket != nil:
+		e.Job = "websocket"
+		e.say("job", "websocket")
+		e.cold = cmp.Or(e.cold, "WebSockets are conversations")
+		e.ended(0, "a WebSocket, or the page to try it with")
+	case rc.Proxy != nil:
+		e.Job, e.To = "proxy", rc.Proxy.To
+		e.say("job", "proxy, to %s", strings.Join(e.To, ", "))
+		e.cold = cmp.Or(e.cold, "proxy keeps nothing")
+		e.ended(0, "the answer of %s", strings.Join(e.To, ", "))
+	default:
+		return e.builtIn(r, route, rc)
+	}
+	return nil
+}
+
+// builtIn are the routes that need no job.
+func (e *explainer) builtIn(r *http.Request, route *site.Route, rc config.Route) (err error) {
+	var h http.Handler
+	switch {
+	case rc.Redirect != nil:
+		e.Job = "redirect"
+		h, err = (&builder{}).redirect(route.Pattern, *rc.Redirect)
+	case rc.Respond != nil:
+		e.Job = "respond"
+		h, err = rc.Respond.Handler()
+	case rc.Deny != nil:
+		e.Job = "deny"
+		h = rc.Deny.Handler()
+	}
+	if err != nil || h == nil {
+		return err
+	}
+	e.byItself(r, h, "route "+route.Pattern)
+	return nil
+}
+
+// byItself asks a handler that needs nobody else.
+func (e *explainer) byItself(r *http.Request, h http.Handler, by string) {
+	w := &answerHead{header: http.Header{}}
+	h.ServeHTTP(w, r)
+	if to := w.header.Get("Location"); to != "" {
+		e.To = []string{to}
+		e.say("job", "redirect to %s", to)
+		e.ended(w.status, "redirect to %s, by %s", to, by)
+	} else {
+		e.say("job", "%s", e.Job)
+		e.ended(w.status, "%d %s, by %s", w.status, http.StatusText(w.status), by)
+	}
+	if e.Job != "respond" {
+		e.cold = cmp.Or(e.cold, e.Job+" is quick by itself and is not kept")
+	}
+}
+
+// answerHead is a ResponseWriter that keeps the head of an answer.
+type answerHead struct {
+	header http.Header
+	status int
+}
+
+// Header implements [http.ResponseWriter].
+func (w *answerHead) Header() http.Header { return w.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *answerHead) WriteHeader(status int) { w.status = cmp.Or(w.status, status) }
+
+// Write implements [http.ResponseWriter].
+func (w *answerHead) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return len(p), nil
+}
+
+// static is which file answers.
+func (e *explainer) static(r *http.Request, route *site.Route, o static.Options, images bool) error {
+	e.Job = "static"
+	if images {
+		e.Job = "images"
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		e.say("job", "%s: only GET and HEAD", e.Job)
+		e.ended(http.StatusMethodNotAllowed, "files are only read")
+		return nil
+	}
+	files, err := e.folder(o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.Close() }() // nothing was written
+	below := r.URL.Path
+	if strings.HasSuffix(route.Pattern, "/") {
+		below = strings.TrimPrefix(below, strings.TrimSuffix(route.Pattern, "/"))
+	}
+	if below == "" {
+		e.ended(http.StatusMovedPermanently, "redirect to %s/", r.URL.Path)
+		e.cold = cmp.Or(e.cold, "redirects are not kept")
+		return nil
+	}
+	f := files.Explain(below)
+	if f.File == "" {
+		e.say("job", "%s, folder %s: %s", e.Job, o.Root, f.Why)
+		e.ended(f.Status, "%d: %s", f.Status, f.Why)
+		e.cold = cmp.Or(e.cold, "only files are kept")
+		return nil
+	}
+	e.File = path.Join(o.Root, f.File)
+	e.say("job", "%s: %s", e.Job, e.File)
+	e.ended(f.Status, "the file %s", e.File)
+	return nil
+}

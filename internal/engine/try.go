@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"millrace/internal/config"
+	"millrace/internal/lane"
+	"millrace/internal/match"
+	"millrace/internal/site"
+)
+
+// siteRef is the site of a route, once it is built.
+type siteRef struct{ site *site.Site }
+
+// candidates are the paths that a route's try names.
+type candidates struct {
+	prefix string // of the route
+	paths  []*match.Template
+	last   string
+	status int // instead of last; 0: none
+}
+
+func newCandidates(list []string, pattern string) (c candidates, err error) {
+	c.last = list[len(list)-1]
+	if strings.HasSuffix(pattern, "/") {
+		c.prefix = strings.TrimSuffix(pattern, "/")
+	}
+	for _, text := range list {
+		p, err := match.NewTemplate(text, nil)
+		if err != nil {
+			return c, fmt.Errorf("try: %w", err)
+		}
+		c.paths = append(c.paths, p)
+	}
+	if code, is := strings.CutPrefix(c.last, "="); is {
+		if c.status, err = strconv.Atoi(code); err != nil {
+			return c, fmt.Errorf("try: %q is not a status", c.last)
+		}
+	}
+	return c, nil
+}
+
+// find is the first of them that is there, by its number; that of the last one,
+// which is not looked for, if none is.
+func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, path, query string) {
+	last := len(c.paths) - 1
+	for i, p := range c.paths[:last] {
+		path, query = p.Path(r, nil)
+		if below, ok := strings.CutPrefix(path, c.prefix); ok && has(below) {
+			if path == r.URL.Path+"/" {
+				path = r.URL.Path // the job sends the client to the folder
+			}
+			return i, path, query
+		}
+	}
+	if c.status != 0 || site.IsName(c.last) {
+		return last, r.URL.Path, r.URL.RawQuery
+	}
+	path, query = c.paths[last].Path(r, nil)
+	path, _ = site.Clean(path)
+	return last, path, query
+}
+
+// end is the route for what is not there. c.status must be 0.
+func (c *candidates) end(s *site.Site, path string) *site.Route {
+	if site.IsName(c.last) {
+		return s.Named(c.last)
+	}
+	return s.Route(path)
+}
+
+// try looks for files in turn.
+type try struct {
+	candidates
+	has func(below string) bool
+	job http.Handler
+	on  *siteRef
+}
+
+func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error) {
+	if rc.Static == nil {
+		return nil, errors.New("try needs static beside it")
+	}
+	files, err := b.static(*rc.Static)
+	if err != nil {
+		return nil, err
+	}
+	c, err := newCandidates(rc.Try, r.Pattern)
+	return &try{candidates: c, has: files.Has, job: r.Handler, on: on}, err
+}
+
+// maxTries bounds how often a path may be tried under another: each of them may
+// have a try of its own.
+const maxTries = 8
+
+type triesKey struct{}
+
+// ServeHTTP implements [http.Handler].
+func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i, path, query := t.find(r, t.has)
+	if i > 0 || path != r.URL.Path { // it holds only while those before it are not there
+		lane.Decline(r)
+	}
+	if i < len(t.paths)-1 {
+		t.job.ServeHTTP(w, site.WithPath(r, path, query))
+		return
+	}
+	lane.Decline(r)
+	if t.status != 0 {
+		http.Error(w, strconv.Itoa(t.status)+" "+http.StatusText(t.status), t.status)
+		return
+	}
+	route := t.end(t.on.site, path)
+	tries, _ := r.Context().Value(triesKey{}).(int)
+	switch {
+	case route == nil:
+		http.Error(w, "Nothing is here.", http.StatusNotFound)
+	case path == r.URL.Path && route.Open == nil && route.Handler == http.Handler(t), path == r.URL.Path && route.Open == http.Handler(t):
+		t.job.ServeHTTP(w, r) // its own 404
+	case tries >= maxTries:
+		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
+	default:
+		r = r.WithContext(context.WithValue(r.Context(), triesKey{}, tries+1))
+		route.Handler.ServeHTTP(w, site.WithPath(r, path, query))
+	}
+}
