@@ -72,6 +72,7 @@ func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
+	denied := describe("requests_refused_total", "Requests that were refused by an access list (403) or a rate limit (429).", "reason")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
@@ -95,6 +96,8 @@ func newCollector(d Deps) *collector {
 			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
 			counter(refused, &m.HTTP2Refused.Resets, "resets"),
 			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
+			counter(denied, &m.Refused.Address, "address"),
+			counter(denied, &m.Refused.Rate, "rate"),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),

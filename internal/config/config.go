@@ -19,6 +19,7 @@ import (
 	"millrace/images"
 	"millrace/internal/accesslog"
 	"millrace/internal/admin"
+	"millrace/internal/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
@@ -89,6 +90,10 @@ type Site struct {
 	Rules []guard.Rule `yaml:"rules"`
 	// Auth asks for a password on all routes that do not say otherwise.
 	Auth *guard.Auth `yaml:"auth"`
+	// Access says which addresses may ask, on all routes that do not say otherwise.
+	Access *admit.Access `yaml:"access"`
+	// RateLimit limits how often a client may ask for anything of the site.
+	RateLimit *admit.Rate `yaml:"rate_limit"`
 	// Errors are pages for answers with a status of 400 or more, by the status
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
@@ -130,6 +135,12 @@ type Route struct {
 	Try []string `yaml:"try"`
 	// Auth asks for a password, instead of the site's auth; {off: true} for none.
 	Auth *guard.Auth `yaml:"auth"`
+	// Access says which addresses may ask, instead of the site's access;
+	// {off: true} for all.
+	Access *admit.Access `yaml:"access"`
+	// RateLimit limits how often a client may ask for what is here, beside the
+	// site's rate_limit.
+	RateLimit *admit.Rate `yaml:"rate_limit"`
 	// Errors are pages as the site has them, and go before those.
 	Errors map[string]string `yaml:"errors"`
 	// BodyBytes is how large a request's body may be, instead of
@@ -140,7 +151,7 @@ type Route struct {
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "errors", "body_bytes", "no_log"}
+var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.
@@ -345,6 +356,7 @@ func (c *Config) resolve(dir string) {
 	}
 	socket(&c.Admin.Listen)
 	for _, s := range c.Sites {
+		from(listFiles(s.Access)...)
 		if s.Auth != nil {
 			from(&s.Auth.File)
 		}
@@ -363,6 +375,7 @@ func (c *Config) resolve(dir string) {
 			if r.Respond != nil {
 				from(&r.Respond.File)
 			}
+			from(listFiles(r.Access)...)
 			if r.Auth != nil {
 				from(&r.Auth.File)
 			}
@@ -383,6 +396,19 @@ func (c *Config) resolve(dir string) {
 			}
 		}
 	}
+}
+
+// listFiles are the names of the files of an access.
+func listFiles(o *admit.Access) (names []*string) {
+	if o == nil {
+		return nil
+	}
+	for _, list := range [][]string{o.AllowFiles, o.DenyFiles} {
+		for i := range list {
+			names = append(names, &list[i])
+		}
+	}
+	return names
 }
 
 // About is a finding at the value of a key, such as listen[0]: for what shows

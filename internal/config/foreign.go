@@ -46,5 +46,9 @@ var foreign = map[string]string{
 	"basic_auth":           "write \"auth: {file: htpasswd}\" in a site or a route",
 	"include":              "a config is one file here",
 	"import":               "a config is one file here",
+	"limit_req":            "write \"rate_limit: 10/s\" in a site or a route",
+	"limit_req_zone":       "write \"rate_limit: 10/s\" in a site or a route",
+	"limit_conn":           "write \"limits: {connections_per_address: N}\"",
+	"allow":                "write \"access: {allow: [10.0.0.0/8]}\" in a site or a route",
 	"client_max_body_size": "write \"body_bytes: 8MiB\" in a route, or limits.body_bytes",
 }

@@ -72,14 +72,18 @@ func (b *builder) build() (err error) {
 		if err != nil {
 			return err
 		}
-		rules, err := b.rules(sc, routes)
+		gate, _, err := b.gates(sc, config.Route{}, "")
 		if err != nil {
 			return err
 		}
-		on.site = b.site(tlsKind(cfg), sc, routes, rules)
+		rules, err := b.rules(sc, routes, gate)
+		if err != nil {
+			return err
+		}
+		on.site = b.site(tlsKind(cfg), sc, routes, rules, gate)
 		setup.Secure.Add(on.site, sc.Hosts)
 		if !cfg.TLS.Redirects() {
-			setup.Plain.Add(b.site("plain", sc, routes, rules), sc.Hosts)
+			setup.Plain.Add(b.site("plain", sc, routes, rules, gate), sc.Hosts)
 		}
 	}
 	return nil

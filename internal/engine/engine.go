@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"millrace/internal/admin"
+	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/gogc"
 	"millrace/internal/meter"
@@ -59,7 +60,8 @@ type Server struct {
 	admin   *admin.Admin // nil when off
 	server  *server.Server
 	garbage *gogc.Governor
-	room    *spool.Room // where bodies are that one side has sent and the other has not taken
+	limits  *admit.Table // what rate limits have counted
+	room    *spool.Room  // where bodies are that one side has sent and the other has not taken
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
@@ -71,7 +73,7 @@ type Server struct {
 
 // New builds everything that cfg asks for and binds all of its addresses.
 func New(cfg *config.Config, o Options) (*Server, error) {
-	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), limits: admit.NewTable(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
 	if s.errors == nil {
 		s.errors = slog.Default()
 	}

@@ -169,7 +169,7 @@ func (e *explainer) build() error {
 	for pattern, rc := range e.site.Routes {
 		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc), Private: e.auth(rc)})
 	}
-	rules, err := b.rules(e.site, routes)
+	rules, err := b.rules(e.site, routes, nil)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
@@ -34,14 +35,14 @@ func siteFiles(sc config.Site) (stamps []string) {
 }
 
 // site makes what some hosts serve.
-func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule) *site.Site {
+func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule, gate *admit.Gate) *site.Site {
 	s := site.New(b.siteNumber(listener, []any{sc, siteFiles(sc)}), routes, rules...)
-	s.Pages = sc.Pages(config.Route{})
+	s.Pages, s.Gate = sc.Pages(config.Route{}), gate
 	return s
 }
 
 // rules are those of a site, compiled.
-func (b *builder) rules(sc config.Site, routes []*site.Route) (rules []site.Rule, err error) {
+func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) (rules []site.Rule, err error) {
 	for i, o := range sc.Rules {
 		m, faults := o.Compile()
 		for key, err := range faults {
@@ -52,7 +53,7 @@ func (b *builder) rules(sc config.Site, routes []*site.Route) (rules []site.Rule
 		switch {
 		case err != nil:
 		case h != nil:
-			rule.Route = &site.Route{Pattern: m.Path.String(), Handler: h, Job: b.server.meters.Job(job), Pages: sc.Pages(config.Route{})}
+			rule.Route = &site.Route{Pattern: m.Path.String(), Handler: h, Job: b.server.meters.Job(job), Pages: sc.Pages(config.Route{}), Gate: gate}
 		case o.Route != "":
 			for _, r := range routes {
 				if r.Pattern == o.Route {
@@ -76,6 +77,10 @@ func (b *builder) rules(sc config.Site, routes []*site.Route) (rules []site.Rule
 // around puts what a route has besides its job around its handler.
 func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *siteRef) error {
 	r.BodyBytes, r.NoLog, r.Pages = int64(rc.BodyBytes), rc.NoLog, sc.Pages(rc)
+	var err error
+	if r.Gate, r.Own, err = b.gates(sc, rc, routeName(sc.Hosts, r.Pattern)); err != nil {
+		return err
+	}
 	if len(rc.Try) > 0 {
 		t, err := b.try(rc, r, on)
 		if err != nil {

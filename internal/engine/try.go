@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/lane"
 	"millrace/internal/match"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 )
 
@@ -80,6 +82,9 @@ type try struct {
 	has func(below string) bool
 	job http.Handler
 	on  *siteRef
+
+	own     *admit.Gate // of the route itself
+	clients *realip.Finder
 }
 
 func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error) {
@@ -91,7 +96,7 @@ func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error)
 		return nil, err
 	}
 	c, err := newCandidates(rc.Try, r.Pattern)
-	return &try{candidates: c, has: files.Has, job: r.Handler, on: on}, err
+	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, own: r.Own, clients: b.next.setup.Clients}, err
 }
 
 // maxTries bounds how often a path may be tried under another: each of them may
@@ -125,6 +130,12 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case tries >= maxTries:
 		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
 	default:
+		if own := route.Own; own != nil && own != t.own {
+			if v := own.AskFor(r, t.clients.Of(r)); !v.Passes() {
+				v.Refuse(w)
+				return
+			}
+		}
 		r = r.WithContext(context.WithValue(r.Context(), triesKey{}, tries+1))
 		route.Handler.ServeHTTP(w, site.WithPath(r, path, query))
 	}

@@ -52,3 +52,26 @@ func (s *Settings) sender(remote string, q *request, b []byte) string {
 	}
 	return s.Clients.Named(peer, view(q.value(b, s.named))).String()
 }
+
+// client is who sent a request, as gates know it. ok is false where only net/http
+// can tell.
+func (s *Settings) client(remote net.Addr, q *request, b []byte) (client netip.Addr, ok bool) {
+	peer := addrOf(remote)
+	switch {
+	case !s.Clients.Trusts(peer):
+		return peer, true
+	case s.named == hdrRefuse: // and so not in this request
+		return peer, true
+	case s.named >= numKept:
+		return peer, false
+	}
+	return s.Clients.Named(peer, view(q.value(b, s.named))), true
+}
+
+// addrOf is the address of a connection's other end, the zero one for a UNIX socket.
+func addrOf(a net.Addr) netip.Addr {
+	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok { // TCP and UDP
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}

@@ -269,6 +269,9 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 			break
 		}
 		notModified, ok := r.choose(req, q)
+		if ok && r.gate != nil {
+			ok = r.admits(c.RemoteAddr(), q, req, now, settings)
+		}
 		if file := r.answer.File; ok && file != nil && !notModified && !q.headOnly {
 			ok = file.Retain() // not when it is being replaced at this moment
 		}

@@ -194,6 +194,9 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 			return dst, 0, false
 		}
 	}
+	if r.gate != nil && !r.admits(c.RemoteAddr(), q, req, now, c.lane.settings.Load()) {
+		return dst, 0, false
+	}
 	out = h2.AppendHeaders(dst, id, block, size == 0)
 	if size > 0 {
 		out = h2.AppendData(out, id, body[:size], room.Frame)

@@ -19,6 +19,7 @@ type Visitor struct {
 	scope  *Scope
 	shard  uint32
 	remote string
+	client net.Addr
 }
 
 // visitorKey finds the HTTP/3 connection that a request came by.
@@ -27,7 +28,7 @@ type visitorKey struct{}
 // WithVisitor is for the context of the requests of a new HTTP/3 connection: it
 // lets [AnswerHTTP3], Offer, Begin and Drain find the lane.
 func (l *Lane) WithVisitor(ctx context.Context, scope *Scope, client net.Addr) context.Context {
-	v := &Visitor{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client)}
+	v := &Visitor{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client), client: client}
 	return l.WithDrain(context.WithValue(ctx, visitorKey{}, v))
 }
 
@@ -73,9 +74,12 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 			return false
 		}
 	}
+	settings, sent := v.lane.settings.Load(), 0
+	if !found.admits(v.client, q, req, now, settings) {
+		return false
+	}
 	maps.Copy(w.Header(), found.fields(now.Unix(), notModified).header)
 	w.WriteHeader(status)
-	settings, sent := v.lane.settings.Load(), 0
 	if size > 0 {
 		sent = writeBody(w, body[:size], settings.Write)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/admit"
 	"millrace/internal/meter"
 	"millrace/internal/send"
 )
@@ -112,6 +113,9 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	}
 	rule.altSvc = c.scope.altSvc()
 	v.response = newResponse(a, rule, c.ticket.job)
+	if v.response.gate, ok = newGate(c.ticket.gate); !ok {
+		return
+	}
 	if c.lane.table.put(k, varyOn, v) {
 		c.lane.meters.LaneOffers.Add(c.shard, 1)
 	}
@@ -176,6 +180,7 @@ type ticket struct {
 	job  *meter.Job
 	vary []string // request headers that had a say before the job ran
 	good bool     // answers that say that something is wrong are not the last word
+	gate *admit.Gate
 }
 
 // Narrow says more of a request that has begun: vary are headers that had a say
@@ -186,6 +191,16 @@ func Narrow(r *http.Request, vary []string, onlyGood bool) {
 		c.ticket.vary, c.ticket.good = vary, onlyGood
 	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
 		s.ticket.vary, s.ticket.good = vary, onlyGood
+	}
+}
+
+// Guard says whom the answers to a request are for: the lane asks the gate at each
+// hit, and leaves those that it refuses to the handler. nil: everybody.
+func Guard(r *http.Request, g *admit.Gate) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		c.ticket.gate = g
+	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		s.ticket.gate = g
 	}
 }
 

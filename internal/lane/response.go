@@ -26,6 +26,7 @@ type response struct {
 	// from far away when there are many answers.
 	offered
 	job               *meter.Job
+	gate              *gate // nil: it is for everybody
 	full, notModified atomic.Pointer[stamped]
 	// The same as header blocks of HTTP/2, without the body.
 	blockFull, blockNotModified atomic.Pointer[stamped]

@@ -83,6 +83,12 @@ type HTTP2Refused struct {
 	Stalled   Counter // no window for the connection's answers
 }
 
+// Refused counts requests that a gate did not let pass.
+type Refused struct {
+	Address Counter // the address may not ask
+	Rate    Counter // it had asked too often
+}
+
 // Meters is all that one process counts. Make it with [New]; its fields are
 // counted into directly.
 type Meters struct {
@@ -101,6 +107,7 @@ type Meters struct {
 	LaneVoided  Counter // answers given up because what they were made of changed
 
 	HTTP2Refused HTTP2Refused
+	Refused      Refused
 
 	HTTP3Connections Gauge   // open ones, of Connections
 	HTTP3Requests    Counter // requests over HTTP/3

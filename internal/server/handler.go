@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
 	"millrace/internal/lean"
@@ -30,6 +31,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.secure(s, now)
 	}
 	found := s.route(table, r)
+	found.handler = s.guarded(found.gate, now, found.handler)
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
@@ -118,6 +120,7 @@ type answerer struct {
 	bodyBytes int64
 	pages     site.Pages
 	noLog     bool
+	gate      *admit.Gate // nil: everybody may ask
 }
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
@@ -139,28 +142,50 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		return none
 	}
 	if r.URL.Path == "*" {
-		none.handler = refuse("This is not a path.", http.StatusBadRequest)
+		none.handler, none.gate = refuse("This is not a path.", http.StatusBadRequest), st.Gate
 		return none
 	}
 	f := st.Find(r)
 	switch {
 	case f.Clean != "":
-		none.handler = redirectTo(f.Clean)
+		none.handler, none.gate = redirectTo(f.Clean), st.Gate
 		return none
 	case f.Route == nil:
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
-		none.on, none.pages = st, st.Pages
+		none.on, none.pages, none.gate = st, st.Pages, st.Gate
 		return none
 	}
 	route := f.Route
 	found := answerer{
 		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
 		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
+		gate: route.Gate,
 	}
 	if f.Private || route.Private {
 		found.site = 0
 	}
 	return found
+}
+
+// guarded asks a gate before a handler, and has the lane ask it too.
+func (s *Server) guarded(g *admit.Gate, now *current, h http.Handler) http.Handler {
+	if g == nil {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lane.Guard(r, g)
+		v := g.AskFor(r, now.clients.Of(r))
+		if v.Passes() {
+			h.ServeHTTP(w, r)
+			return
+		}
+		if v.Denied {
+			s.meters.Refused.Address.Add(0, 1)
+		} else {
+			s.meters.Refused.Rate.Add(0, 1)
+		}
+		v.Refuse(w)
+	})
 }
 
 func refuse(text string, status int) http.Handler {

@@ -44,7 +44,7 @@ func (w *writer) page(r *http.Request) {
 func onlyAdvice(header http.Header) {
 	for name := range header {
 		switch name {
-		case "Www-Authenticate", "Retry-After", "Allow", "Set-Cookie":
+		case "Www-Authenticate", "Retry-After", "Allow", "Set-Cookie", "Ratelimit", "Ratelimit-Policy":
 		default:
 			delete(header, name)
 		}

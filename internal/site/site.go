@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"millrace/internal/admit"
 	"millrace/internal/match"
 	"millrace/internal/meter"
 )
@@ -30,6 +31,9 @@ type Route struct {
 	Private bool
 	// BodyBytes bounds the body of a request; 0: as everywhere.
 	BodyBytes int64
+	// Gate decides who may ask, and how often; nil: everybody. Own is the part
+	// of it that the route says itself, for requests that another route passes on.
+	Gate, Own *admit.Gate
 	// Pages take the place of answers that say that something is wrong.
 	Pages Pages
 	// NoLog: requests are not in the access log.
@@ -44,7 +48,9 @@ type Site struct {
 	// listener included, and is never used again for anything else. Never 0.
 	ID uint64
 	// Pages are those for paths that no route answers.
-	Pages  Pages
+	Pages Pages
+	// Gate is that of paths that no route answers.
+	Gate   *admit.Gate
 	exact  map[string]*Route
 	globs  []*Route // the one that says most first
 	prefix []*Route // longest first

@@ -1,0 +1,185 @@
+package engine_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// statuses sends requests over one connection and returns the statuses.
+func statuses(t *testing.T, nc net.Conn, n int, path string, header ...string) (all []int) {
+	t.Helper()
+	_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+	answers := bufio.NewReader(nc)
+	for range n {
+		if _, err := fmt.Fprintf(nc, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, strings.Join(append(header, ""), "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, a.Body); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a.StatusCode)
+	}
+	return all
+}
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t *testing.T, from, url string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	nc, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	return nc
+}
+
+// TestGates: lists and limits hold for hot answers as for all others, for the
+// client behind a trusted proxy, and for paths that nothing answers.
+func TestGates(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home", "a.html": "a", "office/index.html": "office", "open/index.html": "open"})
+	for _, lane := range []string{"{}", "{off: true}"} {
+		t.Run("lane "+lane, func(t *testing.T) {
+			yaml := `
+listen: 127.0.0.1:0
+lane: ` + lane + `
+limits: {trusted_proxies: [127.0.0.2]}
+sites:
+- access: {deny: [127.0.0.3, 198.51.100.7]}
+  rate_limit: {rate: 6/h, except: [127.0.0.9]}
+  rules: [{path: /rule, respond: fine}]
+  routes:
+    /: {static: {root: ` + dir + `}, try: ['{path}', /office/]}
+    /office/: {static: {root: ` + dir + `/office}, access: {allow: [127.0.0.9, 127.0.0.10]}}
+    /open/: {static: {root: ` + dir + `/open}, access: {off: true}, rate_limit: 3/h}
+`
+			srv := start(t, parse(t, yaml))
+			url := srv.Addrs()[0]
+			for _, c := range []struct {
+				from, path, header, want string
+			}{
+				{"127.0.0.1", "/", "", "[200 200 200 200 200 200 429 429]"},
+				{"127.0.0.1", "/a.html", "", "[429 429 429 429 429 429 429 429]"}, // the site's limit
+				{"127.0.0.1", "/nothing/here", "", "[429 429 429 429 429 429 429 429]"},
+				{"127.0.0.3", "/", "", "[403 403 403 403 403 403 403 403]"},
+				{"127.0.0.3", "/rule", "", "[403 403 403 403 403 403 403 403]"},
+				{"127.0.0.3", "/open/", "", "[200 200 200 429 429 429 429 429]"}, // both limits, the route's first
+				{"127.0.0.4", "/office/", "", "[403 403 403 403 403 403 403 403]"},
+				{"127.0.0.4", "/is-not-there", "", "[403 403 403 403 403 403 429 429]"}, // by try
+				{"127.0.0.9", "/office/", "", "[200 200 200 200 200 200 200 200]"},
+				{"127.0.0.9", "/is-not-there", "", "[200 200 200 200 200 200 200 200]"},
+				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7", "[403 403 403 403 403 403 403 403]"},
+				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.8", "[200 200 200 200 200 200 429 429]"},
+				{"127.0.0.2", "/", "X-Forwarded-For: 198.51.100.7, 198.51.100.9", "[200 200 200 200 200 200 429 429]"},
+				{"127.0.0.5", "/", "X-Forwarded-For: 127.0.0.9", "[200 200 200 200 200 200 429 429]"}, // forged
+			} {
+				var header []string
+				if c.header != "" {
+					header = []string{c.header}
+				}
+				if got := fmt.Sprint(statuses(t, dialFrom(t, c.from, url), 8, c.path, header...)); got != c.want {
+					t.Errorf("%+v: %s", c, got)
+				}
+			}
+		})
+	}
+}
+
+// TestLimitOverProtocols: a limit by a header field holds on every road, which
+// each protocol has its own of.
+func TestLimitOverProtocols(t *testing.T) {
+	cert, key, pool := certificate(t)
+	dir := folder(t, map[string]string{"index.html": "home"})
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))
+	start(t, parse(t, fmt.Sprintf(`
+listen: []
+tls: {listen: %q, cert: %q, key: %q, http3: true}
+sites:
+- routes:
+    /: {static: {root: %q}, rate_limit: {rate: 5/h, header: User-Agent}}
+    /key/: {respond: key, rate_limit: {rate: 5/h, header: X-Api-Key}}
+`, addr, cert, key, dir)))
+	over3 := newOverHTTP3(t, addr, pool)
+	ask := map[string]func(path string, h http.Header) (*http.Response, error){
+		"HTTP/3.0": func(path string, h http.Header) (*http.Response, error) {
+			resp, _, err := over3.do(http.MethodGet, path, "", h)
+			return resp, err
+		},
+	}
+	for proto, v2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
+		tr := &http.Transport{ForceAttemptHTTP2: v2, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
+		t.Cleanup(tr.CloseIdleConnections)
+		ask[proto] = func(path string, h http.Header) (*http.Response, error) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+path, http.NoBody)
+			if err != nil {
+				return nil, err
+			}
+			r.Header = h
+			resp, err := tr.RoundTrip(r)
+			if err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+			return resp, err
+		}
+	}
+	for proto, do := range ask {
+		for _, name := range []string{"User-Agent", "X-Api-Key"} {
+			path := map[string]string{"User-Agent": "/", "X-Api-Key": "/key/"}[name]
+			var got []int
+			for range 8 {
+				resp, err := do(path, http.Header{name: {"of " + proto}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.Proto != proto {
+					t.Fatalf("%s, not %s", resp.Proto, proto)
+				}
+				got = append(got, resp.StatusCode)
+				if resp.StatusCode == http.StatusTooManyRequests && (resp.Header.Get("Retry-After") != "720" || resp.Header.Get("Ratelimit") != `"header";r=0;t=720`) {
+					t.Errorf("%v", resp.Header)
+				}
+			}
+			if fmt.Sprint(got) != "[200 200 200 200 200 429 429 429]" {
+				t.Errorf("%s by %s: %v", proto, name, got)
+			}
+		}
+	}
+}
+
+// TestLimitsOutliveReloads: a reload that changes something else forgets nothing.
+func TestLimitsOutliveReloads(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home"})
+	yaml := "listen: 127.0.0.1:0\nsites: [{routes: {/: {static: {root: " + dir + "}, rate_limit: 6/h}}}]\n"
+	srv := start(t, parse(t, yaml))
+	url := srv.Addrs()[0]
+	if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.1", url), 4, "/")); got != "[200 200 200 200]" {
+		t.Fatal(got)
+	}
+	for i := range 3 {
+		if err := srv.Reload(parse(t, yaml+fmt.Sprintf("limits: {idle_timeout: %ds}\n", 60+i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.1", url), 4, "/")); got != "[200 200 429 429]" {
+		t.Error(got)
+	}
+	if err := srv.Reload(parse(t, strings.Replace(yaml, "6/h", "2/h", 1))); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.1", url), 4, "/")); got != "[200 200 429 429]" {
+		t.Error(got)
+	}
+}
