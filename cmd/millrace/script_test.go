@@ -29,6 +29,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace/internal/admin"
@@ -326,20 +327,20 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]
+// fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2 | -h3] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]
 // asks and writes status, header and body to the standard output. unix:SOCKET
 // is a URL as well. It fails, as ! fetch expects, when there is no answer.
 func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	set := flag.NewFlagSet("fetch", flag.ContinueOnError)
 	method, host, ca := set.String("X", "GET", ""), set.String("host", "", ""), set.String("ca", "", "")
-	header, body, h2 := http.Header{}, set.String("d", "", ""), set.Bool("h2", false, "")
+	header, body, h2, h3 := http.Header{}, set.String("d", "", ""), set.Bool("h2", false, ""), set.Bool("h3", false, "")
 	set.Func("H", "", func(line string) error {
 		name, value, _ := strings.Cut(line, ":")
 		header.Add(name, strings.TrimSpace(value))
 		return nil
 	})
 	if err := set.Parse(args); err != nil || set.NArg() < 1 || set.NArg() > 2 {
-		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]")
+		ts.Fatalf("usage: fetch [-X METHOD] [-host HOST] [-ca FILE] [-h2 | -h3] [-H 'NAME: VALUE']... [-d BODY] URL [PATH]")
 	}
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true, ForceAttemptHTTP2: *h2}
 	defer transport.CloseIdleConnections()
@@ -359,6 +360,11 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	req.Host, req.Header = *host, header
 	client := &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if *h3 {
+		quic := &http3.Transport{DisableCompression: true, TLSClientConfig: transport.TLSClientConfig}
+		defer quic.Close() //nolint:errcheck // it has been asked
+		client.Transport = quic
+	}
 	resp, err := client.Do(req)
 	if _, unreachable := errors.AsType[*url.Error](err); neg {
 		if !unreachable {

@@ -73,6 +73,7 @@ func newCollector(d Deps) *collector {
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
 	denied := describe("requests_refused_total", "Requests that were refused by an access list (403) or a rate limit (429).", "reason")
+	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
@@ -100,6 +101,9 @@ func newCollector(d Deps) *collector {
 			counter(denied, &m.Refused.Rate, "rate"),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
+			counter(refused3, &m.HTTP3Refused.Headers, "headers"),
+			counter(refused3, &m.HTTP3Refused.Resets, "resets"),
+			counter(refused3, &m.HTTP3Refused.Requests, "requests"),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),

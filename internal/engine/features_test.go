@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quic-go/quic-go/http3"
 )
 
 // way is a client that asks a server by one protocol, with or without the lane.
@@ -19,13 +21,13 @@ type way struct {
 }
 
 // everyWay runs a test against a server with these sites over HTTP/1.1, the same
-// with TLS, and HTTP/2; with the fast lane and without.
+// with TLS, HTTP/2 and HTTP/3; with the fast lane and without.
 func everyWay(t *testing.T, sites string, test func(w *way)) {
 	cert, key, pool := certificate(t)
 	for _, lane := range []string{"lane", "no-lane"} {
-		cfg := fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q, redirect: false}\nlane: {off: %v}\n%s", cert, key, lane == "no-lane", sites)
+		cfg := fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q, redirect: false, http3: true}\nlane: {off: %v}\n%s", cert, key, lane == "no-lane", sites)
 		srv := start(t, parse(t, cfg))
-		for _, protocol := range []string{"h1", "tls", "h2"} {
+		for _, protocol := range []string{"h1", "tls", "h2", "h3"} {
 			t.Run(lane+"/"+protocol, func(t *testing.T) {
 				tr := &http.Transport{
 					DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"},
@@ -37,6 +39,11 @@ func everyWay(t *testing.T, sites string, test func(w *way)) {
 					base = srv.Addrs()[1]
 				}
 				client := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+				if protocol == "h3" {
+					quic := &http3.Transport{DisableCompression: true, TLSClientConfig: tr.TLSClientConfig}
+					defer quic.Close() //nolint:errcheck // a test's client
+					client.Transport = quic
+				}
 				test(&way{t, client, base})
 			})
 		}

@@ -118,7 +118,7 @@ type Conn struct {
 	warm   atomic.Uint32 // the highest that the host has answered
 	inner  atomic.Pointer[inner]
 	window window
-	resets resets
+	resets ResetCount
 	blamed atomic.Uint32 // a Reason
 
 	wmu  fair // writing, in whole frames

@@ -18,7 +18,7 @@ func (c *Conn) rstStream(t *turn, h head, p []byte) error {
 		return c.fail(t, codeFrameSize)
 	case c.unused(h.id):
 		return c.fail(t, codeProtocol)
-	case c.resets.many(time.Now()):
+	case c.resets.Many(time.Now()):
 		return c.flooded(t, Resets)
 	}
 	// Net/http may never have heard of a stream that has ended, even if it was
@@ -92,7 +92,7 @@ func (c *Conn) lateWindow(t *turn, id uint32, n int64) error {
 	if n+int64(c.settings.window) <= maxWindow {
 		return nil
 	}
-	if c.resets.many(time.Now()) {
+	if c.resets.Many(time.Now()) {
 		return c.flooded(t, Resets)
 	}
 	t.out = appendReset(t.out, id, codeFlowControl)

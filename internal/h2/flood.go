@@ -60,15 +60,16 @@ func (f *flood) idle(n int) bool {
 	return f.empty > maxIdle+idleShare*f.good.Load()
 }
 
-// resets is a bucket of reset streams.
-type resets struct {
+// ResetCount counts the streams of a connection that were reset; HTTP/3 has the same
+// bound.
+type ResetCount struct {
 	mu    sync.Mutex
 	level float64
 	since time.Time
 }
 
-// many counts a reset, and reports whether there have been too many.
-func (r *resets) many(now time.Time) bool {
+// Many counts a reset, and reports whether there have been too many.
+func (r *ResetCount) Many(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.since.IsZero() {

@@ -198,7 +198,7 @@ func (in *inner) whole(h head) error {
 		if in.wasCut(h.id) {
 			binary.BigEndian.PutUint32(p, uint32(codeCancel))
 		}
-		if in.c.resets.many(time.Now()) {
+		if in.c.resets.Many(time.Now()) {
 			err := in.c.flooded(nil, Resets)
 			_ = in.c.host.Close() // it is told
 			return err

@@ -30,6 +30,9 @@ const (
 	// client has already gone: more is an attack (rapid reset).
 	streams      = 100
 	mostRequests = 2 * streams
+	// mostHeaders is how many of the requests of one connection may be on their
+	// way; further ones wait for these.
+	mostHeaders = 16
 	// control is how many streams a client may open beside its requests. Three
 	// mean something (RFC 9114, 6.2, and RFC 9204, 4.2).
 	control = 16
@@ -41,7 +44,7 @@ const (
 	// prove their address, which costs them one round trip (RFC 9000, 8.1.2).
 	mostHandshakes = 100
 	// linger is how long a connection in a drain stays open after its last
-	// answer, which may still be on the way, and after GOAWAY.
+	// answer, which may still be on the way.
 	linger = time.Second
 	// sweepEvery and drainEvery are how often idle connections are looked for.
 	sweepEvery = time.Second
@@ -58,8 +61,7 @@ type Listener struct {
 	listener  *quic.Listener
 	http      http3.Server
 
-	handshakes atomic.Int64 // under way
-	starting   sync.WaitGroup
+	handshakes atomic.Int64   // under way
 	running    sync.WaitGroup // accept, sweep, connections
 	end        context.Context
 	cut        context.CancelFunc // ends end, with Close
@@ -71,14 +73,6 @@ type Listener struct {
 }
 
 var _ server.HTTP3 = Open
-
-// conn is one connection.
-type conn struct {
-	quic     *quic.Conn
-	started  func()       // tells that http.Server has it
-	requests atomic.Int32 // being answered
-	since    atomic.Int64 // Unix nanoseconds: when there was a request last
-}
 
 type connKey struct{}
 
@@ -171,7 +165,7 @@ func (l *Listener) accept() {
 		if ready, ok := qc.Context().Value(readyKey{}).(func()); ok {
 			ready()
 		}
-		c := &conn{quic: qc, started: sync.OnceFunc(l.starting.Done)}
+		c := &conn{listener: l, quic: qc, moved: make(chan struct{}, 1)}
 		c.since.Store(time.Now().UnixNano())
 		l.mu.Lock()
 		if !l.draining.IsZero() {
@@ -180,11 +174,9 @@ func (l *Listener) accept() {
 			continue
 		}
 		l.conns[qc] = c
-		l.starting.Add(1)
 		l.mu.Unlock()
 		l.running.Go(func() {
-			_ = l.http.ServeQUICConn(qc) // why it has ended is the client's business
-			c.started()
+			c.serve()
 			c.close(http3.ErrCodeNoError)
 			l.mu.Lock()
 			delete(l.conns, qc)
@@ -193,16 +185,11 @@ func (l *Listener) accept() {
 	}
 }
 
-func (c *conn) close(code http3.ErrCode) {
-	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails
-}
-
 // context is what the requests of a new connection have.
 func (l *Listener) context(ctx context.Context, qc *quic.Conn) context.Context {
 	l.mu.Lock()
 	c := l.conns[qc]
 	l.mu.Unlock()
-	c.started()
 	return l.host.Context(context.WithValue(ctx, connKey{}, c), qc.RemoteAddr())
 }
 
@@ -214,42 +201,46 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 		c.requests.Add(-1)
 	}()
 	if c.requests.Add(1) > mostRequests {
-		c.close(http3.ErrCodeExcessiveLoad)
+		c.refuse(&l.host.Refused.Requests)
 		return
 	}
+	c.move()
 	l.settle(w, r)
 	l.host.Handler.ServeHTTP(w, r)
 }
 
 // settle finds out whether a request has a body, as net/http does: quic-go says of
 // every request without a Content-Length that it may have one. Methods whose
-// requests have one are not waited for: their client may wait for the answer.
+// requests have one are not waited for: their client may wait for the answer. The
+// time for the header is over.
 func (l *Listener) settle(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength == 0 {
-		r.Body = http.NoBody
-		return
-	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodTrace:
-	default:
-		return
-	}
-	if r.ContentLength > 0 {
-		return
-	}
-	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout)) // of a stream
-	first := make([]byte, 1)
-	n, err := io.ReadAtLeast(r.Body, first, 1)
+	rc := http.NewResponseController(w) // its deadlines are those of a stream, which never fail
 	switch {
-	case n > 0:
-		r.Body = &begun{r.Body, first}
-	case errors.Is(err, io.EOF):
-		r.Body, r.ContentLength = http.NoBody, 0
-	default:
-		panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+	case r.ContentLength == 0:
+		r.Body = http.NoBody
+	case r.ContentLength < 0 && rarelyWithBody(r.Method):
+		_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout))
+		first := make([]byte, 1)
+		n, err := io.ReadAtLeast(r.Body, first, 1)
+		switch {
+		case n > 0:
+			r.Body = &begun{r.Body, first}
+		case errors.Is(err, io.EOF):
+			r.Body, r.ContentLength = http.NoBody, 0
+			return
+		default:
+			panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+		}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
+}
+
+func rarelyWithBody(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodTrace:
+		return true
+	}
+	return false
 }
 
 // begun is a body of which the first bytes have been read.
@@ -344,11 +335,13 @@ func (l *Listener) Drain() {
 		return
 	}
 	l.draining = time.Now()
-	close(l.drained)
-	l.running.Go(func() { // ends with the last connection
-		l.starting.Wait()
-		_ = l.http.Shutdown(l.end) // GOAWAY; the connections are closed by sweep
-	})
+	close(l.drained) // the connections are closed by sweep
+}
+
+func (l *Listener) drains() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.draining.IsZero()
 }
 
 // Close implements [server.HTTP3Listener].

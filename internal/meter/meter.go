@@ -89,6 +89,14 @@ type Refused struct {
 	Rate    Counter // it had asked too often
 }
 
+// HTTP3Refused counts what clients of HTTP/3 were refused, by the reason. Headers
+// are requests, the others connections.
+type HTTP3Refused struct {
+	Headers  Counter // a header that had not come within the header timeout
+	Resets   Counter // too many streams that were reset
+	Requests Counter // too many requests that were being answered, those whose client had gone among them
+}
+
 // Meters is all that one process counts. Make it with [New]; its fields are
 // counted into directly.
 type Meters struct {
@@ -111,6 +119,7 @@ type Meters struct {
 
 	HTTP3Connections Gauge   // open ones, of Connections
 	HTTP3Requests    Counter // requests over HTTP/3
+	HTTP3Refused     HTTP3Refused
 
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
 

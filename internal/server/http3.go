@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/meter"
 )
 
 // HTTP3 serves HTTP/3 on a UDP socket. internal/h3 has one; it is not here,
@@ -39,13 +40,15 @@ type HTTP3Host struct {
 	// Crowded reports whether new clients should prove their address first.
 	Crowded func() bool
 	Limits  func() Options
+	Refused *meter.HTTP3Refused
 	Errors  *slog.Logger
 }
 
 // HTTP3Listener serves on one socket.
 type HTTP3Listener interface {
-	// Drain refuses new connections, sends GOAWAY on the others and closes each
-	// when it has no request any more. It returns at once.
+	// Drain refuses new connections, rejects new requests on the others in such a
+	// way that clients send them elsewhere, and closes each when it has no request
+	// any more. It returns at once.
 	Drain()
 	// Open is how many connections there are.
 	Open() int
@@ -108,9 +111,11 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 			continue
 		}
 		s.quic.free(tcp.Port)
-		socket, err := listenUDP(tcp)
-		if err != nil {
-			return nil, err
+		socket := inheritedUDP(setup.Inherited, addr)
+		if socket == nil {
+			if socket, err = listenUDP(tcp); err != nil {
+				return nil, err
+			}
 		}
 		quic[addr] = &quicListener{socket: socket, open: setup.HTTP3, port: tcp.Port}
 	}
@@ -142,6 +147,7 @@ func (s *Server) http3Host(socket *net.UDPConn) HTTP3Host {
 		Admit:   s.admitHTTP3,
 		Crowded: s.places.crowd,
 		Limits:  func() Options { return s.current.Load().limits },
+		Refused: &s.meters.HTTP3Refused,
 		Errors:  s.errors,
 	}
 }

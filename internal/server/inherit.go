@@ -52,6 +52,21 @@ func inherited(sockets []*os.File, addr string) net.Listener {
 	return nil
 }
 
+// inheritedUDP is the socket for HTTP/3 that was opened for addr, or nil.
+func inheritedUDP(sockets []*os.File, addr string) *net.UDPConn {
+	for _, f := range sockets {
+		pc, err := net.FilePacketConn(f)
+		if err != nil {
+			continue
+		}
+		if socket, ok := pc.(*net.UDPConn); ok && sameAddress(socket.LocalAddr(), addr) {
+			return socket
+		}
+		_ = pc.Close()
+	}
+	return nil
+}
+
 // sameAddress reports whether a socket listens where addr (host:port, :port,
 // unix:/path) asks for. :80 is every interface, as [::]:80 is for systemd.
 func sameAddress(have net.Addr, addr string) bool {
@@ -75,6 +90,14 @@ func sameAddress(have net.Addr, addr string) bool {
 func (s *Server) warnUnclaimed(setup Setup) {
 	addrs := slices.Concat(setup.Listen, setup.TLS.Listen)
 	for _, f := range setup.Inherited {
+		if pc, err := net.FilePacketConn(f); err == nil {
+			have := pc.LocalAddr()
+			_ = pc.Close()
+			if !setup.TLS.HTTP3 || !slices.ContainsFunc(setup.TLS.Listen, func(a string) bool { return sameAddress(have, a) }) {
+				s.errors.Warn("nobody reads from a datagram socket of the socket unit: it is for HTTP/3, so name its address in tls.listen and set tls.http3 to true, or take it out of the unit", "socket", have.String())
+			}
+			continue
+		}
 		ln, err := net.FileListener(f)
 		if err != nil {
 			s.errors.Warn("a socket of the socket unit does not accept connections; ListenStream= makes one that does", "socket", f.Name(), "err", err)

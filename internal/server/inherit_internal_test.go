@@ -66,6 +66,40 @@ func TestInheritedSocket(t *testing.T) {
 	}
 }
 
+// TestInheritedUDP: a datagram socket is found by its address as well, and stays
+// open after the listener.
+func TestInheritedUDP(t *testing.T) {
+	pc, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pc.Close()
+	file, err := pc.File()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer file.Close()
+	addr := pc.LocalAddr().String()
+	for range 2 { // a restart
+		got := inheritedUDP([]*os.File{file}, addr)
+		if got == nil {
+			t.Fatalf("the socket at %s is not found", addr)
+		}
+		if _, err := pc.WriteTo([]byte("x"), pc.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := got.ReadFrom(make([]byte, 10)); n != 1 || err != nil {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if err := got.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if inherited([]*os.File{file}, addr) != nil || inheritedUDP([]*os.File{file}, "127.0.0.1:1") != nil {
+		t.Error("the socket is taken for another one")
+	}
+}
+
 func TestSameAddress(t *testing.T) {
 	any6 := &net.TCPAddr{IP: net.IPv6unspecified, Port: 80}
 	for _, c := range []struct {

@@ -1,0 +1,125 @@
+package h3
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+
+	"millrace/internal/h2"
+	"millrace/internal/meter"
+)
+
+// conn is one connection. We accept its streams ourselves, and not http3.Server,
+// which waits for the header of a request for as long as the client likes.
+type conn struct {
+	listener *Listener
+	quic     *quic.Conn
+	streams  atomic.Int32  // of requests: those being answered, and those whose header is on its way
+	requests atomic.Int32  // being answered
+	since    atomic.Int64  // Unix nanoseconds: when there was a request last
+	moved    chan struct{} // a token: there may be room for a header
+	resets   h2.ResetCount
+	cut      atomic.Bool // for what the client does
+}
+
+func (c *conn) close(code http3.ErrCode) {
+	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails
+}
+
+// refuse ends the connection of a client that does too much of something.
+func (c *conn) refuse(why *meter.Counter) {
+	if c.cut.CompareAndSwap(false, true) {
+		why.Add(0, 1)
+		c.close(http3.ErrCodeExcessiveLoad)
+	}
+}
+
+// serve answers what comes over the connection, until it has ended and all of its
+// requests have been answered.
+func (c *conn) serve() {
+	raw, err := c.listener.http.NewRawServerConn(c.quic)
+	if err != nil {
+		return // it has gone already
+	}
+	ctx := c.quic.Context()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { // ends with the connection, as what it starts does
+		for {
+			str, err := c.quic.AcceptUniStream(ctx)
+			if err != nil {
+				return
+			}
+			all.Go(func() { raw.HandleUnidirectionalStream(str) })
+		}
+	})
+	for c.roomForHeader(ctx) {
+		str, err := c.quic.AcceptStream(ctx)
+		if err != nil {
+			return
+		}
+		if c.listener.drains() {
+			reject(str)
+			continue
+		}
+		c.streams.Add(1)
+		all.Go(func() {
+			defer c.move()
+			defer c.streams.Add(-1)
+			c.answer(raw, str)
+		})
+	}
+}
+
+// reject has the client send a request elsewhere: nothing of it was read (RFC
+// 9114, 8.1). quic-go has no way to say so before it comes (GOAWAY).
+func reject(str *quic.Stream) {
+	str.ReleaseStreamCredit()
+	str.CancelRead(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
+}
+
+// roomForHeader waits while there are too many requests of which only a part has
+// come. It returns false when the connection has ended.
+func (c *conn) roomForHeader(ctx context.Context) bool {
+	for c.streams.Load()-c.requests.Load() >= mostHeaders {
+		select {
+		case <-c.moved:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// move tells roomForHeader to look again.
+func (c *conn) move() {
+	select {
+	case c.moved <- struct{}{}:
+	default:
+	}
+}
+
+// answer serves one request, for whose header its client has the header timeout.
+func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
+	refused := c.listener.host.Refused
+	late := time.Now().Add(c.listener.host.Limits().HeaderTimeout)
+	_ = str.SetReadDeadline(late) // until settle
+	raw.HandleRequestStream(str)
+	end, ok := errors.AsType[*quic.StreamError](context.Cause(str.Context()))
+	if !ok || !end.Remote && end.ErrorCode != quic.StreamErrorCode(http3.ErrCodeRequestIncomplete) {
+		return
+	}
+	now := time.Now()
+	if !end.Remote && !now.Before(late) {
+		refused.Headers.Add(0, 1)
+	}
+	if c.resets.Many(now) { // of whole requests, and of parts
+		c.refuse(&refused.Resets)
+	}
+}
