@@ -362,7 +362,7 @@ func fetch(ts *testscript.TestScript, neg bool, args []string) {
 	client := &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	if *h3 {
 		quic := &http3.Transport{DisableCompression: true, TLSClientConfig: transport.TLSClientConfig}
-		defer quic.Close() //nolint:errcheck // it has been asked
+		defer quic.Close()
 		client.Transport = quic
 	}
 	resp, err := client.Do(req)

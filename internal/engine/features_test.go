@@ -41,7 +41,7 @@ func everyWay(t *testing.T, sites string, test func(w *way)) {
 				client := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 				if protocol == "h3" {
 					quic := &http3.Transport{DisableCompression: true, TLSClientConfig: tr.TLSClientConfig}
-					defer quic.Close() //nolint:errcheck // a test's client
+					defer quic.Close()
 					client.Transport = quic
 				}
 				test(&way{t, client, base})
