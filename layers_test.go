@@ -172,7 +172,7 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
 	"internal/engine":      {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go"}, // a CA, its DNS; a client of HTTP/3
-	"cmd/millrace":         {"github.com/rogpeppe/go-internal"},
+	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
 	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
 	"lab/stats":            {"golang.org/x/perf"},
