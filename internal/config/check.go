@@ -134,6 +134,9 @@ func (c *checker) limits() {
 	if _, err := netset.Parse(l.TrustedProxies); err != nil {
 		c.value("limits.trusted_proxies", err.Error(), "")
 	}
+	if _, err := netset.Parse(c.cfg.ProxyProtocol.From); err != nil {
+		c.value("proxy_protocol.from", err.Error(), "")
+	}
 	if l.ClientHeader != "" && !realip.Name(l.ClientHeader) {
 		c.value("limits.client_header", fmt.Sprintf("%q is not the name of a header field", l.ClientHeader), "for example X-Forwarded-For")
 	}

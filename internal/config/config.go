@@ -63,6 +63,9 @@ type Config struct {
 	Lane lane.Options `yaml:"lane"`
 	// Limits protect the server from slow, large and many clients.
 	Limits server.Options `yaml:"limits"`
+	// ProxyProtocol is for load balancers that name the client in front of a
+	// connection's first byte.
+	ProxyProtocol server.ProxyProtocol `yaml:"proxy_protocol"`
 	// Buffers bound what is kept of the bodies that go through proxies: see
 	// "buffer" there.
 	Buffers spool.Options `yaml:"buffers"`

@@ -56,6 +56,9 @@ func (b *builder) build() (err error) {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
 	setup.Trusted, setup.Clients = trusted.Has, realip.New(trusted, cfg.Limits.ClientHeader)
+	if setup.Announced, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
+		return fmt.Errorf("proxy_protocol.from: %w", err)
+	}
 	if setup.Tickets, err = b.tickets(); err != nil {
 		return fmt.Errorf("tls.tickets.shared: %w", err)
 	}

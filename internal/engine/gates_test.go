@@ -38,7 +38,7 @@ func statuses(t *testing.T, nc net.Conn, n int, path string, header ...string) (
 func dialFrom(t *testing.T, from, url string) net.Conn {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	nc, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	nc, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(strings.TrimPrefix(url, "http://"), "https://"))
 	if err != nil {
 		t.Fatal(err)
 	}

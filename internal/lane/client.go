@@ -5,6 +5,24 @@ import (
 	"net/netip"
 )
 
+// Named is a TCP or UNIX connection whose client somebody else has named, who
+// stands in between and may be trusted.
+type Named struct {
+	net.Conn
+	Client net.Addr
+}
+
+// RemoteAddr is the client that was named.
+func (n *Named) RemoteAddr() net.Addr { return n.Client }
+
+// unnamed is the connection itself.
+func unnamed(nc net.Conn) net.Conn {
+	if n, ok := nc.(*Named); ok {
+		return n.Conn
+	}
+	return nc
+}
+
 // wholeSite is how much of an IPv6 address is counted: what a customer has is
 // a network of 64 bits at least.
 const wholeSite = 64

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/h2"
+	"millrace/internal/proxyline"
 	"millrace/internal/send"
 )
 
@@ -125,7 +126,9 @@ func newWake() *wake {
 // NewConn puts the lane in front of an accepted connection; a TLS connection
 // must have done its handshake. gone is called once, when it is closed.
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
-	c := &Conn{nc: nc, under: nc, peer: nc.RemoteAddr(), lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
+	peer := nc.RemoteAddr()
+	nc = unnamed(nc)
+	c := &Conn{nc: nc, under: nc, peer: peer, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
 	tc, secure := nc.(*tls.Conn)
 	if secure {
 		c.under = tc.NetConn()
@@ -246,6 +249,11 @@ func (c *Conn) readHead(p []byte) (int, error) {
 func (c *Conn) handOver(p []byte, n int) int {
 	if n == 0 {
 		return 0
+	}
+	if !c.served.Load() && proxyline.Begins(p[:n]) { // net/http says 400
+		if tell := c.lane.settings.Load().Announced; tell != nil {
+			tell(c.peer)
+		}
 	}
 	if !c.headBegun {
 		c.headBegun = true

@@ -26,6 +26,7 @@ package lane
 import (
 	"context"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -64,6 +65,9 @@ type Settings struct {
 	Errors   *slog.Logger // nil: nothing is told
 	// Clients finds who is behind a proxy, for the log. nil: nobody is.
 	Clients *realip.Finder
+	// Announced is told who begins a connection with a PROXY header, which should
+	// not get here. nil: nobody is.
+	Announced func(net.Addr)
 
 	named headerID // what Clients reads
 }

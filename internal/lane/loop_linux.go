@@ -124,7 +124,7 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 	if l.started.Do(l.startLoops); len(l.loops) == 0 {
 		return false
 	}
-	fd, ok := send.Detach(nc)
+	fd, ok := send.Detach(unnamed(nc))
 	if !ok {
 		return false
 	}

@@ -28,7 +28,7 @@ const goneFD = -2
 
 // NewWire returns a Wire to be put below TLS.
 func NewWire(nc net.Conn) *Wire {
-	return &Wire{nc: nc, local: nc.LocalAddr(), remote: nc.RemoteAddr(), fd: noFD}
+	return &Wire{nc: unnamed(nc), local: nc.LocalAddr(), remote: nc.RemoteAddr(), fd: noFD}
 }
 
 // wireOf finds the Wire under a connection, nil if there is none.

@@ -198,6 +198,12 @@ func (l *listener) accept() {
 		if err == nil {
 			pause = least
 			s.meters.Accepted.Add(0, 1)
+			if s.announces(nc.RemoteAddr()) {
+				if l.seatAnnounced(nc) {
+					return
+				}
+				continue
+			}
 			// Only now: nobody idle is closed for somebody who has not come.
 			client := s.places.client(nc.RemoteAddr())
 			switch ok, done := l.seat(client); {

@@ -104,15 +104,21 @@ func (p *places) take(client netip.Addr, force bool) verdict {
 		return full
 	}
 	p.open++
-	if client.IsValid() {
-		q := p.peers[client]
-		if q == nil {
-			q = &peer{}
-			p.peers[client] = q
-		}
-		q.open++
-	}
+	p.count(client)
 	return taken
+}
+
+// count notes that a client has one more place. The caller holds the lock.
+func (p *places) count(client netip.Addr) {
+	if !client.IsValid() {
+		return
+	}
+	q := p.peers[client]
+	if q == nil {
+		q = &peer{}
+		p.peers[client] = q
+	}
+	q.open++
 }
 
 // crowd reports whether more than half of the places are taken.

@@ -21,6 +21,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/lean"
 	"millrace/internal/meter"
+	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/site"
 )
@@ -182,7 +183,9 @@ type Setup struct {
 	// Clients finds who is behind a proxy that is trusted, for the log; nil:
 	// nobody is.
 	Clients *realip.Finder
-	Tickets SharedTickets
+	// Announced are load balancers that begin connections with a PROXY header.
+	Announced netset.Set
+	Tickets   SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
 	Auto Certifier
 	// HTTP3 serves what TLS.HTTP3 asks for; nil: this build cannot.
@@ -215,6 +218,8 @@ type Server struct {
 	accepting repeated // warnings
 	crowding  repeated
 
+	announcing repeated
+
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
 	laneH2           *lane.HTTP2 // nil without a lane: then net/http has the connections to itself
@@ -232,6 +237,8 @@ type current struct {
 	log    *accesslog.Log
 	// clients finds who is behind a proxy; nil: nobody is.
 	clients *realip.Finder
+	// announced are who begin connections with a PROXY header.
+	announced netset.Set
 }
 
 // New binds every listener and is ready to run. When one cannot be bound, none is.
@@ -308,7 +315,7 @@ func (s *Server) Reload(setup Setup) error {
 		return err
 	}
 	limits := setup.Limits.withDefaults()
-	s.current.Store(&current{limits, setup.Log, setup.Clients})
+	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Announced})
 	s.places.set(setup.bounds())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup)
@@ -320,6 +327,8 @@ func (s *Server) Reload(setup Setup) error {
 		Log:     setup.Log,
 		Errors:  s.errors,
 		Clients: setup.Clients,
+
+		Announced: s.uninvited,
 	})
 	s.secure.AltSvc.Store(altSvc(quic))
 	s.plain.Sites.Store(setup.Plain)

@@ -62,6 +62,8 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
 			refusePlain(nc)
+		} else if plain.Conn != nil && slices.Contains([]string{"PROXY", "\r\n\r\n\x00"}, string(plain.RecordHeader[:])) {
+			s.uninvited(nc.RemoteAddr())
 		}
 		_ = nc.Close()
 		return nil
