@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // announcing dials like a load balancer: with a header in front of everything.
@@ -62,25 +61,22 @@ sites:
 					_ = tc.Close()
 					continue
 				}
-				if err := tc.Handshake(); err != nil {
-					t.Fatal(err)
-				}
-				h2, err := (&http2.Transport{}).NewClientConn(tc)
-				if err != nil {
-					t.Fatal(err)
-				}
+				h2 := &http.Transport{ForceAttemptHTTP2: true, DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return tc, tc.HandshakeContext(ctx) }}
 				for range 3 {
-					r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/", http.NoBody)
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://localhost/", http.NoBody)
+					if err != nil {
+						t.Fatal(err)
+					}
 					resp, err := h2.RoundTrip(r)
 					if err != nil {
 						t.Fatal(err)
 					}
 					_ = resp.Body.Close()
-					if resp.StatusCode != want {
-						t.Errorf("lane %s: %q over HTTP/2: %d", lane, header, resp.StatusCode)
+					if resp.StatusCode != want || resp.ProtoMajor != 2 {
+						t.Errorf("lane %s: %q over HTTP/2: %s %d", lane, header, resp.Proto, resp.StatusCode)
 					}
 				}
-				_ = h2.Close()
+				h2.CloseIdleConnections()
 			}
 			_ = nc.Close()
 		}
