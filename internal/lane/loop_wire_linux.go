@@ -53,7 +53,7 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 		return false
 	}
 	_ = w.nc.Close()
-	w.nc, w.fd = nil, fd
+	w.nc, w.waiting, w.fd = nil, nil, fd
 	c.wire, c.fd, c.under = w, fd, nil
 	return true
 }
@@ -66,7 +66,7 @@ func (c *Conn) settleWire(nc net.Conn, err error) bool {
 		c.wire.fd = goneFD
 		return false
 	}
-	c.wire.nc, c.wire.fd = nc, noFD
+	c.wire.nc, c.wire.waiting, c.wire.fd = nc, new(waitingWrite), noFD
 	if tc, ok := c.nc.(*tls.Conn); ok {
 		c.under = tc.NetConn()
 	}

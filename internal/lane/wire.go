@@ -16,6 +16,7 @@ import (
 type Wire struct {
 	nc            net.Conn // nil while a loop has it
 	local, remote net.Addr
+	waiting       *waitingWrite // on nc, and nil with it
 
 	// Of the loop.
 	fd    int    // noFD: nc has it; goneFD: it was closed
@@ -28,7 +29,7 @@ const goneFD = -2
 
 // NewWire returns a Wire to be put below TLS.
 func NewWire(nc net.Conn) *Wire {
-	return &Wire{nc: unnamed(nc), local: nc.LocalAddr(), remote: nc.RemoteAddr(), fd: noFD}
+	return &Wire{nc: unnamed(nc), local: nc.LocalAddr(), remote: nc.RemoteAddr(), waiting: new(waitingWrite), fd: noFD}
 }
 
 // wireOf finds the Wire under a connection, nil if there is none.
@@ -108,7 +109,7 @@ func (w *Wire) Write(p []byte) (n int, err error) {
 		if err := w.finish(); err != nil {
 			return 0, err
 		}
-		return w.nc.Write(p)
+		return w.waiting.write(w.nc, p)
 	}
 	if w.fd == goneFD {
 		return 0, net.ErrClosed
@@ -141,7 +142,7 @@ func (w *Wire) finish() error {
 	if len(w.rest) == 0 {
 		return nil
 	}
-	n, err := w.nc.Write(w.rest)
+	n, err := w.waiting.write(w.nc, w.rest)
 	if w.rest = w.rest[n:]; len(w.rest) == 0 {
 		w.rest = nil
 	}
@@ -174,19 +175,24 @@ func (w *Wire) LocalAddr() net.Addr { return w.local }
 func (w *Wire) RemoteAddr() net.Addr { return w.remote }
 
 // SetDeadline implements [net.Conn]. On a loop nothing waits.
-func (w *Wire) SetDeadline(t time.Time) error { return w.deadline(net.Conn.SetDeadline, t) }
+func (w *Wire) SetDeadline(t time.Time) error {
+	return errors.Join(w.SetReadDeadline(t), w.SetWriteDeadline(t))
+}
 
 // SetReadDeadline implements [net.Conn].
-func (w *Wire) SetReadDeadline(t time.Time) error { return w.deadline(net.Conn.SetReadDeadline, t) }
-
-// SetWriteDeadline implements [net.Conn].
-func (w *Wire) SetWriteDeadline(t time.Time) error { return w.deadline(net.Conn.SetWriteDeadline, t) }
-
-func (w *Wire) deadline(set func(net.Conn, time.Time) error, t time.Time) error {
+func (w *Wire) SetReadDeadline(t time.Time) error {
 	if w.fd != noFD {
 		return nil
 	}
-	return set(w.nc, t)
+	return w.nc.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (w *Wire) SetWriteDeadline(t time.Time) error {
+	if w.fd != noFD {
+		return nil
+	}
+	return w.waiting.setDeadline(w.nc, t)
 }
 
 // seal encrypts of head and body as much as the client takes now, at most about

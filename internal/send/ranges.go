@@ -71,7 +71,7 @@ func refuseRange(w http.ResponseWriter, a *Answer) {
 
 // setPart sends status and header of one range.
 func setPart(w http.ResponseWriter, a *Answer, s span) {
-	setHeader(w, a)
+	setHeader(w, a, false)
 	h := w.Header()
 	h["Content-Range"] = []string{s.contentRange(a.Size)}
 	h["Content-Length"] = []string{strconv.FormatInt(s.length, 10)}
@@ -126,7 +126,7 @@ func serveMultipart(w http.ResponseWriter, a *Answer, spans []span) {
 		heads[i] = b.String()
 		total += int64(len(heads[i])) + s.length
 	}
-	setHeader(w, a)
+	setHeader(w, a, false)
 	h := w.Header()
 	h["Content-Type"] = []string{"multipart/byteranges; boundary=" + boundary}
 	h["Content-Length"] = []string{strconv.FormatInt(total, 10)}

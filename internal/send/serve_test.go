@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -481,4 +482,30 @@ func TestClientThatLeavesEndsTheHandler(t *testing.T) {
 	cancel()
 	res.Body.Close()
 	<-done
+}
+
+// TestLengthOverHTTP2: every answer has a Content-Length, also those whose length
+// is left to net/http.
+func TestLengthOverHTTP2(t *testing.T) {
+	for _, size := range []int{0, 1, 501, 4095, 4096, 4097, 70_000} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a := &Answer{Header: http.Header{"Content-Type": {"text/plain"}}, Body: make([]byte, size), Size: int64(size)}
+			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { Serve(w, r, a) }))
+			s.EnableHTTP2 = true
+			s.StartTLS()
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := s.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if got := resp.Header.Values("Content-Length"); resp.ProtoMajor != 2 || len(got) != 1 || got[0] != strconv.Itoa(size) {
+				t.Errorf("%s of %d bytes over %s: Content-Length %q", method, size, resp.Proto, got)
+			}
+			s.Close()
+		}
+	}
 }
