@@ -24,7 +24,7 @@ const module = "millrace"
 // imports. If no line fits, two packages want to know each other; that is a
 // question for a review, not for a new line.
 var layers = [][]string{
-	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "packaging/image", "packaging/sbom"},
+	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
 	{"."},               // package millrace, the root: the library that other programs import
 	{"internal/engine"}, // the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
@@ -158,7 +158,8 @@ var thirdParty = map[string][]string{
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
 	},
-	"packaging/image": {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
+	"packaging/rename": {"github.com/google/pprof"},
+	"packaging/image":  {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",

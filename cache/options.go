@@ -18,6 +18,13 @@ import (
 // Rule is for some requests or answers.
 type Rule = rules.Rule
 
+// To are the options of a cache for these upstreams, as http://host:port.
+func To(upstreams ...string) Options {
+	var o Options
+	o.To = upstreams
+	return o
+}
+
 // Options of the job. The zero value but an upstream is a good default.
 type Options struct {
 	// The upstream, and how requests are passed on: see the job proxy.

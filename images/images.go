@@ -16,6 +16,7 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/images/params"
 	"millrace/internal/lane"
@@ -33,10 +35,12 @@ import (
 	"millrace/store"
 )
 
-// Deps are what a Handler works with. All but Store and Shared stay the
-// caller's; Source and Engine are required.
+// Deps are what a Handler works with, and stay the caller's. Source is required.
 type Deps struct {
+	// Source has the originals: a *static.Handler, or a *remote.Source.
 	Source original.Source
+	// Engine converts, and may serve many handlers. nil: one that is made by New
+	// and closed by Close; it decodes images in this process.
 	Engine *Engine
 	// Store keeps the variants. nil: a folder that is opened, and closed, by
 	// the handler: Options.Store.
@@ -55,6 +59,7 @@ type Handler struct {
 	options    Options
 	source     original.Source
 	engine     *Engine
+	own        *Engine // the same, where New has made it; else nil
 	variants   variantStore
 	table      *table
 	meters     *meter.Images
@@ -84,9 +89,35 @@ func New(o Options, d Deps) (*Handler, error) {
 		return nil, errors.New("images: " + key + ": " + fault.Error())
 	}
 	o = o.withDefaults()
-	if d.Source == nil || d.Engine == nil {
-		return nil, errors.New("images: a source of originals and an engine are required")
+	if d.Source == nil {
+		return nil, errors.New("images: a source of originals is required, such as a *static.Handler")
 	}
+	own := d.Engine == nil
+	if own {
+		ctx, cancel := context.WithTimeout(context.Background(), engineTest)
+		defer cancel()
+		var err error
+		if d.Engine, err = NewEngine(ctx, o.EngineOptions(), nil, cmp.Or(d.ErrorLog, slog.New(slog.DiscardHandler))); err != nil {
+			return nil, err
+		}
+	}
+	h, err := newHandler(o, d)
+	if err != nil {
+		if own {
+			err = errors.Join(err, d.Engine.Close())
+		}
+		return nil, err
+	}
+	if own {
+		h.own = d.Engine
+	}
+	return h, nil
+}
+
+// engineTest bounds the self-test of the encoders of an engine of one's own.
+const engineTest = 20 * time.Second
+
+func newHandler(o Options, d Deps) (*Handler, error) {
 	h := &Handler{options: o, source: d.Source, engine: d.Engine, meters: d.Meters, log: d.ErrorLog, extensions: map[string]bool{}, stale: make(chan *staleRecord, maxStale)}
 	if h.meters == nil {
 		h.meters = &meter.Images{}
@@ -124,6 +155,9 @@ func (h *Handler) Close() error {
 		h.running.Wait()
 		h.table.close()
 		err = h.variants.close()
+		if h.own != nil {
+			err = errors.Join(err, h.own.Close())
+		}
 	})
 	return err
 }

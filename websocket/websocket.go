@@ -8,6 +8,7 @@ package websocket
 import (
 	"cmp"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -16,7 +17,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"millrace/bus"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
@@ -27,16 +27,6 @@ import (
 	"millrace/websocket/frame"
 	"millrace/websocket/page"
 )
-
-// Deps are what the job works with; all that it needs must be there.
-type Deps struct {
-	Engine   *conn.Engine   // stays the caller's
-	Pool     *upstream.Pool // of a proxy, made of Options.ProxyOptions; stays the caller's
-	Bus      bus.Bus        // of channels; not started, closed by Close
-	Meters   *meter.WebSocket
-	Places   *Places // what all handlers together may have; nil: no limit
-	ErrorLog *slog.Logger
-}
 
 // Handler answers requests for WebSockets. It must be closed.
 type Handler struct {
@@ -60,12 +50,27 @@ type Handler struct {
 
 	watching sync.Mutex // held while the wait for the drain begins, or leaving is closed
 
+	own []io.Closer // what New has made of Deps that were nil
+
 	places *Places // of this handler; nil: no limit
 	all    *Places // of all handlers, or nil
 }
 
 // New returns a handler.
 func New(o Options, d Deps) (*Handler, error) {
+	own, err := d.complete(o)
+	if err != nil {
+		return nil, err
+	}
+	h, err := newHandler(o, d)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(own))
+	}
+	h.own = own
+	return h, nil
+}
+
+func newHandler(o Options, d Deps) (*Handler, error) {
 	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, errorLog: cmp.Or(d.ErrorLog, slog.Default()), leaving: make(chan struct{})}
 	h.toldOrigin.Interval, h.toldUpstream.Interval = tellEvery, tellEvery
 	if h.meters == nil {
@@ -347,7 +352,7 @@ func (h *Handler) Close() error {
 	h.Leave()
 	h.watcher.Wait()
 	if h.channels != nil {
-		return h.channels.Close()
+		return errors.Join(h.channels.Close(), closeAll(h.own))
 	}
-	return nil
+	return closeAll(h.own)
 }

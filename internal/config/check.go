@@ -173,7 +173,7 @@ func (c *checker) addresses() {
 	if a := c.cfg.Admin.Listen; a != "" && a != Off {
 		add("admin.listen", a)
 	}
-	if len(c.cfg.Listen)+len(c.cfg.TLS.Listen) == 0 {
+	if len(c.cfg.Listen)+len(c.cfg.TLS.Listen) == 0 && !c.cfg.program {
 		c.key("listen", "no address to serve at: \"listen\" is empty", "for example listen: "+DefaultListen)
 	}
 	for i, a := range all {
@@ -358,6 +358,9 @@ func (c *checker) route(path, route string, r Route) {
 			jobs = append(jobs, f.name)
 		}
 	}
+	if r.Handler != nil {
+		jobs = append(jobs, "handler")
+	}
 	if slices.Contains(jobs, "static") { // a folder and what is made of its files are one job
 		jobs = slices.DeleteFunc(jobs, func(job string) bool { return job == "images" || job == "php" })
 	}
@@ -371,7 +374,7 @@ func (c *checker) route(path, route string, r Route) {
 	case len(jobs) > 1:
 		c.key(join(path, jobs[1]), fmt.Sprintf("the route %s has %d jobs: %s", route, len(jobs), strings.Join(jobs, " and ")), "keep one")
 	}
-	if r.Static != nil {
+	if r.Static != nil && r.Files == nil {
 		c.root(join(path, "static.root"), r.Static.Root)
 	}
 	if r.Images != nil {

@@ -10,6 +10,8 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,8 +74,9 @@ type Config struct {
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
 
-	doc    *document              // what it was read from; nil before it was checked
-	packed func(root string) bool // knows folders that need not be on disk; nil for none
+	doc     *document              // what it was read from; nil before it was checked
+	program bool                   // it is of a program that has listeners and handlers of its own
+	packed  func(root string) bool // knows folders that need not be on disk; nil for none
 }
 
 // Site is what some hosts serve.
@@ -130,6 +133,11 @@ type Route struct {
 	Deny *guard.Deny `yaml:"deny"`
 	// Respond answers with a status, a text or a file. A text alone is enough.
 	Respond *guard.Respond `yaml:"respond"`
+
+	// Handler is of the program that the server is part of, and Files are what
+	// static serves there instead of a folder. No file can name them.
+	Handler http.Handler `yaml:"-" json:"-"`
+	Files   fs.FS        `yaml:"-" json:"-"`
 
 	// Try are paths that are looked for in the folder of "static", in turn, as
 	// in ["{path}", "{path}.html", /index.html]; the first that is there
@@ -297,6 +305,24 @@ func ParsePacked(name string, data []byte, packed func(root string) bool, settin
 	}
 	cfg.resolve(filepath.Dir(name))
 	if err := cfg.finish(doc, settings); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// ForProgram is the config of a program that has the server in it: what data
+// says in YAML, with what add puts on top. It may have neither an address nor a
+// site of its own, logs nothing and has no admin listener unless data says so.
+func ForProgram(name string, data []byte, add func(*Config)) (*Config, error) {
+	doc, body := parse(name, data)
+	cfg := Default()
+	cfg.Listen, cfg.Log.Format, cfg.Admin.Listen, cfg.program = nil, Off, Off, true
+	if body != nil {
+		newDecoder(doc).document(body, cfg)
+	}
+	cfg.resolve(filepath.Dir(name))
+	add(cfg)
+	if err := cfg.finish(doc, nil); err != nil {
 		return nil, err
 	}
 	return cfg, nil

@@ -57,13 +57,13 @@ func (c *Config) automatic(doc *document) {
 		_, ok := doc.values[key]
 		return ok || doc.unread[key]
 	}
-	if !set("tls.listen") {
+	if !set("tls.listen") && len(c.TLS.Listen) == 0 {
 		c.TLS.Listen = []string{autoListenTLS}
 		if auto.Internal() {
 			c.TLS.Listen = []string{internalListen}
 		}
 	}
-	if !set("listen") && !auto.Internal() {
+	if !set("listen") && !auto.Internal() && (!c.program || len(c.Listen) == 0) {
 		c.Listen = []string{autoListen}
 	}
 }

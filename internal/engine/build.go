@@ -37,6 +37,7 @@ func (s *Server) build(cfg *config.Config, old *graph) (*graph, error) {
 	}
 	b := &builder{server: s, config: cfg, old: old, next: newGraph()}
 	b.next.before = old.closed
+	s.builds++
 	if err := b.build(); err != nil {
 		_ = b.next.close(old)
 		return nil, err
@@ -50,7 +51,7 @@ func (b *builder) build() (err error) {
 	}
 	cfg, setup := b.config, &b.next.setup
 	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
-	setup.Inherited = b.server.options.Sockets
+	setup.Inherited, setup.Listeners = b.server.options.Sockets, b.server.options.Listeners
 	trusted, err := netset.Parse(cfg.TrustedProxies())
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
@@ -121,7 +122,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc)}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil}
 		if err := b.around(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
@@ -133,6 +134,8 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 // asItCame reports whether a route passes paths on that are not clean.
 func asItCame(rc config.Route) bool {
 	switch {
+	case rc.Handler != nil:
+		return true
 	case rc.Proxy != nil:
 		return !rc.Proxy.Rewrites()
 	case rc.Cache != nil:
@@ -167,6 +170,8 @@ func keyOf(kind string, what any) string {
 // job makes the handler of a route and returns its job's name.
 func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.Handler, job string, err error) {
 	switch name := routeName(hosts, pattern); {
+	case rc.Handler != nil:
+		return rc.Handler, "handler", nil
 	case rc.PHP != nil:
 		h, err = b.php(name, pattern, rc)
 		return h, "php", err
@@ -174,7 +179,7 @@ func (b *builder) job(hosts []string, pattern string, rc config.Route) (h http.H
 		h, err = b.images(name, rc)
 		return h, "images", err
 	case rc.Static != nil:
-		h, err = b.static(*rc.Static)
+		h, err = b.static(rc)
 		return h, "static", err
 	case rc.Cache != nil:
 		h, err = b.cache(name, *rc.Cache)

@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -50,6 +52,9 @@ type Options struct {
 	// Sockets listen already, as those of a systemd socket unit do: each is used
 	// where the config listens at its address.
 	Sockets []*os.File
+	// Listeners are plain ones that the program has opened. They are closed with
+	// the server, or by a reload that does not have them any more.
+	Listeners []net.Listener
 }
 
 // Server is a site being served.
@@ -67,6 +72,7 @@ type Server struct {
 	graph   *graph
 	leaving map[*graph]bool // left by a reload, and not closed yet
 	serial  uint64          // the last site number given out
+	builds  int             // graphs that were built, or failed to be
 	retired sync.WaitGroup
 	ended   chan struct{} // closed when Run is over: nobody waits for requests any more
 }
@@ -126,6 +132,25 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.server.Close()
 	return nil
+}
+
+// ServeHTTP answers a request that came to another server. The fast lane has no
+// part in it. It must not be called any more when Run or Close is.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
+
+// ReloadWith is Reload with other listeners of the program's own.
+func (s *Server) ReloadWith(cfg *config.Config, listeners []net.Listener) error {
+	s.mu.Lock()
+	old := s.options.Listeners
+	s.options.Listeners = listeners
+	s.mu.Unlock()
+	err := s.Reload(cfg)
+	if err != nil {
+		s.mu.Lock()
+		s.options.Listeners = old
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // Reload puts a new config into effect. When it cannot be built, or an address

@@ -97,7 +97,7 @@ func (b *builder) variants(o images.Options, scope string) (*disk.Store, error) 
 // originals is where a route's images come from.
 func (b *builder) originals(rc config.Route, keep store.Store) (original.Source, error) {
 	if rc.Static != nil {
-		return b.static(*rc.Static)
+		return b.static(rc)
 	}
 	return carry(b, keyOf("remote", []any{rc.Images.Remote, rc.Images.Store}), func() (*remote.Source, io.Closer, error) {
 		r, err := remote.New(*rc.Images.Remote, keep, b.server.errors)

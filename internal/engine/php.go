@@ -16,7 +16,7 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 	if rc.Images != nil {
 		files, err = b.images(name, rc)
 	} else {
-		files, err = b.static(*rc.Static)
+		files, err = b.static(rc)
 	}
 	if err != nil {
 		return nil, err

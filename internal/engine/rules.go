@@ -16,7 +16,7 @@ import (
 
 // siteFiles are what the answers of a site are made of and its config only names:
 // the site has a new number when one of them changes.
-func siteFiles(sc config.Site) (stamps []string) {
+func siteFiles(sc config.Site, builds int) (stamps []string) {
 	look := func(o *guard.Respond) {
 		if o == nil || o.File == "" {
 			return
@@ -30,13 +30,16 @@ func siteFiles(sc config.Site) (stamps []string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(sc.Routes)) {
 		look(sc.Routes[key].Respond)
+		if rc := sc.Routes[key]; rc.Handler != nil || rc.Files != nil { // which cannot be compared
+			stamps = append(stamps, fmt.Sprint("build ", builds))
+		}
 	}
 	return stamps
 }
 
 // site makes what some hosts serve.
 func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule, gate *admit.Gate) *site.Site {
-	s := site.New(b.siteNumber(listener, []any{sc, siteFiles(sc)}), routes, rules...)
+	s := site.New(b.siteNumber(listener, []any{sc, siteFiles(sc, b.server.builds)}), routes, rules...)
 	s.Pages, s.Gate = sc.Pages(config.Route{}), gate
 	return s
 }

@@ -3,10 +3,18 @@ package engine
 import (
 	"io"
 
+	"millrace/internal/config"
 	"millrace/static"
 )
 
-func (b *builder) static(o static.Options) (*static.Handler, error) {
+func (b *builder) static(rc config.Route) (*static.Handler, error) {
+	o := *rc.Static
+	if rc.Files != nil { // which cannot be compared with those of the old graph
+		return carry(b, keyOf("files", []any{b.server.builds, o}), func() (*static.Handler, io.Closer, error) {
+			h, err := static.New(rc.Files, o)
+			return h, h, err
+		})
+	}
 	return carry(b, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
 		if site := b.server.options.Packed; site != nil {
 			if folder := site.Folder(o.Root); folder != nil {

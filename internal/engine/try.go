@@ -91,7 +91,7 @@ func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error)
 	if rc.Static == nil {
 		return nil, errors.New("try needs static beside it")
 	}
-	files, err := b.static(*rc.Static)
+	files, err := b.static(rc)
 	if err != nil {
 		return nil, err
 	}

@@ -82,6 +82,9 @@ const maxVaryOn = 12
 // it is offered for the second time: of very many addresses, most are never
 // asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
+	if take(r, a, rule) {
+		return
+	}
 	c := cameBy(r)
 	if c.lane == nil || c.ticket.site == 0 || !c.lane.on() || !rule.valid() {
 		return

@@ -91,8 +91,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		r, done = upload(rw, r, limits)
 		defer done()
 	}
-	found.handler.ServeHTTP(w, r)
-	w.page(r)
+	found.serve(w, r)
 }
 
 // enter takes part in the routing table that serves r.
@@ -121,6 +120,19 @@ type answerer struct {
 	pages     site.Pages
 	noLog     bool
 	gate      *admit.Gate // nil: everybody may ask
+	foreign   bool
+}
+
+// serve has the handler answer.
+func (a *answerer) serve(w *writer, r *http.Request) {
+	if a.foreign {
+		watched, witness := lane.Watch(r)
+		a.handler.ServeHTTP(w, watched)
+		witness.Settle(r, w.status, w.Header(), w.bytes)
+	} else {
+		a.handler.ServeHTTP(w, r)
+	}
+	w.page(r)
 }
 
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
@@ -159,7 +171,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	found := answerer{
 		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
 		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
-		gate: route.Gate,
+		gate: route.Gate, foreign: route.Foreign,
 	}
 	if f.Private || route.Private {
 		found.site = 0

@@ -33,7 +33,7 @@ type listener struct {
 // setup's, those for HTTP/3 apart. After an error none that is new stays open.
 func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*quicListener, err error) {
 	all = map[string]*listener{}
-	var fresh []*listener
+	var fresh, given []*listener // given: the program's, which has opened them
 	defer func() {
 		if err == nil {
 			return
@@ -61,11 +61,20 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 			fresh = append(fresh, l)
 		}
 	}
+	for _, ln := range setup.Listeners {
+		key := fmt.Sprintf("%p", ln)
+		l := s.listeners[key]
+		if l == nil {
+			l = &listener{server: s, ln: ln, stop: make(chan struct{})}
+			given = append(given, l)
+		}
+		all[key] = l
+	}
 	if quic, err = s.bindHTTP3(setup, all); err != nil {
 		return nil, nil, err
 	}
 	if len(s.listeners) > 0 { // a reload: the server runs
-		for _, l := range fresh {
+		for _, l := range slices.Concat(fresh, given) {
 			l.start()
 		}
 	}
@@ -112,6 +121,16 @@ func (e *ListenError) Other() string {
 
 // Unwrap is the reason alone.
 func (e *ListenError) Unwrap() error { return e.err }
+
+// Listen opens host:port, :port or unix:/path, or takes the inherited socket for
+// it. The error is a [*ListenError].
+func Listen(sockets []*os.File, addr string) (net.Listener, error) {
+	ln, err := open(sockets, addr)
+	if err != nil {
+		return nil, &ListenError{Addr: addr, err: err}
+	}
+	return ln, nil
+}
 
 // Try reports whether the server could listen at an address now, without doing
 // so. For a UNIX socket it only checks that the folder exists.
@@ -188,6 +207,11 @@ func (l *listener) start() {
 	l.server.acceptors.Go(l.accept)
 }
 
+// handshaker is what [tls.Conn] and its like have.
+type handshaker interface {
+	HandshakeContext(ctx context.Context) error
+}
+
 // accept never gives up: errors of one connection, and a lack of descriptors,
 // are temporary.
 func (l *listener) accept() {
@@ -197,6 +221,11 @@ func (l *listener) accept() {
 		nc, err := l.ln.Accept()
 		if err == nil {
 			pause = least
+			if _, other := nc.(handshaker); other && !l.secure {
+				s.encrypted.warn(s.errors, "a listener of the program speaks TLS itself, and its clients are turned away: give the server the plain one, and the certificate by its own settings", "listener", l.url())
+				_ = nc.Close()
+				continue
+			}
 			s.meters.Accepted.Add(0, 1)
 			if s.announces(nc.RemoteAddr()) {
 				if l.seatAnnounced(nc) {

@@ -174,6 +174,8 @@ type Setup struct {
 	TLS    TLSOptions
 	// Inherited sockets listen already: each is used where an address is its own.
 	Inherited []*os.File
+	// Listeners are plain ones that the program has opened.
+	Listeners []net.Listener
 	Limits    Options // HeaderBytes only counts at the start
 	Log       *accesslog.Log
 	// Trusted says which addresses are proxies that bring many clients; nil:
@@ -217,6 +219,7 @@ type Server struct {
 	copiers   copiers
 	accepting repeated // warnings
 	crowding  repeated
+	encrypted repeated
 
 	announcing repeated
 

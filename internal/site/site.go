@@ -29,6 +29,8 @@ type Route struct {
 	Open http.Handler
 	// Private: no answer is for anybody but who asked for it.
 	Private bool
+	// Foreign: the handler is of another program, and may have more in it than a job.
+	Foreign bool
 	// BodyBytes bounds the body of a request; 0: as everywhere.
 	BodyBytes int64
 	// Gate decides who may ask, and how often; nil: everybody. Own is the part
