@@ -198,7 +198,7 @@ func (c *checker) elsewhere(a, b listener) string {
 	case !isRead && b.path == "listen[0]":
 		return fmt.Sprintf("%s is where plain HTTP is served by default; move that with \"listen\"", b.Address)
 	case p.line > 0:
-		return fmt.Sprintf("%s has %s in line %d", name, b.Address, p.line)
+		return fmt.Sprintf("%s has %s %s", name, b.Address, c.doc.line(p))
 	}
 	return fmt.Sprintf("%s has %s", name, b.Address)
 }
@@ -290,12 +290,12 @@ func (c *checker) host(seen map[string]string, host, path string) {
 		seen[host] = path
 		return
 	}
-	first := c.doc.value(before).line
+	first := c.doc.line(c.doc.value(before))
 	if host == "" {
-		c.value(path, "a second site for every host", fmt.Sprintf("the one in line %d has no hosts either; give one of them hosts", first))
+		c.value(path, "a second site for every host", fmt.Sprintf("the one %s has no hosts either; give one of them hosts", first))
 		return
 	}
-	c.value(path, fmt.Sprintf("%s belongs to a site already", host), fmt.Sprintf("in line %d", first))
+	c.value(path, fmt.Sprintf("%s belongs to a site already", host), first)
 }
 
 // badHost says what is wrong with a site's host.

@@ -25,6 +25,7 @@ import (
 	"millrace/internal/bytesize"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
+	"millrace/internal/match"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/internal/spool"
@@ -73,6 +74,17 @@ type Config struct {
 	Buffers spool.Options `yaml:"buffers"`
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
+	// Tables map what a request says to texts, for redirects, rewrites and
+	// conditions of rules: {table.NAME} is what the table NAME has.
+	Tables map[string]match.TableOptions `yaml:"tables"`
+	// Include are further files with sites, tables and snippets, as in
+	// conf.d/*.yaml. A pattern that no file is like is fine. Relative paths in
+	// them are relative to the folder of this file, as the names here are.
+	Include []string `yaml:"include"`
+	// Snippets are keys of routes and sites that "use: NAME" puts in, in this file
+	// and those that it includes. Maps are put together; of all else the
+	// route's or the site's own value counts.
+	Snippets map[string]Snippet `yaml:"snippets"`
 
 	doc     *document              // what it was read from; nil before it was checked
 	program bool                   // it is of a program that has listeners and handlers of its own
@@ -104,6 +116,16 @@ type Site struct {
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
 	Errors map[string]string `yaml:"errors"`
+	// Use puts in snippets, in their order; the site's own keys go on top.
+	Use []string `yaml:"use"`
+}
+
+// Snippet is what "use" puts into a route, or into a site: there only keys that
+// a site has.
+type Snippet struct {
+	Route `yaml:",inline"`
+	// Rules are those of a site.
+	Rules []guard.Rule `yaml:"rules"`
 }
 
 // Route is the one job that answers a path.
@@ -159,10 +181,12 @@ type Route struct {
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
 	// NoLog keeps requests that the fast lane does not answer out of the access log.
 	NoLog bool `yaml:"no_log"`
+	// Use puts in snippets, in their order; the route's own keys go on top.
+	Use []string `yaml:"use"`
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log"}
+var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.
@@ -301,7 +325,9 @@ func ParsePacked(name string, data []byte, packed func(root string) bool, settin
 	cfg.packed = packed
 	if body != nil {
 		d := newDecoder(doc)
+		d.gather(body, filepath.Dir(name), packed != nil)
 		d.document(body, cfg)
+		d.included(cfg)
 	}
 	cfg.resolve(filepath.Dir(name))
 	if err := cfg.finish(doc, settings); err != nil {
@@ -384,6 +410,10 @@ func (c *Config) resolve(dir string) {
 		socket(&c.TLS.Listen[i])
 	}
 	socket(&c.Admin.Listen)
+	for name, t := range c.Tables {
+		from(&t.File)
+		c.Tables[name] = t
+	}
 	for _, s := range c.Sites {
 		from(listFiles(s.Access)...)
 		if s.Auth != nil {

@@ -25,21 +25,25 @@ const expandTag = "expand"
 // decoder puts a document into Go values by reflection. It goes on after a
 // finding, so that one run shows all.
 type decoder struct {
-	doc     *document
-	anchors map[string]ast.Node
-	nodes   int
-	env     func(string) (string, bool)
+	doc      *document
+	snippets map[string]snippet
+	using    []string // snippets that are being put in
+	parts    []part   // files that are included
+	nodes    int
+	env      func(string) (string, bool)
 	// verbatim: values mean what they say, a dollar sign included.
 	verbatim bool
 }
 
 func newDecoder(doc *document) *decoder {
-	return &decoder{doc: doc, anchors: map[string]ast.Node{}, env: os.LookupEnv}
+	return &decoder{doc: doc, snippets: map[string]snippet{}, env: os.LookupEnv}
 }
 
 // document decodes a whole file into the struct that into points at.
 func (d *decoder) document(body ast.Node, into any) {
-	ast.Walk(anchorCollector(d.anchors), body)
+	if d.doc.now.anchors == nil {
+		d.collectAnchors(body)
+	}
 	if _, ok := body.(*ast.MappingNode); !ok {
 		if body = d.unwrap(body); body == nil {
 			return
@@ -51,6 +55,11 @@ func (d *decoder) document(body ast.Node, into any) {
 		}
 	}
 	d.value(body, reflect.ValueOf(into).Elem(), "", 0)
+}
+
+func (d *decoder) collectAnchors(body ast.Node) {
+	d.doc.now.anchors = map[string]ast.Node{}
+	ast.Walk(anchorCollector(d.doc.now.anchors), body)
 }
 
 // anchorCollector notes every &name of a document.
@@ -82,9 +91,9 @@ func (d *decoder) unwrap(n ast.Node) ast.Node {
 			n = t.Value
 		case *ast.AliasNode:
 			name := t.Value.GetToken().Value
-			target, ok := d.anchors[name]
+			target, ok := d.doc.now.anchors[name]
 			if !ok {
-				d.doc.at(d.doc.place(t.Value), fmt.Sprintf("nothing is named &%s", name), meant(name, sortedKeys(d.anchors)))
+				d.doc.at(d.doc.place(t.Value), fmt.Sprintf("nothing is named &%s", name), meant(name, sortedKeys(d.doc.now.anchors)))
 				return nil
 			}
 			n = target
@@ -106,9 +115,7 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 		return
 	}
 	at := d.doc.place(n)
-	if _, ok := d.doc.values[path]; !ok {
-		d.doc.values[path] = at
-	}
+	d.doc.values[path] = at
 	if n = d.unwrap(n); n == nil {
 		d.doc.unread[path] = true
 		return
@@ -121,7 +128,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 	if v.Kind() == reflect.Pointer && (!null || v.Type().Elem().Kind() == reflect.Struct) {
 		// A job without options ("deny:") is that job with its defaults; a
 		// value that is not there ("ttl:") is none at all.
-		v.Set(reflect.New(v.Type().Elem()))
+		if v.IsNil() || null { // else a snippet has set it, and this is put on top
+			v.Set(reflect.New(v.Type().Elem()))
+		}
 		v = v.Elem()
 	}
 	if null {
@@ -146,7 +155,13 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 // structure decodes a map into the fields that its keys name.
 func (d *decoder) structure(n ast.Node, v reflect.Value, path string, depth int) {
 	fields := fieldsOf(v.Type())
+	if fieldOf(v.Type(), useKey).index != nil {
+		d.use(n, v, path, depth)
+	}
 	d.pairs(n, v, path, func(key string, at place, value ast.Node) {
+		if path == "" && v.Type() == reflect.TypeFor[Config]() && slices.Contains(gathered, key) {
+			return // was read before
+		}
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key })
 		if i < 0 {
 			where := ""
@@ -186,8 +201,14 @@ func keyHint(key string, fields []field) (hint, meant string) {
 // mapping decodes a map with keys of the user's choice.
 func (d *decoder) mapping(n ast.Node, v reflect.Value, path string, depth int) {
 	out := reflect.MakeMap(v.Type())
+	for it := v.MapRange(); it.Next(); { // of a snippet
+		out.SetMapIndex(it.Key(), it.Value())
+	}
 	d.pairs(n, v, path, func(key string, at place, value ast.Node) {
 		element := reflect.New(v.Type().Elem()).Elem()
+		if before := out.MapIndex(reflect.ValueOf(key).Convert(v.Type().Key())); before.IsValid() {
+			element.Set(before)
+		}
 		inner := path + "[" + key + "]"
 		d.doc.keys[inner] = at
 		d.value(value, element, inner, depth+1)
@@ -281,7 +302,7 @@ func (d *decoder) mismatch(n ast.Node, v reflect.Value, path string, at place) {
 			hint = fmt.Sprintf("for example {%s: …}", fields[0].name)
 		}
 	}
-	if isMap(n) && v.Kind() == reflect.String && at.line <= len(d.doc.lines) && strings.Contains(d.doc.lines[at.line-1], "://") {
+	if isMap(n) && v.Kind() == reflect.String && at.line <= len(d.doc.now.lines) && strings.Contains(d.doc.now.lines[at.line-1], "://") {
 		hint = "inside [ ], an address needs quotes: \"http://…\""
 	}
 	d.doc.at(at, message, hint)

@@ -28,7 +28,16 @@ const (
 // place is where something was written.
 type place struct {
 	line, column, width int
-	from                string // a flag, instead of a line
+	from                string  // a flag, instead of a line
+	in                  *source // the file; nil is the config itself
+}
+
+// source is one file of a config.
+type source struct {
+	name    string
+	lines   []string
+	shown   []string // lines with their secrets masked, made when one is to be shown
+	anchors map[string]ast.Node
 }
 
 // strayKey is added to a map's path in unread when it has an unknown key.
@@ -36,10 +45,9 @@ const strayKey = ".?"
 
 // document is a config file that is being read, and what is wrong with it.
 type document struct {
-	name   string
-	lines  []string
-	shown  []string // lines with their secrets masked, made when one is to be shown
-	broken bool     // not YAML: nothing that follows from it is worth saying
+	source         // the config itself
+	now    *source // what is being decoded: it, or a file that it includes
+	broken bool    // not YAML: nothing that follows from it is worth saying
 
 	// Where each value and each key was written, by its path in the config
 	// such as sites[0].routes[/old].redirect.to.
@@ -53,7 +61,9 @@ type document struct {
 }
 
 func newDocument(name string) *document {
-	return &document{name: name, values: map[string]place{}, keys: map[string]place{}, unread: map[string]bool{}}
+	d := &document{source: source{name: name}, values: map[string]place{}, keys: map[string]place{}, unread: map[string]bool{}}
+	d.now = &d.source
+	return d
 }
 
 // readAll reads a config, and one byte more than it may have so that parse
@@ -67,15 +77,27 @@ func (d *document) at(p place, message, hint string) {
 	}
 	f := Finding{From: p.from, Message: redact.Text(message), Hint: redact.Text(hint)}
 	if p.from == "" && p.line > 0 {
-		f.File, f.Line, f.Column, f.Width = d.name, p.line, max(1, p.column), p.width
-		if p.line <= len(d.lines) {
-			if d.shown == nil {
-				d.shown = withoutSecrets(d.lines)
+		in := p.in
+		if in == nil {
+			in = &d.source
+		}
+		f.File, f.Line, f.Column, f.Width = in.name, p.line, max(1, p.column), p.width
+		if p.line <= len(in.lines) {
+			if in.shown == nil {
+				in.shown = withoutSecrets(in.lines)
 			}
-			f.Source = d.shown[p.line-1]
+			f.Source = in.shown[p.line-1]
 		}
 	}
 	d.found = append(d.found, f)
+}
+
+// line says in which line something is, and of which file if that is not the config itself.
+func (d *document) line(p place) string {
+	if p.in == nil || p.in == &d.source || p.in.name == d.name {
+		return fmt.Sprintf("in line %d", p.line)
+	}
+	return fmt.Sprintf("in %s, line %d", p.in.name, p.line)
 }
 
 // value is where the value at path was written, or else the value around it.
@@ -253,12 +275,12 @@ func (d *document) place(n ast.Node) place {
 	if t == nil || t.Position == nil {
 		return place{line: 1, column: 1, width: 1}
 	}
-	p := place{line: t.Position.Line, column: max(1, t.Position.Column), width: utf8.RuneCountInString(t.Value)}
+	p := place{line: t.Position.Line, column: max(1, t.Position.Column), width: utf8.RuneCountInString(t.Value), in: d.now}
 	switch t.Type {
 	case token.DoubleQuoteType, token.SingleQuoteType:
 		p.width += 2
 	}
-	if _, null := n.(*ast.NullNode); null && t.Value == "null" && p.line <= len(d.lines) && !strings.Contains(d.lines[p.line-1], "null") {
+	if _, null := n.(*ast.NullNode); null && t.Value == "null" && p.line <= len(d.now.lines) && !strings.Contains(d.now.lines[p.line-1], "null") {
 		p.width = 1 // a value that is not there
 	}
 	return p

@@ -53,10 +53,10 @@ func (f Findings) Error() string {
 	return b.String()
 }
 
-// sort puts the findings into the file's order, those from flags first.
+// sort puts the findings into their files' order, those from flags first.
 func (f Findings) sort() {
 	slices.SortStableFunc(f, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/guard"
 	"millrace/internal/match"
 	"millrace/internal/site"
 )
@@ -19,6 +20,7 @@ func (c *checker) rules(path string, s Site) {
 	}
 	for i, r := range s.Rules {
 		at := fmt.Sprintf("%s.rules[%d]", path, i)
+		c.tables(at, r)
 		if r.Route == "" {
 			continue
 		}
@@ -44,6 +46,35 @@ func (c *checker) rules(path string, s Site) {
 		check(at+".errors", r.Errors)
 		if n := len(r.Try); n > 0 {
 			known(fmt.Sprintf("%s.try[%d]", at, n-1), r.Try[n-1])
+		}
+	}
+}
+
+// scope has the tables that there are by their names alone.
+func (c *checker) scope() *match.Scope {
+	in := &match.Scope{Tables: map[string]*match.Table{}}
+	for name, t := range c.cfg.Tables {
+		in.Tables[name] = t.Declared()
+	}
+	return in
+}
+
+// tables checks that those are there that a rule names.
+func (c *checker) tables(at string, r guard.Rule) {
+	in := c.scope()
+	m, faults := r.Compile(in)
+	if err := faults["table"]; err != nil {
+		c.value(at+".table", err.Error(), meant(r.Table, sortedKeys(c.cfg.Tables)))
+	}
+	if m == nil {
+		return
+	}
+	if _, err := match.NewTemplate(r.Rewrite, m.Path, in); err != nil && !c.told[at+".rewrite"] {
+		c.value(at+".rewrite", err.Error(), "")
+	}
+	if r.Redirect != nil && !c.told[at+".redirect.to"] {
+		if _, err := match.NewTemplate(r.Redirect.To, m.Path, in); err != nil {
+			c.value(at+".redirect.to", err.Error(), "")
 		}
 	}
 }
@@ -88,8 +119,10 @@ func (c *checker) around(path, route string, r Route) {
 		if err != nil {
 			of, _ = match.NewPath("")
 		}
-		if _, err := match.NewTemplate(r.Redirect.To, of); err != nil {
+		if t, err := match.NewTemplate(r.Redirect.To, of, c.scope()); err != nil {
 			c.value(join(path, "redirect.to"), err.Error(), "")
+		} else if len(t.Tables()) > 0 {
+			c.value(join(path, "redirect.to"), "a route answers every request, and this table has no default", "give the table one, or write a rule instead: it is only for what the table has")
 		}
 	}
 	if len(r.Try) == 0 {
@@ -100,7 +133,7 @@ func (c *checker) around(path, route string, r Route) {
 	}
 	for i, text := range r.Try {
 		at := fmt.Sprintf("%s[%d]", join(path, "try"), i)
-		_, err := match.NewTemplate(text, nil)
+		_, err := match.NewTemplate(text, nil, c.scope())
 		last := i == len(r.Try)-1
 		status, isStatus := strings.CutPrefix(text, "=")
 		code, bad := strconv.Atoi(status)

@@ -284,7 +284,7 @@ func (c *checker) disks() {
 func (c *checker) kept(path string) string {
 	const each = "give each cache a folder of its own, or all of them the same options"
 	if p := c.doc.value(path); p.line > 0 {
-		return fmt.Sprintf("in line %d; %s", p.line, each)
+		return c.doc.line(p) + "; " + each
 	}
 	return each
 }

@@ -26,6 +26,7 @@ type builder struct {
 	config *config.Config
 	old    *graph // the graph that serves now; empty at the start
 	next   *graph // the one that is being built
+	scope  *match.Scope
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
@@ -59,6 +60,9 @@ func (b *builder) build() (err error) {
 	setup.Trusted, setup.Clients = trusted.Has, realip.New(trusted, cfg.Limits.ClientHeader)
 	if setup.Announced, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
 		return fmt.Errorf("proxy_protocol.from: %w", err)
+	}
+	if err = b.compileTables(setup.Clients); err != nil {
+		return err
 	}
 	if setup.Tickets, err = b.tickets(); err != nil {
 		return fmt.Errorf("tls.tickets.shared: %w", err)
@@ -214,7 +218,7 @@ func (b *builder) redirect(pattern string, o guard.Redirect) (http.Handler, erro
 	if err != nil {
 		return nil, err //nolint:wrapcheck // never: every path
 	}
-	return o.Matched(of) //nolint:wrapcheck // the caller says which route
+	return o.Matched(of, b.scope) //nolint:wrapcheck // the caller says which route
 }
 
 // routeName is a route's name in the metrics and on the command line.

@@ -8,7 +8,10 @@ import (
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/match"
 	"millrace/internal/meter"
+	"millrace/internal/netset"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 	"millrace/static"
 )
@@ -46,6 +49,7 @@ type explainer struct {
 	route config.Route
 	cold  string // why the lane cannot have the answer; "" if it can
 	tries int
+	scope *match.Scope
 }
 
 // Explain says what would answer r by cfg. Of r count the method, the URL, Host,
@@ -165,6 +169,14 @@ func bareHost(host string) string {
 // build makes the site with its rules, and without its jobs.
 func (e *explainer) build() error {
 	b := &builder{server: &Server{meters: meter.New()}, config: e.cfg, old: newGraph(), next: newGraph()}
+	trusted, err := netset.Parse(e.cfg.TrustedProxies())
+	if err != nil {
+		return fmt.Errorf("limits.trusted_proxies: %w", err)
+	}
+	if err := b.compileTables(realip.New(trusted, e.cfg.Limits.ClientHeader)); err != nil {
+		return err
+	}
+	e.scope = b.scope
 	var routes []*site.Route
 	for pattern, rc := range e.site.Routes {
 		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc), Private: e.auth(rc)})

@@ -36,7 +36,7 @@ func (e *explainer) answers(r *http.Request) error {
 	if err != nil {
 		return err //nolint:wrapcheck // never: it was compiled before
 	}
-	h, job, err := o.Answer(of)
+	h, job, err := o.Answer(of, e.scope)
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
@@ -98,7 +98,7 @@ func whyRoute(pattern, path string, rule int) string {
 
 // try is which of the files in turn is there.
 func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) error {
-	c, err := newCandidates(rc.Try, route.Pattern)
+	c, err := newCandidates(rc.Try, route.Pattern, e.scope)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (e *explainer) builtIn(r *http.Request, route *site.Route, rc config.Route)
 	switch {
 	case rc.Redirect != nil:
 		e.Job = "redirect"
-		h, err = (&builder{}).redirect(route.Pattern, *rc.Redirect)
+		h, err = (&builder{scope: e.scope}).redirect(route.Pattern, *rc.Redirect)
 	case rc.Respond != nil:
 		e.Job = "respond"
 		h, err = rc.Respond.Handler()

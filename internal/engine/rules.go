@@ -11,19 +11,28 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
+	"millrace/internal/realip"
 	"millrace/internal/site"
 )
 
 // siteFiles are what the answers of a site are made of and its config only names:
 // the site has a new number when one of them changes.
-func siteFiles(sc config.Site, builds int) (stamps []string) {
+func (b *builder) siteFiles(sc config.Site) (stamps []string) {
+	file := func(name string) {
+		if info, err := os.Stat(name); err == nil {
+			stamps = append(stamps, fmt.Sprint(name, info.Size(), info.ModTime().UnixNano()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.config.Tables)) {
+		t := b.config.Tables[name]
+		stamps = append(stamps, keyOf("table "+name, t))
+		file(t.File)
+	}
 	look := func(o *guard.Respond) {
 		if o == nil || o.File == "" {
 			return
 		}
-		if info, err := os.Stat(o.File); err == nil {
-			stamps = append(stamps, fmt.Sprint(o.File, info.Size(), info.ModTime().UnixNano()))
-		}
+		file(o.File)
 	}
 	for _, r := range sc.Rules {
 		look(r.Respond)
@@ -31,7 +40,7 @@ func siteFiles(sc config.Site, builds int) (stamps []string) {
 	for _, key := range slices.Sorted(maps.Keys(sc.Routes)) {
 		look(sc.Routes[key].Respond)
 		if rc := sc.Routes[key]; rc.Handler != nil || rc.Files != nil { // which cannot be compared
-			stamps = append(stamps, fmt.Sprint("build ", builds))
+			stamps = append(stamps, fmt.Sprint("build ", b.server.builds))
 		}
 	}
 	return stamps
@@ -39,20 +48,55 @@ func siteFiles(sc config.Site, builds int) (stamps []string) {
 
 // site makes what some hosts serve.
 func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule, gate *admit.Gate) *site.Site {
-	s := site.New(b.siteNumber(listener, []any{sc, siteFiles(sc, b.server.builds)}), routes, rules...)
+	s := site.New(b.siteNumber(listener, []any{sc, b.siteFiles(sc)}), routes, rules...)
 	s.Pages, s.Gate = sc.Pages(config.Route{}), gate
 	return s
+}
+
+// compileTables reads the tables, which rules and routes may name.
+func (b *builder) compileTables(clients *realip.Finder) error {
+	b.scope = &match.Scope{Tables: map[string]*match.Table{}}
+	if clients != nil {
+		b.scope.Client = clients.Of
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.config.Tables)) {
+		t, faults := b.config.Tables[name].Compile(b.scope)
+		for key, err := range faults {
+			return fmt.Errorf("table %s: %s: %w", name, key, err)
+		}
+		b.scope.Tables[name] = t
+	}
+	return nil
+}
+
+// needs makes a rule one for requests only that its tables have something for.
+func (b *builder) needs(m *match.Matcher, o guard.Rule) error {
+	to := o.Rewrite
+	if o.Redirect != nil {
+		to = o.Redirect.To
+	}
+	t, err := match.NewTemplate(to, m.Path, b.scope)
+	if err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	for _, table := range t.Tables() {
+		m.Needs(table)
+	}
+	return nil
 }
 
 // rules are those of a site, compiled.
 func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) (rules []site.Rule, err error) {
 	for i, o := range sc.Rules {
-		m, faults := o.Compile()
+		m, faults := o.Compile(b.scope)
 		for key, err := range faults {
 			return nil, fmt.Errorf("rule %d: %s: %w", i+1, key, err)
 		}
 		rule := site.Rule{Match: m}
-		h, job, err := o.Answer(m.Path)
+		if err := b.needs(m, o); err != nil {
+			return nil, fmt.Errorf("rule %d: %w", i+1, err)
+		}
+		h, job, err := o.Answer(m.Path, b.scope)
 		switch {
 		case err != nil:
 		case h != nil:
@@ -67,7 +111,7 @@ func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) 
 				err = fmt.Errorf("there is no route %s", o.Route)
 			}
 		default:
-			rule.Rewrite, err = match.NewTemplate(o.Rewrite, m.Path)
+			rule.Rewrite, err = match.NewTemplate(o.Rewrite, m.Path, b.scope)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("rule %d: %w", i+1, err)

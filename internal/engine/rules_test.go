@@ -118,6 +118,64 @@ routes:
 	}
 }
 
+func TestTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "moved")
+	write(t, file, "/old /index.html\n/gone https://archive.example/\n")
+	dir := folder(t, map[string]string{"index.html": "home", "de/x.html": "german", "en/x.html": "english"})
+	yaml := `
+listen: 127.0.0.1:0
+tables:
+  moved: {file: ` + file + `}
+  lang: {key: '{header.Accept-Language}', values: {de: /de}, default: /en}
+  bots: {key: '{header.User-Agent}', values: {Crawler: x}}
+sites:
+  - rules:
+      - {redirect: {to: '{table.moved}', status: 301}}
+      - {table: bots, deny: {}}
+      - {path: /x.html, rewrite: '{table.lang}{path}'}
+    routes: {/: {static: {root: ` + dir + `}}}
+`
+	srv := start(t, parse(t, yaml))
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	url := srv.Addrs()[0]
+	for range 3 {
+		says(t, url+"/old", 301, "/index.html")
+		says(t, url+"/gone", 301, "https://archive.example/")
+		says(t, url+"/", 200, "home")
+		says(t, url+"/x.html", 200, "german", "Accept-Language", "de")
+		says(t, url+"/x.html", 200, "english", "Accept-Language", "fr")
+		says(t, url+"/x.html", 200, "english")
+		says(t, url+"/", 403, "", "User-Agent", "Crawler")
+	}
+	write(t, file, "/index.html /new\n")
+	if err := srv.Reload(parse(t, yaml)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, url+"/old", 404, "")
+	says(t, url+"/index.html", 301, "/new")
+}
+
+// The address in rules and templates is that of the client behind a proxy.
+func TestAddressBehindProxy(t *testing.T) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	url := start(t, parse(t, `
+listen: 127.0.0.1:0
+limits: {trusted_proxies: [127.0.0.1]}
+sites:
+  - rules:
+      - {address: [203.0.113.0/24], deny: {}}
+      - {path: /me, redirect: {to: '/is/{address}'}}
+    routes: {/: {respond: fine}}
+`)).Addrs()[0]
+	for range 3 {
+		says(t, url+"/", 403, "", "X-Forwarded-For", "203.0.113.7")
+		says(t, url+"/", 403, "", "X-Forwarded-For", "198.51.100.1, 203.0.113.7")
+		says(t, url+"/", 200, "fine", "X-Forwarded-For", "203.0.113.7, 198.51.100.1")
+		says(t, url+"/", 200, "fine")
+		says(t, url+"/me", 308, "/is/198.51.100.1", "X-Forwarded-For", "198.51.100.1")
+	}
+}
+
 func TestTry(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "shell", "about.html": "about", "docs/index.html": "docs", "app.js": "js"})
 	url := startSite(t, `

@@ -27,13 +27,13 @@ type candidates struct {
 	status int // instead of last; 0: none
 }
 
-func newCandidates(list []string, pattern string) (c candidates, err error) {
+func newCandidates(list []string, pattern string, in *match.Scope) (c candidates, err error) {
 	c.last = list[len(list)-1]
 	if strings.HasSuffix(pattern, "/") {
 		c.prefix = strings.TrimSuffix(pattern, "/")
 	}
 	for _, text := range list {
-		p, err := match.NewTemplate(text, nil)
+		p, err := match.NewTemplate(text, nil, in)
 		if err != nil {
 			return c, fmt.Errorf("try: %w", err)
 		}
@@ -95,7 +95,7 @@ func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error)
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCandidates(rc.Try, r.Pattern)
+	c, err := newCandidates(rc.Try, r.Pattern, b.scope)
 	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, own: r.Own, clients: b.next.setup.Clients}, err
 }
 

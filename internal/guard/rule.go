@@ -31,7 +31,8 @@ type Rule struct {
 
 // Check returns what is wrong with the rule, by the key it is wrong with.
 func (o Rule) Check() map[string]error {
-	m, faults := o.Compile()
+	in := &match.Scope{AnyTable: true}
+	m, faults := o.Compile(in)
 	if faults == nil {
 		faults = map[string]error{}
 	}
@@ -56,12 +57,12 @@ func (o Rule) Check() map[string]error {
 	if o.Rewrite != "" {
 		if !strings.HasPrefix(o.Rewrite, "/") && !strings.HasPrefix(o.Rewrite, "{") {
 			faults["rewrite"] = fmt.Errorf("a path begins with \"/\", %q does not", o.Rewrite)
-		} else if _, err := match.NewTemplate(o.Rewrite, m.Path); err != nil {
+		} else if _, err := match.NewTemplate(o.Rewrite, m.Path, in); err != nil {
 			faults["rewrite"] = err
 		}
 	}
 	if o.Redirect != nil {
-		if _, err := match.NewTemplate(o.Redirect.To, m.Path); err != nil {
+		if _, err := match.NewTemplate(o.Redirect.To, m.Path, in); err != nil {
 			faults["redirect.to"] = err
 		}
 	}
@@ -73,10 +74,10 @@ func (o Rule) Check() map[string]error {
 
 // Answer is the handler of a rule that answers by itself, and its job's name;
 // nil for others.
-func (o Rule) Answer(of *match.Path) (h http.Handler, job string, err error) {
+func (o Rule) Answer(of *match.Path, in *match.Scope) (h http.Handler, job string, err error) {
 	switch {
 	case o.Redirect != nil:
-		h, err = o.Redirect.Matched(of)
+		h, err = o.Redirect.Matched(of, in)
 		return h, "redirect", err
 	case o.Respond != nil:
 		h, err = o.Respond.Handler()
@@ -89,8 +90,8 @@ func (o Rule) Answer(of *match.Path) (h http.Handler, job string, err error) {
 
 // Matched returns the handler for a redirect whose target has captures of a path.
 // It must see the request's whole path.
-func (d Redirect) Matched(of *match.Path) (http.Handler, error) {
-	to, err := match.NewTemplate(d.To, of)
+func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error) {
+	to, err := match.NewTemplate(d.To, of, in)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // says it all
 	}

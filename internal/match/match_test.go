@@ -62,7 +62,7 @@ func TestLocationStaysOnItsHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, err := NewTemplate(c.to, p)
+		to, err := NewTemplate(c.to, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestTemplateNamesWhatIsThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, ok := range map[string]bool{"/{year}/{2}": true, "/{3}": false, "/{month}": false, "/{1": false, "/{0}": true, "/{path}?{query}": true} {
-		if _, err := NewTemplate(text, p); (err == nil) != ok {
+		if _, err := NewTemplate(text, p, nil); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -111,7 +111,7 @@ func TestWhen(t *testing.T) {
 		{When{Protocol: "https"}, nil, false},
 		{When{Protocol: "http"}, nil, true},
 	} {
-		m, faults := c.when.Compile()
+		m, faults := c.when.Compile(nil)
 		if faults != nil {
 			t.Fatal(faults)
 		}
@@ -133,7 +133,7 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil || !strings.HasPrefix(path, "/") || !p.Matches(path) {
 			return
 		}
-		to, err := NewTemplate(text, p)
+		to, err := NewTemplate(text, p, nil)
 		if err != nil {
 			return
 		}

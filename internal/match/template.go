@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,9 +13,13 @@ import (
 
 // Template is a text with placeholders: {1} is the first capture, {name} one by
 // its name, and {path}, {query}, {uri}, {host}, {scheme} and {address} are the
-// request's.
+// request's, as are {query.NAME}, {header.NAME} and {cookie.NAME}; {table.NAME}
+// is what a table has for it.
 type Template struct {
 	parts []part
+
+	headers []string // see Says
+	more    bool
 }
 
 // part is text, or a placeholder.
@@ -21,13 +27,19 @@ type part struct {
 	text    string
 	group   int // -1: none
 	request string
+	name    string // of a parameter, a header or a cookie
+	table   *Table
+	client  func(*http.Request) netip.Addr
 }
+
+// literal reports whether the operator has written it: it is not escaped.
+func (p part) literal() bool { return p.group < 0 && p.request == "" }
 
 // variables are the placeholders for what a request says.
 var variables = []string{"path", "query", "uri", "host", "scheme", "address"}
 
 // NewTemplate compiles a text for captures of a path; nil: there are none.
-func NewTemplate(text string, of *Path) (*Template, error) {
+func NewTemplate(text string, of *Path, in *Scope) (*Template, error) {
 	t := &Template{}
 	for rest := text; rest != ""; {
 		i := strings.IndexByte(rest, '{')
@@ -45,13 +57,40 @@ func NewTemplate(text string, of *Path) (*Template, error) {
 		rest = after
 		if group := of.group(name); group >= 0 {
 			t.parts = append(t.parts, part{group: group})
-		} else if slices.Contains(variables, name) {
-			t.parts = append(t.parts, part{group: -1, request: name})
+		} else if p, ok, err := variable(name, in); err != nil {
+			return nil, fmt.Errorf("%q: %w", text, err)
+		} else if ok {
+			t.parts = append(t.parts, p)
 		} else {
 			return nil, fmt.Errorf("%q: there is no {%s}: %s; others are {%s}", text, name, of.groups(), strings.Join(variables, "}, {"))
 		}
 	}
+	t.headers, t.more = t.says()
 	return t, nil
+}
+
+// variable is a placeholder for what a request says, or for what a table has.
+func variable(name string, in *Scope) (p part, ok bool, err error) {
+	p = part{group: -1, request: name}
+	if in != nil {
+		p.client = in.Client
+	}
+	if slices.Contains(variables, name) {
+		return p, true, nil
+	}
+	p.request, p.name, ok = strings.Cut(name, ".")
+	switch p.request {
+	case "table":
+		p.request = ""
+		p.table, err = in.table(p.name)
+	case "header":
+		p.name = textproto.CanonicalMIMEHeaderKey(p.name)
+	case "query", "cookie":
+		p.request += "." // one of its parts
+	default:
+		ok = false
+	}
+	return p, ok && p.name != "", err
 }
 
 // Plain reports whether the template is only text.
@@ -64,16 +103,55 @@ func (t *Template) Has(variable string) bool {
 	return slices.ContainsFunc(t.parts, func(p part) bool { return p.request == variable })
 }
 
-// Says reports what of a request beside its path and listener has a say in the
-// Path that the template makes: its host, or more than that.
-func (t *Template) Says() (host, more bool) {
+// Says reports what of a request beside its path and listener has a say in what
+// the template makes of it: header fields, or more than that.
+func (t *Template) Says() (headers []string, more bool) { return t.headers, t.more }
+
+func (t *Template) says() (headers []string, more bool) {
 	inQuery := false
 	for _, p := range t.parts {
 		inQuery = inQuery || strings.Contains(p.text, "?")
-		host = host || p.request == "host"
-		more = more || p.request == "address" || p.request == "query" && !inQuery
+		switch p.request {
+		case "host":
+			headers = append(headers, "Host")
+		case "header":
+			headers = append(headers, p.name)
+		case "cookie.":
+			headers = append(headers, "Cookie")
+		case "address", "query.":
+			more = true
+		case "query":
+			more = more || !inQuery
+		}
+		if p.table != nil && p.table.key != nil {
+			h, m := p.table.key.Says()
+			headers, more = append(headers, h...), more || m
+		}
 	}
-	return host, more
+	return headers, more
+}
+
+// Tables are those without a default: what is made of a request means nothing
+// where they have no entry for it.
+func (t *Template) Tables() (list []*Table) {
+	for _, p := range t.parts {
+		if p.table != nil && !p.table.has {
+			list = append(list, p.table)
+		}
+	}
+	return list
+}
+
+// Text puts in what a request says, as it is.
+func (t *Template) Text(r *http.Request, captures []string) string {
+	if len(t.parts) == 1 {
+		return t.parts[0].value(r, captures)
+	}
+	var b strings.Builder
+	for _, p := range t.parts {
+		b.WriteString(p.value(r, captures))
+	}
+	return b.String()
 }
 
 // value is what a placeholder stands for, decoded; {query} and {uri} as they came.
@@ -99,9 +177,32 @@ func (p part) value(r *http.Request, captures []string) string {
 		}
 		return "http"
 	case "address":
-		return Address(r)
+		return p.address(r)
+	case "header":
+		return r.Header.Get(p.name)
+	case "query.":
+		return r.URL.Query().Get(p.name)
+	case "cookie.":
+		if list := r.CookiesNamed(p.name); len(list) > 0 {
+			return list[0].Value
+		}
+		return ""
+	}
+	if p.table != nil {
+		text, _ := p.table.Value(r)
+		return text
 	}
 	return p.text
+}
+
+func (p part) address(r *http.Request) string {
+	if p.client == nil {
+		return Address(r)
+	}
+	if a := p.client(r); a.IsValid() {
+		return a.String()
+	}
+	return ""
 }
 
 // Host is the name in a request's Host, without the port, in lower case.
@@ -130,7 +231,7 @@ func (t *Template) Path(r *http.Request, captures []string) (path, query string)
 	inQuery := false
 	for _, p := range t.parts {
 		text := p.value(r, captures)
-		literal := p.group < 0 && p.request == ""
+		literal := p.literal()
 		switch {
 		case inQuery && (literal || p.request == "query"):
 			q.WriteString(text)
@@ -161,7 +262,7 @@ func (t *Template) Location(r *http.Request, captures []string) string {
 	for i, p := range t.parts {
 		text := p.value(r, captures)
 		switch {
-		case p.group < 0 && p.request == "":
+		case p.literal():
 		case p.request == "query", p.request == "uri", p.request == "host", p.request == "scheme":
 			text = strings.TrimLeft(text, "?")
 		case strings.Contains(b.String(), "?"):
@@ -170,12 +271,15 @@ func (t *Template) Location(r *http.Request, captures []string) string {
 			text = (&url.URL{Path: text}).EscapedPath()
 			text = strings.TrimPrefix(text, "./") // added before a colon
 		}
-		if i > 0 && strings.HasSuffix(b.String(), "/") && p.text == "" {
+		if i > 0 && strings.HasSuffix(b.String(), "/") && p.text == "" && (p.table == nil || i == 1) {
 			text = strings.TrimLeft(text, `/\`)
 		}
 		b.WriteString(text)
 	}
 	to := b.String()
+	if len(t.parts) > 0 && t.parts[0].table != nil && strings.Contains(to, "://") {
+		return to // the operator has written it, with its host
+	}
 	if t.local() {
 		return "/" + strings.TrimLeft(to, `/\`)
 	}

@@ -38,11 +38,13 @@ type When struct {
 	// Cookie are cookies and their values.
 	Cookie map[string]string `yaml:"cookie" expand:"no"`
 	// Address are addresses and networks of clients, as in 10.0.0.0/8; with
-	// "!" in front, of those that the rule is not for. It is the address of the
-	// connection: behind a proxy, the proxy's.
+	// "!" in front, of those that the rule is not for. Behind a proxy that
+	// limits.trusted_proxies names, it is that of the client that the proxy names.
 	Address []string `yaml:"address"`
 	// Protocol is http or https: what the listener speaks.
 	Protocol string `yaml:"protocol"`
+	// Table is the name of a table that must have an entry for the request.
+	Table string `yaml:"table"`
 }
 
 // Matcher is a compiled When.
@@ -58,6 +60,9 @@ type Matcher struct {
 	denied   netset.Set
 	protocol string
 
+	client func(*http.Request) netip.Addr // nil: the connection's other end
+	tables []*Table                       // that must have an entry
+
 	vary []string // request headers that have a say
 	own  bool     // something has a say that no header tells
 }
@@ -69,8 +74,11 @@ type named struct {
 }
 
 // Compile returns what is wrong by its key, or nil.
-func (w *When) Compile() (*Matcher, map[string]error) {
+func (w *When) Compile(in *Scope) (*Matcher, map[string]error) {
 	m := &Matcher{protocol: w.Protocol}
+	if in != nil {
+		m.client = in.Client
+	}
 	faults := map[string]error{}
 	note := func(key string, err error) {
 		if err != nil && faults[key] == nil {
@@ -109,10 +117,17 @@ func (w *When) Compile() (*Matcher, map[string]error) {
 		m.vary = append(m.vary, "Host")
 	}
 	note("address", m.address(w.Address))
+	if w.Table != "" {
+		t, err := in.table(w.Table)
+		note("table", err)
+		if err == nil {
+			m.Needs(t)
+		}
+	}
 	if !slices.Contains([]string{"", "http", "https"}, w.Protocol) {
 		note("protocol", fmt.Errorf("%q is neither http nor https", w.Protocol))
 	}
-	m.own = len(m.queries) > 0 || !m.allowed.Empty() || !m.denied.Empty()
+	m.own = m.own || len(m.queries) > 0 || !m.allowed.Empty() || !m.denied.Empty()
 	if len(faults) > 0 {
 		return nil, faults
 	}
@@ -165,10 +180,20 @@ func (m *Matcher) address(list []string) (err error) {
 	return err
 }
 
+// Needs adds the condition that a table has an entry for the request.
+func (m *Matcher) Needs(t *Table) {
+	m.tables = append(m.tables, t)
+	if t.key == nil {
+		return // of options that are only checked
+	}
+	headers, more := t.key.Says()
+	m.vary, m.own = append(m.vary, headers...), m.own || more
+}
+
 // OnlyHost reports whether of all that may have a say beside the path, the
 // listener and the kind of method, only the host has.
 func (m *Matcher) OnlyHost() bool {
-	return !m.own && len(m.hosts) > 0 && len(m.vary) == 1
+	return !m.own && !slices.ContainsFunc(m.vary, func(name string) bool { return name != "Host" })
 }
 
 // Only reports whether nothing but the path, the listener and the kind of method have a say.
@@ -212,6 +237,11 @@ func (m *Matcher) Failing(r *http.Request) (key, name string) {
 	}
 	if !m.matchesAddress(r) {
 		return "address", ""
+	}
+	for _, t := range m.tables {
+		if !t.Has(r) {
+			return "table", ""
+		}
 	}
 	return "", ""
 }
@@ -258,7 +288,12 @@ func (m *Matcher) matchesAddress(r *http.Request) bool {
 	if m.allowed.Empty() && m.denied.Empty() {
 		return true
 	}
-	ip, _ := netip.ParseAddr(Address(r)) // of a UNIX socket the zero address
+	var ip netip.Addr
+	if m.client != nil {
+		ip = m.client(r)
+	} else {
+		ip, _ = netip.ParseAddr(Address(r)) // of a UNIX socket the zero address
+	}
 	return !m.denied.Has(ip) && (m.allowed.Empty() || m.allowed.Has(ip))
 }
 

@@ -97,10 +97,10 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 			}
 			return f
 		}
-		if host, more := rule.Rewrite.Says(); more {
+		if headers, more := rule.Rewrite.Says(); more {
 			f.private(i)
-		} else if host {
-			f.Vary = append(f.Vary, "Host")
+		} else {
+			f.Vary = append(f.Vary, headers...)
 		}
 		to, query := rule.Rewrite.Path(f.Request, rule.Match.Path.Captures(path))
 		path, _ = Clean(to)

@@ -11,14 +11,14 @@ import (
 
 func rule(t testing.TB, w match.When, to string, route *Route) Rule {
 	t.Helper()
-	m, faults := w.Compile()
+	m, faults := w.Compile(nil)
 	if faults != nil {
 		t.Fatal(faults)
 	}
 	r := Rule{Match: m, Route: route}
 	if to != "" {
 		var err error
-		if r.Rewrite, err = match.NewTemplate(to, m.Path); err != nil {
+		if r.Rewrite, err = match.NewTemplate(to, m.Path, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
