@@ -40,6 +40,10 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 	add("REQUEST_SCHEME", scheme(r))
 	if r.TLS != nil {
 		add("HTTPS", "on")
+		if len(r.TLS.VerifiedChains) > 0 {
+			add("SSL_CLIENT_VERIFY", "SUCCESS")
+			add("SSL_CLIENT_S_DN", r.TLS.PeerCertificates[0].Subject.String())
+		}
 	}
 	host, port := r.Host, "80"
 	if r.TLS != nil {

@@ -396,7 +396,10 @@ func (c *Config) resolve(dir string) {
 			*p = unixPrefix + path
 		}
 	}
-	from(&c.TLS.Cert, &c.TLS.Key, &c.Log.File)
+	from(&c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Log.File)
+	for i := range c.TLS.ECH {
+		from(&c.TLS.ECH[i])
+	}
 	if auto := c.TLS.Auto; auto != nil {
 		from(&auto.CARoots, &auto.Storage, &auto.DNS)
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
 
 	"millrace/internal/server"
@@ -26,6 +27,9 @@ func (c *checker) tls() {
 		c.value("tls.listen", "HTTPS without a certificate", "add \"auto: on\" below tls, and it comes by itself (--domain), or tls.cert and tls.key (--tls-cert, --tls-key)")
 	case t.Auto != nil && len(t.Auto.Wanted(c.hosts())) == 0 && t.Auto.OnDemand.Ask == "":
 		c.value(autoPath, "no site has a host that a certificate could be for", "add hosts: [example.org] to a site, or below tls.auto (--domain example.org)")
+	}
+	if t.RequiresClients() && !t.Redirects() && slices.ContainsFunc(c.cfg.Listen, func(a string) bool { return !strings.HasPrefix(a, unixPrefix) }) {
+		c.value("tls.client_ca", "clients must have a certificate, but the addresses for plain HTTP serve the same sites without one", "add \"redirect: true\" below tls, or write listen: []; or client_auth: optional")
 	}
 	for key, err := range t.Check() {
 		c.value("tls."+key, err.Error(), "")

@@ -98,12 +98,17 @@ func (b *builder) build() (err error) {
 }
 
 // tlsKind is the kind of listener of sites over TLS. Answers say where HTTP/3 is
-// spoken (Alt-Svc), so they are others when that changes.
+// spoken (Alt-Svc), and whether HTTPS must be (HSTS), so they are others when that
+// changes.
 func tlsKind(cfg *config.Config) string {
+	kind := "tls"
 	if cfg.TLS.HTTP3 {
-		return fmt.Sprint("tls and http3 ", cfg.TLS.Listen)
+		kind = fmt.Sprint("tls and http3 ", cfg.TLS.Listen)
 	}
-	return "tls"
+	if cfg.TLS.HSTS != nil {
+		kind += fmt.Sprint(" hsts ", *cfg.TLS.HSTS)
+	}
+	return kind
 }
 
 // redirectToTLS sends plain requests to the first TLS listener, for the hosts

@@ -27,6 +27,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -78,18 +79,19 @@ type Scope struct {
 	Sites atomic.Pointer[site.Table]
 	// Secure is true behind TLS.
 	Secure bool
-	// AltSvc is what every answer says in Alt-Svc (RFC 7838): where the sites
-	// are served over HTTP/3. Nil: nowhere. It may change only together with
-	// the numbers of the sites, under which answers are filed.
-	AltSvc atomic.Pointer[[1]string]
+	// Always are the fields that every answer has, in place of what the job says
+	// in them: Alt-Svc (RFC 7838), Strict-Transport-Security (RFC 6797). Nil:
+	// none. They may change only together with the numbers of the sites, under
+	// which answers are filed. Nobody changes the header itself.
+	Always atomic.Pointer[http.Header]
 }
 
-// altSvc is AltSvc's value, empty for none.
-func (s *Scope) altSvc() string {
-	if p := s.AltSvc.Load(); p != nil {
-		return p[0]
+// always are the fields of Always.
+func (s *Scope) always() http.Header {
+	if p := s.Always.Load(); p != nil {
+		return *p
 	}
-	return ""
+	return nil
 }
 
 // Lane is shared by all connections of a server.

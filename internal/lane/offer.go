@@ -63,7 +63,7 @@ type Rule struct {
 	// holds for the path whatever the query says.
 	WithQuery bool
 
-	altSvc string // of the scope that the request came by
+	always http.Header // of the scope that the request came by
 }
 
 // maxVaryOn bounds the headers besides Accept-Encoding that one answer may vary
@@ -114,7 +114,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	rule.altSvc = c.scope.altSvc()
+	rule.always = c.scope.always()
 	v.response = newResponse(a, rule, c.ticket.job)
 	if v.response.gate, ok = newGate(c.ticket.gate); !ok {
 		return

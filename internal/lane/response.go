@@ -79,9 +79,9 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		status:  a.Code(),
 	}
 	var buf [1 << 10]byte // so that what is kept has no spare room
-	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header, rule.altSvc))
+	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header, rule.always))
 	if r.status == http.StatusOK {
-		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header, rule.altSvc))
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header, rule.always))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -132,7 +132,7 @@ func (r *offered) valid(second int64) bool {
 // which net/http writes them, so that both lanes answer byte for byte alike.
 // The Date, or the lines in its place, and the empty line that ends the header
 // are added by stamp.
-func appendHead(b []byte, status int, h http.Header, altSvc string) []byte {
+func appendHead(b []byte, status int, h, always http.Header) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	text := http.StatusText(status)
@@ -140,16 +140,16 @@ func appendHead(b []byte, status int, h http.Header, altSvc string) []byte {
 		text = "status code " + strconv.Itoa(status) // as net/http has it
 	}
 	b = append(append(append(b, ' '), text...), "\r\n"...)
-	names := make([]string, 0, len(h)+2)
+	names := make([]string, 0, len(h)+len(always)+1)
 	for name := range h {
-		if name == "Server" || name == "Alt-Svc" && altSvc != "" || status == http.StatusNotModified && !send.KeptIn304(name) {
+		if name == "Server" || always[name] != nil || status == http.StatusNotModified && !send.KeptIn304(name) {
 			continue
 		}
 		names = append(names, name)
 	}
 	names = append(names, "Server")
-	if altSvc != "" {
-		names = append(names, "Alt-Svc")
+	for name := range always {
+		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
@@ -157,8 +157,8 @@ func appendHead(b []byte, status int, h http.Header, altSvc string) []byte {
 		switch {
 		case name == "Server":
 			values = []string{ServerName}
-		case name == "Alt-Svc" && altSvc != "":
-			values = []string{altSvc}
+		case always[name] != nil:
+			values = always[name]
 		}
 		for _, v := range values {
 			b = append(append(append(append(b, name...), ": "...), v...), "\r\n"...)

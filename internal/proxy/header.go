@@ -260,8 +260,33 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	if strip := h.paths.strip; strip != "" {
 		header["X-Forwarded-Prefix"] = []string{before(header["X-Forwarded-Prefix"]) + strip}
 	}
+	if subject := subjectOf(r); subject != "" {
+		header[subjectField] = []string{subject}
+	}
 	AppendVia(header, r.ProtoMajor, r.ProtoMinor)
 	return header
+}
+
+// subjectField tells upstreams whom the client's certificate is for. It is a claim
+// (see package fieldname), so clients cannot send it in any spelling.
+const subjectField = "X-Ssl-Client-Subject"
+
+// subjectOf is the subject of the client's certificate (RFC 4514), in characters
+// that a field may have; empty where none was proved.
+func subjectOf(r *http.Request) string {
+	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
+		return ""
+	}
+	subject := r.TLS.PeerCertificates[0].Subject.String()
+	var b strings.Builder
+	for i := range len(subject) {
+		if c := subject[i]; c < 0x20 || c > 0x7e {
+			fmt.Fprintf(&b, "\\%02X", c) // RFC 4514, 2.4
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // fewerForwards counts Max-Forwards down (RFC 9110, 7.6.2); what is not a number

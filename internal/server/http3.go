@@ -190,7 +190,7 @@ func (s *Server) admitHTTP3(addr net.Addr) (gone func(), ok bool) {
 // tlsHTTP3 is what HTTP/3 needs instead of c (RFC 9001, 4.2, and RFC 9114, 3.1).
 func tlsHTTP3(c *tls.Config) *tls.Config {
 	q := c.Clone()
-	q.NextProtos, q.MinVersion = []string{"h3"}, tls.VersionTLS13
+	q.NextProtos, q.MinVersion, q.GetConfigForClient = []string{"h3"}, tls.VersionTLS13, nil
 	return q
 }
 
@@ -198,23 +198,20 @@ func tlsHTTP3(c *tls.Config) *tls.Config {
 // browser that does not get through asks over TCP, and loses no time by it.
 const altSvcAge = 86400
 
-// altSvc is what answers say in Alt-Svc (RFC 7838); nil for nothing.
-func altSvc(quic map[string]*quicListener) *[1]string {
+// altSvc is what answers say in Alt-Svc (RFC 7838), empty for nothing.
+func altSvc(quic map[string]*quicListener) string {
 	var ports []int
 	for _, l := range quic {
 		if !slices.Contains(ports, l.port) {
 			ports = append(ports, l.port)
 		}
 	}
-	if len(ports) == 0 {
-		return nil
-	}
 	slices.Sort(ports)
 	texts := make([]string, len(ports))
 	for i, port := range ports {
 		texts[i] = `h3=":` + strconv.Itoa(port) + `"; ma=` + strconv.Itoa(altSvcAge)
 	}
-	return &[1]string{strings.Join(texts, ", ")}
+	return strings.Join(texts, ", ")
 }
 
 // all are the listeners in use.
@@ -302,8 +299,8 @@ type writeDeadline interface {
 
 // secure prepares the answer to a request over TLS.
 func (w *writer) secure(s *Server, now *current) {
-	if text := s.secure.AltSvc.Load(); text != nil {
-		w.altSvc = text[:]
+	if always := s.secure.Always.Load(); always != nil {
+		w.always = *always
 	}
 	if w.r.ProtoMajor == 3 {
 		w.slow, _ = w.rw.(writeDeadline)

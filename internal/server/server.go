@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -207,6 +208,7 @@ type Server struct {
 	places *places
 	certs  *certificates
 	tls    atomic.Pointer[tls.Config]
+	tlsKey [sha256.Size]byte // what tls was made of
 	quic   quics
 	ticket *tickets
 	// ticketing says that the keys of ticket are looked after.
@@ -313,6 +315,10 @@ func (s *Server) Reload(setup Setup) error {
 			return err
 		}
 	}
+	files, err := readTLSFiles(setup.TLS)
+	if err != nil {
+		return err
+	}
 	fresh, quic, err := s.bind(setup)
 	if err != nil {
 		return err
@@ -321,7 +327,7 @@ func (s *Server) Reload(setup Setup) error {
 	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Announced})
 	s.places.set(setup.bounds())
 	s.certs.setCertifier(setup.Auto)
-	s.setTLS(setup)
+	s.setTLS(setup, files)
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,
 		Body:   limits.BodyTimeout, BodyRate: int64(limits.BodyRate),
@@ -333,7 +339,7 @@ func (s *Server) Reload(setup Setup) error {
 
 		Announced: s.uninvited,
 	})
-	s.secure.AltSvc.Store(altSvc(quic))
+	s.secure.Always.Store(setup.TLS.always(quic))
 	s.plain.Sites.Store(setup.Plain)
 	s.secure.Sites.Store(setup.Secure)
 	s.lane.Forget()

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"time"
@@ -28,6 +30,22 @@ type TLSOptions struct {
 	// Of 1.2 only suites with forward secrecy and authenticated encryption are.
 	// Default "1.2".
 	MinVersion string `yaml:"min_version"`
+	// ClientCA is a PEM file with the CAs that issue clients their certificates
+	// (mutual TLS). The subject of a client's certificate reaches upstreams as
+	// X-Ssl-Client-Subject; what a client sends in that field does not. It is read
+	// again at a reload.
+	ClientCA string `yaml:"client_ca"`
+	// ClientAuth says whether a client must have a certificate: required or
+	// optional. One that is sent must be good. Default required, with client_ca.
+	ClientAuth string `yaml:"client_auth"`
+	// HSTS has browsers come over HTTPS alone from now on: "hsts: on" for a year.
+	// Default: nothing is said.
+	HSTS *HSTS `yaml:"hsts"`
+	// ECH is a PEM file with keys for Encrypted Client Hello (RFC 9849), in the
+	// form of RFC 9934: PRIVATE KEY, then ECHCONFIG, which also belongs into the
+	// DNS (HTTPS record). Of several, the first is offered to clients whose key
+	// is out of date. Read again at a reload. Default: none.
+	ECH []string `yaml:"ech"`
 	// Redirect lets the plain listeners answer every request with a 308 to
 	// the https address, for hosts that a site or a certificate names; for
 	// others with 404. Default true with auto, else false.
@@ -121,6 +139,15 @@ func (o TLSOptions) Check() map[string]error {
 	if tlsVersions[o.MinVersion] == 0 {
 		return map[string]error{"min_version": fmt.Errorf("%q is not a version of TLS that is spoken here: write \"1.2\" or \"1.3\"", o.MinVersion)}
 	}
+	if found := o.checkClients(); found != nil {
+		return found
+	}
+	if err := o.HSTS.check(); err != nil {
+		return map[string]error{"hsts": err}
+	}
+	if _, err := o.echKeys(); err != nil {
+		return map[string]error{"ech": err}
+	}
 	if o.HTTP3 && len(o.Listen) == 0 {
 		return map[string]error{"http3": errors.New("HTTP/3 is served where HTTPS is, and no address is: add listen: [\":443\"] and a certificate, or write auto: {}")}
 	}
@@ -154,12 +181,14 @@ func newTLS(o TLSOptions, certs *certificates) *tls.Config {
 }
 
 // setTLS is for Reload. The keys of session tickets outlive it.
-func (s *Server) setTLS(setup Setup) {
+func (s *Server) setTLS(setup Setup, made *tlsFiles) {
 	s.ticket.share(setup.Tickets)
-	old := s.tls.Load()
-	if old == nil || old.MinVersion != tlsVersions[setup.TLS.MinVersion] {
+	if old := s.tls.Load(); old == nil || s.tlsKey != made.key {
 		fresh := newTLS(setup.TLS, s.certs)
+		fresh.EncryptedClientHelloKeys = made.ech
+		askClients(fresh, setup.TLS, made.cas)
 		fresh.SetSessionTicketKeys(s.ticket.current(time.Now()))
+		s.tlsKey = made.key
 		s.tls.Store(fresh)
 		s.quic.tls.Store(tlsHTTP3(fresh))
 	}
@@ -172,4 +201,23 @@ func (s *Server) setTLS(setup Setup) {
 			})
 		})
 	}
+}
+
+// tlsFiles is what the options name beside certificates.
+type tlsFiles struct {
+	key [sha256.Size]byte
+	cas *x509.CertPool
+	ech []tls.EncryptedClientHelloKey
+}
+
+func readTLSFiles(o TLSOptions) (*tlsFiles, error) {
+	pool, text, err := o.clientCAs()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := o.echKeys()
+	if err != nil {
+		return nil, fmt.Errorf("tls.ech: %w", err)
+	}
+	return &tlsFiles{tlsKey(o, text, keys), pool, keys}, nil
 }

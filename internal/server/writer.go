@@ -24,7 +24,7 @@ type writer struct {
 	h1      bool          // rw is HTTP/1's, and has ReadFrom
 	slow    writeDeadline // HTTP/3 only: nobody else watches over its clients
 	wait    time.Duration // for each piece; of slow
-	altSvc  []string      // of all answers over TLS; nil for none
+	always  http.Header   // fields of all answers over TLS; nil for none
 	through bool          // rw is the lane's own, not net/http's
 	status  int
 	bytes   int64 // of the body
@@ -75,8 +75,8 @@ func (w *writer) stamp() {
 	if !w.through { // which does it
 		w.rw.Header()["Server"] = serverHeader
 	}
-	if w.altSvc != nil {
-		w.rw.Header()["Alt-Svc"] = w.altSvc
+	for name, values := range w.always {
+		w.rw.Header()[name] = values
 	}
 	if w.slow != nil {
 		dropHop(w.rw.Header())

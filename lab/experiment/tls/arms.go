@@ -17,9 +17,12 @@ const (
 	h2o      = "h2o"
 	caddy    = fileserver.CaddySubject
 	millrace = "millrace"
-	noLane   = "millrace-nolane"
-	bareNet  = "nethttp"
-	pageName = "index.html"
+	// caddyH3 and millraceH3 serve HTTP/3 as well.
+	caddyH3    = "caddy-http3"
+	millraceH3 = "millrace-http3"
+	noLane     = "millrace-nolane"
+	bareNet    = "nethttp"
+	pageName   = "index.html"
 	// pageSubject is the program of bench/subjects that is the arm bareNet.
 	pageSubject = "tlspage"
 )
@@ -37,8 +40,10 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 			return map[string]string{"Site": p.Site, "Address": p.Address, "Cert": m.cert, "Key": m.key}
 		}))),
 		m.Arm(h2o, "h2o, two threads, no log", m.secure(m.h2o(ctx))),
-		m.Arm(caddy, "Caddy's file_server with its defaults, built from its Go module", m.secure(m.caddy())),
+		m.Arm(caddy, "Caddy's file_server with its defaults, built from its Go module", m.secure(m.caddy("h1 h2"))),
+		m.Arm(caddyH3, "the same with HTTP/3, as it is by default", m.secure(m.caddy("h1 h2 h3"))),
 		m.Arm(millrace, "millrace serve, no log", m.secure(m.millrace())),
+		m.Arm(millraceH3, "the same with HTTP/3, by a config", m.secure(m.millraceHTTP3())),
 		m.Arm(noLane, "the same with --no-lane", m.secure(m.millrace("--no-lane"))),
 		m.Arm(bareNet, "net/http with a handler that writes the page from memory", m.secure(bare)),
 	}
@@ -66,10 +71,17 @@ func (m *measurement) millrace(flags ...string) fileserver.Launch {
 	})
 }
 
+// millraceHTTP3 is the same by a config, as no flag says http3.
+func (m *measurement) millraceHTTP3() fileserver.Launch {
+	return m.With(m.MillraceWith(func(p fileserver.Place) []string {
+		return []string{"serve", "--config", fileserver.ConfigFile(p), "--log", "off", "--admin", "off"}
+	}), m.peer(millrace, "tls.yaml.tmpl", ""))
+}
+
 // peer is a config of bench/peers with the certificate.
-func (m *measurement) peer(name, template string) fileserver.Config {
+func (m *measurement) peer(name, template, protocols string) fileserver.Config {
 	return fileserver.Config{Peer: name, Template: template, Fields: func(fileserver.Place) map[string]string {
-		return map[string]string{"Cert": m.cert, "Key": m.key}
+		return map[string]string{"Cert": m.cert, "Key": m.key, "Protocols": protocols}
 	}}
 }
 
@@ -83,15 +95,15 @@ func (m *measurement) h2o(ctx context.Context) fileserver.Launch {
 	return m.With(fileserver.Launch{
 		Exe: exe, Version: version,
 		Args: func(p fileserver.Place) []string { return []string{"-m", "worker", "-c", fileserver.ConfigFile(p)} },
-	}, m.peer(h2o, "tls.conf.tmpl"))
+	}, m.peer(h2o, "tls.conf.tmpl", ""))
 }
 
 // caddy is built from bench/subjects/caddy.
-func (m *measurement) caddy() fileserver.Launch {
+func (m *measurement) caddy(protocols string) fileserver.Launch {
 	if m.quick {
 		return fileserver.Launch{Missing: errQuick}
 	}
-	return m.Caddy(m.peer(caddy, "Caddyfile.tmpl"))
+	return m.Caddy(m.peer(caddy, "Caddyfile.tmpl", protocols))
 }
 
 // errQuick is why a peer is not measured in a quick run.

@@ -9,6 +9,7 @@ import (
 	"millrace/lab/experiment/fileserver"
 	"millrace/lab/experiment/h2load"
 	"millrace/lab/experiment/rows"
+	"millrace/lab/load"
 	"millrace/lab/result"
 	"millrace/lab/trial"
 )
@@ -54,6 +55,14 @@ func (m *measurement) requests() []rows.Row {
 			About: fmt.Sprintf("GET / (501 bytes) over HTTP/1.1 and TLS, %d connections", connections),
 			Quick: connections == 50, Headline: true,
 		}))
+	}
+	for _, streams := range []int{1, 10} {
+		all = append(all, rows.Row{
+			Name: fmt.Sprintf("h3-%d", streams), Goal: 1, Figure: "CPU per request", Metric: rows.CPU,
+			Ours: millraceH3, Arms: []string{caddyH3, millraceH3}, Connections: 50,
+			About: fmt.Sprintf("GET / (501 bytes) over HTTP/3, 50 connections with %s, from the lab's own client", plural(streams, "stream")),
+			Load:  load.Config{Protocol: load.HTTP3, Connections: 50, Streams: streams, Insecure: true, Timeout: patience},
+		})
 	}
 	cold := m.loaded(h2load.Burst{Connections: 50, Streams: 10}, rows.Row{
 		Name: "cold", Goal: 40.0 / 33, Quick: true,

@@ -1,5 +1,5 @@
 // Package tls is the experiment tls: millrace beside nginx, h2o and Caddy where
-// browsers are, HTTP/2 and HTTP/1.1 over TLS 1.3. What is asked for is small
+// browsers are, HTTP/2 and HTTP/1.1 over TLS 1.3, and beside Caddy over HTTP/3. What is asked for is small
 // pages, connections, quiet ones, large files and a page with its assets.
 package tls
 
@@ -23,12 +23,12 @@ const rounds = 5
 
 // schedule says how long it is measured; a quick run is enough to see that it works.
 func schedule() rows.Schedule {
-	return rows.Schedule{Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Slow: []string{h2o, caddy}}
+	return rows.Schedule{Rounds: rounds, QuickRounds: 2, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Slow: []string{h2o, caddy, caddyH3}}
 }
 
 // peers are the columns of the table.
 func peers() []rows.Peer {
-	return []rows.Peer{{Arm: nginx, Name: "nginx"}, {Arm: h2o, Name: "h2o"}, {Arm: caddy, Name: "Caddy"}, {Arm: bareNet, Name: "net/http"}}
+	return []rows.Peer{{Arm: nginx, Name: "nginx"}, {Arm: h2o, Name: "h2o"}, {Arm: caddy, Name: "Caddy"}, {Arm: bareNet, Name: "net/http"}, {Arm: caddyH3, Name: "Caddy over HTTP/3"}}
 }
 
 // Experiment is what the lab lists.

@@ -115,7 +115,7 @@ func TestConfigs(t *testing.T) {
 	}
 	p := fileserver.Place{Site: dir, Dir: dir, Address: "127.0.0.1:8081", Second: "127.0.0.1:8082", Socket: filepath.Join(dir, "s")}
 	for peer, name := range map[string]string{"h2o": "tls.conf.tmpl", "caddy": "Caddyfile.tmpl"} {
-		if err := m.WriteConfig(p, m.peer(peer, name)); err != nil {
+		if err := m.WriteConfig(p, m.peer(peer, name, "h1")); err != nil {
 			t.Error(err)
 		}
 		if text, err := os.ReadFile(fileserver.ConfigFile(p)); err != nil || !strings.Contains(string(text), "8081") || !strings.Contains(string(text), m.cert) {
