@@ -99,7 +99,16 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 		VerifySourceAddress: func(net.Addr) bool { return l.handshakes.Load() >= mostHandshakes || h.Crowded() },
 	}
 	var err error
-	l.listener, err = l.transport.Listen(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{http3.NextProtoH3}, GetConfigForClient: h.TLS}, l.config())
+	l.listener, err = l.transport.Listen(&tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{http3.NextProtoH3}, GetConfigForClient: h.TLS,
+		GetEncryptedClientHelloKeys: func(hello *tls.ClientHelloInfo) ([]tls.EncryptedClientHelloKey, error) { // needed before GetConfigForClient
+			config, err := h.TLS(hello)
+			if err != nil {
+				return nil, err
+			}
+			return config.EncryptedClientHelloKeys, nil
+		},
+	}, l.config())
 	if err != nil {
 		l.cut()
 		return nil, fmt.Errorf("start QUIC: %w", err)
