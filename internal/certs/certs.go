@@ -23,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"millrace/internal/server"
+	"millrace/store"
 )
 
 // renewEvery is how often it is looked for certificates to renew. For those of
@@ -37,6 +38,7 @@ type Manager struct {
 	errors  *slog.Logger
 	zap     *zap.Logger
 	storage certmagic.Storage
+	shared  *shared // storage, where it is not a folder
 	cache   *certmagic.Cache
 	book    book
 	ctx     context.Context // of all that is under way; ends with Close
@@ -54,9 +56,14 @@ type state struct {
 }
 
 // Open makes a Manager. It gets no certificate before Manage. It fails when the
-// folder for them cannot be used.
-func Open(o server.AutoOptions, errorLog *slog.Logger) (*Manager, error) {
-	folder, err := server.CertificateFolder(o.Storage)
+// folder for them cannot be used. Certificates are in kept, too, where that is not
+// nil: several machines share it. It is the caller's to close, after Close.
+func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manager, error) {
+	named := o.Storage
+	if kept != nil {
+		named = "" // a URL
+	}
+	folder, err := server.CertificateFolder(named)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +71,12 @@ func Open(o server.AutoOptions, errorLog *slog.Logger) (*Manager, error) {
 		return nil, err
 	}
 	m := &Manager{options: o, errors: errorLog, storage: &certmagic.FileStorage{Path: folder}}
+	if kept != nil {
+		if m.shared, err = newShared(kept, o.StorageSecret, folder); err != nil {
+			return nil, err
+		}
+		m.storage = m.shared
+	}
 	m.zap = newZap(errorLog)
 	m.book.of = map[string]*Attempts{}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -83,6 +96,9 @@ func (m *Manager) Close() error {
 	m.cancel()
 	m.cache.Stop()
 	certmagic.CleanUpOwnLocks(context.Background(), m.zap)
+	if m.shared != nil {
+		m.shared.release()
+	}
 	return nil
 }
 

@@ -401,7 +401,10 @@ func (c *Config) resolve(dir string) {
 		from(&c.TLS.ECH[i])
 	}
 	if auto := c.TLS.Auto; auto != nil {
-		from(&auto.CARoots, &auto.Storage, &auto.DNS)
+		from(&auto.CARoots, &auto.DNS)
+		if !auto.Shared() {
+			from(&auto.Storage)
+		}
 	}
 	for i := range c.TLS.Certificates {
 		from(&c.TLS.Certificates[i].Cert, &c.TLS.Certificates[i].Key)

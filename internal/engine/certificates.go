@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"millrace/internal/admin"
 	"millrace/internal/server"
+	"millrace/store"
 )
 
 // certifier gets certificates by itself. It is internal/certs' Manager, which a
@@ -16,6 +19,13 @@ type certifier interface {
 	Manage(names, addrs []string) error
 	Status() []admin.Certificate
 }
+
+// keptFor is how long a Redis keeps certificates and the account with the CA: they
+// are renewed long before. certificateCall is how long it may take for a call.
+const (
+	keptFor         = 2 * 365 * 24 * time.Hour
+	certificateCall = time.Second
+)
 
 // certificates carries over what gets certificates by itself.
 func (b *builder) certificates() error {
@@ -31,8 +41,19 @@ func (b *builder) certificates() error {
 	b.next.certified = o.Wanted(hosts)
 	settings := *o
 	settings.Hosts = nil // these may change without a loss
+	var kept store.Store
+	if o.Shared() {
+		var err error
+		kept, err = carry(b, keyOf("certificates' store", o.Storage), func() (store.Store, io.Closer, error) {
+			s, err := openStore(o.Storage, keptFor, certificateCall, b.server.errors)
+			return s, s, err
+		})
+		if err != nil {
+			return fmt.Errorf("storage: %w", err)
+		}
+	}
 	auto, err := carry(b, keyOf("certificates", settings), func() (certifier, io.Closer, error) {
-		c, err := openCertifier(*o, b.server.errors)
+		c, err := openCertifier(*o, kept, b.server.errors)
 		return c, c, err
 	})
 	if err != nil {

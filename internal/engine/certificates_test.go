@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"github.com/miekg/dns"
 
 	"millrace/internal/engine"
+	"millrace/internal/servertest"
 )
 
 // authority is a CA that speaks ACME: Let's Encrypt's own for tests. It looks at
@@ -321,23 +323,71 @@ func TestCertificateFailuresAreTold(t *testing.T) {
 	}
 }
 
-// Two processes with one folder get each certificate once, whoever is asked by
-// the CA, and both serve it.
+// Two processes with one storage get each certificate once, whoever is asked by
+// the CA, and both serve it: with one folder, and with one Redis, where each has a
+// folder of its own. What is in a Redis is sealed, and with it down a machine
+// starts with the copy that it has.
 func TestMachinesShareCertificates(t *testing.T) {
-	a := newAuthority(t, 3600)
-	dir := folder(t, map[string]string{"index.html": "page"})
-	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
-	other := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	// The second is not where the CA looks.
-	second := strings.Replace(strings.Replace(yaml, "listen: 127.0.0.1"+a.tls, "listen: "+other, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1)
-	startLoud(t, second)
-	startLoud(t, yaml)
-	a.eventuallyVisited(t, "a.example", anyCertificate)
-	b := &authority{tls: strings.TrimPrefix(other, "127.0.0.1"), issued: a.issued}
-	b.eventuallyVisited(t, "a.example", anyCertificate)
-	if n := a.orders.Load(); n != 1 {
-		t.Errorf("%d orders for one name", n)
+	for _, kind := range []string{"folder", "redis"} {
+		t.Run(kind, func(t *testing.T) {
+			a := newAuthority(t, 3600)
+			dir := folder(t, map[string]string{"index.html": "page"})
+			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+			var redis *servertest.Process
+			address := ""
+			if kind == "redis" {
+				redis, address = redisServer(t)
+				t.Setenv("XDG_DATA_HOME", t.TempDir())
+				before, rest, _ := strings.Cut(yaml, "storage: ")
+				_, rest, _ = strings.Cut(rest, "}")
+				yaml = before + "storage: 'redis://" + address + "', storage_secret: " + strings.Repeat("secret", 6) + "}" + rest
+			}
+			other := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+			// The second is not where the CA looks.
+			second := strings.Replace(strings.Replace(yaml, "listen: 127.0.0.1"+a.tls, "listen: "+other, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1)
+			startLoud(t, second)
+			if redis != nil {
+				t.Setenv("XDG_DATA_HOME", t.TempDir())
+			}
+			first, _ := startLoud(t, yaml)
+			a.eventuallyVisited(t, "a.example", anyCertificate)
+			b := &authority{tls: strings.TrimPrefix(other, "127.0.0.1"), issued: a.issued}
+			b.eventuallyVisited(t, "a.example", anyCertificate)
+			if n := a.orders.Load(); n != 1 {
+				t.Errorf("%d orders for one name", n)
+			}
+			if redis == nil {
+				return
+			}
+			a.down.Store(true)
+			redis.Kill()
+			_ = first.Close()
+			third := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+			startLoud(t, strings.Replace(strings.Replace(yaml, "listen: 127.0.0.1"+a.tls, "listen: "+third, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1))
+			c := &authority{tls: strings.TrimPrefix(third, "127.0.0.1"), issued: a.issued}
+			c.eventuallyVisited(t, "a.example", anyCertificate)
+		})
 	}
+}
+
+// redisServer starts one that forgets everything when it ends.
+func redisServer(t *testing.T) (p *servertest.Process, address string) {
+	t.Helper()
+	exe, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("redis-server is missing: install the package redis-server")
+	}
+	address = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	_, port, _ := strings.Cut(address, ":")
+	p = servertest.New(t)
+	p.Run(exec.Command(exe, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir()), 20*time.Second, func() error {
+		nc, err := net.Dial("tcp", address)
+		if err == nil {
+			err = nc.Close()
+		}
+		return err
+	})
+	return p, address
 }
 
 // On demand a name gets its certificate when the first client comes, if the

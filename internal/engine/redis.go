@@ -4,6 +4,7 @@ package engine
 
 import (
 	"log/slog"
+	"time"
 
 	"millrace/store"
 	"millrace/store/redis"
@@ -18,9 +19,10 @@ func openShared(url string, l *relay, errorLog *slog.Logger) (sharedStore, error
 	return s, nil
 }
 
-// openRedis opens a Redis as a store alone.
-func openRedis(url string, errorLog *slog.Logger) (store.Store, error) {
-	s, err := redis.Open(redis.Options{URL: url, ErrorLog: errorLog})
+// openRedis opens a Redis as a store alone, which keeps objects for ttl and whose
+// calls take no longer than timeout; 0: its defaults.
+func openRedis(url string, ttl, timeout time.Duration, errorLog *slog.Logger) (store.Store, error) {
+	s, err := redis.Open(redis.Options{URL: url, TTL: ttl, Timeout: timeout, ErrorLog: errorLog})
 	if err != nil {
 		return nil, err
 	}

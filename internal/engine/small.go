@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"millrace/bus"
 	"millrace/internal/config"
@@ -24,11 +25,15 @@ var errSmall = errors.New("this millrace was built with -tags small, which leave
 
 func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil, errSmall }
 
-func openRedis(string, *slog.Logger) (store.Store, error) { return nil, errSmall }
+func openRedis(string, time.Duration, time.Duration, *slog.Logger) (store.Store, error) {
+	return nil, errSmall
+}
 
 func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
 
-func openCertifier(server.AutoOptions, *slog.Logger) (certifier, error) { return nil, errSmall }
+func openCertifier(server.AutoOptions, store.Store, *slog.Logger) (certifier, error) {
+	return nil, errSmall
+}
 
 func http3() server.HTTP3 { return nil }
 

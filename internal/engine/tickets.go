@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"millrace/internal/server"
 	"millrace/store"
@@ -17,19 +18,20 @@ func (b *builder) tickets() (server.SharedTickets, error) {
 		return server.SharedTickets{}, nil
 	}
 	shared, err := carry(b, keyOf("tickets", o.Shared), func() (store.Store, io.Closer, error) {
-		s, err := openTicketStore(o.Shared, b.server.errors)
+		s, err := openStore(o.Shared, 0, 0, b.server.errors)
 		return s, s, err
 	})
 	return server.SharedTickets{Store: shared, Secret: o.Secret}, err
 }
 
-func openTicketStore(url string, errorLog *slog.Logger) (store.Store, error) {
+// openStore opens a bucket, or a Redis: see openRedis.
+func openStore(url string, ttl, timeout time.Duration, errorLog *slog.Logger) (store.Store, error) {
 	if scheme, _, _ := strings.Cut(url, ":"); scheme == "s3" || scheme == "s3+http" {
-		bucket, err := s3.Open(s3.Options{URL: url, ErrorLog: errorLog})
+		bucket, err := s3.Open(s3.Options{URL: url, Timeout: timeout, ErrorLog: errorLog})
 		if err != nil {
 			return nil, err // no *s3.Store that is nil
 		}
 		return bucket, nil
 	}
-	return openRedis(url, errorLog)
+	return openRedis(url, ttl, timeout, errorLog)
 }

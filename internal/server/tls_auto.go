@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -30,10 +31,16 @@ type AutoOptions struct {
 	CARoots string `yaml:"ca_roots"`
 	// Email is where the CA reports problems with the account.
 	Email string `yaml:"email"`
-	// Storage is the folder for keys, certificates and the account. Machines that
-	// share the folder issue each certificate once. Default: one below
-	// $STATE_DIRECTORY, $XDG_DATA_HOME or ~/.local/share.
+	// Storage is the folder for keys, certificates and the account, or what several
+	// machines share: a Redis or Valkey, as in redis://host:6379, or a bucket, as in
+	// s3://host/bucket/prefix. Machines that share it issue each certificate once.
+	// Default: a folder below $STATE_DIRECTORY, $XDG_DATA_HOME or ~/.local/share,
+	// where a copy is kept of what is shared as well.
 	Storage string `yaml:"storage"`
+	// StorageSecret seals what is shared in a Redis or a bucket, with AES-256-GCM:
+	// the same text of at least 32 characters on all machines, such as "openssl
+	// rand -base64 32" prints. It belongs into an environment variable.
+	StorageSecret string `yaml:"storage_secret"`
 	// Profile is what the CA calls a kind of certificate, as in shortlived.
 	// Default: the CA's own choice.
 	Profile string `yaml:"profile"`
@@ -84,6 +91,26 @@ func (o *AutoOptions) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// Shared reports whether Storage is not a folder.
+func (o *AutoOptions) Shared() bool { return strings.Contains(o.Storage, "://") }
+
+func (o *AutoOptions) checkStorage() (key string, err error) {
+	scheme, _, _ := strings.Cut(o.Storage, "://")
+	switch {
+	case !o.Shared() && o.StorageSecret != "":
+		return "storage_secret", errors.New("a secret for what machines share, but \"storage\" is a folder: add storage: redis://host:6379, or leave the secret out")
+	case !o.Shared():
+		return "", nil
+	case !slices.Contains([]string{"redis", "rediss", "valkey", "valkeys", "unix", "s3", "s3+http"}, scheme):
+		return "storage", fmt.Errorf("certificates cannot be kept in %s://: write a folder, redis://host:6379 or s3://host/bucket", scheme)
+	case o.StorageSecret == "":
+		return "storage", errors.New("keys that are shared must be sealed: add storage_secret: ${NAME}, with a variable that holds what `openssl rand -base64 32` prints")
+	case len(o.StorageSecret) < leastSecret:
+		return "storage_secret", fmt.Errorf("a secret of %d characters can be guessed: at least %d, as `openssl rand -base64 32` prints them", len(o.StorageSecret), leastSecret)
+	}
+	return "", nil
+}
+
 // Internal reports whether certificates come from this machine's own CA alone.
 func (o *AutoOptions) Internal() bool {
 	return o != nil && len(o.CA) == 1 && o.CA[0] == CAInternal
@@ -107,6 +134,9 @@ func (o *AutoOptions) Check() map[string]error {
 	}
 	if (o.Account.KeyID == "") != (o.Account.MACKey == "") {
 		found["external_account"] = errors.New("an external account has both: id and secret")
+	}
+	if key, err := o.checkStorage(); err != nil {
+		found[key] = err
 	}
 	if o.Email != "" && !strings.Contains(o.Email, "@") {
 		found["email"] = fmt.Errorf("%q is not an address of electronic mail", o.Email)
