@@ -103,7 +103,7 @@ func (s *shared) get(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", key, err)
 	}
-	defer o.Close()
+	defer o.Close() //nolint:errcheck // only read from
 	sealed, err := io.ReadAll(io.NewSectionReader(o.Body, 0, min(o.Size, mostStored)))
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", key, err)

@@ -334,7 +334,7 @@ func TestMachinesShareCertificates(t *testing.T) {
 			dir := folder(t, map[string]string{"index.html": "page"})
 			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
 			var redis *servertest.Process
-			address := ""
+			var address string
 			if kind == "redis" {
 				redis, address = redisServer(t)
 				t.Setenv("XDG_DATA_HOME", t.TempDir())
