@@ -37,8 +37,7 @@ func (w *wire) peek() state {
 func peekAt(fd, uses int) state {
 	var b [16]byte
 	n, err := retried(func() (int, error) {
-		n, _, err := syscall.Recvfrom(fd, b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		return n, err
+		return rawPeek(uintptr(fd), b[:])
 	})
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
@@ -59,7 +58,7 @@ func (w *wire) tryAsk(fd uintptr) bool {
 		if a.found = peekAt(int(fd), w.uses); a.found != quiet {
 			return true
 		}
-		n, err := retried(func() (int, error) { return syscall.Write(int(fd), a.out) })
+		n, err := retried(func() (int, error) { return rawWrite(fd, a.out) })
 		if n > 0 {
 			a.sent = n
 		}
@@ -70,7 +69,7 @@ func (w *wire) tryAsk(fd uintptr) bool {
 		a.wrote = a.sent == len(a.out)
 		return !a.wrote || len(a.into) == 0
 	}
-	n, err := retried(func() (int, error) { return syscall.Read(int(fd), a.into) })
+	n, err := retried(func() (int, error) { return rawRead(fd, a.into) })
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
 		return false
@@ -86,7 +85,7 @@ func (w *wire) tryAsk(fd uintptr) bool {
 
 // readNow reads what is there, and does not wait.
 func readNow(fd int, to []byte) (int, error) {
-	n, err := retried(func() (int, error) { return syscall.Read(fd, to) })
+	n, err := retried(func() (int, error) { return rawRead(uintptr(fd), to) })
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
 		return 0, os.ErrDeadlineExceeded
