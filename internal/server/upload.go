@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,24 @@ type body struct {
 	limits *Options
 	pace   lane.Pace
 	late   *time.Timer // ends the stream; nil over HTTP/1.1
+
+	mu    sync.Mutex
+	ended bool // the request is answered: its stream is not ours any more
+}
+
+// cut ends the stream of an upload that is late, if it is still there.
+func (b *body) cut(rc *http.ResponseController) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = rc.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+func (b *body) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
 }
 
 // upload is r with a body that keeps to the limits. done must be called when
@@ -27,7 +46,7 @@ func upload(rw http.ResponseWriter, r *http.Request, o *Options) (limited *http.
 	b := &body{ReadCloser: http.MaxBytesReader(rw, r.Body, int64(o.BodyBytes)), limits: o}
 	if r.ProtoMajor >= 2 {
 		rc := http.NewResponseController(rw)
-		b.late = time.AfterFunc(o.BodyTimeout, func() { _ = rc.SetReadDeadline(time.Unix(1, 0)) })
+		b.late = time.AfterFunc(o.BodyTimeout, func() { b.cut(rc) })
 		b.late.Stop() // until somebody waits
 	}
 	c := *r
@@ -35,6 +54,7 @@ func upload(rw http.ResponseWriter, r *http.Request, o *Options) (limited *http.
 	return &c, func() {
 		if b.late != nil {
 			b.late.Stop()
+			b.end()
 		}
 		// RFC 9110, 10.1.1: a client that expects 100 and is refused sends no
 		// body. net/http would wait for it, in order to discard it.
