@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/realip", "internal/admit"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit"},
 	{"internal/field", "internal/netset", "internal/proxyline"},
 }
 
@@ -47,7 +47,7 @@ var rooms = map[string][][]string{
 		{"cache/fetch"},
 		{"cache/purger", "cache/tier"},
 		{"cache/object", "cache/rules"},
-		{"cache/cors", "cache/fill", "cache/key", "cache/purge", "cache/rfc9111"},
+		{"cache/fill", "cache/key", "cache/purge", "cache/rfc9111"},
 	},
 	"images": {
 		{"images/control"},

@@ -25,12 +25,12 @@ import (
 	"sync"
 	"time"
 
-	"millrace/cache/cors"
 	"millrace/cache/fetch"
 	"millrace/cache/purge"
 	"millrace/cache/purger"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
+	"millrace/internal/cors"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/spool"

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"millrace/cache/cors"
 	"millrace/cache/key"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/bytesize"
+	"millrace/internal/cors"
 	"millrace/internal/field"
 	"millrace/internal/proxy"
 )

@@ -75,6 +75,7 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 			}
 		}
 		x.status = http.StatusNotModified
+		send.StandsFor(x.w, h["Content-Type"])
 		x.w.WriteHeader(http.StatusNotModified)
 		return
 	}

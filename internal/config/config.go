@@ -23,7 +23,9 @@ import (
 	"millrace/internal/admin"
 	"millrace/internal/admit"
 	"millrace/internal/bytesize"
+	"millrace/internal/cors"
 	"millrace/internal/guard"
+	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/match"
 	"millrace/internal/proxy"
@@ -116,6 +118,13 @@ type Site struct {
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
 	Errors map[string]string `yaml:"errors"`
+	// Headers are rules for the header fields of answers, whatever answers. Values may have
+	// variables: {client_ip}, {host}, {scheme}, {method}, {path}, {query}, {uri}
+	// and {request_id}.
+	Headers *headers.AnswerOptions `yaml:"headers"`
+	// CORS says of which other origins scripts may read answers, and answers
+	// their preflights. Origins alone are enough: "cors: https://app.example".
+	CORS *cors.Options `yaml:"cors"`
 	// Use puts in snippets, in their order; the site's own keys go on top.
 	Use []string `yaml:"use"`
 }
@@ -181,12 +190,16 @@ type Route struct {
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
 	// NoLog keeps requests that the fast lane does not answer out of the access log.
 	NoLog bool `yaml:"no_log"`
+	// Headers are rules as the site has them, and come after those.
+	Headers *headers.AnswerOptions `yaml:"headers"`
+	// CORS is as the site has it, and holds instead of that; "" for none.
+	CORS *cors.Options `yaml:"cors"`
 	// Use puts in snippets, in their order; the route's own keys go on top.
 	Use []string `yaml:"use"`
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log", "use"}
+var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

@@ -24,7 +24,7 @@ var foreign = map[string]string{
 	"brotli":               "not needed here: text is compressed by itself",
 	"encode":               "not needed here: text is compressed by itself",
 	"expires":              "write \"cache_control: [{match: '*.css', value: max-age=3600}]\" in static",
-	"add_header":           "only Cache-Control can be set here: \"cache_control\" in static",
+	"add_header":           "\"headers\" of the site or route: {set: {NAME: VALUE}}",
 	"proxy_pass":           "write \"proxy: http://127.0.0.1:5000\" in a route",
 	"reverse_proxy":        "write \"proxy: http://127.0.0.1:5000\" in a route",
 	"proxy_cache":          "write \"cache: http://127.0.0.1:5000\" in a route",

@@ -88,10 +88,16 @@ func (b *builder) build() (err error) {
 		if err != nil {
 			return err
 		}
-		on.site = b.site(tlsKind(cfg), sc, routes, rules, gate)
+		if on.site, err = b.site(tlsKind(cfg), sc, routes, rules, gate); err != nil {
+			return err
+		}
 		setup.Secure.Add(on.site, sc.Hosts)
 		if !cfg.TLS.Redirects() {
-			setup.Plain.Add(b.site("plain", sc, routes, rules, gate), sc.Hosts)
+			plain, err := b.site("plain", sc, routes, rules, gate)
+			if err != nil {
+				return err
+			}
+			setup.Plain.Add(plain, sc.Hosts)
 		}
 	}
 	return nil
@@ -126,6 +132,11 @@ func (b *builder) redirectToTLS() {
 func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err error) {
 	for _, pattern := range slices.Sorted(maps.Keys(sc.Routes)) {
 		rc := sc.Routes[pattern]
+		policy := sc.CORSOptions(&rc)
+		if rc.Cache != nil && policy != nil { // what it keeps is then for all origins
+			o := *rc.Cache
+			o.CORS, rc.Cache = *policy, &o
+		}
 		h, job, err := b.job(sc.Hosts, pattern, rc)
 		if err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
@@ -133,6 +144,9 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
 		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil}
 		if err := b.around(sc, rc, r, on); err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		if r.Headers, r.CORS, err = answers(b.config.HeaderLists(sc, &rc), policy); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		routes = append(routes, r)

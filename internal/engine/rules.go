@@ -9,7 +9,9 @@ import (
 
 	"millrace/internal/admit"
 	"millrace/internal/config"
+	"millrace/internal/cors"
 	"millrace/internal/guard"
+	"millrace/internal/headers"
 	"millrace/internal/match"
 	"millrace/internal/realip"
 	"millrace/internal/site"
@@ -47,10 +49,28 @@ func (b *builder) siteFiles(sc config.Site) (stamps []string) {
 }
 
 // site makes what some hosts serve.
-func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule, gate *admit.Gate) *site.Site {
-	s := site.New(b.siteNumber(listener, []any{sc, b.siteFiles(sc)}), routes, rules...)
+func (b *builder) site(listener string, sc config.Site, routes []*site.Route, rules []site.Rule, gate *admit.Gate) (_ *site.Site, err error) {
+	lists := b.config.HeaderLists(sc, nil)
+	s := site.New(b.siteNumber(listener, []any{sc, b.siteFiles(sc), lists}), routes, rules...)
 	s.Pages, s.Gate = sc.Pages(config.Route{}), gate
-	return s
+	s.Headers, s.CORS, err = answers(lists, sc.CORSOptions(nil))
+	return s, err
+}
+
+// answers are the rules for the header of answers, compiled.
+func answers(lists []headers.List, o *cors.Options) (*headers.AnswerRules, *cors.Policy, error) {
+	rules, faults := headers.CompileAnswers(lists)
+	for key, err := range faults {
+		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
+	}
+	if o == nil {
+		return rules, nil, nil
+	}
+	policy, err := cors.New(*o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cors: %w", err)
+	}
+	return rules, policy, nil
 }
 
 // compileTables reads the tables, which rules and routes may name.
@@ -101,6 +121,7 @@ func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) 
 		case err != nil:
 		case h != nil:
 			rule.Route = &site.Route{Pattern: m.Path.String(), Handler: h, Job: b.server.meters.Job(job), Pages: sc.Pages(config.Route{}), Gate: gate}
+			rule.Route.Headers, rule.Route.CORS, err = answers(b.config.HeaderLists(sc, nil), sc.CORSOptions(nil))
 		case o.Route != "":
 			for _, r := range routes {
 				if r.Pattern == o.Route {

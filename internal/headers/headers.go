@@ -1,5 +1,6 @@
 // Package headers has the operator's rules for header fields: which are set,
-// added and removed. They are compiled once.
+// added and removed. They are compiled once. [Options] are the rules of one list;
+// [AnswerOptions] are those for answers, with conditions.
 //
 // A value may have variables, like {client_ip}. Braces around anything that is
 // not a name (JSON) are text; {{ is a single brace.
@@ -15,15 +16,19 @@ import (
 	"millrace/internal/field"
 )
 
-// Options are rules. Removing comes first, then setting, then adding.
+// Options are rules. Removing comes first, then setting, adding and defaults.
 type Options struct {
 	// Set gives fields these values, instead of those that they had.
 	Set map[string]string `yaml:"set"`
 	// Add adds values to fields, beside those that they have.
 	Add map[string]string `yaml:"add"`
+	// Default gives fields these values where there are none.
+	Default map[string]string `yaml:"default"`
 	// Remove removes fields.
 	Remove []string `yaml:"remove"`
 }
+
+func (o *Options) fields() int { return len(o.Set) + len(o.Add) + len(o.Default) + len(o.Remove) }
 
 const (
 	// maxRules bounds the fields of one list of rules: each costs every request.
@@ -37,7 +42,8 @@ type Rules struct {
 	remove []string
 	set    []fieldRule
 	add    []fieldRule
-	varies bool
+	absent []fieldRule
+	used   []string // variables
 }
 
 type fieldRule struct {
@@ -48,50 +54,70 @@ type fieldRule struct {
 // part is text, or the name of a variable.
 type part struct{ text, variable string }
 
+// An Op is what a rule does to a field.
+type Op string
+
+// The operations, by their keys.
+const (
+	Set     Op = "set"
+	Add     Op = "add"
+	Default Op = "default"
+	Remove  Op = "remove"
+)
+
 // Compile returns the rules, nil for none, or what is wrong by the key it is
 // wrong with. may says why a field is not the operator's to change, "" if it is;
 // variables are the names that values may have.
-func Compile(o Options, may func(name string) string, variables []string) (*Rules, map[string]error) {
-	if len(o.Set)+len(o.Add)+len(o.Remove) == 0 {
+func Compile(o Options, may func(name string, op Op) string, variables []string) (*Rules, map[string]error) {
+	if o.fields() == 0 {
 		return nil, nil
 	}
 	faults := map[string]error{}
-	if n := len(o.Set) + len(o.Add) + len(o.Remove); n > maxRules {
+	if n := o.fields(); n > maxRules {
 		faults["set"] = fmt.Errorf("%d fields are too many: at most %d", n, maxRules)
 	}
 	r := new(Rules)
 	for i, name := range o.Remove {
-		if err := checkName(name, may); err != nil {
+		if err := checkName(name, Remove, may); err != nil {
 			faults[fmt.Sprintf("remove[%d]", i)] = err
 		}
 		r.remove = append(r.remove, http.CanonicalHeaderKey(name))
 	}
 	for _, list := range []struct {
-		key  string
+		op   Op
 		from map[string]string
 		to   *[]fieldRule
-	}{{"set", o.Set, &r.set}, {"add", o.Add, &r.add}} {
+	}{{Set, o.Set, &r.set}, {Add, o.Add, &r.add}, {Default, o.Default, &r.absent}} {
+		seen := map[string]bool{}
 		for _, name := range slices.Sorted(maps.Keys(list.from)) {
 			parts, err := parse(list.from[name], variables)
-			if e := checkName(name, may); e != nil {
+			if e := checkName(name, list.op, may); e != nil {
 				err = e
 			}
-			if err != nil {
-				faults[list.key+"["+name+"]"] = err
+			canonical := http.CanonicalHeaderKey(name)
+			if seen[canonical] {
+				err = fmt.Errorf("%s stands here in two spellings", canonical)
+			}
+			if seen[canonical] = true; err != nil {
+				faults[string(list.op)+"["+name+"]"] = err
 				continue
 			}
-			*list.to = append(*list.to, fieldRule{http.CanonicalHeaderKey(name), parts})
-			r.varies = r.varies || slices.ContainsFunc(parts, func(p part) bool { return p.variable != "" })
+			*list.to = append(*list.to, fieldRule{canonical, parts})
+			for _, p := range parts {
+				if p.variable != "" && !slices.Contains(r.used, p.variable) {
+					r.used = append(r.used, p.variable)
+				}
+			}
 		}
 	}
 	return r, faults
 }
 
-func checkName(name string, may func(string) string) error {
+func checkName(name string, op Op, may func(string, Op) string) error {
 	if !field.Token(name) {
 		return fmt.Errorf("%q is not the name of a header field", name)
 	}
-	if why := may(http.CanonicalHeaderKey(name)); why != "" {
+	if why := may(http.CanonicalHeaderKey(name), op); why != "" {
 		return fmt.Errorf("%s cannot be changed here: %s", name, why)
 	}
 	return nil
@@ -150,19 +176,28 @@ func isName(s string) bool {
 }
 
 // Varies reports whether the rules give different requests different values.
-func (r *Rules) Varies() bool { return r != nil && r.varies }
+func (r *Rules) Varies() bool { return r != nil && len(r.used) > 0 }
 
 // Apply changes a header. value says what a variable stands for. A field whose
 // value would not be one of a header is left out.
 func (r *Rules) Apply(h http.Header, value func(variable string) string) {
-	if r == nil {
-		return
+	if r != nil {
+		r.apply(h, value, nil)
 	}
+}
+
+// apply is Apply for the fields of which may says so; nil: all.
+func (r *Rules) apply(h http.Header, value func(variable string) string, may func(name string) bool) {
 	for _, name := range r.remove {
-		delete(h, name)
+		if may == nil || may(name) {
+			delete(h, name)
+		}
 	}
 	for i := range r.set {
 		name := r.set[i].name
+		if may != nil && !may(name) {
+			continue
+		}
 		delete(h, name)
 		if v, ok := r.set[i].value(value); ok {
 			h[name] = []string{v}
@@ -170,8 +205,20 @@ func (r *Rules) Apply(h http.Header, value func(variable string) string) {
 	}
 	for i := range r.add {
 		name := r.add[i].name
+		if may != nil && !may(name) {
+			continue
+		}
 		if v, ok := r.add[i].value(value); ok {
 			h[name] = append(slices.Clip(h[name]), v)
+		}
+	}
+	for i := range r.absent {
+		name := r.absent[i].name
+		if len(h[name]) > 0 || may != nil && !may(name) {
+			continue
+		}
+		if v, ok := r.absent[i].value(value); ok {
+			h[name] = []string{v}
 		}
 	}
 }
@@ -187,5 +234,6 @@ func (f *fieldRule) value(of func(string) string) (string, bool) {
 			b.WriteString(of(p.variable))
 		}
 	}
-	return b.String(), field.Value(b.String())
+	v := strings.Trim(b.String(), " \t") // as it arrives
+	return v, field.Value(v)
 }

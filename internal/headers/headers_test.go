@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func anything(string) string { return "" }
+func anything(string, Op) string { return "" }
 
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", "a{client_ip}b", "{{client_ip}", `{"group":"default"}`, "{", "}", "{x}", "{client_ip"} {

@@ -143,7 +143,7 @@ func (r *response) fields(second int64, notModified bool) *fields {
 // which is how they are sent: quic-go copies each that is not. Those that it looks
 // for itself are written as it looks for them.
 func headerOf(text []byte) http.Header {
-	h := http.Header{}
+	h := http.Header{"Content-Type": nil} // or quic-go would guess one
 	_, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	for {
 		var line []byte

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/textproto"
@@ -64,6 +65,20 @@ type Rule struct {
 	WithQuery bool
 
 	always http.Header // of the scope that the request came by
+	dress  func(h http.Header, status int, contentType []string)
+}
+
+// without is a Rule's Lines but for fields of which drop says so.
+func without(lines func([]byte, int64) []byte, drop func(name string) bool) func([]byte, int64) []byte {
+	return func(b []byte, now int64) []byte {
+		var buf [changingLines]byte
+		for line := range bytes.Lines(lines(buf[:0], now)) {
+			if name, _, _ := bytes.Cut(line, []byte(":")); !drop(string(name)) {
+				b = append(b, line...)
+			}
+		}
+		return b
+	}
 }
 
 // maxVaryOn bounds the headers besides Accept-Encoding that one answer may vary
@@ -92,11 +107,11 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
-	if c.ticket.good && a.Code() >= http.StatusBadRequest {
+	if c.ticket.OnlyGood && a.Code() >= http.StatusBadRequest {
 		return
 	}
-	if len(c.ticket.vary) > 0 {
-		rule.VaryOn = slices.Concat(rule.VaryOn, c.ticket.vary)
+	if len(c.ticket.Vary) > 0 {
+		rule.VaryOn = slices.Concat(rule.VaryOn, c.ticket.Vary)
 	}
 	varyOn, v, ok := varyBy(r, rule.VaryOn)
 	if !ok {
@@ -114,7 +129,10 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	rule.always = c.scope.always()
+	rule.always, rule.dress = c.scope.always(), c.ticket.Dress
+	if c.ticket.Drop != nil && rule.Lines != nil {
+		rule.Lines = without(rule.Lines, c.ticket.Drop)
+	}
 	v.response = newResponse(a, rule, c.ticket.job)
 	if v.response.gate, ok = newGate(c.ticket.gate); !ok {
 		return
@@ -181,19 +199,32 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 type ticket struct {
 	site uint64
 	job  *meter.Job
-	vary []string // request headers that had a say before the job ran
-	good bool     // answers that say that something is wrong are not the last word
 	gate *admit.Gate
+	Around
 }
 
-// Narrow says more of a request that has begun: vary are headers that had a say
-// in choosing the job, and onlyGood keeps answers from the lane whose status is
-// 400 or more: the server replaces them.
-func Narrow(r *http.Request, vary []string, onlyGood bool) {
+// Around is what the server has around the job that answers a request.
+type Around struct {
+	// Vary are request headers that had a say before the job ran.
+	Vary []string
+	// OnlyGood keeps answers from the lane whose status is 400 or more: the
+	// server replaces them.
+	OnlyGood bool
+	// Dress changes the header of an answer with a status and a type of content,
+	// in which the Date and what else changes by the second are missing. What it
+	// does must follow from the site, the request's path, Vary and the answer.
+	// nil: nothing.
+	Dress func(h http.Header, status int, contentType []string)
+	// Drop reports whether a field that changes by the second is left out. nil: none is.
+	Drop func(name string) bool
+}
+
+// Narrow says more of a request that has begun.
+func Narrow(r *http.Request, a Around) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket.vary, c.ticket.good = vary, onlyGood
+		c.ticket.Around = a
 	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		s.ticket.vary, s.ticket.good = vary, onlyGood
+		s.ticket.Around = a
 	}
 }
 

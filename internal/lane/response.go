@@ -42,8 +42,7 @@ type response struct {
 	cost    int64  // bytes against the table's budget
 }
 
-// offered is what an answer was offered as: two responses with the same are
-// one, in different wire forms at most.
+// offered is what an answer was offered as.
 type offered struct {
 	answer        *send.Answer
 	version, also Version
@@ -53,6 +52,15 @@ type offered struct {
 
 func offeredAs(a *send.Answer, rule *Rule) offered {
 	return offered{a, rule.Version, rule.Also, rule.expires(), rule.Lines != nil}
+}
+
+// same reports whether two responses are the same bytes for the same clients and
+// for as long.
+func (r *response) same(as *response) bool {
+	if (r.gate == nil) != (as.gate == nil) || r.gate != nil && r.gate.Gate != as.gate.Gate {
+		return false
+	}
+	return r.offered == as.offered && bytes.Equal(r.whole, as.whole) && bytes.Equal(r.head304, as.head304)
 }
 
 // stamped is a response as of one second.
@@ -79,9 +87,9 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		status:  a.Code(),
 	}
 	var buf [1 << 10]byte // so that what is kept has no spare room
-	r.whole = bytes.Clone(appendHead(buf[:0], r.status, a.Header, rule.always))
+	r.whole = bytes.Clone(appendHead(buf[:0], r.status, dressed(a.Header, r.status, rule.dress), rule.always))
 	if r.status == http.StatusOK {
-		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, a.Header, rule.always))
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, dressed(a.Header, http.StatusNotModified, rule.dress), rule.always))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -95,6 +103,21 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		r.cost += int64(len(a.Body))
 	}
 	return r
+}
+
+// dressed is the header of an answer with a status, as the server changes it.
+func dressed(h http.Header, status int, dress func(http.Header, int, []string)) http.Header {
+	if dress == nil {
+		return h
+	}
+	own := make(http.Header, len(h)+4)
+	for name, values := range h {
+		if status != http.StatusNotModified || send.KeptIn304(name) {
+			own[name] = values
+		}
+	}
+	dress(own, status, h["Content-Type"])
+	return own
 }
 
 // wellFormedTag reports whether package condition would understand an entity tag

@@ -233,7 +233,7 @@ func (e *entry) keep(v *variant) []variant {
 		if !o.response.standing() || o.sameRequest(v) {
 			continue
 		}
-		if o.response.offered == v.response.offered {
+		if o.response.same(v.response) {
 			v.response = o.response
 		}
 		kept = append(kept, o)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"crypto/rand"
 	"net/http"
 
 	"millrace/internal/headers"
@@ -11,7 +10,7 @@ import (
 var variables = []string{"client_ip", "host", "scheme", "method", "path", "query", "request_id"}
 
 // mayChange says why a field of requests is not the operator's to change.
-func mayChange(name string) string {
+func mayChange(name string, _ headers.Op) string {
 	switch {
 	case name == "Host":
 		return `it is set by "host"`
@@ -59,7 +58,7 @@ func (h *Handler) applyRules(header http.Header, r *http.Request) {
 		case "query":
 			return r.URL.RawQuery
 		}
-		return rand.Text()
+		return headers.ID(r.Context())
 	})
 }
 

@@ -42,6 +42,7 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	}
 	switch condition.Check(r.Method, r.Header, a.ETag, a.LastModified) {
 	case condition.NotModified:
+		StandsFor(w, a.Header["Content-Type"])
 		h := w.Header()
 		for name, values := range a.Header {
 			if KeptIn304(name) {
@@ -61,6 +62,14 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	}
 	setHeader(w, a, countedByServer(r, a))
 	sendWhole(w, r, http.StatusOK, a)
+}
+
+// StandsFor tells a ResponseWriter that wants to know of which type the content
+// is that a 304 stands for.
+func StandsFor(w http.ResponseWriter, contentType []string) {
+	if s, ok := w.(interface{ StandsFor(contentType []string) }); ok {
+		s.StandsFor(contentType)
+	}
 }
 
 // ServeStatus sends a page with another status than its own, such as a 404 page:

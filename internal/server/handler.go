@@ -13,6 +13,8 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/admit"
 	"millrace/internal/bytesize"
+	"millrace/internal/cors"
+	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/lean"
 	"millrace/internal/meter"
@@ -31,16 +33,17 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.secure(s, now)
 	}
 	found := s.route(table, r)
-	found.handler = s.guarded(found.gate, now, found.handler)
+	came := r // whose target and protocol the log names
+	w.around = found.surround(now, came)
+	found.handler = s.guarded(found.gate, now, w.around.preflights(found.handler))
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
-	came := r // whose target and protocol the log names
 	r, shard := lane.Begin(found.request, found.site, found.job)
 	w.r, w.site = came, found.on
 	w.pages, w.noLog = found.pages, found.noLog
-	if len(found.vary) > 0 || len(found.pages) > 0 {
-		lane.Narrow(r, found.vary, len(found.pages) > 0)
+	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 {
+		lane.Narrow(r, w.around.narrow(&found))
 	}
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -121,6 +124,8 @@ type answerer struct {
 	noLog     bool
 	gate      *admit.Gate // nil: everybody may ask
 	foreign   bool
+	headers   *headers.AnswerRules
+	cors      *cors.Policy
 }
 
 // serve has the handler answer.
@@ -161,10 +166,12 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	switch {
 	case f.Clean != "":
 		none.handler, none.gate = redirectTo(f.Clean), st.Gate
+		none.headers, none.cors = st.Headers, st.CORS
 		return none
 	case f.Route == nil:
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
 		none.on, none.pages, none.gate = st, st.Pages, st.Gate
+		none.headers, none.cors = st.Headers, st.CORS
 		return none
 	}
 	route := f.Route
@@ -172,6 +179,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
 		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
 		gate: route.Gate, foreign: route.Foreign,
+		headers: route.Headers, cors: route.CORS,
 	}
 	if f.Private || route.Private {
 		found.site = 0

@@ -35,6 +35,9 @@ type writer struct {
 	replaced string // the page that takes the place of this answer; what the job writes is dropped
 	forced   int    // the status of that page
 	noLog    bool
+
+	around *around  // nil: nothing
+	kind   []string // the Content-Type that a 304 stands for
 }
 
 // These are shared by all answers; net/http only reads them.
@@ -72,6 +75,13 @@ func (w *writer) WriteHeader(status int) {
 // stamp adds the headers that every answer has. It checks for a drain here rather
 // than when the request came: a slow answer must end the connection too.
 func (w *writer) stamp() {
+	if w.around != nil && w.status != http.StatusSwitchingProtocols {
+		header, kind := w.rw.Header(), w.kind
+		if own := header["Content-Type"]; own != nil || w.code() != http.StatusNotModified {
+			kind = own
+		}
+		w.around.apply(header, w.code(), kind)
+	}
 	if !w.through { // which does it
 		w.rw.Header()["Server"] = serverHeader
 	}
@@ -85,6 +95,9 @@ func (w *writer) stamp() {
 		w.rw.Header()["Connection"] = closeHeader
 	}
 }
+
+// StandsFor notes the Content-Type of what a 304 stands for ([send.StandsFor]).
+func (w *writer) StandsFor(contentType []string) { w.kind = contentType }
 
 // Write implements [http.ResponseWriter].
 func (w *writer) Write(p []byte) (int, error) {

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/admit"
+	"millrace/internal/cors"
+	"millrace/internal/headers"
 	"millrace/internal/match"
 	"millrace/internal/meter"
 )
@@ -40,6 +42,10 @@ type Route struct {
 	Pages Pages
 	// NoLog: requests are not in the access log.
 	NoLog bool
+	// Headers change the header of every answer; nil: nothing does.
+	Headers *headers.AnswerRules
+	// CORS says which scripts may read answers; nil: the job does.
+	CORS *cors.Policy
 
 	glob *match.Path // nil: the pattern has no stars
 }
@@ -52,7 +58,11 @@ type Site struct {
 	// Pages are those for paths that no route answers.
 	Pages Pages
 	// Gate is that of paths that no route answers.
-	Gate   *admit.Gate
+	Gate *admit.Gate
+	// Headers and CORS are those for paths that no route answers.
+	Headers *headers.AnswerRules
+	CORS    *cors.Policy
+
 	exact  map[string]*Route
 	globs  []*Route // the one that says most first
 	prefix []*Route // longest first

@@ -19,8 +19,10 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
+	"millrace/internal/cors"
 	"millrace/internal/gogc"
 	"millrace/internal/guard"
+	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/packfile"
@@ -47,6 +49,31 @@ type TLS server.TLSOptions
 type Site struct {
 	Hosts  []string
 	Routes map[string]Route
+	Around // for paths that no route answers
+}
+
+// Around is what is around a job.
+type Around struct {
+	Headers []headers.List
+	CORS    *CORS
+}
+
+// CORS is cors.Options as JSON, without its short form.
+type CORS cors.Options
+
+func (a *Around) compile() (*headers.AnswerRules, *cors.Policy, error) {
+	rules, faults := headers.CompileAnswers(a.Headers)
+	for key, err := range faults {
+		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
+	}
+	if a.CORS == nil {
+		return rules, nil, nil
+	}
+	policy, err := cors.New(cors.Options(*a.CORS))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cors: %w", err)
+	}
+	return rules, policy, nil
 }
 
 // Route has one of the jobs.
@@ -54,6 +81,7 @@ type Route struct {
 	Static   *static.Options
 	Redirect *guard.Redirect
 	Deny     *guard.Deny
+	Around
 }
 
 // ErrPlan says that the site was packed for a full millrace.
@@ -109,11 +137,16 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 		if err != nil {
 			return nil, err
 		}
-		serial++
-		setup.Secure.Add(site.New(serial, routes), one.Hosts)
-		if !setup.TLS.Redirects() {
+		for _, table := range []*site.Table{setup.Secure, setup.Plain} {
+			if table == setup.Plain && setup.TLS.Redirects() {
+				continue
+			}
 			serial++
-			setup.Plain.Add(site.New(serial, routes), one.Hosts)
+			on := site.New(serial, routes)
+			if on.Headers, on.CORS, err = one.compile(); err != nil {
+				return nil, err
+			}
+			table.Add(on, one.Hosts)
 		}
 	}
 	if s.server, err = server.New(setup, p.Lane, m, errorLog); err != nil {
@@ -152,7 +185,11 @@ func (s *Server) routes(one Site, packed *packfile.Site, m *meter.Meters) (route
 		default:
 			return nil, ErrPlan
 		}
-		routes = append(routes, &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, r.Static != nil), Job: m.Job(job)})
+		to := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, r.Static != nil), Job: m.Job(job)}
+		if to.Headers, to.CORS, err = r.compile(); err != nil {
+			return nil, fmt.Errorf("route %s: %w", pattern, err)
+		}
+		routes = append(routes, to)
 	}
 	return routes, nil
 }

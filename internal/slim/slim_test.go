@@ -14,6 +14,7 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/guard"
+	"millrace/internal/headers"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
 	"millrace/internal/server"
@@ -37,7 +38,10 @@ func TestPlanServes(t *testing.T) {
 	plan, err := json.Marshal(Plan{
 		Listen: []string{"127.0.0.1:0"}, TLS: TLS(server.TLSOptions{MinVersion: "1.3"}), Log: accesslog.Options{Format: "off"},
 		Sites: []Site{{Routes: map[string]Route{
-			"/":    {Static: &static.Options{Root: "."}},
+			"/": {Static: &static.Options{Root: "."}, Around: Around{
+				Headers: headers.Lists(&headers.AnswerOptions{Security: &headers.Security{}}, nil, false),
+				CORS:    &CORS{Origins: []string{"https://a.example"}},
+			}},
 			"/old": {Redirect: &guard.Redirect{To: "/new"}},
 			"/no":  {Deny: &guard.Deny{}},
 		}}},
@@ -81,6 +85,9 @@ func TestPlanServes(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode != want || want == 200 && string(body) != "home" {
 			t.Errorf("%s: %d %q, want %d", path, res.StatusCode, body, want)
+		}
+		if h := res.Header; path == "/" && (h.Get("X-Frame-Options") != "SAMEORIGIN" || h.Get("Access-Control-Allow-Origin") != "https://a.example") {
+			t.Errorf("%s: %v", path, h)
 		}
 	}
 	stop()

@@ -3,6 +3,8 @@ package packcmd
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"millrace/internal/config"
 	"millrace/internal/slim"
@@ -11,16 +13,19 @@ import (
 // slimPlan is the config for a slim base; nil where that could not serve it.
 func slimPlan(cfg *config.Config) ([]byte, error) {
 	plan := slim.Plan{Listen: cfg.Listen, TLS: slim.TLS(cfg.TLS), Log: cfg.Log, Lane: cfg.Lane, Limits: cfg.Limits}
-	if cfg.TLS.Auto != nil || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 {
+	if cfg.TLS.Auto != nil || cfg.TLS.HTTP3 || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 {
 		return nil, nil
 	}
 	for _, s := range cfg.Sites {
-		site := slim.Site{Hosts: s.Hosts, Routes: map[string]slim.Route{}}
+		if !reflect.DeepEqual(s, config.Site{Hosts: s.Hosts, Routes: s.Routes, Headers: s.Headers, CORS: s.CORS, Use: s.Use}) {
+			return nil, nil
+		}
+		site := slim.Site{Hosts: s.Hosts, Routes: map[string]slim.Route{}, Around: slimAround(cfg, s, nil)}
 		for pattern, r := range s.Routes {
-			if r.Static == nil && r.Redirect == nil && r.Deny == nil || r.Images != nil || r.PHP != nil {
+			if !slimRoute(r) {
 				return nil, nil
 			}
-			site.Routes[pattern] = slim.Route{Static: r.Static, Redirect: r.Redirect, Deny: r.Deny}
+			site.Routes[pattern] = slim.Route{Static: r.Static, Redirect: r.Redirect, Deny: r.Deny, Around: slimAround(cfg, s, &r)}
 		}
 		plan.Sites = append(plan.Sites, site)
 	}
@@ -29,4 +34,15 @@ func slimPlan(cfg *config.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing the config for a slim base: %w", err)
 	}
 	return b, nil
+}
+
+// slimRoute reports whether a slim base can do all that a route says.
+func slimRoute(r config.Route) bool {
+	known := config.Route{Static: r.Static, Redirect: r.Redirect, Deny: r.Deny, Headers: r.Headers, CORS: r.CORS, Use: r.Use}
+	template := r.Redirect != nil && strings.Contains(r.Redirect.To, "{")
+	return reflect.DeepEqual(r, known) && !template && (r.Static != nil || r.Redirect != nil || r.Deny != nil)
+}
+
+func slimAround(cfg *config.Config, s config.Site, r *config.Route) slim.Around {
+	return slim.Around{Headers: cfg.HeaderLists(s, r), CORS: (*slim.CORS)(s.CORSOptions(r))}
 }

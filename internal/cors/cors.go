@@ -1,5 +1,7 @@
-// Package cors answers for an upstream that knows nothing of cross-origin
+// Package cors answers for a job that knows nothing of cross-origin
 // requests: it decides by the Origin what a browser may read (Fetch Standard, 3.2).
+// The server has a Policy around every job of a route that says so; a cache has
+// one inside, so that what it stores is for all origins.
 //
 // A cache does three things where a Policy is on:
 //
@@ -172,6 +174,22 @@ func (p *Policy) Class(r *http.Request) string {
 
 // Varies reports whether Apply looks at Origin.
 func (p *Policy) Varies() bool { return p != nil && p.constant == nil }
+
+// Allows reports whether scripts may read the answer to r: also when nothing says
+// where it comes from.
+func (p *Policy) Allows(r *http.Request) bool {
+	origin, there := requestOrigin(r)
+	return !there || p.rule(origin) >= 0
+}
+
+// IsPreflight reports whether r is what [Policy.Preflight] answers.
+func IsPreflight(r *http.Request) bool {
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	_, there := requestOrigin(r)
+	return there && r.Header.Get(requestMethod) != ""
+}
 
 // requestOrigin is the value of Origin, and whether there is one. Several are
 // none that could be allowed.

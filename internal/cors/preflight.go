@@ -27,14 +27,11 @@ const (
 // decided, and that asking again is no use. Access to private networks is not
 // granted, whoever asks.
 func (p *Policy) Preflight(w http.ResponseWriter, r *http.Request) bool {
-	if p == nil || r.Method != http.MethodOptions {
+	if p == nil || !IsPreflight(r) {
 		return false
 	}
-	origin, there := requestOrigin(r)
+	origin, _ := requestOrigin(r)
 	method := r.Header.Get(requestMethod)
-	if !there || method == "" {
-		return false
-	}
 	h := w.Header()
 	h["Vary"] = append(slices.Clip(h["Vary"]), preflightVary) // also where the answer is constant: it costs nothing here
 	if p.rule(origin) < 0 {

@@ -1,0 +1,55 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"millrace/internal/cors"
+	"millrace/internal/headers"
+)
+
+// HeaderLists are the rules for the answers of a route of a site, or, for nil, of
+// paths that no route answers.
+func (c *Config) HeaderLists(s Site, r *Route) []headers.List {
+	var own *headers.AnswerOptions
+	if r != nil {
+		own = r.Headers
+	}
+	return headers.Lists(s.Headers, own, c.TLS.Redirects() && public(s.Hosts))
+}
+
+// CORSOptions say which scripts may read the answers of a route of a site, or,
+// for nil, of paths that no route answers. nil: it is not said here.
+func (s Site) CORSOptions(r *Route) *cors.Options {
+	o := s.CORS
+	if r != nil && r.CORS != nil {
+		o = r.CORS
+	}
+	if r != nil && r.CORS == nil && r.Cache != nil && len(r.Cache.CORS.Origins) > 0 {
+		o = nil // its own word is nearer
+	}
+	if o == nil || len(o.Origins) == 0 {
+		return nil
+	}
+	return o
+}
+
+// public reports whether a site names its hosts, and none that many programs on
+// a machine share: what browsers remember of such a host holds for them all.
+func public(hosts []string) bool {
+	return len(hosts) > 0 && !slices.ContainsFunc(hosts, func(h string) bool {
+		_, err := netip.ParseAddr(h)
+		return err == nil || h == "localhost" || strings.HasSuffix(h, ".localhost")
+	})
+}
+
+// headers checks the rules of a site and its routes together.
+func (c *checker) headers(path string, s Site) {
+	for _, key := range sortedKeys(s.Routes) {
+		r, at := s.Routes[key], path+".routes["+key+"]"
+		if r.Cache != nil && r.CORS != nil && len(r.Cache.CORS.Origins) > 0 {
+			c.key(join(at, "cors"), "the cache of this route has a \"cors\" of its own", "keep one of the two")
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+
+	"millrace/internal/cors"
+	"millrace/internal/headers"
+	"millrace/internal/lane"
+	"millrace/internal/send"
+)
+
+// around is what the operator has around the job of one request: rules for the
+// header of its answer. nil: nothing.
+type around struct {
+	rules *headers.AnswerRules
+	cors  *cors.Policy
+	r     *http.Request // as it came
+	now   *current
+	asked bool // a preflight was answered, whose fields are for it alone
+}
+
+// surround prepares what is around the job. Where the request's id has a say, the
+// request gets one.
+func (a *answerer) surround(now *current, came *http.Request) *around {
+	if a.headers == nil && a.cors == nil {
+		return nil
+	}
+	if a.headers.NeedsID() {
+		ctx := headers.WithID(a.request.Context())
+		a.request, came = a.request.WithContext(ctx), came.WithContext(ctx)
+	}
+	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // who may not read has no name that could be bounded
+		a.site = 0
+	}
+	return &around{rules: a.headers, cors: a.cors, r: came, now: now}
+}
+
+// narrow is what the lane has to know.
+func (a *around) narrow(found *answerer) lane.Around {
+	n := lane.Around{Vary: found.vary, OnlyGood: len(found.pages) > 0}
+	if a == nil {
+		return n
+	}
+	n.Dress = a.apply
+	n.Vary = slices.Concat(n.Vary, a.rules.Vary())
+	if a.cors.Varies() {
+		n.Vary = append(n.Vary, "Origin")
+	}
+	if a.rules.Removes("Cache-Status") {
+		n.Drop = func(name string) bool { return name == "Cache-Status" }
+	}
+	return n
+}
+
+// preflights is a handler that answers browsers which ask what scripts may do, and
+// leaves other requests to h.
+func (a *around) preflights(h http.Handler) http.Handler {
+	if a == nil || a.cors == nil || !cors.IsPreflight(a.r) {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.asked = true
+		a.cors.Preflight(w, r)
+	})
+}
+
+// apply changes the header of an answer whose content is of a type.
+func (a *around) apply(h http.Header, status int, contentType []string) {
+	if a.r.Method == http.MethodConnect { // a conversation begins
+		return
+	}
+	if !a.asked {
+		a.cors.Apply(h, a.r)
+	}
+	m := headers.Moment{Status: status, Type: contentType, Secure: a.r.TLS != nil, Value: a.value}
+	if status == http.StatusNotModified {
+		m.Kept = send.KeptIn304
+	}
+	a.rules.Apply(h, m)
+}
+
+// value is what a variable stands for.
+func (a *around) value(variable string) string {
+	switch r := a.r; variable {
+	case "client_ip":
+		return a.now.sender(r)
+	case "host":
+		return r.Host
+	case "scheme":
+		if r.TLS != nil {
+			return "https"
+		}
+		return "http"
+	case "method":
+		return r.Method
+	case "path":
+		return r.URL.EscapedPath()
+	case "query":
+		return r.URL.RawQuery
+	case "uri":
+		return r.URL.RequestURI()
+	}
+	return headers.ID(a.r.Context())
+}
