@@ -37,7 +37,7 @@ var (
 // finish makes the answer. Each encoding has its own strong entity tag, as
 // RFC 9110, 8.8.3.3 demands.
 func (h *Handler) finish(s *snapshot, p content) *send.Answer {
-	kind := typeOf(s.found.file)
+	kind := h.typeOf(s.found.file)
 	header := http.Header{
 		"Content-Type":           {kind.name},
 		"Content-Length":         {strconv.FormatInt(p.size, 10)},

@@ -14,7 +14,11 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err 
 	case errors.Is(err, errDirectory):
 		redirect(w, r, directorySegment(name))
 	case errors.Is(err, errNotFound):
-		h.notFound(w, r)
+		if !h.list(w, r, name) && !h.application(w, r, name) {
+			h.notFound(w, r)
+		}
+	case errors.Is(err, errNotAcceptable):
+		sayStatus(w, r, http.StatusNotAcceptable)
 	case errors.Is(err, errForbidden):
 		sayStatus(w, r, http.StatusForbidden)
 	default:

@@ -28,8 +28,10 @@ func Inspect(dir string, o Options) (*Handler, error) {
 	h, err := start(t, o)
 	if err != nil {
 		t.close()
+		return nil, err
 	}
-	return h, err
+	h.expand = expand
+	return h, nil
 }
 
 // Finding is what a request for a path leads to.
@@ -57,6 +59,10 @@ func (h *Handler) Explain(path string) Finding {
 		return Finding{File: f.file, Status: http.StatusOK}
 	case errors.Is(err, errDirectory):
 		return Finding{Status: http.StatusMovedPermanently, Why: "it is a folder: the client is sent to the path with a slash behind it"}
+	case errors.Is(err, errNotFound) && h.options.Listing && h.isFolder(name):
+		return Finding{Status: http.StatusOK, Why: "the folder is listed (static.listing)"}
+	case errors.Is(err, errNotFound) && h.options.SPA != "":
+		return Finding{Status: http.StatusNotFound, Why: "there is no such file; browsers that go there get " + h.options.SPA + " with 200 (static.spa)"}
 	case errors.Is(err, errNotFound):
 		return Finding{Status: http.StatusNotFound, Why: "there is no such file"}
 	case errors.Is(err, errForbidden):

@@ -65,7 +65,7 @@ func noOriginal(name string, err error) error {
 }
 
 func (h *Handler) original(file string, st stamp) (original.File, error) {
-	f := original.File{CacheControl: h.cacheControl(file, typeOf(file))}
+	f := original.File{CacheControl: h.cacheControl(file, h.typeOf(file))}
 	if st.racy(time.Now()) {
 		return f, original.ErrYoung
 	}

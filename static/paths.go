@@ -62,7 +62,11 @@ func hidden(file string) bool {
 // that was stripped on the way here, and a relative path that begins with "./"
 // can lead to no other host. segment is escaped.
 func redirect(w http.ResponseWriter, r *http.Request, segment string) {
-	location := "./" + segment + "/"
+	sendTo(w, r, "./"+segment+"/")
+}
+
+// sendTo redirects to a relative location.
+func sendTo(w http.ResponseWriter, r *http.Request, location string) {
 	if r.URL.RawQuery != "" {
 		location += "?" + r.URL.RawQuery
 	}

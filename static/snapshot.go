@@ -145,14 +145,25 @@ func (h *Handler) probe(name string) (f found, dir stamp, err error) {
 		f.file, info, err = h.findIndex(name)
 	} else {
 		f.file = name
+		listed := false
 		if info, err = h.tree.stat(name); err == nil && info.IsDir() {
 			if _, _, err = h.findIndex(name + "/"); err == nil {
 				err = errDirectory
 			}
+			listed = h.options.Listing
+		}
+		if h.options.CleanURLs && errors.Is(err, errNotFound) {
+			f.file, info, err = h.findPage(name, err)
+		}
+		if listed && errors.Is(err, errNotFound) {
+			err = errDirectory
 		}
 	}
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNotFound
+	}
+	if errors.Is(err, errNotFound) && h.expand != nil && h.options.Decompress && f.file != "" {
+		return h.probeLone(name)
 	}
 	if err != nil {
 		return found{}, stamp{}, err
@@ -245,7 +256,7 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	}
 	s.shut = false
 	f := s.found
-	kind := typeOf(f.file)
+	kind := h.typeOf(f.file)
 	size := f.sources[negotiate.Identity].size
 	s.compressible = !h.options.NoCompress && kind.compressible && compress.MinSize <= size && size <= compress.MaxSize
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
@@ -270,6 +281,12 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 		}
 		if a.Body != nil || a.File != nil || c == negotiate.Identity {
 			s.answers[c], s.available = a, s.available.With(c)
+		}
+	}
+	if f.lone() {
+		if err := h.expandLone(s); err != nil {
+			s.release()
+			return nil, err
 		}
 	}
 	return s, nil
@@ -517,6 +534,12 @@ func (h *Handler) use(name string, header http.Header) (use, error) {
 		}
 		coding, _ := negotiate.Encoding(header["Accept-Encoding"], s.available)
 		u := use{snapshot: s, answer: s.answers[coding], transient: transient}
+		if u.answer == nil { // too large to be decompressed
+			if transient {
+				s.release()
+			}
+			return use{}, errNotAcceptable
+		}
 		switch f := u.answer.File; {
 		case s.streamed && coding == negotiate.Identity:
 			a := *u.answer

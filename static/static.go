@@ -14,6 +14,7 @@ package static
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"path"
@@ -24,6 +25,7 @@ import (
 
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
+	"millrace/internal/negotiate"
 	"millrace/internal/packfile"
 	"millrace/internal/send"
 )
@@ -52,6 +54,30 @@ type Options struct {
 	// matches counts. Without one: a year and immutable for names that hold a
 	// hash of their content, no-cache for HTML, five minutes for the rest.
 	CacheControl []CacheRule `yaml:"cache_control"`
+	// CleanURLs lets /about be answered by about.html, where there is no file
+	// about.
+	CleanURLs bool `yaml:"clean_urls"`
+	// HTMLRedirect sends /about.html to /about, and /docs/index.html to /docs/.
+	// It needs clean_urls.
+	HTMLRedirect bool `yaml:"html_redirect"`
+	// SPA is the page of a single-page application, as in index.html: it
+	// answers, with status 200, where a browser goes to an address that no
+	// file has. Scripts, images and what else a page asks for stay 404.
+	SPA string `yaml:"spa"`
+	// Listing lists folders without an index: as HTML, or as JSON for who
+	// accepts that, sorted by ?sort=name, size or date and &order=desc. Hidden and
+	// private files are left out.
+	Listing bool `yaml:"listing"`
+	// Archives lets listed folders be had as a whole: ?archive=zip or tar.gz, up
+	// to 10000 files and 1 GiB.
+	Archives bool `yaml:"archives"`
+	// Types are media types by extension or name, as in {.md: text/plain}.
+	Types map[string]string `yaml:"types"`
+	// Charset is that of texts, instead of utf-8. "off" names none.
+	Charset string `yaml:"charset"`
+	// Decompress lets data.json.gz, .br or .zst alone answer for data.json:
+	// clients that cannot take it get up to 16 MiB decompressed.
+	Decompress bool `yaml:"decompress"`
 	// NoPrecompressed ignores files named like another with .br, .zst or .gz
 	// appended; otherwise they answer for that other file.
 	NoPrecompressed bool `yaml:"no_precompressed"`
@@ -94,7 +120,11 @@ type Handler struct {
 	table    *table
 	watch    *watcher // nil where nothing can be watched
 	compress chan compressJob
-	built    time.Time // stands for the date of files that have none
+	built    time.Time            // stands for the date of files that have none
+	types    map[string]mediaType // of Options.Types
+	archives chan struct{}        // those that are being made
+	// expand decompresses; nil in programs with a packed site, which need no decoder.
+	expand func(negotiate.Coding, io.Reader) (io.ReadCloser, error)
 
 	closing chan struct{}
 	running sync.WaitGroup
@@ -177,6 +207,8 @@ func start(t *tree, o Options) (*Handler, error) {
 		compress: make(chan compressJob, compressQueue),
 		built:    buildTime(),
 		closing:  make(chan struct{}),
+		types:    ownTypes(o),
+		archives: make(chan struct{}, maxArchives),
 	}
 	return h, nil
 }
@@ -184,6 +216,7 @@ func start(t *tree, o Options) (*Handler, error) {
 // keepCurrent starts the goroutines that see changes and compress, which Close
 // waits for.
 func (h *Handler) keepCurrent(how freshness) {
+	h.expand = expand
 	if how&watched != 0 {
 		h.watch = newWatcher(h.tree.dir)
 	}
@@ -223,6 +256,7 @@ func (o Options) Check() map[string]error {
 			faults["cache_control"] = fmt.Errorf("value %q cannot stand in a header: write one like max-age=3600", rule.Value)
 		}
 	}
+	o.checkPages(faults)
 	if o.Memory < 0 {
 		faults["memory"] = errors.New("memory cannot be negative")
 	}
@@ -264,6 +298,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, ok := h.requestName(r.URL)
 	if !ok {
 		h.notFound(w, r)
+		return
+	}
+	if h.options.HTMLRedirect && h.toClean(w, r, name) {
 		return
 	}
 	u, err := h.use(name, r.Header)

@@ -17,11 +17,12 @@ import (
 
 // What looking for a file can end in, beside the file.
 var (
-	errNotFound    = errors.New("no such file")
-	errForbidden   = errors.New("no permission to read it")
-	errDirectory   = errors.New("is a directory")
-	errUnavailable = errors.New("cannot be read now")
-	errChanged     = errors.New("changed while it was read")
+	errNotFound      = errors.New("no such file")
+	errForbidden     = errors.New("no permission to read it")
+	errDirectory     = errors.New("is a directory")
+	errNotAcceptable = errors.New("is too large to be decompressed")
+	errUnavailable   = errors.New("cannot be read now")
+	errChanged       = errors.New("changed while it was read")
 )
 
 // tree is where the files are: a directory on disk, an fs.FS, or a packed file.

@@ -148,6 +148,6 @@ func (h *Handler) changed(event fsnotify.Event) {
 		if name == "" {
 			return h.isIndex(base) || h.isIndex(plain)
 		}
-		return name == base || name == plain
+		return name == base || name == plain || h.options.CleanURLs && name+pageExtension == plain
 	})
 }
