@@ -70,6 +70,13 @@ func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manag
 	if err := usable(folder); err != nil {
 		return nil, err
 	}
+	roots, err := readRoots(o.CARoots)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDirectories(context.Background(), o, roots); err != nil {
+		return nil, err
+	}
 	m := &Manager{options: o, errors: errorLog, storage: &certmagic.FileStorage{Path: folder}}
 	if kept != nil {
 		if m.shared, err = newShared(kept, o.StorageSecret, folder); err != nil {

@@ -29,5 +29,5 @@ func cannotUse(folder string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("keys and certificates cannot be written into %s: %w; name another folder with \"storage\", or run `chown` on it", folder, err)
 	}
-	return fmt.Errorf("keys and certificates cannot be written into %s: %w", folder, err)
+	return fmt.Errorf("keys and certificates cannot be written into %s: %w; name a folder with \"storage\" that can be written, on a file system that is not full or read-only", folder, err)
 }

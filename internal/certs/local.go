@@ -57,8 +57,12 @@ func (l *local) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certm
 	return &certmagic.IssuedCertificate{Certificate: encode("CERTIFICATE", der)}, nil
 }
 
-// root reads the CA's certificate and key, and makes them the first time.
+// root reads the CA's certificate and key, and makes them the first time: only
+// then machines that share the storage wait for each other.
 func (l *local) root(ctx context.Context) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	if cert, key, err := l.read(ctx); !errors.Is(err, fs.ErrNotExist) {
+		return cert, key, err
+	}
 	if err := l.storage.Lock(ctx, server.CAInternal); err != nil {
 		return nil, nil, fmt.Errorf("lock the root: %w", err)
 	}

@@ -38,6 +38,7 @@ func (c *checker) tls() {
 		c.value("tls.redirect", "nowhere to redirect to: tls.listen is empty", "add tls.listen, for example :8443")
 	}
 	c.certificates()
+	c.unproved()
 }
 
 // autoPath is the key of certificates that come by themselves.
@@ -113,9 +114,11 @@ func (c *checker) certificate(path string, pair server.KeyPair, first map[string
 	}
 	read, err := tls.LoadX509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		c.value(path+".cert", "certificate and key are not a pair: "+strings.TrimPrefix(err.Error(), "tls: "), "")
+		message, hint := notAPair(pair, err)
+		c.value(path+".cert", message, hint)
 		return
 	}
+	c.usable(path+".cert", pair, read.Leaf)
 	kind := read.Leaf.PublicKeyAlgorithm.String()
 	told := false
 	for _, name := range server.CertificateNames(read.Leaf) {

@@ -26,7 +26,7 @@ func ignoreUnexported() cmp.Option {
 func writeCertificate(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	certtest.Files(t, certtest.Make(t, "localhost", "localhost"), dir)
+	certtest.Files(t, certtest.Make(t, "localhost", "localhost", "example.org"), dir)
 	return dir
 }
 

@@ -120,7 +120,7 @@ func (o *AutoOptions) Internal() bool {
 func (o *AutoOptions) Check() map[string]error {
 	found := map[string]error{}
 	for i, host := range o.Hosts {
-		if err := o.checkHost(host); err != nil {
+		if err := o.CheckHost(host); err != nil {
 			found[fmt.Sprintf("hosts[%d]", i)] = err
 		}
 	}
@@ -149,8 +149,8 @@ func (o *AutoOptions) Check() map[string]error {
 	return found
 }
 
-// checkHost returns why no CA can issue a certificate for a host.
-func (o *AutoOptions) checkHost(host string) error {
+// CheckHost returns why no CA can issue a certificate for a host.
+func (o *AutoOptions) CheckHost(host string) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (o *AutoOptions) Wanted(hosts []string) []string {
 	seen := map[string]bool{}
 	for _, host := range append(append([]string{}, o.Hosts...), hosts...) {
 		host = strings.ToLower(host)
-		if !seen[host] && o.checkHost(host) == nil {
+		if !seen[host] && o.CheckHost(host) == nil {
 			names = append(names, host)
 		}
 		seen[host] = true

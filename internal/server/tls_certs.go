@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -54,11 +55,22 @@ func (c *certificates) load(files []KeyPair) error {
 			return fmt.Errorf("read the TLS certificate %s with the key %s: %w", f.Cert, f.Key, err)
 		}
 		pairs[i] = &certificate{files: f, stamp: stamp, pair: &pair}
+		c.warnOpen(f.Key)
 	}
 	c.pairs = pairs
 	c.looked.Store(time.Now().UnixNano())
 	c.choice.Store(newChoice(pairs))
 	return nil
+}
+
+// othersRead is the permission that a private key should not have.
+const othersRead = 0o004
+
+// warnOpen says when every user of the machine can read a key.
+func (c *certificates) warnOpen(key string) {
+	if info, err := os.Stat(key); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&othersRead != 0 {
+		c.errors.Warn("every user of this machine can read the key of a certificate: run `chmod 600 "+key+"`, as the user that owns it", "key", key, "mode", info.Mode().Perm())
+	}
 }
 
 func (c *certificates) setCertifier(auto Certifier) {
