@@ -81,6 +81,7 @@ func newAuthority(t *testing.T, seconds uint64) *authority {
 		case a.down.Load():
 			panic(http.ErrAbortHandler)
 		case a.renewNow.Load() && strings.Contains(r.URL.Path, "renewalInfo"):
+			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Retry-After", "21600")
 			_, _ = fmt.Fprintf(w, `{"suggestedWindow": {"start": %q, "end": %q}}`, time.Now().Add(-2*time.Hour).Format(time.RFC3339), time.Now().Add(-time.Hour).Format(time.RFC3339))
 			return
@@ -423,12 +424,7 @@ func TestARI(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "page"})
 	_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
 	first := a.eventuallyVisited(t, "a.example", anyCertificate)
-	a.eventuallyVisited(t, "a.example", func(c *x509.Certificate) bool {
-		if c.SerialNumber.Cmp(first.SerialNumber) != 0 {
-			return true
-		}
-		return false
-	})
+	a.eventuallyVisited(t, "a.example", func(c *x509.Certificate) bool { return c.SerialNumber.Cmp(first.SerialNumber) != 0 })
 	a.renewNow.Store(false)
 	l.waitFor(t, "a.example has a new certificate")
 }
