@@ -51,7 +51,7 @@ func notADirectory(ctx context.Context, client *http.Client, ca string) string {
 		}
 		return ""
 	}
-	defer resp.Body.Close() //nolint:errcheck // only read from
+	defer resp.Body.Close()
 	var directory struct {
 		NewNonce string `json:"newNonce"`
 		NewOrder string `json:"newOrder"`

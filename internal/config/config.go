@@ -409,19 +409,8 @@ func (c *Config) resolve(dir string) {
 			*p = unixPrefix + path
 		}
 	}
-	from(&c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Log.File)
-	for i := range c.TLS.ECH {
-		from(&c.TLS.ECH[i])
-	}
-	if auto := c.TLS.Auto; auto != nil {
-		from(&auto.CARoots, &auto.DNS)
-		if !auto.Shared() {
-			from(&auto.Storage)
-		}
-	}
-	for i := range c.TLS.Certificates {
-		from(&c.TLS.Certificates[i].Cert, &c.TLS.Certificates[i].Key)
-	}
+	from(&c.Log.File)
+	from(c.TLS.Files()...)
 	for i := range c.Listen {
 		socket(&c.Listen[i])
 	}

@@ -131,6 +131,23 @@ func (o TLSOptions) Pairs() []KeyPair {
 	return append(all, o.Certificates...)
 }
 
+// Files are where the options name files and folders.
+func (o *TLSOptions) Files() []*string {
+	all := []*string{&o.Cert, &o.Key, &o.ClientCA}
+	for i := range o.ECH {
+		all = append(all, &o.ECH[i])
+	}
+	for i := range o.Certificates {
+		all = append(all, &o.Certificates[i].Cert, &o.Certificates[i].Key)
+	}
+	if a := o.Auto; a != nil {
+		if all = append(all, &a.CARoots, &a.DNS); !a.Shared() {
+			all = append(all, &a.Storage)
+		}
+	}
+	return all
+}
+
 // tlsVersions are what tls.min_version may say.
 var tlsVersions = map[string]uint16{"": tls.VersionTLS12, "1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
