@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Raw says whether sockets can be read and written by raw system calls.
-const Raw = true
-
 // Socket reads and writes a non-blocking stream socket without allocating and
 // without a copy: finished bytes with one sendmsg(2), files with sendfile(2),
 // both also on UNIX sockets, where package net has no sendfile. One goroutine

@@ -4,9 +4,6 @@ package send
 
 import "net"
 
-// Raw says whether sockets can be read and written by raw system calls.
-const Raw = false
-
 // Socket is the Linux way onto a socket; elsewhere there is none, and
 // connections use what package net offers.
 type Socket struct{}
