@@ -24,7 +24,7 @@ type Redirect struct {
 	// To is the target: an absolute URL (https://example.org/new) or a path
 	// on the same host (/new). When both the route and To end in "/",
 	// what follows the route in the request is appended. The request's query
-	// is kept unless To brings its own. {1} is what the first star of the route
+	// is kept unless To brings its own; a "?" at the end drops it. {1} is what the first star of the route
 	// or the first group of a rule's regex stands for, and {host}, {path}, {uri},
 	// {query} and {scheme} are the request's. Required.
 	To string `yaml:"to"`
@@ -117,7 +117,12 @@ func (d Redirect) Handler(route string) http.Handler {
 		if subtree {
 			to += remainder(r.URL, route)
 		}
-		redirect(w, withQuery(to, r.URL.RawQuery), status)
+		if bare, dropped := strings.CutSuffix(to, "?"); dropped {
+			to = bare
+		} else {
+			to = withQuery(to, r.URL.RawQuery)
+		}
+		redirect(w, to, status)
 	})
 }
 

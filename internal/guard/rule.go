@@ -99,11 +99,11 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 	if status == 0 {
 		status = http.StatusPermanentRedirect
 	}
-	own := to.Has("query") || to.Has("uri")
+	own := to.Has("query") || to.Has("uri") || strings.HasSuffix(d.To, "?")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		location := to.Location(r, of.Captures(r.URL.Path))
 		if own {
-			location = strings.TrimSuffix(location, "?")
+			location = strings.TrimRight(location, "?&") // the request had no query
 		} else {
 			location = withQuery(location, r.URL.RawQuery)
 		}
