@@ -45,6 +45,7 @@ import (
 	"millrace/cmd/millrace/internal/help"
 	"millrace/cmd/millrace/internal/imagescmd"
 	"millrace/cmd/millrace/internal/imageworker"
+	"millrace/cmd/millrace/internal/importcmd"
 	"millrace/cmd/millrace/internal/labcmd"
 	"millrace/cmd/millrace/internal/packcmd"
 	"millrace/cmd/millrace/internal/passwordcmd"
@@ -68,6 +69,8 @@ type program struct {
 	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
 	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
 	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
+	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
+	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx by its config and Millrace by its own, and show in what their answers differ."`
 	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
 	PGO        pgocmd.Command     `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    version.Command    `cmd:"" help:"Print which millrace this is."`
@@ -162,7 +165,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

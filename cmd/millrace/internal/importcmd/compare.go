@@ -1,0 +1,280 @@
+package importcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"millrace/cmd/millrace/internal/cmdline"
+	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/config"
+	"millrace/internal/engine"
+	"millrace/internal/importer/compare"
+	"millrace/internal/importer/draft"
+	"millrace/internal/importer/nginx"
+	"millrace/internal/importer/nginxconf"
+)
+
+// Compare is `millrace compare-config`.
+type Compare struct {
+	Nginx  string   `required:"" placeholder:"FILE" complete:"file" help:"The config of nginx to compare with."`
+	Config string   `short:"c" placeholder:"FILE" complete:"file" help:"The config of Millrace. Default: what millrace import nginx would write."`
+	Log    string   `placeholder:"FILE" complete:"file" help:"An access log of nginx: its GET and HEAD requests are asked for as well, on every site."`
+	Host   []string `placeholder:"NAME" help:"Ask for this host alone. May be repeated."`
+	Limit  int      `default:"1000" placeholder:"N" help:"How many paths of each site are asked for at most. Default 1000."`
+	Strict bool     `help:"Show harmless differences, too."`
+	Binary string   `default:"nginx" placeholder:"FILE" complete:"file" help:"The nginx to run. Default nginx."`
+	Prefix string   `default:"/usr/share/nginx" placeholder:"DIR" complete:"dir" help:"The folder that nginx's relative paths are in, as nginx -V says (--prefix). Default /usr/share/nginx."`
+}
+
+// comparison is one run.
+type comparison struct {
+	Compare
+	streams console.Streams
+	dir     string // temporary
+	theirs  *compare.Nginx
+	config  *config.Config
+	plain   string // our addresses
+	secure  string
+	asked   int
+	other   int // answers that differ
+}
+
+// Run starts both servers on loopback ports, asks them the same, and shows each
+// difference.
+func (c *Compare) Run(s console.Streams) (err error) {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	dir, err := os.MkdirTemp("", "millrace-compare-")
+	if err != nil {
+		return fmt.Errorf("comparing: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	r := &comparison{Compare: *c, streams: s, dir: dir}
+	name, err := filepath.Abs(c.Nginx)
+	if err != nil {
+		return fmt.Errorf("reading the config: %w", err)
+	}
+	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	if err != nil {
+		return console.Failure(err, "does nginx take it? nginx -t -c "+c.Nginx)
+	}
+	cert, key, err := compare.SelfSigned(dir, []string{"localhost"})
+	if err != nil {
+		return err //nolint:wrapcheck // says what it was doing
+	}
+	if err := r.ours(list, filepath.Dir(name), cert, key); err != nil {
+		return err
+	}
+	r.theirs, err = compare.StartNginx(ctx, list, compare.NginxOptions{Binary: c.Binary, Prefix: c.Prefix, Dir: filepath.Dir(name), Cert: cert, Key: key})
+	if err != nil {
+		return console.Failure(err, "nginx runs with this config, but other ports: does nginx -t -c "+c.Nginx+" take it?")
+	}
+	defer func() { err = errors.Join(err, r.theirs.Stop()) }()
+	return r.run(ctx)
+}
+
+// ours reads or makes the config of Millrace, and puts it on loopback ports.
+func (r *comparison) ours(list []*nginxconf.Directive, dir, cert, key string) error {
+	cfg, err := r.read(list, dir, cert, key)
+	if err != nil {
+		return err
+	}
+	if r.plain, err = freePort(); err != nil {
+		return err
+	}
+	if r.secure, err = freePort(); err != nil {
+		return err
+	}
+	cfg.Listen, cfg.TLS.Listen = []string{r.plain}, []string{r.secure}
+	cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.Certificates, cfg.TLS.Auto, cfg.TLS.HTTP3 = cert, key, nil, nil, false
+	cfg.TLS.Tickets.Shared = ""
+	cfg.Log.Format, cfg.Log.File, cfg.Admin.Listen = config.Off, "", config.Off
+	for _, site := range cfg.Sites {
+		for key, route := range site.Routes {
+			if route.Cache != nil { // the one that serves has its own
+				route.Cache.Disk, route.Cache.DiskSize, route.Cache.Shared = "", 0, ""
+			}
+			if route.Images != nil {
+				route.Images.Store, route.Images.Shared = filepath.Join(r.dir, "images"), ""
+			}
+			site.Routes[key] = route
+		}
+	}
+	r.config = cfg
+	return nil
+}
+
+func (r *comparison) read(list []*nginxconf.Directive, dir, cert, key string) (*config.Config, error) {
+	if r.Config != "" {
+		cfg, err := config.Load(r.Config)
+		if err != nil {
+			return nil, cmdline.BadConfig(r.Config, err)
+		}
+		return cfg, nil
+	}
+	node, report := nginx.Translate(list, nginx.Options{Dir: dir, Prefix: r.Prefix})
+	if tls := node.Get("tls"); tls != nil { // nginx's own may not be readable for who compares
+		tls.Remove("certificates")
+		tls.Remove("auto")
+		tls.Set("cert", draft.Text(cert)).Set("key", draft.Text(key))
+	}
+	node.Remove("log")
+	cfg, err := config.Parse(filepath.Join(dir, config.FileName), []byte(node.String()))
+	if err != nil {
+		return nil, cmdline.BadConfig("what millrace import nginx writes", err)
+	}
+	if n := report.Count(draft.Left); n > 0 {
+		r.streams.Say("%s not carried over: millrace import nginx %s lists them\n", console.Count(n, "line"), r.Nginx)
+	}
+	return cfg, nil
+}
+
+// freePort is an address that nobody listens at.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("looking for a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// run serves, asks, and sums up.
+func (r *comparison) run(ctx context.Context) error {
+	srv, err := engine.New(r.config, engine.Options{ErrorLog: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fmt.Errorf("starting Millrace: %w", err)
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(serving) }() // waited for below
+	client := compare.NewClient(r.Strict)
+	sites := 0
+	for _, s := range r.sites() {
+		sites++
+		if err = r.site(ctx, client, s); err != nil {
+			break
+		}
+	}
+	client.Close()
+	stop()
+	if err := errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	r.streams.Say("%s of %s asked for: ", console.Count(r.asked, "path"), console.Count(sites, "site"))
+	if !r.Strict {
+		defer r.streams.Say("  ignored: %s; --strict shows them\n", compare.Ignored())
+	}
+	if r.other > 0 {
+		r.streams.Say("%d differ\n", r.other)
+		return fmt.Errorf("%d of %d answers differ", r.other, r.asked)
+	}
+	r.streams.Say("all answers are the same\n")
+	return nil
+}
+
+// sites are those of nginx, with our address beside.
+func (r *comparison) sites() (list []compare.Site) {
+	for _, s := range r.theirs.Sites {
+		s.Ours = r.plain
+		if s.TLS {
+			s.Ours = r.secure
+		}
+		if len(r.Host) > 0 && !slices.Contains(r.Host, s.Host) || slices.Contains(list, s) {
+			continue
+		}
+		if slices.ContainsFunc(list, func(o compare.Site) bool { return o.Host == s.Host && o.TLS == s.TLS }) {
+			continue // the same on another port
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// site asks for all paths of one.
+func (r *comparison) site(ctx context.Context, client *compare.Client, s compare.Site) error {
+	queue := compare.NewQueue(r.Limit)
+	queue.Add("/")
+	r.fromConfig(queue, s.Host)
+	if r.Log != "" {
+		f, err := os.Open(r.Log)
+		if err != nil {
+			return fmt.Errorf("reading the log: %w", err)
+		}
+		err = errors.Join(queue.Log(f), f.Close())
+		if err != nil {
+			return fmt.Errorf("reading the log %s: %w", r.Log, err)
+		}
+	}
+	for {
+		target, ok := queue.Next()
+		if !ok {
+			return nil
+		}
+		found, answer, err := client.Ask(ctx, s, target)
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err() //nolint:wrapcheck // interrupted
+			}
+			found = []compare.Difference{{What: "answer", Theirs: fmt.Sprint(answer.Status), Ours: err.Error()}}
+		}
+		r.asked++
+		queue.Links(s, target, answer)
+		if len(found) == 0 {
+			continue
+		}
+		r.other++
+		if _, err := fmt.Fprintln(r.streams.Out, s.URL(target)); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		for _, d := range found {
+			if _, err := fmt.Fprintf(r.streams.Out, "  %s: nginx %s, Millrace %s\n", d.What, cmp.Or(d.Theirs, "none"), cmp.Or(d.Ours, "none")); err != nil {
+				return fmt.Errorf("writing: %w", err)
+			}
+		}
+	}
+}
+
+// fromConfig adds the paths that the config names, and the files of its folders.
+func (r *comparison) fromConfig(queue *compare.Queue, host string) {
+	for _, site := range r.config.Sites {
+		named := slices.ContainsFunc(site.Hosts, func(h string) bool {
+			return h == host || strings.HasPrefix(h, "*.") && strings.HasSuffix(host, h[1:])
+		})
+		if !named && len(site.Hosts) > 0 {
+			continue
+		}
+		for _, rule := range site.Rules {
+			queue.Add(strings.TrimRight(rule.Path, "*"))
+		}
+		for _, page := range slices.Sorted(maps.Values(site.Errors)) {
+			queue.Add(page)
+		}
+		keys := slices.Sorted(maps.Keys(site.Routes))
+		for _, key := range keys {
+			if path := strings.TrimRight(key, "*"); !strings.Contains(path, "*") {
+				queue.Add(path)
+				queue.Add(path + "x-no-such-path")
+			}
+		}
+		for _, key := range keys {
+			static := site.Routes[key].Static
+			switch {
+			case static == nil:
+			case strings.HasSuffix(key, "/"):
+				queue.Files(static.Root, key)
+			default:
+				queue.Files(static.Root, "/")
+			}
+		}
+	}
+}

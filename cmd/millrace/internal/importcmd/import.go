@@ -1,0 +1,117 @@
+// Package importcmd has the verbs that bring configs of other servers along, and
+// compare what both answer.
+package importcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/config"
+	"millrace/internal/importer/draft"
+	"millrace/internal/importer/nginx"
+	"millrace/internal/importer/nginxconf"
+)
+
+// Command is `millrace import`.
+type Command struct {
+	Nginx Nginx `cmd:"" help:"Write a config that does what one of nginx does."`
+}
+
+// output is where a config is written.
+type output struct {
+	Output string `short:"o" placeholder:"FILE" complete:"file" help:"Where to write the config. Default the standard output."`
+	Force  bool   `short:"f" help:"Overwrite the file if it exists."`
+}
+
+// Nginx is `millrace import nginx`.
+type Nginx struct {
+	File   string `arg:"" optional:"" default:"/etc/nginx/nginx.conf" complete:"file" help:"The config of nginx; what it includes is read as well. Default /etc/nginx/nginx.conf."`
+	Prefix string `default:"/usr/share/nginx" placeholder:"DIR" complete:"dir" help:"The folder that relative roots are in, as nginx -V says (--prefix). Default /usr/share/nginx."`
+
+	output `embed:""`
+}
+
+// Run writes the config, and says what was not carried over.
+func (c *Nginx) Run(s console.Streams) error {
+	node, report, err := FromNginx(c.File, c.Prefix)
+	if err != nil {
+		return console.Failure(err, "does nginx take it? nginx -t -c "+c.File)
+	}
+	return c.write(s, "millrace import nginx "+c.File, node, report)
+}
+
+// FromNginx translates a config of nginx.
+func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
+	name, err := filepath.Abs(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the config: %w", err)
+	}
+	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // names file and line
+	}
+	node, report := nginx.Translate(list, nginx.Options{Dir: filepath.Dir(name), Prefix: prefix})
+	return node, report, nil
+}
+
+// write writes a config with the report in its head, and says on the standard
+// error what is left to do.
+func (o output) write(s console.Streams, command string, node *draft.Node, report *draft.Report) error {
+	text := report.File("Written by: "+command, node)
+	name := o.Output
+	if name == "" || name == "-" {
+		name = config.FileName
+		if _, err := io.WriteString(s.Out, text); err != nil {
+			return fmt.Errorf("writing the config: %w", err)
+		}
+	} else if err := writeFile(name, text, o.Force, command); err != nil {
+		return err
+	}
+	for _, line := range report.NotCarriedOver() {
+		s.Say("%s\n", line)
+	}
+	s.Say("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Left))
+	if _, err := config.Parse(name, []byte(text)); err != nil {
+		s.Say("%v\n", err)
+		s.Say("  the config is written; change the lines above until millrace check %s says ok\n", name)
+		return nil
+	}
+	s.Say("  next: look at the head of the file, then: millrace check %s\n", name)
+	return nil
+}
+
+func writeFile(name, text string, force bool, command string) error {
+	flags := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(name, flags, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return console.Failure(fmt.Errorf("%s exists already", name), "to overwrite it: "+command+" --force -o "+name)
+	case err != nil:
+		return fmt.Errorf("writing the config: %w", err)
+	}
+	_, err = io.WriteString(f, text)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing the config: %w", err)
+	}
+	return nil
+}
+
+// Examples end the help of the verbs.
+func Examples(verb string) []string {
+	switch {
+	case verb == "import" || verb == "import nginx":
+		return []string{"millrace import nginx /etc/nginx/nginx.conf -o millrace.yaml", "millrace compare-config --nginx /etc/nginx/nginx.conf"}
+	case strings.HasPrefix(verb, "compare-config"):
+		return []string{"millrace compare-config --nginx /etc/nginx/nginx.conf --log /var/log/nginx/access.log"}
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package importcmd
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/fcgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/certtest"
+	"millrace/internal/config"
+)
+
+// configs are configs of nginx of different kinds.
+const configs = "../../../../internal/importer/nginx/testdata/configs"
+
+// tree are the files that they serve.
+func tree() map[string]string {
+	css, js := "body { color: #333 }\n", "console.log('hello')\n"
+	page := func(links ...string) string {
+		var b strings.Builder
+		b.WriteString("<!doctype html><title>page</title>\n")
+		for _, l := range links {
+			fmt.Fprintf(&b, "<a href=%q>%s</a>\n", l, l)
+		}
+		return b.String()
+	}
+	return map[string]string{
+		"wordpress/index.php": "<?php echo 'x';", "wordpress/robots.txt": "User-agent: *\n", "wordpress/favicon.ico": "icon",
+		"wordpress/wp-content/style.css": css, "wordpress/wp-content/uploads/a.png": "png", "wordpress/wp-content/uploads/evil.php": "<?php",
+		"wordpress/wp-admin/index.php": "<?php", "wordpress/readme.html": page("/wp-content/style.css", "/2024/05/hello/", "/wp-admin/", "/index.php?p=1", "/wp-content/missing.css"),
+		"wordpress/.htaccess": "deny",
+
+		"spa/index.html": page("/assets/app.1234.js", "/route/deep", "/assets/missing.js"), "spa/assets/app.1234.js": js, "spa/robots.txt": "x\n",
+		"node/public/app.js": js, "node/public/a/b.css": css,
+		"staff/index.html": page("/public/", "/admin", "/secret/a.txt"), "staff/public/index.html": page("/"), "staff/secret/a.txt": "secret\n",
+		"staff/admin/index.html": page(), "staff/administrator.html": page(), "staff/404.html": page("/"),
+		"shop/index.html": page("/login", "/login/form", "/loginx", "/download/a.txt"), "shop/download/a.txt": "a\n",
+		"acme/.well-known/acme-challenge/token": "token\n",
+		"example/index.html":                    page("/about", "/blog/", "/missing"), "example/about.html": page(), "example/blog/index.html": page(), "example/404.html": page(),
+		"users/index.html": page("/a.txt"), "users/a.txt": "a\n",
+		"docs/index.html": page("/img/a.png", "/imgs.png", "/image.png", "/b.png", "/image.txt"), "docs/img/a.png": "png", "docs/image.txt": "text\n", "docs/imgs.png": "png",
+		"symfony/public/index.php": "<?php", "symfony/public/bundles/a.css": css, "symfony/public/robots.txt": "x\n", "symfony/public/other.php": "<?php",
+		"django/staticfiles/admin/a.css": css, "django/staticfiles/favicon.ico": "icon", "django/media/x.png": "png", "django/public/500.html": page(), "django/public/robots.txt": "x\n",
+		"moved/index.html": page("/old-page", "/about-us", "/team/anna", "/blog/2024/05/x", "/feed", "/feed/", "/search/word", "/search/word?page=2", "/go/there?a=b", "/go/there", "/?lang=de",
+			"/shop/cart?id=1", "/gone/x", "/legal", "/legal?x=1", "/docs/v1/a.html", "/docs/latest/a.html", "/docs/v2/a.html", "/user/bob", "/dump.SQL", "/teapot", "/people/anna", "/old-page?x=1"),
+		"moved/posts/2024-05-x.html": page(), "moved/docs/v2/a.html": page(), "moved/new-page.html": page(), "moved/about/index.html": page(), "moved/feed.xml": "<feed/>",
+		"static/index.html": page("/a.css", "/downloads/x.css", "/icons/i.svg", "/iconsheet.css", "/.git/config", "/.well-known/security.txt"),
+		"static/a.css":      css, "static/app.js": js, "static/pic.png": "png", "static/downloads/x.css": css, "static/icons/i.svg": "<svg/>", "static/iconsheet.css": css,
+		"static/.git/config": "x", "static/404.html": page(), "static/50x.html": page(), "static/.well-known/security.txt": "Contact: x\n",
+	}
+}
+
+// place puts a config and what it names into a folder, with its paths changed.
+func place(t *testing.T, name string, port string) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, text := range tree() {
+		write(filepath.Join(dir, "srv", file), text)
+	}
+	err := filepath.WalkDir(configs, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		rel, _ := filepath.Rel(configs, file)
+		replaced := strings.NewReplacer("/srv/", dir+"/srv/", "/etc/ssl/", dir+"/ssl/", "127.0.0.1:5001", "127.0.0.1:"+port).Replace(string(text))
+		write(filepath.Join(dir, "nginx", rel), replaced)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "ssl"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := certtest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org")
+	certtest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
+	php(t, filepath.Join(dir, "srv", "run", "php-fpm.sock"))
+	return filepath.Join(dir, "nginx", name+".conf")
+}
+
+// application is the upstream: it says what it was asked.
+func application(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "missing"):
+		http.NotFound(w, r)
+	case strings.HasSuffix(r.URL.Path, "broken"):
+		w.WriteHeader(http.StatusBadGateway)
+	default:
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, "%s %s\n<a href=%q>x</a><a href='/login/missing'></a><a href='/broken'></a>", r.Host, r.RequestURI, "/deeper/path?q=1")
+	}
+}
+
+// php is a server of FastCGI that says which script it ran.
+func php(t *testing.T, socket string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(socket), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		_ = fcgi.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			env := fcgi.ProcessEnv(r)
+			w.Header().Set("Content-Type", "text/html")
+			fmt.Fprintf(w, "script %s app %s uri %s", filepath.Base(env["SCRIPT_FILENAME"]), env["APP_ENV"], r.RequestURI)
+		}))
+	}()
+}
+
+// TestNginxIsTheOracle runs each config by nginx, and what the importer makes of
+// it by Millrace: they answer the same.
+func TestNginxIsTheOracle(t *testing.T) {
+	if _, err := exec.LookPath("nginx"); err != nil {
+		t.Skip("nginx is not installed (Debian: nginx)")
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(application))
+	t.Cleanup(upstream.Close)
+	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())
+	for _, c := range []struct {
+		name  string
+		least int // answers compared
+		// differ are answers that differ by intention: what the report lists.
+		differ []string
+	}{
+		// A folder without an index belongs to the front controller.
+		{"wordpress", 20, []string{"/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}},
+		{"spa", 8, nil},
+		// A folder's path without its slash leads to the one with it.
+		{"node-websocket", 8, []string{"/static"}},
+		{"basic-auth", 8, []string{"/public", "/secret", "/404.html"}}, // an error page has a path of its own
+		{"rate-limit", 8, nil},
+		{"several-sites", 20, []string{"/.well-known/acme-challenge", "/.well-known/acme-challenge/token"}}, // its type
+		{"symfony", 8, nil},
+		{"proxy-cache", 8, nil},
+		{"django", 8, []string{"/static"}},
+		{"redirects", 20, nil},
+		// Hidden files do not exist; types of a location are listed as not carried over.
+		{"static-precompressed", 15, []string{"/.git", "/.git/config", "/downloads/x.css"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := place(t, c.name, port)
+			var out, messages bytes.Buffer
+			s := console.Streams{Out: &out, Err: &messages}
+			yaml := filepath.Join(filepath.Dir(file), "millrace.yaml")
+			if err := (&Nginx{File: file, Prefix: "/usr/share/nginx", output: output{Output: yaml}}).Run(s); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := config.Load(yaml); err != nil {
+				t.Fatalf("check: %v", err)
+			}
+			compare := &Compare{Nginx: file, Config: yaml, Limit: 300, Binary: "nginx", Prefix: "/usr/share/nginx"}
+			err := compare.Run(s)
+			for _, line := range strings.Split(out.String(), "\n") {
+				if _, path, is := strings.Cut(line, "://"); is && strings.HasPrefix(line, "http") && !slices.Contains(c.differ, path[strings.Index(path, "/"):]) {
+					t.Errorf("%s differs", line)
+				}
+			}
+			if err != nil && (t.Failed() || out.Len() == 0) {
+				text, _ := os.ReadFile(yaml)
+				_, yaml, _ := strings.Cut(string(text), "\n\n")
+				t.Errorf("%v\n%s\n%s", err, &out, strings.ReplaceAll(yaml, dirOf(file), ""))
+			}
+			asked := 0
+			for _, line := range strings.Split(messages.String(), "\n") {
+				_, _ = fmt.Sscanf(line, "%d paths of", &asked)
+			}
+			if asked < c.least {
+				t.Errorf("only %d answers were compared", asked)
+			}
+		})
+	}
+}
+
+func dirOf(file string) string { return filepath.Dir(filepath.Dir(file)) }

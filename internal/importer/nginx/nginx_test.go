@@ -1,0 +1,214 @@
+package nginx
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/config"
+	"millrace/internal/importer/draft"
+	"millrace/internal/importer/nginxconf"
+)
+
+var update = flag.Bool("update", false, "write the configs that are expected")
+
+// read reads a config of testdata as if it were in /etc/nginx.
+func read(t testing.TB, name string) []*nginxconf.Directive {
+	t.Helper()
+	const dir = "testdata/configs"
+	list, err := nginxconf.Parse("/etc/nginx/"+name, nginxconf.Files{
+		Read: func(name string) ([]byte, error) { return os.ReadFile(strings.Replace(name, "/etc/nginx", dir, 1)) },
+		Glob: func(pattern string) ([]string, error) {
+			names, err := filepath.Glob(strings.Replace(pattern, "/etc/nginx", dir, 1))
+			for i := range names {
+				names[i] = strings.Replace(names[i], dir, "/etc/nginx", 1)
+			}
+			return names, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func options() Options {
+	return Options{Dir: "/etc/nginx", Prefix: "/usr/share/nginx", IsDir: func(string) bool { return true }}
+}
+
+// parse reads a text.
+func parse(text string) ([]*nginxconf.Directive, error) {
+	return nginxconf.Parse("/etc/nginx/nginx.conf", nginxconf.Files{
+		Read: func(string) ([]byte, error) { return []byte(text), nil },
+		Glob: func(string) ([]string, error) { return nil, nil },
+	})
+}
+
+// count is the number of lines that need a fate.
+func count(list []*nginxconf.Directive) int {
+	n := 0
+	for _, d := range list {
+		n++
+		if !wholeBlocks()[d.Name.Text] {
+			n += count(d.Block)
+		}
+	}
+	return n
+}
+
+// TestConfigs: twelve configs of different kinds, and what is made of them. That
+// they answer as with nginx is tested by the commands.
+func TestConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/configs/*.conf")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d configs, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			list := read(t, filepath.Base(file))
+			node, report := Translate(list, options())
+			text := report.File("Written by: millrace import nginx "+filepath.Base(file), node)
+			golden := strings.TrimSuffix(file, ".conf") + ".yaml"
+			if *update {
+				if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), text); diff != "" {
+				t.Errorf("go test -run TestConfigs -update writes it anew (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// rulesOf is what a server block becomes, without its first lines.
+func translated(t *testing.T, block string) (string, *draft.Report) {
+	t.Helper()
+	list, err := parse("http { server { server_name a.example; " + block + " } }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, report := Translate(list, options())
+	return regexp.MustCompile(`(?m)^ *# .*\n`).ReplaceAllString(node.String(), ""), report
+}
+
+// TestLines: what single lines become.
+func TestLines(t *testing.T) {
+	for block, want := range map[string]string{
+		"root /r; location / { try_files $uri $uri/ /index.html; }":                                            "try: ['{path}', '{path}/', /index.html]",
+		"root /r; location / { try_files $uri =404; }":                                                         "try: ['{path}', '=404']",
+		"location /a { proxy_pass http://h:1; }":                                                               "'/a**':\n        proxy:\n          to: http://h:1",
+		"location /a/ { proxy_pass http://h:1/b/; }":                                                           "strip_prefix: /a/",
+		"location = /a { proxy_pass http://h:1/b; }":                                                           "- {path: /a, to: /b}",
+		"location ~ ^/a/(.*) { proxy_pass http://h:1/b/$1$is_args$args; }":                                     "- {path: '/a/(.*).*', to: '/b/{1}'}",
+		"location /a/ { rewrite ^/a/(.*) /$1 break; proxy_pass http://h:1; }":                                  "- {path: '/a/(.*).*', to: '/{1}'}",
+		"set $up http://h:1; location / { proxy_pass $up; }":                                                   "to: http://h:1",
+		"location / { proxy_pass http://h:1; proxy_set_header Host $host; }":                                   "host: client",
+		"location / { proxy_pass http://unix:/run/a.sock; }":                                                   "to: unix:/run/a.sock",
+		"location / { grpc_pass grpc://h:1; }":                                                                 "to: h2c://h:1",
+		"location / { return 301 https://b.example$request_uri; }":                                             "redirect: {to: 'https://b.example{uri}', status: 301}",
+		"location / { return 302 /b; }":                                                                        "redirect: {to: '/b?', status: 302}",
+		"location = /a { return 200 \"x$\"; }":                                                                 "respond: {text: 'x$$'}",
+		"return 444;":                                                                                          "deny: {}",
+		"if ($scheme != https) { return 301 https://$host$request_uri; } root /r;":                             "{protocol: http, redirect: {to: 'https://{host}{uri}', status: 301}}",
+		"if ($http_x_forwarded_proto = http) { return 403; } root /r;":                                         "{header: {X-Forwarded-Proto: http}, deny: {}}",
+		"if ($host ~* ^www\\.(.*)) { return 301 https://$1$request_uri; } server_name www.b.example; root /r;": "{host: [www.b.example], redirect: {to: 'https://b.example{uri}', status: 301}}",
+		"if ($request_method = POST) { return 405; } root /r;":                                                 "{method: [POST], respond: {status: 405}}",
+		"if ($arg_x ~ ^y) { rewrite ^/a$ /b last; } root /r;":                                                  "{regex: '^/a$', rewrite: /b, query: {x: '~^y'}}",
+		"if (!-e $request_filename) { rewrite ^(.*)$ /index.html last; } root /r;":                             "try: ['{path}', '{path}/', /index.html]",
+		"if (!-f $request_filename) { proxy_pass http://h:1; break; } root /r;":                                "try: ['{path}', '{path}/', '@upstream']",
+		"root /r; location / { deny 10.0.0.1; allow 10.0.0.0/8; deny all; }":                                   "access: {allow: ['10.0.0.0/8'], deny: ['10.0.0.1']}",
+		"root /r; location / { allow 10.0.0.1; deny 10.0.0.0/8; }":                                             "{address: ['10.0.0.0/8', '!10.0.0.1'], deny: {}}",
+		"root /r; location / { allow 192.168.1.7/24; deny all; }":                                              "access: {allow: ['192.168.1.0/24']}",
+		"root /r; location /a/ { deny all; }":                                                                  "/a/: {deny: {}}",
+		"root /r; location / { limit_except GET { deny all; } }":                                               "{method: ['!GET', '!HEAD'], deny: {}}",
+		"root /r; location / { auth_basic \"x\"; auth_basic_user_file p; }":                                    "auth: {realm: x, file: /etc/nginx/p}",
+		"root /r; location ^~ /a/ { } location ~ \\.x$ { return 410; }":                                        "- {path: /a/, route: /a/}\n      - {regex: '\\.x$', deny: {status: 410}}",
+		"root /r; location = /b.x { } location ~ \\.x$ { return 410; }":                                        "- {path: /b.x, route: /b.x}\n      - {regex: '\\.x$', deny: {status: 410}}",
+		"location /a/ { root /r; location ~ \\.x$ { return 410; } }":                                           "- {regex: '^/a/.*(?:\\.x$)', deny: {status: 410}}",
+		"location /a/ { alias /s/; }":                                                                          "/a/:\n        static: {root: /s}",
+		"location /a { root /r; } location /a/b/ { root /s; }":                                                 "- {path: /a/b/, route: /a/b/}",
+		"location / { client_max_body_size 0; proxy_pass http://h:1; }":                                        "body_bytes: 1024GiB",
+		"location / { proxy_pass https://10.0.0.1; }":                                                          "tls: {insecure: true}",
+		"location / { fastcgi_pass 127.0.0.1:9000; root /r; }":                                                 "static: {root: /r}\n        php:\n          to: '127.0.0.1:9000'\n          front: 'off'",
+		"ssl_verify_client on; root /r;":                                                                       "- {deny: {}}",
+		"location / { root /r; auth_request /check; }":                                                         "- {deny: {}}",
+	} {
+		got, report := translated(t, block)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", block, got, want, strings.Join(report.NotCarriedOver(), "\n"))
+		}
+		if _, err := config.Parse("x.yaml", []byte(got)); err != nil && !strings.Contains(err.Error(), "no folder") && !strings.Contains(err.Error(), "no such file") && !strings.Contains(err.Error(), "/etc/nginx/p") {
+			t.Errorf("%s\nbecomes\n%s\n%v", block, got, err)
+		}
+	}
+}
+
+// TestNothingIsDropped: each line has a fate, whatever it is.
+func TestNothingIsDropped(t *testing.T) {
+	list, err := parse("unknown_thing a; http { strange { inner x; } server { odd on; location / { weird; if ($x) { y; } } } } stream { server { listen 1; } }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, report := Translate(list, options())
+	var names []string
+	for _, n := range report.Notes {
+		if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
+			t.Errorf("%+v", n)
+		}
+		if n.Fate == draft.Left {
+			names = append(names, strings.Fields(n.Line)[0])
+		}
+	}
+	for _, want := range []string{"unknown_thing", "strange", "odd", "weird", "stream", "if"} {
+		if !strings.Contains(strings.Join(names, " "), want) {
+			t.Errorf("%s is not among those left: %v", want, names)
+		}
+	}
+}
+
+// FuzzTranslate: nothing makes it fail, each line has a fate, and what is
+// written is YAML that the config's reader takes apart.
+func FuzzTranslate(f *testing.F) {
+	files, _ := filepath.Glob("testdata/configs/*.conf")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("server { if ($a ~ \"(\") { return 301 \"$1\n\"; } location ~* ( { alias $1; } rewrite ( ) ( ; proxy_pass; }")
+	f.Add("server { listen ; server_name ~( *.x.*; location { } location = { return; } location @a { fastcgi_pass; } }")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "include") {
+			return
+		}
+		list, err := parse(text)
+		if err != nil {
+			return
+		}
+		node, report := Translate(list, options())
+		if got, most := len(report.Notes), count(list); got > most {
+			t.Errorf("%d fates for %d lines", got, most)
+		}
+		for _, n := range report.Notes {
+			if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
+				t.Errorf("without a fate: %+v", n)
+			}
+		}
+		_, err = config.Parse("x.yaml", []byte(report.File("x", node)))
+		if err != nil && strings.Contains(err.Error(), "not YAML") {
+			t.Errorf("%v\n%s", err, node)
+		}
+	})
+}

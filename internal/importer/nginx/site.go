@@ -1,0 +1,446 @@
+package nginx
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"millrace/internal/importer/draft"
+	"millrace/internal/importer/nginxconf"
+)
+
+// site is a server block on its way to one of ours.
+type site struct {
+	im     *importer
+	server *server
+	node   *draft.Node
+
+	first     []ruleDraft // of the server block itself
+	again     bool        // a location's rewrite starts the search anew
+	locations []*location
+	routes    map[string]*draft.Node
+	order     []string
+	comments  map[string][]string
+	fallback  string    // what answers for files that are not there, of an if
+	php       *location // the expression that hands PHP to php-fpm
+}
+
+// ruleDraft is a rule, with what stands above it.
+type ruleDraft struct {
+	node    *draft.Node
+	comment string
+}
+
+// location is one block, or what the server block says where there is none.
+type location struct {
+	*scope
+	block *nginxconf.Directive // nil: the server block
+	kind  locationKind
+	path  string // of exact and prefix
+	expr  string // of expressions, as RE2
+	key   string // of its route
+	outer *location
+
+	rules []ruleDraft // before its route
+	node  *draft.Node // what answers; nil: nothing, all that is said is in rules
+	whole bool        // its last rule answers all that it is for
+
+	first    bool   // a rule leads to its route
+	fallback string // what answers for files that are not there, of an if
+}
+
+type locationKind int
+
+const (
+	prefixLocation locationKind = iota
+	caretLocation               // ^~
+	exactLocation
+	regexLocation
+	namedLocation
+)
+
+// site translates a server block into node.
+func (im *importer) site(s *server, node *draft.Node) {
+	t := &site{im: im, server: s, node: node, routes: map[string]*draft.Node{}, comments: map[string][]string{}}
+	done := t.serverRules()
+	if !done {
+		t.collect(s.scope, nil)
+		t.root()
+		t.keys()
+		for _, l := range t.locations {
+			t.location(l)
+		}
+		t.mergePHP()
+	}
+	t.write(done)
+}
+
+// collect lists the locations of a block, those within others included.
+func (t *site) collect(sc *scope, outer *location) {
+	for _, d := range sc.list {
+		if d.Name.Text != "location" || !d.Opens {
+			continue
+		}
+		l := &location{scope: &scope{parent: sc, list: d.Block}, block: d, outer: outer}
+		if !t.kind(l) {
+			continue
+		}
+		t.im.used(d)
+		t.collect(l.scope, l)
+		t.locations = append(t.locations, l)
+	}
+}
+
+// kind reads what a location is for.
+func (t *site) kind(l *location) bool {
+	d := l.block
+	modifier, pattern := "", d.Arg(0)
+	if len(d.Args) > 1 {
+		modifier, pattern = d.Arg(0), d.Arg(1)
+	} else {
+		for _, m := range []string{"=", "^~", "~*", "~"} { // nginx takes them without a space
+			if rest, ok := strings.CutPrefix(pattern, m); ok {
+				modifier, pattern = m, rest
+				break
+			}
+		}
+	}
+	switch modifier {
+	case "~", "~*":
+		l.kind = regexLocation
+		expr, err := expression(pattern, modifier == "~*")
+		if err != nil {
+			t.withoutExpression(l, pattern, err)
+			return false
+		}
+		if l.outer != nil && l.outer.kind != regexLocation && !strings.HasPrefix(pattern, "^") {
+			expr = "^" + regexp.QuoteMeta(l.outer.path) + ".*(?:" + expr + ")"
+		}
+		l.expr = expr
+		return true
+	case "=":
+		l.kind = exactLocation
+	case "^~":
+		l.kind = caretLocation
+	}
+	if strings.HasPrefix(pattern, "@") {
+		l.kind, l.path = namedLocation, pattern
+		return true
+	}
+	l.path = pattern
+	if !strings.HasPrefix(pattern, "/") || strings.ContainsAny(pattern, "*?#") {
+		t.im.leave(d, "a route's path begins with \"/\" and has no *, ? or #: write it as a rule with a regex")
+		return false
+	}
+	return true
+}
+
+// withoutExpression is for a location whose expression RE2 does not know.
+func (t *site) withoutExpression(l *location, pattern string, err error) {
+	if strings.HasPrefix(pattern, `/\.(?!well-known`) || strings.HasPrefix(pattern, `^/\.(?!well-known`) || strings.HasPrefix(pattern, `(?:^|/)\.(?!well-known`) {
+		t.im.standard(l.block, "files whose names begin with a dot do not exist for clients, /.well-known excepted")
+		for _, d := range l.block.Block {
+			t.im.standard(d, "files whose names begin with a dot do not exist for clients, /.well-known excepted")
+		}
+		return
+	}
+	if slices.ContainsFunc(l.block.Block, func(d *nginxconf.Directive) bool {
+		return d.Name.Text == "deny" || strings.HasPrefix(d.Name.Text, "auth") || d.Name.Text == "return" && !strings.HasPrefix(d.Arg(0), "3") || d.Name.Text == "internal"
+	}) {
+		t.close(l.block, fmt.Sprintf("write this location as a rule without looking ahead or behind: %v. The site answers 403 until its first rule is removed", err))
+		return
+	}
+	t.im.leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
+}
+
+// close lets nobody in until somebody has looked at a line that kept clients out.
+func (t *site) close(d *nginxconf.Directive, do string) {
+	t.im.leave(d, do)
+	t.server.closed = append(t.server.closed, d.At()+": "+d.String())
+}
+
+// root adds the location that a server block with files has without saying so.
+func (t *site) root() {
+	for _, l := range t.locations {
+		if l.path == "/" && (l.kind == prefixLocation || l.kind == caretLocation) {
+			return
+		}
+	}
+	if t.server.last("root") == nil && t.server.own("try_files") == nil {
+		return
+	}
+	t.locations = append(t.locations, &location{scope: &scope{parent: t.server.scope}, path: "/"})
+}
+
+// keys gives each location the key of its route. Prefixes without a slash at
+// the end, which cover more than a folder, are written with stars.
+func (t *site) keys() {
+	var open []string
+	for _, l := range t.locations {
+		if l.loose() {
+			open = append(open, l.path)
+		}
+	}
+	taken := map[string]bool{}
+	for _, l := range t.locations {
+		switch l.kind {
+		case exactLocation, namedLocation:
+			l.key = l.path
+		case regexLocation:
+			continue // named when there is a route
+		case prefixLocation, caretLocation:
+			l.key = l.path
+			// Stars go before slashes, so a rule leads to what is longer.
+			l.first = slices.ContainsFunc(open, func(p string) bool { return strings.HasPrefix(l.path, p) && len(l.path) > len(p) })
+			switch {
+			case l.loose():
+				l.key = l.path + "**"
+			case !strings.HasSuffix(l.path, "/"):
+				l.key = l.path + "/"
+			}
+		}
+		for base, n := l.key, 2; taken[l.key]; n++ {
+			l.key = fmt.Sprintf("%s%d", base, n)
+			if !strings.HasPrefix(base, "@") {
+				l.key = "@" + strings.Trim(base, "/*") + fmt.Sprint(n)
+			}
+		}
+		taken[l.key] = true
+	}
+}
+
+// loose is a prefix that is taken as it is: /api also covers /apix.
+func (l *location) loose() bool {
+	return (l.kind == prefixLocation || l.kind == caretLocation) && !strings.HasSuffix(l.path, "/") && l.own("alias") == nil && !changesPath(l.own("proxy_pass"))
+}
+
+// changesPath reports whether a proxy_pass puts a path in the place of the location's.
+func changesPath(d *nginxconf.Directive) bool {
+	if d == nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(d.Arg(0), "://")
+	return strings.Contains(rest, "/") && !strings.HasPrefix(rest, "unix:") || strings.Count(rest, ":") > 1
+}
+
+// name is the name of a route that an expression leads to.
+func (t *site) name(l *location) string {
+	switch {
+	case l.own("fastcgi_pass") != nil:
+		return "@php"
+	case l.own("proxy_pass") != nil:
+		return "@app"
+	}
+	return "@files"
+}
+
+// match are the keys of a rule that is for a location.
+func (l *location) match() *draft.Node {
+	n := draft.Map()
+	switch {
+	case l.kind == regexLocation:
+		n.Set("regex", draft.Verbatim(l.expr))
+	case l.kind == exactLocation:
+		n.Set("path", draft.Text(l.path))
+	case l.path == "/":
+	case l.loose() || !strings.HasSuffix(l.path, "/"):
+		n.Set("path", draft.Text(l.path+"**"))
+	default:
+		n.Set("path", draft.Text(l.path))
+	}
+	return n
+}
+
+// covers reports whether a path may come to a location.
+func (l *location) covers(path string) bool {
+	switch l.kind {
+	case regexLocation:
+		re, err := regexp.Compile(l.expr)
+		return err == nil && re.MatchString(path)
+	case exactLocation:
+		return l.path == path
+	case namedLocation:
+		return false
+	}
+	return strings.HasPrefix(path, l.path)
+}
+
+// write puts rules and routes in the order in which nginx would look.
+func (t *site) write(done bool) {
+	rules := draft.List()
+	for _, why := range t.server.closed {
+		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), "REMOVE THIS RULE when you have looked at: "+why)
+	}
+	for _, r := range append(t.plainRules(), t.first...) {
+		add(rules, r)
+	}
+	if !done {
+		t.ordered(rules)
+	}
+	if rules.Len() > 0 {
+		t.node.Set("rules", rules)
+	}
+	t.hoist()
+	routes := draft.Map()
+	sorted := slices.SortedFunc(maps.Keys(t.routes), func(a, b string) int { return slices.Index(t.order, a) - slices.Index(t.order, b) })
+	for _, key := range sorted {
+		routes.Set(key, t.routes[key], t.comments[key]...)
+	}
+	if routes.Len() == 0 {
+		routes.Set("/", draft.Map().Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nothing else is left to answer")
+	}
+	t.node.Set("routes", routes)
+}
+
+func add(rules *draft.Node, r ruleDraft) {
+	if r.comment == "" {
+		rules.Add(r.node.Flow())
+		return
+	}
+	rules.Add(r.node.Flow(), r.comment)
+}
+
+// ordered adds the rules of locations: exact ones, ^~, expressions, prefixes.
+func (t *site) ordered(rules *draft.Node) {
+	var expressions, prefixes []*location
+	for _, l := range t.locations {
+		switch l.kind {
+		case regexLocation:
+			expressions = append(expressions, l)
+		case prefixLocation, caretLocation:
+			prefixes = append(prefixes, l)
+		}
+	}
+	slices.SortStableFunc(prefixes, func(a, b *location) int { return len(b.path) - len(a.path) })
+	slices.SortStableFunc(expressions, func(a, b *location) int { return depthOf(b) - depthOf(a) })
+	t.exactRules(rules, expressions, prefixes)
+	if len(expressions) > 0 {
+		t.caretRules(rules, prefixes)
+	}
+	t.expressionRules(rules, expressions)
+	from := rules.Len()
+	for i, l := range prefixes {
+		if l.kind == caretLocation && len(expressions) > 0 {
+			continue
+		}
+		t.prefixRules(rules, l, prefixes[i+1:])
+	}
+	if t.again && rules.Len() > from && len(expressions) > 0 {
+		t.expressionRules(rules, expressions)
+	}
+}
+
+// depthOf is how deep a location is within others: nginx looks at the
+// expressions of the location that it has found first.
+func depthOf(l *location) int {
+	n := 0
+	for at := l.outer; at != nil; at = at.outer {
+		n++
+	}
+	return n
+}
+
+// exactRules are for exact paths that a rule below would take.
+func (t *site) exactRules(rules *draft.Node, below ...[]*location) {
+	for _, l := range t.locations {
+		if l.kind != exactLocation {
+			continue
+		}
+		for _, r := range l.rules {
+			add(rules, r)
+		}
+		taken := slices.ContainsFunc(slices.Concat(below...), func(o *location) bool {
+			return o.covers(l.path) && (o.kind == regexLocation || len(o.rules) > 0)
+		})
+		if taken && l.node != nil && !l.whole {
+			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
+		}
+	}
+}
+
+// caretRules come before the expressions: nginx does not look at those for
+// paths of a ^~, unless a longer prefix without one is nearer.
+func (t *site) caretRules(rules *draft.Node, prefixes []*location) {
+	for i, l := range prefixes {
+		under := slices.ContainsFunc(prefixes[i+1:], func(o *location) bool { return o.kind == caretLocation && strings.HasPrefix(l.path, o.path) })
+		if l.kind != caretLocation && !under {
+			continue
+		}
+		if l.kind != caretLocation && l.block != nil {
+			t.im.standard(l.block, "within a location with ^~ the site's expressions are not looked at for longer prefixes either")
+		}
+		t.prefixRules(rules, l, nil)
+		if !l.whole && l.node != nil && !l.first {
+			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
+		}
+	}
+}
+
+func (t *site) expressionRules(rules *draft.Node, expressions []*location) {
+	for _, l := range expressions {
+		for _, r := range l.rules {
+			add(rules, r)
+		}
+		if l.node != nil && !l.whole {
+			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
+		}
+	}
+}
+
+// prefixRules are those of a prefix; where a shorter one has rules, too, its
+// paths must not come to them.
+func (t *site) prefixRules(rules *draft.Node, l *location, shorter []*location) {
+	for _, r := range l.rules {
+		add(rules, r)
+	}
+	if l.whole || l.node == nil {
+		return
+	}
+	if l.first || slices.ContainsFunc(shorter, func(o *location) bool { return len(o.rules) > 0 && strings.HasPrefix(l.path, o.path) }) {
+		add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
+	}
+}
+
+// route enters what answers a location.
+func (t *site) route(l *location, node *draft.Node, comment ...string) {
+	l.node = node
+	if l.key == "" {
+		base := t.name(l)
+		l.key = base
+		for n := 2; t.routes[l.key] != nil; n++ {
+			l.key = fmt.Sprintf("%s%d", base, n)
+		}
+	}
+	if _, ok := t.routes[l.key]; !ok {
+		t.order = append(t.order, l.key)
+	}
+	t.routes[l.key] = node
+	if l.block != nil {
+		comment = append([]string{l.block.At() + ": " + l.block.String()}, comment...)
+	}
+	t.comments[l.key] = comment
+}
+
+// hoist writes what all routes have in common once, at the site.
+func (t *site) hoist() {
+	for _, key := range []string{"errors", "auth", "access", "rate_limit"} {
+		var common *draft.Node
+		for i, name := range t.order {
+			v := t.routes[name].Get(key)
+			if v == nil || i > 0 && v.String() != common.String() {
+				common = nil
+				break
+			}
+			common = v
+		}
+		if common == nil || len(t.order) < 2 {
+			continue
+		}
+		for _, name := range t.order {
+			t.routes[name].Remove(key)
+		}
+		t.node.Set(key, common)
+	}
+}
