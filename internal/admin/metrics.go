@@ -74,6 +74,7 @@ func newCollector(d Deps) *collector {
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
 	denied := describe("requests_refused_total", "Requests that were refused by an access list (403) or a rate limit (429).", "reason")
 	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
+	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
@@ -104,6 +105,8 @@ func newCollector(d Deps) *collector {
 			counter(refused3, &m.HTTP3Refused.Headers, "headers"),
 			counter(refused3, &m.HTTP3Refused.Resets, "resets"),
 			counter(refused3, &m.HTTP3Refused.Requests, "requests"),
+			gauge(buffered, &m.BufferedMemory, "memory"),
+			gauge(buffered, &m.BufferedFiles, "files"),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
@@ -130,8 +133,8 @@ func counter(desc *prometheus.Desc, c *meter.Counter, labels ...string) figure {
 	return figure{desc, prometheus.CounterValue, labels, func() float64 { return float64(c.Load()) }}
 }
 
-func gauge(desc *prometheus.Desc, g *meter.Gauge) figure {
-	return figure{desc, prometheus.GaugeValue, nil, func() float64 { return float64(g.Load()) }}
+func gauge(desc *prometheus.Desc, g *meter.Gauge, labels ...string) figure {
+	return figure{desc, prometheus.GaugeValue, labels, func() float64 { return float64(g.Load()) }}
 }
 
 // Describe implements [prometheus.Collector].

@@ -119,6 +119,9 @@ func (c *checker) upstreams() {
 			if r.Cache.Varies() {
 				c.key(join(r.path, "cache.request_headers"), "a cache's answers are for everyone: these variables would tell the upstream who asked first", "leave the variables out, or use a proxy route")
 			}
+			if r.Cache.Sticky.Cookie != "" {
+				c.key(join(r.path, "cache.sticky"), "a cache's answers are for everyone: a cookie in them would keep them out of it", "use hash_by: client, or a proxy route")
+			}
 			c.upstreamsOf(join(r.path, "cache"), "http", r.pattern, r.Cache.Options, own)
 		}
 		if r.Proxy != nil {

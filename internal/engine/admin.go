@@ -55,6 +55,9 @@ func (s *Server) controls() map[string]http.Handler {
 
 // measure sets the gauges of the caches, images and WebSockets in use.
 func (s *Server) measure() {
+	memory, files := s.room.Used()
+	s.meters.BufferedMemory.Set(memory)
+	s.meters.BufferedFiles.Set(files)
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, h := range s.graph.caches {

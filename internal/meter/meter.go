@@ -122,6 +122,8 @@ type Meters struct {
 	HTTP3Refused     HTTP3Refused
 
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
+	BufferedMemory  Gauge   // bytes of bodies that proxies have buffered
+	BufferedFiles   Gauge   // the same, in temporary files
 
 	ConfigReloads        Counter // reloads that took effect
 	ConfigReloadFailures Counter // reloads that failed and left the old config serving

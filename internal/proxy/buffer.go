@@ -21,7 +21,10 @@ func (b Buffer) normal() Buffer {
 
 // source is where the upload is read from.
 func (u *upload) source() io.Reader {
-	if u.kept != nil {
+	switch {
+	case u.first != nil:
+		return u.first
+	case u.kept != nil:
 		return u.kept
 	}
 	return u.in.Body
@@ -56,6 +59,9 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 	err := q.Fill(countReader{r.Body, &left}, false)
 	if err == nil {
 		u.kept = q
+		if r.Method == http.MethodPut || r.Method == http.MethodDelete { // the others are not repeated, and their space is free sooner
+			u.first, out.GetBody = q.Reader(), u.repeat
+		}
 		delete(out.Header, "Expect") // the client has sent it
 		return true
 	}

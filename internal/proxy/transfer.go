@@ -73,6 +73,7 @@ func (i *interim) stop() {
 type upload struct {
 	in      *http.Request
 	kept    *spool.Queue          // where all of it was taken in before; nil: it comes from the client
+	first   *spool.Reader         // of kept, if the request may be repeated; nil: it may not
 	trailer http.Header           // of the outgoing request
 	reading sync.Mutex            // held while kept is read
 	over    atomic.Bool           // the handler has ended
@@ -122,18 +123,44 @@ func (u *upload) Read(p []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	n, err := u.source().Read(p)
+	u.readTo(err)
+	return n, err
+}
+
+// readTo notes what ended the body.
+func (u *upload) readTo(err error) {
 	if err != nil {
 		u.err.Store(&err)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		for name := range u.trailer {
 			if values := u.in.Trailer[name]; valid(values) {
 				u.trailer[name] = values
 			}
 		}
 	}
+}
+
+// repeated is the body of an upload for another try.
+type repeated struct {
+	*upload
+	from *spool.Reader
+}
+
+// Read implements io.Reader.
+func (b *repeated) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	if b.over.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n, err := b.from.Read(p)
+	b.readTo(err)
 	return n, err
 }
+
+// repeat returns the body once more.
+func (u *upload) repeat() (io.ReadCloser, error) { return &repeated{u, u.kept.Reader()}, nil }
 
 // Close implements io.Closer. The body is the server's to close, which would
 // wait here for a client that was told to wait for 100 (Continue).

@@ -189,6 +189,45 @@ func (q *Queue) Read(to []byte) (int, error) {
 	return n, nil
 }
 
+// Reader reads a body that is whole, and leaves it where it is.
+type Reader struct {
+	q     *Queue
+	piece int
+	off   int   // in it
+	at    int64 // in the file
+}
+
+// Reader returns a reader from the beginning. The queue must be full, and nobody
+// may take from it: several readers may read at once.
+func (q *Queue) Reader() *Reader { return &Reader{q: q} }
+
+// Read implements io.Reader.
+func (r *Reader) Read(to []byte) (int, error) {
+	q := r.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed:
+		return 0, ErrClosed
+	case len(to) == 0:
+		return 0, nil
+	case r.piece < len(q.pieces):
+		p := q.pieces[r.piece]
+		n := copy(to, (*p.space)[r.off:p.n])
+		if r.off += n; r.off == p.n {
+			r.piece, r.off = r.piece+1, 0
+		}
+		return n, nil
+	case q.from+r.at < q.to:
+		n, err := q.file.ReadAt(to[:min(int64(len(to)), q.to-q.from-r.at)], q.from+r.at)
+		if r.at += int64(n); n > 0 {
+			return n, nil
+		}
+		return 0, err
+	}
+	return 0, q.err
+}
+
 // Close gives the space back. Who fills the queue gets ErrClosed. It must not
 // be called while Next or Read runs.
 func (q *Queue) Close() error {

@@ -107,7 +107,7 @@ func (p *Pool) probed(s *server, err error) {
 	}
 	changed := s.streak >= needed
 	if changed {
-		s.down, s.streak = !s.down, 0
+		s.down, s.streak, s.back = !s.down, 0, now
 		p.dispatch(now)
 	}
 	p.mu.Unlock()

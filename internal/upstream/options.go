@@ -37,6 +37,16 @@ type Options struct {
 	// the answer), path, client (its address), header:NAME or cookie:NAME;
 	// requests without that header or cookie go by url. Default url.
 	HashBy string `yaml:"hash_by"`
+	// Weights are how much each address gets beside the others, in their order: with
+	// [3, 1] the first has three times the requests. Default the same for all.
+	Weights []int `yaml:"weights"`
+	// SlowStart is the time in which a server that has come back, after failed
+	// probes, an ejection or an open breaker, gets from a tenth of its requests to
+	// all of them. Default none.
+	SlowStart time.Duration `yaml:"slow_start"`
+	// Sticky keeps a visitor with one server by a cookie: "sticky: NAME". When that
+	// server fails, another one takes over, and the cookie changes.
+	Sticky Sticky `yaml:"sticky"`
 	// Host is the Host header: "client" passes the client's on (in lower case, without
 	// the scheme's own port), "upstream" is the address's, anything else is sent as it
 	// is. Default upstream.
@@ -45,8 +55,10 @@ type Options struct {
 	// Concurrency is the most requests at once to each address. Event streams and
 	// upgraded connections count until their header only. Default 256.
 	Concurrency int `yaml:"concurrency"`
-	// Queue is how many more requests may wait for a free place, first come, first
-	// served, over all addresses. When it is full, clients get 503. Default 1024.
+	// Queue is how many more requests may wait for a free place, over all addresses.
+	// Each client's address (of IPv6, its network of 64 bits) has its turn; those of
+	// one client are served as they come. When it is full, the requests that are
+	// furthest from their turn get 503. Default 1024.
 	Queue int `yaml:"queue"`
 	// QueueTimeout is how long one may wait there before it gets 503. Default 5s.
 	QueueTimeout time.Duration `yaml:"queue_timeout"`
@@ -237,6 +249,8 @@ func (o Options) Check() map[string]error {
 		faults["header_bytes"] = fmt.Errorf("%s for a header is out of range: at least 1KiB, at most 16MiB", b)
 	}
 	o.checkHealth(faults)
+	o.checkWeights(faults)
+	o.checkSticky(faults)
 	for i, s := range o.Retries.Status {
 		if !isStatus(s) || s[0] < '4' {
 			faults[fmt.Sprintf("retries.status[%d]", i)] = fmt.Errorf("%q is not the status of a failure: write 503, or 5xx for a class", s)
@@ -251,7 +265,7 @@ func (o Options) Check() map[string]error {
 		faults["retries.attempts"] = fmt.Errorf("%d attempts are too many: at most %d", o.Retries.Attempts, maxAttempts)
 	}
 	for key, d := range map[string]time.Duration{
-		"queue_timeout": o.QueueTimeout, "connect_timeout": o.ConnectTimeout, "header_timeout": o.HeaderTimeout,
+		"queue_timeout": o.QueueTimeout, "slow_start": o.SlowStart, "connect_timeout": o.ConnectTimeout, "header_timeout": o.HeaderTimeout,
 		"body_timeout": o.BodyTimeout, "idle_timeout": o.IdleTimeout, "health.interval": o.Health.Interval,
 		"health.timeout": o.Health.Timeout, "health.eject": o.Health.Eject, "breaker.window": o.Breaker.Window, "breaker.open": o.Breaker.Open,
 	} {

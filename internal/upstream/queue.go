@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"time"
 )
 
@@ -21,37 +22,111 @@ type wish struct {
 	key    uint64 // what balance: hash goes by
 	tried  set    // rather another than these
 	stream bool   // it will become a stream, if the server agrees
+	stuck  set    // the one that its cookie names, if there is room
+	from   string // the client's address, for its turn in the queue
 }
 
 // waiter is a request in the queue.
 type waiter struct {
 	prev, next *waiter
 	wish
+	client netip.Prefix
+	turn   uint64
 	ready  chan struct{} // closed when place or err is there
 	place  place
 	err    error
 	queued bool
 }
 
-// queue is a list of waiters, first come, first served. Options.Queue bounds it.
+// queue is a list of waiters in the order of their turns. Each client has one
+// request in each turn, so that one with a thousand does not hold up the others
+// (Demers, Keshav and Shenker, Analysis and Simulation of a Fair Queueing
+// Algorithm, SIGCOMM 1989); those of a client, and of a turn, keep their order.
+// Options.Queue bounds it.
 type queue struct {
 	first, last *waiter
 	len         int
+	turn        uint64 // whose waiters get places now
+	clients     map[netip.Prefix]*turns
+}
+
+// turns are the waiters of one client.
+type turns struct {
+	last uint64 // of the one that came last
+	len  int
+}
+
+// clientOf is who has a turn of its own: an IPv4 address, or a network of 64 bits,
+// as one customer gets it. Whoever has none shares one.
+func clientOf(remote string) netip.Prefix {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	prefix, _ := addr.Prefix(min(addr.BitLen(), 64)) // never an error
+	return prefix
+}
+
+// nextTurn is the turn of a request that comes now.
+func (q *queue) nextTurn(client netip.Prefix) uint64 {
+	if c := q.clients[client]; c != nil {
+		return max(c.last, q.turn) + 1
+	}
+	return q.turn + 1
 }
 
 func (q *queue) push(w *waiter) {
-	w.queued = true
-	if w.prev = q.last; w.prev != nil {
-		w.prev.next = w
-	} else {
-		q.first = w
+	w.queued, w.turn = true, q.nextTurn(w.client)
+	if q.clients == nil {
+		q.clients = map[netip.Prefix]*turns{}
 	}
-	q.last = w
+	c := q.clients[w.client]
+	if c == nil {
+		c = new(turns)
+		q.clients[w.client] = c
+	}
+	c.last = w.turn
+	c.len++
+	w.prev = q.last
+	for w.prev != nil && w.prev.turn > w.turn {
+		w.prev = w.prev.prev
+	}
+	if w.prev != nil {
+		w.next, w.prev.next = w.prev.next, w
+	} else {
+		w.next, q.first = q.first, w
+	}
+	if w.next != nil {
+		w.next.prev = w
+	} else {
+		q.last = w
+	}
 	q.len++
+}
+
+// displace makes room for a request of a client by sending away the one whose
+// turn is last, if that is later than the client's own.
+func (q *queue) displace(client netip.Prefix) bool {
+	w := q.last
+	if w == nil || w.turn <= q.nextTurn(client) {
+		return false
+	}
+	q.remove(w)
+	if c := q.clients[w.client]; c != nil {
+		c.last-- // it was that client's last
+	}
+	w.err = &upstreamError{kind: ErrBusy, cause: errQueueFull}
+	close(w.ready)
+	return true
 }
 
 func (q *queue) remove(w *waiter) {
 	w.queued = false
+	c := q.clients[w.client]
+	if c.len--; c.len == 0 {
+		delete(q.clients, w.client)
+	}
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {
@@ -94,11 +169,12 @@ func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 			return place{}, err
 		}
 	}
-	if p.queue.len >= p.options.Queue {
+	client := clientOf(what.from)
+	if p.queue.len >= p.options.Queue && !p.queue.displace(client) {
 		p.mu.Unlock()
 		return place{}, &upstreamError{kind: ErrBusy, cause: errQueueFull}
 	}
-	w := &waiter{wish: what, ready: make(chan struct{})}
+	w := &waiter{wish: what, client: client, ready: make(chan struct{})}
 	p.queue.push(w)
 	p.mu.Unlock()
 	return p.wait(ctx, w)
@@ -170,6 +246,9 @@ func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 	if from &= room; from == 0 {
 		return nil, errFull
 	}
+	if one := from & what.stuck; one != 0 {
+		from = one
+	}
 	candidates := p.scratch[:0]
 	for _, s := range p.servers {
 		if from&(1<<s.index) != 0 {
@@ -178,6 +257,9 @@ func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 	}
 	if len(candidates) == 1 {
 		return candidates[0], nil
+	}
+	if p.weighted {
+		return weighted[p.options.Balance](p, now, candidates, what), nil
 	}
 	return p.balance(p, now, candidates, what), nil
 }
@@ -202,6 +284,7 @@ func (p *Pool) dispatch(now time.Duration) {
 			return
 		}
 		p.queue.remove(w)
+		p.queue.turn = max(p.queue.turn, w.turn)
 		if w.err = err; err == nil {
 			w.place = p.enter(s, now)
 		}

@@ -36,6 +36,8 @@ type server struct {
 	name      string
 	hostField string // what Host is set to; "": the client's
 	seed      uint64 // of the rendezvous hash
+	weight    float64
+	token     string // in cookies
 	way       *connector
 	client    *client           // keeps connections of HTTP/1.1; nil: h2c has none
 	speaks    atomic.Uint32     // what it spoke last, by which it is asked
@@ -54,6 +56,8 @@ type server struct {
 	ejections        int           // in a row, at most maxEjections
 	down             bool          // its probes failed
 	streak           int           // probes in a row that contradict down
+	back             time.Duration // since when it gets requests again; 0: it always did
+	credit           float64       // of weightedRoundRobin
 }
 
 func newServer(i int, a address, o Options, way *connector, log *slog.Logger, started time.Time) *server {
@@ -61,7 +65,12 @@ func newServer(i int, a address, o Options, way *connector, log *slog.Logger, st
 		distrust: distrust{since: time.Now(), log: log},
 		address:  a, index: i, name: a.text, way: way, options: &o,
 		seed:    mix(fnv1a(a.text)),
+		weight:  1,
+		token:   tokenOf(a.text),
 		breaker: breaker{limits: o.Breaker, results: window{cell: o.Breaker.Window / windowCells}},
+	}
+	if i < len(o.Weights) {
+		s.weight = float64(o.Weights[i])
 	}
 	single := newTransport(way, o, s.unasked)
 	single.DisableKeepAlives = true
@@ -100,6 +109,7 @@ func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change
 			s.ejections = 0 // good for as long as it was out
 		}
 		if broke {
+			s.back = now
 			return closed
 		}
 	case failed:

@@ -82,6 +82,7 @@ type Pool struct {
 	servers  []*server
 	errorLog *slog.Logger
 	balance  balancer
+	weighted bool // not all servers are to get the same
 	hashBy   hashKey
 	good     *regexp.Regexp // what the body of a good probe has; nil: anything
 
@@ -119,6 +120,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		options:  o,
 		errorLog: errorLog,
 		balance:  balancers[o.Balance],
+		weighted: len(o.Weights) > 0 || o.SlowStart > 0,
 		hashBy:   newHashKey(o.HashBy),
 		started:  time.Now(),
 		budget:   window{cell: budgetWindow / windowCells},
@@ -168,7 +170,7 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 		up.abandon()
 		return nil, err
 	}
-	return p.repeat(r, up, wish{key: p.hashOf(r)}, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.wishOf(r, false), func(c place, up *upload) (*http.Response, *failure) {
 		return p.try(r, target, c, up, interim)
 	})
 }
@@ -189,6 +191,7 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, try func(place, *u
 		what.tried = what.tried.with(c.server)
 		resp, f := try(c, up)
 		if f == nil && !p.unwelcome(r, resp, up, n) {
+			p.stick(r, resp, what, c.server)
 			return resp, nil
 		}
 		var next *upload

@@ -1,0 +1,90 @@
+package upstream
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"millrace/internal/field"
+)
+
+// Sticky keeps a visitor with one server by a cookie, for applications that keep
+// sessions in their memory.
+type Sticky struct {
+	// Cookie is its name. It says nothing about the server but which one it is, and
+	// scripts cannot read it. Empty: none.
+	Cookie string `yaml:"cookie"`
+	// MaxAge is how long browsers keep it. Default until they are closed.
+	MaxAge time.Duration `yaml:"max_age"`
+}
+
+// UnmarshalText lets a config say "sticky: NAME".
+func (s *Sticky) UnmarshalText(text []byte) error {
+	*s = Sticky{Cookie: string(text)}
+	return nil
+}
+
+func (o Options) checkSticky(faults map[string]error) {
+	s := o.Sticky
+	switch {
+	case s == (Sticky{}):
+	case !field.Token(s.Cookie):
+		faults["sticky.cookie"] = fmt.Errorf("%q is not the name of a cookie", s.Cookie)
+	case strings.HasPrefix(s.Cookie, "__"):
+		faults["sticky.cookie"] = errors.New("names that begin with __ have rules of their own: choose another one")
+	case s.MaxAge > 0 && s.MaxAge < time.Second:
+		faults["sticky.max_age"] = fmt.Errorf("%s is less than a second", s.MaxAge)
+	}
+}
+
+// tokenOf names a server in cookies: the same on every machine and after every
+// restart, and nothing to read an address from.
+func tokenOf(name string) string {
+	sum := sha256.Sum256([]byte("millrace sticky " + name))
+	return hex.EncodeToString(sum[:8])
+}
+
+// wishOf is what a request asks for.
+func (p *Pool) wishOf(r *http.Request, stream bool) wish {
+	what := wish{key: p.hashOf(r), stream: stream, from: r.RemoteAddr}
+	if p.options.Sticky.Cookie == "" || len(p.servers) == 1 {
+		return what
+	}
+	for _, c := range r.CookiesNamed(p.options.Sticky.Cookie) {
+		for _, s := range p.servers {
+			if s.token == c.Value {
+				what.stuck = what.stuck.with(s)
+				return what
+			}
+		}
+	}
+	return what
+}
+
+// stick tells the client which server has answered, unless it knows, or its own is
+// only busy at the moment.
+func (p *Pool) stick(r *http.Request, resp *http.Response, what wish, s *server) {
+	o := p.options.Sticky
+	if o.Cookie == "" || len(p.servers) == 1 || what.stuck&(1<<s.index) != 0 || p.comesBack(what.stuck) {
+		return
+	}
+	c := http.Cookie{Name: o.Cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(o.MaxAge / time.Second)}
+	resp.Header.Add("Set-Cookie", c.String())
+}
+
+// comesBack reports whether a server may be asked, when it has room.
+func (p *Pool) comesBack(one set) bool {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.servers {
+		if one&(1<<s.index) != 0 {
+			return !s.down && now >= s.ejectedUntil && !s.breaker.isOpen()
+		}
+	}
+	return false
+}
