@@ -49,7 +49,7 @@ var flagValues = map[string]string{
 
 	"origin": "https://app.example", "key": "a-key-that-nobody-knows-01234567", "allow-publish": "room:*", "history": "7", "history-age": "1m",
 	"no-history": "true", "presence": "true", "bus": "nats://localhost:4222", "max-message": "128KiB", "ping": "10s", "slow-consumer": "drop_oldest",
-	"no-compression": "true", "host": "upstream", "domain": "a.example", "tls": "internal",
+	"no-compression": "true", "host": "upstream", "domain": "a.example", "https": "true", "tls": "internal",
 
 	"images-quality": "70", "images-formats": "webp", "images-store": "kept",
 }

@@ -11,23 +11,23 @@ import (
 	"millrace/internal/server"
 )
 
-// authorities are the CAs to ask, in turn: URLs of ACME directories, or
-// [server.CAInternal].
+// authorities are the CAs to ask, in turn, as the options name them.
 func authorities(named []string) []string {
 	if len(named) == 0 {
-		named = []string{server.CALetsEncrypt}
+		return []string{server.CALetsEncrypt}
 	}
-	urls := make([]string, len(named))
-	for i, ca := range named {
-		switch ca {
-		case server.CALetsEncrypt:
-			ca = certmagic.LetsEncryptProductionCA
-		case server.CALetsEncryptStaging:
-			ca = certmagic.LetsEncryptStagingCA
-		}
-		urls[i] = ca
+	return named
+}
+
+// directoryOf is the URL of a CA's ACME directory.
+func directoryOf(ca string) string {
+	switch ca {
+	case server.CALetsEncrypt:
+		return certmagic.LetsEncryptProductionCA
+	case server.CALetsEncryptStaging:
+		return certmagic.LetsEncryptStagingCA
 	}
-	return urls
+	return ca
 }
 
 // readRoots are those of the system and of a PEM file; nil, which means those of

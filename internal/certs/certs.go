@@ -159,6 +159,7 @@ func (m *Manager) newState(names, addrs []string) (*state, error) {
 			continue
 		}
 		issuer := m.newACME(ca, listening(addrs))
+		issuer.Profile = m.options.ProfileFor(ca, names)
 		issuer.TrustedRoots = roots
 		one := certmagic.NewACMEIssuer(next.config, issuer)
 		next.issuers = append(next.issuers, one)
@@ -211,12 +212,11 @@ func listening(addrs []string) ports {
 func (m *Manager) newACME(ca string, at ports) certmagic.ACMEIssuer {
 	o := m.options
 	issuer := certmagic.ACMEIssuer{
-		CA:      ca,
-		TestCA:  ca, // a second opinion of another CA would cost a second proof
-		Email:   o.Email,
-		Agreed:  true, // docs/tls.md says that using it means that
-		Profile: o.Profile,
-		Logger:  m.zap,
+		CA:     directoryOf(ca),
+		TestCA: directoryOf(ca), // a second opinion of another CA would cost a second proof
+		Email:  o.Email,
+		Agreed: true, // docs/tls.md says that using it means that
+		Logger: m.zap,
 		// Its own listeners would be in the way of ours, which answer.
 		ListenHost:     at.host,
 		AltHTTPPort:    at.http,

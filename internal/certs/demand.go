@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -26,16 +29,61 @@ func (m *Manager) onDemand() *certmagic.OnDemandConfig {
 		return nil
 	}
 	client := &http.Client{Timeout: askTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	limit := rate.NewLimiter(rate.Every(asksEvery), asksAtOnce)
+	limit, each := rate.NewLimiter(rate.Every(asksEvery), asksAtOnce), newLimits()
 	return &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error {
 		if m.state.Load().names[name] {
 			return nil
+		}
+		if !each.allow(name, time.Now()) {
+			return errors.New("too many names of one domain")
 		}
 		if !limit.Allow() {
 			return errors.New("too many names at once")
 		}
 		return allowed(ctx, client, ask, name)
 	}}
+}
+
+// Bounds of one domain's share of the asks, so that who goes through the names of
+// one does not keep the others from getting theirs.
+const (
+	domainAtOnce = 10
+	domainEvery  = 5 * time.Second // one more
+	mostDomains  = 4096
+)
+
+// limits are those of the domains that were asked about of late.
+type limits struct {
+	mu    sync.Mutex
+	of    map[string]*rate.Limiter
+	swept time.Time // when those that have their whole share were forgotten
+}
+
+func newLimits() *limits { return &limits{of: map[string]*rate.Limiter{}} }
+
+// allow reports whether a name may be asked about. Its domain is what is behind
+// its first label, or the name itself where that has two: shop.example.org is of
+// example.org.
+func (l *limits) allow(name string, now time.Time) bool {
+	domain := strings.ToLower(strings.TrimSuffix(name, "."))
+	if _, parent, ok := strings.Cut(domain, "."); ok && strings.Contains(parent, ".") {
+		domain = parent
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.of[domain]
+	if one == nil {
+		if len(l.of) >= mostDomains && now.Sub(l.swept) >= domainEvery {
+			l.swept = now
+			maps.DeleteFunc(l.of, func(_ string, r *rate.Limiter) bool { return r.TokensAt(now) >= domainAtOnce })
+		}
+		if len(l.of) >= mostDomains {
+			return true // the limit of all holds
+		}
+		one = rate.NewLimiter(rate.Every(domainEvery), domainAtOnce)
+		l.of[domain] = one
+	}
+	return one.AllowN(now, 1)
 }
 
 // allowed asks whether a name may have a certificate.

@@ -2,6 +2,7 @@ package certs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -155,7 +156,37 @@ func (m *Manager) status(name string) admin.Certificate {
 	if leaf := newest.Leaf; leaf != nil {
 		from, to := leaf.NotBefore, leaf.NotAfter
 		renew := to.Add(-time.Duration(float64(to.Sub(from)) * certmagic.DefaultRenewalWindowRatio))
+		if asked, ok := m.askedFor(name); ok {
+			renew = asked
+		}
 		s.From, s.To, s.Renewal, s.Issuer = &from, &to, &renew, leaf.Issuer.CommonName
 	}
 	return s
+}
+
+// askedFor is when the CA wants a name's certificate to be renewed (ARI, RFC
+// 9773), as it said last: from the folder, so that a status waits for no store.
+func (m *Manager) askedFor(name string) (time.Time, bool) {
+	folder, ok := m.storage.(*certmagic.FileStorage)
+	if m.shared != nil {
+		folder, ok = m.shared.folder, true
+	}
+	if !ok {
+		return time.Time{}, false
+	}
+	for _, issuer := range m.state.Load().config.Issuers {
+		text, err := folder.Load(m.ctx, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), name))
+		if err != nil {
+			continue
+		}
+		var meta struct {
+			IssuerData struct {
+				RenewalInfo *acme.RenewalInfo `json:"renewal_info"`
+			} `json:"issuer_data"`
+		}
+		if json.Unmarshal(text, &meta) == nil && meta.IssuerData.RenewalInfo != nil && !meta.IssuerData.RenewalInfo.SelectedTime.IsZero() {
+			return meta.IssuerData.RenewalInfo.SelectedTime, true
+		}
+	}
+	return time.Time{}, false
 }

@@ -25,6 +25,8 @@ func (c *checker) tls() {
 		c.value("tls.certificates[0].cert", "a certificate, but no address for HTTPS", "add tls.listen (--tls-listen), for example :8443")
 	case len(t.Pairs()) == 0 && len(t.Listen) > 0 && t.Auto == nil:
 		c.value("tls.listen", "HTTPS without a certificate", "add \"auto: on\" below tls, and it comes by itself (--domain), or tls.cert and tls.key (--tls-cert, --tls-key)")
+	case t.Auto != nil && t.Auto.Addresses && len(t.Auto.Wanted(c.hosts())) == 0:
+		c.value(autoPath+".addresses", "this machine has no public IP address of its own", "name the one that leads to it: hosts: [203.0.113.5] below tls.auto (--domain 203.0.113.5)")
 	case t.Auto != nil && len(t.Auto.Wanted(c.hosts())) == 0 && t.Auto.OnDemand.Ask == "":
 		c.value(autoPath, "no site has a host that a certificate could be for", "add hosts: [example.org] to a site, or below tls.auto (--domain example.org)")
 	}

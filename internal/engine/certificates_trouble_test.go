@@ -293,3 +293,33 @@ func TestOpenKey(t *testing.T) {
 	_, l := startLoud(t, fmt.Sprintf("listen: []\ntls: {listen: 127.0.0.1:0, cert: %s, key: %s}\nsites: [{routes: {/: {static: {root: %s}}}}]", cert, key, dir))
 	l.waitFor(t, "chmod 600 "+key)
 }
+
+// An address gets a certificate as a name does, for clients that send no name,
+// and the CA is asked for the profile that is configured.
+func TestAddressCertificate(t *testing.T) {
+	a := newAuthority(t, 3600)
+	dir := folder(t, map[string]string{"index.html": "page"})
+	startLoud(t, a.config(t, ", profile: default", fmt.Sprintf("{hosts: [127.0.0.1], routes: {/: {static: {root: %s}}}}", dir)))
+	if cert := a.eventuallyVisited(t, "127.0.0.1", anyCertificate); cert.VerifyHostname("127.0.0.1") != nil {
+		t.Errorf("the certificate is for %v", cert.IPAddresses)
+	}
+}
+
+// Where one CA fails the next is asked.
+func TestCAsInTurn(t *testing.T) {
+	a, broken := newAuthority(t, 3600), newAuthority(t, 3600)
+	broken.limited.Store(true)
+	dir := folder(t, map[string]string{"index.html": "page"})
+	text, err := os.ReadFile(broken.roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := os.ReadFile(a.roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, a.roots, string(both)+string(text))
+	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+	startLoud(t, strings.Replace(yaml, "ca: "+a.dir, "ca: ['"+broken.dir+"', '"+a.dir+"']", 1))
+	a.eventuallyVisited(t, "a.example", anyCertificate)
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -21,6 +22,10 @@ import (
 type AutoOptions struct {
 	// Hosts are names to get certificates for, besides the hosts of the sites.
 	Hosts []string `yaml:"hosts"`
+	// Addresses gets certificates for the public IP addresses that this machine has
+	// itself, besides the names. Let's Encrypt has only those of its profile
+	// shortlived for them, which is the default then.
+	Addresses bool `yaml:"addresses"`
 	// CA says who issues: letsencrypt, letsencrypt-staging (for trials: browsers
 	// do not trust it), internal (a CA of this machine's own, for development),
 	// or the URL of an ACME directory. Of several, the next is asked when one
@@ -172,7 +177,7 @@ func (o *AutoOptions) CheckHost(host string) error {
 func (o *AutoOptions) Wanted(hosts []string) []string {
 	var names []string
 	seen := map[string]bool{}
-	for _, host := range append(append([]string{}, o.Hosts...), hosts...) {
+	for _, host := range slices.Concat(o.Hosts, hosts, o.addresses()) {
 		host = strings.ToLower(host)
 		if !seen[host] && o.CheckHost(host) == nil {
 			names = append(names, host)
@@ -183,6 +188,39 @@ func (o *AutoOptions) Wanted(hosts []string) []string {
 		return []string{"localhost", "127.0.0.1", "::1"}
 	}
 	return names
+}
+
+// mostAddresses bounds the addresses of a machine: of IPv6 it may have very many.
+const mostAddresses = 8
+
+// shared are addresses of providers' own networks (RFC 6598).
+var sharedNetwork = netip.MustParsePrefix("100.64.0.0/10")
+
+// addresses are the public ones of this machine, none unless Addresses asks for them.
+func (o *AutoOptions) addresses() (public []string) {
+	if !o.Addresses {
+		return nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range all {
+		prefix, err := netip.ParsePrefix(a.String())
+		if ip := prefix.Addr(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() && !sharedNetwork.Contains(ip) && len(public) < mostAddresses {
+			public = append(public, ip.String())
+		}
+	}
+	return public
+}
+
+// ProfileFor is the profile to ask a CA for.
+func (o *AutoOptions) ProfileFor(ca string, names []string) string {
+	isAddress := func(name string) bool { _, err := netip.ParseAddr(name); return err == nil }
+	if o.Profile == "" && (ca == CALetsEncrypt || ca == CALetsEncryptStaging) && slices.ContainsFunc(names, isAddress) {
+		return "shortlived"
+	}
+	return o.Profile
 }
 
 // certificateFolder is the default folder's, below that for a user's or a service's data.

@@ -42,6 +42,7 @@ type Serve struct {
 type Flags struct {
 	Listen    []Address           `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
 	Domain    []string            `placeholder:"NAME" key:"tls.auto.hosts" env:"MILLRACE_DOMAIN" help:"Serve HTTPS under this name, with a certificate that comes by itself, at :443, and redirect from :80. May be repeated."`
+	HTTPS     bool                `name:"https" key:"tls.auto.addresses" env:"MILLRACE_HTTPS" help:"Serve HTTPS under this machine's public IP addresses, with certificates of a few days that come by themselves, at :443, and redirect from :80."`
 	TLS       string              `name:"tls" placeholder:"HOW" values:"on,internal" key:"tls.auto" env:"MILLRACE_TLS" help:"Get certificates by itself: on, from a public CA for the config's hosts, or internal, from a CA of this machine's own, for development. Default off."`
 	TLSCert   string              `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
 	TLSKey    string              `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
