@@ -193,21 +193,19 @@ func (o *AutoOptions) Wanted(hosts []string) []string {
 // mostAddresses bounds the addresses of a machine: of IPv6 it may have very many.
 const mostAddresses = 8
 
-// shared are addresses of providers' own networks (RFC 6598).
-var sharedNetwork = netip.MustParsePrefix("100.64.0.0/10")
-
 // addresses are the public ones of this machine, none unless Addresses asks for them.
 func (o *AutoOptions) addresses() (public []string) {
 	if !o.Addresses {
 		return nil
 	}
+	shared := netip.MustParsePrefix("100.64.0.0/10") // providers' own networks (RFC 6598)
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil
 	}
 	for _, a := range all {
 		prefix, err := netip.ParsePrefix(a.String())
-		if ip := prefix.Addr(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() && !sharedNetwork.Contains(ip) && len(public) < mostAddresses {
+		if ip := prefix.Addr(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) && len(public) < mostAddresses {
 			public = append(public, ip.String())
 		}
 	}
