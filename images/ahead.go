@@ -33,9 +33,9 @@ type lister interface {
 
 // AheadOptions of Ahead.
 type AheadOptions struct {
-	// Jobs is how many pictures are worked on at once; default: the workers.
+	// Jobs is how many images are worked on at once; default: the workers.
 	Jobs int
-	// Progress is called after each picture, by one goroutine at a time; total
+	// Progress is called after each image, by one goroutine at a time; total
 	// is known from the start.
 	Progress func(Progress)
 }
@@ -43,7 +43,7 @@ type AheadOptions struct {
 // Progress of Ahead.
 type Progress struct {
 	Done, Total int
-	Name        string // of the picture that was last done
+	Name        string // of the image that was last done
 	Err         error  // what kept it from being converted; nil if nothing did
 }
 
@@ -67,7 +67,7 @@ type Saving struct {
 	Of       int64 `json:"of"`       // of the originals
 }
 
-// Ahead converts every picture of the source that is not converted yet, each to
+// Ahead converts every image of the source that is not converted yet, each to
 // all formats, and returns when all is done or ctx ends. What it has done by
 // then is kept: the next call goes on.
 func (h *Handler) Ahead(ctx context.Context, o AheadOptions) (Summary, error) {
@@ -144,7 +144,7 @@ func (s *Summary) add(p picture) {
 	}
 }
 
-// ahead converts one picture to all formats.
+// ahead converts one image to all formats.
 func (h *Handler) ahead(ctx context.Context, name string) (p picture) {
 	p = picture{name: name, formats: map[string]Saving{}}
 	f, err := h.source.Lookup(name)

@@ -15,7 +15,7 @@ import (
 	"millrace/images/worker"
 )
 
-// Converter makes one picture of another: a *worker.Pool.
+// Converter makes one image of another: a *worker.Pool.
 type Converter interface {
 	Convert(ctx context.Context, src worker.Source, s convert.Spec, background bool) (*convert.Result, error)
 	Abilities() worker.Abilities
@@ -65,7 +65,7 @@ func NewEngine(ctx context.Context, o EngineOptions, command []string, errorLog 
 }
 
 // workerMemory is what one worker may take: the whole budget, because the queue
-// lets a picture that needs it run alone. 0: the worker's default.
+// lets an image that needs it run alone. 0: the worker's default.
 func workerMemory(budget int64, _ int) int64 { return budget }
 
 // newEngine has one worker more than there are conversions at once, for those

@@ -3,7 +3,7 @@
 // otherwise, under the same URL. What was converted is kept, and follows its
 // original.
 //
-// A request's life: a path with a picture's extension becomes an original
+// A request's life: a path with an image's extension becomes an original
 // (package internal/original: a folder's files, or images/remote); Accept and,
 // where they are allowed, the parameters of the query become the variants that
 // would do (wanted.go); the record of the original knows which of them exist, in
@@ -74,7 +74,7 @@ type Handler struct {
 	improving []improvement     // of follow alone, as room and turn are
 	room      int               // for more of them, this time
 	turn      int               // in the records, of the next original to be looked at
-	tooBig    sync.Once         // the log has heard of pictures that take too much memory
+	tooBig    sync.Once         // the log has heard of images that take too much memory
 	whole     sync.Mutex        // held to read a whole file, of up to Options.MaxSize
 
 	closing context.Context
@@ -162,7 +162,7 @@ func (h *Handler) Close() error {
 	return err
 }
 
-// ServeHTTP answers a request for a picture; others are the source's.
+// ServeHTTP answers a request for an image; others are the source's.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.extensions[strings.ToLower(path.Ext(r.URL.Path))] {
 		h.serveOther(w, r)

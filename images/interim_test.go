@@ -92,7 +92,7 @@ func TestRangesOfTheOriginalEndWithIt(t *testing.T) {
 	}
 }
 
-// After its first answer a picture may be the lane's, so nobody may ask again.
+// After its first answer an image may be the lane's, so nobody may ask again.
 func TestTheOtherFormatIsOrderedAtOnce(t *testing.T) {
 	r := newRig(t, Options{NoBest: true}, newFake(bothTools))
 	r.write("a.jpg", photo(t, 64, 48, 1), time.Hour)

@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Pictures that need too much memory are logged once for all: one setting mends
+// Images that need too much memory are logged once for all: one setting mends
 // it.
 func TestTooBigIsLoggedOnce(t *testing.T) {
 	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}, Memory: bytesize.Size(minMemory)}, newFake(bothEmbedded))

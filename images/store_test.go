@@ -47,7 +47,7 @@ func (f *full) Create(ctx context.Context, key string, size int64) (store.Writer
 	return f.Store.Create(ctx, key, size)
 }
 
-// A disk without room is not the picture's fault: it is converted as soon as
+// A disk without room is not the image's fault: it is converted as soon as
 // there is room again, and meanwhile not again and again in vain.
 func TestDiskThatIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestAheadLeavesTheTableToVisitors(t *testing.T) {
 	}
 }
 
-// A picture that cannot be converted is not news the second time.
+// An image that cannot be converted is not news the second time.
 func TestAheadFailsOnce(t *testing.T) {
 	r := newRig(t, Options{NoBest: true, Formats: []string{"webp"}}, newFake(bothTools))
 	r.converter.failing = func([]byte, convert.Spec) error { return errTest }

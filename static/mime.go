@@ -106,7 +106,7 @@ var mediaTypes = map[string]mediaType{
 	".ttc":   packs("font/collection"),
 	".eot":   packs("application/vnd.ms-fontobject"),
 
-	// Sound and moving pictures.
+	// Sound and moving images.
 	".mp3":  dense("audio/mpeg"),
 	".m4a":  dense("audio/mp4"),
 	".aac":  dense("audio/aac"),

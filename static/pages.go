@@ -125,7 +125,7 @@ func (h *Handler) application(w http.ResponseWriter, r *http.Request, name strin
 	if h.options.SPA == "" || !navigates(r) {
 		return false
 	}
-	if t := h.typeOf(name); t.name != unknownType.name && !t.page { // a picture is one, also in a tab of its own
+	if t := h.typeOf(name); t.name != unknownType.name && !t.page { // an image is one, also in a tab of its own
 		return false
 	}
 	page := strings.TrimPrefix(h.options.SPA, "/")

@@ -38,7 +38,7 @@ func TestLiveExamples(t *testing.T) {
 }
 
 // TestEverythingExample: the example with everything shows each of it, and its
-// pictures are small.
+// images are small.
 func TestEverythingExample(t *testing.T) {
 	dir := filepath.Join("..", "..", "examples", "everything")
 	cfg, err := config.Load(filepath.Join(dir, "millrace.yaml"))

@@ -24,7 +24,7 @@ import (
 	"millrace/images/params"
 )
 
-// settled is how old the files of picture are: what changed this moment is not
+// settled is how old the files of image are: what changed this moment is not
 // converted yet, since it may still be written.
 const settled = time.Minute
 

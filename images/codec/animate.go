@@ -202,7 +202,7 @@ func paint(to *image.NRGBA, m *image.Paletted) {
 }
 
 // difference is the smallest rectangle that holds all pixels that differ in two
-// pictures of one size.
+// images of one size.
 func difference(a, b *image.NRGBA) image.Rectangle {
 	var r image.Rectangle
 	for y := range a.Rect.Dy() {

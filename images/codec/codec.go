@@ -56,12 +56,12 @@ const (
 	maxWebP = 16383
 	// maxAVIF is libavif's own limit on a side.
 	maxAVIF = 32768
-	// maxResult bounds what an encoder may hand back. The largest picture that
+	// maxResult bounds what an encoder may hand back. The largest image that
 	// is converted by default, 50 megapixels, takes less at any quality.
 	maxResult = 64 << 20
 )
 
-// Encoder writes pictures. All methods may be called at once by many
+// Encoder writes images. All methods may be called at once by many
 // goroutines; each call works on one core.
 type Encoder interface {
 	// Level is "embedded" or "tools".
@@ -69,7 +69,7 @@ type Encoder interface {
 	// Formats are those that passed the self-test, with a word on who writes
 	// them, such as "cwebp 1.2.4" or "libwebp".
 	Formats() map[Format]string
-	// Encode writes one picture; its ICC profile is not the encoder's affair
+	// Encode writes one image; its ICC profile is not the encoder's affair
 	// (package container puts it around the result). Only Model YCbCr, Gray
 	// and NRGBA are accepted.
 	Encode(ctx context.Context, p *picture.Picture, o Params) ([]byte, error)
@@ -99,5 +99,5 @@ func check(p *picture.Picture, o Params) error {
 	return nil
 }
 
-// exact reports whether the picture is to be coded without loss, or nearly so.
+// exact reports whether the image is to be coded without loss, or nearly so.
 func (o Params) exact() bool { return o.Lossless || o.NearLossless > 0 && o.NearLossless < 100 }

@@ -75,7 +75,7 @@ func testEncoder(t *testing.T, e Encoder) {
 	t.Run("animation", func(t *testing.T) { testAnimation(t, e) })
 }
 
-// scene is a smooth picture with all kinds of colours: red grows to the right,
+// scene is a smooth image with all kinds of colours: red grows to the right,
 // green downwards, blue on the diagonal.
 func scene(width, height int) *picture.Picture {
 	p := picture.New(width, height, picture.NRGBA, picture.Sub444)
@@ -149,7 +149,7 @@ func limited(c color.YCbCr, a uint8) color.NRGBA {
 	return color.NRGBA{clamp(y + 1.402*cr), clamp(y - 0.344136*cb - 0.714136*cr), clamp(y + 1.772*cb), a}
 }
 
-// expectLike compares a decoded picture with what it was made of: the mean
+// expectLike compares a decoded image with what it was made of: the mean
 // difference of each channel's samples must not be more than limit, nor may the
 // channel be shifted as a whole by more than a third of it (wrong range, wrong
 // coefficients).
@@ -179,7 +179,7 @@ func expectLike(t *testing.T, got, want *image.NRGBA, limit float64) {
 	}
 }
 
-// rgb is what a picture looks like.
+// rgb is what an image looks like.
 func rgb(p *picture.Picture) *image.NRGBA { return nrgbaImage(p.NRGBA()) }
 
 // sizes are even, odd, and as thin as can be.
@@ -237,7 +237,7 @@ func testQuality(t *testing.T, e Encoder) {
 	}
 }
 
-// noisy is a picture with detail, always the same.
+// noisy is an image with detail, always the same.
 func noisy(width, height int) *picture.Picture {
 	p := scene(width, height)
 	state := uint32(1)
@@ -366,7 +366,7 @@ func testCancelled(t *testing.T, e Encoder) {
 	}
 }
 
-// testAtOnce has many goroutines encode the same picture.
+// testAtOnce has many goroutines encode the same image.
 func testAtOnce(t *testing.T, e Encoder) {
 	p := planar(50, 40, picture.Sub420)
 	o := Params{Format: WebP, Quality: 80}

@@ -24,7 +24,7 @@ import (
 // -partition_limit make more bytes. Method 6 costs 1.7, for 0.96 of the bytes.
 const fastFilter = "100"
 
-// cwebpJob is a picture for cwebp. What is opaque goes in as planes, which
+// cwebpJob is an image for cwebp. What is opaque goes in as planes, which
 // spares it the way through RGB; transparency it reads only as RGBA.
 func cwebpJob(p *picture.Picture, o Params) job {
 	method, effort := "2", losslessEffort
@@ -73,7 +73,7 @@ func gif2webpJob(gif []byte, o Params) job {
 	return job{args: append(args, "-o", "-", "--", descriptors+"/0"), input: [][]byte{gif}}
 }
 
-// avifencJob is a picture for avifenc. It prints messages to standard output,
+// avifencJob is an image for avifenc. It prints messages to standard output,
 // so its result comes out of a descriptor of its own.
 func (t *Tools) avifencJob(p *picture.Picture, o Params) job {
 	speed, q := "9", avifQuality(o.Quality, t.tuned)

@@ -39,7 +39,7 @@ const (
 // those may use more than one core.
 type Embedded struct{}
 
-// NewEmbedded returns the embedded level, self-tested on an 8×8 picture (WebP
+// NewEmbedded returns the embedded level, self-tested on an 8×8 image (WebP
 // only, see Embedded). It takes some milliseconds.
 func NewEmbedded(ctx context.Context) (*Embedded, error) {
 	e := &Embedded{}
@@ -68,7 +68,7 @@ func (*Embedded) Formats() map[Format]string {
 	return libraryNames()
 }
 
-// Encode writes one picture.
+// Encode writes one image.
 func (e *Embedded) Encode(ctx context.Context, p *picture.Picture, o Params) (file []byte, err error) {
 	if err := check(p, o); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func limited420(p *picture.Picture) *picture.Picture {
 	return p.Limited420()
 }
 
-// yuvaImage shares the memory of a picture that limited420 returned.
+// yuvaImage shares the memory of an image that limited420 returned.
 func yuvaImage(p *picture.Picture) image.Image {
 	return &image.NYCbCrA{
 		YCbCr: image.YCbCr{
@@ -141,7 +141,7 @@ func yuvaImage(p *picture.Picture) image.Image {
 	}
 }
 
-// nrgbaImage shares the memory of a picture of the NRGBA model, except where
+// nrgbaImage shares the memory of an image of the NRGBA model, except where
 // its rows have gaps, which the library would take for pixels.
 func nrgbaImage(p *picture.Picture) *image.NRGBA {
 	pix := packed(picture.Plane{Pix: p.Pix, Stride: p.Stride}, 4*p.Width, p.Height)

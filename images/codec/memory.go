@@ -4,7 +4,7 @@ package codec
 type perPixel struct{ lossy, alpha, exact, avif int64 }
 
 // Memory is a guess of the bytes that encoding so many pixels takes at its
-// peak, outside of the picture itself, of lossy coding for WebP and without
+// peak, outside of the image itself, of lossy coding for WebP and without
 // transparency. Measured with eight megapixels: cwebp 3.5 bytes a pixel at
 // method 2 and 8.7 at method 6; avifenc 17 at speed 9. Embedded WebP takes 4 to 6
 // of photographs of 24 megapixels where the heap is held to the prediction, AVIF

@@ -20,7 +20,7 @@ func packed(p picture.Plane, width, height int) []byte {
 	return out
 }
 
-// rawYUV is a picture as cwebp reads it with -s: the planes of 4:2:0 in limited
+// rawYUV is an image as cwebp reads it with -s: the planes of 4:2:0 in limited
 // range, one after the other.
 func rawYUV(p *picture.Picture) [][]byte {
 	p = limited420(p)
@@ -28,7 +28,7 @@ func rawYUV(p *picture.Picture) [][]byte {
 	return [][]byte{packed(p.Y, p.Width, p.Height), packed(p.Cb, w, h), packed(p.Cr, w, h)}
 }
 
-// pam is a picture with transparency as a portable arbitrary map (netpbm,
+// pam is an image with transparency as a portable arbitrary map (netpbm,
 // pam(5)).
 func pam(p *picture.Picture) [][]byte {
 	p = p.NRGBA()
@@ -36,7 +36,7 @@ func pam(p *picture.Picture) [][]byte {
 	return [][]byte{[]byte(header), packed(picture.Plane{Pix: p.Pix, Stride: p.Stride}, 4*p.Width, p.Height)}
 }
 
-// y4m is a picture as one frame of YUV4MPEG2 (mjpegtools, yuv4mpeg(5)), with
+// y4m is an image as one frame of YUV4MPEG2 (mjpegtools, yuv4mpeg(5)), with
 // the extension for full range that FFmpeg and libavif share. Planes that have
 // the resolution of avifSampling already are passed on as they are.
 func y4m(p *picture.Picture) [][]byte {

@@ -35,7 +35,7 @@ func newGroup(cmd *exec.Cmd, memory int64) *group {
 func (g *group) release() { runtime.UnlockOSThread() }
 
 // start starts the command and limits its memory. The limit comes a moment
-// after the start, long before the command has read a picture.
+// after the start, long before the command has read an image.
 func (g *group) start() error {
 	if err := g.cmd.Start(); err != nil {
 		return err

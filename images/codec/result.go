@@ -8,7 +8,7 @@ import (
 
 // checkResult finds out whether an encoder wrote a file of the format, whole:
 // a command that was cut short, or that is another program altogether, must
-// not end as a broken picture in somebody's browser.
+// not end as a broken image in somebody's browser.
 func checkResult(f Format, file []byte) error {
 	if f == AVIF {
 		return checkAVIF(file)

@@ -175,7 +175,7 @@ func TestY4M(t *testing.T) {
 	}
 }
 
-// drawing is a flat picture of 64 by 64 pixels with a frame and a bar.
+// drawing is a flat image of 64 by 64 pixels with a frame and a bar.
 func drawing() *picture.Picture {
 	p := picture.New(64, 64, picture.NRGBA, picture.Sub444)
 	for i := range 64 * 64 {
@@ -278,7 +278,7 @@ func TestAVIFQuality(t *testing.T) {
 	}
 }
 
-// TestMemory grows with the picture, and is larger for AVIF.
+// TestMemory grows with the image, and is larger for AVIF.
 func TestMemory(t *testing.T) {
 	for _, level := range []string{"embedded", "tools", "another"} {
 		for _, f := range []Format{WebP, AVIF} {

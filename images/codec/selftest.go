@@ -13,7 +13,7 @@ import (
 	"millrace/images/picture"
 )
 
-// testSide is the width and height of the pictures of the self-tests.
+// testSide is the width and height of the images of the self-tests.
 const testSide = 8
 
 // testPicture is a small one in one colour, as VP8 wants it: Y 120, Cb 90,
@@ -62,7 +62,7 @@ func testGIF() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// testWebP has an encoder code the pictures, lossy and without loss, and looks
+// testWebP has an encoder code the images, lossy and without loss, and looks
 // at what it made of their colours.
 func testWebP(ctx context.Context, e Encoder) error {
 	file, err := e.Encode(ctx, testPicture(), Params{Format: WebP, Quality: 80})

@@ -35,7 +35,7 @@ type ToolOptions struct {
 	Tested []Tested
 }
 
-// Tools is the level of installed commands. Each picture is a process of its
+// Tools is the level of installed commands. Each image is a process of its
 // own, fed and read through pipes, that is killed with its context.
 type Tools struct {
 	cwebp, gif2webp, avifenc *command // nil: not installed, or not working
@@ -45,7 +45,7 @@ type Tools struct {
 	problems     []error
 }
 
-// NewTools looks the commands up in PATH and tests them on an 8×8 picture, ten
+// NewTools looks the commands up in PATH and tests them on an 8×8 image, ten
 // seconds each at most. Those that are missing or fail are left out; with none
 // at all it returns ErrUnsupported.
 func NewTools(ctx context.Context, o ToolOptions) (*Tools, error) {
@@ -120,7 +120,7 @@ func (t *Tools) Formats() map[Format]string {
 	return formats
 }
 
-// Encode writes one picture.
+// Encode writes one image.
 func (t *Tools) Encode(ctx context.Context, p *picture.Picture, o Params) ([]byte, error) {
 	if err := check(p, o); err != nil {
 		return nil, err

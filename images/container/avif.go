@@ -17,7 +17,7 @@ type avifFile struct {
 	top  []box
 	meta *box // in top
 	head []byte
-	// boxes are those in meta. primary is the item that is the picture.
+	// boxes are those in meta. primary is the item that is the image.
 	boxes   []box
 	primary uint32
 	exif    exifItem
@@ -33,7 +33,7 @@ type exifItem struct {
 // AVIF puts a profile and EXIF into a still AVIF file (ISO/IEC 23000-22,
 // 23008-12): a colr box of type prof among the item's properties, an Exif item.
 // A colr box of type nclx stays. It returns file itself when there is nothing
-// to add. Sequences, files over 1 GiB and pictures whose parts are outside of
+// to add. Sequences, files over 1 GiB and images whose parts are outside of
 // the file are refused with ErrFormat.
 func AVIF(file []byte, m Metadata) ([]byte, error) {
 	if m.empty() {

@@ -18,17 +18,17 @@ func u32(v int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
 
 func mkBox(kind string, body ...[]byte) []byte { return appendBox(nil, kind, body...) }
 
-// layout is a way to write the same picture. The zero value is what libavif
+// layout is a way to write the same image. The zero value is what libavif
 // does, but for its brands.
 type layout struct {
 	ilocVersion                    int
 	offset, length, base, index    int // bytes of numbers in iloc; 0: 4, 4, 0, 0
 	inBase                         bool
-	pieces                         int // of the picture's data
+	pieces                         int // of the image's data
 	wideIPMA, wideIDs              bool
 	primary                        int // 0: 1
 	mdatFirst, mdatLarge, mdatOpen bool
-	idat                           bool     // the picture's data is in there
+	idat                           bool     // the image's data is in there
 	fill                           int      // properties that nobody has
 	properties                     []string // besides those of the sample, associated
 	iinfVersion, irefVersion       int
@@ -214,7 +214,7 @@ func oldEXIF() []byte {
 	return append([]byte{0, 0, 0, 0}, header.EXIF("old copyright", "old artist")...)
 }
 
-// TestAVIFLayouts edits a picture in every layout: it keeps its pixels for
+// TestAVIFLayouts edits an image in every layout: it keeps its pixels for
 // libavif, and its profile and EXIF are found by others.
 func TestAVIFLayouts(t *testing.T) {
 	m := Metadata{ICC: profile(301), EXIF: header.EXIF("© Ann Example", "Ann")}
@@ -315,7 +315,7 @@ func TestAVIFSamples(t *testing.T) {
 	}
 }
 
-// TestAVIFTransforms: what describes stands before what turns the picture.
+// TestAVIFTransforms: what describes stands before what turns the image.
 func TestAVIFTransforms(t *testing.T) {
 	got, err := AVIF(layout{properties: []string{"irot\x01"}}.build(t), Metadata{ICC: profile(200)})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 // maxBoxes is how many boxes may stand side by side. It is what an association
 // with a property can count to (ISO/IEC 23008-12, 9.3.2), and far more than
-// pictures have.
+// images have.
 const maxBoxes = 1<<15 - 1
 
 // box is a box of the ISO base media format: ISO/IEC 14496-12, 4.2.

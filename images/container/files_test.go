@@ -53,7 +53,7 @@ func encodeWebP(t testing.TB, m image.Image, lossless bool) []byte {
 	return b.Bytes()
 }
 
-// samples reads the files of testdata, by name: a picture of 47 × 31 pixels like
+// samples reads the files of testdata, by name: an image of 47 × 31 pixels like
 // that of testPicture, and two of 64 × 64 beside each other, by avifenc 0.11 with
 //
 //	-s 4 --min 20 --max 30 -y 444 still.png still.avif
@@ -97,7 +97,7 @@ func sameAVIF(t testing.TB, want, got []byte) {
 	same(t, decode(t, decodeAVIF, want), decode(t, decodeAVIF, got))
 }
 
-// same fails the test if two pictures differ in a pixel.
+// same fails the test if two images differ in a pixel.
 func same(t testing.TB, want, got image.Image) {
 	t.Helper()
 	if want.Bounds() != got.Bounds() {

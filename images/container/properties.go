@@ -36,7 +36,7 @@ func (a *avifFile) setProfile(icc []byte) error {
 	}
 	colr := append([]byte("prof"), icc...)
 	replaced := false
-	transforms := len(own) // where the first of those stands that change the picture
+	transforms := len(own) // where the first of those stands that change the image
 	for n, p := range own {
 		number := int(p &^ essential)
 		if number > len(properties) {

@@ -61,7 +61,7 @@ func TestAlphaWithinTheBudget(t *testing.T) {
 	}
 }
 
-// alphaAlways is a picture that says it may be transparent.
+// alphaAlways is an image that says it may be transparent.
 type alphaAlways struct{ *image.NRGBA }
 
 func (alphaAlways) Opaque() bool { return false }

@@ -1,4 +1,4 @@
-// Package convert makes one picture file into another: probe, decode at the
+// Package convert makes one image file into another: probe, decode at the
 // scale that is needed, turn upright, fit into a size, settle the colours,
 // encode, put profile and copyright back. It is a function of its input: no
 // files, no cache, no network.
@@ -24,14 +24,14 @@ import (
 // ErrNoGain says that the result would not be smaller than the source, by 256 bytes at
 // least (a variant has its own costs: an entry, a file, a Vary); what was
 // converted is thrown away. Only for specs that change nothing but the format,
-// and those whose box is no smaller than the picture.
+// and those whose box is no smaller than the image.
 var ErrNoGain = errors.New("the original is smaller")
 
-// ErrMemory says that the picture has transparency, which Memory takes for
+// ErrMemory says that the image has transparency, which Memory takes for
 // granted only where there is room for it.
 var ErrMemory = errors.New("its transparency needs more memory than there is a budget for")
 
-// ErrUnsupported says that a picture is of a kind that is not converted, such
+// ErrUnsupported says that an image is of a kind that is not converted, such
 // as an animated PNG, or an animation that is to be resized. Its original is to
 // be served.
 var ErrUnsupported = errors.New("a kind of image that is not converted")
@@ -42,15 +42,15 @@ const leastGain = 256
 // DefaultQuality is the quality of specs that name none.
 const DefaultQuality = 80
 
-// Fit is how a picture is brought into a box.
+// Fit is how an image is brought into a box.
 type Fit string
 
-// Fits. Contain (the default) keeps the whole picture and its proportions
+// Fits. Contain (the default) keeps the whole image and its proportions
 // inside the box; Cover fills the box and cuts off what hangs over, from the
 // middle; Fill ignores the proportions; Outside covers without cutting. None
-// ever makes a picture larger than it is: for Cover and Fill the box shrinks in
-// its own proportions until the picture fills it. The box is meant for the
-// upright picture, after its EXIF orientation.
+// ever makes an image larger than it is: for Cover and Fill the box shrinks in
+// its own proportions until the image fills it. The box is meant for the
+// upright image, after its EXIF orientation.
 const (
 	Contain Fit = "contain"
 	Cover   Fit = "cover"
@@ -82,7 +82,7 @@ type Spec struct {
 // Resizes reports whether more than the format changes.
 func (s Spec) Resizes() bool { return s.Width != 0 || s.Height != 0 }
 
-// Result is a converted picture.
+// Result is a converted image.
 type Result struct {
 	Data          []byte      `json:"-"`
 	Width, Height int         // of the result
@@ -160,7 +160,7 @@ func possible(i header.Info, s Spec, size int) error {
 		// Nothing here reads those chunks, and no result could hold them.
 		return fmt.Errorf("a PNG with colours by cICP, gAMA or cHRM: %w", ErrUnsupported)
 	case i.GainMap && !smaller(i, s):
-		// The variant would have the dynamic range of the first picture alone.
+		// The variant would have the dynamic range of the first image alone.
 		// In other sizes that is what was asked for: there is no other one.
 		return fmt.Errorf("a JPEG with a gain map (HDR) in its own size: %w", ErrUnsupported)
 	case !s.Resizes() && size <= leastGain:
@@ -175,7 +175,7 @@ func possible(i header.Info, s Spec, size int) error {
 	return nil
 }
 
-// smaller reports whether the result has fewer pixels than the picture.
+// smaller reports whether the result has fewer pixels than the image.
 func smaller(i header.Info, s Spec) bool {
 	to := planFor(i.Width, i.Height, i.Orientation >= 5, s).to
 	return to.X*to.Y < i.Width*i.Height
@@ -203,7 +203,7 @@ func (j *job) animation() (*Result, error) {
 	return &Result{Data: data, Width: j.info.Width, Height: j.info.Height}, nil
 }
 
-// still converts one picture.
+// still converts one image.
 func (j *job) still() (*Result, error) {
 	turned := j.info.Orientation >= 5 // TIFF 6.0: these change rows and columns
 	plan := planFor(j.info.Width, j.info.Height, turned, j.spec)
@@ -260,7 +260,7 @@ func (j *job) wrap(data, profile []byte) ([]byte, error) {
 	return data, nil
 }
 
-// gray makes a Gray picture of NRGBA pixels that have red, green and blue the
+// gray makes a Gray image of NRGBA pixels that have red, green and blue the
 // same: what the standard library makes of gray PNGs with alpha or a palette.
 // nil if there is a pixel of another colour.
 func gray(p *picture.Picture) *picture.Picture {

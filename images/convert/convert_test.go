@@ -132,7 +132,7 @@ func checkCorners(t testing.TB, m *image.NRGBA, tolerance int) {
 	}
 }
 
-// whereUpright is where a pixel belongs that is stored at x, y in a picture of
+// whereUpright is where a pixel belongs that is stored at x, y in an image of
 // w × h: EXIF 2.32, 4.6.4, says where the row 0 and the column 0 are.
 func whereUpright(orientation, x, y, w, h int) (ux, uy int) {
 	switch orientation {
@@ -154,7 +154,7 @@ func whereUpright(orientation, x, y, w, h int) (ux, uy int) {
 	return x, y
 }
 
-// stored is how a camera stores an upright picture with an orientation.
+// stored is how a camera stores an upright image with an orientation.
 func stored(m *image.NRGBA, orientation int) *image.NRGBA {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	if orientation >= 5 {
@@ -181,7 +181,7 @@ func TestOrientations(t *testing.T) {
 			continue
 		}
 		checkCorners(t, pixels(t, res), 12)
-		// The box is for the upright picture, and what is cut is upright, too.
+		// The box is for the upright image, and what is cut is upright, too.
 		res = convertTo(t, c, file, Spec{Width: 32, Height: 32})
 		if res.Width != 32 || res.Height != 16 {
 			t.Errorf("orientation %d in a box of 32 × 32: %d × %d", orientation, res.Width, res.Height)
@@ -291,7 +291,7 @@ func TestCMYK(t *testing.T) {
 	if _, err := c.Convert(t.Context(), withProfile(file, unknown), Spec{Format: codec.WebP}); !errors.Is(err, icc.ErrUnsupported) {
 		t.Errorf("a CMYK profile that leads to another device was used, or lost: %v", err)
 	}
-	// One of RGB is not this picture's.
+	// One of RGB is not this image's.
 	res = convertTo(t, c, withProfile(file, displayP3()), Spec{})
 	if !res.Source.BrokenICC || len(chunks(t, res.Data)["ICCP"]) > 0 {
 		t.Errorf("%+v", res.Source)
@@ -308,7 +308,7 @@ func goPictures(t testing.TB) string {
 	return filepath.Join(strings.TrimSpace(string(root)), "src", "image")
 }
 
-// The pictures of Go's own tests reach the encoder as Go shows them.
+// The images of Go's own tests reach the encoder as Go shows them.
 func TestGoPictures(t *testing.T) {
 	dir := goPictures(t)
 	var files []string
@@ -517,7 +517,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Half a picture must not be kept as a variant.
+// Half an image must not be kept as a variant.
 func TestTruncated(t *testing.T) {
 	photo := photograph(200, 160)
 	c := &Converter{Encoder: &fakeEncoder{}}

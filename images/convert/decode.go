@@ -19,7 +19,7 @@ import (
 )
 
 // decode decodes the source: a JPEG as small as the plan allows, all else at
-// its size. A file that is cut off is an error: half a picture may be what a
+// its size. A file that is cut off is an error: half an image may be what a
 // browser shows of it now, but it must not be kept as a variant.
 func (j *job) decode(p plan) (*picture.Picture, error) {
 	if j.info.Format == header.JPEG {
@@ -108,7 +108,7 @@ func onCanvas(m image.Image, width, height int) image.Image {
 	return canvas
 }
 
-// opaque makes all of a picture opaque that nobody else has.
+// opaque makes all of an image opaque that nobody else has.
 func opaque(p *picture.Picture) {
 	for y := range p.Height {
 		row := p.Pix[y*p.Stride:][:4*p.Width]
@@ -121,7 +121,7 @@ func opaque(p *picture.Picture) {
 // colours settles what colours the samples stand for. It returns the profile
 // that must be put into the result, or nil for sRGB.
 //
-// A profile that is sRGB, or for another kind of samples than the picture's
+// A profile that is sRGB, or for another kind of samples than the image's
 // (which browsers ignore, too), goes away. Profiles of RGB are kept: the result
 // is RGB, and no conversion is better than none. Gray and CMYK are not what the
 // results are made of: they are converted.

@@ -12,7 +12,7 @@ import (
 	"millrace/images/picture"
 )
 
-// How a still picture is coded:
+// How a still image is coded:
 //
 // JPEG and lossy WebP have lost already: lossy again, at the quality asked for.
 // So are PNG, BMP, TIFF and lossless WebP that hold photographs.
@@ -44,7 +44,7 @@ const (
 	graphicQuality = 90
 )
 
-// encode codes a picture, and tells whether that was lossless, nearly at least.
+// encode codes an image, and tells whether that was lossless, nearly at least.
 func (j *job) encode(p *picture.Picture) (data []byte, lossless bool, err error) {
 	lossy := codec.Params{Format: j.spec.Format, Quality: j.spec.Quality, Effort: j.spec.Effort}
 	graphic := j.info.Lossless && (j.info.Palette || p.Graphic())

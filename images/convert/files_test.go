@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// quadrants is a picture of four flat colours: red and green above, blue and
+// quadrants is an image of four flat colours: red and green above, blue and
 // white below.
 func quadrants(w, h int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, w, h))
@@ -37,7 +37,7 @@ func corner(left, top bool) color.NRGBA {
 	return color.NRGBA{240, 240, 240, 255}
 }
 
-// photograph is a picture that no lossless coder likes: soft shapes and noise.
+// photograph is an image that no lossless coder likes: soft shapes and noise.
 func photograph(w, h int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, w, h))
 	seed := uint32(1)

@@ -7,16 +7,16 @@ import (
 	"millrace/images/picture"
 )
 
-// A plan is how a stored picture, not yet upright, becomes one of its size.
+// A plan is how a stored image, not yet upright, becomes one of its size.
 type plan struct {
 	width, height int // stored
-	// part is what is kept of the stored picture.
+	// part is what is kept of the stored image.
 	part image.Rectangle
 	// to is the size of the result, before it is turned upright.
 	to image.Point
 }
 
-// planFor fits a stored picture into the box of s. turned says that upright it
+// planFor fits a stored image into the box of s. turned says that upright it
 // has rows where it has columns now, so the box is turned as well.
 func planFor(width, height int, turned bool, s Spec) plan {
 	p := plan{width: width, height: height, part: image.Rect(0, 0, width, height), to: image.Pt(width, height)}
@@ -42,7 +42,7 @@ func planFor(width, height int, turned bool, s Spec) plan {
 	case Cover:
 		k := min(1, w/boxW, h/boxH)
 		p.to = image.Pt(round(boxW*k), round(boxH*k))
-		scale := min(w/boxW, h/boxH) // of the box, to lie in the picture
+		scale := min(w/boxW, h/boxH) // of the box, to lie in the image
 		partW, partH := min(width, round(boxW*scale)), min(height, round(boxH*scale))
 		p.part = image.Rect(0, 0, partW, partH).Add(image.Pt((width-partW)/2, (height-partH)/2))
 		p.to = image.Pt(min(p.to.X, partW), min(p.to.Y, partH))
@@ -61,7 +61,7 @@ func round(v float64) int { return max(1, int(math.Round(v))) }
 // denominator is the largest of 8, 4 and 2 that a JPEG may be decoded by so
 // that what is kept of it is larger than the result by a quarter at least; else
 // 1. What the decoder makes small by itself has ripples that are not in the
-// picture where patterns are fine, and the little step that is left blurs:
+// image where patterns are fine, and the little step that is left blurs:
 // without the quarter, photographs of 2560 pixels at w=300 lost up to 4 of
 // SSIMULACRA2 at quality 80. It costs a third of such a conversion's CPU.
 func (p plan) denominator() int {
@@ -82,7 +82,7 @@ func roomy(side, d, to int) bool {
 
 func ceil(n, d int) int { return (n + d - 1) / d }
 
-// apply cuts and scales a picture that was decoded at any scale.
+// apply cuts and scales an image that was decoded at any scale.
 func (p plan) apply(pic *picture.Picture) *picture.Picture {
 	part := p.part
 	if pic.Width != p.width || pic.Height != p.height {
@@ -97,7 +97,7 @@ func (p plan) apply(pic *picture.Picture) *picture.Picture {
 	return pic
 }
 
-// scaled is r in a picture of nx × ny instead of dx × dy, not empty.
+// scaled is r in an image of nx × ny instead of dx × dy, not empty.
 func scaled(r image.Rectangle, nx, dx, ny, dy int) image.Rectangle {
 	s := image.Rect(r.Min.X*nx/dx, r.Min.Y*ny/dy, ceil(r.Max.X*nx, dx), ceil(r.Max.Y*ny, dy))
 	return s.Intersect(image.Rect(0, 0, nx, ny))

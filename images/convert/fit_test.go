@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 }
 
 // Whatever the sizes: a result is no larger than what it is made of, which lies
-// in the picture, and what is decoded for it is no smaller.
+// in the image, and what is decoded for it is no smaller.
 func TestPlanHolds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {

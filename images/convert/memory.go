@@ -39,7 +39,7 @@ func Memory(i header.Info, s Spec, level string) int64 {
 	return baseMemory + max(peak, held+encoder)
 }
 
-// exactFits reports whether a still picture may be coded without loss in the
+// exactFits reports whether a still image may be coded without loss in the
 // memory that the spec allows. Larger ones are coded lossy, which takes less.
 func exactFits(i header.Info, s Spec, level string) bool { return fits(i, s, level, codec.MemoryExact) }
 
@@ -55,7 +55,7 @@ func fits(i header.Info, s Spec, level string, coder func(level string, pixels i
 	return baseMemory+max(peak, held+coder(level, result)) <= most
 }
 
-// stillMemory is what decoding a still picture takes, what is held of it while
+// stillMemory is what decoding a still image takes, what is held of it while
 // it is encoded, and how many pixels the result has.
 func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
 	pixels := int64(i.Width) * int64(i.Height)
@@ -70,7 +70,7 @@ func stillMemory(i header.Info, s Spec) (peak, held int64, result int) {
 }
 
 // decodedMemory is what decoding takes, what is left of it afterwards, and how
-// many bytes a pixel of the picture has then.
+// many bytes a pixel of the image has then.
 func decodedMemory(i header.Info, p plan, pixels int64) (peak, kept, perPixel int64) {
 	if i.Format == header.JPEG {
 		samples := int64(max(i.Components, 1))
@@ -93,7 +93,7 @@ func decodedMemory(i header.Info, p plan, pixels int64) (peak, kept, perPixel in
 	}
 	switch {
 	case i.Palette:
-		kept = (1 + 4) * pixels // its decoder's picture, and ours
+		kept = (1 + 4) * pixels // its decoder's image, and ours
 	case i.Depth > 8:
 		kept = (8 + 4) * pixels
 	case i.Format == header.WebP && !i.Lossless:

@@ -12,7 +12,7 @@ import (
 	"millrace/images/picture"
 )
 
-// How lossless sources are coded, by what their pictures look like and what
+// How lossless sources are coded, by what their images look like and what
 // the coders make of them.
 func TestPolicy(t *testing.T) {
 	drawing, photo := asPNG(t, quadrants(400, 300)), asPNG(t, photograph(400, 300))
@@ -36,7 +36,7 @@ func TestPolicy(t *testing.T) {
 		"photo as avif":  {photo, Spec{Format: codec.AVIF}, map[bool]int{false: 10}, []codec.Params{{Format: codec.AVIF, Quality: 80}}, false},
 		"huge drawing":   {asPNG(t, image.NewGray(image.Rect(0, 0, 3000, 2000))), Spec{}, nil, []codec.Params{{Quality: 90}}, false},
 		"drawing as jpg": {asJPEG(t, quadrants(400, 300)), Spec{}, nil, []codec.Params{{Quality: 80}}, false},
-		// The lossy result is smaller, but no picture at all: not faithful.
+		// The lossy result is smaller, but no image at all: not faithful.
 		"both": {
 			asPNG(t, dithered),
 			Spec{},

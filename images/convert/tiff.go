@@ -37,7 +37,7 @@ const (
 	tiffPremultiplied, tiffUnmultiplied     = 1, 2 // ExtraSamples
 	tiffWhole                               = 1    // SampleFormat: unsigned
 	tiffLongestTile, tiffShortestTile       = 1024, 8
-	tiffFilledUp                        int = 16 // how far a tile may reach over the picture's edge
+	tiffFilledUp                        int = 16 // how far a tile may reach over the image's edge
 )
 
 // A TIFF may be stored in thousands of ways, of which golang.org/x/image/tiff
@@ -55,7 +55,7 @@ func configTIFF(file []byte) (image.Config, error) {
 	return image.Config{Width: l.Width, Height: l.Height}, err
 }
 
-// decodeTIFF decodes the first picture of a TIFF.
+// decodeTIFF decodes the first image of a TIFF.
 func decodeTIFF(file []byte) (image.Image, error) {
 	l, err := header.ReadTIFF(file)
 	if err == nil {
@@ -161,7 +161,7 @@ func unreadable(format string, args ...any) error {
 	return fmt.Errorf("%w: TIFF with %s", ErrUnsupported, fmt.Sprintf(format, args...))
 }
 
-// decodePlanes decodes each plane as a gray picture and puts them together.
+// decodePlanes decodes each plane as a gray image and puts them together.
 func decodePlanes(l *header.TIFFLayout) (image.Image, error) {
 	n := l.Across() * l.Down()
 	var (
@@ -199,7 +199,7 @@ func decodePlanes(l *header.TIFFLayout) (image.Image, error) {
 	return m, nil
 }
 
-// together makes an opaque picture of RGB, and its bytes.
+// together makes an opaque image of RGB, and its bytes.
 func together(l *header.TIFFLayout, rect image.Rectangle) (m image.Image, pix []byte) {
 	premultiplied := len(l.Extra) == 0 || l.Extra[0] == tiffPremultiplied
 	switch {
@@ -228,7 +228,7 @@ func together(l *header.TIFFLayout, rect image.Rectangle) (m image.Image, pix []
 var errParts = errors.New("its strips or tiles are not all there, or lie over each other")
 
 // rewrite is a TIFF of n of another one's parts: all of them, or those of a
-// plane, which are a gray picture. Their bits are in the usual order.
+// plane, which are a gray image. Their bits are in the usual order.
 func rewrite(l *header.TIFFLayout, first, n int) ([]byte, error) {
 	size := 0
 	for i := range n {

@@ -14,7 +14,7 @@ import (
 	"millrace/images/picture"
 )
 
-// kindOfTIFF is one way to store a picture.
+// kindOfTIFF is one way to store an image.
 type kindOfTIFF struct {
 	order       binary.AppendByteOrder
 	photometric int // -1: not said
@@ -46,7 +46,7 @@ func (k kindOfTIFF) sample(x, y, channel, most int) int {
 	return v
 }
 
-// pixel is the bits of a sample, above and left of the picture's edge too.
+// pixel is the bits of a sample, above and left of the image's edge too.
 func (k kindOfTIFF) pixel(x, y, channel int) uint64 {
 	x, y = min(x, tiffW-1), min(y, tiffH-1)
 	switch k.format {
@@ -371,7 +371,7 @@ func decodeKind(file []byte) (*picture.Picture, error) {
 	return p.Orient(info.Orientation).NRGBA(), nil
 }
 
-// compare holds a picture against what was stored with an orientation. What
+// compare holds an image against what was stored with an orientation. What
 // rounding twice does is allowed.
 func (k kindOfTIFF) compare(p *picture.Picture) error {
 	for y := range tiffH {
@@ -414,7 +414,7 @@ func TestTIFFRefused(t *testing.T) {
 		compression: tiffUncompressed, predictor: 1, planes: true,
 	}
 	file := whole.file()
-	for n := range len(file) - 4 { // the last four say that no other picture follows
+	for n := range len(file) - 4 { // the last four say that no other image follows
 		if _, err := decodeTIFF(file[:n]); err == nil {
 			t.Fatalf("%d bytes of %d are a picture", n, len(file))
 		}

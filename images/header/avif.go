@@ -35,7 +35,7 @@ func boxes(b []byte) iter.Seq2[string, []byte] {
 	}
 }
 
-// isAVIF looks for the brands of AV1 pictures: ISO/IEC 23000-22 and the AV1
+// isAVIF looks for the brands of AV1 images: ISO/IEC 23000-22 and the AV1
 // Image File Format, 6.
 func isAVIF(file []byte) bool {
 	if len(file) < 12 || string(file[4:8]) != "ftyp" {

@@ -155,7 +155,7 @@ func avifFile(width, height int, properties ...[]byte) []byte {
 		box("mdat", []byte("pixels")))
 }
 
-// rainbow is a small picture with every pixel of its own colour.
+// rainbow is a small image with every pixel of its own colour.
 func rainbow(width, height int) *image.NRGBA {
 	m := image.NewNRGBA(image.Rect(0, 0, width, height))
 	for y := range height {

@@ -1,11 +1,11 @@
-// Package header reads what a picture file says of itself before anything of
+// Package header reads what an image file says of itself before anything of
 // it is decoded: format, size, frames, orientation, profile. A file of a few
 // bytes may claim to have billions of pixels: whoever decodes asks here first.
 //
 // Everything is read in one walk over the file's blocks, by code of this
 // package alone: three EXIF tags do not pay for a metadata library, and bounds
 // that are a few lines away can be checked. Nothing is sized by what a file
-// claims, and what is in the way of a sound picture (a broken profile, broken
+// claims, and what is in the way of a sound image (a broken profile, broken
 // EXIF) is left out and never an error.
 package header
 
@@ -43,7 +43,7 @@ var (
 type Info struct {
 	Format        Format
 	Width, Height int // as stored: Orientation not applied
-	// Frames is 1 for a still picture, more for an animation (also of PNG and
+	// Frames is 1 for a still image, more for an animation (also of PNG and
 	// AVIF, which nothing here decodes as one). Counting stops at MaxFrames.
 	Frames      int
 	Orientation int  // EXIF, 1 to 8; 1 when there is none
@@ -60,8 +60,8 @@ type Info struct {
 	// NotSRGB says that a PNG has other colours than sRGB's by its cICP chunk
 	// or, without a profile, by its gAMA or cHRM (PNG, third edition, 4.3).
 	NotSRGB bool
-	// GainMap says that a JPEG has a second picture in it that makes of this one
-	// a picture of high dynamic range: Ultra HDR, ISO 21496-1, Apple's.
+	// GainMap says that a JPEG has a second image in it that makes of this one
+	// an image of high dynamic range: Ultra HDR, ISO 21496-1, Apple's.
 	GainMap bool
 	// Copyright and Artist are those of EXIF, empty when there is none, at most
 	// 4096 bytes each, valid UTF-8 without control characters.

@@ -83,7 +83,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestRefused has files that must not be taken for pictures.
+// TestRefused has files that must not be taken for images.
 func TestRefused(t *testing.T) {
 	gifFrame := func(x, y, width, height int) []byte {
 		return cat([]byte("GIF89a"), le16(20), le16(10), []byte{0, 0, 0, 0x2c}, le16(x), le16(y), le16(width), le16(height), []byte{0, 2, 0, 0x3b})

@@ -93,7 +93,7 @@ func isSOF(marker byte) bool {
 	return marker >= 0xc0 && marker <= 0xcf && marker != markDHT && marker != markJPG && marker != markDAC
 }
 
-// readJPEG reads the segments before the first scan. Pictures inside APP1
+// readJPEG reads the segments before the first scan. Images inside APP1
 // (thumbnails) and after the end of the first one (MPF) are not looked at but
 // for what the latter are called.
 func readJPEG(file []byte) (Info, error) {
@@ -102,7 +102,7 @@ func readJPEG(file []byte) (Info, error) {
 	var (
 		icc               profileParts
 		seenEXIF, seenSOF bool
-		several           bool // pictures in the file
+		several           bool // images in the file
 	)
 walk:
 	for {
@@ -131,7 +131,7 @@ walk:
 		}
 	}
 	if several && !i.GainMap {
-		i.GainMap = gainMap(file[s.pos:]) // the second picture says what it is
+		i.GainMap = gainMap(file[s.pos:]) // the second image says what it is
 	}
 	if !seenSOF {
 		return i, broken("it ends or its pixels begin before there is a frame header")

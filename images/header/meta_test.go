@@ -18,7 +18,7 @@ func read(t *testing.T, file []byte) Info {
 }
 
 // TestProfiles: a profile is found however it is stored, and a broken one is
-// noted and keeps nobody from the picture.
+// noted and keeps nobody from the image.
 func TestProfiles(t *testing.T) {
 	p := testProfile(300)
 	sof := jpegSOF(0xc0, 8, 8, 3)
@@ -156,7 +156,7 @@ func TestEXIFWritten(t *testing.T) {
 	}
 }
 
-// TestJPEGPictures: other pictures inside a file do not count.
+// TestJPEGPictures: other images inside a file do not count.
 func TestJPEGPictures(t *testing.T) {
 	thumbnail := jpegFile(jpegSOF(0xc0, 160, 120, 3))
 	mpf := jpegSegment(markAPP2, []byte("MPF\x00"), jpegFile(jpegSOF(0xc0, 1, 1, 1)))
@@ -170,7 +170,7 @@ func TestJPEGPictures(t *testing.T) {
 	}
 }
 
-// TestGainMap: what tells of a second picture with the brightness of the first.
+// TestGainMap: what tells of a second image with the brightness of the first.
 func TestGainMap(t *testing.T) {
 	xmp := func(s string) []byte { return jpegSegment(markAPP1, []byte(xmpPrefix), []byte(s)) }
 	const (
@@ -241,7 +241,7 @@ func TestPNGColours(t *testing.T) {
 	}
 }
 
-// TestAlphaAndFrames: when a picture may be transparent, and how many it has.
+// TestAlphaAndFrames: when an image may be transparent, and how many it has.
 func TestAlphaAndFrames(t *testing.T) {
 	gce := func(flags byte) []byte { return []byte{0x21, 0xf9, 4, flags, 0, 0, 0, 0} }
 	still := gifFile(t, 1)

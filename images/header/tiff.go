@@ -15,7 +15,7 @@ const (
 )
 
 // maxSamples is how many samples of a pixel are looked at, with their bits and
-// formats. Pictures have up to five; satellites' have more.
+// formats. Images have up to five; satellites' have more.
 const maxSamples = 16
 
 // isBigTIFF knows the files with 64-bit offsets that are not TIFF 6.0.
@@ -61,7 +61,7 @@ func readTIFF(file []byte) (Info, error) {
 	return i, nil
 }
 
-// TIFFLayout is how the first picture of a TIFF is stored. Fields that are not
+// TIFFLayout is how the first image of a TIFF is stored. Fields that are not
 // in the file have the defaults of TIFF 6.0, section 8, or -1 where there is none.
 type TIFFLayout struct {
 	Order         binary.AppendByteOrder

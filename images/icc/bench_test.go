@@ -6,7 +6,7 @@ import (
 	"millrace/images/picture"
 )
 
-// scene is a picture of a megapixel whose neighbours are alike, as in
+// scene is an image of a megapixel whose neighbours are alike, as in
 // photographs.
 func scene(m picture.Model) *picture.Picture {
 	p := noise(m, 1000, 1000)
@@ -58,7 +58,7 @@ func pressProfile() []byte {
 
 func BenchmarkTableCMYK(b *testing.B) { benchmark(b, pressProfile(), scene(picture.CMYK)) }
 
-// BenchmarkGridCMYK is what BenchmarkTableCMYK does once a picture.
+// BenchmarkGridCMYK is what BenchmarkTableCMYK does once an image.
 func BenchmarkGridCMYK(b *testing.B) {
 	p := mustParse(b, pressProfile())
 	for b.Loop() {

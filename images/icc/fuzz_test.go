@@ -7,7 +7,7 @@ import (
 	"millrace/images/picture"
 )
 
-// FuzzParse: whatever the bytes, no panic, and a picture or an error.
+// FuzzParse: whatever the bytes, no panic, and an image or an error.
 func FuzzParse(f *testing.F) {
 	zero := func(d []float64) [3]float64 { return [3]float64{d[0], 0.5, 0.5} }
 	m := primP3.toD50()
@@ -49,7 +49,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("became %d × %d", out.Width, out.Height)
 			}
 		}
-		if p.table != nil { // what the small pictures do without
+		if p.table != nil { // what the small images do without
 			s := p.newSimplex(&picture.Picture{Width: 1000, Height: 1000})
 			s.rows(spread(5), spread(5))
 		}

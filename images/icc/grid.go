@@ -24,7 +24,7 @@ type simplex struct {
 	// 32 bits, the step to the next point in nodes below.
 	axes [maxInputs][256]axis
 	out  [1 << nodeBits]byte
-	// exact is set instead of nodes for pictures of fewer pixels than a grid has.
+	// exact is set instead of nodes for images of fewer pixels than a grid has.
 	exact *Profile
 }
 
@@ -169,7 +169,7 @@ func (s *simplex) pixel(sum uint64) uint32 {
 		uint32(s.out[sum>>(2*nodeField+8)&nodeMask])<<16
 }
 
-// rows converts a picture of three samples and alpha, or of four samples.
+// rows converts an image of three samples and alpha, or of four samples.
 func (s *simplex) rows(out, from *picture.Picture) {
 	for y := range from.Height {
 		src, dst := row(from, y), row(out, y)

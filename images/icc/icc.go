@@ -2,7 +2,7 @@
 // version 2) as far as a web server needs: to tell that one is sRGB and can be
 // left out, and to convert pixels to sRGB where a profile cannot be kept.
 //
-// Profiles come with pictures and so from anyone. What is read is looked up in
+// Profiles come with images and so from anyone. What is read is looked up in
 // the file's bytes when it is needed and never copied, so memory is bounded by
 // constants, and so is the time of everything but the pass over the pixels.
 //
@@ -50,7 +50,7 @@ const (
 // which must not change; it does not change itself and may be used by several
 // goroutines.
 type Profile struct {
-	// Space is what the samples of a picture with this profile are.
+	// Space is what the samples of an image with this profile are.
 	Space Space
 	// Description is the profile's name for people, at most 200 bytes of
 	// printable UTF-8; empty when it has none that can be read.

@@ -7,7 +7,7 @@ import (
 	"millrace/images/picture"
 )
 
-// ToSRGB converts a picture whose samples are in this profile to sRGB, relative
+// ToSRGB converts an image whose samples are in this profile to sRGB, relative
 // colorimetric with the black point as the profile has it; channels that are
 // out of sRGB's gamut are clipped.
 //
@@ -20,7 +20,7 @@ import (
 //
 // Alpha is kept, and may be shared with the source. The result has no ICC. The
 // error wraps ErrUnsupported for kinds of profiles that are not implemented and for
-// pictures that the profile does not fit; in time it is bounded by a pass over
+// images that the profile does not fit; in time it is bounded by a pass over
 // the pixels and 227,000 evaluations of the profile (some 0.1 s).
 func (p *Profile) ToSRGB(pic *picture.Picture) (*picture.Picture, error) {
 	out, err := p.convert(pic)
@@ -78,7 +78,7 @@ func (s Space) name() string {
 	}
 }
 
-// newNRGBA allocates a picture of another's size.
+// newNRGBA allocates an image of another's size.
 func newNRGBA(like *picture.Picture) *picture.Picture {
 	return &picture.Picture{
 		Width: like.Width, Height: like.Height, Model: picture.NRGBA,
@@ -90,10 +90,10 @@ func newNRGBA(like *picture.Picture) *picture.Picture {
 func row(p *picture.Picture, y int) []byte { return p.Pix[y*p.Stride:][:4*p.Width] }
 
 // A gray level whose channels differ by no more than this is written as gray:
-// the rounding of profiles must not make colour pictures of gray ones.
+// the rounding of profiles must not make colour images of gray ones.
 const neutralTolerance = 2
 
-// colourless reports whether all pixels of an NRGBA picture are gray.
+// colourless reports whether all pixels of an NRGBA image are gray.
 func colourless(p *picture.Picture) bool {
 	for y := range p.Height {
 		for r := row(p, y); len(r) >= 4; r = r[4:] {
@@ -141,7 +141,7 @@ func (t *toneTable) rows(out, from *picture.Picture) {
 	}
 }
 
-// grayPicture converts a picture of the Gray model.
+// grayPicture converts an image of the Gray model.
 func (p *Profile) grayPicture(pic *picture.Picture) *picture.Picture {
 	tones := p.tones()
 	if pic.Limited {

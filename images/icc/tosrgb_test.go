@@ -11,7 +11,7 @@ import (
 	"millrace/images/picture"
 )
 
-// colours makes an opaque NRGBA picture of some pixels.
+// colours makes an opaque NRGBA image of some pixels.
 func colours(pixels ...[3]byte) *picture.Picture {
 	p := &picture.Picture{Width: len(pixels), Height: 1, Model: picture.NRGBA, Stride: 4 * len(pixels)}
 	for _, c := range pixels {
@@ -20,7 +20,7 @@ func colours(pixels ...[3]byte) *picture.Picture {
 	return p
 }
 
-// spread makes a picture of all combinations of n levels of each channel.
+// spread makes an image of all combinations of n levels of each channel.
 func spread(n int) *picture.Picture {
 	var pixels [][3]byte
 	for i := range n * n * n {
@@ -69,7 +69,7 @@ func compare(t *testing.T, name string, in, out *picture.Picture, tolerance floa
 	t.Logf("%s: at most %.2f off", name, worst)
 }
 
-// rgbSpaces are the spaces that pictures come in.
+// rgbSpaces are the spaces that images come in.
 func rgbSpaces() []struct {
 	name  string
 	prim  primaries
@@ -209,7 +209,7 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// ramp is a Gray picture of all levels, with alpha.
+// ramp is a Gray image of all levels, with alpha.
 func ramp() *picture.Picture {
 	p := &picture.Picture{Width: 256, Height: 2, Model: picture.Gray}
 	p.Y.Stride, p.A.Stride = 256, 256
@@ -274,7 +274,7 @@ func TestGrayLimited(t *testing.T) {
 	}
 }
 
-// A toned gray becomes a colour picture, and a gray profile fits NRGBA without
+// A toned gray becomes a colour image, and a gray profile fits NRGBA without
 // colours: both keep alpha.
 func TestGrayAndColours(t *testing.T) {
 	sepia := build("2 prtr GRAYLab ", tag{"A2B1", tagMFT(1, 1, 17, func(d []float64) [3]float64 {
@@ -328,7 +328,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// noise is a picture of random pixels, large enough for the grid to be used.
+// noise is an image of random pixels, large enough for the grid to be used.
 func noise(m picture.Model, width, height int) *picture.Picture {
 	p := &picture.Picture{Width: width, Height: height, Model: m, Stride: 4 * width, Pix: make([]byte, 4*width*height)}
 	r := rand.New(rand.NewPCG(1, 2))

@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkDecode decodes photographs at each scale and by the standard
-// library. It takes a drawn picture unless JPEG_FILES names files (a pattern).
+// library. It takes a drawn image unless JPEG_FILES names files (a pattern).
 // cpu-ns/MP is processor time, which a busy machine disturbs least, over the
 // megapixels of the file.
 func BenchmarkDecode(b *testing.B) {

@@ -268,7 +268,7 @@ func matchesStd(t *testing.T, data []byte, l layout) bool {
 	return true
 }
 
-// TestSubsampling: what is stored in one of a picture's four ways stays so, and
+// TestSubsampling: what is stored in one of an image's four ways stays so, and
 // the rest becomes the nearest.
 func TestSubsampling(t *testing.T) {
 	for y, want := range map[string]picture.Subsampling{

@@ -9,7 +9,7 @@ import (
 )
 
 // FuzzDecode holds the decoder against image/jpeg: what both accept as a whole
-// must be the same picture.
+// must be the same image.
 func FuzzDecode(f *testing.F) {
 	for i, l := range layouts() {
 		l.width, l.height = min(l.width, 40), min(l.height, 24)

@@ -173,7 +173,7 @@ func TestResynchronisation(t *testing.T) {
 	}
 }
 
-// progressiveBomb has many scans of few bytes for a large picture.
+// progressiveBomb has many scans of few bytes for a large image.
 func progressiveBomb(scans int, refine bool) []byte {
 	data := segment(markerSOF2, 8, 1000>>8, 1000&255, 1000>>8, 1000&255, 1, 1, 0x11, 0)
 	data = append([]byte{0xFF, markerSOI}, data...)
@@ -192,7 +192,7 @@ func progressiveBomb(scans int, refine bool) []byte {
 	return append(data, make([]byte, 1000)...)
 }
 
-// TestScans: a scan of a few bytes costs a pass over the picture, so their
+// TestScans: a scan of a few bytes costs a pass over the image, so their
 // number is limited.
 func TestScans(t *testing.T) {
 	for _, refine := range []bool{false, true} {

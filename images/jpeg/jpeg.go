@@ -9,7 +9,7 @@
 // The way of a file: markers.go walks over its segments, scan.go over the
 // blocks of a scan, sequential.go and progressive.go read one block's
 // coefficients by means of bits.go and huffman.go, idct.go makes samples of
-// them, and output.go a picture of the samples.
+// them, and output.go an image of the samples.
 //
 // Hostile files: time is bounded by the file's length and by pixels × scans,
 // both limited; a scan ends as soon as its data does. Memory is bounded by the
@@ -49,14 +49,14 @@ const (
 
 // Options of Decode.
 type Options struct {
-	// Denominator scales the picture to 1/1 (0 or 1), 1/2, 1/4 or 1/8 of its
+	// Denominator scales the image to 1/1 (0 or 1), 1/2, 1/4 or 1/8 of its
 	// size, rounded up.
 	Denominator int
-	// MaxPixels refuses larger pictures before anything is allocated for them;
+	// MaxPixels refuses larger images before anything is allocated for them;
 	// 0: 50 million.
 	MaxPixels int
 	// MaxScans bounds the scans of a file: each of a progressive one costs a
-	// pass over the whole picture, however few bytes it has. Files with more
+	// pass over the whole image, however few bytes it has. Files with more
 	// are refused with ErrFormat. 0: 100.
 	MaxScans int
 	// Whole refuses files that are truncated or damaged. Otherwise what is

@@ -18,7 +18,7 @@ import (
 	"millrace/images/picture"
 )
 
-// stdPictures are the JPEG files among the test pictures of the standard library.
+// stdPictures are the JPEG files among the test images of the standard library.
 func stdPictures(t testing.TB) map[string][]byte {
 	t.Helper()
 	pictures := map[string][]byte{}
@@ -54,7 +54,7 @@ func TestStandardPictures(t *testing.T) {
 	}
 }
 
-// TestSizes decodes pictures of all small sizes, so with MCUs that hang over.
+// TestSizes decodes images of all small sizes, so with MCUs that hang over.
 func TestSizes(t *testing.T) {
 	whole := drawn(70, 70)
 	for size := 1; size < 36; size++ {
@@ -98,7 +98,7 @@ func matchStd(t *testing.T, data []byte) {
 	}
 }
 
-// sound checks what a picture promises.
+// sound checks what an image promises.
 func sound(p *picture.Picture) error {
 	check := func(name string, plane picture.Plane, width, height int) error {
 		if plane.Stride < width || len(plane.Pix) < plane.Stride*height {
@@ -164,7 +164,7 @@ func stdSample(m image.Image, x, y, channel int) uint8 {
 	panic(fmt.Sprintf("%T", m))
 }
 
-// differ says where pictures differ by more than limit. With calm, blocks in
+// differ says where images differ by more than limit. With calm, blocks in
 // which a sample is at the end of its range are left out: there the standard
 // library or this package may have clamped, or left the range of its numbers.
 func differ(got *picture.Picture, want image.Image, limit int, calm bool) error {
@@ -256,7 +256,7 @@ func meanPSNR(p, full *picture.Picture, denominator, channel int) float64 {
 	return 10 * math.Log10(255*255*float64(n)/max(squares, 1))
 }
 
-// drawn is a picture with what photographs have: slopes, edges, fine texture,
+// drawn is an image with what photographs have: slopes, edges, fine texture,
 // noise, strong colours.
 func drawn(width, height int) *image.RGBA {
 	m := image.NewRGBA(image.Rect(0, 0, width, height))

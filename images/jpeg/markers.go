@@ -117,7 +117,7 @@ func (d *decoder) ended(marker bool) {
 	}
 }
 
-// complete reports whether all of a sequential picture has been read: what
+// complete reports whether all of a sequential image has been read: what
 // follows does not matter then, nor does a missing end.
 func (d *decoder) complete() bool {
 	if d.progressive || len(d.components) == 0 {
@@ -234,7 +234,7 @@ func (d *decoder) readHuffman(s []byte) error {
 	return nil
 }
 
-// readFrame reads a frame header (B.2.2) and allocates the picture.
+// readFrame reads a frame header (B.2.2) and allocates the image.
 func (d *decoder) readFrame(s []byte, progressive bool) error {
 	if d.components != nil {
 		return fmt.Errorf("%w: it has two frames", ErrFormat)

@@ -19,7 +19,7 @@ func (d *decoder) rgb() bool {
 	return c[0].id == 'R' && c[1].id == 'G' && c[2].id == 'B'
 }
 
-// picture makes the picture of the components' samples.
+// picture makes the image of the components' samples.
 func (d *decoder) picture() *picture.Picture {
 	scale := 8 / d.size
 	p := &picture.Picture{Width: ceilDiv(d.width, scale), Height: ceilDiv(d.height, scale)}
@@ -43,8 +43,8 @@ func (c *component) plane(height int) picture.Plane {
 	return picture.Plane{Pix: c.pix[:n:n], Stride: c.stride}
 }
 
-// ycbcr makes a picture of three planes. What is not sampled in one of the four
-// ways that a picture may be is brought to the nearest.
+// ycbcr makes an image of three planes. What is not sampled in one of the four
+// ways that an image may be is brought to the nearest.
 func (d *decoder) ycbcr(p *picture.Picture) {
 	y, cb, cr := &d.components[0], &d.components[1], &d.components[2]
 	sx, sy := 1, 1
@@ -113,7 +113,7 @@ func (d *decoder) nrgba(p *picture.Picture) {
 	}
 }
 
-// cmyk makes a CMYK picture. Adobe stores ink inverted, 0 being full. Of YCCK,
+// cmyk makes a CMYK image. Adobe stores ink inverted, 0 being full. Of YCCK,
 // the first three channels become red, green and blue, which are the inverse of
 // cyan, magenta and yellow; that are themselves inverted (Adobe technical note
 // 5116, 18): so only black is left to be.

@@ -36,7 +36,7 @@ func (s *scan) readBand(m, end int) int {
 	for m < end {
 		if s.endRun > 0 && s.high == 0 {
 			// A run passes over blocks without looking at them: a few bytes may
-			// stand for a whole picture.
+			// stand for a whole image.
 			n := min(s.endRun, end-m)
 			s.endRun -= n
 			m += n

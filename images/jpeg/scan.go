@@ -14,7 +14,7 @@ type component struct {
 	size  int // samples a block's side
 	last  uint
 
-	// across and down are the blocks that the picture needs (A.2.3), stride
+	// across and down are the blocks that the image needs (A.2.3), stride
 	// and lines the samples of the plane, which has whole MCUs.
 	across, down  int
 	blocksX       int // of the plane

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The client hints: how wide the picture is in device pixels, how wide the page
+// The client hints: how wide the image is in device pixels, how wide the page
 // in pixels of CSS, and how many of one are one of the other. The names without
 // Sec-CH- are those of older browsers.
 const (
@@ -41,7 +41,7 @@ func (o Options) AcceptCH() string {
 }
 
 // hints adds what the client hints at to what the URL says: a width where it
-// names no size at all (with a height alone, a hint would make the picture
+// names no size at all (with a height alone, a hint would make the image
 // smaller than the page wants it), a lower quality where it names none.
 func (o Options) hints(h http.Header, p *Params) {
 	if p.Width == 0 && p.Height == 0 && len(o.Widths) > 0 {

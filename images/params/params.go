@@ -1,5 +1,5 @@
 // Package params reads what a request's query and client hints ask of a
-// picture, and allows only what the site's owner has listed or signed: whoever
+// image, and allows only what the site's owner has listed or signed: whoever
 // could ask for any size could fill the disk and the processors.
 //
 //	/a.jpg?w=600&h=400&fit=cover&q=70&dpr=2    values on the lists
@@ -55,7 +55,7 @@ type Options struct {
 	// query before "&s=". At least 16 bytes.
 	Secret string `yaml:"secret"`
 	// ClientHints chooses the nearest of Widths that is not smaller, for
-	// requests that say how wide the picture will be shown (Sec-CH-Width,
+	// requests that say how wide the image will be shown (Sec-CH-Width,
 	// Sec-CH-Viewport-Width, Sec-CH-DPR), and a lower quality with Save-Data:
 	// the lowest of Qualities, or 50. What the URL says counts more.
 	ClientHints bool `yaml:"client_hints"`
@@ -78,10 +78,10 @@ func (o Options) Enabled() bool {
 	return len(o.Widths)+len(o.Heights)+len(o.Qualities)+len(o.Presets) > 0 || o.Secret != "" || o.ClientHints
 }
 
-// Params are what a request asks for; the zero value is the picture as it is.
+// Params are what a request asks for; the zero value is the image as it is.
 // Equal wishes are equal values, however they were written.
 type Params struct {
-	Width, Height int // of the box in pixels of the picture, dpr included; 0: any
+	Width, Height int // of the box in pixels of the image, dpr included; 0: any
 	// Fit is empty without a size, and says something else than contain only
 	// with both a width and a height: one alone fits in one way.
 	Fit     convert.Fit
@@ -89,7 +89,7 @@ type Params struct {
 }
 
 // Key tells one Params from all others, such as "w600-h400-fcover-q70"; empty
-// for the picture as it is. Only lower-case letters, digits and hyphens.
+// for the image as it is. Only lower-case letters, digits and hyphens.
 func (p Params) Key() string {
 	var parts []string
 	for _, n := range []struct {

@@ -18,7 +18,7 @@ const (
 	// have more than half of the weight, so a machine that has become slower
 	// is believed after about as many jobs.
 	fading = 0.85
-	// floor is the area in megapixels below which a picture says little about
+	// floor is the area in megapixels below which an image says little about
 	// a megapixel: starting a process takes longer than its pixels.
 	floor = 0.25
 )
@@ -73,7 +73,7 @@ type model struct {
 	weights [samples]float64
 }
 
-// cost is the milliseconds that a picture of that many megapixels takes.
+// cost is the milliseconds that an image of that many megapixels takes.
 func (m *model) cost(megapixels float64) float64 { return m.fixed + m.byArea*max(megapixels, floor) }
 
 func (m *model) add(s sample) {
@@ -88,7 +88,7 @@ func (m *model) add(s sample) {
 	if m.fit(known, room[:0]) {
 		return
 	}
-	// No line can be told: the pictures were about equally large, or the noise
+	// No line can be told: the images were about equally large, or the noise
 	// is more than what they differ by. Then all of it is by area.
 	rates := room[:0]
 	for i, s := range known {

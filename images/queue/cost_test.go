@@ -84,7 +84,7 @@ func TestCostOutlier(t *testing.T) {
 	}
 }
 
-// The first picture pays for compiling the codec.
+// The first image pays for compiling the codec.
 func TestCostForgetsTheFirst(t *testing.T) {
 	c := costs{}
 	c.learn("x", 2, 4*time.Second)

@@ -382,7 +382,7 @@ func guarded(ctx context.Context, w *work, urgent bool) (cost time.Duration, err
 	return w.Run(ctx, urgent)
 }
 
-// Cost is what is known of a class: the milliseconds that a picture of one
+// Cost is what is known of a class: the milliseconds that an image of one
 // megapixel takes, and of how many jobs that is known. The newest count most.
 func (q *Queue) Cost(c Class) (ms float64, jobs int) {
 	q.mu.Lock()

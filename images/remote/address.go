@@ -89,7 +89,7 @@ const (
 // connect makes the client: without cookies, and without proxies, which would
 // connect for us to addresses that we do not see. Each fetch has a connection of
 // its own, over which only its answer can come: with more of them, bytes after an
-// answer could be taken for the next one, and be kept as another picture. TLS
+// answer could be taken for the next one, and be kept as another image. TLS
 // sessions are resumed, so that this costs a round trip or two and few signatures.
 func (s *Source) connect() {
 	dialer := &net.Dialer{Timeout: min(s.o.Timeout, 10*time.Second), Control: s.control}
@@ -99,7 +99,7 @@ func (s *Source) connect() {
 		MaxResponseHeaderBytes: mostHeader,
 		DisableKeepAlives:      true,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
-		DisableCompression:     true, // pictures are compressed; a bomb need not be looked for
+		DisableCompression:     true, // images are compressed; a bomb need not be looked for
 		ForceAttemptHTTP2:      true,
 	}
 	s.client = &http.Client{

@@ -75,7 +75,7 @@ func TestRebinding(t *testing.T) {
 }
 
 // TestNothingIsLeftOver: what a host sends behind an answer is not taken for the
-// next picture, because a connection brings one answer only.
+// next image, because a connection brings one answer only.
 func TestNothingIsLeftOver(t *testing.T) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

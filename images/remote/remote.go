@@ -1,5 +1,5 @@
 // Package remote is a source of originals on other hosts, for sites whose
-// pictures lie elsewhere: only from hosts on a list, never from private
+// images lie elsewhere: only from hosts on a list, never from private
 // addresses, never more than a limit.
 //
 // A request's life: its path becomes a name or a 404 (name.go); what is known

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // png looks like one to those who look at the first bytes.
 func png(text string) string { return "\x89PNG\x0d\x0a\x1a\x0a" + text }
 
-// upstream is a host of pictures.
+// upstream is a host of images.
 type upstream struct {
 	*httptest.Server
 	asked atomic.Int64
@@ -45,7 +45,7 @@ func startUpstream(t *testing.T, h http.HandlerFunc) *upstream {
 	return u
 }
 
-// picture answers with a picture that holds the text.
+// picture answers with an image that holds the text.
 func picture(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "image/png")

@@ -128,7 +128,7 @@ func (s *Source) get(r *http.Request, name string) (f found, o *store.Object, er
 var (
 	nosniff     = []string{"nosniff"}
 	bytesRanges = []string{"bytes"}
-	// sandbox keeps a picture that can hold scripts from running them on this
+	// sandbox keeps an image that can hold scripts from running them on this
 	// site when somebody opens it as a page.
 	sandbox = []string{"sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'"}
 )

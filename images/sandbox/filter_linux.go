@@ -11,7 +11,7 @@ import (
 )
 
 // forbidden are system calls that neither Go nor an encoder needs to turn one
-// picture into another, and that reach beyond the process: sockets and other
+// image into another, and that reach beyond the process: sockets and other
 // ways to talk, other processes, mounts and namespaces, the kernel itself.
 //
 // It is a list of what is forbidden: the commands, their libraries and the

@@ -1,4 +1,4 @@
-// Package sandbox takes away from a process that decodes pictures what that
+// Package sandbox takes away from a process that decodes images what that
 // does not need: privileges, files, sockets, and the sight of other processes.
 // Whoever takes such a process over with a hostile file is left with a pipe to
 // its parent.
@@ -8,7 +8,7 @@
 // and reported.
 //
 // The parent calls Conceal for itself and starts the child with one of
-// Namespaces; the child calls Enter before it sees its first picture.
+// Namespaces; the child calls Enter before it sees its first image.
 package sandbox
 
 import (

@@ -16,7 +16,7 @@ import (
 )
 
 // calmAfter is when a worker without work gives back to the system what its last
-// picture has taken: the budget counts what runs. Between two pictures of a row
+// image has taken: the budget counts what runs. Between two images of a row
 // that would only cost time.
 const calmAfter = 100 * time.Millisecond
 

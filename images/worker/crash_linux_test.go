@@ -16,7 +16,7 @@ import (
 )
 
 // A worker that was killed while it had nothing to do has not died of the next
-// picture, which another worker converts.
+// image, which another worker converts.
 func TestIdleWorkerKilled(t *testing.T) {
 	p := newPool(t, Options{Idle: time.Minute}, "fake")
 	for range 20 {
@@ -60,7 +60,7 @@ func TestScriptsChildIsKilled(t *testing.T) {
 	eventually(t, "what the script has started ends", func() bool { return gone(child) })
 }
 
-// A worker that waits for the next picture holds no memory of the last.
+// A worker that waits for the next image holds no memory of the last.
 func TestIdleWorkerGivesMemoryBack(t *testing.T) {
 	if underRace {
 		t.Skip("the race detector keeps memory of its own for what was used once")

@@ -80,7 +80,7 @@ func (e *engine) convertHere(ctx context.Context, src Source, s convert.Spec) (*
 }
 
 // lazy is a level that is made when it is needed: testing the commands starts
-// each of them, which a worker for a small picture should not pay. What the
+// each of them, which a worker for a small image should not pay. What the
 // first worker has found of them is known to those after it.
 type lazy struct {
 	level  string

@@ -42,7 +42,7 @@ func family(pid int) []int {
 // killFamily kills the groups of their own that a worker's commands have, each
 // with all that the command has started. A worker's death would end the command
 // alone: what a script has started would go on for ever. The worker is stopped,
-// to be killed next: it shall neither take its command's end for the picture's
+// to be killed next: it shall neither take its command's end for the image's
 // fault nor reap it, which would make its number another's.
 func killFamily(pid int) {
 	_ = unix.Kill(-pid, unix.SIGSTOP)

@@ -26,7 +26,7 @@ const (
 	prefixBytes = 16
 
 	// maxHeader is far above what a header takes, whose only long parts are
-	// an error's text and a picture's copyright, which are cut (maxText).
+	// an error's text and an image's copyright, which are cut (maxText).
 	maxHeader = 64 << 10
 	maxText   = 1000
 
@@ -68,7 +68,7 @@ type job struct {
 }
 
 // taken is what a child says to a job before the source is sent: one that has
-// died meanwhile has not died of this picture.
+// died meanwhile has not died of this image.
 type taken struct{}
 
 // answer ends a job; the body is the variant.
@@ -110,7 +110,7 @@ func newFailure(err error) *failure {
 	return f
 }
 
-// cut shortens a text that a picture may have had a hand in.
+// cut shortens a text that an image may have had a hand in.
 func cut(text string) string {
 	if len(text) > maxText {
 		return text[:maxText] + " …"

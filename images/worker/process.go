@@ -33,7 +33,7 @@ const (
 	// maxProcs of a child: one for the conversion, one for the collector and
 	// the pipe.
 	maxProcs = 2
-	// gcPercent is lower than Go's 100: pictures are few large pieces without
+	// gcPercent is lower than Go's 100: images are few large pieces without
 	// pointers, which cost nothing to mark and much to keep.
 	gcPercent = 50
 )
@@ -198,7 +198,7 @@ func (w *process) kill() {
 	}
 }
 
-// alive reports whether the child can be given another picture.
+// alive reports whether the child can be given another image.
 func (w *process) alive() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,8 +211,8 @@ type sourceError struct{ err error }
 func (e sourceError) Error() string { return "reading the original: " + e.err.Error() }
 func (e sourceError) Unwrap() error { return e.err }
 
-// convert hands the child one picture. After an error that is not the
-// picture's own the child is dead.
+// convert hands the child one image. After an error that is not the
+// image's own the child is dead.
 func (w *process) convert(ctx context.Context, src Source, s convert.Spec) (*convert.Result, error) {
 	begin := time.Now()
 	w.jobs++

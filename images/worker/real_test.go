@@ -17,7 +17,7 @@ import (
 	"millrace/images/header"
 )
 
-// A picture goes all the way, with workers and without.
+// An image goes all the way, with workers and without.
 func TestReal(t *testing.T) {
 	m := image.NewYCbCr(image.Rect(0, 0, 300, 200), image.YCbCrSubsampleRatio420)
 	for i := range m.Y {

@@ -14,7 +14,7 @@ import (
 	"millrace/images/convert"
 )
 
-// The commands are tested once, not by each worker again: a picture starts one
+// The commands are tested once, not by each worker again: an image starts one
 // command.
 func TestToolsAreTestedOnce(t *testing.T) {
 	installed, err := exec.LookPath("cwebp")

@@ -4,9 +4,9 @@
 // cancelled, and gives all its memory back.
 //
 // A child is the program itself with another verb (Options.Command), which
-// calls Main. It is started when a picture needs it, converts one after the
+// calls Main. It is started when an image needs it, converts one after the
 // other, and ends after some idle seconds. Two kinds exist, since a priority
-// once lowered cannot be raised again: one for pictures that a visitor waits
+// once lowered cannot be raised again: one for images that a visitor waits
 // for, one for the background.
 package worker
 
@@ -30,12 +30,12 @@ import (
 	"millrace/images/sandbox"
 )
 
-// ErrCrashed is returned, wrapped, when a worker died of a picture, took more
+// ErrCrashed is returned, wrapped, when a worker died of an image, took more
 // memory than it may, or answered nonsense.
 var ErrCrashed = errors.New("the worker process died")
 
 // ErrNotStarted is returned, wrapped, when no worker could be started, such as
-// for want of descriptors or processes. It says nothing of the picture.
+// for want of descriptors or processes. It says nothing of the image.
 var ErrNotStarted = errors.New("a worker process could not be started")
 
 // ErrClosed is returned by a Pool after Close.
@@ -47,11 +47,11 @@ const (
 	defaultJobs   = 200
 	defaultMemory = 512 << 20
 
-	// maxJob ends what would never end: the largest picture in the slowest
+	// maxJob ends what would never end: the largest image in the slowest
 	// format takes a minute of CPU, and the lowest priority gets at least a
 	// tenth of a core on all but a machine that is overloaded for good.
 	maxJob = 10 * time.Minute
-	// maxIdle workers of a kind are kept for the next picture, more than any
+	// maxIdle workers of a kind are kept for the next image, more than any
 	// machine that this serves has cores.
 	maxIdle = 64
 )
@@ -137,7 +137,7 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 	}
 	p.o.Command = append([]string{path}, o.Command[1:]...)
 	p.starter, p.ways = newStarter(), sandbox.Namespaces()
-	concealed := sandbox.Conceal() // before anything reads a picture
+	concealed := sandbox.Conceal() // before anything reads an image
 	probe, err := p.start(ctx, foreground, p.o.Memory, nil)
 	if err != nil {
 		p.Close() //nolint:errcheck // it never fails, and there is an error already

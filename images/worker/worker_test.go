@@ -129,7 +129,7 @@ func TestKnownAbilities(t *testing.T) {
 	}
 }
 
-// What a picture does to a conversion arrives as the error that it was; the
+// What an image does to a conversion arrives as the error that it was; the
 // worker goes on.
 func TestErrorsKeepTheirKind(t *testing.T) {
 	p := newPool(t, Options{}, "fake")
@@ -314,7 +314,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A worker that died while it had nothing to do costs no picture.
+// A worker that died while it had nothing to do costs no image.
 func TestDeadWhenIdle(t *testing.T) {
 	p := newPool(t, Options{Idle: time.Hour}, "fake")
 	if _, err := p.Convert(t.Context(), text("x"), convert.Spec{}, false); err != nil {

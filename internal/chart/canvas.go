@@ -40,7 +40,7 @@ const (
 	open  paint = "open"
 )
 
-// paints are the colours of a light picture, which a page may replace.
+// paints are the colours of a light image, which a page may replace.
 var paints = map[paint]string{
 	ink: "#1b1f24", muted: "#5b6470", grid: "#e2e5e9", band: "#eceff2", paper: "#ffffff",
 	good: "#1a7f4b", bad: "#b3362b", same: "#4a5562", open: "#8a6a00",
@@ -134,7 +134,7 @@ func cut(s string, width, size float64) string {
 	return ""
 }
 
-// maxText bounds any text of a picture, in bytes: names come from command lines
+// maxText bounds any text of an image, in bytes: names come from command lines
 // and profiles, and may be of any length.
 const maxText = 400
 

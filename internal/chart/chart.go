@@ -6,7 +6,7 @@
 // The properties are --chart-ink, -muted, -grid, -band, -paper, -1 to -8 (the
 // series), -good, -bad, -same, -open (the marks of intervals), and
 // -flame-1 to -flame-4, -more-1 to -more-3, -less-1 to -less-3 (frames). A page
-// that sets none of them gets a light picture.
+// that sets none of them gets a light image.
 //
 // An SVG carries its title as its label for screen readers and does not draw
 // it: the page has a heading or a caption for that. A PNG stands alone and
@@ -16,19 +16,19 @@ package chart
 
 import "math"
 
-// A Size is how large a picture is, in CSS pixels. Zero and senseless fields
-// have the picture's own defaults; charts that have a row per figure ignore the
+// A Size is how large an image is, in CSS pixels. Zero and senseless fields
+// have the image's own defaults; charts that have a row per figure ignore the
 // height. A PNG has twice as many pixels each way, so that it is sharp on dense
 // screens.
 type Size struct{ Width, Height int }
 
-// The sizes of pictures.
+// The sizes of images.
 const (
 	defaultWidth  = 720
 	defaultHeight = 300
 	leastWidth    = 200
 	leastHeight   = 120
-	// maxSide bounds a picture, so that a wrong figure cannot ask for all of the
+	// maxSide bounds an image, so that a wrong figure cannot ask for all of the
 	// memory: a PNG of one chart of this size takes 92 MB.
 	maxSide = 2400
 )

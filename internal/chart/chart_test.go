@@ -316,7 +316,7 @@ func TestNamesStandAtTheEndsOfTheirLines(t *testing.T) {
 	}
 }
 
-// A picture in a file of its own has its title, and a ground: on a dark page it
+// An image in a file of its own has its title, and a ground: on a dark page it
 // would be dark on dark.
 func TestStandalone(t *testing.T) {
 	t.Parallel()

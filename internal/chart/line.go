@@ -62,7 +62,7 @@ func (l *Line) svg(w io.Writer, size Size, alone bool) error {
 // the size is zero.
 func (l *Line) PNG(w io.Writer, size Size) error { return PNG(w, size, l) }
 
-// maxLines is how many line charts a picture holds: more make it larger than
+// maxLines is how many line charts an image holds: more make it larger than
 // viewers open.
 const maxLines = 8
 
@@ -223,7 +223,7 @@ func (d *lineDrawing) placeNames(height float64) float64 {
 		add(legendItem{series: -1, text: fmt.Sprintf("and %d more, not drawn", more)})
 	}
 	d.legend = append(d.legend, row)
-	// A legend may take half of the picture and no more.
+	// A legend may take half of the image and no more.
 	d.legend = d.legend[:min(len(d.legend), max(int(height/2/lineHeight), 1))]
 	return margin
 }

@@ -58,7 +58,7 @@ func (r *raster) writeTo(w io.Writer) error {
 	return png.Encode(w, r.img)
 }
 
-// rgba is the colour that a paint has in a light picture.
+// rgba is the colour that a paint has in a light image.
 func rgba(p paint) color.RGBA {
 	v, err := strconv.ParseUint(paints[p][1:], 16, 32)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *shapes) bounds(top float64) image.Rectangle {
 	return image.Rect(pixel(lo.x)-1, pixel(lo.y+top)-1, pixel(hi.x)+2, pixel(hi.y+top)+2)
 }
 
-// fill rasterises shapes, in no more of the picture than they touch.
+// fill rasterises shapes, in no more of the image than they touch.
 func (r *raster) fill(s *shapes, p paint) {
 	if len(s.polygons) == 0 {
 		return

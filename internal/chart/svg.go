@@ -15,7 +15,7 @@ func escape(s string) string { return escaper.Replace(clean(s)) }
 // svg writes what is drawn as SVG.
 type svg struct{ b strings.Builder }
 
-// newSVG begins a picture. data are further attributes of the root element,
+// newSVG begins an image. data are further attributes of the root element,
 // name and value in turn, for scripts.
 func newSVG(size Size, title, about string, data ...string) *svg {
 	s := new(svg)

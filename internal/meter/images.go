@@ -20,7 +20,7 @@ type Images struct {
 	Memory      Gauge     // predicted bytes of those
 	WorkerBytes Gauge     // resident memory of worker processes
 	Workers     Gauge     // processes
-	Crashed     Gauge     // workers that died of a picture, since the start
+	Crashed     Gauge     // workers that died of an image, since the start
 	Took        Histogram // a conversion, without its wait
 	Waited      Histogram // a client, for a conversion
 

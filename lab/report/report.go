@@ -109,7 +109,7 @@ func slug(s, otherwise string) string {
 	return b.String()
 }
 
-// The size of a chart's picture, in CSS pixels; its file has twice as many.
+// The size of a chart's image, in CSS pixels; its file has twice as many.
 const (
 	pictureWidth  = 800
 	pictureHeight = 300
@@ -124,7 +124,7 @@ func PNG(w io.Writer, c result.Chart) error {
 }
 
 // Usage draws the charts of CPU and memory over time below each other in one
-// picture. It fails where there are none.
+// image. It fails where there are none.
 func Usage(w io.Writer, res *result.Result) error {
 	var lines []*chart.Line
 	for _, c := range usageCharts(res) {

@@ -14,7 +14,7 @@ import (
 // A thinning is how much of a result a page shows. Zero means no limit.
 type thinning struct {
 	points   int  // of a line
-	wideOnly bool // no second, narrow picture of lines
+	wideOnly bool // no second, narrow image of lines
 	series   int  // of a chart
 	charts   int
 	tables   int

@@ -31,7 +31,7 @@ func overlay(name, dir, into string, files []fileserver.File) error {
 }
 
 // ldflags put every file into a variable of package main: text as it is,
-// pictures in base64, since a flag can hold no zero byte.
+// images in base64, since a flag can hold no zero byte.
 func ldflags(files []fileserver.File, hash string) string {
 	var b strings.Builder
 	set := func(name, value string) {

@@ -95,7 +95,7 @@ func (m *measurement) command(ctx context.Context, c command) trial.Arm {
 	return a
 }
 
-// millrace is its command with a config that converts the site's pictures to WebP
+// millrace is its command with a config that converts the site's images to WebP
 // when they are asked for, and never again in the background: what is measured
 // is the work on demand. Visitors wait for as long as millrace allows.
 func (m *measurement) millrace(engine string, onlyImages bool) fileserver.Launch {
@@ -121,7 +121,7 @@ func (m *measurement) millrace(engine string, onlyImages bool) fileserver.Launch
 	}
 }
 
-// asked is how often a picture is asked for until it is answered as it will be
+// asked is how often an image is asked for until it is answered as it will be
 // from then on.
 const asked = 3
 

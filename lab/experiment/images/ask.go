@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxBody is more than any picture of a run has.
+	// maxBody is more than any image of a run has.
 	maxBody = 64 << 20
 	// statusHeader is where millrace says what it sent.
 	statusHeader = "Millrace-Image"
@@ -30,7 +30,7 @@ func newClient() *http.Client {
 	return &http.Client{Timeout: patience, Transport: &http.Transport{}}
 }
 
-// ask asks for a picture as a browser that takes WebP.
+// ask asks for an image as a browser that takes WebP.
 func ask(ctx context.Context, client *http.Client, url string) (a answered, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -75,7 +75,7 @@ func (m *measurement) crowd(ctx context.Context, slot trial.TaskSlot) (got trial
 	return got, nil
 }
 
-// askAll has all clients ask at once, each for other pictures in turn.
+// askAll has all clients ask at once, each for other images in turn.
 func (m *measurement) askAll(ctx context.Context, url string, got *trial.TaskResult) map[string]float64 {
 	values := map[string]float64{originals: 0}
 	var mu sync.Mutex // guards got and values
@@ -142,7 +142,7 @@ func small(ctx context.Context, url string, d time.Duration) (p99 time.Duration,
 }
 
 // row has two clients ask for all crops, and again after each of them has changed.
-// What is kept of a picture that changes has to go, so memory is that of the first
+// What is kept of an image that changes has to go, so memory is that of the first
 // pass, unless something leaks.
 func (m *measurement) row(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
 	before, err := slot.Target.Read()

@@ -64,10 +64,10 @@ type measurement struct {
 // size is how much there is of everything.
 type size struct {
 	quick   bool
-	crops   int // pictures that change
+	crops   int // images that change
 	passes  int // over these
 	clients int // of the crowd
-	crowd   int // pictures of the crowd
+	crowd   int // images of the crowd
 	each    int // requests of a client
 	alone   time.Duration
 	rest    time.Duration

@@ -186,7 +186,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// fixture is a measurement of two small pictures, with their folder.
+// fixture is a measurement of two small images, with their folder.
 func fixture(t *testing.T) *measurement {
 	t.Helper()
 	dir := t.TempDir()
@@ -229,7 +229,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// converter answers every picture as if it had converted it, but for one.
+// converter answers every image as if it had converted it, but for one.
 func converter(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/images/":

@@ -60,7 +60,7 @@ type readyPhoto struct {
 func (r readyPhoto) path() string { return "/ready-" + r.size + ".jpg" }
 
 // readyPhotos are those whose variants are served; the first is as small as most
-// pictures of pages.
+// images of pages.
 func readyPhotos() []readyPhoto {
 	return []readyPhoto{
 		{"20k", plasmaFolder + "BytheWater/contents/screenshot.jpg"},
@@ -73,7 +73,7 @@ const (
 	// smallFile is what is asked for beside a crowd, smallSize its bytes.
 	smallFile = "small.txt"
 	smallSize = 501
-	// crowdFrom are the megapixels that a picture of the crowd has at least.
+	// crowdFrom are the megapixels that an image of the crowd has at least.
 	crowdFrom = 4
 )
 
@@ -237,7 +237,7 @@ func pictureBytes(data []byte) int64 {
 	return sum
 }
 
-// makeSmall makes distinct pictures of half a megapixel to a whole one, out of
+// makeSmall makes distinct images of half a megapixel to a whole one, out of
 // the photographs: crops at other places in other sizes, written anew.
 func makeSmall(dir string, from []string, n int) (names []string, err error) {
 	for first := range from {
@@ -273,7 +273,7 @@ func cropSize(i int) (w, h int) {
 	return cropWidth + cropStep*(i%cropSizes), cropHeight + cropStep/2*(i%cropSizes)
 }
 
-// writeCrop writes the i-th crop of a picture.
+// writeCrop writes the i-th crop of an image.
 func writeCrop(name string, whole image.Image, i int) error {
 	part, ok := whole.(interface {
 		SubImage(image.Rectangle) image.Image

@@ -48,7 +48,7 @@ func metrics() []result.Metric {
 	}
 }
 
-// readyName is the workload of a picture that is ready.
+// readyName is the workload of an image that is ready.
 func readyName(size string) string { return "ready " + size }
 
 // workloads are all, in the order of the report.

@@ -21,7 +21,7 @@ import (
 	"millrace/lab/trial"
 )
 
-// imageServer is the workload of millrace that converts pictures with what is
+// imageServer is the workload of millrace that converts images with what is
 // built in: then it is the program's own code that works.
 const imageServer = "image conversions"
 
@@ -36,13 +36,13 @@ const (
 	proofConversionsQuick = 12
 )
 
-// errPhotos is what went wrong with the pictures.
+// errPhotos is what went wrong with the images.
 var errPhotos = errors.New("making pictures to convert")
 
-// photos is the folder of the pictures.
+// photos is the folder of the images.
 func (p *proof) photos() string { return filepath.Join(p.env.Work, "photos") }
 
-// writePhotos makes the pictures: each different, with slopes, edges and noise
+// writePhotos makes the images: each different, with slopes, edges and noise
 // as photographs have them, the same in every run.
 func (p *proof) writePhotos() error {
 	if err := os.MkdirAll(p.photos(), 0o750); err != nil {
@@ -69,9 +69,9 @@ func (p *proof) writePhotos() error {
 
 func photoName(i int) string { return fmt.Sprintf("photo-%03d.jpg", i) }
 
-// proofPicture is the i-th picture.
+// proofPicture is the i-th image.
 func proofPicture(i uint64) image.Image {
-	random := rand.New(rand.NewPCG(i, 6)) // pictures that are the same each time
+	random := rand.New(rand.NewPCG(i, 6)) // images that are the same each time
 	m := image.NewNRGBA(image.Rect(0, 0, proofWidth, proofHeight))
 	wave, turn, edge := 20+random.Float64()*40, random.Float64()*math.Pi, random.IntN(proofWidth)
 	for y := range proofHeight {
@@ -111,7 +111,7 @@ func (p *proof) freshImages() (args []string, remove func() error, err error) {
 	return args, func() error { return os.RemoveAll(dir) }, err
 }
 
-// imageWorkload is what is asked of it: one picture after the other, each for the
+// imageWorkload is what is asked of it: one image after the other, each for the
 // first time.
 func (p *proof) imageWorkload() trial.Workload {
 	cfg := load.Config{

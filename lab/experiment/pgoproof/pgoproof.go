@@ -74,7 +74,7 @@ type Proof struct {
 	Profile string
 	// Args make the program serve: {port} stands for a port of 127.0.0.1. nil:
 	// millrace serves a small site of the lab, once with and once without its
-	// fast lane, and pictures that it converts for each request.
+	// fast lane, and images that it converts for each request.
 	Args []string
 	// Paths are asked for in turn; nil: "/".
 	Paths []string

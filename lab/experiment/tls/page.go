@@ -15,7 +15,7 @@ import (
 const (
 	pagePath = "/page/"
 	// assets are what the page has beside its HTML: every third a script, the
-	// others pictures.
+	// others images.
 	assets = 30
 	// visitors look at the page at once, each on a connection of its own.
 	visitors = 4

@@ -126,7 +126,7 @@ type album struct {
 	images images.Options
 }
 
-// albums are those of a config, in the order of hosts and paths. Pictures from
+// albums are those of a config, in the order of hosts and paths. Images from
 // another host are not in a folder, and are left out.
 func albums(cfg *config.Config) (all []album, err error) {
 	for _, site := range cfg.Sites {
