@@ -67,6 +67,7 @@ type program struct {
 	Pack       packcmd.Pack       `cmd:"" help:"Pack a site into one executable, which serves it."`
 	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
 	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
+	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
 	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
 	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
 	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`

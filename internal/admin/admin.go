@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -62,6 +63,12 @@ type Deps struct {
 	// here). It is never called twice at once by this package. nil means that
 	// there is nothing to reload.
 	Reload func() error
+	// Upgrade starts the program anew, and returns once that serves or why it does
+	// not. It is never called twice at once by this package. nil: it cannot.
+	Upgrade func() error
+	// Inherited is the socket on which a predecessor has listened: it is used if
+	// it is where Options say, or they say nothing. nil: there is none.
+	Inherited *os.File
 	// Routes are handlers of others, by the prefix of the paths that they
 	// answer: "/cache/". They get the whole path, stand behind the same guards
 	// as our own routes, have 60 seconds for an answer, and their requests may
@@ -87,7 +94,8 @@ type Admin struct {
 	listener net.Listener
 	addr     string
 	warning  string
-	cleanup  func() // removes the socket's file
+	cleanup  func()       // removes the socket's file
+	socket   net.Listener // what listener limits
 }
 
 // New listens as o says, without serving yet. When o is off, it returns nil and
@@ -98,7 +106,10 @@ func New(o Options, d Deps) (*Admin, error) {
 	if o.Listen == "off" {
 		return nil, nil
 	}
-	l, err := listen(o.Listen, systemPlaces())
+	l, err := inherit(d.Inherited, o.Listen)
+	if l == nil && err == nil {
+		l, err = listen(o.Listen, systemPlaces())
+	}
 	if errors.Is(err, errNoFolder) {
 		why := strings.ReplaceAll(err.Error(), "\n", ", ")
 		return &Admin{warning: fmt.Sprintf("serving without the admin listener: no metrics, no purges, no commands that talk to this server. "+
@@ -119,6 +130,7 @@ func New(o Options, d Deps) (*Admin, error) {
 		addr:     l.addr,
 		warning:  l.warning,
 		cleanup:  l.cleanup,
+		socket:   l.Listener,
 	}, nil
 }
 

@@ -38,8 +38,7 @@ func listen(where string, p places) (*listener, error) {
 }
 
 func listenTCP(where string) (*listener, error) {
-	host, _, err := net.SplitHostPort(where)
-	if err != nil {
+	if _, _, err := net.SplitHostPort(where); err != nil {
 		return nil, fmt.Errorf("admin address %q: write host:port, unix:/path or off", where)
 	}
 	l, err := net.Listen("tcp", where)
@@ -51,6 +50,12 @@ func listenTCP(where string) (*listener, error) {
 		l.Close()
 		return nil, fmt.Errorf("listening for admin on %s: got a %T", where, l.Addr())
 	}
+	return tcpListener(l, bound, where), nil
+}
+
+// tcpListener is the listener of a TCP socket.
+func tcpListener(l net.Listener, bound *net.TCPAddr, where string) *listener {
+	host, _, _ := net.SplitHostPort(where)
 	res := &listener{
 		Listener: l, addr: bound.String(), cleanup: func() {},
 		allowed: tcpHosts(host, bound.AddrPort().Addr()),
@@ -59,7 +64,7 @@ func listenTCP(where string) (*listener, error) {
 		res.warning = fmt.Sprintf("the admin listener %s can be reached from other machines and asks for no password: "+
 			"whoever reaches it may read metrics and profiles and reload the config", res.addr)
 	}
-	return res, nil
+	return res
 }
 
 // tcpHosts guards a TCP listener against DNS rebinding: a page in the

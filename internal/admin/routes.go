@@ -35,6 +35,7 @@ GET  /debug/pprof/   profiles of the Go runtime
 GET  /addrs          the URLs under which the site is served, as JSON
 GET  /certs          the certificates that come by themselves, as JSON
 POST /reload         read the config again
+POST /upgrade        start the program anew and give it the sockets
 `
 
 // indexOf is the front page: our own routes and those of others.
@@ -88,6 +89,7 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 	}))
 	mux.HandleFunc("GET /healthz", healthz(d.Ready))
 	mux.HandleFunc("POST /reload", reload(d.Reload))
+	mux.HandleFunc("POST /upgrade", upgrade(d.Upgrade))
 	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
 	mux.HandleFunc("GET "+CertsPath, d.serveCerts)
 	profiles(mux)

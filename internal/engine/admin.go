@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 
 	"millrace/cache"
@@ -21,14 +22,20 @@ import (
 
 func (s *Server) openAdmin(cfg *config.Config) error {
 	var err error
+	var inherited *os.File
+	if from := s.options.From; from != nil {
+		inherited = from.Sockets.Admin
+	}
 	s.admin, err = admin.New(admin.Options{Listen: cfg.Admin.Listen}, admin.Deps{
-		Meters:   s.meters,
-		Version:  s.options.Version,
-		Revision: s.options.Revision,
-		Ready:    func() bool { return !s.server.Draining() },
-		Reload:   s.options.Reload,
-		Routes:   s.controls(),
-		Addrs:    s.Addrs,
+		Inherited: inherited,
+		Upgrade:   s.options.Upgrade,
+		Meters:    s.meters,
+		Version:   s.options.Version,
+		Revision:  s.options.Revision,
+		Ready:     func() bool { return !s.server.Draining() },
+		Reload:    s.options.Reload,
+		Routes:    s.controls(),
+		Addrs:     s.Addrs,
 
 		Certificates: s.certificates,
 		Gather:       []func(){s.measure},

@@ -53,6 +53,9 @@ func (b *builder) build() (err error) {
 	cfg, setup := b.config, &b.next.setup
 	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
 	setup.Inherited, setup.Listeners = b.server.options.Sockets, b.server.options.Listeners
+	if from := b.server.options.From; from != nil {
+		setup.Inherited, setup.Successor = from.Sockets.Public, true
+	}
 	trusted, err := netset.Parse(cfg.TrustedProxies())
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
@@ -253,12 +256,12 @@ func routeName(hosts []string, pattern string) string {
 func carry[T any](b *builder, k string, open func() (T, io.Closer, error)) (T, error) {
 	p, ok := b.next.parts[k]
 	if !ok {
-		if p, ok = b.old.parts[k]; !ok {
+		if p, ok = b.old.parts[k]; !ok || b.freedPart(k) {
 			what, closer, err := open()
 			if err != nil {
 				return what, err
 			}
-			p = part{what, closer}
+			p = part{what, closer, new(byte)}
 		}
 		b.next.parts[k] = p
 		b.next.opened = append(b.next.opened, k)

@@ -27,6 +27,7 @@ import (
 	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/gogc"
+	"millrace/internal/handover"
 	"millrace/internal/meter"
 	"millrace/internal/packfile"
 	"millrace/internal/redact"
@@ -46,6 +47,9 @@ type Options struct {
 	// Reload is called by POST /reload on the admin listener: it should read
 	// the config again and call Server.Reload. Nil: there is no such route.
 	Reload func() error
+	// Upgrade is called by POST /upgrade: it should start this program anew, and
+	// return when that has taken over. Nil: there is no such route.
+	Upgrade func() error
 	// Packed has the folders of a packed site, by the roots that the config
 	// names. Nil: they are on disk.
 	Packed *packfile.Site
@@ -55,6 +59,8 @@ type Options struct {
 	// Listeners are plain ones that the program has opened. They are closed with
 	// the server, or by a reload that does not have them any more.
 	Listeners []net.Listener
+	// From is the process that this one takes over from; nil: none.
+	From *handover.Predecessor
 }
 
 // Server is a site being served.
@@ -70,6 +76,8 @@ type Server struct {
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
+	config  *config.Config  // of the graph
+	freed   bool            // the folders that only one process may open were given away
 	leaving map[*graph]bool // left by a reload, and not closed yet
 	serial  uint64          // the last site number given out
 	builds  int             // graphs that were built, or failed to be
@@ -94,6 +102,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		return nil, errors.Join(err, g.close(nil))
 	}
 	s.graph = g
+	s.keep(cfg)
 	if err := s.openAdmin(cfg); err != nil {
 		s.server.Close()
 		return nil, errors.Join(err, g.close(nil))
@@ -101,6 +110,10 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	if err := s.manage(); err != nil {
 		s.server.Close()
 		return nil, errors.Join(err, s.admin.Close(), g.close(nil))
+	}
+	if from := o.From; from != nil {
+		from.Sockets.Close() // what is used has descriptors of its own
+		s.options.Sockets, s.options.From = nil, nil
 	}
 	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
@@ -173,6 +186,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 	s.room.Limit(cfg.Buffers)
 	old := s.graph
 	s.graph = next
+	s.keep(cfg)
 	s.retire(old, next)
 	if err := s.manage(); err != nil { // the files it reads have changed between two moments
 		s.errors.Warn("new names get no certificates", "err", err)

@@ -36,6 +36,7 @@ type graph struct {
 type part struct {
 	what   any
 	closer io.Closer
+	id     *byte // its own: what has the same key may be another one
 }
 
 func newGraph() *graph {
@@ -56,7 +57,7 @@ func (g *graph) close(keep *graph) error {
 	}
 	var errs []error
 	for _, k := range slices.Backward(g.opened) {
-		if _, ok := keep.parts[k]; !ok {
+		if kept, ok := keep.parts[k]; !ok || kept.id != g.parts[k].id {
 			errs = append(errs, g.parts[k].closer.Close())
 		}
 	}

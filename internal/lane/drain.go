@@ -11,13 +11,19 @@ import (
 // close" instead of being cut.
 const drainLinger = time.Second
 
-// Drain begins the end: the last answer on every connection says "Connection:
-// close", and connections on which nothing comes any more are closed.
+// Drain is DrainRequests, and ends what has no end: WebSockets and streams of
+// events, which look at the function Drain.
 func (l *Lane) Drain() {
+	l.DrainRequests()
+	l.ending.Do(func() { close(l.drain) })
+}
+
+// DrainRequests begins the end: the last answer on every connection says "Connection:
+// close", and connections on which nothing comes any more are closed.
+func (l *Lane) DrainRequests() {
 	end := time.Now().Add(drainLinger)
 	if !l.draining.Swap(true) {
 		l.overdue.Store(end.UnixNano())
-		close(l.drain)
 	}
 	soon := end.UnixNano() | idleMark
 	l.each(func(c *Conn) {

@@ -101,7 +101,8 @@ type Lane struct {
 	settings atomic.Pointer[Settings]
 	draining atomic.Bool
 	overdue  atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
-	drain    chan struct{} // closed when draining becomes true
+	drain    chan struct{} // closed by Drain
+	ending   sync.Once     // closes it
 	scopes   []*Scope
 	serial   atomic.Uint32
 	// handshakes is how many TLS connections there have been.

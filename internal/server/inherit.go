@@ -81,13 +81,19 @@ func sameAddress(have net.Addr, addr string) bool {
 	if host == "" {
 		return h.Addr().IsUnspecified()
 	}
-	want, err := netip.ParseAddr(host)
-	return err == nil && want.Unmap() == h.Addr().Unmap()
+	if want, err := netip.ParseAddr(host); err == nil {
+		return want.Unmap() == h.Addr().Unmap()
+	}
+	named, err := net.ResolveTCPAddr("tcp", addr) // as Listen has it
+	return err == nil && named.AddrPort().Addr().Unmap() == h.Addr().Unmap()
 }
 
 // warnUnclaimed says which inherited sockets the config does not name: clients
 // of theirs would wait for ever.
 func (s *Server) warnUnclaimed(setup Setup) {
+	if setup.Successor {
+		return // what the config does not name any more is closed
+	}
 	addrs := slices.Concat(setup.Listen, setup.TLS.Listen)
 	for _, f := range setup.Inherited {
 		if pc, err := net.FilePacketConn(f); err == nil {

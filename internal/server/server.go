@@ -74,6 +74,11 @@ type Options struct {
 	// proxy always sets itself: what it passes on unread anybody can write.
 	// Default X-Forwarded-For.
 	ClientHeader string `yaml:"client_header"`
+	// UpgradeTimeout is how long an old process goes on with downloads, uploads,
+	// streams and WebSockets after `millrace upgrade`. Then WebSockets are told to
+	// come back (1012), each after a time of its own, and a drain ends the rest.
+	// Default 10m.
+	UpgradeTimeout time.Duration `yaml:"upgrade_timeout"`
 	// WebSockets is how many WebSockets may be open at once, of all routes;
 	// further ones are refused with 503. Default: what connections leaves of
 	// three quarters of the file descriptors, at least half of that.
@@ -177,6 +182,8 @@ type Setup struct {
 	Inherited []*os.File
 	// Listeners are plain ones that the program has opened.
 	Listeners []net.Listener
+	// Successor: they are those of a process that this one takes over from.
+	Successor bool
 	Limits    Options // HeaderBytes only counts at the start
 	Log       *accesslog.Log
 	// Trusted says which addresses are proxies that bring many clients; nil:
@@ -224,6 +231,7 @@ type Server struct {
 	encrypted repeated
 
 	announcing repeated
+	successor  atomic.Pointer[successor] // another process serves; nil: none
 
 	h1, h2           *http.Server
 	h1Conns, h2Conns *handoff
@@ -401,6 +409,9 @@ const drainHandshakes = 4 * drainQueue
 
 // drain waits for running requests, for as long as the drain timeout says.
 func (s *Server) drain() error {
+	if h := s.successor.Load(); h != nil {
+		s.linger(h)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.current.Load().limits.DrainTimeout)
 	defer cancel()
 	accepted := s.stopAccepting(ctx)

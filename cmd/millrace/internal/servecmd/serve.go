@@ -21,6 +21,7 @@ import (
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/handover"
 	"millrace/internal/packfile"
 )
 
@@ -122,14 +123,33 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		taken.exit()
 	})
 	defer taken.stop()
+	from, err := handover.Inherited(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err = w.serve(ctx, s, taken, from); err != nil {
+		from.Failed(err) // who waits for that; once it serves, nobody does
+	}
+	return err
+}
+
+// serve is Serve for a process that takes over from another one, which may be nil.
+func (w Source) serve(ctx *kong.Context, s console.Streams, taken *Signals, from *handover.Predecessor) error {
 	load := func() (*config.Config, error) { return w.Load(cmdline.Settings(ctx.Selected(), ctx.Path)) }
 	cfg, err := load()
 	if err != nil {
 		return cmdline.BadConfig(w.File, err)
 	}
 	s.Format(cfg.Log.Format)
+	from.Prepared()
 	var srv *engine.Server
+	upgrade := newUpgrader(from, s)
 	reload := func() error {
+		upgrade.config.Lock()
+		defer upgrade.config.Unlock()
+		if upgrade.done {
+			return errors.New("another process has taken over: it is the one to reload")
+		}
 		next, err := load()
 		if err != nil {
 			srv.ReloadFailed()
@@ -157,16 +177,19 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 		Worker:   imageworker.Command(),
 		Packed:   w.Packed,
 		Sockets:  sockets,
+		From:     from,
+		Upgrade:  upgrade.run,
 	})
 	if err != nil {
 		return startFailure(err, cfg, w.File)
 	}
+	upgrade.srv = srv
 	banner{v.Version, w, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
 	taken.up.Store(true)
 	if w.Packed == nil {
-		return serve(srv, taken.out, reload, s)
+		return serve(srv, taken.out, reload, upgrade, s)
 	}
-	return whole(w.Packed, srv, func() error { return serve(srv, taken.out, reload, s) })
+	return whole(w.Packed, srv, func() error { return serve(srv, taken.out, reload, upgrade, s) })
 }
 
 // whole serves, and ends it when the packed site turns out to be damaged in a
@@ -190,7 +213,7 @@ func whole(site *packfile.Site, srv *engine.Server, serve func() error) error {
 }
 
 // serve runs the server and does what signals say.
-func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, s console.Streams) error {
+func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, upgrade *upgrader, s console.Streams) error {
 	// tell says what was done, or why it was not.
 	tell := func(done string, err error) {
 		switch {
@@ -204,6 +227,10 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, s 
 	defer drain()
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
+	upgrade.from.Ready()
+	if err := handover.NotifySystemd("READY=1"); err != nil {
+		s.Tell(slog.LevelWarn, err.Error())
+	}
 	var profile profiler
 	defer func() { tell(profile.stop()) }()
 	now := false
@@ -214,6 +241,10 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, s 
 				err = errors.New("stopped without waiting for running requests")
 			}
 			return err
+		case pid := <-upgrade.handed:
+			s.Tell(slog.LevelInfo, fmt.Sprintf("process %d serves now; finishing what is under way", pid))
+			srv.Retire()
+			drain()
 		case <-profile.overdue():
 			tell(profile.stop())
 		case sig := <-signals:

@@ -1,0 +1,147 @@
+package servecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/remote"
+	"millrace/internal/admin"
+	"millrace/internal/engine"
+	"millrace/internal/handover"
+)
+
+// Upgrade is `millrace upgrade`.
+type Upgrade struct {
+	remote.Flags `embed:""`
+}
+
+// Run has a running server start its program anew.
+func (c *Upgrade) Run(s console.Streams) error {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	r, err := c.Find(ctx, func(context.Context, *remote.Server) bool { return true })
+	if errors.Is(err, remote.ErrNoServer) {
+		return console.Failure(remote.ErrNoServer, "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner")
+	}
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Base+"/upgrade", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("asking the server: %w", err)
+	}
+	resp, err := r.HTTP.Do(req)
+	if err != nil {
+		return fmt.Errorf("asking the server at %s: %w", r.At, err)
+	}
+	defer resp.Body.Close()
+	const most = 1 << 16 // an error has a few lines
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, most))
+	switch resp.StatusCode {
+	case http.StatusOK:
+		s.Say("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
+		return nil
+	case http.StatusNotFound, http.StatusNotImplemented:
+		return console.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", r.At), "restart it")
+	}
+	return errors.New("not upgraded; the process that served still does: " + strings.TrimSpace(string(text)))
+}
+
+const (
+	// preparing and starting are how long a successor may take to understand its
+	// config, and then to serve: together less than an answer of the admin
+	// listener may take.
+	preparing = 15 * time.Second
+	starting  = 40 * time.Second
+)
+
+// upgrader starts this program anew.
+type upgrader struct {
+	program string // as it was called; a newer one may be there by now
+	missing error  // why it is not known
+	from    *handover.Predecessor
+	tell    console.Streams
+	srv     *engine.Server
+	handed  chan int    // the successor's number, once it serves
+	config  *sync.Mutex // held by a reload, which must not come in between
+	done    bool
+}
+
+// newUpgrader finds the program that runs, before anybody puts another one there.
+func newUpgrader(from *handover.Predecessor, s console.Streams) *upgrader {
+	u := &upgrader{from: from, tell: s, handed: make(chan int, 1), config: new(sync.Mutex)}
+	if u.program, u.missing = exec.LookPath(os.Args[0]); u.missing == nil {
+		u.program, u.missing = filepath.Abs(u.program)
+	}
+	return u
+}
+
+// run starts the program, and returns when that has taken over, or why it has
+// not: then this process goes on as if nothing had happened.
+func (u *upgrader) run() error {
+	u.config.Lock()
+	defer u.config.Unlock()
+	switch {
+	case u.missing != nil:
+		return fmt.Errorf("finding the program that runs: %w", u.missing)
+	case os.Getpid() == 1:
+		return fmt.Errorf("%w: this is the first process of a container, which ends with it: start a new container instead", admin.ErrNotNow)
+	case u.done:
+		return fmt.Errorf("%w: another process has taken over already", admin.ErrNotNow)
+	}
+	select {
+	case <-u.from.Gone():
+	default:
+		return fmt.Errorf("%w: the process before this one still finishes what is under way (limits.upgrade_timeout): try again later, or end it", admin.ErrNotNow)
+	}
+	u.tell.Tell(slog.LevelInfo, "starting "+u.program+" anew")
+	n, err := u.start()
+	if err != nil {
+		u.tell.Tell(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
+		return err
+	}
+	u.done = true
+	if err := handover.NotifySystemd(fmt.Sprintf("MAINPID=%d", n.Pid())); err != nil {
+		u.tell.Tell(slog.LevelWarn, err.Error())
+	}
+	u.handed <- n.Pid()
+	return nil
+}
+
+func (u *upgrader) start() (*handover.Successor, error) {
+	sockets, err := u.srv.Sockets()
+	if err != nil {
+		return nil, err
+	}
+	n, err := handover.Start(u.program, os.Args, sockets)
+	sockets.Close()
+	u.srv.Unblock()
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Prepared(preparing); err != nil {
+		n.Kill()
+		return nil, err
+	}
+	u.srv.FreeFolders()
+	err = n.Go()
+	if err == nil {
+		err = n.Ready(starting)
+	}
+	if err != nil {
+		n.Kill()
+		return nil, errors.Join(err, u.srv.TakeFoldersBack())
+	}
+	return n, nil
+}

@@ -1,0 +1,407 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// upgraded is a server of the real program that is started anew while it serves.
+type upgraded struct {
+	t       *testing.T
+	dir     string
+	addr    string
+	program string
+	log     *lockedBuffer
+}
+
+// lockedBuffer is what several processes have said.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startUpgraded starts a copy of the program, so that another one can take its place.
+func startUpgraded(t *testing.T, routes string) *upgraded {
+	t.Helper()
+	found, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err = filepath.EvalSymlinks(found); err != nil {
+		t.Fatal(err)
+	}
+	u := &upgraded{t: t, dir: t.TempDir(), log: &lockedBuffer{}}
+	u.program = filepath.Join(u.dir, "millrace")
+	if err := os.Link(found, u.program); err != nil {
+		whole, err := os.ReadFile(found)
+		if err == nil {
+			err = os.WriteFile(u.program, whole, 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.addr = ln.Addr().String()
+	_ = ln.Close()
+	u.config(routes)
+	cmd := u.command("serve", "-c", filepath.Join(u.dir, "c.yaml"))
+	read, write, err := os.Pipe() // all generations write to it; a copier of package exec would wait for them
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = write, write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	go func() { _, _ = io.Copy(u.log, read) }()
+	go func() { _ = cmd.Wait() }()
+	t.Cleanup(func() {
+		for _, pid := range u.processes() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		_ = read.Close()
+	})
+	u.waitFor(func() bool { return u.get() == nil })
+	return u
+}
+
+func (u *upgraded) config(routes string) {
+	u.t.Helper()
+	text := fmt.Sprintf("listen: %q\nlog: {format: off}\nadmin: {listen: 'unix:%s/a.sock'}\nlimits: {upgrade_timeout: 2s}\nsites: [{routes: {%s}}]\n", u.addr, u.dir, routes)
+	if err := os.WriteFile(filepath.Join(u.dir, "c.yaml"), []byte(text), 0o600); err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+func (u *upgraded) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(u.program, args...)
+	cmd.Dir = u.dir
+	cmd.Env = append(os.Environ(), "PATH="+u.dir+":"+os.Getenv("PATH"), "MILLRACE_RUN_DIR="+u.dir, "XDG_CACHE_HOME="+u.dir)
+	return cmd
+}
+
+// processes are the servers that run, by what their environment says: those that
+// have taken over are no children of ours.
+func (u *upgraded) processes() (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range all {
+		text, err := os.ReadFile(filepath.Join(p, "cmdline"))
+		if err != nil || !bytes.Contains(text, []byte("\x00serve\x00-c\x00"+u.dir+"/c.yaml")) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// upgrade asks for it with the program that was there first.
+func (u *upgraded) upgrade() (string, error) {
+	cmd := u.command("upgrade", "--admin", "unix:"+u.dir+"/a.sock")
+	found, err := exec.LookPath("millrace")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	cmd.Path = found
+	cmd.Args[0] = "millrace"
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+func (u *upgraded) get() error {
+	resp, err := http.Get("http://" + u.addr + "/")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return err
+}
+
+func (u *upgraded) waitFor(ok func() bool) {
+	u.t.Helper()
+	for begun := time.Now(); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begun) > 20*time.Second {
+			u.t.Fatalf("it never comes to that:\n%s", u.log)
+		}
+	}
+}
+
+// echo keeps one WebSocket after the other open, and returns the code that each
+// was closed with, 0 for none.
+func (u *upgraded) echo(ctx context.Context, closed func(code int, after time.Duration)) error {
+	for ctx.Err() == nil {
+		nc, err := net.Dial("tcp", u.addr)
+		if err != nil {
+			return err
+		}
+		_ = nc.SetDeadline(time.Now().Add(time.Minute))
+		_, _ = io.WriteString(nc, "GET /ws/ HTTP/1.1\r\nHost: "+u.addr+"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+		in := bufio.NewReader(nc)
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return fmt.Errorf("a handshake: %w", err)
+		}
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			return fmt.Errorf("a handshake: %s", resp.Status)
+		}
+		for begun := time.Now(); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+			_, _ = nc.Write([]byte{0x81, 0x82, 0, 0, 0, 0, 'h', 'i'})
+			head := make([]byte, 2)
+			if _, err := io.ReadFull(in, head); err != nil {
+				return fmt.Errorf("a message: %w", err)
+			}
+			payload := make([]byte, head[1])
+			if _, err := io.ReadFull(in, payload); err != nil {
+				return fmt.Errorf("a message: %w", err)
+			}
+			if head[0] == 0x88 {
+				closed(int(binary.BigEndian.Uint16(payload)), time.Since(begun))
+				break
+			}
+			if string(payload) != "hi" {
+				return fmt.Errorf("the echo is %q", payload)
+			}
+		}
+		_ = nc.Close()
+	}
+	return nil
+}
+
+// TestUpgradeLosesNothing: requests, downloads, uploads and WebSockets go on under
+// reloads and upgrades.
+func TestUpgradeLosesNothing(t *testing.T) {
+	var taken atomic.Int64
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		taken.Add(1)
+		fmt.Fprint(w, n)
+	}))
+	defer upstream.Close()
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "index.html"), []byte("home"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(files, "large"), make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u := startUpgraded(t, fmt.Sprintf("/: {static: {root: %q}}, /ws/: {websocket: echo}, /up/: {proxy: {to: [%q], stream: true}}, /c/: {cache: {to: [%q], disk: cache}}", files, upstream.URL, upstream.URL))
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait() // also where it fails
+	defer stop()
+	var done [4]atomic.Int64
+	keep := func(kind, n int, what func() error) {
+		for range n {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if err := what(); err != nil {
+						t.Errorf("kind %d: %v", kind, err)
+						return
+					}
+					done[kind].Add(1)
+				}
+			})
+		}
+	}
+	keep(0, 20, u.get)
+	keep(1, 5, func() error { // a slow download
+		resp, err := http.Get("http://" + u.addr + "/large")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		total := int64(0)
+		for {
+			n, err := io.CopyN(io.Discard, resp.Body, 1<<20)
+			if total += n; errors.Is(err, io.EOF) && total == 8<<20 {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%d bytes: %w", total, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	keep(2, 5, func() error { // a slow upload
+		read, write := io.Pipe()
+		go func() {
+			for range 10 {
+				_, _ = write.Write(make([]byte, 10000))
+				time.Sleep(30 * time.Millisecond)
+			}
+			_ = write.Close()
+		}()
+		resp, err := http.Post("http://"+u.addr+"/up/", "text/plain", read)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "100000" {
+			return fmt.Errorf("%s %q, %w", resp.Status, text, err)
+		}
+		return nil
+	})
+	var closes atomic.Int64
+	for range 10 {
+		all.Go(func() {
+			if err := u.echo(ctx, func(code int, _ time.Duration) {
+				if closes.Add(1); code != 1012 {
+					t.Errorf("a WebSocket was closed with %d", code)
+				}
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range 3 {
+		time.Sleep(300 * time.Millisecond)
+		for range 5 {
+			for _, pid := range u.processes() {
+				_ = syscall.Kill(pid, syscall.SIGHUP)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		u.waitFor(func() bool {
+			text, err := u.upgrade()
+			if err != nil && !strings.Contains(text, "not now") {
+				t.Errorf("upgrade %d: %s", i, text)
+				return true
+			}
+			return err == nil
+		})
+		u.waitFor(func() bool { return len(u.processes()) == 1 })
+	}
+	stop()
+	all.Wait()
+	if closes.Load() < 30 {
+		t.Errorf("%d WebSockets were told to come back", closes.Load())
+	}
+	t.Logf("%d requests, %d downloads, %d uploads, %d WebSockets sent away after their time", done[0].Load(), done[1].Load(), done[2].Load(), closes.Load())
+	if t.Failed() {
+		t.Log(u.log)
+	}
+}
+
+// TestUpgradeFails: what cannot take over leaves the old process serving, and says why.
+func TestUpgradeFails(t *testing.T) {
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "index.html"), []byte("home"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := fmt.Sprintf("/: {static: {root: %q}}, /c/: {cache: {to: ['http://127.0.0.1:1'], disk: cache}}", files)
+	u := startUpgraded(t, good)
+	first := u.processes()
+	put := func(text string) {
+		t.Helper()
+		beside := u.program + ".new"
+		if err := os.WriteFile(beside, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(beside, u.program); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(name, want string) {
+		t.Helper()
+		text, err := u.upgrade()
+		if err == nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %v, %s", name, err, text)
+		}
+		if err := u.get(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	u.config(good + ", /x/: {nonsense: 1}")
+	check("a bad config", "nonsense")
+	u.config(good)
+	whole, err := os.ReadFile(u.program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 100))
+	check("another architecture", "exec format error")
+	put("#!/bin/sh\nexit 3\n")
+	check("a crash", "exit status 3")
+	put("#!/bin/sh\necho prepared >&3\nread go <&3\nexit 4\n")
+	check("a crash after it was prepared", "exit status 4")
+	put("#!/bin/sh\necho hello >&3\nsleep 60\n")
+	check("another program", `says "hello"`)
+	if got := u.processes(); fmt.Sprint(got) != fmt.Sprint(first) && len(got) != 0 { // the file of the first is another one now
+		t.Errorf("%v run, not %v", got, first)
+	}
+	put(string(whole))
+	if text, err := u.upgrade(); err != nil {
+		t.Errorf("at last: %v, %s\n%s", err, text, u.log)
+	}
+	if err := u.get(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUpgradeKilled: whoever is killed in the middle, the other one serves.
+func TestUpgradeKilled(t *testing.T) {
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "index.html"), []byte("home"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u := startUpgraded(t, fmt.Sprintf("/: {static: {root: %q}}", files))
+	for range 2 {
+		old := u.processes()
+		go func() { _, _ = u.upgrade() }()
+		u.waitFor(func() bool { return len(u.processes()) == 2 })
+		for _, pid := range old { // the new one finds out by itself
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		u.waitFor(func() bool { return len(u.processes()) == 1 && u.get() == nil })
+	}
+	old := u.processes()
+	go func() { _, _ = u.upgrade() }()
+	u.waitFor(func() bool { return len(u.processes()) == 2 })
+	for _, pid := range u.processes() {
+		if pid != old[0] {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	u.waitFor(func() bool { return len(u.processes()) == 1 && u.get() == nil })
+}

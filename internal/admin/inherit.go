@@ -1,0 +1,109 @@
+package admin
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// inherit is the listener of a predecessor's socket, nil if there is none that
+// serves where the options say. The socket's path stays.
+func inherit(f *os.File, where string) (*listener, error) {
+	if f == nil {
+		return nil, nil
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("taking the admin socket over: %w", err)
+	}
+	switch at := ln.Addr().(type) {
+	case *net.UnixAddr:
+		info, err := os.Lstat(at.Name)
+		if err == nil && (where == "" || where == unixPrefix+at.Name) {
+			return &listener{Listener: ln, addr: unixPrefix + at.Name, cleanup: sync.OnceFunc(func() { removeOwn(at.Name, info) })}, nil
+		}
+		_ = os.Remove(at.Name) // nobody will listen there
+	case *net.TCPAddr:
+		if sameTCP(at, where) {
+			return tcpListener(ln, at, where), nil
+		}
+	}
+	_ = ln.Close()
+	return nil, nil
+}
+
+// sameTCP reports whether a socket is at the address that the options name.
+func sameTCP(at *net.TCPAddr, where string) bool {
+	want, err := net.ResolveTCPAddr("tcp", where)
+	return err == nil && want.Port == at.Port && (want.IP.Equal(at.IP) || len(want.IP) == 0 && at.IP.IsUnspecified())
+}
+
+// File is a descriptor of the listening socket, for another process; nil where
+// the listener is off.
+func (a *Admin) File() (*os.File, error) {
+	if a.off() {
+		return nil, nil
+	}
+	s, ok := a.socket.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, nil
+	}
+	f, err := s.File()
+	if err != nil {
+		return nil, fmt.Errorf("passing the admin socket on: %w", err)
+	}
+	return f, nil
+}
+
+// Unblock has the socket not wait in the kernel: to pass it on is to make it do so.
+func (a *Admin) Unblock() {
+	if a.off() {
+		return
+	}
+	if c, ok := a.socket.(syscall.Conn); ok {
+		if raw, err := c.SyscallConn(); err == nil {
+			_ = raw.Control(setNonblock)
+		}
+	}
+}
+
+// HandOver is Close for a listener that another process has too: its path stays.
+func (a *Admin) HandOver() error {
+	if a.off() {
+		return nil
+	}
+	a.cleanup = func() {}
+	return a.Close()
+}
+
+// upgrade starts the program anew.
+func upgrade(upgrade func() error) http.HandlerFunc {
+	var running sync.Mutex
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if upgrade == nil {
+			text(w, http.StatusNotImplemented, "This server cannot start itself anew.\n")
+			return
+		}
+		if !running.TryLock() {
+			text(w, http.StatusConflict, "An upgrade is under way already.\n")
+			return
+		}
+		defer running.Unlock()
+		if err := upgrade(); err != nil {
+			status := http.StatusInternalServerError
+			if errors.Is(err, ErrNotNow) {
+				status = http.StatusConflict
+			}
+			text(w, status, err.Error()+"\n")
+			return
+		}
+		text(w, http.StatusOK, "upgraded\n")
+	}
+}
+
+// ErrNotNow is wrapped by what Deps.Upgrade returns where it may be tried later.
+var ErrNotNow = errors.New("not now")

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/config"
+	"millrace/internal/handover"
+)
+
+// defaultUpgradeTimeout is how long an old process may go on after an upgrade.
+const defaultUpgradeTimeout = 10 * time.Minute
+
+// Sockets are descriptors of all that the server listens on, for a successor.
+// Call Unblock when it has them.
+func (s *Server) Sockets() (all handover.Sockets, err error) {
+	if all.Public, err = s.server.Files(); err != nil {
+		return all, err //nolint:wrapcheck // it says what was done
+	}
+	if all.Admin, err = s.admin.File(); err != nil {
+		all.Close()
+		return all, err //nolint:wrapcheck // the same
+	}
+	return all, nil
+}
+
+// Unblock is called after the sockets were passed on.
+func (s *Server) Unblock() {
+	s.server.Unblock()
+	s.admin.Unblock()
+}
+
+// FreeFolders closes the folders that only one process may have open: those of
+// caches and of converted images. The server goes on without them, as with a disk
+// that has failed.
+func (s *Server) FreeFolders() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.freed = true
+	for _, p := range s.graph.parts {
+		if d, ok := p.what.(diskStore); ok {
+			if err := d.Close(); err != nil {
+				s.errors.Warn("closing a folder for the new process", "err", err)
+			}
+		}
+	}
+}
+
+// TakeFoldersBack opens them again, because the successor has failed.
+func (s *Server) TakeFoldersBack() error {
+	s.mu.RLock()
+	cfg := s.config
+	s.mu.RUnlock()
+	if err := s.Reload(cfg); err != nil {
+		return fmt.Errorf("opening the folders of caches and images again: %w", err)
+	}
+	return nil
+}
+
+// freedPart reports whether a part has used a folder that was given away.
+func (b *builder) freedPart(key string) bool {
+	if !b.server.freed {
+		return false
+	}
+	for _, prefix := range []string{"disk ", "variants ", "cache ", "images ", "remote "} {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Retire says that a successor serves. When Run's context ends, what is under way
+// goes on for limits.upgrade_timeout. The admin listener is the successor's.
+func (s *Server) Retire() {
+	s.mu.RLock()
+	patience := s.config.Limits.UpgradeTimeout
+	s.mu.RUnlock()
+	if patience <= 0 {
+		patience = defaultUpgradeTimeout
+	}
+	s.server.HandOver(patience, s.leaveWebSockets)
+	if err := s.admin.HandOver(); err != nil {
+		s.errors.Warn("closing the admin listener for the new process", "err", err)
+	}
+}
+
+// leaveWebSockets tells all WebSockets to come back (1012), each after a time of
+// its own.
+func (s *Server) leaveWebSockets() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var all sync.WaitGroup
+	for _, r := range s.graph.websockets {
+		all.Go(r.handler.Leave)
+	}
+	all.Wait()
+}
+
+// keep remembers the config in use.
+func (s *Server) keep(cfg *config.Config) {
+	s.config = cfg
+	s.freed = false
+}

@@ -1,0 +1,126 @@
+package handover
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain is the successor too: what it does is in its last argument.
+func TestMain(m *testing.M) {
+	if os.Getenv(Variable) == "" {
+		os.Exit(m.Run())
+	}
+	p, err := Inherited(os.Getenv)
+	if err != nil {
+		os.Exit(9)
+	}
+	switch os.Args[len(os.Args)-1] {
+	case "good":
+		p.Prepared()
+		p.Ready()
+		<-p.Gone()
+	case "bad config":
+		p.Failed(errors.New("line 1\nline 2"))
+	case "crash":
+		os.Exit(7)
+	case "hang":
+		time.Sleep(time.Minute)
+	case "late":
+		p.Prepared()
+		p.Failed(errors.New("the port is in use"))
+	}
+	os.Exit(0)
+}
+
+func successor(t *testing.T, does string) *Successor {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := Start(self, []string{self, does}, Sockets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Kill)
+	return n
+}
+
+func TestSuccessor(t *testing.T) {
+	n := successor(t, "good")
+	for _, step := range []func() error{func() error { return n.Prepared(time.Minute) }, n.Go, func() error { return n.Ready(time.Minute) }} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n.Pid() <= 0 {
+		t.Error(n.Pid())
+	}
+	for does, want := range map[string]string{"bad config": "line 1\nline 2", "crash": "exit status 7", "hang": "has not said", "nothing": "ended without a word"} {
+		if err := successor(t, does).Prepared(time.Second); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", does, err)
+		}
+	}
+	n = successor(t, "late")
+	if err := n.Prepared(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	_ = n.Go()
+	if err := n.Ready(time.Minute); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Error(err)
+	}
+}
+
+func TestNoProgram(t *testing.T) {
+	if _, err := Start("/nowhere/at/all", nil, Sockets{}); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestNobody(t *testing.T) {
+	p, err := Inherited(func(string) string { return "" })
+	if p != nil || err != nil {
+		t.Error(p, err)
+	}
+	p.Prepared()
+	p.Ready()
+	p.Failed(errors.New("x"))
+	<-p.Gone()
+	for _, text := range []string{"x", "-1/0", "1", "9999/0", "1/2"} {
+		if _, err := Inherited(func(string) string { return text }); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
+func TestNotify(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer c.Close()
+	env := map[string]string{"NOTIFY_SOCKET": path}
+	getenv := func(k string) string { return env[k] }
+	if err := Notify(getenv, "MAINPID=4711"); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 100)
+	if n, err := c.Read(b); err != nil || string(b[:n]) != "MAINPID=4711" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	env["NOTIFY_SOCKET"] = path + "x"
+	if Notify(getenv, "READY=1") == nil {
+		t.Error("nobody was told")
+	}
+	delete(env, "NOTIFY_SOCKET")
+	if err := Notify(getenv, "READY=1"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// HandOver says that another process serves at the same sockets. When Run's
+// context ends, running requests, downloads, uploads, streams and WebSockets go
+// on for as long as patience says before the drain begins. leave is called then,
+// with clients still connected, to send away those that never end.
+func (s *Server) HandOver(patience time.Duration, leave func()) {
+	s.successor.Store(&successor{patience, leave})
+}
+
+// successor is what HandOver was told.
+type successor struct {
+	patience time.Duration
+	leave    func()
+}
+
+// Files are descriptors of all sockets that the server listens on, for another
+// process. The caller closes them, and calls Unblock after it has passed them on.
+func (s *Server) Files() (files []*os.File, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	add := func(socket any) {
+		f, ok := socket.(interface{ File() (*os.File, error) })
+		if !ok || err != nil {
+			return
+		}
+		var file *os.File
+		if file, err = f.File(); err == nil {
+			files = append(files, file)
+		}
+	}
+	for _, l := range s.listeners {
+		add(l.ln)
+	}
+	for _, l := range s.quic.all() {
+		add(l.socket)
+	}
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		return nil, fmt.Errorf("passing the sockets on: %w", err)
+	}
+	return files, nil
+}
+
+// Unblock has the sockets not wait in the kernel: to pass one on is to make it do so.
+func (s *Server) Unblock() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unblock := func(socket any) {
+		if c, ok := socket.(syscall.Conn); ok {
+			if raw, err := c.SyscallConn(); err == nil {
+				_ = raw.Control(setNonblock)
+			}
+		}
+	}
+	for _, l := range s.listeners {
+		unblock(l.ln)
+	}
+	for _, l := range s.quic.all() {
+		unblock(l.socket)
+	}
+}
+
+// linger lets go on what is under way, while another process serves who comes.
+func (s *Server) linger(h *successor) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.patience)
+	defer cancel()
+	s.mu.Lock()
+	for _, l := range s.listeners {
+		if u, ok := l.ln.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // the path is the other one's
+		}
+	}
+	s.mu.Unlock()
+	accepted := s.stopAccepting(ctx)
+	s.lane.DrainRequests()
+	s.quic.drain()
+	shut := make(chan struct{})
+	go func() { // ends with ctx at the latest, and is waited for below
+		defer close(shut)
+		if s.laneH2 == nil {
+			_ = s.h2.Shutdown(ctx) // the drain says what was cut off
+		}
+	}()
+	defer func() { cancel(); <-shut }()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for packets := true; ; {
+		if packets && s.quic.open() == 0 {
+			packets = false
+			s.quic.close() // what comes on UDP is all for the other process from now on
+		}
+		if !packets && s.lane.Open() == 0 && s.sockets() == 0 && isClosed(accepted) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			h.leave()
+			return
+		case <-s.h1Conns.closed: // Close was called
+			return
+		}
+	}
+}
+
+// sockets is how many descriptors WebSockets have.
+func (s *Server) sockets() int {
+	s.places.mu.Lock()
+	count := s.places.bound.sockets
+	s.places.mu.Unlock()
+	if count == nil {
+		return 0
+	}
+	return count()
+}
