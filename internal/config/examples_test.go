@@ -12,7 +12,7 @@ import (
 // TestManualsExamples reads the configs that manuals show.
 func TestManualsExamples(t *testing.T) {
 	block := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
-	for _, manual := range []string{"proxy.md"} {
+	for _, manual := range []string{"proxy.md", "coming-from/nginx.md", "coming-from/caddy.md", "coming-from/apache.md", "coming-from/varnish.md", "coming-from/haproxy.md"} {
 		text, err := os.ReadFile("../../docs/" + manual)
 		if err != nil {
 			t.Fatal(err)

@@ -181,7 +181,7 @@ func dropped() []string {
 	return []string{
 		"access_log", "error_log", "client_body_temp_path", "proxy_temp_path", "fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path",
 		"ssl_dhparam", "ssl_crl", "ssl_session_ticket_key", "ssl_stapling", "ssl_stapling_verify", "ssl_password_file", "proxy_store",
-		"ssl_trusted_certificate", "http2", "http3", "quic_retry", "ssl_engine",
+		"ssl_trusted_certificate", "ssl_verify_client", "http2", "http3", "quic_retry", "ssl_engine",
 	}
 }
 

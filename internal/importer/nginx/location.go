@@ -203,6 +203,10 @@ func (t *site) static(l *location) *draft.Node {
 		t.im.used(d)
 		static.Set("no_compress", draft.Number(true))
 	}
+	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
+		t.im.used(d)
+		static.Set("listing", draft.Number(true))
+	}
 	for _, d := range l.each("types") {
 		t.im.leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
 	}
@@ -432,6 +436,7 @@ func (t *site) around(l *location, node *draft.Node) {
 	if errors := t.errors(l, node); errors.Len() > 0 {
 		node.Set("errors", errors.Flow())
 	}
+	t.headers(l, node)
 	t.bodySize(l, node)
 	if d := l.last("access_log"); d != nil && d.Arg(0) == "off" && (l.own("access_log") != nil || t.server.own("access_log") == d) {
 		t.im.used(d)

@@ -121,8 +121,8 @@ func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
 			im.servers = append(im.servers, im.server(d, http))
 		}
 	}
-	sites := im.sites()
 	im.listeners(root)
+	sites := im.sites()
 	im.log(root, http)
 	im.limits(root, http)
 	root.Set("sites", sites)

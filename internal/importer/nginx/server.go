@@ -51,24 +51,50 @@ func (im *importer) server(d *nginxconf.Directive, http *scope) *server {
 			im.used(v)
 		}
 	}
-	im.clientCertificates(s)
 	return s
 }
 
-// clientCertificates keeps a site closed that only let in who has one.
-func (im *importer) clientCertificates(s *server) {
-	d := s.last("ssl_verify_client")
-	if d == nil || d.Arg(0) == "off" {
+// clientCertificates translates what servers ask of their clients. All sites
+// share one TLS: where only some ask for certificates, those stay closed.
+func (im *importer) clientCertificates(tls *draft.Node) {
+	var asking []*server
+	authority, mode, same := "", "", true
+	secure := 0
+	for _, s := range im.servers {
+		if s.onlyPlain() {
+			continue
+		}
+		secure++
+		d, ca := s.last("ssl_verify_client"), s.last("ssl_client_certificate")
+		if d == nil || d.Arg(0) == "off" {
+			continue
+		}
+		asking = append(asking, s)
+		same = same && ca != nil && (authority == "" || authority == ca.Arg(0)) && (mode == "" || mode == d.Arg(0)) && (d.Arg(0) == "on" || d.Arg(0) == "optional")
+		if ca != nil {
+			authority, mode = ca.Arg(0), d.Arg(0)
+		}
+	}
+	if len(asking) == 0 {
 		return
 	}
-	im.leave(d, "clients are not asked for certificates here: the site answers 403 until its first rule is removed. Keep nginx in front of it, or use auth")
-	if d.Arg(0) == "on" {
-		s.closed = append(s.closed, "nginx let in only clients with a certificate (ssl_verify_client)")
-	}
-	for _, name := range []string{"ssl_client_certificate", "ssl_trusted_certificate", "ssl_verify_depth", "ssl_crl"} {
-		if more := s.last(name); more != nil {
-			im.leave(more, "belongs to ssl_verify_client")
+	for _, s := range asking {
+		lines := []*nginxconf.Directive{s.last("ssl_verify_client"), s.last("ssl_client_certificate")}
+		if same && len(asking) == secure {
+			im.used(lines...)
+			im.standard(s.last("ssl_verify_depth"), "chains of any sensible length are checked")
+			continue
 		}
+		im.leave(lines[0], "clients of all sites are asked for certificates, or of none (tls.client_ca): this site answers 403 until its first rule is removed")
+		im.leave(lines[0], "serve it by a process of its own")
+		s.closed = append(s.closed, "nginx asked clients for a certificate (ssl_verify_client)")
+	}
+	if !same || len(asking) != secure {
+		return
+	}
+	tls.Set("client_ca", draft.Text(im.path(authority)))
+	if mode == "optional" {
+		tls.Set("client_auth", draft.Text("optional"))
 	}
 }
 
@@ -83,7 +109,7 @@ func (im *importer) listen(s *server, d *nginxconf.Directive) {
 		case "default_server", "default":
 			s.any = true
 		case "proxy_protocol":
-			im.leave(d, "the PROXY protocol is not spoken on this address: let the balancer send X-Forwarded-For, and name it in limits.trusted_proxies")
+			im.leave(d, "write proxy_protocol: {from: [the balancer's address]} (docs/config.md)")
 		}
 	}
 	im.used(d)
@@ -280,6 +306,7 @@ func (im *importer) listeners(root *draft.Node) {
 		tls.Set("http3", draft.Number(true))
 	}
 	root.Set("tls", tls)
+	im.clientCertificates(tls)
 }
 
 // certificate takes a block's certificates over.

@@ -425,7 +425,7 @@ func (t *site) route(l *location, node *draft.Node, comment ...string) {
 
 // hoist writes what all routes have in common once, at the site.
 func (t *site) hoist() {
-	for _, key := range []string{"errors", "auth", "access", "rate_limit"} {
+	for _, key := range []string{"errors", "auth", "access", "rate_limit", "headers"} {
 		var common *draft.Node
 		for i, name := range t.order {
 			v := t.routes[name].Get(key)

@@ -96,7 +96,7 @@ func (r *comparison) ours(list []*nginxconf.Directive, dir, cert, key string) er
 	}
 	cfg.Listen, cfg.TLS.Listen = []string{r.plain}, []string{r.secure}
 	cfg.TLS.Cert, cfg.TLS.Key, cfg.TLS.Certificates, cfg.TLS.Auto, cfg.TLS.HTTP3 = cert, key, nil, nil, false
-	cfg.TLS.Tickets.Shared = ""
+	cfg.TLS.Tickets.Shared, cfg.TLS.ClientCA, cfg.TLS.ClientAuth = "", "", "" // we have no certificate to show
 	cfg.Log.Format, cfg.Log.File, cfg.Admin.Listen = config.Off, "", config.Off
 	for _, site := range cfg.Sites {
 		for key, route := range site.Routes {

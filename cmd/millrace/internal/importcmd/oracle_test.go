@@ -147,11 +147,12 @@ func TestNginxIsTheOracle(t *testing.T) {
 	}{
 		// A folder without an index belongs to the front controller.
 		{"wordpress", 20, []string{"/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}},
-		{"spa", 8, nil},
+		{"spa", 8, []string{"/assets"}},
 		// A folder's path without its slash leads to the one with it.
 		{"node-websocket", 8, []string{"/static"}},
 		{"basic-auth", 8, []string{"/public", "/secret", "/404.html"}}, // an error page has a path of its own
 		{"rate-limit", 8, nil},
+		{"mtls", 1, nil}, // both without asking for certificates
 		{"several-sites", 20, []string{"/.well-known/acme-challenge", "/.well-known/acme-challenge/token"}}, // its type
 		{"symfony", 8, nil},
 		{"proxy-cache", 8, nil},

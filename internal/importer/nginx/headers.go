@@ -1,0 +1,63 @@
+package nginx
+
+import (
+	"fmt"
+	"strings"
+
+	"millrace/internal/importer/draft"
+)
+
+// headers translates the fields that answers get and lose.
+func (t *site) headers(l *location, node *draft.Node) {
+	always, good, remove := draft.Map(), draft.Map(), []string{}
+	for _, d := range l.all("add_header") {
+		name, value := d.Arg(0), d.Arg(1)
+		lower := strings.ToLower(name)
+		switch {
+		case lower == "cache-control" && node.Get("static") != nil && !strings.Contains(value, "$"), lower == "content-type":
+			continue // of the files, and of the text of return
+		case strings.Contains(value, "$upstream_cache_status"):
+			t.im.standard(d, "Cache-Status says what the cache did")
+			continue
+		case lower == "alt-svc":
+			t.im.standard(d, "tls.http3 says where HTTP/3 is spoken")
+			continue
+		}
+		text, err := t.headerText(value)
+		if err != nil || text == "" {
+			t.im.leave(d, fmt.Sprintf("write it into headers (docs/routes.md): %v", err))
+			continue
+		}
+		t.im.used(d)
+		to := good
+		if d.Arg(2) == "always" {
+			to = always
+		}
+		kind := "set"
+		if lower == "set-cookie" || lower == "link" || lower == "vary" {
+			kind = "add"
+		}
+		to.Child(kind).Flow().Set(name, draft.Text(text))
+	}
+	if node.Get("proxy") != nil || node.Get("cache") != nil {
+		for _, d := range l.all("proxy_hide_header") {
+			remove = append(remove, d.Arg(0))
+			t.im.used(d)
+		}
+	}
+	rules := draft.Map()
+	if len(remove) > 0 {
+		rules.Set("remove", draft.Texts(remove...))
+	}
+	always.CopyTo(rules)
+	if good.Len() > 0 { // nginx leaves errors without it
+		when := draft.List()
+		rule := draft.Map().Set("status", draft.Texts("2xx", "3xx"))
+		good.CopyTo(rule)
+		when.Add(rule.Flow())
+		rules.Set("when", when.Flow())
+	}
+	if rules.Len() > 0 {
+		node.Set("headers", rules)
+	}
+}
