@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
@@ -15,12 +16,39 @@ import (
 //go:embed all:testdata/site
 var embedded embed.FS
 
-// openers are the ways to serve the same folder.
+// openers are the ways to serve the same folder. Every test that changes nothing
+// while it asks runs in all of them (everyWay); what embed.FS itself does is in
+// TestSite, since the compiler alone makes one.
 var openers = map[string]func(t testing.TB, dir string, o Options) *Handler{
-	"disk":   open,
-	"fs.FS":  func(t testing.TB, dir string, o Options) *Handler { t.Helper(); return serveFS(t, os.DirFS(dir), o) },
+	"disk":  open,
+	"fs.FS": func(t testing.TB, dir string, o Options) *Handler { t.Helper(); return serveFS(t, os.DirFS(dir), o) },
+	"go:embed": func(t testing.TB, dir string, o Options) *Handler {
+		t.Helper()
+		return serveFS(t, likeEmbedded(t, dir), o)
+	},
 	"packed": servePacked,
 }
+
+// likeEmbedded is a folder as go:embed has it: in memory, without dates and links.
+func likeEmbedded(t testing.TB, dir string) fs.FS {
+	t.Helper()
+	files := fstest.MapFS{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = &fstest.MapFile{Data: data, Mode: 0o444}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// undated reports whether a test of everyWay runs on files without dates.
+func undated(t *testing.T) bool { return strings.Contains(t.Name(), "/go:embed") }
 
 // everyWay runs a test on the folder in all of them.
 func everyWay(t *testing.T, test func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler)) {
