@@ -38,10 +38,17 @@ var (
 // RFC 9110, 8.8.3.3 demands.
 func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 	kind := h.typeOf(s.found.file)
+	rules := kind // those for an image hold for its variants
+	file, variant := h.pictured(s.found.file)
+	if variant {
+		rules = h.typeOf(file)
+	} else {
+		file = s.found.file
+	}
 	header := http.Header{
 		"Content-Type":           {kind.name},
 		"Content-Length":         {strconv.FormatInt(p.size, 10)},
-		"Cache-Control":          {h.cacheControl(s.found.file, kind)},
+		"Cache-Control":          {h.cacheControl(file, rules)},
 		"Last-Modified":          {p.modified.Format(http.TimeFormat)},
 		"Accept-Ranges":          bytesRanges,
 		"X-Content-Type-Options": nosniff,
@@ -52,7 +59,12 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 		a.ETag = `"` + p.tag + suffix + `"`
 		header["Etag"] = []string{a.ETag}
 	}
-	if s.vary {
+	switch {
+	case s.pictured && s.vary:
+		header["Vary"] = varyBoth
+	case s.pictured:
+		header["Vary"] = varyAccept
+	case s.vary:
 		header["Vary"] = varyEncoding
 	}
 	if p.coding != negotiate.Identity {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
@@ -15,48 +14,6 @@ import (
 
 //go:embed all:testdata/site
 var embedded embed.FS
-
-// openers are the ways to serve the same folder. Every test that changes nothing
-// while it asks runs in all of them (everyWay); what embed.FS itself does is in
-// TestSite, since the compiler alone makes one.
-var openers = map[string]func(t testing.TB, dir string, o Options) *Handler{
-	"disk":  open,
-	"fs.FS": func(t testing.TB, dir string, o Options) *Handler { t.Helper(); return serveFS(t, os.DirFS(dir), o) },
-	"go:embed": func(t testing.TB, dir string, o Options) *Handler {
-		t.Helper()
-		return serveFS(t, likeEmbedded(t, dir), o)
-	},
-	"packed": servePacked,
-}
-
-// likeEmbedded is a folder as go:embed has it: in memory, without dates and links.
-func likeEmbedded(t testing.TB, dir string) fs.FS {
-	t.Helper()
-	files := fstest.MapFS{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		files[name] = &fstest.MapFile{Data: data, Mode: 0o444}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-// undated reports whether a test of everyWay runs on files without dates.
-func undated(t *testing.T) bool { return strings.Contains(t.Name(), "/go:embed") }
-
-// everyWay runs a test on the folder in all of them.
-func everyWay(t *testing.T, test func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler)) {
-	t.Helper()
-	for kind, serve := range openers {
-		t.Run(kind, func(t *testing.T) { test(t, serve) })
-	}
-}
 
 // packFolder packs a folder behind no program at all.
 func packFolder(t testing.TB, dir string, o Options) string {
@@ -162,5 +119,77 @@ func TestPackedBodiesAreCheckedBeforeTheyAreSent(t *testing.T) {
 	}
 	if err := site.Verify(func() {}); err == nil || !strings.Contains(err.Error(), "a.bin") {
 		t.Errorf("verify: %v", err)
+	}
+}
+
+// TestPackedImages: a browser gets the smallest format that it names, by the same
+// address, with rules and tags of their own.
+func TestPackedImages(t *testing.T) {
+	dir, variants, temp := t.TempDir(), t.TempDir(), t.TempDir()
+	write(t, dir, map[string]string{"img/a.jpg": "the original", "img/b.jpg": "alone", "a.html": "page", "c.png": "with both", "c.png.gz": "gzipped"})
+	write(t, variants, map[string]string{"img/a.jpg.webp": "as webp", "img/a.jpg.avif": "as av", "c.png.webp": "c as webp"})
+	base, out := filepath.Join(temp, "base"), filepath.Join(temp, "site")
+	write(t, temp, map[string]string{"base": ""})
+	o := Options{CacheControl: []CacheRule{{"*.jpg", "max-age=7"}}}
+	_, err := packer.Make(t.Context(), packer.Plan{Base: base, Out: out, Folders: []packer.Folder{{
+		Name: ".", Dir: dir, Takes: o.Serves(), Enters: o.Serves(), Type: TypeOf, Variants: variants, Below: PackedVariants,
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := packfile.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer site.Close()
+	h, err := OpenPacked(site.Folder("."), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	tags := map[string]string{}
+	for _, c := range []struct{ target, accept, body, kind, vary string }{
+		{"/img/a.jpg", "", "the original", "image/jpeg", "Accept"},
+		{"/img/a.jpg", "*/*", "the original", "image/jpeg", "Accept"},
+		{"/img/a.jpg", "image/webp", "as webp", "image/webp", "Accept"},
+		{"/img/a.jpg", "image/avif,image/webp,*/*;q=0.8", "as av", "image/avif", "Accept"},
+		{"/img/a.jpg", "image/avif;q=0.5, image/webp", "as webp", "image/webp", "Accept"},
+		{"/img/a.jpg", "image/avif;q=0, image/webp;q=0", "the original", "image/jpeg", "Accept"},
+		{"/img/b.jpg", "image/webp", "alone", "image/jpeg", ""},
+		{"/a.html", "image/webp", "page", "text/html; charset=utf-8", ""},
+		{"/c.png", "image/webp", "c as webp", "image/webp", "Accept"},
+		{"/c.png", "", "with both", "image/png", "Accept, Accept-Encoding"},
+	} {
+		var header []string
+		if c.accept != "" {
+			header = []string{"Accept", c.accept}
+		}
+		w := ask(h, "GET", c.target, header...)
+		got := w.Header()
+		if w.Body.String() != c.body || got.Get("Content-Type") != c.kind || strings.Join(got["Vary"], ", ") != c.vary {
+			t.Errorf("%s for %q: %q, %v", c.target, c.accept, w.Body, got)
+		}
+		if strings.HasSuffix(c.target, ".jpg") && got.Get("Cache-Control") != "max-age=7" {
+			t.Errorf("%s for %q: Cache-Control %q", c.target, c.accept, got.Get("Cache-Control"))
+		}
+		if other := tags[got.Get("ETag")]; other != "" && other != c.body {
+			t.Errorf("%q and %q have the same tag", other, c.body)
+		}
+		tags[got.Get("ETag")] = c.body
+		if again := ask(h, "GET", c.target, append(header, "If-None-Match", got.Get("ETag"))...); again.Code != 304 || strings.Join(again.Header()["Vary"], ", ") != c.vary {
+			t.Errorf("%s for %q by its tag: %d, %v", c.target, c.accept, again.Code, again.Header())
+		}
+	}
+	if w := ask(h, "GET", "/.millrace/images/img/a.jpg.webp"); w.Code != 404 {
+		t.Errorf("a variant by its own name: %d", w.Code)
+	}
+	err = h.List(t.Context(), func(name string) error {
+		if strings.HasPrefix(name, ".") {
+			t.Errorf("listed: %s", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

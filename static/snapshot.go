@@ -73,6 +73,7 @@ type snapshot struct {
 	answers   [negotiate.Codings]*send.Answer
 	available negotiate.Set
 	vary      bool // has, or may get, more than one encoding
+	pictured  bool // is a packed image with variants, or one of these
 	streamed  bool // the identity answer has to be opened for each request
 
 	compressible bool
@@ -265,6 +266,8 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 		}
 	}
 	s.vary = s.vary || s.compressible
+	_, variant := h.pictured(f.file)
+	s.pictured = variant || h.hasPictures(f.file)
 	for c := range negotiate.Codings {
 		if f.sources[c] == (stamp{}) {
 			continue

@@ -124,7 +124,8 @@ type Handler struct {
 	types    map[string]mediaType // of Options.Types
 	archives chan struct{}        // those that are being made
 	// expand decompresses; nil in programs with a packed site, which need no decoder.
-	expand func(negotiate.Coding, io.Reader) (io.ReadCloser, error)
+	expand   func(negotiate.Coding, io.Reader) (io.ReadCloser, error)
+	pictures bool // a packed site with variants of its images
 
 	closing chan struct{}
 	running sync.WaitGroup
@@ -167,7 +168,12 @@ func Open(dir string, o Options) (*Handler, error) {
 // this has neither encoders nor a watcher linked in.
 func OpenPacked(folder *packfile.Folder, o Options) (*Handler, error) {
 	o.NoCompress = true
-	return start(&tree{fsys: folder, packed: folder}, o)
+	h, err := start(&tree{fsys: folder, packed: folder}, o)
+	if err == nil {
+		_, none := folder.Stat(strings.TrimSuffix(PackedVariants, "/"))
+		h.pictures = none == nil
+	}
+	return h, err
 }
 
 // freshness says how a handler learns of changes. Tests leave one out to see
@@ -303,7 +309,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.options.HTMLRedirect && h.toClean(w, r, name) {
 		return
 	}
-	u, err := h.use(name, r.Header)
+	u, err := h.use(h.picture(name, r.Header), r.Header)
 	if err != nil {
 		h.fail(w, r, name, err)
 		return
@@ -320,7 +326,12 @@ var varyOnEncoding = []string{"Accept-Encoding"}
 
 func (u *use) rule() lane.Rule {
 	rule := lane.Rule{Version: u.snapshot.version}
-	if u.snapshot.vary {
+	switch {
+	case u.snapshot.pictured && u.snapshot.vary:
+		rule.VaryOn = varyBoth
+	case u.snapshot.pictured:
+		rule.VaryOn = varyAccept
+	case u.snapshot.vary:
 		rule.VaryOn = varyOnEncoding
 	}
 	return rule

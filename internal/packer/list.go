@@ -30,6 +30,9 @@ type walk struct {
 	unreadable []string
 }
 
+// List are the names of the files that would be packed of a folder, sorted.
+func List(f Folder) ([]string, error) { return (&Plan{}).list(f, nil) }
+
 // list finds the files of a folder, sorted by name. Links are followed while
 // they stay inside of it, as they are when it is served from disk.
 func (p *Plan) list(folder Folder, out *os.File) ([]string, error) {
@@ -42,9 +45,11 @@ func (p *Plan) list(folder Folder, out *os.File) ([]string, error) {
 	if w.warn == nil {
 		w.warn = func(string) {}
 	}
-	for _, name := range []string{out.Name(), p.Out} {
-		if info, err := os.Stat(name); err == nil {
-			w.out = append(w.out, info)
+	if out != nil {
+		for _, name := range []string{out.Name(), p.Out} {
+			if info, err := os.Stat(name); err == nil {
+				w.out = append(w.out, info)
+			}
 		}
 	}
 	info, err := root.Stat(".")

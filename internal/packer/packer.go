@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"millrace/internal/compress"
@@ -32,6 +33,15 @@ type Folder struct {
 	// NoPrecompressed ignores files named like another with .br, .zst or .gz
 	// appended, NoCompress makes no encodings.
 	NoPrecompressed, NoCompress bool
+
+	// Variants is a folder with what was made of these files, which is packed
+	// with them as it is, below the path Below; "" for none.
+	Variants, Below string
+}
+
+// variants is the folder of what was made of the files; ok is false for none.
+func (f Folder) variants() (made Folder, ok bool) {
+	return Folder{Dir: f.Variants, Type: f.Type, NoPrecompressed: true, NoCompress: true}, f.Variants != ""
 }
 
 // Plan is what is to be packed.
@@ -108,42 +118,67 @@ func (p *Plan) write(ctx context.Context, base, out *os.File) (sum Summary, err 
 		return sum, fmt.Errorf("writing %s: %w", p.Out, err)
 	}
 	index := packfile.Index{Config: p.Config, Plan: p.Slim}
-	lists := make([][]string, len(p.Folders))
+	var parts []part
 	for i, folder := range p.Folders {
-		if lists[i], err = p.list(folder, out); err != nil {
+		parts = append(parts, part{folder: folder, root: i})
+		if made, ok := folder.variants(); ok {
+			parts = append(parts, part{folder: made, root: i, below: folder.Below})
+		}
+		index.Roots = append(index.Roots, packfile.Root{Name: folder.Name})
+	}
+	for i := range parts {
+		if parts[i].names, err = p.list(parts[i].folder, out); err != nil {
 			return sum, err
 		}
-		sum.Files += len(lists[i])
+		sum.Files += len(parts[i].names)
 	}
 	done := 0
-	for i, folder := range p.Folders {
-		root, err := os.OpenRoot(folder.Dir)
-		if err != nil {
-			return sum, fmt.Errorf("opening the folder %s: %w", folder.Dir, err)
-		}
-		one := packfile.Root{Name: folder.Name, Files: make([]packfile.File, 0, len(lists[i]))}
-		err = eachPacked(ctx, root, folder, lists[i], func(f *packed) error {
-			file, err := f.add(w, root)
-			if err != nil {
-				return fmt.Errorf("packing %s: %w", filepath.Join(folder.Dir, f.name), err)
-			}
-			one.Files = append(one.Files, file)
+	for _, part := range parts {
+		to := &index.Roots[part.root]
+		err := part.pack(ctx, w, func(file packfile.File) {
+			to.Files = append(to.Files, file)
 			sum.Plain += file.Bodies[negotiate.Identity].Size
 			if done++; p.Progress != nil {
 				p.Progress(done, sum.Files)
 			}
-			return nil
 		})
-		_ = root.Close() // read only
 		if err != nil {
 			return sum, err
 		}
-		index.Roots = append(index.Roots, one)
+	}
+	for _, r := range index.Roots {
+		slices.SortFunc(r.Files, func(a, b packfile.File) int { return strings.Compare(a.Name, b.Name) })
 	}
 	if sum.Size, err = w.Finish(index); err != nil {
 		return sum, fmt.Errorf("writing %s: %w", p.Out, err)
 	}
 	return sum, nil
+}
+
+// part is a folder on disk, and where its files go.
+type part struct {
+	folder Folder
+	root   int    // of the index
+	below  string // what their names begin with there
+	names  []string
+}
+
+// pack adds all files of the part.
+func (p *part) pack(ctx context.Context, w *packfile.Writer, added func(packfile.File)) error {
+	root, err := os.OpenRoot(p.folder.Dir)
+	if err != nil {
+		return fmt.Errorf("opening the folder %s: %w", p.folder.Dir, err)
+	}
+	defer func() { _ = root.Close() }() // read only
+	return eachPacked(ctx, root, p.folder, p.names, func(f *packed) error {
+		file, err := f.add(w, root)
+		if err != nil {
+			return fmt.Errorf("packing %s: %w", filepath.Join(p.folder.Dir, f.name), err)
+		}
+		file.Name = p.below + file.Name
+		added(file)
+		return nil
+	})
 }
 
 // packed is a file on its way into the packed one.

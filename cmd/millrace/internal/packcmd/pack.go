@@ -38,6 +38,7 @@ type Pack struct {
 	Site    string   `arg:"" complete:"file" help:"The folder to pack, or a config whose folders are packed with it."`
 	Out     string   `short:"o" required:"" placeholder:"FILE" complete:"file" help:"The executable to write. What is there is replaced when the new one is whole."`
 	Base    string   `placeholder:"FILE" complete:"file" help:"The program that serves the site: a millrace for another platform, or a small one built from cmd/millrace-slim. One that is packed already gives its program alone. Default: this millrace."`
+	Images  bool     `help:"Convert images and pack them as WebP and AVIF as well: each browser gets the smallest that it takes."`
 	Include []string `placeholder:"GLOB" help:"Pack only what matches: *.html by name, /img/*.png by path, /docs/ for all below it. May be repeated."`
 	Exclude []string `placeholder:"GLOB" help:"Leave out what matches. May be repeated."`
 }
@@ -52,6 +53,7 @@ func Examples(verb string) []string {
 		"./site --listen :80                              # to everyone, port 80",
 		"./site list; ./site verify; ./site unpack copy   # what is in it",
 		"millrace pack millrace.yaml -o site              # as a config says",
+		"millrace pack ./public -o site --images          # with WebP and AVIF of its images",
 		"millrace pack ./public -o site --base millrace-slim",
 	}
 }
@@ -71,7 +73,19 @@ func (c *Pack) Run(s console.Streams) error {
 	if err := checkBase(plan.Base, c.Base != "", len(plan.Slim) > 0); err != nil {
 		return err
 	}
+	until, stop := console.UntilInterrupted()
+	defer stop()
 	began := time.Now()
+	if c.Images {
+		end, err := c.images(until, &plan, s)
+		if until.Err() != nil {
+			return fmt.Errorf("stopped: %s is as it was", c.Out)
+		}
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
 	var bar *console.Bar
 	plan.Progress = func(done, total int) {
 		if bar == nil {
@@ -79,8 +93,6 @@ func (c *Pack) Run(s console.Streams) error {
 		}
 		bar.Step(done, 0)
 	}
-	until, stop := console.UntilInterrupted()
-	defer stop()
 	sum, err := packer.Make(until, plan)
 	if bar != nil {
 		bar.End()
