@@ -52,6 +52,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.status == 0 {
 			w.stamp() // net/http will answer for a job that said nothing
 		}
+		if w.around != nil {
+			lane.Narrow(r, lane.Around{}) // an idle connection shall not keep the request
+		}
 		if !w.h1 {
 			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
 		}
