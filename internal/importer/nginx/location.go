@@ -36,6 +36,9 @@ func (t *site) location(l *location) {
 	t.subrequests(l)
 	node := t.job(l)
 	if node == nil {
+		if l.node == nil && !l.whole { // another location, maybe a more open one, must not answer instead
+			t.answers(l, lost())
+		}
 		return
 	}
 	if access != nil {
@@ -155,7 +158,6 @@ func (t *site) job(l *location) *draft.Node {
 			continue
 		}
 		t.im.leave(d, notAJob(name))
-		t.answers(l, draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over: "+name)).Flow()).Flow())
 		return nil
 	}
 	switch {
@@ -167,6 +169,11 @@ func (t *site) job(l *location) *draft.Node {
 		return t.fastcgi(l)
 	}
 	return t.static(l)
+}
+
+// lost answers for a location that was not carried over.
+func lost() *draft.Node {
+	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
 }
 
 func notAJob(name string) string {

@@ -140,6 +140,8 @@ func TestLines(t *testing.T) {
 		"location / { client_max_body_size 0; proxy_pass http://h:1; }":                                                "body_bytes: 1024GiB",
 		"location / { proxy_pass https://10.0.0.1; }":                                                                  "tls: {insecure: true}",
 		"location / { fastcgi_pass 127.0.0.1:9000; root /r; }":                                                         "static: {root: /r}\n        php:\n          to: '127.0.0.1:9000'\n          front: 'off'",
+		"root /r; location /admin/ { proxy_pass http://$arg_x; }":                                                      "/admin/: {respond: {status: 501, text: 'not carried over'}}",
+		"root /r; location ~ ^/u/(.*)$ { alias /home/$1; }":                                                            "{regex: '^/u/(.*)$', respond: {status: 501, text: 'not carried over'}}",
 		"add_header X-Frame-Options DENY always; add_header X-A \"b\"; root /r;":                                       "headers:\n          set: {X-Frame-Options: DENY}\n          when: [{status: ['2xx', '3xx'], set: {X-A: b}}]",
 		"listen 443 ssl; ssl_client_certificate a; ssl_verify_client on; root /r; } server { listen 443 ssl; root /s;": "- {deny: {}}",
 		"location / { root /r; auth_request /check; }":                                                                 "- {deny: {}}",
