@@ -123,7 +123,7 @@ var thirdParty = map[string][]string{
 	"internal/password": {"golang.org/x/crypto"},
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":    {"github.com/prometheus/client_golang"},
-	"internal/server":   {"golang.org/x/sys", "golang.org/x/net"}, // names of hosts
+	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/h3":       {"github.com/quic-go/quic-go"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -53,6 +54,11 @@ func (c *certificates) load(files []KeyPair) error {
 		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
 			return fmt.Errorf("read the TLS certificate %s with the key %s: %w", f.Cert, f.Key, err)
+		}
+		for _, old := range c.pairs { // of the same certificate the staple is the same
+			if old.files == f && bytes.Equal(old.pair.Certificate[0], pair.Certificate[0]) {
+				pair.OCSPStaple = old.pair.OCSPStaple
+			}
 		}
 		pairs[i] = &certificate{files: f, stamp: stamp, pair: &pair}
 		c.warnOpen(f.Key)
