@@ -85,7 +85,7 @@ var rooms = map[string][][]string{
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
 		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
 		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},

@@ -47,6 +47,7 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/importcmd"
 	"millrace/cmd/millrace/internal/labcmd"
+	"millrace/cmd/millrace/internal/maintenancecmd"
 	"millrace/cmd/millrace/internal/packcmd"
 	"millrace/cmd/millrace/internal/passwordcmd"
 	"millrace/cmd/millrace/internal/pgocmd"
@@ -77,6 +78,8 @@ type program struct {
 	Version    version.Command    `cmd:"" help:"Print which millrace this is."`
 	Completion help.Completion    `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
 	Man        help.Man           `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
+
+	Maintenance maintenancecmd.Command `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
 
 	Which version.Flag `name:"version" hidden:"" help:"Print which millrace this is."` // the verb is in the help
 }
@@ -166,7 +169,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples, maintenancecmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

@@ -76,6 +76,8 @@ type Config struct {
 	Buffers spool.Options `yaml:"buffers"`
 	// Sites say who is answered with what. At least one is required.
 	Sites []Site `yaml:"sites"`
+	// Maintenance says what is sent while all sites are closed.
+	Maintenance guard.Maintenance `yaml:"maintenance"`
 	// Tables map what a request says to texts, for redirects, rewrites and
 	// conditions of rules: {table.NAME} is what the table NAME has.
 	Tables map[string]match.TableOptions `yaml:"tables"`
@@ -418,6 +420,7 @@ func (c *Config) resolve(dir string) {
 		socket(&c.TLS.Listen[i])
 	}
 	socket(&c.Admin.Listen)
+	from(&c.Maintenance.File)
 	for name, t := range c.Tables {
 		from(&t.File)
 		c.Tables[name] = t
@@ -436,31 +439,36 @@ func (c *Config) resolve(dir string) {
 			s.Hosts[i] = strings.ToLower(h) // RFC 9110, 4.2.3
 		}
 		for _, r := range s.Routes {
-			if r.Static != nil {
-				from(&r.Static.Root)
-			}
-			if r.Respond != nil {
-				from(&r.Respond.File)
-			}
-			from(listFiles(r.Access)...)
-			if r.Auth != nil {
-				from(&r.Auth.File)
-			}
-			if r.Cache != nil {
-				from(&r.Cache.Disk)
-			}
-			if r.Images != nil {
-				from(&r.Images.Store)
-			}
-			if r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Auth.JWT != nil {
-				from(&r.WebSocket.Channels.Auth.JWT.PublicKey)
-			}
-			if p := r.proxied(); p != nil {
-				from(&p.TLS.CA, &p.TLS.Cert, &p.TLS.Key)
-				for i := range p.To {
-					socket(&p.To[i])
-				}
-			}
+			r.resolve(from, socket)
+		}
+	}
+}
+
+// resolve is that of a config, for the files of a route.
+func (r Route) resolve(from func(paths ...*string), socket func(*string)) {
+	if r.Static != nil {
+		from(&r.Static.Root)
+	}
+	if r.Respond != nil {
+		from(&r.Respond.File)
+	}
+	from(listFiles(r.Access)...)
+	if r.Auth != nil {
+		from(&r.Auth.File)
+	}
+	if r.Cache != nil {
+		from(&r.Cache.Disk)
+	}
+	if r.Images != nil {
+		from(&r.Images.Store)
+	}
+	if r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Auth.JWT != nil {
+		from(&r.WebSocket.Channels.Auth.JWT.PublicKey)
+	}
+	if p := r.proxied(); p != nil {
+		from(&p.TLS.CA, &p.TLS.Cert, &p.TLS.Key)
+		for i := range p.To {
+			socket(&p.To[i])
 		}
 	}
 }

@@ -57,6 +57,7 @@ func (s *Server) controls() map[string]http.Handler {
 		control.Prefix:    control.Handler(s.controlled, s.reached, s.counters),
 		websockets.Prefix: websockets.Handler(s.webSockets),
 		images.Prefix:     images.Handler(s.Images),
+		MaintenancePath:   http.HandlerFunc(s.serveMaintenance),
 	}
 }
 

@@ -27,6 +27,7 @@ type builder struct {
 	old    *graph // the graph that serves now; empty at the start
 	next   *graph // the one that is being built
 	scope  *match.Scope
+	closed bool // for maintenance
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
@@ -38,6 +39,10 @@ func (s *Server) build(cfg *config.Config, old *graph) (*graph, error) {
 	}
 	b := &builder{server: s, config: cfg, old: old, next: newGraph()}
 	b.next.before = old.closed
+	b.closed = cfg.Maintenance.On
+	if s.closed != nil {
+		b.closed = s.closed.On
+	}
 	s.builds++
 	if err := b.build(); err != nil {
 		_ = b.next.close(old)
@@ -88,6 +93,9 @@ func (b *builder) build() (err error) {
 			return err
 		}
 		rules, err := b.rules(sc, routes, gate)
+		if err == nil {
+			rules, err = b.closes(rules)
+		}
 		if err != nil {
 			return err
 		}

@@ -78,6 +78,7 @@ type Server struct {
 	graph   *graph
 	config  *config.Config  // of the graph
 	freed   bool            // the folders that only one process may open were given away
+	closed  *Maintenance    // what a command has said; nil: what the config says
 	leaving map[*graph]bool // left by a reload, and not closed yet
 	serial  uint64          // the last site number given out
 	builds  int             // graphs that were built, or failed to be
@@ -93,6 +94,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s.errors = slog.New(redact.Handler(s.errors.Handler()))
 	s.room = spool.NewRoom(cfg.Buffers, s.errors)
+	s.config = cfg
 	g, err := s.build(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -173,6 +175,11 @@ func (s *Server) ReloadWith(cfg *config.Config, listeners []net.Listener) error 
 func (s *Server) Reload(cfg *config.Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.reload(cfg)
+}
+
+// reload is Reload. s.mu must be held.
+func (s *Server) reload(cfg *config.Config) error {
 	next, err := s.build(cfg, s.graph)
 	if err == nil {
 		if err = s.server.Reload(next.setup); err != nil {

@@ -30,6 +30,10 @@ func (b *builder) siteFiles(sc config.Site) (stamps []string) {
 		stamps = append(stamps, keyOf("table "+name, t))
 		file(t.File)
 	}
+	if b.closed {
+		stamps = append(stamps, keyOf("maintenance", b.config.Maintenance))
+		file(b.config.Maintenance.File)
+	}
 	look := func(o *guard.Respond) {
 		if o == nil || o.File == "" {
 			return

@@ -118,6 +118,47 @@ routes:
 	}
 }
 
+// Maintenance closes hot and cold, lets some in, and survives a reload.
+func TestMaintenance(t *testing.T) {
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	dir := folder(t, map[string]string{"index.html": "home"})
+	yaml := `
+listen: 127.0.0.1:0
+limits: {trusted_proxies: [127.0.0.1]}
+maintenance: {allow: [203.0.113.0/24], text: closed, retry_after: 90s}
+sites:
+  - errors: {5xx: /index.html}
+    routes: {/: {static: {root: ` + dir + `}}}
+`
+	srv := start(t, parse(t, yaml))
+	url := srv.Addrs()[0]
+	says(t, url+"/", 200, "home")
+	for range 2 {
+		if err := srv.SetMaintenance(true); err != nil || !srv.Maintenance().On {
+			t.Fatal(err)
+		}
+		says(t, url+"/", 503, "closed")
+		says(t, url+"/none", 503, "closed")
+		says(t, url+"/", 200, "home", "X-Forwarded-For", "203.0.113.7")
+		says(t, url+"/", 503, "closed")
+		if resp, _ := ask(t, http.MethodGet, url+"/"); resp.Header.Get("Retry-After") != "90" {
+			t.Errorf("Retry-After: %q", resp.Header.Get("Retry-After"))
+		}
+		if err := srv.Reload(parse(t, yaml)); err != nil {
+			t.Fatal(err)
+		}
+		says(t, url+"/", 503, "closed")
+		if err := srv.SetMaintenance(false); err != nil || srv.Maintenance().On {
+			t.Fatal(err)
+		}
+		says(t, url+"/", 200, "home")
+	}
+	if err := srv.Reload(parse(t, strings.Replace(yaml, "allow:", "on: true, allow:", 1))); err != nil {
+		t.Fatal(err)
+	}
+	says(t, url+"/", 200, "home") // a command's word counts
+}
+
 func TestTables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "moved")
 	write(t, file, "/old /index.html\n/gone https://archive.example/\n")

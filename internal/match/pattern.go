@@ -168,6 +168,21 @@ func (p *Path) Captures(path string) []string {
 	return []string{path}
 }
 
+// Match is Matches and Captures in one: an expression runs once.
+func (p *Path) Match(path string) (captures []string, ok bool) {
+	if p.kind != expression {
+		if !p.Matches(path) {
+			return nil, false
+		}
+		return p.Captures(path), true
+	}
+	if !strings.HasPrefix(path, p.prefix) {
+		return nil, false
+	}
+	captures = p.re.FindStringSubmatch(path)
+	return captures, captures != nil
+}
+
 // group is the number of a capture by its name or number, -1 if there is none.
 func (p *Path) group(name string) int {
 	if n, err := strconv.Atoi(name); err == nil {

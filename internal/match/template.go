@@ -131,6 +131,11 @@ func (t *Template) says() (headers []string, more bool) {
 	return headers, more
 }
 
+// Captures reports whether captures of a path are used.
+func (t *Template) Captures() bool {
+	return slices.ContainsFunc(t.parts, func(p part) bool { return p.group >= 0 })
+}
+
 // Tables are those without a default: what is made of a request means nothing
 // where they have no entry for it.
 func (t *Template) Tables() (list []*Table) {

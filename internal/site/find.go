@@ -15,6 +15,16 @@ type Rule struct {
 	// ends the way. One of them is set.
 	Rewrite *match.Template
 	Route   *Route
+
+	captures bool // Rewrite uses some
+}
+
+// path reports whether the rule is for a path, with the captures that it needs.
+func (r *Rule) path(path string) (captures []string, ok bool) {
+	if r.Rewrite == nil || !r.captures {
+		return nil, r.Match.Path.Matches(path)
+	}
+	return r.Match.Path.Match(path)
 }
 
 // Found says what answers a request.
@@ -65,7 +75,8 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	}
 	for i := range s.rules {
 		rule := &s.rules[i]
-		if !rule.Match.Path.Matches(path) {
+		captures, ok := rule.path(path)
+		if !ok {
 			if told != nil {
 				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String()})
 			}
@@ -102,7 +113,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 		} else {
 			f.Vary = append(f.Vary, headers...)
 		}
-		to, query := rule.Rewrite.Path(f.Request, rule.Match.Path.Captures(path))
+		to, query := rule.Rewrite.Path(f.Request, captures)
 		path, _ = Clean(to)
 		clean = true
 		f.Request = WithPath(f.Request, path, query)

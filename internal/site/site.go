@@ -74,6 +74,9 @@ type Site struct {
 // pattern with stars that cannot be compiled is no route: check it before.
 func New(id uint64, routes []*Route, rules ...Rule) *Site {
 	s := &Site{ID: id, exact: map[string]*Route{}, named: map[string]*Route{}, rules: rules}
+	for i := range rules {
+		rules[i].captures = rules[i].Rewrite != nil && rules[i].Rewrite.Captures()
+	}
 	for _, r := range routes {
 		s.named[r.Pattern] = r
 		switch {
