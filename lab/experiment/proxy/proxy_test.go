@@ -200,6 +200,9 @@ func TestWatch(t *testing.T) {
 		URL: s.URL + upload, Connections: 3, Length: 8192, Piece: 1, Every: time.Second, Again: time.Second,
 	}}
 	for _, bad := range []bool{false, true} {
+		for uploads.Load() > 0 { // of the round before
+			time.Sleep(time.Millisecond)
+		}
 		selfish.Store(bad)
 		got, first, err := a.watch(t.Context(), s.URL, target, 100*time.Millisecond, 200*time.Millisecond)
 		if err != nil || got.Done != 10 || got.Values[held] <= 0 || got.Values[mostRSS] <= 0 || got.Values[goodIdle] <= 0 {
