@@ -26,6 +26,7 @@ var vagueNames = []string{"base", "common", "helper", "helpers", "lib", "misc", 
 // package and name, each with its reason.
 var globals = map[string]string{
 	"examples/embedded-site.gitHash": "the linker sets it",
+	"..inherited":                    "descriptors are of the whole process, and may be taken once",
 }
 
 // sentinelCalls make errors that callers compare with.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 
 	"millrace/internal/lane"
 	"millrace/internal/meter"
@@ -15,12 +16,16 @@ import (
 	"millrace/internal/site"
 )
 
+// inherited are the sockets of systemd. They stay open: the number of one that the
+// garbage collector closes would soon be somebody else's.
+var inherited = sync.OnceValues(func() ([]*os.File, error) { return server.Inherited(os.Getenv) })
+
 // Listen opens an address for [Serve] or [Config].Listeners: host:port, :port for
 // every interface, or unix:/path. Where systemd has opened it for the program (a
 // socket unit), it is that socket. Other listeners do as well; this one leaves out
 // the probes of idle connections, which the server's own timeouts make needless.
 func Listen(addr string) (net.Listener, error) {
-	sockets, err := server.Inherited(os.Getenv)
+	sockets, err := inherited()
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +64,8 @@ type watched struct {
 // Accept implements [net.Listener].
 func (l *watched) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
-	if errors.Is(err, net.ErrClosed) {
+	var passing interface{ Temporary() bool }
+	if err != nil && (!errors.As(err, &passing) || !passing.Temporary()) { // as net/http has it
 		l.closed()
 	}
 	return nc, err //nolint:wrapcheck // the server looks at it

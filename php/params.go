@@ -104,6 +104,8 @@ func scheme(r *http.Request) string {
 // one with a dash, and Proxy for a setting of HTTP clients (CVE-2016-5385).
 func variable(name string) string {
 	switch name {
+	case "X-Ssl-Client-Subject": // of a proxy's upstreams: PHP has SSL_CLIENT_S_DN, and nobody's word for it
+		return ""
 	case "Content-Length", "Content-Type", "Proxy", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection":
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"path"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 const (
 	// maxArchives bounds the archives that are made at once: each takes a core.
 	maxArchives = 2
+	// archiveTime is how long a client may take for one: slow ones would keep the
+	// places from all others.
+	archiveTime = 15 * time.Minute
 	// maxArchived and maxArchiveBytes bound one of them.
 	maxArchived     = 10_000
 	maxArchiveBytes = 1 << 30
@@ -75,9 +79,23 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, name, kind str
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	if err := h.pack(w, r, newArchiver(kind, w), files); err != nil {
+	if err := h.pack(w, r, newArchiver(kind, &endingWriter{w, time.Now().Add(archiveTime)}), files); err != nil {
 		panic(http.ErrAbortHandler) // nobody shall take it for complete
 	}
+}
+
+// endingWriter is a writer that fails after a time.
+type endingWriter struct {
+	io.Writer
+	end time.Time
+}
+
+// Write implements [io.Writer].
+func (u *endingWriter) Write(p []byte) (int, error) {
+	if !time.Now().Before(u.end) {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return u.Writer.Write(p) //nolint:wrapcheck // as it is
 }
 
 // asciiName is a name that can stand in quotes in a header.

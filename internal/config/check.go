@@ -280,6 +280,7 @@ func (c *checker) sites() {
 			c.route(path+".routes["+r+"]", r, s.Routes[r])
 		}
 		c.rules(path, s)
+		c.archives(path, s)
 		c.headers(path, s)
 	}
 }

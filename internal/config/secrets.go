@@ -94,7 +94,8 @@ func maskLine(line string) (clean string, below int, closing string) {
 }
 
 func isSecretKey(key string) bool {
-	return Nearest(key, secretKeys) != "" && !slices.Contains(plainKeys, key)
+	named := Nearest(key, secretKeys) != "" || strings.HasSuffix(strings.ToLower(key), "_secret")
+	return named && !slices.Contains(plainKeys, key)
 }
 
 // secretEnd is where the value that begins at i ends. closing is what it ends

@@ -114,7 +114,16 @@ func (c *checker) upstreams() {
 		own = c.own(own, fmt.Sprintf("tls.listen[%d]", i), text)
 	}
 	own = c.own(own, "admin.listen", c.cfg.Admin.Listen)
+	sticky := map[string]string{} // servers, by the site and the cookie
 	for _, r := range c.routes() {
+		if r.Proxy != nil && r.Proxy.Sticky.Cookie != "" {
+			host, _, _ := strings.Cut(r.path, ".routes[")
+			name, to := host+" "+r.Proxy.Sticky.Cookie, strings.Join(r.Proxy.To, " ")
+			if other, taken := sticky[name]; taken && other != to {
+				c.key(join(r.path, "proxy.sticky"), "another route of this site has the same cookie for other servers: each would undo the other's", "choose another name")
+			}
+			sticky[name] = to
+		}
 		if r.Cache != nil {
 			if r.Cache.Varies() {
 				c.key(join(r.path, "cache.request_headers"), "a cache's answers are for everyone: these variables would tell the upstream who asked first", "leave the variables out, or use a proxy route")

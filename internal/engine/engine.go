@@ -28,6 +28,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/gogc"
 	"millrace/internal/handover"
+	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/packfile"
 	"millrace/internal/redact"
@@ -150,8 +151,11 @@ func (s *Server) Close() error {
 }
 
 // ServeHTTP answers a request that came to another server. The fast lane has no
-// part in it. It must not be called any more when Run or Close is.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
+// part in it, nor has that of a Millrace around this one. It must not be called
+// any more when Run or Close is.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.server.ServeHTTP(w, lane.Outside(r))
+}
 
 // ReloadWith is Reload with other listeners of the program's own.
 func (s *Server) ReloadWith(cfg *config.Config, listeners []net.Listener) error {

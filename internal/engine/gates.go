@@ -40,7 +40,7 @@ func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own 
 			own = admit.New(nil, l)
 		}
 	}
-	if rc.Access != nil {
+	if lists != nil { // the site's as well: a route that tries this one may have others
 		if own = admit.New(lists); rc.RateLimit != nil {
 			own = admit.New(lists, rates[0])
 		}

@@ -256,6 +256,22 @@ func WithConn(ctx context.Context, c *Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
+// Outside is r for a server inside another one: what it offers must not be taken
+// for answers of the other's routes.
+func Outside(r *http.Request) *http.Request { return r.WithContext(outside{r.Context()}) }
+
+// outside is a context in which no lane is found.
+type outside struct{ context.Context }
+
+// Value implements [context.Context].
+func (o outside) Value(key any) any {
+	switch key.(type) {
+	case connKey, h2Key, ticketKey, visitorKey, witnessKey:
+		return nil
+	}
+	return o.Context.Value(key)
+}
+
 // Begin tells the lane whose answer the request on this connection will be,
 // before the job runs: offers made for it are filed under that site. site is
 // the number of the configuration that this request is answered by. It returns

@@ -97,8 +97,14 @@ func (w *waitingWrite) find(nc net.Conn) bool {
 	if w.none {
 		return false
 	}
-	sc, ok := nc.(syscall.Conn)
-	if w.none = !ok || !send.Raw; w.none {
+	var sc syscall.Conn
+	switch c := nc.(type) { // these alone: what embeds one writes by its own method
+	case *net.TCPConn:
+		sc = c
+	case *net.UnixConn:
+		sc = c
+	}
+	if w.none = sc == nil || !send.Raw; w.none {
 		return false
 	}
 	raw, err := sc.SyscallConn()

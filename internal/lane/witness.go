@@ -29,7 +29,10 @@ type witnessKey struct{}
 
 // Watch is r for a handler that is not ours. The witness must be settled.
 func Watch(r *http.Request) (*http.Request, *Witness) {
-	w := &Witness{}
+	// What somebody gets who shows who they are says nothing about everybody. It is
+	// looked at here, as middleware takes such fields away.
+	w := &Witness{settled: len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 ||
+		r.TLS != nil && len(r.TLS.PeerCertificates) > 0}
 	return r.WithContext(context.WithValue(r.Context(), witnessKey{}, w)), w
 }
 

@@ -58,6 +58,7 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 	left := limit
 	err := q.Fill(countReader{r.Body, &left}, false)
 	if err == nil {
+		u.trail()
 		u.kept = q
 		if r.Method == http.MethodPut || r.Method == http.MethodDelete { // the others are not repeated, and their space is free sooner
 			u.first, out.GetBody = q.Reader(), u.repeat

@@ -132,11 +132,16 @@ func (u *upload) readTo(err error) {
 	if err != nil {
 		u.err.Store(&err)
 	}
-	if errors.Is(err, io.EOF) {
-		for name := range u.trailer {
-			if values := u.in.Trailer[name]; valid(values) {
-				u.trailer[name] = values
-			}
+	if errors.Is(err, io.EOF) && u.kept == nil { // else takeIn has: several tries may read at once
+		u.trail()
+	}
+}
+
+// trail takes over the trailers of a body that was read to its end.
+func (u *upload) trail() {
+	for name := range u.trailer {
+		if values := u.in.Trailer[name]; valid(values) {
+			u.trailer[name] = values
 		}
 	}
 }

@@ -94,17 +94,40 @@ func (f *Finder) Named(peer netip.Addr, value string) netip.Addr {
 	return client
 }
 
-// lastEntry cuts the last entry off a list. A comma in quotes does not occur in
-// an address, so that what it leads to is none.
+// lastEntry cuts the last entry off a list.
 func lastEntry(list string) (entry, rest string, ok bool) {
 	for list != "" {
-		i := strings.LastIndexByte(list, ',')
+		i := lastComma(list)
 		entry, list = textproto.TrimString(list[i+1:]), list[:max(i, 0)]
 		if entry != "" {
 			return entry, list, true
 		}
 	}
 	return "", "", false
+}
+
+// lastComma is the place of the last comma outside quotes (RFC 7239, 4), -1 if
+// there is none. It is looked for from the end, where a trusted peer has written:
+// quotes that a client left open before have no say.
+func lastComma(list string) int {
+	quoted := false
+	for i := len(list) - 1; i >= 0; i-- {
+		switch list[i] {
+		case '"':
+			escapes := 0
+			for escapes < i && list[i-escapes-1] == '\\' {
+				escapes++
+			}
+			if escapes%2 == 0 {
+				quoted = !quoted
+			}
+		case ',':
+			if !quoted {
+				return i
+			}
+		}
+	}
+	return -1
 }
 
 // address reads an entry of the field.

@@ -83,3 +83,18 @@ func FuzzNamed(f *testing.F) {
 		}
 	})
 }
+
+// TestQuotedCommas: what a client puts into a field that its proxy quotes names nobody.
+func TestQuotedCommas(t *testing.T) {
+	for list, want := range map[string][2]string{
+		`for=203.0.113.9;host="x,for=10.0.0.1;a=b";proto=https`:  {`for=203.0.113.9;host="x,for=10.0.0.1;a=b";proto=https`, ``},
+		`for=1.1.1.1, for=203.0.113.9;host="x,y"`:                {`for=203.0.113.9;host="x,y"`, `for=1.1.1.1`},
+		`for=1.1.1.1;host="open, for=203.0.113.9`:                {`for=203.0.113.9`, `for=1.1.1.1;host="open`},
+		`for=1.1.1.1, for=203.0.113.9;host="a\",for=10.0.0.1;b"`: {`for=203.0.113.9;host="a\",for=10.0.0.1;b"`, `for=1.1.1.1`},
+	} {
+		entry, rest, ok := lastEntry(list)
+		if !ok || entry != want[0] || rest != want[1] {
+			t.Errorf("%s: %q and %q, want %q", list, entry, rest, want)
+		}
+	}
+}

@@ -71,8 +71,13 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 // caller owns and closes. With the connection closed, Go's poller does not
 // know it any more.
 func Detach(conn net.Conn) (fd int, ok bool) {
-	sc, ok := conn.(syscall.Conn)
-	if !ok {
+	var sc syscall.Conn
+	switch c := conn.(type) { // these alone: what embeds one reads and writes by its own methods
+	case *net.TCPConn:
+		sc = c
+	case *net.UnixConn:
+		sc = c
+	default:
 		return 0, false
 	}
 	raw, err := sc.SyscallConn()

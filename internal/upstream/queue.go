@@ -139,6 +139,9 @@ func (q *queue) remove(w *waiter) {
 	}
 	w.prev, w.next = nil, nil
 	q.len--
+	if q.first != nil { // the turns of those who gave up are over
+		q.turn = max(q.turn, q.first.turn-1)
+	}
 }
 
 // errFull means that the request has to wait.

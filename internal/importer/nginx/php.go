@@ -15,7 +15,8 @@ import (
 // beside static, so the expression for it is merged into the routes with files
 // (mergePHP); what else there is becomes a route of its own.
 func (t *site) fastcgi(l *location) *draft.Node {
-	if l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
+	own := l.own("auth_basic") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
+	if !own && l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
 		t.php = l
 		if t.hasFiles(l) {
 			l.whole = true
