@@ -48,27 +48,15 @@ func (a *Admin) File() (*os.File, error) {
 	if a.off() {
 		return nil, nil
 	}
-	s, ok := a.socket.(interface{ File() (*os.File, error) })
+	c, ok := a.socket.(syscall.Conn)
 	if !ok {
 		return nil, nil
 	}
-	f, err := s.File()
+	f, err := duplicate(c)
 	if err != nil {
 		return nil, fmt.Errorf("passing the admin socket on: %w", err)
 	}
 	return f, nil
-}
-
-// Unblock has the socket not wait in the kernel: to pass it on is to make it do so.
-func (a *Admin) Unblock() {
-	if a.off() {
-		return
-	}
-	if c, ok := a.socket.(syscall.Conn); ok {
-		if raw, err := c.SyscallConn(); err == nil {
-			_ = raw.Control(setNonblock)
-		}
-	}
 }
 
 // HandOver is Close for a listener that another process has too: its path stays.

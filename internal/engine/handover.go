@@ -14,7 +14,6 @@ import (
 const defaultUpgradeTimeout = 10 * time.Minute
 
 // Sockets are descriptors of all that the server listens on, for a successor.
-// Call Unblock when it has them.
 func (s *Server) Sockets() (all handover.Sockets, err error) {
 	if all.Public, err = s.server.Files(); err != nil {
 		return all, err //nolint:wrapcheck // it says what was done
@@ -24,12 +23,6 @@ func (s *Server) Sockets() (all handover.Sockets, err error) {
 		return all, err //nolint:wrapcheck // the same
 	}
 	return all, nil
-}
-
-// Unblock is called after the sockets were passed on.
-func (s *Server) Unblock() {
-	s.server.Unblock()
-	s.admin.Unblock()
 }
 
 // FreeFolders closes the folders that only one process may have open: those of

@@ -24,17 +24,17 @@ type successor struct {
 }
 
 // Files are descriptors of all sockets that the server listens on, for another
-// process. The caller closes them, and calls Unblock after it has passed them on.
+// process. The caller closes them.
 func (s *Server) Files() (files []*os.File, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	add := func(socket any) {
-		f, ok := socket.(interface{ File() (*os.File, error) })
+		c, ok := socket.(syscall.Conn)
 		if !ok || err != nil {
 			return
 		}
 		var file *os.File
-		if file, err = f.File(); err == nil {
+		if file, err = duplicate(c); err == nil {
 			files = append(files, file)
 		}
 	}
@@ -51,25 +51,6 @@ func (s *Server) Files() (files []*os.File, err error) {
 		return nil, fmt.Errorf("passing the sockets on: %w", err)
 	}
 	return files, nil
-}
-
-// Unblock has the sockets not wait in the kernel: to pass one on is to make it do so.
-func (s *Server) Unblock() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	unblock := func(socket any) {
-		if c, ok := socket.(syscall.Conn); ok {
-			if raw, err := c.SyscallConn(); err == nil {
-				_ = raw.Control(setNonblock)
-			}
-		}
-	}
-	for _, l := range s.listeners {
-		unblock(l.ln)
-	}
-	for _, l := range s.quic.all() {
-		unblock(l.socket)
-	}
 }
 
 // linger lets go on what is under way, while another process serves who comes.

@@ -126,7 +126,6 @@ func (u *upgrader) start() (*handover.Successor, error) {
 	}
 	n, err := handover.Start(u.program, os.Args, sockets)
 	sockets.Close()
-	u.srv.Unblock()
 	if err != nil {
 		return nil, err
 	}

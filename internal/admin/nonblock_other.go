@@ -1,5 +1,0 @@
-//go:build !unix
-
-package admin
-
-func setNonblock(uintptr) {}
