@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/meter"
@@ -95,6 +96,8 @@ type Admin struct {
 	addr     string
 	warning  string
 	cleanup  func()       // removes the socket's file
+	leave    func()       // removes a predecessor's that nobody uses; nil: there is none
+	theirs   atomic.Bool  // the file is that of another process, which serves
 	socket   net.Listener // what listener limits
 }
 
@@ -106,8 +109,9 @@ func New(o Options, d Deps) (*Admin, error) {
 	if o.Listen == "off" {
 		return nil, nil
 	}
-	l, err := inherit(d.Inherited, o.Listen)
-	if l == nil && err == nil {
+	l, leave, err := inherit(d.Inherited, o.Listen)
+	taken := l != nil
+	if !taken && err == nil {
 		l, err = listen(o.Listen, systemPlaces())
 	}
 	if errors.Is(err, errNoFolder) {
@@ -121,17 +125,22 @@ func New(o Options, d Deps) (*Admin, error) {
 	handler, err := newHandler(d, l.allowed)
 	if err != nil {
 		l.Close()
-		l.cleanup()
+		if !taken {
+			l.cleanup()
+		}
 		return nil, err
 	}
-	return &Admin{
+	a := &Admin{
 		server:   newServer(handler, d.ErrorLog),
 		listener: limitConnections(l.Listener, maxConnections),
 		addr:     l.addr,
 		warning:  l.warning,
 		cleanup:  l.cleanup,
+		leave:    leave,
 		socket:   l.Listener,
-	}, nil
+	}
+	a.theirs.Store(taken)
+	return a, nil
 }
 
 // newServer makes the server with the limits that are the same for all routes. It
@@ -171,10 +180,15 @@ func (a *Admin) Warning() string {
 	return a.warning
 }
 
-// Serve answers requests until Close, then returns nil.
+// Serve answers requests until Close, then returns nil. From then on a socket that
+// was inherited is this process's.
 func (a *Admin) Serve() error {
 	if a.off() {
 		return nil
+	}
+	a.theirs.Store(false)
+	if a.leave != nil {
+		a.leave()
 	}
 	if err := a.server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving the admin listener %s: %w", a.addr, err)
@@ -188,7 +202,9 @@ func (a *Admin) Close() error {
 	if a.off() {
 		return nil
 	}
-	a.cleanup()
+	if !a.theirs.Load() {
+		a.cleanup()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	err := a.server.Shutdown(ctx)

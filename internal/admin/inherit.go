@@ -6,34 +6,50 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 )
 
 // inherit is the listener of a predecessor's socket, nil if there is none that
-// serves where the options say. The socket's path stays.
-func inherit(f *os.File, where string) (*listener, error) {
+// serves where the options say. Until [Admin.Serve] the path is the predecessor's,
+// which goes on if this process fails; leave removes one that nobody uses then.
+func inherit(f *os.File, where string) (l *listener, leave func(), err error) {
 	if f == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
-		return nil, fmt.Errorf("taking the admin socket over: %w", err)
+		return nil, nil, fmt.Errorf("taking the admin socket over: %w", err)
 	}
 	switch at := ln.Addr().(type) {
 	case *net.UnixAddr:
 		info, err := os.Lstat(at.Name)
-		if err == nil && (where == "" || where == unixPrefix+at.Name) {
-			return &listener{Listener: ln, addr: unixPrefix + at.Name, cleanup: sync.OnceFunc(func() { removeOwn(at.Name, info) })}, nil
+		if err != nil {
+			break // it is nobody's any more
 		}
-		_ = os.Remove(at.Name) // nobody will listen there
+		remove := sync.OnceFunc(func() { removeOwn(at.Name, info) })
+		if where == "" || where == unixPrefix+at.Name || sameSocket(info, where) {
+			return &listener{Listener: ln, addr: unixPrefix + at.Name, cleanup: remove}, nil, nil
+		}
+		leave = remove
 	case *net.TCPAddr:
 		if sameTCP(at, where) {
-			return tcpListener(ln, at, where), nil
+			return tcpListener(ln, at, where), nil, nil
 		}
 	}
 	_ = ln.Close()
-	return nil, nil
+	return nil, leave, nil
+}
+
+// sameSocket reports whether the options name a socket by another path.
+func sameSocket(info os.FileInfo, where string) bool {
+	path, ok := strings.CutPrefix(where, unixPrefix)
+	if !ok {
+		return false
+	}
+	other, err := os.Lstat(path)
+	return err == nil && os.SameFile(info, other)
 }
 
 // sameTCP reports whether a socket is at the address that the options name.
@@ -64,7 +80,7 @@ func (a *Admin) HandOver() error {
 	if a.off() {
 		return nil
 	}
-	a.cleanup = func() {}
+	a.theirs.Store(true)
 	return a.Close()
 }
 

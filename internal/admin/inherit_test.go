@@ -3,9 +3,13 @@
 package admin
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
+	"time"
+
+	"millrace/internal/meter"
 )
 
 // passed is the descriptor of an admin listener for a successor.
@@ -26,5 +30,46 @@ func TestFile(t *testing.T) {
 	flags, _, e := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_GETFL, 0)
 	if e != 0 || flags&syscall.O_NONBLOCK == 0 {
 		t.Errorf("flags %x, %v", flags, e)
+	}
+}
+
+// TestInherit: until a successor serves, the paths are its predecessor's.
+func TestInherit(t *testing.T) {
+	dir := shortDir(t)
+	old := Options{Listen: "unix:" + dir + "/a.sock"}
+	a, _, _ := start(t, old, Deps{})
+	there := func(name string) bool {
+		_, err := os.Lstat(dir + "/" + name)
+		return err == nil
+	}
+	next := func(o Options) *Admin {
+		t.Helper()
+		n, err := New(o, Deps{Meters: meter.New(), Inherited: passed(t, a)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, o := range []Options{old, {}, {Listen: "unix:" + dir + "/b.sock"}} { // they fail before they serve
+		if err := next(o).Close(); err != nil {
+			t.Error(err)
+		}
+		if !there("a.sock") {
+			t.Fatalf("%v: the socket of who serves is gone", o)
+		}
+	}
+	n := next(Options{Listen: "unix:" + dir + "/b.sock"})
+	served := make(chan error, 1)
+	go func() { served <- n.Serve() }()
+	for begun := time.Now(); there("a.sock"); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("a socket at which nobody listens stays")
+		}
+	}
+	if err := errors.Join(n.Close(), <-served); err != nil {
+		t.Error(err)
+	}
+	if there("b.sock") {
+		t.Error("it stays behind")
 	}
 }
