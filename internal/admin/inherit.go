@@ -58,8 +58,8 @@ func sameTCP(at *net.TCPAddr, where string) bool {
 	return err == nil && want.Port == at.Port && (want.IP.Equal(at.IP) || len(want.IP) == 0 && at.IP.IsUnspecified())
 }
 
-// File is a descriptor of the listening socket, for another process; nil where
-// the listener is off.
+// File is a descriptor of the listening socket, for another process, to which its
+// path belongs from now on; nil where the listener is off.
 func (a *Admin) File() (*os.File, error) {
 	if a.off() {
 		return nil, nil
@@ -72,7 +72,15 @@ func (a *Admin) File() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("passing the admin socket on: %w", err)
 	}
+	a.theirs.Store(true)
 	return f, nil
+}
+
+// TakeBack says that the other process has failed: the path is ours again.
+func (a *Admin) TakeBack() {
+	if !a.off() {
+		a.theirs.Store(false)
+	}
 }
 
 // HandOver is Close for a listener that another process has too: its path stays.

@@ -73,3 +73,24 @@ func TestInherit(t *testing.T) {
 		t.Error("it stays behind")
 	}
 }
+
+// TestTakeBack: the path belongs to who has the socket.
+func TestTakeBack(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		path := shortDir(t) + "/a.sock"
+		a, err := New(Options{Listen: "unix:" + path}, Deps{Meters: meter.New()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = passed(t, a)
+		if failed {
+			a.TakeBack()
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(path); (err != nil) != failed {
+			t.Errorf("failed: %v; the path: %v", failed, err)
+		}
+	}
+}

@@ -13,16 +13,24 @@ import (
 // defaultUpgradeTimeout is how long an old process may go on after an upgrade.
 const defaultUpgradeTimeout = 10 * time.Minute
 
-// Sockets are descriptors of all that the server listens on, for a successor.
+// Sockets are descriptors of all that the server listens on, for a successor,
+// which has the paths of UNIX sockets as well until [Server.TakeSocketsBack].
 func (s *Server) Sockets() (all handover.Sockets, err error) {
 	if all.Public, err = s.server.Files(); err != nil {
 		return all, err //nolint:wrapcheck // it says what was done
 	}
 	if all.Admin, err = s.admin.File(); err != nil {
 		all.Close()
+		s.TakeSocketsBack()
 		return all, err //nolint:wrapcheck // the same
 	}
 	return all, nil
+}
+
+// TakeSocketsBack says that the successor has failed.
+func (s *Server) TakeSocketsBack() {
+	s.server.TakePathsBack()
+	s.admin.TakeBack()
 }
 
 // FreeFolders closes the folders that only one process may have open: those of

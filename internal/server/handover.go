@@ -24,7 +24,8 @@ type successor struct {
 }
 
 // Files are descriptors of all sockets that the server listens on, for another
-// process. The caller closes them.
+// process, to which the paths of UNIX sockets belong from now on: they stay when
+// this server ends. The caller closes the descriptors.
 func (s *Server) Files() (files []*os.File, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +51,25 @@ func (s *Server) Files() (files []*os.File, err error) {
 		}
 		return nil, fmt.Errorf("passing the sockets on: %w", err)
 	}
+	s.leavePaths(true)
 	return files, nil
+}
+
+// TakePathsBack says that the other process has failed.
+func (s *Server) TakePathsBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leavePaths(false)
+}
+
+// leavePaths says whether the paths of UNIX sockets stay when the listeners are
+// closed. s.mu must be held.
+func (s *Server) leavePaths(stay bool) {
+	for _, l := range s.listeners {
+		if u, ok := l.ln.(*net.UnixListener); ok && (stay || l.bound) {
+			u.SetUnlinkOnClose(!stay)
+		}
+	}
 }
 
 // linger lets go on what is under way, while another process serves who comes.
@@ -58,11 +77,7 @@ func (s *Server) linger(h *successor) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.patience)
 	defer cancel()
 	s.mu.Lock()
-	for _, l := range s.listeners {
-		if u, ok := l.ln.(*net.UnixListener); ok {
-			u.SetUnlinkOnClose(false) // the path is the other one's
-		}
-	}
+	s.leavePaths(true) // also of what a reload has opened since Files
 	s.mu.Unlock()
 	accepted := s.stopAccepting(ctx)
 	s.lane.DrainRequests()

@@ -4,7 +4,6 @@ package server
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -29,5 +28,26 @@ func TestFiles(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	r.srv.Close()
+	if _, err := os.Lstat(r.unix); err != nil {
+		t.Error("the other process's path is gone")
+	}
+}
+
+// TestFilesBack: a path that the other process has given back is removed at the end.
+func TestFilesBack(t *testing.T) {
+	r := start(t, plan{})
+	files, err := r.srv.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	r.srv.TakePathsBack()
+	r.srv.Close()
+	if _, err := os.Lstat(r.unix); err == nil {
+		t.Error("the path stays")
 	}
 }

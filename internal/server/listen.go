@@ -24,6 +24,7 @@ type listener struct {
 	server  *Server
 	ln      net.Listener
 	secure  bool
+	bound   bool // by this process, so that the path of a UNIX socket is its own to remove
 	started bool
 	stop    chan struct{}
 	once    sync.Once
@@ -52,11 +53,11 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 				all[key] = l
 				continue
 			}
-			ln, err := open(setup.Inherited, addr)
+			ln, bound, err := open(setup.Inherited, addr)
 			if err != nil {
 				return nil, nil, &ListenError{Addr: addr, Secure: group.secure, err: err}
 			}
-			l := &listener{server: s, ln: ln, secure: group.secure, stop: make(chan struct{})}
+			l := &listener{server: s, ln: ln, secure: group.secure, bound: bound, stop: make(chan struct{})}
 			all[key] = l
 			fresh = append(fresh, l)
 		}
@@ -81,16 +82,15 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 	return all, quic, nil
 }
 
-// open is the listener of an inherited socket, or a new one.
-func open(sockets []*os.File, addr string) (net.Listener, error) {
+// open is the listener of an inherited socket, or one that is bound here.
+func open(sockets []*os.File, addr string) (ln net.Listener, bound bool, err error) {
 	if ln := inherited(sockets, addr); ln != nil {
-		return ln, nil
+		return ln, false, nil
 	}
-	ln, err := listen(addr)
-	if err != nil {
-		return nil, heldBySystemd(err, sockets, addr)
+	if ln, err = listen(addr); err != nil {
+		return nil, false, heldBySystemd(err, sockets, addr)
 	}
-	return ln, nil
+	return ln, true, nil
 }
 
 // ListenError says why the server cannot listen at an address.
@@ -125,7 +125,7 @@ func (e *ListenError) Unwrap() error { return e.err }
 // Listen opens host:port, :port or unix:/path, or takes the inherited socket for
 // it. The error is a [*ListenError].
 func Listen(sockets []*os.File, addr string) (net.Listener, error) {
-	ln, err := open(sockets, addr)
+	ln, _, err := open(sockets, addr)
 	if err != nil {
 		return nil, &ListenError{Addr: addr, err: err}
 	}

@@ -119,12 +119,17 @@ func (u *upgrader) run() error {
 	return nil
 }
 
-func (u *upgrader) start() (*handover.Successor, error) {
+func (u *upgrader) start() (n *handover.Successor, err error) {
 	sockets, err := u.srv.Sockets()
 	if err != nil {
 		return nil, err
 	}
-	n, err := handover.Start(u.program, os.Args, sockets)
+	defer func() {
+		if err != nil {
+			u.srv.TakeSocketsBack()
+		}
+	}()
+	n, err = handover.Start(u.program, os.Args, sockets)
 	sockets.Close()
 	if err != nil {
 		return nil, err
