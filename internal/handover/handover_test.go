@@ -63,7 +63,11 @@ func TestSuccessor(t *testing.T) {
 		t.Error(n.Pid())
 	}
 	for does, want := range map[string]string{"bad config": "line 1\nline 2", "crash": "exit status 7", "hang": "has not said", "nothing": "ended without a word"} {
-		if err := successor(t, does).Prepared(time.Second); err == nil || !strings.Contains(err.Error(), want) {
+		patience := time.Minute
+		if does == "hang" {
+			patience = time.Second
+		}
+		if err := successor(t, does).Prepared(patience); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", does, err)
 		}
 	}
