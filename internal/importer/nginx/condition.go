@@ -41,13 +41,17 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 
 // lostCondition is an if that could not be translated. One that kept clients out closes the site.
 func (t *site) lostCondition(d *nginxconf.Directive, do string) {
-	for _, inner := range d.Block {
-		if inner.Name.Text == "return" && slices.Contains([]string{"401", "403", "404", "444", "405"}, inner.Arg(0)) {
-			t.close(d, do+". The site answers 403 until its first rule is removed")
-			return
-		}
+	if slices.ContainsFunc(d.Block, refuses) {
+		t.close(d, do+". The site answers 403 until its first rule is removed")
+		return
 	}
 	t.im.leave(d, do)
+}
+
+// refuses reports whether a line turns clients away: a return with any 4xx.
+// 495 to 497 are nginx's own for certificates, 444 closes the connection.
+func refuses(d *nginxconf.Directive) bool {
+	return d.Name.Text == "return" && regexp.MustCompile(`^4\d\d$`).MatchString(d.Arg(0))
 }
 
 // ifWords are the words of a condition without its parentheses.
@@ -81,6 +85,9 @@ func (t *site) ifBody(d *nginxconf.Directive, l *location, w way) {
 		case "rewrite":
 			if w.when.Get("path") != nil || w.when.Get("regex") != nil {
 				t.im.leave(inner, "a rule has one path or expression: put this one and that of the if together")
+				if slices.ContainsFunc(d.Block, refuses) {
+					t.lostCondition(d, "what it refuses is not carried over")
+				}
 				return
 			}
 			t.rewrite(inner, l, w.when)
@@ -112,11 +119,16 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 		}
 	}
 	answer, err := t.returned(&copied, &at)
-	if err != nil {
+	switch {
+	case err == nil:
+		t.im.used(d)
+	case refusal(d) != nil:
+		answer = refusal(d)
+		t.im.leave(d, fmt.Sprintf("it refuses with a short text instead: %v", err))
+	default:
 		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
-	t.im.used(d)
 	answer.CopyTo(n)
 	l.rules = append(l.rules, ruleDraft{n, d.At()})
 }

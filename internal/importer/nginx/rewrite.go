@@ -49,7 +49,9 @@ func (t *site) phase(sc *scope, l *location) *draft.Node {
 			answer, err := t.returned(d, l)
 			if err != nil {
 				t.im.leave(d, err.Error())
-				answer = denied(404)
+				if answer = refusal(d); answer == nil {
+					answer = denied(404)
+				}
 			} else {
 				t.im.used(d)
 			}
@@ -160,6 +162,19 @@ func (t *site) returned(d *nginxconf.Directive, l *location) (*draft.Node, error
 		respond.Set("status", draft.Number(200))
 	}
 	return draft.Map().Set("respond", respond.Flow()).Flow(), nil
+}
+
+// refusal is a return with an error that could not be written as it is: it
+// keeps clients out all the same. nil: the line lets them on.
+func refusal(d *nginxconf.Directive) *draft.Node {
+	status, err := strconv.Atoi(d.Arg(0))
+	switch {
+	case err != nil || status < 400:
+		return nil
+	case status == 404 || status == 410 || status == 451 || status == 503:
+		return denied(status)
+	}
+	return denied(403)
 }
 
 // contentType is that of a text of return.

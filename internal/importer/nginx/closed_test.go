@@ -1,0 +1,76 @@
+package nginx
+
+import (
+	"strings"
+	"testing"
+
+	"millrace/internal/config"
+)
+
+// TestNobodyGetsIn: what nginx kept clients out of stays closed, or is closed by
+// the same, and the report says so.
+func TestNobodyGetsIn(t *testing.T) {
+	const tls = " listen 443 ssl; ssl_certificate c; ssl_certificate_key k; "
+	for name, c := range map[string]struct {
+		config string
+		want   []string // in the config
+		not    []string
+		left   string // in the report
+	}{
+		"refusal with a variable": {
+			config: "server { root /r; if ($http_x_token != \"s3\") { return 403 \"no access, $remote_addr\"; } }",
+			want:   []string{"- {header: {X-Token: '!s3'}, deny: {}}"},
+			left:   "it refuses with a short text instead",
+		},
+		"refusal with a variable, in a location": {
+			config: "server { root /r; location /a/ { if ($arg_x = y) { return 410 \"$remote_addr\"; } return 451 \"$remote_addr\"; } }",
+			want:   []string{"{query: {x: 'y'}, path: /a/, deny: {status: 410}}", "/a/: {deny: {status: 451}}"},
+			left:   "texts of respond have no variables",
+		},
+		"answer with a variable": {
+			config: "server { root /r; location /a/ { return 200 \"$remote_addr\"; } }",
+			want:   []string{"/a/: {deny: {status: 404}}"},
+			left:   "texts of respond have no variables",
+		},
+		"refusal that a rewrite hides": {
+			config: "server { root /r; if ($uri ~ ^/a) { rewrite ^/b /c; return 403; } }",
+			want:   []string{"- {deny: {}}"},
+			left:   "what it refuses is not carried over",
+		},
+		"certificate 496": {
+			config: "server {" + tls + "ssl_client_certificate ca; ssl_verify_client optional; root /r; if ($ssl_client_verify != SUCCESS) { return 496; } }",
+			want:   []string{"- {deny: {}}"},
+			left:   "there is no condition on $ssl_client_verify",
+		},
+		"certificate 400": {
+			config: "server {" + tls + "ssl_client_certificate ca; ssl_verify_client optional; root /r; if ($ssl_client_verify != SUCCESS) { return 400; } }",
+			want:   []string{"- {deny: {}}"},
+			left:   "there is no condition on $ssl_client_verify",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list, err := parse("http { " + c.config + " }")
+			if err != nil {
+				t.Fatal(err)
+			}
+			node, report := Translate(list, options())
+			got, left := node.String(), strings.Join(report.NotCarriedOver(), "\n")
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("without %q:\n%s\n%s", want, got, left)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(got, not) {
+					t.Errorf("with %q:\n%s\n%s", not, got, left)
+				}
+			}
+			if !strings.Contains(left, c.left) {
+				t.Errorf("not reported: %q\n%s", c.left, left)
+			}
+			if _, err := config.Parse("x.yaml", []byte(got)); err != nil && strings.Contains(err.Error(), "not YAML") {
+				t.Errorf("%v\n%s", err, got)
+			}
+		})
+	}
+}
