@@ -17,6 +17,27 @@ func TestNobodyGetsIn(t *testing.T) {
 		not    []string
 		left   string // in the report
 	}{
+		"file of an exact path": {
+			config: "server { location = /metrics { alias /f; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; limit_req zone=z; } } limit_req_zone $binary_remote_addr zone=z:1m rate=5r/s;",
+			want:   []string{"respond: {file: /f}", "access: {allow: ['10.0.0.0/8']}", "auth: {realm: x", "rate_limit: {rate: '5/s'"},
+		},
+		"file of an exact path over plain HTTP": {
+			config: "server { listen 80; server_name a; location = /metrics { alias /f; allow 10.0.0.0/8; deny all; } } server {" + tls + "server_name a; root /r; }",
+			want:   []string{"path: /metrics, route: '@plain-metrics'", "access: {allow: ['10.0.0.0/8']}"},
+		},
+		"PHP for some": {
+			config: "server { root /r; location / { } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; } }",
+			want:   []string{"- {regex: '\\.php$', route: '@php'}", "access: {allow: ['10.0.0.0/8']}", "auth: {realm: x"},
+		},
+		"PHP with the server's password, files with none": {
+			config: "server { root /r; auth_basic x; auth_basic_user_file p; location / { auth_basic off; } location ~ \\.php$ { fastcgi_pass unix:/p; } }",
+			want:   []string{"- {regex: '\\.php$', route: '@php'}", "auth: {realm: x"},
+		},
+		"PHP and files alike": {
+			config: "server { root /r; auth_basic x; auth_basic_user_file p; location / { } location ~ \\.php$ { fastcgi_pass unix:/p; } }",
+			want:   []string{"auth: {realm: x"},
+			not:    []string{"@php"},
+		},
 		"refusal with a variable": {
 			config: "server { root /r; if ($http_x_token != \"s3\") { return 403 \"no access, $remote_addr\"; } }",
 			want:   []string{"- {header: {X-Token: '!s3'}, deny: {}}"},
@@ -46,6 +67,16 @@ func TestNobodyGetsIn(t *testing.T) {
 			config: "server {" + tls + "ssl_client_certificate ca; ssl_verify_client optional; root /r; if ($ssl_client_verify != SUCCESS) { return 400; } }",
 			want:   []string{"- {deny: {}}"},
 			left:   "there is no condition on $ssl_client_verify",
+		},
+		"a question to another server over plain HTTP": {
+			config: "server { listen 8080; server_name a; location / { auth_request /c; proxy_pass http://admin; } } server {" + tls + "server_name a b; root /r; }",
+			want:   []string{"looked at: /etc/nginx/nginx.conf:1: auth_request /c\n      - {protocol: http, host: [a], deny: {}}", "route: '@plain'"},
+			left:   "let the application decide",
+		},
+		"a question to another server for all sites": {
+			config: "auth_request /c; server { server_name a; root /r; } server { server_name b; root /s; }",
+			want:   []string{"- hosts: [a]\n    rules:\n      # REMOVE THIS RULE", "- hosts: [b]\n    rules:\n      # REMOVE THIS RULE"},
+			left:   "let the application decide",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

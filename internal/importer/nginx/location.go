@@ -35,18 +35,24 @@ func (t *site) location(l *location) {
 	t.limitExcept(l)
 	t.subrequests(l)
 	node := t.job(l)
-	if node == nil {
-		if l.node == nil && !l.whole { // another location, maybe a more open one, must not answer instead
-			t.answers(l, lost())
-		}
-		return
+	switch {
+	case node != nil:
+		t.guard(l, node, access)
+		t.around(l, node)
+		t.route(l, node)
+	case l.node != nil: // it is a route already
+		t.guard(l, l.node, access)
+	case !l.whole: // another location, maybe a more open one, must not answer instead
+		t.answers(l, lost())
 	}
+}
+
+// guard enters who may ask, and how often.
+func (t *site) guard(l *location, node, access *draft.Node) {
 	if access != nil {
 		node.Set("access", access)
 	}
 	t.rateLimit(l, node)
-	t.around(l, node)
-	t.route(l, node)
 }
 
 // answers enters a location that answers by itself: as a rule where captures
@@ -132,13 +138,13 @@ func (t *site) limitExcept(l *location) {
 func (t *site) subrequests(l *location) {
 	for _, name := range []string{"auth_request", "auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
 		d := l.last(name)
-		if d != nil && d.Arg(0) != "off" && t.im.fates[d].Fate == 0 {
+		if d != nil && d.Arg(0) != "off" {
 			t.close(d, "no other server is asked whether a client may come in: let the application decide. The site answers 403 until its first rule is removed")
 		}
 	}
 	for at := l.scope; at != nil; at = at.parent {
 		for _, d := range at.list {
-			if d.Name.Text == "access_by_lua_block" && t.im.fates[d].Fate == 0 {
+			if d.Name.Text == "access_by_lua_block" {
 				t.close(d, "no scripts run in the server: let the application decide. The site answers 403 until its first rule is removed")
 			}
 		}

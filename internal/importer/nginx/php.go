@@ -37,9 +37,26 @@ func (t *site) fastcgi(l *location) *draft.Node {
 	return draft.Map().Set("static", draft.Map().Set("root", draft.Text(root)).Flow()).Set("php", php)
 }
 
-// hasFiles reports whether a prefix location serves files of the same folder.
+// hasFiles reports whether a prefix location serves files of the same folder,
+// and none of them lets clients in whom the location for PHP keeps out.
 func (t *site) hasFiles(php *location) bool {
+	if slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) && !guardedAs(l, php) }) {
+		return false
+	}
 	return slices.ContainsFunc(t.locations, func(l *location) bool { return t.filesFor(l, php) })
+}
+
+// guardedAs reports whether a location has all that another asks of clients.
+func guardedAs(l, other *location) bool {
+	if d := other.last("auth_basic"); d != nil && d.Arg(0) != "off" && (l.last("auth_basic") != d || l.last("auth_basic_user_file") != other.last("auth_basic_user_file")) {
+		return false
+	}
+	for _, names := range [][]string{{"allow", "deny"}, {"limit_req"}} {
+		if list := other.all(names...); list != nil && !slices.Equal(l.all(names...), list) {
+			return false
+		}
+	}
+	return true
 }
 
 func (t *site) filesFor(l, php *location) bool {

@@ -69,7 +69,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 			n.Set("path", draft.Text(path))
 		}
 		node := inner.routes[key]
-		if simple := node.Get("redirect") != nil || node.Get("respond") != nil || node.Get("deny") != nil; simple {
+		if ruleAlone(node) {
 			for _, action := range []string{"redirect", "respond", "deny"} {
 				if a := node.Get(action); a != nil {
 					n.Set(action, a)
@@ -80,7 +80,22 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 		}
 		rules = append(rules, ruleDraft{t.forPlain(inner, n, hosts), strings.Join(inner.comments[key], " ")})
 	}
+	return append(t.closedPlain(inner, hosts), rules...)
+}
+
+// closedPlain are the rules that close a block for plain HTTP.
+func (t *site) closedPlain(inner *site, hosts []string) (rules []ruleDraft) {
+	for _, why := range inner.server.closed {
+		rules = append(rules, ruleDraft{t.forPlain(inner, denied(403), hosts), removeThis + why})
+	}
 	return rules
+}
+
+// ruleAlone reports whether a route can be said by a rule: rules answer without
+// asking who may.
+func ruleAlone(node *draft.Node) bool {
+	guarded := node.Get("access") != nil || node.Get("auth") != nil || node.Get("rate_limit") != nil
+	return node.Get("redirect") != nil || node.Get("deny") != nil || node.Get("respond") != nil && !guarded
 }
 
 // narrower are the hosts of a block for plain HTTP where the site has more.

@@ -155,10 +155,15 @@ func (t *site) withoutExpression(l *location, pattern string, err error) {
 	t.im.leave(l.block, fmt.Sprintf("write this location as rules: %v", err))
 }
 
+// removeThis stands above a rule that closes a site.
+const removeThis = "REMOVE THIS RULE when you have looked at: "
+
 // close lets nobody in until somebody has looked at a line that kept clients out.
 func (t *site) close(d *nginxconf.Directive, do string) {
 	t.im.leave(d, do)
-	t.server.closed = append(t.server.closed, d.At()+": "+d.String())
+	if why := d.At() + ": " + d.String(); !slices.Contains(t.server.closed, why) {
+		t.server.closed = append(t.server.closed, why)
+	}
 }
 
 // root adds the location that a server block with files has without saying so.
@@ -271,7 +276,7 @@ func (l *location) covers(path string) bool {
 func (t *site) write(done bool) {
 	rules := draft.List()
 	for _, why := range t.server.closed {
-		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), "REMOVE THIS RULE when you have looked at: "+why)
+		rules.Add(draft.Map().Set("deny", draft.Map().Flow()).Flow(), removeThis+why)
 	}
 	for _, r := range append(t.plainRules(), t.first...) {
 		add(rules, r)
