@@ -17,6 +17,62 @@ func TestNobodyGetsIn(t *testing.T) {
 		not    []string
 		left   string // in the report
 	}{
+		"local with a name": {
+			config: "server { listen 80; server_name a; root /r; } server { listen 127.0.0.1:8081; server_name b; root /s; }",
+			want:   []string{"- hosts: [b]\n    rules:\n      # REMOVE THIS RULE when you have looked at: /etc/nginx/nginx.conf:1: nginx served this block on loopback", "- {deny: {}}"},
+			left:   "give it access: {allow: [127.0.0.0/8, '::1', unix]}",
+		},
+		"local without a name": {
+			config: "server { listen 127.0.0.1:8081; root /s; } server { listen 80; server_name a; root /r; }",
+			want:   []string{"- hosts: [a]"},
+			not:    []string{"/s"},
+			left:   "a site without hosts answers everybody",
+		},
+		"local and default": {
+			config: "server { listen [::1]:8081 default_server; server_name b; root /s; } server { listen 80; root /r; }",
+			want:   []string{"- hosts: [b]", "- {deny: {}}"},
+			left:   "served on all addresses",
+		},
+		"socket": {
+			config: "server { listen unix:/run/a.sock; server_name b; root /s; } server { listen 80; root /r; }",
+			want:   []string{"- hosts: [b]", "- {deny: {}}"},
+			left:   "served on all addresses",
+		},
+		"private address": {
+			config: "server { listen 10.0.0.5:80; server_name b; root /s; } server { listen 80; root /r; }",
+			want:   []string{"- hosts: [b]", "- {deny: {}}"},
+			left:   "access: {allow: [your network]}",
+		},
+		"private address behind a router": {
+			config: "server { listen 10.0.0.5:80; server_name b; root /s; } server { listen 10.0.0.5:80; root /r; }",
+			not:    []string{"deny"},
+		},
+		"loopback alone": {
+			config: "server { listen 127.0.0.1:80; server_name b; root /s; } server { listen unix:/run/a.sock; root /r; }",
+			not:    []string{"deny"},
+		},
+		"local of the same name": {
+			config: "server { listen 127.0.0.1:81; server_name a; root /s; } server { listen 80; server_name a; root /r; }",
+			want:   []string{"root: /r"},
+			not:    []string{"/s", "deny"},
+			left:   "another block has the same hosts",
+		},
+		"local, merged into the block for TLS": {
+			config: "server { listen 127.0.0.1:81; server_name a; location / { proxy_pass http://admin; } } server {" + tls + "server_name a; root /r; } server { listen 80; server_name b; root /b; }",
+			want:   []string{"- {protocol: http, deny: {}}\n      # /etc/nginx/nginx.conf:1: location /\n      - {protocol: http, route: '@plain'}"},
+			left:   "served on all addresses",
+		},
+		"local for TLS": {
+			config: "server { listen 127.0.0.1:444 ssl; server_name a; root /s; } server { listen 80; server_name a; root /r; }",
+			want:   []string{"root: /r"},
+			not:    []string{"/s", "deny"},
+			left:   "another block has the same hosts",
+		},
+		"plain HTTP on loopback alone": {
+			config: "server { listen 127.0.0.1:81; server_name a; location / { proxy_pass http://admin; } } server {" + tls + "server_name a; root /r; }",
+			want:   []string{"- {protocol: http, route: '@plain'}"},
+			not:    []string{"deny"},
+		},
 		"file of an exact path": {
 			config: "server { location = /metrics { alias /f; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; limit_req zone=z; } } limit_req_zone $binary_remote_addr zone=z:1m rate=5r/s;",
 			want:   []string{"respond: {file: /f}", "access: {allow: ['10.0.0.0/8']}", "auth: {realm: x", "rate_limit: {rate: '5/s'"},

@@ -121,6 +121,7 @@ func (im *importer) top(list []*nginxconf.Directive) *draft.Node {
 			im.servers = append(im.servers, im.server(d, http))
 		}
 	}
+	im.locals()
 	im.listeners(root)
 	sites := im.sites()
 	im.log(root, http)

@@ -31,7 +31,7 @@ func (t *site) plainRules() (rules []ruleDraft) {
 // nothing but answer by itself.
 func (im *importer) plainDefault() *server {
 	for _, s := range im.servers {
-		if s.onlyPlain() && s.any && s.own("return") != nil {
+		if s.onlyPlain() && !s.local && s.any && s.own("return") != nil {
 			return s
 		}
 	}

@@ -20,6 +20,7 @@ type server struct {
 	names   []string
 	any     bool // it answers for every host that nobody else has
 	quic    bool
+	local   bool // fewer could ask it than other blocks
 	comment []string
 	cert    *nginxconf.Directive
 	key     *nginxconf.Directive
@@ -194,12 +195,16 @@ func (im *importer) sites() *draft.Node {
 				continue
 			}
 			copied := *s
-			copied.names, copied.any = rest, false
+			copied.names, copied.any, copied.closed = rest, false, slices.Clone(s.closed)
 			s = &copied
 		}
 		site := draft.Map()
 		hosts := im.hosts(s, taken)
-		if len(s.names) == 0 || s.any {
+		if s.local && len(s.names) == 0 {
+			im.leave(s.block, servedLocally+", and a site without hosts answers everybody: give it hosts and "+localAccess(s)+", or a process of its own")
+			continue
+		}
+		if !s.local && (len(s.names) == 0 || s.any) {
 			if fallback && len(hosts) == 0 {
 				im.leave(s.block, "a second block for all other hosts: sites are not told apart by address. Give it hosts")
 				continue
@@ -208,7 +213,7 @@ func (im *importer) sites() *draft.Node {
 				hosts, fallback = nil, true
 			}
 		}
-		if len(hosts) == 0 && len(s.names) > 0 && !s.any {
+		if len(hosts) == 0 && len(s.names) > 0 && (!s.any || s.local) {
 			im.leave(s.block, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own")
 			continue
 		}
@@ -246,13 +251,16 @@ func (im *importer) mergedInto(s *server) *server {
 // withoutTLS are the names of a block that none for HTTPS has.
 func (im *importer) withoutTLS(s *server) []string {
 	return slices.DeleteFunc(slices.Clone(s.names), func(n string) bool {
-		return slices.ContainsFunc(im.servers, func(o *server) bool { return !o.onlyPlain() && slices.Contains(o.names, n) })
+		return slices.ContainsFunc(im.servers, func(o *server) bool { return !o.onlyPlain() && (s.local || !o.local) && slices.Contains(o.names, n) })
 	})
 }
 
 func (im *importer) shares(secure, plain *server) bool {
+	if secure.local && !plain.local {
+		return false // it would be closed with the other
+	}
 	if len(plain.names) == 0 {
-		return len(secure.names) == 0 || secure.any
+		return !plain.local && (len(secure.names) == 0 || secure.any)
 	}
 	return slices.ContainsFunc(plain.names, func(n string) bool { return slices.Contains(secure.names, n) })
 }
