@@ -134,8 +134,11 @@ func (u *upgraded) processes() (pids []int) {
 }
 
 // upgrade asks for it with the program that was there first.
-func (u *upgraded) upgrade() (string, error) {
-	cmd := u.command("upgrade", "--admin", "unix:"+u.dir+"/a.sock")
+func (u *upgraded) upgrade() (string, error) { return u.ask("upgrade") }
+
+// ask has that do something with the running server.
+func (u *upgraded) ask(args ...string) (string, error) {
+	cmd := u.command(append(args, "--admin", "unix:"+u.dir+"/a.sock")...)
 	found, err := exec.LookPath("millrace")
 	if err != nil {
 		u.t.Fatal(err)
@@ -404,4 +407,28 @@ func TestUpgradeKilled(t *testing.T) {
 		}
 	}
 	u.waitFor(func() bool { return len(u.processes()) == 1 && u.get() == nil })
+}
+
+// TestUpgradeKeepsMaintenance: what a command has closed stays closed.
+func TestUpgradeKeepsMaintenance(t *testing.T) {
+	u := startUpgraded(t, "/: {respond: fine}")
+	for _, c := range []struct{ do, want string }{{"on", "status 503"}, {"off", "<nil>"}} {
+		if text, err := u.ask("maintenance", c.do); err != nil {
+			t.Fatal(text)
+		}
+		before, err := u.ask("maintenance")
+		if err != nil {
+			t.Fatal(before)
+		}
+		if text, err := u.upgrade(); err != nil {
+			t.Fatal(text)
+		}
+		u.waitFor(func() bool { return len(u.processes()) == 1 })
+		if got := fmt.Sprint(u.get()); got != c.want {
+			t.Errorf("%s: %s", c.do, got)
+		}
+		if after, _ := u.ask("maintenance"); after != before {
+			t.Errorf("%s: it is %q, and was %q", c.do, after, before)
+		}
+	}
 }

@@ -80,6 +80,7 @@ type Server struct {
 	config  *config.Config  // of the graph
 	freed   bool            // the folders that only one process may open were given away
 	closed  *Maintenance    // what a command has said; nil: what the config says
+	told    bool            // a successor knows closed
 	leaving map[*graph]bool // left by a reload, and not closed yet
 	serial  uint64          // the last site number given out
 	builds  int             // graphs that were built, or failed to be
@@ -96,6 +97,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	s.errors = slog.New(redact.Handler(s.errors.Handler()))
 	s.room = spool.NewRoom(cfg.Buffers, s.errors)
 	s.config = cfg
+	s.inheritState()
 	g, err := s.build(cfg, nil)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,11 +36,14 @@ func (s *Server) TakeSocketsBack() {
 
 // FreeFolders closes the folders that only one process may have open: those of
 // caches and of converted images. The server goes on without them, as with a disk
-// that has failed.
-func (s *Server) FreeFolders() {
+// that has failed. What it returns is for the successor.
+func (s *Server) FreeFolders() (state handover.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freed = true
+	s.freed, s.told = true, true
+	if s.closed != nil {
+		state.Maintenance, _ = json.Marshal(s.closed) // a time and a bool
+	}
 	for _, p := range s.graph.parts {
 		if d, ok := p.what.(diskStore); ok {
 			if err := d.Close(); err != nil {
@@ -47,14 +51,30 @@ func (s *Server) FreeFolders() {
 			}
 		}
 	}
+	return state
+}
+
+// inheritState takes over what commands have told the predecessor. What cannot be
+// read is another version's: then the config counts.
+func (s *Server) inheritState() {
+	from := s.options.From
+	if from == nil || len(from.State.Maintenance) == 0 {
+		return
+	}
+	var m Maintenance
+	if err := json.Unmarshal(from.State.Maintenance, &m); err != nil {
+		s.errors.Warn("whether the sites are closed for maintenance is not known from the process before this one: the config counts", "err", err)
+		return
+	}
+	s.closed = &m
 }
 
 // TakeFoldersBack opens them again, because the successor has failed.
 func (s *Server) TakeFoldersBack() error {
-	s.mu.RLock()
-	cfg := s.config
-	s.mu.RUnlock()
-	if err := s.Reload(cfg); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = false
+	if err := s.reload(s.config); err != nil {
 		return fmt.Errorf("opening the folders of caches and images again: %w", err)
 	}
 	return nil

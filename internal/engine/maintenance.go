@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -36,10 +37,13 @@ func (s *Server) closedNow() Maintenance {
 }
 
 // SetMaintenance closes all sites or opens them again, until the server ends or
-// is told otherwise; a reload changes nothing about it. No connection is dropped.
+// is told otherwise; a reload or an upgrade changes nothing about it. No connection is dropped.
 func (s *Server) SetMaintenance(on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.told {
+		return errUpgrading
+	}
 	before := s.closed
 	s.closed = &Maintenance{On: on, Since: time.Now()}
 	err := s.reload(s.config)
@@ -48,6 +52,9 @@ func (s *Server) SetMaintenance(on bool) error {
 	}
 	return err
 }
+
+// errUpgrading: the new process has been told already what holds.
+var errUpgrading = errors.New("an upgrade is under way: try again")
 
 // closes puts a rule before all others while the sites are closed.
 func (b *builder) closes(rules []site.Rule) ([]site.Rule, error) {
@@ -68,7 +75,11 @@ func (s *Server) serveMaintenance(w http.ResponseWriter, r *http.Request) {
 	case what == "" && r.Method == http.MethodGet:
 	case (what == "on" || what == "off") && r.Method == http.MethodPost:
 		if err := s.SetMaintenance(what == "on"); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			status := http.StatusInternalServerError
+			if errors.Is(err, errUpgrading) {
+				status = http.StatusConflict
+			}
+			http.Error(w, err.Error(), status)
 			return
 		}
 	default:

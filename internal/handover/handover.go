@@ -5,7 +5,7 @@
 // They talk over a pair of sockets, a line each:
 //
 //	successor   prepared          its config is good; it needs the folders that only one may open
-//	old         go                they are free
+//	old         go state          they are free; what else is to be taken over, as JSON
 //	successor   ready             it serves
 //	            failed: why       instead of either, before it ends
 //
@@ -14,6 +14,7 @@ package handover
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,7 @@ const (
 	mostSockets     = 256  // more listeners than any config has
 	mostWords       = 8000 // bytes of a line
 
-	prepared, carryOn, ready, failed = "prepared", "go", "ready", "failed: "
+	prepared, carryOn, ready, failed = "prepared", "go ", "ready", "failed: "
 )
 
 // Sockets are those that a process listens on.
@@ -100,9 +101,18 @@ func (n *Successor) Pid() int { return n.cmd.Process.Pid }
 // Prepared waits until the successor has understood its config.
 func (n *Successor) Prepared(patience time.Duration) error { return n.await(prepared, patience) }
 
+// State is what commands have told a process, and its successor has to know.
+type State struct {
+	Maintenance json.RawMessage `json:"maintenance,omitempty"`
+}
+
 // Go lets it open the folders that only one may.
-func (n *Successor) Go() error {
-	if _, err := io.WriteString(n.talk, carryOn+"\n"); err != nil {
+func (n *Successor) Go(state State) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("telling the new process what it has to know: %w", err)
+	}
+	if _, err := io.WriteString(n.talk, carryOn+string(text)+"\n"); err != nil {
 		return fmt.Errorf("the new process is gone: %w", err)
 	}
 	return nil
@@ -146,6 +156,7 @@ func (n *Successor) Kill() {
 // Predecessor is who has started this process to take over. A nil one is nobody.
 type Predecessor struct {
 	Sockets Sockets
+	State   State // known after Prepared
 
 	talk  net.Conn
 	lines *bufio.Reader
@@ -189,7 +200,10 @@ func (p *Predecessor) Prepared() {
 		return
 	}
 	_, _ = io.WriteString(p.talk, prepared+"\n")
-	_, _ = p.lines.ReadString('\n')
+	line, _ := p.lines.ReadString('\n')
+	if text, ok := strings.CutPrefix(line, carryOn); ok {
+		_ = json.Unmarshal([]byte(text), &p.State) // a newer program may say what this one does not know
+	}
 }
 
 // Ready says that this process serves.

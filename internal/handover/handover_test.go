@@ -2,6 +2,7 @@ package handover
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -23,6 +24,10 @@ func TestMain(m *testing.M) {
 	switch os.Args[len(os.Args)-1] {
 	case "good":
 		p.Prepared()
+		if string(p.State.Maintenance) != `{"on":true}` {
+			p.Failed(fmt.Errorf("the state is %s", p.State.Maintenance))
+			break
+		}
 		p.Ready()
 		<-p.Gone()
 	case "bad config":
@@ -54,7 +59,8 @@ func successor(t *testing.T, does string) *Successor {
 
 func TestSuccessor(t *testing.T) {
 	n := successor(t, "good")
-	for _, step := range []func() error{func() error { return n.Prepared(time.Minute) }, n.Go, func() error { return n.Ready(time.Minute) }} {
+	told := func() error { return n.Go(State{Maintenance: []byte(`{"on":true}`)}) }
+	for _, step := range []func() error{func() error { return n.Prepared(time.Minute) }, told, func() error { return n.Ready(time.Minute) }} {
 		if err := step(); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +81,7 @@ func TestSuccessor(t *testing.T) {
 	if err := n.Prepared(time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	_ = n.Go()
+	_ = n.Go(State{})
 	if err := n.Ready(time.Minute); err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Error(err)
 	}

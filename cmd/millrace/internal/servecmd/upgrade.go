@@ -138,8 +138,7 @@ func (u *upgrader) start() (n *handover.Successor, err error) {
 		n.Kill()
 		return nil, err
 	}
-	u.srv.FreeFolders()
-	err = n.Go()
+	err = n.Go(u.srv.FreeFolders())
 	if err == nil {
 		err = n.Ready(starting)
 	}
