@@ -432,3 +432,57 @@ func TestUpgradeKeepsMaintenance(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradeHurried: an old process that is asked to stop ends what is under way
+// in good order, and does not cut it off.
+func TestUpgradeHurried(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-end
+		fmt.Fprint(w, "whole")
+	}))
+	defer upstream.Close()
+	u := startUpgraded(t, fmt.Sprintf("/: {respond: fine}, /ws/: {websocket: echo}, /up/: {proxy: {to: [%q]}}", upstream.URL))
+	old := u.processes()
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer sync.OnceFunc(func() { close(end) })()
+	defer stop()
+	told := make(chan int, 1)
+	all.Go(func() {
+		if err := u.echo(ctx, func(code int, _ time.Duration) { told <- code; stop() }); err != nil {
+			t.Error(err)
+			told <- 0
+		}
+	})
+	answer := make(chan string, 1)
+	all.Go(func() {
+		resp, err := http.Get("http://" + u.addr + "/up/")
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		answer <- string(text)
+	})
+	<-begun
+	time.Sleep(100 * time.Millisecond) // the WebSocket is open
+	if text, err := u.upgrade(); err != nil {
+		t.Fatal(text)
+	}
+	_ = syscall.Kill(old[0], syscall.SIGTERM)
+	if code := <-told; code != 1012 {
+		t.Errorf("the WebSocket ends with %d", code)
+	}
+	end <- struct{}{}
+	if text := <-answer; text != "whole" {
+		t.Errorf("the answer is %q", text)
+	}
+	u.waitFor(func() bool { return len(u.processes()) == 1 })
+	if strings.Contains(u.log.String(), "without waiting") {
+		t.Error(u.log)
+	}
+}

@@ -108,6 +108,10 @@ func (s *Server) Retire() {
 	}
 }
 
+// Hurry ends the time that Retire gives: WebSockets are told to come back, and the
+// drain begins.
+func (s *Server) Hurry() { s.server.Hurry() }
+
 // leaveWebSockets tells all WebSockets to come back (1012), each after a time of
 // its own.
 func (s *Server) leaveWebSockets() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -14,13 +15,23 @@ import (
 // on for as long as patience says before the drain begins. leave is called then,
 // with clients still connected, to send away those that never end.
 func (s *Server) HandOver(patience time.Duration, leave func()) {
-	s.successor.Store(&successor{patience, leave})
+	hurry := make(chan struct{})
+	s.successor.Store(&successor{patience, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
+}
+
+// Hurry ends the patience of HandOver: the drain begins.
+func (s *Server) Hurry() {
+	if h := s.successor.Load(); h != nil {
+		h.end()
+	}
 }
 
 // successor is what HandOver was told.
 type successor struct {
 	patience time.Duration
 	leave    func()
+	hurry    <-chan struct{} // closed by end
+	end      func()
 }
 
 // Files are descriptors of all sockets that the server listens on, for another
@@ -103,6 +114,9 @@ func (s *Server) linger(h *successor) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			h.leave()
+			return
+		case <-h.hurry:
 			h.leave()
 			return
 		case <-s.h1Conns.closed: // Close was called

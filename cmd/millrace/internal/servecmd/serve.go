@@ -233,7 +233,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	}
 	var profile profiler
 	defer func() { tell(profile.stop()) }()
-	now := false
+	now, lingers := false, false
 	for {
 		select {
 		case err := <-done:
@@ -244,6 +244,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 		case pid := <-upgrade.handed:
 			s.Tell(slog.LevelInfo, fmt.Sprintf("process %d serves now; finishing what is under way", pid))
 			srv.Retire()
+			lingers = ctx.Err() == nil
 			drain()
 		case <-profile.overdue():
 			tell(profile.stop())
@@ -263,6 +264,10 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 				}
 			case isProfile(sig):
 				tell(profile.toggle())
+			case lingers:
+				lingers = false
+				s.Tell(slog.LevelInfo, "ending WebSockets, finishing running requests; again to stop now")
+				srv.Hurry()
 			case ctx.Err() != nil:
 				now = true
 				if err := srv.Close(); err != nil {
