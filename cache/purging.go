@@ -14,6 +14,10 @@ import (
 // others have not been told yet: they will be when the shared store answers again.
 func (h *Handler) Purge(ctx context.Context, s purge.Selector) error { return h.purges.Purge(ctx, s) }
 
+// SavePurges writes the file that keeps purges over a restart anew: another process
+// that was to take the folder over, and has failed, may have replaced it.
+func (h *Handler) SavePurges() error { return h.purges.Save() }
+
 // Message takes in what a machine has published, this one included. lost means
 // that others were missed: everything older is validated before its next use.
 func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message, lost) }

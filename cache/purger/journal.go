@@ -58,6 +58,16 @@ func (j *journal) renew() error {
 	return nil
 }
 
+// save is renew for a journal whose file another process may have replaced.
+func (j *journal) save() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return nil
+	}
+	return j.renew()
+}
+
 func (j *journal) add(list []purged) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -88,6 +88,10 @@ func (p *Purger) Run(ctx context.Context, start func(func())) {
 // Stop ends what Run has begun.
 func (p *Purger) Stop() { p.stop.Do(func() { close(p.done) }) }
 
+// Save writes the journal anew, from all that is known: another process may have
+// put its own in its place.
+func (p *Purger) Save() error { return p.journal.save() }
+
 // Close closes the journal.
 func (p *Purger) Close() error { return p.journal.close() }
 

@@ -74,6 +74,11 @@ func (s *Server) TakeFoldersBack() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = false
+	for name, h := range s.graph.caches {
+		if err := h.SavePurges(); err != nil {
+			s.errors.Warn("what was purged during the upgrade may come back after it", "route", name, "err", err)
+		}
+	}
 	if err := s.reload(s.config); err != nil {
 		return fmt.Errorf("opening the folders of caches and images again: %w", err)
 	}
