@@ -97,21 +97,12 @@ func (w *waitingWrite) find(nc net.Conn) bool {
 	if w.none {
 		return false
 	}
-	var sc syscall.Conn
-	switch c := nc.(type) { // these alone: what embeds one writes by its own method
-	case *net.TCPConn:
-		sc = c
-	case *net.UnixConn:
-		sc = c
+	if send.Raw {
+		w.raw = send.RawConn(nc)
 	}
-	if w.none = sc == nil || !send.Raw; w.none {
+	if w.none = w.raw == nil; w.none {
 		return false
 	}
-	raw, err := sc.SyscallConn()
-	if w.none = err != nil; w.none {
-		return false
-	}
-	w.raw = raw
 	w.try = func(fd uintptr) { w.n, w.err = send.TryWrite(fd, w.p, nil) }
 	return true
 }

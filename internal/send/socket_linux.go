@@ -48,17 +48,8 @@ type Socket struct {
 // now and the writer is about to wait, if anything was sent since the last
 // call or the write has just begun: the place to set a deadline.
 func NewSocket(conn net.Conn, stalled func()) *Socket {
-	var raw syscall.RawConn
-	var err error
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		raw, err = c.SyscallConn()
-	case *net.UnixConn:
-		raw, err = c.SyscallConn()
-	default:
-		return nil
-	}
-	if err != nil {
+	raw := RawConn(conn)
+	if raw == nil {
 		return nil
 	}
 	s := &Socket{raw: raw, stalled: stalled}
@@ -71,21 +62,12 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 // caller owns and closes. With the connection closed, Go's poller does not
 // know it any more.
 func Detach(conn net.Conn) (fd int, ok bool) {
-	var sc syscall.Conn
-	switch c := conn.(type) { // these alone: what embeds one reads and writes by its own methods
-	case *net.TCPConn:
-		sc = c
-	case *net.UnixConn:
-		sc = c
-	default:
-		return 0, false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
+	raw := RawConn(conn)
+	if raw == nil {
 		return 0, false
 	}
 	var failed error
-	err = raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	err := raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
 	return fd, err == nil && failed == nil
 }
 
