@@ -26,11 +26,14 @@ func VerdictOn(res *result.Result, arm, baseline, workload, metric string) (resu
 	return res.Verdicts[i], true
 }
 
-// Difference is a verdict as the part of a sentence: "−32.8 %", or that none was
-// shown.
+// Difference is a verdict as the part of a sentence: "−32.8 % [−34.0 %, −31.5 %]",
+// or that none was shown.
 func Difference(v result.Verdict) string {
 	switch v.Outcome {
 	case result.Better, result.Worse:
+		if v.Low > 0 && v.High > 0 {
+			return fmt.Sprintf("%s [%s, %s]", chart.Change(v.Ratio), chart.Change(v.Low), chart.Change(v.High))
+		}
 		return chart.Change(v.Ratio)
 	case result.Equal:
 		return fmt.Sprintf("equal within ±%.3g %%", v.Delta*100)

@@ -26,8 +26,11 @@ func answer(res *result.Result) string {
 		if nginx := cpu("nginx"); nginx > 0 {
 			s += fmt.Sprintf(" and nginx %s", experiment.Duration(nginx))
 		}
+		if v, ok := experiment.VerdictOn(res, packedArm, "millrace-disk", page, "cpu_ns"); ok {
+			s += fmt.Sprintf(", and the same site packed into its executable %s (%s)", experiment.Duration(cpu(packedArm)), experiment.Difference(v))
+		}
 		if least := cpu(embedded); least > 0 && disk < least && (embed == 0 || disk < embed) {
-			s += ", less than any server from its executable: it is the way of serving that matters, not the place of the bytes"
+			s += ": less than net/http from its executable, so it is the way of serving that matters, not the place of the bytes"
 		}
 		parts = append(parts, s)
 	}

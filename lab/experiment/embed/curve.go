@@ -40,6 +40,7 @@ func (m *measurement) curveArms(ctx context.Context) []trial.Arm {
 		m.subjectArm(base, "", ""),
 		m.Arm("nethttp-embed", "", m.Subject(curveSubject, "", fileserver.SiteArgs)),
 		m.Arm("millrace-disk", "", m.Millrace(false)),
+		m.Arm(packedArm, "", m.packed),
 		m.Arm("nginx", "", m.Nginx(ctx, "")),
 	}
 	if m.Env.Mode == result.Full {
@@ -153,7 +154,8 @@ func curveCharts(series []result.Series) []result.Chart {
 func curveTable(series []result.Series, sizes []int) result.Table {
 	t := result.Table{
 		Title:   "CPU time per request by size of the file",
-		About:   "Medians in µs, without a verdict. " + crossover(series, "nethttp-disk", "nethttp-embed"),
+		About: "Medians in µs, without a verdict. " + crossover(series, "nethttp-disk", "nethttp-embed") + " " +
+			crossover(series, "millrace-disk", packedArm),
 		Columns: []string{"size"},
 	}
 	for _, s := range series {
@@ -217,7 +219,7 @@ func crossover(series []result.Series, a, b string) string {
 	}
 	switch len(text) {
 	case 0:
-		return "Whether disk and embedded cross was not measured."
+		return fmt.Sprintf("Whether %s and %s cross was not measured.", a, b)
 	case 1:
 		return text[0] + ", and that does not change with size."
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha1" // the length of a commit's name, not a proof of anything
 	"encoding/hex"
-	"errors"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -26,6 +25,9 @@ const (
 	loadThreads = 2
 	// smallestEffect is the smallest one that counts.
 	smallestEffect = 0.01
+	// moreTime is what a quick run takes beyond the others': it has eleven arms,
+	// and each is started anew in every block.
+	moreTime = time.Minute
 )
 
 // Experiment is embed-vs-disk.
@@ -57,14 +59,19 @@ func claims() map[string]map[string]float64 {
 	}
 }
 
-// base is the arm that the others are compared with.
-const base = "nethttp-disk"
+const (
+	// base is the arm that the others are compared with.
+	base = "nethttp-disk"
+	// packedArm is the site in one executable.
+	packedArm = "millrace-packed"
+)
 
 // A measurement is one run of the experiment.
 type measurement struct {
 	*experiment.Stage
 	*fileserver.Servers
-	sizes []int // of the files on the curve
+	sizes  []int             // of the files on the curve
+	packed fileserver.Launch // the site, with the curve's files, in one executable
 }
 
 func run(ctx context.Context, env experiment.Env, res *result.Result) error {
@@ -78,6 +85,10 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 	}
 	m.Built()
 	total := experiment.Budget(env.Mode)
+	if env.Mode == result.Quick {
+		m.Extend(moreTime)
+		total += moreTime
+	}
 	curveTime := total / 10
 	share := 1 - float64(curveTime)/float64(total)
 	plan := newPlan(m.arms(ctx), env)
@@ -120,23 +131,13 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 		programs = append(programs, experiment.Program{Key: curveSubject, Name: "nethttp-embed", Flags: []string{"-overlay=" + over}})
 	}
 	for _, name := range []string{"millrace-embed", "fasthttp-disk", "fasthttp-embed", "gin-disk", "gin-embed"} {
-		if m.Env.Mode == result.Full || !fullOnly(name) {
-			programs = append(programs, experiment.Program{Name: name})
-		}
+		programs = append(programs, experiment.Program{Name: name})
 	}
-	m.Programs, err = m.Build(ctx, programs)
-	return err
-}
-
-// fullOnly reports whether an arm is left to full runs. With 1000 connections
-// ten blocks of all arms would need windows too short to say something, and
-// compiling Gin takes half of a quick run where nothing was compiled before.
-func fullOnly(arm string) bool {
-	switch arm {
-	case "fasthttp-embed", "gin-disk", "gin-embed":
-		return true
+	if m.Programs, err = m.Build(ctx, programs); err != nil {
+		return err
 	}
-	return false
+	m.packed = m.Packed(ctx, filepath.Join(m.Env.Work, "millrace-packed"))
+	return ctx.Err()
 }
 
 // curveOverlay puts the curve's files where the subject embeds them. They lie
@@ -167,15 +168,11 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	} {
 		arms = append(arms, m.subjectArm(a.name, a.module, a.about))
 	}
-	packed := trial.Arm{
-		Name: "millrace-packed", About: "the site packed into millrace's executable",
-		Skipped: "millrace cannot pack a site into its executable yet",
-	}
 	return append(
 		arms,
 		m.Arm("millrace-disk", "millrace serve on a folder; the JSON method is a file to it", m.Millrace(false)),
 		m.subjectArm("millrace-embed", "", "millrace's package static on go:embed, a plain handler under net/http without the fast lane"),
-		packed,
+		m.Arm(packedArm, "the site packed into millrace's executable by millrace pack", m.packed),
 		m.Arm("nginx", "sendfile, open_file_cache, two workers, no log; the JSON method is a file to it", m.Nginx(ctx, "")),
 	)
 }
@@ -188,15 +185,8 @@ const (
 // subjectArm is an arm whose server is a subject of the same name that takes
 // -root and -listen.
 func (m *measurement) subjectArm(name, module, about string) trial.Arm {
-	l := m.Subject(name, module, fileserver.SiteArgs)
-	if fullOnly(name) && m.Env.Mode == result.Quick {
-		l = fileserver.Launch{Missing: errFullOnly}
-	}
-	return m.Arm(name, about, l)
+	return m.Arm(name, about, m.Subject(name, module, fileserver.SiteArgs))
 }
-
-// errFullOnly is why an arm is not in a quick run.
-var errFullOnly = errors.New("there is not time for it in a quick run: run with --full")
 
 // newPlan is what is measured; the caller sets the budget.
 func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
@@ -215,7 +205,11 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 			{Name: "all", About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
 		},
 		Decide: []string{"cpu_ns", "requests_per_second"},
-		Also:   []trial.Pair{{Arm: "millrace-disk", Baseline: "nginx"}},
+		Also: []trial.Pair{
+			{Arm: "millrace-disk", Baseline: "nginx"},
+			{Arm: packedArm, Baseline: "millrace-disk"},
+			{Arm: packedArm, Baseline: "nginx"},
+		},
 		Delta:  smallestEffect, PerRestart: 1, Seed: env.Seed,
 		Slot: 2 * time.Second, Warmup: 200 * time.Millisecond,
 		Blocks: []int{12, 16, 20},
@@ -223,7 +217,7 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 	if env.Mode == result.Quick {
 		p.Slot, p.Warmup = 500*time.Millisecond, 50*time.Millisecond
 		// All paths are asked of whom the claim is about, of millrace and of nginx.
-		p.Workloads[1].Arms = []string{"nethttp-disk", "nethttp-embed", "nethttp-ldflags", "millrace-disk", "nginx"}
+		p.Workloads[1].Arms = []string{"nethttp-disk", "nethttp-embed", "millrace-disk", packedArm, "nginx"}
 		// No more than can give a verdict at all: every restart is one finding.
 		p.Blocks = []int{stats.FewestBlocks(len(p.Workloads)*len(p.Decide), stats.Rule{Delta: p.Delta})}
 	}

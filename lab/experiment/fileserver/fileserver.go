@@ -3,6 +3,7 @@
 package fileserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,12 @@ import (
 	"millrace/lab/trial"
 )
 
-// startTime is how long a server may take until it listens.
-const startTime = 10 * time.Second
+const (
+	// startTime is how long a server may take until it listens.
+	startTime = 10 * time.Second
+	// packTime is how long packing the site may take.
+	packTime = time.Minute
+)
 
 // A Place is where one server of an arm lives. Placebos and restarts have
 // places of their own.
@@ -210,6 +215,22 @@ func (s *Servers) MillraceWith(args func(Place) []string) Launch {
 		return Launch{Missing: experiment.ErrNoMillrace}
 	}
 	return Launch{Exe: exe, Version: subject.GoVersion(exe, ""), Args: args}
+}
+
+// Packed packs the site into an executable of millrace, file, and starts that. Call
+// it when the site is written.
+func (s *Servers) Packed(ctx context.Context, file string) Launch {
+	if s.Env.Millrace == "" {
+		return Launch{Missing: experiment.ErrNoMillrace}
+	}
+	ctx, cancel := context.WithTimeout(ctx, packTime)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, s.Env.Millrace, "pack", s.Site, "-o", file).CombinedOutput(); err != nil {
+		return Launch{Missing: fmt.Errorf("packing the site: %w: %s", err, bytes.TrimSpace(out))}
+	}
+	return Launch{Exe: file, Version: subject.GoVersion(file, ""), Args: func(p Place) []string {
+		return []string{"--listen", p.Address, "--log", "off", "--admin", "off"}
+	}}
 }
 
 // Nginx starts nginx as its manual advises for static files, on TCP and a UNIX
