@@ -153,7 +153,7 @@ func curveCharts(series []result.Series) []result.Chart {
 // curveTable is the curve in figures, and where embedded and disk cross.
 func curveTable(series []result.Series, sizes []int) result.Table {
 	t := result.Table{
-		Title:   "CPU time per request by size of the file",
+		Title: "CPU time per request by size of the file",
 		About: "Medians in µs, without a verdict. " + crossover(series, "nethttp-disk", "nethttp-embed") + " " +
 			crossover(series, "millrace-disk", packedArm),
 		Columns: []string{"size"},

@@ -210,7 +210,7 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 			{Arm: packedArm, Baseline: "millrace-disk"},
 			{Arm: packedArm, Baseline: "nginx"},
 		},
-		Delta:  smallestEffect, PerRestart: 1, Seed: env.Seed,
+		Delta: smallestEffect, PerRestart: 1, Seed: env.Seed,
 		Slot: 2 * time.Second, Warmup: 200 * time.Millisecond,
 		Blocks: []int{12, 16, 20},
 	}
