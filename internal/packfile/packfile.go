@@ -3,9 +3,13 @@
 //
 //	base           a millrace, byte for byte
 //	header         4 KiB that begin with Magic, at the next multiple of 4 KiB
-//	bodies         each at a multiple of 4 KiB; equal ones are there once
+//	bodies         each on as few pages of 4 KiB as can be; equal ones are there once
 //	index          names, places, lengths, SHA-256 sums, types, dates, config
 //	trailer        128 bytes: where the index is, and its SHA-256
+//
+// A body begins on a page of its own, unless it fits into what is left of the last
+// one: small files and their encodings share pages, so a page of text with three
+// encodings takes one page or two instead of four.
 //
 // A file has a body for each encoding that pays. Nothing is ever unpacked:
 // [Folder] reads at offsets, and package send has the kernel send from there.
@@ -33,8 +37,8 @@ import (
 const (
 	// Magic begins the header and the trailer.
 	Magic = "MILLRACE-PACK-1\n"
-	// Align is what every body's offset is a multiple of: a page, so that no two
-	// bodies share one in the system's memory.
+	// Align is the length of a page in bytes: that of the system's memory on most
+	// machines.
 	Align = 4096
 	// trailerSize is the length of the trailer in bytes.
 	trailerSize = 128

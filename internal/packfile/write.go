@@ -62,6 +62,15 @@ func (w *Writer) copy(r io.Reader, size int64) error {
 
 func (w *Writer) align() error { return w.write(make([]byte, aligned(w.at)-w.at)) }
 
+// place makes room for a body: on a new page, unless it fits into what is left
+// of the last one.
+func (w *Writer) place(size int64) error {
+	if size <= aligned(w.at)-w.at {
+		return nil
+	}
+	return w.align()
+}
+
 // Add writes a body and says where it is. One that is there already is not
 // written again.
 func (w *Writer) Add(body []byte) (Body, error) {
@@ -69,7 +78,7 @@ func (w *Writer) Add(body []byte) (Body, error) {
 	if b, ok := w.have[sum]; ok {
 		return b, nil
 	}
-	if err := w.align(); err != nil {
+	if err := w.place(int64(len(body))); err != nil {
 		return Body{}, err
 	}
 	b := Body{w.at, int64(len(body)), sum}
@@ -80,7 +89,7 @@ func (w *Writer) Add(body []byte) (Body, error) {
 // Copy is Add for what is too large to hold, size bytes of it. Fewer of them
 // are io.ErrUnexpectedEOF.
 func (w *Writer) Copy(r io.Reader, size int64) (Body, error) {
-	if err := w.align(); err != nil {
+	if err := w.place(size); err != nil {
 		return Body{}, err
 	}
 	b := Body{Offset: w.at, Size: size}
