@@ -2,7 +2,7 @@
 // behind it the bodies of the site's files, an index, and a trailer.
 //
 //	base           a millrace, byte for byte
-//	header         4 KiB that begin with Magic, at the next multiple of 4 KiB
+//	header         Magic, at the next multiple of 4 KiB
 //	bodies         each on as few pages of 4 KiB as can be; equal ones are there once
 //	index          names, places, lengths, SHA-256 sums, types, dates, config
 //	trailer        128 bytes: where the index is, and its SHA-256
