@@ -30,11 +30,11 @@ var layers = [][]string{
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
-	{"internal/upstream", "internal/guard", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
+	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -151,7 +151,7 @@ var thirdParty = map[string][]string{
 	"images/remote":     {"golang.org/x/time"}, // a log line once in a while
 	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"},
 	"websocket":         {"golang.org/x/time"}, // a log line once in a while
-	"websocket/auth":    {"github.com/golang-jwt/jwt/v5"},
+	"internal/token":    {"github.com/golang-jwt/jwt/v5"},
 	"websocket/conn":    {"golang.org/x/sys"},
 	"websocket/frame":   {"github.com/klauspost/compress"},
 	"internal/compress": {
@@ -172,7 +172,9 @@ var thirdParty = map[string][]string{
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	"internal/engine":      {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go"}, // a CA, its DNS; a client of HTTP/3
+	"internal/engine":      {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
+	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                           // who signs tokens
+	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
 	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against

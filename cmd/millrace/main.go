@@ -71,6 +71,7 @@ type program struct {
 	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
 	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
 	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
+	Sign       passwordcmd.Sign   `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
 	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
 	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx by its config and Millrace by its own, and show in what their answers differ."`
 	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`

@@ -30,6 +30,7 @@ import (
 	"millrace/internal/match"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
+	"millrace/internal/signin"
 	"millrace/internal/spool"
 	"millrace/php"
 	"millrace/static"
@@ -110,8 +111,9 @@ type Site struct {
 	// Rules are what requests go through, in their order, before a route is
 	// looked for: rewrites, redirects and answers for what their conditions name.
 	Rules []guard.Rule `yaml:"rules"`
-	// Auth asks for a password on all routes that do not say otherwise.
-	Auth *guard.Auth `yaml:"auth"`
+	// Auth lets in who knows a password, brings a token, or is known to another
+	// server, on all routes that do not say otherwise.
+	Auth *signin.Options `yaml:"auth"`
 	// Access says which addresses may ask, on all routes that do not say otherwise.
 	Access *admit.Access `yaml:"access"`
 	// RateLimit limits how often a client may ask for anything of the site.
@@ -177,8 +179,8 @@ type Route struct {
 	// answers, with status 200. The last one is not looked for: it is a path of the site, the
 	// name of a route, or a status like =404.
 	Try []string `yaml:"try"`
-	// Auth asks for a password, instead of the site's auth; {off: true} for none.
-	Auth *guard.Auth `yaml:"auth"`
+	// Auth says who is let in, instead of the site's auth; {off: true} for everybody.
+	Auth *signin.Options `yaml:"auth"`
 	// Access says which addresses may ask, instead of the site's access;
 	// {off: true} for all.
 	Access *admit.Access `yaml:"access"`
@@ -429,6 +431,9 @@ func (c *Config) resolve(dir string) {
 		from(listFiles(s.Access)...)
 		if s.Auth != nil {
 			from(&s.Auth.File)
+			if s.Auth.JWT != nil {
+				from(&s.Auth.JWT.PublicKey)
+			}
 		}
 		for i := range s.Rules {
 			if s.Rules[i].Respond != nil {
@@ -455,6 +460,9 @@ func (r Route) resolve(from func(paths ...*string), socket func(*string)) {
 	from(listFiles(r.Access)...)
 	if r.Auth != nil {
 		from(&r.Auth.File)
+		if r.Auth.JWT != nil {
+			from(&r.Auth.JWT.PublicKey)
+		}
 	}
 	if r.Cache != nil {
 		from(&r.Cache.Disk)

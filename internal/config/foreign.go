@@ -41,6 +41,8 @@ var foreign = map[string]string{
 	"worker_processes":     "not needed here: every core is used",
 	"worker_connections":   "write \"limits: {connections: N}\"",
 	"sendfile":             "not needed here: large files are sent so by themselves",
+	"auth_request":         "write \"auth: {url: 'http://127.0.0.1:9091/verify', copy: [Remote-User]}\" in a site or a route",
+	"forward_auth":         "write \"auth: {url: 'http://127.0.0.1:9091/verify', copy: [Remote-User]}\" in a site or a route",
 	"auth_basic":           "write \"auth: {file: htpasswd}\" in a site or a route",
 	"basicauth":            "write \"auth: {file: htpasswd}\" in a site or a route",
 	"basic_auth":           "write \"auth: {file: htpasswd}\" in a site or a route",

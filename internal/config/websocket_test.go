@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/proxy"
+	"millrace/internal/token"
 	"millrace/websocket"
 	"millrace/websocket/auth"
 	"millrace/websocket/channels"
@@ -40,7 +41,7 @@ func TestWebSocketConfig(t *testing.T) {
 	long.To, long.Balance = []string{"wss://127.0.0.1:9000/x", "unix:testdata/good/app.sock"}, "least_connections"
 	full := &channels.Options{
 		Keys:    []string{"a-key-that-nobody-knows-0123456789"},
-		Auth:    auth.Options{JWT: &auth.JWT{PublicKey: "testdata/public/index.html"}, Subscribe: []string{"news"}},
+		Auth:    auth.Options{JWT: &token.Options{PublicKey: "testdata/public/index.html"}, Subscribe: []string{"news"}},
 		History: channels.History{Messages: 50, Age: time.Minute},
 	}
 	for route, want := range map[string]websocket.Options{

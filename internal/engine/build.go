@@ -28,6 +28,8 @@ type builder struct {
 	next   *graph // the one that is being built
 	scope  *match.Scope
 	closed bool // for maintenance
+
+	clients *realip.Finder
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
@@ -65,7 +67,8 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	setup.Trusted, setup.Clients = trusted.Has, realip.New(trusted, cfg.Limits.ClientHeader)
+	b.clients = realip.New(trusted, cfg.Limits.ClientHeader)
+	setup.Trusted, setup.Clients = trusted.Has, b.clients
 	if setup.Announced, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
 		return fmt.Errorf("proxy_protocol.from: %w", err)
 	}

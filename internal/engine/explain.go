@@ -12,6 +12,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
+	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/static"
 )
@@ -179,7 +180,7 @@ func (e *explainer) build() error {
 	e.scope = b.scope
 	var routes []*site.Route
 	for pattern, rc := range e.site.Routes {
-		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc), Private: e.auth(rc)})
+		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc), Private: e.auth(rc) != nil})
 	}
 	rules, err := b.rules(e.site, routes, nil)
 	if err != nil {
@@ -189,13 +190,16 @@ func (e *explainer) build() error {
 	return nil
 }
 
-// auth reports whether a route asks for a password.
-func (e *explainer) auth(rc config.Route) bool {
+// auth is who is let in to a route; nil for everybody.
+func (e *explainer) auth(rc config.Route) *signin.Options {
 	o := rc.Auth
 	if o == nil {
 		o = e.site.Auth
 	}
-	return o != nil && !o.Off
+	if o == nil || o.Off {
+		return nil
+	}
+	return o
 }
 
 // rules says what became of each; those that are for other paths are put together.

@@ -11,6 +11,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
+	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/static"
 )
@@ -66,14 +67,8 @@ func says(o guard.Rule) string {
 func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
 	e.Route, e.route = route.Pattern, rc
 	e.say("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
-	if e.auth(rc) {
-		e.cold = "behind a password nothing is kept"
-		if _, _, ok := r.BasicAuth(); !ok {
-			e.say("auth", "a password is needed, and the request has none")
-			e.ended(http.StatusUnauthorized, "the question for a password")
-			return nil
-		}
-		e.say("auth", "a password is needed; this one is not checked here")
+	if o := e.auth(rc); o != nil && !e.signIn(r, *o) {
+		return nil
 	}
 	if rc.BodyBytes > 0 {
 		e.say("body", "up to %s", rc.BodyBytes)
@@ -82,6 +77,18 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 		return e.try(r, route, rc)
 	}
 	return e.job(r, route, rc)
+}
+
+// signIn says what visitors need, and whether the request can have it.
+func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
+	e.cold = "behind " + o.Kind() + " nothing is kept"
+	if _, _, ok := r.BasicAuth(); !ok && o.JWT == nil && o.URL == "" && o.Signed == nil {
+		e.say("auth", "a password is needed, and the request has none")
+		e.ended(http.StatusUnauthorized, "the question for a password")
+		return false
+	}
+	e.say("auth", "%s is needed; that is not checked here", o.Kind())
+	return true
 }
 
 func whyRoute(pattern, path string, rule int) string {

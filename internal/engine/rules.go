@@ -14,6 +14,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/match"
 	"millrace/internal/realip"
+	"millrace/internal/signin"
 	"millrace/internal/site"
 )
 
@@ -167,9 +168,9 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	if o == nil || o.Off {
 		return nil
 	}
-	gate, err := carry(b, keyOf("auth", o), func() (*guard.Gate, io.Closer, error) {
-		g, err := guard.NewGate(*o, b.server.errors)
-		return g, nothing{}, err
+	gate, err := carry(b, keyOf("auth", []any{o, b.config.TrustedProxies(), b.config.Limits.ClientHeader}), func() (*signin.Gate, io.Closer, error) {
+		g, err := signin.New(*o, b.clients, b.server.errors)
+		return g, g, err
 	})
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
@@ -177,9 +178,3 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	r.Open, r.Handler, r.Private = r.Handler, gate.Wrap(r.Handler), true
 	return nil
 }
-
-// nothing has nothing to close.
-type nothing struct{}
-
-// Close implements [io.Closer].
-func (nothing) Close() error { return nil }

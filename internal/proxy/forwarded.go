@@ -9,6 +9,7 @@ import (
 	"millrace/internal/authority"
 	"millrace/internal/field"
 	"millrace/internal/netset"
+	"millrace/internal/signin"
 )
 
 const (
@@ -101,9 +102,13 @@ func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 
 // Shared is Outgoing, before [Handler.Constant], for a request whose answer may go to other clients as well.
 // Forwarded then has only the scheme and host of Asked, without the host where
-// answers do not depend on it, and nothing about the proxies in between.
+// answers do not depend on it, nothing about the proxies in between, and nothing
+// about who has signed in.
 func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
 	out := h.outgoing(r)
+	for name := range signin.Vouched(r.Context()) { // who asked has no say in what others get
+		delete(out.Header, name)
+	}
 	var first hop
 	first.proto, first.host = h.Asked(r)
 	if !hostCounts {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
+	"millrace/internal/signin"
 	"millrace/internal/upstream"
 )
 
@@ -201,6 +203,7 @@ func looping(h http.Header) bool {
 // Trailers of the body are announced but not passed on; Serve does.
 func (h *Handler) Outgoing(r *http.Request) *http.Request {
 	out := h.outgoing(r)
+	maps.Copy(out.Header, signin.Vouched(r.Context()))
 	if h.rules != nil {
 		h.applyRules(out.Header, r)
 	}

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"millrace/internal/ask"
+	"millrace/internal/token"
 )
 
 // maxAnswer is some thousand patterns.
@@ -25,25 +28,25 @@ func newAsker(raw string, timeout time.Duration) *asker {
 	if err != nil { // Check has parsed it
 		panic(err)
 	}
-	return &asker{url: u, name: nameOf(raw), client: newClient(timeout)}
+	return &asker{url: u, name: ask.Name(raw), client: ask.NewClient(timeout)}
 }
 
 // ask returns what a client may do. The error is one of those of the package.
 func (a *asker) ask(ctx context.Context, r *http.Request) (claimed, error) {
-	status, body, err := get(a.client, a.request(ctx, r), maxAnswer)
+	status, body, err := ask.Get(a.client, a.request(ctx, r), maxAnswer)
 	switch {
 	case err != nil:
-		return claimed{}, fmt.Errorf("%w: asking %s: %w", ErrUnavailable, a.name, err)
+		return claimed{}, fmt.Errorf("%w: asking %s: %w", token.ErrUnavailable, a.name, err)
 	case status == http.StatusUnauthorized:
-		return claimed{}, fmt.Errorf("%w: who asks is not known: sign in first", ErrUnauthorized)
+		return claimed{}, fmt.Errorf("%w: who asks is not known: sign in first", token.ErrUnauthorized)
 	case status == http.StatusForbidden:
 		return claimed{}, ErrForbidden
 	case status != http.StatusOK:
-		return claimed{}, fmt.Errorf("%w: asking %s: the answer is %d, not 200, 401 or 403", ErrUnavailable, a.name, status)
+		return claimed{}, fmt.Errorf("%w: asking %s: the answer is %d, not 200, 401 or 403", token.ErrUnavailable, a.name, status)
 	}
 	c, err := answered(body, time.Now())
-	if err != nil && !errors.Is(err, ErrUnauthorized) {
-		err = fmt.Errorf("%w: asking %s: %w", ErrUnavailable, a.name, err)
+	if err != nil && !errors.Is(err, token.ErrUnauthorized) {
+		err = fmt.Errorf("%w: asking %s: %w", token.ErrUnavailable, a.name, err)
 	}
 	return c, err
 }

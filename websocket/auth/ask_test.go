@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/token"
 )
 
 func TestURLIsAsked(t *testing.T) {
@@ -85,27 +87,27 @@ func TestURLAnswers(t *testing.T) {
 	}{
 		{"an empty grant", body(`{}`), nil},
 		{"no end", body(`{"expires":null}`), nil},
-		{"401", status(401), ErrUnauthorized},
+		{"401", status(401), token.ErrUnauthorized},
 		{"403", status(403), ErrForbidden},
-		{"over", body(`{"user":"7","expires":1000}`), ErrUnauthorized},
-		{"201", status(201), ErrUnavailable},
-		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, ErrUnavailable},
-		{"404", status(404), ErrUnavailable},
-		{"500", status(500), ErrUnavailable},
-		{"a page", body(`<html>`), ErrUnavailable},
-		{"null", body(`null`), ErrUnavailable},
-		{"a list", body(`[]`), ErrUnavailable},
-		{"empty", body(``), ErrUnavailable},
-		{"wrong", body(`{"subscribe":"*"}`), ErrUnavailable},
-		{"milliseconds", body(`{"expires":1e13}`), ErrUnavailable},
-		{"long", body(string(bytes.Repeat([]byte(" "), maxAnswer)) + `{}`), ErrUnavailable},
+		{"over", body(`{"user":"7","expires":1000}`), token.ErrUnauthorized},
+		{"201", status(201), token.ErrUnavailable},
+		{"204", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, token.ErrUnavailable},
+		{"404", status(404), token.ErrUnavailable},
+		{"500", status(500), token.ErrUnavailable},
+		{"a page", body(`<html>`), token.ErrUnavailable},
+		{"null", body(`null`), token.ErrUnavailable},
+		{"a list", body(`[]`), token.ErrUnavailable},
+		{"empty", body(``), token.ErrUnavailable},
+		{"wrong", body(`{"subscribe":"*"}`), token.ErrUnavailable},
+		{"milliseconds", body(`{"expires":1e13}`), token.ErrUnavailable},
+		{"long", body(string(bytes.Repeat([]byte(" "), maxAnswer)) + `{}`), token.ErrUnavailable},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/elsewhere" {
 				t.Error("the redirect was followed")
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		}, ErrUnavailable},
-		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, ErrUnavailable},
+		}, token.ErrUnavailable},
+		{"broken off", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, token.ErrUnavailable},
 	} {
 		answer = tt.answer
 		c := newChecker(t, Options{URL: s.URL})
@@ -127,7 +129,7 @@ func TestURLIsDown(t *testing.T) {
 	addr := s.URL
 	s.Close()
 	c := newChecker(t, Options{URL: addr})
-	if _, err := c.Connect(t.Context(), request("/ws?token=SECRET")); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "SECRET") {
+	if _, err := c.Connect(t.Context(), request("/ws?token=SECRET")); !errors.Is(err, token.ErrUnavailable) || strings.Contains(err.Error(), "SECRET") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -142,7 +144,7 @@ func TestURLTimeout(t *testing.T) {
 	defer s.Close()
 	defer close(block)
 	c := newChecker(t, Options{URL: s.URL, Timeout: 50 * time.Millisecond})
-	if _, err := c.Connect(t.Context(), request("/ws")); !errors.Is(err, ErrUnavailable) {
+	if _, err := c.Connect(t.Context(), request("/ws")); !errors.Is(err, token.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }

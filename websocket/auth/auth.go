@@ -1,5 +1,5 @@
 // Package auth says what a client of the channels may do: from a signed token
-// (JWT: RFC 7519, JWKS: RFC 7517), from the answer of a URL that is asked with
+// (package token), from the answer of a URL that is asked with
 // the client's own credentials, or the same for everybody.
 //
 // # Tokens
@@ -10,10 +10,7 @@
 // "bearer" among the route's subprotocols then). The first that is there
 // decides; that it is wrong is not mended by a later one.
 //
-// What a key is says what it signs, never the token: a secret HS256; an RSA key
-// RS256 and PS256; an elliptic key ES256, ES384 or ES512, by its curve; an
-// Ed25519 key EdDSA. So nobody can sign with a public key as if it were a
-// secret, nor with nothing ("none"; RFC 8725, 3.1).
+// Package token says which tokens are good.
 //
 // The claims: sub is the user, exp and nbf are times (30 seconds are allowed for
 // clocks that differ), iss and aud are compared if the options say with what,
@@ -29,26 +26,20 @@
 package auth
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
+
+	"millrace/internal/field"
+	"millrace/internal/token"
 )
 
-var (
-	// ErrUnauthorized is a token that is missing, wrong or expired. What is
-	// wrapped around it may be told to the client.
-	ErrUnauthorized = errors.New("unauthorized")
-	// ErrForbidden is an ErrUnauthorized of which more is known: whoever was
-	// asked knows the client, and does not want it.
-	ErrForbidden = fmt.Errorf("%w: forbidden", ErrUnauthorized)
-	// ErrUnavailable says that whoever has to be asked cannot be. What is
-	// wrapped around it is for the log.
-	ErrUnavailable = errors.New("the permission cannot be checked now")
-)
+// ErrForbidden is a [token.ErrUnauthorized] of which more is known: whoever was
+// asked knows the client, and does not want it.
+var ErrForbidden = fmt.Errorf("%w: forbidden", token.ErrUnauthorized)
 
 // Grant is what a client may do. It is immutable, and may be shared by clients.
 type Grant struct {
@@ -78,17 +69,14 @@ func (g *Grant) MaySeePresence(channel string) bool { return g.presence.match(ch
 // Checker checks. It is safe for concurrent use, and must be closed.
 type Checker struct {
 	anyone rights
-	open   *Grant // of who has no name and no token; nil: that is refused
-	tokens *verifier
+	open   *Grant         // of who has no name and no token; nil: that is refused
+	tokens *token.Checker // nil: none are taken
 	cookie string
 	url    *asker
-
-	end  context.CancelFunc
-	done sync.WaitGroup
 }
 
 // New returns a checker. Keys are read at once, a key set as soon as it can be:
-// until then tokens are ErrUnavailable. errorLog may be nil: slog.Default().
+// until then tokens are token.ErrUnavailable. errorLog may be nil: slog.Default().
 func New(o Options, errorLog *slog.Logger) (*Checker, error) {
 	for key, fault := range o.Check() { // any of them
 		return nil, fmt.Errorf("auth: %s: %w", key, fault)
@@ -96,7 +84,7 @@ func New(o Options, errorLog *slog.Logger) (*Checker, error) {
 	if errorLog == nil {
 		errorLog = slog.Default()
 	}
-	c := &Checker{anyone: o.rights(), end: func() {}}
+	c := &Checker{anyone: o.rights()}
 	if (o.JWT == nil && o.URL == "") || c.anyone.some() {
 		c.open = c.anyone.grant("", claimed{})
 	}
@@ -107,15 +95,9 @@ func New(o Options, errorLog *slog.Logger) (*Checker, error) {
 		return c, nil
 	}
 	c.cookie = o.JWT.Cookie
-	ks, set, err := o.JWT.keys(errorLog)
-	if err != nil {
-		return nil, fmt.Errorf("auth: %w", err)
-	}
-	c.tokens = newVerifier(o.JWT, ks)
-	if set != nil {
-		ctx, end := context.WithCancel(context.Background())
-		c.end = end
-		c.done.Go(func() { set.run(ctx) }) // Close waits for it
+	var err error
+	if c.tokens, err = token.New(*o.JWT, errorLog); err != nil {
+		return nil, fmt.Errorf("auth: jwt.%w", err)
 	}
 	return c, nil
 }
@@ -125,7 +107,7 @@ func New(o Options, errorLog *slog.Logger) (*Checker, error) {
 // for either is over.
 //
 // Who brings no token where tokens are taken has what anyone may do, and is
-// ErrUnauthorized if that is nothing.
+// token.ErrUnauthorized if that is nothing.
 func (c *Checker) Connect(ctx context.Context, r *http.Request) (*Grant, error) {
 	switch {
 	case c.url != nil:
@@ -137,33 +119,54 @@ func (c *Checker) Connect(ctx context.Context, r *http.Request) (*Grant, error) 
 	case c.tokens == nil:
 		return c.open, nil
 	}
-	token := tokenOf(r, c.cookie)
-	if token == "" {
+	t := tokenOf(r, c.cookie)
+	if t == "" {
 		if c.open == nil {
-			return nil, fmt.Errorf("%w: there is no token: send ?token=…, or Authorization: Bearer …", ErrUnauthorized)
+			return nil, fmt.Errorf("%w: there is no token: send ?token=…, or Authorization: Bearer …", token.ErrUnauthorized)
 		}
 		return c.open, nil
 	}
-	g, err := c.Token(token)
-	unknown, ok := errors.AsType[*keyUnknown](err)
-	if !ok {
-		return g, err
+	return c.grant(c.tokens.Wait(ctx, t))
+}
+
+// tokenOf looks for a token where a client may have put it, in the order that
+// the package's comment gives.
+func tokenOf(r *http.Request, cookie string) string {
+	if r.URL.RawQuery != "" {
+		if t := r.URL.Query().Get("token"); t != "" {
+			return t
+		}
 	}
-	if !unknown.wait(ctx) {
-		return nil, err
+	if t := cmp.Or(token.Bearer(r), token.InCookie(r, cookie)); t != "" {
+		return t
 	}
-	return c.Token(token)
+	bearer := false
+	for offer := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
+		if bearer {
+			return offer
+		}
+		bearer = offer == "bearer"
+	}
+	return ""
 }
 
 // Token is the grant of a token that comes later, to go on behind the first
 // one's end. It does not block: for a key that has to be fetched first it
-// returns ErrUnavailable. That the user is still the same is for the caller to
+// returns token.ErrUnavailable. That the user is still the same is for the caller to
 // say.
-func (c *Checker) Token(token string) (*Grant, error) {
+func (c *Checker) Token(t string) (*Grant, error) {
 	if c.tokens == nil {
-		return nil, fmt.Errorf("%w: tokens are not used here", ErrUnauthorized)
+		return nil, fmt.Errorf("%w: tokens are not used here", token.ErrUnauthorized)
 	}
-	claims, err := c.tokens.verify(token)
+	return c.grant(c.tokens.Check(t))
+}
+
+// grant is that of a token that was checked.
+func (c *Checker) grant(t token.Claims, err error) (*Grant, error) {
+	if err != nil {
+		return nil, err
+	}
+	claims, err := said(t)
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +176,11 @@ func (c *Checker) Token(token string) (*Grant, error) {
 // Close ends fetching, and returns when it has ended. Clients that are being
 // asked about are not waited for.
 func (c *Checker) Close() error {
-	c.end()
-	c.done.Wait()
 	if c.url != nil {
 		c.url.client.CloseIdleConnections()
+	}
+	if c.tokens != nil {
+		return c.tokens.Close()
 	}
 	return nil
 }

@@ -3,15 +3,14 @@ package auth
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
+
+	"millrace/internal/ask"
+	"millrace/internal/token"
 )
 
 const (
-	// minSecret is the size of what HS256 hashes to: a shorter secret would be
-	// the weakest part (RFC 7518, 3.2).
-	minSecret = 32
 	// defaultTimeout is how long a client waits for its answer before the URL
 	// counts as down.
 	defaultTimeout = 5 * time.Second
@@ -28,7 +27,7 @@ const (
 type Options struct {
 	// JWT takes signed tokens: from the query (token=…), a header
 	// (Authorization: Bearer …), a cookie, or a command of the protocol.
-	JWT *JWT `yaml:"jwt"`
+	JWT *token.Options `yaml:"jwt"`
 	// URL is asked for every new connection (GET), with the client's Cookie,
 	// Authorization and Origin, its address in X-Forwarded-For, what it asked
 	// for in X-Original-URI, and its query if the URL has none of its own. 200
@@ -52,32 +51,13 @@ type Options struct {
 	Presence []string `yaml:"presence"`
 }
 
-// JWT says which tokens are good. One of Secret, PublicKey and JWKS.
-type JWT struct {
-	// Secret is for HS256, at least 32 bytes.
-	Secret string `yaml:"secret"`
-	// PublicKey is a PEM file, for RS256, PS256, ES256, ES384, ES512 or EdDSA,
-	// by what it holds: a public key or a certificate, or up to four while one
-	// takes over from another.
-	PublicKey string `yaml:"public_key"`
-	// JWKS is the URL of a key set, fetched again when a key is unknown (at most
-	// once in ten seconds) and every hour. While that fails the keys of before
-	// are good.
-	JWKS string `yaml:"jwks"`
-	// Issuer and Audience must be in the token if they are given.
-	Issuer   string `yaml:"issuer"`
-	Audience string `yaml:"audience"`
-	// Cookie is the name of a cookie with the token. Default none.
-	Cookie string `yaml:"cookie"`
-}
-
 // Check returns what is wrong with the options, by key.
 func (o Options) Check() map[string]error {
 	faults := map[string]error{}
 	if o.JWT != nil && o.URL != "" {
 		faults["url"] = errors.New("clients are known by jwt or by url, not both: leave one of them out")
 	} else if o.URL != "" {
-		if err := checkURL(o.URL); err != nil {
+		if err := ask.CheckURL(o.URL); err != nil {
 			faults["url"] = err
 		}
 	}
@@ -88,53 +68,15 @@ func (o Options) Check() map[string]error {
 		faults["timeout"] = errors.New("timeout does nothing without url")
 	}
 	if o.JWT != nil {
-		o.JWT.check(faults)
+		for key, fault := range o.JWT.Check() {
+			faults[strings.TrimSuffix("jwt."+key, ".")] = fault
+		}
 	}
 	named := o.JWT != nil || o.URL != ""
 	checkPatterns("subscribe", o.Subscribe, named, faults)
 	checkPatterns("publish", o.Publish, named, faults)
 	checkPatterns("presence", o.Presence, named, faults)
 	return faults
-}
-
-func (j *JWT) check(faults map[string]error) {
-	given := 0
-	for _, way := range []string{j.Secret, j.PublicKey, j.JWKS} {
-		if way != "" {
-			given++
-		}
-	}
-	switch {
-	case given == 0:
-		faults["jwt"] = errors.New("nothing says which tokens are good: write secret: (32 bytes or more, the same as who signs them), public_key: key.pem, or jwks: https://…")
-	case given > 1:
-		faults["jwt"] = errors.New("only one of secret, public_key and jwks can say which tokens are good: leave the others out")
-	}
-	if strings.HasPrefix(strings.TrimSpace(j.Secret), "-----BEGIN") {
-		// As a secret it would let everybody who has the public key sign.
-		faults["jwt.secret"] = errors.New("this is a key, not a secret: put it into a file, and write public_key: FILE")
-	} else if n := len(j.Secret); n > 0 && n < minSecret {
-		faults["jwt.secret"] = fmt.Errorf("a secret of %d bytes can be guessed: at least %d, such as openssl rand -base64 32 makes", n, minSecret)
-	}
-	if j.JWKS != "" {
-		if err := checkURL(j.JWKS); err != nil {
-			faults["jwt.jwks"] = err
-		}
-	}
-	if strings.ContainsAny(j.Cookie, " \t\r\n\"(),/:;<=>?@[\\]{}") {
-		faults["jwt.cookie"] = fmt.Errorf("%q cannot be the name of a cookie: write one like session", j.Cookie)
-	}
-}
-
-func checkURL(raw string) error {
-	u, err := url.Parse(raw)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return fmt.Errorf("%q is not an address that can be asked: write https://host/path", raw)
-	}
-	if u.Fragment != "" {
-		return fmt.Errorf("%q has a #, which no server gets to see: leave it out", raw)
-	}
-	return nil
 }
 
 func checkPatterns(key string, list []string, named bool, faults map[string]error) {

@@ -65,6 +65,7 @@ import (
 
 	"millrace/bus"
 	"millrace/internal/meter"
+	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/conn"
 	"millrace/websocket/frame"
@@ -186,13 +187,13 @@ func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
 		return grant, nil
 	case errors.Is(err, auth.ErrForbidden):
 		return nil, refusal(http.StatusForbidden, err.Error())
-	case errors.Is(err, auth.ErrUnauthorized):
+	case errors.Is(err, token.ErrUnauthorized):
 		return nil, refusal(http.StatusUnauthorized, err.Error())
 	}
 	if r.Context().Err() == nil {
 		c.errorLog.Error("a client of the channels could not be checked", "error", err)
 	}
-	return nil, refusal(http.StatusServiceUnavailable, auth.ErrUnavailable.Error())
+	return nil, refusal(http.StatusServiceUnavailable, token.ErrUnavailable.Error())
 }
 
 // Refusal is an HTTP status and what to say with it.

@@ -324,7 +324,7 @@ func TestEventsMissedMuch(t *testing.T) {
 
 func TestEventsEnd(t *testing.T) {
 	bubble(t, tokens(), func(t *testing.T, r *rig) {
-		pass := token(t, map[string]any{"sub": "ann", "exp": time.Now().Add(time.Minute).Unix(), "subscribe": []string{"a"}})
+		pass := tokenFor(t, map[string]any{"sub": "ann", "exp": time.Now().Add(time.Minute).Unix(), "subscribe": []string{"a"}})
 		c := r.listen("channel=a&token="+pass, "", nil)
 		c.raw()
 		time.Sleep(16 * time.Second)
@@ -335,7 +335,7 @@ func TestEventsEnd(t *testing.T) {
 		if !c.over() {
 			t.Error("it goes on behind the end of the token and the leeway")
 		}
-		pass = token(t, map[string]any{"subscribe": []string{"a"}})
+		pass = tokenFor(t, map[string]any{"subscribe": []string{"a"}})
 		c = r.listen("channel=a&token="+pass, "", nil)
 		c.raw()
 		close(c.leaving)
@@ -373,7 +373,7 @@ func TestEventsRefused(t *testing.T) {
 	o := tokens()
 	o.PerClient = 2
 	bubble(t, o, func(t *testing.T, r *rig) {
-		pass := "&token=" + token(t, map[string]any{"subscribe": []string{"a", "b", "c"}})
+		pass := "&token=" + tokenFor(t, map[string]any{"subscribe": []string{"a", "b", "c"}})
 		for query, status := range map[string]int{
 			pass:                                   400,
 			"channel=" + pass:                      400,

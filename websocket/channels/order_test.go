@@ -99,7 +99,7 @@ func (r *rig) top(channel string) (top uint64) {
 func TestRenewedWithoutPresence(t *testing.T) {
 	bubble(t, tokens(), func(t *testing.T, r *rig) {
 		claims := func(user string, presence ...string) string {
-			return token(t, map[string]any{"sub": user, "subscribe": []string{"*"}, "presence": presence})
+			return tokenFor(t, map[string]any{"sub": user, "subscribe": []string{"*"}, "presence": presence})
 		}
 		k, other := r.connect(claims("ann", "*")), r.connect(claims("bob"))
 		k.say(`{"subscribe":"a","joins":true}`)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"millrace/bus"
+	"millrace/internal/token"
 	"millrace/websocket/auth"
 )
 
@@ -299,7 +300,7 @@ func TestOptionsCheck(t *testing.T) {
 		{"keys[0]", "at least 16", Options{Keys: []string{"short"}}},
 		{"keys[1]", "printable", Options{Keys: []string{"0123456789abcdef", "0123456789 abcdef"}}},
 		{"keys", "too many", Options{Keys: make([]string, 1001)}},
-		{"auth.jwt.secret", "at least 32", Options{Auth: auth.Options{JWT: &auth.JWT{Secret: "x"}}}},
+		{"auth.jwt.secret", "at least 32", Options{Auth: auth.Options{JWT: &token.Options{Secret: "x"}}}},
 		{"per_client", "negative", Options{PerClient: -1}},
 		{"commands", "negative", Options{Commands: -1}},
 		{"commands", "at most", Options{Commands: 1 << 30}},

@@ -16,6 +16,7 @@ import (
 
 	"millrace/bus"
 	"millrace/internal/meter"
+	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 )
@@ -267,11 +268,11 @@ func everybody() Options {
 
 // tokens takes signed tokens.
 func tokens() Options {
-	return Options{Auth: auth.Options{JWT: &auth.JWT{Secret: testSecret}}, Presence: true}
+	return Options{Auth: auth.Options{JWT: &token.Options{Secret: testSecret}}, Presence: true}
 }
 
-// token signs one (RFC 7515, appendix A.1).
-func token(t *testing.T, claims map[string]any) string {
+// tokenFor signs one (RFC 7515, appendix A.1).
+func tokenFor(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	body, err := json.Marshal(claims)
 	if err != nil {

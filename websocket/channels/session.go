@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/bus"
+	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"
@@ -316,10 +317,10 @@ func (c *Channels) members(channel string, id json.RawMessage, members []bus.Mem
 func (c *Channels) renew(s *session, cmd *command) *fault {
 	g, err := c.auth.Token(*cmd.Token)
 	switch {
-	case errors.Is(err, auth.ErrUnauthorized):
+	case errors.Is(err, token.ErrUnauthorized):
 		return &fault{code: unauthorized, text: err.Error()}
 	case err != nil:
-		return &fault{code: unavailable, text: auth.ErrUnavailable.Error()}
+		return &fault{code: unavailable, text: token.ErrUnavailable.Error()}
 	case s.grant.User != "" && g.User != s.grant.User:
 		return &fault{code: forbidden, text: "the token is another user's: connect anew"}
 	}

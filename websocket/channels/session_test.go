@@ -71,7 +71,7 @@ func TestPermissions(t *testing.T) {
 		} else if f, ok := errors.AsType[*Refusal](err); !ok || f.Status != 401 {
 			t.Errorf("refused with %v", err)
 		}
-		k := r.connect(token(t, map[string]any{"sub": "ann", "subscribe": []string{"news"}, "publish": []string{"out"}, "presence": []string{"news"}}))
+		k := r.connect(tokenFor(t, map[string]any{"sub": "ann", "subscribe": []string{"news"}, "publish": []string{"out"}, "presence": []string{"news"}}))
 		for command, kind := range map[string]string{
 			`{"subscribe":"out"}`:              "forbidden",
 			`{"subscribe":"out","joins":true}`: "forbidden",
@@ -100,7 +100,7 @@ func TestPresence(t *testing.T) {
 		claims := func(user string) map[string]any {
 			return map[string]any{"sub": user, "info": map[string]int{"age": 7}, "subscribe": all, "presence": all}
 		}
-		ann, bob := r.connect(token(t, claims("ann"))), r.connect(token(t, claims("bob")))
+		ann, bob := r.connect(tokenFor(t, claims("ann"))), r.connect(tokenFor(t, claims("bob")))
 		ann.say(`{"subscribe":"chat","joins":true}`)
 		said := bob.say(`{"subscribe":"chat"}`)
 		if len(said) != 1 || !strings.Contains(said[0], `"client":"`+bob.s.member.Client+`"`) || len(bob.s.member.Client) != 12 {
@@ -266,7 +266,7 @@ func TestBrokenJSONFlood(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	bubble(t, tokens(), func(t *testing.T, r *rig) {
 		claims := func(user string, in time.Duration, may ...string) string {
-			return token(t, map[string]any{"sub": user, "exp": time.Now().Add(in).Unix(), "subscribe": may})
+			return tokenFor(t, map[string]any{"sub": user, "exp": time.Now().Add(in).Unix(), "subscribe": may})
 		}
 		// The leeway for clocks is half a minute, and belongs to the grant.
 		early, late, renewed := r.connect(claims("e", time.Minute, "*")), r.connect(claims("l", time.Hour, "*")), r.connect(claims("r", time.Minute, "*"))
@@ -322,7 +322,7 @@ func TestTokenLater(t *testing.T) {
 	bubble(t, o, func(t *testing.T, r *rig) {
 		k := r.connect("")
 		k.expect(`{"subscribe":"private"}`, `{"error":"you may not subscribe to this channel","code":"forbidden","channel":"private"}`)
-		k.expect(`{"token":"`+token(t, map[string]any{"sub": "ann", "subscribe": []string{"private"}})+`"}`, `{"token":"ok","expires":null}`)
+		k.expect(`{"token":"`+tokenFor(t, map[string]any{"sub": "ann", "subscribe": []string{"private"}})+`"}`, `{"token":"ok","expires":null}`)
 		if said := k.say(`{"subscribe":"private"}`); len(said) != 1 || !strings.Contains(said[0], `"subscribed"`) {
 			t.Errorf("then %s", said)
 		}

@@ -1,4 +1,5 @@
-// Package passwordcmd has the verb about passwords.
+// Package passwordcmd has the verbs about who is let in: hashes of passwords, and
+// signed addresses.
 package passwordcmd
 
 import (
@@ -24,9 +25,8 @@ func (c *Hash) Run(s console.Streams) error {
 	if info, err := os.Stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		s.Say("The password, and Enter (it is shown):\n")
 	}
-	const longest = 4 << 10
-	line, err := bufio.NewReader(io.LimitReader(os.Stdin, longest)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
+	line, err := firstLine(os.Stdin)
+	if err != nil {
 		return fmt.Errorf("reading the password: %w", err)
 	}
 	if strings.ContainsAny(c.User, ":\r\n") {
@@ -36,7 +36,7 @@ func (c *Hash) Run(s console.Streams) error {
 	if c.Argon2id {
 		kind = password.Argon2id
 	}
-	hash, err := password.New(strings.TrimRight(line, "\r\n"), kind)
+	hash, err := password.New(line, kind)
 	if err != nil {
 		return console.Failure(err, "for example: echo 'open sesame' | millrace hash-password")
 	}
@@ -49,10 +49,23 @@ func (c *Hash) Run(s console.Streams) error {
 	return nil
 }
 
-// Examples end the help of the verb.
+// firstLine reads a line of at most 4 KiB, without its end.
+func firstLine(in io.Reader) (string, error) {
+	const longest = 4 << 10
+	line, err := bufio.NewReader(io.LimitReader(in, longest)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+// Examples end the help of the verbs.
 func Examples(verb string) []string {
-	if verb == "hash-password" {
+	switch verb {
+	case "hash-password":
 		return []string{"echo 'open sesame' | millrace hash-password", "echo 'open sesame' | millrace hash-password --user alice >> htpasswd"}
+	case "sign":
+		return []string{"printenv SIGN_SECRET | millrace sign https://example.org/files/a.zip", "millrace sign /files/a.zip --for 24h --secret-file secret"}
 	}
 	return nil
 }

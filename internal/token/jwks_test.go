@@ -1,8 +1,7 @@
-package auth
+package token
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -69,9 +68,8 @@ func (i *issuer) times() int {
 func withIssuer(i *issuer, log io.Writer) *Checker {
 	set := newKeySet("https://id.example/keys?secret=1", slog.New(slog.NewTextHandler(log, nil)))
 	set.client.Transport = i
-	ctx, end := context.WithCancel(context.Background())
-	c := &Checker{tokens: newVerifier(&JWT{}, set), end: end}
-	c.done.Go(func() { set.run(ctx) })
+	c := &Checker{tokens: newVerifier(Options{}, set)}
+	c.run(set)
 	return c
 }
 
@@ -85,17 +83,17 @@ func TestKeySetRotates(t *testing.T) {
 		i := &issuer{text: setOf(t, publicJWK(t, "a", a)), takes: time.Second}
 		c := withIssuer(i, io.Discard)
 		defer c.Close()
-		if _, err := c.Token(es256(t, "a", a)); !errors.Is(err, ErrUnavailable) {
+		if _, err := c.Check(es256(t, "a", a)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("before the first fetch: %v", err)
 		}
-		if _, err := c.Connect(t.Context(), request("/?token="+es256(t, "a", a))); err != nil {
+		if _, err := c.Wait(t.Context(), es256(t, "a", a)); err != nil {
 			t.Errorf("waiting for the first fetch: %v", err)
 		}
 
 		// At once nobody can make it fetch again; after ten seconds once.
 		i.set(setOf(t, publicJWK(t, "b", b)))
 		for range 100 {
-			if _, err := c.Token(es256(t, "b", b)); !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), `"b"`) {
+			if _, err := c.Check(es256(t, "b", b)); !errors.Is(err, ErrUnauthorized) || !strings.Contains(err.Error(), `"b"`) {
 				t.Fatalf("within the gap: %v", err)
 			}
 		}
@@ -103,7 +101,7 @@ func TestKeySetRotates(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if _, err := c.Connect(t.Context(), request("/?token="+es256(t, "b", b))); err != nil {
+				if _, err := c.Wait(t.Context(), es256(t, "b", b)); err != nil {
 					t.Errorf("after the gap: %v", err)
 				}
 			})
@@ -113,7 +111,7 @@ func TestKeySetRotates(t *testing.T) {
 			t.Errorf("asked %d times, want 2", got)
 		}
 		// What is not in the set any more is not good any more.
-		if _, err := c.Token(es256(t, "a", a)); !errors.Is(err, ErrUnauthorized) {
+		if _, err := c.Check(es256(t, "a", a)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("a key that was taken back: %v", err)
 		}
 	})
@@ -130,7 +128,7 @@ func TestKeySetGoesStale(t *testing.T) {
 		i.set(nil)
 		time.Sleep(refreshEvery + time.Hour)
 		synctest.Wait()
-		if _, err := c.Token(es256(t, "a", k)); err != nil {
+		if _, err := c.Check(es256(t, "a", k)); err != nil {
 			t.Errorf("stale keys: %v", err)
 		}
 		// Every hour, then after 10, 20, 40, 80, 160, and every 320 seconds.
@@ -138,7 +136,7 @@ func TestKeySetGoesStale(t *testing.T) {
 			t.Errorf("asked %d times, want at most %d", got, most)
 		}
 		before := i.times()
-		_, err := c.Connect(t.Context(), request("/?token="+es256(t, "b", k)))
+		_, err := c.Wait(t.Context(), es256(t, "b", k))
 		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("an unknown key while it is down: %v", err)
 		}
@@ -179,7 +177,7 @@ func TestKeySetGarbage(t *testing.T) {
 		i.set([]byte("<html>maintenance</html>"))
 		time.Sleep(refreshEvery + time.Second)
 		synctest.Wait()
-		if _, err := c.Token(es256(t, "a", k)); err != nil {
+		if _, err := c.Check(es256(t, "a", k)); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -192,7 +190,7 @@ func TestCloseWhileFetching(t *testing.T) {
 		c := withIssuer(i, io.Discard)
 		got := make(chan error)
 		go func() {
-			_, err := c.Connect(t.Context(), request("/?token="+es256(t, "a", k)))
+			_, err := c.Wait(t.Context(), es256(t, "a", k))
 			got <- err
 		}()
 		synctest.Wait()
@@ -220,7 +218,7 @@ func TestTokensWithoutKid(t *testing.T) {
 		}
 		set := newKeySet("https://id.example/keys", slog.Default())
 		set.list = list
-		if _, err := newVerifier(&JWT{}, set).verify(es256(t, "", k)); !errors.Is(err, want) {
+		if _, err := newVerifier(Options{}, set).verify(es256(t, "", k)); !errors.Is(err, want) {
 			t.Errorf("%d keys: %v", n, err)
 		}
 	}

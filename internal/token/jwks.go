@@ -1,17 +1,15 @@
-package auth
+package token
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"millrace/internal/ask"
 )
 
 const (
@@ -50,8 +48,8 @@ type keySet struct {
 func newKeySet(raw string, log *slog.Logger) *keySet {
 	return &keySet{
 		url:      raw,
-		name:     nameOf(raw),
-		client:   newClient(fetchTimeout),
+		name:     ask.Name(raw),
+		client:   ask.NewClient(fetchTimeout),
 		log:      log,
 		wake:     make(chan struct{}, 1),
 		fetching: true, // run begins with it: tokens that come first wait for it
@@ -80,11 +78,11 @@ func (s *keySet) find(alg, kid string) ([]key, error) {
 	}
 	switch {
 	case s.fetching:
-		return nil, &keyUnknown{kid: printable(kid), done: s.fetched}
+		return nil, &keyUnknown{kid: ask.Printable(kid), done: s.fetched}
 	case s.err != nil:
 		return nil, fmt.Errorf("%w: fetching the keys from %s: %w", ErrUnavailable, s.name, s.err)
 	}
-	return nil, fmt.Errorf("%w: the token's key %q is not in the key set", ErrUnauthorized, printable(kid))
+	return nil, fmt.Errorf("%w: the token's key %q is not in the key set", ErrUnauthorized, ask.Printable(kid))
 }
 
 // run fetches until ctx ends.
@@ -162,7 +160,7 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json") // RFC 7517, 8.5
-	status, body, err := get(s.client, req, maxSet)
+	status, body, err := ask.Get(s.client, req, maxSet)
 	if err != nil {
 		return nil, err
 	}
@@ -170,73 +168,4 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 		return nil, fmt.Errorf("the answer is %d, not 200", status)
 	}
 	return parseSet(body)
-}
-
-// newClient is for requests that are answered within a time by exactly who was
-// named: a redirect would take the clients' credentials elsewhere.
-func newClient(timeout time.Duration) *http.Client {
-	// maxConns bounds what a storm of clients can do to who is asked.
-	const maxConns = 64
-	return &http.Client{
-		Timeout:       timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:               http.ProxyFromEnvironment,
-			ForceAttemptHTTP2:   true,
-			DisableCompression:  true, // little text, and no bombs
-			MaxConnsPerHost:     maxConns,
-			MaxIdleConnsPerHost: maxConns,
-			IdleConnTimeout:     90 * time.Second,
-			// Long before the answer is too long something is wrong.
-			MaxResponseHeaderBytes: 64 << 10,
-		},
-	}
-}
-
-// get asks, and reads at most so many bytes.
-func get(c *http.Client, req *http.Request, most int64) (status int, body []byte, err error) {
-	resp, err := c.Do(req)
-	if err != nil {
-		return 0, nil, bare(err)
-	}
-	defer resp.Body.Close()
-	if to := resp.Header.Get("Location"); resp.StatusCode/100 == 3 && to != "" {
-		return 0, nil, fmt.Errorf("it sends elsewhere (%d): if that is right, write %s instead", resp.StatusCode, printable(withoutQuery(to)))
-	}
-	if resp.StatusCode != http.StatusOK {
-		return resp.StatusCode, nil, nil
-	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
-	if err != nil {
-		return 0, nil, fmt.Errorf("reading the answer: %w", bare(err))
-	}
-	if int64(len(body)) > most {
-		return 0, nil, fmt.Errorf("the answer is longer than %d bytes", most)
-	}
-	return resp.StatusCode, body, nil
-}
-
-// bare is an error without the URL that was asked, which may hold a token.
-func bare(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		if u.Timeout() {
-			return errors.New("there was no answer in time")
-		}
-		return u.Err
-	}
-	return err
-}
-
-// nameOf is a URL as logs may have it.
-func nameOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "the URL"
-	}
-	return withoutQuery(u.Redacted())
-}
-
-func withoutQuery(s string) string {
-	s, _, _ = strings.Cut(s, "?")
-	return s
 }

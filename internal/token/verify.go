@@ -1,17 +1,15 @@
-package auth
+package token
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"millrace/internal/field"
+	"millrace/internal/ask"
 )
 
 const (
@@ -24,35 +22,6 @@ const (
 	// a verification, also for who only wants to keep us busy.
 	maxTried = 4
 )
-
-// tokenOf looks for a token where a client may have put it, in the order that
-// the package's comment gives.
-func tokenOf(r *http.Request, cookie string) string {
-	if r.URL.RawQuery != "" {
-		if t := r.URL.Query().Get("token"); t != "" {
-			return t
-		}
-	}
-	// RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1).
-	if scheme, t, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "bearer") {
-		if t = strings.TrimSpace(t); t != "" {
-			return t
-		}
-	}
-	if cookie != "" {
-		if c, err := r.Cookie(cookie); err == nil && c.Value != "" {
-			return c.Value
-		}
-	}
-	bearer := false
-	for offer := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
-		if bearer {
-			return offer
-		}
-		bearer = offer == "bearer"
-	}
-	return ""
-}
 
 // keys is where a verifier has its keys from.
 type keys interface {
@@ -92,7 +61,7 @@ type verifier struct {
 	audience bool // is compared
 }
 
-func newVerifier(j *JWT, k keys) *verifier {
+func newVerifier(j Options, k keys) *verifier {
 	o := []jwt.ParserOption{
 		jwt.WithStrictDecoding(), // one spelling for one token
 		jwt.WithLeeway(leeway),
@@ -108,9 +77,9 @@ func newVerifier(j *JWT, k keys) *verifier {
 }
 
 // verify returns what a token says, if it is good.
-func (v *verifier) verify(token string) (claimed, error) {
+func (v *verifier) verify(token string) (Claims, error) {
 	if len(token) > maxToken {
-		return claimed{}, fmt.Errorf("%w: a token of %d bytes is too long: at most %d", ErrUnauthorized, len(token), maxToken)
+		return Claims{}, fmt.Errorf("%w: a token of %d bytes is too long: at most %d", ErrUnauthorized, len(token), maxToken)
 	}
 	var c claims
 	var noKey error
@@ -121,14 +90,14 @@ func (v *verifier) verify(token string) (claimed, error) {
 	})
 	switch {
 	case noKey != nil:
-		return claimed{}, noKey
+		return Claims{}, noKey
 	case err != nil:
-		return claimed{}, fmt.Errorf("%w: %w", ErrUnauthorized, v.reason(err, &c))
+		return Claims{}, fmt.Errorf("%w: %w", ErrUnauthorized, v.reason(err, &c))
 	}
 	if c.exp != nil {
-		c.expires = c.exp.Add(leeway)
+		c.Expires = c.exp.Add(leeway)
 	}
-	return c.claimed, nil
+	return c.Claims, nil
 }
 
 func (v *verifier) candidates(t *jwt.Token) (jwt.VerificationKeySet, error) {
@@ -165,11 +134,11 @@ func (v *verifier) reason(err error, c *claims) error {
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer), missing:
 		return errors.New("the token is from another issuer")
 	case errors.Is(err, jwt.ErrTokenMalformed):
-		return fmt.Errorf("the token cannot be read: %s", printable(err.Error()))
+		return fmt.Errorf("the token cannot be read: %s", ask.Printable(err.Error()))
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return errors.New("the token's signature is wrong")
 	}
-	return errors.New(printable(err.Error()))
+	return errors.New(ask.Printable(err.Error()))
 }
 
 // fitting are the keys of a list that may have signed a token.

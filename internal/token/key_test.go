@@ -1,4 +1,4 @@
-package auth
+package token
 
 import (
 	"crypto"
@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -20,7 +21,10 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A pair is a private key and how it signs.
 type pair struct {
@@ -75,6 +79,30 @@ func file(t testing.TB, text []byte) string {
 	return name
 }
 
+func newChecker(t *testing.T, o Options) *Checker {
+	t.Helper()
+	c, err := New(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// sign makes a token; kid may be "".
+func sign(t testing.TB, method jwt.SigningMethod, kid string, private any, claims jwt.MapClaims) string {
+	t.Helper()
+	token := jwt.NewWithClaims(method, claims)
+	if kid != "" {
+		token.Header["kid"] = kid
+	}
+	s, err := token.SignedString(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestKeyDecides signs with every key in every way it can, checks that its own
 // public key takes it, and no other; and that nobody can sign with the public
 // key itself, or not at all.
@@ -82,13 +110,13 @@ func TestKeyDecides(t *testing.T) {
 	all := pairs(t)
 	for _, p := range all {
 		text := publicPEM(t, p.private)
-		c := newChecker(t, Options{JWT: &JWT{PublicKey: file(t, text)}})
-		set := newChecker(t, Options{JWT: &JWT{JWKS: serveKeys(t, p.name, p.private)}})
+		c := newChecker(t, Options{PublicKey: file(t, text)})
+		set := newChecker(t, Options{JWKS: serveKeys(t, p.name, p.private)})
 		for _, q := range all {
 			for _, method := range q.methods {
 				token := sign(t, method, p.name, q.private, jwt.MapClaims{"sub": "7"})
 				for way, checker := range map[string]*Checker{"PEM": c, "JWKS": set} {
-					_, err := checker.Connect(t.Context(), request("/ws?token="+token))
+					_, err := checker.Wait(t.Context(), token)
 					if own := p.name == q.name; own && err != nil {
 						t.Errorf("%s: %s with %s: %v", way, p.name, method.Alg(), err)
 					} else if !own && !errors.Is(err, ErrUnauthorized) {
@@ -107,7 +135,7 @@ func TestKeyDecides(t *testing.T) {
 			sign(t, jwt.SigningMethodNone, p.name, jwt.UnsafeAllowNoneSignatureType, jwt.MapClaims{"sub": "7"}),
 		} {
 			for way, checker := range map[string]*Checker{"PEM": c, "JWKS": set} {
-				if _, err := checker.Connect(t.Context(), request("/ws?token="+forged)); !errors.Is(err, ErrUnauthorized) {
+				if _, err := checker.Wait(t.Context(), forged); !errors.Is(err, ErrUnauthorized) {
 					t.Errorf("%s: %s takes a forged token: %v", way, p.name, err)
 				}
 			}
@@ -149,12 +177,12 @@ func TestPEM(t *testing.T) {
 		{"none", []byte("hello"), "BEGIN PUBLIC KEY"},
 		{"big", make([]byte, maxPEM+1), "at most"},
 	} {
-		c, err := New(Options{JWT: &JWT{PublicKey: file(t, tt.text)}}, nil)
+		c, err := New(Options{PublicKey: file(t, tt.text)}, slog.Default())
 		switch {
 		case tt.want == "" && err != nil:
 			t.Errorf("%s: %v", tt.name, err)
 		case tt.want == "":
-			if _, err := c.Token(sign(t, jwt.SigningMethodES256, "", ec, jwt.MapClaims{})); err != nil {
+			if _, err := c.Check(sign(t, jwt.SigningMethodES256, "", ec, jwt.MapClaims{})); err != nil {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			c.Close()
@@ -162,7 +190,7 @@ func TestPEM(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	if _, err := New(Options{JWT: &JWT{PublicKey: "missing.pem"}}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := New(Options{PublicKey: "missing.pem"}, slog.Default()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -234,7 +262,7 @@ func TestParseSet(t *testing.T) {
 		{"short", setOf(t, with("x", "AQAB")), -1},
 		{"another curve", setOf(t, with("crv", "P-384")), -1},
 		{"unknown curve", setOf(t, with("crv", "secp256k1")), -1},
-		{"a secret", setOf(t, map[string]any{"kty": "oct", "k": b64([]byte(secret))}), -1},
+		{"a secret", setOf(t, map[string]any{"kty": "oct", "k": b64([]byte("0123456789abcdef0123456789abcdef"))}), -1},
 		{"even exponent", setOf(t, map[string]any{"kty": "RSA", "n": b64(make([]byte, 256)), "e": "AQAA"}), -1},
 		{"huge exponent", setOf(t, map[string]any{"kty": "RSA", "n": b64([]byte(strings.Repeat("x", 256))), "e": "AQABAQE"}), -1},
 		{"broken beside good", []byte(`{"keys":[7,{"kty":5},` + strings.TrimPrefix(string(setOf(t, with())), `{"keys":[`)), 1},

@@ -1,10 +1,10 @@
-package guard
+package signin
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,31 +18,8 @@ import (
 	"millrace/internal/password"
 )
 
-// Auth lets only those in who know a password (RFC 7617). Nothing of what it
-// protects is kept for others, not in the fast lane either.
-type Auth struct {
-	// Realm is what browsers show above the fields. Default "restricted".
-	Realm string `yaml:"realm"`
-	// Passwords are users and the hashes of their passwords, as `millrace
-	// hash-password` prints them: bcrypt or argon2id. A dollar sign in them is
-	// itself.
-	Passwords map[string]string `yaml:"passwords" expand:"no"`
-	// File is a file of lines name:hash, as htpasswd makes it. It is read
-	// again when it changes; while it is missing or broken, nobody is let in.
-	File string `yaml:"file"`
-	// Off lets everybody in, below a site that asks for a password.
-	Off bool `yaml:"off"`
-}
-
-// Check returns what is wrong with the options, by the key it is wrong with.
-func (o Auth) Check() map[string]error {
-	faults := map[string]error{}
-	if o.Off {
-		if len(o.Passwords) > 0 || o.File != "" {
-			faults["off"] = errors.New("off stands alone")
-		}
-		return faults
-	}
+// checkPasswords says what is wrong with what stands for passwords.
+func (o Options) checkPasswords(faults map[string]error) {
 	if strings.ContainsFunc(o.Realm, func(c rune) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' }) {
 		faults["realm"] = fmt.Errorf("%q cannot stand in a header", o.Realm)
 	}
@@ -53,15 +30,11 @@ func (o Auth) Check() map[string]error {
 			faults["passwords"] = fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(o.Passwords) == 0 && o.File == "" {
-		faults["passwords"] = errors.New("nobody could come in: auth needs passwords or a file")
-	}
 	if o.File != "" {
 		if _, _, err := readUsers(o.File); err != nil {
 			faults["file"] = err
 		}
 	}
-	return faults
 }
 
 // readUsers reads a file of users, with what tells whether it has changed.
@@ -96,9 +69,9 @@ const (
 	waitForHash = 10 * time.Second
 )
 
-// Gate is a compiled Auth.
-type Gate struct {
-	options   Auth
+// passwords lets in who knows one (RFC 7617).
+type passwords struct {
+	options   Options
 	challenge string
 	errors    *slog.Logger
 	key       [32]byte
@@ -112,14 +85,10 @@ type Gate struct {
 	known map[[32]byte]time.Time
 }
 
-// NewGate reads the file, if there is one.
-func NewGate(o Auth, errors *slog.Logger) (*Gate, error) {
-	realm := o.Realm
-	if realm == "" {
-		realm = "restricted"
-	}
-	g := &Gate{
-		options: o, errors: errors, challenge: `Basic realm="` + realm + `", charset="UTF-8"`,
+// newPasswords reads the file, if there is one.
+func newPasswords(o Options, errors *slog.Logger) (*passwords, error) {
+	g := &passwords{
+		options: o, errors: errors, challenge: `Basic realm="` + cmp.Or(o.Realm, "restricted") + `", charset="UTF-8"`,
 		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},
 	}
 	_, _ = rand.Read(g.key[:]) // never fails
@@ -142,7 +111,7 @@ func NewGate(o Auth, errors *slog.Logger) (*Gate, error) {
 }
 
 // take puts the users of the file in; those of the config win.
-func (g *Gate) take(users map[string]string, stamp string) {
+func (g *passwords) take(users map[string]string, stamp string) {
 	all := maps.Clone(g.options.Passwords)
 	if all == nil {
 		all = map[string]string{}
@@ -156,22 +125,16 @@ func (g *Gate) take(users map[string]string, stamp string) {
 	clear(g.known)
 }
 
-// Wrap returns h for those who are let in. Others are told so.
-func (g *Gate) Wrap(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, pass, ok := r.BasicAuth()
-		if ok && g.allows(r, user, pass) {
-			h.ServeHTTP(w, r)
-			return
-		}
-		header := w.Header()
-		header.Set("Www-Authenticate", g.challenge)
-		header.Set("Cache-Control", "no-store")
-		http.Error(w, "401 Unauthorized", http.StatusUnauthorized)
-	})
+// admit implements way.
+func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
+	user, pass, ok := r.BasicAuth()
+	if ok && g.allows(r, user, pass) {
+		return visitor{user: user}, nil
+	}
+	return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
 }
 
-func (g *Gate) allows(r *http.Request, user, pass string) bool {
+func (g *passwords) allows(r *http.Request, user, pass string) bool {
 	mac := hmac.New(sha256.New, g.key[:])
 	_, _ = mac.Write([]byte(user + ":" + pass)) // a name has no colon
 	var sum [32]byte
@@ -202,7 +165,7 @@ func (g *Gate) allows(r *http.Request, user, pass string) bool {
 }
 
 // find returns a user's hash, and whether the password was right a moment ago.
-func (g *Gate) find(user string, sum [32]byte) (hash string, known bool) {
+func (g *passwords) find(user string, sum [32]byte) (hash string, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -216,7 +179,7 @@ func (g *Gate) find(user string, sum [32]byte) (hash string, known bool) {
 
 // reread reads the file again if it has changed. Only the users of the config
 // remain while it cannot be read.
-func (g *Gate) reread() {
+func (g *passwords) reread() {
 	info, err := os.Stat(g.options.File)
 	if err == nil && stampOf(info) == g.stamp {
 		return
@@ -235,7 +198,7 @@ func (g *Gate) reread() {
 	g.take(users, stamp)
 }
 
-func (g *Gate) remember(user, hash string, sum [32]byte) {
+func (g *passwords) remember(user, hash string, sum [32]byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.users[user] != hash {

@@ -1,4 +1,4 @@
-package guard
+package signin
 
 import (
 	"log/slog"
@@ -25,7 +25,7 @@ func TestFileOfPasswords(t *testing.T) {
 			}
 		}
 		put("alice:" + weakHash + "\n")
-		g, err := NewGate(Auth{File: file}, slog.New(slog.DiscardHandler))
+		g, err := New(Options{File: file}, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package auth
+package token
 
 import (
 	"bytes"
@@ -17,6 +17,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"millrace/internal/ask"
 )
 
 const (
@@ -89,7 +91,7 @@ func (f fixed) find(alg, kid string) ([]key, error) {
 }
 
 // keys reads what the options name. A key set is to be run by the caller.
-func (j *JWT) keys(errorLog *slog.Logger) (keys, *keySet, error) {
+func (j Options) keys(errorLog *slog.Logger) (keys, *keySet, error) {
 	switch {
 	case j.Secret != "":
 		return fixed{{algs: []string{"HS256"}, public: []byte(j.Secret)}}, nil, nil
@@ -105,18 +107,18 @@ func (j *JWT) keys(errorLog *slog.Logger) (keys, *keySet, error) {
 func readPEM(name string) ([]key, error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("jwt.public_key: %w", err)
+		return nil, fmt.Errorf("public_key: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxPEM {
-		return nil, fmt.Errorf("jwt.public_key: %s is not a file of at most %d bytes", name, maxPEM)
+		return nil, fmt.Errorf("public_key: %s is not a file of at most %d bytes", name, maxPEM)
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("jwt.public_key: %w", err)
+		return nil, fmt.Errorf("public_key: %w", err)
 	}
 	list, err := parsePEM(text)
 	if err != nil {
-		return nil, fmt.Errorf("jwt.public_key: %s: %w", name, err)
+		return nil, fmt.Errorf("public_key: %s: %w", name, err)
 	}
 	return list, nil
 }
@@ -165,7 +167,7 @@ func parseBlock(block *pem.Block) (public any, err error) {
 		err = errors.New("write a PUBLIC KEY or a CERTIFICATE")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("block %s: %w", printable(block.Type), err)
+		return nil, fmt.Errorf("block %s: %w", ask.Printable(block.Type), err)
 	}
 	return public, nil
 }

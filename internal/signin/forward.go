@@ -1,0 +1,162 @@
+package signin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"millrace/internal/ask"
+	"millrace/internal/field"
+	"millrace/internal/realip"
+)
+
+// maxPage bounds the body of a refusal that is given to the client, in bytes.
+const maxPage = 64 << 10
+
+// notAsked are the fields that are about the client's connection or body, or
+// that would make the answer another one than that to the question. Names are
+// canonical.
+func notAsked() []string {
+	return []string{
+		"Connection", "Keep-Alive", "Proxy", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade", "Http2-Settings", "Content-Length", "Content-Type", "Content-Encoding", "Content-Range",
+		"Expect", "Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Accept-Encoding",
+		"Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Forwarded",
+	}
+}
+
+// forward lets in whom another server lets in.
+type forward struct {
+	url     *url.URL
+	name    string // as logs may have it
+	client  *http.Client
+	copy    []string
+	clients *realip.Finder
+	errors  *slog.Logger
+}
+
+func newForward(o Options, clients *realip.Finder, errorLog *slog.Logger) *forward {
+	u, err := url.Parse(o.URL)
+	if err != nil { // Check has parsed it
+		panic(err)
+	}
+	f := &forward{
+		url: u, name: ask.Name(o.URL), client: ask.NewClient(cmp.Or(o.Timeout, defaultTimeout)),
+		clients: clients, errors: errorLog,
+	}
+	for _, name := range o.Copy {
+		f.copy = append(f.copy, http.CanonicalHeaderKey(name))
+	}
+	return f
+}
+
+// Close implements [io.Closer].
+func (f *forward) Close() error {
+	f.client.CloseIdleConnections()
+	return nil
+}
+
+// admit implements way.
+func (f *forward) admit(r *http.Request) (visitor, *refusal) {
+	resp, err := f.client.Do(f.question(r))
+	if err != nil {
+		return visitor{}, f.down(r, ask.Bare(err))
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // nobody asked whether it was
+		return visitor{}, f.down(r, fmt.Errorf("its answer is %d", resp.StatusCode))
+	case resp.StatusCode/100 == 2:
+		who := visitor{fields: http.Header{}}
+		for _, name := range f.copy {
+			if v := resp.Header[name]; len(v) > 0 {
+				who.fields[name] = v
+			}
+		}
+		_, _ = io.CopyN(io.Discard, resp.Body, maxPage) // so that the connection can be used again
+		return who, nil
+	}
+	no := &refusal{status: resp.StatusCode, fields: http.Header{}}
+	for name, values := range resp.Header {
+		switch name {
+		case "Location", "Set-Cookie", "Www-Authenticate", "Content-Type", "Content-Language", "Retry-After":
+			no.fields[name] = values
+		}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
+	if err != nil {
+		return visitor{}, f.down(r, ask.Bare(err))
+	}
+	if len(body) <= maxPage && no.fields.Get("Content-Type") != "" {
+		no.body = body
+	}
+	return visitor{}, no
+}
+
+// down is the answer while nobody can be asked.
+func (f *forward) down(r *http.Request, err error) *refusal {
+	if r.Context().Err() == nil { // else it is the client who is gone
+		f.errors.Warn("nobody is let in, since who has to be asked does not answer", "url", f.name, "err", err)
+	}
+	return &refusal{status: http.StatusServiceUnavailable}
+}
+
+// question is the request that asks about r.
+func (f *forward) question(r *http.Request) *http.Request {
+	q := (&http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}).WithContext(r.Context())
+	for name := range field.Members(r.Header["Connection"]) {
+		q.Header.Del(name)
+	}
+	for _, name := range notAsked() {
+		delete(q.Header, name)
+	}
+	for name := range q.Header { // nothing that the client says itself about where it comes from
+		plain := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		if strings.HasPrefix(plain, "X-Forwarded-") || plain == "X-Original-Uri" {
+			delete(q.Header, name)
+		}
+	}
+	if _, ok := q.Header["User-Agent"]; !ok {
+		q.Header.Set("User-Agent", "") // none, instead of net/http's own
+	}
+	q.Header.Set("X-Forwarded-Method", r.Method)
+	q.Header.Set("X-Forwarded-Proto", f.scheme(r))
+	q.Header.Set("X-Forwarded-Host", r.Host)
+	q.Header.Set("X-Forwarded-Uri", target(r))
+	q.Header.Set("X-Original-Uri", target(r))
+	if a := f.clients.Of(r); a.IsValid() {
+		q.Header.Set("X-Forwarded-For", a.String())
+	}
+	return q
+}
+
+// scheme is that of the client's request: what a trusted proxy says, or what the
+// connection is.
+func (f *forward) scheme(r *http.Request) string {
+	if p := r.Header.Get("X-Forwarded-Proto"); (p == "http" || p == "https") && f.clients.Trusts(realip.Peer(r.RemoteAddr)) {
+		return p
+	}
+	if r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// target is path and query as the client sent them, before rules changed them.
+func target(r *http.Request) string {
+	if strings.HasPrefix(r.RequestURI, "/") {
+		return r.RequestURI
+	}
+	if u, err := url.Parse(r.RequestURI); err == nil && u.Host != "" { // the absolute form (RFC 9112, 3.2.2)
+		return u.RequestURI()
+	}
+	return r.URL.RequestURI()
+}
+
+// errNoTarget is what cannot be signed.
+var errNoTarget = errors.New("there is no path to sign: write /files/a.zip or https://example.org/files/a.zip")

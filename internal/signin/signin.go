@@ -1,0 +1,304 @@
+// Package signin lets only those in who may: who knows a password, brings a
+// signed token, has a signed address, or whom another server knows. Nothing of
+// what it protects is kept for others, not in the fast lane either.
+package signin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"millrace/internal/ask"
+	"millrace/internal/field"
+	"millrace/internal/realip"
+	"millrace/internal/token"
+)
+
+// Options say how visitors are told apart: by passwords, jwt, url or signed. One
+// of them, or off.
+type Options struct {
+	// Realm is what browsers show above the fields for name and password.
+	// Default "restricted".
+	Realm string `yaml:"realm"`
+	// Passwords are users and the hashes of their passwords, as `millrace
+	// hash-password` prints them: bcrypt or argon2id (RFC 7617). A dollar sign
+	// in them is itself.
+	Passwords map[string]string `yaml:"passwords" expand:"no"`
+	// File is a file of lines name:hash, as htpasswd makes it. It is read
+	// again when it changes; while it is missing or broken, nobody is let in.
+	File string `yaml:"file"`
+	// JWT lets in who brings a signed token: in Authorization (Bearer, RFC
+	// 6750), or in the cookie that it names. Others get 401.
+	JWT *token.Options `yaml:"jwt"`
+	// URL is asked for every request (GET), with all fields of the client's
+	// request but those about its body and connection, and with
+	// X-Forwarded-Method, -Proto, -Host, -Uri and -For. 2xx lets it in. Any other
+	// answer below 500 is given to the client, with its Location, its cookies
+	// and a body of at most 64 KiB: a redirect to the page for signing in, say.
+	// If there is no answer, or it is 500 or more, the client gets 503.
+	URL string `yaml:"url"`
+	// Timeout of URL. Default 5s, at most 1m.
+	Timeout time.Duration `yaml:"timeout"`
+	// Copy are fields of URL's answer that the job's request gets, such as
+	// Remote-User. What the client sent under these names is dropped.
+	Copy []string `yaml:"copy"`
+	// UserHeader is a field in which the job's request gets the name of the user
+	// of a password, or a token's sub. What the client sent in it is dropped.
+	UserHeader string `yaml:"user_header"`
+	// Signed lets in whose address carries a signature: `millrace sign` makes
+	// such addresses.
+	Signed *Signed `yaml:"signed"`
+	// Off lets everybody in, below a site that asks.
+	Off bool `yaml:"off"`
+}
+
+const (
+	// defaultTimeout is how long a client waits for its answer before the URL
+	// counts as down.
+	defaultTimeout = 5 * time.Second
+	// maxTimeout keeps clients from piling up behind a URL that hangs.
+	maxTimeout = time.Minute
+	// maxCopied bounds how many fields are copied.
+	maxCopied = 32
+)
+
+// ways are the ways to be let in that the options name, by their keys.
+func (o Options) ways() (keys []string) {
+	for _, w := range []struct {
+		key  string
+		used bool
+	}{
+		{"passwords", len(o.Passwords) > 0 || o.File != ""}, {"jwt", o.JWT != nil}, {"url", o.URL != ""}, {"signed", o.Signed != nil},
+	} {
+		if w.used {
+			keys = append(keys, w.key)
+		}
+	}
+	return keys
+}
+
+// Kind says in words what is asked of visitors.
+func (o Options) Kind() string {
+	switch {
+	case o.JWT != nil:
+		return "a signed token"
+	case o.URL != "":
+		return "the leave of " + ask.Name(o.URL)
+	case o.Signed != nil:
+		return "a signed address"
+	}
+	return "a password"
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	faults := map[string]error{}
+	ways := o.ways()
+	switch {
+	case o.Off && len(ways) > 0:
+		faults["off"] = errors.New("off stands alone")
+	case o.Off:
+	case len(ways) == 0:
+		faults["passwords"] = errors.New("nobody could come in: auth needs passwords, a file, jwt, url or signed")
+	case len(ways) > 1:
+		faults[ways[1]] = fmt.Errorf("visitors are let in by %s or by %s, not both: leave one of them out", ways[0], ways[1])
+	}
+	o.checkPasswords(faults)
+	if o.JWT != nil {
+		for key, fault := range o.JWT.Check() {
+			faults[strings.TrimSuffix("jwt."+key, ".")] = fault
+		}
+	}
+	if o.Signed != nil {
+		for key, fault := range o.Signed.check() {
+			faults["signed."+key] = fault
+		}
+	}
+	o.checkURL(faults)
+	o.checkFields(faults)
+	return faults
+}
+
+func (o Options) checkURL(faults map[string]error) {
+	if o.URL != "" {
+		if err := ask.CheckURL(o.URL); err != nil {
+			faults["url"] = err
+		}
+	}
+	switch {
+	case o.Timeout < 0 || o.Timeout > maxTimeout:
+		faults["timeout"] = fmt.Errorf("%s is out of range: write at most %s", o.Timeout, maxTimeout)
+	case o.Timeout != 0 && o.URL == "":
+		faults["timeout"] = errors.New("timeout does nothing without url")
+	}
+}
+
+func (o Options) checkFields(faults map[string]error) {
+	switch {
+	case len(o.Copy) > 0 && o.URL == "":
+		faults["copy"] = errors.New("copy does nothing without url")
+	case len(o.Copy) > maxCopied:
+		faults["copy"] = fmt.Errorf("%d fields are too many: at most %d", len(o.Copy), maxCopied)
+	}
+	for i, name := range o.Copy {
+		if err := checkField(name); err != nil {
+			faults[fmt.Sprintf("copy[%d]", i)] = err
+		}
+	}
+	switch {
+	case o.UserHeader == "":
+	case o.URL != "" || o.Signed != nil:
+		faults["user_header"] = errors.New("only passwords and jwt know a user's name; with url, write copy: [Remote-User]")
+	default:
+		if err := checkField(o.UserHeader); err != nil {
+			faults["user_header"] = err
+		}
+	}
+}
+
+// checkField refuses names that are none, and those that decide how a request is
+// read or where it goes.
+func checkField(name string) error {
+	if !field.Token(name) {
+		return fmt.Errorf("%q is not the name of a header field", name)
+	}
+	if name = http.CanonicalHeaderKey(name); name == "Host" || slices.Contains(notAsked(), name) {
+		return fmt.Errorf("%s belongs to the request itself", name)
+	}
+	return nil
+}
+
+// visitor is who was let in.
+type visitor struct {
+	user   string      // "" for who has no name
+	fields http.Header // for the job's request
+}
+
+// refusal is the answer to who was not.
+type refusal struct {
+	status    int
+	challenge string      // WWW-Authenticate; "" for none
+	fields    http.Header // nil: none
+	body      []byte      // nil: the status as text
+}
+
+// A way decides about requests. It is safe for concurrent use.
+type way interface {
+	admit(r *http.Request) (visitor, *refusal)
+}
+
+// Gate lets in who may. It must be closed.
+type Gate struct {
+	way    way
+	claims []string // fields that say who somebody is: only the gate may
+	user   string   // the field for the user's name
+	closer io.Closer
+}
+
+// New reads files and begins to fetch keys. clients finds the client behind a
+// proxy that is trusted; nil trusts none.
+func New(o Options, clients *realip.Finder, errorLog *slog.Logger) (*Gate, error) {
+	g := &Gate{user: http.CanonicalHeaderKey(o.UserHeader)}
+	for _, name := range o.Copy {
+		g.claims = append(g.claims, http.CanonicalHeaderKey(name))
+	}
+	if g.user != "" {
+		g.claims = append(g.claims, g.user)
+	}
+	switch {
+	case o.JWT != nil:
+		t, err := token.New(*o.JWT, errorLog)
+		if err != nil {
+			return nil, fmt.Errorf("jwt.%w", err)
+		}
+		g.way, g.closer = &bearer{tokens: t, cookie: o.JWT.Cookie, errors: errorLog}, t
+	case o.URL != "":
+		f := newForward(o, clients, errorLog)
+		g.way, g.closer = f, f
+	case o.Signed != nil:
+		g.way = o.Signed
+	default:
+		p, err := newPasswords(o, errorLog)
+		if err != nil {
+			return nil, err
+		}
+		g.way = p
+	}
+	return g, nil
+}
+
+// Close ends fetching keys, and closes connections.
+func (g *Gate) Close() error {
+	if g.closer == nil {
+		return nil
+	}
+	return g.closer.Close()
+}
+
+// Wrap returns h for those who are let in. Others are told so.
+func (g *Gate) Wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range g.claims {
+			drop(r.Header, name)
+		}
+		who, no := g.way.admit(r)
+		if no != nil {
+			no.send(w)
+			return
+		}
+		if g.user != "" && who.user != "" {
+			who.fields = http.Header{g.user: {who.user}}
+		}
+		if len(who.fields) > 0 {
+			maps.Copy(r.Header, who.fields)
+			r = r.WithContext(context.WithValue(r.Context(), vouchedKey{}, who.fields))
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// vouchedKey is the key of a context's value.
+type vouchedKey struct{}
+
+// Vouched are the fields of a request that a Gate has set: they say who the
+// client is, and the client has had no say in it. Nil for none.
+func Vouched(ctx context.Context) http.Header {
+	fields, _ := ctx.Value(vouchedKey{}).(http.Header)
+	return fields
+}
+
+// drop removes a field, also one that is spelt with underscores: to CGI and
+// FastCGI both are the same.
+func drop(h http.Header, name string) {
+	delete(h, name)
+	for have := range h {
+		if len(have) == len(name) && strings.Contains(have, "_") && strings.EqualFold(strings.ReplaceAll(have, "_", "-"), name) {
+			delete(h, have)
+		}
+	}
+}
+
+func (no *refusal) send(w http.ResponseWriter) {
+	header := w.Header()
+	for name, values := range no.fields {
+		header[name] = values
+	}
+	if no.challenge != "" {
+		header.Set("Www-Authenticate", no.challenge)
+	}
+	header.Set("Cache-Control", "no-store")
+	if no.body == nil {
+		http.Error(w, strconv.Itoa(no.status)+" "+http.StatusText(no.status), no.status)
+		return
+	}
+	w.WriteHeader(no.status)
+	_, _ = w.Write(no.body) // the client may be gone
+}
