@@ -76,6 +76,7 @@ func newCollector(d Deps) *collector {
 	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
 	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
+	handshakes := describe("tls_handshakes_total", "TLS handshakes by the version that was agreed on, failed, or resumed (which the versions contain).", "result")
 	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
 		meters: m,
@@ -98,6 +99,10 @@ func newCollector(d Deps) *collector {
 			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
 			counter(refused, &m.HTTP2Refused.Resets, "resets"),
 			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
+			counter(handshakes, &m.TLS.V12, "tls1.2"),
+			counter(handshakes, &m.TLS.V13, "tls1.3"),
+			counter(handshakes, &m.TLS.Resumed, "resumed"),
+			counter(handshakes, &m.TLS.Failed, "failed"),
 			counter(denied, &m.Refused.Address, "address"),
 			counter(denied, &m.Refused.Rate, "rate"),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
@@ -159,11 +164,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, f := range c.figures {
 		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, f.kind, f.read(), f.labels...))
 	}
-	for _, job := range c.meters.Jobs() {
-		c.collectTraffic(ch, &job.Fast, "fast", job.Name)
-		c.collectTraffic(ch, &job.Through, "through", job.Name)
-		c.collectTraffic(ch, &job.Slow, "slow", job.Name)
-	}
+	c.collectJobs(ch)
 	for _, m := range c.meters.Caches() {
 		c.caches.collect(ch, m)
 	}
@@ -181,7 +182,30 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Traffic, lane, job string) {
+// collectJobs adds up what the routes of each job have counted: a label for the
+// route would make a series of every bucket for each of them.
+func (c *collector) collectJobs(ch chan<- prometheus.Metric) {
+	jobs := c.meters.Jobs() // those of one name follow each other
+	for len(jobs) > 0 {
+		name := jobs[0].Name
+		var fast, through, slow meter.Reading
+		for len(jobs) > 0 && jobs[0].Name == name {
+			for _, of := range []struct {
+				sum *meter.Reading
+				one *meter.Traffic
+			}{{&fast, &jobs[0].Fast}, {&through, &jobs[0].Through}, {&slow, &jobs[0].Slow}} {
+				r := of.one.Read()
+				of.sum.Merge(&r)
+			}
+			jobs = jobs[1:]
+		}
+		c.collectTraffic(ch, &fast, "fast", name)
+		c.collectTraffic(ch, &through, "through", name)
+		c.collectTraffic(ch, &slow, "slow", name)
+	}
+}
+
+func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Reading, lane, job string) {
 	for _, n := range t.Codes() {
 		code := "other"
 		if n.Code != 0 {
@@ -189,9 +213,9 @@ func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Traffic
 		}
 		send(ch, c.requests)(prometheus.NewConstMetric(c.requests, prometheus.CounterValue, float64(n.Count), lane, job, code))
 	}
-	send(ch, c.bytes)(prometheus.NewConstMetric(c.bytes, prometheus.CounterValue, float64(t.Bytes()), lane, job))
+	send(ch, c.bytes)(prometheus.NewConstMetric(c.bytes, prometheus.CounterValue, float64(t.Bytes), lane, job))
 
-	sendHistogram(ch, c.duration, t.Latency(), lane, job)
+	sendHistogram(ch, c.duration, t.Latency, lane, job)
 }
 
 func sendHistogram(ch chan<- prometheus.Metric, desc *prometheus.Desc, latency meter.Snapshot, labels ...string) {

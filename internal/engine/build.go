@@ -156,7 +156,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Job(job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil}
 		if err := b.around(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
@@ -252,6 +252,14 @@ func (b *builder) redirect(pattern string, o guard.Redirect) (http.Handler, erro
 		return nil, err //nolint:wrapcheck // never: every path
 	}
 	return o.Matched(of, b.scope) //nolint:wrapcheck // the caller says which route
+}
+
+// siteName is what the dashboard calls a site: its first host, or "*" for every host.
+func siteName(hosts []string) string {
+	if len(hosts) > 0 {
+		return hosts[0]
+	}
+	return "*"
 }
 
 // routeName is a route's name in the metrics and on the command line.

@@ -60,11 +60,13 @@ func (g *Gauge) Set(n int64) { g.n.Store(n) }
 // Load is the current value.
 func (g *Gauge) Load() int64 { return g.n.Load() }
 
-// Job holds the counters of one job ("static", "redirect", …).
+// Job holds the counters of one job ("static", "redirect", …), for one route or
+// for all that no route has.
 type Job struct {
-	Name       string
-	Fast, Slow Traffic // what the fast lane answered; what net/http answered
-	Through    Traffic // what the job answered without net/http
+	Name        string
+	Site, Route string  // empty: of no route
+	Fast, Slow  Traffic // what the fast lane answered; what net/http answered
+	Through     Traffic // what the job answered without net/http
 }
 
 // Sent counts body bytes by the path they took to the socket.
@@ -81,6 +83,13 @@ type HTTP2Refused struct {
 	Idle      Counter // too many frames that ask for nothing
 	Resets    Counter // too many streams that were reset
 	Stalled   Counter // no window for the connection's answers
+}
+
+// TLS counts handshakes on TCP; a connection over HTTP/3 is one with TLS 1.3.
+type TLS struct {
+	V12, V13 Counter // that succeeded, by the version
+	Resumed  Counter // those of them that continued an earlier session
+	Failed   Counter
 }
 
 // Refused counts requests that a gate did not let pass.
@@ -114,6 +123,7 @@ type Meters struct {
 	LaneOffers  Counter // answers offered by the jobs
 	LaneVoided  Counter // answers given up because what they were made of changed
 
+	TLS          TLS
 	HTTP2Refused HTTP2Refused
 	Refused      Refused
 
@@ -130,6 +140,7 @@ type Meters struct {
 	ConfigLoaded         Gauge   // when the config in use took effect, in seconds since 1970
 
 	jobs   registry[Job]
+	routes registry[Job]
 	caches registry[Cache]
 
 	webSockets registry[WebSocket]

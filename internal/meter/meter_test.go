@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -143,5 +144,45 @@ func TestNoAllocations(t *testing.T) {
 		j.Fast.Observe(9, 200, 100, time.Millisecond)
 	}); n != 0 {
 		t.Errorf("counting a request allocates %v times", n)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	m := New()
+	a, b := m.Route("a.example", "/", "static"), m.Route("b.example", "/", "static")
+	if a == b || a != m.Route("a.example", "/", "static") {
+		t.Error("a route's counters are not its own")
+	}
+	m.Job("none")
+	for i := range 2 * maxNames {
+		m.Route("c.example", fmt.Sprintf("/%03d/", i), "proxy").Slow.Observe(0, 200, 1, time.Millisecond)
+	}
+	var sum Reading
+	routes := 0
+	for _, j := range m.Jobs() {
+		if j.Name == "proxy" {
+			r := j.Slow.Read()
+			sum.Merge(&r)
+			routes++
+		}
+	}
+	if routes != maxNames-2+1 || sum.Requests() != 2*maxNames || sum.Bytes != 2*maxNames {
+		t.Errorf("%d routes with %d requests and %d bytes", routes, sum.Requests(), sum.Bytes)
+	}
+	if !slices.IsSortedFunc(m.Jobs(), func(a, b *Job) int { return cmp.Compare(a.Name, b.Name) }) {
+		t.Error("jobs are not in the order of their names")
+	}
+}
+
+func TestReadingSince(t *testing.T) {
+	var tr Traffic
+	tr.Observe(0, 200, 10, time.Millisecond)
+	before := tr.Read()
+	tr.Observe(1, 404, 5, time.Second)
+	tr.Observe(2, 503, 5, time.Second)
+	now := tr.Read()
+	diff := now.Since(&before)
+	if diff.Requests() != 2 || diff.Between(400, 499) != 1 || diff.Between(500, 599) != 1 || diff.Bytes != 10 || diff.Latency.Count() != 2 {
+		t.Errorf("%d requests, %v, %d bytes", diff.Requests(), diff.Codes(), diff.Bytes)
 	}
 }

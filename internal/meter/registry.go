@@ -36,6 +36,22 @@ func (r *registry[T]) get(name string, fresh func(name string) *T) *T {
 	return r.all[at]
 }
 
+// known is get without a place for the rest: nil where the registry is full.
+func (r *registry[T]) known(name string, fresh func(name string) *T) *T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, found := slices.BinarySearch(r.names, name)
+	switch {
+	case found:
+	case len(r.names) >= maxNames:
+		return nil
+	default:
+		r.names = slices.Insert(r.names, at, name)
+		r.all = slices.Insert(r.all, at, fresh(name))
+	}
+	return r.all[at]
+}
+
 // list is what there is, in the order of names.
 func (r *registry[T]) list() []*T {
 	r.mu.Lock()

@@ -66,28 +66,14 @@ type CodeCount struct {
 
 // Codes lists the codes that occurred, in ascending order.
 func (t *Traffic) Codes() []CodeCount {
-	var counts []CodeCount
-	for slot, code := range knownCodes {
-		var n uint64
-		for i := range t.shard {
-			n += t.shard[i].codes[slot].Load()
-		}
-		if n > 0 {
-			counts = append(counts, CodeCount{code, n})
-		}
-	}
-	return counts
+	r := Reading{codes: t.codes()}
+	return r.Codes()
 }
 
 // Requests is the number of answers, whatever their code.
 func (t *Traffic) Requests() uint64 {
-	var n uint64
-	for i := range t.shard {
-		for slot := range knownCodes {
-			n += t.shard[i].codes[slot].Load()
-		}
-	}
-	return n
+	r := Reading{codes: t.codes()}
+	return r.Requests()
 }
 
 // Bytes is the number of body bytes sent.
@@ -101,3 +87,67 @@ func (t *Traffic) Bytes() uint64 {
 
 // Latency is the distribution of the answers' times.
 func (t *Traffic) Latency() Snapshot { return t.latency.Snapshot() }
+
+func (t *Traffic) codes() (codes [len(knownCodes)]uint64) {
+	for i := range t.shard {
+		for slot := range codes {
+			codes[slot] += t.shard[i].codes[slot].Load()
+		}
+	}
+	return codes
+}
+
+// Read is all of it as of now.
+func (t *Traffic) Read() Reading {
+	return Reading{codes: t.codes(), Bytes: t.Bytes(), Latency: t.Latency()}
+}
+
+// Reading is a Traffic that does not change any more. The zero value is empty.
+type Reading struct {
+	codes   [len(knownCodes)]uint64
+	Bytes   uint64
+	Latency Snapshot
+}
+
+// Merge adds what o holds.
+func (r *Reading) Merge(o *Reading) {
+	for slot := range o.codes {
+		r.codes[slot] += o.codes[slot]
+	}
+	r.Bytes += o.Bytes
+	r.Latency.Merge(&o.Latency)
+}
+
+// Since is what came after an earlier reading of the same counters.
+func (r *Reading) Since(earlier *Reading) Reading {
+	diff := Reading{Bytes: r.Bytes - earlier.Bytes, Latency: r.Latency.Since(&earlier.Latency)}
+	for slot := range r.codes {
+		diff.codes[slot] = r.codes[slot] - earlier.codes[slot]
+	}
+	return diff
+}
+
+// Codes lists the codes that occurred, in ascending order.
+func (r *Reading) Codes() []CodeCount {
+	var counts []CodeCount
+	for slot, n := range r.codes {
+		if n > 0 {
+			counts = append(counts, CodeCount{knownCodes[slot], n})
+		}
+	}
+	return counts
+}
+
+// Requests is the number of answers, whatever their code.
+func (r *Reading) Requests() uint64 { return r.Between(0, highestCode) }
+
+// Between is the number of answers with a code from low to high.
+func (r *Reading) Between(low, high int) uint64 {
+	var n uint64
+	for slot, count := range r.codes {
+		if code := knownCodes[slot]; code >= low && code <= high {
+			n += count
+		}
+	}
+	return n
+}

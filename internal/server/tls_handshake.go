@@ -59,6 +59,7 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 	tc := tls.Server(nc, s.tls.Load())
 	if err := tc.HandshakeContext(s.handshakes); err != nil {
 		s.meters.Rejected.Add(0, 1)
+		s.meters.TLS.Failed.Add(0, 1)
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader) {
 			refusePlain(nc)
@@ -73,7 +74,20 @@ func (l *listener) handshake(nc *countedConn) *tls.Conn {
 		return nil
 	}
 	_ = nc.SetDeadline(time.Time{})
+	s.shook(tc.ConnectionState())
 	return tc
+}
+
+// shook counts a handshake.
+func (s *Server) shook(state tls.ConnectionState) {
+	if state.Version == tls.VersionTLS13 {
+		s.meters.TLS.V13.Add(0, 1)
+	} else {
+		s.meters.TLS.V12.Add(0, 1)
+	}
+	if state.DidResume {
+		s.meters.TLS.Resumed.Add(0, 1)
+	}
 }
 
 // Bounds of the farewell to clients that speak plain HTTP to a TLS port.
