@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"internal/lane", "internal/packer"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 
 // rooms is the same order within the packages of layers that have others below

@@ -72,7 +72,7 @@ func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
-	denied := describe("requests_refused_total", "Requests that were refused by an access list (403) or a rate limit (429).", "reason")
+	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), or until a client has proved that it is no crawler.", "reason")
 	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
 	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
@@ -105,6 +105,9 @@ func newCollector(d Deps) *collector {
 			counter(handshakes, &m.TLS.Failed, "failed"),
 			counter(denied, &m.Refused.Address, "address"),
 			counter(denied, &m.Refused.Rate, "rate"),
+			counter(denied, &m.Refused.Caught, "trap"),
+			counter(denied, &m.Refused.Proof, "challenge"),
+			counter(describe("trapped_total", "Addresses that were caught by a trap."), &m.Trapped),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
 			counter(refused3, &m.HTTP3Refused.Headers, "headers"),

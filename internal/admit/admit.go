@@ -1,6 +1,7 @@
 // Package admit decides who may ask, and how often: addresses that are allowed
-// and denied, and limits of requests by address, by header field or for all
-// clients together.
+// and denied, limits of requests by address, by header field or for all
+// clients together, traps for those who look for holes, and proofs that are asked
+// of what looks like a crawler.
 //
 // A [Gate] is what one route asks of each request, in the fast lane as well as
 // before a handler. What it counts is in the [Table] that the whole process has,
@@ -13,34 +14,70 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"millrace/internal/challenge"
 )
 
 // MaxRates is how many limits one request may be counted by: its site's and its
 // route's.
 const MaxRates = 2
 
+// Rules are what a gate asks. The zero ones let everybody pass.
+type Rules struct {
+	Lists    *Lists
+	Trap     *Trap
+	Suspects *Suspects
+	Rates    []*Limit // at most MaxRates
+}
+
 // A Gate decides about requests. A nil one lets everybody pass. It is safe for
 // concurrent use.
 type Gate struct {
-	lists *Lists // nil: every address
-	rates []*Limit
+	rules Rules
+	open  *Gate // the same without suspects
 }
 
-// New returns the gate of lists, which may be nil, and at most [MaxRates] limits.
-// It is nil where there is nothing to decide.
-func New(lists *Lists, rates ...*Limit) *Gate {
-	if lists == nil && len(rates) == 0 {
+// New returns the gate of rules. It is nil where there is nothing to decide.
+func New(r Rules) *Gate {
+	if r.Lists == nil && r.Trap == nil && r.Suspects == nil && len(r.Rates) == 0 {
 		return nil
 	}
-	return &Gate{lists, rates}
+	g := &Gate{rules: r}
+	if r.Suspects != nil {
+		r.Suspects = nil
+		g.open = New(r)
+	}
+	return g
 }
 
-// Header is the field that the limit number i counts by; "" where it needs none.
+// At is the gate for a path: at some nobody is asked for a proof.
+func (g *Gate) At(path string) *Gate {
+	if g != nil && g.rules.Suspects != nil && never(path) {
+		return g.open
+	}
+	return g
+}
+
+// Header is the name of the field that the limit number i counts by; "" where it
+// needs none.
 func (g *Gate) Header(i int) string {
-	if i < len(g.rates) {
-		return g.rates[i].header
+	if i < len(g.rules.Rates) {
+		return g.rules.Rates[i].header
 	}
 	return ""
+}
+
+// LooksAtAgent reports whether the gate needs to know the User-Agent.
+func (g *Gate) LooksAtAgent() bool { return g.rules.Suspects != nil && g.rules.Suspects.agents != nil }
+
+// A Request is what a gate looks at.
+type Request struct {
+	Client netip.Addr // the zero address behind a UNIX socket
+	Now    time.Time
+	Values [MaxRates][]byte // of the fields that Header names; empty where there are none
+	Agent  []byte           // User-Agent, where LooksAtAgent
+
+	from *http.Request // for the proofs it brings; nil: none
 }
 
 // A Verdict is what a gate says about a request. The zero one lets it pass.
@@ -48,39 +85,89 @@ type Verdict struct {
 	Denied bool          // the address may not ask
 	Limit  *Limit        // of which the client has had its share; nil: none
 	Wait   time.Duration // until it may ask again
+	Caught bool          // either because it has asked for a trap
+	Proof  string        // why a proof is needed; "" for none
 }
 
 // Passes reports whether the request may have its answer.
-func (v Verdict) Passes() bool { return !v.Denied && v.Limit == nil }
+func (v Verdict) Passes() bool { return !v.Denied && v.Limit == nil && v.Proof == "" }
 
-// Ask decides about a request and counts it if it passes. The client is the zero
-// address behind a UNIX socket. values are those of the fields that Header names,
-// empty where the request has none.
-func (g *Gate) Ask(client netip.Addr, now time.Time, values [MaxRates][]byte) Verdict {
-	if g.lists != nil && !g.lists.Allow(client) {
+// Ask decides about a request and counts it if it passes.
+func (g *Gate) Ask(q *Request) Verdict {
+	o := &g.rules
+	if o.Lists != nil && !o.Lists.Allow(q.Client) {
 		return Verdict{Denied: true}
 	}
-	for i, l := range g.rates {
-		if wait := l.take(client, now, values[i]); wait > 0 {
+	if o.Trap != nil {
+		if v := o.Trap.ask(q.Client, q.Now); !v.Passes() {
+			return v
+		}
+	}
+	if o.Suspects != nil {
+		if why := o.Suspects.why(q); why != "" {
+			return Verdict{Proof: why}
+		}
+	}
+	for i, l := range o.Rates {
+		if wait := l.take(q.Client, q.Now, q.Values[i]); wait > 0 {
 			return Verdict{Limit: l, Wait: wait}
 		}
 	}
 	return Verdict{}
 }
 
-// AskFor is Ask for a request that a handler has.
-func (g *Gate) AskFor(r *http.Request, client netip.Addr) Verdict {
-	var values [MaxRates][]byte
-	for i := range values {
+// Admit decides about a request that a handler has, and answers it if it may not
+// pass, or if it is about a proof. answered is what it did.
+func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) (v Verdict, answered bool) {
+	q := Request{Client: client, Now: time.Now(), from: r}
+	for i := range q.Values {
 		if name := g.Header(i); name != "" {
-			values[i] = []byte(r.Header.Get(name))
+			q.Values[i] = []byte(r.Header.Get(name))
 		}
 	}
-	return g.Ask(client, time.Now(), values)
+	suspects := g.rules.Suspects
+	if suspects != nil && challenge.Proves(r) {
+		v = Verdict{}
+		if g.open != nil {
+			v = g.open.Ask(&q)
+		}
+		if v.Passes() {
+			ownPage(w)
+			suspects.asks.Take(w, r, client, q.Now)
+			return v, true
+		}
+		v.refuse(w)
+		return v, true
+	}
+	if g.LooksAtAgent() {
+		q.Agent = []byte(r.Header.Get("User-Agent"))
+	}
+	if v = g.Ask(&q); v.Passes() {
+		return v, false
+	}
+	if v.Proof == "" {
+		v.refuse(w)
+		return v, true
+	}
+	status := http.StatusForbidden
+	if v.Proof == whyRate {
+		status = http.StatusTooManyRequests
+	}
+	ownPage(w)
+	suspects.asks.Ask(w, r, v.Proof, client, q.Now, status)
+	return v, true
 }
 
-// Refuse answers a request that may not pass.
-func (v Verdict) Refuse(w http.ResponseWriter) {
+// ownPage keeps the site's pages for errors, and what it adds to the header of
+// answers, away from a page that cannot do without its own.
+func ownPage(w http.ResponseWriter) {
+	if o, ok := w.(interface{ OwnPage() }); ok {
+		o.OwnPage()
+	}
+}
+
+// refuse answers a request that may not pass.
+func (v Verdict) refuse(w http.ResponseWriter) {
 	if v.Denied {
 		http.Error(w, "403 Forbidden", http.StatusForbidden)
 		return

@@ -23,14 +23,14 @@ func limit(t testing.TB, table *Table, o Rate) *Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(nil, l)
+	return New(Rules{Rates: []*Limit{l}})
 }
 
 // passed is how many of n requests pass.
 func passed(g *Gate, client string, n int, value string) (passed int) {
 	a, _ := netip.ParseAddr(client)
 	for range n {
-		if g.Ask(a, time.Now(), [MaxRates][]byte{[]byte(value)}).Passes() {
+		if g.Ask(&Request{Client: a, Now: time.Now(), Values: [MaxRates][]byte{[]byte(value)}}).Passes() {
 			passed++
 		}
 	}
@@ -96,7 +96,7 @@ func TestRateByHeaderAndRoute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := passed(New(nil, all), "198.51.100.1", 2, "") + passed(New(nil, all), "", 2, ""); n != 3 {
+		if n := passed(New(Rules{Rates: []*Limit{all}}), "198.51.100.1", 2, "") + passed(New(Rules{Rates: []*Limit{all}}), "", 2, ""); n != 3 {
 			t.Errorf("%d of all clients pass", n)
 		}
 	})
@@ -173,18 +173,18 @@ func TestRefuse(t *testing.T) {
 		g := limit(t, NewTable(), Rate{Rate: "2/m", Burst: 1})
 		a := netip.MustParseAddr("198.51.100.1")
 		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
-		if !g.AskFor(r, a).Passes() {
+		if _, answered := g.Admit(httptest.NewRecorder(), r, a); answered {
 			t.Fatal("the first is refused")
 		}
 		time.Sleep(500 * time.Millisecond)
 		w := httptest.NewRecorder()
-		g.AskFor(r, a).Refuse(w)
+		g.Admit(w, r, a)
 		h := w.Header()
 		if w.Code != http.StatusTooManyRequests || h.Get("Retry-After") != "30" || h.Get("Ratelimit-Policy") != `"address";q=2;w=60` || h.Get("Ratelimit") != `"address";r=0;t=30` {
 			t.Errorf("%d %v", w.Code, h)
 		}
 		w = httptest.NewRecorder()
-		Verdict{Denied: true}.Refuse(w)
+		Verdict{Denied: true}.refuse(w)
 		if w.Code != http.StatusForbidden {
 			t.Error(w.Code)
 		}
@@ -265,7 +265,7 @@ func TestTableMemory(t *testing.T) {
 	heavy := passed(g, "203.0.113.1", 20, "")
 	now := time.Now()
 	for i := range uint32(1_500_000) {
-		g.Ask(client(i), now, [MaxRates][]byte{})
+		g.Ask(&Request{Client: client(i), Now: now})
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -311,15 +311,137 @@ func BenchmarkAsk(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for name, g := range map[string]*Gate{"lists": New(lists), "rate": New(nil, rate)} {
+		for name, g := range map[string]*Gate{"lists": New(Rules{Lists: lists}), "rate": New(Rules{Rates: []*Limit{rate}})} {
 			b.Run(fmt.Sprint(name, " ", clients), func(b *testing.B) {
 				b.ReportAllocs()
 				now, i := time.Now(), uint32(0)
 				for b.Loop() {
 					i++
-					g.Ask(client(i%clients*2654435761), now, [MaxRates][]byte{})
+					g.Ask(&Request{Client: client(i % clients * 2654435761), Now: now})
 				}
 			})
+		}
+	}
+}
+
+func TestTraps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewTable()
+		trap, err := table.Trap(Traps{Paths: []string{"/old-login", "/old/"}, For: time.Minute, Except: []string{"192.0.2.0/24"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]bool{
+			"/": false, "/index.php": false, "/wp-login.php": true, "/blog/WP-Login.php": true, "/.env": true, "/a/.env": true, "/.git/HEAD": true,
+			"/old-login": true, "/old-login/x": false, "/old/x/y": true, "/PMA/index.php": true, "/environment": false, "/wp-admin/admin-ajax.php": false,
+		} {
+			if trap.At(path) != want {
+				t.Errorf("%s: %v", path, !want)
+			}
+		}
+		g := New(Rules{Trap: trap})
+		ask := func(client string, status int, head ...string) bool {
+			r := httptest.NewRequest(http.MethodGet, "/.env", http.NoBody)
+			for i := 0; i < len(head); i += 2 {
+				r.Header.Set(head[i], head[i+1])
+			}
+			a, _ := netip.ParseAddr(client)
+			trap.Answered(r, a, status)
+			return passed(g, client, 1, "") == 0
+		}
+		for _, step := range []struct {
+			client string
+			status int
+			caught bool
+			head   []string
+		}{
+			{"198.51.100.1", 200, false, nil},
+			{"198.51.100.1", 401, false, nil},
+			{"198.51.100.1", 404, false, []string{"Sec-Fetch-Site", "cross-site"}},
+			{"198.51.100.1", 404, true, nil},
+			{"198.51.100.2", 200, false, nil},
+			{"192.0.2.1", 404, false, nil},
+			{"127.0.0.1", 404, false, nil},
+			{"", 404, false, nil},
+			{"2001:db8::1", 410, true, nil},
+			{"2001:db8::2", 200, true, nil}, // the same network
+		} {
+			if got := ask(step.client, step.status, step.head...); got != step.caught {
+				t.Errorf("%+v: %v", step, got)
+			}
+		}
+		time.Sleep(time.Minute + 2*time.Second)
+		if passed(g, "198.51.100.1", 1, "") != 1 {
+			t.Error("caught for ever")
+		}
+		// Others do not get anybody out, and memory does not grow.
+		table.Catch(netip.MustParseAddr("203.0.113.7"), time.Now(), time.Hour)
+		for i := range uint32(3 * caughtSets * caughtWays) {
+			table.Catch(client(i), time.Now(), time.Second)
+		}
+		if passed(g, "203.0.113.7", 1, "") != 0 {
+			t.Error("one who was caught for long has got away")
+		}
+		slow, err := table.Trap(Traps{Presets: []string{"secrets"}, Rate: "1/s"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := passed(New(Rules{Trap: slow}), "203.0.113.7", 5, ""); n != 1 || slow.At("/wp-login.php") {
+			t.Errorf("%d pass of one who is limited", n)
+		}
+	})
+	for key, o := range map[string]Traps{
+		"presets[0]": {Presets: []string{"joomla"}}, "presets": {Presets: []string{}}, "paths[0]": {Paths: []string{"/"}}, "for": {For: 48 * time.Hour},
+		"rate": {Rate: "fast"}, "except": {Except: []string{"10.0.0.1/8"}},
+	} {
+		if f := o.Check(); len(f) != 1 || f[key] == nil {
+			t.Errorf("%+v: %v", o, f)
+		}
+	}
+}
+
+func TestSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewTable().Suspects(Challenge{
+			Agents: []string{"GPTBot", "none", "bot/"}, ExceptAgents: []string{"goodbot/"}, Networks: []string{"203.0.113.0/24"},
+			Except: []string{"203.0.113.9"}, Over: "2/m",
+		}, []byte("0123456789abcdef"), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := New(Rules{Suspects: s})
+		for _, step := range []struct{ client, agent, want string }{
+			{"198.51.100.1", "Mozilla/5.0", ""},
+			{"198.51.100.1", "Mozilla/5.0 (compatible; gptbot/1.2)", whyAgent},
+			{"198.51.100.1", "", whyAgent},
+			{"198.51.100.1", "GoodBot/1", ""},
+			{"203.0.113.9", "GPTBot", ""},
+			{"203.0.113.8", "GoodBot/1", ""},
+			{"203.0.113.8", "Mozilla/5.0", whyNetwork},
+			{"198.51.100.1", "Mozilla/5.0", ""},
+			{"198.51.100.1", "Mozilla/5.0", whyRate},
+		} {
+			a := netip.MustParseAddr(step.client)
+			for range 2 { // the second time it is known
+				if v := g.Ask(&Request{Client: a, Now: time.Now(), Agent: []byte(step.agent)}); v.Proof != step.want {
+					t.Errorf("%+v: %q", step, v.Proof)
+				}
+				if step.agent == "Mozilla/5.0" {
+					break
+				}
+			}
+		}
+		if g.At("/robots.txt") != nil || g.At("/.well-known/acme-challenge/x") != nil || g.At("/robots.txt/") != g {
+			t.Error("robots.txt is asked for a proof")
+		}
+	})
+	for key, o := range map[string]Challenge{
+		"agents": {}, "off": {Off: true, Over: "1/s"}, "agents[0]": {Agents: []string{" "}}, "networks": {Networks: []string{"10.0.0.1/8"}},
+		"over": {Over: "fast"}, "work": {Over: "1/s", Work: 30}, "wait": {Over: "1/s", Wait: time.Hour}, "for": {Over: "1/s", For: time.Second},
+		"secret": {Over: "1/s", Secret: "short"},
+	} {
+		if f := o.Check(); len(f) != 1 || f[key] == nil {
+			t.Errorf("%+v: %v", o, f)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type Table struct {
 	seed   maphash.Seed
 	start  time.Time
 	shards [shards]shard
+	caught caught
 }
 
 type shard struct {

@@ -118,6 +118,12 @@ type Site struct {
 	Access *admit.Access `yaml:"access"`
 	// RateLimit limits how often a client may ask for anything of the site.
 	RateLimit *admit.Rate `yaml:"rate_limit"`
+	// Traps turn away for a while who asks for what only attackers do. "traps: on"
+	// is enough.
+	Traps *admit.Traps `yaml:"traps"`
+	// Challenge asks what looks like a crawler for a proof, on all routes that do
+	// not say otherwise.
+	Challenge *admit.Challenge `yaml:"challenge"`
 	// Errors are pages for answers with a status of 400 or more, by the status
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
@@ -187,6 +193,9 @@ type Route struct {
 	// RateLimit limits how often a client may ask for what is here, beside the
 	// site's rate_limit.
 	RateLimit *admit.Rate `yaml:"rate_limit"`
+	// Challenge says what is asked for a proof, instead of the site's challenge;
+	// {off: true} for nobody.
+	Challenge *admit.Challenge `yaml:"challenge"`
 	// Errors are pages as the site has them, and go before those.
 	Errors map[string]string `yaml:"errors"`
 	// BodyBytes is how large a request's body may be, instead of
@@ -203,7 +212,7 @@ type Route struct {
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "errors", "body_bytes", "no_log", "headers", "cors", "use"}
+var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "body_bytes", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

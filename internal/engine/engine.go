@@ -14,6 +14,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,6 +74,7 @@ type Server struct {
 	server  *server.Server
 	garbage *gogc.Governor
 	limits  *admit.Table // what rate limits have counted
+	proofs  []byte       // signs the proofs of clients, where a config has no secret for it
 	room    *spool.Room  // where bodies are that one side has sent and the other has not taken
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
@@ -96,6 +98,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s.errors = slog.New(redact.Handler(s.errors.Handler()))
 	s.room = spool.NewRoom(cfg.Buffers, s.errors)
+	s.proofs = []byte(rand.Text()) // 130 bits
 	s.config = cfg
 	s.inheritState()
 	g, err := s.build(cfg, nil)

@@ -94,6 +94,9 @@ func (e *explainer) explain(r *http.Request) error {
 	if err := e.build(); err != nil {
 		return err
 	}
+	if answers, err := e.trapped(r); answers || err != nil {
+		return err
+	}
 	var steps []site.Step
 	e.found, steps = e.on.Explain(r)
 	e.rules(steps)

@@ -67,6 +67,7 @@ func says(o guard.Rule) string {
 func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
 	e.Route, e.route = route.Pattern, rc
 	e.say("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
+	e.challenged(r, rc)
 	if o := e.auth(rc); o != nil && !e.signIn(r, *o) {
 		return nil
 	}

@@ -10,21 +10,20 @@ import (
 
 // gates are who may ask a route: all of it, and what the route says itself.
 func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own *admit.Gate, err error) {
-	access := rc.Access
-	if access == nil {
-		access = sc.Access
+	var of, alone admit.Rules
+	if of.Lists, err = b.lists(sc, rc); err != nil {
+		return nil, nil, fmt.Errorf("access: %w", err)
 	}
-	var lists *admit.Lists
-	if access != nil && !access.Off {
-		lists, err = carry(b, keyOf("access", access), func() (*admit.Lists, io.Closer, error) {
-			l, err := admit.Open(*access, b.server.errors)
-			return l, l, err
-		})
-		if err != nil {
-			return nil, nil, fmt.Errorf("access: %w", err)
-		}
+	alone.Lists = of.Lists // the site's as well: a route that tries this one may have others
+	if of.Trap, err = b.trap(sc); err != nil {
+		return nil, nil, fmt.Errorf("traps: %w", err)
 	}
-	var rates []*admit.Limit
+	if of.Suspects, err = b.suspects(sc, rc); err != nil {
+		return nil, nil, fmt.Errorf("challenge: %w", err)
+	}
+	if rc.Challenge != nil {
+		alone.Suspects = of.Suspects
+	}
 	for _, at := range []struct {
 		rate *admit.Rate
 		key  string
@@ -36,14 +35,44 @@ func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own 
 		if err != nil {
 			return nil, nil, fmt.Errorf("rate_limit: %w", err)
 		}
-		if rates = append(rates, l); at.rate == rc.RateLimit {
-			own = admit.New(nil, l)
+		if of.Rates = append(of.Rates, l); at.rate == rc.RateLimit {
+			alone.Rates = []*admit.Limit{l}
 		}
 	}
-	if lists != nil { // the site's as well: a route that tries this one may have others
-		if own = admit.New(lists); rc.RateLimit != nil {
-			own = admit.New(lists, rates[0])
-		}
+	return admit.New(of), admit.New(alone), nil
+}
+
+// lists are those of a route, or of its site; nil for none.
+func (b *builder) lists(sc config.Site, rc config.Route) (*admit.Lists, error) {
+	o := rc.Access
+	if o == nil {
+		o = sc.Access
 	}
-	return admit.New(lists, rates...), own, nil
+	if o == nil || o.Off {
+		return nil, nil
+	}
+	return carry(b, keyOf("access", o), func() (*admit.Lists, io.Closer, error) {
+		l, err := admit.Open(*o, b.server.errors)
+		return l, l, err
+	})
+}
+
+// trap is that of a site; nil for none.
+func (b *builder) trap(sc config.Site) (*admit.Trap, error) {
+	if sc.Traps == nil {
+		return nil, nil
+	}
+	return b.server.limits.Trap(*sc.Traps) //nolint:wrapcheck // the caller says of what
+}
+
+// suspects are those of a route, or of its site; nil for none.
+func (b *builder) suspects(sc config.Site, rc config.Route) (*admit.Suspects, error) {
+	o := rc.Challenge
+	if o == nil {
+		o = sc.Challenge
+	}
+	if o == nil || o.Off {
+		return nil, nil
+	}
+	return b.server.limits.Suspects(*o, b.server.proofs, keyOf("", []any{sc.Hosts, o})) //nolint:wrapcheck // the caller says of what
 }

@@ -44,6 +44,7 @@ func (s *Server) FreeFolders() (state handover.State) {
 	if s.closed != nil {
 		state.Maintenance, _ = json.Marshal(s.closed) // a time and a bool
 	}
+	state.Proofs = s.proofs
 	for _, p := range s.graph.parts {
 		if d, ok := p.what.(diskStore); ok {
 			if err := d.Close(); err != nil {
@@ -58,7 +59,13 @@ func (s *Server) FreeFolders() (state handover.State) {
 // read is another version's: then the config counts.
 func (s *Server) inheritState() {
 	from := s.options.From
-	if from == nil || len(from.State.Maintenance) == 0 {
+	if from == nil {
+		return
+	}
+	if len(from.State.Proofs) > 0 {
+		s.proofs = from.State.Proofs
+	}
+	if len(from.State.Maintenance) == 0 {
 		return
 	}
 	var m Maintenance

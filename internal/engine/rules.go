@@ -58,6 +58,9 @@ func (b *builder) site(listener string, sc config.Site, routes []*site.Route, ru
 	lists := b.config.HeaderLists(sc, nil)
 	s := site.New(b.siteNumber(listener, []any{sc, b.siteFiles(sc), lists}), routes, rules...)
 	s.Pages, s.Gate = sc.Pages(config.Route{}), gate
+	if s.Trap, err = b.trap(sc); err != nil {
+		return nil, fmt.Errorf("traps: %w", err)
+	}
 	s.Headers, s.CORS, err = answers(lists, sc.CORSOptions(nil))
 	return s, err
 }

@@ -131,8 +131,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
 	default:
 		if own := route.Own; own != nil && own != t.own {
-			if v := own.AskFor(r, t.clients.Of(r)); !v.Passes() {
-				v.Refuse(w)
+			if _, answered := own.At(r.URL.Path).Admit(w, r, t.clients.Of(r)); answered {
 				return
 			}
 		}

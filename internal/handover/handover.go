@@ -104,6 +104,7 @@ func (n *Successor) Prepared(patience time.Duration) error { return n.await(prep
 // State is what commands have told a process, and its successor has to know.
 type State struct {
 	Maintenance json.RawMessage `json:"maintenance,omitempty"`
+	Proofs      []byte          `json:"proofs,omitempty"` // signs the proofs of clients
 }
 
 // Go lets it open the folders that only one may.

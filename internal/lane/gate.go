@@ -11,6 +11,7 @@ import (
 type gate struct {
 	*admit.Gate
 	headers [admit.MaxRates]headerID // hdrRefuse: none that the lane must look at
+	agent   bool                     // it looks at the User-Agent
 }
 
 // newGate returns nil for the gate of answers that are for everybody. ok is false
@@ -19,7 +20,7 @@ func newGate(g *admit.Gate) (_ *gate, ok bool) {
 	if g == nil {
 		return nil, true
 	}
-	known := &gate{Gate: g}
+	known := &gate{Gate: g, agent: g.LooksAtAgent()}
 	for i := range known.headers {
 		known.headers[i] = hdrRefuse
 		name := g.Header(i)
@@ -45,11 +46,14 @@ func (r *response) admits(remote net.Addr, q *request, b []byte, now time.Time, 
 	if !ok {
 		return false
 	}
-	var values [admit.MaxRates][]byte
+	about := admit.Request{Client: client, Now: now}
 	for i, id := range g.headers {
 		if id != hdrRefuse {
-			values[i] = q.value(b, id)
+			about.Values[i] = q.value(b, id)
 		}
 	}
-	return g.Ask(client, now, values).Passes()
+	if g.agent {
+		about.Agent = q.value(b, hdrUserAgent)
+	}
+	return g.Ask(&about).Passes()
 }

@@ -96,6 +96,8 @@ type TLS struct {
 type Refused struct {
 	Address Counter // the address may not ask
 	Rate    Counter // it had asked too often
+	Caught  Counter // it had asked for a trap
+	Proof   Counter // it had to prove first that it is no crawler
 }
 
 // HTTP3Refused counts what clients of HTTP/3 were refused, by the reason. Headers
@@ -126,6 +128,7 @@ type Meters struct {
 	TLS          TLS
 	HTTP2Refused HTTP2Refused
 	Refused      Refused
+	Trapped      Counter // addresses that were caught by a trap
 
 	HTTP3Connections Gauge   // open ones, of Connections
 	HTTP3Requests    Counter // requests over HTTP/3

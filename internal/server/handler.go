@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	found := s.route(table, r)
 	came := r // whose target and protocol the log names
 	w.around = found.surround(now, came)
-	found.handler = s.guarded(found.gate, now, w.around.preflights(found.handler))
+	found.handler = s.guarded(found.gate.At(r.URL.Path), now, w.around.preflights(found.handler))
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
@@ -98,6 +98,14 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		defer done()
 	}
 	found.serve(w, r)
+	s.trapped(&found, came, now, w)
+}
+
+// trapped catches a client that has asked for a trap.
+func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writer) {
+	if found.trap != nil && found.trap.Answered(r, now.clients.Of(r), w.code()) {
+		s.meters.Trapped.Add(0, 1)
+	}
 }
 
 // enter takes part in the routing table that serves r.
@@ -126,6 +134,7 @@ type answerer struct {
 	pages     site.Pages
 	noLog     bool
 	gate      *admit.Gate // nil: everybody may ask
+	trap      *admit.Trap // that is at the path; nil: none
 	foreign   bool
 	headers   *headers.AnswerRules
 	cors      *cors.Policy
@@ -165,6 +174,14 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		none.handler, none.gate = refuse("This is not a path.", http.StatusBadRequest), st.Gate
 		return none
 	}
+	if st.Trap.At(r.URL.Path) {
+		none.trap = st.Trap
+	}
+	if st.Trap.Own(r.URL.Path) {
+		none.handler = refuse("Nothing is here.", http.StatusNotFound)
+		none.on, none.pages, none.gate = st, st.Pages, st.Gate
+		return none
+	}
 	f := st.Find(r)
 	switch {
 	case f.Clean != "":
@@ -181,10 +198,10 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	found := answerer{
 		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
 		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
-		gate: route.Gate, foreign: route.Foreign,
+		gate: route.Gate, trap: none.trap, foreign: route.Foreign,
 		headers: route.Headers, cors: route.CORS,
 	}
-	if f.Private || route.Private {
+	if f.Private || route.Private || found.trap != nil { // the lane catches nobody
 		found.site = 0
 	}
 	return found
@@ -197,17 +214,22 @@ func (s *Server) guarded(g *admit.Gate, now *current, h http.Handler) http.Handl
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lane.Guard(r, g)
-		v := g.AskFor(r, now.clients.Of(r))
-		if v.Passes() {
+		v, answered := g.Admit(w, r, now.clients.Of(r))
+		if !answered {
 			h.ServeHTTP(w, r)
 			return
 		}
-		if v.Denied {
-			s.meters.Refused.Address.Add(0, 1)
-		} else {
-			s.meters.Refused.Rate.Add(0, 1)
+		refused := &s.meters.Refused
+		switch {
+		case v.Caught:
+			refused.Caught.Add(0, 1)
+		case v.Denied:
+			refused.Address.Add(0, 1)
+		case v.Proof != "":
+			refused.Proof.Add(0, 1)
+		case v.Limit != nil:
+			refused.Rate.Add(0, 1)
 		}
-		v.Refuse(w)
 	})
 }
 

@@ -35,6 +35,7 @@ type writer struct {
 	replaced string // the page that takes the place of this answer; what the job writes is dropped
 	forced   int    // the status of that page
 	noLog    bool
+	own      bool // the answer has a header and a page of its own
 
 	around *around  // nil: nothing
 	kind   []string // the Content-Type that a 304 stands for
@@ -75,7 +76,7 @@ func (w *writer) WriteHeader(status int) {
 // stamp adds the headers that every answer has. It checks for a drain here rather
 // than when the request came: a slow answer must end the connection too.
 func (w *writer) stamp() {
-	if w.around != nil && w.status != http.StatusSwitchingProtocols {
+	if w.around != nil && !w.own && w.status != http.StatusSwitchingProtocols {
 		header, kind := w.rw.Header(), w.kind
 		if own := header["Content-Type"]; own != nil || w.code() != http.StatusNotModified {
 			kind = own
@@ -95,6 +96,10 @@ func (w *writer) stamp() {
 		w.rw.Header()["Connection"] = closeHeader
 	}
 }
+
+// OwnPage keeps the site's pages for errors, and its rules for header fields, away
+// from an answer.
+func (w *writer) OwnPage() { w.own, w.pages = true, nil }
 
 // StandsFor notes the Content-Type of what a 304 stands for ([send.StandsFor]).
 func (w *writer) StandsFor(contentType []string) { w.kind = contentType }

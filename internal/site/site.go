@@ -59,6 +59,8 @@ type Site struct {
 	Pages Pages
 	// Gate is that of paths that no route answers.
 	Gate *admit.Gate
+	// Trap catches who asks for what only attackers do; nil: nobody.
+	Trap *admit.Trap
 	// Headers and CORS are those for paths that no route answers.
 	Headers *headers.AnswerRules
 	CORS    *cors.Policy

@@ -1,0 +1,78 @@
+package admit
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// caughtSets × caughtWays addresses are remembered: 512 KiB.
+	caughtSets = 1 << 14
+	caughtWays = 4
+	// caughtBits are those of a deadline, in seconds: half a year of uptime.
+	caughtBits = 24
+	maxCaught  = 1<<caughtBits - 1
+)
+
+// caught are the addresses that have asked for a trap, and until when. A lookup
+// takes no lock: each place is one word, the rest of the address's hash above the
+// second at which it is free again. The hash has a seed that nobody knows, so
+// nobody can aim at the places of others. Where a set is full, the one goes that
+// would be free the soonest.
+type caught struct {
+	last atomic.Int64 // the latest deadline: nobody is caught after it
+	sets [caughtSets][caughtWays]atomic.Uint64
+}
+
+// has reports whether a hash is caught at a second.
+func (c *caught) has(hash uint64, second int64) bool {
+	set := &c.sets[hash%caughtSets]
+	for i := range set {
+		if word := set[i].Load(); word>>caughtBits == hash>>caughtBits && int64(word&maxCaught) > second {
+			return true
+		}
+	}
+	return false
+}
+
+// add catches a hash until a second.
+func (c *caught) add(hash uint64, second, until int64) {
+	until = min(until, maxCaught)
+	set := &c.sets[hash%caughtSets]
+	place := &set[0]
+	for i := range set {
+		word := set[i].Load()
+		if word>>caughtBits == hash>>caughtBits || int64(word&maxCaught) <= second {
+			place = &set[i]
+			break
+		}
+		if word&maxCaught < place.Load()&maxCaught {
+			place = &set[i]
+		}
+	}
+	place.Store(hash>>caughtBits<<caughtBits | uint64(until))
+	for last := c.last.Load(); until > last && !c.last.CompareAndSwap(last, until); last = c.last.Load() {
+	}
+}
+
+// Caught reports whether a client has asked for a trap of late.
+func (t *Table) Caught(client netip.Addr, now time.Time) bool {
+	second := int64(now.Sub(t.start) / time.Second)
+	if second >= t.caught.last.Load() || !client.IsValid() {
+		return false
+	}
+	return t.caught.has(t.client(client), second)
+}
+
+// Catch has a client be caught for a time.
+func (t *Table) Catch(client netip.Addr, now time.Time, lasts time.Duration) {
+	second := int64(now.Sub(t.start) / time.Second)
+	t.caught.add(t.client(client), second, second+1+int64(lasts/time.Second))
+}
+
+// client is what an address is caught as.
+func (t *Table) client(a netip.Addr) uint64 {
+	var b [8]byte
+	return t.hash(0, address(&b, a))
+}

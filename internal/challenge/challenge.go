@@ -1,0 +1,242 @@
+// Package challenge has clients that look like crawlers prove that somebody cares
+// for the page: by some work of the browser's own, or, without scripts, by waiting
+// and pressing a button. Who has gets a signed cookie and is not asked again for a
+// while.
+//
+// Nothing is kept for a client until it has proved something: what is asked and
+// what is given is signed, and bound to the client's address, to why it was asked,
+// and to a time.
+package challenge
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"math/bits"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Marker is the last parameter of the query to which a proof is sent.
+	Marker = "millrace-proof"
+	// fresh is how long a question may be answered. A phone that sleeps meanwhile
+	// is asked again.
+	fresh = 10 * time.Minute
+	// maxProof bounds the body of a proof, in bytes. It has two short fields.
+	maxProof = 4 << 10
+	// maxNonce bounds the number that a client has searched for, in digits.
+	maxNonce = 20
+	// signed is how many bytes of a signature are kept.
+	signed = 16
+)
+
+// Terms are what is asked, and what it is good for.
+type Terms struct {
+	Secret []byte        // signs; whoever knows it needs no proof
+	Work   int           // zero bits at the start of a SHA-256: each one more doubles the work
+	Wait   time.Duration // of those without scripts
+	Lasts  time.Duration // how long a proof is good for
+}
+
+// Challenge asks for proofs. It is safe for concurrent use.
+type Challenge struct {
+	terms  Terms
+	policy string // Content-Security-Policy of the page
+}
+
+//go:embed page.html
+var page string
+
+//go:embed page.css
+var style string
+
+//go:embed page.js
+var script string
+
+// New returns a challenge on these terms.
+func New(t Terms) *Challenge {
+	sum := func(text string) string {
+		h := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
+	}
+	return &Challenge{t, "default-src 'none'; script-src " + sum(script) + "; style-src " + sum(style) +
+		"; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
+}
+
+// cookie is the name of the cookie of those who were asked for a reason.
+func cookie(why string) string { return "millrace-" + why }
+
+// sign is the signature over a text for a client. Addresses are those that one
+// customer has: an IPv6 network of 64 bits.
+func (c *Challenge) sign(kind, why, when string, client netip.Addr) string {
+	if client = client.Unmap(); client.Is6() {
+		p, _ := client.WithZone("").Prefix(64) // an IPv6 address has as many bits
+		client = p.Addr()
+	}
+	mac := hmac.New(sha256.New, c.terms.Secret)
+	_, _ = io.WriteString(mac, kind+"\x00"+why+"\x00"+when+"\x00"+client.String())
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:signed])
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// Passed reports whether a request brings the proof that is asked for a reason.
+func (c *Challenge) Passed(r *http.Request, why string, client netip.Addr, now time.Time) bool {
+	for _, k := range r.CookiesNamed(cookie(why)) {
+		until, mac, ok := strings.Cut(k.Value, ".")
+		if !ok || !equal(mac, c.sign("pass", why, until, client)) {
+			continue
+		}
+		if at, err := strconv.ParseInt(until, 36, 64); err == nil && now.Unix() < at {
+			return true
+		}
+	}
+	return false
+}
+
+// Ask answers a request that needs a proof.
+func (c *Challenge) Ask(w http.ResponseWriter, r *http.Request, why string, client netip.Addr, now time.Time, status int) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Robots-Tag", "noindex")
+	if status == http.StatusTooManyRequests {
+		h.Set("Retry-After", strconv.Itoa(c.seconds()))
+	}
+	if accept := r.Header.Get("Accept"); accept != "" && !strings.Contains(accept, "text/html") && !strings.Contains(accept, "*/*") || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		http.Error(w, "This client looks automated. A person opens the address in a browser, and is let in after a moment.", status)
+		return
+	}
+	when := strconv.FormatInt(now.UnixMilli(), 36)
+	token := why + "." + when + "." + c.sign("ask", why, when, client)
+	h.Set("Content-Security-Policy", c.policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	text := strings.NewReplacer(
+		"{style}", style, "{script}", script, "{token}", token, "{work}", strconv.Itoa(c.terms.Work),
+		"{wait}", strconv.Itoa(c.seconds()), "{action}", html.EscapeString(target(r, true)),
+	).Replace(page)
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, text) // the client may be gone
+	}
+}
+
+// seconds is how long those without scripts wait.
+func (c *Challenge) seconds() int { return int((c.terms.Wait + time.Second - 1) / time.Second) }
+
+// target is path and query of a request, with the marker or without it.
+func target(r *http.Request, marked bool) string {
+	u := url.URL{Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: strings.TrimSuffix(strings.TrimSuffix(r.URL.RawQuery, Marker), "&")}
+	path := "/" + strings.TrimLeft(u.EscapedPath(), "/\\") // two slashes would be another host
+	query := u.RawQuery
+	if marked {
+		query = strings.TrimPrefix(query+"&"+Marker, "&")
+	}
+	if query != "" {
+		path += "?" + query
+	}
+	return path
+}
+
+// Proves reports whether a request brings a proof instead of asking for something.
+func Proves(r *http.Request) bool {
+	return r.Method == http.MethodPost && (r.URL.RawQuery == Marker || strings.HasSuffix(r.URL.RawQuery, "&"+Marker))
+}
+
+// Take answers a request that brings a proof: with the cookie and the way back, or
+// with another question. The status is that of the question.
+func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Addr, now time.Time) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxProof))
+	if err != nil {
+		http.Error(w, "This is no proof.", http.StatusBadRequest)
+		return
+	}
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		http.Error(w, "This is no proof.", http.StatusBadRequest)
+		return
+	}
+	why, err := c.check(form.Get("token"), form.Get("nonce"), client, now)
+	if errors.Is(err, errAgain) {
+		c.Ask(w, r, why, client, now, http.StatusForbidden)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	until := strconv.FormatInt(now.Add(c.terms.Lasts).Unix(), 36)
+	http.SetCookie(w, &http.Cookie{
+		Name: cookie(why), Value: until + "." + c.sign("pass", why, until, client), Path: "/", MaxAge: int(c.terms.Lasts.Seconds()),
+		Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", target(r, false))
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// errAgain: what was asked is too old, was asked of somebody else, or is not done.
+var errAgain = errors.New("ask again")
+
+// check says what a proof is good for.
+func (c *Challenge) check(token, nonce string, client netip.Addr, now time.Time) (why string, err error) {
+	why, rest, _ := strings.Cut(token, ".")
+	when, mac, _ := strings.Cut(rest, ".")
+	at, err := strconv.ParseInt(when, 36, 64)
+	if err != nil || why == "" || len(why) > maxNonce || strings.Trim(why, "abcdefghijklmnopqrstuvwxyz") != "" || len(nonce) > maxNonce {
+		return "", errors.New("this is no proof: go back and try again")
+	}
+	age := now.Sub(time.UnixMilli(at))
+	switch {
+	case !equal(mac, c.sign("ask", why, when, client)), age > fresh, age < 0:
+		return why, errAgain
+	case nonce == "" && age < c.terms.Wait, nonce != "" && !worked(token, nonce, c.terms.Work):
+		return why, errAgain
+	}
+	return why, nil
+}
+
+// worked reports whether a number shows the work that was asked for.
+func worked(token, nonce string, zeros int) bool {
+	sum := sha256.Sum256([]byte(token + "." + nonce))
+	n := 0
+	for _, b := range sum {
+		n += bits.LeadingZeros8(b)
+		if b != 0 {
+			break
+		}
+	}
+	return n >= zeros
+}
+
+// Check returns what is wrong with terms, by the name of what it is wrong with.
+func (t Terms) Check() map[string]error {
+	faults := map[string]error{}
+	const leastSecret, leastWork, mostWork = 16, 8, 24 // 2^24 hashes are a minute on a phone
+	if t.Secret != nil && len(t.Secret) < leastSecret {
+		faults["secret"] = fmt.Errorf("a secret of %d characters can be guessed: at least %d", len(t.Secret), leastSecret)
+	}
+	if t.Work < leastWork || t.Work > mostWork {
+		faults["work"] = fmt.Errorf("%d is out of range: from %d, which is nothing, to %d, a minute of a phone's", t.Work, leastWork, mostWork)
+	}
+	if t.Wait < time.Second || t.Wait > time.Minute {
+		faults["wait"] = fmt.Errorf("%s is out of range: from 1s to 1m", t.Wait)
+	}
+	if t.Lasts < time.Minute || t.Lasts > 30*24*time.Hour {
+		faults["for"] = fmt.Errorf("%s is out of range: from 1m to 720h", t.Lasts)
+	}
+	return faults
+}

@@ -1,0 +1,166 @@
+package engine_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"millrace/internal/engine"
+)
+
+// TestTraps: who asks for a trap gets no more answers, hot ones neither, over any
+// protocol; what the site has itself is no trap.
+func TestTraps(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home", "wlwmanifest.xml": "mine"})
+	n := 0
+	everyWay(t, `limits: {trusted_proxies: [127.0.0.1]}
+sites:
+- traps: {paths: [/old/], except: [203.0.113.0/24]}
+  errors: {404: /index.html}
+  routes:
+    /: {static: {root: '`+dir+`'}}
+`, func(w *way) {
+		n++
+		check := func(path string, want int, from string) {
+			t.Helper()
+			for range 3 {
+				if resp, body := w.ask("GET", path, "", "X-Forwarded-For", from); resp.StatusCode != want {
+					t.Fatalf("%s: %s for %s: %d %q, want %d", w.Name(), path, from, resp.StatusCode, body, want)
+				}
+			}
+		}
+		one, two, three := fmt.Sprintf("198.51.100.%d", n), fmt.Sprintf("2001:db8:%d::1", n), fmt.Sprintf("203.0.113.%d", n)
+		check("/", 200, one)
+		check("/wlwmanifest.xml", 200, one)
+		check("/", 200, one)
+		w.ask("GET", "/blog/wp-login.php", "", "X-Forwarded-For", one, "Sec-Fetch-Site", "cross-site")
+		check("/", 200, one)
+		if resp, body := w.ask("GET", "/blog/wp-login.php", "", "X-Forwarded-For", one); resp.StatusCode != 404 || body != "home" {
+			t.Errorf("%s: the trap answers %d %q", w.Name(), resp.StatusCode, body)
+		}
+		check("/", 403, one)
+		check("/", 200, two)
+		w.ask("GET", "/old/x", "", "X-Forwarded-For", two)
+		check("/", 403, strings.Replace(two, "::1", "::2", 1))
+		check("/.env", 404, three)
+		check("/", 200, three)
+		check("/.git/config", 404, "127.0.0.1")
+		check("/", 200, "127.0.0.1")
+	})
+}
+
+var proofToken = regexp.MustCompile(`name="token" value="([^"]*)"`)
+
+// TestChallenge: what looks like a crawler gets no answer, no hot one either, until
+// it has proved something; nobody else is asked.
+func TestChallenge(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home", "robots.txt": "robots", "open/index.html": "open"})
+	everyWay(t, `sites:
+- challenge: {agents: [EvilBot], except_agents: [GoodBot], work: 8}
+  headers: {set: {Content-Security-Policy: "default-src 'self'"}}
+  errors: {403: /open/}
+  routes:
+    /: {static: {root: '`+dir+`'}, try: ['{path}', '@app']}
+    /open/: {static: {root: '`+dir+`/open'}, challenge: {off: true}}
+    '@app': {respond: app}
+`, func(w *way) {
+		get := func(path, agent string, want int, text string, head ...string) (*http.Response, string) {
+			t.Helper()
+			var resp *http.Response
+			var body string
+			for range 3 {
+				if resp, body = w.ask("GET", path, "", append(head, "User-Agent", agent)...); resp.StatusCode != want || !strings.Contains(body, text) {
+					t.Fatalf("%s: %s for %s: %d %q, want %d and %q", w.Name(), path, agent, resp.StatusCode, body, want, text)
+				}
+			}
+			return resp, body
+		}
+		get("/", "Firefox", 200, "home")
+		resp, body := get("/", "some evilbot/2", 403, "One moment")
+		if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "sha256-") || resp.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v", w.Name(), resp.Header)
+		}
+		get("/", "evilbot goodbot", 200, "home")
+		get("/robots.txt", "EvilBot", 200, "robots")
+		get("/open/", "EvilBot", 200, "open")
+		get("/nothing", "EvilBot", 403, "One moment")
+		get("/nothing", "Firefox", 200, "app")
+		get("/", "EvilBot", 403, "automated", "Accept", "application/json")
+
+		token := proofToken.FindStringSubmatch(body)[1]
+		nonce := 0
+		for sha256.Sum256([]byte(token + "." + strconv.Itoa(nonce)))[0] != 0 {
+			nonce++
+		}
+		form := url.Values{"token": {token}, "nonce": {strconv.Itoa(nonce)}}.Encode()
+		resp, _ = w.ask("POST", "/?a=b&millrace-proof", form, "User-Agent", "EvilBot", "Content-Type", "application/x-www-form-urlencoded")
+		if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/?a=b" || len(resp.Cookies()) != 1 {
+			t.Fatalf("%s: the proof is answered by %d %v", w.Name(), resp.StatusCode, resp.Header)
+		}
+		proof := resp.Cookies()[0]
+		get("/", "EvilBot", 200, "home", "Cookie", proof.Name+"="+proof.Value)
+		get("/", "EvilBot", 403, "One moment", "Cookie", proof.Name+"="+proof.Value+"x")
+		get("/", "EvilBot", 403, "One moment")
+	})
+}
+
+// TestChallengeByRate: who asks too often is asked for a proof, on the lane as well,
+// and rate_limit holds for those who have one.
+func TestChallengeByRate(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home"})
+	for _, lane := range []string{"{}", "{off: true}"} {
+		srv := start(t, parse(t, `
+listen: 127.0.0.1:0
+lane: `+lane+`
+sites:
+- challenge: {over: 3/h, work: 8}
+  rate_limit: 5/h
+  routes:
+    /: {static: {root: `+dir+`}}
+`))
+		url := srv.Addrs()[0]
+		if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.1", url), 7, "/")); got != "[200 200 200 429 429 429 429]" {
+			t.Errorf("lane %s: %s", lane, got)
+		}
+		if got := fmt.Sprint(statuses(t, dialFrom(t, "127.0.0.2", url), 2, "/")); got != "[200 200]" {
+			t.Errorf("lane %s: another one gets %s", lane, got)
+		}
+	}
+}
+
+func TestExplainGuard(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home"})
+	cfg := parse(t, `
+listen: 127.0.0.1:0
+sites:
+- traps: {paths: [/old/]}
+  challenge: {agents: [EvilBot]}
+  routes: {/: {static: {root: `+dir+`}}}
+`)
+	for _, c := range []struct {
+		path, agent, says string
+		status            int
+		hot               bool
+	}{
+		{"/", "Firefox", "is not one", 200, true},
+		{"/", "evilbot/1", "a proof is needed", 200, true},
+		{"/old/x", "", "is a trap", 404, false},
+		{"/.env", "", "the presets have this path", 404, false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+c.path, http.NoBody)
+		r.Header.Set("User-Agent", c.agent)
+		e, err := engine.Explain(cfg, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Status != c.status || e.Hot != c.hot || !strings.Contains(fmt.Sprint(e.Steps), c.says) {
+			t.Errorf("%+v: %d %v %v", c, e.Status, e.Hot, e.Steps)
+		}
+	}
+}
