@@ -103,6 +103,9 @@ func explain(name string, err error) string {
 	case "dns":
 		return fmt.Sprintf("the DNS does not know %s: add an A or AAAA record with this machine's address (%s)", name, detail)
 	case "unauthorized", "incorrectResponse":
+		if problem.Resource == nil { // no proof of a name has failed
+			return fmt.Sprintf("the CA refuses the account: compare id and secret of external_account with what the CA has handed out (%s)", detail)
+		}
 		return fmt.Sprintf("another server answers for %s: let its A and AAAA records point to this machine alone (%s)", name, detail)
 	case "caa":
 		return fmt.Sprintf("a CAA record of %s forbids this CA to issue: change the record, or the CA (%s)", name, detail)

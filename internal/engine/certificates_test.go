@@ -45,6 +45,8 @@ type authority struct {
 	renewNow  atomic.Bool                      // it asks for renewals (ARI)
 	wrong     atomic.Pointer[http.HandlerFunc] // answers orders instead
 	records   *records
+	accounts  *db.MemoryStore  // what it knows of its customers
+	clock     func() time.Time // of visitors; nil: the machine's
 }
 
 // records are TXT records that a test has.
@@ -62,6 +64,12 @@ func (r *records) set(name string, values ...string) {
 // newAuthority starts a CA whose certificates last for some seconds.
 func newAuthority(t *testing.T, seconds uint64) *authority {
 	t.Helper()
+	return newAuthorityFor(t, seconds, false)
+}
+
+// newAuthorityFor starts one that may serve its customers alone.
+func newAuthorityFor(t *testing.T, seconds uint64, customers bool) *authority {
+	t.Helper()
 	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
 	t.Setenv("PEBBLE_WFE_NONCEREJECT", "20") // every fifth, as a client must bear
 	a := &authority{records: &records{txt: map[string][]string{}}}
@@ -72,9 +80,10 @@ func newAuthority(t *testing.T, seconds uint64) *authority {
 		quiet = log.New(t.Output(), "pebble: ", 0)
 	}
 	store := db.NewMemoryStore()
+	a.accounts = store
 	issuer := ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {ValidityPeriod: seconds}})
 	looker := va.New(quiet, plain, secure, false, a.names(t), store)
-	front := wfe.New(quiet, store, looker, issuer, []string{"ca.example"}, false, false, 1, 1)
+	front := wfe.New(quiet, store, looker, issuer, []string{"ca.example"}, false, customers, 1, 1)
 	inner := front.Handler()
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -177,7 +186,7 @@ sites:
 // visit asks for a page over HTTPS, and returns the certificate.
 func (a *authority) visit(t *testing.T, host string) (*x509.Certificate, error) {
 	t.Helper()
-	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{ServerName: host, RootCAs: a.issued}}
+	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{ServerName: host, RootCAs: a.issued, Time: a.clock}}
 	nc, err := d.DialContext(t.Context(), "tcp", "127.0.0.1"+a.tls)
 	if err != nil {
 		return nil, err
@@ -307,29 +316,35 @@ func TestCertificateFailuresAreTold(t *testing.T) {
 }
 
 // Two processes with one storage get each certificate once, whoever is asked by
-// the CA, and both serve it: with one folder, and with one Redis, where each has a
-// folder of its own. What is in a Redis is sealed, and with it down a machine
-// starts with the copy that it has.
+// the CA, and both serve it: with one folder, and with one Redis or one bucket of
+// S3, where each has a folder of its own. With the store down a machine starts with
+// the copy that it has.
 func TestMachinesShareCertificates(t *testing.T) {
-	for _, kind := range []string{"folder", "redis"} {
+	for _, kind := range []string{"folder", "redis", "s3"} {
 		t.Run(kind, func(t *testing.T) {
 			a := newAuthority(t, 3600)
 			dir := folder(t, map[string]string{"index.html": "page"})
 			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
-			var redis *servertest.Process
-			var address string
-			if kind == "redis" {
-				redis, address = redisServer(t)
+			var shared *servertest.Process
+			var url string
+			switch kind {
+			case "redis":
+				shared, url = redisServer(t)
+				url = "redis://" + url
+			case "s3":
+				shared, url = s3Server(t)
+			}
+			if shared != nil {
 				t.Setenv("XDG_DATA_HOME", t.TempDir())
 				before, rest, _ := strings.Cut(yaml, "storage: ")
 				_, rest, _ = strings.Cut(rest, "}")
-				yaml = before + "storage: 'redis://" + address + "', storage_secret: " + strings.Repeat("secret", 6) + "}" + rest
+				yaml = before + "storage: '" + url + "', storage_secret: " + strings.Repeat("secret", 6) + "}" + rest
 			}
 			other := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 			// The second is not where the CA looks.
 			second := strings.Replace(strings.Replace(yaml, "listen: 127.0.0.1"+a.tls, "listen: "+other, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1)
 			startLoud(t, second)
-			if redis != nil {
+			if shared != nil {
 				t.Setenv("XDG_DATA_HOME", t.TempDir())
 			}
 			first, _ := startLoud(t, yaml)
@@ -339,11 +354,11 @@ func TestMachinesShareCertificates(t *testing.T) {
 			if n := a.orders.Load(); n != 1 {
 				t.Errorf("%d orders for one name", n)
 			}
-			if redis == nil {
+			if shared == nil {
 				return
 			}
 			a.down.Store(true)
-			redis.Kill()
+			shared.Kill()
 			_ = first.Close()
 			third := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 			startLoud(t, strings.Replace(strings.Replace(yaml, "listen: 127.0.0.1"+a.tls, "listen: "+third, 1), "listen: 127.0.0.1"+a.http, "listen: 127.0.0.1:0", 1))
@@ -371,6 +386,19 @@ func redisServer(t *testing.T) (p *servertest.Process, address string) {
 		return err
 	})
 	return p, address
+}
+
+// s3Server starts one with a bucket.
+func s3Server(t *testing.T) (p *servertest.Process, url string) {
+	t.Helper()
+	dir, address := t.TempDir(), "127.0.0.1:"+servertest.FreePort(t)
+	if err := os.Mkdir(filepath.Join(dir, "bucket"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	program := servertest.S3Program(t, "../..")
+	p = servertest.New(t)
+	p.S3(program, address, dir, "key", "secret", 20*time.Second)
+	return p, "s3+http://key:secret@" + address + "/bucket/certificates"
 }
 
 // On demand a name gets its certificate when the first client comes, if the

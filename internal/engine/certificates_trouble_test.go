@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ import (
 )
 
 // longTests names a variable with the time that TestCertificatesAreRenewed goes on
-// for, and that lets TestCADown run: 10m for ten lifetimes.
+// for, and that lets the tests run that take minutes: 10m for ten lifetimes.
 const longTests = "MILLRACE_TEST_CERTIFICATES"
 
 // openVisitors are how many connections are open while a certificate is renewed.
@@ -143,6 +144,42 @@ func TestCADown(t *testing.T) {
 			t.Fatal("no new certificate after the CA is back")
 		}
 		time.Sleep(time.Second)
+	}
+}
+
+// The machine's clock jumps, while the program runs. Its clock is changed by
+// building it with another package time, which takes minutes: TestClockJumps, in
+// certificates_clock_test.go, is the test.
+func TestClockJumpsBuilt(t *testing.T) {
+	if os.Getenv(longTests) == "" {
+		t.Skip("takes minutes: set " + longTests)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	original := filepath.Join(strings.TrimSpace(string(out)), "src", "time", "time.go")
+	text, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const read = "sec, nsec, mono := runtimeNow()\n"
+	if n := strings.Count(string(text), read); n == 0 {
+		t.Fatal("time.Now reads the clock in another way now: adapt this test")
+	}
+	dir := t.TempDir()
+	changed := filepath.Join(dir, "time.go")
+	write(t, changed, strings.ReplaceAll(string(text), read, read+"\tsec += Jumped.Load()\n")+"\n// Jumped is by how many seconds the clock has jumped.\nvar Jumped jumped\n")
+	more := filepath.Join(dir, "jumped.go")
+	write(t, more, "package time\n\nimport \"internal/runtime/atomic\"\n\ntype jumped struct{ atomic.Int64 }\n")
+	overlay := filepath.Join(dir, "overlay.json")
+	write(t, overlay, fmt.Sprintf(`{"Replace": {%q: %q, %q: %q}}`, original, changed, filepath.Join(filepath.Dir(original), "jumped.go"), more))
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-tags", "clockjump", "-run", "^TestClockJumps$", "-v", ".")
+	cmd.WaitDelay = time.Minute
+	text, err = cmd.CombinedOutput()
+	t.Logf("%s", text)
+	if err != nil || !strings.Contains(string(text), "--- PASS: TestClockJumps") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -322,4 +359,35 @@ func TestCAsInTurn(t *testing.T) {
 	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
 	startLoud(t, strings.Replace(yaml, "ca: "+a.dir, "ca: ['"+broken.dir+"', '"+a.dir+"']", 1))
 	a.eventuallyVisited(t, "a.example", anyCertificate)
+}
+
+// A CA that serves its customers alone gives a certificate to the account that the
+// config binds to one of them (RFC 8555, 7.3.4); without, or with another secret,
+// it is told what to write.
+func TestExternalAccount(t *testing.T) {
+	const id, secret, wrong = "customer-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W", "HjudV5qnbreN-n9WyFSH-t4HXuEx_XFen45zuxY-G1h6fr74V3cUM_dVlwQZBWmc"
+	for what, c := range map[string]struct{ config, told string }{
+		"bound":          {", external_account: {id: " + id + ", secret: " + secret + "}", ""},
+		"not bound":      {"", "this CA wants an account that exists: add external_account with its id and secret"},
+		"another secret": {", external_account: {id: " + id + ", secret: " + wrong + "}", "the CA refuses the account: compare id and secret of external_account"},
+		"unknown":        {", external_account: {id: customer-2, secret: " + secret + "}", "the CA refuses the account: compare id and secret of external_account"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			a := newAuthorityFor(t, 3600, true)
+			if err := a.accounts.AddExternalAccountKeyByID(id, secret); err != nil {
+				t.Fatal(err)
+			}
+			dir := folder(t, map[string]string{"index.html": "page"})
+			_, l := startLoud(t, a.config(t, c.config, fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
+			if c.told == "" {
+				a.eventuallyVisited(t, "a.example", anyCertificate)
+				return
+			}
+			l.waitFor(t, "there is no certificate for a.example yet")
+			l.waitFor(t, c.told)
+			if n := a.orders.Load(); n != 0 {
+				t.Errorf("%d orders", n)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -139,6 +140,9 @@ func (o *AutoOptions) Check() map[string]error {
 	}
 	if (o.Account.KeyID == "") != (o.Account.MACKey == "") {
 		found["external_account"] = errors.New("an external account has both: id and secret")
+	}
+	if _, err := base64.RawURLEncoding.DecodeString(o.Account.MACKey); err != nil {
+		found["external_account.secret"] = errors.New("this is no key in base64url: copy it as the CA shows it, without spaces and without = at its end")
 	}
 	if key, err := o.checkStorage(); err != nil {
 		found[key] = err

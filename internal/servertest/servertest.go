@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -63,6 +64,45 @@ func (p *Process) Kill() {
 		_ = p.cmd.Wait()         // and was killed
 		p.cmd = nil
 	}
+}
+
+// S3Program builds an S3 server, versitygw, whose version tools/s3/go.mod pins, in
+// the checkout with that root, and returns its path; Go's cache keeps it. A test
+// that cannot have it skips, or fails where MILLRACE_NEED_S3 is 1.
+func S3Program(t testing.TB, root string) string {
+	t.Helper()
+	cmd := exec.Command("go", "tool", "-C", root+"/tools/s3", "-n", "versitygw")
+	// One build for tests with and without the race detector.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -pgo=off", "GOWORK=off")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err == nil {
+		return strings.TrimSpace(string(out))
+	}
+	text := errs.String()
+	text = text[max(0, len(text)-1000):]
+	if os.Getenv("MILLRACE_NEED_S3") == "1" {
+		t.Fatalf("building versitygw: %v\n%s", err, text)
+	}
+	t.Skipf("the S3 server of tools/s3 cannot be built (MILLRACE_NEED_S3=1 makes that an error): %v\n%s", err, text)
+	return ""
+}
+
+// S3 runs an S3 server at an address, over a folder with its buckets as folders.
+func (p *Process) S3(program, address, dir, key, secret string, patience time.Duration) {
+	p.t.Helper()
+	// Without extended attributes, which not every folder for temporary files
+	// has; we need no metadata of S3's.
+	cmd := exec.Command(program, "--port", address, "--quiet", "--keep-alive", "posix", "--nometa", dir)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+key, "ROOT_SECRET_KEY="+secret)
+	p.Run(cmd, patience, func() error {
+		c, err := net.DialTimeout("tcp", address, time.Second)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	})
 }
 
 // FreePort is one below those that the system gives to outgoing connections,

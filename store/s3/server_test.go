@@ -5,11 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"log/slog"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,37 +24,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen; a machine in tests
 // may be slow. Calls have as much.
 const patience = 20 * time.Second
-
-// versitygw builds the S3 server, once; Go's cache keeps it. tools/s3/go.mod
-// pins its version.
-var versitygw = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join("..", "..", "tools", "s3")
-	cmd := exec.Command("go", "tool", "-C", dir, "-n", "versitygw")
-	// One build for tests with and without the race detector.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -pgo=off", "GOWORK=off")
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("building versitygw: %w\n%s", err, tail(errs.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
-})
-
-func tail(s string) string { return s[max(0, len(s)-1000):] }
-
-func program(t *testing.T) string {
-	t.Helper()
-	path, err := versitygw()
-	if err == nil {
-		return path
-	}
-	if os.Getenv("MILLRACE_NEED_S3") == "1" {
-		t.Fatal(err)
-	}
-	t.Skipf("the S3 server of tools/s3 cannot be built (MILLRACE_NEED_S3=1 makes that an error): %v", err)
-	return ""
-}
 
 // A server is a real S3 server of its own, over a folder.
 type server struct {
@@ -93,17 +59,7 @@ func random(n int) string {
 
 func (s *server) run() {
 	s.t.Helper()
-	// Without extended attributes, which not every folder for temporary files
-	// has; we need no metadata of S3's.
-	cmd := exec.Command(program(s.t), "--port", s.addr, "--quiet", "--keep-alive", "posix", "--nometa", s.dir)
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+s.key, "ROOT_SECRET_KEY="+s.secret)
-	s.Run(cmd, patience, func() error {
-		c, err := net.DialTimeout("tcp", s.addr, time.Second)
-		if err == nil {
-			c.Close()
-		}
-		return err
-	})
+	s.S3(servertest.S3Program(s.t, "../.."), s.addr, s.dir, s.key, s.secret, patience)
 }
 
 func escape(secret string) string {
