@@ -68,7 +68,7 @@ var rooms = map[string][][]string{
 		{"lab"},
 		{ // experiments do not know each other
 			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/proxy", "lab/experiment/sendfile",
+			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
 		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},
@@ -76,7 +76,7 @@ var rooms = map[string][][]string{
 		{"lab/live", "lab/pgo", "lab/report", "lab/trial"},
 		{"lab/cost", "lab/gate"},
 		{"lab/load", "lab/subject"},
-		{"lab/load/abuse", "lab/load/client", "lab/record"},
+		{"lab/link", "lab/load/abuse", "lab/load/client", "lab/record"},
 		{"lab/result", "lab/stats"},
 	},
 	"internal/upstream": {
@@ -131,6 +131,7 @@ var thirdParty = map[string][]string{
 	"internal/send":     {"golang.org/x/sys"},
 	"internal/epoll":    {"golang.org/x/sys"},
 	"internal/chart":    {"golang.org/x/image"},
+	"lab/link":          {"golang.org/x/sys"},
 	"lab/load":          {"golang.org/x/sys"},
 	"lab/load/abuse":    {"golang.org/x/net"},
 	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
@@ -182,6 +183,8 @@ var thirdPartyTests = map[string][]string{
 	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
 	"static":               {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+
+	"lab/experiment/protocols": {"github.com/quic-go/quic-go"}, // a server of HTTP/3
 
 	// The oracles of what we write.
 	"images/codec":     {"golang.org/x/image"},

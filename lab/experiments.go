@@ -13,6 +13,7 @@ import (
 	"millrace/lab/experiment/files"
 	"millrace/lab/experiment/images"
 	"millrace/lab/experiment/pgoproof"
+	"millrace/lab/experiment/protocols"
 	"millrace/lab/experiment/proxy"
 	"millrace/lab/experiment/sendfile"
 	"millrace/lab/experiment/tls"
@@ -28,6 +29,7 @@ func Experiments() []experiment.Experiment {
 		cache.Experiment(),
 		websocket.Experiment(),
 		tls.Experiment(),
+		protocols.Experiment(),
 		proxy.Experiment(),
 		images.Experiment(),
 		embed.Experiment(),

@@ -22,7 +22,7 @@ const CaddySubject = "caddy"
 var errNoConfig = errors.New("its config is in millrace's repository, bench/peers: run this in a checkout")
 
 // A Config is a template of bench/peers, and its fields at a place. It has Host,
-// Port and SecondPort of the place's addresses, Site, Dir, and User (of the
+// Port and SecondPort of the place's addresses, Site, Dir, Socket, and User (of the
 // workers; empty: as the server is started) beside those that are given.
 type Config struct {
 	Peer, Template string // the folder, and the file in it
@@ -43,7 +43,7 @@ func (s *Servers) WriteConfig(p Place, c Config) error {
 	if os.Geteuid() == 0 {
 		user = "root" // else its workers could not enter a private folder
 	}
-	fields := map[string]string{"Host": host, "Port": port, "SecondPort": second, "Site": p.Site, "Dir": p.Dir, "User": user}
+	fields := map[string]string{"Host": host, "Port": port, "SecondPort": second, "Site": p.Site, "Dir": p.Dir, "Socket": p.Socket, "User": user}
 	maps.Copy(fields, c.Fields(p))
 	return subject.WriteConfig(ConfigFile(p), filepath.Join(s.Env.Bench.Dir, "peers", c.Peer, c.Template), fields)
 }

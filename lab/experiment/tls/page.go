@@ -2,8 +2,6 @@ package tls
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"time"
 
 	"millrace/lab/experiment"
@@ -13,10 +11,6 @@ import (
 )
 
 const (
-	pagePath = "/page/"
-	// assets are what the page has beside its HTML: every third a script, the
-	// others images.
-	assets = 30
 	// visitors look at the page at once, each on a connection of its own.
 	visitors = 4
 	// views are how often each of them does.
@@ -26,29 +20,15 @@ const (
 	compressing = 700 * time.Millisecond
 )
 
-// pageFiles are a page and its assets, of 0.6 to 34 KB.
-func pageFiles() []fileserver.File {
-	files := []fileserver.File{{Name: "page/index.html", Path: pagePath, Size: 8000}}
-	for i := range assets {
-		kind := "png"
-		if i%3 == 0 {
-			kind = "js"
-		}
-		name := fmt.Sprintf("page/asset-%d.%s", i, kind)
-		files = append(files, fileserver.File{Name: name, Path: "/" + name, Size: 600 + 40*i*i})
-	}
-	return files
-}
-
 // view measures a page as a browser asks for it: the HTML, and when that has come
 // all assets at once, each with a browser's header fields, over one connection.
 func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
 	var paths []string
-	for _, f := range pageFiles() {
+	for _, f := range fileserver.PageFiles() {
 		paths = append(paths, f.Path)
 	}
 	d, err := client.New(client.Options{
-		Protocol: "http2", URL: slot.URL, Paths: paths, Header: fileserver.Chromium(), Insecure: true, Streams: assets, Timeout: patience,
+		Protocol: "http2", URL: slot.URL, Paths: paths, Header: fileserver.Chromium(), Insecure: true, Streams: fileserver.Assets, Timeout: patience,
 	})
 	if err != nil {
 		return trial.TaskResult{}, err
@@ -69,7 +49,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 	look := func(times int) error {
 		return experiment.Each(visitors, visitors, func(i int) error {
 			for range times {
-				if err := open(ctx, conns[i]); err != nil {
+				if err := fileserver.View(ctx, conns[i]); err != nil {
 					return err
 				}
 			}
@@ -94,20 +74,4 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 	}
 	slot.Window(false)
 	return trial.TaskResult{Done: uint64(visitors * times)}, err
-}
-
-// open asks for the page and its assets.
-func open(ctx context.Context, conn client.Conn) error {
-	if err := ask(ctx, conn, 0); err != nil {
-		return err
-	}
-	return experiment.Each(assets, assets, func(i int) error { return ask(ctx, conn, i+1) })
-}
-
-func ask(ctx context.Context, conn client.Conn, path int) error {
-	a, err := conn.Do(ctx, path, nil)
-	if err == nil && (a.Status != http.StatusOK || a.Body == 0) {
-		err = fmt.Errorf("%w: status %d, %d bytes", errAnswer, a.Status, a.Body)
-	}
-	return err
 }

@@ -24,7 +24,7 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b h2load.B
 	b.Exe, b.URL = m.h2load, target
 	got, body, err := b.Run(ctx, slot)
 	if least := uint64(b.Requests) * uint64(m.large); err == nil && path == fileserver.LargePath && body < least {
-		err = fmt.Errorf("%w: %d bytes of files of %d", errAnswer, body, least)
+		err = fmt.Errorf("%w: %d bytes of files of %d", fileserver.ErrAnswer, body, least)
 	}
 	return got, err
 }

@@ -155,6 +155,6 @@ func (m *measurement) transfers() []rows.Row {
 	}
 	return append(all, rows.Row{
 		Name: "page", Figure: "CPU per page", Metric: rows.CPU, Ours: millrace, Arms: servers(), Quick: true, Task: m.view,
-		About: fmt.Sprintf("a page of 8 KB, then its %d assets (0.6 to 34 KB) at once, over one HTTP/2 connection and with Chromium's header fields; %d visitors at once", assets, visitors),
+		About: fmt.Sprintf("a page of 8 KB, then its %d assets (0.6 to 34 KB) at once, over one HTTP/2 connection and with Chromium's header fields; %d visitors at once", fileserver.Assets, visitors),
 	})
 }

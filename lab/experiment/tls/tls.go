@@ -95,7 +95,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 
 // prepare makes what the servers need: the site and the certificate.
 func (m *measurement) prepare(chosen []rows.Row) (err error) {
-	if err := fileserver.Write(m.Site, slices.Concat(fileserver.Site(), pageFiles())); err != nil {
+	if err := fileserver.Write(m.Site, slices.Concat(fileserver.Site(), fileserver.PageFiles())); err != nil {
 		return err
 	}
 	m.page = fileserver.Site()[0].Content()

@@ -90,7 +90,7 @@ func TestVisit(t *testing.T) {
 	}
 	m.page = []byte("another page")
 	other := &measurement{page: []byte("a page")}
-	if err := other.look(t.Context(), at, true); !errors.Is(err, errAnswer) {
+	if err := other.look(t.Context(), at, true); !errors.Is(err, fileserver.ErrAnswer) {
 		t.Errorf("a wrong page: %v", err)
 	}
 }
@@ -199,11 +199,11 @@ func TestView(t *testing.T) {
 	})
 	m := &measurement{quick: true}
 	got, err := m.view(t.Context(), slotOn(t, s.URL+"/"))
-	if want := int64(visitors * (viewsQuick + 2) * (assets + 1)); err != nil || got.Done != visitors*viewsQuick || asked.Load() != want {
+	if want := int64(visitors * (viewsQuick + 2) * (fileserver.Assets + 1)); err != nil || got.Done != visitors*viewsQuick || asked.Load() != want {
 		t.Errorf("%+v, %v, asked %d times, not %d", got, err, asked.Load(), want)
 	}
-	missing = pageFiles()[7].Path
-	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, errAnswer) {
+	missing = fileserver.PageFiles()[7].Path
+	if _, err := m.view(t.Context(), slotOn(t, s.URL+"/")); !errors.Is(err, fileserver.ErrAnswer) {
 		t.Errorf("without an asset: %v", err)
 	}
 }

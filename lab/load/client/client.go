@@ -97,6 +97,9 @@ type Options struct {
 	// LocalAddr names the address a connection comes from, anew for each; its
 	// port should be 0. nil, or an answer of nil: the system chooses.
 	LocalAddr func() net.Addr
+	// Within runs what opens a socket, for one that must be in a network of its
+	// own ([millrace/lab/link]). nil: in this one.
+	Within func(open func() error) error
 }
 
 // The limits of what is sent and accepted.

@@ -23,7 +23,11 @@ func (t *target) connect(ctx context.Context, alpn string) (net.Conn, error) {
 			d.Control = shareSourcePorts
 		}
 	}
-	conn, err := d.DialContext(ctx, t.network, t.address)
+	var conn net.Conn
+	err := t.within(func() (err error) {
+		conn, err = d.DialContext(ctx, t.network, t.address)
+		return err
+	})
 	if err != nil {
 		return nil, t.connectError(err)
 	}

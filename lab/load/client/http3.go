@@ -98,7 +98,11 @@ func (d *http3Dialer) socket(ctx context.Context) (*net.UDPConn, *net.UDPAddr, e
 	if to.IP.To4() != nil {
 		network = "udp4"
 	}
-	socket, err := net.ListenUDP(network, from)
+	var socket *net.UDPConn
+	err = d.within(func() (err error) {
+		socket, err = net.ListenUDP(network, from)
+		return err
+	})
 	return socket, to, err
 }
 

@@ -26,6 +26,7 @@ type target struct {
 	streams int
 	timeout time.Duration
 	local   func() net.Addr
+	within  func(open func() error) error
 	tls     *tls.Config // of TLS over TCP and QUIC; the ALPN is filled in by the protocol
 }
 
@@ -54,6 +55,10 @@ func parseTarget(o *Options) (*target, error) {
 		streams: max(1, o.Streams),
 		timeout: o.Timeout,
 		local:   o.LocalAddr,
+		within:  o.Within,
+	}
+	if t.within == nil {
+		t.within = func(open func() error) error { return open() }
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil {
