@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
-	{"internal/lane", "internal/packer"},
+	{"internal/lane", "internal/packer", "internal/dictionary"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
@@ -183,6 +183,7 @@ var thirdPartyTests = map[string][]string{
 	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
 	"static":               {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
+	"internal/dictionary":  {"github.com/klauspost/compress"},
 
 	"lab/experiment/protocols": {"github.com/quic-go/quic-go"}, // a server of HTTP/3
 

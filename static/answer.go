@@ -64,6 +64,9 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 		header["Vary"] = varyBoth
 	case s.pictured:
 		header["Vary"] = varyAccept
+	case s.dictionary > 0:
+		header["Vary"] = varyDictionaryHeader
+		header["Use-As-Dictionary"] = []string{h.options.Dictionaries.Field(s.dictionary, h.options.Mount)}
 	case s.vary:
 		header["Vary"] = varyEncoding
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"millrace/internal/compress"
+	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
 )
@@ -21,16 +22,17 @@ const (
 type compressJob struct {
 	entry    *entry
 	snapshot *snapshot
+	with     *dictionary.Ask // nil: with no dictionary
 }
 
 // wantCompressed queues a snapshot for compression, once. One that is still
 // racy is about to be read again, and then has its turn.
 func (h *Handler) wantCompressed(e *entry, s *snapshot) {
-	if s == nil || !s.compressible || s.racy && !h.tree.fixed() || !s.queued.CompareAndSwap(false, true) {
+	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.tree.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
 	}
 	select {
-	case h.compress <- compressJob{e, s}:
+	case h.compress <- compressJob{entry: e, snapshot: s}:
 	default:
 		s.queued.Store(false)
 	}
@@ -40,6 +42,7 @@ func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 // core from serving. It runs until Close.
 func (h *Handler) compressLoop() {
 	var tools compress.Tools
+	h.oldVersions()
 	rest := time.NewTimer(0)
 	defer rest.Stop()
 	for {
@@ -47,7 +50,11 @@ func (h *Handler) compressLoop() {
 		case <-h.closing:
 			return
 		case job := <-h.compress:
-			h.compressOne(job, &tools)
+			if job.with != nil {
+				h.compressVersion(job, &tools)
+			} else {
+				h.compressOne(job, &tools)
+			}
 			rest.Reset(encoderRest)
 		case <-rest.C:
 			tools.Rest()
@@ -60,7 +67,11 @@ func (h *Handler) compressLoop() {
 func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
 	s := job.snapshot
 	identity := s.answers[negotiate.Identity]
-	if !s.valid() || !s.compressible {
+	if !s.valid() {
+		return
+	}
+	h.keepVersion(s)
+	if !s.compressible {
 		return
 	}
 	if !h.table.memory.Fits(identity.Size) {
@@ -83,7 +94,7 @@ func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
 		}
 	}
 	if useful {
-		h.publish(job.entry, s, made)
+		h.publish(job.entry, s, func(next *snapshot) { h.addEncodings(next, made) })
 	}
 }
 
@@ -101,9 +112,9 @@ func plainBytes(a *send.Answer) ([]byte, bool) {
 	return b, err == nil
 }
 
-// publish replaces a snapshot by one that has encodings as well. The lane's
+// publish replaces a snapshot by one that has more encodings. The lane's
 // answers fall, so that the next request gets the smaller one.
-func (h *Handler) publish(e *entry, s *snapshot, made [negotiate.Codings][]byte) {
+func (h *Handler) publish(e *entry, s *snapshot, add func(next *snapshot)) {
 	e.loading.Lock()
 	defer e.loading.Unlock()
 	if e.snapshot.Load() != s || !s.valid() {
@@ -113,9 +124,40 @@ func (h *Handler) publish(e *entry, s *snapshot, made [negotiate.Codings][]byte)
 	next := &snapshot{
 		read: s.read, version: e.gen.Now(), found: s.found,
 		answers: s.answers, available: s.available, vary: true,
+		dictionary: s.dictionary, deltas: s.deltas, streamed: s.streamed,
 	}
+	next.queued.Store(true) // done
 	next.dir.Store(s.dir.Load())
-	identity := s.answers[negotiate.Identity]
+	add(next)
+	// The new version is younger than the bytes. They are only right if the file
+	// is still the same after it was taken, and nobody has said otherwise.
+	if !h.tree.fixed() && !h.unchanged(e, next) || !next.read.Valid() {
+		return
+	}
+	held, all := 0, true
+	for _, a := range next.answers {
+		if a != nil && a.File != nil {
+			if all = a.File.Retain(); !all {
+				break
+			}
+			held++
+		}
+	}
+	next.checked.Store(s.checked.Load())
+	if all && h.table.install(e, next) {
+		return
+	}
+	for _, a := range next.answers {
+		if a != nil && a.File != nil && held > 0 {
+			a.File.Release()
+			held--
+		}
+	}
+}
+
+// addEncodings adds what was made of a snapshot's content.
+func (h *Handler) addEncodings(next *snapshot, made [negotiate.Codings][]byte) {
+	identity := next.answers[negotiate.Identity]
 	for c, body := range made {
 		if body == nil {
 			continue
@@ -129,17 +171,5 @@ func (h *Handler) publish(e *entry, s *snapshot, made [negotiate.Codings][]byte)
 			body:     body,
 		})
 		next.available = next.available.With(coding)
-	}
-	// The new version is younger than the bytes. They are only right if the file
-	// is still the same after it was taken, and nobody has said otherwise.
-	if !h.tree.fixed() && !h.unchanged(e, next) || !next.read.Valid() {
-		return
-	}
-	if identity.File != nil && !identity.File.Retain() {
-		return
-	}
-	next.checked.Store(s.checked.Load())
-	if !h.table.install(e, next) && identity.File != nil {
-		identity.File.Release()
 	}
 }

@@ -122,9 +122,10 @@ func TestAnEditDuringCompressionIsNotPublished(t *testing.T) {
 	e := h.table.get("a.css")
 	s := e.snapshot.Load()
 	made := [negotiate.Codings][]byte{negotiate.Gzip: []byte("old bytes")}
+	add := func(next *snapshot) { h.addEncodings(next, made) }
 	// Unheard of until publish looks.
 	files.set("a.css", css+"/* new */", past.Add(1))
-	h.publish(e, s, made)
+	h.publish(e, s, add)
 	if now := e.snapshot.Load(); now != s || s.valid() {
 		t.Error("published encodings of what the file no longer holds")
 	}
@@ -135,7 +136,7 @@ func TestAnEditDuringCompressionIsNotPublished(t *testing.T) {
 	s = e.snapshot.Load()
 	e.void()
 	ask(h, "GET", "/a.css")
-	h.publish(e, s, made)
+	h.publish(e, s, add)
 	if e.snapshot.Load().available != 0|negotiate.Set(1) {
 		t.Error("published encodings of an earlier snapshot")
 	}
@@ -175,7 +176,7 @@ func TestCompressionStopsAtTheBudget(t *testing.T) {
 	h.options.NoCompress = false
 	ask(h, "GET", "/a.css")
 	s := h.table.get("a.css").snapshot.Load()
-	h.compressOne(compressJob{h.table.get("a.css"), s}, new(compress.Tools))
+	h.compressOne(compressJob{entry: h.table.get("a.css"), snapshot: s}, new(compress.Tools))
 	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.compress) == 0 {
 		t.Error("compressed without room, or never to be tried again")
 	}

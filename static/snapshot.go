@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"millrace/internal/compress"
+	"millrace/internal/dictionary"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
@@ -78,6 +79,8 @@ type snapshot struct {
 
 	compressible bool
 	queued       atomic.Bool // for compression, or done with it
+	dictionary   int         // the rule that it is a dictionary by, from 1; 0: none
+	deltas       []delta     // it, compressed with others
 
 	// shut snapshots have given their descriptors back and have no answers: the
 	// file is opened again when it is asked for. What others have made of it
@@ -118,6 +121,9 @@ func (s *snapshot) cost() (bytes int64, files int) {
 				files++
 			}
 		}
+	}
+	for i := range s.deltas {
+		bytes += s.deltas[i].cost()
 	}
 	return bytes, files
 }
@@ -265,7 +271,8 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 			s.vary, s.compressible = true, false
 		}
 	}
-	s.vary = s.vary || s.compressible
+	s.dictionary = h.versionOf(e.name, kind, size)
+	s.vary = s.vary || s.compressible || s.dictionary > 0
 	_, variant := h.pictured(f.file)
 	s.pictured = variant || h.hasPictures(f.file)
 	for c := range negotiate.Codings {
@@ -537,6 +544,13 @@ func (h *Handler) use(name string, header http.Header) (use, error) {
 		}
 		coding, _ := negotiate.Encoding(header["Accept-Encoding"], s.available)
 		u := use{snapshot: s, answer: s.answers[coding], transient: transient}
+		known := true
+		if s.dictionary > 0 && len(header[dictionary.Header]) > 0 {
+			var a *send.Answer
+			if a, known = h.fromVersion(name, s, header); a != nil {
+				u.answer = a
+			}
+		}
 		if u.answer == nil { // too large to be decompressed
 			if transient {
 				s.release()
@@ -544,17 +558,17 @@ func (h *Handler) use(name string, header http.Header) (use, error) {
 			return use{}, errNotAcceptable
 		}
 		switch f := u.answer.File; {
-		case s.streamed && coding == negotiate.Identity:
+		case s.streamed && u.answer == s.answers[negotiate.Identity]:
 			a := *u.answer
 			r := &sequential{tree: h.tree, name: path.Clean(s.found.file)}
 			a.File = send.NewReaderAt(r, r)
 			u.answer = &a
 			return u, nil
 		case f == nil:
-			u.offer = !transient
+			u.offer = !transient && known
 			return u, nil
 		case f.Retain():
-			u.offer = !transient && f.HasDescriptor()
+			u.offer = !transient && known && f.HasDescriptor()
 			return u, nil
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/dictionary"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
 	"millrace/internal/packfile"
@@ -78,6 +79,13 @@ type Options struct {
 	// Decompress lets data.json.gz, .br or .zst alone answer for data.json:
 	// clients that cannot take it get up to 16 MiB decompressed.
 	Decompress bool `yaml:"decompress"`
+	// Dictionaries are paths of files that are versions of each other, in which a
+	// star is any text, as in [/assets/app-*.js]. Browsers that have one version get
+	// of the next only what has changed (RFC 9842).
+	Dictionaries dictionary.Rules `yaml:"dictionaries"`
+	// Mount is what stands before the paths of the files in URLs. Dictionaries need
+	// to know; with Millrace's own server it is the path of the route.
+	Mount string `yaml:"-"`
 	// NoPrecompressed ignores files named like another with .br, .zst or .gz
 	// appended; otherwise they answer for that other file.
 	NoPrecompressed bool `yaml:"no_precompressed"`
@@ -126,6 +134,7 @@ type Handler struct {
 	// expand decompresses; nil in programs with a packed site, which need no decoder.
 	expand   func(negotiate.Coding, io.Reader) (io.ReadCloser, error)
 	pictures bool // a packed site with variants of its images
+	versions versions
 
 	closing chan struct{}
 	running sync.WaitGroup
@@ -232,7 +241,8 @@ func (h *Handler) keepCurrent(how freshness) {
 	if how&swept != 0 {
 		h.running.Go(h.sweepLoop)
 	}
-	if !h.options.NoCompress {
+	h.versions.on = len(h.options.Dictionaries) > 0
+	if !h.options.NoCompress || h.versions.on {
 		h.running.Go(h.compressLoop)
 	}
 }
@@ -261,6 +271,9 @@ func (o Options) Check() map[string]error {
 		} else if strings.ContainsFunc(rule.Value, func(c rune) bool { return c < ' ' || c > '~' }) || rule.Value == "" {
 			faults["cache_control"] = fmt.Errorf("value %q cannot stand in a header: write one like max-age=3600", rule.Value)
 		}
+	}
+	if err := o.Dictionaries.Check(); err != nil {
+		faults["dictionaries"] = err
 	}
 	o.checkPages(faults)
 	if o.Memory < 0 {
@@ -331,6 +344,8 @@ func (u *use) rule() lane.Rule {
 		rule.VaryOn = varyBoth
 	case u.snapshot.pictured:
 		rule.VaryOn = varyAccept
+	case u.snapshot.dictionary > 0:
+		rule.VaryOn = varyDictionary
 	case u.snapshot.vary:
 		rule.VaryOn = varyOnEncoding
 	}

@@ -78,6 +78,7 @@ type Tools struct {
 	best, good, quick *brotli.Writer
 	zstd, zstdAhead   *zstd.Encoder
 	gzip              [efforts]*gzip.Writer
+	dictionaries      bool // there were some, whose tables are garbage now
 }
 
 // encoder is what the encoders have in common.

@@ -201,7 +201,7 @@ type Route struct {
 	// BodyBytes is how large a request's body may be, instead of
 	// limits.body_bytes.
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
-	// NoLog keeps requests that the fast lane does not answer out of the access log.
+	// NoLog keeps requests out of the access log.
 	NoLog bool `yaml:"no_log"`
 	// Headers are rules as the site has them, and come after those.
 	Headers *headers.AnswerOptions `yaml:"headers"`

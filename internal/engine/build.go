@@ -151,6 +151,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			o := *rc.Cache
 			o.CORS, rc.Cache = *policy, &o
 		}
+		mount(&rc, pattern)
 		h, job, err := b.job(sc.Hosts, pattern, rc)
 		if err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go/http3"
+
+	"millrace/internal/config"
 )
 
 // way is a client that asks a server by one protocol, with or without the lane.
@@ -23,10 +25,19 @@ type way struct {
 // everyWay runs a test against a server with these sites over HTTP/1.1, the same
 // with TLS, HTTP/2 and HTTP/3; with the fast lane and without.
 func everyWay(t *testing.T, sites string, test func(w *way)) {
+	t.Helper()
+	everyWayWith(t, sites, func(*config.Config) {}, test)
+}
+
+// everyWayWith is everyWay with a config that is amended.
+func everyWayWith(t *testing.T, sites string, amend func(*config.Config), test func(w *way)) {
+	t.Helper()
 	cert, key, pool := certificate(t)
 	for _, lane := range []string{"lane", "no-lane"} {
 		cfg := fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: [\"127.0.0.1:0\"], cert: %q, key: %q, redirect: false, http3: true}\nlane: {off: %v}\n%s", cert, key, lane == "no-lane", sites)
-		srv := start(t, parse(t, cfg))
+		parsed := parse(t, cfg)
+		amend(parsed)
+		srv := start(t, parsed)
 		for _, protocol := range []string{"h1", "tls", "h2", "h3"} {
 			t.Run(lane+"/"+protocol, func(t *testing.T) {
 				tr := &http.Transport{

@@ -2,10 +2,21 @@ package engine
 
 import (
 	"io"
+	"strings"
 
 	"millrace/internal/config"
 	"millrace/static"
 )
+
+// mount tells files where their URLs begin, if they need to know.
+func mount(rc *config.Route, pattern string) {
+	if rc.Static == nil || len(rc.Static.Dictionaries) == 0 || !strings.HasPrefix(pattern, "/") || !strings.HasSuffix(pattern, "/") {
+		return
+	}
+	o := *rc.Static
+	o.Mount = strings.TrimSuffix(pattern, "/")
+	rc.Static = &o
+}
 
 func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static

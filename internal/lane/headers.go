@@ -31,6 +31,8 @@ const (
 	hdrViewportWidth
 	hdrCacheControl
 	hdrPragma
+	hdrAvailableDictionary
+	hdrSecFetchSite
 	numKept // the number of them
 )
 
@@ -122,6 +124,10 @@ func keptHeader(name []byte) headerID {
 		return hdrCacheControl
 	case "pragma":
 		return hdrPragma
+	case "available-dictionary":
+		return hdrAvailableDictionary
+	case "sec-fetch-site":
+		return hdrSecFetchSite
 	}
 	return hdrRefuse
 }
@@ -158,7 +164,7 @@ func harmlessHeader(name []byte) headerID {
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",
 		"service-worker-navigation-preload", "cdn-loop", "x-amzn-trace-id", "alt-used",
-		"content-type":
+		"content-type", "dictionary-id":
 		return hdrHarmless
 	}
 	if hasPrefix(name, "sec-fetch-") || hasPrefix(name, "sec-ch-") || hasPrefix(name, "cf-") ||

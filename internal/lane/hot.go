@@ -367,7 +367,7 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 		head, sent = head[n:], m
 	}
 	rs := &pendingWrite{head: head, file: r, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
-	if y.log != nil {
+	if y.log != nil && !r.quiet {
 		rs.line = bytes.Clone(req)
 	}
 	c.reading.pending = rs
@@ -534,7 +534,7 @@ type answered struct {
 // record counts an answer and logs it.
 func (c *Conn) record(log *accesslog.Log, a answered) {
 	took := a.count(c.shard)
-	if log == nil {
+	if log == nil || a.response.quiet {
 		return
 	}
 	if c.remote == "" {

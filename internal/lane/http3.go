@@ -85,7 +85,7 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
 	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0"}
-	if took := as.count(v.shard); settings.Log != nil {
+	if took := as.count(v.shard); settings.Log != nil && !found.quiet {
 		as.log(settings.Log, settings.sender(v.remote, q, req), v.shard, took)
 	}
 	if sent < size {

@@ -147,6 +147,9 @@ func finish(b []byte, r *request) verdict {
 			return refused
 		}
 	}
+	if r.has(hdrAvailableDictionary) && r.has(hdrSecFetchSite) && string(r.value(b, hdrSecFetchSite)) != "same-origin" {
+		return refused // what a dictionary shortens is for nobody who might not read it (RFC 9842, 9.3)
+	}
 	r.coding = codingAbsent
 	if s := r.headers[hdrAcceptEncoding]; s.to != 0 {
 		if r.coding = codings(b[s.from:s.to]); r.coding == codingUnknown {
@@ -165,7 +168,7 @@ func (r *request) has(id headerID) bool { return r.headers[id].to != 0 }
 
 // coding is a set of content codings. Two Accept-Encoding headers without
 // weights mean the same if they name the same codings.
-type coding uint8
+type coding uint16
 
 const (
 	codingGzip coding = 1 << iota
@@ -173,8 +176,10 @@ const (
 	codingBrotli
 	codingZstd
 	codingIdentity
-	codingAbsent                // no such header: not the same as an empty set
-	codingUnknown coding = 0xff // weights, wildcards, new codings: for net/http
+	codingDCB // with a dictionary (RFC 9842)
+	codingDCZ
+	codingAbsent                  // no such header: not the same as an empty set
+	codingUnknown coding = 0xffff // weights, wildcards, new codings: for net/http
 )
 
 // codings reads "gzip, deflate, br, zstd" (RFC 9110, 12.5.3).
@@ -192,6 +197,10 @@ func codings(value []byte) (set coding) {
 			set |= codingZstd
 		case "identity":
 			set |= codingIdentity
+		case "dcb":
+			set |= codingDCB
+		case "dcz":
+			set |= codingDCZ
 		default:
 			return codingUnknown
 		}

@@ -134,6 +134,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 		rule.Lines = without(rule.Lines, c.ticket.Drop)
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
+	v.response.quiet = c.ticket.NoLog
 	if v.response.gate, ok = newGate(c.ticket.gate); !ok {
 		return
 	}
@@ -217,6 +218,8 @@ type Around struct {
 	Dress func(h http.Header, status int, contentType []string)
 	// Drop reports whether a field that changes by the second is left out. nil: none is.
 	Drop func(name string) bool
+	// NoLog keeps the answer out of the access log.
+	NoLog bool
 }
 
 // Narrow says more of a request that has begun.

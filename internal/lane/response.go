@@ -26,6 +26,7 @@ type response struct {
 	// from far away when there are many answers.
 	offered
 	job               *meter.Job
+	quiet             bool  // not in the access log
 	gate              *gate // nil: it is for everybody
 	full, notModified atomic.Pointer[stamped]
 	// The same as header blocks of HTTP/2, without the body.
@@ -60,7 +61,7 @@ func (r *response) same(as *response) bool {
 	if (r.gate == nil) != (as.gate == nil) || r.gate != nil && r.gate.Gate != as.gate.Gate {
 		return false
 	}
-	return r.offered == as.offered && bytes.Equal(r.whole, as.whole) && bytes.Equal(r.head304, as.head304)
+	return r.offered == as.offered && r.quiet == as.quiet && bytes.Equal(r.whole, as.whole) && bytes.Equal(r.head304, as.head304)
 }
 
 // stamped is a response as of one second.

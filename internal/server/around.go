@@ -38,7 +38,7 @@ func (a *answerer) surround(now *current, came *http.Request) *around {
 
 // narrow is what the lane has to know.
 func (a *around) narrow(found *answerer) lane.Around {
-	n := lane.Around{Vary: found.vary, OnlyGood: len(found.pages) > 0}
+	n := lane.Around{Vary: found.vary, OnlyGood: len(found.pages) > 0, NoLog: found.noLog}
 	if a == nil {
 		return n
 	}

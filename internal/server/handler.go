@@ -42,7 +42,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	r, shard := lane.Begin(found.request, found.site, found.job)
 	w.r, w.site = came, found.on
 	w.pages, w.noLog = found.pages, found.noLog
-	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 {
+	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
 		lane.Narrow(r, w.around.narrow(&found))
 	}
 	defer func() {

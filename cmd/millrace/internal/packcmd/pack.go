@@ -186,6 +186,9 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 				p.Warn("the folder of " + pattern + " stays on disk: PHP reads its files there")
 				continue
 			}
+			if len(route.Static.Dictionaries) > 0 {
+				p.Warn("what " + pattern + " says of dictionaries is left out: a packed site has no versions")
+			}
 			seen[route.Static.Root] = true
 			p.Folders = append(p.Folders, c.folder(route.Static.Root, here.Sites[i].Routes[pattern].Static.Root, *route.Static))
 		}

@@ -1,0 +1,189 @@
+package engine_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// release is a script as a bundler writes it, of which each version differs a little.
+func release(version int) string {
+	var b strings.Builder
+	for i := range 800 {
+		fmt.Fprintf(&b, "function f%d(a,b){return a*%d+b-%d}\n", i, i*i%7919, i*31%1009)
+	}
+	return strings.Replace(b.String(), "function f400(", fmt.Sprintf("export const version=%d;function f400(", version), 1)
+}
+
+func hashOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return ":" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+}
+
+// A browser that has the version before gets what has changed, by every way the same
+// bytes; nobody else does.
+func TestDictionariesOfFiles(t *testing.T) {
+	dir := folder(t, map[string]string{"assets/app-1.js": release(1), "assets/app-2.js": release(2), "assets/lib-1.js": release(3), "page.html": "page"})
+	decoded := func(t *testing.T, body string) string {
+		zstd, err := exec.LookPath("zstd")
+		if err != nil {
+			t.Log("zstd is not installed: what is sent is not decoded")
+			return release(2)
+		}
+		cmd := exec.Command(zstd, "-D", filepath.Join(dir, "assets/app-1.js"), "-dc")
+		cmd.Stdin, cmd.Stderr = strings.NewReader(body), os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	first := map[string]string{} // by coding
+	everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /sub/: {static: {root: %q, dictionaries: ['/assets/app-*.js']}}\n", dir), func(w *way) {
+		const both = "gzip, deflate, br, zstd, dcb, dcz"
+		has := []string{"Available-Dictionary", hashOf(release(1)), "Sec-Fetch-Site", "same-origin"}
+		for _, accept := range []string{"dcb", "dcz", both} {
+			var res *http.Response
+			var body string
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				res, body = w.ask("GET", "/sub/assets/app-2.js", "", append(has, "Accept-Encoding", accept)...)
+				if strings.HasPrefix(res.Header.Get("Content-Encoding"), "dc") {
+					break
+				}
+				if time.Now().After(deadline) {
+					w.Fatalf("%s: it is never compressed with the dictionary: %v", accept, res.Header)
+				}
+			}
+			coding := res.Header.Get("Content-Encoding")
+			if accept != both && coding != accept || len(body) > 400 {
+				w.Errorf("%s: %d bytes of %s", accept, len(body), coding)
+			}
+			if coding == "dcz" && decoded(w.T, body) != release(2) {
+				w.Error("what is sent is another file")
+			}
+			if got := res.Header; got.Get("Vary") != "Accept-Encoding, Available-Dictionary" || got.Get("Use-As-Dictionary") != `match="/sub/assets/app-*.js"` || got.Get("Etag") == "" {
+				w.Errorf("%s: %v", accept, got)
+			}
+			for range 3 { // by now it is hot
+				if _, again := w.ask("GET", "/sub/assets/app-2.js", "", append(has, "Accept-Encoding", accept)...); again != body {
+					w.Errorf("%s: asked again, it is another", accept)
+				}
+			}
+			if was, ok := first[coding]; ok && was != body {
+				w.Errorf("%s: %d bytes elsewhere, %d here", accept, len(was), len(body))
+			}
+			first[coding] = body
+			res, _ = w.ask("GET", "/sub/assets/app-2.js", "", append(has, "Accept-Encoding", accept, "If-None-Match", res.Header.Get("Etag"))...)
+			if res.StatusCode != http.StatusNotModified {
+				w.Errorf("%s: %s for who has it", accept, res.Status)
+			}
+		}
+		for name, head := range map[string][]string{
+			"another site":       {"Available-Dictionary", has[1], "Sec-Fetch-Site", "cross-site", "Accept-Encoding", both},
+			"a sibling":          {"Available-Dictionary", has[1], "Sec-Fetch-Site", "same-site", "Accept-Encoding", both},
+			"unknown":            {"Available-Dictionary", hashOf("x"), "Sec-Fetch-Site", "same-origin", "Accept-Encoding", both},
+			"of another rule":    {"Available-Dictionary", hashOf(release(3)), "Accept-Encoding", both},
+			"no dictionary":      {"Accept-Encoding", both},
+			"no coding":          {"Available-Dictionary", has[1], "Accept-Encoding", "gzip, br"},
+			"no word of codings": {"Available-Dictionary", has[1]},
+			"nonsense":           {"Available-Dictionary", "::", "Accept-Encoding", both},
+			"an id":              {"Available-Dictionary", "x", "Dictionary-Id", `"a"`, "Accept-Encoding", both},
+		} {
+			for range 3 {
+				res, _ := w.ask("GET", "/sub/assets/app-2.js", "", head...)
+				if coding := res.Header.Get("Content-Encoding"); res.StatusCode != 200 || strings.HasPrefix(coding, "dc") || res.Header.Get("Vary") != "Accept-Encoding, Available-Dictionary" {
+					w.Errorf("%s: %s %q %q", name, res.Status, coding, res.Header.Get("Vary"))
+				}
+			}
+		}
+		for _, other := range []string{"/sub/assets/lib-1.js", "/sub/page.html"} {
+			res, _ := w.ask("GET", other, "", append(has, "Accept-Encoding", both)...)
+			if res.Header.Get("Use-As-Dictionary") != "" || strings.Contains(res.Header.Get("Vary"), "Dictionary") {
+				w.Errorf("%s: %v", other, res.Header)
+			}
+		}
+	})
+}
+
+// The version that a deployment takes away is still what visitors have.
+func TestDictionaryOfFileThatIsGone(t *testing.T) {
+	dir := folder(t, map[string]string{"app-1.js": release(1)})
+	url := startSite(t, `
+routes:
+  /: {static: {root: `+dir+`, dictionaries: [/app-*.js]}}
+`)
+	says(t, url+"/app-1.js", 200, "version=1;")
+	if err := os.Remove(filepath.Join(dir, "app-1.js")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "app-2.js"), release(2))
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		res, _ := ask(t, "GET", url+"/app-2.js", "Accept-Encoding", "dcb", "Available-Dictionary", hashOf(release(1)))
+		if res.Header.Get("Content-Encoding") == "dcb" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is never compressed with the file that is gone")
+		}
+	}
+}
+
+// A browser, which decodes for itself, gets the next version from the one it has.
+func TestDictionariesInChromium(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser is not short")
+	}
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("chromium is not installed (apt: chromium)")
+	}
+	dir := folder(t, map[string]string{"assets/app-1.js": release(1), "assets/app-2.js": release(2), "index.html": `<!DOCTYPE html><title>begun</title><pre id=out>nothing yet</pre><script type="module">
+const out = document.getElementById("out"), pause = ms => new Promise(done => setTimeout(done, ms));
+const sizes = async name => {
+	const text = await (await fetch(name, {cache: "reload"})).text();
+	const all = performance.getEntriesByName(new URL(name, location).href);
+	return [text.match(/version=(\d+)/)[1], all[all.length-1].encodedBodySize, text.length];
+};
+let first = await sizes("assets/app-1.js"), last;
+for (let i = 0; i < 60; i++) { // the server compresses it meanwhile
+	last = await sizes("assets/app-2.js?" + i);
+	if (last[1] < 400) break;
+	await pause(200);
+}
+out.textContent = "done " + JSON.stringify({first, last});
+</script>`})
+	url := startSite(t, `
+routes:
+  /: {static: {root: `+dir+`, dictionaries: ['/assets/app-*.js'], cache_control: [{match: /assets/, value: max-age=3600}]}}
+`)
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+		"--disable-background-networking", "--user-data-dir="+home, "--virtual-time-budget=60000", "--timeout=60000", "--dump-dom", url+"/")
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("the browser does not run here: %v", err)
+	}
+	text := string(out)
+	_, result, ok := strings.Cut(text, "done ")
+	result, _, _ = strings.Cut(result, "</pre>")
+	if !ok {
+		t.Fatalf("the page has not come to its end: %s", text)
+	}
+	var version, encoded, length, first int
+	if _, err := fmt.Sscanf(result, `{"first":["1",%d,%d],"last":["%d",%d,%d]}`, &first, &length, &version, &encoded, &length); err != nil {
+		t.Fatalf("%s: %v", result, err)
+	}
+	if version != 2 || encoded >= 400 || length != len(release(2)) {
+		t.Errorf("version %d came as %d bytes and is %d long; the first took %d", version, encoded, length, first)
+	}
+	t.Logf("%d bytes of text: %d for the first version, %d for the second", length, first, encoded)
+}

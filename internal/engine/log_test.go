@@ -1,0 +1,57 @@
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/config"
+)
+
+// logged waits until the log has a text, and returns all of it.
+func logged(t *testing.T, path, text string) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		b, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(b), text) {
+			return string(b)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the log never says %q: %v\n%s", text, err, b)
+		}
+	}
+}
+
+// What is not to be logged is not, whoever answers: hot answers, 304 and large files
+// among them.
+func TestNoLog(t *testing.T) {
+	dir := folder(t, map[string]string{"a.txt": "a", "large.bin": strings.Repeat("x", 600<<10)})
+	path := filepath.Join(t.TempDir(), "access.log")
+	everyWayWith(t, fmt.Sprintf("sites:\n- routes:\n    /: {static: {root: %[1]q}}\n    /quiet/: {static: {root: %[1]q}, no_log: true}\n", dir), func(cfg *config.Config) {
+		cfg.Log = accesslog.Options{Format: "json", File: path}
+	}, func(w *way) {
+		for _, file := range []string{"a.txt", "large.bin", "none"} {
+			var etag string
+			for range 4 {
+				res, _ := w.ask("GET", "/quiet/"+file, "")
+				etag = res.Header.Get("Etag")
+			}
+			if etag != "" {
+				w.ask("GET", "/quiet/"+file, "", "If-None-Match", etag)
+			}
+			w.ask("HEAD", "/quiet/"+file, "")
+		}
+		mark := strings.ReplaceAll(w.Name(), "/", "-")
+		for range 3 {
+			w.ask("GET", "/a.txt?"+mark, "")
+		}
+		text := logged(w.T, path, mark)
+		if strings.Contains(text, "/quiet/") {
+			w.Errorf("the log has\n%s", text)
+		}
+	})
+}
