@@ -25,15 +25,15 @@ const module = "millrace"
 // question for a review, not for a new line.
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
-	{"."}, // package millrace, the root: the library that other programs import
-	{"internal/engine", "internal/importer/nginx", "internal/importer/compare"}, // engine: the only place where jobs meet
+	{".", "internal/importer/compare"},                                        // package millrace, the root: the library that other programs import
+	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy"}, // engine: the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 

@@ -137,9 +137,9 @@ func withName(c *http.Client, host string) *http.Client {
 
 // Ignored says which differences are harmless, for people.
 func Ignored() string {
-	return "Server, Date, the form of ETag, the text of errors and redirects that the servers write themselves, charset, " +
+	return "Server, Date, Via, the form of ETag, 301 or 308 for a folder without its slash, the text of errors and redirects that the servers write themselves, charset, " +
 		"404 instead of 403 for a folder without an index, an absolute or relative Location, Expires beside Cache-Control and both of errors and redirects, and what Millrace says where the other says nothing " +
-		"(Cache-Control, Vary, Accept-Ranges, Alt-Svc, Cache-Status, Age, Via, nosniff)"
+		"(Cache-Control, Vary, Accept-Ranges, Alt-Svc, Cache-Status, Age, nosniff)"
 }
 
 // Differences are those of two answers to the same request.
@@ -149,7 +149,7 @@ func Differences(s Site, target string, theirs, ours Answer, strict bool) (found
 	if own && ours.Status == http.StatusNotFound && withoutIndex(s, target, theirs) {
 		return nil
 	}
-	if theirs.Status != ours.Status {
+	if theirs.Status != ours.Status && (strict || !sameFolder(s, target, theirs, ours)) {
 		note("status", fmt.Sprint(theirs.Status), fmt.Sprint(ours.Status))
 	}
 	if !bytes.Equal(theirs.Body, ours.Body) && !own {
@@ -177,9 +177,9 @@ func Differences(s Site, target string, theirs, ours Answer, strict bool) (found
 	return found
 }
 
-// ownPage reports whether an answer's body is what nginx writes itself.
+// ownPage reports whether an answer's body is what nginx or Caddy writes itself.
 func ownPage(a Answer) bool {
-	return a.Status >= 300 && (len(a.Body) == 0 || bytes.Contains(a.Body, []byte("<hr><center>nginx")))
+	return a.Status >= 300 && (len(a.Body) == 0 || bytes.Contains(a.Body, []byte("<hr><center>nginx")) || bytes.HasPrefix(a.Body, []byte("<a href=")) && bytes.HasSuffix(a.Body, []byte("</a>.\n\n")))
 }
 
 // withoutIndex reports whether nginx speaks of a folder without an index: it
@@ -191,14 +191,33 @@ func withoutIndex(s Site, target string, a Answer) bool {
 	return a.Status == http.StatusMovedPermanently && location(s, target, a.Header.Get("Location")) == s.URL(target+"/")
 }
 
+// sameFolder reports whether both lead to the folder's path with a slash, once
+// and for all: Caddy does so by 308.
+func sameFolder(s Site, target string, theirs, ours Answer) bool {
+	path, query, has := strings.Cut(target, "?")
+	if has {
+		query = "?" + query
+	}
+	for _, a := range []Answer{theirs, ours} {
+		if a.Status != http.StatusMovedPermanently && a.Status != http.StatusPermanentRedirect || location(s, target, a.Header.Get("Location")) != s.URL(path+"/"+query) {
+			return false
+		}
+	}
+	return true
+}
+
 // harmless reports whether a difference in a field is one that is known.
 func harmless(name, a, b string, theirs, ours Answer) bool {
 	switch name {
-	case "Server", "Date", "Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length", "Etag":
-		return true // Content-Length: the bodies are compared
+	case "Server", "Date", "Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length", "Etag", "Via", "Status", "Alt-Svc":
+		return true // Status is CGI's, which some pass on; Content-Length: the bodies are compared
 	case "Expires":
 		return theirs.Status >= 300 || b == "" && theirs.Header.Get("Cache-Control") != "" && ours.Header.Get("Cache-Control") != ""
-	case "Cache-Control", "Vary", "Accept-Ranges", "Alt-Svc", "Cache-Status", "Age", "Via", "X-Content-Type-Options", "Last-Modified", "X-Request-Id":
+	case "Vary":
+		return a == "" || b == "" && strings.EqualFold(a, "Accept-Encoding") // what is never compressed
+	case "Accept-Ranges", "Last-Modified":
+		return a == "" || theirs.Status >= 400 // of a page for an error
+	case "Cache-Control", "Cache-Status", "Age", "X-Content-Type-Options", "X-Request-Id":
 		return a == "" || name == "Cache-Control" && theirs.Status >= 300
 	}
 	return false
@@ -213,6 +232,9 @@ func normal(s Site, target, name, value string) string {
 			media = strings.ToLower(strings.TrimSpace(media))
 			if media == "text/javascript" {
 				return "application/javascript" // RFC 9239 made one of them
+			}
+			if media == "image/vnd.microsoft.icon" {
+				return "image/x-icon"
 			}
 			if media == "text/xml" {
 				return "application/xml" // RFC 7303, 9.2
@@ -254,6 +276,7 @@ func location(s Site, target, value string) string {
 	if err != nil {
 		return value
 	}
+	u.ForceQuery = false // a lone question mark
 	for _, addr := range []string{s.Theirs, s.Ours} {
 		_, port, err := net.SplitHostPort(addr)
 		if err == nil && u.Port() == port {

@@ -1,32 +1,17 @@
 package compare
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"millrace/internal/importer/nginxconf"
 )
-
-// Nginx is one that runs by a config, on loopback ports, with its logs and
-// temporary files in a folder of its own.
-type Nginx struct {
-	Sites []Site // Ours is empty
-
-	dir    string
-	cmd    *exec.Cmd
-	stderr *bytes.Buffer
-	done   chan struct{} // closed when it has ended
-}
 
 // NginxOptions say how it is started.
 type NginxOptions struct {
@@ -37,99 +22,42 @@ type NginxOptions struct {
 }
 
 // StartNginx starts nginx by the lines of a config. The caller stops it.
-func StartNginx(ctx context.Context, list []*nginxconf.Directive, o NginxOptions) (*Nginx, error) {
-	dir, err := os.MkdirTemp("", "millrace-compare-")
+func StartNginx(ctx context.Context, list []*nginxconf.Directive, o NginxOptions) (*Server, error) {
+	s, err := folder("nginx")
 	if err != nil {
-		return nil, fmt.Errorf("starting nginx: %w", err)
+		return nil, err
 	}
-	n := &Nginx{dir: dir, stderr: &bytes.Buffer{}, done: make(chan struct{})}
-	r := &rewriter{options: o, dir: dir, addresses: map[string]string{}, root: os.Geteuid() == 0}
+	r := &rewriter{options: o, dir: s.dir, root: os.Geteuid() == 0}
 	text, err := r.config(list)
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "nginx.conf"), []byte(text), 0o600)
+		err = os.WriteFile(filepath.Join(s.dir, "nginx.conf"), []byte(text), 0o600)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
-	n.Sites = r.sites
+	s.Sites = r.sites
 	binary := o.Binary
 	if binary == "" {
 		binary = "nginx"
 	}
-	args := []string{"-c", filepath.Join(dir, "nginx.conf"), "-e", filepath.Join(dir, "error.log")}
+	args := []string{"-c", filepath.Join(s.dir, "nginx.conf"), "-e", filepath.Join(s.dir, "error.log")}
 	if o.Prefix != "" {
 		args = append(args, "-p", o.Prefix)
 	}
-	n.cmd = exec.Command(binary, args...) //nolint:gosec // the operator names it
-	n.cmd.Stderr = n.stderr
-	if err := n.cmd.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting nginx: %w", err), os.RemoveAll(dir))
+	if err := s.start(ctx, binary, args, nil); err != nil {
+		return nil, err
 	}
-	go func() { // Stop waits for it
-		_ = n.cmd.Wait() // what it says is in its messages
-		close(n.done)
-	}()
-	if err := n.wait(ctx); err != nil {
-		return nil, errors.Join(err, n.Stop())
-	}
-	return n, nil
-}
-
-// wait returns when all addresses answer.
-func (n *Nginx) wait(ctx context.Context) error {
-	const longest = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	for _, s := range n.Sites {
-		for {
-			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Theirs)
-			if err == nil {
-				_ = c.Close()
-				break
-			}
-			select {
-			case <-n.done:
-				return fmt.Errorf("nginx ended: %s", n.messages())
-			case <-ctx.Done():
-				return fmt.Errorf("nginx does not answer at %s: %s", s.Theirs, n.messages())
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}
-	return nil
-}
-
-// messages are what nginx has said.
-func (n *Nginx) messages() string {
-	text, _ := os.ReadFile(filepath.Join(n.dir, "error.log")) // there may be none
-	return strings.TrimSpace(strings.TrimSpace(n.stderr.String()) + "\n" + string(text))
-}
-
-// Stop ends nginx and removes its folder.
-func (n *Nginx) Stop() error {
-	const patience = 10 * time.Second
-	err := n.cmd.Process.Signal(syscall.SIGTERM)
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
-	}
-	select {
-	case <-n.done:
-	case <-time.After(patience):
-		err = errors.Join(err, n.cmd.Process.Kill())
-		<-n.done
-	}
-	return errors.Join(err, os.RemoveAll(n.dir))
+	return s, nil
 }
 
 // rewriter makes a config that touches nothing but its own folder.
 type rewriter struct {
-	options   NginxOptions
-	dir       string
-	addresses map[string]string // of the config to ours
-	held      []net.Listener
-	sites     []Site
-	root      bool
-	caches    int
+	options NginxOptions
+	dir     string
+	ports   ports
+	sites   []Site
+	root    bool
+	caches  int
 }
 
 // config is the whole of it.
@@ -167,9 +95,7 @@ func (r *rewriter) config(list []*nginxconf.Directive) (string, error) {
 		events = own("events")
 		events.Opens = true
 	}
-	for _, l := range r.held {
-		_ = l.Close() // nginx takes the port
-	}
+	r.ports.free()
 	if len(r.sites) == 0 {
 		return "", errors.New("the config has no server that listens to HTTP")
 	}
@@ -279,17 +205,7 @@ func (r *rewriter) address(theirs string, secure bool) (string, error) {
 	} else if strings.ContainsAny(theirs, ".:") || !strings.ContainsAny(theirs, "0123456789") {
 		port = "80"
 	}
-	key := fmt.Sprint(port, secure)
-	if to := r.addresses[key]; to != "" {
-		return to, nil
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("looking for a free port: %w", err)
-	}
-	r.held = append(r.held, l) // until all are found, so that none comes twice
-	r.addresses[key] = l.Addr().String()
-	return r.addresses[key], nil
+	return r.ports.address(fmt.Sprint(port, secure))
 }
 
 // serverHosts are hosts that a block answers for: one for each of its names.

@@ -45,7 +45,7 @@ func Text(s string) *Node {
 func Verbatim(s string) *Node { return &Node{text: quote(s), plain: s} }
 
 // Number is a number, or true and false, or a size.
-func Number(v any) *Node { return &Node{text: fmt.Sprint(v)} }
+func Number(v any) *Node { return &Node{text: fmt.Sprint(v), plain: fmt.Sprint(v)} }
 
 // Texts is a list of texts on one line.
 func Texts(texts ...string) *Node {
@@ -237,10 +237,12 @@ func (n *Node) Remove(key string) {
 	n.items = slices.DeleteFunc(n.items, func(i item) bool { return i.key == key })
 }
 
-// CopyTo sets all keys of the map in another.
-func (n *Node) CopyTo(to *Node) {
+// CopyTo sets all keys of the map in another, but some.
+func (n *Node) CopyTo(to *Node, but ...string) {
 	for _, i := range n.items {
-		to.Set(i.key, i.value, i.comment...)
+		if !slices.Contains(but, i.key) {
+			to.Set(i.key, i.value, i.comment...)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/importer/caddy"
+	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/compare"
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/nginx"
@@ -25,13 +27,14 @@ import (
 
 // Compare is `millrace compare-config`.
 type Compare struct {
-	Nginx  string   `required:"" placeholder:"FILE" complete:"file" help:"The config of nginx to compare with."`
-	Config string   `short:"c" placeholder:"FILE" complete:"file" help:"The config of Millrace. Default: what millrace import nginx would write."`
-	Log    string   `placeholder:"FILE" complete:"file" help:"An access log of nginx: its GET and HEAD requests are asked for as well, on every site."`
+	Nginx  string   `required:"" xor:"model" placeholder:"FILE" complete:"file" help:"The config of nginx to compare with."`
+	Caddy  string   `required:"" xor:"model" placeholder:"FILE" complete:"file" help:"The Caddyfile to compare with."`
+	Config string   `short:"c" placeholder:"FILE" complete:"file" help:"The config of Millrace. Default: what millrace import would write."`
+	Log    string   `placeholder:"FILE" complete:"file" help:"An access log: its GET and HEAD requests are asked for as well, on every site."`
 	Host   []string `placeholder:"NAME" help:"Ask for this host alone. May be repeated."`
 	Limit  int      `default:"1000" placeholder:"N" help:"How many paths of each site are asked for at most. Default 1000."`
 	Strict bool     `help:"Show harmless differences, too."`
-	Binary string   `default:"nginx" placeholder:"FILE" complete:"file" help:"The nginx to run. Default nginx."`
+	Binary string   `placeholder:"FILE" complete:"file" help:"The nginx or Caddy to run. Default nginx or caddy."`
 	Prefix string   `default:"/usr/share/nginx" placeholder:"DIR" complete:"dir" help:"The folder that nginx's relative paths are in, as nginx -V says (--prefix). Default /usr/share/nginx."`
 }
 
@@ -40,7 +43,7 @@ type comparison struct {
 	Compare
 	streams console.Streams
 	dir     string // temporary
-	theirs  *compare.Nginx
+	theirs  *compare.Server
 	config  *config.Config
 	plain   string // our addresses
 	secure  string
@@ -59,32 +62,65 @@ func (c *Compare) Run(s console.Streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := &comparison{Compare: *c, streams: s, dir: dir}
-	name, err := filepath.Abs(c.Nginx)
-	if err != nil {
-		return fmt.Errorf("reading the config: %w", err)
-	}
-	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
-	if err != nil {
-		return console.Failure(err, "does nginx take it? nginx -t -c "+c.Nginx)
-	}
 	cert, key, err := compare.SelfSigned(dir, []string{"localhost"})
 	if err != nil {
 		return err //nolint:wrapcheck // says what it was doing
 	}
-	if err := r.ours(list, filepath.Dir(name), cert, key); err != nil {
+	if r.theirs, err = r.model(ctx, cert, key); err != nil {
 		return err
-	}
-	r.theirs, err = compare.StartNginx(ctx, list, compare.NginxOptions{Binary: c.Binary, Prefix: c.Prefix, Dir: filepath.Dir(name), Cert: cert, Key: key})
-	if err != nil {
-		return console.Failure(err, "nginx runs with this config, but other ports: does nginx -t -c "+c.Nginx+" take it?")
 	}
 	defer func() { err = errors.Join(err, r.theirs.Stop()) }()
 	return r.run(ctx)
 }
 
+// model starts the server to compare with, and prepares ours.
+func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Server, error) {
+	if r.Caddy != "" {
+		return r.caddy(ctx, cert, key)
+	}
+	name, err := filepath.Abs(r.Nginx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the config: %w", err)
+	}
+	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	if err != nil {
+		return nil, console.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
+	}
+	node, report := nginx.Translate(list, nginx.Options{Dir: filepath.Dir(name), Prefix: r.Prefix})
+	if err := r.ours(node, report, name, cert, key); err != nil {
+		return nil, err
+	}
+	theirs, err := compare.StartNginx(ctx, list, compare.NginxOptions{Binary: r.Binary, Prefix: r.Prefix, Dir: filepath.Dir(name), Cert: cert, Key: key})
+	if err != nil {
+		return nil, console.Failure(err, "nginx runs with this config, but other ports: does nginx -t -c "+r.Nginx+" take it?")
+	}
+	return theirs, nil
+}
+
+func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Server, error) {
+	name, err := filepath.Abs(r.Caddy)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
+	}
+	list, err := caddyconf.Parse(name, caddyconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	if err != nil {
+		return nil, console.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
+	}
+	addresses := caddy.Addresses(list)
+	node, report := caddy.Translate(list, caddy.Options{Dir: filepath.Dir(name)})
+	if err := r.ours(node, report, name, cert, key); err != nil {
+		return nil, err
+	}
+	theirs, err := compare.StartCaddy(ctx, compare.CaddyOptions{Binary: r.Binary, File: name, Addresses: addresses, Cert: cert, Key: key})
+	if err != nil {
+		return nil, console.Failure(err, "Caddy runs with this Caddyfile, but other ports: does caddy validate --config "+r.Caddy+" take it?")
+	}
+	return theirs, nil
+}
+
 // ours reads or makes the config of Millrace, and puts it on loopback ports.
-func (r *comparison) ours(list []*nginxconf.Directive, dir, cert, key string) error {
-	cfg, err := r.read(list, dir, cert, key)
+func (r *comparison) ours(node *draft.Node, report *draft.Report, name, cert, key string) error {
+	cfg, err := r.read(node, report, name, cert, key)
 	if err != nil {
 		return err
 	}
@@ -113,7 +149,7 @@ func (r *comparison) ours(list []*nginxconf.Directive, dir, cert, key string) er
 	return nil
 }
 
-func (r *comparison) read(list []*nginxconf.Directive, dir, cert, key string) (*config.Config, error) {
+func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, key string) (*config.Config, error) {
 	if r.Config != "" {
 		cfg, err := config.Load(r.Config)
 		if err != nil {
@@ -121,21 +157,28 @@ func (r *comparison) read(list []*nginxconf.Directive, dir, cert, key string) (*
 		}
 		return cfg, nil
 	}
-	node, report := nginx.Translate(list, nginx.Options{Dir: dir, Prefix: r.Prefix})
-	if tls := node.Get("tls"); tls != nil { // nginx's own may not be readable for who compares
+	if tls := node.Get("tls"); tls != nil { // the model's own may not be readable for who compares
 		tls.Remove("certificates")
 		tls.Remove("auto")
 		tls.Set("cert", draft.Text(cert)).Set("key", draft.Text(key))
 	}
 	node.Remove("log")
-	cfg, err := config.Parse(filepath.Join(dir, config.FileName), []byte(node.String()))
+	cfg, err := config.Parse(filepath.Join(filepath.Dir(name), config.FileName), []byte(node.String()))
 	if err != nil {
-		return nil, cmdline.BadConfig("what millrace import nginx writes", err)
+		return nil, cmdline.BadConfig("what millrace import writes", err)
 	}
 	if n := report.Count(draft.Left); n > 0 {
-		r.streams.Say("%s not carried over: millrace import nginx %s lists them\n", console.Count(n, "line"), r.Nginx)
+		r.streams.Say("%s not carried over: millrace import %s %s lists them\n", console.Count(n, "line"), strings.ToLower(r.theirName()), name)
 	}
 	return cfg, nil
+}
+
+// theirName is the server to compare with.
+func (r *comparison) theirName() string {
+	if r.Caddy != "" {
+		return "Caddy"
+	}
+	return "nginx"
 }
 
 // freePort is an address that nobody listens at.
@@ -182,7 +225,7 @@ func (r *comparison) run(ctx context.Context) error {
 	return nil
 }
 
-// sites are those of nginx, with our address beside.
+// sites are those of the model, with our address beside.
 func (r *comparison) sites() (list []compare.Site) {
 	for _, s := range r.theirs.Sites {
 		s.Ours = r.plain
@@ -237,7 +280,7 @@ func (r *comparison) site(ctx context.Context, client *compare.Client, s compare
 			return fmt.Errorf("writing: %w", err)
 		}
 		for _, d := range found {
-			if _, err := fmt.Fprintf(r.streams.Out, "  %s: nginx %s, Millrace %s\n", d.What, cmp.Or(d.Theirs, "none"), cmp.Or(d.Ours, "none")); err != nil {
+			if _, err := fmt.Fprintf(r.streams.Out, "  %s: %s %s, Millrace %s\n", d.What, r.theirs.Name, cmp.Or(d.Theirs, "none"), cmp.Or(d.Ours, "none")); err != nil {
 				return fmt.Errorf("writing: %w", err)
 			}
 		}

@@ -13,6 +13,8 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/config"
+	"millrace/internal/importer/caddy"
+	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/nginx"
 	"millrace/internal/importer/nginxconf"
@@ -21,6 +23,7 @@ import (
 // Command is `millrace import`.
 type Command struct {
 	Nginx Nginx `cmd:"" help:"Write a config that does what one of nginx does."`
+	Caddy Caddy `cmd:"" help:"Write a config that does what a Caddyfile does."`
 }
 
 // output is where a config is written.
@@ -44,6 +47,36 @@ func (c *Nginx) Run(s console.Streams) error {
 		return console.Failure(err, "does nginx take it? nginx -t -c "+c.File)
 	}
 	return c.write(s, "millrace import nginx "+c.File, node, report)
+}
+
+// Caddy is `millrace import caddy`.
+type Caddy struct {
+	File string `arg:"" optional:"" default:"/etc/caddy/Caddyfile" complete:"file" help:"The Caddyfile; what it imports is read as well. Default /etc/caddy/Caddyfile."`
+
+	output `embed:""`
+}
+
+// Run writes the config, and says what was not carried over.
+func (c *Caddy) Run(s console.Streams) error {
+	node, report, err := FromCaddy(c.File)
+	if err != nil {
+		return console.Failure(err, "does Caddy take it? caddy validate --config "+c.File)
+	}
+	return c.write(s, "millrace import caddy "+c.File, node, report)
+}
+
+// FromCaddy translates a Caddyfile.
+func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
+	name, err := filepath.Abs(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the Caddyfile: %w", err)
+	}
+	config, err := caddyconf.Parse(name, caddyconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	if err != nil {
+		return nil, nil, err //nolint:wrapcheck // names file and line
+	}
+	node, report := caddy.Translate(config, caddy.Options{Dir: filepath.Dir(name)})
+	return node, report, nil
 }
 
 // FromNginx translates a config of nginx.
@@ -110,6 +143,8 @@ func Examples(verb string) []string {
 	switch {
 	case verb == "import" || verb == "import nginx":
 		return []string{"millrace import nginx /etc/nginx/nginx.conf -o millrace.yaml", "millrace compare-config --nginx /etc/nginx/nginx.conf"}
+	case verb == "import caddy":
+		return []string{"millrace import caddy /etc/caddy/Caddyfile -o millrace.yaml"}
 	case strings.HasPrefix(verb, "compare-config"):
 		return []string{"millrace compare-config --nginx /etc/nginx/nginx.conf --log /var/log/nginx/access.log"}
 	}

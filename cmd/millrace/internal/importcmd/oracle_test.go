@@ -59,8 +59,9 @@ func tree() map[string]string {
 	}
 }
 
-// place puts a config and what it names into a folder, with its paths changed.
-func place(t *testing.T, name string, port string) string {
+// place puts the configs of a folder and what they name into another one, with
+// their paths changed, and returns that.
+func place(t *testing.T, configs, port string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(file, text string) {
@@ -81,8 +82,8 @@ func place(t *testing.T, name string, port string) string {
 		}
 		text, err := os.ReadFile(file)
 		rel, _ := filepath.Rel(configs, file)
-		replaced := strings.NewReplacer("/srv/", dir+"/srv/", "/etc/ssl/", dir+"/ssl/", "127.0.0.1:5001", "127.0.0.1:"+port).Replace(string(text))
-		write(filepath.Join(dir, "nginx", rel), replaced)
+		replaced := strings.NewReplacer("/srv/", dir+"/srv/", "/etc/ssl/", dir+"/ssl/", "127.0.0.1:5001", "127.0.0.1:"+port, "localhost:5001", "localhost:"+port).Replace(string(text))
+		write(filepath.Join(dir, "configs", rel), replaced)
 		return err
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func place(t *testing.T, name string, port string) string {
 	c := certtest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org")
 	certtest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
 	php(t, filepath.Join(dir, "srv", "run", "php-fpm.sock"))
-	return filepath.Join(dir, "nginx", name+".conf")
+	return filepath.Join(dir, "configs")
 }
 
 // application is the upstream: it says what it was asked.
@@ -162,37 +163,85 @@ func TestNginxIsTheOracle(t *testing.T) {
 		{"static-precompressed", 15, []string{"/.git", "/.git/config", "/downloads/x.css"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			file := place(t, c.name, port)
-			var out, messages bytes.Buffer
-			s := console.Streams{Out: &out, Err: &messages}
+			file := filepath.Join(place(t, configs, port), c.name+".conf")
 			yaml := filepath.Join(filepath.Dir(file), "millrace.yaml")
-			if err := (&Nginx{File: file, Prefix: "/usr/share/nginx", output: output{Output: yaml}}).Run(s); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := config.Load(yaml); err != nil {
-				t.Fatalf("check: %v", err)
-			}
-			compare := &Compare{Nginx: file, Config: yaml, Limit: 300, Binary: "nginx", Prefix: "/usr/share/nginx"}
-			err := compare.Run(s)
-			for _, line := range strings.Split(out.String(), "\n") {
-				if _, path, is := strings.Cut(line, "://"); is && strings.HasPrefix(line, "http") && !slices.Contains(c.differ, path[strings.Index(path, "/"):]) {
-					t.Errorf("%s differs", line)
-				}
-			}
-			if err != nil && (t.Failed() || out.Len() == 0) {
-				text, _ := os.ReadFile(yaml)
-				_, yaml, _ := strings.Cut(string(text), "\n\n")
-				t.Errorf("%v\n%s\n%s", err, &out, strings.ReplaceAll(yaml, dirOf(file), ""))
-			}
-			asked := 0
-			for _, line := range strings.Split(messages.String(), "\n") {
-				_, _ = fmt.Sscanf(line, "%d paths of", &asked)
-			}
-			if asked < c.least {
-				t.Errorf("only %d answers were compared", asked)
-			}
+			same(t, c.least, c.differ, yaml,
+				(&Nginx{File: file, Prefix: "/usr/share/nginx", output: output{Output: yaml}}).Run,
+				&Compare{Nginx: file, Config: yaml, Limit: 300, Prefix: "/usr/share/nginx"})
 		})
 	}
 }
 
-func dirOf(file string) string { return filepath.Dir(filepath.Dir(file)) }
+// same imports a config, and asks its server and ours the same. differ are the
+// paths whose answers differ by intention.
+func same(t *testing.T, least int, differ []string, yaml string, importIt func(console.Streams) error, compare *Compare) {
+	t.Helper()
+	var out, messages bytes.Buffer
+	s := console.Streams{Out: &out, Err: &messages}
+	if err := importIt(s); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(yaml)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, _ := strings.Cut(string(text), "\n\n")
+	if _, err := config.Load(yaml); err != nil {
+		t.Fatalf("check: %v\n%s", err, lines)
+	}
+	err = compare.Run(s)
+	for _, line := range strings.Split(out.String(), "\n") {
+		if _, path, is := strings.Cut(line, "://"); is && strings.HasPrefix(line, "http") && !slices.Contains(differ, path[strings.Index(path, "/"):]) {
+			t.Errorf("%s differs", line)
+		}
+	}
+	if err != nil && (t.Failed() || out.Len() == 0) {
+		t.Errorf("%v\n%s\n%s", err, &out, strings.ReplaceAll(lines, filepath.Dir(filepath.Dir(yaml)), ""))
+	}
+	asked := 0
+	for _, line := range strings.Split(messages.String(), "\n") {
+		_, _ = fmt.Sscanf(line, "%d paths of", &asked)
+	}
+	if asked < least {
+		t.Errorf("only %d answers were compared", asked)
+	}
+}
+
+// caddyConfigs are Caddyfiles of different kinds.
+const caddyConfigs = "../../../../internal/importer/caddy/testdata/configs"
+
+// TestCaddyIsTheOracle runs each Caddyfile by Caddy, and what the importer makes
+// of it by Millrace: they answer the same.
+func TestCaddyIsTheOracle(t *testing.T) {
+	binary := os.Getenv("MILLRACE_CADDY")
+	if binary == "" {
+		var err error
+		if binary, err = exec.LookPath("caddy"); err != nil {
+			t.Skip("Caddy is not installed: go build -C bench/subjects/caddy -o FILE ., and MILLRACE_CADDY=FILE names it")
+		}
+	}
+	upstream := httptest.NewServer(http.HandlerFunc(application))
+	t.Cleanup(upstream.Close)
+	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())
+	for _, c := range []struct {
+		name   string
+		least  int
+		differ []string
+	}{
+		{"wordpress", 20, nil},
+		{"spa", 8, nil},
+		// A folder's path without its slash leads to the one with it.
+		{"node-websocket", 8, []string{"/static"}},
+		{"basic-auth", 8, []string{"/secret"}},
+		{"several-sites", 20, []string{"/x-no-such-path", "/old-pagex-no-such-path", "/missing"}}, // errors have the site's headers, too
+		{"mtls", 1, nil}, // both without asking for certificates
+		{"symfony", 8, nil},
+		{"redirects", 20, []string{"/posts"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(place(t, caddyConfigs, port), c.name+".Caddyfile")
+			yaml := filepath.Join(filepath.Dir(file), "millrace.yaml")
+			same(t, c.least, c.differ, yaml, (&Caddy{File: file, output: output{Output: yaml}}).Run, &Compare{Caddy: file, Config: yaml, Limit: 300, Binary: binary})
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package draft
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Directive is a line of somebody's config, with what stands in its braces or
+// between its tags.
+type Directive struct {
+	Name  string
+	Args  []string
+	Block []*Directive
+	Opens bool // it has a block, empty or not
+	File  string
+	Line  int
+}
+
+// At is file:line.
+func (d *Directive) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
+
+// String is the line, without its block.
+func (d *Directive) String() string {
+	words := []string{d.Name}
+	for _, a := range d.Args {
+		if a == "" || strings.ContainsAny(a, " \t\"") {
+			a = `"` + strings.ReplaceAll(a, `"`, `\"`) + `"`
+		}
+		words = append(words, a)
+	}
+	return strings.Join(words, " ")
+}
+
+// Arg is an argument by its place from 0, "" if there are fewer.
+func (d *Directive) Arg(i int) string {
+	if i < 0 || i >= len(d.Args) {
+		return ""
+	}
+	return d.Args[i]
+}
+
+// Ledger keeps what became of each line of a config, until it is reported.
+type Ledger struct {
+	fates map[*Directive]Note
+}
+
+// NewLedger returns an empty one.
+func NewLedger() *Ledger { return &Ledger{fates: map[*Directive]Note{}} }
+
+// Used marks lines as translated, unless something about them was left.
+func (l *Ledger) Used(list ...*Directive) {
+	for _, d := range list {
+		if d != nil && l.fates[d].Fate != Left {
+			l.fates[d] = Note{Fate: Translated}
+		}
+	}
+}
+
+// Standard marks a line as replaced by a default.
+func (l *Ledger) Standard(d *Directive, why string) {
+	if d != nil && l.fates[d].Fate == 0 {
+		l.fates[d] = Note{Fate: Defaulted, Why: why}
+	}
+}
+
+// Leave marks a line as not carried over. What is in its block goes with it.
+func (l *Ledger) Leave(d *Directive, do string) {
+	old := l.fates[d]
+	if old.Fate == Left {
+		if strings.Contains(old.Why, do) {
+			return
+		}
+		do = old.Why + "; " + do
+	}
+	l.fates[d] = Note{Fate: Left, Why: do}
+}
+
+// Whole marks a line and all that is in its block.
+func (l *Ledger) Whole(d *Directive, fate Fate, why string) {
+	switch fate {
+	case Translated:
+		l.Used(d)
+	case Defaulted:
+		l.Standard(d, why)
+	case Left:
+		l.Leave(d, why)
+	}
+	for _, b := range d.Block {
+		l.Whole(b, fate, why)
+	}
+}
+
+// Fate is what became of a line, 0 if nobody has said.
+func (l *Ledger) Fate(d *Directive) Fate { return l.fates[d].Fate }
+
+// Report gives each line its fate; otherwise says that of lines that nobody has
+// spoken for. A line that stands in several places, since it was imported, is
+// reported once for each fate.
+func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Report {
+	r := &Report{}
+	seen := map[Note]bool{}
+	var walk func(list []*Directive)
+	walk = func(list []*Directive) {
+		for _, d := range list {
+			note := l.fates[d]
+			if note.Fate == 0 {
+				note = otherwise(d)
+			}
+			note.At, note.Line = d.At(), d.String()
+			if !seen[note] {
+				seen[note] = true
+				r.Add(note)
+			}
+			if note.Fate == Left && d.Opens && l.fates[d].Fate != 0 {
+				continue // what is inside went with it
+			}
+			walk(d.Block)
+		}
+	}
+	walk(list)
+	return r
+}
