@@ -89,7 +89,7 @@ var rooms = map[string][][]string{
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
 		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
 		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},
-		{"cmd/millrace/internal/console"},
+		{"cmd/millrace/internal/cli", "cmd/millrace/internal/console"},
 	},
 	"store": {
 		{"store/storetest"},
@@ -110,16 +110,6 @@ var isolated = map[string][]string{
 // thirdParty says which modules outside the standard library a package may
 // import. A module covers all its packages.
 var thirdParty = map[string][]string{
-	"cmd/millrace":                    {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/cachecmd":  {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/cmdline":   {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/help":      {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/imagescmd": {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/packcmd":   {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/servecmd":  {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/version":   {"github.com/alecthomas/kong"},
-	"cmd/millrace/internal/wscmd":     {"github.com/alecthomas/kong"},
-
 	"internal/password": {"golang.org/x/crypto"},
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":    {"github.com/prometheus/client_golang"},

@@ -33,13 +33,13 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/alecthomas/kong"
-
 	"millrace/cmd/millrace/internal/cachecmd"
 	"millrace/cmd/millrace/internal/certscmd"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/explaincmd"
 	"millrace/cmd/millrace/internal/help"
@@ -82,7 +82,7 @@ type program struct {
 
 	Maintenance maintenancecmd.Command `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
 
-	Which version.Flag `name:"version" hidden:"" help:"Print which millrace this is."` // the verb is in the help
+	Which bool `name:"version" hidden:"" alone:"" help:"Print which millrace this is."` // the verb is in the help
 }
 
 func main() {
@@ -105,64 +105,88 @@ func main() {
 	os.Exit(run(os.Args[1:], s, taken))
 }
 
+// about is the first line of the help.
+const about = "Serves a site: files from a folder, fast, with nothing to set up."
+
 // run is main without the process.
 func run(args []string, s console.Streams, taken *servecmd.Signals) int {
-	exit := -1
-	parser, err := newParser(new(program), "millrace", examples, s, func(code int) { exit = code })
-	if err != nil {
-		s.Say("millrace: %v\n", err) // a mistake in the tags above: every test would see it
-		return console.ExitFailure
-	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	return act(parser, args, s, taken, &exit)
+	return act(new(program), "millrace", args, job{Streams: s, taken: taken, examples: examples})
 }
 
 // runPacked is run for a program with a site.
 func runPacked(args []string, s console.Streams, taken *servecmd.Signals, site *packfile.Site) int {
-	exit := -1
 	none := func(string) []string { return nil } // they are about millrace
-	parser, err := newParser(new(packcmd.Program), filepath.Base(os.Args[0]), none, s, func(code int) { exit = code })
+	return act(new(packcmd.Program), filepath.Base(os.Args[0]), args, job{Streams: s, taken: taken, examples: none, site: site})
+}
+
+// job is what verbs are run with.
+type job struct {
+	console.Streams
+	taken    *servecmd.Signals
+	examples help.Examples
+	site     *packfile.Site // nil but for a program with one
+}
+
+// act does what a command line says, and returns the exit status.
+func act(structs any, name string, args []string, j job) int {
+	model, err := cli.New(name, about, structs)
 	if err != nil {
-		s.Say("%v\n", err) // a mistake in the tags: every test would see it
+		j.Say("millrace: %v\n", err) // a mistake in the tags: every test would see it
 		return console.ExitFailure
 	}
-	return act(parser, args, s, taken, &exit, site)
-}
-
-// act does what a command line says. What parsing it ended the program with is
-// in exit, -1 for nothing.
-func act(parser *kong.Kong, args []string, s console.Streams, taken *servecmd.Signals, exit *int, more ...any) int {
-	ctx, err := parser.Parse(args)
-	if *exit >= 0 {
-		return *exit // --help has been answered
-	}
-	if err == nil && servecmd.Serves(ctx.Selected()) {
-		patient := console.NewPatient(s.Err)
+	verb, alone, err := model.Parse(args)
+	if err == nil && alone == nil && servecmd.Serves(verb) {
+		patient := console.NewPatient(j.Err)
 		defer patient.Close()
-		s.Err = patient
-		s.Format(servecmd.TypedLogFormat(ctx))
+		j.Err = patient
+		j.Format(servecmd.TypedLogFormat(verb))
 	} else {
-		taken.Release()
+		j.taken.Release()
 	}
-	if err == nil {
-		err = ctx.Run(append(more, parser, s, taken, help.Examples(examples))...)
-	} else {
-		err = help.Usage(err, parser, map[string]help.Unexpected{"ws": wscmd.Unexpected})
+	switch {
+	case err != nil:
+		err = help.Usage(err, map[string]help.Unexpected{"ws": wscmd.Unexpected})
+	case alone == nil:
+		err = j.runner(verb)()
+	case alone.Name == "version":
+		err = (&version.Command{}).Run(j.Streams)
+	default:
+		_, err = io.WriteString(j.Out, help.Page(verb, j.examples))
 	}
-	return s.Explain(err)
+	return j.Explain(err)
 }
 
-func newParser(p any, name string, examples help.Examples, s console.Streams, exit func(int)) (*kong.Kong, error) {
-	return kong.New(p,
-		kong.Name(name),
-		kong.Description("Serves a site: files from a folder, fast, with nothing to set up."),
-		kong.Writers(s.Out, s.Err),
-		kong.Exit(exit),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Help(help.Printer(examples)),
-	)
+// runner calls a verb's Run with what it takes; it is nil when there is no such
+// case, which TestVerbsRun would see.
+func (j job) runner(verb *cli.Node) func() error {
+	switch v := verb.Target.(type) {
+	case interface{ Run(s console.Streams) error }:
+		return func() error { return v.Run(j.Streams) }
+	case interface {
+		Run(verb *cli.Node, s console.Streams) error
+	}:
+		return func() error { return v.Run(verb, j.Streams) }
+	case interface {
+		Run(verb *cli.Node, s console.Streams, of help.Examples) error
+	}:
+		return func() error { return v.Run(verb, j.Streams, j.examples) }
+	case interface {
+		Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals) error
+	}:
+		return func() error { return v.Run(verb, j.Streams, j.taken) }
+	case interface {
+		Run(s console.Streams, site *packfile.Site) error
+	}:
+		return func() error { return v.Run(j.Streams, j.site) }
+	case interface {
+		Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals, site *packfile.Site) error
+	}:
+		return func() error { return v.Run(verb, j.Streams, j.taken, j.site) }
+	}
+	return nil
 }
 
 // examples end the help of a verb, and stand in the manual page.

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/cmdline"
-	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/help"
+	"millrace/cmd/millrace/internal/packcmd"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/internal/config"
 )
@@ -25,17 +25,47 @@ import (
 var update = flag.Bool("update", false, "rewrite the manual page, the example and the scripts' expectations")
 
 // parse reads a command line of a verb, and returns what its flags set.
-func parse(t *testing.T, verb string, args ...string) (*kong.Context, []config.Setting) {
+func parse(t *testing.T, verb string, args ...string) (*cli.Node, []config.Setting) {
 	t.Helper()
-	parser, err := newParser(new(program), "millrace", examples, console.Streams{Out: os.Stdout, Err: os.Stderr}, func(int) { t.Fatal("exit") })
+	model := modelOf(t, new(program))
+	parsed, _, err := model.Parse(append(strings.Fields(verb), args...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := parser.Parse(append(strings.Fields(verb), args...))
+	return parsed, cmdline.Settings(parsed)
+}
+
+func modelOf(t *testing.T, structs any) *cli.Node {
+	t.Helper()
+	model, err := cli.New("millrace", about, structs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ctx, cmdline.Settings(ctx.Selected(), ctx.Path)
+	return model
+}
+
+// TestVerbsRun: each verb has a Run that takes what there is, a help, and a help
+// for each flag and argument.
+func TestVerbsRun(t *testing.T) {
+	for _, structs := range []any{new(program), new(packcmd.Program)} {
+		for _, verb := range modelOf(t, structs).Leaves() {
+			if (job{}).runner(verb) == nil {
+				t.Errorf("%T has no Run of those that main knows", verb.Target)
+			}
+			texts := map[string]string{"itself": verb.Help}
+			for _, f := range verb.AllFlags() {
+				texts[f.String()] = f.Help
+			}
+			for _, a := range verb.Args {
+				texts[a.String()] = a.Help
+			}
+			for what, help := range texts {
+				if help == "" || strings.Contains(help, "${") {
+					t.Errorf("%s: the help of %s is %q", verb.Words(), what, help)
+				}
+			}
+		}
+	}
 }
 
 // flagValues are one valid value for each flag of the verbs that serve which
@@ -61,7 +91,7 @@ var flagValues = map[string]string{
 func TestEveryFlagHasThreeForms(t *testing.T) {
 	serve, _ := parse(t, "serve")
 	shared := map[string]bool{}
-	for _, f := range serve.Selected().Flags {
+	for _, f := range serve.Flags {
 		if f.Name != "config" && !strings.HasPrefix(f.Name, "images") {
 			shared[f.Name] = true
 		}
@@ -69,9 +99,9 @@ func TestEveryFlagHasThreeForms(t *testing.T) {
 	for verb, prefix := range map[string]string{
 		"serve": "MILLRACE_", "cache": "MILLRACE_CACHE_", "ws": "MILLRACE_WS_", "ws proxy": "MILLRACE_WS_",
 	} {
-		ctx, _ := parse(t, verb)
+		parsed, _ := parse(t, verb)
 		seen := 0
-		for _, f := range ctx.Selected().Flags {
+		for _, f := range parsed.Flags {
 			if shared[f.Name] {
 				seen++
 			}
@@ -84,8 +114,8 @@ func TestEveryFlagHasThreeForms(t *testing.T) {
 			} else {
 				env = prefix + env
 			}
-			if !slices.Equal(f.Envs, []string{env}) {
-				t.Errorf("%s --%s has the variables %v, want %s", verb, f.Name, f.Envs, env)
+			if f.Env != env {
+				t.Errorf("%s --%s has the variable %q, want %s", verb, f.Name, f.Env, env)
 				continue
 			}
 			if strings.HasPrefix(f.Name, "config") {
@@ -191,11 +221,7 @@ func sameInFile(t *testing.T, key, value string) {
 
 // TestManual holds docs/man/millrace.1 against the program.
 func TestManual(t *testing.T) {
-	parser, err := newParser(new(program), "millrace", examples, console.Streams{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), help.Manual(parser.Model, examples))
+	golden(t, filepath.Join("..", "..", "docs", "man", "millrace.1"), help.Manual(modelOf(t, new(program)), examples))
 }
 
 // TestExample: the example is what init writes in that folder, and it works.

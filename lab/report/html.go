@@ -7,11 +7,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -19,7 +17,7 @@ import (
 	"millrace/lab/result"
 )
 
-//go:embed page.html page.css page.js
+//go:embed page.css page.js
 var pageFiles embed.FS
 
 // maxPage is how large a page may be, in bytes, whatever was measured: it is to
@@ -74,13 +72,12 @@ func HTML(w io.Writer, res *result.Result) error {
 // unitGap is the space between a figure and its unit, where no line may end.
 var unitGap = regexp.MustCompile(`(\d) (%|/s|[kM]/s|[µmn]?s\b|[KMGT]?i?B\b)`)
 
-// A page is what the template shows.
+// A page is what is written.
 type page struct {
 	*result.Result
 	Policy     string // Content-Security-Policy: only what stands in the page itself
-	CSS        template.CSS
-	JS         template.JS
-	Raw        template.JS // JSON
+	CSS, JS    markup
+	Raw        markup // JSON
 	RawThinned bool
 	Slug       string
 	Thinned    []string
@@ -109,7 +106,7 @@ type page struct {
 type picture struct {
 	Title, About string
 	Lead         bool // it stands right below the answer
-	Wide, Narrow template.HTML
+	Wide, Narrow markup
 }
 
 // MoreTables reports whether there are tables beside those below the answer.
@@ -275,7 +272,7 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 	pic := picture{Title: title, About: about}
 	for _, s := range []struct {
 		size chart.Size
-		to   *template.HTML
+		to   *markup
 	}{{wide, &pic.Wide}, {narrow, &pic.Narrow}} {
 		if s.size.Width == 0 {
 			continue
@@ -284,7 +281,7 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 		if err := svg(&b, s.size); err != nil {
 			return pic, fmt.Errorf("drawing %q: %w", title, err)
 		}
-		*s.to = template.HTML(b.String()) // chart escapes all texts
+		*s.to = markup(b.String()) // chart escapes all texts
 	}
 	return pic, nil
 }
@@ -340,37 +337,29 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// render fills the template in.
+// render writes the page.
 func (p *page) render() ([]byte, error) {
 	css, cssErr := pageFiles.ReadFile("page.css")
 	js, jsErr := pageFiles.ReadFile("page.js")
 	if err := errors.Join(cssErr, jsErr); err != nil {
 		return nil, fmt.Errorf("reading the page's own files: %w", err)
 	}
-	p.CSS, p.JS = template.CSS(css), template.JS(js) // our own, embedded
+	p.CSS, p.JS = markup(css), markup(js) // our own, embedded
 	// The browser runs this script and no other, whatever got into the page.
 	hash := sha256.Sum256(js)
 	p.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'"
-	t, err := template.New("page.html").Funcs(template.FuncMap{
-		"figure":   chart.Figure,
-		"command":  commandLine,
-		"gateSign": gateSign,
-		"capital":  capital,
-		"count":    count,
-		"exact":    func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) },
-		"bytes":    func(n int64) string { return chart.Figure(float64(n), "bytes") },
-		"at":       func(list []bool, i int) bool { return i < len(list) && list[i] },
-		"number":   number,
-		"keep":     func(s string) string { return unitGap.ReplaceAllString(s, "$1\u00a0$2") },
-	}).ParseFS(pageFiles, "page.html")
-	if err != nil {
-		return nil, fmt.Errorf("reading the page's template: %w", err)
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, p); err != nil {
-		return nil, fmt.Errorf("filling the page in: %w", err)
-	}
-	return bytes.Map(visible, b.Bytes()), nil
+	var w writer
+	w.head(p)
+	w.put("\n<main>\n")
+	w.story(p)
+	w.nav(p)
+	w.verdicts(p)
+	w.medians(p)
+	w.more(p)
+	w.checks(p.Checks)
+	w.plan(p)
+	w.end(p)
+	return bytes.Map(visible, w.b.Bytes()), nil
 }
 
 // visible replaces what could not be seen in a page or would turn its text

@@ -37,4 +37,24 @@ func TestWriteNginxConfig(t *testing.T) {
 	if err := WriteNginxConfig(dir, nginxTemplate, fields); err == nil {
 		t.Error("a field of the template is missing, and that was accepted")
 	}
+	fields["Site"], fields["Log"] = "/s", "/d/access.log"
+	if err := WriteNginxConfig(dir, nginxTemplate, fields); err != nil {
+		t.Fatal(err)
+	}
+	text, err = os.ReadFile(filepath.Join(dir, "nginx.conf"))
+	if err != nil || !strings.Contains(string(text), "access_log /d/access.log combined ") || strings.Contains(string(text), "access_log off") {
+		t.Errorf("with a log: %v\n%s", err, text)
+	}
+}
+
+func TestWriteConfigRefuses(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "x.tmpl")
+	for text, want := range map[string]string{"a {{.Other}}": `no field "Other"`, "{{if .Dir}}": "is all that a template can have"} {
+		if err := os.WriteFile(template, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteConfig(template+".out", template, map[string]string{"Dir": "d"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
-	"millrace/cmd/millrace/internal/cmdline"
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/console"
 )
 
@@ -17,9 +15,9 @@ type Completion struct {
 
 // Run prints the script. It is made from the same model that parses the
 // command line, so it cannot know other verbs and flags.
-func (c *Completion) Run(parser *kong.Kong, s console.Streams) error {
-	script := map[string]func(*kong.Application) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
-	_, err := fmt.Fprint(s.Out, script(parser.Model))
+func (c *Completion) Run(verb *cli.Node, s console.Streams) error {
+	script := map[string]func(*cli.Node) string{"bash": bash, "zsh": zsh, "fish": fish}[c.Shell]
+	_, err := fmt.Fprint(s.Out, script(verb.Root()))
 	return err
 }
 
@@ -51,23 +49,23 @@ type option struct {
 }
 
 // verbsOf reads the model: all that can be run.
-func verbsOf(app *kong.Application) []verb {
+func verbsOf(program *cli.Node) []verb {
 	var out []verb
-	for _, n := range app.Leaves(true) {
+	for _, n := range program.Leaves() {
 		out = append(out, verbOf(n))
 	}
 	return out
 }
 
 // groupsOf are the first words of verbs that have two.
-func groupsOf(app *kong.Application) []group {
+func groupsOf(program *cli.Node) []group {
 	var out []group
-	for _, n := range app.Children {
+	for _, n := range program.Children {
 		if n.Leaf() {
 			continue
 		}
 		g := group{name: n.Name, help: n.Help}
-		for _, leaf := range n.Leaves(true) {
+		for _, leaf := range n.Leaves() {
 			if v := verbOf(leaf); v.name == g.name {
 				g.alone = &v
 			} else {
@@ -80,20 +78,20 @@ func groupsOf(app *kong.Application) []group {
 }
 
 // verbOf reads one command.
-func verbOf(n *kong.Node) verb {
-	v := verb{name: cmdline.Words(n), help: n.Help}
+func verbOf(n *cli.Node) verb {
+	v := verb{name: n.Words(), help: n.Help}
 	if first, _, two := strings.Cut(v.name, " "); two {
 		v.group = first
 	}
-	for _, flags := range n.AllFlags(true) {
-		for _, f := range flags {
+	for _, f := range n.AllFlags() {
+		if !f.Hidden {
 			v.flags = append(v.flags, flagOf(f))
 		}
 	}
-	for _, a := range n.Positional {
+	for _, a := range n.Args {
 		o := option{
-			name: strings.ToUpper(a.Name), help: a.Help, values: list(a.Enum),
-			kind: a.Tag.Get("complete"), many: a.IsCumulative(),
+			name: strings.ToUpper(a.Name), help: a.Help, values: a.Enum,
+			kind: a.Tag.Get("complete"), many: a.Many(),
 		}
 		if !a.Required {
 			o.placeholder = "optional"
@@ -103,21 +101,12 @@ func verbOf(n *kong.Node) verb {
 	return v
 }
 
-func flagOf(f *kong.Flag) option {
-	o := option{
-		name: f.Name, help: f.Help, values: list(f.Tag.Get("values")),
-		kind: f.Tag.Get("complete"), key: f.Tag.Get("key"),
+func flagOf(f *cli.Flag) option {
+	return option{
+		name: f.Name, short: f.Short, help: f.Help, placeholder: f.Placeholder,
+		values: list(f.Tag.Get("values")), kind: f.Tag.Get("complete"),
+		env: f.Env, key: f.Tag.Get("key"),
 	}
-	if f.Short != 0 {
-		o.short = string(f.Short)
-	}
-	if len(f.Envs) > 0 {
-		o.env = f.Envs[0]
-	}
-	if !f.IsBool() {
-		o.placeholder = f.FormatPlaceHolder()
-	}
-	return o
 }
 
 func list(s string) []string {
@@ -149,16 +138,16 @@ func (v verb) flagNames() string {
 }
 
 // firstWords are what may follow millrace, in the model's order.
-func firstWords(app *kong.Application) string {
+func firstWords(program *cli.Node) string {
 	var names []string
-	for _, n := range app.Children {
+	for _, n := range program.Children {
 		names = append(names, n.Name)
 	}
 	return strings.Join(names, " ")
 }
 
 // bash completes by the words before the one being typed.
-func bash(app *kong.Application) string {
+func bash(program *cli.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# bash completion for millrace; made by: millrace completion bash
 _millrace() {
@@ -169,8 +158,8 @@ _millrace() {
         return
     fi
     case $verb in
-`, firstWords(app))
-	for _, g := range groupsOf(app) {
+`, firstWords(program))
+	for _, g := range groupsOf(program) {
 		flags := "--help"
 		if g.alone != nil {
 			flags = g.alone.flagNames()
@@ -185,7 +174,7 @@ _millrace() {
 `, g.name, g.ownNames(), flags, strings.ReplaceAll(g.ownNames(), " ", "|"))
 	}
 	b.WriteString("    esac\n    case $verb in\n")
-	for _, v := range verbsOf(app) {
+	for _, v := range verbsOf(program) {
 		bashVerb(&b, v)
 	}
 	b.WriteString("    esac\n}\ncomplete -o filenames -F _millrace millrace\n")
@@ -224,15 +213,15 @@ func bashValue(o option) string {
 }
 
 // zsh hands everything to _arguments.
-func zsh(app *kong.Application) string {
+func zsh(program *cli.Node) string {
 	var b strings.Builder
 	b.WriteString("#compdef millrace\n# zsh completion for millrace; made by: millrace completion zsh\n_millrace() {\n    local -a verbs=(\n")
-	for _, n := range app.Children {
+	for _, n := range program.Children {
 		fmt.Fprintf(&b, "        %s\n", shellQuote(n.Name+":"+firstSentence(n.Help)))
 	}
 	b.WriteString("    )\n    if ((CURRENT == 2)); then\n        _describe command verbs\n        return\n    fi\n")
 	b.WriteString("    local verb=${words[2]}\n    shift words; ((CURRENT--))\n    case $verb in\n")
-	for _, g := range groupsOf(app) {
+	for _, g := range groupsOf(program) {
 		fmt.Fprintf(&b, "    %s)\n        verbs=(\n", g.name)
 		for _, v := range g.verbs {
 			fmt.Fprintf(&b, "            %s\n", shellQuote(v.own()+":"+firstSentence(v.help)))
@@ -246,7 +235,7 @@ func zsh(app *kong.Application) string {
 			strings.ReplaceAll(g.ownNames(), " ", "|"))
 	}
 	b.WriteString("    esac\n    case $verb in\n")
-	for _, v := range verbsOf(app) {
+	for _, v := range verbsOf(program) {
 		zshVerb(&b, v)
 	}
 	b.WriteString("    esac\n}\nif [ \"$funcstack[1]\" = _millrace ]; then _millrace \"$@\"; else compdef _millrace millrace; fi\n")
@@ -302,25 +291,25 @@ func zshValue(o option) string {
 }
 
 // fish takes one line for each thing that can stand somewhere.
-func fish(app *kong.Application) string {
+func fish(program *cli.Node) string {
 	var b strings.Builder
 	b.WriteString("# fish completion for millrace; made by: millrace completion fish\ncomplete -c millrace -f\n")
-	for _, n := range app.Children {
+	for _, n := range program.Children {
 		fmt.Fprintf(&b, "complete -c millrace -n __fish_use_subcommand -a %s -d %s\n", n.Name, shellQuote(firstSentence(n.Help)))
 	}
-	for _, g := range groupsOf(app) {
+	for _, g := range groupsOf(program) {
 		on := fmt.Sprintf("'__fish_seen_subcommand_from %s; and not __fish_seen_subcommand_from %s'", g.name, g.ownNames())
 		for _, v := range g.verbs {
 			fmt.Fprintf(&b, "complete -c millrace -n %s -a %s -d %s\n", on, v.own(), shellQuote(firstSentence(v.help)))
 		}
 	}
 	others := map[string]string{} // a group's own verbs, by the one that it is itself
-	for _, g := range groupsOf(app) {
+	for _, g := range groupsOf(program) {
 		if g.alone != nil {
 			others[g.name] = g.ownNames()
 		}
 	}
-	for _, v := range verbsOf(app) {
+	for _, v := range verbsOf(program) {
 		fishVerb(&b, v, others[v.name])
 	}
 	return b.String()

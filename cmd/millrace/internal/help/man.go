@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/console"
 )
 
@@ -13,15 +12,15 @@ import (
 type Man struct{}
 
 // Run prints millrace(1), made from the model that parses the command line.
-func (c *Man) Run(parser *kong.Kong, s console.Streams, of Examples) error {
-	_, err := fmt.Fprint(s.Out, Manual(parser.Model, of))
+func (c *Man) Run(verb *cli.Node, s console.Streams, of Examples) error {
+	_, err := fmt.Fprint(s.Out, Manual(verb.Root(), of))
 	return err
 }
 
 // Manual is the page in roff with the man macros (man(7)). It has no date, so
 // that it changes only with the program.
-func Manual(app *kong.Application, of Examples) string {
-	about, verbs := app.Help, verbsOf(app)
+func Manual(program *cli.Node, of Examples) string {
+	about, verbs := program.Help, verbsOf(program)
 	var b strings.Builder
 	b.WriteString(".\\\" Made by: millrace man\n.TH MILLRACE 1 \"\" \"millrace\" \"User Commands\"\n")
 	fmt.Fprintf(&b, ".SH NAME\nmillrace \\- %s\n.SH SYNOPSIS\n", roff(strings.ToLower(about[:1])+strings.TrimSuffix(about[1:], ".")))

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/cmd/millrace/internal/version"
@@ -29,14 +28,14 @@ type Serve struct {
 }
 
 // Run serves until a signal ends it.
-func (c *Serve) Run(ctx *kong.Context, s console.Streams, taken *servecmd.Signals, site *packfile.Site) error {
+func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *servecmd.Signals, site *packfile.Site) error {
 	return Damaged(servecmd.Source{
 		Load: func(flags []config.Setting) (*config.Config, error) { return parse(site.Config, site, flags...) },
 		Subject: func(*config.Config) string {
 			return "serves the " + console.Count(site.Files(), "file") + " packed in it"
 		},
 		Packed: site,
-	}.Serve(ctx, s, taken))
+	}.Serve(verb, s, taken))
 }
 
 // List is `FILE list`.

@@ -13,7 +13,7 @@ import (
 // Sign is `millrace sign`.
 type Sign struct {
 	Address    string        `arg:"" help:"The address to sign, or its path: https://example.org/files/a.zip, /files/a.zip?v=2."`
-	For        time.Duration `default:"1h" placeholder:"TIME" help:"How long it is good. Default: ${default}."`
+	For        time.Duration `default:"1h" placeholder:"TIME" help:"How long it is good. Default 1h."`
 	SecretFile string        `placeholder:"FILE" complete:"file" help:"The file with the secret. Default: the standard input."`
 }
 

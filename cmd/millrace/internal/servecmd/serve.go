@@ -12,8 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/imageworker"
@@ -58,18 +57,15 @@ type Flags struct {
 func (Flags) serving() {}
 
 // Serves reports whether a verb does.
-func Serves(verb *kong.Node) bool {
-	if verb == nil || !verb.Target.IsValid() {
-		return false
-	}
-	_, ok := verb.Target.Interface().(interface{ serving() })
+func Serves(verb *cli.Node) bool {
+	_, ok := verb.Target.(interface{ serving() })
 	return ok
 }
 
 // TypedLogFormat is the format of the access log that a command line asks for;
 // "" where it does not say.
-func TypedLogFormat(ctx *kong.Context) string {
-	for _, set := range cmdline.Settings(ctx.Selected(), ctx.Path) {
+func TypedLogFormat(verb *cli.Node) string {
+	for _, set := range cmdline.Settings(verb) {
 		if set.Key == "log.format" {
 			return set.Values[0]
 		}
@@ -78,12 +74,12 @@ func TypedLogFormat(ctx *kong.Context) string {
 }
 
 // Run serves until a signal ends it: see the package comment of main.
-func (c *Serve) Run(ctx *kong.Context, s console.Streams, taken *Signals) error {
+func (c *Serve) Run(verb *cli.Node, s console.Streams, taken *Signals) error {
 	what, err := c.source()
 	if err != nil {
 		return err
 	}
-	return what.Serve(ctx, s, taken)
+	return what.Serve(verb, s, taken)
 }
 
 // Source is what a verb serves.
@@ -114,7 +110,7 @@ type Up struct {
 
 // Serve serves what the source says, with the flags of the verb on top, until a
 // signal ends it: see the package comment of main.
-func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) error {
+func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
 	go taken.watch(func() { // ends with taken.stop, or with the process
 		s.Tell(slog.LevelWarn, "ended without waiting for what it was doing")
 		if c, ok := s.Err.(*console.Patient); ok {
@@ -127,15 +123,15 @@ func (w Source) Serve(ctx *kong.Context, s console.Streams, taken *Signals) erro
 	if err != nil {
 		return err
 	}
-	if err = w.serve(ctx, s, taken, from); err != nil {
+	if err = w.serve(verb, s, taken, from); err != nil {
 		from.Failed(err) // who waits for that; once it serves, nobody does
 	}
 	return err
 }
 
 // serve is Serve for a process that takes over from another one, which may be nil.
-func (w Source) serve(ctx *kong.Context, s console.Streams, taken *Signals, from *handover.Predecessor) error {
-	load := func() (*config.Config, error) { return w.Load(cmdline.Settings(ctx.Selected(), ctx.Path)) }
+func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *handover.Predecessor) error {
+	load := func() (*config.Config, error) { return w.Load(cmdline.Settings(verb)) }
 	cfg, err := load()
 	if err != nil {
 		return cmdline.BadConfig(w.File, err)

@@ -7,8 +7,6 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/alecthomas/kong"
-
 	"millrace/cmd/millrace/internal/console"
 )
 
@@ -48,16 +46,6 @@ func Read() Version {
 		}
 	}
 	return v
-}
-
-// Flag is `millrace --version`.
-type Flag bool
-
-// BeforeReset prints the version instead of whatever else is asked for.
-func (Flag) BeforeReset(app *kong.Kong) error {
-	err := Read().write(app.Stdout)
-	app.Exit(console.ExitOK)
-	return err
 }
 
 // Run prints the version.
