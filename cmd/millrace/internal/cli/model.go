@@ -22,7 +22,7 @@
 //
 // Who runs a verb asks its struct for an interface. Nothing here looks a method
 // up by its name: one such call, and the linker keeps every exported method of
-// every type in the program (decision 36).
+// every type in the program (decision 37).
 package cli
 
 import (
