@@ -16,13 +16,7 @@ func (c *Config) HeaderLists(s Site, r *Route) []headers.List {
 	if r != nil {
 		own = r.Headers
 	}
-	lists := headers.Lists(s.Headers, own, c.TLS.Redirects() && public(s.Hosts))
-	if r != nil && len(r.EarlyHints) > 0 {
-		hints := headers.List{Type: []string{"text/html"}}
-		hints.Add = map[string]string{"Link": strings.Join(r.EarlyHints, ", ")}
-		lists = append(lists, hints)
-	}
-	return lists
+	return headers.Lists(s.Headers, own, c.TLS.Redirects() && public(s.Hosts))
 }
 
 // CORSOptions say which scripts may read the answers of a route of a site, or,

@@ -81,6 +81,9 @@ type Conn struct {
 	doomed bool       // to be closed as soon as it is none any more
 	muted  bool       // away, and the loop hears only of its end; by mu
 
+	flight  *flight // a request that the loop has passed on; the loop's alone
+	passage Passage // one that the handler is to go on with
+
 	direct  *direct     // nil: no request went to the handler directly
 	watched int         // what the loop watches for the end of one that it does not own; by mu
 	shut    atomic.Bool // the client sends no more, once all is read

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -49,9 +50,11 @@ type pendingWrite struct {
 	head, body []byte
 	batch      *[]byte // where head is, if borrowed
 	file       *response
-	sent       int64 // of the file
-	closing    bool  // nothing follows
-	waiting    bool  // a loop has it among those that wait for their clients
+	sent       int64         // of the file
+	closing    bool          // nothing follows
+	waiting    bool          // a loop has it among those that wait for their clients
+	held       *atomic.Int64 // counts holds, which head has of it; nil: nothing does
+	holds      int64
 
 	// For the log line of a file, which is written at its end.
 	log   *accesslog.Log
@@ -425,6 +428,10 @@ func (c *Conn) restEnds(err error) error {
 }
 
 func (r *pendingWrite) release() {
+	if r.held != nil {
+		r.held.Add(-r.holds)
+		r.held = nil
+	}
 	if r.batch != nil {
 		bufferPool.Put(r.batch)
 		r.batch = nil

@@ -112,6 +112,10 @@ type Lane struct {
 	base    context.Context // of its requests
 	crew    crew
 
+	carrier Carrier       // nil: the loops pass nothing on
+	carried atomic.Uint64 // requests that loops have passed on
+	held    atomic.Int64  // bytes of answers that were passed on and that clients have not yet taken
+
 	loops   []*loop
 	started sync.Once                    // the loops, by the first loop-owned connection
 	looping sync.WaitGroup               // the loops

@@ -43,6 +43,8 @@ type loop struct {
 	out      *epoll.Set // those with an answer to take, and in
 	writable [loopEvents]epoll.Event
 	scratch  scratch
+	number   int
+	carrying *carrying // nil: nothing was passed on yet
 }
 
 // ownedConns finds a loop-owned connection by its descriptor.
@@ -66,7 +68,7 @@ func (g *ownedConns) slot(fd int) *atomic.Pointer[Conn] {
 // connection has a goroutine.
 func (l *Lane) startLoops() {
 	for range runtime.GOMAXPROCS(0) {
-		lp, err := newLoop(l)
+		lp, err := newLoop(l, len(l.loops))
 		if err != nil {
 			return
 		}
@@ -75,7 +77,7 @@ func (l *Lane) startLoops() {
 	}
 }
 
-func newLoop(l *Lane) (*loop, error) {
+func newLoop(l *Lane, number int) (*loop, error) {
 	in, err := epoll.NewPoller()
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func newLoop(l *Lane) (*loop, error) {
 		_, _ = in.Close(), out.Close()
 		return nil, fmt.Errorf("watch an epoll descriptor: %w", err)
 	}
-	return &loop{lane: l, in: in, out: out}, nil
+	return &loop{lane: l, in: in, out: out, number: number}, nil
 }
 
 // stopLoops ends the loops, each when it finds nothing to do: every connection
@@ -101,6 +103,7 @@ func (l *Lane) stopLoops() {
 	}
 	l.looping.Wait()
 	for _, lp := range l.loops {
+		lp.stopCarrying()
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
@@ -195,12 +198,23 @@ func (lp *loop) poll() int {
 // socket will be told again.
 func (lp *loop) serve(event *epoll.Event) {
 	fd := int(event.Key())
+	if fd < 0 {
+		if fd == epoll.WakeKey {
+			lp.late()
+		} else {
+			lp.landed(event)
+		}
+		return
+	}
 	c := lp.lane.owned.slot(fd).Load()
 	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
 	if c.away.Load() {
 		lp.meanwhile(c, event)
+		if c.flight != nil && c.shut.Load() {
+			lp.toCrew(c.flight)
+		}
 		return
 	}
 	if event.Events&epoll.PeerShut != 0 {
@@ -217,12 +231,11 @@ func (lp *loop) serve(event *epoll.Event) {
 // answer.
 func (lp *loop) look(c *Conn) {
 	defer lp.guard(c)
-	s := &lp.scratch
 	n := 0
 	if c.reading.pending == nil {
 		var ok bool
 		var err error
-		if n, ok, err = send.TryRead(uintptr(c.fd), s.buf[:]); !ok {
+		if n, ok, err = send.TryRead(uintptr(c.fd), lp.scratch.buf[:]); !ok {
 			return
 		}
 		if n == 0 || err != nil {
@@ -230,6 +243,13 @@ func (lp *loop) look(c *Conn) {
 			return
 		}
 	}
+	lp.chat(c, n)
+}
+
+// chat answers the n bytes in the scratch buffer that have come on a connection,
+// and those that are held.
+func (lp *loop) chat(c *Conn, n int) {
+	s := &lp.scratch
 	for {
 		if c.reading.pending != nil {
 			if !lp.sendPending(c) {
@@ -249,7 +269,7 @@ func (lp *loop) look(c *Conn) {
 			return
 		case o == blocked:
 			c.held = append(c.held, s.buf[used:n]...) // waits behind the answer
-		case o == foreign && lp.dispatch(c, s.buf[used:n]):
+		case o == foreign && (lp.carry(c, s.buf[used:n]) || lp.dispatch(c, s.buf[used:n])):
 			return
 		default:
 			c.beginHead(n - used)
@@ -272,6 +292,11 @@ func (lp *loop) guard(c *Conn) {
 	if r := c.reading.pending; r != nil && r.waiting {
 		r.waiting = false
 		lp.sending--
+	}
+	if f := c.flight; f != nil {
+		f.passage.Discard()
+		lp.carrying.remove(f)
+		c.away.Store(false)
 	}
 	c.failed(cause)
 }

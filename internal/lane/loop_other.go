@@ -13,6 +13,9 @@ import (
 // connection has a goroutine.
 type loop struct{}
 
+// flight is a request that a loop has passed on.
+type flight struct{}
+
 type ownedConns struct{}
 
 func (*Lane) stopLoops() {}

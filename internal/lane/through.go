@@ -72,6 +72,10 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 		c.lookForEnd()
 	}
 	o := x.Serve(c.lane.through, (*link)(c))
+	if p := c.passage; p != nil { // nobody went on with it
+		c.passage = nil
+		p.Discard()
+	}
 	c.mu.Lock()
 	g.cancel = nil
 	c.mu.Unlock()

@@ -3,11 +3,8 @@ package lean
 import (
 	"bytes"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strings"
-
-	"millrace/internal/field"
 )
 
 // Verdict says what a look at the first bytes of a request tells.
@@ -56,123 +53,46 @@ func End(b []byte) (n int, v Verdict) {
 // mostFields is the most header fields of a request of ours.
 const mostFields = 64
 
-// New reads a complete head, as [End] found it. It returns nil for whatever
-// net/http may see differently: it accepts "Name: value" in printable ASCII,
-// each name once, one Host in lower case, at most one Content-Length, and
-// nothing that changes how long the request is or what the connection becomes.
+// New makes a request of a complete head, as [End] found it. It returns nil for
+// whatever net/http may see differently: see [Head.Parse].
 func New(head string) *Exchange {
-	method := methodOf(head)
-	if method == "" {
+	var h Head
+	if !h.Parse(head) {
 		return nil
 	}
-	target, rest, ok := strings.Cut(head[len(method)+1:], " ")
-	if !ok || !strings.HasPrefix(rest, "HTTP/1.1\r\n") {
+	return h.Exchange()
+}
+
+// Exchange makes a request of a head that was parsed; nil if its target is none.
+func (h *Head) Exchange() *Exchange {
+	x := &Exchange{method: h.Method, target: h.Target, host: h.Host, length: h.Length}
+	if !x.locate(h) {
 		return nil
 	}
-	x := &Exchange{method: method, target: target}
-	if !x.parseTarget() || !x.parseFields(rest[len("HTTP/1.1\r\n"):]) {
-		return nil
+	values := x.values[:]
+	if len(h.Lines) > len(values) {
+		values = make([]string, len(h.Lines))
 	}
-	if x.length > 0 && (method == http.MethodGet || method == http.MethodHead) {
-		return nil
+	x.header = make(http.Header, len(h.Lines))
+	for i := range h.Lines {
+		values[i] = h.Lines[i].Value
+		x.header[h.Lines[i].Name] = values[i : i+1 : i+1]
 	}
 	return x
 }
 
-// parseTarget reads a target in origin form.
-func (x *Exchange) parseTarget() bool {
-	t := x.target
-	if len(t) == 0 || t[0] != '/' {
-		return false
-	}
-	n, simple := 0, len(t) < 2 || t[1] != '/'
-	for ; n < len(t) && t[n] != '?'; n++ {
-		switch targets[t[n]] {
-		case strange:
-			return false
-		case encoded:
-			simple = false
-		}
-	}
-	for i := n; i < len(t); i++ {
-		if targets[t[i]] == strange {
-			return false
-		}
-	}
-	if !simple {
-		u, err := url.ParseRequestURI(t)
+// locate makes the URL of the target.
+func (x *Exchange) locate(h *Head) bool {
+	if !h.Simple {
+		u, err := url.ParseRequestURI(h.Target)
 		if err != nil {
 			return false
 		}
 		x.url = *u
 		return true
 	}
-	x.url.Path = t[:n]
-	if n < len(t) {
-		x.url.RawQuery = t[n+1:]
-		x.url.ForceQuery = x.url.RawQuery == ""
-	}
-	return true
-}
-
-// parseFields reads the header fields, up to the empty line.
-func (x *Exchange) parseFields(rest string) bool {
-	lines := strings.Count(rest, "\n") - 1
-	if lines < 1 || lines > mostFields {
-		return false
-	}
-	values := x.values[:]
-	if lines > len(values) {
-		values = make([]string, lines)
-	}
-	x.header = make(http.Header, lines)
-	for i := range lines {
-		end := strings.IndexByte(rest, '\n')
-		if end < 2 || rest[end-1] != '\r' {
-			return false
-		}
-		line := rest[:end-1]
-		rest = rest[end+1:]
-		colon := strings.IndexByte(line, ':')
-		if colon <= 0 || colon+2 >= len(line) || line[colon+1] != ' ' {
-			return false
-		}
-		name, value := line[:colon], line[colon+2:]
-		if value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) || !field.Token(name) {
-			return false
-		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		if name == "Host" {
-			if x.host != "" || !hostLike(value) {
-				return false
-			}
-			x.host = value
-			continue
-		}
-		if _, twice := x.header[name]; twice || !x.harmless(name, value) {
-			return false
-		}
-		values[i] = value
-		x.header[name] = values[i : i+1 : i+1]
-	}
-	_, pragma := x.header["Pragma"]
-	_, control := x.header["Cache-Control"]
-	return rest == "\r\n" && x.host != "" && (!pragma || control) // net/http makes the one of the other
-}
-
-// harmless takes the length of the body, and refuses what else has a say in
-// where the request ends and in what becomes of the connection.
-func (x *Exchange) harmless(name, value string) bool {
-	switch name {
-	case "Content-Length":
-		n, ok := decimal(value)
-		x.length = n
-		return ok
-	case "Connection":
-		return value == "keep-alive"
-	case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Proxy-Connection":
-		return false
-	}
+	x.url.Path, x.url.RawQuery = h.Path, h.Query
+	x.url.ForceQuery = h.Asks && h.Query == ""
 	return true
 }
 

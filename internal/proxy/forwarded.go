@@ -191,18 +191,23 @@ func cleanNode(s string) string {
 // forwarded is the hop as an element of Forwarded (RFC 7239, 4).
 func (h hop) forwarded() string {
 	var space [128]byte // most fit into it
+	return string(h.append(space[:0]))
+}
+
+// append is forwarded, behind b.
+func (h hop) append(b []byte) []byte {
 	node := h.node
 	if strings.Contains(node, ":") {
 		node = "[" + node + "]" // RFC 7239, 6: IPv6
 	}
-	b := field.AppendQuote(append(space[:0], "for="...), node)
+	b = field.AppendQuote(append(b, "for="...), node)
 	if h.host != "" {
 		b = field.AppendQuote(append(b, ";host="...), h.host)
 	}
 	if h.proto != "" {
 		b = field.AppendQuote(append(b, ";proto="...), h.proto)
 	}
-	return string(b)
+	return b
 }
 
 // validHost reports whether s can be a Host. It rejects lists, and bytes that could

@@ -129,6 +129,7 @@ type Handler struct {
 	stream   bool
 	buffer   Buffer
 	room     *spool.Room
+	simple   bool // carries
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
@@ -148,10 +149,12 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 	for key, err := range wrong {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	return &Handler{
+	h := &Handler{
 		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: realip.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
-	}, nil
+	}
+	h.simple = h.carries()
+	return h, nil
 }
 
 // Share has bodies buffered in a room that others use as well, instead of one
@@ -206,7 +209,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		defer body.discard()
 	}
 	relay := &interim{w: w}
-	res, err := h.ask(out, relay, r.ProtoAtLeast(1, 1)) // RFC 9110, 15.2: HTTP/1.0 knows no 1xx
+	res, err := h.ask(out, relay, r)
 	relay.stop()
 	if err == nil {
 		if err = checkResponse(res); err != nil {
@@ -229,11 +232,20 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	}
 }
 
-// ask sends out to the upstream, and relays interim answers if they are wanted.
-func (h *Handler) ask(out *http.Request, relay *interim, hints bool) (*http.Response, error) {
+// ask sends out to the upstream, and relays interim answers if r's client knows
+// them: in HTTP/1.0 there are none (RFC 9110, 15.2). What a loop has sent already is
+// not sent again.
+func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http.Response, error) {
 	pool, ours := h.pool.(*upstream.Pool)
+	if left := lane.Unfinished(r); left != nil && h.simple {
+		if p, ok := (*left).(*passage); ok && p.handler == h {
+			*left = nil
+			defer passagePool.Put(p)
+			return pool.Resume(out, &p.Passage, relay.pass)
+		}
+	}
 	switch {
-	case !hints:
+	case !r.ProtoAtLeast(1, 1):
 		return h.pool.RoundTrip(out)
 	case ours:
 		return pool.Ask(out, relay.pass)

@@ -25,10 +25,10 @@ import (
 func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	now := s.current.Load()
-	table := s.enter(r)
-	defer table.Leave()
 	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
 	_, w.through = rw.(*lean.Response)
+	table := s.enter(r, w.through)
+	defer table.Leave()
 	if r.TLS != nil {
 		w.secure(s, now)
 	}
@@ -108,12 +108,21 @@ func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writ
 	}
 }
 
-// enter takes part in the routing table that serves r.
-func (s *Server) enter(r *http.Request) *site.Table {
-	scope := &s.plain
-	if r.TLS != nil {
-		scope = &s.secure
+// enter takes part in the routing table that serves r. One that was passed on
+// stays in the table by which that was done.
+func (s *Server) enter(r *http.Request, through bool) *site.Table {
+	if through {
+		if p := lane.Unfinished(r); p != nil {
+			return goOn(p)
+		}
 	}
+	if r.TLS != nil {
+		return enter(&s.secure)
+	}
+	return enter(&s.plain)
+}
+
+func enter(scope *lane.Scope) *site.Table {
 	for {
 		if t := scope.Sites.Load(); t.Enter() {
 			return t

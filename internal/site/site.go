@@ -31,6 +31,8 @@ type Route struct {
 	Open http.Handler
 	// Private: no answer is for anybody but who asked for it.
 	Private bool
+	// Passes: the handler may have requests passed on without a goroutine.
+	Passes bool
 	// Foreign: the handler is of another program, and may have more in it than a job.
 	Foreign bool
 	// BodyBytes bounds the body of a request; 0: as everywhere.
@@ -70,6 +72,7 @@ type Site struct {
 	prefix []*Route // longest first
 	named  map[string]*Route
 	rules  []Rule
+	passes bool // a route does
 }
 
 // New returns a site with these routes, and rules that come before them. A
@@ -81,6 +84,7 @@ func New(id uint64, routes []*Route, rules ...Rule) *Site {
 	}
 	for _, r := range routes {
 		s.named[r.Pattern] = r
+		s.passes = s.passes || r.Passes
 		switch {
 		case IsName(r.Pattern):
 		case match.IsGlob(r.Pattern):
@@ -118,12 +122,34 @@ func (s *Site) Route(path string) *Route {
 	return nil
 }
 
+// Plain returns what answers for a path in which nothing is encoded, if nothing
+// but the path has a say in that; otherwise, and for a path that is not clean, nil.
+func (s *Site) Plain(path string) *Route {
+	if len(s.rules) > 0 {
+		return nil
+	}
+	if _, clean := Clean(path); !clean {
+		return nil
+	}
+	return s.Route(path)
+}
+
+// Bare reports whether the handler alone makes the answers: nothing is asked
+// before it, and nothing is done to what it says.
+func (r *Route) Bare() bool {
+	return r.Gate == nil && r.Headers == nil && r.CORS == nil && len(r.Pages) == 0 && !r.Foreign
+}
+
+// Passes reports whether a route of the table has Passes.
+func (t *Table) Passes() bool { return t != nil && t.passes }
+
 // Table maps hosts to sites.
 type Table struct {
 	exact    map[string]*Site
 	wildcard map[string]*Site // by the suffix behind the "*", dot included
 	fallback *Site
 	ids      map[uint64]bool
+	passes   bool // a route does
 	refs     atomic.Int64
 	idle     chan struct{}
 }
@@ -140,6 +166,7 @@ func NewTable() *Table {
 // host that nobody else has. It must not be called once the table is in use.
 func (t *Table) Add(s *Site, hosts []string) {
 	t.ids[s.ID] = true
+	t.passes = t.passes || s.passes
 	if len(hosts) == 0 {
 		t.fallback = s
 	}

@@ -19,6 +19,9 @@ type breaker struct {
 
 func (b *breaker) isOpen() bool { return b.until != 0 }
 
+// calm reports whether no result of this request is waited for.
+func (b *breaker) calm() bool { return b.until == 0 }
+
 // admits reports whether a request may pass.
 func (b *breaker) admits(now time.Duration) bool {
 	return b.until == 0 || now >= b.until && !b.probing

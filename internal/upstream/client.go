@@ -22,7 +22,9 @@ type client struct {
 	most    int
 
 	mu     sync.Mutex
-	idle   []*wire // the oldest first
+	idle   []*wire   // the oldest first
+	lines  [][]*line // the same of each loop
+	lined  int       // how many lines there are
 	timer  *time.Timer
 	closed bool
 }
@@ -59,7 +61,7 @@ func (c *client) take(now time.Duration) *wire {
 func (c *client) put(w *wire, now time.Duration) {
 	w.since = now
 	c.mu.Lock()
-	if c.closed || len(c.idle) >= c.most {
+	if c.closed || len(c.idle)+c.lined >= c.most {
 		c.mu.Unlock()
 		w.close()
 		return
@@ -83,14 +85,21 @@ func (c *client) expire() {
 	rest := copy(c.idle, c.idle[n:])
 	clear(c.idle[rest:])
 	c.idle = c.idle[:rest]
+	lines, oldest := c.oldLines(now)
+	if rest > 0 {
+		oldest = min(oldest, c.idle[0].since)
+	}
 	switch {
 	case c.closed:
-	case rest == 0:
+	case rest+c.lined == 0:
 		c.timer = nil
 	default:
-		c.timer.Reset(max(c.keep-(now-c.idle[0].since), time.Millisecond))
+		c.timer.Reset(max(c.keep-(now-oldest), time.Millisecond))
 	}
 	c.mu.Unlock()
+	for _, l := range lines {
+		c.giveUpLine(l)
+	}
 	for _, w := range old {
 		c.giveUp(w)
 	}
@@ -108,9 +117,12 @@ func (c *client) giveUp(w *wire) {
 // closeIdle closes the idle connections.
 func (c *client) closeIdle() {
 	c.mu.Lock()
-	old := c.idle
+	old, lines := c.idle, c.allLines()
 	c.idle = nil
 	c.mu.Unlock()
+	for _, l := range lines {
+		l.close()
+	}
 	for _, w := range old {
 		w.close()
 	}

@@ -34,6 +34,7 @@ type exchange struct {
 	caller context.Context
 	outer  *httptrace.ClientTrace // the caller's hooks; nil: none
 	hints  Interim                // the caller's, too
+	begun  *Passage               // the request, sent already; nil: it was not, or was taken over
 	upload *upload                // nil: no body
 	sender *sender                // nil: the body was sent with the header, or there is none
 
@@ -62,9 +63,10 @@ type exchange struct {
 }
 
 // ask sends r to the server of c over HTTP/1.1, and gives the place back unless
-// there is an answer whose body does that.
-func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim}
+// there is an answer whose body does that. begun is the request as it was sent
+// already; nil: it was not.
+func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, begun *Passage) (*http.Response, *failure) {
+	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim, begun: begun}
 	err := x.run(r, target)
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
@@ -92,13 +94,24 @@ func (x *exchange) run(r *http.Request, target string) error {
 	}
 	defer out.release()
 	for fresh := x.server.distrusted(); ; fresh = true {
-		if err := x.connect(fresh); err != nil {
+		begun := x.begun
+		x.begun = nil
+		if begun != nil {
+			err = x.takeOver(begun)
+		} else {
+			err = x.connect(fresh)
+		}
+		if err != nil {
 			return err
 		}
 		if err := out.whole(x); err != nil {
 			return err
 		}
-		err := x.try(out, doubt)
+		if begun != nil {
+			err = x.resume(begun, out, doubt)
+		} else {
+			err = x.try(out, doubt)
+		}
 		if err == nil {
 			return nil
 		}
@@ -193,6 +206,40 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 	if out.later != 0 {
 		x.startSending(out)
 	}
+	return x.header(out.method)
+}
+
+// takeOver goes on with the connection of a request that was sent.
+func (x *exchange) takeOver(begun *Passage) error {
+	x.sent = true
+	w, err := begun.wire()
+	if err != nil {
+		begun.Release()
+		return err
+	}
+	x.wire = w
+	x.reading.Store(w)
+	return nil
+}
+
+// resume reads the header of the answer to a request that was sent, of which some
+// may have come.
+func (x *exchange) resume(begun *Passage, out *outgoing, doubt *func()) error {
+	x.wire.doubted(doubt)
+	now := x.pool.now()
+	x.limit = now + x.pool.options.HeaderTimeout
+	x.arm(now)
+	x.begin()
+	if n := len(begun.got); n > 0 {
+		x.in.Use(make([]byte, max(n, http1.BufferSize)))
+		x.in.Filled(copy(x.in.Space(), begun.got))
+		x.firstByte(n)
+	}
+	begun.Release()
+	if err := x.caller.Err(); err != nil {
+		return err
+	}
+	x.listen()
 	return x.header(out.method)
 }
 
@@ -356,6 +403,9 @@ func (x *exchange) forget() {
 
 // abandon ends an exchange without an answer.
 func (x *exchange) abandon() {
+	if x.begun != nil {
+		x.begun.hangUp()
+	}
 	x.drop()
 	x.endSending(false)
 	x.forget()

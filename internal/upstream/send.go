@@ -70,9 +70,11 @@ func (s *server) lines(r *http.Request, target, prefix string) http1.Lines {
 	if target == "*" {
 		prefix = ""
 	}
-	host := asciiHost(cmp.Or(s.hostField, r.Host, s.host))
-	return http1.Lines{Prefix: prefix, Path: target, Query: r.URL.RawQuery, Ask: r.URL.ForceQuery, Host: host}
+	return http1.Lines{Prefix: prefix, Path: target, Query: r.URL.RawQuery, Ask: r.URL.ForceQuery, Host: s.hostFor(r.Host)}
 }
+
+// hostFor is what a request for a host says in Host.
+func (s *server) hostFor(host string) string { return asciiHost(cmp.Or(s.hostField, host, s.host)) }
 
 // release gives the buffer back.
 func (o *outgoing) release() {

@@ -186,7 +186,7 @@ func (s *server) outgoing(ctx context.Context, r *http.Request, to *url.URL) *ht
 // answer, whose body does that.
 func (p *Pool) try(r *http.Request, target string, c place, up *upload, interim Interim) (*http.Response, *failure) {
 	if s := c.server; s.client != nil && s.speaks.Load() != speaksHTTP2 {
-		return p.ask(r, target, c, up, interim)
+		return p.ask(r, target, c, up, interim, nil)
 	}
 	return p.pass(r, target, c, up, interim)
 }

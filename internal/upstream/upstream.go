@@ -83,8 +83,11 @@ type Pool struct {
 	errorLog *slog.Logger
 	balance  balancer
 	weighted bool // not all servers are to get the same
-	hashBy   hashKey
-	good     *regexp.Regexp // what the body of a good probe has; nil: anything
+	// impartial: the request has no say in which server gets it, nor its answer in
+	// whether another one is asked.
+	impartial bool
+	hashBy    hashKey
+	good      *regexp.Regexp // what the body of a good probe has; nil: anything
 
 	started time.Time // times below are counted from it
 
@@ -117,13 +120,14 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 	}
 	o = o.complete()
 	p := &Pool{
-		options:  o,
-		errorLog: errorLog,
-		balance:  balancers[o.Balance],
-		weighted: len(o.Weights) > 0 || o.SlowStart > 0,
-		hashBy:   newHashKey(o.HashBy),
-		started:  time.Now(),
-		budget:   window{cell: budgetWindow / windowCells},
+		options:   o,
+		errorLog:  errorLog,
+		balance:   balancers[o.Balance],
+		weighted:  len(o.Weights) > 0 || o.SlowStart > 0,
+		impartial: (len(o.To) == 1 || o.Balance != "hash" && o.Sticky.Cookie == "") && len(o.Retries.Status) == 0,
+		hashBy:    newHashKey(o.HashBy),
+		started:   time.Now(),
+		budget:    window{cell: budgetWindow / windowCells},
 	}
 	if body := o.Health.Body; body != "" {
 		p.good = regexp.MustCompile(body) // was checked
@@ -170,7 +174,27 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 		up.abandon()
 		return nil, err
 	}
-	return p.repeat(r, up, p.wishOf(r, false), func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.wishOf(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
+		return p.try(r, target, c, up, interim)
+	})
+}
+
+// Resume is Ask for a request that was sent already, as a passage, whose answer it
+// waits for. r must be the request that the passage was made of.
+func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Response, error) {
+	up := newUpload(r.Body, p.options.BodyTimeout)
+	target, err := targetOf(r)
+	if err != nil {
+		up.abandon()
+		x.Discard()
+		return nil, err
+	}
+	return p.repeat(r, up, p.wishOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
+		sent := x
+		x = nil
+		if sent != nil {
+			return p.ask(r, target, c, up, interim, sent)
+		}
 		return p.try(r, target, c, up, interim)
 	})
 }
@@ -179,11 +203,15 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 type Interim func(status int, header http.Header) error
 
 // repeat gets r a place and calls try with it, until there is an answer or the
-// failure may not be repeated. try gives the place back, or its answer does.
-func (p *Pool) repeat(r *http.Request, up *upload, what wish, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
+// failure may not be repeated. try gives the place back, or its answer does. has
+// is a place that the request has already.
+func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
 	defer func() { up.settle() }()
 	for n := 1; ; n++ {
-		c, err := p.acquire(r.Context(), what)
+		c, err := has, error(nil)
+		if has = (place{}); c.server == nil {
+			c, err = p.acquire(r.Context(), what)
+		}
 		if err != nil {
 			up.abandon()
 			return nil, err

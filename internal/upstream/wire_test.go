@@ -41,7 +41,7 @@ func TestTarget(t *testing.T) {
 			"/http://b/c", "/a#b", "/a?b#c",
 		} {
 			r := incoming(t, target)
-			got, err := line(t, "http://a"+prefix, r)
+			got, err := requestLine(t, "http://a"+prefix, r)
 			if want := "GET " + strings.TrimRight(prefix, "/") + target + " HTTP/1.1"; err != nil || got != want {
 				t.Errorf("upstream a%s, target %.80q: %.80q, %v", prefix, target, got, err)
 			}
@@ -49,8 +49,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// line is the request line that an upstream gets.
-func line(t testing.TB, to string, r *http.Request) (string, error) {
+// requestLine is the request line that an upstream gets.
+func requestLine(t testing.TB, to string, r *http.Request) (string, error) {
 	a, err := parseAddress(to)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func FuzzTarget(f *testing.F) {
 			return
 		}
 		r := incoming(t, target)
-		got, err := line(t, "http://a", r)
+		got, err := requestLine(t, "http://a", r)
 		if err != nil {
 			return
 		}

@@ -36,7 +36,25 @@ type Lines struct {
 // fields, of which those that frame the message, and Host, are said here alone.
 // Nothing that could end a line is ever written.
 func AppendRequest(b []byte, r *http.Request, l Lines) ([]byte, error) {
-	method := r.Method
+	l.Close = l.Close && len(r.Header["Connection"]) == 0
+	b, err := l.Append(b, r.Method)
+	if err != nil {
+		return b, err
+	}
+	for name, values := range r.Header {
+		if ours(name) || name == "User-Agent" && len(values) > 0 && values[0] == "" {
+			continue // no User-Agent: the client does not name itself
+		}
+		if b, err = appendField(b, name, values); err != nil {
+			return b, err
+		}
+	}
+	return append(b, "\r\n"...), nil
+}
+
+// Append appends the request line, Host, and what frames the message. The other
+// fields, and an empty line, come behind that.
+func (l *Lines) Append(b []byte, method string) ([]byte, error) {
 	switch {
 	case method == "":
 		method = http.MethodGet
@@ -46,7 +64,6 @@ func AppendRequest(b []byte, r *http.Request, l Lines) ([]byte, error) {
 	if !hostable(l.Host) {
 		return b, fmt.Errorf("%w: its host is %.64q", ErrRequest, l.Host)
 	}
-	var err error
 	b = append(b, method...)
 	b = append(b, ' ')
 	b = append(b, l.Prefix...)
@@ -58,7 +75,7 @@ func AppendRequest(b []byte, r *http.Request, l Lines) ([]byte, error) {
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, withoutZone(l.Host)...)
 	b = append(b, "\r\n"...)
-	if l.Close && len(r.Header["Connection"]) == 0 {
+	if l.Close {
 		b = append(b, "Connection: close\r\n"...)
 	}
 	switch {
@@ -68,19 +85,9 @@ func AppendRequest(b []byte, r *http.Request, l Lines) ([]byte, error) {
 		b = append(b, "\r\n"...)
 	case l.Body < 0:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
-		if b, err = appendAnnounced(b, l.Trailer); err != nil {
-			return b, err
-		}
+		return appendAnnounced(b, l.Trailer)
 	}
-	for name, values := range r.Header {
-		if ours(name) || name == "User-Agent" && len(values) > 0 && values[0] == "" {
-			continue // no User-Agent: the client does not name itself
-		}
-		if b, err = appendField(b, name, values); err != nil {
-			return b, err
-		}
-	}
-	return append(b, "\r\n"...), nil
+	return b, nil
 }
 
 // ours reports whether a field is not r's to say, in whatever spelling.

@@ -1,0 +1,100 @@
+package lane
+
+import (
+	"net"
+	"net/http"
+
+	"millrace/internal/field"
+	"millrace/internal/lean"
+)
+
+// Carry has the loops pass requests on to other servers, where c says that this
+// can be done without a goroutine. It must be called before the first connection
+// comes.
+func (l *Lane) Carry(c Carrier) { l.carrier = c }
+
+// Carrier passes requests on.
+type Carrier interface {
+	// Carry sends a request to another server, if that can be done at once and
+	// nothing is to be done on its way, or on the way of its answer, that needs an
+	// [http.Handler]. Otherwise it returns nil, and has sent nothing.
+	Carry(q *Question) Passage
+}
+
+// Passer is a job whose requests may be passed on in that way.
+type Passer interface {
+	// Pass is Carry, for what concerns the job alone.
+	Pass(q *Question) Passage
+}
+
+// Question is a request as it is passed on. It is used again for the next one.
+type Question struct {
+	Head   *lean.Head // its strings live as long as the request
+	Body   []byte     // all of it
+	Scope  *Scope
+	Client net.Addr
+	Loop   int    // the number of the loop
+	Out    []byte // room for the request as it is sent
+}
+
+// Reply is an answer as a client gets it: as the handler would have set it.
+type Reply struct {
+	Status int
+	Lines  []field.Line // for [lean.Server.AppendHead]
+	Body   []byte
+}
+
+// Taken says what became of bytes that came for a [Passage].
+type Taken int
+
+// The cases.
+const (
+	More   Taken = iota // the answer has not come to its end
+	Whole               // it is in the Reply
+	Beyond              // it is one for the handler
+)
+
+// Passage is a request that was sent, until its answer has come. All methods are
+// for the loop alone.
+type Passage interface {
+	// Line is the connection on which the answer comes, and a number that tells it
+	// from the one which had this descriptor before. With unknown, the loop must
+	// begin to watch it: it is told once whenever something comes.
+	Line() (fd int, serial uint32, unknown bool)
+	// Take reads what has come. With Whole, the strings and the body of r hold
+	// until buf is used again, and the passage has ended but for Sent.
+	Take(buf []byte, r *Reply) Taken
+	// Sent is told when the answer was sent, or as good as.
+	Sent(client *Conn, r *Reply)
+	// Discard gives the request up.
+	Discard()
+}
+
+// Unfinished is the passage that the handler of r is to go on with, if the request
+// was sent already: nil for none. Whoever takes it sets it to nil, or puts the
+// part of it that the next one knows in its place.
+func Unfinished(r *http.Request) *Passage {
+	c, ok := r.Context().Value(connKey{}).(*Conn)
+	if !ok || c.passage == nil {
+		return nil
+	}
+	return &c.passage
+}
+
+// Carried is how many requests the loops have passed on.
+func (l *Lane) Carried() uint64 { return l.carried.Load() }
+
+// Shard is a number that stays the same for the connection and differs between
+// connections.
+func (c *Conn) Shard() uint32 { return c.shard }
+
+// LoggedAs is the connection's other end, as it is logged.
+func (c *Conn) LoggedAs() string {
+	if c.remote == "" {
+		c.remote = RemoteHost(c.RemoteAddr())
+	}
+	return c.remote
+}
+
+// Held is how many bytes of answers the loops hold that clients have not yet taken.
+func (l *Lane) Held() int64 { return l.held.Load() }

@@ -1,0 +1,277 @@
+package lane
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"millrace/internal/epoll"
+	"millrace/internal/lean"
+	"millrace/internal/send"
+)
+
+// A request that is only passed on needs no goroutine: the loop sends it on an
+// idle connection, goes on, and sends the answer when that has come
+// (docs/decisions/0040). The client's connection is away meanwhile, as with the
+// crew. Whatever is not plain is for the crew, which goes on from where the loop
+// stands: a long answer, one that takes its time, a client that goes away.
+
+const (
+	// carryRoom is how much of an answer is read at once.
+	carryRoom = 64 << 10
+	// carryTime is how long a loop waits for an answer. From then on a goroutine
+	// does, which has timeouts and listens to its client.
+	carryTime = 100 * time.Millisecond
+	// carryHeld is how many bytes of answers that clients do not take at once the
+	// loops hold. What is more the crew sends, in the memory that buffers have.
+	carryHeld = 16 << 20
+	// maxRequest is the room for a request as it is sent: what a client may have
+	// sent, and what a proxy adds.
+	maxRequest = 2*maxHead + 4<<10
+)
+
+// carrying is what a loop needs to pass requests on. It is made with the first.
+type carrying struct {
+	into     [carryRoom]byte
+	out      [maxRequest]byte
+	head     []byte // of the answer
+	question Question
+	request  lean.Head
+	reply    Reply
+
+	flights     map[int32]*flight // by the descriptor of their lines
+	first, last *flight           // in the order in which they began
+	idle        *flight           // used again
+	waker       *epoll.Waker
+	timer       *time.Timer // nil: no flight is waited for
+}
+
+// flight is a request on its way.
+type flight struct {
+	c          *Conn
+	passage    Passage
+	head       string
+	method     string
+	body       int // bytes of its body, which c holds
+	began      time.Time
+	line       int32
+	prev, next *flight
+}
+
+// lineKey tells the descriptors of lines from those of clients, and from a waker's.
+func lineKey(fd int) int32 { return int32(-2 - fd) }
+
+// carry passes the request on that b begins with, if it may be passed on.
+func (lp *loop) carry(c *Conn, b []byte) bool {
+	l := lp.lane
+	if l.carrier == nil || !c.leanable() || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.held.Load() > carryHeld {
+		return false
+	}
+	n, v := lean.End(b)
+	if v != lean.Whole {
+		return false
+	}
+	k := lp.carrying
+	if k == nil {
+		if k = lp.startCarrying(); k == nil {
+			return false
+		}
+	}
+	text := string(b[:n])
+	if !k.request.Parse(text) || k.request.Length > int64(len(b)-n) {
+		return false
+	}
+	size := int(k.request.Length)
+	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Loop: lp.number, Out: k.out[:0]}
+	p := l.carrier.Carry(&k.question)
+	if p == nil {
+		return false
+	}
+	if len(b) > n {
+		c.held = append(c.held, b[n:]...)
+	}
+	f := k.take()
+	*f = flight{c: c, passage: p, head: text, method: k.request.Method, body: size, began: time.Now()}
+	l.carried.Add(1)
+	c.deadline.Store(0)
+	c.headBegun, c.last, c.fault = false, false, ""
+	c.phase.Store(uint32(active))
+	c.flight = f
+	c.away.Store(true)
+	fd, serial, unknown := p.Line()
+	f.line = lineKey(fd)
+	k.add(f)
+	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
+		lp.toCrew(f)
+	}
+	return true
+}
+
+func (lp *loop) startCarrying() *carrying {
+	w, err := lp.in.NewWaker()
+	if err != nil {
+		return nil
+	}
+	lp.carrying = &carrying{flights: map[int32]*flight{}, waker: w}
+	return lp.carrying
+}
+
+// take is a flight for the next request.
+func (k *carrying) take() *flight {
+	f := k.idle
+	if f == nil {
+		return new(flight)
+	}
+	k.idle = f.next
+	return f
+}
+
+// add takes note of a flight. The first one starts the timer.
+func (k *carrying) add(f *flight) {
+	k.flights[f.line] = f
+	f.prev, f.next = k.last, nil
+	if k.last == nil {
+		k.first = f
+	} else {
+		k.last.next = f
+	}
+	k.last = f
+	if k.timer == nil {
+		k.timer = time.AfterFunc(carryTime, k.waker.Wake)
+	}
+}
+
+// remove forgets a flight.
+func (k *carrying) remove(f *flight) {
+	delete(k.flights, f.line)
+	if f.prev == nil {
+		k.first = f.next
+	} else {
+		f.prev.next = f.next
+	}
+	if f.next == nil {
+		k.last = f.prev
+	} else {
+		f.next.prev = f.prev
+	}
+	f.c.flight = nil
+	*f = flight{next: k.idle}
+	k.idle = f
+}
+
+// late gives flights to the crew whose answers take their time.
+func (lp *loop) late() {
+	k := lp.carrying
+	if k == nil {
+		return
+	}
+	now := time.Now()
+	k.timer = nil
+	for k.first != nil && now.Sub(k.first.began) >= carryTime/2 {
+		lp.toCrew(k.first)
+	}
+	if k.first != nil {
+		k.timer = time.AfterFunc(carryTime, k.waker.Wake)
+	}
+}
+
+// toCrew has a goroutine go on with a flight.
+func (lp *loop) toCrew(f *flight) {
+	c, head := f.c, f.head
+	c.passage = f.passage
+	lp.carrying.remove(f)
+	lp.lane.crew.employ(order{c, head})
+}
+
+// landed looks at a line on which something has come.
+func (lp *loop) landed(event *epoll.Event) {
+	k := lp.carrying
+	f := k.flights[event.Key()]
+	if f == nil {
+		return // it is idle, and looked at before it is used again
+	}
+	defer lp.guard(f.c)
+	if _, serial, _ := f.passage.Line(); serial != event.Generation() {
+		return
+	}
+	l := lp.lane
+	if l.draining.Load() || l.held.Load() > carryHeld || f.c.shut.Load() {
+		lp.toCrew(f)
+		return
+	}
+	switch f.passage.Take(k.into[:], &k.reply) {
+	case Beyond:
+		lp.toCrew(f)
+	case Whole:
+		c, p, body := f.c, f.passage, f.body
+		c.answered = theLane
+		if f.method == http.MethodPost {
+			c.answered = thePost
+		}
+		k.remove(f)
+		lp.reply(c, p, body)
+	}
+}
+
+// reply sends the answer in carrying, and goes on with the client, who has sent so
+// many bytes of body.
+func (lp *loop) reply(c *Conn, p Passage, body int) {
+	k := lp.carrying
+	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
+	n, err := send.TryWrite(uintptr(c.fd), k.head, k.reply.Body)
+	lp.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
+	pending := lp.lane.rest(k.head, k.reply.Body, n)
+	p.Sent(c, &k.reply)
+	c.setIdle(time.Now(), lp.lane.settings.Load())
+	c.phase.Store(uint32(between))
+	if !c.comeBack() || err != nil {
+		if pending != nil {
+			pending.release()
+		}
+		c.away.Store(false)
+		_ = c.Close()
+		return
+	}
+	c.reading.pending, c.held = pending, c.held[body:]
+	switch {
+	case pending != nil: // what is held comes behind it
+		lp.chat(c, 0)
+	case len(c.held) > 0:
+		n := copy(lp.scratch.buf[:], c.held)
+		c.held = nil
+		lp.chat(c, n)
+	default:
+		c.held = nil
+	}
+}
+
+// rest is what a client has not taken of an answer of which n bytes are sent: a
+// copy, since the answer's own memory is used again. nil: nothing.
+func (l *Lane) rest(head, body []byte, n int) *pendingWrite {
+	left := len(head) + len(body) - n
+	if left == 0 {
+		return nil
+	}
+	skip := min(n, len(head))
+	l.held.Add(int64(left))
+	return &pendingWrite{head: slices.Concat(head[skip:], body[n-skip:]), held: &l.held, holds: int64(left)}
+}
+
+// stopCarrying ends what is on its way when the loop has ended.
+func (lp *loop) stopCarrying() {
+	k := lp.carrying
+	if k == nil {
+		return
+	}
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	for k.first != nil {
+		f := k.first
+		f.passage.Discard()
+		c := f.c
+		k.remove(f)
+		c.away.Store(false)
+	}
+	_ = k.waker.Close()
+}

@@ -1,0 +1,184 @@
+package proxy
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"millrace/internal/authority"
+	"millrace/internal/field"
+	"millrace/internal/fieldname"
+	"millrace/internal/lane"
+	"millrace/internal/upstream"
+	"millrace/internal/upstream/http1"
+)
+
+// passage is a request that a loop passes on. What goes out, and what comes back,
+// is the same as by ServeHTTP.
+type passage struct {
+	upstream.Passage
+	handler *Handler
+	method  string
+	answer  http1.Answer
+	lines   []field.Line
+}
+
+var passagePool = sync.Pool{New: func() any { return new(passage) }}
+
+// carries reports whether nothing is done on a request's way that needs an
+// http.Request.
+func (h *Handler) carries() bool {
+	_, ours := h.pool.(*upstream.Pool)
+	return ours && !h.paths.changes() && h.paths.strip == "" && h.rules == nil && !h.stream
+}
+
+// Pass implements [lane.Passer].
+func (h *Handler) Pass(q *lane.Question) lane.Passage {
+	if !h.simple {
+		return nil
+	}
+	from := addressOf(q.Client)
+	if !h.trust.Empty() && h.trust.names(from) || q.Head.Value("Via") != "" {
+		return nil
+	}
+	p := passagePool.Get().(*passage)
+	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop) {
+		passagePool.Put(p)
+		return nil
+	}
+	p.handler, p.method = h, q.Head.Method
+	text, err := p.request(q, from)
+	if err != nil {
+		p.Cancel()
+	}
+	if err != nil || !p.Send(text) {
+		passagePool.Put(p)
+		return nil
+	}
+	return p
+}
+
+// addressOf is a client's address, the zero one on a UNIX socket.
+func addressOf(a net.Addr) netip.Addr {
+	if a, ok := a.(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
+}
+
+// request writes the request down as Outgoing and the pool do.
+func (p *passage) request(q *lane.Question, from netip.Addr) ([]byte, error) {
+	h, head := p.handler, q.Head
+	asked := authority.Normal("http", head.Host)
+	host := h.host
+	switch host {
+	case "upstream":
+		host = ""
+	case "client":
+		host = asked
+	}
+	lines := p.Lines(host, head.Path, head.Query, head.Asks, head.Length)
+	b, err := lines.Append(q.Out, head.Method)
+	if err != nil {
+		return nil, err
+	}
+	for i := range head.Lines {
+		l := &head.Lines[i]
+		if l.Name == "Content-Length" || isConnectionLevel(l.Name) || forged(l.Name) || fieldname.Claim(l.Name) {
+			continue
+		}
+		b = appendLine(b, l.Name, l.Value)
+	}
+	now := hop{node: "unknown", proto: "http", host: asked}
+	if from.IsValid() {
+		now.node = from.String()
+	}
+	b = append(b, "Forwarded: "...)
+	b = now.append(b)
+	b = append(b, "\r\nX-Forwarded-For: "...)
+	b = append(b, now.node...)
+	b = append(b, "\r\nX-Forwarded-Proto: http\r\n"...)
+	if asked != "" {
+		b = appendLine(b, "X-Forwarded-Host", asked)
+	}
+	b = append(b, "Via: 1.1 "+pseudonym+"\r\n\r\n"...)
+	return append(b, q.Body...), nil
+}
+
+func appendLine(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+// Take implements [lane.Passage].
+func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
+	body, t := p.Passage.Take(buf, p.method, &p.answer)
+	switch {
+	case t == upstream.Wait:
+		return lane.More
+	case t == upstream.Other:
+		return lane.Beyond
+	case !p.restored(len(body)):
+		p.Hold()
+		return lane.Beyond
+	}
+	r.Status, r.Lines, r.Body = p.answer.Status, p.lines, body
+	p.End()
+	return lane.Whole
+}
+
+// restored puts the lines for the client together, as Serve does. It reports
+// false where there is more to it.
+func (p *passage) restored(body int) bool {
+	const via, events = "1.1 " + pseudonym, "text/event-stream"
+	lines := append(p.lines[:0], field.Line{Name: "Via", Value: via})
+	typed := body == 0
+	for i := range p.answer.Lines {
+		l := &p.answer.Lines[i]
+		switch l.Name {
+		case "Server":
+			continue
+		case "Via":
+			if lines[0].Value != via {
+				return false
+			}
+			lines[0].Value = l.Value + ", " + via
+			continue
+		case "Location", "Content-Location", "Refresh":
+			if p.handler.paths.answers {
+				return false
+			}
+		case "Set-Cookie":
+			if p.handler.paths.moves() {
+				return false
+			}
+		case "Content-Encoding":
+			typed = true
+		case "Content-Type":
+			if typed = true; len(l.Value) >= len(events) && strings.EqualFold(l.Value[:len(events)], events) {
+				return false
+			}
+		}
+		if !isConnectionLevel(l.Name) {
+			lines = append(lines, *l)
+		}
+	}
+	field.SortLines(lines)
+	p.lines = lines
+	return typed
+}
+
+// Sent implements [lane.Passage].
+func (p *passage) Sent(*lane.Conn, *lane.Reply) {
+	p.Release()
+	passagePool.Put(p)
+}
+
+// Discard implements [lane.Passage].
+func (p *passage) Discard() {
+	p.Passage.Discard()
+	passagePool.Put(p)
+}

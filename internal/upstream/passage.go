@@ -1,0 +1,270 @@
+package upstream
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"millrace/internal/upstream/http1"
+)
+
+// mostTaken is the longest answer, with its header, that a passage takes. What is
+// longer a goroutine reads.
+const mostTaken = 64 << 10
+
+// line is a connection to a server that has no goroutine and that Go's poller
+// does not know: a loop of its own watches it. Only plain connections become
+// lines, and only idle ones. All that is said of a [wire] holds for it.
+type line struct {
+	fd     int
+	serial uint32 // random: tells it from who had its descriptor before
+	known  bool   // to its loop
+	uses   int
+	since  time.Duration
+	doubts []func()
+}
+
+// Passage is one request that a loop passes on, and its answer: it has been sent
+// on an idle connection, and nobody waits for it. The loop is told by epoll that
+// something has come. A plain answer that is not long it takes itself; all others,
+// and whatever goes wrong, are for a goroutine, which goes on with [Pool.Resume].
+//
+// A Passage belongs to its loop until then, and may be used again after that.
+type Passage struct {
+	pool   *Pool
+	place  place
+	loop   int
+	line   *line   // nil: given back
+	all    []byte  // what Take has read, in its buffer
+	more   bool    // and there is something behind the answer
+	got    []byte  // of an answer of which not all has come; in buffer
+	buffer *[]byte // of takenPool; nil: none
+}
+
+var takenPool = sync.Pool{New: func() any { b := make([]byte, mostTaken); return &b }}
+
+// Taken says what became of bytes that have come.
+type Taken int
+
+// The cases.
+const (
+	Wait  Taken = iota // for more of them
+	Whole              // the answer has come, and End or Hold is next
+	Other              // it is not for a loop
+)
+
+// Begin takes a place and an idle connection for a request, neither of which is
+// waited for. It reports false where there is none, and where the choice of the
+// server hangs on more than the servers.
+func (p *Pool) Begin(x *Passage, loop int) bool {
+	if !p.impartial {
+		return false
+	}
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.queue.len > 0 {
+		return false
+	}
+	s, err := p.choose(now, wish{})
+	if err != nil || s.client == nil || s.client.tls != nil || s.distrusted() || !s.breaker.calm() {
+		return false
+	}
+	l := s.client.takeLine(loop, now)
+	if l == nil {
+		return false
+	}
+	p.budget.add(now, 0)
+	*x = Passage{pool: p, place: p.enter(s, now), loop: loop, line: l}
+	return true
+}
+
+// Lines is what a request to the server says besides its fields, for a host as
+// in http.Request; "" for the server's own.
+func (x *Passage) Lines(host, path, query string, ask bool, body int64) http1.Lines {
+	s := x.place.server
+	return http1.Lines{Prefix: s.prefix, Path: path, Query: query, Ask: ask, Host: s.hostFor(host), Body: body}
+}
+
+// Line is the connection's descriptor, and a number that the one before it, with
+// the same descriptor, had not. unknown says that its loop must begin to watch it, edge-triggered.
+func (x *Passage) Line() (fd int, serial uint32, unknown bool) {
+	unknown, x.line.known = !x.line.known, true
+	return x.line.fd, x.line.serial, unknown
+}
+
+// Cancel ends a passage whose request was not sent.
+func (x *Passage) Cancel() {
+	x.line.close()
+	x.line = nil
+	x.giveBack()
+}
+
+// giveBack gives the place of a request back that was not sent.
+func (x *Passage) giveBack() {
+	p := x.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	x.place.server.requests--
+	p.observe(x.place, p.now(), undecided)
+	p.leave(x.place)
+}
+
+// Discard ends a passage without its answer: the server is told by the end of the
+// connection.
+func (x *Passage) Discard() {
+	if x.line == nil {
+		return
+	}
+	x.hangUp()
+	x.pool.failed(x.place, undecided, nil)
+}
+
+// hangUp closes the connection.
+func (x *Passage) hangUp() {
+	x.line.close()
+	x.line = nil
+	x.Release()
+}
+
+// Release gives back what the answer was read into. Nobody may look at it any more.
+func (x *Passage) Release() {
+	if x.buffer != nil {
+		takenPool.Put(x.buffer)
+		x.buffer, x.got = nil, nil
+	}
+}
+
+// Hold ends the loop's part where a whole answer is one for the goroutine.
+func (x *Passage) Hold() { x.keep(x.all) }
+
+// End frees the connection and the place behind a whole answer, which stays where
+// it is until Release.
+func (x *Passage) End() {
+	s, l := x.place.server, x.line
+	x.line = nil
+	switch {
+	case x.more: // than it was asked for
+		l.accuse(s)
+		l.close()
+	case s.distrusted():
+		l.close()
+	default:
+		s.client.putLine(l, x.loop, x.pool.now())
+	}
+	x.pool.answered(x.place, true)
+}
+
+// accuse is that of a wire.
+func (l *line) accuse(s *server) {
+	s.unasked()
+	for _, doubt := range l.doubts {
+		doubt()
+	}
+	l.doubts = nil
+}
+
+// takeLine is the line of a loop that was used last, or an idle connection that
+// becomes one; nil: there is neither.
+func (c *client) takeLine(loop int, now time.Duration) *line {
+	c.mu.Lock()
+	if loop < len(c.lines) {
+		if n := len(c.lines[loop]) - 1; n >= 0 && now-c.lines[loop][n].since < c.keep {
+			l := c.lines[loop][n]
+			c.lines[loop][n] = nil
+			c.lines[loop] = c.lines[loop][:n]
+			c.lined--
+			c.mu.Unlock()
+			l.uses++
+			return l
+		}
+	}
+	c.mu.Unlock()
+	w := c.take(now)
+	if w == nil {
+		return nil
+	}
+	l := lineOf(w)
+	if l == nil {
+		c.put(w, now)
+		return nil
+	}
+	l.uses++
+	return l
+}
+
+// putLine keeps a line whose answer is complete.
+func (c *client) putLine(l *line, loop int, now time.Duration) {
+	l.since = now
+	c.mu.Lock()
+	if c.closed || len(c.idle)+c.lined >= c.most {
+		c.mu.Unlock()
+		l.close()
+		return
+	}
+	for loop >= len(c.lines) {
+		c.lines = append(c.lines, nil)
+	}
+	c.lines[loop] = append(c.lines[loop], l)
+	c.lined++
+	if c.timer == nil {
+		c.timer = time.AfterFunc(c.keep, c.expire)
+	}
+	c.mu.Unlock()
+}
+
+// oldLines takes out the lines that were idle for too long, with c.mu held, and
+// says since when the oldest of the others is.
+func (c *client) oldLines(now time.Duration) (old []*line, oldest time.Duration) {
+	oldest = now
+	for i, lines := range c.lines {
+		n := 0
+		for n < len(lines) && now-lines[n].since >= c.keep {
+			n++
+		}
+		old = append(old, lines[:n]...)
+		rest := copy(lines, lines[n:])
+		clear(lines[rest:])
+		if c.lines[i] = lines[:rest]; rest > 0 {
+			oldest = min(oldest, lines[0].since)
+		}
+	}
+	c.lined -= len(old)
+	return old, oldest
+}
+
+// allLines takes all idle lines out, with c.mu held.
+func (c *client) allLines() []*line {
+	var all []*line
+	for _, lines := range c.lines {
+		all = append(all, lines...)
+	}
+	c.lines, c.lined = nil, 0
+	return all
+}
+
+// giveUpLine is giveUp for a line.
+func (c *client) giveUpLine(l *line) {
+	if l.look() == talks {
+		l.accuse(c.server)
+	}
+	l.close()
+}
+
+// wire is the line as a goroutine drives it.
+func (x *Passage) wire() (*wire, error) {
+	l := x.line
+	x.line = nil
+	nc, err := l.conn()
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(nc)
+	w.uses, w.doubts = l.uses, l.doubts
+	return w, nil
+}
+
+// newLine takes a detached descriptor over.
+func newLine(fd int, w *wire) *line {
+	return &line{fd: fd, serial: rand.Uint32(), uses: w.uses, doubts: w.doubts}
+}

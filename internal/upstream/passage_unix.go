@@ -1,0 +1,117 @@
+//go:build unix
+
+package upstream
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"millrace/internal/send"
+	"millrace/internal/upstream/http1"
+)
+
+// lineOf takes an idle connection from Go's poller; nil: that cannot be done, and
+// it is as it was.
+func lineOf(w *wire) *line {
+	if w.raw == nil || w.below != nil {
+		return nil
+	}
+	fd, ok := send.Detach(w.base)
+	if !ok {
+		return nil
+	}
+	_ = w.base.Close() // the descriptor of its own: the connection lives on
+	return newLine(fd, w)
+}
+
+func (l *line) close() { _ = syscall.Close(l.fd) }
+
+func (l *line) look() state { return peekAt(l.fd, l.uses) }
+
+// conn gives the line to Go's poller.
+func (l *line) conn() (net.Conn, error) {
+	f := os.NewFile(uintptr(l.fd), "connection")
+	defer f.Close()
+	nc, err := net.FileConn(f) // which has a descriptor of its own
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it says what it did
+	}
+	return nc, nil
+}
+
+// Send sends the request, if all of it can be sent at once on a connection that
+// is quiet. Otherwise it reports false: the passage has ended, and no server has
+// seen a whole request.
+func (x *Passage) Send(text []byte) bool {
+	c := x.place.server.client
+	for x.line != nil {
+		l := x.line
+		if found := l.look(); found == quiet {
+			n, err := retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
+			if n == len(text) {
+				return true
+			}
+			if err == nil || n > 0 || errors.Is(err, syscall.EAGAIN) {
+				l.close()
+				break
+			}
+		} else if found == talks {
+			l.accuse(x.place.server)
+			l.close()
+			break
+		}
+		l.close() // the server has ended it, as it may
+		x.line = c.takeLine(x.loop, x.pool.now())
+	}
+	x.line = nil
+	x.giveBack()
+	return false
+}
+
+// Take reads what has come into a buffer that is free after the next call on the
+// loop. With Whole, a has the answer's header and body is in that buffer.
+func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte, t Taken) {
+	before := len(x.got)
+	if x.buffer != nil {
+		buf = (*x.buffer)[:mostTaken]
+	}
+	buf = buf[:min(len(buf), mostTaken)]
+	n, err := retried(func() (int, error) { return rawRead(uintptr(x.line.fd), buf[before:]) })
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+		return nil, Wait
+	case err != nil || n <= 0:
+		return nil, Other
+	}
+	all := buf[:before+n]
+	size, s := http1.Scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
+	whole := int64(size) + a.Body
+	switch {
+	case s == http1.Other, s == http1.Plain && whole > mostTaken, s == http1.Partial && len(all) >= int(x.pool.options.HeaderBytes):
+		x.keep(all)
+		return nil, Other
+	case s == http1.Partial || whole > int64(len(all)):
+		x.keep(all)
+		if len(all) == mostTaken {
+			return nil, Other
+		}
+		return nil, Wait
+	case size > int(x.pool.options.HeaderBytes):
+		x.keep(all)
+		return nil, Other
+	}
+	x.all, x.more = all, whole < int64(len(all))
+	return all[size:whole], Whole
+}
+
+// keep holds what came until there is more, or somebody else takes it.
+func (x *Passage) keep(all []byte) {
+	if x.buffer == nil {
+		x.buffer = takenPool.Get().(*[]byte)
+		copy(*x.buffer, all)
+	}
+	x.got = (*x.buffer)[:len(all)]
+}
