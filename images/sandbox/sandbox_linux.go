@@ -64,6 +64,13 @@ func Conceal() Measure {
 	return Measure{Name: Concealed}
 }
 
+// KeepRights has no child of the thread that calls it inherit capabilities, such as
+// the one for ports below 1024 that a systemd unit gives. The thread and all others
+// keep theirs. Children drop theirs too, but filters of system calls may forbid it.
+func KeepRights() {
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // Enter reports what is left
+}
+
 // Enter gives up what the process does not need, for all its threads and for
 // all that it starts, for ever.
 func Enter(n Needs) Report {

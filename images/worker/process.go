@@ -367,8 +367,8 @@ func newStarter() *starter {
 	s := &starter{calls: make(chan func()), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // and never unlocked: the thread, which has fewer rights, ends with the goroutine
+		sandbox.KeepRights()
 		for f := range s.calls {
 			f()
 		}
