@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
-	{"internal/lane", "internal/packer", "internal/dictionary"},
+	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
@@ -149,8 +149,9 @@ var thirdParty = map[string][]string{
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
 	},
-	"packaging/rename": {"github.com/google/pprof"},
-	"packaging/image":  {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
+	"internal/dashboard": {"github.com/google/pprof"}, // reads CPU profiles
+	"packaging/rename":   {"github.com/google/pprof"},
+	"packaging/image":    {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
 	"static": {
 		"github.com/andybalholm/brotli",
 		"github.com/fsnotify/fsnotify",

@@ -88,6 +88,7 @@ type Record struct {
 	Duration              time.Duration
 	Fast                  bool // answered by the fast lane
 	Through               bool // answered without net/http, by the job
+	Secure                bool // over TLS; no line has it
 	// Shard is any number that stays the same for a connection and differs
 	// between connections: it keeps processors out of each other's way.
 	Shard uint32
@@ -99,6 +100,7 @@ type Log struct {
 	path    string // empty for the standard output
 	dropped *meter.Counter
 	report  func(error)
+	recent  *Recent // nil: nobody looks
 
 	shard [shards]shard
 
@@ -184,6 +186,12 @@ func (l *Log) Write(r *Record) {
 	if l == nil {
 		return
 	}
+	if l.recent != nil {
+		l.recent.take(r)
+	}
+	if l.format == off {
+		return
+	}
 	s := &l.shard[r.Shard&shardMask]
 	s.mu.Lock()
 	before := len(s.buf)
@@ -254,7 +262,7 @@ func (l *Log) Reopen() error {
 // closeTimeout is left behind with an error; what was not written by then is
 // lost. It is an error, too, if the last lines could not be written.
 func (l *Log) Close() error {
-	if l == nil {
+	if l == nil || l.format == off {
 		return nil
 	}
 	l.closing.Do(func() {

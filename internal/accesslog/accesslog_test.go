@@ -392,7 +392,7 @@ func TestTornLine(t *testing.T) {
 
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Log{quit: make(chan struct{}), done: make(chan struct{})} // its writer never ends
+		l := &Log{format: combined, quit: make(chan struct{}), done: make(chan struct{})} // its writer never ends
 		start := time.Now()
 		if err := l.Close(); err == nil || time.Since(start) != closeTimeout {
 			t.Errorf("error %v after %v", err, time.Since(start))

@@ -208,6 +208,17 @@ func appendText(b []byte, s string, limit int, plain *plainSet) []byte {
 	}
 }
 
+// lane is the way that the request took.
+func (r *Record) lane() string {
+	switch {
+	case r.Fast:
+		return "fast"
+	case r.Through:
+		return "through"
+	}
+	return "slow"
+}
+
 // appendJSONString appends the inside of a JSON string (RFC 8259, 7).
 func appendJSONString(b []byte, s string, limit int) []byte {
 	s = s[:min(len(s), limit+1)] // as in appendText

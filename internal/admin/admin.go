@@ -1,6 +1,6 @@
 // Package admin is the listener for the operator, never for the public: metrics
-// for Prometheus, health, profiles and reload. There is no password: the
-// address it listens on decides who may connect.
+// for Prometheus, health, profiles and reload. The address it listens on decides who
+// may connect; at a TCP address, [Options.Token] is asked for.
 //
 // By default that is a UNIX socket of mode 0600 in the user's runtime folder,
 // named after the process: millrace/PID.sock. [Find] lists the sockets of the
@@ -49,6 +49,11 @@ type Options struct {
 	//     everything; see [Admin.Warning]
 	//   - "off": no admin listener
 	Listen string `yaml:"listen"`
+	// Token is asked for at a TCP address: programs send it as "Authorization:
+	// Bearer TOKEN", browsers log in with it. It has at least 16 bytes. Empty:
+	// nobody is asked, which the server warns of unless the address is loopback. A
+	// UNIX socket never asks: its mode decides
+	Token string `yaml:"token"`
 }
 
 // Deps are what the admin listener reports and controls. Only Meters is required.
@@ -80,6 +85,9 @@ type Deps struct {
 	Addrs func() []string
 	// Certificates lists the automatic certificates (ACME). nil means none.
 	Certificates func() []Certificate
+	// Profiled gets each CPU profile that was taken here, in pprof's format, of up
+	// to 8 MiB. nil: nobody wants them.
+	Profiled func(profile []byte)
 	// Gather functions are called before each reading of the meters, to set
 	// gauges that are not kept up to date. They must be quick and safe for
 	// concurrent use.
@@ -122,7 +130,14 @@ func New(o Options, d Deps) (*Admin, error) {
 	if err != nil {
 		return nil, err
 	}
-	handler, err := newHandler(d, l.allowed)
+	if len(o.Token) > 0 && len(o.Token) < LeastToken {
+		l.Close()
+		return nil, fmt.Errorf("admin.token has %d bytes: it needs at least %d, such as those of `openssl rand -hex 16`", len(o.Token), LeastToken)
+	}
+	if o.Token != "" {
+		l.warning = "" // it is asked for
+	}
+	handler, err := newHandler(d, l.allowed, gatedBy(o.Token, l.Addr()))
 	if err != nil {
 		l.Close()
 		if !taken {

@@ -215,7 +215,7 @@ func TestConnectionLimit(t *testing.T) {
 func TestLongProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := make(pipes)
-		h, err := newHandler(Deps{Meters: meter.New()}, nil)
+		h, err := newHandler(Deps{Meters: meter.New()}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestSlowClient(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := make(pipes)
-			h, err := newHandler(Deps{Meters: meter.New()}, nil)
+			h, err := newHandler(Deps{Meters: meter.New()}, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

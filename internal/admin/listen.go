@@ -61,8 +61,9 @@ func tcpListener(l net.Listener, bound *net.TCPAddr, where string) *listener {
 		allowed: tcpHosts(host, bound.AddrPort().Addr()),
 	}
 	if !bound.IP.IsLoopback() {
-		res.warning = fmt.Sprintf("the admin listener %s can be reached from other machines and asks for no password: "+
-			"whoever reaches it may read metrics and profiles and reload the config", res.addr)
+		res.warning = fmt.Sprintf("the admin listener %s can be reached from other machines and asks for nothing: "+
+			"whoever reaches it may see all traffic, close the sites and reload the config. "+
+			"Set a token (admin.token, or MILLRACE_ADMIN_TOKEN), or use the UNIX socket, which is the default", res.addr)
 	}
 	return res
 }

@@ -74,8 +74,9 @@ func bodyLimit(routes map[string]http.Handler, path string) int64 {
 	return maxBodyBytes
 }
 
-// newHandler puts the routes together, with the limits and guards before them.
-func newHandler(d Deps, allowed hosts) (http.Handler, error) {
+// newHandler puts the routes together, with the limits and guards before them. gated
+// puts what asks for a token before the routes; nil: nothing does.
+func newHandler(d Deps, allowed hosts, gated func(http.Handler) http.Handler) (http.Handler, error) {
 	registry, err := newRegistry(d)
 	if err != nil {
 		return nil, err
@@ -92,11 +93,15 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 	mux.HandleFunc("POST /upgrade", upgrade(d.Upgrade))
 	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
 	mux.HandleFunc("GET "+CertsPath, d.serveCerts)
-	profiles(mux)
+	profiles(mux, d.Profiled)
 	if err := mount(mux, d.Routes); err != nil {
 		return nil, err
 	}
 
+	var inside http.Handler = mux
+	if gated != nil {
+		inside = gated(mux)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allowed != nil && !allowed(r.Host) {
 			text(w, http.StatusMisdirectedRequest, fmt.Sprintf(
@@ -118,7 +123,7 @@ func newHandler(d Deps, allowed hosts) (http.Handler, error) {
 			_ = rc.SetReadDeadline(time.Now().Add(readTimeout))
 			r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(d.Routes, r.URL.Path))
 		}
-		mux.ServeHTTP(w, r)
+		inside.ServeHTTP(w, r)
 	}), nil
 }
 
@@ -193,14 +198,58 @@ func reload(reload func() error) http.HandlerFunc {
 }
 
 // profiles mounts net/http/pprof.
-func profiles(mux *http.ServeMux) {
+func profiles(mux *http.ServeMux, taken func([]byte)) {
 	mux.HandleFunc("GET /debug/pprof/", timed(pprof.Index)) // and the profiles by name
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", timed(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/profile", timed(kept(pprof.Profile, taken)))
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", timed(pprof.Trace))
 }
+
+// maxKept bounds a profile that is kept while it is sent.
+const maxKept = 8 << 20
+
+// kept has taken get what a profile's handler sends, if it is all of it.
+func kept(profile http.HandlerFunc, taken func([]byte)) http.HandlerFunc {
+	if taken == nil {
+		return profile
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		k := &keeper{ResponseWriter: w}
+		profile(k, r)
+		if !k.spoilt && r.Context().Err() == nil {
+			taken(k.sent)
+		}
+	}
+}
+
+// keeper remembers what is sent through it.
+type keeper struct {
+	http.ResponseWriter
+	sent   []byte
+	spoilt bool // too much, or not an answer with 200
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (k *keeper) WriteHeader(status int) {
+	k.spoilt = k.spoilt || status != http.StatusOK
+	k.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (k *keeper) Write(b []byte) (int, error) {
+	if len(k.sent)+len(b) > maxKept {
+		k.spoilt, k.sent = true, nil
+	}
+	if !k.spoilt {
+		k.sent = append(k.sent, b...)
+	}
+	return k.ResponseWriter.Write(b) //nolint:wrapcheck // nothing but a tee
+}
+
+// Unwrap is for [http.ResponseController].
+func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // timed gives a profile the time that its query asks for.
 func timed(profile http.HandlerFunc) http.HandlerFunc {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/internal/admin"
 	"millrace/internal/bytesize"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
@@ -172,6 +173,9 @@ func (c *checker) addresses() {
 	}
 	if a := c.cfg.Admin.Listen; a != "" && a != Off {
 		add("admin.listen", a)
+	}
+	if t := c.cfg.Admin.Token; t != "" && len(t) < admin.LeastToken {
+		c.value("admin.token", fmt.Sprintf("the token has %d bytes: it needs at least %d", len(t), admin.LeastToken), "one that nobody guesses: `openssl rand -hex 16`")
 	}
 	if len(c.cfg.Listen)+len(c.cfg.TLS.Listen) == 0 && !c.cfg.program {
 		c.key("listen", "no address to serve at: \"listen\" is empty", "for example listen: "+DefaultListen)

@@ -38,7 +38,7 @@ func TestNoSecretIsShown(t *testing.T) {
 
 // TestSecretKeys: what every other key holds is shown.
 func TestSecretKeys(t *testing.T) {
-	secrets := map[string]bool{"secret": true, "storage_secret": true, "old_secret": true, "keys": true, "passwords": true}
+	secrets := map[string]bool{"secret": true, "storage_secret": true, "old_secret": true, "keys": true, "passwords": true, "token": true}
 	found := 0
 	var walk func(v reflect.Type)
 	seen := map[reflect.Type]bool{}

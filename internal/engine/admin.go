@@ -15,6 +15,7 @@ import (
 	images "millrace/images/control"
 	"millrace/internal/admin"
 	"millrace/internal/config"
+	"millrace/internal/dashboard"
 	"millrace/internal/meter"
 	"millrace/internal/site"
 	websockets "millrace/websocket/control"
@@ -26,7 +27,7 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 	if from := s.options.From; from != nil {
 		inherited = from.Sockets.Admin
 	}
-	s.admin, err = admin.New(admin.Options{Listen: cfg.Admin.Listen}, admin.Deps{
+	s.admin, err = admin.New(cfg.Admin, admin.Deps{
 		Inherited: inherited,
 		Upgrade:   s.options.Upgrade,
 		Meters:    s.meters,
@@ -39,6 +40,7 @@ func (s *Server) openAdmin(cfg *config.Config) error {
 
 		Certificates: s.certificates,
 		Gather:       []func(){s.measure},
+		Profiled:     s.profiled,
 		ErrorLog:     s.errors,
 	})
 	if warning := s.admin.Warning(); err == nil && warning != "" {
@@ -53,12 +55,16 @@ func (s *Server) AdminAddr() string { return s.admin.Addr() }
 // controls are the handlers on the admin listener for caches, WebSockets and
 // images, by the prefixes of their paths.
 func (s *Server) controls() map[string]http.Handler {
-	return map[string]http.Handler{
+	all := map[string]http.Handler{
 		control.Prefix:    control.Handler(s.controlled, s.reached, s.counters),
 		websockets.Prefix: websockets.Handler(s.webSockets),
 		images.Prefix:     images.Handler(s.Images),
 		MaintenancePath:   http.HandlerFunc(s.serveMaintenance),
 	}
+	if s.board != nil {
+		all[dashboard.Prefix] = s.board
+	}
+	return all
 }
 
 // measure sets the gauges of the caches, images and WebSockets in use.

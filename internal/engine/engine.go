@@ -24,9 +24,11 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/accesslog"
 	"millrace/internal/admin"
 	"millrace/internal/admit"
 	"millrace/internal/config"
+	"millrace/internal/dashboard"
 	"millrace/internal/gogc"
 	"millrace/internal/handover"
 	"millrace/internal/lane"
@@ -73,9 +75,11 @@ type Server struct {
 	admin   *admin.Admin // nil when off
 	server  *server.Server
 	garbage *gogc.Governor
-	limits  *admit.Table // what rate limits have counted
-	proofs  []byte       // signs the proofs of clients, where a config has no secret for it
-	room    *spool.Room  // where bodies are that one side has sent and the other has not taken
+	limits  *admit.Table         // what rate limits have counted
+	proofs  []byte               // signs the proofs of clients, where a config has no secret for it
+	recent  *accesslog.Recent    // what was asked for lately; nil without an admin listener
+	board   *dashboard.Dashboard // the same
+	room    *spool.Room          // where bodies are that one side has sent and the other has not taken
 
 	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph   *graph
@@ -100,6 +104,10 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	s.room = spool.NewRoom(cfg.Buffers, s.errors)
 	s.proofs = []byte(rand.Text()) // 130 bits
 	s.config = cfg
+	if cfg.Admin.Listen != config.Off {
+		s.recent = accesslog.NewRecent()
+		s.board = s.dashboard()
+	}
 	s.inheritState()
 	g, err := s.build(cfg, nil)
 	if err != nil {
@@ -138,8 +146,13 @@ func (s *Server) Run(ctx context.Context) error {
 			s.errors.Error("the admin listener has ended", "err", err)
 		}
 	})
+	watched, unwatch := context.WithCancel(context.Background())
+	if s.board != nil && s.AdminAddr() != "" {
+		adminDone.Go(func() { s.board.Run(watched) })
+	}
 	err := s.server.Run(ctx)
 	close(s.ended)
+	unwatch()
 	err = errors.Join(err, s.admin.Close())
 	adminDone.Wait()
 	s.retired.Wait()

@@ -370,7 +370,7 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 		head, sent = head[n:], m
 	}
 	rs := &pendingWrite{head: head, file: r, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
-	if y.log != nil && !r.quiet {
+	if !r.quiet && y.log.Wants(y.now, r.status, 0) {
 		rs.line = bytes.Clone(req)
 	}
 	c.reading.pending = rs
@@ -541,13 +541,13 @@ type answered struct {
 // record counts an answer and logs it.
 func (c *Conn) record(log *accesslog.Log, a answered) {
 	took := a.count(c.shard)
-	if log == nil || a.response.quiet {
+	if a.bytes == nil || a.response.quiet || !log.Wants(a.began, a.status, took) {
 		return
 	}
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}
-	a.log(log, c.lane.settings.Load().sender(c.remote, a.req, a.bytes), c.shard, took)
+	a.log(log, c.lane.settings.Load().sender(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
 }
 
 // count counts an answer and returns how long it took.
@@ -557,7 +557,7 @@ func (a *answered) count(shard uint32) time.Duration {
 	return took
 }
 
-func (a *answered) log(log *accesslog.Log, remote string, shard uint32, took time.Duration) {
+func (a *answered) log(log *accesslog.Log, remote string, secure bool, shard uint32, took time.Duration) {
 	target := a.req.path
 	if a.req.hasQuery {
 		target.to = a.req.query.to
@@ -579,6 +579,7 @@ func (a *answered) log(log *accesslog.Log, remote string, shard uint32, took tim
 		Bytes:     a.sent,
 		Duration:  took,
 		Fast:      true,
+		Secure:    secure,
 		Shard:     shard,
 	})
 }

@@ -85,8 +85,8 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
 	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0"}
-	if took := as.count(v.shard); settings.Log != nil && !found.quiet {
-		as.log(settings.Log, settings.sender(v.remote, q, req), v.shard, took)
+	if took := as.count(v.shard); !found.quiet && settings.Log.Wants(now, status, took) {
+		as.log(settings.Log, settings.sender(v.remote, q, req), true, v.shard, took)
 	}
 	if sent < size {
 		panic(http.ErrAbortHandler) // ends the stream so that nobody takes the answer for complete

@@ -283,7 +283,7 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 }
 
 func logSlow(now *current, r *http.Request, w *writer, shard uint32, began time.Time, took time.Duration) {
-	if now.log == nil {
+	if !now.log.Wants(began, w.code(), took) {
 		return
 	}
 	now.log.Write(&accesslog.Record{
@@ -299,6 +299,7 @@ func logSlow(now *current, r *http.Request, w *writer, shard uint32, began time.
 		Bytes:     w.bytes,
 		Duration:  took,
 		Through:   w.through,
+		Secure:    r.TLS != nil,
 		Shard:     shard,
 	})
 }

@@ -223,7 +223,7 @@ func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 			room = room.with(s)
 		}
 		switch {
-		case s.down || !s.breaker.admits(now):
+		case s.down || s.drained || !s.breaker.admits(now):
 		case what.stream && s.streams >= p.options.Streams:
 			streaming = true
 		default:

@@ -55,6 +55,7 @@ type server struct {
 	ejectedUntil     time.Duration // later than now: ejected
 	ejections        int           // in a row, at most maxEjections
 	down             bool          // its probes failed
+	drained          bool          // the operator wants it to get no requests
 	streak           int           // probes in a row that contradict down
 	back             time.Duration // since when it gets requests again; 0: it always did
 	credit           float64       // of weightedRoundRobin

@@ -83,7 +83,7 @@ func (p *Pool) comesBack(one set) bool {
 	defer p.mu.Unlock()
 	for _, s := range p.servers {
 		if one&(1<<s.index) != 0 {
-			return !s.down && now >= s.ejectedUntil && !s.breaker.isOpen()
+			return !s.down && !s.drained && now >= s.ejectedUntil && !s.breaker.isOpen()
 		}
 	}
 	return false

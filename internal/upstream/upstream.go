@@ -242,6 +242,7 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try fun
 type Server struct {
 	Address         string        // as in Options.To
 	Healthy         bool          // its probes succeed and it is not ejected
+	Drained         bool          // it gets no new requests: see Drain
 	Open            bool          // circuit breaker open: no requests now
 	Running         int           // requests that hold a place
 	Streams         int           // upgraded connections and event streams
@@ -260,6 +261,7 @@ func (p *Pool) Servers() []Server {
 		out = append(out, Server{
 			Address:  s.name,
 			Healthy:  !s.down && now >= s.ejectedUntil,
+			Drained:  s.drained,
 			Open:     s.breaker.isOpen(),
 			Running:  s.running,
 			Streams:  s.streams,

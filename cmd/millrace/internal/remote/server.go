@@ -10,9 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
+	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/admin"
 	"millrace/internal/config"
 )
@@ -54,7 +56,26 @@ func newServer(at string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if token := os.Getenv(TokenVariable); token != "" {
+		client.Transport = bearer{token, client.Transport}
+	}
 	return &Server{at, base, client}, nil
+}
+
+// TokenVariable has the token of an admin listener that asks for one.
+const TokenVariable = "MILLRACE_ADMIN_TOKEN"
+
+// bearer sends the token with each request.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.next.RoundTrip(r) //nolint:wrapcheck // the client wraps it
 }
 
 // Choices lists servers with what they serve, one on a line.
@@ -103,6 +124,9 @@ func (r *Server) ask(ctx context.Context, method, path, what string, into any) e
 		return fmt.Errorf("asking the server: %w", err)
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusUnauthorized {
+		return console.Failure(fmt.Errorf("the server at %s asks for its token", r.At), "set "+TokenVariable+" to its admin.token")
+	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("asking the server at %s for its %s: it says %s", r.At, what, resp.Status)
 	}

@@ -19,6 +19,7 @@ type profiler struct {
 	file    *os.File // nil while none is taken
 	started time.Time
 	late    *time.Timer
+	taken   func([]byte) error // gets what was taken; nil: nobody wants it
 }
 
 // overdue delivers when a profile has gone on for too long; nil, and so never,
@@ -71,6 +72,15 @@ func (p *profiler) stop() (string, error) {
 	pprof.StopCPUProfile() // returns when all is written
 	if err := f.Close(); err != nil {
 		return "", fmt.Errorf("writing the CPU profile: %w", err)
+	}
+	if p.taken != nil {
+		b, err := os.ReadFile(f.Name())
+		if err == nil {
+			err = p.taken(b)
+		}
+		if err != nil {
+			return "", fmt.Errorf("CPU profile in %s: the dashboard does not show it: %w", f.Name(), err)
+		}
 	}
 	took := time.Since(p.started).Round(100 * time.Millisecond)
 	return fmt.Sprintf("CPU profile of %v in %s", took, f.Name()), nil

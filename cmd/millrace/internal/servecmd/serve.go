@@ -40,17 +40,18 @@ type Serve struct {
 // Flags are those of every verb that serves. A flag's key is the one of
 // the config that it sets; it wins over the file.
 type Flags struct {
-	Listen    []Address           `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
-	Domain    []string            `placeholder:"NAME" key:"tls.auto.hosts" env:"MILLRACE_DOMAIN" help:"Serve HTTPS under this name, with a certificate that comes by itself, at :443, and redirect from :80. May be repeated."`
-	HTTPS     bool                `name:"https" key:"tls.auto.addresses" env:"MILLRACE_HTTPS" help:"Serve HTTPS under this machine's public IP addresses, with certificates of a few days that come by themselves, at :443, and redirect from :80."`
-	TLS       string              `name:"tls" placeholder:"HOW" values:"on,internal" key:"tls.auto" env:"MILLRACE_TLS" help:"Get certificates by itself: on, from a public CA for the config's hosts, or internal, from a CA of this machine's own, for development. Default off."`
-	TLSCert   string              `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
-	TLSKey    string              `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
-	TLSListen []Address           `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
-	Log       LogFormat           `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
-	LogFile   string              `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
-	Admin     remote.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
-	NoLane    bool                `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
+	Listen     []Address           `short:"l" placeholder:"ADDR" key:"listen" env:"MILLRACE_LISTEN" help:"Serve at this address: host:port, :port (every interface) or unix:/path. May be repeated. Default 127.0.0.1:8080."`
+	Domain     []string            `placeholder:"NAME" key:"tls.auto.hosts" env:"MILLRACE_DOMAIN" help:"Serve HTTPS under this name, with a certificate that comes by itself, at :443, and redirect from :80. May be repeated."`
+	HTTPS      bool                `name:"https" key:"tls.auto.addresses" env:"MILLRACE_HTTPS" help:"Serve HTTPS under this machine's public IP addresses, with certificates of a few days that come by themselves, at :443, and redirect from :80."`
+	TLS        string              `name:"tls" placeholder:"HOW" values:"on,internal" key:"tls.auto" env:"MILLRACE_TLS" help:"Get certificates by itself: on, from a public CA for the config's hosts, or internal, from a CA of this machine's own, for development. Default off."`
+	TLSCert    string              `name:"tls-cert" placeholder:"FILE" complete:"file" key:"tls.cert" env:"MILLRACE_TLS_CERT" help:"The certificate for HTTPS with its chain (PEM), read again when it changes."`
+	TLSKey     string              `name:"tls-key" placeholder:"FILE" complete:"file" key:"tls.key" env:"MILLRACE_TLS_KEY" help:"The certificate's private key (PEM)."`
+	TLSListen  []Address           `name:"tls-listen" placeholder:"ADDR" key:"tls.listen" env:"MILLRACE_TLS_LISTEN" help:"Serve HTTPS at this address. May be repeated."`
+	Log        LogFormat           `placeholder:"FORMAT" values:"combined,common,json,off" key:"log.format" env:"MILLRACE_LOG" help:"How to log requests: combined, common, json or off. Default combined. With json all other messages are JSON lines as well."`
+	LogFile    string              `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
+	Admin      remote.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
+	AdminToken string              `placeholder:"TOKEN" key:"admin.token" env:"MILLRACE_ADMIN_TOKEN" help:"What the admin listener asks for at a TCP address, 16 bytes or more. Other users of this machine can read command lines: better by the variable."`
+	NoLane     bool                `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
 }
 
 // serving marks the verbs that serve.
@@ -227,7 +228,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	if err := handover.NotifySystemd("READY=1"); err != nil {
 		s.Tell(slog.LevelWarn, err.Error())
 	}
-	var profile profiler
+	profile := profiler{taken: srv.Profiled}
 	defer func() { tell(profile.stop()) }()
 	now, lingers := false, false
 	for {

@@ -1,0 +1,206 @@
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// policy lets the page load what is its own and nothing else; nothing is inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (d *Dashboard) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Prefix+"{$}", d.front)
+	mux.HandleFunc("GET "+Prefix+"{panel}", d.one)
+	mux.HandleFunc("GET "+Prefix+"events", d.events)
+	mux.HandleFunc("GET "+Prefix+"profile.svg", d.flame)
+	mux.HandleFunc("GET "+Prefix+"log.rows", d.logRows)
+	mux.HandleFunc("POST "+Prefix+"do", d.act)
+	mux.HandleFunc("GET "+Prefix+"assets/{file}", asset)
+	return mux
+}
+
+// asset answers with one of the page's own files.
+func asset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	b, err := assets.ReadFile("assets/" + name)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(b) // the client may have gone
+}
+
+// What a page may be asked for as.
+type kind int
+
+const (
+	asHTML kind = iota
+	asJSON
+	asCSV
+)
+
+// kindOf is what a request accepts: the first of those that we have.
+func kindOf(r *http.Request) kind {
+	for _, part := range strings.Split(r.Header.Get("Accept"), ",") {
+		switch mediaType, _, _ := mime.ParseMediaType(part); mediaType {
+		case "text/html", "application/xhtml+xml":
+			return asHTML
+		case "application/json":
+			return asJSON
+		case "text/csv":
+			return asCSV
+		}
+	}
+	return asHTML
+}
+
+// front is the page with all panels.
+func (d *Dashboard) front(w http.ResponseWriter, r *http.Request) {
+	if kindOf(r) == asJSON {
+		d.all(w)
+		return
+	}
+	d.write(w, r, d.panels(), false)
+}
+
+func (d *Dashboard) all(w http.ResponseWriter) { writeJSON(w, d.panels()) }
+
+func writeJSON(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// one is a single panel.
+func (d *Dashboard) one(w http.ResponseWriter, r *http.Request) {
+	id, as := r.PathValue("panel"), kindOf(r)
+	switch ext := path.Ext(id); ext {
+	case ".json":
+		id, as = strings.TrimSuffix(id, ext), asJSON
+	case ".csv":
+		id, as = strings.TrimSuffix(id, ext), asCSV
+	}
+	all := d.panels()
+	if id == "all" && as == asJSON {
+		d.all(w)
+		return
+	}
+	i := slices.IndexFunc(all, func(p Panel) bool { return p.ID == id })
+	if i < 0 {
+		names := make([]string, 0, len(all))
+		for _, p := range all {
+			names = append(names, p.ID)
+		}
+		http.Error(w, fmt.Sprintf("There is no panel %q. There are: %s.", printable(id), strings.Join(names, ", ")), http.StatusNotFound)
+		return
+	}
+	p := all[i]
+	if id == tailID {
+		p = d.tail(r.URL.Query().Get("filter"), allRows)
+	}
+	w.Header().Set("Vary", "Accept")
+	switch as {
+	case asJSON:
+		writeJSON(w, p)
+	case asCSV:
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
+		w.Header().Set("Content-Disposition", `inline; filename="`+id+`.csv"`)
+		_ = p.WriteCSV(w) // the client may have gone
+	default:
+		d.write(w, r, []Panel{p}, true)
+	}
+}
+
+// logRows is the log's panel with a filter, for the page's script.
+func (d *Dashboard) logRows(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	d.guard(w)
+	p := d.tail(r.URL.Query().Get("filter"), tailRows)
+	_, _ = io.WriteString(w, string(d.inner(&p)))
+}
+
+// flame draws the last profile; against says the how many-th before it is compared.
+func (d *Dashboard) flame(w http.ResponseWriter, r *http.Request) {
+	nth, _ := strconv.Atoi(r.URL.Query().Get("against")) // 0: with none
+	var b bytes.Buffer
+	found, err := d.profiles.flame(&b, max(0, nth))
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case !found:
+		http.Error(w, "There is no such CPU profile.", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "image/svg+xml")
+		_, _ = w.Write(b.Bytes())
+	}
+}
+
+func (d *Dashboard) guard(w http.ResponseWriter) {
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+}
+
+// write writes a page.
+func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, panels []Panel, one bool) {
+	v := view{panels: panels, one: one, now: time.Now(), filter: r.URL.Query().Get("filter")}
+	if d.source.Addrs != nil {
+		v.where = d.source.Addrs()
+	}
+	if d.source.Maintenance != nil {
+		v.closed, _ = d.source.Maintenance()
+	}
+	if one && panels[0].ID == profileID {
+		v.flame, v.diff, v.earlier = d.flames(r)
+	}
+	d.guard(w)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = io.WriteString(w, string(d.html(&v))) // the client may have gone
+}
+
+// flames are the drawings of the profile's own page.
+func (d *Dashboard) flames(r *http.Request) (flame, diff markup, earlier []int) {
+	var b bytes.Buffer
+	if found, err := d.profiles.flame(&b, 0); found && err == nil {
+		flame = markup(b.String())
+	}
+	nth, _ := strconv.Atoi(r.URL.Query().Get("against"))
+	b.Reset()
+	if found, err := d.profiles.flame(&b, max(1, nth)); found && err == nil {
+		diff = markup(b.String())
+	}
+	for i := 1; i < maxProfiles; i++ {
+		if _, before := d.profiles.two(i); before != nil {
+			earlier = append(earlier, i)
+		}
+	}
+	return flame, diff, earlier
+}
+
+// render makes the part of each panel that changes.
+func (d *Dashboard) render(panels []Panel) map[string]string {
+	out := make(map[string]string, len(panels))
+	for i := range panels {
+		out[panels[i].ID] = string(d.inner(&panels[i]))
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package dashboard
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// problemsID is the panel that comes first.
+const problemsID = "problems"
+
+// problems is what is wrong, and what to do about it.
+func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certificate) Panel {
+	p := Panel{
+		ID: problemsID, Title: "What is wrong", Empty: "Nothing that this server knows of.",
+		Columns: []Column{{Key: "what", Name: "what"}, {Key: "do", Name: "what to do"}},
+	}
+	say := func(l Level, do, what string, args ...any) {
+		if l == Bad { // what is worst comes first
+			n := 0
+			for n < len(p.Rows) && p.Rows[n].Level == Bad {
+				n++
+			}
+			p.Rows = append(p.Rows[:n:n], append([]Row{{l, []any{fmt.Sprintf(what, args...), do}}}, p.Rows[n:]...)...)
+			return
+		}
+		p.Rows = append(p.Rows, Row{l, []any{fmt.Sprintf(what, args...), do}})
+	}
+	s := &d.source
+	if s.Draining != nil && s.Draining() {
+		say(Bad, "", "the server takes no new requests: it is about to end")
+	}
+	if s.Maintenance != nil {
+		if on, since := s.Maintenance(); on && since.IsZero() {
+			say(Bad, "Open them below, or in the config (maintenance.on).", "all sites are closed for maintenance")
+		} else if on {
+			say(Bad, "Open them below, or with `millrace maintenance off`.", "all sites are closed for maintenance since %s", since.Local().Format(time.DateTime))
+		}
+	}
+	d.trafficProblems(say)
+	for _, u := range upstreams {
+		switch state, level := u.state(); {
+		case level == Bad && state == "down":
+			say(Bad, "See why in the server's messages; it gets requests again when it answers.", "the upstream %s gets no requests: it fails", u.Address)
+		case level == Bad:
+			say(Bad, "It is tried again by itself.", "the upstream %s fails too often: its circuit breaker is open", u.Address)
+		case level == Warn:
+			say(Warn, "Let it have requests again below when it is ready.", "the upstream %s is %s", u.Address, state)
+		}
+	}
+	for _, c := range certs {
+		if level, what := c.trouble(now); level != Fine {
+			say(level, "`millrace certs` says what was tried.", "%s", what)
+		}
+	}
+	for _, ws := range s.Meters.WebSockets() {
+		if ws.BusDown.Load() != 0 {
+			say(Bad, "See whether NATS can be reached; clients here go on with each other.", "the WebSockets of %s do not reach other machines", ws.Route)
+		}
+	}
+	if s.Warning != nil {
+		if text := s.Warning(); text != "" {
+			say(Warn, "", "%s", text)
+		}
+	}
+	return p
+}
+
+// trafficProblems are those that the counters show.
+func (d *Dashboard) trafficProblems(say func(l Level, do, what string, args ...any)) {
+	r := d.recorder
+	diff, span := r.lately()
+	if failed, all := diff.Between(500, 599), diff.Requests(); failed > 0 {
+		level := Warn
+		if failed*20 > all {
+			level = Bad
+		}
+		say(level, "Filter the log below by 5xx.", "%d of %s requests in the last %v were answered with a 5xx", failed, grouped(float64(all)), span.Round(time.Second))
+	}
+	if n := r.last.reloads; n > r.base.reloads {
+		say(Bad, "`millrace check` says what is wrong with it.", "the config could not be reloaded; the old one goes on serving")
+	}
+	if n := r.last.dropped - r.base.dropped; n > 0 {
+		say(Warn, "Is the disk full, or too slow?", "%s lines of the access log were not written", grouped(float64(n)))
+	}
+	if n := r.last.rejected - r.base.rejected; n > 0 {
+		say(Warn, "Scanners cause a few; many mean that a limit is reached (limits.connections) or TLS fails.", "%s connections were closed at once in the last %v", grouped(float64(n)), span.Round(time.Second))
+	}
+	cpu, seconds := time.Duration(0), 0
+	for _, s := range r.seconds[max(0, len(r.seconds)-10):] {
+		cpu += s.cpu
+		seconds++
+	}
+	if cores := runtime.GOMAXPROCS(0); seconds == 10 && cpu.Seconds() > 0.9*10*float64(cores) {
+		say(Warn, "The profile below, or `millrace pgo record`, shows what it does.", "the server has used %.1f of %d cores for ten seconds", cpu.Seconds()/10, cores)
+	}
+}

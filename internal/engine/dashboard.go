@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"millrace/cache/purge"
+	"millrace/internal/dashboard"
+	"millrace/internal/upstream"
+)
+
+// dashboard makes the operator's page.
+func (s *Server) dashboard() *dashboard.Dashboard {
+	return dashboard.New(dashboard.Source{
+		Meters: s.meters, Recent: s.recent, Version: cmp.Or(s.options.Version, "dev"), Started: time.Now(),
+		Gather:       s.measure,
+		Upstreams:    s.upstreams,
+		Certificates: s.shownCertificates,
+		Maintenance: func() (bool, time.Time) {
+			m := s.Maintenance()
+			return m.On, m.Since
+		},
+		Draining: func() bool { return s.server.Draining() },
+		Addrs:    s.Addrs,
+		Warning:  func() string { return s.admin.Warning() },
+	}, dashboard.Actions{
+		Purge: s.purge, Drain: s.drain, Maintenance: s.SetMaintenance, Reload: s.options.Reload,
+	}, s.errors)
+}
+
+// profiled is Profiled for profiles that were taken by the admin listener.
+func (s *Server) profiled(profile []byte) {
+	if err := s.Profiled(profile); err != nil {
+		s.errors.Warn("the dashboard does not show a profile", "err", err)
+	}
+}
+
+// Profiled keeps a CPU profile of this process for the dashboard. An error says why
+// it cannot.
+func (s *Server) Profiled(profile []byte) error {
+	if s.board == nil {
+		return nil
+	}
+	return s.board.Profiled(profile)
+}
+
+// pools are the upstreams in use, by what the dashboard calls them.
+func (s *Server) pools() map[string]*upstream.Pool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	pools := map[string]*upstream.Pool{}
+	for _, key := range s.graph.opened {
+		p, ok := s.graph.parts[key].what.(*upstream.Pool)
+		if !ok {
+			continue
+		}
+		var to []string
+		for _, one := range p.Servers() {
+			to = append(to, one.Address)
+		}
+		name := strings.Join(to, " ")
+		for n := 2; pools[name] != nil; n++ { // the same servers with other options
+			name = fmt.Sprintf("%s (%d)", strings.Join(to, " "), n)
+		}
+		pools[name] = p
+	}
+	return pools
+}
+
+func (s *Server) upstreams() []dashboard.Upstream {
+	var list []dashboard.Upstream
+	for name, p := range s.pools() {
+		waiting := p.Waiting()
+		for _, one := range p.Servers() {
+			list = append(list, dashboard.Upstream{
+				Pool: name, Address: one.Address, Healthy: one.Healthy, Drained: one.Drained, Open: one.Open,
+				Running: one.Running, Streams: one.Streams, Waiting: waiting, Latency: one.Latency, Requests: one.Requests, Fails: one.Fails,
+			})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b dashboard.Upstream) int { return strings.Compare(a.Pool, b.Pool) })
+	return list
+}
+
+// drain keeps requests from a server of a pool, or lets it have them again.
+func (s *Server) drain(pool, address string, on bool) error {
+	p := s.pools()[pool]
+	if p == nil {
+		return fmt.Errorf("there are no such upstreams any more: %s", pool)
+	}
+	return p.Drain(address, on)
+}
+
+// shownCertificates are the certificates that come by themselves.
+func (s *Server) shownCertificates() []dashboard.Certificate {
+	var list []dashboard.Certificate
+	for _, c := range s.certificates() {
+		shown := dashboard.Certificate{Name: c.Name, Issuer: c.Issuer, Error: c.LastError, Attempts: c.Attempts, Failures: c.Failures}
+		if c.To != nil {
+			shown.Until = *c.To
+		}
+		if c.Renewal != nil {
+			shown.Renewal = *c.Renewal
+		}
+		list = append(list, shown)
+	}
+	return list
+}
+
+// errNoCache is why nothing can be purged.
+var errNoCache = errors.New("no route here has a cache")
+
+// purge forgets what a pattern means in every cache: a URL, one with stars, or a
+// star for everything.
+func (s *Server) purge(ctx context.Context, what string) error {
+	selector := purge.Selector{URL: what}
+	switch {
+	case what == "*":
+		selector = purge.Selector{All: true}
+	case strings.Contains(what, "*"):
+		selector = purge.Selector{Glob: what}
+	}
+	if err := selector.Check(); err != nil {
+		return err //nolint:wrapcheck // says it all
+	}
+	all := s.controlled()
+	if len(all) == 0 {
+		return errNoCache
+	}
+	for _, c := range all {
+		if err := c.Purge(ctx, selector); err != nil {
+			return err
+		}
+	}
+	return nil
+}
