@@ -5,12 +5,15 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"millrace/internal/engine"
 )
 
 // release is a script as a bundler writes it, of which each version differs a little.
@@ -131,6 +134,20 @@ routes:
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("it is never compressed with the file that is gone")
+		}
+	}
+}
+
+func TestExplainDictionaries(t *testing.T) {
+	dir := folder(t, map[string]string{"app-1.js": release(1), "lib.js": release(2)})
+	cfg := parse(t, fmt.Sprintf("sites:\n- routes:\n    /sub/: {static: {root: %q, dictionaries: [/app-*.js]}}\n", dir))
+	for path, want := range map[string]bool{"/sub/app-1.js": true, "/sub/lib.js": false} {
+		e, err := engine.Explain(cfg, httptest.NewRequest("GET", "http://localhost"+path, http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(e.Steps); strings.Contains(text, "static.dictionaries") != want {
+			t.Errorf("%s: %s", path, text)
 		}
 	}
 }

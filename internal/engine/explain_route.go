@@ -278,6 +278,9 @@ func (e *explainer) static(r *http.Request, route *site.Route, o static.Options,
 	}
 	e.File = path.Join(o.Root, f.File)
 	e.say("job", "%s: %s", e.Job, e.File)
+	if n := o.Dictionaries.Of(below); n > 0 {
+		e.say("job", "where it is text, browsers that have another version, by %s, get what has changed (static.dictionaries)", o.Dictionaries[n-1])
+	}
 	e.ended(f.Status, "the file %s", e.File)
 	return nil
 }
