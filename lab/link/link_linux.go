@@ -211,10 +211,12 @@ func tun() (device *os.File, err error) {
 	set(name, unix.SIOCSIFADDR, func(r *unix.Ifreq) error { return r.SetInet4Addr(near[:]) })
 	set(name, unix.SIOCSIFNETMASK, func(r *unix.Ifreq) error { return r.SetInet4Addr(mask[:]) })
 	set(name, unix.SIOCSIFMTU, func(r *unix.Ifreq) error { r.SetUint32(mtu); return nil })
-	set(name, unix.SIOCSIFTXQLEN, func(r *unix.Ifreq) error { r.SetUint32(queue); return nil })
 	set(name, unix.SIOCSIFFLAGS, up)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the network: %w", err)
 	}
+	// Root of a user namespace may not, and has the usual 500 packets.
+	set(name, unix.SIOCSIFTXQLEN, func(r *unix.Ifreq) error { r.SetUint32(queue); return nil })
+	err = nil
 	return os.NewFile(uintptr(fd), "/dev/net/tun"), nil
 }
