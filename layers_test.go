@@ -32,9 +32,10 @@ var layers = [][]string{
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/redact", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
+	{"internal/trace"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/redact", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -114,6 +115,7 @@ var thirdParty = map[string][]string{
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":    {"github.com/prometheus/client_golang"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
+	"internal/otlp":     {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/h3":       {"github.com/quic-go/quic-go"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},

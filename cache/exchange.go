@@ -16,6 +16,7 @@ import (
 	"millrace/internal/authority"
 	"millrace/internal/field"
 	"millrace/internal/lane"
+	"millrace/internal/trace"
 )
 
 // exchange is one request on its way through the cache.
@@ -64,7 +65,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var o *object.Object
 	for range 3 {
 		var soft bool
+		step := trace.Begin(r.Context(), trace.Lookup)
 		o, soft = h.lookup(&x)
+		step.End("memory", nil)
 		use := rfc9111.Miss
 		if o != nil {
 			use = o.Facts.Use(x.demand, x.began, soft)
@@ -110,7 +113,7 @@ func (h *Handler) lookup(x *exchange) (o *object.Object, soft bool) {
 
 // request is the exchange as a fetch needs it.
 func (x *exchange) request() fetch.Request {
-	return fetch.Request{R: x.r, Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal}
+	return fetch.Request{R: x.r, Settings: x.set, Demand: x.demand, Key: x.key, Personal: x.personal, Trace: trace.From(x.r.Context())}
 }
 
 // url is the URL of the request as its client, and a purge, names it.

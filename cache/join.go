@@ -13,6 +13,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/condition"
 	"millrace/internal/proxy"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -31,7 +32,9 @@ func (x *exchange) join(o *object.Object) bool {
 	if leader {
 		return x.lead(x.h.fetches.New(f, q, o), o)
 	}
+	step := trace.Begin(x.r.Context(), trace.Fetch)
 	out, err := f.Wait(x.r.Context())
+	step.End("another request's", err)
 	if err == nil && out.Object != nil && out.Err == nil && x.tooLate(out) {
 		f.Detach()
 		return false

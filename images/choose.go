@@ -11,6 +11,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/original"
 	"millrace/internal/send"
+	"millrace/internal/trace"
 	"millrace/store"
 )
 
@@ -201,6 +202,8 @@ func (h *Handler) await(ctx context.Context, rec *record, all []wanted) (reason 
 		return "converting"
 	}
 	began := time.Now()
+	step := trace.Begin(ctx, trace.Convert)
+	defer func() { step.End(quick.id, nil) }()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

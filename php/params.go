@@ -1,6 +1,7 @@
 package php
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/trace"
 )
 
 // params are what php-fpm is told of a request: the variables of CGI (RFC 3875,
@@ -70,7 +72,12 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		add("CONTENT_TYPE", kind)
 	}
 	add("HTTP_HOST", r.Host)
-	for name, values := range r.Header {
+	header := r.Header
+	if t := trace.From(r.Context()); t.On() {
+		header = maps.Clone(header)
+		t.Inject(header)
+	}
+	for name, values := range header {
 		if variable := variable(name); variable != "" {
 			add(variable, strings.Join(values, separator(name)))
 		}

@@ -18,6 +18,7 @@ import (
 
 	"millrace/internal/fastcgi"
 	"millrace/internal/spool"
+	"millrace/internal/trace"
 )
 
 // Deps are what the job works with.
@@ -120,13 +121,15 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	step := trace.Begin(r.Context(), trace.Attempt)
 	answer, err := h.client.Do(ctx, fastcgi.Request{Params: h.params(r, t, body.size), Body: body.body(), Length: body.size, Repeat: body.size == 0 && safe(r.Method)})
 	if err != nil {
+		step.End(t.script, err)
 		leave()
 		h.fail(w, r, t, err)
 		return
 	}
-	h.answer(w, r, t, &running{answer: answer, leave: sync.OnceFunc(leave), cancel: cancel})
+	h.answer(w, r, t, &running{answer: answer, leave: sync.OnceFunc(leave), cancel: cancel, step: step})
 }
 
 // safe reports whether a request may be made twice, even of scripts that do more
@@ -158,6 +161,8 @@ func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), o
 		return leave, true
 	default:
 	}
+	step := trace.Begin(r.Context(), trace.Queue)
+	defer func() { step.End("php-fpm", nil) }()
 	late := time.NewTimer(h.options.Wait)
 	defer late.Stop()
 	select {
@@ -175,6 +180,7 @@ func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), o
 // running is an answer that comes.
 type running struct {
 	answer *fastcgi.Answer
+	step   trace.Span
 	leave  func() // gives the place back
 	cancel context.CancelFunc
 	pump   sync.WaitGroup
@@ -219,6 +225,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 	defer a.end()
 	in := bufio.NewReaderSize(a.answer, readAhead)
 	status, header, err := readHead(in)
+	a.step.End(t.script, err)
 	if err != nil {
 		h.fail(w, r, t, err)
 		return

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"millrace/internal/field"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -17,6 +18,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	if h.proxy.Refuse(w, r) {
 		return
 	}
+	step := trace.Begin(r.Context(), trace.Upstream)
 	out := h.proxy.Outgoing(r)
 	if isConnect(r) { // the stream is ours, and its method is not HTTP/1's
 		out.Method, out.Body, out.ContentLength = http.MethodGet, nil, 0
@@ -33,6 +35,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 			_ = tunnel.Close()
 		}
 	}
+	step.End("", err)
 	switch {
 	case err != nil:
 		h.proxy.Fail(w, r, err)

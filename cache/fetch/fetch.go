@@ -31,6 +31,7 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
+	"millrace/internal/trace"
 )
 
 const (
@@ -86,6 +87,8 @@ type Request struct {
 	Demand   rfc9111.Demand
 	Key      string
 	Personal bool // it has credentials that are not in the key, and reach the upstream
+
+	Trace *trace.Request // of the client who waits; nil: nobody follows it
 }
 
 // passKey is what is remembered when an answer was not to be shared. Requests
@@ -212,7 +215,7 @@ func (f *Fetcher) Refresh(q Request, o *object.Object) {
 	}
 	f.c.Meters.Refreshed.Add(0, 1)
 	q.R = q.R.Clone(context.WithoutCancel(q.R.Context()))
-	q.R.Method = http.MethodGet
+	q.R.Method, q.Trace = http.MethodGet, nil // whoever came is not waited for
 	t := f.New(fl, q, o)
 	gone := make(chan struct{})
 	close(gone)

@@ -14,6 +14,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/internal/proxy"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -39,8 +40,12 @@ func (t *Fetch) run() {
 			t.fill.Finish()
 		}
 	}()
+	ctx = trace.With(ctx, t.Trace)
 	if !t.pass && t.fallback() == nil {
-		if o, tier := t.c.Tiers.Find(ctx, t.R, t.Key); o != nil {
+		step := trace.Begin(ctx, trace.Lookup)
+		o, tier := t.c.Tiers.Find(ctx, t.R, t.Key)
+		step.End(tier, nil)
+		if o != nil {
 			if o.Facts.Use(t.Demand, time.Now(), o.State(t.c.Purges.Index()) == purge.Stale) == rfc9111.Serve {
 				t.fill.Settle(Outcome{Object: o, How: tier})
 				return
@@ -55,9 +60,12 @@ func (t *Fetch) run() {
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	ctx = upstream.OnDoubt(upstream.WithHashKey(ctx, t.Key), t.c.Purges.Doubt(t.c.urlOf(t.R)))
 	out := t.request(ctx, validate)
+	step := t.Trace.Begin(trace.Upstream)
+	t.Trace.Inject(out.Header)
 	sent := time.Now()
 	resp, err := t.send(out)
 	received := time.Now()
+	step.End("", err)
 	t.c.Meters.Upstream.Observe(0, received.Sub(sent))
 	if err == nil {
 		if err = proxy.CheckHeader(resp.Header); err != nil {
@@ -203,6 +211,9 @@ func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Ob
 		return nil, "stream"
 	}
 	kept := policy.Storable(header, received)
+	if t.Trace != nil {
+		delete(kept, t.Trace.Header()) // some servers send the request's id back: the next one's is another
+	}
 	proxy.Strip(kept)
 	proxy.AppendVia(kept, resp.ProtoMajor, resp.ProtoMinor)
 	o := t.object(resp.StatusCode, kept, facts)

@@ -83,6 +83,7 @@ type Record struct {
 	Host                  string
 	Method, Target, Proto string
 	Referer, UserAgent    string
+	ID                    string // of the request; empty where it has none
 	Status                int
 	Bytes                 int64 // body bytes sent
 	Duration              time.Duration

@@ -18,6 +18,7 @@ const (
 	maxProto     = 16
 	maxReferer   = 2048
 	maxUserAgent = 1024
+	maxID        = 128
 
 	cutMark = "…" // not escaped, unlike everything else beyond ASCII in the text formats
 
@@ -113,6 +114,10 @@ func appendJSON(b []byte, r *Record, c *clock) []byte {
 	b = appendJSONString(b, r.Referer, maxReferer)
 	b = append(b, `","user_agent":"`...)
 	b = appendJSONString(b, r.UserAgent, maxUserAgent)
+	if r.ID != "" {
+		b = append(b, `","request_id":"`...)
+		b = appendJSONString(b, r.ID, maxID)
+	}
 	switch {
 	case r.Fast:
 		return append(b, `","lane":"fast"}`...)

@@ -73,6 +73,8 @@ func newCollector(d Deps) *collector {
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
 	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), or until a client has proved that it is no crawler.", "reason")
+	traces := describe("traces_total", "Requests whose spans were to be sent to a collector, by what became of them.", "outcome")
+	rejected := describe("trace_spans_rejected_total", "Spans that the collector took and threw away.")
 	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
 	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
@@ -110,6 +112,10 @@ func newCollector(d Deps) *collector {
 			counter(describe("trapped_total", "Addresses that were caught by a trap."), &m.Trapped),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
+			counter(traces, &m.Tracing.Sent, "sent"),
+			counter(traces, &m.Tracing.Dropped, "dropped"),
+			counter(traces, &m.Tracing.Failed, "failed"),
+			counter(rejected, &m.Tracing.Rejected),
 			counter(refused3, &m.HTTP3Refused.Headers, "headers"),
 			counter(refused3, &m.HTTP3Refused.Resets, "resets"),
 			counter(refused3, &m.HTTP3Refused.Requests, "requests"),

@@ -32,6 +32,7 @@ import (
 	"millrace/internal/server"
 	"millrace/internal/signin"
 	"millrace/internal/spool"
+	"millrace/internal/trace"
 	"millrace/php"
 	"millrace/static"
 	"millrace/websocket"
@@ -63,6 +64,13 @@ type Config struct {
 	TLS server.TLSOptions `yaml:"tls"`
 	// Log is the access log: one line per request.
 	Log accesslog.Options `yaml:"log"`
+	// Tracing continues traces (W3C Trace Context), passes them on to other servers,
+	// and sends spans to a collector. What the fast lane answers is not traced.
+	Tracing *trace.Options `yaml:"tracing"`
+	// RequestID gives each request an id, in its answer, in the log and for other
+	// servers: "on", or the name of the field. What the fast lane answers has one in
+	// the log alone, and only that of a trusted proxy.
+	RequestID *trace.IDOptions `yaml:"request_id"`
 	// Admin is where metrics, health and profiles are. Never a public address.
 	Admin admin.Options `yaml:"admin"`
 	// Lane is the fast lane, which answers hot requests from finished bytes.

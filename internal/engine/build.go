@@ -69,6 +69,9 @@ func (b *builder) build() (err error) {
 	}
 	b.clients = realip.New(trusted, cfg.Limits.ClientHeader)
 	setup.Trusted, setup.Clients = trusted.Has, b.clients
+	if setup.Follow, err = b.follow(); err != nil {
+		return err
+	}
 	if setup.Announced, err = netset.Parse(cfg.ProxyProtocol.From); err != nil {
 		return fmt.Errorf("proxy_protocol.from: %w", err)
 	}

@@ -87,8 +87,8 @@ func TestWhatAnswersVaryOn(t *testing.T) {
 	if !answers(t, &AnswerOptions{Options: Options{Add: map[string]string{"set-cookie": "a=b"}}}, nil, false).Private() {
 		t.Error("a cookie is for everybody")
 	}
-	ctx := WithID(t.Context())
-	if id := ID(ctx); id == "" || ID(ctx) != id || ID(WithID(ctx)) == id {
+	ctx := WithID(t.Context(), nil)
+	if id := ID(ctx); id == "" || ID(ctx) != id || ID(WithID(ctx, nil)) == id {
 		t.Error("ids")
 	}
 }

@@ -3,18 +3,28 @@ package headers
 import (
 	"context"
 	"crypto/rand"
+
+	"millrace/internal/trace"
 )
 
 type idKey struct{}
 
 // WithID is for the context of a request: all that is told of it has the same id.
-func WithID(ctx context.Context) context.Context {
-	return context.WithValue(ctx, idKey{}, rand.Text())
+// Where the request has none of its own (package trace), it is a random one.
+func WithID(ctx context.Context, t *trace.Request) context.Context {
+	id := t.ID()
+	if id == "" {
+		id = rand.Text()
+	}
+	return context.WithValue(ctx, idKey{}, id)
 }
 
 // ID is the id of a request, a random one where it has none yet.
 func ID(ctx context.Context) string {
 	if id, ok := ctx.Value(idKey{}).(string); ok {
+		return id
+	}
+	if id := trace.From(ctx).ID(); id != "" {
 		return id
 	}
 	return rand.Text()

@@ -3,6 +3,8 @@ package lane
 import (
 	"net"
 	"net/netip"
+
+	"millrace/internal/trace"
 )
 
 // Named is a TCP or UNIX connection whose client somebody else has named, who
@@ -69,6 +71,28 @@ func (s *Settings) sender(remote string, q *request, b []byte) string {
 		return remote
 	}
 	return s.Clients.Named(peer, view(q.value(b, s.named))).String()
+}
+
+// requestID is the id that a request has brought, where it is to be taken over: the
+// one that its log line has. Other ids are not made here, since nobody but the log
+// would see them.
+func (s *Settings) requestID(remote string, q *request, b []byte) string {
+	if s.ids >= numKept || !q.has(s.ids) {
+		return ""
+	}
+	id := view(q.value(b, s.ids))
+	if !trace.UsableID(id) {
+		return ""
+	}
+	proxy := false
+	if s.Clients != nil {
+		peer, _ := netip.ParseAddr(remote) // of a UNIX socket the zero address
+		proxy = s.Clients.Trusts(peer.WithZone("").Unmap())
+	}
+	if !s.Tracer.Trusts(proxy) {
+		return ""
+	}
+	return id
 }
 
 // client is who sent a request, as gates know it. ok is false where only net/http

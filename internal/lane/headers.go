@@ -33,6 +33,7 @@ const (
 	hdrPragma
 	hdrAvailableDictionary
 	hdrSecFetchSite
+	hdrRequestID
 	numKept // the number of them
 )
 
@@ -128,6 +129,8 @@ func keptHeader(name []byte) headerID {
 		return hdrAvailableDictionary
 	case "sec-fetch-site":
 		return hdrSecFetchSite
+	case "x-request-id":
+		return hdrRequestID
 	}
 	return hdrRefuse
 }
@@ -160,7 +163,7 @@ func framingHeader(name []byte) headerID {
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",
-		"accept-charset", "from", "via", "x-request-id", "x-correlation-id",
+		"accept-charset", "from", "via", "x-correlation-id",
 		"x-forwarded-port", "x-forwarded-server", "traceparent", "tracestate", "baggage", "purpose",
 		"x-purpose", "x-moz", "device-memory", "downlink", "ect", "rtt", "keep-alive",
 		"service-worker-navigation-preload", "cdn-loop", "x-amzn-trace-id", "alt-used",

@@ -338,7 +338,7 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case o == blocked:
 		c.reading.pending.closing = closing
 	}
-	c.record(y.log, answered{r, &s.req, req, status, sent, y.now, http1})
+	c.record(y.log, answered{r, &s.req, req, status, sent, y.now, http1, ""})
 	return o
 }
 
@@ -386,7 +386,7 @@ func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply
 		r.answer.File.WasSent(y.now.Unix())
 	}
 	r.answer.File.Release()
-	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now, http1})
+	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now, http1, ""})
 	return o
 }
 
@@ -417,7 +417,7 @@ func (c *Conn) restEnds(err error) error {
 			r.file.answer.File.WasSent(time.Now().Unix())
 		}
 		r.file.answer.File.Release()
-		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1})
+		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
 	}
 	r.release()
 	c.setIdle(time.Now(), c.lane.settings.Load())
@@ -536,6 +536,7 @@ type answered struct {
 	sent     int64 // bytes of the body
 	began    time.Time
 	proto    string
+	id       string // set when it is logged
 }
 
 // record counts an answer and logs it.
@@ -547,7 +548,9 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
 	}
-	a.log(log, c.lane.settings.Load().sender(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
+	settings := c.lane.settings.Load()
+	a.id = settings.requestID(c.remote, a.req, a.bytes)
+	a.log(log, settings.sender(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
 }
 
 // count counts an answer and returns how long it took.
@@ -580,6 +583,7 @@ func (a *answered) log(log *accesslog.Log, remote string, secure bool, shard uin
 		Duration:  took,
 		Fast:      true,
 		Secure:    secure,
+		ID:        a.id,
 		Shard:     shard,
 	})
 }

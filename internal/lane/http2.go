@@ -202,7 +202,7 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 		out = h2.AppendData(out, id, body[:size], room.Frame)
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(out)-len(dst)))
-	c.record(c.lane.settings.Load().Log, answered{r, q, req, status, int64(size), now, "HTTP/2.0"})
+	c.record(c.lane.settings.Load().Log, answered{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
 	return out, size, true
 }
 

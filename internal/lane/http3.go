@@ -84,7 +84,7 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 		sent = writeBody(w, body[:size], settings.Write)
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
-	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0"}
+	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}
 	if took := as.count(v.shard); !found.quiet && settings.Log.Wants(now, status, took) {
 		as.log(settings.Log, settings.sender(v.remote, q, req), true, v.shard, took)
 	}

@@ -40,6 +40,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/trace"
 )
 
 // DefaultMemory is the budget for finished answers, in bytes, when Options name none.
@@ -70,7 +71,11 @@ type Settings struct {
 	// not get here. nil: nobody is.
 	Announced func(net.Addr)
 
+	// Tracer says which requests' ids are taken over, for the log. nil: none.
+	Tracer *trace.Tracer
+
 	named headerID // what Clients reads
+	ids   headerID // the field of ids; numKept: there are none that are known
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -142,6 +147,7 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 	for i := range l.conns {
 		l.conns[i].conns = map[*Conn]struct{}{}
 	}
+	s.ids = numKept
 	l.settings.Store(&s)
 	l.done.Add(1)
 	go l.sweeper()
@@ -152,6 +158,10 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 func (l *Lane) Set(s Settings) {
 	if s.Clients != nil {
 		s.named = lookupHeader([]byte(s.Clients.Header()))
+	}
+	s.ids = numKept
+	if field := s.Tracer.Header(); field != "" {
+		s.ids = lookupHeader([]byte(field))
 	}
 	l.settings.Store(&s)
 }

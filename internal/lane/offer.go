@@ -13,6 +13,7 @@ import (
 	"millrace/internal/admit"
 	"millrace/internal/meter"
 	"millrace/internal/send"
+	"millrace/internal/trace"
 )
 
 // Generation counts the versions of what several answers are made of: a file's
@@ -198,9 +199,10 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 
 // ticket is what the server knows of the request that net/http is answering.
 type ticket struct {
-	site uint64
-	job  *meter.Job
-	gate *admit.Gate
+	site  uint64
+	job   *meter.Job
+	gate  *admit.Gate
+	trace *trace.Request // nil: nobody follows it
 	Around
 }
 
@@ -241,6 +243,27 @@ func Guard(r *http.Request, g *admit.Gate) {
 	}
 }
 
+// Follow lets [trace.From] find t in the context of a request that has begun. nil:
+// the request has ended.
+func Follow(r *http.Request, t *trace.Request) (same *http.Request) {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		c.ticket.trace = t
+	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		s.ticket.trace = t
+	} else if t != nil {
+		return r.WithContext(trace.With(r.Context(), t))
+	}
+	return r
+}
+
+// followed is the value of [trace.Key] in a context.
+func (t *ticket) followed() any {
+	if t.trace == nil {
+		return nil
+	}
+	return t.trace
+}
+
 // Decline keeps every answer to a request from the lane, also those that are
 // offered later.
 func Decline(r *http.Request) {
@@ -255,8 +278,40 @@ type connKey struct{}
 
 // WithConn is for http.Server.ConnContext: it lets Offer and Begin find the
 // connection.
-func WithConn(ctx context.Context, c *Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, c)
+func WithConn(ctx context.Context, c *Conn) context.Context { return byConn{ctx, c} }
+
+// byConn is the context of the requests of a connection.
+type byConn struct {
+	context.Context
+	c *Conn
+}
+
+// Value implements [context.Context].
+func (b byConn) Value(key any) any {
+	switch key.(type) {
+	case connKey:
+		return b.c
+	case trace.Key:
+		return b.c.ticket.followed()
+	}
+	return b.Context.Value(key)
+}
+
+// byOrigin is the context of one request over HTTP/2 or HTTP/3.
+type byOrigin struct {
+	context.Context
+	o *origin
+}
+
+// Value implements [context.Context].
+func (b byOrigin) Value(key any) any {
+	switch key.(type) {
+	case ticketKey:
+		return b.o
+	case trace.Key:
+		return b.o.ticket.followed()
+	}
+	return b.Context.Value(key)
 }
 
 // Outside is r for a server inside another one: what it offers must not be taken
@@ -285,10 +340,10 @@ func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, sh
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard})), c.shard
+		return r.WithContext(byOrigin{r.Context(), &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard}}), c.shard
 	}
 	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
-		return r.WithContext(context.WithValue(r.Context(), ticketKey{}, &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard})), v.shard
+		return r.WithContext(byOrigin{r.Context(), &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard}}), v.shard
 	}
 	return r, 0
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/lean"
+	"millrace/internal/trace"
 )
 
 // Through has the lane call a handler itself, without net/http, for requests
@@ -31,8 +32,11 @@ type direct struct {
 
 // Value implements [context.Context].
 func (g *direct) Value(key any) any {
-	if _, ok := key.(connKey); ok {
+	switch key.(type) {
+	case connKey:
 		return g.c
+	case trace.Key:
+		return g.c.ticket.followed()
 	}
 	if key == http.LocalAddrContextKey {
 		return g.c.local

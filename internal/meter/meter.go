@@ -92,6 +92,14 @@ type TLS struct {
 	Failed   Counter
 }
 
+// Tracing counts the requests whose spans were to be sent to a collector.
+type Tracing struct {
+	Sent     Counter // taken by the collector
+	Dropped  Counter // there was no room: the collector was too slow, or down
+	Failed   Counter // given up: the collector was down for too long, or refused them
+	Rejected Counter // spans, not requests, that the collector took and threw away
+}
+
 // Refused counts requests that a gate did not let pass.
 type Refused struct {
 	Address Counter // the address may not ask
@@ -117,6 +125,8 @@ type Meters struct {
 	Connections Gauge   // open client connections
 	Accepted    Counter // client connections since the start
 	Rejected    Counter // connections closed at once: limits, failed handshakes
+
+	Tracing Tracing
 
 	// The fast lane's table. What it answered is in every [Job]'s Fast.
 	LaneEntries Gauge   // answers held

@@ -11,6 +11,7 @@ import (
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
 	"millrace/internal/signin"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -199,11 +200,13 @@ func looping(h http.Header) bool {
 
 // Outgoing returns a clone of r for the upstream: without connection-level fields
 // (RFC 9110, 7.6.1), with Forwarded, X-Forwarded-For, -Proto and -Host and Via,
-// and the Host that Options say (empty for the upstream's own). Its body is r's.
+// and the Host that Options say (empty for the upstream's own); and with the request's
+// id and place in a trace, where it has them. Its body is r's.
 // Trailers of the body are announced but not passed on; Serve does.
 func (h *Handler) Outgoing(r *http.Request) *http.Request {
 	out := h.outgoing(r)
 	maps.Copy(out.Header, signin.Vouched(r.Context()))
+	trace.From(r.Context()).Inject(out.Header)
 	if h.rules != nil {
 		h.applyRules(out.Header, r)
 	}

@@ -31,6 +31,7 @@ import (
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/spool"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -195,6 +196,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	if h.Refuse(w, r) {
 		return
 	}
+	step := trace.Begin(r.Context(), trace.Upstream)
 	out := h.Outgoing(r)
 	body := newUpload(r, out)
 	if body != nil {
@@ -203,9 +205,13 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		// first byte of an answer. Millrace's server always supports this.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		defer body.forbid()
+		upload := trace.Begin(r.Context(), trace.Upload)
 		if !h.takeIn(w, r, out, body) {
+			upload.End("", errUpload)
+			step.End("", errUpload)
 			return
 		}
+		upload.End("", nil)
 		defer body.discard()
 	}
 	relay := &interim{w: w}
@@ -216,6 +222,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 			res.Body.Close()
 		}
 	}
+	step.End("", err)
 	switch {
 	case err != nil:
 		h.failed(w, r, body, err)
@@ -231,6 +238,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		h.respond(w, r, res, body)
 	}
 }
+
+// errUpload says of a step that the request's body did not come.
+var errUpload = errors.New("the request's body could not be taken in")
 
 // ask sends out to the upstream, and relays interim answers if r's client knows
 // them: in HTTP/1.0 there are none (RFC 9110, 15.2). What a loop has sent already is

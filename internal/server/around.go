@@ -8,6 +8,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/send"
+	"millrace/internal/trace"
 )
 
 // around is what the operator has around the job of one request: rules for the
@@ -22,12 +23,12 @@ type around struct {
 
 // surround prepares what is around the job. Where the request's id has a say, the
 // request gets one.
-func (a *answerer) surround(now *current, came *http.Request) *around {
+func (a *answerer) surround(now *current, came *http.Request, t *trace.Request) *around {
 	if a.headers == nil && a.cors == nil {
 		return nil
 	}
 	if a.headers.NeedsID() {
-		ctx := headers.WithID(a.request.Context())
+		ctx := headers.WithID(a.request.Context(), t)
 		a.request, came = a.request.WithContext(ctx), came.WithContext(ctx)
 	}
 	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // who may not read has no name that could be bounded

@@ -29,7 +29,7 @@ var carriedPool = sync.Pool{New: func() any { return new(carried) }}
 // being carried.
 func (s *Server) Carry(q *lane.Question) lane.Passage {
 	now, h := s.current.Load(), q.Head
-	if q.Scope.Secure || now.clients != nil || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
+	if q.Scope.Secure || now.clients != nil || now.follow.Tracer != nil || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
 		return nil
 	}
 	table := enter(q.Scope)

@@ -32,14 +32,18 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		w.secure(s, now)
 	}
+	w.follow(now, r, began)
 	found := s.route(table, r)
 	came := r // whose target and protocol the log names
-	w.around = found.surround(now, came)
+	w.around = found.surround(now, came, &w.trace)
 	found.handler = s.guarded(found.gate.At(r.URL.Path), now, w.around.preflights(found.handler))
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
 	r, shard := lane.Begin(found.request, found.site, found.job)
+	if w.trace.On() {
+		r = lane.Follow(r, &w.trace)
+	}
 	w.r, w.site = came, found.on
 	w.pages, w.noLog = found.pages, found.noLog
 	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
@@ -63,6 +67,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			found.job.Through.Observe(shard, w.code(), w.bytes, took)
 		} else {
 			found.job.Slow.Observe(shard, w.code(), w.bytes, took)
+		}
+		if w.trace.On() {
+			w.unfollow(now, r, found.job, took)
 		}
 		if !w.noLog {
 			logSlow(now, r, w, shard, began, took)
@@ -154,7 +161,7 @@ func (a *answerer) serve(w *writer, r *http.Request) {
 	if a.foreign {
 		watched, witness := lane.Watch(r)
 		a.handler.ServeHTTP(w, watched)
-		witness.Settle(r, w.status, w.Header(), w.bytes)
+		witness.Settle(r, w.status, w.unnamed(), w.bytes)
 	} else {
 		a.handler.ServeHTTP(w, r)
 	}
@@ -271,7 +278,10 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 		w.abort = true
 		return
 	}
-	id := rand.Text()[:10]
+	id := w.trace.ID()
+	if id == "" {
+		id = rand.Text()[:10]
+	}
 	s.errors.Error("a request failed", "id", id, "method", r.Method, "target", r.RequestURI, "cause", cause, "stack", string(debug.Stack()))
 	if w.status != 0 && w.replaced == "" {
 		w.abort = true
@@ -300,6 +310,7 @@ func logSlow(now *current, r *http.Request, w *writer, shard uint32, began time.
 		Duration:  took,
 		Through:   w.through,
 		Secure:    r.TLS != nil,
+		ID:        w.trace.ID(),
 		Shard:     shard,
 	})
 }

@@ -193,6 +193,8 @@ type Setup struct {
 	// Clients finds who is behind a proxy that is trusted, for the log; nil:
 	// nobody is.
 	Clients *realip.Finder
+	// Follow says who wants to know of requests.
+	Follow Follow
 	// Announced are load balancers that begin connections with a PROXY header.
 	Announced netset.Set
 	Tickets   SharedTickets
@@ -250,6 +252,7 @@ type current struct {
 	log    *accesslog.Log
 	// clients finds who is behind a proxy; nil: nobody is.
 	clients *realip.Finder
+	follow  Follow
 	// announced are who begin connections with a PROXY header.
 	announced netset.Set
 }
@@ -333,7 +336,7 @@ func (s *Server) Reload(setup Setup) error {
 		return err
 	}
 	limits := setup.Limits.withDefaults()
-	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Announced})
+	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Follow, setup.Announced})
 	s.places.set(setup.bounds())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup, files)
@@ -347,6 +350,7 @@ func (s *Server) Reload(setup Setup) error {
 		Clients: setup.Clients,
 
 		Announced: s.uninvited,
+		Tracer:    setup.Follow.Tracer,
 	})
 	s.secure.Always.Store(setup.TLS.always(quic))
 	s.plain.Sites.Store(setup.Plain)

@@ -11,6 +11,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/site"
+	"millrace/internal/trace"
 )
 
 // writer is the only ResponseWriter between net/http and a job. Everything
@@ -36,6 +37,12 @@ type writer struct {
 	forced   int    // the status of that page
 	noLog    bool
 	own      bool // the answer has a header and a page of its own
+
+	trace  trace.Request
+	began  time.Time     // of the trace
+	headed time.Duration // after it: when the header was sent
+	// idField is the field of the request's id.
+	idField string
 
 	around *around  // nil: nothing
 	kind   []string // the Content-Type that a 304 stands for
@@ -76,6 +83,12 @@ func (w *writer) WriteHeader(status int) {
 // stamp adds the headers that every answer has. It checks for a drain here rather
 // than when the request came: a slow answer must end the connection too.
 func (w *writer) stamp() {
+	if w.trace.On() {
+		w.headed = time.Since(w.began)
+		if id := w.trace.ID(); id != "" {
+			w.rw.Header()[w.idField] = []string{id}
+		}
+	}
 	if w.around != nil && !w.own && w.status != http.StatusSwitchingProtocols {
 		header, kind := w.rw.Header(), w.kind
 		if own := header["Content-Type"]; own != nil || w.code() != http.StatusNotModified {

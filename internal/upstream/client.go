@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"millrace/internal/trace"
 )
 
 // errSpeaksHTTP2 is not a failure: the server has chosen HTTP/2, which net/http speaks.
@@ -141,12 +143,20 @@ func (c *client) close() {
 
 // dial makes a connection. The error is a [dialError], that of a handshake, or
 // errSpeaksHTTP2.
-func (c *client) dial(ctx context.Context) (*wire, error) {
+func (c *client) dial(ctx context.Context) (w *wire, err error) {
+	step := trace.Begin(ctx, trace.Connect)
+	defer func() {
+		if errors.Is(err, errSpeaksHTTP2) {
+			step.End(c.way.target, nil)
+		} else {
+			step.End(c.way.target, err)
+		}
+	}()
 	nc, err := c.way.connect(ctx, "tcp", c.way.target)
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(nc)
+	w = newWire(nc)
 	if c.tls == nil {
 		return w, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/trace"
 	"millrace/internal/upstream/http1"
 )
 
@@ -56,12 +57,15 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 	if err != nil {
 		return nil, err
 	}
+	step := trace.Begin(ctx, trace.Connect)
 	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target); err != nil {
+		step.End(s.way.target, err)
 		return nil, err
 	}
 	// Only closes: nobody has to wait for it.
 	h.stop = context.AfterFunc(ctx, func() { h.raw.Close() })
-	if h.conn, err = s.way.secure(ctx, h.raw); err != nil {
+	h.conn, err = s.way.secure(ctx, h.raw)
+	if step.End(s.way.target, err); err != nil {
 		return nil, err
 	}
 	// One that cannot be set is broken, which the next line will say.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"millrace/internal/trace"
 )
 
 // place is the right to have one request under way at a server. Its holder gives it
@@ -184,10 +186,11 @@ func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 }
 
 // wait returns when w got a place, or has left the queue.
-func (p *Pool) wait(ctx context.Context, w *waiter) (place, error) {
+func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
+	step := trace.Begin(ctx, trace.Queue)
+	defer func() { step.End("", err) }()
 	timer := time.NewTimer(p.options.QueueTimeout)
 	defer timer.Stop()
-	var err error
 	select {
 	case <-w.ready:
 		return w.place, w.err

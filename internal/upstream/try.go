@@ -57,6 +57,14 @@ type failure struct {
 	sent    bool // bytes of the request may have reached the server
 }
 
+// cause is why there is no answer; nil for no failure.
+func (f *failure) cause() error {
+	if f == nil {
+		return nil
+	}
+	return f.err
+}
+
 func newTry(p *Pool, r *http.Request, c place, up *upload, interim Interim) *try {
 	t := &try{Context: r.Context(), pool: p, place: c, upload: up, interim: interim}
 	if up != nil {

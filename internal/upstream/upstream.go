@@ -74,6 +74,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"millrace/internal/trace"
 )
 
 // Pool is the http.RoundTripper. It must be closed.
@@ -217,7 +219,9 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try fun
 			return nil, err
 		}
 		what.tried = what.tried.with(c.server)
+		step := trace.Begin(r.Context(), trace.Attempt)
 		resp, f := try(c, up)
+		step.End(c.server.name, f.cause())
 		if f == nil && !p.unwelcome(r, resp, up, n) {
 			p.stick(r, resp, what, c.server)
 			return resp, nil

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"io"
+
+	"millrace/internal/otlp"
+	"millrace/internal/server"
+	"millrace/internal/trace"
+)
+
+// follow says who wants to know of requests. The exporter is carried over while
+// its options are the same.
+func (b *builder) follow() (f server.Follow, err error) {
+	tracing := b.config.Tracing
+	f.Tracer = trace.New(tracing, b.config.RequestID, false)
+	if tracing == nil || tracing.OTLP == "" {
+		return f, nil
+	}
+	s := b.server
+	e, err := carry(b, keyOf("otlp", tracing), func() (*otlp.Exporter, io.Closer, error) {
+		e, err := otlp.Open(*tracing, s.options.Version, &s.meters.Tracing, func(err error) {
+			s.errors.Warn("spans are not sent; they are counted in millrace_traces_total", "err", err)
+		})
+		return e, e, err
+	})
+	if err != nil {
+		return f, err //nolint:wrapcheck // it names the key
+	}
+	f.Spans = e.Add
+	return f, nil
+}

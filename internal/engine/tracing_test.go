@@ -1,0 +1,248 @@
+package engine_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"millrace/internal/accesslog"
+	"millrace/internal/engine"
+	"millrace/internal/trace"
+)
+
+// spanStore is a collector.
+type spanStore struct {
+	*httptest.Server
+	mu  sync.Mutex
+	all []*spans.Span
+}
+
+func newSpanStore(t *testing.T) *spanStore {
+	t.Helper()
+	s := &spanStore{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(z)
+		in := new(collector.ExportTraceServiceRequest)
+		if err != nil || proto.Unmarshal(body, in) != nil {
+			t.Error("no spans")
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, rs := range in.GetResourceSpans() {
+			for _, ss := range rs.GetScopeSpans() {
+				s.all = append(s.all, ss.GetSpans()...)
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// trace waits until n spans of a trace have come.
+func (s *spanStore) trace(t *testing.T, id string, n int) map[string]*spans.Span {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		found := map[string]*spans.Span{}
+		s.mu.Lock()
+		for _, sp := range s.all {
+			if (trace.TraceID)(sp.GetTraceId()).String() == id {
+				found[sp.GetName()] = sp
+			}
+		}
+		s.mu.Unlock()
+		if len(found) >= n {
+			return found
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%d spans of trace %s have come: %v", len(found), id, found)
+		}
+	}
+}
+
+const theirs = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+// TestTracing: over every protocol, a trusted proxy's trace and id go on to the
+// upstream, and into answer, log and spans; nobody else's do.
+func TestTracing(t *testing.T) {
+	store := newSpanStore(t)
+	var mu sync.Mutex
+	var got http.Header
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		got = r.Header.Clone()
+		mu.Unlock()
+		w.Header().Set("Cache-Control", "max-age=60")
+		w.Header().Set("X-Request-ID", r.Header.Get("X-Request-ID")) // as many frameworks do
+		fmt.Fprint(w, "hello")
+	}))
+	defer upstream.Close()
+	log := filepath.Join(t.TempDir(), "access.log")
+	cert, key, pool := certificate(t)
+	var own []trace.Context
+	for _, trusted := range []bool{true, false} {
+		from := "127.0.0.1"
+		if !trusted {
+			from = "192.0.2.1"
+		}
+		cfg := parse(t, fmt.Sprintf("listen: 127.0.0.1:0\ntls: {listen: %q, cert: %q, key: %q, http3: true}\nlimits: {trusted_proxies: [%s]}\ntracing: {otlp: %q, sample: 1}\nrequest_id: on\n"+
+			"sites:\n- routes:\n    /: {proxy: %q}\n    /cached/: {cache: %q}\n", net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t))), cert, key, from, store.URL, upstream.URL, upstream.URL))
+		cfg.Log = accesslog.Options{File: log, Format: "json"}
+		srv := start(t, cfg)
+		for name, c := range clients(t, srv, pool) {
+			for _, path := range []string{"/", "/cached/" + name + fmt.Sprint(trusted)} {
+				h := http.Header{"Traceparent": {"00-" + theirs + "-00f067aa0ba902b7-01"}, "Tracestate": {"v=1"}, "X-Request-Id": {"from-" + name}}
+				resp, _, err := c(path, h)
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				mu.Lock()
+				parent, ok := trace.Parse(got)
+				id := got.Get("X-Request-ID")
+				mu.Unlock()
+				if !ok || (parent.Trace.String() == theirs) != trusted || (parent.State == "v=1") != trusted || parent.Span.String() == "00f067aa0ba902b7" {
+					t.Errorf("%s %s, trusted %v: the upstream got %v", name, path, trusted, got)
+				}
+				if (id == "from-"+name) != trusted || resp.Header.Get("X-Request-ID") != id || len(resp.Header["X-Request-Id"]) != 1 {
+					t.Errorf("%s %s, trusted %v: the upstream got the id %q, the client %v", name, path, trusted, id, resp.Header)
+				}
+				logged(t, log, id)
+				if !trusted { // each request has a trace of its own
+					own = append(own, parent)
+				}
+			}
+		}
+	}
+	checkSpans(t, store, own)
+}
+
+// checkSpans compares the spans of requests with what their upstream was told. All
+// have those of the request, of what was asked of the upstream, and of the try.
+func checkSpans(t *testing.T, store *spanStore, told []trace.Context) {
+	t.Helper()
+	for _, parent := range told {
+		steps := store.trace(t, parent.Trace.String(), 3)
+		up, try := steps["upstream"], steps["attempt"]
+		if (trace.SpanID)(up.GetSpanId()) != parent.Span || !bytes.Equal(try.GetParentSpanId(), up.GetSpanId()) {
+			t.Errorf("the upstream was told %+v: %v", parent, steps)
+		}
+	}
+}
+
+// logged waits for a line with an id.
+func logged(t *testing.T, path, id string) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			var l struct {
+				ID string `json:"request_id"`
+			}
+			if json.Unmarshal([]byte(line), &l) == nil && l.ID == id {
+				return
+			}
+		}
+	}
+	t.Errorf("no line has the id %q", id)
+}
+
+// clients ask over HTTP/1.1, with TLS, HTTP/2 and HTTP/3.
+func clients(t *testing.T, srv *engine.Server, pool *x509.CertPool) map[string]func(string, http.Header) (*http.Response, string, error) {
+	t.Helper()
+	all := map[string]func(string, http.Header) (*http.Response, string, error){}
+	for _, addr := range srv.Addrs() {
+		host := strings.TrimPrefix(strings.TrimPrefix(addr, "https://"), "http://")
+		over := func(transport http.RoundTripper) func(string, http.Header) (*http.Response, string, error) {
+			return func(path string, h http.Header) (*http.Response, string, error) {
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, addr+path, nil)
+				if err != nil {
+					return nil, "", err
+				}
+				r.Header = h
+				resp, err := transport.RoundTrip(r)
+				if err != nil {
+					return nil, "", err
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				return resp, string(body), err
+			}
+		}
+		if strings.HasPrefix(addr, "http:") {
+			all["h1"] = over(&http.Transport{})
+			continue
+		}
+		for name, two := range map[string]bool{"h1tls": false, "h2": true} {
+			tr := &http.Transport{ForceAttemptHTTP2: two, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}
+			t.Cleanup(tr.CloseIdleConnections)
+			all[name] = over(tr)
+		}
+		h3 := newOverHTTP3(t, host, pool)
+		all["h3"] = func(path string, h http.Header) (*http.Response, string, error) {
+			return h3.do(http.MethodGet, path, "", h)
+		}
+	}
+	if len(all) != 4 {
+		t.Fatalf("the server has %v", srv.Addrs())
+	}
+	return all
+}
+
+// TestRequestIDOnHotAnswers: finished answers are the same for all, so they have no
+// id, and never that of the request that they were made for.
+func TestRequestIDOnHotAnswers(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "index.html"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := parse(t, fmt.Sprintf("listen: 127.0.0.1:0\nlimits: {trusted_proxies: [127.0.0.1]}\nrequest_id: on\nsites:\n- routes:\n    /: {static: {root: %s}}\n", dir))
+	log := filepath.Join(dir, "access.log")
+	cfg.Log = accesslog.Options{File: log, Format: "json"}
+	srv := start(t, cfg)
+	nc, err := net.Dial("tcp", strings.TrimPrefix(srv.Addrs()[0], "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	answers := bufio.NewReader(nc)
+	for n := range 3 {
+		fmt.Fprintf(nc, "GET / HTTP/1.1\r\nHost: x\r\nX-Request-ID: id-%d\r\n\r\n", n)
+		a, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, a.Body)
+		if id := a.Header.Get("X-Request-ID"); n == 0 && id != "id-0" || n > 0 && id != "" && id != fmt.Sprintf("id-%d", n) {
+			t.Errorf("answer %d has the id %q", n, id)
+		}
+	}
+	for n := range 3 { // also of the hot ones
+		logged(t, log, fmt.Sprintf("id-%d", n))
+	}
+}

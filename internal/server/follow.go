@@ -1,0 +1,81 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"millrace/internal/lane"
+	"millrace/internal/meter"
+	"millrace/internal/realip"
+	"millrace/internal/redact"
+	"millrace/internal/trace"
+)
+
+// Follow says who wants to know of requests, those of the fast lane's excepted:
+// they cost less than to follow them would.
+type Follow struct {
+	Tracer *trace.Tracer      // nil: nobody
+	Spans  func(*trace.Trace) // gets those whose spans are wanted; nil: nobody does. It does not wait
+}
+
+// follow begins to follow a request.
+func (w *writer) follow(now *current, r *http.Request, began time.Time) {
+	t := now.follow.Tracer
+	if t == nil {
+		return
+	}
+	w.began, w.idField = began, t.Header()
+	t.Begin(&w.trace, r, began, now.clients != nil && now.clients.Trusts(realip.Peer(r.RemoteAddr)))
+}
+
+// unfollow ends that, and hands the request to those who want it.
+func (w *writer) unfollow(now *current, r *http.Request, job *meter.Job, took time.Duration) {
+	if now.follow.Spans != nil && w.trace.Sampled() {
+		now.follow.Spans(w.trace.End(w.summary(now, r, job, took)))
+	} else {
+		w.trace.Forget()
+	}
+	lane.Follow(r, nil) // an idle connection shall not keep the request
+}
+
+// summary is what is known of a request that has ended.
+func (w *writer) summary(now *current, r *http.Request, job *meter.Job, took time.Duration) trace.Summary {
+	s := trace.Summary{
+		Method: r.Method, Scheme: "http", Host: cut(r.Host, maxHost), Target: redact.Target(cut(r.RequestURI, maxTarget)), Proto: r.Proto,
+		Client: now.sender(r), Agent: cut(r.UserAgent(), maxAgent), Site: job.Site, Route: job.Route, Job: job.Name, Lane: "slow",
+		Status: w.code(), Bytes: w.bytes, Took: took, Headed: w.headed,
+	}
+	if r.TLS != nil {
+		s.Scheme = "https"
+	}
+	if w.through {
+		s.Lane = "through"
+	}
+	return s
+}
+
+// What is kept of the texts of a request's summary, in bytes.
+const (
+	maxHost   = 256
+	maxTarget = 2048
+	maxAgent  = 256
+)
+
+// cut is the beginning of a text, as a copy that keeps nothing else alive.
+func cut(s string, most int) string {
+	return strings.ToValidUTF8(strings.Clone(s[:min(len(s), most)]), "\ufffd")
+}
+
+// unnamed is the header of the answer without the request's id: the next one's is
+// another.
+func (w *writer) unnamed() http.Header {
+	h := w.Header()
+	if w.idField == "" {
+		return h
+	}
+	h = maps.Clone(h)
+	delete(h, w.idField)
+	return h
+}
