@@ -166,8 +166,8 @@ var thirdParty = map[string][]string{
 // thirdParty; those under "" are open to the tests of every package.
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
-	"internal/engine":      {"github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
-	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                           // who signs tokens
+	"internal/engine":      {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
+	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo

@@ -129,7 +129,7 @@ func TestTracing(t *testing.T) {
 				if (id == "from-"+name) != trusted || resp.Header.Get("X-Request-ID") != id || len(resp.Header["X-Request-Id"]) != 1 {
 					t.Errorf("%s %s, trusted %v: the upstream got the id %q, the client %v", name, path, trusted, id, resp.Header)
 				}
-				logged(t, log, id)
+				hasID(t, log, id)
 				if !trusted { // each request has a trace of its own
 					own = append(own, parent)
 				}
@@ -152,8 +152,8 @@ func checkSpans(t *testing.T, store *spanStore, told []trace.Context) {
 	}
 }
 
-// logged waits for a line with an id.
-func logged(t *testing.T, path, id string) {
+// hasID waits for a line with an id.
+func hasID(t *testing.T, path, id string) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 		b, err := os.ReadFile(path)
@@ -243,6 +243,6 @@ func TestRequestIDOnHotAnswers(t *testing.T) {
 		}
 	}
 	for n := range 3 { // also of the hot ones
-		logged(t, log, fmt.Sprintf("id-%d", n))
+		hasID(t, log, fmt.Sprintf("id-%d", n))
 	}
 }
