@@ -203,6 +203,13 @@ func (im *importer) site(b *block, node *draft.Node) {
 		t.pages(other.Block, "")
 		t.through(other.Block, &scope{alts: []conds{{protocol: "http"}}, top: true, plain: true, fileServer: servesFiles(other.Block)}, false)
 	}
+	if !b.plain && !im.redirects() && im.plainToo() {
+		// Caddy serves it over HTTPS alone, and listen is for all sites.
+		if rule := toHTTPS(b); rule != nil && len(im.plainOf(b)) == 0 {
+			rule.Remove("redirect")
+			t.first = append(t.first, ruleDraft{rule.Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()), "Caddy serves it over HTTPS alone"})
+		}
+	}
 	if len(im.plainOf(b)) == 0 && !b.plain && im.redirects() {
 		if rule := toHTTPS(b); rule != nil {
 			t.first = append(t.first, ruleDraft{rule, "as Caddy does by itself"})

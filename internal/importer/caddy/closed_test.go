@@ -150,6 +150,10 @@ func TestNobodyGetsIn(t *testing.T) {
 			config: "a {\nroot * /r\nphp_fastcgi unix//p\n}",
 			want:   []string{remove}, left: "there is no file_server",
 		},
+		"HTTPS alone, without redirects": {
+			config: "{\nauto_https disable_redirects\n}\nhttp://b {\nreverse_proxy h:2\n}\na {\nreverse_proxy h:1\n}",
+			want:   []string{"- hosts: [a]\n    rules:\n      # Caddy serves it over HTTPS alone\n      - {protocol: http, deny: {status: 404}}"},
+		},
 		"a password over plain HTTP": {
 			config: "http://a {\nbasic_auth {\nbob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nreverse_proxy h:1\n}\na {\nreverse_proxy h:2\n}",
 			want:   []string{"{protocol: http, route: '@upstream'}", "auth: {passwords"},

@@ -102,6 +102,9 @@ func (m *matcher) merge() {
 
 // condition is one matcher as alternatives.
 func condition(d *draft.Directive) ([]conds, error) {
+	if len(d.Args) == 0 && d.Name != "file" && (d.Name != "not" || len(d.Block) == 0) {
+		return nil, errors.New("it says nothing to compare with")
+	}
 	switch d.Name {
 	case "path":
 		return paths(d.Args)
@@ -274,6 +277,9 @@ func negated(d *draft.Directive) ([]conds, error) {
 }
 
 func opposite(d *draft.Directive) (conds, error) {
+	if len(d.Args) == 0 && d.Name != "file" && (d.Name != "not" || len(d.Block) == 0) {
+		return conds{}, errors.New("it says nothing to compare with")
+	}
 	switch d.Name {
 	case "path":
 		alts, err := paths(d.Args)

@@ -14,15 +14,7 @@ import (
 func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) error {
 	root := sc.root
 	o := draft.Map()
-	var to []string
-	for _, u := range args {
-		addr, is := strings.CutPrefix(strings.TrimPrefix(u, "php_fastcgi://"), "unix/")
-		if is {
-			addr = "/" + strings.TrimLeft(addr, "/")
-			addr, _, _ = strings.Cut(addr, "|")
-		}
-		to = append(to, addr)
-	}
+	to := sockets(args)
 	if len(to) == 0 {
 		return errors.New("name php-fpm's socket in php.to")
 	}
@@ -85,6 +77,19 @@ func (t *site) php(d *draft.Directive, sc *scope, args []string, a *answer) erro
 	}
 	t.served(d, sc)
 	return nil
+}
+
+// sockets are php-fpm's addresses as php.to has them.
+func sockets(list []string) (to []string) {
+	for _, u := range list {
+		addr, is := strings.CutPrefix(strings.TrimPrefix(u, "php_fastcgi://"), "unix/")
+		if is {
+			addr = "/" + strings.TrimLeft(addr, "/")
+			addr, _, _ = strings.Cut(addr, "|")
+		}
+		to = append(to, addr)
+	}
+	return to
 }
 
 // front is the script for what does not exist.

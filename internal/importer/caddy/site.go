@@ -58,11 +58,10 @@ type answer struct {
 
 // around is what holds for answers, whatever they are.
 type around struct {
-	line   *draft.Directive
-	alts   []conds
-	guard  bool
-	apply  func(node *draft.Node, a *answer)
-	actual bool // also for rules with redirects: it only asks who may come
+	line  *draft.Directive
+	alts  []conds
+	guard bool
+	apply func(node *draft.Node, a *answer)
 }
 
 // scope is a block: what its directives are within.
@@ -228,9 +227,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	if d.Name == "route" {
 		if len(t.answers) == before {
 			// What changes requests or answers holds for what follows.
-			for _, a := range inner.around[len(sc.around):] {
-				sc.around = append(sc.around, a)
-			}
+			sc.around = append(sc.around, inner.around[len(sc.around):]...)
 			if all := len(alts) == 1 && alts[0].any(); all {
 				sc.root, sc.try, sc.to, sc.strip = inner.root, inner.try, inner.to, inner.strip
 			}

@@ -157,6 +157,10 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 		}
 		return cfg, nil
 	}
+	// A certificate that is for none of the sites is a mistake in a config.
+	if _, _, err := compare.SelfSigned(r.dir, hostsOf(node)); err != nil {
+		return nil, err //nolint:wrapcheck // says what it was doing
+	}
 	if tls := node.Get("tls"); tls != nil { // the model's own may not be readable for who compares
 		tls.Remove("certificates")
 		tls.Remove("auto")
@@ -179,6 +183,17 @@ func (r *comparison) theirName() string {
 		return "Caddy"
 	}
 	return "nginx"
+}
+
+// hostsOf are the names of a config's sites.
+func hostsOf(node *draft.Node) []string {
+	hosts := []string{"localhost"}
+	node.Get("sites").Each(func(site *draft.Node, _ []string) {
+		if list := site.Get("hosts"); list != nil {
+			list.Each(func(h *draft.Node, _ []string) { hosts = append(hosts, h.Plain()) })
+		}
+	})
+	return hosts
 }
 
 // freePort is an address that nobody listens at.

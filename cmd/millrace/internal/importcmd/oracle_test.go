@@ -205,6 +205,12 @@ func same(t *testing.T, least int, differ []string, yaml string, importIt func(c
 	if asked < least {
 		t.Errorf("only %d answers were compared", asked)
 	}
+	messages.Reset()
+	compare.Config, compare.Limit = "", 1 // what it would import itself
+	_ = compare.Run(s)                    // the answers were compared above
+	if !strings.Contains(messages.String(), "asked for") {
+		t.Errorf("without --config: %s", messages.String())
+	}
 }
 
 // caddyConfigs are Caddyfiles of different kinds.
