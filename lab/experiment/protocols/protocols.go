@@ -224,11 +224,13 @@ func (m *measurement) conclude(res *result.Result, chosen []rows.Row) {
 		m.Note("the link carried %d packets, lost %d as it should, and %d because too many were under way", c.Carried, c.Lost, c.Crowded)
 	}
 	var parts []string
+	// Where none of the rows for the answer was measured, it is about all.
+	all := !slices.ContainsFunc(chosen, func(r rows.Row) bool { return r.Headline || r.Name == "small" })
 	for _, r := range chosen {
 		metric, what := usual, "takes"
 		if r.Name == "small" {
 			metric, what = rows.CPU, "costs the server"
-		} else if !r.Headline {
+		} else if !r.Headline && !all {
 			continue
 		}
 		var figures []string

@@ -162,6 +162,10 @@ func TestConclude(t *testing.T) {
 			t.Errorf("the answer is %q, without %q", res.Answer, want)
 		}
 	}
+	some := all[1:2]
+	if m.conclude(res, some); !strings.Contains(res.Answer, "“"+some[0].Name+"” takes 1 ms over HTTP/1.1") {
+		t.Errorf("the answer about %s alone is %q", some[0].Name, res.Answer)
+	}
 	if n := len(res.Tables[0].Rows); n != 3*len(all) {
 		t.Errorf("%d lines in the table for %d rows", n, len(all))
 	}
