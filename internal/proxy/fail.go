@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/internal/field"
+	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 
@@ -41,7 +42,10 @@ func (h *Handler) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	status := upstream.Status(err)
-	id := rand.Text()[:idLength]
+	id := trace.From(r.Context()).ID()
+	if id == "" {
+		id = rand.Text()[:idLength]
+	}
 	h.errorLog.Error("a request to the upstream failed", "id", id, "status", status,
 		"method", r.Method, "target", shortTarget(r), "cause", err)
 	header := w.Header()
