@@ -40,13 +40,6 @@ func (w *writer) maybe(format, text string) {
 	}
 }
 
-// each writes HTML around each of several texts.
-func (w *writer) each(format string, texts []string) {
-	for _, text := range texts {
-		w.put(format, text)
-	}
-}
-
 // class is an attribute, or nothing.
 func class(name string, set bool) markup {
 	if !set {
@@ -169,9 +162,15 @@ func (w *writer) nav(p *page) {
 		id, title string
 		there     bool
 	}{
-		{"verdicts", "Verdicts", len(p.Verdicts) > 0}, {"figures", "Figures", len(p.Medians) > 0}, {"tables", "Tables", p.MoreTables()},
-		{"charts", "Charts", p.MoreCharts()}, {"checks", "Checks", len(p.Checks) > 0}, {"plan", "Plan", true}, {"machine", "Machine", true},
-		{"notes", "Notes", len(p.Notes) > 0}, {"data", "Data", true},
+		{"verdicts", "Verdicts", len(p.Verdicts) > 0},
+		{"figures", "Figures", len(p.Medians) > 0},
+		{"tables", "Tables", p.MoreTables()},
+		{"charts", "Charts", p.MoreCharts()},
+		{"checks", "Checks", len(p.Checks) > 0},
+		{"plan", "Plan", true},
+		{"machine", "Machine", true},
+		{"notes", "Notes", len(p.Notes) > 0},
+		{"data", "Data", true},
 	} {
 		if part.there {
 			w.put(`<a href="#%s">%s</a>`, part.id, part.title)

@@ -99,8 +99,9 @@ func TestErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"srve":                             `there is no command "srve", did you mean "serve"?`,
 		"words on":                         `there is no command "words on", did you mean "one"?`,
-		"words":                            `"tool words" is not all: another word must follow`,
+		"words":                            `"tool words" needs one more word: one`,
 		"serve a b":                        `unexpected argument "b"`,
+		"serve --xyz":                      `unknown flag --xyz`,
 		"serve --lisen x":                  `unknown flag --lisen, did you mean "--listen"?`,
 		"serve -z":                         `unknown flag -z`,
 		"serve -nz":                        `unknown flag -z`,
@@ -119,7 +120,7 @@ func TestErrors(t *testing.T) {
 		"group other -o x":                 `<how> is missing`,
 		"group other -o x maybe":           `<how>: "maybe" is not one of on, off`,
 		"group other -o x on off":          `unexpected argument "off"`,
-		"--":                               `"tool" is not all: another word must follow`,
+		"--":                               `"tool" needs one more word: serve, group, words`,
 	} {
 		_, _, _, err := parse(t, args)
 		wrong, ok := errors.AsType[*cli.Error](err)

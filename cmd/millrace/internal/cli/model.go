@@ -71,11 +71,12 @@ type Flag struct {
 // From is where a value comes from.
 type From int
 
+// A better source is a larger number.
 const (
-	Nowhere     From = iota
-	Defaults         // its default
-	Environment      // its environment variable
-	Typed            // the command line
+	Nowhere     From = iota // it has none
+	Defaults                // its default
+	Environment             // its environment variable
+	Typed                   // the command line
 )
 
 // New reads the model of a program. target is a pointer to its struct. An error

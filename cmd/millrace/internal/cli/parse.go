@@ -108,13 +108,20 @@ func (p *parser) unexpected(word string) *Error {
 		e.Word = word
 		return e
 	}
-	var names []string
-	for _, c := range p.node.Children {
-		names = append(names, c.Name)
+	e := p.fail("there is no command %q", strings.TrimPrefix(p.node.Words()+" "+word, " "))
+	if near := config.Nearest(word, p.node.childNames()); near != "" {
+		e.Message += fmt.Sprintf(", did you mean %q?", near)
 	}
-	e := p.fail("there is no command %q%s", strings.TrimPrefix(p.node.Words()+" "+word, " "), meant(word, names))
 	e.Word = word
 	return e
+}
+
+func (n *Node) childNames() []string {
+	var names []string
+	for _, c := range n.Children {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // short takes letters behind one dash: -k, -kd 10s, -c50 or -c=50.
@@ -137,7 +144,7 @@ func (p *parser) flag(name, value string, given bool) *Error {
 	f := p.find(name)
 	switch {
 	case f == nil:
-		return p.fail("unknown flag %s%s", name, meant(name, p.names()))
+		return p.fail("unknown flag %s%s", name, p.meantFlag(name))
 	case given:
 	case f.IsBool():
 		value = "true"
@@ -179,14 +186,19 @@ func (p *parser) find(name string) *Flag {
 	return nil
 }
 
-func (p *parser) names() []string {
+// meantFlag asks for the flag that was probably meant. The dashes do not count:
+// they would make all flags alike.
+func (p *parser) meantFlag(name string) string {
 	var names []string
 	for _, f := range p.flags() {
 		if !f.Hidden {
-			names = append(names, f.String())
+			names = append(names, f.Name)
 		}
 	}
-	return names
+	if near := config.Nearest(strings.TrimLeft(name, "-"), names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", "--"+near)
+	}
+	return ""
 }
 
 func (p *parser) fail(format string, args ...any) *Error {
@@ -197,7 +209,7 @@ func (p *parser) fail(format string, args ...any) *Error {
 // reports what is missing then.
 func (n *Node) complete(env func(string) (string, bool)) *Error {
 	if !n.Leaf() {
-		return &Error{Node: n, Message: fmt.Sprintf("%q is not all: another word must follow", command(n))}
+		return &Error{Node: n, Message: fmt.Sprintf("%q needs one more word: %s", command(n), strings.Join(n.childNames(), ", "))}
 	}
 	for _, f := range n.AllFlags() {
 		if err := f.complete(env, f.String()); err != nil {
@@ -232,14 +244,6 @@ func (v *Value) complete(env func(string) (string, bool), called string) error {
 		return fmt.Errorf("%s: %w (from %s=%q in the environment)", called, err, v.Env, text)
 	}
 	return nil
-}
-
-// meant asks for the name that is nearest to a word, as the end of an error.
-func meant(word string, names []string) string {
-	if near := config.Nearest(word, names); near != "" {
-		return fmt.Sprintf(", did you mean %q?", near)
-	}
-	return ""
 }
 
 // command is what has been typed up to a node.
