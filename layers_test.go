@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
 	{"internal/trace"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/ask", "internal/redact", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -121,6 +121,7 @@ var thirdParty = map[string][]string{
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/h2":       {"golang.org/x/net"},
 	"internal/send":     {"golang.org/x/sys"},
+	"internal/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
 	"internal/epoll":    {"golang.org/x/sys"},
 	"internal/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},

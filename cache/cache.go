@@ -61,6 +61,9 @@ type Deps struct {
 	Unasked func()
 	// Room is where bodies are buffered that are not stored; nil: one of its own.
 	Room *spool.Room
+	// Purged is called with each purge of this cache, before Purge returns; nil:
+	// nobody is told. What other machines purge is not among them.
+	Purged func(purge.Selector) error
 }
 
 // closeTime is how long Close waits for fetches under way.
@@ -75,6 +78,7 @@ type Handler struct {
 
 	tiers   *tier.Tiers
 	purges  *purger.Purger
+	purged  func(purge.Selector) error // nil: nobody is told
 	fetches *fetch.Fetcher
 	packer  packer
 
@@ -110,7 +114,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	ctx, end := context.WithCancel(context.Background())
 	h := &Handler{
 		traits: traits{languages: o.Languages, trusting: len(o.TrustForwarded) > 0, clientHost: o.Host == "client"},
-		meters: d.Meters, errorLog: d.ErrorLog, life: life{ctx: ctx, end: end},
+		meters: d.Meters, errorLog: d.ErrorLog, purged: d.Purged, life: life{ctx: ctx, end: end},
 	}
 	if err := h.open(o, d); err != nil {
 		return nil, errors.Join(fmt.Errorf("cache: %w", err), h.Close())

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"millrace/cache/key"
@@ -12,7 +13,13 @@ import (
 // Purge takes effect before it returns, here; and on other machines as soon as
 // they hear of it. An error means that it may not survive a crash, or that the
 // others have not been told yet: they will be when the shared store answers again.
-func (h *Handler) Purge(ctx context.Context, s purge.Selector) error { return h.purges.Purge(ctx, s) }
+func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
+	err := h.purges.Purge(ctx, s)
+	if h.purged != nil {
+		err = errors.Join(err, h.purged(s))
+	}
+	return err
+}
 
 // SavePurges writes the file that keeps purges over a restart anew: another process
 // that was to take the folder over, and has failed, may have replaced it.

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +30,9 @@ type upgraded struct {
 	addr    string
 	program string
 	log     *lockedBuffer
+	tls     string        // of the config
+	timeout string        // limits.upgrade_timeout
+	pause   time.Duration // between the messages of a WebSocket
 }
 
 // lockedBuffer is what several processes have said.
@@ -55,6 +56,24 @@ func (l *lockedBuffer) String() string {
 // startUpgraded starts a copy of the program, so that another one can take its place.
 func startUpgraded(t *testing.T, routes string) *upgraded {
 	t.Helper()
+	u := newUpgraded(t)
+	u.start(routes)
+	return u
+}
+
+// freeAddr is an address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+func newUpgraded(t *testing.T) *upgraded {
+	t.Helper()
 	found, err := exec.LookPath("millrace")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +81,7 @@ func startUpgraded(t *testing.T, routes string) *upgraded {
 	if found, err = filepath.EvalSymlinks(found); err != nil {
 		t.Fatal(err)
 	}
-	u := &upgraded{t: t, dir: t.TempDir(), log: &lockedBuffer{}}
+	u := &upgraded{t: t, dir: t.TempDir(), addr: freeAddr(t), log: &lockedBuffer{}, timeout: "2s", pause: 10 * time.Millisecond}
 	u.program = filepath.Join(u.dir, "millrace")
 	if err := os.Link(found, u.program); err != nil {
 		whole, err := os.ReadFile(found)
@@ -73,12 +92,13 @@ func startUpgraded(t *testing.T, routes string) *upgraded {
 			t.Fatal(err)
 		}
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.addr = ln.Addr().String()
-	_ = ln.Close()
+	return u
+}
+
+// start starts the first process.
+func (u *upgraded) start(routes string) {
+	t := u.t
+	t.Helper()
 	u.config(routes)
 	cmd := u.command("serve", "-c", filepath.Join(u.dir, "c.yaml"))
 	read, write, err := os.Pipe() // all generations write to it; a copier of package exec would wait for them
@@ -99,12 +119,11 @@ func startUpgraded(t *testing.T, routes string) *upgraded {
 		_ = read.Close()
 	})
 	u.waitFor(func() bool { return u.get() == nil })
-	return u
 }
 
 func (u *upgraded) config(routes string) {
 	u.t.Helper()
-	text := fmt.Sprintf("listen: %q\nlog: {format: off}\nadmin: {listen: 'unix:%s/a.sock'}\nlimits: {upgrade_timeout: 2s}\nsites: [{routes: {%s}}]\n", u.addr, u.dir, routes)
+	text := fmt.Sprintf("listen: %q\nlog: {format: off}\nadmin: {listen: 'unix:%s/a.sock'}\nlimits: {upgrade_timeout: %s}\n%ssites: [{routes: {%s}}]\n", u.addr, u.dir, u.timeout, u.tls, routes)
 	if err := os.WriteFile(filepath.Join(u.dir, "c.yaml"), []byte(text), 0o600); err != nil {
 		u.t.Fatal(err)
 	}
@@ -171,9 +190,9 @@ func (u *upgraded) waitFor(ok func() bool) {
 	}
 }
 
-// echo keeps one WebSocket after the other open, and returns the code that each
-// was closed with, 0 for none.
-func (u *upgraded) echo(ctx context.Context, closed func(code int, after time.Duration)) error {
+// echo keeps one WebSocket after the other open, and says with which code each was
+// closed, and when it was opened.
+func (u *upgraded) echo(ctx context.Context, closed func(code int, begun time.Time)) error {
 	for ctx.Err() == nil {
 		nc, err := net.Dial("tcp", u.addr)
 		if err != nil {
@@ -189,7 +208,7 @@ func (u *upgraded) echo(ctx context.Context, closed func(code int, after time.Du
 		if resp.StatusCode != http.StatusSwitchingProtocols {
 			return fmt.Errorf("a handshake: %s", resp.Status)
 		}
-		for begun := time.Now(); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		for begun := time.Now(); ctx.Err() == nil; time.Sleep(u.pause) {
 			_, _ = nc.Write([]byte{0x81, 0x82, 0, 0, 0, 0, 'h', 'i'})
 			head := make([]byte, 2)
 			if _, err := io.ReadFull(in, head); err != nil {
@@ -200,7 +219,7 @@ func (u *upgraded) echo(ctx context.Context, closed func(code int, after time.Du
 				return fmt.Errorf("a message: %w", err)
 			}
 			if head[0] == 0x88 {
-				closed(int(binary.BigEndian.Uint16(payload)), time.Since(begun))
+				closed(int(binary.BigEndian.Uint16(payload)), begun)
 				break
 			}
 			if string(payload) != "hi" {
@@ -210,120 +229,6 @@ func (u *upgraded) echo(ctx context.Context, closed func(code int, after time.Du
 		_ = nc.Close()
 	}
 	return nil
-}
-
-// TestUpgradeLosesNothing: requests, downloads, uploads and WebSockets go on under
-// reloads and upgrades.
-func TestUpgradeLosesNothing(t *testing.T) {
-	var taken atomic.Int64
-	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, _ := io.Copy(io.Discard, r.Body)
-		taken.Add(1)
-		fmt.Fprint(w, n)
-	}))
-	defer upstream.Close()
-	files := t.TempDir()
-	if err := os.WriteFile(filepath.Join(files, "index.html"), []byte("home"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(files, "large"), make([]byte, 8<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	u := startUpgraded(t, fmt.Sprintf("/: {static: {root: %q}}, /ws/: {websocket: echo}, /up/: {proxy: {to: [%q], stream: true}}, /c/: {cache: {to: [%q], disk: cache}}", files, upstream.URL, upstream.URL))
-	ctx, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	defer all.Wait() // also where it fails
-	defer stop()
-	var done [4]atomic.Int64
-	keep := func(kind, n int, what func() error) {
-		for range n {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					if err := what(); err != nil {
-						t.Errorf("kind %d: %v", kind, err)
-						return
-					}
-					done[kind].Add(1)
-				}
-			})
-		}
-	}
-	keep(0, 20, u.get)
-	keep(1, 5, func() error { // a slow download
-		resp, err := http.Get("http://" + u.addr + "/large")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		total := int64(0)
-		for {
-			n, err := io.CopyN(io.Discard, resp.Body, 1<<20)
-			if total += n; errors.Is(err, io.EOF) && total == 8<<20 {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%d bytes: %w", total, err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	})
-	keep(2, 5, func() error { // a slow upload
-		read, write := io.Pipe()
-		go func() {
-			for range 10 {
-				_, _ = write.Write(make([]byte, 10000))
-				time.Sleep(30 * time.Millisecond)
-			}
-			_ = write.Close()
-		}()
-		resp, err := http.Post("http://"+u.addr+"/up/", "text/plain", read)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "100000" {
-			return fmt.Errorf("%s %q, %w", resp.Status, text, err)
-		}
-		return nil
-	})
-	var closes atomic.Int64
-	for range 10 {
-		all.Go(func() {
-			if err := u.echo(ctx, func(code int, _ time.Duration) {
-				if closes.Add(1); code != 1012 {
-					t.Errorf("a WebSocket was closed with %d", code)
-				}
-			}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	for i := range 3 {
-		time.Sleep(300 * time.Millisecond)
-		for range 5 {
-			for _, pid := range u.processes() {
-				_ = syscall.Kill(pid, syscall.SIGHUP)
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-		u.waitFor(func() bool {
-			text, err := u.upgrade()
-			if err != nil && !strings.Contains(text, "not now") {
-				t.Errorf("upgrade %d: %s", i, text)
-				return true
-			}
-			return err == nil
-		})
-		u.waitFor(func() bool { return len(u.processes()) == 1 })
-	}
-	stop()
-	all.Wait()
-	if closes.Load() < 30 {
-		t.Errorf("%d WebSockets were told to come back", closes.Load())
-	}
-	t.Logf("%d requests, %d downloads, %d uploads, %d WebSockets sent away after their time", done[0].Load(), done[1].Load(), done[2].Load(), closes.Load())
-	if t.Failed() {
-		t.Log(u.log)
-	}
 }
 
 // TestUpgradeFails: what cannot take over leaves the old process serving, and says why.
@@ -452,7 +357,7 @@ func TestUpgradeHurried(t *testing.T) {
 	defer stop()
 	told := make(chan int, 1)
 	all.Go(func() {
-		if err := u.echo(ctx, func(code int, _ time.Duration) { told <- code; stop() }); err != nil {
+		if err := u.echo(ctx, func(code int, _ time.Time) { told <- code; stop() }); err != nil {
 			t.Error(err)
 			told <- 0
 		}

@@ -17,6 +17,7 @@ import (
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/steer"
 )
 
 // builder makes the graph of a config. Each job has its own file with the
@@ -61,8 +62,9 @@ func (b *builder) build() (err error) {
 	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
 	setup.Inherited, setup.Listeners = b.server.options.Sockets, b.server.options.Listeners
 	if from := b.server.options.From; from != nil {
-		setup.Inherited, setup.Successor = from.Sockets.Public, true
+		setup.Inherited, setup.Successor, setup.OwnTickets = from.Sockets.Public, true, from.State.Tickets
 	}
+	setup.Generation = steer.Of(b.server.predecessors)
 	trusted, err := netset.Parse(cfg.TrustedProxies())
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)

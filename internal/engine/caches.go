@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"millrace/cache"
+	"millrace/cache/purge"
 	"millrace/store"
 	"millrace/store/disk"
 )
@@ -31,6 +32,7 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	_, twice := b.next.parts[k]
 	h, err := carry(b, k, func() (*cache.Handler, io.Closer, error) {
 		d.Meters = b.server.meters.Cache(name)
+		d.Purged = func(what purge.Selector) error { return b.server.tellPurge(name, what) }
 		return openCache(o, d)
 	})
 	if err == nil && !twice {

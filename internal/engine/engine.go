@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/accesslog"
@@ -81,17 +82,21 @@ type Server struct {
 	board   *dashboard.Dashboard // the same
 	room    *spool.Room          // where bodies are that one side has sent and the other has not taken
 
-	mu      sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
-	graph   *graph
-	config  *config.Config  // of the graph
-	freed   bool            // the folders that only one process may open were given away
-	closed  *Maintenance    // what a command has said; nil: what the config says
-	told    bool            // a successor knows closed
-	leaving map[*graph]bool // left by a reload, and not closed yet
-	serial  uint64          // the last site number given out
-	builds  int             // graphs that were built, or failed to be
-	retired sync.WaitGroup
-	ended   chan struct{} // closed when Run is over: nobody waits for requests any more
+	mu     sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
+	graph  *graph
+	config *config.Config // of the graph
+	freed  bool           // the folders that only one process may open were given away
+	closed *Maintenance   // what a command has said; nil: what the config says
+	told   bool           // a successor knows closed
+	// predecessors is how many processes there were before this one, each of which
+	// has handed over to the next.
+	predecessors int
+	heir         atomic.Pointer[handover.Successor] // is told what this process is told; nil: there is none
+	leaving      map[*graph]bool                    // left by a reload, and not closed yet
+	serial       uint64                             // the last site number given out
+	builds       int                                // graphs that were built, or failed to be
+	retired      sync.WaitGroup
+	ended        chan struct{} // closed when Run is over: nobody waits for requests any more
 }
 
 // New builds everything that cfg asks for and binds all of its addresses.
@@ -128,6 +133,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		return nil, errors.Join(err, s.admin.Close(), g.close(nil))
 	}
 	if from := o.From; from != nil {
+		s.rehearse(from.State.Hot)
 		from.Sockets.Close() // what is used has descriptors of its own
 		s.options.Sockets, s.options.From = nil, nil
 	}

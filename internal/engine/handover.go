@@ -1,14 +1,17 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	"millrace/cache/purge"
 	"millrace/internal/config"
 	"millrace/internal/handover"
+	"millrace/internal/lane"
 )
 
 // defaultUpgradeTimeout is how long an old process may go on after an upgrade.
@@ -34,17 +37,27 @@ func (s *Server) TakeSocketsBack() {
 	s.admin.TakeBack()
 }
 
+// Cool is called some time before FreeFolders: what clients ask for in between is
+// what they are asking for.
+func (s *Server) Cool() { s.server.Cool() }
+
 // FreeFolders closes the folders that only one process may have open: those of
 // caches and of converted images. The server goes on without them, as with a disk
-// that has failed. What it returns is for the successor.
-func (s *Server) FreeFolders() (state handover.State) {
+// that has failed. What it returns is for the successor, who is told of purges
+// from now on.
+func (s *Server) FreeFolders(to *handover.Successor) (state handover.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freed, s.told = true, true
+	state.Predecessors, state.Tickets = s.predecessors, s.server.OwnTickets()
+	if hot, err := json.Marshal(s.server.Hottest(mostHot, mostHotBytes)); err == nil { // texts
+		state.Hot = hot
+	}
 	if s.closed != nil {
 		state.Maintenance, _ = json.Marshal(s.closed) // a time and a bool
 	}
 	state.Proofs = s.proofs
+	s.heir.Store(to) // what is purged before is in the folders
 	for _, p := range s.graph.parts {
 		if d, ok := p.what.(diskStore); ok {
 			if err := d.Close(); err != nil {
@@ -53,6 +66,61 @@ func (s *Server) FreeFolders() (state handover.State) {
 		}
 	}
 	return state
+}
+
+const (
+	// mostHot and mostHotBytes bound what a successor asks for before it serves,
+	// rehearsal how long that may take.
+	mostHot      = 4096
+	mostHotBytes = 1 << 20
+	rehearsal    = time.Second
+)
+
+// rehearse asks for what the predecessor's clients have asked for most.
+func (s *Server) rehearse(hot json.RawMessage) {
+	var list []lane.Asked
+	if len(hot) == 0 || json.Unmarshal(hot, &list) != nil || len(list) == 0 {
+		return // or another version's
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), rehearsal)
+	done := s.server.Rehearse(ctx, list[:min(len(list), mostHot)])
+	s.retired.Go(func() { // Run waits
+		<-done
+		cancel()
+	})
+}
+
+// purged is a purge for the successor.
+type purged struct {
+	Route string         `json:"route"`
+	Purge purge.Selector `json:"purge"`
+}
+
+// tellPurge tells the successor, if there is one.
+func (s *Server) tellPurge(route string, what purge.Selector) error {
+	if heir := s.heir.Load(); heir != nil {
+		return heir.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
+	}
+	return nil
+}
+
+// Hear takes in what the predecessor was told.
+func (s *Server) Hear(news json.RawMessage) {
+	var p purged
+	if err := json.Unmarshal(news, &p); err != nil {
+		s.errors.Warn("the process before this one says what this one does not understand: it is of another version", "err", err)
+		return
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for name, h := range s.graph.caches {
+		if s.graph.caches[p.Route] != nil && name != p.Route {
+			continue
+		}
+		if err := h.Purge(context.Background(), p.Purge); err != nil {
+			s.errors.Warn("a purge from before the upgrade", "route", name, "err", err)
+		}
+	}
 }
 
 // inheritState takes over what commands have told the predecessor. What cannot be
@@ -65,6 +133,7 @@ func (s *Server) inheritState() {
 	if len(from.State.Proofs) > 0 {
 		s.proofs = from.State.Proofs
 	}
+	s.predecessors = from.State.Predecessors + 1
 	if len(from.State.Maintenance) == 0 {
 		return
 	}
@@ -81,6 +150,7 @@ func (s *Server) TakeFoldersBack() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = false
+	s.heir.Store(nil)
 	for name, h := range s.graph.caches {
 		if err := h.SavePurges(); err != nil {
 			s.errors.Warn("what was purged during the upgrade may come back after it", "route", name, "err", err)
@@ -106,10 +176,17 @@ func (b *builder) freedPart(key string) bool {
 }
 
 // Retire says that a successor serves. When Run's context ends, what is under way
-// goes on for limits.upgrade_timeout. The admin listener is the successor's.
+// goes on for limits.upgrade_timeout. Subscribers of channels without a bus are told
+// to come back at once: what others publish goes to the successor. The admin
+// listener is the successor's.
 func (s *Server) Retire() {
 	s.mu.RLock()
 	patience := s.config.Limits.UpgradeTimeout
+	for _, r := range s.graph.websockets {
+		if r.alone {
+			s.retired.Go(r.handler.Leave) // Run waits
+		}
+	}
 	s.mu.RUnlock()
 	if patience <= 0 {
 		patience = defaultUpgradeTimeout

@@ -19,6 +19,7 @@ import (
 type webSocketRoute struct {
 	control.Route
 	handler *websocket.Handler
+	alone   bool // what is published in other processes does not reach its clients
 }
 
 // webSocket is the handler of a route with WebSockets. All routes share one
@@ -58,7 +59,7 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 		return h, h, err
 	})
 	if err == nil {
-		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h}
+		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h, o.Channels != nil && o.Channels.Bus == ""}
 	}
 	return h, err
 }

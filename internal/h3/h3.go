@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"millrace/internal/server"
+	"millrace/internal/steer"
 )
 
 const (
@@ -94,8 +95,11 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 		Logger:         slog.New(slog.DiscardHandler), // what matters is told elsewhere
 	}
 	l.transport = quic.Transport{
-		Conn:                h.Socket,
-		ConnContext:         l.admit,
+		Conn:        h.Socket,
+		ConnContext: l.admit,
+
+		ConnectionIDGenerator: ids(h.Generation),
+
 		VerifySourceAddress: func(net.Addr) bool { return l.handshakes.Load() >= mostHandshakes || h.Crowded() },
 	}
 	var err error
@@ -118,6 +122,18 @@ func Open(h server.HTTP3Host) (server.HTTP3Listener, error) {
 	l.running.Go(l.sweep)
 	return l, nil
 }
+
+// ids makes the ids of connections, by which the kernel finds the process that has
+// one: see package steer.
+type ids steer.Generation
+
+// GenerateConnectionID implements [quic.ConnectionIDGenerator].
+func (g ids) GenerateConnectionID() (quic.ConnectionID, error) {
+	return quic.ConnectionIDFromBytes(steer.Generation(g).ID()), nil
+}
+
+// ConnectionIDLen implements [quic.ConnectionIDGenerator].
+func (ids) ConnectionIDLen() int { return steer.IDBytes }
 
 // config is asked for each new client, as limits may change. There is no 0-RTT:
 // what comes by it can be sent again by others (RFC 9001, 9.2).
@@ -333,7 +349,7 @@ func (l *Listener) ShedIdle(which func(net.Addr) bool) bool {
 func (l *Listener) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.conns)
+	return len(l.conns) + int(l.handshakes.Load())
 }
 
 // Drain implements [server.HTTP3Listener].

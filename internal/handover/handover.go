@@ -8,6 +8,8 @@
 //	old         go state          they are free; what else is to be taken over, as JSON
 //	successor   ready             it serves
 //	            failed: why       instead of either, before it ends
+//	old         news something    from before "go" on: what it has been told meanwhile, as JSON
+//	successor   heard             it has taken that in; after "ready"
 //
 // Whoever reads the end instead of a line knows that the other one is gone.
 package handover
@@ -21,8 +23,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,12 +34,27 @@ import (
 const Variable = "MILLRACE_SUCCESSOR"
 
 const (
-	firstDescriptor = 3    // after the standard streams
-	mostSockets     = 256  // more listeners than any config has
-	mostWords       = 8000 // bytes of a line
+	firstDescriptor = 3       // after the standard streams
+	mostSockets     = 256     // more listeners than any config has
+	mostWords       = 8000    // bytes of what a successor says
+	mostState       = 8 << 20 // bytes of a predecessor's line
+	// hearing is how long a successor that serves may take for news, and taking how
+	// long the line may be full while it does not serve yet.
+	hearing, taking = time.Second, time.Second
 
-	prepared, carryOn, ready, failed = "prepared", "go ", "ready", "failed: "
+	prepared, carryOn, ready, failed, news, heard = "prepared", "go ", "ready", "failed: ", "news ", "heard"
 )
+
+// private are variables that are meant for this process alone: its successor has
+// another number, and its sockets from us.
+func private(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	switch name {
+	case "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES":
+		return true
+	}
+	return false
+}
 
 // Sockets are those that a process listens on.
 type Sockets struct {
@@ -64,6 +83,11 @@ type Successor struct {
 	lines *bufio.Reader
 	ended chan struct{} // closed when the process has
 	why   error         // valid from then on
+
+	mu     sync.Mutex // of what follows, and of news on the way
+	owed   int        // news that were not heard yet
+	serves bool
+	deaf   error // why it cannot be told any more
 }
 
 // Start starts program with these arguments, which inherits the environment, the
@@ -81,13 +105,13 @@ func Start(program string, args []string, s Sockets) (*Successor, error) {
 	if s.Admin != nil {
 		admin = 1
 	}
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d/%d", Variable, len(s.Public), admin))
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), private), fmt.Sprintf("%s=%d/%d", Variable, len(s.Public), admin))
 	cmd.ExtraFiles = append([]*os.File{theirs}, s.all()...)
 	if err := cmd.Start(); err != nil {
 		_ = ours.Close()
 		return nil, fmt.Errorf("starting the new process: %w", err)
 	}
-	n := &Successor{cmd: cmd, talk: ours, lines: bufio.NewReaderSize(io.LimitReader(ours, 4*mostWords), mostWords), ended: make(chan struct{})}
+	n := &Successor{cmd: cmd, talk: ours, lines: bufio.NewReaderSize(ours, mostWords), ended: make(chan struct{})}
 	go func() { // ends with the process
 		defer close(n.ended)
 		n.why = cmd.Wait()
@@ -103,8 +127,15 @@ func (n *Successor) Prepared(patience time.Duration) error { return n.await(prep
 
 // State is what commands have told a process, and its successor has to know.
 type State struct {
+	// Hot are requests that are asked often, for package lane.
+	Hot json.RawMessage `json:"hot,omitempty"`
+	// Tickets are the keys of TLS session tickets, for package server.
+	Tickets     []byte          `json:"tickets,omitempty"`
 	Maintenance json.RawMessage `json:"maintenance,omitempty"`
 	Proofs      []byte          `json:"proofs,omitempty"` // signs the proofs of clients
+	// Predecessors is how many processes have handed over to the next one, the
+	// one that says so not counted.
+	Predecessors int `json:"predecessors,omitempty"`
 }
 
 // Go lets it open the folders that only one may.
@@ -120,20 +151,66 @@ func (n *Successor) Go(state State) error {
 }
 
 // Ready waits until the successor serves.
-func (n *Successor) Ready(patience time.Duration) error { return n.await(ready, patience) }
+func (n *Successor) Ready(patience time.Duration) error {
+	err := n.await(ready, patience)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.serves = err == nil
+	return err
+}
+
+// Tell tells the successor what this process was told. Once that serves, Tell
+// returns when it has taken it in. After an error there is no use in trying again.
+func (n *Successor) Tell(what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return fmt.Errorf("telling the new process: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.deaf != nil {
+		return n.deaf
+	}
+	if err := n.tell(string(text)); err != nil {
+		n.deaf = fmt.Errorf("telling the new process: %w", err)
+	}
+	return n.deaf
+}
+
+func (n *Successor) tell(text string) error {
+	_ = n.talk.SetWriteDeadline(time.Now().Add(taking)) // of a socket that is open
+	if _, err := io.WriteString(n.talk, news+text+"\n"); err != nil {
+		return err //nolint:wrapcheck // Tell says what was done
+	}
+	n.owed++
+	if !n.serves {
+		return nil
+	}
+	_ = n.talk.SetReadDeadline(time.Now().Add(hearing)) // likewise
+	for ; n.owed > 0; n.owed-- {
+		line, err := n.lines.ReadString('\n')
+		if err != nil {
+			return err //nolint:wrapcheck // likewise
+		}
+		if line != heard+"\n" {
+			return fmt.Errorf("it says %q and not %q", line, heard)
+		}
+	}
+	return nil
+}
 
 func (n *Successor) await(word string, patience time.Duration) error {
 	_ = n.talk.SetReadDeadline(time.Now().Add(patience))
-	line, err := n.lines.ReadString('\n')
-	line = strings.TrimSuffix(line, "\n")
+	text, err := n.lines.ReadSlice('\n')
+	line := strings.TrimSuffix(string(text), "\n")
 	why, told := strings.CutPrefix(line, failed)
 	switch {
 	case err == nil && line == word:
 		return nil
 	case err == nil && told:
 		return errors.New(strings.ReplaceAll(why, "\x00", "\n"))
-	case err == nil:
-		return fmt.Errorf("the new process says %q and not %q: is it another program?", line, word)
+	case err == nil, errors.Is(err, bufio.ErrBufferFull):
+		return fmt.Errorf("the new process says %.80q and not %q: is it another program?", line, word)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("the new process has not said %q for %s; it was ended", word, patience)
 	}
@@ -160,8 +237,35 @@ type Predecessor struct {
 	State   State // known after Prepared
 
 	talk  net.Conn
-	lines *bufio.Reader
+	lines *lines
+	early []json.RawMessage // news that came before Ready
 	gone  chan struct{}
+}
+
+// lines are what a predecessor says, each of mostState bytes at the most.
+type lines struct {
+	from *io.LimitedReader
+	text *bufio.Reader
+}
+
+func linesOf(r io.Reader) *lines {
+	limited := &io.LimitedReader{R: r}
+	return &lines{limited, bufio.NewReader(limited)}
+}
+
+// next is the next line, or the end.
+func (l *lines) next() (word, rest string, err error) {
+	l.from.N = mostState
+	line, err := l.text.ReadString('\n')
+	if err != nil {
+		return "", "", err //nolint:wrapcheck // whatever it is, nobody is there any more
+	}
+	for _, word := range []string{carryOn, news} {
+		if rest, ok := strings.CutPrefix(line, word); ok {
+			return word, rest, nil
+		}
+	}
+	return "", line, nil // a newer program may say what this one does not know
 }
 
 // Inherited returns who has started this process to take over, nil if nobody has.
@@ -182,7 +286,7 @@ func Inherited(getenv func(string) string) (*Predecessor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is set, and nobody has started this process to take over: unset it: %w", Variable, err)
 	}
-	p := &Predecessor{talk: talk, lines: bufio.NewReaderSize(io.LimitReader(talk, mostWords), mostWords), gone: make(chan struct{})}
+	p := &Predecessor{talk: talk, lines: linesOf(talk), gone: make(chan struct{})}
 	next := firstDescriptor + 1
 	if admin == "1" {
 		p.Sockets.Admin = inheritedFile(next, "admin")
@@ -201,21 +305,43 @@ func (p *Predecessor) Prepared() {
 		return
 	}
 	_, _ = io.WriteString(p.talk, prepared+"\n")
-	line, _ := p.lines.ReadString('\n')
-	if text, ok := strings.CutPrefix(line, carryOn); ok {
-		_ = json.Unmarshal([]byte(text), &p.State) // a newer program may say what this one does not know
+	for {
+		switch word, rest, err := p.lines.next(); {
+		case err != nil:
+			return
+		case word == news:
+			p.early = append(p.early, json.RawMessage(rest))
+		case word == carryOn:
+			_ = json.Unmarshal([]byte(rest), &p.State) // a newer program may say what this one does not know
+			return
+		}
 	}
 }
 
-// Ready says that this process serves.
-func (p *Predecessor) Ready() {
+// Ready says that this process serves. From then on, hear is called with what the
+// predecessor is told, one after the other.
+func (p *Predecessor) Ready(hear func(json.RawMessage)) {
 	if p == nil {
 		return
 	}
 	_, _ = io.WriteString(p.talk, ready+"\n") // nobody listens: nobody serves but us
-	go func() {                               // ends with the predecessor, or with this process
-		_, _ = io.Copy(io.Discard, p.talk)
-		close(p.gone)
+	take := func(what json.RawMessage) {
+		hear(what)
+		_, _ = io.WriteString(p.talk, heard+"\n") // likewise
+	}
+	go func() { // ends with the predecessor, or with this process
+		defer close(p.gone)
+		for _, what := range p.early {
+			take(what)
+		}
+		for {
+			switch word, rest, err := p.lines.next(); {
+			case err != nil:
+				return
+			case word == news:
+				take(json.RawMessage(rest))
+			}
+		}
 	}()
 }
 

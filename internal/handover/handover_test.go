@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -28,7 +29,13 @@ func TestMain(m *testing.M) {
 			p.Failed(fmt.Errorf("the state is %s", p.State.Maintenance))
 			break
 		}
-		p.Ready()
+		p.Ready(func(what json.RawMessage) {
+			f, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, _ = f.Write(what)
+				_ = f.Close()
+			}
+		})
 		<-p.Gone()
 	case "bad config":
 		p.Failed(errors.New("line 1\nline 2"))
@@ -49,7 +56,7 @@ func successor(t *testing.T, does string) *Successor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := Start(self, []string{self, does}, Sockets{})
+	n, err := Start(self, []string{self, filepath.Join(t.TempDir(), "told"), does}, Sockets{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,10 +66,26 @@ func successor(t *testing.T, does string) *Successor {
 
 func TestSuccessor(t *testing.T) {
 	n := successor(t, "good")
-	told := func() error { return n.Go(State{Maintenance: []byte(`{"on":true}`)}) }
-	for _, step := range []func() error{func() error { return n.Prepared(time.Minute) }, told, func() error { return n.Ready(time.Minute) }} {
+	large := strings.Repeat("x", 1<<20)
+	for _, step := range []func() error{
+		func() error { return n.Prepared(time.Minute) },
+		func() error { return n.Tell("before it goes on") },
+		func() error { return n.Go(State{Maintenance: []byte(`{"on":true}`), Tickets: []byte(large)}) },
+		func() error { return n.Tell("before it serves") },
+		func() error { return n.Ready(time.Minute) },
+		func() error { return n.Tell("from then on") },
+	} {
 		if err := step(); err != nil {
 			t.Fatal(err)
+		}
+	}
+	if told, err := os.ReadFile(n.cmd.Args[1]); err != nil || string(told) != "\"before it goes on\"\n\"before it serves\"\n\"from then on\"\n" {
+		t.Errorf("%q, %v", told, err)
+	}
+	n.Kill()
+	for range 2 {
+		if n.Tell("one that is gone") == nil {
+			t.Error("one that is gone has heard")
 		}
 	}
 	if n.Pid() <= 0 {
@@ -99,7 +122,7 @@ func TestNobody(t *testing.T) {
 		t.Error(p, err)
 	}
 	p.Prepared()
-	p.Ready()
+	p.Ready(nil)
 	p.Failed(errors.New("x"))
 	<-p.Gone()
 	for _, text := range []string{"x", "-1/0", "1", "9999/0", "1/2"} {

@@ -29,6 +29,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	_, w.through = rw.(*lean.Response)
 	table := s.enter(r, w.through)
 	defer table.Leave()
+	_, w.rehearsal = rw.(*audience)
 	if r.TLS != nil {
 		w.secure(s, now)
 	}
@@ -36,7 +37,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	found := s.route(table, r)
 	came := r // whose target and protocol the log names
 	w.around = found.surround(now, came, &w.trace)
-	found.handler = s.guarded(found.gate.At(r.URL.Path), now, w.around.preflights(found.handler))
+	found.handler = w.around.preflights(found.handler)
+	if gate := found.gate.At(r.URL.Path); gate != nil {
+		found.handler = s.guarded(gate, now, w.rehearsal, found.handler)
+	}
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
 	}
@@ -58,6 +62,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		if w.around != nil {
 			lane.Narrow(r, lane.Around{}) // an idle connection shall not keep the request
+		}
+		if w.rehearsal {
+			return
 		}
 		if !w.h1 {
 			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
@@ -223,13 +230,15 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	return found
 }
 
-// guarded asks a gate before a handler, and has the lane ask it too.
-func (s *Server) guarded(g *admit.Gate, now *current, h http.Handler) http.Handler {
-	if g == nil {
-		return h
-	}
+// guarded asks a gate before a handler, and has the lane ask it too. A rehearsal is
+// let in.
+func (s *Server) guarded(g *admit.Gate, now *current, rehearsal bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lane.Guard(r, g)
+		if rehearsal {
+			h.ServeHTTP(w, r)
+			return
+		}
 		v, answered := g.Admit(w, r, now.clients.Of(r))
 		if !answered {
 			h.ServeHTTP(w, r)

@@ -19,6 +19,10 @@ func (s *Server) HandOver(patience time.Duration, leave func()) {
 	s.successor.Store(&successor{patience, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
 }
 
+// OwnTickets are the keys of session tickets, with which the other process can go
+// on with the sessions of this one's clients: they need no full handshake.
+func (s *Server) OwnTickets() []byte { return s.ticket.save() }
+
 // Hurry ends the patience of HandOver: the drain begins.
 func (s *Server) Hurry() {
 	if h := s.successor.Load(); h != nil {

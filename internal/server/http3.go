@@ -20,6 +20,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/meter"
+	"millrace/internal/steer"
 )
 
 // HTTP3 serves HTTP/3 on a UDP socket. internal/h3 has one; it is not here,
@@ -31,6 +32,8 @@ type HTTP3 func(HTTP3Host) (HTTP3Listener, error)
 type HTTP3Host struct {
 	Socket  *net.UDPConn // the listener's from now on
 	Handler http.Handler
+	// Generation is what the ids of connections carry.
+	Generation steer.Generation
 	// TLS is the configuration for a new client.
 	TLS func(*tls.ClientHelloInfo) (*tls.Config, error)
 	// Context is put below the requests of a new connection.
@@ -50,7 +53,8 @@ type HTTP3Listener interface {
 	// way that clients send them elsewhere, and closes each when it has no request
 	// any more. It returns at once.
 	Drain()
-	// Open is how many connections there are.
+	// Open is how many connections there are, those that are being opened among
+	// them.
 	Open() int
 	// ShedIdle closes the connection that has been idle for longest, of the
 	// clients that are meant, all if which is nil.
@@ -69,6 +73,7 @@ type quicListener struct {
 	socket *net.UDPConn
 	open   HTTP3
 	port   int
+	beside bool // a predecessor has a socket too, and gets all packets until Run
 }
 
 // quics are a server's listeners for HTTP/3, by their addresses.
@@ -111,20 +116,48 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 			continue
 		}
 		s.quic.free(tcp.Port)
-		socket := inheritedUDP(setup.Inherited, addr)
-		if socket == nil {
-			if socket, err = listenUDP(tcp); err != nil {
+		l := &quicListener{open: setup.HTTP3, port: tcp.Port}
+		if l.socket, l.beside = s.takeUDP(setup, addr); l.socket == nil {
+			if l.socket, err = listenUDP(tcp); err != nil {
 				return nil, err
 			}
 		}
-		quic[addr] = &quicListener{socket: socket, open: setup.HTTP3, port: tcp.Port}
+		quic[addr] = l
 	}
 	return quic, nil
 }
 
+// takeUDP is the socket for addr that is there already, or one beside that of the
+// predecessor, nil if there is none.
+func (s *Server) takeUDP(setup Setup, addr string) (socket *net.UDPConn, beside bool) {
+	socket = inheritedUDP(setup.Inherited, addr)
+	if socket == nil || !setup.Successor {
+		return socket, false
+	}
+	own, err := steer.Beside(socket)
+	if err != nil { // another user's socket, or another system: both read from one
+		s.errors.Warn("HTTP/3 connections of the process before this one lose packets until they have ended", "err", err)
+		return socket, false
+	}
+	_ = socket.Close() // the predecessor's, which keeps its own descriptor
+	return own, true
+}
+
+// steerHTTP3 has new clients' packets come to this process.
+func (s *Server) steerHTTP3() {
+	s.quic.every(func(l *quicListener) {
+		if !l.beside {
+			return
+		}
+		if err := steer.Begin(l.socket, s.current.Load().generation); err != nil {
+			s.errors.Error("there is no HTTP/3 until the process before this one has ended", "port", l.port, "err", err)
+		}
+	})
+}
+
 // listenUDP opens the UDP port of a TCP listener.
 func listenUDP(at *net.TCPAddr) (*net.UDPConn, error) {
-	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
+	socket, err := steer.Listen(&net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on UDP port %d of %s for HTTP/3: %w: another program uses it; stop that (`ss -lunp` names it), change tls.listen, or set tls.http3 to false", at.Port, at.IP, syscall.EADDRINUSE)
@@ -140,7 +173,10 @@ func (s *Server) http3Host(socket *net.UDPConn) HTTP3Host {
 	return HTTP3Host{
 		Socket:  socket,
 		Handler: http.HandlerFunc(s.serveHTTP3),
-		TLS:     func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.quic.tls.Load(), nil },
+
+		Generation: s.current.Load().generation,
+
+		TLS: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.quic.tls.Load(), nil },
 		Context: func(ctx context.Context, client net.Addr) context.Context {
 			return s.lane.WithVisitor(ctx, &s.secure, client)
 		},

@@ -25,6 +25,7 @@ import (
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/steer"
 )
 
 // Options are the limits of the server. A zero field has the default given
@@ -183,9 +184,13 @@ type Setup struct {
 	// Listeners are plain ones that the program has opened.
 	Listeners []net.Listener
 	// Successor: they are those of a process that this one takes over from.
-	Successor bool
-	Limits    Options // HeaderBytes only counts at the start
-	Log       *accesslog.Log
+	// Generation changes from one to the next.
+	Successor  bool
+	Generation steer.Generation
+	// OwnTickets are the predecessor's keys of session tickets; empty: unknown.
+	OwnTickets []byte
+	Limits     Options // HeaderBytes only counts at the start
+	Log        *accesslog.Log
 	// Trusted says which addresses are proxies that bring many clients; nil:
 	// none. Sockets is how many descriptors WebSockets have; nil: none.
 	Trusted func(netip.Addr) bool
@@ -255,6 +260,8 @@ type current struct {
 	follow  Follow
 	// announced are who begin connections with a PROXY header.
 	announced netset.Set
+	// generation is that of HTTP/3 connections.
+	generation steer.Generation
 }
 
 // New binds every listener and is ready to run. When one cannot be bound, none is.
@@ -300,6 +307,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 			return nil, err
 		}
 	}
+	s.ticket.restore(setup.OwnTickets)
 	if err := s.Reload(setup); err != nil {
 		s.cut()
 		s.lane.Close()
@@ -336,7 +344,7 @@ func (s *Server) Reload(setup Setup) error {
 		return err
 	}
 	limits := setup.Limits.withDefaults()
-	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Follow, setup.Announced})
+	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Follow, setup.Announced, setup.Generation})
 	s.places.set(setup.bounds())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup, files)
@@ -391,6 +399,7 @@ func (s *Server) Run(ctx context.Context) error {
 		l.start()
 	}
 	s.mu.Unlock()
+	s.steerHTTP3()
 	var err error
 	select {
 	case <-ctx.Done():

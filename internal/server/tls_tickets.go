@@ -130,6 +130,36 @@ func (t *tickets) current(now time.Time) [][32]byte {
 	return all
 }
 
+// save is all keys, for another process.
+func (t *tickets) save() (b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.keys[:min(len(t.keys), mostTicketKeys)] {
+		b = append(binary.BigEndian.AppendUint64(b, uint64(k.turn)), k.secret[:]...)
+	}
+	return b
+}
+
+// restore takes over what another process has saved; other bytes are ignored.
+func (t *tickets) restore(b []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys = append(t.keys, readTicketKeys(b)...)
+}
+
+// readTicketKeys reads keys one after the other: none, where the length is wrong.
+func readTicketKeys(b []byte) (keys []ticketKey) {
+	if len(b)%ticketKeyBytes != 0 {
+		return nil
+	}
+	for ; len(b) > 0 && len(keys) < mostTicketKeys; b = b[ticketKeyBytes:] {
+		k := ticketKey{turn: int64(binary.BigEndian.Uint64(b))}
+		copy(k.secret[:], b[8:])
+		keys = append(keys, k)
+	}
+	return keys
+}
+
 // ended reports whether a key is too old to decrypt anything. A turn far in the
 // future comes from a wrong clock.
 func (k ticketKey) ended(unix int64) bool {
@@ -292,16 +322,10 @@ func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
 		return nil, fmt.Errorf("read the keys: %w", err)
 	}
 	plain, err := v.seal.Open(nil, nil, sealed, []byte(v.name))
-	if err != nil || len(plain)%ticketKeyBytes != 0 {
+	if err != nil {
 		return nil, nil // somebody else's bytes: they are replaced
 	}
-	var keys []ticketKey
-	for b := plain; len(b) > 0; b = b[ticketKeyBytes:] {
-		k := ticketKey{turn: int64(binary.BigEndian.Uint64(b))}
-		copy(k.secret[:], b[8:])
-		keys = append(keys, k)
-	}
-	return keys, nil
+	return readTicketKeys(plain), nil
 }
 
 // write replaces the keys in the store.

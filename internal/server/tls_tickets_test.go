@@ -296,3 +296,17 @@ func TestTicketStoreIsFull(t *testing.T) {
 		t.Error("the keys are others")
 	}
 }
+
+// TestSavedTickets: another process opens the tickets of this one, and seals new
+// ones with the same key.
+func TestSavedTickets(t *testing.T) {
+	one, next := newTickets(slog.New(slog.DiscardHandler)), newTickets(slog.New(slog.DiscardHandler))
+	now := time.Now()
+	one.current(now.Add(-ticketPeriod)) // two keys
+	want := one.current(now)
+	next.restore([]byte("of another version"))
+	next.restore(one.save())
+	if got := next.current(now); len(got) != 2 || !slices.Equal(got, want) {
+		t.Errorf("%d keys, and not the same", len(got))
+	}
+}

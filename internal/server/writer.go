@@ -27,9 +27,11 @@ type writer struct {
 	wait    time.Duration // for each piece; of slow
 	always  http.Header   // fields of all answers over TLS; nil for none
 	through bool          // rw is the lane's own, not net/http's
-	status  int
-	bytes   int64 // of the body
-	abort   bool  // cut the connection
+	// rehearsal: nobody gets the answer, and nobody counts it.
+	rehearsal bool
+	status    int
+	bytes     int64 // of the body
+	abort     bool  // cut the connection
 
 	site     *site.Site
 	pages    site.Pages

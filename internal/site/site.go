@@ -182,6 +182,22 @@ func (t *Table) Add(s *Site, hosts []string) {
 // Has reports whether the site with this number is in the table.
 func (t *Table) Has(id uint64) bool { return t.ids[id] }
 
+// Host is a name under which clients find the site with this number. A site for
+// all hosts has any.
+func (t *Table) Host(id uint64) string {
+	for name, s := range t.exact {
+		if s.ID == id {
+			return name
+		}
+	}
+	for suffix, s := range t.wildcard {
+		if s.ID == id {
+			return "any" + suffix
+		}
+	}
+	return "localhost"
+}
+
 // Site returns the site for a Host header, nil when there is none. Letter case
 // and the port do not matter.
 func (t *Table) Site(host string) *Site {

@@ -224,7 +224,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	defer drain()
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
-	upgrade.from.Ready()
+	upgrade.from.Ready(srv.Hear)
 	if err := handover.NotifySystemd("READY=1"); err != nil {
 		s.Tell(slog.LevelWarn, err.Error())
 	}

@@ -129,6 +129,7 @@ func (u *upgrader) start() (n *handover.Successor, err error) {
 			u.srv.TakeSocketsBack()
 		}
 	}()
+	u.srv.Cool()
 	n, err = handover.Start(u.program, os.Args, sockets)
 	sockets.Close()
 	if err != nil {
@@ -138,7 +139,7 @@ func (u *upgrader) start() (n *handover.Successor, err error) {
 		n.Kill()
 		return nil, err
 	}
-	err = n.Go(u.srv.FreeFolders())
+	err = n.Go(u.srv.FreeFolders(n))
 	if err == nil {
 		err = n.Ready(starting)
 	}

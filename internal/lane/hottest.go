@@ -1,0 +1,121 @@
+package lane
+
+import "net/http"
+
+// Asked is a request, as far as the answer depends on it. From one process it goes
+// to the next, which may have another config.
+type Asked struct {
+	Secure bool              `json:"secure,omitempty"` // it came over TLS
+	Host   string            `json:"host"`
+	Target string            `json:"target"`
+	Fields map[string]string `json:"fields,omitempty"`
+}
+
+// names are the kept headers as [http.Header] has them.
+var names = [numKept]string{
+	hdrHost: "Host", hdrAcceptEncoding: "Accept-Encoding", hdrAccept: "Accept", hdrAcceptLanguage: "Accept-Language",
+	hdrAuthorization: "Authorization", hdrCookie: "Cookie", hdrOrigin: "Origin", hdrReferer: "Referer",
+	hdrUserAgent: "User-Agent", hdrIfNoneMatch: "If-None-Match", hdrIfModifiedSince: "If-Modified-Since",
+	hdrForwardedProto: "X-Forwarded-Proto", hdrForwardedHost: "X-Forwarded-Host", hdrForwardedFor: "X-Forwarded-For",
+	hdrForwarded: "Forwarded", hdrRealIP: "X-Real-Ip", hdrTrueClientIP: "True-Client-Ip", hdrConnectingIP: "Cf-Connecting-Ip",
+	hdrSaveData: "Save-Data", hdrDPR: "Dpr", hdrWidth: "Width", hdrViewportWidth: "Viewport-Width",
+	hdrCacheControl: "Cache-Control", hdrPragma: "Pragma",
+	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site",
+}
+
+// Cool forgets which answers were used lately, so that [Lane.Hottest] finds those
+// that are used from now on.
+func (l *Lane) Cool() {
+	if !l.on() {
+		return
+	}
+	for i := range l.table.slots {
+		if e := l.table.slots[i].Load(); e != nil {
+			e.recent.Store(false)
+		}
+	}
+}
+
+// Hottest lists requests that the lane has answered: those asked since [Lane.Cool]
+// before the others, of at most so many answers, and so many bytes. Those whose
+// answer has become void are among them, as the next one is asked for as well.
+func (l *Lane) Hottest(answers, bytes int) (list []Asked) {
+	if !l.on() {
+		return nil
+	}
+	for _, recent := range []bool{true, false} {
+		for i := range l.table.slots {
+			e := l.table.slots[i].Load()
+			if e == nil || e.recent.Load() != recent {
+				continue
+			}
+			for j := range e.variants {
+				a, size, ok := l.asked(e, &e.variants[j])
+				if !ok {
+					continue
+				}
+				if bytes -= size; bytes < 0 || len(list) == answers {
+					return list
+				}
+				list = append(list, a)
+			}
+		}
+	}
+	return list
+}
+
+// askedBytes is about what one request has besides the texts in it.
+const askedBytes = 64
+
+func (l *Lane) asked(e *entry, v *variant) (a Asked, size int, ok bool) {
+	a.Target = e.target
+	for _, s := range l.scopes {
+		if t := s.Sites.Load(); t != nil && t.Has(e.site) {
+			a.Secure, a.Host, ok = s.Secure, t.Host(e.site), true
+		}
+	}
+	put := func(name, value string) {
+		if a.Fields == nil {
+			a.Fields = map[string]string{}
+		}
+		a.Fields[name] = value
+		size += len(name) + len(value)
+	}
+	if !v.anyCoding && v.coding != codingAbsent {
+		put(names[hdrAcceptEncoding], v.coding.String())
+	}
+	for i, id := range e.varyOn {
+		switch value := v.values[i]; {
+		case id == hdrHost:
+			a.Host = value
+		case value != "":
+			put(names[id], value)
+		}
+	}
+	return a, size + len(a.Target) + len(a.Host) + askedBytes, ok
+}
+
+// String lists the codings as Accept-Encoding does.
+func (c coding) String() (text string) {
+	for _, one := range []struct {
+		bit  coding
+		name string
+	}{{codingGzip, "gzip"}, {codingDeflate, "deflate"}, {codingBrotli, "br"}, {codingZstd, "zstd"}, {codingIdentity, "identity"}, {codingDCB, "dcb"}, {codingDCZ, "dcz"}} {
+		if c&one.bit != 0 {
+			if text != "" {
+				text += ", "
+			}
+			text += one.name
+		}
+	}
+	return text
+}
+
+// Header is what the request has in its header.
+func (a *Asked) Header() http.Header {
+	h := http.Header{}
+	for name, value := range a.Fields {
+		h.Set(name, value)
+	}
+	return h
+}

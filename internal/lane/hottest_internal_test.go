@@ -1,0 +1,90 @@
+package lane
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/meter"
+	"millrace/internal/send"
+	"millrace/internal/site"
+)
+
+// TestNames: each header that is kept has the name under which it is found.
+func TestNames(t *testing.T) {
+	for id, name := range names {
+		if got := lookupHeader([]byte(name)); got != headerID(id) {
+			t.Errorf("%q is %d, not %d", name, got, id)
+		}
+	}
+}
+
+// TestCodings: what String says is read as the same set.
+func TestCodings(t *testing.T) {
+	for c := coding(1); c < codingAbsent; c++ { // an empty field is none
+		if got := codings([]byte(c.String())); got != c {
+			t.Errorf("%q is %d, not %d", c, got, c)
+		}
+	}
+}
+
+func TestHottest(t *testing.T) {
+	var secure Scope
+	secure.Secure = true
+	sites := site.NewTable()
+	sites.Add(site.New(7, nil), []string{"a.example"})
+	secure.Sites.Store(sites)
+	l := New(Options{}, Settings{}, []*Scope{new(Scope), &secure}, meter.New())
+	defer l.Close()
+	put := func(id uint64, target string, varyOn []headerID, v variant) {
+		t.Helper()
+		v.response = &response{offered: offered{answer: &send.Answer{Body: []byte("x"), Size: 1}}, cost: 100}
+		if !l.table.put(key{site: id, target: target}, varyOn, v) {
+			t.Fatal("it was not taken")
+		}
+	}
+	put(7, "/cold", nil, variant{anyCoding: true})
+	put(7, "/hot", nil, variant{coding: codingGzip | codingBrotli})
+	put(7, "/hot", nil, variant{coding: codingAbsent})
+	put(7, "/vary", []headerID{hdrHost, hdrAccept, hdrCookie}, variant{anyCoding: true, values: []string{"A.example:1", "image/webp", ""}})
+	put(8, "/gone", nil, variant{anyCoding: true})
+	for i := range l.table.slots { // as find does
+		if e := l.table.slots[i].Load(); e != nil {
+			e.recent.Store(true)
+		}
+	}
+	l.Cool()
+	for i := range l.table.slots {
+		if e := l.table.slots[i].Load(); e != nil && e.target == "/hot" {
+			e.recent.Store(true)
+		}
+	}
+	hot := []Asked{
+		{Secure: true, Host: "a.example", Target: "/hot", Fields: map[string]string{"Accept-Encoding": "gzip, br"}},
+		{Secure: true, Host: "a.example", Target: "/hot"},
+	}
+	if diff := cmp.Diff(hot, l.Hottest(2, 1000)); diff != "" {
+		t.Error(diff)
+	}
+	if got := l.Hottest(2, 100); len(got) != 1 { // bytes
+		t.Error(got)
+	}
+	all := map[string]bool{}
+	for _, a := range l.Hottest(100, 1000) {
+		all[fmt.Sprint(a.Host, a.Target, a.Header())] = true
+	}
+	want := map[string]bool{
+		"a.example/hotmap[Accept-Encoding:[gzip, br]]": true, "a.example/hotmap[]": true,
+		"a.example/coldmap[]": true, "A.example:1/varymap[Accept:[image/webp]]": true,
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Error(diff)
+	}
+	off := New(Options{Off: true}, Settings{}, nil, meter.New())
+	defer off.Close()
+	off.Cool()
+	if got := off.Hottest(9, 999); got != nil {
+		t.Error(got)
+	}
+}

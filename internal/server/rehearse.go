@@ -1,0 +1,120 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"millrace/internal/lane"
+)
+
+const (
+	// rehearsers ask at once. What they ask may come from upstreams.
+	rehearsers = 16
+	// rehearsals is how often the list is gone through: the first time begins what the
+	// second finds done, as a fetch for a cache or a compressed copy of a file.
+	rehearsals = 2
+	// audienceRoom is how much of a body is made: all of what the lane keeps in memory.
+	audienceRoom = 1 << 20
+)
+
+// Cool and Hottest are those of the lane.
+func (s *Server) Cool() { s.lane.Cool() }
+
+// Hottest lists what is asked most: see [lane.Lane.Hottest].
+func (s *Server) Hottest(answers, bytes int) []lane.Asked { return s.lane.Hottest(answers, bytes) }
+
+// Rehearse asks for what clients will ask for, so that the fast lane has the
+// answers before they come. It returns when ctx ends at the latest, and then done
+// is closed when the last of these requests has ended. No request is logged,
+// counted or limited.
+func (s *Server) Rehearse(ctx context.Context, list []lane.Asked) (done <-chan struct{}) {
+	ended := make(chan struct{})
+	go func() { // ends with the list, or with ctx and what was asked by then
+		defer close(ended)
+		for range rehearsals {
+			s.rehearseAll(ctx, list)
+		}
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	return ended
+}
+
+// rehearseAll makes each request once.
+func (s *Server) rehearseAll(ctx context.Context, list []lane.Asked) {
+	next := make(chan *lane.Asked)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer close(next)
+	for range min(rehearsers, len(list)) {
+		all.Go(func() { // ends with next
+			for a := range next {
+				s.rehearse(ctx, a)
+			}
+		})
+	}
+	for i := range list {
+		select {
+		case next <- &list[i]:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rehearse makes one request. What it fails for is told to who asks in earnest.
+func (s *Server) rehearse(ctx context.Context, a *lane.Asked) {
+	target, err := url.ParseRequestURI(a.Target)
+	if err != nil {
+		return
+	}
+	scope := &s.plain
+	r := &http.Request{
+		Method: http.MethodGet, URL: target, RequestURI: a.Target, Host: a.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody, RemoteAddr: "127.0.0.1:0",
+	}
+	if a.Secure {
+		scope, r.TLS = &s.secure, &tls.ConnectionState{ServerName: a.Host, HandshakeComplete: true}
+	}
+	r.Header = a.Header()
+	within := s.lane.WithVisitor(ctx, scope, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	defer func() { _ = recover() }() // of a job that cuts its connection; its cause is logged
+	s.ServeHTTP(&audience{http.Header{}, audienceRoom}, r.WithContext(within))
+}
+
+// audience is the client of a rehearsal, whom no body interests.
+type audience struct {
+	header http.Header
+	room   int // bytes of a body that are taken
+}
+
+// Header implements [http.ResponseWriter].
+func (a *audience) Header() http.Header { return a.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *audience) WriteHeader(int) {}
+
+// Write implements [io.Writer]. A large body is not read to its end.
+func (a *audience) Write(p []byte) (int, error) {
+	if a.room -= len(p); a.room < 0 {
+		return 0, io.ErrClosedPipe
+	}
+	return len(p), nil
+}
+
+// Flush implements [http.Flusher].
+func (a *audience) Flush() {}
+
+// SetWriteDeadline implements what [http.ResponseController] looks for.
+func (a *audience) SetWriteDeadline(time.Time) error { return nil }
+
+// SetReadDeadline is likewise.
+func (a *audience) SetReadDeadline(time.Time) error { return nil }

@@ -1,0 +1,84 @@
+package steer
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// Listen opens a UDP socket beside which a process of the same user may open
+// another one.
+func Listen(at *net.UDPAddr) (*net.UDPConn, error) {
+	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return shared(raw) }}
+	pc, err := c.ListenPacket(context.Background(), "udp", at.String())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is that of net.ListenUDP
+	}
+	return pc.(*net.UDPConn), nil
+}
+
+// Beside opens a socket beside the predecessor's, which gets all packets until
+// [Begin]. It fails where the other one was opened by another user, as systemd
+// opens those of socket units.
+func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
+	at := predecessor.LocalAddr().(*net.UDPAddr)
+	raw, err := predecessor.SyscallConn()
+	if err == nil {
+		err = attach(raw, stay())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keeping packets for the process before this one: %w", err)
+	}
+	socket, err := Listen(at)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket beside that of the process before this one: %w", err)
+	}
+	return socket, nil
+}
+
+// Begin has the packets of new connections come to socket, which is one of
+// [Beside], in a process of generation g. Those of the predecessor's connections
+// go on coming to it.
+func Begin(socket *net.UDPConn, g Generation) error {
+	raw, err := socket.SyscallConn()
+	if err == nil {
+		err = attach(raw, program(g))
+	}
+	if err != nil {
+		return fmt.Errorf("taking the packets of new connections over: %w", err)
+	}
+	return nil
+}
+
+func shared(raw syscall.RawConn) (err error) {
+	failed := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	if failed != nil {
+		return failed //nolint:wrapcheck // the socket is closed
+	}
+	return err //nolint:wrapcheck // its caller says what was done
+}
+
+// attach sets the program of all sockets of a port.
+func attach(raw syscall.RawConn, text []bpf.Instruction) error {
+	assembled, err := bpf.Assemble(text)
+	if err != nil {
+		return err //nolint:wrapcheck // it says which instruction
+	}
+	filter := make([]unix.SockFilter, len(assembled))
+	for i, in := range assembled {
+		filter[i] = unix.SockFilter{Code: in.Op, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	}
+	failed := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+	})
+	if failed != nil {
+		return failed //nolint:wrapcheck // the socket is closed
+	}
+	return err //nolint:wrapcheck // its callers say what was done
+}
