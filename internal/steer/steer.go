@@ -4,7 +4,7 @@
 // process has the connection. A new client's first packet goes to the new process.
 //
 // Nothing looks at packets in our own programs, so quic-go keeps its batched reads.
-// See decision 38.
+// See decision 39.
 package steer
 
 import (
