@@ -20,7 +20,7 @@ var names = [numKept]string{
 	hdrForwarded: "Forwarded", hdrRealIP: "X-Real-Ip", hdrTrueClientIP: "True-Client-Ip", hdrConnectingIP: "Cf-Connecting-Ip",
 	hdrSaveData: "Save-Data", hdrDPR: "Dpr", hdrWidth: "Width", hdrViewportWidth: "Viewport-Width",
 	hdrCacheControl: "Cache-Control", hdrPragma: "Pragma",
-	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site",
+	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site", hdrRequestID: "X-Request-Id",
 }
 
 // Cool forgets which answers were used lately, so that [Lane.Hottest] finds those
