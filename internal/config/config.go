@@ -209,6 +209,10 @@ type Route struct {
 	// BodyBytes is how large a request's body may be, instead of
 	// limits.body_bytes.
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
+	// EarlyHints are links that browsers which go to a page get ahead of it, with
+	// status 103 (RFC 8297) over HTTP/2 and HTTP/3, as in
+	// ["</app.css>; rel=preload; as=style"]. HTML has them as Link, too.
+	EarlyHints []string `yaml:"early_hints"`
 	// NoLog keeps requests out of the access log.
 	NoLog bool `yaml:"no_log"`
 	// Headers are rules as the site has them, and come after those.
@@ -220,7 +224,7 @@ type Route struct {
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "body_bytes", "no_log", "headers", "cors", "use"}
+var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

@@ -16,7 +16,13 @@ func (c *Config) HeaderLists(s Site, r *Route) []headers.List {
 	if r != nil {
 		own = r.Headers
 	}
-	return headers.Lists(s.Headers, own, c.TLS.Redirects() && public(s.Hosts))
+	lists := headers.Lists(s.Headers, own, c.TLS.Redirects() && public(s.Hosts))
+	if r != nil && len(r.EarlyHints) > 0 {
+		hints := headers.List{Type: []string{"text/html"}}
+		hints.Add = map[string]string{"Link": strings.Join(r.EarlyHints, ", ")}
+		lists = append(lists, hints)
+	}
+	return lists
 }
 
 // CORSOptions say which scripts may read the answers of a route of a site, or,

@@ -125,6 +125,9 @@ func (c *checker) around(path, route string, r Route) {
 			c.value(join(path, "redirect.to"), "a route answers every request, and this table has no default", "give the table one, or write a rule instead: it is only for what the table has")
 		}
 	}
+	if err := guard.CheckHints(r.EarlyHints); err != nil {
+		c.value(join(path, "early_hints"), err.Error(), "")
+	}
 	if len(r.Try) == 0 {
 		return
 	}

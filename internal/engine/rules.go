@@ -157,6 +157,9 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	if r.Gate, r.Own, err = b.gates(sc, rc, routeName(sc.Hosts, r.Pattern)); err != nil {
 		return err
 	}
+	if len(rc.EarlyHints) > 0 {
+		r.Handler = guard.EarlyHints(rc.EarlyHints, r.Handler)
+	}
 	if len(rc.Try) > 0 {
 		t, err := b.try(rc, r, on)
 		if err != nil {
