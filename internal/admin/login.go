@@ -186,7 +186,7 @@ func (g *gate) login(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, loginPage, said)
+	_, _ = fmt.Fprintf(w, loginPage, said)
 }
 
 // loginPage has room for what went wrong.

@@ -68,6 +68,14 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("millrace_"+name, help, labels, nil)
 }
 
+func buildInfo(d Deps) figure {
+	return figure{
+		describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion"), prometheus.GaugeValue,
+		[]string{cmp.Or(d.Version, "unknown"), cmp.Or(d.Revision, "unknown"), runtime.Version()},
+		func() float64 { return 1 },
+	}
+}
+
 func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
@@ -79,7 +87,6 @@ func newCollector(d Deps) *collector {
 	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	handshakes := describe("tls_handshakes_total", "TLS handshakes by the version that was agreed on, failed, or resumed (which the versions contain).", "result")
-	build := describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion")
 	return &collector{
 		meters: m,
 		gather: d.Gather,
@@ -125,11 +132,7 @@ func newCollector(d Deps) *collector {
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
 			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),
-			{
-				build, prometheus.GaugeValue,
-				[]string{cmp.Or(d.Version, "unknown"), cmp.Or(d.Revision, "unknown"), runtime.Version()},
-				func() float64 { return 1 },
-			},
+			buildInfo(d),
 		},
 		requests: describe("requests_total", "Requests answered, by lane, job and status code.", "lane", "job", "code"),
 		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),

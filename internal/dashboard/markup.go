@@ -21,7 +21,7 @@ func (w *writer) put(format string, texts ...string) {
 	for i, t := range texts {
 		args[i] = html.EscapeString(t)
 	}
-	fmt.Fprintf(w, format, args...)
+	_, _ = fmt.Fprintf(w, format, args...)
 }
 
 // add writes what is markup already.

@@ -12,10 +12,21 @@ func (d *Dashboard) caches() Panel {
 		ID: "cache", Title: "Cache",
 		Note: "Hits are what the upstream was not asked for, the fast lane's answers among them; a cache is warm once nine of ten lately were hits.",
 		Columns: []Column{
-			{Key: "route", Name: "route"}, {Key: "state", Name: "state"}, {Key: "hit_ratio", Name: "hits", Unit: Share}, {Key: "fast_hits", Name: "of them fast", Unit: Count},
-			{Key: "hits", Name: "hits", Unit: Count}, {Key: "stale", Name: "stale", Unit: Count}, {Key: "misses", Name: "misses", Unit: Count}, {Key: "passed", Name: "passed on", Unit: Count}, {Key: "errors", Name: "errors", Unit: Count},
-			{Key: "upstream_p99_seconds", Name: "upstream p99", Unit: Seconds}, {Key: "objects", Name: "objects", Unit: Count}, {Key: "memory_bytes", Name: "memory", Unit: Bytes}, {Key: "disk_bytes", Name: "disk", Unit: Bytes},
-			{Key: "evicted", Name: "evicted", Unit: Count}, {Key: "purges", Name: "purges", Unit: Count},
+			{Key: "route", Name: "route"},
+			{Key: "state", Name: "state"},
+			{Key: "hit_ratio", Name: "hits", Unit: Share},
+			{Key: "fast_hits", Name: "of them fast", Unit: Count},
+			{Key: "hits", Name: "hits", Unit: Count},
+			{Key: "stale", Name: "stale", Unit: Count},
+			{Key: "misses", Name: "misses", Unit: Count},
+			{Key: "passed", Name: "passed on", Unit: Count},
+			{Key: "errors", Name: "errors", Unit: Count},
+			{Key: "upstream_p99_seconds", Name: "upstream p99", Unit: Seconds},
+			{Key: "objects", Name: "objects", Unit: Count},
+			{Key: "memory_bytes", Name: "memory", Unit: Bytes},
+			{Key: "disk_bytes", Name: "disk", Unit: Bytes},
+			{Key: "evicted", Name: "evicted", Unit: Count},
+			{Key: "purges", Name: "purges", Unit: Count},
 		},
 	}
 	fast, lately := map[string]float64{}, map[string][2]float64{}
@@ -65,10 +76,19 @@ func (d *Dashboard) images() Panel {
 	p := Panel{
 		ID: "images", Title: "Images",
 		Columns: []Column{
-			{Key: "route", Name: "route"}, {Key: "variants_served", Name: "variants sent", Unit: Count}, {Key: "originals_served", Name: "originals sent", Unit: Count},
-			{Key: "converted", Name: "converted", Unit: Count}, {Key: "failed", Name: "failed", Unit: Count}, {Key: "shed", Name: "no room", Unit: Count},
-			{Key: "waiting", Name: "waiting", Unit: Count}, {Key: "running", Name: "running", Unit: Count}, {Key: "took_p99_seconds", Name: "conversion p99", Unit: Seconds},
-			{Key: "saved_bytes", Name: "saved", Unit: Bytes}, {Key: "variants", Name: "kept", Unit: Count}, {Key: "variant_bytes", Name: "their size", Unit: Bytes}, {Key: "worker_bytes", Name: "workers' memory", Unit: Bytes},
+			{Key: "route", Name: "route"},
+			{Key: "variants_served", Name: "variants sent", Unit: Count},
+			{Key: "originals_served", Name: "originals sent", Unit: Count},
+			{Key: "converted", Name: "converted", Unit: Count},
+			{Key: "failed", Name: "failed", Unit: Count},
+			{Key: "shed", Name: "no room", Unit: Count},
+			{Key: "waiting", Name: "waiting", Unit: Count},
+			{Key: "running", Name: "running", Unit: Count},
+			{Key: "took_p99_seconds", Name: "conversion p99", Unit: Seconds},
+			{Key: "saved_bytes", Name: "saved", Unit: Bytes},
+			{Key: "variants", Name: "kept", Unit: Count},
+			{Key: "variant_bytes", Name: "their size", Unit: Bytes},
+			{Key: "worker_bytes", Name: "workers' memory", Unit: Bytes},
 		},
 		Note: "What the fast lane sent is not among them: see Traffic.",
 	}
@@ -94,10 +114,20 @@ func (d *Dashboard) webSockets() Panel {
 	p := Panel{
 		ID: "websockets", Title: "WebSockets",
 		Columns: []Column{
-			{Key: "route", Name: "route"}, {Key: "open", Name: "open", Unit: Count}, {Key: "opened", Name: "opened", Unit: Count}, {Key: "refused", Name: "refused", Unit: Count},
-			{Key: "messages_in", Name: "messages in", Unit: Count}, {Key: "messages_out", Name: "out", Unit: Count}, {Key: "bytes_in", Name: "bytes in", Unit: Bytes}, {Key: "bytes_out", Name: "out", Unit: Bytes},
-			{Key: "queued_bytes", Name: "queued", Unit: Bytes}, {Key: "dropped", Name: "dropped", Unit: Count}, {Key: "channels", Name: "channels", Unit: Count}, {Key: "subscriptions", Name: "subscriptions", Unit: Count},
-			{Key: "lag_p99_seconds", Name: "lag p99", Unit: Seconds}, {Key: "bus", Name: "bus"},
+			{Key: "route", Name: "route"},
+			{Key: "open", Name: "open", Unit: Count},
+			{Key: "opened", Name: "opened", Unit: Count},
+			{Key: "refused", Name: "refused", Unit: Count},
+			{Key: "messages_in", Name: "messages in", Unit: Count},
+			{Key: "messages_out", Name: "out", Unit: Count},
+			{Key: "bytes_in", Name: "bytes in", Unit: Bytes},
+			{Key: "bytes_out", Name: "out", Unit: Bytes},
+			{Key: "queued_bytes", Name: "queued", Unit: Bytes},
+			{Key: "dropped", Name: "dropped", Unit: Count},
+			{Key: "channels", Name: "channels", Unit: Count},
+			{Key: "subscriptions", Name: "subscriptions", Unit: Count},
+			{Key: "lag_p99_seconds", Name: "lag p99", Unit: Seconds},
+			{Key: "bus", Name: "bus"},
 		},
 	}
 	for _, ws := range d.source.Meters.WebSockets() {
@@ -129,8 +159,15 @@ func servers(list []Upstream) Panel {
 		ID: upstreamsID, Title: "Upstreams",
 		Note: "Time is a moving average up to the answer's header. One that is drained gets no new requests; what runs ends by itself.",
 		Columns: []Column{
-			{Key: "pool", Name: "pool", Hidden: true}, {Key: "server", Name: "server"}, {Key: "state", Name: "state"}, {Key: "running", Name: "running", Unit: Count}, {Key: "streams", Name: "streams", Unit: Count},
-			{Key: "waiting", Name: "waiting for the pool", Unit: Count}, {Key: "latency_seconds", Name: "time", Unit: Seconds}, {Key: "requests", Name: "requests", Unit: Count}, {Key: "failed", Name: "failed", Unit: Count},
+			{Key: "pool", Name: "pool", Hidden: true},
+			{Key: "server", Name: "server"},
+			{Key: "state", Name: "state"},
+			{Key: "running", Name: "running", Unit: Count},
+			{Key: "streams", Name: "streams", Unit: Count},
+			{Key: "waiting", Name: "waiting for the pool", Unit: Count},
+			{Key: "latency_seconds", Name: "time", Unit: Seconds},
+			{Key: "requests", Name: "requests", Unit: Count},
+			{Key: "failed", Name: "failed", Unit: Count},
 		},
 	}
 	for _, u := range list {
@@ -165,8 +202,13 @@ func certificates(list []Certificate) Panel {
 	p := Panel{
 		ID: "certificates", Title: "Certificates", Note: "Those that come by themselves.",
 		Columns: []Column{
-			{Key: "name", Name: "name"}, {Key: "issuer", Name: "issuer"}, {Key: "expires", Name: "expires", Unit: Moment}, {Key: "renewal", Name: "renewal", Unit: Moment},
-			{Key: "attempts", Name: "attempts", Unit: Count}, {Key: "failures", Name: "failures", Unit: Count}, {Key: "error", Name: "last error"},
+			{Key: "name", Name: "name"},
+			{Key: "issuer", Name: "issuer"},
+			{Key: "expires", Name: "expires", Unit: Moment},
+			{Key: "renewal", Name: "renewal", Unit: Moment},
+			{Key: "attempts", Name: "attempts", Unit: Count},
+			{Key: "failures", Name: "failures", Unit: Count},
+			{Key: "error", Name: "last error"},
 		},
 	}
 	for _, c := range list {

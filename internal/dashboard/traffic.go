@@ -40,9 +40,9 @@ func (d *Dashboard) build(now time.Time) []Panel {
 		servers(upstreams),
 		certificates(certs),
 		d.protocols(look),
-		counted("urls", "Top URLs", "path", "URL", look.Paths, look.Usual, "No request has come in the last ten minutes."),
-		counted("missing", "Not found", "path", "URL", look.Missing, look.Notable, ""),
-		counted("clients", "Clients", "address", "Address", look.Clients, look.Usual, ""),
+		counted("urls", "Top URLs", "path", "URL", look.Paths, look.Usual),
+		counted("missing", "Not found", "path", "URL", look.Missing, look.Notable),
+		counted("clients", "Clients", "address", "Address", look.Clients, look.Usual),
 	}
 	if d.source.Panels != nil {
 		all = append(all, d.source.Panels()...)
@@ -129,11 +129,18 @@ func (d *Dashboard) traffic() Panel {
 		ID: "traffic", Title: "Traffic",
 		Note: "Lane: fast are finished answers, through is what the job answered without net/http, slow came by net/http.",
 		Columns: []Column{
-			{Key: "site", Name: "site"}, {Key: "route", Name: "route"}, {Key: "job", Name: "job"}, {Key: "lane", Name: "lane"},
-			{Key: "requests", Name: "requests", Unit: Count}, {Key: "requests_per_second", Name: "rate", Unit: Rate},
-			{Key: "p50_seconds", Name: "p50", Unit: Seconds}, {Key: "p99_seconds", Name: "p99", Unit: Seconds},
-			{Key: "client_errors", Name: "4xx", Unit: Count}, {Key: "server_errors", Name: "5xx", Unit: Count},
-			{Key: "bytes", Name: "sent", Unit: Bytes}, {Key: "bytes_per_second", Name: "sent/s", Unit: ByteRate},
+			{Key: "site", Name: "site"},
+			{Key: "route", Name: "route"},
+			{Key: "job", Name: "job"},
+			{Key: "lane", Name: "lane"},
+			{Key: "requests", Name: "requests", Unit: Count},
+			{Key: "requests_per_second", Name: "rate", Unit: Rate},
+			{Key: "p50_seconds", Name: "p50", Unit: Seconds},
+			{Key: "p99_seconds", Name: "p99", Unit: Seconds},
+			{Key: "client_errors", Name: "4xx", Unit: Count},
+			{Key: "server_errors", Name: "5xx", Unit: Count},
+			{Key: "bytes", Name: "sent", Unit: Bytes},
+			{Key: "bytes_per_second", Name: "sent/s", Unit: ByteRate},
 		},
 		Empty: "No request has come yet.",
 	}
@@ -203,9 +210,9 @@ func sampled(one uint64) string {
 }
 
 // counted is a list of names by how often they came.
-func counted(id, title, key, name string, list []accesslog.Count, one uint64, empty string) Panel {
+func counted(id, title, key, name string, list []accesslog.Count, one uint64) Panel {
 	p := Panel{
-		ID: id, Title: title, Empty: empty,
+		ID: id, Title: title, Empty: "No such request has come in the last ten minutes.",
 		Note:    "Of the last five to ten minutes" + sampled(one) + ".",
 		Columns: []Column{{Key: key, Name: name}, {Key: "requests", Name: "requests", Unit: Count}, {Key: "at_most_over", Name: "at most too many", Unit: Count}},
 	}
@@ -235,8 +242,16 @@ const slowID = "slow"
 // requestColumns are those of single requests.
 func requestColumns() []Column {
 	return []Column{
-		{Key: "time", Name: "time", Unit: Moment}, {Key: "status", Name: "status"}, {Key: "method", Name: "method"}, {Key: "host", Name: "host"}, {Key: "target", Name: "target"},
-		{Key: "duration_seconds", Name: "took", Unit: Seconds}, {Key: "bytes", Name: "sent", Unit: Bytes}, {Key: "remote", Name: "client"}, {Key: "protocol", Name: "protocol"}, {Key: "lane", Name: "lane"},
+		{Key: "time", Name: "time", Unit: Moment},
+		{Key: "status", Name: "status"},
+		{Key: "method", Name: "method"},
+		{Key: "host", Name: "host"},
+		{Key: "target", Name: "target"},
+		{Key: "duration_seconds", Name: "took", Unit: Seconds},
+		{Key: "bytes", Name: "sent", Unit: Bytes},
+		{Key: "remote", Name: "client"},
+		{Key: "protocol", Name: "protocol"},
+		{Key: "lane", Name: "lane"},
 	}
 }
 

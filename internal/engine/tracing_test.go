@@ -69,7 +69,7 @@ func (s *spanStore) trace(t *testing.T, id string, n int) map[string]*spans.Span
 		found := map[string]*spans.Span{}
 		s.mu.Lock()
 		for _, sp := range s.all {
-			if (trace.TraceID)(sp.GetTraceId()).String() == id {
+			if trace.ID(sp.GetTraceId()).String() == id {
 				found[sp.GetName()] = sp
 			}
 		}
@@ -146,7 +146,7 @@ func checkSpans(t *testing.T, store *spanStore, told []trace.Context) {
 	for _, parent := range told {
 		steps := store.trace(t, parent.Trace.String(), 3)
 		up, try := steps["upstream"], steps["attempt"]
-		if (trace.SpanID)(up.GetSpanId()) != parent.Span || !bytes.Equal(try.GetParentSpanId(), up.GetSpanId()) {
+		if trace.SpanID(up.GetSpanId()) != parent.Span || !bytes.Equal(try.GetParentSpanId(), up.GetSpanId()) {
 			t.Errorf("the upstream was told %+v: %v", parent, steps)
 		}
 	}

@@ -61,6 +61,9 @@ type flight struct {
 // lineKey tells the descriptors of lines from those of clients, and from a waker's.
 func lineKey(fd int) int32 { return int32(-2 - fd) }
 
+// fdOf is the descriptor of a key.
+func fdOf(key int32) int { return int(-2 - key) }
+
 // carry passes the request on that b begins with, if it may be passed on.
 func (lp *loop) carry(c *Conn, b []byte) bool {
 	l := lp.lane
@@ -92,7 +95,6 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	}
 	f := k.take()
 	*f = flight{c: c, passage: p, head: text, method: k.request.Method, body: size, began: time.Now()}
-	l.carried.Add(1)
 	c.deadline.Store(0)
 	c.headBegun, c.last, c.fault = false, false, ""
 	c.phase.Store(uint32(active))
@@ -103,6 +105,8 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	k.add(f)
 	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
 		lp.toCrew(f)
+	} else {
+		l.carried.Add(1)
 	}
 	return true
 }
@@ -178,6 +182,7 @@ func (lp *loop) late() {
 // toCrew has a goroutine go on with a flight.
 func (lp *loop) toCrew(f *flight) {
 	c, head := f.c, f.head
+	_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
 	c.passage = f.passage
 	lp.carrying.remove(f)
 	lp.lane.crew.employ(order{c, head})
@@ -222,8 +227,8 @@ func (lp *loop) reply(c *Conn, p Passage, body int) {
 	lp.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
 	pending := lp.lane.rest(k.head, k.reply.Body, n)
 	p.Sent(c, &k.reply)
+	c.phase.Store(uint32(between)) // a drain that begins now finds it so, or is found
 	c.setIdle(time.Now(), lp.lane.settings.Load())
-	c.phase.Store(uint32(between))
 	if !c.comeBack() || err != nil {
 		if pending != nil {
 			pending.release()

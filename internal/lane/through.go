@@ -76,10 +76,7 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 		c.lookForEnd()
 	}
 	o := x.Serve(c.lane.through, (*link)(c))
-	if p := c.passage; p != nil { // nobody went on with it
-		c.passage = nil
-		p.Discard()
-	}
+	c.drop()
 	c.mu.Lock()
 	g.cancel = nil
 	c.mu.Unlock()
@@ -93,6 +90,14 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 	c.setIdle(time.Now(), c.lane.settings.Load())
 	c.phase.Store(uint32(between))
 	return o
+}
+
+// drop gives up a request that was sent, and that nobody went on with.
+func (c *Conn) drop() {
+	if p := c.passage; p != nil {
+		c.passage = nil
+		p.Discard()
+	}
 }
 
 // ends closes a connection after an answer that must be its last, if it is one.

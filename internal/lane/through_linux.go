@@ -120,9 +120,13 @@ func (w *crew) close() {
 func (c *Conn) attend(head string) {
 	whole := false
 	defer func() {
-		if cause := recover(); cause != nil {
+		cause := recover()
+		if cause == nil && whole {
+			return // it may be the loop's again
+		}
+		if c.drop(); cause != nil {
 			c.failed(cause)
-		} else if !whole { // the handler has ended its goroutine
+		} else { // the handler has ended its goroutine
 			_ = c.Close()
 		}
 	}()

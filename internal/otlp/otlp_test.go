@@ -150,7 +150,7 @@ func TestCollector(t *testing.T) {
 		root.GetStatus().GetCode() != spans.Status_STATUS_CODE_ERROR || root.GetEndTimeUnixNano()-root.GetStartTimeUnixNano() != uint64(time.Second) {
 		t.Errorf("%v", root)
 	}
-	if id := (trace.SpanID)(root.GetParentSpanId()); id.String() != "00f067aa0ba902b7" {
+	if id := trace.SpanID(root.GetParentSpanId()); id.String() != "00f067aa0ba902b7" {
 		t.Errorf("the parent is %s", id)
 	}
 	up, first, write := b.spans[1], b.spans[2], b.spans[4]

@@ -26,6 +26,14 @@ type passage struct {
 
 var passagePool = sync.Pool{New: func() any { return new(passage) }}
 
+// An upstream whose last manyOdd answers were none for a loop is likely to give
+// another one: to find that out costs more than to ask it otherwise. One in
+// tryAgain requests looks whether that has changed.
+const (
+	manyOdd  = 8
+	tryAgain = 64
+)
+
 // carries reports whether nothing is done on a request's way that needs an
 // http.Request.
 func (h *Handler) carries() bool {
@@ -35,7 +43,7 @@ func (h *Handler) carries() bool {
 
 // Pass implements [lane.Passer].
 func (h *Handler) Pass(q *lane.Question) lane.Passage {
-	if !h.simple {
+	if !h.simple || h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return nil
 	}
 	from := addressOf(q.Client)
@@ -127,6 +135,9 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 	}
 	r.Status, r.Lines, r.Body = p.answer.Status, p.lines, body
 	p.End()
+	if p.handler.odd.Load() != 0 {
+		p.handler.odd.Store(0)
+	}
 	return lane.Whole
 }
 

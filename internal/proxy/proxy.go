@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"millrace/internal/bytesize"
 	"millrace/internal/headers"
@@ -130,7 +131,9 @@ type Handler struct {
 	stream   bool
 	buffer   Buffer
 	room     *spool.Room
-	simple   bool // carries
+	simple   bool         // carries
+	odd      atomic.Int32 // answers in a row that were none for a loop
+	tried    atomic.Uint32
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
@@ -250,6 +253,7 @@ func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http
 	if left := lane.Unfinished(r); left != nil && h.simple {
 		if p, ok := (*left).(*passage); ok && p.handler == h {
 			*left = nil
+			h.odd.Add(1)
 			defer passagePool.Put(p)
 			return pool.Resume(out, &p.Passage, relay.pass)
 		}

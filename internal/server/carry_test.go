@@ -441,6 +441,25 @@ func TestCarriedFaults(t *testing.T) {
 	}
 }
 
+// TestCarriedAgain: a connection that a goroutine has had comes back to the loop.
+func TestCarriedAgain(t *testing.T) {
+	p := newRelays(t)
+	p.warm(t)
+	c := p.with.dial(t, "tcp")
+	for i := range 60 {
+		p.set(false, okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+		c.get("/chunked")
+		before := p.with.srv.lane.Carried()
+		c.get("/ok")
+		if i > 5 && p.with.srv.lane.Carried() == before {
+			t.Fatalf("not after %d answers in chunks", i+1)
+		}
+	}
+	if n := p.with.job.Through.Requests(); n < 120 {
+		t.Errorf("%d requests were counted", n)
+	}
+}
+
 // TestCarriedClientGoes: a client that goes away ends its request, and frees its
 // place.
 func TestCarriedClientGoes(t *testing.T) {

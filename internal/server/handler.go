@@ -57,33 +57,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if cause := recover(); cause != nil {
 			s.panicked(w, r, cause)
 		}
-		if w.status == 0 {
-			w.stamp() // net/http will answer for a job that said nothing
-		}
-		if w.around != nil {
-			lane.Narrow(r, lane.Around{}) // an idle connection shall not keep the request
-		}
-		if w.rehearsal {
-			return
-		}
-		if !w.h1 {
-			s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
-		}
-		took := time.Since(began)
-		if w.through {
-			found.job.Through.Observe(shard, w.code(), w.bytes, took)
-		} else {
-			found.job.Slow.Observe(shard, w.code(), w.bytes, took)
-		}
-		if w.trace.On() {
-			w.unfollow(now, r, found.job, took)
-		}
-		if !w.noLog {
-			logSlow(now, r, w, shard, began, took)
-		}
-		if w.abort {
-			panic(http.ErrAbortHandler) // tells net/http to cut the connection
-		}
+		s.finish(now, r, w, found.job, shard, began)
 	}()
 	if why := lane.Fault(r); why != "" {
 		lane.EndInput(r)
@@ -119,6 +93,37 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writer) {
 	if found.trap != nil && found.trap.Answered(r, now.clients.Of(r), w.code()) {
 		s.meters.Trapped.Add(0, 1)
+	}
+}
+
+// finish does the books of a request whose job has returned, or panicked.
+func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
+	if w.status == 0 {
+		w.stamp() // net/http will answer for a job that said nothing
+	}
+	if w.around != nil {
+		lane.Narrow(r, lane.Around{}) // an idle connection shall not keep the request
+	}
+	if w.rehearsal {
+		return
+	}
+	if !w.h1 {
+		s.meters.Sent.Copied.Add(shard, uint64(w.bytes))
+	}
+	took := time.Since(began)
+	if w.through {
+		job.Through.Observe(shard, w.code(), w.bytes, took)
+	} else {
+		job.Slow.Observe(shard, w.code(), w.bytes, took)
+	}
+	if w.trace.On() {
+		w.unfollow(now, r, job, took)
+	}
+	if !w.noLog {
+		logSlow(now, r, w, shard, began, took)
+	}
+	if w.abort {
+		panic(http.ErrAbortHandler) // tells net/http to cut the connection
 	}
 }
 

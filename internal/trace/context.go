@@ -28,7 +28,7 @@ const (
 
 // Context is a place in a trace: what traceparent and tracestate say.
 type Context struct {
-	Trace TraceID
+	Trace ID
 	Span  SpanID // of who has asked; zero: nobody, the trace begins here
 	Flags byte
 	State string
@@ -66,7 +66,7 @@ func (c *Context) parse(s string) bool {
 		_, _ = hex.Decode(part.to, []byte(part.from))
 	}
 	c.Flags = flags[0] & (sampledFlag | randomFlag)
-	return c.Trace != TraceID{} && c.Span != SpanID{}
+	return c.Trace != ID{} && c.Span != SpanID{}
 }
 
 func lowerHex(s string) bool {

@@ -92,14 +92,14 @@ type Step struct {
 	Span   SpanID        `json:"-"`
 }
 
-// TraceID and SpanID are those of W3C Trace Context. Zero: none.
-type (
-	TraceID [16]byte
-	SpanID  [8]byte
-)
+// ID is that of a trace (W3C Trace Context). Zero: none.
+type ID [16]byte
+
+// SpanID is that of a step in it. Zero: none.
+type SpanID [8]byte
 
 // String is the id in hexadecimal digits, as it is sent.
-func (t TraceID) String() string { return hex.EncodeToString(t[:]) }
+func (t ID) String() string { return hex.EncodeToString(t[:]) }
 
 // String is the id in hexadecimal digits, as it is sent.
 func (s SpanID) String() string { return hex.EncodeToString(s[:]) }
@@ -153,7 +153,7 @@ func (r *Request) identify() {
 		return
 	}
 	r.known = true
-	if r.context.Trace == (TraceID{}) {
+	if r.context.Trace == (ID{}) {
 		random(r.context.Trace[:])
 		r.context.Flags = randomFlag
 		if r.tracer.samples(r.context.Trace) {

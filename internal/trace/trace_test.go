@@ -215,9 +215,19 @@ func TestPassThrough(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for _, o := range []Options{
-		{OTLP: "127.0.0.1:4318"}, {OTLP: "ftp://x"}, {OTLP: "http://"}, {OTLP: "http://a:b@x"}, {OTLP: "http://x:4317"},
-		{Sample: new(float64(-0.1))}, {Sample: new(float64(1.1))}, {From: "all"}, {Queue: -1}, {Queue: 1 << 20}, {Timeout: -1},
-		{Headers: map[string]string{"a b": "c"}}, {Headers: map[string]string{"a": "c\r\nd: e"}},
+		{OTLP: "127.0.0.1:4318"},
+		{OTLP: "ftp://x"},
+		{OTLP: "http://"},
+		{OTLP: "http://a:b@x"},
+		{OTLP: "http://x:4317"},
+		{Sample: new(float64(-0.1))},
+		{Sample: new(float64(1.1))},
+		{From: "all"},
+		{Queue: -1},
+		{Queue: 1 << 20},
+		{Timeout: -1},
+		{Headers: map[string]string{"a b": "c"}},
+		{Headers: map[string]string{"a": "c\r\nd: e"}},
 	} {
 		if len(o.Check()) != 1 {
 			t.Errorf("%+v: %v", o, o.Check())

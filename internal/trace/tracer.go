@@ -217,7 +217,7 @@ func takes(from string, proxy bool) bool {
 
 // samples decides for a trace that begins here, by its id: all servers that
 // sample the same share choose the same traces (W3C Trace Context 2, 2.2.2.2).
-func (t *Tracer) samples(id TraceID) bool {
+func (t *Tracer) samples(id ID) bool {
 	return t.exports && binary.BigEndian.Uint64(id[8:])&(1<<56-1) < t.below
 }
 

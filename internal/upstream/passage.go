@@ -61,22 +61,38 @@ func (p *Pool) Begin(x *Passage, loop int) bool {
 		return false
 	}
 	now := p.now()
+	c, ok := p.placeNow(now)
+	if !ok {
+		return false
+	}
+	*x = Passage{pool: p, place: c, loop: loop}
+	if x.line = c.server.client.takeLine(loop, now); x.line == nil {
+		x.giveBack()
+		return false
+	}
+	return true
+}
+
+// placeNow is a place at a server of which loops may have lines.
+func (p *Pool) placeNow(now time.Duration) (c place, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue.len > 0 {
-		return false
+		return c, false
 	}
 	s, err := p.choose(now, wish{})
 	if err != nil || s.client == nil || s.client.tls != nil || s.distrusted() || !s.breaker.calm() {
-		return false
+		return c, false
 	}
-	l := s.client.takeLine(loop, now)
-	if l == nil {
-		return false
-	}
-	p.budget.add(now, 0)
-	*x = Passage{pool: p, place: p.enter(s, now), loop: loop, line: l}
-	return true
+	return p.enter(s, now), true
+}
+
+// count counts the request for the retries' budget: it was sent.
+func (x *Passage) count() {
+	p := x.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.budget.add(p.now(), 0)
 }
 
 // Lines is what a request to the server says besides its fields, for a host as
@@ -152,6 +168,7 @@ func (x *Passage) End() {
 	default:
 		s.client.putLine(l, x.loop, x.pool.now())
 	}
+	x.count()
 	x.pool.answered(x.place, true)
 }
 

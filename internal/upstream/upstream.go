@@ -105,6 +105,13 @@ type Pool struct {
 	probing sync.WaitGroup
 }
 
+// impartial reports whether neither a request nor its answer has a say in which
+// servers are asked, and no turn is lost when a server is chosen in vain.
+func impartial(o Options) bool {
+	inTurn := o.Balance == "hash" || o.Balance == "round_robin" || len(o.Weights) > 0 || o.SlowStart > 0 || o.Sticky.Cookie != ""
+	return (len(o.To) == 1 || !inTurn) && len(o.Retries.Status) == 0
+}
+
 // dialer connects to an address as [net.Dialer.DialContext] does.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -126,7 +133,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		errorLog:  errorLog,
 		balance:   balancers[o.Balance],
 		weighted:  len(o.Weights) > 0 || o.SlowStart > 0,
-		impartial: (len(o.To) == 1 || o.Balance != "hash" && o.Sticky.Cookie == "") && len(o.Retries.Status) == 0,
+		impartial: impartial(o),
 		hashBy:    newHashKey(o.HashBy),
 		started:   time.Now(),
 		budget:    window{cell: budgetWindow / windowCells},
@@ -191,6 +198,7 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 		x.Discard()
 		return nil, err
 	}
+	x.count()
 	return p.repeat(r, up, p.wishOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
 		sent := x
 		x = nil
