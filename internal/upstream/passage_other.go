@@ -1,4 +1,4 @@
-//go:build !unix
+//go:build !linux
 
 package upstream
 
@@ -27,3 +27,5 @@ func (x *Passage) Send([]byte) bool {
 
 // Take is never called.
 func (x *Passage) Take([]byte, string, *http1.Answer) ([]byte, Taken) { return nil, Other }
+
+func (*Passage) keep([]byte) {}
