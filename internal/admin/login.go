@@ -241,7 +241,7 @@ func (g *gate) sign(b []byte) []byte {
 
 // genuine reports whether a session is one of ours and has not ended.
 func (g *gate) genuine(text string, now time.Time) bool {
-	b, err := base64.RawURLEncoding.DecodeString(text)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != sessionWhole {
 		return false
 	}
