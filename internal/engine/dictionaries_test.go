@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -180,6 +181,29 @@ out.textContent = "done " + JSON.stringify({first, last});
 routes:
   /: {static: {root: `+dir+`, dictionaries: ['/assets/app-*.js'], cache_control: [{match: /assets/, value: max-age=3600}]}}
 `)
+	// The browser's time is a virtual one, which does not wait for the server.
+	compressed := func() bool {
+		get := func(name, dictionary string) string {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+name, http.NoBody)
+			r.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd, dcb, dcz")
+			if dictionary != "" {
+				r.Header.Set("Available-Dictionary", dictionary)
+			}
+			resp, err := http.DefaultTransport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			_, _ = io.Copy(io.Discard, resp.Body)
+			return resp.Header.Get("Content-Encoding")
+		}
+		get("/assets/app-1.js", "")
+		sum := sha256.Sum256([]byte(release(1)))
+		return strings.HasPrefix(get("/assets/app-2.js", ":"+base64.StdEncoding.EncodeToString(sum[:])+":"), "dc")
+	}
+	for end := time.Now().Add(20 * time.Second); !compressed() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
 	home := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
 		"--disable-background-networking", "--user-data-dir="+home, "--virtual-time-budget=60000", "--timeout=60000", "--dump-dom", url+"/")
