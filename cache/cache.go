@@ -1,8 +1,8 @@
-// Package cache puts a slow API behind memory: a shared cache as RFC 9111 has
-// it, that asks the upstream once however many clients wait, serves stale
-// answers while it refreshes or when the upstream fails, and forgets at once
-// what is purged. It is a plain [http.Handler]; under millrace serve it also
-// teaches the fast lane.
+// Package cache is a shared cache (RFC 9111) in front of a slow API. It asks the
+// upstream once however many clients wait, serves stale answers while it refreshes
+// them or when the upstream fails, and stops using purged answers at once. It is a
+// plain [http.Handler]; under millrace serve it also offers its answers to the
+// fast lane.
 //
 // exchange.go has the life of a request on one screen. What it uses is in
 // packages below: rules (which settings hold), key, tier (memory, disk and the
@@ -56,8 +56,8 @@ type Deps struct {
 	ErrorLog *slog.Logger // nil: slog.Default()
 	// Transport replaces the way to the upstream, in tests and other programs.
 	Transport http.RoundTripper
-	// Unasked is called for each connection to the upstream that is given up since
-	// it brought what nobody had asked for; nil: nobody is told.
+	// Unasked is called for each connection to the upstream that is closed because
+	// the upstream sent bytes without a request; nil: nobody is told.
 	Unasked func()
 	// Room is where bodies are buffered that are not stored; nil: one of its own.
 	Room *spool.Room

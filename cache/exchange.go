@@ -60,8 +60,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.personal = x.set.Personal(r)
 	x.demand = x.set.Policy.Demands(r.Header)
 	x.version = h.tiers.Generation(x.key).Now()
-	// A fetch may turn out to be someone else's: then the next turn starts an own
-	// one. Two more are for races that are lost.
+	// A fetch may turn out to be for another client alone: then the next turn starts
+	// a fetch of its own. The other two turns are for lost races.
 	var o *object.Object
 	for range 3 {
 		var soft bool
@@ -90,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// errRaces is not seen but with a disk that forgets what it has just been given.
+// errRaces occurs only with a disk that loses what was just written to it.
 var errRaces = errors.New("what came from the upstream was gone before it could be sent, again and again")
 
 // lookup finds what is in memory for a request, and whether it has been purged

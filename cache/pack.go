@@ -61,8 +61,8 @@ func (p *packer) takes(o *object.Object) bool {
 	})
 }
 
-// wantPacked queues an object for compression at its first hit: what is asked
-// for once only is not worth it.
+// wantPacked queues an object for compression at its first hit: compressing what
+// is requested only once is not worth it.
 func (h *Handler) wantPacked(key string, o *object.Object) {
 	if o.Packing.Load() || !h.packer.takes(o) || !o.Packing.CompareAndSwap(false, true) {
 		return

@@ -35,10 +35,10 @@ import (
 )
 
 const (
-	// Linger is how long a fetch goes on that nobody waits for any more: most
-	// who leave come back for the same thing.
+	// Linger is how long a fetch goes on after its last client has left: most
+	// clients that leave come back for the same answer.
 	Linger = 30 * time.Second
-	// limit ends what would never end.
+	// limit is the longest that a fetch may take.
 	limit = time.Hour
 	// maxRefreshes bounds the refreshes in the background; beyond it stale
 	// answers are served without one, and a later request tries again.

@@ -17,10 +17,10 @@ const (
 	// windowSize is how far the upstream may be ahead of the slowest client
 	// when an answer is too large to be kept anywhere.
 	windowSize = 512 << 10
-	// LookAhead is how much of an answer is read before anyone gets some of it:
-	// all of one that says it is no longer, and the beginning of any that would
-	// replace a stored answer which may hide a failure. About what comes in one
-	// round trip of a connection in use.
+	// LookAhead is how much of an answer is read before any client gets a part of
+	// it: an answer that is no longer is read as a whole, and so is the beginning of
+	// one that would replace a stored answer which may be served if it fails. It is
+	// about what comes in one round trip of a connection in use.
 	LookAhead = 32 << 10
 	// LookAheadTime ends that for an answer which comes slowly: those who wait
 	// get what there is.
@@ -75,10 +75,10 @@ func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object,
 // onlyReader hides that a body may have a WriteTo.
 type onlyReader struct{ io.Reader }
 
-// preview writes to a body, and shows it to those who wait as soon as nothing is
-// to be gained from waiting for more of it: what is small and says so is stored
-// before anyone gets it, so that who has it may count on it; and what breaks off
-// before is a failure that a stored answer can hide.
+// preview writes to a body, and holds it back from the waiting clients for a short
+// time. An answer that says that it is small is stored before anyone gets it, so
+// that a client which has it may rely on its being stored. An answer that breaks
+// off in that time is a failure, for which a stored answer can be served instead.
 type preview struct {
 	body  *fill.Body
 	whole bool // nobody gets any of it before all of it is there

@@ -16,9 +16,9 @@ const (
 	maxPasses = 1 << 16
 )
 
-// passes remembers keys in two generations (hit-for-miss), by their hash: should
-// two ever have the same, one of them is asked for once too often. The zero
-// value is ready.
+// passes remembers keys in two generations (hit-for-miss), by their hash. If two
+// keys have the same hash, one of them is fetched once more than it had to be.
+// The zero value is ready.
 type passes struct {
 	mu         sync.RWMutex
 	seed       maphash.Seed // of the maps, when there is one

@@ -10,8 +10,8 @@
 //     the end of its answer, [Fill.Leave]. When all have left for longer than
 //     the fill lingers, the leader's context ends.
 //  3. The leader learns from the response's header what the fill leads to and
-//     says so with [Fill.Settle]; that lets everybody go at once and in
-//     parallel. Is the answer not for everyone, it calls [Fill.Detach] first,
+//     says so with [Fill.Settle]; that lets everybody go on at once and in
+//     parallel. If the answer is not for everyone, it calls [Fill.Detach] first,
 //     so that nobody else joins.
 //  4. It writes the response's content into the [Body], out of which the others
 //     read meanwhile, closes it, stores it if it is whole, and calls [Fill.Finish].

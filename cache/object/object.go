@@ -160,7 +160,7 @@ func (o *Object) SameVariant(n *Object) bool {
 	return slices.Equal(o.Vary, n.Vary) && slices.Equal(o.By, n.By)
 }
 
-// Variants are all that is that is stored under one key, the latest first. They
+// Variants are all answers that are stored under one key, the latest first. They
 // never change: a new answer leads to new Variants.
 type Variants struct{ Objects []*Object }
 

@@ -46,7 +46,7 @@
 //
 // Objects on disk carry At from an earlier life of the cache. [Index.Save] and
 // [Index.Restore] keep the meaning of those numbers: a restored index counts on
-// above all it has ever given out. A index that was not restored, or could not
+// above all it has ever given out. An index that was not restored, or could not
 // be, says Stale for every object from before [New], and so never serves
 // unvalidated what may have been purged; nothing of an earlier life is lost by
 // that, but every object costs one validation.
@@ -72,7 +72,7 @@ import (
 	"time"
 )
 
-// Bounds of a Index.
+// Bounds of an Index.
 const (
 	// DefaultMost is how many tags and how many URLs are remembered unless said
 	// otherwise: about 10 MB each if all are long.
@@ -105,7 +105,7 @@ type Object struct {
 	At   Time // read before it was asked for upstream
 }
 
-// Time is a moment in a Index's life. It is persisted with objects: see the
+// Time is a moment in an Index's life. It is persisted with objects: see the
 // package comment.
 type Time uint64
 

@@ -40,7 +40,7 @@ type Manager struct {
 	storage certmagic.Storage
 	shared  *shared // storage, where it is not a folder
 	cache   *certmagic.Cache
-	book    book
+	history history
 	ctx     context.Context // of all that is under way; ends with Close
 	cancel  context.CancelFunc
 
@@ -85,7 +85,7 @@ func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manag
 		m.storage = m.shared
 	}
 	m.zap = newZap(errorLog)
-	m.book.of = map[string]*Attempts{}
+	m.history.of = map[string]*Attempts{}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.state.Load().config, nil },

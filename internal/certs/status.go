@@ -17,13 +17,13 @@ import (
 	"millrace/internal/admin"
 )
 
-// book is what has happened to each name.
-type book struct {
+// history is what has happened to each name.
+type history struct {
 	mu sync.Mutex
 	of map[string]*Attempts
 }
 
-// mostNames bounds the book: on demand, anybody's names come into it.
+// mostNames bounds the history: with on-demand certificates clients choose the names.
 const mostNames = 20000
 
 // Attempts is what was tried for one name.
@@ -34,24 +34,24 @@ type Attempts struct {
 }
 
 // change calls f with what is known of a name.
-func (b *book) change(name string, f func(*Attempts)) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.of[name]
+func (h *history) change(name string, f func(*Attempts)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	a := h.of[name]
 	if a == nil {
-		if len(b.of) >= mostNames {
+		if len(h.of) >= mostNames {
 			return
 		}
 		a = &Attempts{}
-		b.of[name] = a
+		h.of[name] = a
 	}
 	f(a)
 }
 
-func (b *book) get(name string) Attempts {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if a := b.of[name]; a != nil {
+func (h *history) get(name string) Attempts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a := h.of[name]; a != nil {
 		return *a
 	}
 	return Attempts{}
@@ -63,9 +63,9 @@ func (m *Manager) happened(_ context.Context, event string, data map[string]any)
 	renewal, _ := data["renewal"].(bool)
 	switch event {
 	case "cert_obtaining":
-		m.book.change(name, func(a *Attempts) { a.Made++ })
+		m.history.change(name, func(a *Attempts) { a.Made++ })
 	case "cert_obtained":
-		m.book.change(name, func(a *Attempts) { a.LastError = "" })
+		m.history.change(name, func(a *Attempts) { a.LastError = "" })
 		what := "has a certificate"
 		if renewal {
 			what = "has a new certificate"
@@ -74,7 +74,7 @@ func (m *Manager) happened(_ context.Context, event string, data map[string]any)
 	case "cert_failed":
 		err, _ := data["error"].(error)
 		text := explain(name, err)
-		m.book.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
+		m.history.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
 		if renewal {
 			m.errors.Warn("the certificate of "+name+" was not renewed; the old one is used until its end, and it is tried again", "why", text)
 		} else {
@@ -129,14 +129,14 @@ func (m *Manager) Status() []admin.Certificate {
 	for name := range now.names {
 		list = append(list, m.status(name))
 	}
-	m.book.mu.Lock()
+	m.history.mu.Lock()
 	var others []string // on demand
-	for name := range m.book.of {
+	for name := range m.history.of {
 		if !now.names[name] {
 			others = append(others, name)
 		}
 	}
-	m.book.mu.Unlock()
+	m.history.mu.Unlock()
 	for _, name := range others {
 		list = append(list, m.status(name))
 	}
@@ -145,7 +145,7 @@ func (m *Manager) Status() []admin.Certificate {
 }
 
 func (m *Manager) status(name string) admin.Certificate {
-	a := m.book.get(name)
+	a := m.history.get(name)
 	s := admin.Certificate{Name: name, Attempts: a.Made, Failures: a.Failed, LastError: a.LastError}
 	if a.LastError != "" {
 		s.LastFailed = &a.LastFailed

@@ -57,22 +57,23 @@ const (
 // Passage is a request that was sent, until its answer has come. All methods are
 // for the loop alone.
 type Passage interface {
-	// Line is the connection on which the answer comes, and a number that tells it
-	// from the one which had this descriptor before. With unknown, the loop must
-	// begin to watch it: it is told once whenever something comes.
+	// Line is the connection on which the answer comes, and a number that differs
+	// from that of the connection which had this descriptor before. If unknown is
+	// true, the loop must begin to watch it, edge-triggered.
 	Line() (fd int, serial uint32, unknown bool)
 	// Take reads what has come. With Whole, the strings and the body of r hold
 	// until buf is used again, and the passage has ended but for Sent.
 	Take(buf []byte, r *Reply) Taken
-	// Sent is told when the answer was sent, or as good as.
+	// Sent is called when the answer was sent, or is queued for its client.
 	Sent(client *Conn, r *Reply)
 	// Discard gives the request up.
 	Discard()
 }
 
-// Unfinished is the passage that the handler of r is to go on with, if the request
-// was sent already: nil for none. Whoever takes it sets it to nil, or puts the
-// part of it that the next one knows in its place.
+// Unfinished is where the handler of r finds the passage of a request that a loop
+// has sent already: it must wait for that answer instead of sending the request
+// again. nil: the request was not sent. Whoever takes the passage sets it to nil,
+// or replaces it by the inner passage that the next handler understands.
 func Unfinished(r *http.Request) *Passage {
 	c, ok := r.Context().Value(connKey{}).(*Conn)
 	if !ok || c.passage == nil {

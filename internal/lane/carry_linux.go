@@ -11,19 +11,20 @@ import (
 )
 
 // A request that is only passed on needs no goroutine: the loop sends it on an
-// idle connection, goes on, and sends the answer when that has come
-// (docs/decisions/0040). The client's connection is away meanwhile, as with the
-// crew. Whatever is not plain is for the crew, which goes on from where the loop
-// stands: a long answer, one that takes its time, a client that goes away.
+// idle connection to the upstream, serves other connections, and sends the answer
+// when it has come (docs/decisions/0040). Meanwhile the client's connection is
+// marked as away, as it is while a goroutine of the crew answers. What is not plain
+// (a long answer, a slow one, a client that leaves) is given to the crew, which
+// goes on from where the loop has got to.
 
 const (
 	// carryRoom is how much of an answer is read at once.
 	carryRoom = 64 << 10
-	// carryTime is how long a loop waits for an answer. From then on a goroutine
-	// does, which has timeouts and listens to its client.
+	// carryTime is how long a loop waits for an answer. After that a goroutine
+	// waits, which has timeouts and notices when its client leaves.
 	carryTime = 100 * time.Millisecond
-	// carryHeld is how many bytes of answers that clients do not take at once the
-	// loops hold. What is more the crew sends, in the memory that buffers have.
+	// carryHeld is how many bytes of answers the loops hold for clients that do not
+	// take them at once. Beyond that the crew sends them, within the proxy's buffers.
 	carryHeld = 16 << 20
 	// maxRequest is the room for a request as it is sent: what a client may have
 	// sent, and what a proxy adds.
@@ -163,7 +164,7 @@ func (k *carrying) remove(f *flight) {
 	k.idle = f
 }
 
-// late gives flights to the crew whose answers take their time.
+// late gives flights whose answers take longer than carryTime to the crew.
 func (lp *loop) late() {
 	k := lp.carrying
 	if k == nil {
@@ -188,7 +189,7 @@ func (lp *loop) toCrew(f *flight) {
 	lp.lane.crew.employ(order{c, head})
 }
 
-// landed looks at a line on which something has come.
+// landed reads from a line that has become readable.
 func (lp *loop) landed(event *epoll.Event) {
 	k := lp.carrying
 	f := k.flights[event.Key()]
@@ -227,7 +228,7 @@ func (lp *loop) reply(c *Conn, p Passage, body int) {
 	lp.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
 	pending := lp.lane.rest(k.head, k.reply.Body, n)
 	p.Sent(c, &k.reply)
-	c.phase.Store(uint32(between)) // a drain that begins now finds it so, or is found
+	c.phase.Store(uint32(between)) // a drain that begins now either sees this, or is seen below
 	c.setIdle(time.Now(), lp.lane.settings.Load())
 	if !c.comeBack() || err != nil {
 		if pending != nil {

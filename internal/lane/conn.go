@@ -66,7 +66,7 @@ type Conn struct {
 	more    bool                    // a request was held behind the one that is being answered
 	last    bool                    // the request that is being answered must be the connection's last
 	fault   fault                   // and has no other answer than this
-	deaf    atomic.Bool             // what still comes of it is not read
+	deaf    atomic.Bool             // the rest of its body is not read
 	pace    Pace                    // of its body
 	wake    *wake                   // TLS only
 	front   atomic.Pointer[h2.Conn] // HTTP/2 only

@@ -244,8 +244,8 @@ func (c *Conn) beginHead(n int) {
 	}
 }
 
-// leastNext is how many bytes of a next request net/http waits for, without an
-// answer if they do not come; of a first one it would judge less.
+// leastNext is how many bytes of a next request net/http waits for before it
+// answers a malformed one; the first request of a connection it judges by fewer.
 const leastNext = 4
 
 // answer answers the hot requests at the start of b, and returns how much of b
@@ -476,7 +476,7 @@ func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
 // add copies b behind what is there; there is room for it.
 func (o *outbox) add(b []byte) { o.n += copy((*o.batch)[o.n:], b) }
 
-// What stands for the descriptor of connections over TLS: in a goroutine, which
+// Stand-ins for the descriptor of a connection over TLS: with a goroutine, which
 // waits for the client, and on a loop.
 const (
 	noDescriptor = ^uintptr(0)

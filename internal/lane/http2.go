@@ -46,7 +46,7 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	}
 }
 
-// serve serves a connection that no loop has, with breaks.
+// serve serves a connection that no loop owns. It may be parked in between.
 func (h *h2Host) serve(front *h2.Conn, done func()) {
 	if h.lane.draining.Load() {
 		front.Shutdown()
@@ -131,7 +131,7 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 // Turn sets the connection's deadline.
 func (h *h2Host) Turn(w h2.Wait) {
 	if w != h2.Nothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
-		return // what a client sends that was told to go does not put its end off
+		return // the client was told to leave: what it still sends does not extend its time
 	}
 	switch w {
 	case h2.Request:

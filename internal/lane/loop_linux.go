@@ -107,7 +107,7 @@ func (l *Lane) stopLoops() {
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
-		if c.isOwned() && !c.away.Load() { // who is away has been cut, and finds out
+		if c.isOwned() && !c.away.Load() { // one that is away has been cut, and its goroutine notices
 			if c.reading.pending != nil {
 				_ = c.restEnds(net.ErrClosed)
 			}
@@ -163,8 +163,8 @@ func (lp *loop) run() { lp.in.Run(lp.work) }
 // is not held up: to yield costs more than to look at a connection.
 const yieldAfter = 32
 
-// work serves until there is nothing to do: only then may the poller wait,
-// which learns of what comes later, but not of what is there.
+// work serves until there is nothing left to do. Only then may the poller wait: it
+// is woken by what comes later, not by what is there already.
 func (lp *loop) work() (done bool) {
 	for looked := 0; ; {
 		if lp.sending > 0 {
@@ -256,7 +256,7 @@ func (lp *loop) chat(c *Conn, n int) {
 				return
 			}
 			if n = copy(s.buf[:], c.held); n == 0 {
-				return // of what comes now the loop is told
+				return // the poller tells the loop of what comes from now on
 			}
 			c.held = nil
 		}

@@ -17,10 +17,10 @@ const outWait = int64(time.Second)
 // inputKey stands in out for the connections that may send requests.
 const inputKey = -1
 
-// sendWaiting is poll for as long as clients have answers to take. It waits, in a
-// thread: they mostly take more within microseconds, for which the way of a
-// goroutine through Go's poller costs several times as much. And as that poller
-// does not know out, it is not woken by every byte that a client takes.
+// sendWaiting is poll while clients still have answers to take. It blocks its
+// thread: clients mostly take more within microseconds, and waiting in Go's poller
+// would cost several times as much. As that poller does not watch out, it is not
+// woken by every byte that a client takes.
 func (lp *loop) sendWaiting() {
 	n, err := lp.out.Wait(lp.writable[:], outWait)
 	if err != nil {

@@ -32,8 +32,8 @@ func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 	}
 	lp, fd := c.home(), w.fd
 	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
-	// TLS may have read a request ahead, of which the loop would not be told. So
-	// it is told at once, as there is room to write, and looks.
+	// TLS may already have read a request, of which the poller knows nothing. So the
+	// loop also asks to be told of room to write, which there is, and looks at once.
 	if err := lp.in.Add(fd, epoll.In|epoll.Out|epoll.PeerShut, int32(fd), c.shard); err != nil {
 		_ = c.Close()
 	}
@@ -163,9 +163,9 @@ func (lp *loop) lookHTTP2(c *Conn) {
 	}
 }
 
-// bid has an HTTP/2 connection told that the server drains: by its loop, which
-// is made to look, or by a goroutine, as that may wait for the client. One
-// between the two finds out itself.
+// bid has an HTTP/2 connection told that the server drains: by its loop, which is
+// woken for it, or by a goroutine, since writing may wait for the client. A
+// connection that is just leaving its loop notices the drain itself.
 func (c *Conn) bid(front *h2.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 	for turn := r.left(); turn > 0; {
 		b := (*buf)[:min(turn, int64(len(*buf)))]
 		if n, _ := a.File.ReadAt(b, a.Base+r.sent); n < len(b) {
-			return sent, pushCold // where it shows what is wrong
+			return sent, pushCold // the goroutine reads it again, and reports the error
 		}
 		n, err := c.nc.Write(b)
 		c.lane.meters.Sent.Copied.Add(c.shard, uint64(n))

@@ -226,34 +226,39 @@ type Around struct {
 
 // Narrow says more of a request that has begun.
 func Narrow(r *http.Request, a Around) {
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket.Around = a
-	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		s.ticket.Around = a
+	if t := ticketOf(r); t != nil {
+		t.Around = a
 	}
 }
 
 // Guard says whom the answers to a request are for: the lane asks the gate at each
 // hit, and leaves those that it refuses to the handler. nil: everybody.
 func Guard(r *http.Request, g *admit.Gate) {
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket.gate = g
-	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		s.ticket.gate = g
+	if t := ticketOf(r); t != nil {
+		t.gate = g
 	}
 }
 
 // Follow lets [trace.From] find t in the context of a request that has begun. nil:
 // the request has ended.
 func Follow(r *http.Request, t *trace.Request) (same *http.Request) {
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket.trace = t
-	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		s.ticket.trace = t
+	if of := ticketOf(r); of != nil {
+		of.trace = t
 	} else if t != nil {
 		return r.WithContext(trace.With(r.Context(), t))
 	}
 	return r
+}
+
+// ticketOf is the ticket of a request, nil if it did not come by a lane.
+func ticketOf(r *http.Request) *ticket {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		return &c.ticket
+	}
+	if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		return &o.ticket
+	}
+	return nil
 }
 
 // followed is the value of [trace.Key] in a context.
@@ -267,10 +272,8 @@ func (t *ticket) followed() any {
 // Decline keeps every answer to a request from the lane, also those that are
 // offered later.
 func Decline(r *http.Request) {
-	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket.site = 0
-	} else if s, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		s.ticket.site = 0
+	if t := ticketOf(r); t != nil {
+		t.site = 0
 	}
 }
 
@@ -278,40 +281,39 @@ type connKey struct{}
 
 // WithConn is for http.Server.ConnContext: it lets Offer and Begin find the
 // connection.
-func WithConn(ctx context.Context, c *Conn) context.Context { return byConn{ctx, c} }
+func WithConn(ctx context.Context, c *Conn) context.Context {
+	return ticketed{Context: ctx, conn: c, ticket: &c.ticket}
+}
 
-// byConn is the context of the requests of a connection.
-type byConn struct {
+// ticketed is the context of all requests of a connection, or of one request over
+// HTTP/2 or HTTP/3: conn or origin is nil.
+type ticketed struct {
 	context.Context
-	c *Conn
+	conn   *Conn
+	origin *origin
+	ticket *ticket
 }
 
 // Value implements [context.Context].
-func (b byConn) Value(key any) any {
+func (t ticketed) Value(key any) any {
 	switch key.(type) {
 	case connKey:
-		return b.c
-	case trace.Key:
-		return b.c.ticket.followed()
-	}
-	return b.Context.Value(key)
-}
-
-// byOrigin is the context of one request over HTTP/2 or HTTP/3.
-type byOrigin struct {
-	context.Context
-	o *origin
-}
-
-// Value implements [context.Context].
-func (b byOrigin) Value(key any) any {
-	switch key.(type) {
+		if t.conn != nil {
+			return t.conn
+		}
 	case ticketKey:
-		return b.o
+		if t.origin != nil {
+			return t.origin
+		}
 	case trace.Key:
-		return b.o.ticket.followed()
+		return t.ticket.followed()
 	}
-	return b.Context.Value(key)
+	return t.Context.Value(key)
+}
+
+// withOrigin is the context of one request that came by o.
+func withOrigin(ctx context.Context, o *origin) context.Context {
+	return ticketed{Context: ctx, origin: o, ticket: &o.ticket}
 }
 
 // Outside is r for a server inside another one: what it offers must not be taken
@@ -340,10 +342,10 @@ func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, sh
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		return r.WithContext(byOrigin{r.Context(), &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard}}), c.shard
+		return r.WithContext(withOrigin(r.Context(), &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard})), c.shard
 	}
 	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
-		return r.WithContext(byOrigin{r.Context(), &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard}}), v.shard
+		return r.WithContext(withOrigin(r.Context(), &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard})), v.shard
 	}
 	return r, 0
 }

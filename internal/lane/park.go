@@ -25,7 +25,7 @@ type parking struct {
 	serve func() (quiet bool)
 }
 
-// park serves a connection, with breaks.
+// park serves a connection, which waits without a goroutine while it is quiet.
 func (c *Conn) park(serve func() (quiet bool)) {
 	p := &parking{c: c, serve: serve}
 	c.lane.parks.Do(func() {
@@ -79,7 +79,7 @@ func (p *parking) ended() {
 	}
 }
 
-// rest has a connection parked that has waited for a request for long enough.
+// rest parks a connection that has waited long enough for a request.
 func (p *parking) rest(deadline, now int64) {
 	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || phase(p.c.phase.Load()) != between {
 		return

@@ -28,8 +28,8 @@ func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	return c.nc, early
 }
 
-// release makes c a closed one. Who has begun to cut it is waited for; from then
-// on nobody does.
+// release marks c as closed. It waits for a cut that has begun; afterwards nobody
+// cuts it any more.
 func (c *Conn) release() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

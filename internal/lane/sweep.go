@@ -168,9 +168,9 @@ func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 // to make room for others; half of the timeout if that is shorter.
 const shedPatience = 5 * time.Second
 
-// ShedSlow is ShedIdle for connections whose clients the server has waited for
-// a while, for the rest of a head or a body or to take an answer: the one that
-// would be cut off first anyway.
+// ShedSlow is ShedIdle for connections on which the server has waited for a while
+// for the rest of a head or a body, or for the client to take an answer. It closes
+// the one that would be cut off first anyway.
 func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
 	s, now := l.settings.Load(), time.Now()
 	late := func(deadline int64, allowed time.Duration) bool {

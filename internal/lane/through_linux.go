@@ -88,8 +88,8 @@ func (w *crew) employ(o order) {
 	h.orders <- o
 }
 
-// work answers until nobody needs it. It ends with the crew, or after a request
-// whose handler never returns not at all, as with net/http.
+// work answers requests until it is no longer needed, or the crew is closed. A
+// handler that never returns keeps it for good, as with net/http.
 func (h *hand) work(w *crew) {
 	for o := range h.orders {
 		o.c.attend(o.head)
@@ -145,8 +145,8 @@ func (c *Conn) attend(head string) {
 	c.depart()
 }
 
-// comeBack gives the connection back to its loop. It reports false for one that
-// has no more than its end before it.
+// comeBack gives the connection back to its loop. It reports false if the
+// connection is to be closed.
 func (c *Conn) comeBack() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,8 +213,8 @@ func (c *Conn) lookForEnd() {
 	}
 }
 
-// endOn does it for a descriptor, with c.mu held. Bytes that were not read yet
-// come first: they are a part of the request, or another one.
+// endOn is lookForEnd for a descriptor, with c.mu held. Bytes that were not read
+// yet come before the end: they belong to this request or to another one.
 func (c *Conn) endOn(fd int) {
 	if c.direct == nil || c.direct.cancel == nil {
 		return
@@ -253,7 +253,7 @@ func (c *Conn) watchEnd() {
 	})
 }
 
-// unwatch ends that: the connection is about to be closed, or is somebody else's.
+// unwatch ends watchEnd: the connection is about to be closed, or has another owner.
 func (c *Conn) unwatch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,7 @@ type later struct{}
 // Error implements [error].
 func (later) Error() string { return "nothing has come yet" }
 
-// Is says what it is like: whoever reads goes on as after a deadline.
+// Is makes it equal to a passed deadline, after which a reader may go on.
 func (later) Is(err error) bool { return err == os.ErrDeadlineExceeded }
 
 // Timeout implements [net.Error].

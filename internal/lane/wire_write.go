@@ -70,7 +70,7 @@ func (w *waitingWrite) begin(nc net.Conn) error {
 	return nc.SetWriteDeadline(w.until)
 }
 
-// end leaves no deadline with the poller, which would hold for all that is to come.
+// end clears the poller's deadline, which would otherwise apply to later writes.
 func (w *waitingWrite) end(nc net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -29,8 +29,8 @@ type witnessKey struct{}
 
 // Watch is r for a handler that is not ours. The witness must be settled.
 func Watch(r *http.Request) (*http.Request, *Witness) {
-	// What somebody gets who shows who they are says nothing about everybody. It is
-	// looked at here, as middleware takes such fields away.
+	// An answer to somebody who has signed in says nothing about what others may
+	// have. The fields are looked at here, since middleware may remove them.
 	w := &Witness{settled: len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 ||
 		r.TLS != nil && len(r.TLS.PeerCertificates) > 0}
 	return r.WithContext(context.WithValue(r.Context(), witnessKey{}, w)), w
@@ -45,8 +45,8 @@ func Public(r *http.Request) {
 	}
 }
 
-// take notes an offer, and reports whether r is watched: then nobody else may
-// have it.
+// take notes an offer, and reports whether r is watched: then the offer must not be
+// taken elsewhere.
 func take(r *http.Request, a *send.Answer, rule Rule) (watched bool) {
 	w, ok := r.Context().Value(witnessKey{}).(*Witness)
 	if !ok {

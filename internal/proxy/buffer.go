@@ -41,9 +41,9 @@ func (u *upload) discard() {
 	}
 }
 
-// takeIn reads the whole upload, before a place at the upstream is taken: a slow
-// client must not hold one. It reports whether the request goes on; otherwise
-// it was answered.
+// takeIn reads the whole upload before the request gets a place at the upstream,
+// so that a slow client does not occupy one. It reports whether the request goes
+// on; otherwise it was answered.
 func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload) bool {
 	if h.stream || isGRPC(r.Header) || out.Header["Upgrade"] != nil {
 		return true

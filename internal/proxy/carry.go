@@ -26,9 +26,9 @@ type passage struct {
 
 var passagePool = sync.Pool{New: func() any { return new(passage) }}
 
-// An upstream whose last manyOdd answers were none for a loop is likely to give
-// another one: to find that out costs more than to ask it otherwise. One in
-// tryAgain requests looks whether that has changed.
+// An upstream whose last manyOdd answers were not plain enough for a loop is likely
+// to give another such answer, and finding that out costs more than the other road
+// takes from the start. One in tryAgain requests looks whether that has changed.
 const (
 	manyOdd  = 8
 	tryAgain = 64

@@ -11,7 +11,7 @@ import (
 	"millrace/internal/site"
 )
 
-// carried is a request that a loop passes on, with the books that ServeHTTP does
+// carried is a request that a loop passes on, with the accounting that ServeHTTP does
 // for others.
 type carried struct {
 	lane.Passage
@@ -91,7 +91,7 @@ func (x *carried) release() {
 	carriedPool.Put(x)
 }
 
-// goOn takes the books of a passage that a handler goes on with.
+// goOn takes over the accounting of a passage that a handler goes on with.
 func goOn(p *lane.Passage) *site.Table {
 	x := (*p).(*carried)
 	table := x.table

@@ -96,7 +96,7 @@ func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writ
 	}
 }
 
-// finish does the books of a request whose job has returned, or panicked.
+// finish counts and logs a request whose job has returned, or panicked.
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
 	if w.status == 0 {
 		w.stamp() // net/http will answer for a job that said nothing

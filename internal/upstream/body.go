@@ -57,7 +57,7 @@ func (b *body) stalls() {
 		return
 	}
 	if more := b.try.upload.patience(b.timeout); more > 0 {
-		b.timer.Reset(more) // the server may be waiting, too, for what the client has yet to send
+		b.timer.Reset(more) // the server may itself be waiting for the client's upload
 		return
 	}
 	b.late.Store(true)

@@ -10,7 +10,8 @@ import (
 	"millrace/internal/trace"
 )
 
-// errSpeaksHTTP2 is not a failure: the server has chosen HTTP/2, which net/http speaks.
+// errSpeaksHTTP2 is not a failure: the server has chosen HTTP/2, which is left to
+// net/http.
 var errSpeaksHTTP2 = errors.New("it chose HTTP/2")
 
 // client keeps the connections of HTTP/1.1 to one server. No goroutine belongs
@@ -110,7 +111,7 @@ func (c *client) expire() {
 // giveUp closes an idle connection, on which the server may have sent bytes
 // without a request.
 func (c *client) giveUp(w *wire) {
-	if w.look() == talks {
+	if w.look() == unsolicited {
 		w.accuse(c.server)
 	}
 	w.close()

@@ -40,8 +40,8 @@ const (
 type conn struct {
 	net.Conn
 	link    link   // what it is made of, as far as it is known
-	plain   bool   // neither TLS nor HTTP/2, which begin with talk of their own
-	unasked func() // is told that bytes came which nobody asked for; not nil
+	plain   bool   // neither TLS nor HTTP/2, in which servers send first as well
+	unasked func() // called when bytes came without a request; not nil
 	phase   atomic.Uint32
 	broken  atomic.Bool // reading or writing failed while it was open
 	closed  atomic.Bool
@@ -114,7 +114,7 @@ func (c *conn) came(b []byte) {
 	case asked:
 		c.phase.Store(answered)
 	case given:
-		c.spoke.Store(c.spoke.Load() || c.plain || c.uses > 1) // TLS talks of its own at first
+		c.spoke.Store(c.spoke.Load() || c.plain || c.uses > 1) // a TLS server may send tickets after the handshake
 	case returned:
 		if c.plain && !isTimeoutNotice(b) {
 			c.accuse()
@@ -159,8 +159,8 @@ func (c *conn) Close() error {
 	c.mu.Lock()
 	c.closed.Store(true)
 	c.changed.Broadcast()
-	// net/http closes what has bytes for nobody. They were read, and not by who
-	// would ask for more.
+	// net/http closes a connection with bytes that belong to no request. They were
+	// read, but not by the goroutine that would have called waits.
 	phase := c.phase.Load()
 	if c.link.sees() && c.speaks.Load() == speaksHTTP1 && !c.looked && (phase == returned || phase == given && c.uses > 1) && !c.records.goodbye() {
 		c.accuse()
@@ -198,7 +198,7 @@ const maxDoubts = 16
 // doubted notes what to call if the answer that is to come is put in doubt, with
 // c.mu held.
 func (c *conn) doubted(f *func()) {
-	if f == nil || c.uses == 1 { // before a first answer there was nothing
+	if f == nil || c.uses == 1 { // nothing can have come before the first answer
 		return
 	}
 	if len(c.doubts) >= maxDoubts {

@@ -46,7 +46,7 @@ type exchange struct {
 	body   http1.Body
 	out    outgoing
 
-	listens bool        // stop ends the context's hold on the connection, if there is one
+	listens bool        // stop detaches the context from the connection, if there is one
 	stop    func() bool // nil: none
 	sent    bool        // bytes of the request may have reached the server
 	came    bool        // a byte of an answer came
@@ -181,7 +181,7 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 	x.sent = x.sent || a.sent > 0
 	x.in.Filled(a.got)
 	switch {
-	case a.found == talks:
+	case a.found == unsolicited:
 		x.early = true
 		w.accuse(x.server)
 		return errEarly
@@ -355,7 +355,7 @@ func (x *exchange) isLate() bool {
 		return true
 	}
 	more := x.upload.patience(x.pool.options.BodyTimeout)
-	x.limit = now + more // the server may be waiting, too, for what the client has yet to send
+	x.limit = now + more // the server may itself be waiting for the client's upload
 	return more <= 0
 }
 
@@ -441,14 +441,14 @@ func (x *exchange) failure(err error) *failure {
 	case connecting:
 		return wrap(ErrUnreachable, dial)
 	case isTimeout(err):
-		f.final = f.sent // it is busy with it: no second helping
+		f.final = f.sent // the server is still busy with it: do not send it again
 		return wrap(ErrTimeout, err)
 	case x.came:
 		f.final = true
 		return wrap(ErrProtocol, err)
 	}
 	if x.wire != nil && x.wire.uses > 1 {
-		f.outcome = undecided // it closed an idle connection at the same moment, as it may
+		f.outcome = undecided // a server may close an idle connection at any moment
 	}
 	return wrap(ErrUnreachable, err)
 }

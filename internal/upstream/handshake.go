@@ -36,7 +36,7 @@ type handshake struct {
 
 	raw    net.Conn    // what was dialled; nil: not connected
 	conn   net.Conn    // the same, or TLS over it
-	stop   func() bool // ends the context's hold on raw
+	stop   func() bool // detaches the context from raw
 	reader *bufio.Reader
 	left   int64 // bytes that the header may still have
 	inBody bool  // after it: no limit
@@ -158,7 +158,7 @@ func (h *handshake) early() []byte {
 func (h *handshake) abandon() {
 	if h.raw != nil {
 		h.stop()
-		h.raw.Close() // below TLS, which would want to say goodbye first
+		h.raw.Close() // below TLS, which would first send close_notify
 	}
 	if h.reader != nil {
 		h.early()
@@ -228,7 +228,7 @@ func (h *handshake) failure(caller context.Context, err error) *failure {
 		}
 		return wrap(ErrUnreachable)
 	case isTimeout(err):
-		f.final = f.sent // it is busy with it: no second helping
+		f.final = f.sent // the server is still busy with it: do not send it again
 		return wrap(ErrTimeout)
 	case !h.sent && strings.Contains(err.Error(), "no application protocol"):
 		f.outcome = undecided // it speaks HTTP/2 alone, and is well

@@ -53,9 +53,9 @@ const (
 	Other              // it is not for a loop
 )
 
-// Begin takes a place and an idle connection for a request, neither of which is
-// waited for. It reports false where there is none, and where the choice of the
-// server hangs on more than the servers.
+// Begin takes a place and an idle connection for a request, without waiting for
+// either. It reports false where there is none, and where the choice of the server
+// depends on the request.
 func (p *Pool) Begin(x *Passage, loop int) bool {
 	if !p.impartial {
 		return false
@@ -262,7 +262,7 @@ func (c *client) allLines() []*line {
 
 // giveUpLine is giveUp for a line.
 func (c *client) giveUpLine(l *line) {
-	if l.look() == talks {
+	if l.look() == unsolicited {
 		l.accuse(c.server)
 	}
 	l.close()

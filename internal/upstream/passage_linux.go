@@ -56,7 +56,7 @@ func (x *Passage) Send(text []byte) bool {
 				l.close()
 				break
 			}
-		} else if found == talks {
+		} else if found == unsolicited {
 			l.accuse(x.place.server)
 			l.close()
 			break

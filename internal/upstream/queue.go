@@ -284,7 +284,7 @@ func (p *Pool) dispatch(now time.Duration) {
 	for w := p.queue.first; w != nil; w = p.queue.first {
 		s, err := p.choose(now, w.wish)
 		if errors.Is(err, errFull) && w.tried != 0 {
-			s, err = p.choose(now, wish{key: w.key, stream: w.stream}) // rather there again than hold the others up
+			s, err = p.choose(now, wish{key: w.key, stream: w.stream}) // the same server again, rather than holding the others up
 		}
 		if errors.Is(err, errFull) {
 			return

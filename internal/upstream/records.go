@@ -44,8 +44,8 @@ func (r *records) length() int { return int(r.head[3])<<8 | int(r.head[4]) }
 // between reports whether no part of a record has come without the rest.
 func (r *records) between() bool { return r.left == 0 && r.have%recordHead == 0 }
 
-// goodbye reports whether the last record is most likely an alert, which ends a
-// connection as it may.
+// goodbye reports whether the last record is most likely an alert: close_notify
+// ends a connection properly.
 func (r *records) goodbye() bool {
 	return r.have == recordHead && (r.head[0] == typeAlert || r.length() == sealedAlert)
 }

@@ -231,7 +231,7 @@ func (d *joined) Read(to []byte) (int, error) {
 
 // Close implements io.Closer.
 func (d *joined) Close() error {
-	err := d.base.Close() // below TLS, whose goodbye could have to wait
+	err := d.base.Close() // below TLS, whose close_notify might have to wait
 	d.once.Do(func() { d.pool.streamEnded(d.place) })
 	return err
 }

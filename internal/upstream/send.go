@@ -183,7 +183,7 @@ func (s *sender) run(length int64, trailer http.Header) {
 	defer large.Put(buffer)
 	whole, err := s.copy(*buffer, length, trailer)
 	if err != nil && s.upload.failed() != nil {
-		s.wire.close() // half a request is none
+		s.wire.close() // the server must not take half a request for a whole one
 		return
 	}
 	// If the server takes no more, it may have answered.

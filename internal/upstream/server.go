@@ -153,8 +153,8 @@ func (e *ewma) observe(now, latency time.Duration) {
 	e.at = max(e.at, now)
 }
 
-// value is the average as it has decayed until now: one that was not asked for
-// long is tried again.
+// value is the average, decayed until now: a server that has had no requests for a
+// long time is tried again.
 func (e *ewma) value(now time.Duration) float64 { return e.nanos * e.weight(now) }
 
 func (e *ewma) weight(now time.Duration) float64 {

@@ -65,8 +65,8 @@ func (p *Pool) wishOf(r *http.Request, stream bool) wish {
 	return what
 }
 
-// stick tells the client which server has answered, unless it knows, or its own is
-// only busy at the moment.
+// stick sets the cookie that names the server which has answered, unless the client
+// has it already, or its own server is only busy at the moment.
 func (p *Pool) stick(r *http.Request, resp *http.Response, what wish, s *server) {
 	o := p.options.Sticky
 	if o.Cookie == "" || len(p.servers) == 1 || what.stuck&(1<<s.index) != 0 || p.comesBack(what.stuck) {

@@ -319,7 +319,7 @@ func (t *try) failure(caller context.Context, err error) *failure {
 		}
 		return wrap(ErrUnreachable, dial)
 	case isTimeout(err):
-		f.final = f.sent // it is busy with it: no second helping
+		f.final = f.sent // the server is still busy with it: do not send it again
 		return wrap(ErrTimeout, err)
 	case t.tlsFailed.Load():
 		return wrap(ErrUnreachable, err)
@@ -331,7 +331,7 @@ func (t *try) failure(caller context.Context, err error) *failure {
 		return f
 	}
 	if t.reused.Load() && (c == nil || c.speaks.Load() != speaksHTTP2) {
-		f.outcome = undecided // it closed an idle connection at the same moment, as it may
+		f.outcome = undecided // a server may close an idle connection at any moment
 	}
 	return wrap(ErrUnreachable, err)
 }

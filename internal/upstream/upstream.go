@@ -1,7 +1,7 @@
 // Package upstream makes requests to the servers behind this one. It is an
 // [http.RoundTripper] over one or several of them, with connection pools,
 // balancing, health, retries within a budget, a circuit breaker and a bounded
-// queue that keeps a slow server from being run over.
+// queue that keeps a slow server from being overloaded.
 //
 // # A request's life
 //

@@ -15,9 +15,9 @@ import (
 type state int
 
 const (
-	quiet state = iota // nothing, as it should be
-	gone               // its end, or something after which there is no use in it
-	talks              // bytes that nobody asked for
+	quiet       state = iota // nothing, as it should be
+	gone                     // its end, or something after which there is no use in it
+	unsolicited              // bytes came without a request
 )
 
 // wire is a connection of HTTP/1.1 that has no goroutine of its own: whoever
@@ -111,7 +111,7 @@ func (w *wire) look() state {
 	case w.raw != nil:
 		return w.peek()
 	case w.uses <= 1:
-		return quiet // TLS talks of its own at first
+		return quiet // a TLS server may send tickets after the handshake
 	}
 	if w.below != nil {
 		w.below.glance = true
@@ -123,7 +123,7 @@ func (w *wire) look() state {
 	n, err := w.net.Read(b[:]) // TLS takes in what is its own, such as tickets
 	switch {
 	case n > 0 && !isTimeoutNotice(b[:n]):
-		return talks
+		return unsolicited
 	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (w.below == nil || w.below.records.between()):
 		return quiet
 	}

@@ -43,7 +43,7 @@ func peekAt(fd, uses int) state {
 	case errors.Is(err, syscall.EAGAIN):
 		return quiet
 	case err == nil && n > 0 && !isTimeoutNotice(b[:n]):
-		return talks
+		return unsolicited
 	case uses <= 1 && n == 0:
 		return quiet
 	}

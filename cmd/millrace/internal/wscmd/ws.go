@@ -1,5 +1,5 @@
 // Package wscmd has the verbs about WebSockets: those that serve, and those that
-// talk to channels.
+// publish to and read from channels.
 package wscmd
 
 import (
