@@ -94,6 +94,7 @@ type traits struct {
 	hidden     []string // fields that are for this cache alone
 	trusting   bool     // there are proxies whose claims are believed
 	clientHost bool     // the upstream gets the client's Host
+	tells      bool     // purges are written to a disk, or told to other machines
 }
 
 // life is what begins with New and ends with Close.
@@ -113,7 +114,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	d.ErrorLog, d.Meters = cmp.Or(d.ErrorLog, slog.Default()), cmp.Or(d.Meters, new(meter.Cache))
 	ctx, end := context.WithCancel(context.Background())
 	h := &Handler{
-		traits: traits{languages: o.Languages, trusting: len(o.TrustForwarded) > 0, clientHost: o.Host == "client"},
+		traits: traits{languages: o.Languages, trusting: len(o.TrustForwarded) > 0, clientHost: o.Host == "client", tells: o.Disk != "" || d.Disk != nil || d.Shared != nil || d.Publish != nil},
 		meters: d.Meters, errorLog: d.ErrorLog, purged: d.Purged, life: life{ctx: ctx, end: end},
 	}
 	if err := h.open(o, d); err != nil {

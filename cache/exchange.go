@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -119,27 +120,44 @@ func (x *exchange) request() fetch.Request {
 // url is the URL of the request as its client, and a purge, names it.
 func (x *exchange) url() string { return x.scheme + "://" + x.host + x.r.URL.RequestURI() }
 
-// bypass says why a request is none of the cache's business, or "".
+// bypass says why the request is none of the cache's business, or "".
 func (x *exchange) bypass() string {
 	r := x.r
+	return x.h.private(x.set, about{
+		method: r.Method, body: r.ContentLength != 0, url: r.URL, connection: r.Header["Connection"],
+		has: func(name string) bool { return len(r.Header[name]) > 0 },
+	})
+}
+
+// about is what private asks of a request.
+type about struct {
+	method     string
+	body       bool
+	url        *url.URL
+	connection []string
+	has        func(name string) bool // a field
+}
+
+// private says why a request is none of the cache's business, or "".
+func (h *Handler) private(set *rules.Settings, r about) string {
 	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case r.method != http.MethodGet && r.method != http.MethodHead:
 		return "method"
-	case len(r.Header["Upgrade"]) > 0:
+	case r.has("Upgrade"):
 		return "upgrade"
-	case r.ContentLength != 0:
+	case r.body:
 		return "body" // no key says what it holds
-	case len(r.Header["If-Match"]) > 0 || len(r.Header["If-Unmodified-Since"]) > 0:
+	case r.has("If-Match") || r.has("If-Unmodified-Since"):
 		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
-	case hopFields(r.Header["Connection"]):
+	case hopFields(r.connection):
 		return "connection" // they do not reach the upstream, so its answer must not be filed under their values
-	case !x.h.rules.Sure(r.URL):
+	case !h.rules.Sure(r.url):
 		return "path" // no rule, and no key of one, is surely meant for it
-	case x.set.Bypass:
+	case set.Bypass:
 		return "rule"
-	case x.set.Cookies == rules.Secret && len(r.Header["Cookie"]) > 0:
+	case set.Cookies == rules.Secret && r.has("Cookie"):
 		return "cookie"
-	case x.set.Auth == rules.Secret && len(r.Header["Authorization"]) > 0:
+	case set.Auth == rules.Secret && r.has("Authorization"):
 		return "authorization"
 	}
 	return ""

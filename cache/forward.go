@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"net/http"
 
 	"millrace/cache/rfc9111"
@@ -12,24 +13,33 @@ func (x *exchange) forward() {
 	h := x.h
 	x.outcome, x.reason = "bypass", x.private
 	h.meters.Reasons.Add(x.private)
-	why := "bypass"
-	if x.private == "method" {
-		why = "method"
-	}
 	r := x.r
-	x.addStatus(x.w.Header(), nil, forward{why: why, detail: x.private}.String()) // of an answer of our own, where there is none
+	goOn(r)
+	x.addStatus(x.w.Header(), nil, bypassed(x.private, 0)) // of an answer of our own, where there is none
 	h.proxy.Serve(x.w, r, func(resp *http.Response) {
 		x.status = resp.StatusCode
 		if rfc9111.Unsafe(r.Method) {
-			h.invalidate(r, resp.StatusCode, resp.Header)
+			target := *r.URL
+			target.Scheme, target.Host = h.proxy.Asked(r)
+			h.invalidate(context.WithoutCancel(r.Context()), r.Method, target, resp.StatusCode, resp.Header)
 		}
 		for _, name := range h.hidden {
 			delete(resp.Header, name)
 		}
 		h.cors.Apply(resp.Header, r)
-		x.addStatus(resp.Header, resp.Header["Cache-Status"], forward{why: why, status: resp.StatusCode, detail: x.private}.String())
+		x.addStatus(resp.Header, resp.Header["Cache-Status"], bypassed(x.private, resp.StatusCode))
 	})
 	if x.status == 0 {
 		x.outcome, x.reason = "error", "upstream"
 	}
+}
+
+// bypassed is the member of Cache-Status for a request that bypassed the cache for
+// a reason, and the status of its answer, 0 for none.
+func bypassed(reason string, status int) string {
+	why := "bypass"
+	if reason == "method" {
+		why = reason
+	}
+	return forward{why: why, status: status, detail: reason}.String()
 }

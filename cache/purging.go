@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 
 	"millrace/cache/key"
 	"millrace/cache/purge"
@@ -42,14 +43,9 @@ func (h *Handler) Changed(keys []string) {
 
 // invalidate forgets what an answer to an unsafe method makes invalid (RFC
 // 9111, 4.4). Only what is stored, or may be, is worth a purge: else anyone
-// could fill the purge index with URLs.
-func (h *Handler) invalidate(r *http.Request, status int, header http.Header) {
-	if !rfc9111.Unsafe(r.Method) {
-		return
-	}
-	target := *r.URL
-	target.Scheme, target.Host = h.proxy.Asked(r)
-	for _, u := range rfc9111.Invalidated(r, &target, status, header) {
+// could fill the purge index with URLs. target is what the client asked for.
+func (h *Handler) invalidate(ctx context.Context, method string, target url.URL, status int, header http.Header) {
+	for _, u := range rfc9111.Invalidated(method, &target, status, header) {
 		under := h.fetches.Running() > 0 // before the look: a fill that ends between has stored by then
 		stored, all := h.rules.ForRequest(u.Path).Key.ForURL(u.Scheme, u.Host, u.RequestURI())
 		all = all && (!h.trusting || !h.clientHost) // see makeKey
@@ -59,7 +55,7 @@ func (h *Handler) invalidate(r *http.Request, status int, header http.Header) {
 		}
 		u.Fragment = ""
 		s := purge.Selector{URL: key.Normal(u.String()), Hard: true}
-		if err := h.Purge(context.WithoutCancel(r.Context()), s); err != nil {
+		if err := h.Purge(ctx, s); err != nil {
 			h.errorLog.Warn("what a request has changed may still be served elsewhere, or after a crash", "url", s.URL, "err", err)
 		}
 	}

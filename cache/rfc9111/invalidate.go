@@ -10,8 +10,8 @@ import (
 // Invalidated lists the URLs that a response to an unsafe method makes invalid
 // (4.4): the target, and Location and Content-Location on the same origin.
 // It is empty for safe methods and for errors.
-func Invalidated(r *http.Request, target *url.URL, status int, h http.Header) []*url.URL {
-	if !Unsafe(r.Method) || status < 200 || status > 399 {
+func Invalidated(method string, target *url.URL, status int, h http.Header) []*url.URL {
+	if !Unsafe(method) || status < 200 || status > 399 {
 		return nil
 	}
 	self := *target

@@ -3,7 +3,6 @@ package rfc9111
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -130,7 +129,7 @@ func TestInvalidated(t *testing.T) { // 4.4
 			t.Fatal(err)
 		}
 		var got []string
-		for _, u := range Invalidated(httptest.NewRequest(c.method, "/", nil), target, c.status, header(c.lines...)) {
+		for _, u := range Invalidated(c.method, target, c.status, header(c.lines...)) {
 			got = append(got, u.String())
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {

@@ -20,8 +20,17 @@ type passage struct {
 	upstream.Passage
 	handler *Handler
 	method  string
+	editor  Editor // nil: none
 	answer  http1.Answer
 	lines   []field.Line
+}
+
+// Editor has a say about the answers that a loop takes, for a job that uses the
+// proxy: it does what [Handler.Serve]'s hook does.
+type Editor interface {
+	// Edit changes the lines of an answer, in place or by a longer slice. They need
+	// no order, but those of one name. It runs on the loop, and must not wait.
+	Edit(status int, lines []field.Line) []field.Line
 }
 
 var passagePool = sync.Pool{New: func() any { return new(passage) }}
@@ -42,7 +51,12 @@ func (h *Handler) carries() bool {
 }
 
 // Pass implements [lane.Passer].
-func (h *Handler) Pass(q *lane.Question) lane.Passage {
+func (h *Handler) Pass(q *lane.Question) lane.Passage { return h.PassEdited(q, nil) }
+
+// PassEdited is Pass for a job of which e, if it is not nil, edits the answers. If
+// the passage is handed over, that job finds it at [lane.Unfinished], and calls
+// Serve.
+func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 	if !h.simple || h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return nil
 	}
@@ -55,13 +69,13 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 		passagePool.Put(p)
 		return nil
 	}
-	p.handler, p.method = h, q.Head.Method
+	p.handler, p.method, p.editor = h, q.Head.Method, e
 	text, err := p.request(q, from)
 	if err != nil {
 		p.Cancel()
 	}
 	if err != nil || !p.Send(text) {
-		passagePool.Put(p)
+		p.release()
 		return nil
 	}
 	return p
@@ -133,6 +147,10 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 		p.Hold()
 		return lane.Beyond
 	}
+	if p.editor != nil {
+		p.lines = p.editor.Edit(p.answer.Status, p.lines)
+	}
+	field.SortLines(p.lines)
 	r.Status, r.Lines, r.Body = p.answer.Status, p.lines, body
 	p.End()
 	if p.handler.odd.Load() != 0 {
@@ -141,8 +159,8 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 	return lane.Whole
 }
 
-// restored puts the lines for the client together, as Serve does. It reports
-// false where there is more to it.
+// restored puts the lines for the client together, in no order, as Serve does. It
+// reports false where there is more to it.
 func (p *passage) restored(body int) bool {
 	const via, events = "1.1 " + pseudonym, "text/event-stream"
 	lines := append(p.lines[:0], field.Line{Name: "Via", Value: via})
@@ -177,7 +195,6 @@ func (p *passage) restored(body int) bool {
 			lines = append(lines, *l)
 		}
 	}
-	field.SortLines(lines)
 	p.lines = lines
 	return typed
 }
@@ -185,11 +202,16 @@ func (p *passage) restored(body int) bool {
 // Sent implements [lane.Passage].
 func (p *passage) Sent(*lane.Conn, *lane.Reply) {
 	p.Release()
-	passagePool.Put(p)
+	p.release()
 }
 
 // Discard implements [lane.Passage].
 func (p *passage) Discard() {
 	p.Passage.Discard()
+	p.release()
+}
+
+func (p *passage) release() {
+	p.editor = nil
 	passagePool.Put(p)
 }

@@ -254,7 +254,7 @@ func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http
 		if p, ok := (*left).(*passage); ok && p.handler == h {
 			*left = nil
 			h.odd.Add(1)
-			defer passagePool.Put(p)
+			defer p.release()
 			return pool.Resume(out, &p.Passage, relay.pass)
 		}
 	}

@@ -99,3 +99,6 @@ func goOn(p *lane.Passage) *site.Table {
 	x.release()
 	return table
 }
+
+// Carried is how many requests the loops have passed on.
+func (s *Server) Carried() uint64 { return s.lane.Carried() }

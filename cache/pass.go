@@ -1,0 +1,133 @@
+package cache
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"millrace/cache/rfc9111"
+	"millrace/internal/authority"
+	"millrace/internal/field"
+	"millrace/internal/lane"
+)
+
+// passing is a request that bypasses the cache and that a loop passes on: with what
+// forward does for all others.
+type passing struct {
+	lane.Passage
+	h      *Handler
+	began  time.Time
+	method string
+	url    url.URL
+	why    string // it bypasses the cache
+}
+
+var passingPool = sync.Pool{New: func() any { return new(passing) }}
+
+// passes reports whether a loop may pass on a request with a method. What the
+// answers to unsafe ones invalidate may be told to a disk, and to other machines,
+// and a loop must not wait for either.
+func (h *Handler) passes(method string) bool {
+	return h.cors == nil && (!h.tells || !rfc9111.Unsafe(method))
+}
+
+// Pass implements [lane.Passer], for requests that bypass the cache.
+func (h *Handler) Pass(q *lane.Question) lane.Passage {
+	head := q.Head
+	if !h.passes(head.Method) {
+		return nil
+	}
+	target := url.URL{
+		Scheme: "http", Host: authority.Normal("http", head.Host), // as Asked has them: see proxy.Handler.Pass
+		Path: head.Path, RawQuery: head.Query, ForceQuery: head.Asks && head.Query == "",
+	}
+	why := h.private(h.rules.ForRequest(head.Path), about{
+		method: head.Method, body: head.Length != 0, url: &target,
+		has: func(name string) bool { return head.Value(name) != "" },
+	})
+	if why == "" {
+		return nil
+	}
+	p := passingPool.Get().(*passing)
+	*p = passing{h: h, began: time.Now(), method: head.Method, url: target, why: why}
+	if p.Passage = h.proxy.PassEdited(q, p); p.Passage == nil {
+		p.release()
+		return nil
+	}
+	return p
+}
+
+// Edit implements [proxy.Editor].
+func (p *passing) Edit(status int, lines []field.Line) []field.Line {
+	h := p.h
+	if rfc9111.Unsafe(p.method) {
+		h.invalidate(h.life.ctx, p.method, p.url, status, told(lines))
+	}
+	lines = h.public(lines)
+	return append(lines, field.Line{Name: "Cache-Status", Value: bypassed(p.why, status)})
+}
+
+// told are the fields of an answer that say what else it makes invalid.
+func told(lines []field.Line) http.Header {
+	var header http.Header
+	for i := range lines {
+		switch l := &lines[i]; l.Name {
+		case "Location", "Content-Location":
+			if header == nil {
+				header = http.Header{}
+			}
+			header[l.Name] = append(header[l.Name], l.Value)
+		}
+	}
+	return header
+}
+
+// public leaves out, in place, what is for this cache alone.
+func (h *Handler) public(lines []field.Line) []field.Line {
+	kept := lines[:0]
+	for _, l := range lines {
+		if !slices.Contains(h.hidden, l.Name) {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}
+
+// Sent implements [lane.Passage].
+func (p *passing) Sent(c *lane.Conn, r *lane.Reply) {
+	h := p.h
+	h.meters.Reasons.Add(p.why)
+	h.meters.Bypass.Add(c.Shard(), 1)
+	h.recent.add(Decision{
+		Time: p.began, Method: p.method, URL: loggedURL(p.url.String()), Status: r.Status,
+		Outcome: "bypass", Reason: p.why, Took: time.Since(p.began),
+	})
+	p.Passage.Sent(c, r)
+	p.release()
+}
+
+// Discard implements [lane.Passage].
+func (p *passing) Discard() {
+	p.Passage.Discard()
+	p.release()
+}
+
+func (p *passing) release() {
+	*p = passing{}
+	passingPool.Put(p)
+}
+
+// goOn has the proxy find its own part of a passage that the handler of r goes on
+// with.
+func goOn(r *http.Request) {
+	left := lane.Unfinished(r)
+	if left == nil {
+		return
+	}
+	if p, ok := (*left).(*passing); ok {
+		*left = p.Passage
+		p.release()
+	}
+}

@@ -1,0 +1,267 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"millrace/internal/config"
+)
+
+// book is an application that numbers its answers, and keeps what it was asked.
+type book struct {
+	mu    sync.Mutex
+	n     int
+	asked []string
+}
+
+func (b *book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	h := w.Header()
+	h.Set("Content-Type", "text/plain")
+	if r.URL.Path == "/warm" {
+		_, _ = io.WriteString(w, "warm")
+		return
+	}
+	b.mu.Lock()
+	b.n++
+	n := b.n
+	var lines []string
+	for name, values := range r.Header {
+		lines = append(lines, fmt.Sprint(name, values))
+	}
+	slices.Sort(lines)
+	b.asked = append(b.asked, fmt.Sprint(r.Method, " ", r.RequestURI, lines, string(body)))
+	b.mu.Unlock()
+	h.Set("Cache-Control", "max-age=3600")
+	h.Set("Surrogate-Key", "hidden")
+	h["Cache-Status"] = []string{"inner; hit", "middle; fwd=miss"}
+	switch r.URL.Path {
+	case "/moved":
+		h.Set("Location", "/a")
+	case "/elsewhere":
+		h.Set("Location", "http://elsewhere.example/a")
+		h.Set("Content-Location", "/b")
+	case "/gone":
+		w.WriteHeader(http.StatusNotFound)
+	case "/broken":
+		w.WriteHeader(http.StatusInternalServerError)
+	case "/none":
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case "/slow":
+		time.Sleep(250 * time.Millisecond)
+	case "/stream":
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+	case "/large":
+		_, _ = io.WriteString(w, strings.Repeat("x", 100_000))
+	}
+	_, _ = fmt.Fprintf(w, "%d of %s, for %s%s", n, r.URL.Path, r.Header.Get("Cookie"), r.Header.Get("Authorization"))
+}
+
+// cached is a server whose route is a cache before a book.
+type cached struct {
+	*book
+	srv  *Server
+	addr string
+}
+
+func newCached(t *testing.T, off bool, more string) *cached {
+	t.Helper()
+	b := new(book)
+	up := httptest.NewServer(b)
+	t.Cleanup(up.Close)
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, "admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /: {cache: {to: %q, %s}}\n", off, up.URL, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, err := New(cfg, Options{ErrorLog: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }() // the cleanup waits for it
+	t.Cleanup(func() { stop(); _ = srv.Close(); <-ended })
+	c := &cached{b, srv, strings.TrimPrefix(srv.Addrs()[0], "http://")}
+	for range 4 * runtime.GOMAXPROCS(0) { // each loop gets a connection to the book
+		c.ask(t, "GET /warm HTTP/1.1\r\nHost: a\r\nCookie: a=b\r\n\r\n", 2)
+	}
+	return c
+}
+
+// changing is what differs between two answers of the same.
+var changing = regexp.MustCompile(`ttl=\d+`)
+
+// ask sends a request so many times on a new connection, and returns the last
+// answer: its status, its fields in order, and its body.
+func (c *cached) ask(t *testing.T, request string, times int) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	br := bufio.NewReader(nc)
+	method, _, _ := strings.Cut(request, " ")
+	var got string
+	for range times {
+		_, _ = io.WriteString(nc, request)
+		resp, err := http.ReadResponse(br, &http.Request{Method: method})
+		if err != nil {
+			t.Fatalf("%q: %v", request, err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if resp.Body.Close(); err != nil {
+			t.Fatalf("%q: %v", request, err)
+		}
+		resp.Header.Del("Date")
+		resp.Header.Del("Age")
+		got = fmt.Sprintf("%s %d %v %v %s", resp.Status, resp.ContentLength, resp.TransferEncoding, resp.Header, body)
+	}
+	return changing.ReplaceAllString(got, "")
+}
+
+func (c *cached) requests() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.asked)
+}
+
+// A request, and whether a loop may pass it on: those that bypass the cache.
+type step struct {
+	request string
+	carried bool
+}
+
+func get(path string, fields ...string) string {
+	return "GET " + path + " HTTP/1.1\r\nHost: a\r\n" + strings.Join(append(fields, ""), "\r\n") + "\r\n"
+}
+
+func send(method, path, body string, fields ...string) string {
+	return fmt.Sprintf("%s %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n%s", method, path, len(body), strings.Join(append(fields, ""), "\r\n"), body)
+}
+
+// steps are asked one after the other: what an answer leads to is in later ones.
+func steps(tells bool) []step {
+	alice, bob := "Cookie: sid=alice", "Cookie: sid=bob"
+	return []step{
+		{get("/a"), false},
+		{get("/a"), false}, // the cache's
+		{get("/a", alice), true},
+		{get("/a", bob), true},
+		{get("/a", "Authorization: Bearer alice"), true},
+		{get("/a"), false}, // still
+		{get("/new", alice), true},
+		{get("/new"), false}, // nothing of alice's
+		{get("/new", bob), true},
+		{strings.Replace(get("/a", alice), "GET", "HEAD", 1), true},
+		{get("/a", `If-Match: "x"`), true},
+		{get("/a", "If-None-Match: \"x\"", alice), true},
+		{get("/gone", alice), true},
+		{get("/none", alice), true},
+		{get("/slow", alice), true}, // the loop begins with it, and a goroutine ends it
+		{get("/stream", alice), true},
+		{get("/large", alice), true},
+		{send("POST", "/a", "a change"), !tells},
+		{get("/a"), false}, // made anew
+		{get("/a"), false},
+		{get("/b"), false},
+		{send("POST", "/moved", "a change"), !tells},
+		{get("/a"), false}, // made anew
+		{send("POST", "/elsewhere", "a change", alice), !tells},
+		{get("/b"), false}, // made anew
+		{get("/a"), false}, // as it was
+		{send("PUT", "/broken", "no change"), !tells},
+		{send("DELETE", "/a?", ""), !tells},
+		{send("DELETE", "/a", ""), !tells},
+		{get("/a"), false}, // made anew
+		{get("/b"), false},
+		{get("/never/x"), true}, // by a rule
+		{get("/never/x"), true},
+		{get("/never/../a"), false},
+		{get("/a", "X-Forwarded-Host: evil", "X-Forwarded-For: 1.2.3.4", alice), true},
+		{get("/a?x=1&y", alice), true},
+	}
+}
+
+// TestCarriedPastTheCache: what bypasses the cache the loops pass on. Clients and
+// the application see the same as without them, answer for answer; and so does
+// the operator.
+func TestCarriedPastTheCache(t *testing.T) {
+	for name, more := range map[string]string{
+		"memory": "rules: [{path: /never/*, bypass: true}]",
+		"disk":   fmt.Sprintf("rules: [{path: /never/*, bypass: true}], disk: %q", t.TempDir()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			with, without := newCached(t, false, more), newCached(t, true, strings.Replace(more, "disk: \"", "disk: \""+t.TempDir(), 1))
+			for i, s := range steps(name == "disk") {
+				before := with.srv.server.Carried()
+				got, want := with.ask(t, s.request, 1), without.ask(t, s.request, 1)
+				if got != want {
+					t.Errorf("%d. %q:\n   on the loops %.2000q\nby net/http %.2000q", i, s.request, got, want)
+				}
+				if carried := with.srv.server.Carried() > before; carried != s.carried {
+					t.Errorf("%d. %q: a loop passed it on: %v", i, s.request, carried)
+				}
+			}
+			if a, b := with.requests(), without.requests(); !slices.Equal(a, b) {
+				t.Errorf("the application got\n%q\nand by net/http\n%q", a, b)
+			}
+			if a, b := decisions(with.srv), decisions(without.srv); len(a) < 20 || !slices.Equal(a, b) {
+				t.Errorf("the log of decisions has\n%q\nand by net/http\n%q", a, b)
+			}
+		})
+	}
+}
+
+// decisions are what the cache of a server has decided, in words, but for hits: of
+// the lane's it does not hear.
+func decisions(s *Server) (all []string) {
+	for _, h := range s.graph.caches {
+		for _, d := range h.Recent("", 1024) {
+			if path := strings.TrimPrefix(d.URL, "http://a"); path != "/warm" && d.Outcome != "hit" {
+				all = append(all, fmt.Sprint(d.Method, " ", path, " ", d.Status, " ", d.Outcome, " ", d.Reason))
+			}
+		}
+	}
+	return all
+}
+
+// TestCarriedAlone: a hundred users at once get their own answers, and nobody
+// another one's.
+func TestCarriedAlone(t *testing.T) {
+	c := newCached(t, false, "memory: 8MiB")
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			for range 10 {
+				user := fmt.Sprintf("sid=%03d", i)
+				if got := c.ask(t, get("/page", "Cookie: "+user), 3); !strings.HasSuffix(got, "for "+user) {
+					t.Errorf("%s got %q", user, got)
+				}
+				if got := c.ask(t, get("/page"), 1); !strings.HasSuffix(got, "for ") {
+					t.Errorf("somebody without a name got %q", got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := c.srv.server.Carried(); n < 500 {
+		t.Errorf("loops passed on %d requests", n)
+	}
+}
