@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"millrace/internal/handover"
 )
 
 // inherit is the listener of a predecessor's socket, nil if there is none that
@@ -68,7 +70,7 @@ func (a *Admin) File() (*os.File, error) {
 	if !ok {
 		return nil, nil
 	}
-	f, err := duplicate(c)
+	f, err := handover.Duplicate(c)
 	if err != nil {
 		return nil, fmt.Errorf("passing the admin socket on: %w", err)
 	}

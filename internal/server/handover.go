@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"millrace/internal/handover"
 )
 
 // HandOver says that another process serves at the same sockets. When Run's
@@ -50,7 +52,7 @@ func (s *Server) Files() (files []*os.File, err error) {
 			return
 		}
 		var file *os.File
-		if file, err = duplicate(c); err == nil {
+		if file, err = handover.Duplicate(c); err == nil {
 			files = append(files, file)
 		}
 	}

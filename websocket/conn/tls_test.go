@@ -41,7 +41,6 @@ type tlsPeer struct {
 	tls *tls.Conn
 }
 
-func (p *tlsPeer) Read(b []byte) (int, error)  { return p.tls.Read(b) }
 func (p *tlsPeer) Write(b []byte) (int, error) { return p.tls.Write(b) }
 
 func (r *rig) connectTLS(s *Settings) *tlsPeer {

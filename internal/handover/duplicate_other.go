@@ -1,6 +1,6 @@
 //go:build !unix
 
-package admin
+package handover
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"syscall"
 )
 
-func duplicate(syscall.Conn) (*os.File, error) {
+// Duplicate fails on this system.
+func Duplicate(syscall.Conn) (*os.File, error) {
 	return nil, errors.New("a process cannot give its sockets to another one on this system")
 }

@@ -1,16 +1,16 @@
 //go:build unix
 
-package admin
+package handover
 
 import (
 	"os"
 	"syscall"
 )
 
-// duplicate is another descriptor of a socket. Unlike what net's File makes, it
+// Duplicate is another descriptor of a socket. Unlike what net's File makes, it
 // may be passed on without the socket waiting in the kernel from then on: the
 // mode is that of all descriptors of a socket.
-func duplicate(socket syscall.Conn) (*os.File, error) {
+func Duplicate(socket syscall.Conn) (*os.File, error) {
 	raw, err := socket.SyscallConn()
 	if err != nil {
 		return nil, err
