@@ -33,9 +33,9 @@ var layers = [][]string{
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/bytesize", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
-	{"internal/trace"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
+	{"internal/trace", "internal/logfile"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -450,7 +450,7 @@ func TestForbidden(t *testing.T) {
 		{"static", "cache", true}, // one job must not know another
 		{"internal/server", "static", true},
 		{"internal/send", "internal/meter", false},
-		{"internal/meter", "internal/bytesize", true}, // two leaves
+		{"internal/meter", "internal/negotiate", true}, // two leaves
 		{"lab", "internal/meter", false},
 		{"lab", "internal/send", true}, // below it, yet not ours to use
 		{"lab/load", "internal/chart", false},

@@ -118,6 +118,7 @@ func TestScripts(t *testing.T) {
 			"lock":        lock,
 			"begin":       begin,
 			"unread":      unread,
+			"collect":     collect,
 		},
 	})
 }

@@ -14,7 +14,8 @@ package accesslog
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,43 +38,13 @@ const (
 	// flushDelay is how long a line may wait in memory when there are few.
 	flushDelay = 200 * time.Millisecond
 
-	// reportEvery bounds how often a failing file is reported.
-	reportEvery = time.Minute
+	// wellAfter is how long nothing may fail until it is said that all is well again.
+	wellAfter = 10 * time.Second
 
 	// closeTimeout bounds how long Close waits for a file that takes nothing
 	// (a pipe that nobody reads).
 	closeTimeout = 5 * time.Second
 )
-
-// Options of the access log. The zero value is off.
-type Options struct {
-	// Format is one of
-	//
-	//   - "combined": Combined Log Format, as Apache and nginx write it:
-	//     remote - - [02/Jan/2006:15:04:05 -0700] "METHOD target PROTO" status bytes "referer" "user agent"
-	//   - "common": the same without referer and user agent (NCSA Common Log Format)
-	//   - "json": one object per line with the members time (RFC 3339, with
-	//     milliseconds), remote, host, method, target, proto, status, bytes,
-	//     duration_us, referer, user_agent and lane ("fast",
-	//     "through" or "slow")
-	//   - "off" or empty: no log
-	//
-	// In combined and common an empty field is "-", no bytes are 0 (as in
-	// nginx; Apache writes "-"), and every quote, backslash, control byte and
-	// byte beyond ASCII is written as \xHH, within the request line also a
-	// space: a line may be cut at its quotes and spaces without surprises.
-	// In json, bytes that are not UTF-8 become U+FFFD and control characters
-	// are escaped. What is too long ends in "…". Tokens, passwords and the like
-	// in the query of target and referer are written as "...".
-	//
-	// With json the server's own messages on the standard error are JSON
-	// objects as well, one to a line.
-	Format string `yaml:"format"`
-	// File is appended to and made with mode 0640. Empty or "-" is the
-	// standard output. A named pipe is fine, whether or not somebody reads
-	// it: what it cannot take is lost, and counted.
-	File string `yaml:"file"`
-}
 
 // Record is one request. Strings are only read during Write: the fast lane
 // passes views into its read buffer.
@@ -98,9 +69,11 @@ type Record struct {
 // Log is an open access log. A nil *Log is off: its methods do nothing.
 type Log struct {
 	format  format
-	path    string // empty for the standard output
+	fields  []field // of a JSON line; nil: the usual ones
+	sample  sample
+	options Options
 	dropped *meter.Counter
-	report  func(error)
+	report  func(err error, lost uint64)
 	recent  *Recent // nil: nobody looks
 
 	shard [shards]shard
@@ -110,7 +83,7 @@ type Log struct {
 	quit chan struct{} // closed by Close
 	done chan struct{} // closed by the writer when everything is written
 
-	next      atomic.Pointer[os.File] // what Reopen opened and the writer has not taken yet
+	next      atomic.Pointer[io.WriteCloser] // what Reopen opened and the writer has not taken yet
 	reopening sync.Mutex
 	closing   sync.Once
 
@@ -129,35 +102,36 @@ type shard struct {
 
 // Open opens an access log and starts its writer, which ends with Close. When
 // the format is off, it returns nil and no error. An unknown format and a file
-// that cannot be opened are errors.
+// that cannot be opened are errors; a daemon that is not there is not.
 //
-// Lines that could not be written are counted in dropped. report is told when
-// the file fails, at most once a minute, from the writer's goroutine. Either
-// may be nil.
-func Open(o Options, dropped *meter.Counter, report func(error)) (*Log, error) {
+// Lines that could not be written are counted in dropped. report is told when writing
+// begins to fail, and with a nil error when it works again, having lost so many lines;
+// not more often however often it fails in between. It is called from goroutines of the
+// log. Either may be nil.
+func Open(o Options, dropped *meter.Counter, report func(err error, lost uint64)) (*Log, error) {
 	format, err := parseFormat(o.Format)
 	if err != nil || format == off {
 		return nil, err
 	}
-	path := o.File
-	if path == "-" {
-		path = ""
-	}
-	f, err := openFile(path)
+	fields, err := parseFields(o.Fields)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("log.fields: %w", err)
 	}
 	if dropped == nil {
 		dropped = new(meter.Counter)
 	}
 	if report == nil {
-		report = func(error) {}
+		report = func(error, uint64) {}
+	}
+	to, err := o.target(func(err error) { report(err, 0) })
+	if err != nil {
+		return nil, err
 	}
 	l := &Log{
-		format: format, path: path, dropped: dropped, report: report,
+		format: format, fields: fields, sample: newSample(o), options: o, dropped: dropped, report: report,
 		some: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
-		out: sink{file: f, spare: make([]byte, 0, shardBytes)},
+		out: sink{to: to, spare: make([]byte, 0, shardBytes)},
 	}
 	for i := range l.shard {
 		l.shard[i].buf = make([]byte, 0, shardBytes)
@@ -166,19 +140,15 @@ func Open(o Options, dropped *meter.Counter, report func(error)) (*Log, error) {
 	return l, nil
 }
 
-func openFile(path string) (*os.File, error) {
-	if path == "" {
-		f, err := standardOutput()
+// Reports is what [Open] takes to say in the server's own messages what goes wrong.
+func Reports(to *slog.Logger) func(err error, lost uint64) {
+	return func(err error, lost uint64) {
 		if err != nil {
-			return nil, fmt.Errorf("opening the standard output for the access log: %w", err)
+			to.Warn("the access log cannot be written as it should; lines that are lost are counted in millrace_log_dropped_total", "err", err)
+			return
 		}
-		return f, nil
+		to.Info("the access log is written again", "lost", lost)
 	}
-	f, err := os.OpenFile(path, openFlags(path), 0o640)
-	if err != nil {
-		return nil, fmt.Errorf("opening the access log: %w", err)
-	}
-	return f, nil
 }
 
 // Write adds a line. It neither allocates nor waits for the disk; while the
@@ -190,7 +160,7 @@ func (l *Log) Write(r *Record) {
 	if l.recent != nil {
 		l.recent.take(r)
 	}
-	if l.format == off {
+	if l.format == off || !l.sample.takes(r.Time, r.Status, r.Duration) {
 		return
 	}
 	s := &l.shard[r.Shard&shardMask]
@@ -206,7 +176,7 @@ func (l *Log) Write(r *Record) {
 		s.mask(&clean)
 		r = &clean
 	}
-	s.buf = appendLine(s.buf, l.format, r, &s.clock)
+	s.buf = appendLine(s.buf, l.format, l.fields, r, &s.clock)
 	after := len(s.buf)
 	s.mu.Unlock()
 
@@ -238,7 +208,7 @@ func (s *shard) mask(r *Record) {
 // the file away: a line written after Reopen returned goes to the new file.
 // When that fails, the old file stays in use. The standard output stays as it is.
 func (l *Log) Reopen() error {
-	if l == nil || l.path == "" {
+	if l == nil || l.format == off || !l.options.reopens() {
 		return nil
 	}
 	l.reopening.Lock()
@@ -248,12 +218,12 @@ func (l *Log) Reopen() error {
 		return errors.New("reopening the access log: it is closed")
 	default:
 	}
-	f, err := openFile(l.path)
+	to, err := l.options.target(func(err error) { l.report(err, 0) })
 	if err != nil {
 		return err
 	}
-	if unused := l.next.Swap(f); unused != nil {
-		unused.Close()
+	if unused := l.next.Swap(&to); unused != nil {
+		return (*unused).Close()
 	}
 	wake(l.full)
 	return nil

@@ -24,7 +24,7 @@ import (
 func open(t *testing.T) (l *Log, path string, dropped *meter.Counter) {
 	t.Helper()
 	path, dropped = filepath.Join(t.TempDir(), "access.log"), new(meter.Counter)
-	l, err := Open(Options{Format: "combined", File: path}, dropped, func(err error) { t.Error(err) })
+	l, err := Open(Options{Format: "combined", File: path}, dropped, func(err error, _ uint64) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,14 +256,15 @@ func TestReopenConcurrently(t *testing.T) {
 }
 
 // withFile is an open log on a file of the test's choice, as Open makes it.
-func withFile(t *testing.T, f *os.File, report func(error)) (*Log, *meter.Counter) {
+func withFile(t *testing.T, f *os.File, report func(error, uint64)) (*Log, *meter.Counter) {
 	t.Helper()
 	path, dropped := filepath.Join(t.TempDir(), "log"), new(meter.Counter)
 	l, err := Open(Options{Format: "combined", File: path}, dropped, report)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.next.Store(f)
+	to := io.WriteCloser(f)
+	l.next.Store(&to)
 	return l, dropped
 }
 
@@ -274,7 +275,7 @@ func TestFullDropsAndCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	l, dropped := withFile(t, w, func(err error) { t.Error(err) })
+	l, dropped := withFile(t, w, func(err error, _ uint64) { t.Error(err) })
 	sent := 0
 	for dropped.Load() < 100 {
 		rec := numbered(sent)
@@ -306,8 +307,8 @@ func TestDiskFull(t *testing.T) {
 		t.Skip("no /dev/full on this system: nothing that plays a full disk")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var reports []error
-		l, dropped := withFile(t, f, func(err error) { reports = append(reports, err) })
+		var reports []string
+		l, dropped := withFile(t, f, func(err error, lost uint64) { reports = append(reports, fmt.Sprint(err, ", lost ", lost)) })
 		const rounds = 100
 		for i := range rounds {
 			l.Write(numbered(i))
@@ -315,8 +316,8 @@ func TestDiskFull(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		synctest.Wait()
-		if len(reports) != 2 || !strings.Contains(reports[0].Error(), "no space left") {
-			t.Errorf("%d reports in %d seconds, want 2: %v", len(reports), rounds, reports)
+		if len(reports) != 1 || !strings.Contains(reports[0], "no space left on device, lost 2") {
+			t.Errorf("%d reports in %d seconds, want 1: %v", len(reports), rounds, reports)
 		}
 		if dropped.Load() != 2*rounds {
 			t.Errorf("%d lines dropped, want %d", dropped.Load(), 2*rounds)
@@ -324,12 +325,18 @@ func TestDiskFull(t *testing.T) {
 		if err := l.Reopen(); err != nil { // the disk has room again
 			t.Error(err)
 		}
-		l.Write(numbered(0))
+		for range 2 {
+			time.Sleep(wellAfter)
+			l.Write(numbered(0))
+		}
 		if err := l.Close(); err != nil {
 			t.Errorf("after the disk has room again: %v", err)
 		}
 		if dropped.Load() != 2*rounds {
 			t.Error("lines were dropped after the disk has room again")
+		}
+		if len(reports) != 2 || reports[1] != fmt.Sprint("<nil>, lost ", 2*rounds) {
+			t.Errorf("reports: %v", reports)
 		}
 	})
 }
@@ -352,7 +359,7 @@ func TestTornLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Log{dropped: new(meter.Counter), report: func(error) {}, out: sink{file: w}}
+	l := &Log{dropped: new(meter.Counter), report: func(error, uint64) {}, out: sink{to: w}}
 	var lines []byte
 	sent := 0
 	for len(lines) < 1<<20 { // more than a pipe holds
@@ -429,7 +436,7 @@ func TestStandardOutputGone(t *testing.T) {
 func childWithoutReader() {
 	var dropped meter.Counter
 	reported := false
-	l, err := Open(Options{Format: "combined", File: "-"}, &dropped, func(error) { reported = true })
+	l, err := Open(Options{Format: "combined", File: "-"}, &dropped, func(error, uint64) { reported = true })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return

@@ -40,6 +40,31 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+// A line that is written, never dropped: what a request pays for it.
+func BenchmarkWriteRoom(b *testing.B) {
+	for name, f := range map[string]format{"combined": combined, "json": jsonLines} {
+		b.Run(name, func(b *testing.B) {
+			l := &Log{format: f, dropped: new(meter.Counter), some: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+			for i := range l.shard {
+				l.shard[i].buf = make([]byte, 0, shardBytes)
+			}
+			r := example
+			r.UserAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36"
+			shard := &l.shard[r.Shard&shardMask]
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Write(&r)
+				if len(shard.buf) > shardBytes/2 {
+					shard.buf = shard.buf[:0] // as the writer does
+				}
+			}
+			if l.dropped.Load() > 0 {
+				b.Error("lines were dropped")
+			}
+		})
+	}
+}
+
 // A line alone.
 func BenchmarkAppendLine(b *testing.B) {
 	r := example
@@ -50,7 +75,7 @@ func BenchmarkAppendLine(b *testing.B) {
 			buf := make([]byte, 0, maxLine)
 			b.ReportAllocs()
 			for b.Loop() {
-				buf = appendLine(buf[:0], f, &r, &c)
+				buf = appendLine(buf[:0], f, nil, &r, &c)
 			}
 			b.SetBytes(int64(len(buf)))
 		})

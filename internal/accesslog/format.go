@@ -3,7 +3,6 @@ package accesslog
 import (
 	"fmt"
 	"strconv"
-	"time"
 	"unicode/utf8"
 )
 
@@ -53,10 +52,14 @@ func parseFormat(name string) (format, error) {
 }
 
 // appendLine appends one line of at most maxLine bytes with its newline.
-func appendLine(b []byte, f format, r *Record, c *clock) []byte {
+func appendLine(b []byte, f format, fields []field, r *Record, c *clock) []byte {
 	switch f {
 	case jsonLines:
-		b = appendJSON(b, r, c)
+		if fields == nil {
+			b = appendJSON(b, r, c)
+		} else {
+			b = appendFields(b, fields, r, c)
+		}
 	case combined:
 		b = appendCommon(b, r, c)
 		b = append(b, ' ', '"')
@@ -88,12 +91,8 @@ func appendCommon(b []byte, r *Record, c *clock) []byte {
 }
 
 func appendJSON(b []byte, r *Record, c *clock) []byte {
-	date, zone := c.rfc3339(r.Time)
 	b = append(b, `{"time":"`...)
-	b = append(b, date...)
-	ms := r.Time.Nanosecond() / int(time.Millisecond)
-	b = append(b, '.', digits[ms/100], digits[ms/10%10], digits[ms%10])
-	b = append(b, zone...)
+	b = appendTime(b, r.Time, c)
 	b = append(b, `","remote":"`...)
 	b = appendJSONString(b, r.Remote, maxRemote)
 	b = append(b, `","host":"`...)

@@ -19,7 +19,7 @@ var example = Record{
 	Status: 200, Bytes: 501, Duration: 1234567 * time.Nanosecond, Fast: true,
 }
 
-func line(f format, r *Record) string { return string(appendLine(nil, f, r, &clock{})) }
+func line(f format, r *Record) string { return string(appendLine(nil, f, nil, r, &clock{})) }
 
 func TestFormats(t *testing.T) {
 	local := example.Time.Local()

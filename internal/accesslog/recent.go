@@ -69,7 +69,7 @@ type sampler struct {
 // to send are kept at its beginning and written at its end.
 func (s *sampler) takes(began time.Time) bool {
 	shift := s.shift.Load()
-	return shift == 0 || uint64(began.UnixNano())*0x9e3779b97f4a7c15>>(64-shift) == 0
+	return shift == 0 || spread(began)>>(64-shift) == 0
 }
 
 // took counts one that was looked at, and adapts the sample to how many there are.
@@ -89,7 +89,7 @@ func (s *sampler) took(at time.Time) {
 
 // of is the sampler for a request.
 func (r *Recent) of(status int, took time.Duration) *sampler {
-	if status >= 400 || took >= slowFrom {
+	if status >= firstError || took >= slowFrom {
 		return &r.notable
 	}
 	return &r.usual
@@ -260,7 +260,7 @@ func (l *Log) Wants(began time.Time, status int, took time.Duration) bool {
 	switch {
 	case l == nil:
 		return false
-	case l.format != off:
+	case l.format != off && l.sample.takes(began, status, took):
 		return true
 	}
 	return l.recent != nil && l.recent.of(status, took).takes(began)

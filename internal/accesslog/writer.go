@@ -3,17 +3,19 @@ package accesslog
 import (
 	"bytes"
 	"fmt"
-	"os"
+	"io"
 	"time"
 )
 
 // sink is where the writer's lines go.
 type sink struct {
-	file     *os.File
-	spare    []byte    // empty, capacity shardBytes: swapped for a shard's full one
-	torn     bool      // the file ends in the middle of a line
-	last     error     // of the latest write
-	reported time.Time // when report was last called
+	to      io.WriteCloser
+	spare   []byte    // empty, capacity shardBytes: swapped for a shard's full one
+	torn    bool      // the file ends in the middle of a line
+	last    error     // of the latest write
+	failing bool      // it was reported, and that all is well again was not
+	failed  time.Time // when a write failed last
+	lost    uint64    // lines, since it was reported
 }
 
 // writer carries lines to the file until Close. It sleeps while there are none.
@@ -34,7 +36,7 @@ func (l *Log) writer() {
 		case <-l.quit:
 			l.flush()
 			l.takeNext()
-			if err := l.out.file.Close(); err != nil && l.out.last == nil {
+			if err := l.out.to.Close(); err != nil && l.out.last == nil {
 				l.out.last = fmt.Errorf("closing the access log: %w", err)
 			}
 			return
@@ -62,11 +64,11 @@ func (l *Log) flush() {
 
 // takeNext changes over to the file that Reopen opened, if there is one.
 func (l *Log) takeNext() {
-	if f := l.next.Swap(nil); f != nil {
-		if err := l.out.file.Close(); err != nil {
-			l.fail(fmt.Errorf("closing the access log: %w", err))
+	if next := l.next.Swap(nil); next != nil {
+		if err := l.out.to.Close(); err != nil {
+			l.fail(fmt.Errorf("closing the access log: %w", err), 0)
 		}
-		l.out.file, l.out.torn = f, false
+		l.out.to, l.out.torn = *next, false
 	}
 }
 
@@ -75,34 +77,43 @@ func (l *Log) writeLines(lines []byte) {
 	o := &l.out
 	if o.torn {
 		// Half a line is left from a write that failed: end it.
-		if _, err := o.file.Write([]byte{'\n'}); err != nil {
+		if _, err := o.to.Write([]byte{'\n'}); err != nil {
 			l.lose(lines, err)
 			return
 		}
 		o.torn = false
 	}
-	n, err := o.file.Write(lines)
+	n, err := o.to.Write(lines)
+	if n == len(lines) && err != nil { // it could not be rotated
+		l.fail(err, 0)
+		return
+	}
 	if err != nil {
 		o.torn = n > 0 && lines[n-1] != '\n'
 		l.lose(lines[n:], err)
 		return
 	}
 	o.last = nil
+	if o.failing && time.Since(o.failed) >= wellAfter {
+		l.report(nil, o.lost)
+		o.failing, o.lost = false, 0
+	}
 }
 
 // lose counts lines that the file did not take.
 func (l *Log) lose(lines []byte, err error) {
-	n := bytes.Count(lines, []byte{'\n'})
-	l.dropped.Add(0, uint64(n))
-	l.fail(fmt.Errorf("writing the access log, %d lines lost: %w", n, err))
+	n := uint64(bytes.Count(lines, []byte{'\n'}))
+	l.dropped.Add(0, n)
+	l.fail(fmt.Errorf("writing the access log: %w", err), n)
 }
 
-// fail remembers an error of the file and reports it unless it did so lately.
-func (l *Log) fail(err error) {
+// fail remembers an error of the file, and reports the first one.
+func (l *Log) fail(err error, lost uint64) {
 	o := &l.out
-	o.last = err
-	if now := time.Now(); o.reported.IsZero() || now.Sub(o.reported) >= reportEvery {
-		o.reported = now
-		l.report(err)
+	o.last, o.failed = err, time.Now()
+	o.lost += lost
+	if !o.failing {
+		o.failing = true
+		l.report(err, o.lost)
 	}
 }

@@ -301,9 +301,7 @@ func (b *builder) accessLog() (err error) {
 		b.next.setup.Log = b.old.setup.Log
 		return nil
 	}
-	b.next.setup.Log, err = accesslog.Open(b.config.Log, &b.server.meters.LogDropped, func(err error) {
-		b.server.errors.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
-	})
+	b.next.setup.Log, err = accesslog.Open(b.config.Log, &b.server.meters.LogDropped, accesslog.Reports(b.server.errors))
 	b.next.setup.Log = accesslog.Watched(b.next.setup.Log, b.server.recent)
 	return err
 }

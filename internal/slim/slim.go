@@ -118,9 +118,7 @@ func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err e
 	}()
 	m := meter.New()
 	setup := server.Setup{Listen: p.Listen, TLS: server.TLSOptions(p.TLS), Limits: p.Limits, Plain: site.NewTable(), Secure: site.NewTable()}
-	s.log, err = accesslog.Open(p.Log, &m.LogDropped, func(err error) {
-		errorLog.Warn("the access log cannot be written; its lines are dropped and counted", "err", err)
-	})
+	s.log, err = accesslog.Open(p.Log, &m.LogDropped, accesslog.Reports(errorLog))
 	if err != nil {
 		return nil, err
 	}

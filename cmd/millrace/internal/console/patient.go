@@ -21,8 +21,9 @@ const (
 // Patient is a server's standard error: what is written waits for its reader,
 // and the server does not. What there is no room for is counted.
 type Patient struct {
-	to   io.Writer
-	json atomic.Bool // what it says is for programs
+	to      io.Writer
+	json    atomic.Bool               // what it says is for programs
+	forward atomic.Pointer[forwarded] // messages go there; nil: to this one
 
 	mu     sync.Mutex
 	unread []byte
@@ -92,6 +93,7 @@ func (c *Patient) appendLost(text []byte, lost int) []byte {
 
 // Close waits a moment for what is unread to be written.
 func (c *Patient) Close() {
+	c.forward.Swap(nil).close()
 	c.mu.Lock()
 	c.ending = true
 	c.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync/atomic"
 
 	"millrace/internal/redact"
 	"millrace/lab/live"
@@ -37,7 +36,7 @@ func (s Streams) WriteJSON(v any) error {
 // Tell says what a server did: a line for a person or, where the access log is
 // JSON, a line of JSON with the attributes.
 func (s Streams) Tell(level slog.Level, message string, attrs ...slog.Attr) {
-	if !s.JSON() {
+	if !s.JSON() && !s.forwards() {
 		s.Say("millrace: %s\n", message)
 		return
 	}
@@ -49,7 +48,7 @@ func (s Streams) fail(err error, hint string) {
 	switch {
 	case hint == "":
 		s.Tell(slog.LevelError, err.Error())
-	case s.JSON():
+	case s.JSON() || s.forwards():
 		s.Tell(slog.LevelError, err.Error(), slog.String("hint", hint))
 	default:
 		s.Tell(slog.LevelError, err.Error())
@@ -74,42 +73,9 @@ func (s Streams) JSON() bool {
 func (s Streams) Logger() *slog.Logger {
 	text := slog.Handler(slog.NewTextHandler(s.Err, nil))
 	if c, ok := s.Err.(*Patient); ok {
-		text = eitherHandler{asJSON: &c.json, text: text, json: slog.NewJSONHandler(s.Err, nil)}
+		text = eitherHandler{to: c, text: text, json: slog.NewJSONHandler(s.Err, nil)}
 	}
 	return slog.New(redact.Handler(text))
-}
-
-// eitherHandler writes in one of two formats, as a reload may change it.
-type eitherHandler struct {
-	asJSON     *atomic.Bool
-	text, json slog.Handler
-}
-
-func (h eitherHandler) current() slog.Handler {
-	if h.asJSON.Load() {
-		return h.json
-	}
-	return h.text
-}
-
-// Enabled implements [slog.Handler].
-func (h eitherHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.current().Enabled(ctx, level)
-}
-
-// Handle implements [slog.Handler].
-func (h eitherHandler) Handle(ctx context.Context, r slog.Record) error {
-	return h.current().Handle(ctx, r)
-}
-
-// WithAttrs implements [slog.Handler].
-func (h eitherHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return eitherHandler{h.asJSON, h.text.WithAttrs(attrs), h.json.WithAttrs(attrs)}
-}
-
-// WithGroup implements [slog.Handler].
-func (h eitherHandler) WithGroup(name string) slog.Handler {
-	return eitherHandler{h.asJSON, h.text.WithGroup(name), h.json.WithGroup(name)}
 }
 
 // IsTerminal reports whether a person is looking.

@@ -156,7 +156,7 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 			return startFailure(err, next, w.File)
 		}
 		s.Format(next.Log.Format)
-		return nil
+		return s.Forward(next.Log.Messages)
 	}
 	sockets, err := engine.InheritedSockets()
 	if err != nil {
@@ -182,6 +182,9 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 	}
 	upgrade.srv = srv
 	banner{v.Version, w, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
+	if err := s.Forward(cfg.Log.Messages); err != nil {
+		return err
+	}
 	taken.up.Store(true)
 	if w.Packed == nil {
 		return serve(srv, taken.out, reload, upgrade, s)
