@@ -21,6 +21,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path"
 	"strings"
@@ -194,6 +195,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.meters.Served.Add(c.label)
+	if f.Dress != nil {
+		a := *c.answer
+		a.Header = maps.Clone(a.Header)
+		f.Dress(a.Header)
+		c.answer = &a
+	}
 	if !c.interim {
 		h.offer(r, f, c)
 	}

@@ -73,6 +73,11 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 	if p.coding != negotiate.Identity {
 		header["Content-Encoding"] = encodingHeader[p.coding]
 	}
+	asked := s.name
+	if variant {
+		asked = file
+	}
+	h.rules.load().dress(header, "/"+asked, true)
 	return a
 }
 

@@ -10,11 +10,13 @@ import (
 
 // fail answers a request whose name led to no file.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
+	rules := h.rules.load()
+	rules.dress(w.Header(), pathOf(r), false)
 	switch {
 	case errors.Is(err, errDirectory):
 		redirect(w, r, directorySegment(name))
 	case errors.Is(err, errNotFound):
-		if !h.list(w, r, name) && !h.application(w, r, name) {
+		if !h.list(w, r, name) && !h.ruled(w, r, rules, false) && !h.application(w, r, name) {
 			h.notFound(w, r)
 		}
 	case errors.Is(err, errNotAcceptable):
@@ -29,6 +31,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err 
 
 // notFound answers 404 with the site's page for it, if it has one.
 func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
+	rules := h.rules.load()
+	rules.dress(w.Header(), pathOf(r), false)
 	if h.private.covers(h.options.NotFound) {
 		sayStatus(w, r, http.StatusNotFound)
 		return
@@ -39,7 +43,7 @@ func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer u.done()
-	send.ServeStatus(w, r, http.StatusNotFound, u.answer)
+	send.ServeStatus(w, r, http.StatusNotFound, rules.under(u.answer, pathOf(r), false))
 }
 
 // sayStatus answers with the status and its name.

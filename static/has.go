@@ -2,9 +2,13 @@ package static
 
 import (
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"millrace/internal/rulefile"
 )
 
 // Has reports whether a path below the root is that of a file, or if it ends in a
@@ -25,6 +29,9 @@ func Inspect(dir string, o Options) (*Handler, error) {
 		return nil, err
 	}
 	o.NoCompress = true
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler) // check reports what is wrong with rules
+	}
 	h, err := start(t, o)
 	if err != nil {
 		t.close()
@@ -43,6 +50,46 @@ type Finding struct {
 
 // Explain says which file answers for a path below the root, and why none does.
 func (h *Handler) Explain(path string) Finding {
+	if f, ok := h.explainRules(path, true); ok {
+		return f
+	}
+	f := h.explainFile(path)
+	if f.Status == http.StatusNotFound {
+		if by, ok := h.explainRules(path, false); ok {
+			return by
+		}
+	}
+	return f
+}
+
+// explainRules says what the folder's own rules make of a path.
+func (h *Handler) explainRules(path string, forced bool) (f Finding, ok bool) {
+	rules := h.rules.load()
+	if rules == nil {
+		return f, false
+	}
+	path = "/" + strings.TrimPrefix(path, "/")
+	if line, closed := rules.headers.Closed(path); closed {
+		return Finding{Status: http.StatusForbidden, Why: fmt.Sprintf("line %d and below of %s want a password, which only auth in the config asks for", line, rulefile.HeadersName)}, true
+	}
+	t, ok, _ := rules.redirects.Find(rulefile.Asked{Path: path}, forced)
+	if !ok {
+		return f, false
+	}
+	f = Finding{Status: t.Status, Why: fmt.Sprintf("line %d of %s leads to %s", t.Line, rulefile.RedirectsName, t.To)}
+	if t.Status == http.StatusOK || t.Status >= http.StatusBadRequest {
+		u, err := url.Parse(t.To)
+		if err != nil {
+			return f, false
+		}
+		if f.File = h.explainFile(u.Path).File; f.File == "" {
+			return f, false
+		}
+	}
+	return f, true
+}
+
+func (h *Handler) explainFile(path string) Finding {
 	name, ok := h.requestName(&url.URL{Path: path})
 	if !ok {
 		why := "no file can have this name"

@@ -25,7 +25,8 @@ var _ original.Source = (*Handler)(nil)
 // it is served as it is.
 func (h *Handler) Original(r *http.Request) (original.File, error) {
 	name, ok := h.requestName(r.URL)
-	if !ok || name == "" || strings.HasSuffix(name, "/") {
+	rules := h.rules.load()
+	if !ok || name == "" || strings.HasSuffix(name, "/") || rules.answers(r) {
 		return original.File{}, original.ErrNone
 	}
 	s, transient, err := h.find(name, true)
@@ -38,6 +39,12 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	}
 	f, err := h.original(s.found.file, s.found.sources[negotiate.Identity])
 	f.Generation = s.read
+	if rules != nil {
+		f.Dress = func(header http.Header) { rules.dress(header, pathOf(r), true) }
+		if !rules.current() { // another request finds the new ones
+			return f, original.ErrYoung
+		}
+	}
 	return f, err
 }
 
@@ -111,8 +118,9 @@ func (h *Handler) Memory() *original.Memory { return h.table.memory.Memory }
 
 // ServeOriginal is ServeHTTP under other terms.
 func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
+	rules := h.rules.load()
 	name, ok := h.requestName(r.URL)
-	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if !ok || rules.answers(r) || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.ServeHTTP(w, r)
 		return
 	}
@@ -130,8 +138,8 @@ func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t origin
 		}
 		a.Header[field] = values
 	}
-	if u.offer && !t.Interim {
-		rule := u.rule()
+	if u.offer && !t.Interim && rules.current() {
+		rule := rules.narrow(u.rule())
 		rule.VaryOn = slices.Concat(rule.VaryOn, t.VaryOn)
 		rule.WithQuery, rule.Also = t.WithQuery, t.Also
 		lane.Offer(r, &a, rule)

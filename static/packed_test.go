@@ -24,7 +24,7 @@ func packFolder(t testing.TB, dir string, o Options) string {
 		t.Fatal(err)
 	}
 	_, err := packer.Make(t.Context(), packer.Plan{Base: base, Out: out, Folders: []packer.Folder{{
-		Name: ".", Dir: dir, Takes: o.Serves(), Enters: o.Serves(), Type: TypeOf,
+		Name: ".", Dir: dir, Takes: o.Packs(), Enters: o.Packs(), Type: TypeOf,
 		NoPrecompressed: o.NoPrecompressed, NoCompress: o.NoCompress,
 	}}})
 	if err != nil {
@@ -132,7 +132,7 @@ func TestPackedImages(t *testing.T) {
 	write(t, temp, map[string]string{"base": ""})
 	o := Options{CacheControl: []CacheRule{{"*.jpg", "max-age=7"}}}
 	_, err := packer.Make(t.Context(), packer.Plan{Base: base, Out: out, Folders: []packer.Folder{{
-		Name: ".", Dir: dir, Takes: o.Serves(), Enters: o.Serves(), Type: TypeOf, Variants: variants, Below: PackedVariants,
+		Name: ".", Dir: dir, Takes: o.Packs(), Enters: o.Packs(), Type: TypeOf, Variants: variants, Below: PackedVariants,
 	}}})
 	if err != nil {
 		t.Fatal(err)

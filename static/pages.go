@@ -24,6 +24,8 @@ func (o Options) checkPages(faults map[string]error) {
 	}
 	if o.Archives && !o.Listing {
 		faults["archives"] = errors.New("archives are those of listed folders: they need listing: true")
+	} else if o.Archives && o.RuleFiles {
+		faults["archives"] = errors.New("an archive asks neither _redirects nor _headers for its files: rule_files cannot stand beside it")
 	}
 	if name := strings.TrimPrefix(o.SPA, "/"); o.SPA != "" && (!fs.ValidPath(name) || name == ".") {
 		faults["spa"] = fmt.Errorf("%q is not a page of the site: write one like index.html", o.SPA)
@@ -140,6 +142,7 @@ func (h *Handler) application(w http.ResponseWriter, r *http.Request, name strin
 	a := *u.answer
 	a.Header = maps.Clone(a.Header)
 	a.Header["Vary"] = append(slices.Clone(a.Header["Vary"]), "Accept", "Sec-Fetch-Mode")
+	h.rules.load().dress(a.Header, pathOf(r), true)
 	send.Serve(w, r, &a)
 	return true
 }

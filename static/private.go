@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"millrace/internal/rulefile"
 )
 
 const (
@@ -28,6 +30,7 @@ var privateNames = []string{
 	"*.sql", "*.sqlite", "*.sqlite3", "*.dump", "*.rdb",
 	"*.key", "*.pem", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.p8", "*.ppk", "*.kdb", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk",
 	".git", ".hg", ".svn", ".ssh", ".aws", ".gnupg",
+	rulefile.RedirectsName, rulefile.HeadersName,
 }
 
 // wrappings are the endings of copies, which hold what the original does: of
@@ -59,6 +62,17 @@ func newPrivate(names []string) *private {
 		default:
 			p.add(name)
 		}
+	}
+	return p
+}
+
+// privates are the names of the options; the files with rules are always among
+// them where they are obeyed.
+func (o Options) privates() *private {
+	p := newPrivate(o.Private)
+	if o.RuleFiles {
+		p.add(rulefile.RedirectsName)
+		p.add(rulefile.HeadersName)
 	}
 	return p
 }
@@ -124,7 +138,7 @@ func (o Options) Hides(name string) bool { return o.Hider()(name) }
 
 // Hider is Hides for many names.
 func (o Options) Hider() func(name string) bool {
-	p := newPrivate(o.Private)
+	p := o.privates()
 	return func(name string) bool { return !o.Hidden && hidden(name) || p.covers(name) }
 }
 
@@ -137,7 +151,7 @@ func (o Options) Warnings() (all []string) {
 		return nil // Open says so
 	}
 	defer t.close()
-	p, left, more := newPrivate(o.Private), maxSurveyed, 0
+	p, left, more := o.privates(), maxSurveyed, 0
 	var names []string
 	_ = t.walk(func(name string, d fs.DirEntry) error { // what cannot be read cannot be served
 		left--
@@ -146,7 +160,7 @@ func (o Options) Warnings() (all []string) {
 			return fs.SkipAll
 		case name != "." && d.IsDir() && hidden(name):
 			return fs.SkipDir
-		case d.IsDir() || !p.covers(name):
+		case d.IsDir() || !p.covers(name) || name == rulefile.RedirectsName || name == rulefile.HeadersName:
 		case len(names) == maxNamed:
 			more++
 		default:
@@ -162,6 +176,9 @@ func (o Options) Warnings() (all []string) {
 		all = append(all, "files in "+o.Root+" look like sources or secrets and are not served: "+text+
 			"; keep them in another folder, or change the list with static.private")
 	}
+	if found := t.ruleFiles(); len(found) > 0 && !o.RuleFiles {
+		all = append(all, "the folder "+o.Root+" has "+strings.Join(found, " and ")+", which nothing obeys: say static.rule_files: true, or remove it")
+	}
 	if page := strings.TrimPrefix(o.NotFound, "/"); page != "" {
 		if _, err := t.stat(page); err != nil {
 			all = append(all, "the page for what is not found (not_found) is not there itself: "+path.Join(o.Root, page))
@@ -170,9 +187,14 @@ func (o Options) Warnings() (all []string) {
 	return all
 }
 
-// Serves is what decides which names may be asked for, by the path below the
-// root: neither hidden nor private ones.
-func (o Options) Serves() func(name string) bool {
-	p := newPrivate(o.Private)
-	return func(name string) bool { return (o.Hidden || !hidden(name)) && !p.covers(name) }
+// Packs is what decides which names a packed site needs, by the path below the root:
+// those that may be asked for, and the files with rules that are obeyed.
+func (o Options) Packs() func(name string) bool {
+	p := o.privates()
+	return func(name string) bool {
+		if name == rulefile.RedirectsName || name == rulefile.HeadersName {
+			return o.RuleFiles
+		}
+		return (o.Hidden || !hidden(name)) && !p.covers(name)
+	}
 }

@@ -65,6 +65,7 @@ func (e *entry) void() {
 // snapshot is what a name led to at one moment. All but the atomics is
 // immutable.
 type snapshot struct {
+	name          string // that was asked for
 	read, version lane.Version
 	found         found
 	dir           atomic.Pointer[stamp] // of the directory; zero when not to be trusted yet
@@ -91,7 +92,7 @@ type snapshot struct {
 // withoutFiles is what remains of a snapshot when its descriptors are needed
 // elsewhere. gen must have been invalidated: the lane has the same descriptors.
 func (s *snapshot) withoutFiles(gen lane.Version) *snapshot {
-	shut := &snapshot{read: s.read, version: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
+	shut := &snapshot{name: s.name, read: s.read, version: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
 	shut.dir.Store(s.dir.Load())
 	shut.checked.Store(s.checked.Load())
 	return shut
@@ -219,7 +220,7 @@ func (h *Handler) glance(e *entry) (*snapshot, error) {
 	if h.watch != nil {
 		h.watch.add(dirOf(e.name)) // before the versions are taken: no change may fall between
 	}
-	s := &snapshot{read: e.edit.Now(), version: e.gen.Now(), shut: true}
+	s := &snapshot{name: e.name, read: e.edit.Now(), version: e.gen.Now(), shut: true}
 	f, dir, err := h.probe(e.name)
 	if err != nil {
 		return nil, err
@@ -495,7 +496,7 @@ func (h *Handler) readMoving(name string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{found: found}
+	s := &snapshot{name: name, found: found}
 	part := content{size: info.Size()}
 	if file, ok := f.(*os.File); ok {
 		part.file = send.NewFile(file)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"path"
 	"slices"
@@ -79,12 +80,18 @@ type Options struct {
 	// Decompress lets data.json.gz, .br or .zst alone answer for data.json:
 	// clients that cannot take it get up to 16 MiB decompressed.
 	Decompress bool `yaml:"decompress"`
+	// RuleFiles obeys the files _redirects and _headers at the top of the folder, in
+	// the format of Netlify and Cloudflare Pages, and reads them again when they
+	// change. They are never sent, with or without it.
+	RuleFiles bool `yaml:"rule_files"`
+	// Log gets the lines of these files that do not hold. Default slog.Default().
+	Log *slog.Logger `yaml:"-" json:"-"`
 	// Dictionaries are paths of files that are versions of each other, in which a
 	// star is any text, as in [/assets/app-*.js]. Browsers that have one version get
 	// of the next only what has changed (RFC 9842).
 	Dictionaries dictionary.Rules `yaml:"dictionaries"`
-	// Mount is what stands before the paths of the files in URLs. Dictionaries need
-	// to know; with Millrace's own server it is the path of the route.
+	// Mount is what stands before the paths of the files in URLs. Dictionaries and
+	// redirects need to know; with Millrace's own server it is the path of the route.
 	Mount string `yaml:"-"`
 	// NoPrecompressed ignores files named like another with .br, .zst or .gz
 	// appended; otherwise they answer for that other file.
@@ -135,6 +142,7 @@ type Handler struct {
 	expand   func(negotiate.Coding, io.Reader) (io.ReadCloser, error)
 	pictures bool // a packed site with variants of its images
 	versions versions
+	rules    ruleFiles
 
 	closing chan struct{}
 	running sync.WaitGroup
@@ -212,7 +220,7 @@ func start(t *tree, o Options) (*Handler, error) {
 	if o.Files == 0 {
 		o.Files = defaultFiles
 	}
-	hides := newPrivate(o.Private)
+	hides := o.privates()
 	o.Index = slices.DeleteFunc(slices.Clone(o.Index), hides.covers)
 	h := &Handler{
 		options:  o,
@@ -225,6 +233,8 @@ func start(t *tree, o Options) (*Handler, error) {
 		types:    ownTypes(o),
 		archives: make(chan struct{}, maxArchives),
 	}
+	h.rules.on = o.RuleFiles
+	h.readRules()
 	return h, nil
 }
 
@@ -236,6 +246,9 @@ func (h *Handler) keepCurrent(how freshness) {
 		h.watch = newWatcher(h.tree.dir)
 	}
 	if h.watch != nil {
+		if h.rules.on {
+			h.watch.add(".")
+		}
 		h.running.Go(h.watchLoop)
 	}
 	if how&swept != 0 {
@@ -303,6 +316,10 @@ func (h *Handler) Close() error {
 // ServeHTTP answers GET and HEAD by the URL's path, below whatever prefix the
 // handler is mounted at and the caller has stripped.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rules := h.rules.load()
+	if h.ruledFirst(w, r, rules) {
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = []string{"GET, HEAD"}
 		sayStatus(w, r, http.StatusMethodNotAllowed)
@@ -316,7 +333,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	name, ok := h.requestName(r.URL)
 	if !ok {
-		h.notFound(w, r)
+		if !h.ruled(w, r, rules, false) {
+			h.notFound(w, r)
+		}
 		return
 	}
 	if h.options.HTMLRedirect && h.toClean(w, r, name) {
@@ -328,8 +347,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer u.done()
-	if u.offer {
-		lane.Offer(r, u.answer, u.rule())
+	if u.offer && rules.current() {
+		lane.Offer(r, u.answer, rules.narrow(u.rule()))
 	}
 	send.Serve(w, r, u.answer)
 }

@@ -31,11 +31,13 @@ func (h *Handler) sweepLoop() {
 func (h *Handler) sweep() {
 	h.table.trim()
 	if h.tree.refresh() {
+		h.rules.forget()
 		h.table.voidAll()
 		if h.watch != nil {
 			h.watch.forget(".")
 		}
 	}
+	h.readRules()
 	dirs := map[string]stamp{} // each is looked at once
 	for _, e := range h.table.all() {
 		select {
@@ -54,7 +56,11 @@ func (h *Handler) sweep() {
 		h.wantCompressed(e, s)
 	}
 	if h.watch != nil {
-		h.watch.keep(h.table.directories())
+		used := h.table.directories()
+		if h.rules.on {
+			used["."] = true
+		}
+		h.watch.keep(used)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"millrace/internal/negotiate"
+	"millrace/internal/rulefile"
 )
 
 // maxWatches bounds what one handler takes of the user's inotify watches, of
@@ -135,6 +136,9 @@ func (h *Handler) changed(event fsnotify.Event) {
 		// Perhaps a directory, or a link to one.
 		h.watch.forget(rel)
 		h.table.voidBelow(rel)
+	}
+	if rel == rulefile.RedirectsName || rel == rulefile.HeadersName {
+		h.readRules()
 	}
 	base := path.Base(rel)
 	plain := base

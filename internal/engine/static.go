@@ -10,7 +10,7 @@ import (
 
 // mount tells files where their URLs begin, if they need to know.
 func mount(rc *config.Route, pattern string) {
-	if rc.Static == nil || len(rc.Static.Dictionaries) == 0 || !strings.HasPrefix(pattern, "/") || !strings.HasSuffix(pattern, "/") {
+	if rc.Static == nil || len(rc.Static.Dictionaries) == 0 && !rc.Static.RuleFiles || !strings.HasPrefix(pattern, "/") || !strings.HasSuffix(pattern, "/") {
 		return
 	}
 	o := *rc.Static
@@ -20,6 +20,7 @@ func mount(rc *config.Route, pattern string) {
 
 func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
+	o.Log = b.server.errors
 	if rc.Files != nil { // which cannot be compared with those of the old graph
 		return carry(b, keyOf("files", []any{b.server.builds, o}), func() (*static.Handler, io.Closer, error) {
 			h, err := static.New(rc.Files, o)

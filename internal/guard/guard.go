@@ -153,6 +153,9 @@ func withQuery(to, query string) string {
 	return address
 }
 
+// SendTo sends a client to an address, which is escaped but for bytes from 0x80 on.
+func SendTo(w http.ResponseWriter, to string, status int) { redirect(w, to, status) }
+
 // redirect sends a redirect without a body. http.Redirect would clean the path,
 // and so change what the operator wrote.
 func redirect(w http.ResponseWriter, to string, status int) {

@@ -32,8 +32,8 @@ type When struct {
 // variables are what a value of an answer's field may have.
 var variables = []string{"client_ip", "host", "scheme", "method", "path", "query", "uri", "request_id"}
 
-// mayAnswer says why a field of answers is not the operator's to change.
-func mayAnswer(name string, op Op) string {
+// MayAnswer says why a field of answers is not the operator's to change, "" if it is.
+func MayAnswer(name string, op Op) string {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length":
 		return "it belongs to the connection"
@@ -61,7 +61,7 @@ func mayWhen(name string, op Op) string {
 	if name == "Cache-Status" {
 		return "under when; it can be removed from all answers"
 	}
-	return mayAnswer(name, op)
+	return MayAnswer(name, op)
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with.
@@ -140,7 +140,7 @@ type compiled struct {
 func CompileAnswers(lists []List) (*AnswerRules, map[string]error) {
 	a, faults := new(AnswerRules), map[string]error{}
 	for i, l := range lists {
-		may := mayAnswer
+		may := MayAnswer
 		if l.when {
 			may = mayWhen
 		}

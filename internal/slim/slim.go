@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
@@ -103,6 +104,7 @@ type Server struct {
 	server *server.Server
 	log    *accesslog.Log
 	files  []*static.Handler
+	errors *slog.Logger
 
 	garbage *gogc.Governor
 	budget  bytesize.Size // of the contents in memory
@@ -110,7 +112,7 @@ type Server struct {
 
 // New builds everything and binds all addresses.
 func New(p Plan, packed *packfile.Site, errorLog *slog.Logger) (_ *Server, err error) {
-	s := &Server{garbage: gogc.New()}
+	s := &Server{garbage: gogc.New(), errors: errorLog}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close()) // s, whatever is returned beside the error
@@ -169,7 +171,12 @@ func (s *Server) routes(one Site, packed *packfile.Site, m *meter.Meters) (route
 			if folder == nil {
 				return nil, fmt.Errorf("route %s: the folder %s is not packed", pattern, r.Static.Root)
 			}
-			files, err := static.OpenPacked(folder, *r.Static)
+			o := *r.Static
+			if strings.HasSuffix(pattern, "/") {
+				o.Mount = strings.TrimSuffix(pattern, "/")
+			}
+			o.Log = s.errors
+			files, err := static.OpenPacked(folder, o)
 			if err != nil {
 				return nil, fmt.Errorf("route %s: %w", pattern, err)
 			}

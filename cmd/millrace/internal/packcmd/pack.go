@@ -190,6 +190,11 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 				p.Warn("what " + pattern + " says of dictionaries is left out: a packed site has no versions")
 			}
 			seen[route.Static.Root] = true
+			on := *route.Static
+			on.Root = here.Sites[i].Routes[pattern].Static.Root
+			for _, fault := range on.RuleFaults() {
+				p.Warn(fault)
+			}
 			p.Folders = append(p.Folders, c.folder(route.Static.Root, here.Sites[i].Routes[pattern].Static.Root, *route.Static))
 		}
 	}
@@ -203,7 +208,7 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 // folder is how one folder is packed: what its options keep from visitors stays
 // out of the file, too.
 func (c *Pack) folder(name, dir string, o static.Options) packer.Folder {
-	serves := o.Serves()
+	serves := o.Packs()
 	excluded := func(name string) bool {
 		for _, g := range c.Exclude {
 			if static.Matches(g, name) {

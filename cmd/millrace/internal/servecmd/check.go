@@ -55,7 +55,7 @@ func (c *Check) Run(s console.Streams) error {
 	for _, site := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(site.Routes)) {
 			if o := site.Routes[pattern].Static; o != nil {
-				notes = append(notes, o.Warnings()...)
+				notes = append(append(notes, o.Warnings()...), o.RuleFaults()...)
 			}
 		}
 	}
