@@ -65,6 +65,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// a fetch of its own. The other two turns are for lost races.
 	var o *object.Object
 	for range 3 {
+		if m := h.takeOver(r); m != nil {
+			if x.began = m.x.began; x.resume(m) {
+				return
+			}
+			continue
+		}
 		var soft bool
 		step := trace.Begin(r.Context(), trace.Lookup)
 		o, soft = h.lookup(&x)

@@ -30,6 +30,11 @@ func (x *exchange) join(o *object.Object) bool {
 	}
 	defer f.Leave()
 	if leader {
+		if o == nil {
+			if stored, _ := x.h.lookup(x); stored != nil && f.Abandon() {
+				return false // another fetch has just ended
+			}
+		}
 		return x.lead(x.h.fetches.New(f, q, o), o)
 	}
 	step := trace.Begin(x.r.Context(), trace.Fetch)

@@ -33,7 +33,8 @@ func (h *Handler) passes(method string) bool {
 	return h.cors == nil && (!h.tells || !rfc9111.Unsafe(method))
 }
 
-// Pass implements [lane.Passer], for requests that bypass the cache.
+// Pass implements [lane.Passer], for requests that bypass the cache, and for what
+// is not stored.
 func (h *Handler) Pass(q *lane.Question) lane.Passage {
 	head := q.Head
 	if !h.passes(head.Method) {
@@ -43,12 +44,13 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 		Scheme: "http", Host: authority.Normal("http", head.Host), // as Asked has them: see proxy.Handler.Pass
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.Asks && head.Query == "",
 	}
-	why := h.private(h.rules.ForRequest(head.Path), about{
+	set := h.rules.ForRequest(head.Path)
+	why := h.private(set, about{
 		method: head.Method, body: head.Length != 0, url: &target,
 		has: func(name string) bool { return head.Value(name) != "" },
 	})
 	if why == "" {
-		return nil
+		return h.passMiss(q, set)
 	}
 	p := passingPool.Get().(*passing)
 	*p = passing{h: h, began: time.Now(), method: head.Method, url: target, why: why}

@@ -32,6 +32,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/trace"
+	"millrace/internal/upstream"
 )
 
 const (
@@ -123,6 +124,9 @@ type Fetch struct {
 	pass    bool             // alone, and as the client sent it
 	stored  []*object.Object // what may be validated
 	at      purge.Time       // read before the request leaves
+
+	sent  time.Time         // by a loop; see Ask
+	begun *upstream.Passage // what a loop has sent, for the goroutine; nil: nothing
 
 	gone   <-chan struct{}     // the leader's client has left
 	over   chan struct{}       // closed when the fetch has ended

@@ -14,6 +14,10 @@ import (
 // send asks the upstream, and takes in its interim answers.
 func (t *Fetch) send(out *http.Request) (*http.Response, error) {
 	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
+		if begun := t.begun; begun != nil {
+			t.begun = nil
+			return pool.Resume(out, begun, t.hint)
+		}
 		return pool.Ask(out, t.hint)
 	}
 	return t.c.Transport.RoundTrip(out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{

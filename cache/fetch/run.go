@@ -41,7 +41,7 @@ func (t *Fetch) run() {
 		}
 	}()
 	ctx = trace.With(ctx, t.Trace)
-	if !t.pass && t.fallback() == nil {
+	if !t.pass && t.begun == nil && t.fallback() == nil {
 		step := trace.Begin(ctx, trace.Lookup)
 		o, tier := t.c.Tiers.Find(ctx, t.R, t.Key)
 		step.End(tier, nil)

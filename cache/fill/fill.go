@@ -87,6 +87,7 @@ type Fill[O any] struct {
 	mu       sync.Mutex // of all below, and of closing known
 	done     bool       // known is closed
 	finished bool
+	over     bool      // by Abandon
 	wanted   int       // Enter without Leave
 	idle     time.Time // since when wanted is 0
 	linger   time.Duration

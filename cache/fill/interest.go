@@ -9,12 +9,13 @@ import (
 // waiter calls Enter and later, once, Leave. When the last one has left for
 // longer than the fill lingers, the leader's context ends.
 //
-// Enter returns false when that has happened, or the fill's time is up: the
+// Enter returns false when that has happened, or the fill's time is up, or it was
+// abandoned: the
 // caller must not wait for it, owes no Leave, and should join again. It will
 // not meet the same fill. A refresh that nobody waits for enters for itself.
 func (f *Fill[O]) Enter() bool {
 	f.mu.Lock()
-	over := !f.finished && f.ctx != nil && f.ctx.Err() != nil
+	over := f.over || !f.finished && f.ctx != nil && f.ctx.Err() != nil
 	if !over {
 		f.wanted++
 		if f.wanted == 1 && f.timer != nil {
@@ -26,6 +27,24 @@ func (f *Fill[O]) Enter() bool {
 		f.Detach()
 	}
 	return !over
+}
+
+// Abandon ends a fill that nobody has settled, if the one who calls is the only one
+// who wants it; its Leave is still owed. Otherwise it reports false, and the fill
+// has to go on for the others. Whoever comes later starts a fill of its own.
+func (f *Fill[O]) Abandon() bool {
+	f.group.mu.Lock()
+	defer f.group.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.wanted > 1 || f.done {
+		return f.done
+	}
+	f.finished, f.done, f.over = true, true, true
+	f.group.remove(f)
+	f.group.running--
+	close(f.known)
+	return true
 }
 
 // Leave takes back one Enter. It panics when there was none.

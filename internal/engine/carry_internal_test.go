@@ -61,11 +61,35 @@ func (b *book) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/none":
 		w.WriteHeader(http.StatusNoContent)
 		return
-	case "/slow":
+	case "/lasting":
+		h.Del("Cache-Control")
+	case "/private":
+		h.Set("Cache-Control", "private")
+	case "/signs-in":
+		h.Set("Set-Cookie", "sid=new")
+	case "/partly":
+		h.Set("Cache-Control", `max-age=60, no-cache="X-Mine"`)
+		h.Set("X-Mine", "of the first")
+		h.Set("Accept-Ranges", "none")
+	case "/varies":
+		h.Set("Vary", "X-Wish, Accept-Encoding")
+	case "/aged":
+		h.Set("Age", "5")
+	case "/untyped":
+		h["Content-Type"] = nil
+	case "/tagged":
+		h.Set("Etag", `"t"`)
+		h.Set("Last-Modified", "Mon, 23 Nov 2026 00:00:00 GMT")
+		if r.Header.Get("If-None-Match") == `"t"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	case "/slow", "/slow?2":
 		time.Sleep(250 * time.Millisecond)
 	case "/stream":
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
+		time.Sleep(50 * time.Millisecond) // or it might be whole when somebody looks
 	case "/large":
 		_, _ = io.WriteString(w, strings.Repeat("x", 100_000))
 	}
@@ -142,7 +166,8 @@ func (c *cached) requests() []string {
 	return slices.Clone(c.asked)
 }
 
-// A request, and whether a loop may pass it on: those that bypass the cache.
+// A request, and whether a loop may pass it on: those that bypass the cache, and
+// those for what is not stored in it.
 type step struct {
 	request string
 	carried bool
@@ -159,15 +184,16 @@ func send(method, path, body string, fields ...string) string {
 // steps are asked one after the other: what an answer leads to is in later ones.
 func steps(tells bool) []step {
 	alice, bob := "Cookie: sid=alice", "Cookie: sid=bob"
+	miss := !tells // with a disk, a goroutine looks there first
 	return []step{
-		{get("/a"), false},
+		{get("/a"), miss},
 		{get("/a"), false}, // the cache's
 		{get("/a", alice), true},
 		{get("/a", bob), true},
 		{get("/a", "Authorization: Bearer alice"), true},
 		{get("/a"), false}, // still
 		{get("/new", alice), true},
-		{get("/new"), false}, // nothing of alice's
+		{get("/new"), miss}, // nothing of alice's
 		{get("/new", bob), true},
 		{strings.Replace(get("/a", alice), "GET", "HEAD", 1), true},
 		{get("/a", `If-Match: "x"`), true},
@@ -178,28 +204,59 @@ func steps(tells bool) []step {
 		{get("/stream", alice), true},
 		{get("/large", alice), true},
 		{send("POST", "/a", "a change"), !tells},
-		{get("/a"), false}, // made anew
+		{get("/a"), miss}, // made anew
 		{get("/a"), false},
-		{get("/b"), false},
+		{get("/b"), miss},
 		{send("POST", "/moved", "a change"), !tells},
-		{get("/a"), false}, // made anew
+		{get("/a"), miss}, // made anew
 		{send("POST", "/elsewhere", "a change", alice), !tells},
-		{get("/b"), false}, // made anew
+		{get("/b"), miss},  // made anew
 		{get("/a"), false}, // as it was
 		{send("PUT", "/broken", "no change"), !tells},
 		{send("DELETE", "/a?", ""), !tells},
 		{send("DELETE", "/a", ""), !tells},
-		{get("/a"), false}, // made anew
+		{get("/a"), miss}, // made anew
 		{get("/b"), false},
 		{get("/never/x"), true}, // by a rule
 		{get("/never/x"), true},
 		{get("/never/../a"), false},
 		{get("/a", "X-Forwarded-Host: evil", "X-Forwarded-For: 1.2.3.4", alice), true},
 		{get("/a?x=1&y", alice), true},
+		{get("/a?x=1&y"), miss},
+		{get("/a?x=1&y"), false},
+		{get("/lasting"), miss},
+		{get("/lasting"), miss}, // nothing says how long it may be kept
+		{get("/private"), miss}, // the loop begins, and a handler hands it over
+		{get("/private"), false},
+		{get("/signs-in"), miss},
+		{get("/partly"), miss},
+		{get("/partly"), false},
+		{get("/varies", "X-Wish: 1", "Accept-Encoding: br"), miss},
+		{get("/varies", "X-Wish: 2"), false},
+		{get("/varies", "X-Wish: 1", "Accept-Encoding: br"), false},
+		{get("/aged"), miss},
+		{get("/untyped"), miss},
+		{get("/tagged"), miss},
+		{get("/tagged", `If-None-Match: "t"`), false},
+		{get("/tagged?2", `If-None-Match: "t"`), false},
+		{get("/tagged?3", "Range: bytes=0-3"), false},
+		{strings.Replace(get("/tagged?4"), "GET", "HEAD", 1), false},
+		{get("/gone?2"), miss},
+		{get("/none?2"), miss},
+		{get("/broken?2"), miss},
+		{get("/slow?2"), miss},
+		{get("/stream?2"), miss},
+		{get("/large?2"), miss},
+		{get("/only", "Cache-Control: only-if-cached"), false},
+		{get("/keep-not", "Cache-Control: no-store"), false},
+		{get("/again", "Cache-Control: no-cache"), miss},
+		{get("/via", "Via: 1.1 somebody"), false},
+		{get("/x%2fy"), false},
 	}
 }
 
-// TestCarriedPastTheCache: what bypasses the cache the loops pass on. Clients and
+// TestCarriedPastTheCache: what bypasses the cache the loops pass on, and what is
+// not stored they fetch. Clients and
 // the application see the same as without them, answer for answer; and so does
 // the operator.
 func TestCarriedPastTheCache(t *testing.T) {
@@ -230,7 +287,7 @@ func TestCarriedPastTheCache(t *testing.T) {
 }
 
 // decisions are what the cache of a server has decided, in words, but for hits: of
-// the lane's it does not hear.
+// the lane's it does not hear. They are sorted: each is noted behind its answer.
 func decisions(s *Server) (all []string) {
 	for _, h := range s.graph.caches {
 		for _, d := range h.Recent("", 1024) {
@@ -239,6 +296,7 @@ func decisions(s *Server) (all []string) {
 			}
 		}
 	}
+	slices.Sort(all)
 	return all
 }
 
@@ -263,5 +321,58 @@ func TestCarriedAlone(t *testing.T) {
 	all.Wait()
 	if n := c.srv.server.Carried(); n < 500 {
 		t.Errorf("loops passed on %d requests", n)
+	}
+}
+
+// TestMissedTogether: of clients that ask for the same at once, loops and goroutines
+// alike, the application hears once.
+func TestMissedTogether(t *testing.T) {
+	c := newCached(t, false, "memory: 8MiB")
+	for _, path := range []string{"/page", "/slow", "/large"} {
+		for i := range 20 {
+			var all sync.WaitGroup
+			answers := make([]string, 10)
+			target := fmt.Sprintf("%s?%d", path, i)
+			for client := range answers {
+				all.Go(func() {
+					answer := c.ask(t, get(target), 1)
+					_, answers[client], _ = strings.Cut(answer, "] ")
+				})
+			}
+			all.Wait()
+			asked := 0
+			for _, r := range c.requests() {
+				if strings.HasPrefix(r, "GET "+target+"[") {
+					asked++
+				}
+			}
+			if asked != 1 {
+				t.Errorf("%s: asked %d times", target, asked)
+			}
+			if path == "/slow" && i == 1 {
+				break // it takes its time
+			}
+		}
+	}
+}
+
+// TestMissedAndGone: a client that leaves while a loop fetches for it does not take
+// the answer away from those who wait, nor from the cache.
+func TestMissedAndGone(t *testing.T) {
+	c := newCached(t, false, "memory: 8MiB")
+	nc, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(nc, get("/slow"))
+	for deadline := time.Now().Add(10 * time.Second); len(c.requests()) == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	_ = nc.Close()
+	if got := c.ask(t, get("/slow"), 1); !strings.HasSuffix(got, " of /slow, for ") {
+		t.Errorf("the next one got %q", got)
+	}
+	if n := len(c.requests()); n != 1 {
+		t.Errorf("the application was asked %d times", n)
 	}
 }

@@ -43,6 +43,26 @@ func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc 
 	return x.cancel
 }
 
+// asked is a request without an answer.
+type asked struct {
+	url    url.URL
+	values [fewFields]string
+}
+
+// Request is the head as a request of net/http without a body, from a client; nil
+// if its target is none.
+func (h *Head) Request(ctx context.Context, client string) *http.Request {
+	a := new(asked)
+	if !h.locate(&a.url) {
+		return nil
+	}
+	r := new(http.Request).WithContext(ctx)
+	r.Method, r.URL, r.Header, r.Host = h.Method, &a.url, h.header(a.values[:]), h.Host
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	r.RequestURI, r.RemoteAddr, r.Body = h.Target, client, http.NoBody
+	return r
+}
+
 // Outcome says what becomes of the connection after an answer.
 type Outcome uint8
 

@@ -66,33 +66,38 @@ func New(head string) *Exchange {
 // Exchange makes a request of a head that was parsed; nil if its target is none.
 func (h *Head) Exchange() *Exchange {
 	x := &Exchange{method: h.Method, target: h.Target, host: h.Host, length: h.Length}
-	if !x.locate(h) {
+	if !h.locate(&x.url) {
 		return nil
 	}
-	values := x.values[:]
-	if len(h.Lines) > len(values) {
-		values = make([]string, len(h.Lines))
-	}
-	x.header = make(http.Header, len(h.Lines))
-	for i := range h.Lines {
-		values[i] = h.Lines[i].Value
-		x.header[h.Lines[i].Name] = values[i : i+1 : i+1]
-	}
+	x.header = h.header(x.values[:])
 	return x
 }
 
+// header makes the fields a map, with room for its values.
+func (h *Head) header(values []string) http.Header {
+	if len(h.Lines) > len(values) {
+		values = make([]string, len(h.Lines))
+	}
+	header := make(http.Header, len(h.Lines))
+	for i := range h.Lines {
+		values[i] = h.Lines[i].Value
+		header[h.Lines[i].Name] = values[i : i+1 : i+1]
+	}
+	return header
+}
+
 // locate makes the URL of the target.
-func (x *Exchange) locate(h *Head) bool {
+func (h *Head) locate(to *url.URL) bool {
 	if !h.Simple {
 		u, err := url.ParseRequestURI(h.Target)
 		if err != nil {
 			return false
 		}
-		x.url = *u
+		*to = *u
 		return true
 	}
-	x.url.Path, x.url.RawQuery = h.Path, h.Query
-	x.url.ForceQuery = h.Asks && h.Query == ""
+	to.Path, to.RawQuery = h.Path, h.Query
+	to.ForceQuery = h.Asks && h.Query == ""
 	return true
 }
 

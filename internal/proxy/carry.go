@@ -57,11 +57,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage { return h.PassEdited(q, n
 // the passage is handed over, that job finds it at [lane.Unfinished], and calls
 // Serve.
 func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
-	if !h.simple || h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
-		return nil
-	}
-	from := addressOf(q.Client)
-	if !h.trust.Empty() && h.trust.names(from) || q.Head.Value("Via") != "" {
+	if !h.simple || !h.calm(q) {
 		return nil
 	}
 	p := passagePool.Get().(*passage)
@@ -70,7 +66,7 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 		return nil
 	}
 	p.handler, p.method, p.editor = h, q.Head.Method, e
-	text, err := p.request(q, from)
+	text, err := p.request(q, addressOf(q.Client))
 	if err != nil {
 		p.Cancel()
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Passage struct {
 	loop   int
 	line   *line   // nil: given back
 	all    []byte  // what Take has read, in its buffer
+	head   int     // how much of it is the answer's head
 	more   bool    // and there is something behind the answer
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
@@ -102,6 +104,19 @@ func (x *Passage) Lines(host, path, query string, ask bool, body int64) http1.Li
 	return http1.Lines{Prefix: s.prefix, Path: path, Query: query, Ask: ask, Host: s.hostFor(host), Body: body}
 }
 
+// Write appends r as it is sent to the server.
+func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
+	target, err := targetOf(r)
+	if err != nil {
+		return b, err
+	}
+	s := x.place.server
+	return http1.AppendRequest(b, r, s.lines(r, target, s.prefix))
+}
+
+// Doubted is [OnDoubt] for the answer that is to come.
+func (x *Passage) Doubted(f func()) { x.line.doubted(f) }
+
 // Line is the connection's descriptor, and a number that the one before it, with
 // the same descriptor, had not. unknown says that its loop must begin to watch it, edge-triggered.
 func (x *Passage) Line() (fd int, serial uint32, unknown bool) {
@@ -151,6 +166,13 @@ func (x *Passage) Release() {
 	}
 }
 
+// Response is the head of a whole answer, in memory of its own. a is what Take has
+// filled, and gets the same once more.
+func (x *Passage) Response(method string, a *http1.Answer) *http.Response {
+	http1.Scan(string(x.all[:x.head]), method, a)
+	return a.Response()
+}
+
 // Hold ends the loop's part where a whole answer is one for the goroutine.
 func (x *Passage) Hold() { x.keep(x.all) }
 
@@ -170,6 +192,17 @@ func (x *Passage) End() {
 	}
 	x.count()
 	x.pool.answered(x.place, true)
+}
+
+// doubted is that of a wire.
+func (l *line) doubted(f func()) {
+	if l.uses == 1 {
+		return
+	}
+	if len(l.doubts) >= maxDoubts {
+		l.doubts = append(l.doubts[:0], l.doubts[1:]...)
+	}
+	l.doubts = append(l.doubts, f)
 }
 
 // accuse is that of a wire.

@@ -101,7 +101,7 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 		x.keep(all)
 		return nil, Other
 	}
-	x.all, x.more = all, whole < int64(len(all))
+	x.all, x.head, x.more = all, size, whole < int64(len(all))
 	return all[size:whole], Whole
 }
 

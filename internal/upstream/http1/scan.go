@@ -83,6 +83,23 @@ func Scan(text, method string, a *Answer) (size int, s Scanned) {
 	return len(text) - len(rest), Plain
 }
 
+// Response is the answer as [ReadHead] has it, but for its status's reason and its
+// body. It shares a's strings.
+func (a *Answer) Response() *http.Response {
+	h := make(http.Header, len(a.Lines))
+	values := make([]string, len(a.Lines))
+	for i := range a.Lines {
+		l := &a.Lines[i]
+		if old := h[l.Name]; old != nil {
+			h[l.Name] = append(old, l.Value)
+			continue
+		}
+		values[0] = l.Value
+		h[l.Name], values = values[:1:1], values[1:]
+	}
+	return &http.Response{StatusCode: a.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h, ContentLength: a.Body}
+}
+
 // crlfLine takes a line off that ends as it should.
 func crlfLine(text string) (line, rest string, s Scanned) {
 	n := strings.IndexByte(text, '\n')

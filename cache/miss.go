@@ -1,0 +1,202 @@
+package cache
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"millrace/cache/fetch"
+	"millrace/cache/fill"
+	"millrace/cache/rules"
+	"millrace/internal/authority"
+	"millrace/internal/field"
+	"millrace/internal/lane"
+	"millrace/internal/proxy"
+)
+
+// missing is a request for what is not stored, which a loop fetches: it leads the
+// fetch for its key, as join and lead have a handler do it, but without a goroutine.
+type missing struct {
+	proxy.Trip
+	h     *Handler
+	x     exchange
+	fetch *fetch.Fetch
+	fill  *fill.Fill[fetch.Outcome]
+	lines []field.Line
+}
+
+var missingPool = sync.Pool{New: func() any { return new(missing) }}
+
+// selective are the fields of a request that ask for a part of an answer, or for
+// none if it has not changed.
+var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Since"}
+
+// misses reports whether a loop may fetch: nothing has to be looked up that a loop
+// would wait for.
+func (h *Handler) misses() bool {
+	return h.cors == nil && !h.trusting && !h.tiers.Slow()
+}
+
+// passMiss is Pass for what is not stored, where the key is the URL alone.
+func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
+	head := q.Head
+	if !h.misses() || head.Method != http.MethodGet || len(set.Made) > 0 {
+		return nil
+	}
+	for _, name := range selective {
+		if head.Value(name) != "" {
+			return nil
+		}
+	}
+	host := authority.Normal("http", head.Host)
+	key, all := set.Key.ForURL("http", host, head.Target)
+	if !all || h.tiers.Look(key) != nil {
+		return nil
+	}
+	m := missingPool.Get().(*missing)
+	if !h.proxy.Begin(&m.Trip, q) {
+		missingPool.Put(m)
+		return nil
+	}
+	m.h = h
+	m.x = exchange{h: h, began: time.Now(), set: set, scheme: "http", host: host, key: key, purges: h.purges.Generation().Now()}
+	if !m.lead(q) {
+		m.release()
+		return nil
+	}
+	return m
+}
+
+// lead becomes the leader of the key's fetch and sends the request. It reports
+// false where that is not for a loop; then the line is given back.
+func (m *missing) lead(q *lane.Question) bool {
+	h, x := m.h, &m.x
+	x.r = q.Head.Request(h.life.ctx, q.Client.String())
+	if x.r == nil {
+		m.Cancel()
+		return false
+	}
+	x.personal = x.set.Personal(x.r)
+	x.demand = x.set.Policy.Demands(x.r.Header)
+	f := x.request()
+	if x.demand.OnlyIfCached || x.demand.NoStore || h.fetches.Passes(f) {
+		m.Cancel()
+		return false
+	}
+	var leader bool
+	if m.fill, leader = h.fetches.Join(f); !leader || !m.fill.Enter() {
+		m.Cancel()
+		return false
+	}
+	if h.tiers.Look(x.key) != nil && m.fill.Abandon() { // another fetch has just ended
+		m.fill.Leave()
+		m.Cancel()
+		return false
+	}
+	m.fetch = h.fetches.New(m.fill, f, nil)
+	out, doubt := m.fetch.Ask()
+	m.Doubted(doubt)
+	if m.Trip.Ask(out, q.Out) {
+		return true
+	}
+	m.fetch.GiveUp()
+	m.fill.Leave()
+	return false
+}
+
+// Take implements [lane.Passage].
+func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {
+	resp, content, t := m.Answer(buf) //nolint:bodyclose // it has none
+	if t != lane.Whole {
+		return t
+	}
+	if len(content) > 0 && resp.Header["Content-Type"] == nil && resp.Header["Content-Encoding"] == nil {
+		m.Hold() // its type is found out by a writer
+		return lane.Beyond
+	}
+	out, ok := m.fetch.Arrived(resp, content)
+	if !ok {
+		m.Hold()
+		return lane.Beyond
+	}
+	m.End()
+	x := &m.x
+	x.outcome, x.reason, x.status = out.How, out.Reason, out.Status
+	m.lines = m.appendLines(m.lines[:0], &out)
+	field.SortLines(m.lines)
+	r.Status, r.Lines, r.Body = out.Status, m.lines, out.Body.Bytes()
+	return lane.Whole
+}
+
+// appendLines appends what arrive and stream send of a whole answer.
+func (m *missing) appendLines(lines []field.Line, out *fetch.Outcome) []field.Line {
+	o := out.Object
+	for _, f := range o.Fields {
+		if slices.Contains(m.h.hidden, f.Name) || f.Name == "Accept-Ranges" && out.Status == http.StatusOK {
+			continue
+		}
+		for _, v := range f.Values {
+			lines = append(lines, field.Line{Name: f.Name, Value: v})
+		}
+	}
+	for name, values := range out.Withheld {
+		for _, v := range values {
+			lines = append(lines, field.Line{Name: name, Value: v})
+		}
+	}
+	if out.Aged {
+		age := seconds(o.Facts.CurrentAge(time.Now()))
+		lines = append(lines, field.Line{Name: "Age", Value: strconv.FormatInt(age, 10)})
+	}
+	if out.Status == http.StatusOK {
+		lines = append(lines, field.Line{Name: "Accept-Ranges", Value: "bytes"})
+	}
+	status := forward{why: "uri-miss", status: out.Status, stored: out.Reason == "", detail: out.Reason}
+	return append(lines, field.Line{Name: "Cache-Status", Value: status.String()})
+}
+
+// Sent implements [lane.Passage].
+func (m *missing) Sent(*lane.Conn, *lane.Reply) {
+	m.Release()
+	m.h.record(&m.x)
+	m.fill.Leave()
+	m.release()
+}
+
+// Discard implements [lane.Passage].
+func (m *missing) Discard() {
+	m.Trip.Discard()
+	m.fetch.GiveUp()
+	m.fill.Leave()
+	m.release()
+}
+
+func (m *missing) release() {
+	lines := m.lines
+	clear(lines)
+	m.h, m.x, m.fetch, m.fill, m.lines = nil, exchange{}, nil, nil, lines[:0]
+	missingPool.Put(m)
+}
+
+// takeOver is what a loop has begun for the handler of r; nil: nothing.
+func (h *Handler) takeOver(r *http.Request) *missing {
+	left := lane.Unfinished(r)
+	if left == nil {
+		return nil
+	}
+	m, ok := (*left).(*missing)
+	if !ok || m.h != h {
+		return nil
+	}
+	*left = nil
+	return m
+}
+
+// resume goes on with what a loop has begun, as join does with a new fetch.
+func (x *exchange) resume(m *missing) bool {
+	defer m.fill.Leave()
+	m.fetch.GoOn(x.r, m.Late())
+	return x.lead(m.fetch, nil)
+}

@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"net/http"
+
+	"millrace/internal/lane"
+	"millrace/internal/upstream"
+	"millrace/internal/upstream/http1"
+)
+
+// Trip is a request to the upstream, and its answer, on a connection of a loop: for
+// a job that makes the request and looks at the answer itself.
+type Trip struct {
+	upstream.Passage
+	handler *Handler
+	method  string
+	answer  http1.Answer
+}
+
+// Begin takes a connection for what q asks for into t, if there is one at once, and
+// the answers are mostly ones for a loop.
+func (h *Handler) Begin(t *Trip, q *lane.Question) bool {
+	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop) {
+		return false
+	}
+	t.handler, t.method = h, q.Head.Method
+	return true
+}
+
+// calm reports whether a loop should try: see manyOdd. What a proxy in front says
+// is for the other roads.
+func (h *Handler) calm(q *lane.Question) bool {
+	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
+		return false
+	}
+	return (h.trust.Empty() || !h.trust.names(addressOf(q.Client))) && q.Head.Value("Via") == ""
+}
+
+// Ask sends r, which has no body, with room for its text. If it reports false,
+// nothing was sent, and the connection is given back.
+func (t *Trip) Ask(r *http.Request, room []byte) bool {
+	text, err := t.Write(room, r)
+	if err != nil {
+		t.Cancel()
+		return false
+	}
+	return t.Send(text)
+}
+
+// Answer reads what has come. With [lane.Whole] there is a response without a body,
+// and the body, which is in buf until Release; the next call must be End, or Hold
+// if it is an answer for a goroutine.
+func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Taken) {
+	body, taken := t.Take(buf, t.method, &t.answer)
+	switch taken {
+	case upstream.Wait:
+		return nil, nil, lane.More
+	case upstream.Other:
+		return nil, nil, lane.Beyond
+	}
+	return t.Response(t.method, &t.answer), body, lane.Whole
+}
+
+// End frees the connection and the place behind a whole answer.
+func (t *Trip) End() {
+	t.Passage.End()
+	if t.handler.odd.Load() != 0 {
+		t.handler.odd.Store(0)
+	}
+}
+
+// Late is the passage for a goroutine that goes on with it, for [upstream.Pool.Resume].
+func (t *Trip) Late() *upstream.Passage {
+	t.handler.odd.Add(1)
+	return &t.Passage
+}
