@@ -115,7 +115,7 @@ var thirdParty = map[string][]string{
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/admin":    {"github.com/prometheus/client_golang"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
-	"internal/otlp":     {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},
+	"internal/otlp":     {"google.golang.org/protobuf"}, // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/h3":       {"github.com/quic-go/quic-go"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
@@ -168,6 +168,7 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
 	"internal/engine":      {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
+	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"}, // a collector's types
 	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},

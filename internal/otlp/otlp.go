@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	"millrace/internal/meter"
 	"millrace/internal/trace"
@@ -322,16 +321,11 @@ func field(b []byte, number protowire.Number, kind protowire.Type) ([]byte, bool
 	return nil, false
 }
 
-// encode is the body of a request with the spans of a batch. TracesData has the
-// same bytes as ExportTraceServiceRequest, whose package would bring gRPC.
+// encode is the body of a request with the spans of a batch.
 func (r *resource) encode(batch []*trace.Trace) ([]byte, error) {
-	raw, err := proto.Marshal(r.data(batch))
-	if err != nil {
-		return nil, fmt.Errorf("encoding spans: %w", err)
-	}
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, err = z.Write(raw)
+	_, err := z.Write(r.data(batch))
 	if err = errors.Join(err, z.Close()); err != nil {
 		return nil, fmt.Errorf("compressing spans: %w", err)
 	}

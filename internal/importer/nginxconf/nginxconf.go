@@ -38,6 +38,8 @@ type Directive struct {
 }
 
 // Arg is the text of an argument, "" where there is none.
+//
+//go:noinline
 func (d *Directive) Arg(i int) string {
 	if i < 0 || i >= len(d.Args) {
 		return ""
