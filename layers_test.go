@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/rulefile"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/exposition", "internal/rulefile"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
@@ -113,9 +113,8 @@ var isolated = map[string][]string{
 var thirdParty = map[string][]string{
 	"internal/password": {"golang.org/x/crypto"},
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
-	"internal/admin":    {"github.com/prometheus/client_golang"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
-	"internal/otlp":     {"google.golang.org/protobuf"}, // protowire, not its reflection
+	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/h3":       {"github.com/quic-go/quic-go"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
@@ -168,7 +167,9 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
 	"internal/engine":      {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
-	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"}, // a collector's types
+	"internal/admin":       {"github.com/prometheus/client_golang"},                                                                                                                                                    // a linter of metrics
+	"internal/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
+	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
 	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"millrace/internal/exposition"
 )
 
 // CertsPath is the path of the list of automatic certificates.
@@ -40,7 +40,7 @@ func (d Deps) serveCerts(w http.ResponseWriter, _ *http.Request) {
 }
 
 // certMetrics are the metrics of each name's certificate.
-type certMetrics struct{ expires, attempts, failures *prometheus.Desc }
+type certMetrics struct{ expires, attempts, failures *exposition.Metric }
 
 func newCertMetrics() certMetrics {
 	return certMetrics{
@@ -50,16 +50,10 @@ func newCertMetrics() certMetrics {
 	}
 }
 
-func (d *certMetrics) describe(ch chan<- *prometheus.Desc) {
-	ch <- d.expires
-	ch <- d.attempts
-	ch <- d.failures
-}
-
-func (d *certMetrics) collect(ch chan<- prometheus.Metric, c Certificate) {
+func (d *certMetrics) collect(p *exposition.Page, c Certificate) {
 	if c.To != nil {
-		send(ch, d.expires)(prometheus.NewConstMetric(d.expires, prometheus.GaugeValue, float64(c.To.Unix()), c.Name))
+		p.Gauge(d.expires, float64(c.To.Unix()), c.Name)
 	}
-	send(ch, d.attempts)(prometheus.NewConstMetric(d.attempts, prometheus.CounterValue, float64(c.Attempts), c.Name))
-	send(ch, d.failures)(prometheus.NewConstMetric(d.failures, prometheus.CounterValue, float64(c.Failures), c.Name))
+	p.Counter(d.attempts, float64(c.Attempts), c.Name)
+	p.Counter(d.failures, float64(c.Failures), c.Name)
 }

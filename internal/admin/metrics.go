@@ -2,14 +2,11 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
 	"runtime"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-
+	"millrace/internal/exposition"
 	"millrace/internal/meter"
 )
 
@@ -25,52 +22,37 @@ var latencyBounds = []time.Duration{
 	1 * time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 }
 
-// newRegistry makes a registry of our own (the default one is open to every
-// package in the program).
-func newRegistry(d Deps) (*prometheus.Registry, error) {
-	r := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
-		newCollector(d),
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("registering metrics: %w", err)
-		}
-	}
-	return r, nil
-}
-
-// collector reads the meters when somebody scrapes. Nothing of it, and nothing
-// of Prometheus, is on the path of a request.
+// collector reads the meters when somebody scrapes. Nothing of it is on the path
+// of a request.
 type collector struct {
 	meters  *meter.Meters
 	gather  []func()
 	figures []figure
 
-	requests, duration, bytes *prometheus.Desc // per job and lane
-	caches                    cacheMetrics     // per route
-	webSockets                webSocketMetrics // per route
-	images                    imagesMetrics    // per route
-	certs                     certMetrics      // per name
+	requests, duration, bytes *exposition.Metric // per job and lane
+	caches                    cacheMetrics       // per route
+	webSockets                webSocketMetrics   // per route
+	images                    imagesMetrics      // per route
+	certs                     certMetrics        // per name
 	certificates              func() []Certificate
 }
 
 // figure is a metric that is one number.
 type figure struct {
-	desc   *prometheus.Desc
-	kind   prometheus.ValueType
+	add    func(p *exposition.Page, m *exposition.Metric, value float64, labels ...string)
+	desc   *exposition.Metric
 	labels []string
 	read   func() float64
 }
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("millrace_"+name, help, labels, nil)
+func describe(name, help string, labels ...string) *exposition.Metric {
+	return &exposition.Metric{Name: "millrace_" + name, Help: help, Labels: labels}
 }
 
 func buildInfo(d Deps) figure {
 	return figure{
-		describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion"), prometheus.GaugeValue,
+		(*exposition.Page).Gauge,
+		describe("build_info", "Always 1; the labels say what runs.", "version", "revision", "goversion"),
 		[]string{cmp.Or(d.Version, "unknown"), cmp.Or(d.Revision, "unknown"), runtime.Version()},
 		func() float64 { return 1 },
 	}
@@ -146,57 +128,45 @@ func newCollector(d Deps) *collector {
 	}
 }
 
-func counter(desc *prometheus.Desc, c *meter.Counter, labels ...string) figure {
-	return figure{desc, prometheus.CounterValue, labels, func() float64 { return float64(c.Load()) }}
+func counter(desc *exposition.Metric, c *meter.Counter, labels ...string) figure {
+	return figure{(*exposition.Page).Counter, desc, labels, func() float64 { return float64(c.Load()) }}
 }
 
-func gauge(desc *prometheus.Desc, g *meter.Gauge, labels ...string) figure {
-	return figure{desc, prometheus.GaugeValue, labels, func() float64 { return float64(g.Load()) }}
+func gauge(desc *exposition.Metric, g *meter.Gauge, labels ...string) figure {
+	return figure{(*exposition.Page).Gauge, desc, labels, func() float64 { return float64(g.Load()) }}
 }
 
-// Describe implements [prometheus.Collector].
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range c.figures {
-		ch <- f.desc
-	}
-	ch <- c.requests
-	ch <- c.duration
-	ch <- c.bytes
-	c.caches.describe(ch)
-	c.webSockets.describe(ch)
-	c.images.describe(ch)
-	c.certs.describe(ch)
-}
-
-// Collect implements [prometheus.Collector].
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
+// collect puts everything on a page.
+func (c *collector) collect(p *exposition.Page) {
 	for _, refresh := range c.gather {
 		refresh()
 	}
 	for _, f := range c.figures {
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, f.kind, f.read(), f.labels...))
+		f.add(p, f.desc, f.read(), f.labels...)
 	}
-	c.collectJobs(ch)
+	goMetrics(p)
+	processMetrics(p)
+	c.collectJobs(p)
 	for _, m := range c.meters.Caches() {
-		c.caches.collect(ch, m)
+		c.caches.collect(p, m)
 	}
 	for _, m := range c.meters.WebSockets() {
-		c.webSockets.collect(ch, m)
+		c.webSockets.collect(p, m)
 	}
 	for _, m := range c.meters.AllImages() {
-		c.images.collect(ch, m)
+		c.images.collect(p, m)
 	}
 	if c.certificates == nil {
 		return
 	}
 	for _, one := range c.certificates() {
-		c.certs.collect(ch, one)
+		c.certs.collect(p, one)
 	}
 }
 
 // collectJobs adds up what the routes of each job have counted: a label for the
 // route would make a series of every bucket for each of them.
-func (c *collector) collectJobs(ch chan<- prometheus.Metric) {
+func (c *collector) collectJobs(p *exposition.Page) {
 	jobs := c.meters.Jobs() // those of one name follow each other
 	for len(jobs) > 0 {
 		name := jobs[0].Name
@@ -211,40 +181,29 @@ func (c *collector) collectJobs(ch chan<- prometheus.Metric) {
 			}
 			jobs = jobs[1:]
 		}
-		c.collectTraffic(ch, &fast, "fast", name)
-		c.collectTraffic(ch, &through, "through", name)
-		c.collectTraffic(ch, &slow, "slow", name)
+		c.collectTraffic(p, &fast, "fast", name)
+		c.collectTraffic(p, &through, "through", name)
+		c.collectTraffic(p, &slow, "slow", name)
 	}
 }
 
-func (c *collector) collectTraffic(ch chan<- prometheus.Metric, t *meter.Reading, lane, job string) {
+func (c *collector) collectTraffic(p *exposition.Page, t *meter.Reading, lane, job string) {
 	for _, n := range t.Codes() {
 		code := "other"
 		if n.Code != 0 {
 			code = strconv.Itoa(n.Code)
 		}
-		send(ch, c.requests)(prometheus.NewConstMetric(c.requests, prometheus.CounterValue, float64(n.Count), lane, job, code))
+		p.Counter(c.requests, float64(n.Count), lane, job, code)
 	}
-	send(ch, c.bytes)(prometheus.NewConstMetric(c.bytes, prometheus.CounterValue, float64(t.Bytes), lane, job))
+	p.Counter(c.bytes, float64(t.Bytes), lane, job)
 
-	sendHistogram(ch, c.duration, t.Latency, lane, job)
+	histogram(p, c.duration, t.Latency, lane, job)
 }
 
-func sendHistogram(ch chan<- prometheus.Metric, desc *prometheus.Desc, latency meter.Snapshot, labels ...string) {
-	within := make(map[float64]uint64, len(latencyBounds))
-	for _, bound := range latencyBounds {
-		within[bound.Seconds()] = latency.CountWithin(bound)
+func histogram(p *exposition.Page, desc *exposition.Metric, latency meter.Snapshot, labels ...string) {
+	within := make([]exposition.Bucket, len(latencyBounds))
+	for i, bound := range latencyBounds {
+		within[i] = exposition.Bucket{Bound: bound.Seconds(), Count: latency.CountWithin(bound)}
 	}
-	send(ch, desc)(prometheus.NewConstHistogram(desc, latency.Count(), latency.Sum().Seconds(), within, labels...))
-}
-
-// send passes a metric on, or the error of making it (a label that is not
-// UTF-8), which the scraper gets to see.
-func send(ch chan<- prometheus.Metric, desc *prometheus.Desc) func(prometheus.Metric, error) {
-	return func(m prometheus.Metric, err error) {
-		if err != nil {
-			m = prometheus.NewInvalidMetric(desc, err)
-		}
-		ch <- m
-	}
+	p.Histogram(desc, within, latency.Sum().Seconds(), latency.Count(), labels...)
 }

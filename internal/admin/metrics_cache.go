@@ -1,17 +1,16 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
+	"millrace/internal/exposition"
 	"millrace/internal/meter"
 )
 
 // cacheMetrics are the metrics of each route's cache.
 type cacheMetrics struct {
-	requests, uncached                       *prometheus.Desc
-	refreshes, purges, evictions             *prometheus.Desc
-	upstreamDuration, upstreamBytes, running *prometheus.Desc
-	objects, bytes                           *prometheus.Desc // per tier
+	requests, uncached                       *exposition.Metric
+	refreshes, purges, evictions             *exposition.Metric
+	upstreamDuration, upstreamBytes, running *exposition.Metric
+	objects, bytes                           *exposition.Metric // per tier
 }
 
 func newCacheMetrics() cacheMetrics {
@@ -29,18 +28,9 @@ func newCacheMetrics() cacheMetrics {
 	}
 }
 
-func (d *cacheMetrics) describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		d.requests, d.uncached, d.refreshes, d.purges, d.evictions,
-		d.upstreamDuration, d.upstreamBytes, d.running, d.objects, d.bytes,
-	} {
-		ch <- desc
-	}
-}
-
-func (d *cacheMetrics) collect(ch chan<- prometheus.Metric, m *meter.Cache) {
+func (d *cacheMetrics) collect(p *exposition.Page, m *meter.Cache) {
 	for _, f := range []struct {
-		desc    *prometheus.Desc
+		desc    *exposition.Metric
 		counter *meter.Counter
 		labels  []string
 	}{
@@ -58,13 +48,13 @@ func (d *cacheMetrics) collect(ch chan<- prometheus.Metric, m *meter.Cache) {
 		{d.upstreamBytes, &m.FromUpstream, nil},
 	} {
 		labels := append([]string{m.Route}, f.labels...)
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(f.counter.Load()), labels...))
+		p.Counter(f.desc, float64(f.counter.Load()), labels...)
 	}
 	m.Reasons.Each(func(reason string, n uint64) {
-		send(ch, d.uncached)(prometheus.NewConstMetric(d.uncached, prometheus.CounterValue, float64(n), m.Route, reason))
+		p.Counter(d.uncached, float64(n), m.Route, reason)
 	})
 	for _, f := range []struct {
-		desc   *prometheus.Desc
+		desc   *exposition.Metric
 		gauge  *meter.Gauge
 		labels []string
 	}{
@@ -75,7 +65,7 @@ func (d *cacheMetrics) collect(ch chan<- prometheus.Metric, m *meter.Cache) {
 		{d.bytes, &m.DiskBytes, []string{"disk"}},
 	} {
 		labels := append([]string{m.Route}, f.labels...)
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.GaugeValue, float64(f.gauge.Load()), labels...))
+		p.Gauge(f.desc, float64(f.gauge.Load()), labels...)
 	}
-	sendHistogram(ch, d.upstreamDuration, m.Upstream.Snapshot(), m.Route)
+	histogram(p, d.upstreamDuration, m.Upstream.Snapshot(), m.Route)
 }

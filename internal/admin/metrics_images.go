@@ -1,20 +1,19 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
+	"millrace/internal/exposition"
 	"millrace/internal/meter"
 )
 
 // imagesMetrics are the metrics of each route's images.
 type imagesMetrics struct {
-	served, converted, failed            *prometheus.Desc // by result
-	shed, noGain, dropped                *prometheus.Desc
-	original, variant, cpu               *prometheus.Desc // of conversions
-	waiting, running, memory             *prometheus.Desc // of the queue
-	workers, workerMemory, crashed       *prometheus.Desc
-	variants, variantBytes, took, waited *prometheus.Desc
-	encoder                              *prometheus.Desc
+	served, converted, failed            *exposition.Metric // by result
+	shed, noGain, dropped                *exposition.Metric
+	original, variant, cpu               *exposition.Metric // of conversions
+	waiting, running, memory             *exposition.Metric // of the queue
+	workers, workerMemory, crashed       *exposition.Metric
+	variants, variantBytes, took, waited *exposition.Metric
+	encoder                              *exposition.Metric
 }
 
 func newImagesMetrics() imagesMetrics {
@@ -42,19 +41,9 @@ func newImagesMetrics() imagesMetrics {
 	}
 }
 
-func (d *imagesMetrics) describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		d.served, d.converted, d.failed, d.shed, d.noGain, d.dropped, d.original, d.variant, d.cpu,
-		d.waiting, d.running, d.memory, d.workers, d.workerMemory, d.crashed, d.variants, d.variantBytes,
-		d.took, d.waited, d.encoder,
-	} {
-		ch <- desc
-	}
-}
-
-func (d *imagesMetrics) collect(ch chan<- prometheus.Metric, m *meter.Images) {
+func (d *imagesMetrics) collect(p *exposition.Page, m *meter.Images) {
 	for _, f := range []struct {
-		desc    *prometheus.Desc
+		desc    *exposition.Metric
 		counter *meter.Counter
 		unit    float64
 	}{
@@ -65,10 +54,10 @@ func (d *imagesMetrics) collect(ch chan<- prometheus.Metric, m *meter.Images) {
 		{d.variant, &m.BytesOut, 1},
 		{d.cpu, &m.CPU, 1e9}, // it counts nanoseconds
 	} {
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(f.counter.Load())/f.unit, m.Route))
+		p.Counter(f.desc, float64(f.counter.Load())/f.unit, m.Route)
 	}
 	for _, f := range []struct {
-		desc    *prometheus.Desc
+		desc    *exposition.Metric
 		reasons *meter.Reasons
 	}{
 		{d.served, &m.Served},
@@ -76,11 +65,11 @@ func (d *imagesMetrics) collect(ch chan<- prometheus.Metric, m *meter.Images) {
 		{d.failed, &m.Failed},
 	} {
 		f.reasons.Each(func(reason string, n uint64) {
-			send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(n), m.Route, reason))
+			p.Counter(f.desc, float64(n), m.Route, reason)
 		})
 	}
 	for _, f := range []struct {
-		desc  *prometheus.Desc
+		desc  *exposition.Metric
 		gauge *meter.Gauge
 	}{
 		{d.waiting, &m.Waiting},
@@ -91,15 +80,15 @@ func (d *imagesMetrics) collect(ch chan<- prometheus.Metric, m *meter.Images) {
 		{d.variants, &m.Variants},
 		{d.variantBytes, &m.VariantBytes},
 	} {
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.GaugeValue, float64(f.gauge.Load()), m.Route))
+		p.Gauge(f.desc, float64(f.gauge.Load()), m.Route)
 	}
 	// A counter, which the workers keep themselves.
-	send(ch, d.crashed)(prometheus.NewConstMetric(d.crashed, prometheus.CounterValue, float64(m.Crashed.Load()), m.Route))
-	sendHistogram(ch, d.took, m.Took.Snapshot(), m.Route)
-	sendHistogram(ch, d.waited, m.Waited.Snapshot(), m.Route)
+	p.Counter(d.crashed, float64(m.Crashed.Load()), m.Route)
+	histogram(p, d.took, m.Took.Snapshot(), m.Route)
+	histogram(p, d.waited, m.Waited.Snapshot(), m.Route)
 	if encoders := m.Encoders.Load(); encoders != nil {
 		for _, e := range *encoders {
-			send(ch, d.encoder)(prometheus.NewConstMetric(d.encoder, prometheus.GaugeValue, 1, m.Route, e.Format, e.Level, e.By))
+			p.Gauge(d.encoder, 1, m.Route, e.Format, e.Level, e.By)
 		}
 	}
 }

@@ -1,20 +1,19 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
+	"millrace/internal/exposition"
 	"millrace/internal/meter"
 )
 
 // webSocketMetrics are the metrics of each route's WebSockets. Event streams of
 // channels count as connections too.
 type webSocketMetrics struct {
-	connections, opened, refused, closed *prometheus.Desc
-	messages, bytes                      *prometheus.Desc // per direction
-	queuedBytes, queuedMessages, held    *prometheus.Desc
-	dropped                              *prometheus.Desc // per reason
+	connections, opened, refused, closed *exposition.Metric
+	messages, bytes                      *exposition.Metric // per direction
+	queuedBytes, queuedMessages, held    *exposition.Metric
+	dropped                              *exposition.Metric // per reason
 
-	channels, subscriptions, published, delivered, recoveries, lag, busDown *prometheus.Desc // of channels
+	channels, subscriptions, published, delivered, recoveries, lag, busDown *exposition.Metric // of channels
 }
 
 func newWebSocketMetrics() webSocketMetrics {
@@ -39,18 +38,9 @@ func newWebSocketMetrics() webSocketMetrics {
 	}
 }
 
-func (d *webSocketMetrics) describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{
-		d.connections, d.opened, d.refused, d.closed, d.messages, d.bytes, d.queuedBytes, d.queuedMessages, d.held, d.dropped,
-		d.channels, d.subscriptions, d.published, d.delivered, d.recoveries, d.lag, d.busDown,
-	} {
-		ch <- desc
-	}
-}
-
-func (d *webSocketMetrics) collect(ch chan<- prometheus.Metric, m *meter.WebSocket) {
+func (d *webSocketMetrics) collect(p *exposition.Page, m *meter.WebSocket) {
 	for _, f := range []struct {
-		desc    *prometheus.Desc
+		desc    *exposition.Metric
 		counter *meter.Counter
 		labels  []string
 	}{
@@ -66,10 +56,10 @@ func (d *webSocketMetrics) collect(ch chan<- prometheus.Metric, m *meter.WebSock
 		{d.recoveries, &m.Lost, []string{"lost"}},
 	} {
 		labels := append([]string{m.Route}, f.labels...)
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(f.counter.Load()), labels...))
+		p.Counter(f.desc, float64(f.counter.Load()), labels...)
 	}
 	for _, f := range []struct {
-		desc  *prometheus.Desc
+		desc  *exposition.Metric
 		gauge *meter.Gauge
 	}{
 		{d.connections, &m.Open},
@@ -80,18 +70,18 @@ func (d *webSocketMetrics) collect(ch chan<- prometheus.Metric, m *meter.WebSock
 		{d.subscriptions, &m.Subscriptions},
 		{d.busDown, &m.BusDown},
 	} {
-		send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.GaugeValue, float64(f.gauge.Load()), m.Route))
+		p.Gauge(f.desc, float64(f.gauge.Load()), m.Route)
 	}
 	for _, f := range []struct {
-		desc    *prometheus.Desc
+		desc    *exposition.Metric
 		reasons *meter.Reasons
 	}{
 		{d.closed, &m.Closed},
 		{d.dropped, &m.Dropped},
 	} {
 		f.reasons.Each(func(reason string, n uint64) {
-			send(ch, f.desc)(prometheus.NewConstMetric(f.desc, prometheus.CounterValue, float64(n), m.Route, reason))
+			p.Counter(f.desc, float64(n), m.Route, reason)
 		})
 	}
-	sendHistogram(ch, d.lag, m.Lag.Snapshot(), m.Route)
+	histogram(p, d.lag, m.Lag.Snapshot(), m.Route)
 }

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"millrace/internal/exposition"
 )
 
 const (
@@ -77,17 +77,10 @@ func bodyLimit(routes map[string]http.Handler, path string) int64 {
 // newHandler puts the routes together, with the limits and guards before them. gated
 // puts what asks for a token before the routes; nil: nothing does.
 func newHandler(d Deps, allowed hosts, gated func(http.Handler) http.Handler) (http.Handler, error) {
-	registry, err := newRegistry(d)
-	if err != nil {
-		return nil, err
-	}
 	mux := http.NewServeMux()
 	front := indexOf(d.Routes)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, front) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes,
-		Timeout:             scrapeTimeout,
-	}))
+	mux.Handle("GET /metrics", exposition.Handler(newCollector(d).collect, maxScrapes, scrapeTimeout))
 	mux.HandleFunc("GET /healthz", healthz(d.Ready))
 	mux.HandleFunc("POST /reload", reload(d.Reload))
 	mux.HandleFunc("POST /upgrade", upgrade(d.Upgrade))
