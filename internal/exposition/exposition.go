@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -203,12 +202,12 @@ func Handler(collect func(*Page), most int, timeout time.Duration) http.Handler 
 func answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	w.Header().Set("Vary", "Accept-Encoding")
-	var out io.Writer = w
-	if coding, ok := negotiate.Encoding(r.Header.Values("Accept-Encoding"), negotiate.Set(0).With(negotiate.Gzip)); ok && coding == negotiate.Gzip {
-		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		defer z.Close()
-		out = z
+	if coding, ok := negotiate.Encoding(r.Header.Values("Accept-Encoding"), negotiate.Set(0).With(negotiate.Gzip)); !ok || coding != negotiate.Gzip {
+		_, _ = w.Write(body) // the client may have gone
+		return
 	}
-	_, _ = out.Write(body) // the client may have gone
+	w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(w)
+	_, _ = z.Write(body)
+	_ = z.Close()
 }

@@ -10,8 +10,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/minio/minio-go/v7"
-
 	"millrace/store"
 )
 
@@ -88,7 +86,7 @@ func (s *Store) judge(ctx context.Context, ups uint64, err error) error {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrDown):
 		return err // by us, about what came
 	}
-	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
+	if answer, ok := errors.AsType[*answerError](err); ok {
 		return s.judgeAnswer(ups, answer)
 	}
 	if err := s.refusal(ctx); err != nil {
@@ -121,39 +119,39 @@ func unreachable(err error) bool {
 
 // judgeAnswer turns an error that the server has answered with into one of the
 // store. Only codes are repeated: the rest of an answer may hold anything.
-func (s *Store) judgeAnswer(ups uint64, answer minio.ErrorResponse) error {
-	switch answer.Code {
-	case minio.NoSuchKey, "InvalidRange": // a range of an object that is empty, and so not ours
+func (s *Store) judgeAnswer(ups uint64, answer *answerError) error {
+	switch answer.code {
+	case noSuchKey, "InvalidRange": // a range of an object that is empty, and so not ours
 		s.health.worked()
 		return store.ErrNotFound
 	case "EntityTooLarge", "QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded":
-		return fmt.Errorf("%w: the server says %s", store.ErrFull, answer.Code)
+		return fmt.Errorf("%w: the server says %s", store.ErrFull, answer.code)
 	}
-	if answer.StatusCode == http.StatusInsufficientStorage {
-		return fmt.Errorf("%w: the server says %d", store.ErrFull, answer.StatusCode)
+	if answer.status == http.StatusInsufficientStorage {
+		return fmt.Errorf("%w: the server says %d", store.ErrFull, answer.status)
 	}
 	if text := s.advice(answer); text != "" {
 		err := errors.New(text)
 		// One that may read and not write is not down. The check reads.
-		if answer.StatusCode != http.StatusForbidden || identity(answer.Code) {
+		if answer.status != http.StatusForbidden || aboutIdentity(answer.code) {
 			s.health.failed(ups, false, err)
 		} else {
 			s.refused.Do(func() { s.log.Warn("s3 refuses a request", "error", err) })
 		}
 		return fmt.Errorf("%w: %w", store.ErrDown, err)
 	}
-	err := fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.StatusCode)
-	if answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests {
+	err := fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.status)
+	if answer.status >= 500 || answer.status == http.StatusTooManyRequests {
 		s.health.failed(ups, true, err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
 }
 
-// identity reports whether a 403 with a code is about who asks, rather than
+// aboutIdentity reports whether a 403 with a code is about who asks, rather than
 // about what is asked.
-func identity(code string) bool {
+func aboutIdentity(code string) bool {
 	switch code {
-	case minio.SignatureDoesNotMatch, minio.InvalidAccessKeyID, "InvalidToken", "ExpiredToken", "ExpiredTokenException", "RequestTimeTooSkewed":
+	case badSignature, badKey, "InvalidToken", "ExpiredToken", "ExpiredTokenException", "RequestTimeTooSkewed":
 		return true
 	}
 	return false
@@ -162,38 +160,38 @@ func identity(code string) bool {
 // longestCode bounds what is repeated of an answer.
 const longestCode = 64
 
-func code(answer minio.ErrorResponse) string {
-	if answer.Code == "" || len(answer.Code) > longestCode {
+func code(answer *answerError) string {
+	if answer.code == "" || len(answer.code) > longestCode {
 		return "an error"
 	}
-	return answer.Code
+	return answer.code
 }
 
 // advice is what to do about an error that lasts until someone does it.
-func (s *Store) advice(answer minio.ErrorResponse) string {
+func (s *Store) advice(answer *answerError) string {
 	const where = "in the URL or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-	switch answer.Code {
-	case minio.NoSuchBucket:
+	switch answer.code {
+	case noSuchBucket:
 		scheme := "https"
 		if !s.to.secure {
 			scheme = "http"
 		}
 		return fmt.Sprintf("there is no bucket %s on %s: create it, for example with: aws --endpoint-url %s://%s s3 mb s3://%s",
 			s.to.bucket, s.to.host, scheme, s.to.host, s.to.bucket)
-	case minio.SignatureDoesNotMatch:
+	case badSignature:
 		return "the server says SignatureDoesNotMatch: check the secret " + where + " (" + escapes + " there)"
-	case minio.InvalidAccessKeyID, "XAdminUserNotFound": // the latter is versitygw's
-		return "the server says " + answer.Code + ": check the access key " + where
+	case badKey, "XAdminUserNotFound": // the latter is versitygw's
+		return "the server says " + answer.code + ": check the access key " + where
 	case "InvalidToken", "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
-		return "the server says " + answer.Code + ": get a new AWS_SESSION_TOKEN with its keys, and start again"
-	case minio.AccessDenied:
+		return "the server says " + answer.code + ": get a new AWS_SESSION_TOKEN with its keys, and start again"
+	case accessDenied:
 		return "the server says AccessDenied: give the access key the rights s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on bucket " + s.to.bucket
 	case "RequestTimeTooSkewed":
 		return "the server says RequestTimeTooSkewed: set this machine's clock"
-	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
-		return "the server says " + answer.Code + ": check the region, ?region=… in the URL"
+	case "InvalidRegion", authorizationError, "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
+		return "the server says " + answer.code + ": check the region, ?region=… in the URL"
 	}
-	if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
+	if answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden {
 		return "the server says " + code(answer) + ": check the access key and the secret " + where + ", and their rights"
 	}
 	return ""
@@ -204,25 +202,21 @@ func (s *Store) advice(answer minio.ErrorResponse) string {
 func (s *Store) check() error {
 	ctx, cancel := context.WithTimeout(s.closing, s.o.Timeout)
 	defer cancel()
-	o := minio.GetObjectOptions{}
-	if err := o.SetRange(0, 0); err != nil { // it refuses only impossible ranges
-		return err
-	}
-	body, _, _, err := s.client.GetObject(ctx, s.to.bucket, s.name(""), o)
+	body, _, err := s.client.get(ctx, s.name(""), 1)
 	if err == nil {
 		return body.Close()
 	}
-	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	answer, ok := errors.AsType[*answerError](err)
 	switch {
 	case !ok && ctx.Err() != nil:
 		return errSlow
 	case !ok:
 		return plain(err)
-	case answer.Code == minio.NoSuchKey || answer.Code == "InvalidRange":
+	case answer.code == noSuchKey || answer.code == "InvalidRange":
 		return nil
 	}
 	if text := s.advice(answer); text != "" {
 		return errors.New(text)
 	}
-	return fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.StatusCode)
+	return fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.status)
 }

@@ -24,7 +24,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"golang.org/x/time/rate"
 
 	"millrace/internal/bytesize"
@@ -81,7 +80,7 @@ type Store struct {
 	o         Options
 	to        target
 	log       *slog.Logger
-	client    *minio.Core
+	client    *client
 	transport *http.Transport
 	health    *health
 	refused   rate.Sometimes // log lines about writes that the server does not allow
@@ -124,9 +123,7 @@ func Open(o Options) (*Store, error) {
 	if s.transport, err = to.transport(); err != nil {
 		return nil, err
 	}
-	if s.client, err = to.client(s.transport); err != nil {
-		return nil, err
-	}
+	s.client = &client{http: s.transport, to: to}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.supervise)
 	return s, nil
@@ -144,13 +141,13 @@ func (s *Store) name(key string) string {
 func (s *Store) Get(ctx context.Context, key string) (*store.Object, error) {
 	var o *store.Object
 	err := s.call(ctx, 0, func(ctx context.Context, more func(int64)) error {
-		body, info, _, err := s.client.GetObject(ctx, s.to.bucket, s.name(key), minio.GetObjectOptions{})
+		body, size, err := s.client.get(ctx, s.name(key), 0)
 		if err != nil {
 			return err
 		}
 		defer body.Close()
-		more(info.Size)
-		o, err = s.read(body, info.Size, key)
+		more(size)
+		o, err = s.read(body, size, key)
 		return err
 	})
 	if err != nil {
@@ -162,7 +159,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Object, error) {
 // Delete implements store.Store.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	err := s.call(ctx, 0, func(ctx context.Context, _ func(int64)) error {
-		return s.client.RemoveObject(ctx, s.to.bucket, s.name(key), minio.RemoveObjectOptions{})
+		return s.client.remove(ctx, s.name(key))
 	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("deleting from s3: %w", err)

@@ -287,7 +287,7 @@ func TestRestart(t *testing.T) {
 	if !log.has("s3 does not work")() || !log.has("s3 answers")() {
 		t.Errorf("the log says:\n%s", &log.b)
 	}
-	if log.has(s.secret)() || log.has(escape(s.secret))() {
+	if log.has(s.secret)() || log.has(escapedSecret(s.secret))() {
 		t.Error("the secret is in the log")
 	}
 }
@@ -311,7 +311,7 @@ func TestMistakes(t *testing.T) {
 	s := start(t)
 	for name, c := range map[string]struct{ url, says string }{
 		"secret": {"s3+http://" + s.key + ":wrong%2Fsecret@" + s.addr + "/millrace", "check the secret"},
-		"key":    {"s3+http://WRONGKEY:" + escape(s.secret) + "@" + s.addr + "/millrace", "check the access key"},
+		"key":    {"s3+http://WRONGKEY:" + escapedSecret(s.secret) + "@" + s.addr + "/millrace", "check the access key"},
 		"bucket": {strings.Replace(s.url(s.addr, ""), "millrace", "nothing", 1), "s3 mb s3://nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestMistakes(t *testing.T) {
 				if !errors.Is(err, store.ErrDown) || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%v", err)
 				}
-				for _, secret := range []string{s.secret, escape(s.secret), "wrong/secret", "wrong%2Fsecret"} {
+				for _, secret := range []string{s.secret, escapedSecret(s.secret), "wrong/secret", "wrong%2Fsecret"} {
 					if strings.Contains(err.Error(), secret) || log.has(secret)() {
 						t.Errorf("the secret is told: %v", err)
 					}

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/minio/minio-go/v7"
 	"go.uber.org/goleak"
 
 	"millrace/internal/servertest"
@@ -62,13 +61,13 @@ func (s *server) run() {
 	s.S3(servertest.S3Program(s.t, "../.."), s.addr, s.dir, s.key, s.secret, patience)
 }
 
-func escape(secret string) string {
+func escapedSecret(secret string) string {
 	return strings.NewReplacer("/", "%2F", "+", "%2B").Replace(secret)
 }
 
 // url leads to a folder of the bucket, through any address.
 func (s *server) url(addr, prefix string) string {
-	return "s3+http://" + s.key + ":" + escape(s.secret) + "@" + addr + "/millrace/" + prefix
+	return "s3+http://" + s.key + ":" + escapedSecret(s.secret) + "@" + addr + "/millrace/" + prefix
 }
 
 // open opens a store that is closed at the test's end.
@@ -91,9 +90,7 @@ func open(t *testing.T, o Options) *Store {
 // raw puts bytes under a name in the bucket, past the store.
 func raw(t *testing.T, st *Store, name string, b []byte) {
 	t.Helper()
-	_, err := st.client.Client.PutObject(context.Background(), st.to.bucket, name, bytes.NewReader(b), int64(len(b)),
-		minio.PutObjectOptions{DisableMultipart: true})
-	if err != nil {
+	if err := st.client.put(context.Background(), name, bytes.NewReader(b), int64(len(b))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -12,10 +12,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // target is what Options.URL says.
@@ -72,7 +68,7 @@ func parseURL(text string) (target, error) {
 	if t.bucket == "" {
 		return fail("no bucket; write s3://host/bucket/prefix")
 	}
-	if s3utils.CheckValidBucketName(t.bucket) != nil {
+	if !validBucket(t.bucket) {
 		return fail("that is not the name of a bucket: 3 to 63 letters, digits, dots and hyphens")
 	}
 	if t.prefix != "" {
@@ -158,21 +154,20 @@ func (t *target) transport() (*http.Transport, error) {
 	return tr, nil
 }
 
-// attempts is how often the client tries a request. A second time is for
-// connections that the server has closed while they were idle, and for servers
-// that ask to slow down; more would only use up the caller's time.
-const attempts = 2
-
-func (t *target) client(tr http.RoundTripper) (*minio.Core, error) {
-	c, err := minio.NewCore(t.host, &minio.Options{
-		Creds:      credentials.NewStaticV4(t.key, t.secret, t.token),
-		Secure:     t.secure,
-		Region:     t.region,
-		Transport:  tr,
-		MaxRetries: attempts,
-	})
-	if err != nil {
-		return nil, errors.New("s3 URL: the host cannot be used; write s3://host/bucket or s3://host:port/bucket")
+// validBucket reports whether S3 takes a name, by today's rules or by the looser
+// ones of old buckets.
+func validBucket(name string) bool {
+	if len(name) < 3 || len(name) > 63 || net.ParseIP(name) != nil {
+		return false
 	}
-	return c, nil
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case strings.IndexByte("._-:", c) < 0, i == 0, i == len(name)-1:
+			return false
+		case c != '_' && c != ':' && (name[i-1] == '.' || c == '.' && name[i-1] == '-'):
+			return false // .. and .- and -.
+		}
+	}
+	return true
 }

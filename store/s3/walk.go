@@ -9,8 +9,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/minio/minio-go/v7"
-
 	"millrace/store"
 )
 
@@ -64,20 +62,20 @@ func (s *Store) Walk(ctx context.Context, fn func(key string, head []byte, size 
 func (s *Store) list(ctx context.Context, after string) (names []*found, err error) {
 	err = s.call(ctx, 0, func(ctx context.Context, _ func(int64)) error {
 		names = names[:0]
-		for o := range s.client.ListObjectsIter(ctx, s.to.bucket, minio.ListObjectsOptions{
-			Prefix: s.to.prefix, Recursive: true, StartAfter: after, MaxKeys: page,
-		}) {
-			if o.Err != nil {
-				return o.Err
+		for token := ""; ; {
+			l, err := s.client.list(ctx, s.to.prefix, after, token, page)
+			if err != nil {
+				return err
 			}
-			if o.Key > after { // some servers ignore start-after
-				names = append(names, &found{name: o.Key, size: o.Size})
+			for _, o := range l.Contents {
+				if len(names) < page && o.Key > after { // some servers ignore start-after
+					names = append(names, &found{name: o.Key, size: o.Size})
+				}
 			}
-			if len(names) == page {
-				break
+			if token = l.Next; !l.IsTruncated || len(names) == page {
+				return nil
 			}
 		}
-		return ctx.Err() // the iterator ends without an error then
 	})
 	return names, err
 }
@@ -123,11 +121,7 @@ func (s *Store) front(ctx context.Context, o *found) (f front, err error) {
 // part reads the first n bytes of an object.
 func (s *Store) part(ctx context.Context, name string, n int64) (b []byte, err error) {
 	err = s.call(ctx, 0, func(ctx context.Context, _ func(int64)) error {
-		var o minio.GetObjectOptions
-		if err := o.SetRange(0, n-1); err != nil {
-			return err
-		}
-		body, _, _, err := s.client.GetObject(ctx, s.to.bucket, name, o)
+		body, _, err := s.client.get(ctx, name, n)
 		if err != nil {
 			return err
 		}

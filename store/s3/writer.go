@@ -3,10 +3,7 @@ package s3
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
-
-	"github.com/minio/minio-go/v7"
 
 	"millrace/store"
 )
@@ -99,13 +96,7 @@ func (w *writer) Commit(head []byte) error {
 		front{key: []byte(w.key), head: head, size: body.size, sum: body.sum})
 	total := int64(len(before)) + body.size
 	err := w.s.call(w.ctx, total, func(ctx context.Context, _ func(int64)) error {
-		// A section can be read from its beginning again, when it is sent again.
-		whole := io.NewSectionReader(&joined{before, body}, 0, total)
-		_, err := w.s.client.Client.PutObject(ctx, w.s.to.bucket, w.s.name(w.key), whole, total, minio.PutObjectOptions{
-			ContentType:      "application/octet-stream",
-			DisableMultipart: true, // parts would be left behind by a process that ends
-		})
-		return err
+		return w.s.client.put(ctx, w.s.name(w.key), &joined{before, body}, total)
 	})
 	if err != nil {
 		return fmt.Errorf("writing to s3: %w", err)
