@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -29,19 +30,20 @@ import (
 
 // load is how much goes on during upgrades: so many connections of each kind.
 type load struct {
-	http1, http2, http3, downloads, uploads, webSockets, streams, channels int
-	upgrades, reloads                                                      int           // reloads before each upgrade
-	think                                                                  time.Duration // between two requests of a connection
-	patience                                                               string        // limits.upgrade_timeout
+	http1, http2, http3, posts, downloads, uploads, webSockets, streams, channels int
+
+	upgrades, reloads int           // reloads before each upgrade
+	think             time.Duration // between two requests of a connection
+	patience          string        // limits.upgrade_timeout
 }
 
 // loads are what is done every day, and with MILLRACE_UPGRADE_STRESS=1: 1,000
 // connections, 10 upgrades, 100 reloads before each. That takes some minutes.
 func loads() load {
 	if os.Getenv("MILLRACE_UPGRADE_STRESS") == "" {
-		return load{http1: 10, http2: 5, http3: 3, downloads: 3, uploads: 3, webSockets: 10, streams: 3, channels: 3, upgrades: 3, reloads: 5, think: time.Millisecond, patience: "2s"}
+		return load{http1: 10, http2: 5, http3: 3, posts: 10, downloads: 3, uploads: 3, webSockets: 10, streams: 3, channels: 3, upgrades: 3, reloads: 5, think: time.Millisecond, patience: "2s"}
 	}
-	return load{http1: 400, http2: 150, http3: 50, downloads: 50, uploads: 50, webSockets: 200, streams: 50, channels: 50, upgrades: 10, reloads: 100, think: 250 * time.Millisecond, patience: "8s"}
+	return load{http1: 300, http2: 150, http3: 50, posts: 100, downloads: 50, uploads: 50, webSockets: 200, streams: 50, channels: 50, upgrades: 10, reloads: 100, think: 250 * time.Millisecond, patience: "8s"}
 }
 
 // loaded is a server under load.
@@ -183,6 +185,27 @@ func (l *loaded) upload() error {
 		return fmt.Errorf("%s %q, %w", resp.Status, text, err)
 	}
 	return nil
+}
+
+// post keeps one connection, over which it asks for what must not happen twice: a
+// client repeats no such request that the server may have seen. The pauses are
+// about as long as connections stay idle at the end of a process.
+func (l *loaded) post() (func() error, func()) {
+	tr := &http.Transport{TLSClientConfig: l.tls.Clone()}
+	c := &http.Client{Transport: tr}
+	return func() error {
+		body := struct{ io.Reader }{strings.NewReader("once")} // of which the client cannot make another one
+		resp, err := c.Post("http://"+l.addr+"/up/", "text/plain", body)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "4" {
+			return fmt.Errorf("%s %q, %w", resp.Status, text, err)
+		}
+		time.Sleep(rand.N(2200 * time.Millisecond))
+		return nil
+	}, tr.CloseIdleConnections
 }
 
 // streamed is how many events a stream of the upstream has.
@@ -333,6 +356,7 @@ func TestUpgradeLosesNothing(t *testing.T) {
 	l.keep("HTTP/1.1", l.http1, l.client("http://"+l.addr+"/", false))
 	l.keep("HTTP/2", l.http2, l.client("https://"+l.secure+"/", true))
 	l.keep("HTTP/3", l.http3, l.quic)
+	l.keep("POSTs", l.posts, l.post)
 	l.keep("downloads", l.downloads, always(l.download))
 	l.keep("uploads", l.uploads, always(l.upload))
 	l.keep("event streams", l.streams, always(l.stream))

@@ -169,7 +169,12 @@ func (u *upgraded) ask(args ...string) (string, error) {
 }
 
 func (u *upgraded) get() error {
-	resp, err := http.Get("http://" + u.addr + "/")
+	r, err := http.NewRequest(http.MethodGet, "http://"+u.addr+"/", http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.Close = true // an old process waits for what else would come
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
 	}

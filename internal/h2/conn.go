@@ -110,9 +110,10 @@ type Conn struct {
 	rest     int    // how many bytes of a DATA frame have yet to come
 	drop     bool   // nobody wants them
 
-	mu    sync.Mutex
-	away  bool   // GOAWAY has gone
-	limit uint32 // with this stream
+	mu     sync.Mutex
+	warned bool   // a first GOAWAY has gone, after which streams still come
+	away   bool   // the last GOAWAY has gone
+	limit  uint32 // with this stream
 
 	last   atomic.Uint32 // the highest stream of the client
 	warm   atomic.Uint32 // the highest that the host has answered
@@ -447,18 +448,42 @@ func (c *Conn) fail(t *turn, why code) error {
 	return ErrProtocol
 }
 
+// lastStream is the highest that there may be.
+const lastStream = 1<<31 - 1
+
+// Warn tells the client to open no more streams, and goes on with those that are
+// on their way (RFC 9113, 6.8). It may wait for the client to read.
+func (c *Conn) Warn() {
+	c.mu.Lock()
+	again := c.warned || c.away
+	c.warned = true
+	c.mu.Unlock()
+	if !again {
+		c.sayGoAway(lastStream)
+	}
+}
+
 // Shutdown tells the client that streams which have not come by now will not be
-// answered here, and lets the others end (RFC 9113, 6.8). It may wait for the
-// client to read.
+// answered here, and lets the others end. It may wait for the client to read.
 func (c *Conn) Shutdown() {
 	c.mu.Lock()
 	again := c.away
 	c.away, c.limit = true, c.last.Load()
 	limit := c.limit
 	c.mu.Unlock()
-	if again {
-		return
+	if !again {
+		c.sayGoAway(limit)
 	}
+}
+
+// IsShut reports whether Shutdown was called.
+func (c *Conn) IsShut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.away
+}
+
+func (c *Conn) sayGoAway(limit uint32) {
 	c.wmu.lock()
 	defer c.wmu.unlock()
 	var b []byte

@@ -170,7 +170,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 	}
 	switch state {
 	case http.StateActive:
-		c.deadline.Store(0)
+		c.until(0)
 		c.headBegun, c.answered = false, netHTTP
 		c.more = len(c.held) > 0
 		c.last, c.fault = c.tracker.judge()
@@ -178,8 +178,8 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.phase.Store(uint32(active))
 	case http.StateIdle:
 		c.tracker.reset()
+		c.phase.Store(uint32(between)) // before its deadline: see Lane.Drain
 		c.setIdle(time.Now(), c.lane.settings.Load())
-		c.phase.Store(uint32(between))
 	case http.StateHijacked:
 		if tcp, ok := c.under.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAlive(true) // nobody else notices a dead peer from here on
@@ -190,8 +190,8 @@ func OnState(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// setIdle starts the wait for the next request. In a drain it is a short one;
-// Drain itself may come at any moment, so that is looked up after the store:
+// setIdle starts the wait for the next request. At the end of a drain it is a short
+// one; Drain itself may come at any moment, so that is looked up after the store:
 // either this sees the drain, or the drain sees this.
 func (c *Conn) setIdle(now time.Time, s *Settings) {
 	if !c.served.Load() {
@@ -204,8 +204,8 @@ func (c *Conn) setIdle(now time.Time, s *Settings) {
 func (c *Conn) awaitFirst() { c.wait(time.Now(), c.lane.settings.Load()) }
 
 func (c *Conn) wait(now time.Time, s *Settings) {
-	c.deadline.Store(now.Add(s.Idle).UnixNano() | idleMark)
-	if c.lane.draining.Load() {
+	c.until(now.Add(s.Idle).UnixNano() | idleMark)
+	if c.lane.closing.Load() {
 		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano() | idleMark)
 	}
 }
@@ -213,6 +213,13 @@ func (c *Conn) wait(now time.Time, s *Settings) {
 // idleMark is the bit of a deadline that says that the connection waits for the
 // first byte of a request: not for the rest of one.
 const idleMark = 1
+
+// Deadlines of connections that were idle for too long, and whose goroutines are
+// to look once more: see lookAgain.
+const (
+	toLook  = idleMark
+	looking = 2 | idleMark
+)
 
 // in returns the deadline that ends d from now.
 func (c *Conn) in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() &^ idleMark }
@@ -244,6 +251,9 @@ func (c *Conn) readHead(p []byte) (int, error) {
 		return c.handOver(p, c.unhold(p)), nil
 	}
 	n, err := c.read(p)
+	for n == 0 && c.oneMore(err) {
+		n, err = c.read(p)
+	}
 	return c.handOver(p, n), err
 }
 
@@ -260,7 +270,7 @@ func (c *Conn) handOver(p []byte, n int) int {
 	}
 	if !c.headBegun {
 		c.headBegun = true
-		c.deadline.Store(c.in(c.lane.settings.Load().Header))
+		c.until(c.in(c.lane.settings.Load().Header))
 	}
 	return c.pass(p[:n])
 }
@@ -381,7 +391,7 @@ func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 // download may take longer than a connection may be idle.
 func (c *Conn) stalled() {
 	if phase(c.phase.Load()) == between {
-		c.deadline.Store(0)
+		c.until(0)
 	}
 	c.writeBy.Store(c.in(c.lane.settings.Load().Write))
 }

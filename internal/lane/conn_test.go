@@ -324,6 +324,52 @@ func TestDrainLinger(t *testing.T) {
 	})
 }
 
+// As long as others may be asked instead, an idle connection stays open until its
+// client asks once more, and then the answer is the last; or for the idle timeout.
+func TestDrainWaitsForTheNextRequest(t *testing.T) {
+	for _, path := range []string{"/", "/slow"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, Settings{Header: time.Hour, Body: time.Hour, Write: time.Hour, Idle: 75 * time.Second})
+			client, stop := b.pipeServer(func(w http.ResponseWriter, r *http.Request) {
+				if b.lane.LastAnswer(r) {
+					w.Header().Set("Connection", "close")
+				}
+				_, _ = io.WriteString(w, "slow")
+			})
+			in := bufio.NewReader(client)
+			for _, last := range []bool{false, true} {
+				if _, err := io.WriteString(client, strings.Replace(hotRequest, "/", path, 1)); err != nil {
+					t.Fatal(err)
+				}
+				resp, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadAll(resp.Body); err != nil || resp.Close != last {
+					t.Errorf("%s: the last answer: %v, %v", path, resp.Close, err)
+				}
+				if !last {
+					b.lane.DrainRequests()
+					time.Sleep(70 * time.Second)
+				}
+			}
+			if _, err := in.ReadByte(); err != io.EOF {
+				t.Errorf("%s: behind the last answer: %v", path, err)
+			}
+			near, far := net.Pipe()
+			late := b.lane.NewConn(near, b.scope, nil)
+			go func() {
+				_, _ = late.Read(make([]byte, 4096))
+				_ = late.Close()
+			}()
+			if got := cutAfter(far); got < 75*time.Second || got > 77*time.Second {
+				t.Errorf("an idle connection lives for %v", got)
+			}
+			stop()
+		})
+	}
+}
+
 // Whatever ends a connection, its end is told once.
 func TestCloseOnce(t *testing.T) {
 	b := newBench(t, patient)

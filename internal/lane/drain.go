@@ -4,38 +4,57 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"millrace/internal/h2"
 )
 
 // drainLinger is how long an idle connection stays open in a drain: a client
 // in the middle of an exchange sends its next request within it, and is then told "Connection:
-// close" instead of being cut.
+// close" instead of being cut. For as long a client of HTTP/2 may still open streams.
 const drainLinger = time.Second
 
 // Drain is DrainRequests, and ends what has no end: WebSockets and streams of
-// events, which look at the function Drain.
+// events, which look at the function Drain. Connections on which nothing comes
+// any more are closed.
 func (l *Lane) Drain() {
 	l.DrainRequests()
 	l.ending.Do(func() { close(l.drain) })
-}
-
-// DrainRequests begins the end: the last answer on every connection says "Connection:
-// close", and connections on which nothing comes any more are closed.
-func (l *Lane) DrainRequests() {
-	end := time.Now().Add(drainLinger)
-	if !l.draining.Swap(true) {
-		l.overdue.Store(end.UnixNano())
-	}
-	soon := end.UnixNano() | idleMark
+	l.closing.Store(true)
+	soon := time.Now().Add(drainLinger).UnixNano() | idleMark
 	l.each(func(c *Conn) {
-		if front := c.front.Load(); front != nil {
-			c.bid(front)
-		}
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
 		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {
 			c.deadline.CompareAndSwap(d, soon)
 		}
 	})
+}
+
+// DrainRequests begins the end: the next answer on every connection is its last
+// and says "Connection: close", and clients of HTTP/2 get GOAWAY. Idle connections
+// stay open for as long as they always do: in HTTP/1.1 a server that closes one
+// cannot know whether a request is on its way, which its client may not repeat
+// (RFC 9112, 9.5).
+func (l *Lane) DrainRequests() {
+	if !l.draining.Swap(true) {
+		l.overdue.Store(time.Now().Add(drainLinger).UnixNano())
+	}
+	l.each(func(c *Conn) {
+		if front := c.front.Load(); front != nil {
+			c.bid(front)
+		}
+	})
+}
+
+// shutdownHTTP2 tells a client of HTTP/2 that the server drains. Its streams are
+// answered for drainLinger from the beginning of the drain: those that were on
+// their way (RFC 9113, 6.8).
+func (l *Lane) shutdownHTTP2(front *h2.Conn) {
+	if l.cutsShort(time.Now()) {
+		front.Shutdown()
+	} else {
+		front.Warn()
+	}
 }
 
 // LastAnswer reports whether the answer to r should close the connection.

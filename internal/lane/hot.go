@@ -151,6 +151,9 @@ func (c *Conn) converse() outcome {
 // and going back to wait are one pass through memory.
 func (c *Conn) hotRaw() (o outcome) {
 	err := c.sock.Readable(c.onReadable)
+	for c.oneMore(err) {
+		err = c.sock.Readable(c.onReadable)
+	}
 	if err != nil {
 		c.reading.err = err
 		return ended
@@ -228,7 +231,9 @@ func (c *Conn) hotStream() outcome {
 			c.beginHead(t.n)
 		}
 		m, err := c.nc.Read(t.p[t.n:])
-		t.n += m
+		if t.n += m; m == 0 && c.oneMore(err) {
+			continue
+		}
 		if err != nil {
 			t.err = err
 			return ended
@@ -240,7 +245,7 @@ func (c *Conn) hotStream() outcome {
 func (c *Conn) beginHead(n int) {
 	if n > 0 && !c.headBegun {
 		c.headBegun = true
-		c.deadline.Store(c.in(c.lane.settings.Load().Header))
+		c.until(c.in(c.lane.settings.Load().Header))
 	}
 }
 
@@ -393,7 +398,7 @@ func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply
 // sendPending sends what could not be sent at once.
 func (c *Conn) sendPending() error {
 	r := c.reading.pending
-	c.deadline.Store(0) // a connection that is answered is not idle, however slow the disk
+	c.until(0) // a connection that is answered is not idle, however slow the disk
 	var n int64
 	var err error
 	if r.file == nil {

@@ -49,7 +49,7 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 // serve serves a connection that no loop owns. It may be parked in between.
 func (h *h2Host) serve(front *h2.Conn, done func()) {
 	if h.lane.draining.Load() {
-		front.Shutdown()
+		h.lane.shutdownHTTP2(front)
 	}
 	if nc := h.waiting; nc != nil {
 		h.waiting = nil

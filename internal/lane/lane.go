@@ -105,6 +105,7 @@ type Lane struct {
 	meters   *meter.Meters
 	settings atomic.Pointer[Settings]
 	draining atomic.Bool
+	closing  atomic.Bool   // idle connections are closed soon
 	overdue  atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
 	drain    chan struct{} // closed by Drain
 	ending   sync.Once     // closes it

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -220,11 +221,37 @@ func (lp *loop) serve(event *epoll.Event) {
 	if event.Events&epoll.PeerShut != 0 {
 		c.shut.Store(true)
 	}
-	if c.wire != nil {
-		lp.serveWire(c, event)
-		return
+	idle := false
+	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // that was to make the loop look
+		idle = c.overdue(time.Now())
+		if err := lp.in.Change(fd, epoll.In|epoll.PeerShut, int32(fd), c.shard); err != nil {
+			_ = c.Close()
+			return
+		}
 	}
-	lp.look(c)
+	if c.wire != nil {
+		lp.serveWire(c)
+	} else {
+		lp.look(c)
+	}
+	if idle && lp.lane.owned.slot(fd).Load() == c && c.overdue(time.Now()) {
+		_ = c.Close() // nothing has come
+	}
+}
+
+// wakeLoop has the loop look at a connection, for which it asks for room to write,
+// which there is. One that waits for room will look anyway, and one that is away is
+// not idle. c.mu must be held.
+func (c *Conn) wakeLoop() {
+	if !c.away.Load() {
+		_ = c.home().in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard)
+	}
+}
+
+// overdue reports whether the connection has been idle for too long.
+func (c *Conn) overdue(now time.Time) bool {
+	d := c.deadline.Load()
+	return d&idleMark != 0 && d < now.UnixNano()
 }
 
 // look answers what has come on a connection, after what is left of an earlier

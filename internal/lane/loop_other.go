@@ -28,13 +28,15 @@ func (*TLSConn) Adopt(func()) bool { return false }
 
 func (*TLSConn) adopt(*h2Host, *h2.Conn, func()) bool { return false }
 
-func (*Conn) bid(front *h2.Conn) { go front.Shutdown() } // which may wait for the client: until it is cut
+func (c *Conn) bid(front *h2.Conn) { go c.lane.shutdownHTTP2(front) } // which may wait for the client: until it is cut
 
 func (*Conn) closeOwned() bool { return false }
 
 func (c *Conn) queued() (n int, known bool) { return send.Queued(c.under) }
 
 func shutdown(int) {}
+
+func (*Conn) wakeLoop() {}
 
 func (*Conn) isOwned() bool { return false }
 

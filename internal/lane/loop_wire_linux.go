@@ -74,14 +74,8 @@ func (c *Conn) settleWire(nc net.Conn, err error) bool {
 }
 
 // serveWire looks at a connection over TLS.
-func (lp *loop) serveWire(c *Conn, event *epoll.Event) {
+func (lp *loop) serveWire(c *Conn) {
 	defer lp.guard(c)
-	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // that was to make the loop look
-		if err := lp.in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard); err != nil {
-			_ = c.Close()
-			return
-		}
-	}
 	c.wire.reads = readsInTurn
 	if c.host != nil {
 		lp.lookHTTP2(c)
@@ -144,7 +138,7 @@ func (lp *loop) lookHTTP2(c *Conn) {
 			return
 		}
 		if c.lane.draining.Load() {
-			front.Shutdown()
+			c.lane.shutdownHTTP2(front)
 		}
 		err := front.Run()
 		again := isLater(err) || errors.Is(err, h2.ErrPause)
@@ -174,7 +168,7 @@ func (c *Conn) bid(front *h2.Conn) {
 		lp := c.lane.loops[int(c.shard)%len(c.lane.loops)]
 		_ = lp.in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard) // not there: it waits to write, and will look
 	case c.under != nil:
-		go front.Shutdown()
+		go c.lane.shutdownHTTP2(front)
 	}
 }
 

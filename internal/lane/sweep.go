@@ -104,16 +104,67 @@ func (l *Lane) sweeper() {
 func (c *Conn) expire(now int64) {
 	d := c.deadline.Load()
 	if d != 0 && d < now {
-		c.cut()
+		if !c.lookAgain(d) {
+			c.cut()
+		}
 		return
 	}
-	if f := c.front.Load(); f != nil && f.Expire(time.Unix(0, now).Add(-c.lane.settings.Load().Write)) {
+	f := c.front.Load()
+	if f != nil && c.lane.cutsShort(time.Unix(0, now)) && !f.IsShut() {
+		c.bid(f)
+	}
+	if f != nil && f.Expire(time.Unix(0, now).Add(-c.lane.settings.Load().Write)) {
 		c.cut()
 		return
 	}
 	c.parking.Load().rest(d, now)
 	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
 		c.cut()
+	}
+}
+
+// lastLook is how long a goroutine has to look once more: time enough to be run on
+// a busy machine.
+const lastLook = 100 * time.Millisecond
+
+// lookAgain has whoever reads from a connection that was idle until d, and too
+// long, look once more before it closes it: a request may have come that the
+// sweeper cannot know of. It reports false where nobody can be asked.
+func (c *Conn) lookAgain(d int64) bool {
+	if d&idleMark == 0 || c.front.Load() != nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.released || c.doomed:
+		return false
+	case c.fd != noFD:
+		c.wakeLoop()
+	case c.nc != nil && d != looking && c.deadline.CompareAndSwap(d, toLook):
+		// Again if need be: before it reads, net/http sets a deadline, too.
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // of a connection that is closed it does not matter
+	}
+	return true
+}
+
+// oneMore reports whether err is that of a read which the sweeper has ended by
+// lookAgain, and which is to be tried once more.
+func (c *Conn) oneMore(err error) bool {
+	if !quiet(err) || !c.deadline.CompareAndSwap(toLook, looking) {
+		return false
+	}
+	c.mu.Lock() // lookAgain has set its deadline by then
+	defer c.mu.Unlock()
+	return c.nc.SetReadDeadline(time.Now().Add(lastLook)) == nil
+}
+
+// until sets the deadline. If the sweeper was about to close the connection, it is not.
+func (c *Conn) until(deadline int64) {
+	if was := c.deadline.Swap(deadline); was == toLook || was == looking {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_ = c.nc.SetReadDeadline(time.Time{}) // a read finds out
 	}
 }
 

@@ -61,7 +61,7 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 		g = &direct{Context: c.lane.base, c: c, remote: c.peer.String()}
 	}
 	cancel := x.Begin(g, g.remote)
-	c.deadline.Store(0)
+	c.until(0)
 	c.headBegun, c.last, c.fault = false, false, ""
 	c.more = int64(len(c.held)) > x.Length()
 	c.pace = Pace{}
@@ -87,8 +87,8 @@ func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
 		c.answered = thePost
 	}
 	c.unstall()
+	c.phase.Store(uint32(between)) // before its deadline: see Lane.Drain
 	c.setIdle(time.Now(), c.lane.settings.Load())
-	c.phase.Store(uint32(between))
 	return o
 }
 

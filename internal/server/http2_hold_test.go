@@ -59,29 +59,31 @@ func TestHTTP2Drain(t *testing.T) {
 	began := time.Now()
 	r.cancel()
 	eventually(t, "the server drains", r.srv.Draining)
-	for name, h := range map[string]*hostile{"idle": idle, "silent": silent} {
-		if why := h.end(); why != http2.ErrCodeNo {
-			t.Errorf("the %s one is told %v", name, why)
-		}
-	}
-	_ = busy.WritePing(false, [8]byte{1})
+	// A stream that was on its way when the client was warned is answered.
+	_ = busy.open(5, asking("/hot"))
 	_ = busy.out.Flush()
-	for told, pinged := false, false; !told || !pinged; { // from here on it is late
+	for told, answered := []uint32(nil), false; len(told) < 2 || !answered; { // from here on it is late
 		f, err := busy.ReadFrame()
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch f := f.(type) {
 		case *http2.GoAwayFrame:
-			if told = true; f.LastStreamID != 3 || f.ErrCode != http2.ErrCodeNo {
-				t.Errorf("the client is told %v", f)
+			told = append(told, f.LastStreamID)
+			if want := []uint32{1<<31 - 1, 5}; f.LastStreamID != want[len(told)-1] || f.ErrCode != http2.ErrCodeNo {
+				t.Errorf("the client is told %v %d", f, f.LastStreamID)
 			}
-		case *http2.PingFrame:
-			pinged = true
+		case *http2.DataFrame:
+			answered = f.StreamID == 5
 		}
 	}
-	_ = busy.open(5, asking("/hot"))
-	_ = busy.open(7, asking("/slow"))
+	for name, h := range map[string]*hostile{"idle": idle, "silent": silent} {
+		if why := h.end(); why != http2.ErrCodeNo {
+			t.Errorf("the %s one is told %v", name, why)
+		}
+	}
+	_ = busy.open(7, asking("/hot"))
+	_ = busy.open(9, asking("/slow"))
 	_ = busy.out.Flush()
 	eventually(t, "the others are gone", func() bool { return r.srv.lane.Open() == 1 })
 	slow, fast := r.slow(), r.fast()

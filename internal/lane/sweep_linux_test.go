@@ -1,0 +1,104 @@
+package lane
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/internal/certtest"
+)
+
+// TestIdleForTooLong: a request that has come by the time at which the sweeper
+// finds a connection idle is answered, whoever reads from the connection; nothing
+// is waited for then, and one on which nothing comes is closed.
+func TestIdleForTooLong(t *testing.T) {
+	secure := &tls.Config{Certificates: []tls.Certificate{certtest.Make(t, "lane")}}
+	serve := func(b *bench, nc net.Conn) {
+		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }), ConnState: OnState}
+		conns := make(chan net.Conn, 1)
+		conns <- nc
+		ln := &chanListener{conns: conns}
+		t.Cleanup(func() { _ = srv.Close() })
+		go func() { _ = srv.Serve(ln) }()
+	}
+	alone := func(c NetConn) {
+		go c.Serve()
+	}
+	for name, begin := range map[string]func(t *testing.T, b *bench) net.Conn{
+		"loop":     func(t *testing.T, b *bench) net.Conn { client, _, _ := b.owned(t); return client },
+		"loop TLS": func(t *testing.T, b *bench) net.Conn { return b.wired(t) },
+		"goroutine": func(t *testing.T, b *bench) net.Conn {
+			server, client := socketPair(t)
+			alone(b.lane.NewConn(server, b.scope, nil))
+			return client
+		},
+		"goroutine TLS": func(t *testing.T, b *bench) net.Conn {
+			server, client := socketPair(t)
+			tc, inner := tls.Client(client, &tls.Config{InsecureSkipVerify: true}), tls.Server(server, secure)
+			go func() { _ = tc.Handshake() }()
+			if err := inner.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			alone(b.lane.NewConn(inner, b.scope, nil))
+			return tc
+		},
+		"net/http": func(t *testing.T, b *bench) net.Conn {
+			server, client := socketPair(t)
+			serve(b, b.lane.NewConn(server, b.scope, nil))
+			return client
+		},
+		"net/http without a lane": func(t *testing.T, b *bench) net.Conn {
+			server, client := socketPair(t)
+			serve(b, b.lane.NewConn(server, b.scope, nil))
+			return client
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, patient)
+			defer b.lane.Close()
+			if name == "net/http without a lane" {
+				b.lane.table = nil
+			}
+			client := begin(t, b)
+			late := time.Now().Add(24 * time.Hour).UnixNano()
+			for range 100 {
+				_ = client.SetDeadline(time.Now().Add(time.Minute))
+				ask(t, client, hotRequest, "hello\n")
+				if _, err := io.WriteString(client, hotRequest); err != nil {
+					t.Fatal(err)
+				}
+				b.lane.each(func(c *Conn) { c.expire(late) })
+				buf := make([]byte, 4096)
+				n, err := client.Read(buf)
+				if err != nil || !strings.HasSuffix(string(buf[:n]), "hello\n") {
+					t.Fatalf("%q, %v", buf[:n], err)
+				}
+				if !strings.HasPrefix(name, "loop") { // this one may have been found idle behind the answer
+					_ = client.Close()
+					client = begin(t, b)
+				}
+			}
+			ended := make(chan error, 1)
+			go func() {
+				_, err := client.Read(make([]byte, 1))
+				ended <- err
+			}()
+			for {
+				b.lane.each(func(c *Conn) { c.deadline.Store(time.Now().Add(-time.Second).UnixNano() | idleMark) })
+				b.lane.each(func(c *Conn) { c.expire(late) })
+				select {
+				case err := <-ended:
+					if err != io.EOF {
+						t.Error(err)
+					}
+					return
+				case <-time.After(3 * lastLook): // it was just being served
+				}
+			}
+		})
+	}
+}
