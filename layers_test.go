@@ -122,6 +122,7 @@ var thirdParty = map[string][]string{
 	"internal/send":     {"golang.org/x/sys"},
 	"internal/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
 	"internal/epoll":    {"golang.org/x/sys"},
+	"internal/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
 	"internal/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},
 	"lab/load":          {"golang.org/x/sys"},

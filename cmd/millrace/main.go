@@ -69,6 +69,7 @@ type program struct {
 	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
 	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
 	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
+	Reload     servecmd.Reload    `cmd:"" help:"Have a running server read its config again, and say whether it could."`
 	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
 	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
 	Sign       passwordcmd.Sign   `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/handover"
 	"millrace/internal/lane"
+	"millrace/websocket/conn"
 )
 
 // defaultUpgradeTimeout is how long an old process may go on after an upgrade.
@@ -195,6 +196,21 @@ func (s *Server) Retire() {
 	if err := s.admin.HandOver(); err != nil {
 		s.errors.Warn("closing the admin listener for the new process", "err", err)
 	}
+}
+
+// Answer asks the event loops whether they go round, and returns when all of them
+// have answered. The error says which one has not by the end of ctx.
+func (s *Server) Answer(ctx context.Context) error {
+	if err := s.server.Answer(ctx); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	var engine *conn.Engine // all routes have the same one
+	for _, r := range s.graph.websockets {
+		engine = r.engine
+	}
+	s.mu.RUnlock()
+	return engine.Answer(ctx)
 }
 
 // Hurry ends the time that Retire gives: WebSockets are told to come back, and the

@@ -19,6 +19,7 @@ import (
 type webSocketRoute struct {
 	control.Route
 	handler *websocket.Handler
+	engine  *conn.Engine
 	alone   bool // what is published in other processes does not reach its clients
 }
 
@@ -59,7 +60,7 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 		return h, h, err
 	})
 	if err == nil {
-		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h, o.Channels != nil && o.Channels.Bus == ""}
+		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h, engine, o.Channels != nil && o.Channels.Bus == ""}
 	}
 	return h, err
 }

@@ -43,7 +43,7 @@ type carrying struct {
 	flights     map[int32]*flight // by the descriptor of their lines
 	first, last *flight           // in the order in which they began
 	idle        *flight           // used again
-	waker       *epoll.Waker
+	wake        func()
 	timer       *time.Timer // nil: no flight is waited for
 }
 
@@ -77,9 +77,8 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	}
 	k := lp.carrying
 	if k == nil {
-		if k = lp.startCarrying(); k == nil {
-			return false
-		}
+		k = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake}
+		lp.carrying = k
 	}
 	text := string(b[:n])
 	if !k.request.Parse(text) || k.request.Length > int64(len(b)-n) {
@@ -112,15 +111,6 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	return true
 }
 
-func (lp *loop) startCarrying() *carrying {
-	w, err := lp.in.NewWaker()
-	if err != nil {
-		return nil
-	}
-	lp.carrying = &carrying{flights: map[int32]*flight{}, waker: w}
-	return lp.carrying
-}
-
 // take is a flight for the next request.
 func (k *carrying) take() *flight {
 	f := k.idle
@@ -142,7 +132,7 @@ func (k *carrying) add(f *flight) {
 	}
 	k.last = f
 	if k.timer == nil {
-		k.timer = time.AfterFunc(carryTime, k.waker.Wake)
+		k.timer = time.AfterFunc(carryTime, k.wake)
 	}
 }
 
@@ -176,7 +166,7 @@ func (lp *loop) late() {
 		lp.toCrew(k.first)
 	}
 	if k.first != nil {
-		k.timer = time.AfterFunc(carryTime, k.waker.Wake)
+		k.timer = time.AfterFunc(carryTime, k.wake)
 	}
 }
 
@@ -279,5 +269,4 @@ func (lp *loop) stopCarrying() {
 		k.remove(f)
 		c.away.Store(false)
 	}
-	_ = k.waker.Close()
 }

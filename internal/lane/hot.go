@@ -161,12 +161,6 @@ func (c *Conn) hotRaw() (o outcome) {
 	return c.outcome
 }
 
-// emptyLine reports whether what follows answers of the lane begins with the
-// end of a line.
-func (c *Conn) emptyLine() bool {
-	return c.answered != netHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
-}
-
 // readable is c.onReadable.
 func (c *Conn) readable(fd uintptr) (done bool) {
 	s := scratches.Get().(*scratch)

@@ -46,6 +46,8 @@ type loop struct {
 	scratch  scratch
 	number   int
 	carrying *carrying // nil: nothing was passed on yet
+	waker    *epoll.Waker
+	asked    chan chan struct{} // see Lane.Answer
 }
 
 // ownedConns finds a loop-owned connection by its descriptor.
@@ -92,7 +94,12 @@ func newLoop(l *Lane, number int) (*loop, error) {
 		_, _ = in.Close(), out.Close()
 		return nil, fmt.Errorf("watch an epoll descriptor: %w", err)
 	}
-	return &loop{lane: l, in: in, out: out, number: number}, nil
+	waker, err := in.NewWaker()
+	if err != nil {
+		_, _ = in.Close(), out.Close()
+		return nil, err
+	}
+	return &loop{lane: l, in: in, out: out, number: number, waker: waker, asked: make(chan chan struct{}, 1)}, nil
 }
 
 // stopLoops ends the loops, each when it finds nothing to do: every connection
@@ -105,6 +112,7 @@ func (l *Lane) stopLoops() {
 	l.looping.Wait()
 	for _, lp := range l.loops {
 		lp.stopCarrying()
+		_ = lp.waker.Close()
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
@@ -202,6 +210,7 @@ func (lp *loop) serve(event *epoll.Event) {
 	if fd < 0 {
 		if fd == epoll.WakeKey {
 			lp.late()
+			lp.answer()
 		} else {
 			lp.landed(event)
 		}

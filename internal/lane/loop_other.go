@@ -3,6 +3,7 @@
 package lane
 
 import (
+	"context"
 	"net"
 
 	"millrace/internal/h2"
@@ -19,6 +20,9 @@ type flight struct{}
 type ownedConns struct{}
 
 func (*Lane) stopLoops() {}
+
+// Answer has nobody to ask: there are no loops on this system.
+func (*Lane) Answer(context.Context) error { return nil }
 
 // Adopt reports false: there are no loops on this system.
 func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -92,7 +93,7 @@ func TestIdleForTooLong(t *testing.T) {
 				b.lane.each(func(c *Conn) { c.expire(late) })
 				select {
 				case err := <-ended:
-					if err != io.EOF {
+					if !errors.Is(err, io.EOF) {
 						t.Error(err)
 					}
 					return

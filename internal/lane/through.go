@@ -182,6 +182,12 @@ func (c *Conn) forgive() {
 	}
 }
 
+// emptyLine reports whether what follows answers of the lane begins with the
+// end of a line.
+func (c *Conn) emptyLine() bool {
+	return c.answered != netHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
+}
+
 // link is a Conn as package lean sees it.
 type link Conn
 

@@ -1,7 +1,9 @@
 package conn
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -72,6 +74,24 @@ func (e *Engine) Runners() int { return len(e.runners) }
 // called from anywhere, never blocks, and does not call f itself. Code on a
 // loop delays all of its connections: do a part, and post the rest again.
 func (e *Engine) Post(i int, f func()) { e.runners[i].post(f) }
+
+// Answer has every runner say that it still goes round, and returns when all have.
+// The error says which one has not by the end of ctx. A nil engine has none.
+func (e *Engine) Answer(ctx context.Context) error {
+	if e == nil || e.closed.Load() {
+		return nil
+	}
+	for i := range e.runners {
+		answered := make(chan struct{})
+		e.Post(i, func() { close(answered) })
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return fmt.Errorf("the WebSockets' event loop %d does not answer: %w", i, ctx.Err())
+		}
+	}
+	return nil
+}
 
 // clock turns the wheels. It is started by NewEngine and ends with Close.
 func (e *Engine) clock() {

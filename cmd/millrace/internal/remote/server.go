@@ -65,6 +65,11 @@ func newServer(at string) (*Server, error) {
 // TokenVariable has the token of an admin listener that asks for one.
 const TokenVariable = "MILLRACE_ADMIN_TOKEN"
 
+// Unauthorized says that a server asks for its token.
+func Unauthorized(at string) error {
+	return console.Failure(fmt.Errorf("the server at %s asks for its token", at), "set "+TokenVariable+" to its admin.token")
+}
+
 // bearer sends the token with each request.
 type bearer struct {
 	token string
@@ -125,7 +130,7 @@ func (r *Server) ask(ctx context.Context, method, path, what string, into any) e
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusUnauthorized {
-		return console.Failure(fmt.Errorf("the server at %s asks for its token", r.At), "set "+TokenVariable+" to its admin.token")
+		return Unauthorized(r.At)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("asking the server at %s for its %s: it says %s", r.At, what, resp.Status)

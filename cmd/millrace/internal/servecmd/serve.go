@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	"millrace/cmd/millrace/internal/cli"
@@ -140,10 +141,12 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 	s.Format(cfg.Log.Format)
 	from.Prepared()
 	var srv *engine.Server
-	upgrade := newUpgrader(from, s)
-	reload := func() error {
+	upgrade := newUpgrader(from, s, &service{tell: s})
+	reload := func() (err error) {
 		upgrade.config.Lock()
 		defer upgrade.config.Unlock()
+		done := upgrade.service.reloading()
+		defer func() { done(err) }()
 		if upgrade.done {
 			return errors.New("another process has taken over: it is the one to reload")
 		}
@@ -228,9 +231,14 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
 	upgrade.from.Ready(srv.Hear)
-	if err := handover.NotifySystemd("READY=1"); err != nil {
-		s.Tell(slog.LevelWarn, err.Error())
+	if upgrade.from == nil { // else the predecessor says whose service this is
+		upgrade.service.say("READY=1\nSTATUS=serving")
 	}
+	watched, unwatch := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { upgrade.service.watch(watched, srv.Answer) })
+	defer watching.Wait()
+	defer unwatch()
 	profile := profiler{taken: srv.Profiled}
 	defer func() { tell(profile.stop()) }()
 	now, lingers := false, false
@@ -275,6 +283,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 				}
 			default:
 				s.Tell(slog.LevelInfo, "finishing running requests; again to stop now")
+				upgrade.service.say("STOPPING=1")
 				drain()
 			}
 		}

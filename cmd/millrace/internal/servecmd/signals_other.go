@@ -3,6 +3,7 @@
 package servecmd
 
 import (
+	"errors"
 	"os"
 
 	"millrace/cmd/millrace/internal/console"
@@ -13,6 +14,9 @@ func serverSignals() []os.Signal { return []os.Signal{os.Interrupt} }
 
 // raise does what the signal would have done.
 func raise(os.Signal) { os.Exit(console.ExitFailure) }
+
+// hangUp cannot be asked for here.
+func hangUp(int) error { return errors.ErrUnsupported }
 
 func isReload(os.Signal) bool  { return false }
 func isReopen(os.Signal) bool  { return false }

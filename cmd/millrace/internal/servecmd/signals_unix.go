@@ -19,6 +19,9 @@ func raise(s os.Signal) {
 	}
 }
 
+// hangUp asks a server to read its config again.
+func hangUp(pid int) error { return syscall.Kill(pid, syscall.SIGHUP) } //nolint:wrapcheck // the caller says what was done
+
 func isReload(s os.Signal) bool  { return s == syscall.SIGHUP }
 func isReopen(s os.Signal) bool  { return s == syscall.SIGUSR1 }
 func isProfile(s os.Signal) bool { return s == syscall.SIGUSR2 }

@@ -105,6 +105,8 @@ func Examples(verb string) []string {
 		}
 	case "check":
 		return []string{"millrace check && systemctl reload millrace"}
+	case "reload":
+		return []string{"millrace check && millrace reload"}
 	case "init":
 		return []string{
 			"millrace init && millrace check && millrace serve",

@@ -28,34 +28,46 @@ type Upgrade struct {
 
 // Run has a running server start its program anew.
 func (c *Upgrade) Run(s console.Streams) error {
+	at, status, text, err := order(c.Flags, "/upgrade")
+	switch {
+	case errors.Is(err, remote.ErrNoServer):
+		return console.Failure(remote.ErrNoServer, startOne)
+	case err != nil:
+		return err
+	case status == http.StatusOK:
+		s.Say("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
+		return nil
+	case status == http.StatusNotFound, status == http.StatusNotImplemented:
+		return console.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", at), "restart it")
+	case status == http.StatusUnauthorized:
+		return remote.Unauthorized(at)
+	}
+	return errors.New("not upgraded; the process that served still does: " + text)
+}
+
+const startOne = "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner"
+
+// order has the server that the flags mean do what a path stands for. text is its
+// answer.
+func order(where remote.Flags, path string) (at string, status int, text string, err error) {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
-	r, err := c.Find(ctx, func(context.Context, *remote.Server) bool { return true })
-	if errors.Is(err, remote.ErrNoServer) {
-		return console.Failure(remote.ErrNoServer, "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner")
-	}
+	r, err := where.Find(ctx, func(context.Context, *remote.Server) bool { return true })
 	if err != nil {
-		return err
+		return "", 0, "", err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Base+"/upgrade", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.Base+path, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("asking the server: %w", err)
+		return "", 0, "", fmt.Errorf("asking the server: %w", err)
 	}
 	resp, err := r.HTTP.Do(req)
 	if err != nil {
-		return fmt.Errorf("asking the server at %s: %w", r.At, err)
+		return "", 0, "", fmt.Errorf("asking the server at %s: %w", r.At, err)
 	}
 	defer resp.Body.Close()
 	const most = 1 << 16 // an error has a few lines
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, most))
-	switch resp.StatusCode {
-	case http.StatusOK:
-		s.Say("The new process serves. The old one finishes what is under way, for at most limits.upgrade_timeout.\n")
-		return nil
-	case http.StatusNotFound, http.StatusNotImplemented:
-		return console.Failure(fmt.Errorf("the server at %s cannot be upgraded in place", r.At), "restart it")
-	}
-	return errors.New("not upgraded; the process that served still does: " + strings.TrimSpace(string(text)))
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, most))
+	return r.At, resp.StatusCode, strings.TrimSpace(string(said)), nil
 }
 
 const (
@@ -73,14 +85,15 @@ type upgrader struct {
 	from    *handover.Predecessor
 	tell    console.Streams
 	srv     *engine.Server
+	service *service
 	handed  chan int    // the successor's number, once it serves
 	config  *sync.Mutex // held by a reload, which must not come in between
 	done    bool
 }
 
 // newUpgrader finds the program that runs, before anybody puts another one there.
-func newUpgrader(from *handover.Predecessor, s console.Streams) *upgrader {
-	u := &upgrader{from: from, tell: s, handed: make(chan int, 1), config: new(sync.Mutex)}
+func newUpgrader(from *handover.Predecessor, s console.Streams, service *service) *upgrader {
+	u := &upgrader{from: from, tell: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
 	if u.program, u.missing = exec.LookPath(os.Args[0]); u.missing == nil {
 		u.program, u.missing = filepath.Abs(u.program)
 	}
@@ -112,9 +125,7 @@ func (u *upgrader) run() error {
 		return err
 	}
 	u.done = true
-	if err := handover.NotifySystemd(fmt.Sprintf("MAINPID=%d", n.Pid())); err != nil {
-		u.tell.Tell(slog.LevelWarn, err.Error())
-	}
+	u.service.handOver(n.Pid())
 	u.handed <- n.Pid()
 	return nil
 }
