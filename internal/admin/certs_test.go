@@ -12,7 +12,7 @@ func TestCertificateMetrics(t *testing.T) {
 	_, got := scrape(t, Deps{Certificates: func() []Certificate {
 		return []Certificate{
 			{Name: "a.example", To: &end, Attempts: 3, Failures: 2},
-			{Name: "b.example", Attempts: 1, Failures: 1},
+			{Name: "b.example", Attempts: 1, Failures: 1, LimitedUntil: &end},
 		}
 	}})
 	for name, want := range map[string]float64{
@@ -20,6 +20,8 @@ func TestCertificateMetrics(t *testing.T) {
 		`certificate_attempts_total{name="a.example"}`:            3,
 		`certificate_failures_total{name="a.example"}`:            2,
 		`certificate_failures_total{name="b.example"}`:            1,
+
+		`certificate_rate_limited_until_timestamp_seconds{name="b.example"}`: 2e9,
 	} {
 		if value, ok := got["millrace_"+name]; !ok || value != want {
 			t.Errorf("%s is %v (%v), want %v", name, value, ok, want)
@@ -27,5 +29,8 @@ func TestCertificateMetrics(t *testing.T) {
 	}
 	if _, ok := got[`millrace_certificate_expires_timestamp_seconds{name="b.example"}`]; ok {
 		t.Error("a certificate that is missing has an end")
+	}
+	if _, ok := got[`millrace_certificate_rate_limited_until_timestamp_seconds{name="a.example"}`]; ok {
+		t.Error("a name without a rate limit has the end of one")
 	}
 }

@@ -6,13 +6,11 @@ package certs
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,21 +36,44 @@ type Manager struct {
 	errors  *slog.Logger
 	zap     *zap.Logger
 	storage certmagic.Storage
-	shared  *shared // storage, where it is not a folder
+	folder  *certmagic.FileStorage // storage, or the copy of what is shared
+	shared  *shared                // storage, where it is not a folder
 	cache   *certmagic.Cache
 	history history
+	refused refusals
+	slots   chan struct{}   // one for each attempt under way
+	lookups chan struct{}   // one for each challenge that is looked for
 	ctx     context.Context // of all that is under way; ends with Close
 	cancel  context.CancelFunc
+	running sync.WaitGroup                                 // of jobs
+	issuers func(next *state, names, addrs []string) error // gives a state those to ask in turn
 
-	mu    sync.Mutex // held by Manage and Close
+	mu    sync.Mutex      // held by Manage and Close
+	jobs  map[string]*job // by name
 	state atomic.Pointer[state]
 }
 
 // state is what Manage has decided last.
 type state struct {
-	config  *certmagic.Config
-	issuers []*certmagic.ACMEIssuer // those of config that speak ACME
+	config  *certmagic.Config     // of names
+	demand  *certmagic.Config     // of all others, nil where nothing is on demand
+	prover  *certmagic.ACMEIssuer // answers challenges; nil without a CA that asks any over HTTP
+	clients []*http.Client        // of the CAs
 	names   map[string]bool
+}
+
+// configOf is what a name's certificate comes by.
+func (s *state) configOf(name string) *certmagic.Config {
+	if s.demand == nil || s.knows(name) {
+		return s.config
+	}
+	return s.demand
+}
+
+// knows reports whether there is to be a certificate for a name in any case.
+func (s *state) knows(name string) bool {
+	_, parent, ok := strings.Cut(name, ".")
+	return s.names[name] || ok && s.names["*."+parent]
 }
 
 // Open makes a Manager. It gets no certificate before Manage. It fails when the
@@ -77,36 +98,76 @@ func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manag
 	if err := checkDirectories(context.Background(), o, roots); err != nil {
 		return nil, err
 	}
-	m := &Manager{options: o, errors: errorLog, storage: &certmagic.FileStorage{Path: folder}}
+	m := &Manager{
+		options: o, errors: errorLog, zap: newZap(errorLog), folder: &certmagic.FileStorage{Path: folder},
+		slots: make(chan struct{}, mostAtOnce), lookups: make(chan struct{}, mostLookups), jobs: map[string]*job{},
+	}
+	m.issuers, m.storage = m.askCAs, m.folder
 	if kept != nil {
-		if m.shared, err = newShared(kept, o.StorageSecret, folder); err != nil {
+		if m.shared, err = newShared(kept, o.StorageSecret, m.folder); err != nil {
 			return nil, err
 		}
 		m.storage = m.shared
 	}
-	m.zap = newZap(errorLog)
 	m.history.of = map[string]*Attempts{}
+	m.refused.of = map[string]map[string]refusal{}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
-	m.cache = certmagic.NewCache(certmagic.CacheOptions{
-		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return m.state.Load().config, nil },
-		RenewCheckInterval: renewEvery,
-		Logger:             m.zap,
-	})
+	m.cache = certmagic.NewCache(m.cacheOptions(0))
 	m.state.Store(&state{config: certmagic.New(m.cache, certmagic.Config{Storage: m.storage, Logger: m.zap})})
 	return m, nil
+}
+
+// mostOnDemand is how many certificates on demand are in memory; further ones are
+// read when a client wants them. One has about 10 KB.
+const mostOnDemand = 10000
+
+// cacheOptions are those for so many names that are known beforehand.
+func (m *Manager) cacheOptions(names int) certmagic.CacheOptions {
+	o := certmagic.CacheOptions{
+		GetConfigForCert: func(c certmagic.Certificate) (*certmagic.Config, error) {
+			return m.state.Load().configOf(c.Names[0]), nil // it has one
+		},
+		RenewCheckInterval: renewEvery,
+		Logger:             m.zap,
+	}
+	if m.options.OnDemand.Ask != "" {
+		o.Capacity = names + mostOnDemand
+	}
+	return o
 }
 
 // Close ends what is under way. Certificates that are kept stay where they are.
 func (m *Manager) Close() error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	closed := m.ctx.Err() != nil
 	m.cancel()
+	m.mu.Unlock() // jobs take it at their end
+	if closed {
+		return nil
+	}
 	m.cache.Stop()
+	done := make(chan struct{})
+	go func() { // ends with the jobs
+		m.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTime):
+	}
+	m.state.Load().leave()
 	certmagic.CleanUpOwnLocks(context.Background(), m.zap)
 	if m.shared != nil {
 		m.shared.release()
 	}
 	return nil
+}
+
+// leave closes connections to CAs.
+func (s *state) leave() {
+	for _, c := range s.clients {
+		c.CloseIdleConnections()
+	}
 }
 
 // Manage sees to it that there are certificates for these names from now on, and
@@ -122,18 +183,39 @@ func (m *Manager) Manage(names, addrs []string) error {
 	if err != nil {
 		return err
 	}
+	m.cache.SetOptions(m.cacheOptions(len(names)))
 	old := m.state.Swap(next)
+	old.leave()
 	var gone []certmagic.SubjectIssuer
 	for name := range old.names {
-		if !next.names[name] {
-			gone = append(gone, certmagic.SubjectIssuer{Subject: name})
+		if next.names[name] {
+			continue
+		}
+		gone = append(gone, certmagic.SubjectIssuer{Subject: name})
+		m.history.forget(name)
+		if j := m.jobs[name]; j != nil {
+			j.stop()
+			delete(m.jobs, name)
 		}
 	}
 	m.cache.RemoveManaged(gone)
-	if err := next.config.ManageAsync(m.ctx, names); err != nil {
-		return fmt.Errorf("certificates: %w", err)
+	var wanted []string
+	for _, name := range names {
+		switch j := m.jobs[name]; {
+		case j != nil:
+			select {
+			case j.wake <- struct{}{}:
+			default:
+			}
+		case !m.has(name):
+			wanted = append(wanted, name)
+		}
 	}
-	return nil
+	missing, err := m.read(next.config, wanted)
+	for _, name := range missing {
+		m.start(name)
+	}
+	return err
 }
 
 func (m *Manager) newState(names, addrs []string) (*state, error) {
@@ -146,12 +228,24 @@ func (m *Manager) newState(names, addrs []string) (*state, error) {
 		Logger:            m.zap,
 		OnEvent:           m.happened,
 		DefaultServerName: first(names),
-		OnDemand:          m.onDemand(),
 	})
 	next.config.Issuers = nil
+	if err := m.issuers(next, names, addrs); err != nil {
+		return nil, err
+	}
+	if ask := m.onDemand(); ask != nil {
+		demand := *next.config
+		demand.OnDemand = ask
+		next.demand = &demand
+	}
+	return next, nil
+}
+
+// askCAs gives a state the issuers of the options.
+func (m *Manager) askCAs(next *state, names, addrs []string) error {
 	roots, err := readRoots(m.options.CARoots)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, ca := range authorities(m.options.CA) {
 		if ca == server.CAInternal {
@@ -162,10 +256,17 @@ func (m *Manager) newState(names, addrs []string) (*state, error) {
 		issuer.Profile = m.options.ProfileFor(ca, names)
 		issuer.TrustedRoots = roots
 		one := certmagic.NewACMEIssuer(next.config, issuer)
-		next.issuers = append(next.issuers, one)
+		client, err := beg(one, &m.refused)
+		if err != nil {
+			return err
+		}
+		next.clients = append(next.clients, client)
 		next.config.Issuers = append(next.config.Issuers, one)
+		if next.prover == nil && !one.DisableHTTPChallenge {
+			next.prover = one
+		}
 	}
-	return next, nil
+	return nil
 }
 
 func first(names []string) string {
@@ -236,27 +337,45 @@ func (m *Manager) newACME(ca string, at ports) certmagic.ACMEIssuer {
 
 // Certificate implements [server.Certifier].
 func (m *Manager) Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	cert, err := m.state.Load().config.GetCertificateWithContext(hello.Context(), hello)
+	config := m.state.Load().configOf(normal(hello.ServerName))
+	cert, err := config.GetCertificateWithContext(hello.Context(), hello)
 	if err != nil || cert == nil || len(cert.Certificate) == 0 {
 		return nil, nil // the client hears that the name is not known; what went wrong is in the log and in the status
 	}
 	return cert, nil
 }
 
+// normal is a host as it is in a list of names.
+func normal(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
+
 // Certifies implements [server.Certifier].
 func (m *Manager) Certifies(host string) bool {
-	now := m.state.Load()
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if now.names[host] {
-		return true
-	}
-	if _, parent, ok := strings.Cut(host, "."); ok && now.names["*."+parent] {
-		return true
-	}
-	return len(m.cache.AllMatchingCertificates(host)) > 0
+	host = normal(host)
+	return m.state.Load().knows(host) || len(m.cache.AllMatchingCertificates(host)) > 0
 }
+
+// mostLookups is how many challenges are looked for in the storage at once, where
+// another machine may have left one: anybody can ask for some.
+const mostLookups = 16
 
 // Challenge implements [server.Certifier].
 func (m *Manager) Challenge(w http.ResponseWriter, r *http.Request) bool {
-	return slices.ContainsFunc(m.state.Load().issuers, func(i *certmagic.ACMEIssuer) bool { return i.HandleHTTPChallenge(w, r) })
+	now := m.state.Load()
+	if now.prover == nil || !certmagic.LooksLikeHTTPChallenge(r) {
+		return false
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if now.demand == nil && !now.names[normal(strings.Trim(host, "[]"))] {
+		return false // nobody has asked for a certificate
+	}
+	select {
+	case m.lookups <- struct{}{}:
+		defer func() { <-m.lookups }()
+	case <-r.Context().Done():
+		return false
+	}
+	return now.prover.HandleHTTPChallenge(w, r)
 }

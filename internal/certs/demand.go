@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ const (
 	askTime    = 5 * time.Second
 	asksAtOnce = 20
 	asksEvery  = time.Second // one more
+	// asksUnderWay bounds those about names that have a certificate, too: after a
+	// restart all of them are asked about as their clients come.
+	asksUnderWay = 50
 )
 
 // onDemand is nil unless the options have somebody who decides.
@@ -28,20 +32,39 @@ func (m *Manager) onDemand() *certmagic.OnDemandConfig {
 	if ask == "" {
 		return nil
 	}
+	asking := make(chan struct{}, asksUnderWay)
 	client := &http.Client{Timeout: askTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	limit, each := rate.NewLimiter(rate.Every(asksEvery), asksAtOnce), newLimits()
 	return &certmagic.OnDemandConfig{DecisionFunc: func(ctx context.Context, name string) error {
 		if m.state.Load().names[name] {
 			return nil
 		}
-		if !each.allow(name, time.Now()) {
-			return errors.New("too many names of one domain")
+		if !m.stored(ctx, name) {
+			switch {
+			case !m.refusedUntil(name).IsZero():
+				return errRefused
+			case !each.allow(name, time.Now()):
+				return errors.New("too many names of one domain")
+			case !limit.Allow():
+				return errors.New("too many names at once")
+			}
 		}
-		if !limit.Allow() {
-			return errors.New("too many names at once")
+		select {
+		case asking <- struct{}{}:
+			defer func() { <-asking }()
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the handshake's
 		}
 		return allowed(ctx, client, ask, name)
 	}}
+}
+
+// stored reports whether this machine has a certificate for a name: there are no
+// more of those than there have been answers of yes.
+func (m *Manager) stored(ctx context.Context, name string) bool {
+	return slices.ContainsFunc(m.state.Load().config.Issuers, func(i certmagic.Issuer) bool {
+		return m.folder.Exists(ctx, certmagic.StorageKeys.SiteCert(i.IssuerKey(), name))
+	})
 }
 
 // Bounds of one domain's share of the asks, so that who goes through the names of

@@ -52,13 +52,15 @@ const (
 	sharedPrefix = "certificates/"
 )
 
+var errOtherSecret = errors.New("it was sealed with another secret")
+
 // claim is a lock that this process holds.
 type claim struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-func newShared(s store.Store, secret, folder string) (*shared, error) {
+func newShared(s store.Store, secret string, folder *certmagic.FileStorage) (*shared, error) {
 	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "millrace certificates: key", 32)
 	if err != nil {
 		return nil, fmt.Errorf("storage_secret: %w", err)
@@ -71,7 +73,7 @@ func newShared(s store.Store, secret, folder string) (*shared, error) {
 	if err != nil {
 		return nil, fmt.Errorf("storage_secret: %w", err)
 	}
-	return &shared{store: s, folder: &certmagic.FileStorage{Path: folder}, seal: seal, held: map[string]*claim{}}, nil
+	return &shared{store: s, folder: folder, seal: seal, held: map[string]*claim{}}, nil
 }
 
 // put writes an object. Its key is sealed along, so that nobody who can write to
@@ -110,7 +112,7 @@ func (s *shared) get(ctx context.Context, key string) ([]byte, error) {
 	}
 	value, err := s.seal.Open(nil, nil, sealed, []byte(key))
 	if err != nil {
-		return nil, fmt.Errorf("load %s: it was sealed with another secret: use the same storage_secret on all machines, or delete what is stored below %s", key, sharedPrefix)
+		return nil, fmt.Errorf("load %s: %w: use the same storage_secret on all machines, or delete what is stored below %s", key, errOtherSecret, sharedPrefix)
 	}
 	return value, nil
 }

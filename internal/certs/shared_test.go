@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddyserver/certmagic"
+
 	"millrace/store"
 	"millrace/store/memory"
 )
@@ -22,7 +24,7 @@ func machines(t *testing.T, n int) []*shared {
 	t.Cleanup(func() { _ = s.Close() })
 	var all []*shared
 	for range n {
-		m, err := newShared(s, strings.Repeat("secret", 6), t.TempDir())
+		m, err := newShared(s, strings.Repeat("secret", 6), &certmagic.FileStorage{Path: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +107,7 @@ func TestSharedStorage(t *testing.T) {
 	if _, err := all[1].Load(ctx, "none"); !errors.Is(err, fs.ErrNotExist) || all[1].Exists(ctx, "none") || !all[1].Exists(ctx, key) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	thief, err := newShared(all[0].store, strings.Repeat("guesses", 6), t.TempDir())
+	thief, err := newShared(all[0].store, strings.Repeat("guesses", 6), &certmagic.FileStorage{Path: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ type Attempts struct {
 	Made, Failed uint64
 	LastError    string // "" after a success
 	LastFailed   time.Time
+	Next         time.Time // the next attempt, zero if not known
 }
 
 // change calls f with what is known of a name.
@@ -40,12 +42,22 @@ func (h *history) change(name string, f func(*Attempts)) {
 	a := h.of[name]
 	if a == nil {
 		if len(h.of) >= mostNames {
-			return
+			for other := range h.of { // any
+				delete(h.of, other)
+				break
+			}
 		}
 		a = &Attempts{}
 		h.of[name] = a
 	}
 	f(a)
+}
+
+// forget is for a name that is not wanted any more.
+func (h *history) forget(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.of, name)
 }
 
 func (h *history) get(name string) Attempts {
@@ -57,15 +69,29 @@ func (h *history) get(name string) Attempts {
 	return Attempts{}
 }
 
+var (
+	errRefused = errors.New("no CA may be asked now")
+	errNotKept = errors.New("the CA has issued a certificate that could not be written")
+)
+
 // happened is called by certmagic.
-func (m *Manager) happened(_ context.Context, event string, data map[string]any) error {
+func (m *Manager) happened(ctx context.Context, event string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	renewal, _ := data["renewal"].(bool)
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	switch event {
 	case "cert_obtaining":
-		m.history.change(name, func(a *Attempts) { a.Made++ })
+		switch {
+		case !m.refusedUntil(name).IsZero():
+			return certmagic.ErrNoRetry{Err: errRefused}
+		case a != nil && a.begun: // by certmagic, after a while
+			return certmagic.ErrNoRetry{Err: errNotKept}
+		case a != nil:
+			a.begun = true
+		}
+		m.history.change(name, func(h *Attempts) { h.Made++ })
 	case "cert_obtained":
-		m.history.change(name, func(a *Attempts) { a.LastError = "" })
+		m.history.change(name, func(h *Attempts) { h.LastError, h.Next = "", time.Time{} })
 		what := "has a certificate"
 		if renewal {
 			what = "has a new certificate"
@@ -73,19 +99,32 @@ func (m *Manager) happened(_ context.Context, event string, data map[string]any)
 		m.errors.Info(name+" "+what, "from", data["issuer"])
 	case "cert_failed":
 		err, _ := data["error"].(error)
-		text := explain(name, err)
-		m.history.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
-		if renewal {
-			m.errors.Warn("the certificate of "+name+" was not renewed; the old one is used until its end, and it is tried again", "why", text)
-		} else {
-			m.errors.Warn("there is no certificate for "+name+" yet; it is tried again", "why", text)
+		if a != nil {
+			if ctx.Err() != nil {
+				return nil // the name has gone
+			}
+			a.err = cmp.Or(err, errRefused)
+			a.stop()
 		}
+		m.failed(name, renewal, err)
 	}
 	return nil
 }
 
-// explain says what a failure means and what to do.
-func explain(name string, err error) string {
+// failed tells of an attempt.
+func (m *Manager) failed(name string, renewal bool, err error) {
+	text := explain(name, err, m.refusedUntil(name))
+	m.history.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
+	if renewal {
+		m.errors.Warn("the certificate of "+name+" was not renewed; the old one is used until its end, and it is tried again", "why", text)
+	} else {
+		m.errors.Warn("there is no certificate for "+name+" yet; it is tried again", "why", text)
+	}
+}
+
+// explain says what a failure means and what to do. until is when the CA may be
+// asked again, zero where it has said nothing.
+func explain(name string, err error, until time.Time) string {
 	if err == nil {
 		return "unknown"
 	}
@@ -110,16 +149,24 @@ func explain(name string, err error) string {
 	case "caa":
 		return fmt.Sprintf("a CAA record of %s forbids this CA to issue: change the record, or the CA (%s)", name, detail)
 	case "rateLimited":
-		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
+		return limited(detail, until)
 	case "rejectedIdentifier":
 		return fmt.Sprintf("the CA issues no certificate for %s (%s)", name, detail)
 	case "externalAccountRequired":
 		return "this CA wants an account that exists: add external_account with its id and secret"
 	}
 	if problem.Status == http.StatusTooManyRequests {
-		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
+		return limited(detail, until)
 	}
 	return err.Error()
+}
+
+// limited says that a CA was asked for too much.
+func limited(detail string, until time.Time) string {
+	if until.IsZero() {
+		return fmt.Sprintf("the CA has issued too much of late (%s)", detail)
+	}
+	return fmt.Sprintf("rate limit until %s: the CA has issued too much of late, and is not asked again before; add another one to \"ca\" if that is too late (%s)", until.Format("2006-01-02 15:04:05 MST"), detail)
 }
 
 // Status lists all names and what they have, in the order of names.
@@ -150,6 +197,12 @@ func (m *Manager) status(name string) admin.Certificate {
 	if a.LastError != "" {
 		s.LastFailed = &a.LastFailed
 	}
+	if !a.Next.IsZero() {
+		s.Next = &a.Next
+	}
+	if until := m.refusedUntil(name); !until.IsZero() {
+		s.LimitedUntil = &until
+	}
 	var newest certmagic.Certificate
 	for _, c := range m.cache.AllMatchingCertificates(name) {
 		if newest.Leaf == nil || c.Leaf.NotAfter.After(newest.Leaf.NotAfter) {
@@ -170,15 +223,8 @@ func (m *Manager) status(name string) admin.Certificate {
 // askedFor is when the CA wants a name's certificate to be renewed (ARI, RFC
 // 9773), as it said last: from the folder, so that a status waits for no store.
 func (m *Manager) askedFor(name string) (time.Time, bool) {
-	folder, ok := m.storage.(*certmagic.FileStorage)
-	if m.shared != nil {
-		folder, ok = m.shared.folder, true
-	}
-	if !ok {
-		return time.Time{}, false
-	}
 	for _, issuer := range m.state.Load().config.Issuers {
-		text, err := folder.Load(m.ctx, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), name))
+		text, err := m.folder.Load(m.ctx, certmagic.StorageKeys.SiteMeta(issuer.IssuerKey(), name))
 		if err != nil {
 			continue
 		}

@@ -27,7 +27,7 @@ func (c *checker) tls() {
 		c.value("tls.listen", "HTTPS without a certificate", "add \"auto: on\" below tls, and it comes by itself (--domain), or tls.cert and tls.key (--tls-cert, --tls-key)")
 	case t.Auto != nil && t.Auto.Addresses && len(t.Auto.Wanted(c.hosts())) == 0:
 		c.value(autoPath+".addresses", "this machine has no public IP address of its own", "name the one that leads to it: hosts: [203.0.113.5] below tls.auto (--domain 203.0.113.5)")
-	case t.Auto != nil && len(t.Auto.Wanted(c.hosts())) == 0 && t.Auto.OnDemand.Ask == "":
+	case t.Auto != nil && len(t.Auto.Hosts) == 0 && len(t.Auto.Wanted(c.hosts())) == 0 && t.Auto.OnDemand.Ask == "": // what is wrong with Hosts is told below
 		c.value(autoPath, "no site has a host that a certificate could be for", "add hosts: [example.org] to a site, or below tls.auto (--domain example.org)")
 	}
 	if t.RequiresClients() && !t.Redirects() && slices.ContainsFunc(c.cfg.Listen, func(a string) bool { return !strings.HasPrefix(a, unixPrefix) }) {

@@ -42,6 +42,7 @@ type authority struct {
 	orders    atomic.Int64
 	down      atomic.Bool
 	limited   atomic.Bool                      // it says that it has issued too much
+	refusals  atomic.Int64                     // how often it has
 	renewNow  atomic.Bool                      // it asks for renewals (ARI)
 	wrong     atomic.Pointer[http.HandlerFunc] // answers orders instead
 	records   *records
@@ -100,6 +101,7 @@ func newAuthorityFor(t *testing.T, seconds uint64, customers bool) *authority {
 		case strings.HasPrefix(r.URL.Path, "/order-plz") && r.Method == http.MethodPost:
 			w = &counting{w, &a.orders}
 			if a.limited.Load() {
+				a.refusals.Add(1)
 				w.Header().Set("Content-Type", "application/problem+json")
 				w.Header().Set("Retry-After", "3600")
 				w.WriteHeader(http.StatusTooManyRequests)
@@ -300,18 +302,29 @@ func TestCertificatesComeByThemselves(t *testing.T) {
 	}
 }
 
-// What goes wrong is told in plain words, and the site goes on.
+// What goes wrong is told in plain words, and the site goes on. A CA that says when
+// it may be asked again is not asked before, even after a reload.
 func TestCertificateFailuresAreTold(t *testing.T) {
 	a := newAuthority(t, 3600)
 	a.limited.Store(true)
 	dir := folder(t, map[string]string{"index.html": "page"})
-	_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
-	l.waitFor(t, "the CA has issued too much of late (too many certificates: retry after 2030-01-01)")
+	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+	srv, l := startLoud(t, yaml)
+	l.waitFor(t, "rate limit until "+time.Now().Add(time.Hour).Format("2006-01-02 15:"))
+	l.waitFor(t, "the CA has issued too much of late, and is not asked again before")
+	l.waitFor(t, "(too many certificates: retry after 2030-01-01)")
 	if _, err := a.visit(t, "a.example"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 		t.Errorf("a name whose certificate is on the way: %v", err)
 	}
 	if status, _ := dial(t, "http://127.0.0.1"+a.http).get("a.example", "/"); status != 308 {
 		t.Errorf("plain HTTP answers with %d", status)
+	}
+	n := a.refusals.Load()
+	reload(t, srv, parse(t, yaml))
+	reload(t, srv, parse(t, strings.Replace(yaml, "a.example]", "a.example, b.example]", 1)))
+	eventually(t, "another name is refused, too", func() bool { return a.refusals.Load() == n+1 })
+	if n != 1 {
+		t.Errorf("%d orders of one name were refused", n)
 	}
 }
 

@@ -226,6 +226,9 @@ func (s *Server) reload(cfg *config.Config) error {
 	if err := s.manage(); err != nil { // the files it reads have changed between two moments
 		s.errors.Warn("new names get no certificates", "err", err)
 	}
+	if old.auto != nil && old.auto != next.auto {
+		_ = old.auto.Manage(nil, nil) // it may be long until it is closed
+	}
 	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())

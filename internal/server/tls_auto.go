@@ -168,6 +168,8 @@ func (o *AutoOptions) CheckHost(host string) error {
 	switch {
 	case err != nil || ascii == "" || !httpguts.ValidHostHeader(ascii) || strings.ContainsAny(ascii, ":/*"):
 		return fmt.Errorf("%q is not the name of a host, as in example.org", host)
+	case ascii != strings.ToLower(name):
+		return fmt.Errorf("clients send international names in their ASCII form: write %s instead of %q", strings.TrimSuffix(host, name)+ascii, host)
 	case wild && o.DNS == "" && !o.Internal():
 		return fmt.Errorf("a CA gives no certificate for %s unless the DNS shows that it is yours: add \"dns\", a program that writes the record", host)
 	case !strings.Contains(ascii, ".") && !o.Internal():

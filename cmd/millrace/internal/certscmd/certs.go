@@ -72,6 +72,11 @@ func write(out io.Writer, all []admin.Certificate) error {
 		row(c.Name, issuer, day(c.From), day(c.To), day(c.Renewal), tried(c))
 		if c.LastError != "" {
 			fmt.Fprintf(&wrong, "\n%s, %s: %s\n", c.Name, day(c.LastFailed), c.LastError)
+			if c.LimitedUntil != nil {
+				fmt.Fprintf(&wrong, "  Next attempt: after %s.\n", day(c.LimitedUntil))
+			} else if c.Next != nil {
+				fmt.Fprintf(&wrong, "  Next attempt: %s, or with a reload (`systemctl reload millrace`, or SIGHUP).\n", day(c.Next))
+			}
 		}
 	}
 	_ = w.Flush() // into memory as well

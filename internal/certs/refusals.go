@@ -1,0 +1,223 @@
+package certs
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+)
+
+// refusals remembers which CAs have said that too much was asked of them, and
+// until when (RFC 8555, 6.6). A CA refuses an order for one name, or, with every
+// other request, this machine or its account.
+type refusals struct {
+	mu    sync.Mutex
+	of    map[string]map[string]refusal // by name, "" for all of them, and by CA
+	swept time.Time                     // when those that are over were forgotten last
+}
+
+// refusal is a CA's answer, which we give in its place until the time is over.
+type refusal struct {
+	until time.Time
+	kind  string // of the answer, for its Content-Type
+	text  []byte
+}
+
+// Bounds of refusals.
+const (
+	mostRefusals = mostNames
+	mostAnswer   = 64 << 10
+	mostRequest  = 64 << 10
+	// longestRefusal is the longest limit of Let's Encrypt. A CA that names a
+	// longer time is asked again after this one.
+	longestRefusal = 7 * 24 * time.Hour
+	refusalSweep   = time.Minute
+)
+
+// until is when a CA may be asked for a name again, zero for now.
+func (r *refusals) until(name, ca string) time.Time {
+	found, _ := r.find(name, ca)
+	return found.until
+}
+
+func (r *refusals) find(name, ca string) (found refusal, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	for _, scope := range []string{name, ""} {
+		if one, there := r.of[scope][ca]; there && now.Before(one.until) && one.until.After(found.until) {
+			found, ok = one, true
+		}
+	}
+	return found, ok
+}
+
+// everywhere is when the first of these CAs may be asked for a name again, zero
+// for now.
+func (r *refusals) everywhere(name string, cas []string) (first time.Time) {
+	for _, ca := range cas {
+		until := r.until(name, ca)
+		if until.IsZero() {
+			return until
+		}
+		if first.IsZero() || until.Before(first) {
+			first = until
+		}
+	}
+	return first
+}
+
+func (r *refusals) note(name, ca string, one refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); len(r.of) >= mostRefusals && now.Sub(r.swept) >= refusalSweep {
+		r.swept = now
+		maps.DeleteFunc(r.of, func(_ string, cas map[string]refusal) bool {
+			maps.DeleteFunc(cas, func(_ string, old refusal) bool { return !now.Before(old.until) })
+			return len(cas) == 0
+		})
+	}
+	if len(r.of) >= mostRefusals {
+		return // it is asked again, and refuses again
+	}
+	if r.of[name] == nil {
+		r.of[name] = map[string]refusal{}
+	}
+	r.of[name][ca] = one
+}
+
+// patient is how a CA is asked: not again before the time that it has given.
+type patient struct {
+	ca        string
+	directory string // its URL
+	next      http.RoundTripper
+	refused   *refusals
+}
+
+var errNoClient = errors.New("certmagic keeps the client of an issuer elsewhere now: adapt this package")
+
+// beg has an issuer ask patiently, and returns its client. certmagic has no
+// option for that, and tells nobody what a CA says in Retry-After.
+func beg(issuer *certmagic.ACMEIssuer, refused *refusals) (*http.Client, error) {
+	field := reflect.ValueOf(issuer).Elem().FieldByName("httpClient")
+	if !field.IsValid() || field.Type() != reflect.TypeFor[*http.Client]() || field.IsNil() {
+		return nil, errNoClient
+	}
+	client := (*http.Client)(field.UnsafePointer())
+	client.Transport = &patient{issuer.IssuerKey(), issuer.CA, client.Transport, refused}
+	return client, nil
+}
+
+// CloseIdleConnections is for [http.Client.CloseIdleConnections].
+func (p *patient) CloseIdleConnections() {
+	if c, ok := p.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// begins reports whether a request is one of the first for a certificate. What
+// belongs to an order that the CA has accepted goes on.
+func (p *patient) begins(r *http.Request, name string) bool {
+	return name != "" || r.Method == http.MethodHead || r.URL.String() == p.directory
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	name := ordered(r)
+	if p.begins(r, name) {
+		if one, ok := p.refused.find(name, p.ca); ok {
+			if r.Body != nil {
+				_ = r.Body.Close() // in memory
+			}
+			return one.again(r), nil
+		}
+	}
+	resp, err := p.next.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // as http.RoundTripper has it
+	}
+	wait := retryAfter(resp, time.Now())
+	if wait <= 0 || r.Method == http.MethodGet && !p.begins(r, name) { // when to renew (ARI), which is another limit
+		return resp, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read what the CA refuses: %w", err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(text))
+	p.refused.note(name, p.ca, refusal{time.Now().Add(min(wait, longestRefusal)), resp.Header.Get("Content-Type"), text})
+	return resp, nil
+}
+
+// again is the answer to another request of the same kind.
+func (one refusal) again(r *http.Request) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusTooManyRequests, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {one.kind}},
+		Body:   io.NopCloser(bytes.NewReader(one.text)), ContentLength: int64(len(one.text)),
+	}
+}
+
+// retryAfter is how long a CA that refuses wants to be left alone, 0 where it does
+// not refuse, or does not say (RFC 9110, 10.2.3).
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	text := strings.TrimSpace(resp.Header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// ordered is the name in an order (RFC 8555, 7.4), empty in other requests.
+func ordered(r *http.Request) string {
+	if r.Method != http.MethodPost || r.GetBody == nil || r.ContentLength > mostRequest {
+		return ""
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return ""
+	}
+	defer body.Close() //nolint:errcheck // in memory
+	var signed struct {
+		Payload string `json:"payload"`
+	}
+	if json.NewDecoder(io.LimitReader(body, mostRequest)).Decode(&signed) != nil {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(signed.Payload)
+	if err != nil {
+		return ""
+	}
+	var order struct {
+		Identifiers []struct {
+			Value string `json:"value"`
+		} `json:"identifiers"`
+	}
+	if json.Unmarshal(payload, &order) != nil || len(order.Identifiers) == 0 {
+		return ""
+	}
+	names := make([]string, 0, len(order.Identifiers))
+	for _, one := range order.Identifiers {
+		names = append(names, strings.ToLower(one.Value))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
