@@ -163,3 +163,34 @@ func TestUpgradeForwardsPurges(t *testing.T) {
 		t.Errorf("after: %q\n%s", got, u.log)
 	}
 }
+
+// TestUpgradeKeepsCounting: who has had its share before has had it afterwards.
+func TestUpgradeKeepsCounting(t *testing.T) {
+	u := startUpgraded(t, "/: {respond: fine}, /few/: {respond: fine, rate_limit: 3/h}")
+	status := func() int {
+		t.Helper()
+		r, err := http.NewRequest(http.MethodGet, "http://"+u.addr+"/few/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close = true
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	for i, want := range []int{http.StatusOK, http.StatusOK, 0, http.StatusOK, http.StatusTooManyRequests, 0, http.StatusTooManyRequests} {
+		if want != 0 {
+			if got := status(); got != want {
+				t.Errorf("request %d: %d, not %d", i, got, want)
+			}
+			continue
+		}
+		if text, err := u.upgrade(); err != nil {
+			t.Fatal(text)
+		}
+		u.waitFor(func() bool { return len(u.processes()) == 1 })
+	}
+}

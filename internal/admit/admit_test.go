@@ -445,3 +445,80 @@ func TestSuspects(t *testing.T) {
 		}
 	}
 }
+
+// A table that another process goes on with has counted what it had, and knows who
+// is caught.
+func TestSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := NewTable()
+		o := Rate{Rate: "10/m"}
+		time.Sleep(3 * time.Hour)
+		if n := passed(limit(t, table, o), "198.51.100.1", 20, ""); n != 10 {
+			t.Fatal(n)
+		}
+		passed(limit(t, table, o), "198.51.100.2", 4, "")
+		table.Catch(netip.MustParseAddr("203.0.113.7"), time.Now(), time.Hour)
+		time.Sleep(6 * time.Second) // one request's worth
+		state := table.Save(time.Now())
+		time.Sleep(time.Second)
+		next, err := Restore(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for client, want := range map[string]int{"198.51.100.1": 1, "198.51.100.2": 7, "198.51.100.3": 10} {
+			if n := passed(limit(t, next, o), client, 20, ""); n != want {
+				t.Errorf("%s: %d pass, not %d", client, n, want)
+			}
+		}
+		trap, err := next.Trap(Traps{Presets: []string{"secrets"}, For: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := New(Rules{Trap: trap})
+		if passed(g, "203.0.113.7", 1, "") != 0 || passed(g, "203.0.113.8", 1, "") != 1 {
+			t.Error("the one who was caught is not, or somebody else is")
+		}
+		time.Sleep(time.Hour)
+		if passed(g, "203.0.113.7", 1, "") != 1 {
+			t.Error("caught for ever")
+		}
+		for n := range state {
+			if _, err := Restore(state[:n]); err == nil {
+				t.Errorf("the first %d bytes are a table", n)
+			}
+		}
+	})
+}
+
+// Of very many clients the heaviest are handed over.
+func TestSaveMany(t *testing.T) {
+	table := NewTable()
+	g := limit(t, table, Rate{Rate: "1/h", Burst: 10})
+	heavy := passed(g, "203.0.113.1", 20, "")
+	now := time.Now()
+	for i := range uint32(mostSaved + 1000) {
+		g.Ask(&Request{Client: client(i), Now: now})
+	}
+	begun := time.Now()
+	state := table.Save(now)
+	t.Logf("%d clients in %d bytes after %s", mostSaved, len(state), time.Since(begun))
+	next, err := Restore(state)
+	if err != nil || next.Clients() != mostSaved || len(state) > 4<<20 {
+		t.Fatal(len(state), err)
+	}
+	if n := passed(limit(t, next, Rate{Rate: "1/h", Burst: 10}), "203.0.113.1", 20, ""); heavy != 10 || n != 0 {
+		t.Errorf("the heaviest client had %d and then %d", heavy, n)
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	table := NewTable()
+	table.Catch(netip.MustParseAddr("203.0.113.7"), time.Now(), time.Hour)
+	f.Add(table.Save(time.Now()))
+	f.Add([]byte{saveVersion})
+	f.Fuzz(func(t *testing.T, state []byte) {
+		if next, err := Restore(state); err == nil && next.Clients() > len(state)/savedClient {
+			t.Error(next.Clients())
+		}
+	})
+}

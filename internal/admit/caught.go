@@ -56,6 +56,23 @@ func (c *caught) add(hash uint64, second, until int64) {
 	}
 }
 
+// all are those that are caught at a second. Of their hashes the bits are left out
+// that nobody looks at.
+func (c *caught) all(second int64) (list []saved) {
+	if second >= c.last.Load() {
+		return nil
+	}
+	for i := range c.sets {
+		for j := range c.sets[i] {
+			word := c.sets[i][j].Load()
+			if left := int64(word&maxCaught) - second; left > 0 {
+				list = append(list, saved{word>>caughtBits<<caughtBits | uint64(i), time.Duration(left) * time.Second})
+			}
+		}
+	}
+	return list
+}
+
 // Caught reports whether a client has asked for a trap of late.
 func (t *Table) Caught(client netip.Addr, now time.Time) bool {
 	second := int64(now.Sub(t.start) / time.Second)

@@ -1,9 +1,11 @@
 package admit
 
 import (
-	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/dchest/siphash"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 // of their rate, so that one who comes with very many addresses does not get the
 // heaviest clients forgotten.
 type Table struct {
-	seed   maphash.Seed
+	key    [2]uint64 // of the hashes
 	start  time.Time
 	shards [shards]shard
 	caught caught
@@ -39,17 +41,17 @@ type shard struct {
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	t := &Table{seed: maphash.MakeSeed(), start: time.Now()}
+	t := &Table{key: [2]uint64{rand.Uint64(), rand.Uint64()}, start: time.Now()}
 	for i := range t.shards {
 		t.shards[i] = shard{due: map[uint64]int64{}, bound: leastShare}
 	}
 	return t
 }
 
-// hash names what is counted. 64 bits with a seed that nobody knows: among a
+// hash names what is counted. 64 bits with a key that nobody knows: among a
 // million clients, two have the same in one process of 30 million.
 func (t *Table) hash(limit uint64, what []byte) uint64 {
-	h := maphash.Bytes(t.seed, what)
+	h := siphash.Hash(t.key[0], t.key[1], what)
 	h ^= limit * 0x9e3779b97f4a7c15
 	h ^= h >> 32
 	return h * 0xd6e8feb86659fd93

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"millrace/cache/purge"
+	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/handover"
 	"millrace/internal/lane"
@@ -57,7 +58,7 @@ func (s *Server) FreeFolders(to *handover.Successor) (state handover.State) {
 	if s.closed != nil {
 		state.Maintenance, _ = json.Marshal(s.closed) // a time and a bool
 	}
-	state.Proofs = s.proofs
+	state.Proofs, state.Limits = s.proofs, s.limits.Save(time.Now())
 	s.heir.Store(to) // what is purged before is in the folders
 	for _, p := range s.graph.parts {
 		if d, ok := p.what.(diskStore); ok {
@@ -135,6 +136,13 @@ func (s *Server) inheritState() {
 		s.proofs = from.State.Proofs
 	}
 	s.predecessors = from.State.Predecessors + 1
+	if len(from.State.Limits) > 0 {
+		if t, err := admit.Restore(from.State.Limits); err == nil {
+			s.limits = t
+		} else {
+			s.errors.Warn("rate limits count anew", "err", err)
+		}
+	}
 	if len(from.State.Maintenance) == 0 {
 		return
 	}

@@ -133,6 +133,8 @@ type State struct {
 	Tickets     []byte          `json:"tickets,omitempty"`
 	Maintenance json.RawMessage `json:"maintenance,omitempty"`
 	Proofs      []byte          `json:"proofs,omitempty"` // signs the proofs of clients
+	// Limits is what rate limits have counted, for package admit.
+	Limits []byte `json:"limits,omitempty"`
 	// Predecessors is how many processes have handed over to the next one, the
 	// one that says so not counted.
 	Predecessors int `json:"predecessors,omitempty"`
