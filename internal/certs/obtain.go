@@ -85,7 +85,11 @@ func (m *Manager) start(name string) {
 func (m *Manager) obtain(ctx context.Context, name string, wake <-chan struct{}) {
 	all := retries()
 	for attempt := 0; ; attempt++ {
-		if m.try(ctx, name) == nil || ctx.Err() != nil {
+		err := m.try(ctx, name)
+		if err == nil { // perhaps by another machine
+			m.history.change(name, func(a *Attempts) { a.LastError, a.Next = "", time.Time{} })
+		}
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		failed := time.Now()

@@ -195,7 +195,7 @@ func ordered(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
-	defer body.Close() //nolint:errcheck // in memory
+	defer body.Close()
 	var signed struct {
 		Payload string `json:"payload"`
 	}

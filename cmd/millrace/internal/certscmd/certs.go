@@ -75,7 +75,7 @@ func write(out io.Writer, all []admin.Certificate) error {
 			if c.LimitedUntil != nil {
 				fmt.Fprintf(&wrong, "  Next attempt: after %s.\n", day(c.LimitedUntil))
 			} else if c.Next != nil {
-				fmt.Fprintf(&wrong, "  Next attempt: %s, or with a reload (`systemctl reload millrace`, or SIGHUP).\n", day(c.Next))
+				fmt.Fprintf(&wrong, "  Next attempt: %s, or with `millrace reload`.\n", day(c.Next))
 			}
 		}
 	}
