@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,6 +220,43 @@ func TestStreams(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A session is resumed, but nothing is taken before its handshake is over.
+func TestNo0RTT(t *testing.T) {
+	r := start(t, server.Options{})
+	tickets := &counted{ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	r.tls = r.tls.Clone()
+	r.tls.ClientSessionCache = tickets
+	r.client(nil).page(t)
+	eventually(t, "there is a ticket", func() bool { return tickets.put.Load() > 0 })
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	c, err := r.socket.DialEarly(ctx, r.addr, r.tls, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseWithError(0, "")
+	select {
+	case <-c.HandshakeComplete():
+	case <-ctx.Done():
+		t.Fatal("no handshake")
+	}
+	if s := c.ConnectionState(); !s.TLS.DidResume || s.Used0RTT {
+		t.Errorf("resumed %v, with 0-RTT %v", s.TLS.DidResume, s.Used0RTT)
+	}
+}
+
+// counted counts the tickets that come.
+type counted struct {
+	tls.ClientSessionCache
+	put atomic.Int64
+}
+
+// Put implements [tls.ClientSessionCache].
+func (c *counted) Put(key string, state *tls.ClientSessionState) {
+	c.ClientSessionCache.Put(key, state)
+	c.put.Add(1)
 }
 
 // A header that is too long is answered with 431, and the connection goes on.
