@@ -202,6 +202,12 @@ func (o Options) checkProxied(faults map[string]error) {
 	if o.Ping != 0 {
 		faults["ping"] = fmt.Errorf(why, "ping", "the upstream sends its own")
 	}
+	if len(o.Proxy.Canary.To) > 0 {
+		faults["proxy.canary"] = errors.New(`WebSockets have no canary: use a "proxy" route, which passes them on as well`)
+	}
+	if len(o.Proxy.Mirror.To) > 0 {
+		faults["proxy.mirror"] = errors.New("a WebSocket cannot be mirrored")
+	}
 	if o.Page {
 		faults["page"] = fmt.Errorf(why, "page", "what to say to a browser is the upstream's")
 	}

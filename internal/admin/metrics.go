@@ -110,6 +110,7 @@ func newCollector(d Deps) *collector {
 			counter(refused3, &m.HTTP3Refused.Requests, "requests"),
 			gauge(buffered, &m.BufferedMemory, "memory"),
 			gauge(buffered, &m.BufferedFiles, "files"),
+			counter(describe("mirror_dropped_total", "Requests of which a mirror got no copy, since too many copies were under way."), &m.Unmirrored),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),

@@ -131,10 +131,22 @@ func (c *checker) upstreams() {
 			if r.Cache.Sticky.Cookie != "" {
 				c.key(join(r.path, "cache.sticky"), "a cache's answers are for everyone: a cookie in them would keep them out of it", "use hash_by: client, or a proxy route")
 			}
+			if len(r.Cache.Canary.To) > 0 || len(r.Cache.Mirror.To) > 0 {
+				c.key(join(r.path, "cache"), "a cache's answers are for everyone, and it asks for each of them once: it has no canary and no mirror", "leave them out, or use a proxy route")
+			}
+			if r.Cache.ProxyProtocol != "" {
+				c.key(join(r.path, "cache.proxy_protocol"), "a cache asks for everyone: its requests are no single client's", "leave it out, or use a proxy route")
+			}
 			c.upstreamsOf(join(r.path, "cache"), "http", r.pattern, r.Cache.Options, own)
 		}
 		if r.Proxy != nil {
 			c.upstreamsOf(join(r.path, "proxy"), "http", r.pattern, *r.Proxy, own)
+			if len(r.Proxy.Canary.To) > 0 {
+				c.upstreamsOf(join(r.path, "proxy.canary"), "http", r.pattern, r.Proxy.OfCanary(), own)
+			}
+			if len(r.Proxy.Mirror.To) > 0 {
+				c.upstreamsOf(join(r.path, "proxy.mirror"), "http", r.pattern, proxy.Options{Options: r.Proxy.OfMirror()}, own)
+			}
 		}
 		if r.WebSocket != nil && r.WebSocket.Proxy != nil {
 			c.upstreamsOf(join(r.path, "websocket.proxy"), "ws", r.pattern, *r.WebSocket.Proxy, own)

@@ -10,6 +10,18 @@ import (
 
 // proxy is a reverse proxy; routes with the same upstream have one pool.
 func (b *builder) proxy(o proxy.Options) (http.Handler, error) {
+	h, err := b.proxyTo(o)
+	if err != nil || len(o.Canary.To) == 0 {
+		return h, err
+	}
+	canary, err := b.proxyTo(o.OfCanary())
+	if err != nil {
+		return nil, err
+	}
+	return proxy.NewSplit(o, h, canary), nil
+}
+
+func (b *builder) proxyTo(o proxy.Options) (*proxy.Handler, error) {
 	pool, err := b.pool(o.Options)
 	if err != nil {
 		return nil, err
@@ -19,7 +31,27 @@ func (b *builder) proxy(o proxy.Options) (http.Handler, error) {
 		return nil, err
 	}
 	h.Share(b.server.room)
+	if len(o.Mirror.To) == 0 {
+		return h, nil
+	}
+	copies, err := b.copies(o)
+	if err != nil {
+		return nil, err
+	}
+	h.Mirror(copies)
 	return h, nil
+}
+
+func (b *builder) copies(o proxy.Options) (*proxy.Copies, error) {
+	to := o.OfMirror()
+	pool, err := b.pool(to)
+	if err != nil {
+		return nil, err
+	}
+	return carry(b, keyOf("mirror", []any{o.Mirror, to}), func() (*proxy.Copies, io.Closer, error) {
+		c := proxy.NewCopies(o.Mirror, pool, func() { b.server.meters.Unmirrored.Add(0, 1) })
+		return c, c, nil
+	})
 }
 
 func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {

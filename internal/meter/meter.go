@@ -144,6 +144,7 @@ type Meters struct {
 	HTTP3Requests    Counter // requests over HTTP/3
 	HTTP3Refused     HTTP3Refused
 
+	Unmirrored      Counter // requests of which a mirror got no copy, as too many were under way
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
 	BufferedMemory  Gauge   // bytes of bodies that proxies have buffered
 	BufferedFiles   Gauge   // the same, in temporary files

@@ -223,7 +223,7 @@ func (h *Handler) outgoing(r *http.Request) *http.Request {
 	out := (&http.Request{
 		Method: r.Method, URL: &u, Header: h.outgoingHeader(r),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: r.ContentLength, RemoteAddr: r.RemoteAddr, TLS: r.TLS, // which are not sent: balancers, the queue and cookies go by them
+		ContentLength: r.ContentLength, RemoteAddr: h.remote(r), TLS: r.TLS, // which are not sent: balancers, the queue and cookies go by them
 	}).WithContext(r.Context())
 	if r.ContentLength != 0 {
 		out.Body = r.Body // otherwise nil, so that the request may be repeated

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
@@ -103,5 +104,31 @@ func TestPoolUnreachable(t *testing.T) {
 	r.tripper = pool
 	if res, body := r.get("/"); res.StatusCode != 502 || strings.Contains(body, addr) || !strings.Contains(r.log.String(), addr) {
 		t.Errorf("status %d %q; the log says %s", res.StatusCode, body, r.log)
+	}
+}
+
+// TestRemote: balancers and the queue go by the client that a trusted proxy names.
+func TestRemote(t *testing.T) {
+	for _, c := range []struct{ from, xff, want string }{
+		{"192.0.2.1:5", "198.51.100.7", "198.51.100.7:0"},
+		{"192.0.2.1:5", "6.6.6.6, 2001:db8::7", "[2001:db8::7]:0"},
+		{"192.0.2.1:5", "", "192.0.2.1:5"},
+		{"192.0.2.2:5", "198.51.100.7", "192.0.2.2:5"},
+		{"@", "198.51.100.7", "@"},
+	} {
+		o := to("http://a")
+		o.TrustForwarded = []string{"192.0.2.1"}
+		h, err := New(o, http.DefaultTransport, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.RemoteAddr = c.from
+		if c.xff != "" {
+			r.Header.Set("X-Forwarded-For", c.xff)
+		}
+		if got := h.Outgoing(r).RemoteAddr; got != c.want {
+			t.Errorf("%s for %q: %s, want %s", c.from, c.xff, got, c.want)
+		}
 	}
 }

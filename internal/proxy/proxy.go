@@ -65,6 +65,12 @@ type Options struct {
 	// everyone.
 	RequestHeaders headers.Options `yaml:"request_headers"`
 
+	// Canary sends some of the visitors to another version of the upstream.
+	Canary Canary `yaml:"canary"`
+	// Mirror sends copies of requests to another upstream and drops its answers:
+	// "mirror: http://127.0.0.1:5001".
+	Mirror Mirror `yaml:"mirror"`
+
 	// Stream passes bodies on as they come, in both directions: the upstream
 	// waits for slow clients, and they hold its places. By default bodies are
 	// buffered, except those of gRPC and upgraded connections, event streams, and
@@ -109,6 +115,8 @@ func (o Options) Check() map[string]error {
 	if _, err := netset.Parse(o.TrustForwarded); err != nil {
 		faults["trust_forwarded"] = err
 	}
+	o.Canary.check(o, faults)
+	o.Mirror.check(o, faults)
 	_, wrong := newPaths(o)
 	maps.Copy(faults, wrong)
 	_, wrong = newRules(o)
@@ -134,6 +142,7 @@ type Handler struct {
 	simple   bool         // carries
 	odd      atomic.Int32 // answers in a row that were none for a loop
 	tried    atomic.Uint32
+	copies   *Copies // nil: none
 }
 
 // New returns a proxy to a pool, which stays the caller's: an *upstream.Pool, or
@@ -217,6 +226,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 		upload.End("", nil)
 		defer body.discard()
 	}
+	h.copies.send(out, body)
 	relay := &interim{w: w}
 	res, err := h.ask(out, relay, r)
 	relay.stop()

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"net/http"
+	"net/netip"
 
 	"millrace/internal/headers"
+	"millrace/internal/realip"
 )
 
 // variables are what a value of request_headers may have.
@@ -60,6 +62,19 @@ func (h *Handler) applyRules(header http.Header, r *http.Request) {
 		}
 		return headers.ID(r.Context())
 	})
+}
+
+// remote is the client's address and port as balancers, the queue's turns and the
+// PROXY protocol go by them. Behind a trusted proxy the port is not known, and 0.
+func (h *Handler) remote(r *http.Request) string {
+	if h.trust.Empty() {
+		return r.RemoteAddr
+	}
+	client, err := netip.ParseAddr(h.clientIP(r))
+	if err != nil || client == realip.Peer(r.RemoteAddr) {
+		return r.RemoteAddr
+	}
+	return netip.AddrPortFrom(client, 0).String()
 }
 
 // clientIP is the address of the client: of the connection, or what a trusted

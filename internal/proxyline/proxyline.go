@@ -1,7 +1,7 @@
-// Package proxyline reads the line that a load balancer sends before anything
-// else on a connection, to say whose it is: the PROXY protocol, versions 1 and 2
-// (haproxy.org/download/3.0/doc/proxy-protocol.txt). It is strict: a header
-// that is not exactly as it must be is an error.
+// Package proxyline reads and writes the line that a load balancer sends before
+// anything else on a connection, to say whose it is: the PROXY protocol, versions 1
+// and 2 (haproxy.org/download/3.0/doc/proxy-protocol.txt). Reading is strict: a
+// header that is not exactly as it must be is an error.
 package proxyline
 
 import (
@@ -136,4 +136,53 @@ func readBinary(r io.Reader) (client netip.AddrPort, err error) {
 	default:
 		return client, fmt.Errorf("the PROXY header is of an unknown kind: %#02x, with %d bytes", family, size)
 	}
+}
+
+// Version is one of the two forms of a header.
+type Version int
+
+// The versions: a line of text, and bytes.
+const (
+	V1 Version = 1
+	V2 Version = 2
+)
+
+// Append appends the header of a connection from one address to another. Where
+// one of them is not known the header says that it names nobody.
+func Append(b []byte, v Version, from, to netip.AddrPort) []byte {
+	known := from.IsValid() && to.IsValid()
+	client, server := from.Addr().Unmap().WithZone(""), to.Addr().Unmap().WithZone("")
+	four := client.Is4() && server.Is4()
+	if v == V2 {
+		return appendBinary(b, known, four, netip.AddrPortFrom(client, from.Port()), netip.AddrPortFrom(server, to.Port()))
+	}
+	switch {
+	case !known:
+		return append(b, "PROXY UNKNOWN\r\n"...)
+	case four:
+		b = append(b, "PROXY TCP4 "...)
+	default: // one of each: version 4 has a place in version 6 (RFC 4291, 2.5.5.2)
+		b = append(b, "PROXY TCP6 "...)
+		client, server = netip.AddrFrom16(client.As16()), netip.AddrFrom16(server.As16())
+	}
+	b = append(client.AppendTo(b), ' ')
+	b = append(server.AppendTo(b), ' ')
+	b = append(strconv.AppendUint(b, uint64(from.Port()), 10), ' ')
+	return append(strconv.AppendUint(b, uint64(to.Port()), 10), "\r\n"...)
+}
+
+func appendBinary(b []byte, known, four bool, from, to netip.AddrPort) []byte {
+	b = append(b, signature...)
+	switch {
+	case !known:
+		return append(b, 0x20, 0x00, 0, 0) // LOCAL, unspecified
+	case four:
+		a, z := from.Addr().As4(), to.Addr().As4()
+		b = append(append(append(b, 0x21, 0x11, 0, 12), a[:]...), z[:]...)
+	default:
+		a, z := from.Addr().As16(), to.Addr().As16()
+		b = append(append(append(b, 0x21, 0x21, 0, 36), a[:]...), z[:]...)
+	}
+	b = binary.BigEndian.AppendUint16(b, from.Port())
+	return binary.BigEndian.AppendUint16(b, to.Port())
 }

@@ -104,3 +104,35 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestAppend: what is written is read as the same, by both forms.
+func TestAppend(t *testing.T) {
+	port := netip.MustParseAddrPort
+	for _, c := range []struct {
+		from, to netip.AddrPort
+		v1, read string
+	}{
+		{port("198.51.100.1:4711"), port("10.0.0.1:443"), "PROXY TCP4 198.51.100.1 10.0.0.1 4711 443\r\n", "198.51.100.1:4711"},
+		{port("[::ffff:198.51.100.1]:4711"), port("10.0.0.1:443"), "PROXY TCP4 198.51.100.1 10.0.0.1 4711 443\r\n", "198.51.100.1:4711"},
+		{port("[2001:db8::1]:4711"), port("[2001:db8::2]:443"), "PROXY TCP6 2001:db8::1 2001:db8::2 4711 443\r\n", "[2001:db8::1]:4711"},
+		{port("[fe80::1%eth0]:4711"), port("[fe80::2%eth0]:443"), "PROXY TCP6 fe80::1 fe80::2 4711 443\r\n", "[fe80::1]:4711"},
+		{port("[2001:db8::1]:4711"), port("10.0.0.1:443"), "PROXY TCP6 2001:db8::1 ::ffff:10.0.0.1 4711 443\r\n", "[2001:db8::1]:4711"},
+		{netip.AddrPort{}, port("10.0.0.1:443"), "PROXY UNKNOWN\r\n", "none"},
+		{port("198.51.100.1:4711"), netip.AddrPort{}, "PROXY UNKNOWN\r\n", "none"},
+	} {
+		if got := string(Append(nil, V1, c.from, c.to)); got != c.v1 {
+			t.Errorf("%v to %v: %q, want %q", c.from, c.to, got, c.v1)
+		}
+		for _, v := range []Version{V1, V2} {
+			r := bytes.NewReader(append(Append(nil, v, c.from, c.to), "GET"...))
+			client, err := Read(r)
+			got := "none"
+			if client.IsValid() {
+				got = client.String()
+			}
+			if err != nil || got != c.read || r.Len() != 3 {
+				t.Errorf("version %d of %v to %v is read as %s with %d bytes left (%v), want %s and 3", v, c.from, c.to, got, r.Len(), err, c.read)
+			}
+		}
+	}
+}

@@ -38,6 +38,12 @@ func newClient(s *server, o Options, started time.Time) *client {
 		c.tls = s.way.overTLS.Clone()
 		c.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
+	if o.ProxyProtocol != "" { // it carries one client's request, and HTTP/2 many
+		c.most = 0
+		if c.tls != nil {
+			c.tls.NextProtos = []string{"http/1.1"}
+		}
+	}
 	return c
 }
 
@@ -142,9 +148,9 @@ func (c *client) close() {
 	c.closeIdle()
 }
 
-// dial makes a connection. The error is a [dialError], that of a handshake, or
+// dial makes a connection, on which first is sent before anything else. The error is a [dialError], that of a handshake, or
 // errSpeaksHTTP2.
-func (c *client) dial(ctx context.Context) (w *wire, err error) {
+func (c *client) dial(ctx context.Context, first []byte) (w *wire, err error) {
 	step := trace.Begin(ctx, trace.Connect)
 	defer func() {
 		if errors.Is(err, errSpeaksHTTP2) {
@@ -153,7 +159,7 @@ func (c *client) dial(ctx context.Context) (w *wire, err error) {
 			step.End(c.way.target, err)
 		}
 	}()
-	nc, err := c.way.connect(ctx, "tcp", c.way.target)
+	nc, err := c.way.connect(ctx, "tcp", c.way.target, first)
 	if err != nil {
 		return nil, err
 	}

@@ -59,8 +59,9 @@ func asciiHost(host string) string {
 	return ascii
 }
 
-// connect makes a connection, or returns a [dialError].
-func (c *connector) connect(ctx context.Context, network, target string) (net.Conn, error) {
+// connect makes a connection and sends what comes first on it, before TLS, or
+// returns a [dialError].
+func (c *connector) connect(ctx context.Context, network, target string, first []byte) (net.Conn, error) {
 	if c.socket != "" {
 		network, target = "unix", c.socket
 	}
@@ -69,6 +70,15 @@ func (c *connector) connect(ctx context.Context, network, target string) (net.Co
 	nc, err := c.dial(ctx, network, target)
 	if err != nil {
 		return nil, &dialError{err}
+	}
+	if len(first) > 0 {
+		// One that cannot be set is broken, which the next line will say.
+		_ = nc.SetWriteDeadline(time.Now().Add(c.timeout))
+		if _, err := nc.Write(first); err != nil {
+			nc.Close()
+			return nil, &dialError{err}
+		}
+		_ = nc.SetWriteDeadline(time.Time{})
 	}
 	return nc, nil
 }

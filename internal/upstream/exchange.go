@@ -58,7 +58,8 @@ type exchange struct {
 	// While a sender is at work, guarded by its mutex.
 	limit time.Duration // when the header, or this read of the body, is late; 0: never
 
-	stream bool // it holds a stream, not a place
+	stream bool   // it holds a stream, not a place
+	first  []byte // of a new connection, see introduction
 	err    error
 }
 
@@ -88,6 +89,7 @@ func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim 
 func (x *exchange) run(r *http.Request, target string) error {
 	x.outer = httptrace.ContextClientTrace(x.caller)
 	doubt := doubtOf(x.caller)
+	x.first = x.server.introduction(r)
 	out, err := x.write(r, target)
 	if err != nil {
 		return err
@@ -147,7 +149,7 @@ func (x *exchange) connect(fresh bool) error {
 		x.wire = c.take(x.pool.now())
 	}
 	if x.wire == nil {
-		w, err := c.dial(x.caller)
+		w, err := c.dial(x.caller, x.first)
 		if err != nil {
 			return err
 		}

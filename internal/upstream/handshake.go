@@ -58,7 +58,7 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 		return nil, err
 	}
 	step := trace.Begin(ctx, trace.Connect)
-	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target); err != nil {
+	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target, s.introduction(r)); err != nil {
 		step.End(s.way.target, err)
 		return nil, err
 	}

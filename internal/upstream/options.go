@@ -66,6 +66,11 @@ type Options struct {
 	// (text/event-stream) at once to each address; more get 503. Default 16384.
 	Streams int `yaml:"streams"`
 
+	// ProxyProtocol has every connection begin with a header of the PROXY protocol,
+	// v1 or v2, that names the client: what HAProxy calls send-proxy. Such a
+	// connection serves one request, over HTTP/1.1, and is not kept. Default none.
+	ProxyProtocol string `yaml:"proxy_protocol"`
+
 	// ConnectTimeout is for connecting, and once more for the TLS handshake. Default 3s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// HeaderTimeout is from the request's end to the end of the response's
@@ -248,6 +253,7 @@ func (o Options) Check() map[string]error {
 	if b := o.HeaderBytes; b > 0 && (b < 1<<10 || b > 16<<20) {
 		faults["header_bytes"] = fmt.Errorf("%s for a header is out of range: at least 1KiB, at most 16MiB", b)
 	}
+	o.checkIntroduction(faults)
 	o.checkHealth(faults)
 	o.checkWeights(faults)
 	o.checkSticky(faults)

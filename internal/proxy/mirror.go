@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/bytesize"
+	"millrace/internal/upstream"
+)
+
+// Mirror sends copies of requests to another upstream, whose answers nobody gets:
+// to try a new version with real traffic. No client waits for it.
+type Mirror struct {
+	// To are the addresses that get the copies, as in "to". Timeouts and TLS are the
+	// route's. Required.
+	To []string `yaml:"to"`
+	// Share is how many requests are copied, in percent. Default 100.
+	Share float64 `yaml:"share"`
+	// Body is the longest body of a request that is copied. Requests with a longer
+	// one are not mirrored, nor are those whose body is not taken in before they
+	// are passed on (stream, gRPC), and upgrades. Default 64KiB.
+	Body bytesize.Size `yaml:"body"`
+}
+
+const (
+	// mostCopies is how many copies may be under way to one mirror; further
+	// requests are not mirrored. With bodies of 64 KiB they take 16 MiB.
+	mostCopies = 256
+	// copyTime is how long one may take until its answer has ended.
+	copyTime = time.Minute
+	// mostBody is what Mirror.Body may be.
+	mostBody = 16 << 20
+)
+
+// UnmarshalText lets a config say "mirror: http://127.0.0.1:5001".
+func (m *Mirror) UnmarshalText(text []byte) error {
+	var o upstream.Options
+	if err := o.UnmarshalText(text); err != nil {
+		return err //nolint:wrapcheck // it says what is wrong with the address
+	}
+	*m = Mirror{To: o.To}
+	return nil
+}
+
+// check puts what is wrong with a mirror into faults, by its key.
+func (m *Mirror) check(o Options, faults map[string]error) {
+	if len(m.To) == 0 {
+		if m.Share != 0 || m.Body != 0 {
+			faults["mirror.to"] = errors.New("a mirror needs an address: to: http://127.0.0.1:5001")
+		}
+		return
+	}
+	for key, err := range o.OfMirror().Check() {
+		if strings.HasPrefix(key, "to") { // the others are the route's
+			faults["mirror."+key] = err
+		}
+	}
+	if !(m.Share >= 0 && m.Share <= 100) {
+		faults["mirror.share"] = fmt.Errorf("%v is not a percentage: write 10 for one request in ten", m.Share)
+	}
+	if m.Body > mostBody {
+		faults["mirror.body"] = fmt.Errorf("%s is too long for a copy in memory: at most 16MiB", m.Body)
+	}
+	if o.Stream {
+		faults["mirror.to"] = errors.New("with stream: true bodies are passed on as they come, and cannot be sent twice")
+	}
+}
+
+// OfMirror are the options of the mirror's pool: no copy is sent a second time.
+func (o Options) OfMirror() upstream.Options {
+	m := o.Options
+	m.To, m.Weights, m.Sticky = o.Mirror.To, nil, upstream.Sticky{}
+	m.Retries = upstream.Retries{Attempts: 1}
+	m.Health.Path, m.Health.Body = "", ""
+	return m
+}
+
+// Copies sends copies to a mirror. It must be closed.
+type Copies struct {
+	pool    http.RoundTripper
+	percent float64
+	body    int64
+	dropped func()
+	free    chan struct{}
+	ctx     context.Context
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// NewCopies has copies sent to a pool, which stays the caller's. dropped is called
+// for each request that is not mirrored since too many copies are under way.
+func NewCopies(m Mirror, pool http.RoundTripper, dropped func()) *Copies {
+	c := &Copies{
+		pool: pool, percent: cmp.Or(m.Share, 100), body: int64(cmp.Or(max(m.Body, 0), 64<<10)), dropped: dropped,
+		free: make(chan struct{}, mostCopies),
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c
+}
+
+// Mirror has the handler send copies of its requests. It must be called before
+// the first one.
+func (h *Handler) Mirror(c *Copies) { h.copies, h.simple = c, false }
+
+// Close ends copies that are under way.
+func (c *Copies) Close() error {
+	c.stop()
+	c.running.Wait()
+	return nil
+}
+
+// send sends a copy of a request that is about to be passed on, whose body was
+// taken in before.
+func (c *Copies) send(out *http.Request, body *upload) {
+	if c == nil || out.Header["Upgrade"] != nil || c.percent < 100 && rand.Float64()*100 >= c.percent {
+		return
+	}
+	if body != nil && (body.kept == nil || out.ContentLength > c.body) {
+		return
+	}
+	select {
+	case c.free <- struct{}{}:
+	default:
+		c.dropped()
+		return
+	}
+	q := out.Clone(c.ctx)
+	q.Body, q.GetBody, q.Trailer = nil, nil, nil
+	if body != nil && !c.take(q, body) {
+		<-c.free
+		return
+	}
+	c.running.Go(func() { // waited for by Close
+		defer func() { <-c.free }()
+		ctx, cancel := context.WithTimeout(c.ctx, copyTime)
+		defer cancel()
+		res, err := c.pool.RoundTrip(q.WithContext(ctx))
+		if err != nil {
+			return // the pool says when a server fails
+		}
+		_, _ = io.Copy(io.Discard, res.Body) // so that its connection can be used again
+		res.Body.Close()
+	})
+}
+
+// take copies a body. It reports false where that is longer than it may be.
+func (c *Copies) take(q *http.Request, body *upload) bool {
+	if body.first == nil { // from now on nothing is freed before the end
+		body.first = body.kept.Reader()
+	}
+	all, err := io.ReadAll(io.LimitReader(body.kept.Reader(), c.body+1))
+	if err != nil || int64(len(all)) > c.body {
+		return false
+	}
+	q.Body = io.NopCloser(bytes.NewReader(all))
+	q.ContentLength = int64(len(all))
+	delete(q.Header, "Trailer")
+	return true
+}

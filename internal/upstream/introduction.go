@@ -1,0 +1,47 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"millrace/internal/proxyline"
+)
+
+// introductions are the values of Options.ProxyProtocol.
+var introductions = map[string]proxyline.Version{"v1": proxyline.V1, "v2": proxyline.V2}
+
+// introduction is what a connection for r begins with: whose request comes on it,
+// by the PROXY protocol. Probes come from nobody. nil: nothing.
+func (s *server) introduction(r *http.Request) []byte {
+	version, ok := introductions[s.options.ProxyProtocol]
+	if !ok {
+		return nil
+	}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // a client on a UNIX socket has none
+	var to netip.AddrPort
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok {
+		to = local.AddrPort()
+	} else if local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UDPAddr); ok { // HTTP/3
+		to = local.AddrPort()
+	}
+	return proxyline.Append(nil, version, from, to)
+}
+
+func (o Options) checkIntroduction(faults map[string]error) {
+	if o.ProxyProtocol == "" {
+		return
+	}
+	if _, ok := introductions[o.ProxyProtocol]; !ok {
+		faults["proxy_protocol"] = fmt.Errorf("there is no version %q of the PROXY protocol: write v1 or v2", o.ProxyProtocol)
+		return
+	}
+	for _, to := range o.To {
+		if strings.HasPrefix(to, "h2c:") {
+			faults["proxy_protocol"] = errors.New("a connection of HTTP/2 carries requests of many clients: write http:// instead of h2c://")
+		}
+	}
+}
