@@ -117,6 +117,7 @@ func (c *checker) limits() {
 		{"limits.header_bytes", l.HeaderBytes, 1 << 10, 16 << 20, "browsers would be turned away"},
 		{"limits.body_bytes", l.BodyBytes, 0, 1 << 50, ""},
 		{"limits.body_rate", l.BodyRate, 0, 1 << 40, ""},
+		{"limits.write_rate", l.WriteRate, 0, 1 << 40, ""},
 		{"lane.memory", c.cfg.Lane.Memory, 64 << 10, 1 << 40, "nothing would fit"},
 	} {
 		switch {

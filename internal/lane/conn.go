@@ -56,6 +56,7 @@ type Conn struct {
 	writeBy atomic.Int64 // like deadline, for bytes to go
 	served  atomic.Bool  // something was answered
 	stall   stall        // the sweeper's
+	taken   taken        // the sweeper's
 
 	// Of the goroutine that reads (the lane's, net/http's own, or its
 	// background read while a handler runs; never two at once).

@@ -64,7 +64,10 @@ type Settings struct {
 	// BodyRate is the least an upload may send, in bytes a second. 0: any
 	// progress will do.
 	BodyRate int64
-	Errors   *slog.Logger // nil: nothing is told
+	// WriteRate is the least a client may take of an answer that waits for it, in
+	// bytes a second. 0: any progress will do.
+	WriteRate int64
+	Errors    *slog.Logger // nil: nothing is told
 	// Clients finds who is behind a proxy, for the log. nil: nobody is.
 	Clients *realip.Finder
 	// Announced is told who begins a connection with a PROXY header, which should

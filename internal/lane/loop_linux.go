@@ -414,6 +414,16 @@ func (c *Conn) queued() (n int, known bool) {
 	return send.Queued(c.under)
 }
 
+// acked is how many bytes the client has taken since it connected.
+func (c *Conn) acked() (n uint64, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd != noFD {
+		return send.AckedOn(c.fd)
+	}
+	return send.Acked(c.under)
+}
+
 // shutdown ends a loop-owned connection from outside its loop, which then finds
 // the end of the stream.
 func shutdown(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) }

@@ -38,6 +38,8 @@ func (*Conn) closeOwned() bool { return false }
 
 func (c *Conn) queued() (n int, known bool) { return send.Queued(c.under) }
 
+func (c *Conn) acked() (n uint64, known bool) { return send.Acked(c.under) }
+
 func shutdown(int) {}
 
 func (*Conn) wakeLoop() {}

@@ -118,7 +118,12 @@ func (c *Conn) expire(now int64) {
 		return
 	}
 	c.parking.Load().rest(d, now)
-	if by := c.writeBy.Load(); by != 0 && !c.taking(by, now) {
+	by := c.writeBy.Load()
+	if by == 0 {
+		c.taken = taken{}
+		return
+	}
+	if !c.taking(by, now) || !c.keepsUp(now) {
 		c.cut()
 	}
 }
@@ -195,6 +200,38 @@ func (c *Conn) taking(by, now int64) bool {
 	c.writeBy.CompareAndSwap(by, next)
 	c.stall = stall{next, queued}
 	return true
+}
+
+// taken is what the sweeper, alone, knows of how fast a client takes what waits
+// for it. The zero value: nothing waits.
+type taken struct {
+	at    int64  // when it was looked at last
+	acked uint64 // bytes that the client had taken by then
+	pace  Pace
+}
+
+// keepsUp reports whether a client that the lane waits for takes at least
+// WriteRate, but for the write timeout. What its kernel has acknowledged counts.
+// When all was taken, something else is waited for than the client.
+func (c *Conn) keepsUp(now int64) bool {
+	s := c.lane.settings.Load()
+	acked, known := c.acked()
+	if s.WriteRate <= 0 || !known {
+		return true
+	}
+	t := &c.taken
+	began := t.at == 0
+	waited, n := time.Duration(now-t.at), int(acked-t.acked)
+	t.at, t.acked = now, acked
+	if queued, known := c.queued(); began || known && queued == 0 {
+		t.pace = Pace{}
+		return true
+	}
+	if left := t.pace.Left(s.Write); n == 0 {
+		t.pace.left = left - waited
+	}
+	t.pace.Took(waited, n, s.Write, s.WriteRate)
+	return t.pace.left > 0 || c.writeBy.Load() == 0 // it may have taken the rest just now
 }
 
 // CloseAll closes every connection at once.

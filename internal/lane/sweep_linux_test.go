@@ -103,3 +103,58 @@ func TestIdleForTooLong(t *testing.T) {
 		})
 	}
 }
+
+// TestTooSlow: a client that takes an answer, but less of it than it must, is cut
+// off once it is the write timeout behind; one that takes as much is not.
+func TestTooSlow(t *testing.T) {
+	const step = 8 * time.Second
+	for name, c := range map[string]struct {
+		rate int64
+		cut  bool
+	}{"fast enough": {1 << 10, false}, "any": {0, false}, "too slow": {64 << 20, true}} {
+		t.Run(name, func(t *testing.T) {
+			s := patient
+			s.Write, s.WriteRate = 30*time.Second, c.rate
+			b := newBench(t, s)
+			defer b.lane.Close()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			client, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			server, err := ln.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn := b.lane.NewConn(server, b.scope, nil)
+			done := make(chan error, 1)
+			go func() {
+				_, err := conn.(net.Conn).Write(make([]byte, 256<<20))
+				done <- err
+			}()
+			inner := conn.(*Conn)
+			now, buf := time.Now(), make([]byte, 4<<20)
+			cut := false
+			for i := 0; i < 8 && !cut; i++ { // a minute, which this test does not wait for
+				for inner.writeBy.Load() == 0 && len(done) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				inner.expire(now.UnixNano())
+				now = now.Add(step)
+				_, err := io.ReadFull(client, buf)
+				time.Sleep(20 * time.Millisecond) // the kernel has more of it sent
+				cut = err != nil || len(done) > 0
+			}
+			if cut != c.cut {
+				t.Errorf("the client was cut off: %t, want %t", cut, c.cut)
+			}
+			_ = client.Close()
+			<-done
+		})
+	}
+}

@@ -345,6 +345,26 @@ func (s *Socket) stall() {
 // Queued is how many bytes that were written to a TCP or UNIX connection its
 // peer has not yet taken. ok is false where that cannot be known.
 func Queued(conn net.Conn) (n int, ok bool) {
+	return n, control(conn, func(fd int) { n, ok = QueuedOn(fd) }) && ok
+}
+
+// Acked is how many bytes the peer of a TCP connection has taken since it began,
+// TLS and all. ok is false where that cannot be known.
+func Acked(conn net.Conn) (n uint64, ok bool) {
+	return n, control(conn, func(fd int) { n, ok = AckedOn(fd) }) && ok
+}
+
+// AckedOn is Acked for a descriptor.
+func AckedOn(fd int) (n uint64, ok bool) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0, false
+	}
+	return info.Bytes_acked, true
+}
+
+// control calls f with the descriptor below all wrappers of a connection, if there is one.
+func control(conn net.Conn, f func(fd int)) bool {
 	for {
 		c, wrapped := conn.(interface{ NetConn() net.Conn })
 		if !wrapped {
@@ -354,14 +374,10 @@ func Queued(conn net.Conn) (n int, ok bool) {
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return 0, false
+		return false
 	}
 	raw, err := sc.SyscallConn()
-	if err != nil {
-		return 0, false
-	}
-	err = raw.Control(func(fd uintptr) { n, ok = QueuedOn(int(fd)) })
-	return n, err == nil && ok
+	return err == nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
 }
 
 // QueuedOn is Queued for a descriptor.

@@ -38,6 +38,9 @@ func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
 // Write is never called: there is no Socket.
 func (*Socket) Write(_, _ []byte) (int64, error) { panic("send: no raw sockets on this system") }
 
+// Acked does not know.
+func Acked(net.Conn) (n uint64, ok bool) { return 0, false }
+
 // Queued does not know.
 func Queued(net.Conn) (n int, ok bool) { return 0, false }
 

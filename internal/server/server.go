@@ -54,6 +54,10 @@ type Options struct {
 	// body_timeout behind that is cut off. With 1B nearly anything passes.
 	// Default 500B.
 	BodyRate bytesize.Size `yaml:"body_rate"`
+	// WriteRate is the least a client may take of an answer that waits for it, as
+	// bytes a second over TCP; what falls write_timeout behind that is cut off. With
+	// 1B nearly anything passes. Default 100B.
+	WriteRate bytesize.Size `yaml:"write_rate"`
 	// Connections is how many clients may be connected at once; further ones
 	// wait in the kernel's queue. Idle connections are closed for them, and then
 	// those whose clients are slow. Default 16384, and never more than three
@@ -168,6 +172,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.BodyRate <= 0 {
 		o.BodyRate = 500
+	}
+	if o.WriteRate <= 0 {
+		o.WriteRate = 100
 	}
 	if o.Connections <= 0 {
 		o.Connections = 16384
@@ -351,7 +358,7 @@ func (s *Server) Reload(setup Setup) error {
 	s.lane.Set(lane.Settings{
 		Header: limits.HeaderTimeout,
 		Body:   limits.BodyTimeout, BodyRate: int64(limits.BodyRate),
-		Write:   limits.WriteTimeout,
+		Write: limits.WriteTimeout, WriteRate: int64(limits.WriteRate),
 		Idle:    limits.IdleTimeout,
 		Log:     setup.Log,
 		Errors:  s.errors,
