@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -222,8 +223,9 @@ var errHead = errors.New("the script's header fields cannot be read")
 
 // answer passes an answer on.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *running) {
-	defer a.end()
-	in := bufio.NewReaderSize(a.answer, readAhead)
+	in := newOutput(a.answer)
+	defer in.free()
+	defer a.end() // first: it waits for who reads
 	status, header, err := readHead(in)
 	a.step.End(t.script, err)
 	if err != nil {
@@ -293,17 +295,44 @@ func (h *Handler) send(w http.ResponseWriter, body io.Reader, a *running, whole 
 	return n, err
 }
 
-// readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3).
-func readHead(in *bufio.Reader) (status int, header textproto.MIMEHeader, err error) {
-	limited := &io.LimitedReader{R: in, N: maxHead}
-	lines := bufio.NewReaderSize(&byByte{limited}, 16)
-	header, err = textproto.NewReader(lines).ReadMIMEHeader()
+// output is what a script writes, read ahead. Its buffer is used again: it is as
+// large as all else that a request takes together, ten times over.
+type output struct {
+	*bufio.Reader
+	limit io.LimitedReader
+}
+
+// outputs are the buffers.
+var outputs = sync.Pool{New: func() any {
+	o := new(output)
+	o.Reader = bufio.NewReaderSize(&o.limit, readAhead)
+	return o
+}}
+
+func newOutput(from io.Reader) *output {
+	o := outputs.Get().(*output)
+	o.limit = io.LimitedReader{R: from, N: maxHead}
+	o.Reset(&o.limit)
+	return o
+}
+
+// free gives the buffer back. Nobody may read any more.
+func (o *output) free() {
+	o.limit.R = nil
+	outputs.Put(o)
+}
+
+// readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3): what maxHead bytes
+// do not hold is none.
+func readHead(in *output) (status int, header textproto.MIMEHeader, err error) {
+	header, err = textproto.NewReader(in.Reader).ReadMIMEHeader()
 	if err != nil {
-		if _, malformed := errors.AsType[textproto.ProtocolError](err); malformed || limited.N <= 0 {
+		if _, malformed := errors.AsType[textproto.ProtocolError](err); malformed || in.limit.N <= 0 {
 			err = fmt.Errorf("%w: %w", errHead, err)
 		}
 		return 0, nil, err
 	}
+	in.limit.N = math.MaxInt64
 	status = http.StatusOK
 	if text := header.Get("Status"); text != "" {
 		code, _, _ := strings.Cut(text, " ")
@@ -315,13 +344,6 @@ func readHead(in *bufio.Reader) (status int, header textproto.MIMEHeader, err er
 	}
 	return status, header, nil
 }
-
-// byByte hands on single bytes, so that a reader on top takes nothing of what
-// stands behind the head.
-type byByte struct{ r io.Reader }
-
-// Read implements [io.Reader].
-func (b *byByte) Read(p []byte) (int, error) { return b.r.Read(p[:min(1, len(p))]) } //nolint:wrapcheck // as it is
 
 // passOn copies the fields that are the client's business, and returns the
 // length that the script says its answer has, -1 if it does not.

@@ -148,6 +148,19 @@ func (a *Answer) cause(ctx context.Context, err error) error {
 	return err
 }
 
+// giveUp closes the connection of a request that has failed.
+func (a *Answer) giveUp() { a.discard(a.stop()) }
+
+// discard closes the connection once nobody sends on it. idle: the context has not
+// begun to end its calls, and never will.
+func (a *Answer) discard(idle bool) {
+	_ = a.conn.nc.Close()
+	a.sending.Wait()
+	if idle {
+		a.conn.free()
+	}
+}
+
 // Close gives the connection back after a whole answer, and else closes it, which
 // ends the request. Closing twice is no error.
 func (a *Answer) Close() error {
@@ -159,8 +172,7 @@ func (a *Answer) Close() error {
 	if a.done && inTime && !a.long {
 		a.client.give(a.conn)
 	} else {
-		_ = a.conn.nc.Close()
-		a.sending.Wait()
+		a.discard(inTime)
 	}
 	if tell := a.client.options.Stderr; tell != nil {
 		for line := range strings.Lines(strings.TrimSpace(a.stderr.String())) {

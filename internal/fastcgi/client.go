@@ -48,7 +48,7 @@ func (c *Client) Close() error {
 	defer c.mu.Unlock()
 	c.closed = true
 	for _, one := range c.idle {
-		_ = one.nc.Close()
+		one.free()
 	}
 	c.idle = nil
 	return nil
@@ -82,7 +82,6 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 		if err == nil {
 			return a, nil
 		}
-		_ = nc.nc.Close()
 		// A connection that was kept may have ended meanwhile. One that is late has not.
 		if !reused || !r.Repeat || r.Length > 0 || ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, err
@@ -100,18 +99,17 @@ func (c *Client) ask(ctx context.Context, nc *conn, r Request) (*Answer, error) 
 	nc.out = head[:0]
 	if r.Length <= small {
 		var err error
-		if head, err = appendBody(head, r); err != nil {
-			a.stop()
-			return nil, err
+		if head, err = appendBody(head, r); err == nil {
+			err = nc.write(head)
 		}
-		err = nc.write(head)
+		nc.out = head[:0]
 		if err != nil {
-			a.stop()
+			a.giveUp()
 			return nil, err
 		}
 	} else {
 		if err := nc.write(head); err != nil {
-			a.stop()
+			a.giveUp()
 			return nil, err
 		}
 		a.long = true
@@ -123,9 +121,7 @@ func (c *Client) ask(ctx context.Context, nc *conn, r Request) (*Answer, error) 
 		})
 	}
 	if err := a.advance(); err != nil {
-		a.stop()
-		_ = nc.nc.Close()
-		a.sending.Wait()
+		a.giveUp()
 		return nil, a.cause(ctx, err)
 	}
 	return a, nil
@@ -188,11 +184,12 @@ func (c *Client) give(nc *conn) {
 	}
 	c.mu.Unlock()
 	if !keep {
-		_ = nc.nc.Close()
+		nc.free()
 	}
 }
 
-// conn is a connection to an application.
+// conn is a connection to an application. Its buffers are used again once it is
+// closed: most connections carry one request.
 type conn struct {
 	nc      net.Conn
 	in      *bufio.Reader
@@ -201,8 +198,22 @@ type conn struct {
 	scratch [headerLen]byte
 }
 
+// conns are those that are closed.
+var conns = sync.Pool{New: func() any { return &conn{in: bufio.NewReaderSize(nil, 16<<10)} }}
+
 func newConn(nc net.Conn, o *Options) *conn {
-	return &conn{nc: nc, in: bufio.NewReaderSize(nc, 16<<10), options: o}
+	c := conns.Get().(*conn)
+	c.nc, c.options = nc, o
+	c.in.Reset(nc)
+	return c
+}
+
+// free closes the connection. Nobody may use it any more.
+func (c *conn) free() {
+	_ = c.nc.Close()
+	c.nc = nil
+	c.in.Reset(nil)
+	conns.Put(c)
 }
 
 func (c *conn) write(b []byte) error {

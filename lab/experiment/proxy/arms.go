@@ -65,7 +65,7 @@ func (m *measurement) urls(l fileserver.Launch) fileserver.Launch {
 
 // fields are those of every proxy's template.
 func (m *measurement) fields(fileserver.Place) map[string]string {
-	return map[string]string{"Upstream": m.app, "Echo": m.echo, "Cert": m.cert, "Key": m.key}
+	return m.withPHP(map[string]string{"Upstream": m.app, "Echo": m.echo, "Cert": m.cert, "Key": m.key})
 }
 
 func (m *measurement) config(peer, template string) fileserver.Config {

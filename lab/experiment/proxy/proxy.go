@@ -63,6 +63,9 @@ type measurement struct {
 	app, echo string // host:port of what the proxies are in front of
 	h2load    string // the executable
 	missing   error  // why there is none
+
+	fpmExe, fpm, phpRoot string // php-fpm, its socket, its scripts; empty until it runs
+	fpmMissing           error
 }
 
 func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
@@ -72,6 +75,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		quick:   env.Mode != result.Full,
 	}
 	m.h2load, m.missing = h2load.Look()
+	m.fpmExe, m.fpmMissing = lookFPM()
 	chosen, err := rows.Choose(m.rows(), env.Only, m.quick, m.Note)
 	if err != nil {
 		return err
@@ -92,6 +96,11 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return err
 	}
 	defer stop()
+	stopFPM, err := m.startFPM(ctx, chosen)
+	if err != nil {
+		return err
+	}
+	defer stopFPM()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
 	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
 	timed, attacks := split(chosen)

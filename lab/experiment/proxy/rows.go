@@ -40,7 +40,7 @@ func metrics() []result.Metric {
 
 // rows are all of them, in the order of the table.
 func (m *measurement) rows() []rows.Row {
-	return slices.Concat(m.requests(), m.cached(), m.secured(), m.transfers(), m.attacks())
+	return slices.Concat(m.requests(), m.cached(), m.phpRows(), m.secured(), m.transfers(), m.attacks())
 }
 
 // few and many are the connections of most rows.
