@@ -13,65 +13,29 @@ import (
 	"millrace/internal/trace"
 )
 
+// about is what a request says beside its fields.
+type about struct {
+	method, uri, proto, host string
+	secure                   bool
+	local, remote            string // host:port; others are not told
+	length, kind             string // of the body; "" for none
+}
+
 // params are what php-fpm is told of a request: the variables of CGI (RFC 3875,
 // 4.1) with those that PHP's manual adds.
 func (h *Handler) params(r *http.Request, t target, length int64) []byte {
-	b := make([]byte, 0, 2048)
-	add := func(name, value string) { b = fastcgi.AppendParam(b, name, value) }
-	name := h.prefix + "/" + t.script
-	uri := requestURI(r)
-	document, query, _ := strings.Cut(uri, "?")
-	if plain, err := url.PathUnescape(document); err == nil {
-		document = plain
-	}
-	add("SCRIPT_FILENAME", path.Join(h.scripts, t.script))
-	add("SCRIPT_NAME", name)
-	add("DOCUMENT_ROOT", h.scripts)
-	add("DOCUMENT_URI", document)
-	add("REQUEST_URI", uri)
-	add("QUERY_STRING", query)
-	add("REQUEST_METHOD", r.Method)
-	add("SERVER_PROTOCOL", r.Proto)
-	add("GATEWAY_INTERFACE", "CGI/1.1")
-	add("SERVER_SOFTWARE", "millrace")
-	add("REDIRECT_STATUS", "200") // without it, PHP built for it refuses to run
-	if t.pathInfo != "" {
-		add("PATH_INFO", t.pathInfo)
-		add("PATH_TRANSLATED", path.Join(h.scripts, path.Clean(t.pathInfo)))
-	}
-	add("REQUEST_SCHEME", scheme(r))
-	if r.TLS != nil {
-		add("HTTPS", "on")
-		if len(r.TLS.VerifiedChains) > 0 {
-			add("SSL_CLIENT_VERIFY", "SUCCESS")
-			add("SSL_CLIENT_S_DN", r.TLS.PeerCertificates[0].Subject.String())
-		}
-	}
-	host, port := r.Host, "80"
-	if r.TLS != nil {
-		port = "443"
-	}
-	if h, p, err := net.SplitHostPort(r.Host); err == nil {
-		host, port = h, p
-	}
-	add("SERVER_NAME", host)
-	add("SERVER_PORT", port)
+	about := about{method: r.Method, uri: requestURI(r), proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
-		if addr, _, err := net.SplitHostPort(local.String()); err == nil {
-			add("SERVER_ADDR", addr)
-		}
-	}
-	if addr, port, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		add("REMOTE_ADDR", addr)
-		add("REMOTE_PORT", port)
+		about.local = local.String()
 	}
 	if length > 0 || r.ContentLength == 0 && r.Header.Get("Content-Length") != "" {
-		add("CONTENT_LENGTH", strconv.FormatInt(length, 10))
+		about.length = strconv.FormatInt(length, 10)
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "" {
-		add("CONTENT_TYPE", kind)
+	b := h.appendAbout(make([]byte, 0, 2048), &about, t)
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		b = fastcgi.AppendParam(b, "SSL_CLIENT_VERIFY", "SUCCESS")
+		b = fastcgi.AppendParam(b, "SSL_CLIENT_S_DN", r.TLS.PeerCertificates[0].Subject.String())
 	}
-	add("HTTP_HOST", r.Host)
 	header := r.Header
 	if t := trace.From(r.Context()); t.On() {
 		header = maps.Clone(header)
@@ -79,12 +43,69 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 	}
 	for name, values := range header {
 		if variable := variable(name); variable != "" {
-			add(variable, strings.Join(values, separator(name)))
+			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))
 		}
 	}
-	for name, value := range h.options.Params { // last, so that they win
-		add(name, value)
+	return h.appendOwn(b)
+}
+
+// appendOwn appends the operator's parameters: last, so that they win.
+func (h *Handler) appendOwn(b []byte) []byte {
+	for name, value := range h.options.Params {
+		b = fastcgi.AppendParam(b, name, value)
 	}
+	return b
+}
+
+// appendAbout appends what is not a field of the request.
+func (h *Handler) appendAbout(b []byte, a *about, t target) []byte {
+	add := func(name, value string) { b = fastcgi.AppendParam(b, name, value) }
+	document, query, _ := strings.Cut(a.uri, "?")
+	if plain, err := url.PathUnescape(document); err == nil {
+		document = plain
+	}
+	add("SCRIPT_FILENAME", path.Join(h.scripts, t.script))
+	add("SCRIPT_NAME", h.prefix+"/"+t.script)
+	add("DOCUMENT_ROOT", h.scripts)
+	add("DOCUMENT_URI", document)
+	add("REQUEST_URI", a.uri)
+	add("QUERY_STRING", query)
+	add("REQUEST_METHOD", a.method)
+	add("SERVER_PROTOCOL", a.proto)
+	add("GATEWAY_INTERFACE", "CGI/1.1")
+	add("SERVER_SOFTWARE", "millrace")
+	add("REDIRECT_STATUS", "200") // without it, PHP built for it refuses to run
+	if t.pathInfo != "" {
+		add("PATH_INFO", t.pathInfo)
+		add("PATH_TRANSLATED", path.Join(h.scripts, path.Clean(t.pathInfo)))
+	}
+	host, port := a.host, "80"
+	if a.secure {
+		add("REQUEST_SCHEME", "https")
+		add("HTTPS", "on")
+		port = "443"
+	} else {
+		add("REQUEST_SCHEME", "http")
+	}
+	if h, p, err := net.SplitHostPort(a.host); err == nil {
+		host, port = h, p
+	}
+	add("SERVER_NAME", host)
+	add("SERVER_PORT", port)
+	if addr, _, err := net.SplitHostPort(a.local); err == nil {
+		add("SERVER_ADDR", addr)
+	}
+	if addr, port, err := net.SplitHostPort(a.remote); err == nil {
+		add("REMOTE_ADDR", addr)
+		add("REMOTE_PORT", port)
+	}
+	if a.length != "" {
+		add("CONTENT_LENGTH", a.length)
+	}
+	if a.kind != "" {
+		add("CONTENT_TYPE", a.kind)
+	}
+	add("HTTP_HOST", a.host)
 	return b
 }
 
@@ -97,13 +118,6 @@ func requestURI(r *http.Request) string {
 		return u.RequestURI()
 	}
 	return r.URL.RequestURI()
-}
-
-func scheme(r *http.Request) string {
-	if r.TLS != nil {
-		return "https"
-	}
-	return "http"
 }
 
 // variable is the name of a header field for CGI, "" for one that is told in

@@ -54,6 +54,7 @@ type Handler struct {
 	client  *fastcgi.Client
 	room    *spool.Room
 	places  chan struct{}
+	seen    seen
 	errors  *slog.Logger
 }
 
@@ -96,6 +97,9 @@ func (h *Handler) Close() error {
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.resume(w, r) {
+		return
+	}
 	switch t := h.find(r.URL.Path); {
 	case t.redirect:
 		toFolder(w, r)
@@ -104,6 +108,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case t.script == "":
 		h.files.ServeHTTP(w, r)
 	default:
+		h.seen.note(r.URL.Path, t)
 		h.run(w, r, t)
 	}
 }

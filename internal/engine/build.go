@@ -162,7 +162,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
 		if err := b.around(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}

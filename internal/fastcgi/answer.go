@@ -25,6 +25,7 @@ type Answer struct {
 	done       bool // the last record came
 	closed     bool
 	stop       func() bool
+	alone      bool // the connection was for this request only
 	long       bool // the body is sent by a goroutine, sending
 	sending    sync.WaitGroup
 	sendFailed atomic.Pointer[error]
@@ -169,7 +170,7 @@ func (a *Answer) Close() error {
 	}
 	a.closed = true
 	inTime := a.stop()
-	if a.done && inTime && !a.long {
+	if a.done && inTime && !a.long && !a.alone {
 		a.client.give(a.conn)
 	} else {
 		a.discard(inTime)

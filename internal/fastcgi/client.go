@@ -2,6 +2,7 @@ package fastcgi
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,20 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 			return nil, err
 		}
 	}
+}
+
+// Resume goes on with a request that was sent with [AppendRequest] on a connection,
+// which it takes over: of the answer, some bytes have come.
+func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
+	one := newConn(nc, &c.options)
+	one.in.Reset(io.MultiReader(bytes.NewReader(came), nc))
+	a := &Answer{client: c, conn: one, alone: true}
+	a.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
+	if err := a.advance(); err != nil {
+		a.giveUp()
+		return nil, a.cause(ctx, err)
+	}
+	return a, nil
 }
 
 // ask writes the request and waits for the first record of the answer.

@@ -33,8 +33,9 @@ type Question struct {
 	Body   []byte     // all of it
 	Scope  *Scope
 	Client net.Addr
-	Loop   int    // the number of the loop
-	Out    []byte // room for the request as it is sent
+	Local  net.Addr // where the client has connected to
+	Loop   int      // the number of the loop
+	Out    []byte   // room for the request as it is sent
 }
 
 // Reply is an answer as a client gets it: as the handler would have set it.

@@ -85,7 +85,7 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 		return false
 	}
 	size := int(k.request.Length)
-	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Loop: lp.number, Out: k.out[:0]}
+	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
 	p := l.carrier.Carry(&k.question)
 	if p == nil {
 		return false

@@ -59,7 +59,15 @@ func carry(table *site.Table, q *lane.Question) (lane.Passage, *site.Route) {
 	if route == nil || !route.Passes || !route.Bare() || route.BodyBytes > 0 && q.Head.Length > route.BodyBytes {
 		return nil, nil
 	}
-	job, ok := route.Handler.(lane.Passer) // not where a password is asked for first
+	h := route.Handler
+	if m, ok := h.(*site.Mounted); ok {
+		below, found := strings.CutPrefix(q.Head.Path, m.Prefix)
+		if !found || below == "" {
+			return nil, nil
+		}
+		h, q.Head.Path = m.Job, below
+	}
+	job, ok := h.(lane.Passer) // not where a password is asked for first
 	if !ok {
 		return nil, nil
 	}

@@ -14,16 +14,25 @@ func Mount(pattern string, h http.Handler, folder bool) http.Handler {
 		return h
 	}
 	prefix := strings.TrimSuffix(pattern, "/")
-	inner := http.StripPrefix(prefix, h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != prefix {
-			inner.ServeHTTP(w, r)
-			return
-		}
-		// Relative, so that it is right behind another proxy's prefix, too.
-		to := url.URL{Path: path.Base(prefix) + "/", RawQuery: r.URL.RawQuery}
-		w.Header().Set("Location", to.String())
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusMovedPermanently)
-	})
+	return &Mounted{Job: h, Prefix: prefix, inner: http.StripPrefix(prefix, h)}
+}
+
+// Mounted is a job that sees the paths below its route.
+type Mounted struct {
+	Job    http.Handler
+	Prefix string // that is stripped; without a slash at its end
+	inner  http.Handler
+}
+
+// ServeHTTP implements [http.Handler].
+func (m *Mounted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != m.Prefix {
+		m.inner.ServeHTTP(w, r)
+		return
+	}
+	// Relative, so that it is right behind another proxy's prefix, too.
+	to := url.URL{Path: path.Base(m.Prefix) + "/", RawQuery: r.URL.RawQuery}
+	w.Header().Set("Location", to.String())
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusMovedPermanently)
 }

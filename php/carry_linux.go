@@ -1,0 +1,243 @@
+package php
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/internal/fastcgi"
+	"millrace/internal/field"
+	"millrace/internal/lane"
+)
+
+// A request without much to it, for a script that was there a moment ago, the lane's
+// loops pass on to php-fpm without a goroutine (docs/decisions/0040). What is more
+// than that, or does not go as expected, run and answer do.
+
+const (
+	// carried is the most that a loop takes of an answer, and carriedBody of a request.
+	carried     = 64 << 10
+	carriedBody = 32 << 10
+	// seenFor is how long a loop may rely on what was found in the folder: it must
+	// not look itself, since a folder can be on another machine.
+	seenFor = time.Second
+	// maxSeen bounds the paths that are remembered for it.
+	maxSeen = 1024
+)
+
+// seen are the scripts that paths have led to.
+type seen struct {
+	mu    sync.Mutex
+	paths map[string]sight
+}
+
+type sight struct {
+	target target
+	until  time.Time
+}
+
+// note remembers what a path leads to.
+func (s *seen) note(path string, t target) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paths == nil || len(s.paths) >= maxSeen {
+		s.paths = map[string]sight{}
+	}
+	s.paths[strings.Clone(path)] = sight{t, now.Add(seenFor)}
+}
+
+// of is what a path has led to a moment ago.
+func (s *seen) of(path string) (target, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found, ok := s.paths[path]
+	return found.target, ok && time.Now().Before(found.until)
+}
+
+// passage is a request that a loop has passed on.
+type passage struct {
+	h      *Handler
+	line   fastcgi.Line
+	target target
+	raw    *[carried]byte
+	n      int // bytes of raw that have come
+	lines  []field.Line
+}
+
+var (
+	passages = sync.Pool{New: func() any { return new(passage) }}
+	rooms    = sync.Pool{New: func() any { return new([carried]byte) }}
+)
+
+// socketOf is the path of the socket that loops may use: the only one, whose
+// connections nobody keeps.
+func (o *Options) socketOf() string {
+	if len(o.To) != 1 || o.Idle > 0 {
+		return ""
+	}
+	if path, ok := strings.CutPrefix(o.To[0], "unix:"); ok || strings.HasPrefix(path, "/") {
+		return path
+	}
+	return ""
+}
+
+// Pass implements [lane.Passer].
+func (h *Handler) Pass(q *lane.Question) lane.Passage {
+	socket := h.options.socketOf()
+	if socket == "" || q.Head.Method == http.MethodHead || len(q.Body) > carriedBody {
+		return nil
+	}
+	t, ok := h.seen.of(q.Head.Path)
+	if !ok {
+		return nil
+	}
+	select {
+	case h.places <- struct{}{}:
+	default:
+		return nil
+	}
+	request, ok := fastcgi.AppendRequest(q.Out, func(b []byte) []byte { return h.appendQuestion(b, q, t) }, q.Body)
+	var line fastcgi.Line
+	if ok {
+		line, ok = fastcgi.Ask(socket, request)
+	}
+	if !ok {
+		<-h.places
+		return nil
+	}
+	p := passages.Get().(*passage)
+	p.h, p.line, p.target, p.n = h, line, t, 0
+	return p
+}
+
+// appendQuestion is params for a request that the lane has read.
+func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
+	about := about{method: q.Head.Method, uri: q.Head.Target, proto: "HTTP/1.1", host: q.Head.Host, remote: q.Client.String()}
+	if q.Local != nil {
+		about.local = q.Local.String()
+	}
+	if n := len(q.Body); n > 0 || q.Head.Value("Content-Length") != "" {
+		about.length = strconv.Itoa(n)
+	}
+	about.kind = q.Head.Value("Content-Type")
+	b = h.appendAbout(b, &about, t)
+	for i := range q.Head.Lines {
+		if name := variable(q.Head.Lines[i].Name); name != "" {
+			b = fastcgi.AppendParam(b, name, q.Head.Lines[i].Value)
+		}
+	}
+	return h.appendOwn(b)
+}
+
+// Line implements [lane.Passage].
+func (p *passage) Line() (fd int, serial uint32, unknown bool) { return p.line.FD, p.line.Serial, true }
+
+// Take implements [lane.Passage].
+func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
+	if p.raw == nil {
+		p.raw = rooms.Get().(*[carried]byte)
+	}
+	n, err := p.line.Read(p.raw[p.n:])
+	if p.n += n; err != nil || p.n == len(p.raw) {
+		return lane.Beyond
+	}
+	out, state := fastcgi.Scan(buf[:0], p.raw[:p.n])
+	switch {
+	case state == fastcgi.Partial:
+		return lane.More
+	case state == fastcgi.Odd || !p.plain(out, r):
+		return lane.Beyond
+	}
+	p.line.Close()
+	<-p.h.places
+	return lane.Whole
+}
+
+// plain makes the answer of a script's whole output, if answer would do nothing else
+// with it than to send it.
+func (p *passage) plain(out []byte, r *lane.Reply) bool {
+	end := bytes.Index(out, []byte("\r\n\r\n"))
+	if end < 0 {
+		return false
+	}
+	in := newOutput(bytes.NewReader(out[:end+4]))
+	defer in.free()
+	status, header, err := readHead(in)
+	if err != nil || status == http.StatusNoContent || status == http.StatusNotModified || header["Content-Type"] == nil || header["Date"] != nil {
+		return false
+	}
+	to := make(http.Header, len(header)+1)
+	body := out[end+4:]
+	if length, err := passOn(to, header); err != nil || length >= 0 && length != int64(len(body)) {
+		return false
+	}
+	delete(to, "Server")
+	p.lines = append(p.lines[:0], field.Line{Name: "Content-Length", Value: strconv.Itoa(len(body))})
+	for name, values := range to {
+		for _, value := range values {
+			p.lines = append(p.lines, field.Line{Name: name, Value: value})
+		}
+	}
+	field.SortLines(p.lines)
+	r.Status, r.Lines, r.Body = status, p.lines, body
+	return true
+}
+
+// Sent implements [lane.Passage].
+func (p *passage) Sent(*lane.Conn, *lane.Reply) { p.free() }
+
+// Discard implements [lane.Passage].
+func (p *passage) Discard() {
+	p.line.Close()
+	<-p.h.places
+	p.free()
+}
+
+// free has the passage used again.
+func (p *passage) free() {
+	if p.raw != nil {
+		rooms.Put(p.raw)
+	}
+	*p = passage{lines: p.lines[:0]}
+	passages.Put(p)
+}
+
+// resume goes on with a request that a loop has passed on; false if it has not.
+func (h *Handler) resume(w http.ResponseWriter, r *http.Request) bool {
+	left := lane.Unfinished(r)
+	if left == nil {
+		return false
+	}
+	p, ok := (*left).(*passage)
+	if !ok || p.h != h {
+		return false
+	}
+	*left = nil
+	defer p.free()
+	leave := sync.OnceFunc(func() { <-h.places })
+	nc, err := p.line.Conn()
+	if err != nil {
+		leave()
+		h.fail(w, r, p.target, err)
+		return true
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var came []byte
+	if p.raw != nil {
+		came = p.raw[:p.n]
+	}
+	answer, err := h.client.Resume(ctx, nc, came)
+	if err != nil {
+		leave()
+		h.fail(w, r, p.target, err)
+		return true
+	}
+	h.answer(w, r, p.target, &running{answer: answer, leave: leave, cancel: cancel})
+	return true
+}
