@@ -26,14 +26,14 @@ const module = "millrace"
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
 	{".", "internal/importer/compare"},                                        // package millrace, the root: the library that other programs import
-	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy"}, // engine: the only place where jobs meet
+	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy", "internal/importer/apache"}, // engine: the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/exposition", "internal/rulefile"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf"},
+	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
 }

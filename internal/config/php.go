@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"millrace/internal/site"
+)
 
 // php checks that a route's scripts have a folder.
 func (c *checker) php(path string, r Route) {
@@ -13,7 +17,8 @@ func (c *checker) php(path string, r Route) {
 	if r.Static != nil && r.Static.RuleFiles {
 		c.key(join(path, "static.rule_files"), "rule_files is for folders without PHP: a script could be behind any path", "write what the files say as rules and headers of the site")
 	}
-	if !strings.HasSuffix(path, "/]") { // the route's own path ends the config's
-		c.key(join(path, "php"), "a route with PHP covers a folder: its path ends in \"/\"", "")
+	key := strings.TrimSuffix(path[strings.LastIndex(path, "routes[")+len("routes["):], "]") // the route's own path ends the config's
+	if !strings.HasSuffix(key, "/") && !strings.HasSuffix(key, ".php") && !site.IsName(key) {
+		c.key(join(path, "php"), "a route with PHP covers a folder, or is a script or a name: its path ends in \"/\" or .php, or begins with \"@\"", "")
 	}
 }

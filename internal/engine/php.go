@@ -21,11 +21,15 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 	if err != nil {
 		return nil, err
 	}
+	prefix := "" // a name or a script takes nothing away from the path
+	if strings.HasSuffix(pattern, "/") {
+		prefix = strings.TrimSuffix(pattern, "/")
+	}
 	return carry(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images}), func() (*php.Handler, io.Closer, error) {
 		h, err := php.Open(*rc.PHP, php.Deps{
 			Files:    files,
 			Static:   php.Static{Root: rc.Static.Root, Index: rc.Static.Index, Hides: rc.Static.Hider()},
-			Prefix:   strings.TrimSuffix(pattern, "/"),
+			Prefix:   prefix,
 			ErrorLog: b.server.errors,
 			Room:     b.server.room,
 		})

@@ -48,6 +48,28 @@ func TestPath(t *testing.T) {
 	}
 }
 
+// TestExcept: a rule is not for what it excepts, whatever its path says.
+func TestExcept(t *testing.T) {
+	w := When{Path: "/a/", Except: []string{"/a/b", "/a/c/", "/a/*.png", "~^/a/[0-9]+$"}}
+	m, faults := w.Compile(nil)
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	for path, want := range map[string]bool{"/a/": true, "/a/x": true, "/a/b": false, "/a/b/x": true, "/a/c": false, "/a/c/d": false, "/a/x.png": false, "/a/x/y.png": true, "/a/12": false, "/a/12x": true, "/b": false} {
+		if got := m.Covers(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+		if _, got := m.Captures(path); got != want {
+			t.Errorf("captures of %s: %v", path, got)
+		}
+	}
+	for _, bad := range []string{"", "x", "~(", "/a?b"} {
+		if _, faults := (&When{Except: []string{bad}}).Compile(nil); faults["except"] == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
 // A redirect never leads to another host than the one that its operator wrote.
 func TestLocationStaysOnItsHost(t *testing.T) {
 	for _, c := range []struct{ pattern, to, path, want string }{
@@ -57,6 +79,9 @@ func TestLocationStaysOnItsHost(t *testing.T) {
 		{"/a/", "https://example.org/{1}", "/a/b c\r\nX: y", "https://example.org/b%20c%0D%0AX:%20y"},
 		{"/a/", "/?q={1}", "/a/x&y", "/?q=x%26y"},
 		{"/a/", "https://{host}{path}", "/a/b", "https://example.com/a/b"},
+		{"/a/", "/b/{rest}", "/a//evil.test", "/b/a//evil.test"},
+		{"/", "{rest}", "//evil.test", "/evil.test"},
+		{"/a/", "/?q={rest}", "/a/b&c", "/?q=a%2Fb%26c"},
 	} {
 		p, err := NewPath(c.pattern)
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // Template is a text with placeholders: {1} is the first capture, {name} one by
-// its name, and {path}, {query}, {uri}, {host}, {scheme} and {address} are the
-// request's, as are {query.NAME}, {header.NAME} and {cookie.NAME}; {table.NAME}
+// its name, and {path}, {rest}, {query}, {uri}, {host}, {scheme} and {address} are
+// the request's, {rest} its path without the slash in front, as are {query.NAME}, {header.NAME} and {cookie.NAME}; {table.NAME}
 // is what a table has for it.
 type Template struct {
 	parts []part
@@ -36,7 +36,7 @@ type part struct {
 func (p part) literal() bool { return p.group < 0 && p.request == "" }
 
 // variables are the placeholders for what a request says.
-var variables = []string{"path", "query", "uri", "host", "scheme", "address"}
+var variables = []string{"path", "rest", "query", "uri", "host", "scheme", "address"}
 
 // NewTemplate compiles a text for captures of a path; nil: there are none.
 func NewTemplate(text string, of *Path, in *Scope) (*Template, error) {
@@ -170,6 +170,8 @@ func (p part) value(r *http.Request, captures []string) string {
 	switch p.request {
 	case "path":
 		return r.URL.Path
+	case "rest":
+		return strings.TrimPrefix(r.URL.Path, "/")
 	case "query":
 		return r.URL.RawQuery
 	case "uri":

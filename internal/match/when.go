@@ -27,6 +27,9 @@ type When struct {
 	// path. Its groups are {1}, {2} … or {name} for (?P<name>…). A dollar sign
 	// in it is itself.
 	Regex string `yaml:"regex" expand:"no"`
+	// Except are paths that the rule is not for: paths and patterns as in path,
+	// or "~" and a regular expression.
+	Except []string `yaml:"except" expand:"no"`
 	// Host are names of the site, as in example.org or *.example.org.
 	Host []string `yaml:"host"`
 	// Method are methods, as in POST; [!GET, !HEAD] are all others.
@@ -50,6 +53,7 @@ type When struct {
 // Matcher is a compiled When.
 type Matcher struct {
 	Path     *Path
+	except   []*Path
 	hosts    []string
 	methods  []string
 	others   bool // all methods but these
@@ -96,6 +100,11 @@ func (w *When) Compile(in *Scope) (*Matcher, map[string]error) {
 		m.Path, err = NewExpression(w.Regex)
 		note("regex", err)
 	}
+	for _, text := range w.Except {
+		p, err := exception(text)
+		note("except", err)
+		m.except = append(m.except, p)
+	}
 	for _, h := range w.Host {
 		m.hosts = append(m.hosts, strings.ToLower(h))
 	}
@@ -132,6 +141,33 @@ func (w *When) Compile(in *Scope) (*Matcher, map[string]error) {
 		return nil, faults
 	}
 	return m, nil
+}
+
+// exception is a path that a rule is not for.
+func exception(text string) (*Path, error) {
+	if expression, is := strings.CutPrefix(text, "~"); is {
+		return NewExpression(expression)
+	}
+	if text == "" {
+		return nil, errors.New("an empty path is every path: the rule would be for none")
+	}
+	return NewPath(text)
+}
+
+// Covers reports whether the rule is for a clean path.
+func (m *Matcher) Covers(path string) bool { return m.Path.Matches(path) && !m.excepts(path) }
+
+// Captures is Covers with what the groups of the path's pattern stand for: an
+// expression runs once.
+func (m *Matcher) Captures(path string) (captures []string, ok bool) {
+	if captures, ok = m.Path.Match(path); !ok || m.excepts(path) {
+		return nil, false
+	}
+	return captures, true
+}
+
+func (m *Matcher) excepts(path string) bool {
+	return slices.ContainsFunc(m.except, func(p *Path) bool { return p.Matches(path) })
 }
 
 func (m *Matcher) method(list []string) error {

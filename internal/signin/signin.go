@@ -18,6 +18,7 @@ import (
 
 	"millrace/internal/ask"
 	"millrace/internal/field"
+	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/token"
 )
@@ -56,6 +57,10 @@ type Options struct {
 	// Signed lets in whose address carries a signature: `millrace sign` makes
 	// such addresses.
 	Signed *Signed `yaml:"signed"`
+	// Except are addresses and networks that are let in without any of it, as in
+	// 10.0.0.0/8; "unix" stands for clients of UNIX sockets. Behind a proxy that
+	// limits.trusted_proxies names, the address is that of the client.
+	Except []string `yaml:"except"`
 	// Off lets everybody in, below a site that asks.
 	Off bool `yaml:"off"`
 }
@@ -121,6 +126,11 @@ func (o Options) Check() map[string]error {
 		for key, fault := range o.Signed.check() {
 			faults["signed."+key] = fault
 		}
+	}
+	if _, err := netset.Parse(o.Except); err != nil {
+		faults["except"] = err
+	} else if o.Off && len(o.Except) > 0 {
+		faults["except"] = errors.New("off lets everybody in already")
 	}
 	o.checkURL(faults)
 	o.checkFields(faults)
@@ -201,12 +211,19 @@ type Gate struct {
 	claims []string // fields that say who somebody is: only the gate may
 	user   string   // the field for the user's name
 	closer io.Closer
+
+	except  netset.Set // who is not asked
+	clients *realip.Finder
 }
 
 // New reads files and begins to fetch keys. clients finds the client behind a
 // proxy that is trusted; nil trusts none.
 func New(o Options, clients *realip.Finder, errorLog *slog.Logger) (*Gate, error) {
-	g := &Gate{user: http.CanonicalHeaderKey(o.UserHeader)}
+	g := &Gate{user: http.CanonicalHeaderKey(o.UserHeader), clients: clients}
+	var err error
+	if g.except, err = netset.Parse(o.Except); err != nil {
+		return nil, fmt.Errorf("except: %w", err)
+	}
 	for _, name := range o.Copy {
 		g.claims = append(g.claims, http.CanonicalHeaderKey(name))
 	}
@@ -248,6 +265,10 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range g.claims {
 			drop(r.Header, name)
+		}
+		if !g.except.Empty() && g.except.Has(g.clients.Of(r)) {
+			h.ServeHTTP(w, r)
+			return
 		}
 		who, no := g.way.admit(r)
 		if no != nil {

@@ -279,3 +279,27 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestExcept: who comes from an address that is excepted is let in, and is not
+// who it claims to be; behind a proxy the client's address counts.
+func TestExcept(t *testing.T) {
+	o := Options{Passwords: map[string]string{"a": "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy"}, UserHeader: "X-User", Except: []string{"192.0.2.0/24", "unix"}}
+	g := gate(t, o)
+	for remote, want := range map[string]int{
+		"192.0.2.7:1": 200, "[::ffff:192.0.2.7]:1": 200, "@": 200, "198.51.100.7:1": 401,
+		"10.0.0.1:1 192.0.2.7": 200, "10.0.0.1:1 198.51.100.7": 401, "198.51.100.7:1 192.0.2.7": 401, "10.0.0.1:1 192.0.2.7, 198.51.100.7": 401,
+	} {
+		peer, forwarded, _ := strings.Cut(remote, " ")
+		r := request("GET", "/", "X-User", "mallory", "X-Forwarded-For", forwarded)
+		r.RemoteAddr = peer
+		w, seen := through(g, r)
+		if w.Code != want || seen["X-User"] != nil {
+			t.Errorf("%s: %d, want %d; the job saw %v", remote, w.Code, want, seen)
+		}
+	}
+	for _, bad := range []Options{{Off: true, Except: []string{"unix"}}, {URL: "http://127.0.0.1:1", Except: []string{"x"}}} {
+		if bad.Check()["except"] == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}

@@ -22,9 +22,9 @@ type Rule struct {
 // path reports whether the rule is for a path, with the captures that it needs.
 func (r *Rule) path(path string) (captures []string, ok bool) {
 	if r.Rewrite == nil || !r.captures {
-		return nil, r.Match.Path.Matches(path)
+		return nil, r.Match.Covers(path)
 	}
-	return r.Match.Path.Match(path)
+	return r.Match.Captures(path)
 }
 
 // Found says what answers a request.
@@ -143,10 +143,10 @@ func (s *Site) ambiguous(u *url.URL) bool {
 	}
 	readings := Readings(u)
 	for i := range s.rules {
-		p := s.rules[i].Match.Path
-		first := p.Matches(readings[0])
+		m := s.rules[i].Match
+		first := m.Covers(readings[0])
 		for _, other := range readings[1:] {
-			if p.Matches(other) != first {
+			if m.Covers(other) != first {
 				return true
 			}
 		}

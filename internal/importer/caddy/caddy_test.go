@@ -2,16 +2,14 @@ package caddy
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"millrace/internal/config"
 	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/importertest"
 )
 
 var update = flag.Bool("update", false, "write the configs that are expected")
@@ -19,21 +17,27 @@ var update = flag.Bool("update", false, "write the configs that are expected")
 // read reads a Caddyfile of testdata as if it were in /etc/caddy.
 func read(t testing.TB, name string) *caddyconf.Config {
 	t.Helper()
-	const dir = "testdata/configs"
-	c, err := caddyconf.Parse("/etc/caddy/"+name, caddyconf.Files{
-		Read: func(name string) ([]byte, error) { return os.ReadFile(strings.Replace(name, "/etc/caddy", dir, 1)) },
-		Glob: func(pattern string) ([]string, error) {
-			names, err := filepath.Glob(strings.Replace(pattern, "/etc/caddy", dir, 1))
-			for i := range names {
-				names[i] = strings.Replace(names[i], dir, "/etc/caddy", 1)
-			}
-			return names, err
-		},
-	})
+	files := importertest.Files{Dir: "testdata/configs", As: "/etc/caddy"}
+	c, err := caddyconf.Parse("/etc/caddy/"+name, caddyconf.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// tested translates a Caddyfile for the tests that all importers share.
+func tested() importertest.Importer {
+	return importertest.Importer{
+		Translate: func(text string) (*draft.Node, *draft.Report, error) {
+			c, err := parse(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			node, report := Translate(c, options())
+			return node, report, nil
+		},
+		Check: func(yaml string) error { _, err := config.Parse("x.yaml", []byte(yaml)); return err },
+	}
 }
 
 func options() Options {
@@ -58,19 +62,7 @@ func TestConfigs(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			node, report := Translate(read(t, filepath.Base(file)), options())
 			text := report.File("Written by: millrace import caddy "+filepath.Base(file), node)
-			golden := strings.TrimSuffix(file, ".Caddyfile") + ".yaml"
-			if *update {
-				if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), text); diff != "" {
-				t.Errorf("go test -run TestConfigs -update writes it anew (-want +got)\n%s", diff)
-			}
+			importertest.Golden(t, strings.TrimSuffix(file, ".Caddyfile")+".yaml", text, *update)
 		})
 	}
 }
@@ -87,34 +79,14 @@ func count(list []*draft.Directive) int {
 // FuzzTranslate: nothing makes it fail, each line has a fate, and what is
 // written is YAML that the config's reader takes apart.
 func FuzzTranslate(f *testing.F) {
-	files, _ := filepath.Glob("testdata/configs/*.Caddyfile")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
+	importertest.Seeds(f, "testdata/configs/*.Caddyfile")
 	f.Add("a {\n@x not {\npath /a* *.b\nnot file\n}\nhandle @x {\nrewrite * {uri}\nfile_server\n}\nroot\nheader\nredir\n}")
 	f.Add("a, b\nreverse_proxy {\nto :80-90\nheader_up\nlb_policy weighted_round_robin\n}\nuri\nbasic_auth\nforward_auth a {\nuri\n}")
 	f.Add("(s) {\nimport s\n}\na {\nimport s {args[0]}\n}")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := parse(text)
-		if err != nil {
-			return
-		}
-		node, report := Translate(c, options())
-		if got, most := len(report.Notes), count(c.Lines()); got > most {
-			t.Errorf("%d fates for %d lines", got, most)
-		}
-		for _, n := range report.Notes {
-			if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
-				t.Errorf("without a fate: %+v", n)
-			}
-		}
-		_, err = config.Parse("x.yaml", []byte(report.File("x", node)))
-		if err != nil && strings.Contains(err.Error(), "not YAML") {
-			t.Errorf("%v\n%s", err, node)
-		}
+		tested().Whatever(t, text, func() int {
+			c, _ := parse(text) // it was read before
+			return count(c.Lines())
+		})
 	})
 }

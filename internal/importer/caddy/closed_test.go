@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace/internal/config"
+	"millrace/internal/importer/importertest"
 )
 
 const remove = "# REMOVE THIS RULE when you have looked at: "
@@ -81,107 +82,77 @@ func TestLines(t *testing.T) {
 // TestNobodyGetsIn: what kept clients out of Caddy stays closed, or is closed by
 // the same, and the report says so.
 func TestNobodyGetsIn(t *testing.T) {
-	for name, c := range map[string]struct {
-		config string
-		want   []string // in the config
-		not    []string
-		left   string // in the report
-	}{
+	tested().Closed(t, map[string]importertest.Case{
 		"a matcher that rules cannot say": {
-			config: "a {\n@x vars {x} y\nrespond @x 403\nreverse_proxy h:1\n}",
-			want:   []string{remove + "/etc/caddy/Caddyfile:3: respond @x 403\n      - {deny: {}}"},
-			left:   "rules have no condition vars",
+			Config: "a {\n@x vars {x} y\nrespond @x 403\nreverse_proxy h:1\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:3: respond @x 403\n      - {deny: {}}"},
+			Left:   "rules have no condition vars",
 		},
 		"an expression that sends to a page for signing in": {
-			config: "a {\n@x expression {http.request.cookie.s} == \"\"\nredir @x /login\nreverse_proxy h:1\n}",
-			want:   []string{remove},
-			left:   "expressions are not translated",
+			Config: "a {\n@x expression {http.request.cookie.s} == \"\"\nredir @x /login\nreverse_proxy h:1\n}",
+			Want:   []string{remove},
+			Left:   "expressions are not translated",
 		},
 		"a header for a matcher that rules cannot say": {
-			config: "a {\n@x vars {x} y\nheader @x A b\nreverse_proxy h:1\n}",
-			not:    []string{remove},
-			left:   "write its condition by hand",
+			Config: "a {\n@x vars {x} y\nheader @x A b\nreverse_proxy h:1\n}",
+			Not:    []string{remove},
+			Left:   "write its condition by hand",
 		},
 		"a plugin": {
-			config: "a {\nauthorize with policy\nreverse_proxy h:1\n}",
-			want:   []string{remove}, left: "may keep clients out",
+			Config: "a {\nauthorize with policy\nreverse_proxy h:1\n}",
+			Want:   []string{remove}, Left: "may keep clients out",
 		},
 		"a plugin that nobody knows": {
-			config: "a {\nwhatever {\n x\n}\nreverse_proxy h:1\n}",
-			want:   []string{remove}, left: "no part of Caddy itself",
+			Config: "a {\nwhatever {\n x\n}\nreverse_proxy h:1\n}",
+			Want:   []string{remove}, Left: "no part of Caddy itself",
 		},
 		"a rate": {
-			config: "a {\nrate_limit {\n zone z {\n  events 1\n }\n}\nreverse_proxy h:1\n}",
-			not:    []string{remove}, left: "write rate_limit",
+			Config: "a {\nrate_limit {\n zone z {\n  events 1\n }\n}\nreverse_proxy h:1\n}",
+			Not:    []string{remove}, Left: "write rate_limit",
 		},
 		"passwords that cannot be read": {
-			config: "a {\nbasic_auth scrypt {\n bob x\n}\nreverse_proxy h:1\n}",
-			want:   []string{remove}, left: "millrace hash-password",
+			Config: "a {\nbasic_auth scrypt {\n bob x\n}\nreverse_proxy h:1\n}",
+			Want:   []string{remove}, Left: "millrace hash-password",
 		},
 		"another spelling of a path with a password": {
-			config: "a {\nhandle /admin/* {\n basic_auth {\n  bob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n }\n reverse_proxy h:1\n}\nreverse_proxy h:1\n}",
-			want:   []string{"- {path: /admin/, route: /admin/}", "- {regex: '(?i)^/admin/', deny: {status: 404}}"},
+			Config: "a {\nhandle /admin/* {\n basic_auth {\n  bob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n }\n reverse_proxy h:1\n}\nreverse_proxy h:1\n}",
+			Want:   []string{"- {path: /admin/, route: /admin/}", "- {regex: '(?i)^/admin/', deny: {status: 404}}"},
 		},
 		"a longer path does not overtake a refusal": {
-			config: "a {\nrespond /api/* 403\nreverse_proxy /api/v1/* h:1\nreverse_proxy h:1\n}",
-			want:   []string{"- {regex: '(?i)^/api/', deny: {}}"}, not: []string{"/api/v1/:"},
+			Config: "a {\nrespond /api/* 403\nreverse_proxy /api/v1/* h:1\nreverse_proxy h:1\n}",
+			Want:   []string{"- {regex: '(?i)^/api/', deny: {}}"}, Not: []string{"/api/v1/:"},
 		},
 		"loopback alone": {
-			config: "a {\nbind 127.0.0.1\nreverse_proxy h:1\n}\nb {\nreverse_proxy h:2\n}",
-			want:   []string{remove + "/etc/caddy/Caddyfile:2: bind 127.0.0.1"}, left: "served on all addresses",
+			Config: "a {\nbind 127.0.0.1\nreverse_proxy h:1\n}\nb {\nreverse_proxy h:2\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:2: bind 127.0.0.1"}, Left: "served on all addresses",
 		},
 		"a port of its own": {
-			config: "a {\nreverse_proxy h:1\n}\n:9000 {\nreverse_proxy admin:1\n}",
-			want:   []string{remove + "/etc/caddy/Caddyfile:4: Caddy served this on port 9000 alone"}, left: "a process of its own",
+			Config: "a {\nreverse_proxy h:1\n}\n:9000 {\nreverse_proxy admin:1\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:4: Caddy served this on port 9000 alone"}, Left: "a process of its own",
 		},
 		"the same host on two ports": {
-			config: "a:8443 {\nreverse_proxy h:1\n}\na:9443 {\nreverse_proxy admin:1\n}",
-			not:    []string{"admin:1"}, left: "another block has the same hosts",
+			Config: "a:8443 {\nreverse_proxy h:1\n}\na:9443 {\nreverse_proxy admin:1\n}",
+			Not:    []string{"admin:1"}, Left: "another block has the same hosts",
 		},
 		"certificates of some clients": {
-			config: "a {\ntls {\nclient_auth {\nmode require_and_verify\ntrust_pool file ca.pem\n}\n}\nreverse_proxy h:1\n}\nb {\nreverse_proxy h:2\n}",
-			want:   []string{remove + "/etc/caddy/Caddyfile:3: Caddy asked clients for a certificate"}, not: []string{"client_ca"}, left: "of all sites",
+			Config: "a {\ntls {\nclient_auth {\nmode require_and_verify\ntrust_pool file ca.pem\n}\n}\nreverse_proxy h:1\n}\nb {\nreverse_proxy h:2\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:3: Caddy asked clients for a certificate"}, Not: []string{"client_ca"}, Left: "of all sites",
 		},
 		"an upstream that is not known": {
-			config: "a {\nhandle /x/* {\nreverse_proxy {args}\n}\nreverse_proxy h:2\n}",
-			want:   []string{"{status: 501, text: 'not carried over'}"}, left: "no variables",
+			Config: "a {\nhandle /x/* {\nreverse_proxy {args}\n}\nreverse_proxy h:2\n}",
+			Want:   []string{"{status: 501, text: 'not carried over'}"}, Left: "no variables",
 		},
 		"PHP without files": {
-			config: "a {\nroot * /r\nphp_fastcgi unix//p\n}",
-			want:   []string{remove}, left: "there is no file_server",
+			Config: "a {\nroot * /r\nphp_fastcgi unix//p\n}",
+			Want:   []string{remove}, Left: "there is no file_server",
 		},
 		"HTTPS alone, without redirects": {
-			config: "{\nauto_https disable_redirects\n}\nhttp://b {\nreverse_proxy h:2\n}\na {\nreverse_proxy h:1\n}",
-			want:   []string{"- hosts: [a]\n    rules:\n      # Caddy serves it over HTTPS alone\n      - {protocol: http, deny: {status: 404}}"},
+			Config: "{\nauto_https disable_redirects\n}\nhttp://b {\nreverse_proxy h:2\n}\na {\nreverse_proxy h:1\n}",
+			Want:   []string{"- hosts: [a]\n    rules:\n      # Caddy serves it over HTTPS alone\n      - {protocol: http, deny: {status: 404}}"},
 		},
 		"a password over plain HTTP": {
-			config: "http://a {\nbasic_auth {\nbob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nreverse_proxy h:1\n}\na {\nreverse_proxy h:2\n}",
-			want:   []string{"{protocol: http, route: '@upstream'}", "auth: {passwords"},
+			Config: "http://a {\nbasic_auth {\nbob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nreverse_proxy h:1\n}\na {\nreverse_proxy h:2\n}",
+			Want:   []string{"{protocol: http, route: '@upstream'}", "auth: {passwords"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parsed, err := parse(c.config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			node, report := Translate(parsed, options())
-			got, left := node.String(), strings.Join(report.NotCarriedOver(), "\n")
-			for _, want := range c.want {
-				if !strings.Contains(got, want) {
-					t.Errorf("without %q:\n%s\n%s", want, got, left)
-				}
-			}
-			for _, not := range c.not {
-				if strings.Contains(got, not) {
-					t.Errorf("with %q:\n%s\n%s", not, got, left)
-				}
-			}
-			if !strings.Contains(left, c.left) {
-				t.Errorf("not reported: %q\n%s", c.left, left)
-			}
-			if _, err := config.Parse("x.yaml", []byte(got)); err != nil && strings.Contains(err.Error(), "not YAML") {
-				t.Errorf("%v\n%s", err, got)
-			}
-		})
-	}
+	})
 }

@@ -1,6 +1,6 @@
 // Package compare asks two servers the same and says in what their answers
-// differ. It also starts nginx with a config that touches nothing outside of a
-// temporary folder.
+// differ. It also starts nginx, Caddy and Apache with configs that touch nothing
+// outside of a temporary folder.
 package compare
 
 import (
@@ -165,6 +165,9 @@ func Differences(s Site, target string, theirs, ours Answer, strict bool) (found
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		a, b := strings.Join(theirs.Header.Values(name), ", "), strings.Join(ours.Header.Values(name), ", ")
 		if !strict {
+			if name == "Strict-Transport-Security" && !s.TLS && a == "" {
+				continue // over plain HTTP it says nothing (RFC 6797, 8.1)
+			}
 			if own && (name == "Content-Type" || name == "Content-Length") || harmless(name, a, b, theirs, ours) {
 				continue
 			}
@@ -177,9 +180,9 @@ func Differences(s Site, target string, theirs, ours Answer, strict bool) (found
 	return found
 }
 
-// ownPage reports whether an answer's body is what nginx or Caddy writes itself.
+// ownPage reports whether an answer's body is what nginx, Caddy or Apache writes itself.
 func ownPage(a Answer) bool {
-	return a.Status >= 300 && (len(a.Body) == 0 || bytes.Contains(a.Body, []byte("<hr><center>nginx")) || bytes.HasPrefix(a.Body, []byte("<a href=")) && bytes.HasSuffix(a.Body, []byte("</a>.\n\n")))
+	return a.Status >= 300 && (len(a.Body) == 0 || bytes.Contains(a.Body, []byte("<hr><center>nginx")) || bytes.HasPrefix(a.Body, []byte("<!DOCTYPE HTML PUBLIC")) && bytes.Contains(a.Body, []byte("<h1>")) || bytes.HasPrefix(a.Body, []byte("<a href=")) && bytes.HasSuffix(a.Body, []byte("</a>.\n\n")))
 }
 
 // withoutIndex reports whether nginx speaks of a folder without an index: it

@@ -12,6 +12,7 @@ type Directive struct {
 	Args  []string
 	Block []*Directive
 	Opens bool // it has a block, empty or not
+	Tag   bool // it is written as <Name …>
 	File  string
 	Line  int
 }
@@ -27,6 +28,9 @@ func (d *Directive) String() string {
 			a = `"` + strings.ReplaceAll(a, `"`, `\"`) + `"`
 		}
 		words = append(words, a)
+	}
+	if d.Tag {
+		return "<" + strings.Join(words, " ") + ">"
 	}
 	return strings.Join(words, " ")
 }

@@ -1,53 +1,10 @@
 package nginx
 
 import (
-	"net"
-	"net/netip"
 	"slices"
-	"strings"
+
+	"millrace/internal/importer/draft"
 )
-
-// reach is from where an address can be asked.
-type reach int
-
-const (
-	thisMachine reach = iota // loopback, UNIX sockets
-	thisNetwork              // private addresses
-	everywhere
-)
-
-func reachOf(address string) reach {
-	if strings.HasPrefix(address, "unix:") {
-		return thisMachine
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return everywhere
-	}
-	if strings.EqualFold(host, "localhost") {
-		return thisMachine
-	}
-	a, err := netip.ParseAddr(host)
-	a = a.Unmap()
-	switch shared := netip.MustParsePrefix("100.64.0.0/10"); {
-	case err != nil:
-		return everywhere
-	case a.IsLoopback():
-		return thisMachine
-	case a.IsPrivate(), a.IsLinkLocalUnicast(), shared.Contains(a):
-		return thisNetwork
-	}
-	return everywhere
-}
-
-// widest is that of the address that most can ask.
-func widest(addresses ...string) reach {
-	most := thisMachine
-	for _, a := range addresses {
-		most = max(most, reachOf(a))
-	}
-	return most
-}
 
 // servedLocally is why a site is closed that nginx did not serve to all.
 const servedLocally = "nginx served this block on loopback, a socket or a private address alone"
@@ -57,8 +14,8 @@ const servedLocally = "nginx served this block on loopback, a socket or a privat
 // and requests they must not take.
 func (im *importer) locals() {
 	for _, s := range im.servers {
-		own := widest(slices.Concat(s.plain, s.secure)...)
-		s.local = slices.ContainsFunc(im.servers, func(o *server) bool { return widest(slices.Concat(o.plain, o.secure)...) > own })
+		own := draft.Widest(slices.Concat(s.plain, s.secure)...)
+		s.local = slices.ContainsFunc(im.servers, func(o *server) bool { return draft.Widest(slices.Concat(o.plain, o.secure)...) > own })
 	}
 	slices.SortStableFunc(im.servers, func(a, b *server) int {
 		switch {
@@ -80,7 +37,7 @@ func (im *importer) locals() {
 
 // localAccess lets in those who could ask before.
 func localAccess(s *server) string {
-	if widest(slices.Concat(s.plain, s.secure)...) == thisNetwork {
+	if draft.Widest(slices.Concat(s.plain, s.secure)...) == draft.ThisNetwork {
 		return "access: {allow: [your network]}"
 	}
 	return "access: {allow: [127.0.0.0/8, '::1', unix]}"
@@ -90,5 +47,5 @@ func localAccess(s *server) string {
 // is served nowhere else.
 func (im *importer) hiddenAnyway(s *server) bool {
 	return s.onlyPlain() && im.mergedInto(s) != nil && len(im.withoutTLS(s)) == 0 &&
-		!slices.ContainsFunc(im.servers, func(o *server) bool { return widest(o.plain...) > widest(s.plain...) })
+		!slices.ContainsFunc(im.servers, func(o *server) bool { return draft.Widest(o.plain...) > draft.Widest(s.plain...) })
 }

@@ -2,16 +2,14 @@ package nginx
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"millrace/internal/config"
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/importertest"
 	"millrace/internal/importer/nginxconf"
 )
 
@@ -20,21 +18,27 @@ var update = flag.Bool("update", false, "write the configs that are expected")
 // read reads a config of testdata as if it were in /etc/nginx.
 func read(t testing.TB, name string) []*nginxconf.Directive {
 	t.Helper()
-	const dir = "testdata/configs"
-	list, err := nginxconf.Parse("/etc/nginx/"+name, nginxconf.Files{
-		Read: func(name string) ([]byte, error) { return os.ReadFile(strings.Replace(name, "/etc/nginx", dir, 1)) },
-		Glob: func(pattern string) ([]string, error) {
-			names, err := filepath.Glob(strings.Replace(pattern, "/etc/nginx", dir, 1))
-			for i := range names {
-				names[i] = strings.Replace(names[i], dir, "/etc/nginx", 1)
-			}
-			return names, err
-		},
-	})
+	files := importertest.Files{Dir: "testdata/configs", As: "/etc/nginx"}
+	list, err := nginxconf.Parse("/etc/nginx/"+name, nginxconf.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// tested translates a config for the tests that all importers share.
+func tested() importertest.Importer {
+	return importertest.Importer{
+		Translate: func(text string) (*draft.Node, *draft.Report, error) {
+			list, err := parse(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			node, report := Translate(list, options())
+			return node, report, nil
+		},
+		Check: func(yaml string) error { _, err := config.Parse("x.yaml", []byte(yaml)); return err },
+	}
 }
 
 func options() Options {
@@ -73,19 +77,7 @@ func TestConfigs(t *testing.T) {
 			list := read(t, filepath.Base(file))
 			node, report := Translate(list, options())
 			text := report.File("Written by: millrace import nginx "+filepath.Base(file), node)
-			golden := strings.TrimSuffix(file, ".conf") + ".yaml"
-			if *update {
-				if err := os.WriteFile(golden, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), text); diff != "" {
-				t.Errorf("go test -run TestConfigs -update writes it anew (-want +got)\n%s", diff)
-			}
+			importertest.Golden(t, strings.TrimSuffix(file, ".conf")+".yaml", text, *update)
 		})
 	}
 }
@@ -182,36 +174,16 @@ func TestNothingIsDropped(t *testing.T) {
 // FuzzTranslate: nothing makes it fail, each line has a fate, and what is
 // written is YAML that the config's reader takes apart.
 func FuzzTranslate(f *testing.F) {
-	files, _ := filepath.Glob("testdata/configs/*.conf")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
+	importertest.Seeds(f, "testdata/configs/*.conf")
 	f.Add("server { if ($a ~ \"(\") { return 301 \"$1\n\"; } location ~* ( { alias $1; } rewrite ( ) ( ; proxy_pass; }")
 	f.Add("server { listen ; server_name ~( *.x.*; location { } location = { return; } location @a { fastcgi_pass; } }")
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "include") {
 			return
 		}
-		list, err := parse(text)
-		if err != nil {
-			return
-		}
-		node, report := Translate(list, options())
-		if got, most := len(report.Notes), count(list); got > most {
-			t.Errorf("%d fates for %d lines", got, most)
-		}
-		for _, n := range report.Notes {
-			if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
-				t.Errorf("without a fate: %+v", n)
-			}
-		}
-		_, err = config.Parse("x.yaml", []byte(report.File("x", node)))
-		if err != nil && strings.Contains(err.Error(), "not YAML") {
-			t.Errorf("%v\n%s", err, node)
-		}
+		tested().Whatever(t, text, func() int {
+			list, _ := parse(text) // it was read before
+			return count(list)
+		})
 	})
 }

@@ -296,12 +296,12 @@ func (im *importer) listeners(root *draft.Node) {
 		}
 		im.certificate(s, pairs, seen)
 	}
-	root.Set("listen", draft.Texts(unique(plain)...))
+	root.Set("listen", draft.Texts(draft.Listen(plain)...))
 	if len(secure) == 0 {
 		return
 	}
 	tls := draft.Map()
-	tls.Set("listen", draft.Texts(unique(secure)...))
+	tls.Set("listen", draft.Texts(draft.Listen(secure)...))
 	if pairs.Len() > 0 {
 		tls.Set("certificates", pairs)
 	} else {

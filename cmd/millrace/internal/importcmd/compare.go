@@ -17,6 +17,7 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/importer/apache"
 	"millrace/internal/importer/caddy"
 	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/compare"
@@ -27,15 +28,18 @@ import (
 
 // Compare is `millrace compare-config`.
 type Compare struct {
-	Nginx  string   `required:"" xor:"model" placeholder:"FILE" complete:"file" help:"The config of nginx to compare with."`
-	Caddy  string   `required:"" xor:"model" placeholder:"FILE" complete:"file" help:"The Caddyfile to compare with."`
+	Nginx  string   `placeholder:"FILE" complete:"file" help:"The config of nginx to compare with."`
+	Caddy  string   `placeholder:"FILE" complete:"file" help:"The Caddyfile to compare with."`
+	Apache string   `placeholder:"FILE" complete:"file" help:"The config of Apache, or the .htaccess, to compare with."`
 	Config string   `short:"c" placeholder:"FILE" complete:"file" help:"The config of Millrace. Default: what millrace import would write."`
 	Log    string   `placeholder:"FILE" complete:"file" help:"An access log: its GET and HEAD requests are asked for as well, on every site."`
 	Host   []string `placeholder:"NAME" help:"Ask for this host alone. May be repeated."`
 	Limit  int      `default:"1000" placeholder:"N" help:"How many paths of each site are asked for at most. Default 1000."`
 	Strict bool     `help:"Show harmless differences, too."`
-	Binary string   `placeholder:"FILE" complete:"file" help:"The nginx or Caddy to run. Default nginx or caddy."`
+	Binary string   `placeholder:"FILE" complete:"file" help:"The nginx, Caddy or Apache to run. Default nginx, caddy or apache2."`
 	Prefix string   `default:"/usr/share/nginx" placeholder:"DIR" complete:"dir" help:"The folder that nginx's relative paths are in, as nginx -V says (--prefix). Default /usr/share/nginx."`
+
+	ApacheOptions `embed:""`
 }
 
 // comparison is one run.
@@ -54,6 +58,9 @@ type comparison struct {
 // Run starts both servers on loopback ports, asks them the same, and shows each
 // difference.
 func (c *Compare) Run(s console.Streams) (err error) {
+	if err := c.oneModel(); err != nil {
+		return err
+	}
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
 	dir, err := os.MkdirTemp("", "millrace-compare-")
@@ -73,10 +80,22 @@ func (c *Compare) Run(s console.Streams) (err error) {
 	return r.run(ctx)
 }
 
+// oneModel checks that one server to compare with is named.
+func (c *Compare) oneModel() error {
+	named := slices.DeleteFunc([]string{c.Nginx, c.Caddy, c.Apache}, func(file string) bool { return file == "" })
+	if len(named) != 1 {
+		return console.Usage("a config to compare with is needed, and one only", "--nginx=FILE, --caddy=FILE or --apache=FILE")
+	}
+	return nil
+}
+
 // model starts the server to compare with, and prepares ours.
 func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Server, error) {
-	if r.Caddy != "" {
+	switch {
+	case r.Caddy != "":
 		return r.caddy(ctx, cert, key)
+	case r.Apache != "":
+		return r.apache(ctx, cert, key)
 	}
 	name, err := filepath.Abs(r.Nginx)
 	if err != nil {
@@ -114,6 +133,30 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	theirs, err := compare.StartCaddy(ctx, compare.CaddyOptions{Binary: r.Binary, File: name, Addresses: addresses, Cert: cert, Key: key})
 	if err != nil {
 		return nil, console.Failure(err, "Caddy runs with this Caddyfile, but other ports: does caddy validate --config "+r.Caddy+" take it?")
+	}
+	return theirs, nil
+}
+
+func (r *comparison) apache(ctx context.Context, cert, key string) (*compare.Server, error) {
+	list, o, err := ReadApache(r.Apache, r.ApacheOptions)
+	if err != nil {
+		return nil, console.Failure(err, "does Apache take it? apachectl configtest")
+	}
+	name, err := filepath.Abs(r.Apache)
+	if err != nil {
+		return nil, fmt.Errorf("reading the config: %w", err)
+	}
+	node, report := apache.Translate(list, o)
+	if err := r.ours(node, report, name, cert, key); err != nil {
+		return nil, err
+	}
+	options := compare.ApacheOptions{Binary: r.Binary, Root: o.Root, Hosts: o.Hosts, Cert: cert, Key: key}
+	if o.Root != "" && node.Get("sites") != nil && strings.Contains(node.String(), "php:") {
+		options.PHP = o.PHP
+	}
+	theirs, err := compare.StartApache(ctx, list, options)
+	if err != nil {
+		return nil, console.Failure(err, "Apache runs with this config, but other ports: does apachectl configtest take it?")
 	}
 	return theirs, nil
 }
@@ -179,8 +222,11 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 
 // theirName is the server to compare with.
 func (r *comparison) theirName() string {
-	if r.Caddy != "" {
+	switch {
+	case r.Caddy != "":
 		return "Caddy"
+	case r.Apache != "":
+		return "Apache"
 	}
 	return "nginx"
 }

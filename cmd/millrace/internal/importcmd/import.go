@@ -13,6 +13,8 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/config"
+	"millrace/internal/importer/apache"
+	"millrace/internal/importer/apacheconf"
 	"millrace/internal/importer/caddy"
 	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/draft"
@@ -22,8 +24,9 @@ import (
 
 // Command is `millrace import`.
 type Command struct {
-	Nginx Nginx `cmd:"" help:"Write a config that does what one of nginx does."`
-	Caddy Caddy `cmd:"" help:"Write a config that does what a Caddyfile does."`
+	Nginx  Nginx  `cmd:"" help:"Write a config that does what one of nginx does."`
+	Caddy  Caddy  `cmd:"" help:"Write a config that does what a Caddyfile does."`
+	Apache Apache `cmd:"" help:"Write a config that does what one of Apache does, or a .htaccess."`
 }
 
 // output is where a config is written.
@@ -63,6 +66,46 @@ func (c *Caddy) Run(s console.Streams) error {
 		return console.Failure(err, "does Caddy take it? caddy validate --config "+c.File)
 	}
 	return c.write(s, "millrace import caddy "+c.File, node, report)
+}
+
+// Apache is `millrace import apache`.
+type Apache struct {
+	File string `arg:"" optional:"" default:"/etc/apache2/apache2.conf" complete:"file" help:"The config of Apache, or a .htaccess; what it includes, and the .htaccess files of its folders, are read as well. Default /etc/apache2/apache2.conf."`
+
+	ApacheOptions `embed:""`
+	output        `embed:""`
+}
+
+// ApacheOptions say what a config of Apache does not.
+type ApacheOptions struct {
+	ServerRoot string   `placeholder:"DIR" complete:"dir" help:"The folder of Apache's relative names. Default: the config's."`
+	Hostname   []string `placeholder:"NAME" help:"A name of the site, for a .htaccess. May be repeated."`
+	PHP        string   `name:"php" default:"/run/php/php-fpm.sock" placeholder:"SOCKET" complete:"file" help:"Where php-fpm listens, if the config does not say. Default /run/php/php-fpm.sock."`
+}
+
+// Run writes the config, and says what was not carried over.
+func (c *Apache) Run(s console.Streams) error {
+	list, o, err := ReadApache(c.File, c.ApacheOptions)
+	if err != nil {
+		return console.Failure(err, "does Apache take it? apachectl configtest")
+	}
+	node, report := apache.Translate(list, o)
+	return c.write(s, "millrace import apache "+c.File, node, report)
+}
+
+// ReadApache reads a config of Apache, or a .htaccess, and says how it is to be
+// translated.
+func ReadApache(file string, more ApacheOptions) ([]*draft.Directive, apache.Options, error) {
+	o := apache.Options{Hosts: more.Hostname, PHP: more.PHP}
+	name, err := filepath.Abs(file)
+	if err != nil {
+		return nil, o, fmt.Errorf("reading the config: %w", err)
+	}
+	if filepath.Base(name) == apache.Htaccess {
+		o.Root = filepath.Dir(name)
+	}
+	list, err := apacheconf.Parse(name, more.ServerRoot, apacheconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	return list, o, err //nolint:wrapcheck // names file and line
 }
 
 // FromCaddy translates a Caddyfile.
@@ -145,6 +188,8 @@ func Examples(verb string) []string {
 		return []string{"millrace import nginx /etc/nginx/nginx.conf -o millrace.yaml", "millrace compare-config --nginx /etc/nginx/nginx.conf"}
 	case verb == "import caddy":
 		return []string{"millrace import caddy /etc/caddy/Caddyfile -o millrace.yaml"}
+	case verb == "import apache":
+		return []string{"millrace import apache /etc/apache2/apache2.conf -o millrace.yaml", "millrace import apache /var/www/html/.htaccess --hostname example.org -o millrace.yaml", "millrace compare-config --apache /etc/apache2/apache2.conf"}
 	case strings.HasPrefix(verb, "compare-config"):
 		return []string{"millrace compare-config --nginx /etc/nginx/nginx.conf --log /var/log/nginx/access.log"}
 	}

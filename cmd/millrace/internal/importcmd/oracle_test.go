@@ -64,17 +64,8 @@ func tree() map[string]string {
 func place(t *testing.T, configs, port string) string {
 	t.Helper()
 	dir := t.TempDir()
-	write := func(file, text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for file, text := range tree() {
-		write(filepath.Join(dir, "srv", file), text)
+		write(t, filepath.Join(dir, "srv", file), text)
 	}
 	err := filepath.WalkDir(configs, func(file string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -83,7 +74,7 @@ func place(t *testing.T, configs, port string) string {
 		text, err := os.ReadFile(file)
 		rel, _ := filepath.Rel(configs, file)
 		replaced := strings.NewReplacer("/srv/", dir+"/srv/", "/etc/ssl/", dir+"/ssl/", "127.0.0.1:5001", "127.0.0.1:"+port, "localhost:5001", "localhost:"+port).Replace(string(text))
-		write(filepath.Join(dir, "configs", rel), replaced)
+		write(t, filepath.Join(dir, "configs", rel), replaced)
 		return err
 	})
 	if err != nil {
@@ -96,6 +87,17 @@ func place(t *testing.T, configs, port string) string {
 	certtest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
 	php(t, filepath.Join(dir, "srv", "run", "php-fpm.sock"))
 	return filepath.Join(dir, "configs")
+}
+
+// write writes a file, and makes its folder.
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // application is the upstream: it says what it was asked.
