@@ -25,7 +25,7 @@ const module = "millrace"
 // question for a review, not for a new line.
 var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
-	{".", "internal/importer/compare"},                                        // package millrace, the root: the library that other programs import
+	{".", "internal/importer/compare"}, // package millrace, the root: the library that other programs import
 	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy", "internal/importer/apache"}, // engine: the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},

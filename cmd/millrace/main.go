@@ -74,7 +74,7 @@ type program struct {
 	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
 	Sign       passwordcmd.Sign   `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
 	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
-	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx by its config and Millrace by its own, and show in what their answers differ."`
+	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
 	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
 	PGO        pgocmd.Command     `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
 	Version    version.Command    `cmd:"" help:"Print which millrace this is."`

@@ -106,7 +106,7 @@ func (t *site) guardOf(layers []layer) (g guard) {
 		g.closed = true
 		return g
 	}
-	if len(n.nets)+len(n.not) > 0 && !(n.either && n.user) {
+	if len(n.nets)+len(n.not) > 0 && (!n.either || !n.user) {
 		g.access = draft.Map().Flow()
 		if len(n.nets) > 0 {
 			g.access.Set("allow", draft.Texts(n.nets...))

@@ -103,7 +103,6 @@ type importer struct {
 	listens  []string                      // addresses of Listen
 	hosts    []*host
 	defined  map[string]bool
-	noTicket bool
 }
 
 // top translates a whole config.

@@ -228,7 +228,7 @@ func onlyTLS13(versions []string) bool {
 		has[name] = !strings.HasPrefix(v, "-")
 	}
 	on, said := has["tlsv1.2"]
-	return !(on || all && !said)
+	return !on && (!all || said)
 }
 
 // clientCertificates translates what hosts ask of their clients. All sites share

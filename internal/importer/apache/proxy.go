@@ -78,12 +78,11 @@ func proxyRule(d *draft.Directive) (at, to string, ok bool) {
 // proxy translates what passes requests on.
 func (t *site) proxy(p *place, layers []layer) *draft.Node {
 	d := p.proxy
-	at, to := p.path, ""
+	at, to := p.path, d.Arg(0)
 	switch {
 	case len(d.Args) >= 2 && strings.HasPrefix(d.Arg(0), "/"):
 		at, to = d.Arg(0), d.Arg(1)
 	default:
-		to = d.Arg(0)
 		for _, l := range t.locations {
 			if slices.Contains(l.list, d) {
 				at = l.url

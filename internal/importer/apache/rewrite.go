@@ -320,7 +320,7 @@ func (r *rule) ways() ([]way, error) {
 	const most = 64
 	out := []way{{}}
 	for i := 0; i < len(r.conds); {
-		var any []way
+		var one []way
 		always := false
 		for {
 			c := r.conds[i]
@@ -328,7 +328,7 @@ func (r *rule) ways() ([]way, error) {
 			if c.err != nil {
 				return nil, c.err
 			}
-			any, always = append(any, c.ways...), always || c.skip
+			one, always = append(one, c.ways...), always || c.skip
 			if !c.or || i == len(r.conds) {
 				break
 			}
@@ -338,7 +338,7 @@ func (r *rule) ways() ([]way, error) {
 		}
 		var next []way
 		for _, a := range out {
-			for _, b := range or(any) {
+			for _, b := range or(one) {
 				w, err := and(a, b)
 				if err != nil {
 					return nil, err
@@ -360,9 +360,7 @@ func (t *site) write1(c *context, r *rule, w way) (*draft.Node, error) {
 	n := draft.Map()
 	except := slices.Clone(w.except)
 	if c.perDir {
-		for _, inner := range c.nested {
-			except = append(except, inner)
-		}
+		except = append(except, c.nested...)
 	}
 	except = append(except, c.passed...)
 	if p.not {
