@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"millrace/internal/importer/draft"
 )
 
@@ -44,9 +42,22 @@ func Golden(t *testing.T, file, text string, update bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("go test -run %s -update writes it anew (-want +got)\n%s", t.Name(), diff)
+	before, after := strings.Split(string(want), "\n"), strings.Split(text, "\n")
+	for i := range max(len(before), len(after)) {
+		a, b := line(before, i), line(after, i)
+		if a != b {
+			t.Errorf("%s:%d is another (-update writes it anew):\n- %s\n+ %s\nall of it:\n%s", file, i+1, a, b, text)
+			return
+		}
 	}
+}
+
+// line is a line by its place, or says that there is none.
+func line(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(the end)"
 }
 
 // Case is a config, and what must be, and must not be, in what is made of it.
