@@ -79,6 +79,24 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "server { root /r; location / { } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; } }",
 			Want:   []string{"- {regex: '\\.php$', route: '@php'}", "access: {allow: ['10.0.0.0/8']}", "auth: {realm: x"},
 		},
+		"a front controller for some": {
+			Config: "server { root /r; location / { try_files $uri $uri/ /index.php?$args; } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; } }",
+			Want: []string{
+				"try: ['{path}', '{path}/', '@php-front']",
+				"'@php-front':\n        static: {root: /r}\n        php:\n          to: unix:/p\n          front: index.php\n        access: {allow: ['10.0.0.0/8']}\n        auth: {realm: x",
+				"- {regex: '\\.php$', route: '@php'}",
+			},
+		},
+		"a folder's script for some": {
+			Config: "server { root /r; index index.php; location / { } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.0/8; deny all; } }",
+			Want:   []string{"try: ['{path}', '@php']", "access: {allow: ['10.0.0.0/8']}"},
+		},
+		"a front controller behind rules": {
+			Config: "server { root /r; location / { try_files $uri /index.php; } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.1; deny 10.0.0.0/8; } }",
+			Want:   []string{"try: ['{path}', /index.php]", "address: ['10.0.0.0/8', '!10.0.0.1']"},
+			Not:    []string{"-front"},
+			Left:   "its rules are not for it",
+		},
 		"PHP with the server's password, files with none": {
 			Config: "server { root /r; auth_basic x; auth_basic_user_file p; location / { auth_basic off; } location ~ \\.php$ { fastcgi_pass unix:/p; } }",
 			Want:   []string{"- {regex: '\\.php$', route: '@php'}", "auth: {realm: x"},

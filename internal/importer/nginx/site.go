@@ -73,6 +73,7 @@ func (im *importer) site(s *server, node *draft.Node) {
 			t.location(l)
 		}
 		t.mergePHP()
+		t.guardedPHP()
 	}
 	t.write(done)
 }

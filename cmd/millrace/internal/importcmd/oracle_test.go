@@ -161,6 +161,7 @@ func TestNginxIsTheOracle(t *testing.T) {
 		{"proxy-cache", 8, nil},
 		{"django", 8, []string{"/static"}},
 		{"redirects", 20, nil},
+		{"guarded-php", 20, []string{"/.htaccess", "/wp-admin", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}}, // folders and hidden files belong to the front controller
 		// Hidden files do not exist; types of a location are listed as not carried over.
 		{"static-precompressed", 15, []string{"/.git", "/.git/config", "/downloads/x.css"}},
 	} {

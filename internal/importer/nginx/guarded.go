@@ -1,0 +1,82 @@
+package nginx
+
+import (
+	"slices"
+	"strings"
+
+	"millrace/internal/importer/draft"
+)
+
+// guardedPHP leads what is not there to a front controller that has guards of its
+// own: nginx looks for a location anew with the script's path, and so comes to the
+// one for PHP. try finds no expressions, so it names a route that has the same
+// guards.
+func (t *site) guardedPHP() {
+	for _, l := range t.locations {
+		if l.node == nil || l.node.Get("static") == nil || l.node.Get("php") != nil {
+			continue
+		}
+		var list []string
+		if try := l.node.Get("try"); try != nil {
+			try.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
+		}
+		script := "/index.php"
+		switch {
+		case len(list) > 0:
+			if script = list[len(list)-1]; !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, "/") {
+				continue
+			}
+		case !slices.Contains(l.last("index").Texts(), "index.php"):
+			continue
+		}
+		php := t.scriptAt(script)
+		if php == nil || php.last("root") != l.last("root") {
+			continue
+		}
+		if len(php.rules) > 0 { // they are for its own paths alone
+			t.im.leave(php.block, "what leads to "+script+" from elsewhere answers 404: its rules are not for it. Write them for those paths, and a route for try")
+			continue
+		}
+		if len(list) == 0 { // a folder's script
+			l.node.Set("try", draft.Texts("{path}", php.key))
+			continue
+		}
+		list[len(list)-1] = t.frontRoute(php, script)
+		l.node.Set("try", draft.Texts(list...))
+	}
+}
+
+// scriptAt is the location with an expression that nginx runs a script by, if
+// that has a route of its own; nil: something else answers, or none does.
+func (t *site) scriptAt(script string) *location {
+	for _, l := range t.locations {
+		switch {
+		case l.kind == exactLocation && l.covers(script), l.kind == caretLocation && l.covers(script):
+			return nil // the path leads there
+		}
+	}
+	for _, l := range t.locations {
+		if l.kind != regexLocation || !l.covers(script) {
+			continue
+		}
+		if l.node == nil || l.node.Get("php") == nil || !strings.HasPrefix(l.key, "@") {
+			return nil
+		}
+		return l
+	}
+	return nil
+}
+
+// frontRoute is the route of a location for PHP in which a script answers for
+// what is not there.
+func (t *site) frontRoute(php *location, script string) string {
+	front := *php
+	front.key = php.key + "-front" + strings.TrimPrefix(strings.ReplaceAll(strings.TrimSuffix(script, ".php"), "/", "-"), "-index")
+	if t.routes[front.key] != nil {
+		return front.key
+	}
+	node := php.node.Clone()
+	node.Get("php").Set("front", draft.Text(strings.TrimPrefix(script, "/")))
+	t.route(&front, node, "what is not there: nginx looks for "+script+" anew")
+	return front.key
+}
