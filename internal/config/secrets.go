@@ -15,7 +15,7 @@ import (
 var secretKeys = []string{"secret", "keys", "password", "token"}
 
 // plainKeys are keys that look like a mistyped one of those, and are none.
-var plainKeys = []string{"key", "open", "shared", "security"}
+var plainKeys = []string{"keep", "key", "open", "shared", "security"}
 
 // keyAt finds what may be a key on a line of YAML, in quotes or without.
 var keyAt = regexp.MustCompile(`(?:^|[\s{,["'])([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(?:\s|$)`)
