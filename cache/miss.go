@@ -97,8 +97,7 @@ func (m *missing) lead(q *lane.Question) bool {
 	}
 	m.fetch = h.fetches.New(m.fill, f, nil)
 	out, doubt := m.fetch.Ask()
-	m.Doubted(doubt)
-	if m.Trip.Ask(out, q.Out) {
+	if m.Trip.Ask(out, q.Out, doubt) {
 		return true
 	}
 	m.fetch.GiveUp()

@@ -36,15 +36,20 @@ func (h *Handler) calm(q *lane.Question) bool {
 	return (h.trust.Empty() || !h.trust.names(addressOf(q.Client))) && q.Head.Value("Via") == ""
 }
 
-// Ask sends r, which has no body, with room for its text. If it reports false,
-// nothing was sent, and the connection is given back.
-func (t *Trip) Ask(r *http.Request, room []byte) bool {
+// Ask sends r, which has no body, with room for its text. doubt is what
+// [upstream.OnDoubt] is given elsewhere. If it reports false, nothing was sent, and
+// the connection is given back.
+func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 	text, err := t.Write(room, r)
 	if err != nil {
 		t.Cancel()
 		return false
 	}
-	return t.Send(text)
+	if !t.Send(text) {
+		return false
+	}
+	t.Doubted(doubt) // only now: Send takes another connection where the server has closed this one
+	return true
 }
 
 // Answer reads what has come. With [lane.Whole] there is a response without a body,

@@ -345,13 +345,15 @@ func (s *Socket) stall() {
 // Queued is how many bytes that were written to a TCP or UNIX connection its
 // peer has not yet taken. ok is false where that cannot be known.
 func Queued(conn net.Conn) (n int, ok bool) {
-	return n, control(conn, func(fd int) { n, ok = QueuedOn(fd) }) && ok
+	ok = control(conn, func(fd int) { n, ok = QueuedOn(fd) }) && ok
+	return n, ok
 }
 
 // Acked is how many bytes the peer of a TCP connection has taken since it began,
 // TLS and all. ok is false where that cannot be known.
 func Acked(conn net.Conn) (n uint64, ok bool) {
-	return n, control(conn, func(fd int) { n, ok = AckedOn(fd) }) && ok
+	ok = control(conn, func(fd int) { n, ok = AckedOn(fd) }) && ok
+	return n, ok
 }
 
 // AckedOn is Acked for a descriptor.

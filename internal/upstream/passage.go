@@ -114,7 +114,7 @@ func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
 	return http1.AppendRequest(b, r, s.lines(r, target, s.prefix))
 }
 
-// Doubted is [OnDoubt] for the answer that is to come.
+// Doubted is [OnDoubt] for the answer that is to come, once its request was sent.
 func (x *Passage) Doubted(f func()) { x.line.doubted(f) }
 
 // Line is the connection's descriptor, and a number that the one before it, with

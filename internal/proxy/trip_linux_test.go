@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"millrace/internal/lane"
+	"millrace/internal/lean"
+	"millrace/internal/upstream"
+)
+
+// TestTripDoubted: where the server has closed the connection that a loop has taken,
+// the request goes out on another one, and it is the answer on that one which is
+// put in doubt by what comes behind it.
+func TestTripDoubted(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	conns := map[int]net.Conn{} // by the client's port
+	var running, both sync.WaitGroup
+	both.Add(2)
+	t.Cleanup(func() {
+		_ = ln.Close()
+		mu.Lock()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+	const answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\nx"
+	running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns[c.RemoteAddr().(*net.TCPAddr).Port] = c
+			mu.Unlock()
+			running.Go(func() {
+				r := bufio.NewReader(c)
+				for n := 0; ; n++ {
+					if _, err := http.ReadRequest(r); err != nil {
+						return
+					}
+					if n == 0 { // two at once, for two connections
+						both.Done()
+						both.Wait()
+					}
+					_, _ = io.WriteString(c, strings.Repeat(answer, 1+n)) // behind the second is one that nobody has asked for
+				}
+			})
+		}
+	})
+	pool, err := upstream.New(upstream.Options{To: []string{"http://" + ln.Addr().String()}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	var asking sync.WaitGroup
+	for range 2 {
+		asking.Go(func() {
+			resp, err := pool.RoundTrip(httptest.NewRequest(http.MethodGet, "http://a/", nil))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		})
+	}
+	asking.Wait()
+	if len(conns) != 2 {
+		t.Fatalf("%d connections: the test does not do what it is for", len(conns))
+	}
+	h, err := New(Options{}, pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var head lean.Head
+	if !head.Parse("GET /x HTTP/1.1\r\nHost: a\r\n\r\n") {
+		t.Fatal("no request")
+	}
+	q := &lane.Question{Head: &head, Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	var trip Trip
+	if !h.Begin(&trip, q) {
+		t.Fatal("there was no connection")
+	}
+	fd, _, _ := trip.Line()
+	local, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	closed := conns[local.(*syscall.SockaddrInet4).Port]
+	mu.Unlock()
+	_ = closed.Close()
+	time.Sleep(20 * time.Millisecond) // its end arrives
+	doubted := 0
+	r := httptest.NewRequest(http.MethodGet, "http://a/x", nil)
+	if !trip.Ask(r, nil, func() { doubted++ }) {
+		t.Fatal("the request was not sent on the other connection")
+	}
+	buf, taken := make([]byte, 64<<10), lane.More
+	for wait := time.Now().Add(10 * time.Second); taken == lane.More && time.Now().Before(wait); time.Sleep(time.Millisecond) {
+		_, _, taken = trip.Answer(buf)
+	}
+	if taken != lane.Whole {
+		t.Fatalf("the answer is %v", taken)
+	}
+	trip.End()
+	trip.Release()
+	if doubted != 1 {
+		t.Errorf("the answer was put in doubt %d times, want once", doubted)
+	}
+}
