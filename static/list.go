@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"millrace/internal/order"
 )
 
 // maxListed bounds the names of one listing: each is looked at.
@@ -145,7 +146,7 @@ func (t *tree) names(dir string, n int) (names []string, err error) {
 }
 
 func sortListed(list []listed, by string, down bool) {
-	slices.SortFunc(list, func(a, b listed) int {
+	order.By(list, func(a, b listed) int {
 		c := 0
 		switch by {
 		case "size":

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/compress"
 	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
+	"millrace/internal/order"
 	"millrace/internal/send"
 )
 
@@ -220,7 +221,7 @@ func (h *Handler) oldVersions() {
 		}
 		return nil
 	})
-	slices.SortFunc(found, func(a, b version) int { return cmp.Compare(a.stamp.mtime, b.stamp.mtime) })
+	order.By(found, func(a, b version) int { return cmp.Compare(a.stamp.mtime, b.stamp.mtime) })
 	for _, v := range found[max(0, len(found)-maxVersions):] {
 		f, _, err := h.tree.open(v.name)
 		if err != nil {

@@ -3,8 +3,9 @@ package queue
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
+
+	"millrace/internal/order"
 )
 
 const (
@@ -128,7 +129,7 @@ type weighted struct{ value, weight float64 }
 // median is the value that has half of the weight on either side; it sorts v,
 // which is not empty.
 func median(v []weighted) float64 {
-	slices.SortFunc(v, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
+	order.By(v, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
 	total := 0.0
 	for _, w := range v {
 		total += w.weight

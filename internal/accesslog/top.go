@@ -2,9 +2,10 @@ package accesslog
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
+
+	"millrace/internal/order"
 )
 
 const (
@@ -85,6 +86,6 @@ func (s *sketch) top(at time.Time, n int) []Count {
 		c.Name = printable(c.Name)
 		list = append(list, c)
 	}
-	slices.SortFunc(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name)) })
+	order.By(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name)) })
 	return list[:min(len(list), n)]
 }

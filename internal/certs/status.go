@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 
 	"millrace/internal/admin"
+	"millrace/internal/order"
 )
 
 // history is what has happened to each name.
@@ -187,7 +187,7 @@ func (m *Manager) Status() []admin.Certificate {
 	for _, name := range others {
 		list = append(list, m.status(name))
 	}
-	slices.SortFunc(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
+	order.By(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

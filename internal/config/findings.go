@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"millrace/internal/order"
 )
 
 // maxFindings bounds what is shown of a broken file: nobody reads on after
@@ -55,7 +57,7 @@ func (f Findings) Error() string {
 
 // sort puts the findings into their files' order, those from flags first.
 func (f Findings) sort() {
-	slices.SortStableFunc(f, func(a, b Finding) int {
+	order.By(f, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/meter"
+	"millrace/internal/order"
 )
 
 // most is how many rows a list of paths, clients or requests has.
@@ -167,7 +168,7 @@ func (d *Dashboard) traffic() Panel {
 			}})
 		}
 	}
-	slices.SortStableFunc(p.Rows, func(a, b Row) int {
+	order.By(p.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Values[5].(float64), a.Values[5].(float64)), cmp.Compare(b.Values[4].(float64), a.Values[4].(float64)))
 	})
 	return p

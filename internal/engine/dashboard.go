@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"millrace/cache/purge"
 	"millrace/internal/dashboard"
+	"millrace/internal/order"
 	"millrace/internal/upstream"
 )
 
@@ -83,7 +83,7 @@ func (s *Server) upstreams() []dashboard.Upstream {
 			})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b dashboard.Upstream) int { return strings.Compare(a.Pool, b.Pool) })
+	order.By(list, func(a, b dashboard.Upstream) int { return strings.Compare(a.Pool, b.Pool) })
 	return list
 }
 

@@ -10,8 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"millrace/internal/order"
 )
 
 const (
@@ -89,7 +90,7 @@ func (k *keeper) list() (all []old, err error) {
 			all = append(all, old{e.Name(), ended, compressed})
 		}
 	}
-	slices.SortFunc(all, func(a, b old) int {
+	order.By(all, func(a, b old) int {
 		return cmp.Or(b.ended.Compare(a.ended), cmp.Compare(len(b.name), len(a.name)), cmp.Compare(b.name, a.name))
 	})
 	return all, nil

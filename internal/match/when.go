@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"millrace/internal/netset"
+	"millrace/internal/order"
 )
 
 // When says which requests a rule is for. All that is named must hold. A value
@@ -197,7 +198,7 @@ func compileValues(from map[string]string, to *[]named) error {
 		}
 		*to = append(*to, named{name, v})
 	}
-	slices.SortFunc(*to, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	order.By(*to, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"millrace/internal/condition"
+	"millrace/internal/order"
 )
 
 const (
@@ -235,7 +236,7 @@ func abusive(spans []span, size int64) bool {
 		return false
 	}
 	sorted := slices.Clone(spans)
-	slices.SortFunc(sorted, func(a, b span) int {
+	order.By(sorted, func(a, b span) int {
 		switch {
 		case a.start < b.start:
 			return -1

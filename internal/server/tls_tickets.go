@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"millrace/internal/order"
 	"millrace/store"
 )
 
@@ -330,7 +331,7 @@ func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
 
 // write replaces the keys in the store.
 func (v *vault) write(ctx context.Context, keys []ticketKey) error {
-	slices.SortFunc(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
+	order.By(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
 	var plain []byte
 	for _, k := range keys[:min(len(keys), mostTicketKeys)] {
 		plain = binary.BigEndian.AppendUint64(plain, uint64(k.turn))

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"millrace/internal/order"
 )
 
 const (
@@ -77,7 +79,7 @@ func Diff(base, other *Profile) *Difference {
 		c.Noise = math.Abs(c.Delta()) < noiseErrors*se
 		d.Changes = append(d.Changes, *c)
 	}
-	slices.SortFunc(d.Changes, func(a, b Change) int {
+	order.By(d.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Delta()), math.Abs(a.Delta())), cmp.Compare(a.Func, b.Func))
 	})
 	d.Root.prune()

@@ -3,8 +3,9 @@ package record
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"time"
+
+	"millrace/internal/order"
 )
 
 // A Usage is the CPU time that one process used.
@@ -38,7 +39,7 @@ func Takers(before, after map[int]Usage) []Usage {
 			takers = append(takers, u)
 		}
 	}
-	slices.SortFunc(takers, func(a, b Usage) int {
+	order.By(takers, func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.PID, b.PID))
 	})
 	return takers

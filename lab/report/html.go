@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"millrace/internal/chart"
+	"millrace/internal/order"
 	"millrace/lab/result"
 )
 
@@ -326,7 +327,7 @@ func byBaseline(verdicts []result.Verdict) []result.Verdict {
 		}
 	}
 	verdicts = slices.Clone(verdicts)
-	slices.SortStableFunc(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
+	order.By(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
 	return verdicts
 }
 

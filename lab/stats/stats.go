@@ -29,6 +29,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"millrace/internal/order"
 )
 
 // A Pair is one block: the log-ratio ln(arm ÷ baseline) of one metric. Pairs
@@ -227,7 +229,7 @@ func group(pairs []Pair) grouped {
 			usable = append(usable, p)
 		}
 	}
-	slices.SortFunc(usable, func(a, b Pair) int {
+	order.By(usable, func(a, b Pair) int {
 		return cmp.Or(cmp.Compare(a.LogRatio, b.LogRatio), cmp.Compare(a.Restart, b.Restart), cmp.Compare(a.Block, b.Block))
 	})
 	g := grouped{sorted: make([]float64, len(usable))}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/images"
 	"millrace/internal/config"
+	"millrace/internal/order"
 	"millrace/static"
 	"millrace/store/disk"
 )
@@ -140,7 +140,7 @@ func albums(cfg *config.Config) (all []album, err error) {
 			all = append(all, a)
 		}
 	}
-	slices.SortFunc(all, func(a, b album) int { return strings.Compare(a.scope, b.scope) })
+	order.By(all, func(a, b album) int { return strings.Compare(a.scope, b.scope) })
 	return all, nil
 }
 
