@@ -60,6 +60,7 @@ func (b *builder) build() (err error) {
 	}
 	cfg, setup := b.config, &b.next.setup
 	setup.Listen, setup.TLS, setup.Limits, setup.HTTP3 = cfg.Listen, cfg.TLS, cfg.Limits, http3()
+	setup.Responders = http.DefaultClient
 	setup.Inherited, setup.Listeners = b.server.options.Sockets, b.server.options.Listeners
 	if from := b.server.options.From; from != nil {
 		setup.Inherited, setup.Successor, setup.OwnTickets = from.Sockets.Public, true, from.State.Tickets

@@ -212,6 +212,10 @@ type Setup struct {
 	Tickets   SharedTickets
 	// Auto has certificates that come by themselves; nil: all are in files.
 	Auto Certifier
+	// Responders are asked for OCSP answers about certificates in files; nil: the
+	// certificates are served without. A program that leaves it out has no HTTP
+	// client in it.
+	Responders Responders
 	// HTTP3 serves what TLS.HTTP3 asks for; nil: this build cannot.
 	HTTP3 HTTP3
 

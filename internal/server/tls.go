@@ -211,8 +211,10 @@ func (s *Server) setTLS(setup Setup, made *tlsFiles) {
 	}
 	if len(setup.TLS.Listen) > 0 && !s.ticketing {
 		s.ticketing = true
-		s.serving.Go(func() { s.certs.staples(s.handshakes) }) // ends with Close
-		s.serving.Go(func() {                                  // likewise
+		if setup.Responders != nil {
+			s.serving.Go(func() { s.certs.staples(s.handshakes, setup.Responders) }) // ends with Close
+		}
+		s.serving.Go(func() { // likewise
 			s.ticket.run(s.handshakes, func(keys [][32]byte) {
 				s.tls.Load().SetSessionTicketKeys(keys)
 				s.quic.tls.Load().SetSessionTicketKeys(keys)

@@ -33,10 +33,14 @@ type staple struct {
 	told  bool // that it failed
 }
 
+// Responders sends requests to CAs; an [http.Client] is one.
+type Responders interface {
+	Do(r *http.Request) (*http.Response, error)
+}
+
 // staples gets OCSP answers (RFC 6960) for the certificates of files whose CA
 // names a responder, and renews them, until ctx ends.
-func (c *certificates) staples(ctx context.Context) {
-	client := &http.Client{Timeout: stapleTime}
+func (c *certificates) staples(ctx context.Context, client Responders) {
 	known := map[KeyPair]*staple{}
 	tick := time.NewTicker(stapleEvery)
 	defer tick.Stop()
@@ -51,7 +55,7 @@ func (c *certificates) staples(ctx context.Context) {
 }
 
 // stapleAll gets what is missing, or is past half of its time.
-func (c *certificates) stapleAll(ctx context.Context, client *http.Client, known map[KeyPair]*staple, now time.Time) {
+func (c *certificates) stapleAll(ctx context.Context, client Responders, known map[KeyPair]*staple, now time.Time) {
 	c.mu.Lock()
 	pairs := make(map[KeyPair]*tls.Certificate, len(c.pairs))
 	for _, p := range c.pairs {
@@ -114,7 +118,7 @@ func (c *certificates) replace(files KeyPair, old, fresh *tls.Certificate) {
 }
 
 // askResponder asks the CA about a certificate.
-func askResponder(ctx context.Context, client *http.Client, pair *tls.Certificate) ([]byte, *ocsp.Response, error) {
+func askResponder(ctx context.Context, client Responders, pair *tls.Certificate) ([]byte, *ocsp.Response, error) {
 	issuer, err := x509.ParseCertificate(pair.Certificate[1])
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the issuer: %w", err)
@@ -123,6 +127,8 @@ func askResponder(ctx context.Context, client *http.Client, pair *tls.Certificat
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the question: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, stapleTime)
+	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, pair.Leaf.OCSPServer[0], bytes.NewReader(question))
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask the responder: %w", err)
