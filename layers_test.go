@@ -132,7 +132,7 @@ var thirdParty = map[string][]string{
 	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
 	"lab/record":        {"golang.org/x/sys"},
 	"lab/subject":       {"golang.org/x/sys"},
-	"lab/live":          {"charm.land/bubbletea/v2", "charm.land/lipgloss/v2", "golang.org/x/term"},
+	"lab/live":          {"github.com/charmbracelet/x/ansi", "github.com/muesli/cancelreader", "golang.org/x/term"},
 	"lab/pgo":           {"github.com/google/pprof"},
 	"cache/tier":        {"github.com/maypok86/otter/v2"},
 	"store/disk":        {"golang.org/x/sys"},

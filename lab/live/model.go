@@ -5,8 +5,6 @@ import (
 	"time"
 	"unicode"
 
-	tea "charm.land/bubbletea/v2"
-
 	"millrace/lab/result"
 )
 
@@ -27,6 +25,8 @@ type (
 	}
 	// ending says that the work's context has ended.
 	ending struct{}
+	// interrupted is a Ctrl-C.
+	interrupted struct{}
 	// second is the clock that counts the time left.
 	second time.Time
 )
@@ -73,43 +73,34 @@ func newModel(title string, now time.Time, cores int, cancel func()) model {
 	return model{title: printable(title), cores: max(1, cores), cancel: cancel, width: 80, height: 24, began: now, now: now}
 }
 
-// Init has nothing to begin: everything comes from outside.
-func (m model) Init() tea.Cmd { return nil }
-
-// Update takes in what happened.
-func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+// update takes in what happened. over ends the view.
+func (m model) update(msg any) (next model, over bool) {
 	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		if msg.Width > 0 && msg.Height > 0 { // 0 by 0 is a terminal that does not know
-			m.width, m.height = msg.Width, msg.Height
-		}
-	case tea.KeyPressMsg:
-		if msg.String() == "ctrl+c" {
-			return m.interrupt()
-		}
+	case interrupted:
+		return m.interrupt()
 	case second:
 		m.now = time.Time(msg)
 	case ending:
 		m.ending = true
 	case finished:
 		m.end, m.now = &msg, msg.at
-		return m, tea.Quit
+		return m, true
 	case result.Event:
-		return m.event(msg), nil
+		return m.event(msg), false
 	}
-	return m, nil
+	return m, false
 }
 
 // interrupt ends the work the first time, and everything the second. Work that
 // was told to end by others, a signal, counts as told.
-func (m model) interrupt() (tea.Model, tea.Cmd) {
+func (m model) interrupt() (next model, over bool) {
 	if m.ending {
 		m.forced = true
-		return m, tea.Quit
+		return m, true
 	}
 	m.ending = true
 	m.cancel()
-	return m, nil
+	return m, false
 }
 
 // event takes in news of the measurement.

@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"millrace/lab/result"
 )
@@ -18,27 +17,32 @@ const (
 	widest     = 100
 )
 
-// styles are of the 16 colours that a person has chosen to be readable; the
-// terminal's own rules (NO_COLOR, dumb terminals) take them away in the
-// renderer. Nothing is said by colour alone.
-type styles struct{ title, label, dim, good, bad, warn, full lipgloss.Style }
+// styles are of the 16 colours that a person has chosen to be readable; with
+// NO_COLOR, and on dumb terminals, the screen takes them away. Nothing is said by
+// colour alone.
+type styles struct{ title, label, dim, good, bad, warn, full style }
 
-func newStyles() styles {
-	s := lipgloss.NewStyle()
-	return styles{
-		title: s.Bold(true),
-		label: s.Faint(true),
-		dim:   s.Faint(true),
-		good:  s.Foreground(lipgloss.Green),
-		bad:   s.Bold(true).Foreground(lipgloss.Red),
-		warn:  s.Foreground(lipgloss.Yellow),
-		full:  s.Foreground(lipgloss.Cyan),
+// style is the parameters of SGR (ECMA-48, 8.3.117).
+type style string
+
+// Render is a text in the style.
+func (s style) Render(text string) string {
+	if text == "" {
+		return ""
 	}
+	return "\x1b[" + string(s) + "m" + text + "\x1b[m"
 }
 
-// View draws the model.
-func (m model) View() tea.View {
-	return tea.NewView(m.draw())
+func newStyles() styles {
+	return styles{
+		title: "1", // bold
+		label: "2", // faint
+		dim:   "2",
+		good:  "32",   // green
+		bad:   "1;31", // bold, red
+		warn:  "33",   // yellow
+		full:  "36",   // cyan
+	}
 }
 
 // draw is the view as text. It is never higher than the terminal, whose top
@@ -179,7 +183,7 @@ func (m model) said(st styles, width, room int) []string {
 	return lines
 }
 
-func verdictMark(st styles, o result.Outcome) (string, lipgloss.Style) {
+func verdictMark(st styles, o result.Outcome) (string, style) {
 	switch o {
 	case result.Better:
 		return "+", st.good
@@ -229,13 +233,13 @@ func (m model) keys(st styles) string {
 
 // cut shortens a line to the width.
 func cut(line string, width int) string {
-	return lipgloss.NewStyle().Inline(true).MaxWidth(width).Render(line)
+	return ansi.Truncate(line, width, "")
 }
 
 // hang breaks a text into lines that stand beside its mark.
 func hang(mark, text string, width int) []string {
-	indent := lipgloss.Width(mark)
-	lines := strings.Split(lipgloss.Wrap(text, max(1, width-indent), " "), "\n")
+	indent := ansi.StringWidth(mark)
+	lines := strings.Split(ansi.Wrap(text, max(1, width-indent), " "), "\n")
 	for i, l := range lines {
 		if i == 0 {
 			lines[i] = mark + l
