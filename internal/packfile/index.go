@@ -1,6 +1,7 @@
 package packfile
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"io/fs"
 
@@ -52,11 +53,11 @@ type reader struct {
 	bad bool
 }
 
-func decode(b []byte) (x Index, err error) {
-	r := &reader{all: string(b)}
+func decode(index string) (x Index, err error) {
+	r := &reader{all: index}
 	x.Config, x.Plan = []byte(r.text()), []byte(r.text())
 	x.Base = r.body()
-	const least = 3 // the shortest a root can be, in bytes
+	const least = 2 // the shortest a root can be, in bytes
 	x.Roots = make([]Root, r.count(least))
 	for i := range x.Roots {
 		x.Roots[i] = r.root()
@@ -69,7 +70,10 @@ func decode(b []byte) (x Index, err error) {
 
 func (r *reader) root() Root {
 	root := Root{Name: r.text()}
-	const least = 4 // the shortest a file can be, in bytes
+	// The shortest a file can be, in bytes: one each for the name and its length,
+	// the type, the date and the set of bodies, and one body. What is made of it
+	// has 232, so an index takes at most six times its length.
+	const least = 5 + 2 + sha256.Size
 	root.Files = make([]File, r.count(least))
 	for i := range root.Files {
 		f := &root.Files[i]

@@ -297,11 +297,11 @@ func FuzzIndex(f *testing.F) {
 	x := Index{Config: []byte("c"), Roots: []Root{{Name: ".", Files: []File{file}}}}
 	f.Add(x.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := decode(b)
+		x, err := decode(string(b))
 		if err != nil {
 			return
 		}
-		again, err := decode(x.encode())
+		again, err := decode(string(x.encode()))
 		if err != nil || len(again.Roots) != len(x.Roots) {
 			t.Errorf("not the same again: %v", err)
 		}
