@@ -1,7 +1,7 @@
 // Millrace-slim is a base for `millrace pack --base`: the part of Millrace that
 // serves a packed site of files, and no more. It has no site of its own.
 //
-//	go build -trimpath -ldflags="-s -w" -o millrace-slim ./cmd/millrace-slim
+//	packaging/compile -o millrace-slim ./cmd/millrace-slim
 //	millrace pack ./public -o site --base millrace-slim
 //	./site --listen :80
 //

@@ -1,7 +1,7 @@
 // Package order sorts slices of large elements outside the hot path.
 //
 // The compiler makes a copy of the functions of package slices for each type of
-// element: some 12 KB of code, 25 KB of program (decision 41). Package sort has
+// element: some 12 KB of code, 25 KB of program (decision 42). Package sort has
 // one copy for all, which is called through an interface.
 package order
 

@@ -17,7 +17,7 @@ import (
 )
 
 // A client speaks the four requests of S3 that a store needs. A library for all
-// of S3 makes the program more than a MB larger (decision 41).
+// of S3 makes the program more than a MB larger (decision 42).
 type client struct {
 	http  http.RoundTripper
 	to    target
