@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/mholt/acmez/v3/acme"
 
 	"millrace/internal/admin"
-	"millrace/internal/order"
 )
 
 // history is what has happened to each name.
@@ -187,7 +187,7 @@ func (m *Manager) Status() []admin.Certificate {
 	for _, name := range others {
 		list = append(list, m.status(name))
 	}
-	order.By(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
