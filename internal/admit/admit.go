@@ -10,6 +10,7 @@ package admit
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -136,7 +137,7 @@ func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) 
 			suspects.asks.Take(w, r, client, q.Now)
 			return v, true
 		}
-		v.refuse(w)
+		v.Refuse(w)
 		return v, true
 	}
 	if g.LooksAtAgent() {
@@ -146,7 +147,7 @@ func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) 
 		return v, false
 	}
 	if v.Proof == "" {
-		v.refuse(w)
+		v.Refuse(w)
 		return v, true
 	}
 	status := http.StatusForbidden
@@ -166,16 +167,23 @@ func ownPage(w http.ResponseWriter) {
 	}
 }
 
-// refuse answers a request that may not pass.
-func (v Verdict) refuse(w http.ResponseWriter) {
-	if v.Denied {
-		http.Error(w, "403 Forbidden", http.StatusForbidden)
-		return
-	}
-	seconds := int64((v.Wait + time.Second - 1) / time.Second)
+// Seconds is how long to wait before the next request, as a client is told.
+func (v Verdict) Seconds() int64 { return int64((v.Wait + time.Second - 1) / time.Second) }
+
+// Refuse answers a request that may not pass, and needs no proof.
+func (v Verdict) Refuse(w http.ResponseWriter) {
+	status, text := http.StatusForbidden, "403 Forbidden\n"
 	h := w.Header()
-	h.Set("Retry-After", strconv.FormatInt(seconds, 10))
-	h.Set("RateLimit-Policy", v.Limit.policy)
-	h.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", v.Limit.name, seconds))
-	http.Error(w, fmt.Sprintf("Too many requests: try again in %d s.", seconds), http.StatusTooManyRequests)
+	if !v.Denied {
+		seconds := v.Seconds()
+		h.Set("Retry-After", strconv.FormatInt(seconds, 10))
+		h.Set("RateLimit-Policy", v.Limit.policy)
+		h.Set("RateLimit", fmt.Sprintf("%q;r=0;t=%d", v.Limit.name, seconds))
+		status, text = http.StatusTooManyRequests, fmt.Sprintf("Too many requests: try again in %d s.\n", seconds)
+	}
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Length", strconv.Itoa(len(text))) // as [http.Error] has it, but for this
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // the client may be gone
 }

@@ -184,7 +184,7 @@ func TestRefuse(t *testing.T) {
 			t.Errorf("%d %v", w.Code, h)
 		}
 		w = httptest.NewRecorder()
-		Verdict{Denied: true}.refuse(w)
+		Verdict{Denied: true}.Refuse(w)
 		if w.Code != http.StatusForbidden {
 			t.Error(w.Code)
 		}

@@ -183,3 +183,55 @@ func TestLimitsOutliveReloads(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestRefusals: who is refused at a hot answer gets, byte for byte, what the handler
+// would have sent.
+func TestRefusals(t *testing.T) {
+	dir := folder(t, map[string]string{"index.html": "home"})
+	said := map[string][]string{}
+	for _, lane := range []string{"{}", "{off: true}"} {
+		for name, more := range map[string]string{"rate": "rate_limit: {rate: 4/h}", "page": "rate_limit: {rate: 4/h}, errors: {429: /full.txt}", "field": "rate_limit: {rate: 4/h}, headers: {set: {X-Own: a}}"} {
+			srv := start(t, parse(t, "listen: 127.0.0.1:0\nlane: "+lane+"\nsites: [{"+more+", routes: {/: {static: {root: "+dir+"}}, /full.txt: {respond: full}}}]"))
+			nc := dialFrom(t, "127.0.0.1", srv.Addrs()[0])
+			_ = nc.SetDeadline(time.Now().Add(10 * time.Second))
+			in := bufio.NewReader(nc)
+			for _, method := range []string{"GET", "GET", "GET", "GET", "GET", "HEAD", "GET"} {
+				if _, err := fmt.Fprintf(nc, "%s / HTTP/1.1\r\nHost: localhost\r\n\r\n", method); err != nil {
+					t.Fatal(err)
+				}
+				var head strings.Builder
+				length := 0
+				for line := ""; line != "\r\n"; {
+					var err error
+					if line, err = in.ReadString('\n'); err != nil {
+						t.Fatal(err)
+					}
+					if n, ok := strings.CutPrefix(line, "Content-Length: "); ok && method == "GET" {
+						length, _ = strconv.Atoi(strings.TrimSpace(n))
+					}
+					if !strings.HasPrefix(line, "Date: ") {
+						head.WriteString(line)
+					} else {
+						head.WriteString("Date\r\n")
+					}
+				}
+				body := make([]byte, length)
+				if _, err := io.ReadFull(in, body); err != nil {
+					t.Fatal(err)
+				}
+				said[lane+name] = append(said[lane+name], head.String()+string(body))
+			}
+		}
+	}
+	for _, name := range []string{"rate", "page", "field"} {
+		one, other := said["{}"+name], said["{off: true}"+name]
+		for i := range one {
+			if one[i] != other[i] {
+				t.Errorf("%s, request %d:\n%s\nis not\n%s", name, i, one[i], other[i])
+			}
+		}
+		if !strings.Contains(one[4], " 429 ") || strings.Contains(one[3], " 429 ") {
+			t.Errorf("%s: %q", name, one)
+		}
+	}
+}

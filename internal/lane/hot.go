@@ -272,10 +272,12 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 		}
 		notModified, ok := r.choose(req, q)
 		if ok && r.gate != nil {
-			ok = r.admits(c.RemoteAddr(), q, req, now, settings)
+			if as := c.guarded(r, q, req, now, settings); as != r {
+				r, notModified, ok = as, false, as != nil
+			}
 		}
-		if file := r.answer.File; ok && file != nil && !notModified && !q.headOnly {
-			ok = file.Retain() // not when it is being replaced at this moment
+		if ok && r.answer.File != nil && !notModified && !q.headOnly {
+			ok = r.answer.File.Retain() // not when it is being replaced at this moment
 		}
 		if !ok {
 			o = foreign

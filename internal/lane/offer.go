@@ -136,7 +136,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	}
 	v.response = newResponse(a, rule, c.ticket.job)
 	v.response.quiet = c.ticket.NoLog
-	if v.response.gate, ok = newGate(c.ticket.gate); !ok {
+	if v.response.gate, ok = newGate(&c.ticket, rule.always); !ok {
 		return
 	}
 	if c.lane.table.put(k, varyOn, v) {
@@ -232,7 +232,7 @@ func Narrow(r *http.Request, a Around) {
 }
 
 // Guard says whom the answers to a request are for: the lane asks the gate at each
-// hit, and leaves those that it refuses to the handler. nil: everybody.
+// hit. nil: everybody.
 func Guard(r *http.Request, g *admit.Gate) {
 	if t := ticketOf(r); t != nil {
 		t.gate = g

@@ -59,7 +59,9 @@ func TestIdleForTooLong(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, patient)
+			settings := patient
+			settings.Header, settings.Body, settings.Write = 100*time.Hour, 100*time.Hour, 100*time.Hour // later than late
+			b := newBench(t, settings)
 			defer b.lane.Close()
 			if name == "net/http without a lane" {
 				b.lane.table = nil

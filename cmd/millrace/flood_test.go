@@ -1,0 +1,85 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// latencies asks for a page from an address of its own, every few milliseconds, and
+// returns how long each answer took.
+func latencies(t *testing.T, addr, from string, lasts time.Duration) (all []time.Duration) {
+	t.Helper()
+	nc, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	in := bufio.NewReader(nc)
+	tick := time.NewTicker(4 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); time.Since(begun) < lasts; <-tick.C {
+		at := time.Now()
+		if _, err := io.WriteString(nc, "GET / HTTP/1.1\r\nHost: "+addr+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status, err)
+		}
+		all = append(all, time.Since(at))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestFlood: a client that asks 50,000 times a second, and is refused by a rate
+// limit, leaves another one's answers within twice the time that they take
+// otherwise. It is a measurement, for a machine that does nothing else:
+// MILLRACE_FLOOD=1.
+func TestFlood(t *testing.T) {
+	if os.Getenv("MILLRACE_FLOOD") == "" {
+		t.Skip("MILLRACE_FLOOD=1 measures it, in 25 seconds")
+	}
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "index.html"), make([]byte, 501), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const victim, lasts = "127.0.0.3", 10 * time.Second
+	u := startUpgraded(t, fmt.Sprintf("/: {static: {root: %q}, rate_limit: {rate: 100/s, except: [%s]}}", files, victim))
+	found, err := exec.LookPath("millrace")
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := latencies(t, u.addr, victim, lasts)
+	flood := exec.Command(found, "lab", "load", "http://"+u.addr+"/", "-c", "50", "--rate", "50000", "--warmup", "1s", "-d", (lasts + 3*time.Second).String())
+	var said strings.Builder
+	flood.Stdout, flood.Stderr = &said, &said
+	if err := flood.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	busy := latencies(t, u.addr, victim, lasts)
+	if err := flood.Wait(); err != nil {
+		t.Log(err) // the answers are refusals
+	}
+	p := func(all []time.Duration, share float64) time.Duration { return all[int(float64(len(all)-1)*share)] }
+	t.Logf("idle: p50 %s, p99 %s; in the flood: p50 %s, p99 %s; the flood:\n%s", p(idle, .5), p(idle, .99), p(busy, .5), p(busy, .99), &said)
+	if p(busy, .99) > 2*p(idle, .99) {
+		t.Errorf("p99 is %.1f times what it was", float64(p(busy, .99))/float64(p(idle, .99)))
+	}
+}
