@@ -39,8 +39,8 @@ type ExplainedStep struct {
 }
 
 // explainer follows one request through a config, in the order in which the
-// server does: listener, site, path, rules, route, password, files in turn, job,
-// pages, fast lane. No upstream is asked and nothing is written.
+// server does: listener, site, maintenance, traps, path, rules, route, addresses,
+// rates, password, files in turn, job, pages, headers, fast lane. No upstream is asked and nothing is written.
 type explainer struct {
 	Explanation
 	cfg   *config.Config
@@ -51,6 +51,8 @@ type explainer struct {
 	cold  string // why the lane cannot have the answer; "" if it can
 	tries int
 	scope *match.Scope
+
+	clients *realip.Finder // nil: no proxy is trusted
 }
 
 // Explain says what would answer r by cfg. Of r count the method, the URL, Host,
@@ -92,6 +94,9 @@ func (e *explainer) explain(r *http.Request) error {
 	e.site, e.Site = *sc, strings.Join(sc.Hosts, ", ")
 	e.say("site", "%s", how)
 	if err := e.build(); err != nil {
+		return err
+	}
+	if answers, err := e.closed(r); answers || err != nil {
 		return err
 	}
 	if answers, err := e.trapped(r); answers || err != nil {
@@ -177,7 +182,8 @@ func (e *explainer) build() error {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	if err := b.compileTables(realip.New(trusted, e.cfg.Limits.ClientHeader)); err != nil {
+	e.clients = realip.New(trusted, e.cfg.Limits.ClientHeader)
+	if err := b.compileTables(e.clients); err != nil {
 		return err
 	}
 	e.scope = b.scope
@@ -243,6 +249,7 @@ func (e *explainer) ends(r *http.Request) {
 		e.say("page", "the answer to %d is %s (errors), with the same status", e.Status, page)
 		e.cold = "pages for errors are not kept"
 	}
+	e.fields()
 	switch {
 	case e.cfg.Lane.Off:
 		e.cold = "the lane is off (lane.off)"

@@ -2,10 +2,18 @@ package engine
 
 import (
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 
 	"millrace/internal/admit"
 	"millrace/internal/config"
+	"millrace/internal/headers"
+	"millrace/internal/netset"
 )
 
 // trapped says whether a trap is at the path, and reports whether it is one that
@@ -45,4 +53,145 @@ func (e *explainer) challenged(r *http.Request, rc config.Route) {
 	} else {
 		e.say("challenge", "suspicious clients need a proof; this User-Agent is not one")
 	}
+}
+
+// client is who the request comes from, behind proxies that are trusted.
+func (e *explainer) client(r *http.Request) netip.Addr { return e.clients.Of(r) }
+
+// closed says whether all sites are closed for maintenance, and reports whether
+// that is the answer.
+func (e *explainer) closed(r *http.Request) (answers bool, err error) {
+	o := e.cfg.Maintenance
+	if !o.On {
+		return false, nil
+	}
+	m, h, err := o.Compile(e.scope)
+	if err != nil {
+		return false, err //nolint:wrapcheck // says it all
+	}
+	if !m.Matches(r) {
+		e.say("maintenance", "all sites are closed, but not for %s (maintenance.allow)", e.client(r))
+		return false, nil
+	}
+	e.say("maintenance", "all sites are closed: nothing else is looked at")
+	w := &answerHead{header: http.Header{}}
+	h.ServeHTTP(w, r)
+	e.Job = "maintenance"
+	e.ended(w.status, "%d %s, for maintenance", w.status, http.StatusText(w.status))
+	e.cold = "what is said in a maintenance holds only as long"
+	return true, nil
+}
+
+// admitted says who may ask there and how often, and reports whether the client may.
+func (e *explainer) admitted(r *http.Request, rc config.Route) (ok bool, err error) {
+	of := "the route's"
+	o := rc.Access
+	if o == nil {
+		o, of = e.site.Access, "the site's"
+	}
+	if o != nil && !o.Off {
+		lists, err := admit.Open(*o, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return false, fmt.Errorf("access: %w", err)
+		}
+		allowed := lists.Allow(e.client(r))
+		if err := lists.Close(); err != nil {
+			return false, fmt.Errorf("access: %w", err)
+		}
+		if !allowed {
+			e.say("access", "%s is turned away by %s access", visitorOf(e.client(r)), of)
+			e.ended(http.StatusForbidden, "403 Forbidden, by access")
+			e.cold = "who is turned away is asked anew each time"
+			return false, nil
+		}
+		e.say("access", "%s may ask, by %s access", visitorOf(e.client(r)), of)
+	}
+	e.challenged(r, rc)
+	e.rate("the route", rc.RateLimit, r)
+	e.rate("the site", e.site.RateLimit, r)
+	return true, nil
+}
+
+// visitorOf is an address in words.
+func visitorOf(a netip.Addr) string {
+	if !a.IsValid() {
+		return "a client of a UNIX socket"
+	}
+	return a.String()
+}
+
+// rate says how often clients may ask.
+func (e *explainer) rate(of string, o *admit.Rate, r *http.Request) {
+	if o == nil {
+		return
+	}
+	if except, err := netset.Parse(o.Except); err == nil && len(o.Except) > 0 && except.Has(e.client(r)) {
+		e.say("rate", "%s is not counted (rate_limit.except of %s)", visitorOf(e.client(r)), of)
+		return
+	}
+	by := "each address"
+	switch {
+	case o.Header != "":
+		by = "each value of " + o.Header
+	case o.By == "route":
+		by = "all clients together"
+	}
+	burst := ""
+	if o.Burst > 0 {
+		burst = ", " + strconv.Itoa(o.Burst) + " at once"
+	}
+	e.say("rate", "%s of %s%s for %s; more gets 429. How much is left only the running server knows", o.Rate, of, burst, by)
+}
+
+// fields says what the rules for headers do to the answer.
+func (e *explainer) fields() {
+	var route *config.Route
+	if e.Route != "" {
+		route = &e.route
+	}
+	for _, l := range e.cfg.HeaderLists(e.site, route) {
+		if !forStatus(l.Status, e.Status) {
+			continue
+		}
+		var does []string
+		for _, part := range []struct {
+			verb  string
+			names []string
+		}{
+			{"removes", l.Remove}, {"sets", slices.Sorted(maps.Keys(l.Set))}, {"adds", slices.Sorted(maps.Keys(l.Add))}, {"gives, if there is none,", slices.Sorted(maps.Keys(l.Default))},
+		} {
+			if len(part.names) > 0 {
+				does = append(does, part.verb+" "+strings.Join(part.names, ", "))
+			}
+		}
+		if len(does) == 0 {
+			continue
+		}
+		e.say("headers", "%s%s", strings.Join(does, "; "), whenOf(l))
+	}
+}
+
+// forStatus reports whether a list for these statuses may be for an answer; 0 is
+// one that an upstream decides.
+func forStatus(list []string, status int) bool {
+	return len(list) == 0 || status == 0 || slices.ContainsFunc(list, func(s string) bool {
+		return s == strconv.Itoa(status) || strings.HasSuffix(s, "xx") && strings.HasPrefix(s, strconv.Itoa(status/100))
+	})
+}
+
+// whenOf says for which answers a list is.
+func whenOf(l headers.List) (text string) {
+	if len(l.Status) > 0 {
+		text += ", for " + strings.Join(l.Status, ", ")
+	}
+	if len(l.Type) > 0 {
+		text += ", for " + strings.Join(l.Type, ", ")
+	}
+	if l.Secure {
+		text += ", over TLS"
+	}
+	if l.Preset {
+		text += " (headers.security)"
+	}
+	return text
 }

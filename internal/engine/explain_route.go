@@ -11,6 +11,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
+	"millrace/internal/netset"
 	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/static"
@@ -41,6 +42,9 @@ func (e *explainer) answers(r *http.Request) error {
 	if err != nil {
 		return err //nolint:wrapcheck // as above
 	}
+	if ok, err := e.admitted(r, config.Route{}); !ok || err != nil {
+		return err
+	}
 	e.Job = job
 	e.byItself(r, h, "rule "+strconv.Itoa(f.Rule))
 	return nil
@@ -67,7 +71,9 @@ func says(o guard.Rule) string {
 func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
 	e.Route, e.route = route.Pattern, rc
 	e.say("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
-	e.challenged(r, rc)
+	if ok, err := e.admitted(r, rc); !ok || err != nil {
+		return err
+	}
 	if o := e.auth(rc); o != nil && !e.signIn(r, *o) {
 		return nil
 	}
@@ -83,6 +89,10 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 // signIn says what visitors need, and whether the request can have it.
 func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
 	e.cold = "behind " + o.Kind() + " nothing is kept"
+	if except, err := netset.Parse(o.Except); err == nil && len(o.Except) > 0 && except.Has(e.client(r)) {
+		e.say("auth", "%s is not asked for %s (auth.except)", visitorOf(e.client(r)), o.Kind())
+		return true
+	}
 	if _, _, ok := r.BasicAuth(); !ok && o.JWT == nil && o.URL == "" && o.Signed == nil {
 		e.say("auth", "a password is needed, and the request has none")
 		e.ended(http.StatusUnauthorized, "the question for a password")

@@ -3,7 +3,9 @@ package explaincmd
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/config"
 	"millrace/internal/engine"
 )
@@ -25,6 +28,9 @@ type Explain struct {
 	Header  []string `short:"H" sep:"none" placeholder:"HEADER" help:"A header that the request would have, as in 'Cookie: beta=on'. May be repeated."`
 	Address string   `default:"127.0.0.1" placeholder:"ADDR" help:"The address that it would come from. Default 127.0.0.1."`
 	JSON    bool     `name:"json" help:"Print it as JSON."`
+	Live    bool     `help:"Ask the running server what the config does not say: whether its sites are closed for maintenance."`
+
+	remote.Flags `embed:""`
 }
 
 // Examples end the help of the verb.
@@ -36,10 +42,12 @@ func Examples(verb string) []string {
 		"millrace explain /blog/12                       # of ./millrace.yaml",
 		"millrace explain https://example.org/ -c site.yaml -H 'Cookie: beta=on'",
 		"millrace explain /admin/ -X POST --address 203.0.113.7",
+		"millrace explain / --live                       # and what the running server has been told",
 	}
 }
 
-// Run reads the config and looks at files. No server is asked, and none has to run.
+// Run reads the config and looks at files. Without --live no server is asked, and
+// none has to run.
 func (c *Explain) Run(s console.Streams) error {
 	file := cmp.Or(c.Config, config.FileName)
 	cfg, err := config.Load(file)
@@ -50,6 +58,11 @@ func (c *Explain) Run(s console.Streams) error {
 	if err != nil {
 		return err
 	}
+	if c.Live {
+		if err := c.state(cfg); err != nil {
+			return err
+		}
+	}
 	e, err := engine.Explain(cfg, r)
 	if err != nil {
 		return fmt.Errorf("explaining %s: %w", c.URL, err)
@@ -58,6 +71,25 @@ func (c *Explain) Run(s console.Streams) error {
 		return s.WriteJSON(e)
 	}
 	return write(s.Out, e)
+}
+
+// state takes over what the running server has been told.
+func (c *Explain) state(cfg *config.Config) error {
+	ctx, stop := console.UntilInterrupted()
+	defer stop()
+	server, err := c.Find(ctx, func(context.Context, *remote.Server) bool { return true })
+	if errors.Is(err, remote.ErrNoServer) {
+		return console.Failure(remote.ErrNoServer, "without --live the config alone is looked at")
+	}
+	if err != nil {
+		return err //nolint:wrapcheck // says what to do
+	}
+	var now engine.Maintenance
+	if err := server.List(ctx, engine.MaintenancePath, "maintenance", &now); err != nil {
+		return err //nolint:wrapcheck // says what it asked
+	}
+	cfg.Maintenance.On = now.On
+	return nil
 }
 
 // request is what the server would get.
