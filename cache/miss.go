@@ -96,14 +96,22 @@ func (m *missing) lead(q *lane.Question) bool {
 		return false
 	}
 	m.fetch = h.fetches.New(m.fill, f, nil)
-	out, doubt := m.fetch.Ask()
-	if m.Trip.Ask(out, q.Out, doubt) {
+	m.fetch.Lead()
+	if m.Waits() || m.send(q) {
 		return true
 	}
 	m.fetch.GiveUp()
 	m.fill.Leave()
 	return false
 }
+
+func (m *missing) send(q *lane.Question) bool {
+	out, doubt := m.fetch.Ask()
+	return m.Trip.Ask(out, q.Out, doubt)
+}
+
+// Start implements [lane.Passage].
+func (m *missing) Start(q *lane.Question) bool { return m.Enter() && m.send(q) }
 
 // Take implements [lane.Passage].
 func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {

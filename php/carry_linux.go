@@ -135,7 +135,15 @@ func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
 }
 
 // Line implements [lane.Passage].
-func (p *passage) Line() (fd int, serial uint32, unknown bool) { return p.line.FD, p.line.Serial, true }
+func (p *passage) Line(func(int)) (fd int, serial uint32, unknown bool) {
+	return p.line.FD, p.line.Serial, true
+}
+
+// Waits implements [lane.Passage]: what finds no place is for the handler.
+func (p *passage) Waits() bool { return false }
+
+// Start implements [lane.Passage], for what waits.
+func (p *passage) Start(*lane.Question) bool { return false }
 
 // Take implements [lane.Passage].
 func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {

@@ -9,14 +9,15 @@ import (
 )
 
 // A loop may drive a fetch instead of a goroutine, where nothing is stored for the
-// key and there is no tier but memory: it sends what Ask returns, and calls
+// key and there is no tier but memory: it calls Lead, sends what Ask returns, and calls
 // Arrived with the answer. What that does not take, and whatever goes wrong, is for
 // the goroutine: GoOn, and then [Fetch.Start]. None of the methods waits.
 
-// Ask begins such a fetch: it is the request, and what is to be called if its
-// answer is put in doubt.
+// Lead begins such a fetch.
+func (t *Fetch) Lead() { t.c.Meters.Fills.Add(1) }
+
+// Ask is the request, and what is to be called if its answer is put in doubt.
 func (t *Fetch) Ask() (out *http.Request, doubt func()) {
-	t.c.Meters.Fills.Add(1)
 	t.sent = time.Now()
 	return t.request(t.R.Context(), false), t.c.Purges.Doubt(t.c.urlOf(t.R))
 }

@@ -36,6 +36,9 @@ type Question struct {
 	Local  net.Addr // where the client has connected to
 	Loop   int      // the number of the loop
 	Out    []byte   // room for the request as it is sent
+	// Waiting is told when a request that waits for a place may have one: see
+	// [Passage]. nil: it must not wait.
+	Waiting interface{ Ready() }
 }
 
 // Reply is an answer as a client gets it: as the handler would have set it.
@@ -58,10 +61,16 @@ const (
 // Passage is a request that was sent, until its answer has come. All methods are
 // for the loop alone.
 type Passage interface {
+	// Waits reports whether the request waits for a place, and was not sent yet.
+	Waits() bool
+	// Start sends it, after [Question.Waiting] was told. The question is the same.
+	// If it reports false, the handler goes on.
+	Start(q *Question) bool
 	// Line is the connection on which the answer comes, and a number that differs
 	// from that of the connection which had this descriptor before. If unknown is
-	// true, the loop must begin to watch it, edge-triggered.
-	Line() (fd int, serial uint32, unknown bool)
+	// true, the loop must begin to watch it, edge-triggered; unwatch ends that, from
+	// anywhere.
+	Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool)
 	// Take reads what has come. With Whole, the strings and the body of r hold
 	// until buf is used again, and the passage has ended but for Sent.
 	Take(buf []byte, r *Reply) Taken

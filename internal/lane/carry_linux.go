@@ -3,6 +3,8 @@ package lane
 import (
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/epoll"
@@ -41,15 +43,25 @@ type carrying struct {
 	reply    Reply
 
 	flights     map[int32]*flight // by the descriptor of their lines
-	first, last *flight           // in the order in which they began
+	first, last *flight           // in the order in which they began, those that wait as well
 	idle        *flight           // used again
 	wake        func()
-	timer       *time.Timer // nil: no flight is waited for
+	timer       *time.Timer  // nil: no flight is waited for
+	due         atomic.Bool  // by timer: there are late ones
+	unwatch     func(fd int) // ends the watch over a line
+
+	asleep atomic.Bool // nobody looks at ready before the loop is woken
+	some   atomic.Bool // there is something in ready
+	mu     sync.Mutex
+	ready  []*flight // that may have a place now; guarded by mu
+	spare  []*flight // room for the next
 }
 
-// flight is a request on its way.
+// flight is a request on its way, or one that waits for a place at its upstream.
 type flight struct {
-	c          *Conn
+	k          *carrying // stays the same
+	waits      bool
+	c          *Conn // nil: it is over
 	passage    Passage
 	head       string
 	method     string
@@ -77,7 +89,7 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	}
 	k := lp.carrying
 	if k == nil {
-		k = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake}
+		k = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) }}
 		lp.carrying = k
 	}
 	text := string(b[:n])
@@ -85,45 +97,115 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 		return false
 	}
 	size := int(k.request.Length)
-	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
+	f := k.take()
+	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0], Waiting: f}
 	p := l.carrier.Carry(&k.question)
 	if p == nil {
+		k.put(f)
 		return false
 	}
 	if len(b) > n {
 		c.held = append(c.held, b[n:]...)
 	}
-	f := k.take()
-	*f = flight{c: c, passage: p, head: text, method: k.request.Method, body: size, began: time.Now()}
+	f.c, f.passage, f.head, f.method, f.body, f.waits, f.began = c, p, text, k.request.Method, size, p.Waits(), time.Now()
 	c.deadline.Store(0)
 	c.headBegun, c.last, c.fault = false, false, ""
 	c.phase.Store(uint32(active))
 	c.flight = f
 	c.away.Store(true)
-	fd, serial, unknown := p.Line()
-	f.line = lineKey(fd)
 	k.add(f)
-	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
-		lp.toCrew(f)
-	} else {
-		l.carried.Add(1)
+	if !f.waits {
+		lp.expect(f)
 	}
 	return true
+}
+
+// expect watches for the answer to a request that was sent.
+func (lp *loop) expect(f *flight) {
+	k := lp.carrying
+	fd, serial, unknown := f.passage.Line(k.unwatch)
+	f.line = lineKey(fd)
+	k.flights[f.line] = f
+	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
+		lp.toCrew(f)
+		return
+	}
+	lp.lane.carried.Add(1)
+}
+
+// Ready notes that the flight need not wait any longer. It may be called from
+// anywhere, once for each flight that waits.
+func (f *flight) Ready() {
+	k := f.k
+	k.mu.Lock()
+	k.ready = append(k.ready, f)
+	k.some.Store(true)
+	k.mu.Unlock()
+	if k.asleep.CompareAndSwap(true, false) {
+		k.wake()
+	}
+}
+
+// start sends the requests that have waited.
+func (lp *loop) start() {
+	k := lp.carrying
+	k.mu.Lock()
+	ready := k.ready
+	k.ready, k.spare = k.spare[:0], ready
+	k.some.Store(false)
+	k.mu.Unlock()
+	for i, f := range ready {
+		ready[i] = nil
+		if f.c != nil {
+			lp.startOne(f)
+		}
+	}
+}
+
+func (lp *loop) startOne(f *flight) {
+	k, c := lp.carrying, f.c
+	defer lp.guard(c)
+	if c.shut.Load() || lp.lane.draining.Load() || !k.request.Parse(f.head) {
+		lp.toCrew(f)
+		return
+	}
+	k.question = Question{Head: &k.request, Body: c.held[:f.body], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
+	if !f.passage.Start(&k.question) {
+		lp.toCrew(f)
+		return
+	}
+	f.waits = false
+	k.unlink(f)
+	f.began = time.Now()
+	k.add(f)
+	lp.expect(f)
+}
+
+// rest reports whether the loop may sleep: from then on a flight that is ready
+// wakes it.
+func (k *carrying) rest() bool {
+	k.asleep.Store(true)
+	return !k.some.Load() || !k.asleep.CompareAndSwap(true, false)
 }
 
 // take is a flight for the next request.
 func (k *carrying) take() *flight {
 	f := k.idle
 	if f == nil {
-		return new(flight)
+		return &flight{k: k}
 	}
 	k.idle = f.next
 	return f
 }
 
+// put has a flight used again.
+func (k *carrying) put(f *flight) {
+	*f = flight{k: k, next: k.idle}
+	k.idle = f
+}
+
 // add takes note of a flight. The first one starts the timer.
 func (k *carrying) add(f *flight) {
-	k.flights[f.line] = f
 	f.prev, f.next = k.last, nil
 	if k.last == nil {
 		k.first = f
@@ -132,13 +214,29 @@ func (k *carrying) add(f *flight) {
 	}
 	k.last = f
 	if k.timer == nil {
-		k.timer = time.AfterFunc(carryTime, k.wake)
+		k.timer = time.AfterFunc(carryTime, k.ring)
 	}
+}
+
+// ring has the loop look for late flights.
+func (k *carrying) ring() {
+	k.due.Store(true)
+	k.wake()
 }
 
 // remove forgets a flight.
 func (k *carrying) remove(f *flight) {
+	k.unlink(f)
+	f.c.flight = nil
+	if f.c = nil; f.waits {
+		return // it may be told yet that it is ready
+	}
 	delete(k.flights, f.line)
+	k.put(f)
+}
+
+// unlink takes a flight out of the order.
+func (k *carrying) unlink(f *flight) {
 	if f.prev == nil {
 		k.first = f.next
 	} else {
@@ -149,15 +247,12 @@ func (k *carrying) remove(f *flight) {
 	} else {
 		f.next.prev = f.prev
 	}
-	f.c.flight = nil
-	*f = flight{next: k.idle}
-	k.idle = f
 }
 
 // late gives flights whose answers take longer than carryTime to the crew.
 func (lp *loop) late() {
 	k := lp.carrying
-	if k == nil {
+	if k == nil || !k.due.CompareAndSwap(true, false) {
 		return
 	}
 	now := time.Now()
@@ -166,14 +261,16 @@ func (lp *loop) late() {
 		lp.toCrew(k.first)
 	}
 	if k.first != nil {
-		k.timer = time.AfterFunc(carryTime, k.wake)
+		k.timer = time.AfterFunc(carryTime, k.ring)
 	}
 }
 
 // toCrew has a goroutine go on with a flight.
 func (lp *loop) toCrew(f *flight) {
 	c, head := f.c, f.head
-	_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
+	if !f.waits {
+		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
+	}
 	c.passage = f.passage
 	lp.carrying.remove(f)
 	lp.lane.crew.employ(order{c, head})
@@ -187,7 +284,7 @@ func (lp *loop) landed(event *epoll.Event) {
 		return // it is idle, and looked at before it is used again
 	}
 	defer lp.guard(f.c)
-	if _, serial, _ := f.passage.Line(); serial != event.Generation() {
+	if _, serial, _ := f.passage.Line(k.unwatch); serial != event.Generation() {
 		return
 	}
 	l := lp.lane

@@ -175,13 +175,20 @@ const yieldAfter = 32
 // work serves until there is nothing left to do. Only then may the poller wait: it
 // is woken by what comes later, not by what is there already.
 func (lp *loop) work() (done bool) {
+	if k := lp.carrying; k != nil {
+		k.asleep.Store(false)
+	}
 	for looked := 0; ; {
+		k := lp.carrying
+		if k != nil && k.some.Load() {
+			lp.start()
+		}
 		if lp.sending > 0 {
 			lp.sendWaiting()
 			looked = yieldAfter
 		} else {
 			n := lp.poll()
-			if n == 0 {
+			if n == 0 && (k == nil || k.rest()) {
 				return false
 			}
 			looked += n

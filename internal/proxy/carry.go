@@ -61,21 +61,31 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 		return nil
 	}
 	p := passagePool.Get().(*passage)
-	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop) {
+	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, addressOf(q.Client), q.Waiting) {
 		passagePool.Put(p)
 		return nil
 	}
 	p.handler, p.method, p.editor = h, q.Head.Method, e
-	text, err := p.request(q, addressOf(q.Client))
-	if err != nil {
-		p.Cancel()
-	}
-	if err != nil || !p.Send(text) {
+	if !p.Waits() && !p.send(q) {
 		p.release()
 		return nil
 	}
 	return p
 }
+
+// send sends the request. If it reports false, nothing was sent, and neither a place
+// nor a connection is held.
+func (p *passage) send(q *lane.Question) bool {
+	text, err := p.request(q, addressOf(q.Client))
+	if err != nil {
+		p.Cancel()
+		return false
+	}
+	return p.Send(text)
+}
+
+// Start implements [lane.Passage].
+func (p *passage) Start(q *lane.Question) bool { return p.Enter() && p.send(q) }
 
 // addressOf is a client's address, the zero one on a UNIX socket.
 func addressOf(a net.Addr) netip.Addr {

@@ -17,10 +17,11 @@ type Trip struct {
 	answer  http1.Answer
 }
 
-// Begin takes a connection for what q asks for into t, if there is one at once, and
-// the answers are mostly ones for a loop.
+// Begin takes a connection for what q asks for into t, if there is one at once or
+// the request may wait for a place (see Waits), and the answers are mostly ones for
+// a loop.
 func (h *Handler) Begin(t *Trip, q *lane.Question) bool {
-	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop) {
+	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop, addressOf(q.Client), q.Waiting) {
 		return false
 	}
 	t.handler, t.method = h, q.Head.Method

@@ -97,7 +97,7 @@ func TestTripDoubted(t *testing.T) {
 	if !h.Begin(&trip, q) {
 		t.Fatal("there was no connection")
 	}
-	fd, _, _ := trip.Line()
+	fd, _, _ := trip.Line(func(int) {})
 	local, err := syscall.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func newClient(s *server, o Options, started time.Time) *client {
 
 // take is the connection that was used last, since it is the least likely to
 // have been closed meanwhile; nil: none.
-func (c *client) take(now time.Duration) *wire {
+func (c *client) takeIdle(now time.Duration) *wire {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := len(c.idle) - 1

@@ -1,8 +1,11 @@
 package upstream
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,8 +21,8 @@ const mostTaken = 64 << 10
 // lines, and only idle ones. All that is said of a [wire] holds for it.
 type line struct {
 	fd     int
-	serial uint32 // random: tells it from who had its descriptor before
-	known  bool   // to its loop
+	serial uint32       // random: tells it from who had its descriptor before
+	known  func(fd int) // ends its loop's watch over it; nil: its loop does not know it
 	uses   int
 	since  time.Duration
 	doubts []func()
@@ -41,6 +44,9 @@ type Passage struct {
 	more   bool    // and there is something behind the answer
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
+
+	waiter  *waiter // for a place, before there is one; nil: there is
+	counted bool    // for the retries' budget
 }
 
 var takenPool = sync.Pool{New: func() any { b := make([]byte, mostTaken); return &b }}
@@ -55,42 +61,93 @@ const (
 	Other              // it is not for a loop
 )
 
-// Begin takes a place and an idle connection for a request, without waiting for
-// either. It reports false where there is none, and where the choice of the server
-// depends on the request.
-func (p *Pool) Begin(x *Passage, loop int) bool {
+// Begin takes a place and an idle connection for a request of a client, without
+// waiting for either. It reports false where there is none, and where the choice of
+// the server depends on the request. If all places are taken, the request may wait
+// for one, see Waits: told is told when that is over; nil: it does not wait.
+func (p *Pool) Begin(x *Passage, loop int, client netip.Addr, told Told) bool {
 	if !p.impartial {
 		return false
 	}
 	now := p.now()
-	c, ok := p.placeNow(now)
-	if !ok {
+	*x = Passage{pool: p, loop: loop}
+	p.mu.Lock()
+	err := errFull
+	if p.queue.len == 0 {
+		var s *server
+		if s, err = p.choose(now, wish{}); err == nil && s.loopable() {
+			x.place = p.enter(s, now)
+		}
+	}
+	waits := errors.Is(err, errFull) && told != nil && p.loopable() && x.wait(now, customer(client), told)
+	p.mu.Unlock()
+	if waits || x.place.server == nil {
+		return waits
+	}
+	return x.take(now)
+}
+
+// loopable reports whether loops may have lines to the server, with p.mu held.
+func (s *server) loopable() bool {
+	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.calm()
+}
+
+// loopable reports whether they may to any server.
+func (p *Pool) loopable() bool { return slices.ContainsFunc(p.servers, (*server).loopable) }
+
+// wait puts the request into the queue, if there is room, with p.mu held.
+func (x *Passage) wait(now time.Duration, client netip.Prefix, told Told) bool {
+	p := x.pool
+	if p.queue.len > 0 {
+		p.dispatch(now) // a server may have come back since
+	}
+	if p.queue.len >= p.options.Queue && !p.queue.displace(client) {
 		return false
 	}
-	*x = Passage{pool: p, place: c, loop: loop}
-	if x.line = c.server.client.takeLine(loop, now); x.line == nil {
-		x.giveBack()
-		return false
-	}
+	x.counted = true
+	p.budget.add(now, 0)
+	x.waiter = &waiter{client: client, told: told, since: now, ready: make(chan struct{})}
+	p.queue.push(x.waiter)
+	p.dispatch(now)
 	return true
 }
 
-// placeNow is a place at a server of which loops may have lines.
-func (p *Pool) placeNow(now time.Duration) (c place, ok bool) {
+// take takes a connection for a request that has a place.
+func (x *Passage) take(now time.Duration) bool {
+	if x.line = x.place.server.client.takeLine(x.loop, now); x.line == nil {
+		x.giveBack()
+	}
+	return x.line != nil
+}
+
+// Waits reports whether the request waits for a place.
+func (x *Passage) Waits() bool { return x.waiter != nil }
+
+// Enter takes the place that has come, and a connection. If it reports false, the
+// request is one for a goroutine, which goes on with [Pool.Resume].
+func (x *Passage) Enter() bool {
+	p, w := x.pool, x.waiter
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.queue.len > 0 {
-		return c, false
+	ok := w.err == nil && w.place.server.loopable()
+	p.mu.Unlock()
+	if !ok {
+		return false
 	}
-	s, err := p.choose(now, wish{})
-	if err != nil || s.client == nil || s.client.tls != nil || s.distrusted() || !s.breaker.calm() {
-		return c, false
+	now := p.now()
+	l := w.place.server.client.takeLine(x.loop, now)
+	if l == nil {
+		return false
 	}
-	return p.enter(s, now), true
+	x.place, x.line, x.waiter = w.place, l, nil
+	return true
 }
 
 // count counts the request for the retries' budget: it was sent.
 func (x *Passage) count() {
+	if x.counted {
+		return
+	}
+	x.counted = true
 	p := x.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,14 +175,24 @@ func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
 func (x *Passage) Doubted(f func()) { x.line.doubted(f) }
 
 // Line is the connection's descriptor, and a number that the one before it, with
-// the same descriptor, had not. unknown says that its loop must begin to watch it, edge-triggered.
-func (x *Passage) Line() (fd int, serial uint32, unknown bool) {
-	unknown, x.line.known = !x.line.known, true
-	return x.line.fd, x.line.serial, unknown
+// the same descriptor, had not. unknown says that its loop must begin to watch it,
+// edge-triggered. unwatch ends that, from anywhere, when somebody else takes the
+// connection while it is idle.
+func (x *Passage) Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool) {
+	l := x.line
+	if unknown = l.known == nil; unknown {
+		l.known = unwatch
+	}
+	return l.fd, l.serial, unknown
 }
 
 // Cancel ends a passage whose request was not sent.
 func (x *Passage) Cancel() {
+	if w := x.waiter; w != nil {
+		x.waiter = nil
+		x.pool.quit(w)
+		return
+	}
 	x.line.close()
 	x.line = nil
 	x.giveBack()
@@ -139,16 +206,35 @@ func (x *Passage) giveBack() {
 	x.place.server.requests--
 	p.observe(x.place, p.now(), undecided)
 	p.leave(x.place)
+	x.place = place{}
 }
 
 // Discard ends a passage without its answer: the server is told by the end of the
 // connection.
 func (x *Passage) Discard() {
+	if w := x.waiter; w != nil {
+		x.waiter = nil
+		x.pool.quit(w)
+	}
 	if x.line == nil {
 		return
 	}
 	x.hangUp()
 	x.pool.failed(x.place, undecided, nil)
+}
+
+// quit ends the waiting of a request that nobody wants any more.
+func (p *Pool) quit(w *waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case w.queued:
+		p.queue.remove(w)
+	case w.err == nil:
+		w.place.server.requests--
+		p.observe(w.place, p.now(), undecided)
+		p.leave(w.place)
+	}
 }
 
 // hangUp closes the connection.
@@ -218,29 +304,73 @@ func (l *line) accuse(s *server) {
 // becomes one; nil: there is neither.
 func (c *client) takeLine(loop int, now time.Duration) *line {
 	c.mu.Lock()
-	if loop < len(c.lines) {
-		if n := len(c.lines[loop]) - 1; n >= 0 && now-c.lines[loop][n].since < c.keep {
-			l := c.lines[loop][n]
-			c.lines[loop][n] = nil
-			c.lines[loop] = c.lines[loop][:n]
-			c.lined--
-			c.mu.Unlock()
-			l.uses++
-			return l
-		}
-	}
+	l := c.lastLine(loop, now)
 	c.mu.Unlock()
-	w := c.take(now)
-	if w == nil {
-		return nil
+	if l != nil {
+		l.uses++
+		return l
 	}
-	l := lineOf(w)
-	if l == nil {
+	w := c.takeIdle(now)
+	if w == nil {
+		if l = c.takeAway(now); l != nil {
+			l.uses++
+		}
+		return l
+	}
+	if l = lineOf(w); l == nil {
 		c.put(w, now)
 		return nil
 	}
 	l.uses++
 	return l
+}
+
+// lastLine takes out the line of a loop that was used last, with c.mu held; nil:
+// none.
+func (c *client) lastLine(loop int, now time.Duration) *line {
+	if loop >= len(c.lines) {
+		return nil
+	}
+	n := len(c.lines[loop]) - 1
+	if n < 0 || now-c.lines[loop][n].since >= c.keep {
+		return nil
+	}
+	l := c.lines[loop][n]
+	c.lines[loop][n] = nil
+	c.lines[loop] = c.lines[loop][:n]
+	c.lined--
+	return l
+}
+
+// takeAway is an idle line of any loop, which no longer watches it; nil: there is
+// none.
+func (c *client) takeAway(now time.Duration) (l *line) {
+	c.mu.Lock()
+	for loop := 0; loop < len(c.lines) && l == nil; loop++ {
+		l = c.lastLine(loop, now)
+	}
+	c.mu.Unlock()
+	if l != nil && l.known != nil {
+		l.known(l.fd)
+		l.known = nil
+	}
+	return l
+}
+
+// take is an idle connection for a goroutine; nil: there is none.
+func (c *client) take(now time.Duration) *wire {
+	if w := c.takeIdle(now); w != nil {
+		return w
+	}
+	l := c.takeAway(now)
+	if l == nil {
+		return nil
+	}
+	w, err := l.wire()
+	if err != nil {
+		return nil
+	}
+	return w
 }
 
 // putLine keeps a line whose answer is complete.
@@ -305,6 +435,10 @@ func (c *client) giveUpLine(l *line) {
 func (x *Passage) wire() (*wire, error) {
 	l := x.line
 	x.line = nil
+	return l.wire()
+}
+
+func (l *line) wire() (*wire, error) {
 	nc, err := l.conn()
 	if err != nil {
 		return nil, err

@@ -35,9 +35,23 @@ type waiter struct {
 	client netip.Prefix
 	turn   uint64
 	ready  chan struct{} // closed when place or err is there
+	told   Told          // who hears of that, too; nil: nobody
+	since  time.Duration // when it came
 	place  place
 	err    error
 	queued bool
+}
+
+// Told is told, from anywhere and within a lock, that a request of a loop need not
+// wait any longer. It must not call the pool.
+type Told interface{ Ready() }
+
+// tell says that place or err is there.
+func (w *waiter) tell() {
+	close(w.ready)
+	if w.told != nil {
+		w.told.Ready()
+	}
 }
 
 // queue is a list of waiters in the order of their turns. Each client has one
@@ -65,7 +79,11 @@ func clientOf(remote string) netip.Prefix {
 	if err != nil {
 		return netip.Prefix{}
 	}
-	addr := at.Addr().Unmap().WithZone("")
+	return customer(at.Addr().Unmap().WithZone(""))
+}
+
+// customer is who has a turn of its own, by an address that may be none.
+func customer(addr netip.Addr) netip.Prefix {
 	prefix, _ := addr.Prefix(min(addr.BitLen(), 64)) // never an error
 	return prefix
 }
@@ -119,7 +137,7 @@ func (q *queue) displace(client netip.Prefix) bool {
 		c.last-- // it was that client's last
 	}
 	w.err = &upstreamError{kind: ErrBusy, cause: errQueueFull}
-	close(w.ready)
+	w.tell()
 	return true
 }
 
@@ -179,7 +197,7 @@ func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 		p.mu.Unlock()
 		return place{}, &upstreamError{kind: ErrBusy, cause: errQueueFull}
 	}
-	w := &waiter{wish: what, client: client, ready: make(chan struct{})}
+	w := &waiter{wish: what, client: client, since: now, ready: make(chan struct{})}
 	p.queue.push(w)
 	p.mu.Unlock()
 	return p.wait(ctx, w)
@@ -189,7 +207,7 @@ func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 	step := trace.Begin(ctx, trace.Queue)
 	defer func() { step.End("", err) }()
-	timer := time.NewTimer(p.options.QueueTimeout)
+	timer := time.NewTimer(p.options.QueueTimeout - (p.now() - w.since))
 	defer timer.Stop()
 	select {
 	case <-w.ready:
@@ -294,7 +312,7 @@ func (p *Pool) dispatch(now time.Duration) {
 		if w.err = err; err == nil {
 			w.place = p.enter(s, now)
 		}
-		close(w.ready)
+		w.tell()
 	}
 }
 

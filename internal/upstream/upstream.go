@@ -188,8 +188,8 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 	})
 }
 
-// Resume is Ask for a request that was sent already, as a passage, whose answer it
-// waits for. r must be the request that the passage was made of.
+// Resume is Ask for a request that a loop has begun, as a passage: it waits for the
+// answer, or, where it was not sent yet, for a place first. r must be the request that the passage was made of.
 func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Response, error) {
 	up := newUpload(r.Body, p.options.BodyTimeout)
 	target, err := targetOf(r)
@@ -198,12 +198,20 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 		x.Discard()
 		return nil, err
 	}
-	x.count()
+	if w := x.waiter; w != nil {
+		x.waiter = nil
+		if x.place, err = p.wait(r.Context(), w); err != nil {
+			up.abandon()
+			return nil, err
+		}
+	} else if x.line != nil {
+		x.count()
+	}
+	sent := x.line != nil
 	return p.repeat(r, up, p.wishOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
-		sent := x
-		x = nil
-		if sent != nil {
-			return p.ask(r, target, c, up, interim, sent)
+		if sent {
+			sent = false
+			return p.ask(r, target, c, up, interim, x)
 		}
 		return p.try(r, target, c, up, interim)
 	})

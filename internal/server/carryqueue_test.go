@@ -1,0 +1,101 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"millrace/internal/upstream"
+)
+
+// TestCarriedQueue: with two places for thirty clients most requests wait, and the
+// loops send them when they may. Each client gets its own answers.
+func TestCarriedQueue(t *testing.T) {
+	var running, most atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer running.Add(-1)
+		if n := running.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = fmt.Fprintf(w, "%s %s %s", r.Method, r.RequestURI, body)
+	}))
+	defer up.Close()
+	r := relay(t, strings.TrimPrefix(up.URL, "http://"), upstream.Options{Concurrency: 2}, false)
+	pair{r, r}.warm(t)
+	before := r.srv.lane.Carried()
+	var all sync.WaitGroup
+	for i := range 30 {
+		c := r.dial(t, "tcp")
+		all.Go(func() {
+			for n := range 20 {
+				path := fmt.Sprintf("/%d/%d", i, n)
+				method, body, req := "GET", "", request("GET", path)
+				if n%3 == 1 {
+					method, body = "POST", strings.Repeat(fmt.Sprint(i), 500)
+					req = post(path, body)
+				}
+				_, _ = io.WriteString(c.Conn, req)
+				_, got, err := c.tryAnswer(method)
+				if want := method + " " + path + " " + body; err != nil || string(got) != want {
+					t.Errorf("%.80q, %v, want %.80q", got, err, want)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := r.srv.lane.Carried() - before; n < 400 {
+		t.Errorf("the loops passed %d of 600 on", n)
+	}
+	if n := most.Load(); n > 2 {
+		t.Errorf("the upstream had %d requests at once", n)
+	}
+}
+
+// TestCarriedQueueEnds: who waits too long is told so, and who leaves the queue is
+// not asked for.
+func TestCarriedQueueEnds(t *testing.T) {
+	var asked atomic.Int64
+	begun, release := make(chan struct{}, 10), make(chan struct{})
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if r.URL.Path == "/slow" {
+			begun <- struct{}{}
+			<-release
+		} else if r.URL.Path != "/ok" {
+			asked.Add(1)
+		}
+		_, _ = io.WriteString(w, "done")
+	}))
+	defer up.Close()
+	r := relay(t, strings.TrimPrefix(up.URL, "http://"), upstream.Options{Concurrency: 1, QueueTimeout: 500 * time.Millisecond}, false)
+	pair{r, r}.warm(t)
+	first, gone, late, last := r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp"), r.dial(t, "tcp")
+	_, _ = io.WriteString(first.Conn, request("GET", "/slow"))
+	<-begun
+	_, _ = io.WriteString(gone.Conn, request("GET", "/gone"))
+	_, _ = io.WriteString(late.Conn, request("GET", "/late"))
+	time.Sleep(20 * time.Millisecond) // they are in the queue by now, and it does not matter if they are not
+	_ = gone.Close()
+	if res, _, err := late.tryAnswer("GET"); err != nil || res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("who waits too long gets %v, %v", res, err)
+	}
+	_, _ = io.WriteString(last.Conn, request("GET", "/last"))
+	close(release)
+	for name, c := range map[string]*client{"first": first, "last": last} {
+		if _, got, err := c.tryAnswer("GET"); err != nil || string(got) != "done" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the upstream was asked %d times for those that waited", n)
+	}
+}
