@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha1" // RFC 6455, 1.3: it proves no identity
 	"encoding/base64"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -171,7 +170,15 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
-	raw, early, ok := h.switchProtocols(w, r, header)
+	head := switching(header)
+	if s, ok := w.(lane.Switcher); ok && h.engine.TakesDescriptors() {
+		if fd, early, ok := s.Switch(head); ok {
+			place.keep()
+			place.hand(func() { _ = h.engine.AdoptDescriptor(fd, early, h.settings, p, state) }) // closed already: as the connection is
+			return
+		}
+	}
+	raw, early, ok := h.switchProtocols(w, r, head)
 	if !ok {
 		return
 	}
@@ -179,9 +186,20 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 	place.hand(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
 }
 
+// switching is the head of the answer that accepts a handshake, with these fields.
+func switching(header http.Header) []byte {
+	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
+	for name, values := range header {
+		for _, v := range values {
+			head = append(append(append(append(head, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	return append(head, "\r\n"...)
+}
+
 // switchProtocols answers with 101 and takes the connection over: without
 // anything of net/http's or the lane's, but with what was read ahead.
-func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, header http.Header) (raw net.Conn, early []byte, ok bool) {
+func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, head []byte) (raw net.Conn, early []byte, ok bool) {
 	nc, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		h.refuse(w, r, &channels.Refusal{Status: http.StatusInternalServerError, Text: "This connection cannot become a WebSocket."})
@@ -193,15 +211,7 @@ func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, header
 	// net/http leaves no deadline but one in the past, which ended its own read.
 	_ = raw.SetDeadline(time.Time{})
 	_ = raw.SetWriteDeadline(time.Now().Add(handshakeTime))
-	var head strings.Builder
-	head.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
-	for name, values := range header {
-		for _, v := range values {
-			head.WriteString(name + ": " + v + "\r\n")
-		}
-	}
-	head.WriteString("\r\n")
-	if _, err := io.WriteString(raw, head.String()); err != nil {
+	if _, err := raw.Write(head); err != nil {
 		_ = raw.Close()
 		return nil, nil, false
 	}

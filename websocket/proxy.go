@@ -73,7 +73,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 		return
 	}
 	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
-	raw, early, ok := h.switchProtocols(w, r, header)
+	raw, early, ok := h.switchProtocols(w, r, switching(header))
 	if !ok {
 		_ = tunnel.Close()
 		return

@@ -93,7 +93,7 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 		lp.carrying = k
 	}
 	text := string(b[:n])
-	if !k.request.Parse(text) || k.request.Length > int64(len(b)-n) {
+	if !k.request.Parse(text) || k.request.Upgrades || k.request.Length > int64(len(b)-n) {
 		return false
 	}
 	size := int(k.request.Length)

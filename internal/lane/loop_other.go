@@ -55,6 +55,9 @@ func (*crew) close() {}
 
 func (*Conn) leanable() bool { return false }
 
+// Switch reports false: nobody has descriptors here.
+func (*link) Switch([]byte) (fd int, early []byte, ok bool) { return 0, nil, false }
+
 func (*Conn) lookForEnd() {}
 
 func (*Conn) watchEnd() {}

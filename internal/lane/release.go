@@ -28,6 +28,15 @@ func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	return c.nc, early
 }
 
+// Switcher is an [http.ResponseWriter] that may give up its connection as a
+// descriptor, without any of net/http and of package net.
+type Switcher interface {
+	// Switch sends head, the whole head of an answer with the status 101. With ok
+	// the descriptor is the caller's, as by [Release]; early are bytes that were
+	// read already. Otherwise nothing was sent, and the caller should hijack.
+	Switch(head []byte) (fd int, early []byte, ok bool)
+}
+
 // release marks c as closed. It waits for a cut that has begun; afterwards nobody
 // cuts it any more.
 func (c *Conn) release() bool {

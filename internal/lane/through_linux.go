@@ -310,6 +310,36 @@ func (c *Conn) sendNow(head, body []byte) (n int, err error) {
 	return n, err
 }
 
+// Switch implements [lean.Link].
+func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
+	c := (*Conn)(l)
+	c.direct.moving.Lock()
+	defer c.direct.moving.Unlock()
+	if c.fd == noFD {
+		return 0, nil, false
+	}
+	switch n, err := send.TryWrite(uintptr(c.fd), head, nil); {
+	case n == 0 && err == nil:
+		return 0, nil, false
+	case n < len(head):
+		_ = c.Close() // half a head is of no use to anybody
+		return 0, nil, false
+	}
+	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(head)))
+	fd = c.detach()
+	if !c.release() { // it was cut meanwhile
+		_ = unix.Close(fd)
+		return 0, nil, false
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1) // nobody else notices a dead peer from here on
+	c.lane.untrack(c)
+	if c.gone != nil {
+		c.gone()
+	}
+	early, c.held = c.held, nil
+	return fd, early, true
+}
+
 // readNow reads what is there of a loop-owned connection. If nothing is, or there
 // is no loop, it is not ok: then it may be waited for.
 func (c *Conn) readNow(p []byte) (n int, ok bool, err error) {

@@ -21,6 +21,8 @@ type Head struct {
 	Simple bool
 	// Length is how many bytes of body follow.
 	Length int64
+	// Upgrades says that the client wants to speak the protocol WebSocket next.
+	Upgrades bool
 	// Lines are the other fields in the order in which they came, each name once.
 	Lines []field.Line
 
@@ -30,7 +32,8 @@ type Head struct {
 // Parse reads a complete head, as [End] found it. It reports false for whatever
 // net/http may see differently: it accepts "Name: value" in printable ASCII,
 // each name once, one Host in lower case, at most one Content-Length, and
-// nothing that changes how long the request is or what the connection becomes.
+// nothing that changes how long the request is or what the connection becomes, but
+// the wish for a WebSocket.
 func (h *Head) Parse(text string) bool {
 	h.Method = methodOf(text)
 	if h.Method == "" {
@@ -40,7 +43,7 @@ func (h *Head) Parse(text string) bool {
 	if !ok || !strings.HasPrefix(rest, "HTTP/1.1\r\n") {
 		return false
 	}
-	h.Target, h.Host, h.Length = target, "", 0
+	h.Target, h.Host, h.Length, h.Upgrades = target, "", 0, false
 	if h.Lines == nil {
 		h.Lines = h.few[:]
 	}
@@ -91,7 +94,7 @@ func (h *Head) parseTarget() bool {
 
 // parseFields reads the header fields, up to the empty line.
 func (h *Head) parseFields(rest string) bool {
-	pragma, control := false, false
+	pragma, control, names, upgrade := false, false, false, false
 	for rest != "\r\n" {
 		end := strings.IndexByte(rest, '\n')
 		if end < 2 || rest[end-1] != '\r' || len(h.Lines) >= mostFields {
@@ -123,9 +126,21 @@ func (h *Head) parseFields(rest string) bool {
 		if !h.harmless(name, value) {
 			return false
 		}
-		pragma = pragma || name == "Pragma"
-		control = control || name == "Cache-Control"
+		switch name {
+		case "Pragma":
+			pragma = true
+		case "Cache-Control":
+			control = true
+		case "Connection":
+			names = value != "keep-alive"
+		case "Upgrade":
+			upgrade = true
+		}
 		h.Lines = append(h.Lines, field.Line{Name: name, Value: value})
+	}
+	h.Upgrades = upgrade
+	if names != upgrade || upgrade && (h.Method != http.MethodGet || h.Length != 0) {
+		return false
 	}
 	return h.Host != "" && (!pragma || control) // net/http makes the one of the other
 }
@@ -139,8 +154,10 @@ func (h *Head) harmless(name, value string) bool {
 		h.Length = n
 		return ok
 	case "Connection":
-		return value == "keep-alive"
-	case "Transfer-Encoding", "Trailer", "Te", "Upgrade", "Expect", "Http2-Settings", "Proxy-Connection":
+		return value == "keep-alive" || value == "Upgrade" || value == "upgrade" || value == "keep-alive, Upgrade"
+	case "Upgrade":
+		return strings.EqualFold(value, "websocket")
+	case "Transfer-Encoding", "Trailer", "Te", "Expect", "Http2-Settings", "Proxy-Connection":
 		return false
 	}
 	return true

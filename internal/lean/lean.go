@@ -39,6 +39,10 @@ type Link interface {
 	// Hijack gives the connection up. What was read of it and is not yet used
 	// comes first when it is read.
 	Hijack() (net.Conn, error)
+	// Switch sends head, and gives the connection's descriptor up, which then is the
+	// caller's, with what was read of it and not yet used. It reports false, and has
+	// sent nothing, where there is no descriptor, or where sending would have to wait.
+	Switch(head []byte) (fd int, early []byte, ok bool)
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }

@@ -18,7 +18,13 @@ var heads = []string{
 	"PUT /a!'()*? HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n",
 	"DELETE //a/..//b HTTP/1.1\r\nHost: a\r\nX_y: \"\r\n\r\n",
 	"PATCH /:a@b HTTP/1.1\r\nHost: a\r\nCache-Control: no-cache\r\nPragma: no-cache\r\n\r\n",
+	"GET /s HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n",
+	"GET /s HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\r\n",
 	"GET / HTTP/1.1\r\nHost: a\r\nPragma: no-cache\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\n\r\n",
+	"POST / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 5\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket, x\r\nConnection: upgrade\r\n\r\n",
 	"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
 	"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
 	"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -46,7 +52,7 @@ var heads = []string{
 func TestNew(t *testing.T) {
 	ours := 0
 	for i, head := range heads {
-		if got := New(head) != nil; got != (i < 6) {
+		if got := New(head) != nil; got != (i < 8) {
 			t.Errorf("%q is ours: %t", head, got)
 		} else if got {
 			ours++

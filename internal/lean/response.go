@@ -326,6 +326,20 @@ func (w *Response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nc, bufio.NewReadWriter(bufio.NewReader(nc), bufio.NewWriter(nc)), nil
 }
 
+// Switch is Hijack for an answer with the status 101, whose head the caller has
+// written: the connection itself is the caller's then. It reports false, and has
+// done nothing, where only Hijack is possible.
+func (w *Response) Switch(head []byte) (fd int, early []byte, ok bool) {
+	if w.done || w.hijacked || w.status != 0 {
+		return 0, nil, false
+	}
+	if fd, early, ok = w.link.Switch(head); ok {
+		w.hijacked = true
+		w.release()
+	}
+	return fd, early, ok
+}
+
 // SetReadDeadline is what [http.ResponseController] looks for.
 func (w *Response) SetReadDeadline(t time.Time) error {
 	w.timed = true

@@ -163,6 +163,8 @@ var pieces = []string{
 	request("GET", "/slow", "X: \xff\t"),
 	" " + request("GET", "/hot"),
 	request("GET", "/slow", "Upgrade: x", "Connection: Upgrade"),
+	request("GET", "/slow", "Upgrade: websocket", "Connection: Upgrade"),
+	request("GET", "/slow", "Upgrade: websocket", "Connection: keep-alive, Upgrade") + request("GET", "/slow"),
 	request("GET", apiQuery),
 	request("GET", apiQuery, "Cache-Control: no-cache", "Pragma: no-cache"),
 	request("HEAD", apiQuery),

@@ -235,6 +235,18 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.rw).Hijack()
 }
 
+// Switch implements [lane.Switcher].
+func (w *writer) Switch(head []byte) (fd int, early []byte, ok bool) {
+	s, can := w.rw.(lane.Switcher)
+	if !can || w.status != 0 {
+		return 0, nil, false
+	}
+	if fd, early, ok = s.Switch(head); ok {
+		w.status = http.StatusSwitchingProtocols
+	}
+	return fd, early, ok
+}
+
 // Unwrap lets [http.ResponseController] reach the deadlines.
 func (w *writer) Unwrap() http.ResponseWriter { return w.rw }
 

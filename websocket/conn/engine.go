@@ -146,6 +146,26 @@ func (e *Engine) Adopt(nc net.Conn, early []byte, s *Settings, p frame.Params, s
 	return nil
 }
 
+// TakesDescriptors reports whether AdoptDescriptor may be called.
+func (e *Engine) TakesDescriptors() bool { return len(e.loops) > 0 }
+
+// AdoptDescriptor is Adopt for a descriptor of a plain connection, which nobody
+// else has any more.
+func (e *Engine) AdoptDescriptor(fd int, early []byte, s *Settings, p frame.Params, state any) error {
+	e.adopts.RLock()
+	defer e.adopts.RUnlock()
+	if e.closed.Load() {
+		shut(fd)
+		ended(state)
+		return ErrClosed
+	}
+	s.prepare()
+	lp := e.nextLoop()
+	e.count(s, 1)
+	lp.base().post(func() { lp.adopt(fd, early, s, p, state) })
+	return nil
+}
+
 // Serve is Adopt for a stream that ends with the caller's function (HTTP/2):
 // it returns when the connection is over.
 func (e *Engine) Serve(rw io.ReadWriteCloser, s *Settings, p frame.Params, state any) error {

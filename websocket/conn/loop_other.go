@@ -16,6 +16,8 @@ func startLoops(*Engine, int) []*loop { return nil }
 
 func detach(net.Conn) (fd int, ok bool) { return 0, false }
 
+func shut(int) {}
+
 func (lp *loop) base() *runner                                      { return &lp.runner }
 func (*loop) run()                                                  {}
 func (*loop) end()                                                  {}
