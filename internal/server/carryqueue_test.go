@@ -44,7 +44,7 @@ func TestCarriedQueue(t *testing.T) {
 				}
 				_, _ = io.WriteString(c.Conn, req)
 				_, got, err := c.tryAnswer(method)
-				if want := method + " " + path + " " + body; err != nil || string(got) != want {
+				if want := method + " " + path + " " + body; err != nil || got != want {
 					t.Errorf("%.80q, %v, want %.80q", got, err, want)
 					return
 				}
@@ -91,7 +91,7 @@ func TestCarriedQueueEnds(t *testing.T) {
 	_, _ = io.WriteString(last.Conn, request("GET", "/last"))
 	close(release)
 	for name, c := range map[string]*client{"first": first, "last": last} {
-		if _, got, err := c.tryAnswer("GET"); err != nil || string(got) != "done" {
+		if _, got, err := c.tryAnswer("GET"); err != nil || got != "done" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
