@@ -28,6 +28,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/match"
+	"millrace/internal/packfile"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/internal/signin"
@@ -355,15 +356,24 @@ func Parse(name string, data []byte, settings ...Setting) (*Config, error) {
 	return ParsePacked(name, data, nil, settings...)
 }
 
-// ParsePacked is Parse for the config of a packed site: of the folders that
-// packed knows nothing has to be on disk.
+// ParsePacked is Parse for the config of a packed site, with the files that it
+// includes behind it (packfile.JoinConfig): of the folders that packed knows
+// nothing has to be on disk.
 func ParsePacked(name string, data []byte, packed func(root string) bool, settings ...Setting) (*Config, error) {
+	var files []packfile.ConfigFile
+	if packed != nil {
+		data, files = packfile.SplitConfig(data)
+	}
 	doc, body := parse(name, data)
 	cfg := Default()
 	cfg.packed = packed
 	if body != nil {
 		d := newDecoder(doc)
-		d.gather(body, filepath.Dir(name), packed != nil)
+		if packed == nil {
+			d.gather(body, filepath.Dir(name))
+		} else {
+			d.gatherPacked(body, files)
+		}
 		d.document(body, cfg)
 		d.included(cfg)
 	}

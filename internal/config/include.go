@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"millrace/internal/packfile"
 )
 
 const (
@@ -38,18 +40,15 @@ type snippet struct {
 type part struct {
 	source *source
 	body   ast.Node
+	data   []byte
 }
 
 // gather reads what the config includes, and takes the snippets of all its files.
-func (d *decoder) gather(body ast.Node, dir string, packed bool) {
+func (d *decoder) gather(body ast.Node, dir string) {
 	d.collectAnchors(body)
 	d.takeSnippets(body)
 	n := d.child(body, includeKey)
 	if n == nil {
-		return
-	}
-	if packed {
-		d.doc.at(d.doc.place(n), "a packed site has one config, without \"include\"", "put the files together")
 		return
 	}
 	var names []string
@@ -65,6 +64,36 @@ func (d *decoder) gather(body ast.Node, dir string, packed bool) {
 			d.include(file, at)
 		}
 	}
+}
+
+// gatherPacked is gather for a packed site: it has the files that were there when
+// it was packed.
+func (d *decoder) gatherPacked(body ast.Node, files []packfile.ConfigFile) {
+	d.collectAnchors(body)
+	d.takeSnippets(body)
+	for _, f := range files {
+		d.add(filepath.FromSlash(f.Name), f.Data)
+	}
+}
+
+// Included are the files that a config includes, by their names below its folder.
+// The config must be free of mistakes.
+func Included(name string, data []byte) (files []packfile.ConfigFile, err error) {
+	doc, body := parse(name, data)
+	if body == nil {
+		return nil, nil
+	}
+	d := newDecoder(doc)
+	dir := filepath.Dir(name)
+	d.gather(body, dir)
+	for _, p := range d.parts {
+		rel, err := filepath.Rel(dir, p.source.name)
+		if err != nil || !filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("%s is not below the folder of %s: put it there, and name it relative to that", p.source.name, name)
+		}
+		files = append(files, packfile.ConfigFile{Name: filepath.ToSlash(rel), Data: p.data})
+	}
+	return files, nil
 }
 
 // matches are the files that an entry of include stands for, in their order.
@@ -113,6 +142,11 @@ func (d *decoder) include(file string, at place) {
 		d.doc.at(at, "cannot include "+err.Error(), "")
 		return
 	}
+	d.add(file, data)
+}
+
+// add takes the text of a file that is included.
+func (d *decoder) add(file string, data []byte) {
 	own, body := parse(file, data)
 	if own.broken {
 		d.doc.found = append(d.doc.found, own.found...)
@@ -122,7 +156,7 @@ func (d *decoder) include(file string, at place) {
 	if body == nil {
 		return
 	}
-	p := part{&own.source, body}
+	p := part{&own.source, body, data}
 	d.parts = append(d.parts, p)
 	d.within(p.source, func() {
 		d.collectAnchors(body)

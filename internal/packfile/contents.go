@@ -105,7 +105,7 @@ func (s *Site) Unpack(dir, config string) error {
 	if config == "" {
 		return nil
 	}
-	return copyOut(filepath.Join(dir, config), strings.NewReader(string(s.Config)))
+	return copyConfig(filepath.Join(dir, config), s.Config)
 }
 
 // within is where a name belongs below a folder; "" is nowhere.

@@ -170,6 +170,13 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 	if err != nil {
 		return cmdline.BadConfig(c.Site, err)
 	}
+	files, err := config.Included(c.Site, text)
+	if err != nil {
+		return err //nolint:wrapcheck // says what to do
+	}
+	if text, err = packfile.JoinConfig(text, files); err != nil {
+		return fmt.Errorf("packing the config: %w", err)
+	}
 	packed, err := parse(text, nil)
 	if err != nil {
 		return cmdline.BadConfig(c.Site, err)
