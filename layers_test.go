@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/exposition", "internal/rulefile"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
-	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/order"},
 }
 
@@ -144,6 +144,8 @@ var thirdParty = map[string][]string{
 	"images/convert":    {"golang.org/x/image"}, // decoders
 	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
 	"images/worker":     {"golang.org/x/sys"},
+	"internal/handover": {"golang.org/x/sys"},
+	"internal/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
 	"images/remote":     {"golang.org/x/time"}, // a log line once in a while
 	"store/s3":          {"golang.org/x/time"}, // a log line once in a while
 	"websocket":         {"golang.org/x/time"}, // a log line once in a while

@@ -19,8 +19,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -182,7 +185,12 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 		Purged: func() { h.meters.Purges.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	}
 	if o.Disk != "" {
-		p.Journal, p.Outbox = o.Disk+".purges", o.Disk+".outbox"
+		if p.Journal, err = within(o.Disk, "purges"); err != nil {
+			return err
+		}
+		if p.Outbox, err = within(o.Disk, "outbox"); err != nil {
+			return err
+		}
 	}
 	if h.purges, err = purger.New(p); err != nil {
 		return err
@@ -194,6 +202,20 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 		Evicted: func() { h.meters.Evicted.Add(0, 1) }, ErrorLog: d.ErrorLog,
 	})
 	return err
+}
+
+// within is the path of what is kept about purges in the folder of a disk, which
+// leaves names alone that it does not know. Earlier versions had it beside the
+// folder.
+func within(disk, name string) (string, error) {
+	path, before := filepath.Join(disk, name), disk+"."+name
+	if _, err := os.Lstat(path); err == nil {
+		return path, nil
+	}
+	if err := os.Rename(before, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cache: moving %s of an earlier version to %s: %w", before, path, err)
+	}
+	return path, nil
 }
 
 // storePrefix stands for the options that answers are chosen by: see tier.Options.

@@ -62,7 +62,7 @@ func TestInvalidationOutlivesCrash(t *testing.T) {
 		return say(200, strconv.Itoa(n), "Cache-Control", "max-age=60")
 	}}
 	dir := filepath.Join(t.TempDir(), "cache")
-	journal := dir + ".purges"
+	journal := filepath.Join(dir, "purges")
 	h := reopen(t, dir, up, Options{})
 	before := size(t, journal)
 	asked(t, h, "POST", "http://a.example/x")

@@ -11,7 +11,7 @@ import (
 	"millrace/cache/purge"
 )
 
-// journal keeps the purges of a cache with a disk beside that, so that what was
+// journal keeps the purges of a cache with a disk there, so that what was
 // purged stays so after a restart. The zero value keeps nothing.
 type journal struct {
 	mu      sync.Mutex

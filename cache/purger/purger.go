@@ -3,7 +3,7 @@
 // visitor of this machine gets the old version.
 //
 // A purge goes, in this order, into the index of package purge, into the journal
-// beside the disk, and to the other machines as an announcement. An announcement
+// on the disk, and to the other machines as an announcement. An announcement
 // that cannot be published waits in the outbox; until it is heard, what others
 // have stored counts as older than the purge.
 package purger

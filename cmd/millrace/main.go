@@ -95,6 +95,13 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) > 1 && os.Args[1] == servecmd.HelperVerb {
+		if err := servecmd.Help(os.Args[2:]); err != nil {
+			s.Say("millrace: %v\n", err)
+			os.Exit(console.ExitFailure)
+		}
+		return
+	}
 	taken := servecmd.TakeSignals(func() { os.Exit(console.ExitFailure) })
 	site, err := packfile.OpenSelf()
 	switch {

@@ -33,11 +33,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace/internal/admin"
+	"millrace/internal/confine"
 )
 
 // patience is how long a script waits for something that must happen. It only
 // decides when a broken program is given up on.
 const patience = 30 * time.Second
+
+// sandboxed is the variable with which all scripts run in the sandbox:
+// MILLRACE_TEST_SANDBOX=require.
+const sandboxed = "MILLRACE_TEST_SANDBOX"
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"millrace": main})
@@ -62,6 +67,9 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("EXAMPLES", examples)
+			if how := os.Getenv(sandboxed); how != "" {
+				e.Setenv("MILLRACE_SANDBOX", how)
+			}
 			e.Values[serversKey{}] = map[string]*running{}
 			e.Values[upstreamsKey{}] = map[string]*fakeAPI{}
 			e.Values[clientsKey{}] = map[string]*wsClient{}
@@ -79,6 +87,8 @@ func TestScripts(t *testing.T) {
 				return os.Getuid() == 0, nil
 			case "race": // the race detector, with which embedded AVIF takes minutes
 				return underRace, nil
+			case "landlock":
+				return confine.Possible() == nil, nil
 			case "tools": // the commands of images: {engine: tools}
 				_, webp := exec.LookPath("cwebp")
 				_, avif := exec.LookPath("avifenc")

@@ -142,7 +142,7 @@ func (u *upgraded) processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range all {
 		text, err := os.ReadFile(filepath.Join(p, "cmdline"))
-		if err != nil || !bytes.Contains(text, []byte("\x00serve\x00-c\x00"+u.dir+"/c.yaml")) {
+		if err != nil || !bytes.Contains(text, []byte("\x00serve\x00-c\x00"+u.dir+"/c.yaml")) || bytes.Contains(text, []byte("\x00upgrade-helper\x00")) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil {

@@ -39,7 +39,7 @@ func (p places) folders() []string {
 	if filepath.IsAbs(p.xdg) { // a relative one must be ignored (XDG Base Directory Specification)
 		list = append(list, filepath.Join(p.xdg, "millrace"))
 	}
-	return append(list, p.shared(), filepath.Join(p.temp, fmt.Sprintf("millrace-%d", p.uid)))
+	return append(list, p.shared(), p.private())
 }
 
 // shared is the folder of a service: only root can make it, so its sockets can
@@ -54,6 +54,32 @@ func (p places) prepare(folder string) error {
 	}
 	return p.check(folder)
 }
+
+// RuntimeFolder is where the admin socket goes if no address is named; it is made
+// where it is missing. "" where there is none.
+func RuntimeFolder() string {
+	p := systemPlaces()
+	for _, folder := range p.folders() {
+		if p.prepare(folder) == nil {
+			return folder
+		}
+	}
+	return ""
+}
+
+// PrivateFolder is a folder of this user alone in one that others write to, such
+// as that for temporary files. It is made where it is missing.
+func PrivateFolder(in string) (string, error) {
+	p := places{temp: in, uid: os.Getuid()}
+	folder := p.private()
+	if err := p.prepare(folder); err != nil {
+		return "", fmt.Errorf("a folder for temporary files of this user alone: %w", err)
+	}
+	return folder, nil
+}
+
+// private is a folder for this user in that for temporary files.
+func (p places) private() string { return filepath.Join(p.temp, fmt.Sprintf("millrace-%d", p.uid)) }
 
 // check reports why a folder cannot be trusted: it must be a folder, not a link
 // to one, belong to the user and be writable by nobody else.

@@ -39,6 +39,7 @@ func check(cfg *Config, doc *document) {
 	c.addresses()
 	c.tls()
 	c.log()
+	c.sandbox()
 	c.sites()
 	c.disks()
 }
@@ -234,6 +235,13 @@ func (c *checker) readable(path, file string) bool {
 
 // LogFormats are the formats of the access log.
 func LogFormats() []string { return []string{"combined", "common", "json", Off} }
+
+// sandbox refuses one for a program that has more to it than this server.
+func (c *checker) sandbox() {
+	if c.cfg.program && c.cfg.Sandbox.On() {
+		c.key("sandbox", "the sandbox is of the command millrace, whose files the config names", "leave it out: what else this program opens is not known here")
+	}
+}
 
 func (c *checker) log() {
 	l := c.cfg.Log

@@ -23,6 +23,7 @@ import (
 	"millrace/internal/admin"
 	"millrace/internal/admit"
 	"millrace/internal/bytesize"
+	"millrace/internal/confine"
 	"millrace/internal/cors"
 	"millrace/internal/guard"
 	"millrace/internal/headers"
@@ -81,6 +82,9 @@ type Config struct {
 	// ProxyProtocol is for load balancers that name the client in front of a
 	// connection's first byte.
 	ProxyProtocol server.ProxyProtocol `yaml:"proxy_protocol"`
+	// Sandbox has the kernel allow this process no other files than those that the
+	// config names (Landlock): "sandbox: auto". See docs/sandbox.md.
+	Sandbox confine.Options `yaml:"sandbox"`
 	// Buffers bound what is kept of the bodies that go through proxies: see
 	// "buffer" there.
 	Buffers spool.Options `yaml:"buffers"`
@@ -431,10 +435,31 @@ func (c *Config) finish(doc *document, settings []Setting) error {
 // resolve makes the file's relative paths relative to its folder, and hosts
 // lower-case.
 func (c *Config) resolve(dir string) {
+	from := func(p *string) {
+		if !filepath.IsAbs(*p) {
+			*p = filepath.Join(dir, *p)
+		}
+	}
+	c.paths(from)
+	for _, s := range c.Sites {
+		for i, h := range s.Hosts {
+			s.Hosts[i] = strings.ToLower(h) // RFC 9110, 4.2.3
+		}
+	}
+}
+
+// Files are all files, folders and sockets that the config names.
+func (c *Config) Files() (all []string) {
+	c.paths(func(p *string) { all = append(all, *p) })
+	return all
+}
+
+// paths calls each with every file, folder and socket that the config names.
+func (c *Config) paths(each func(*string)) {
 	from := func(paths ...*string) {
 		for _, p := range paths {
-			if *p != "" && *p != "-" && !filepath.IsAbs(*p) {
-				*p = filepath.Join(dir, *p)
+			if *p != "" && *p != "-" {
+				each(p)
 			}
 		}
 	}
@@ -458,6 +483,12 @@ func (c *Config) resolve(dir string) {
 		from(&t.File)
 		c.Tables[name] = t
 	}
+	for i := range c.Sandbox.Read {
+		from(&c.Sandbox.Read[i])
+	}
+	for i := range c.Sandbox.Write {
+		from(&c.Sandbox.Write[i])
+	}
 	for _, s := range c.Sites {
 		from(listFiles(s.Access)...)
 		if s.Auth != nil {
@@ -471,17 +502,14 @@ func (c *Config) resolve(dir string) {
 				from(&s.Rules[i].Respond.File)
 			}
 		}
-		for i, h := range s.Hosts {
-			s.Hosts[i] = strings.ToLower(h) // RFC 9110, 4.2.3
-		}
 		for _, r := range s.Routes {
-			r.resolve(from, socket)
+			r.paths(from, socket)
 		}
 	}
 }
 
-// resolve is that of a config, for the files of a route.
-func (r Route) resolve(from func(paths ...*string), socket func(*string)) {
+// paths is that of a config, for the files of a route.
+func (r Route) paths(from func(paths ...*string), socket func(*string)) {
 	if r.Static != nil {
 		from(&r.Static.Root)
 	}

@@ -22,8 +22,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,17 +42,6 @@ const (
 
 	prepared, carryOn, ready, failed, news, heard = "prepared", "go ", "ready", "failed: ", "news ", "heard"
 )
-
-// private are variables that are meant for this process alone: its successor has
-// another number, and its sockets from us.
-func private(variable string) bool {
-	name, _, _ := strings.Cut(variable, "=")
-	switch name {
-	case "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES":
-		return true
-	}
-	return false
-}
 
 // Sockets are those that a process listens on.
 type Sockets struct {
@@ -78,11 +65,9 @@ func (s Sockets) Close() {
 
 // Successor is a process that is to take over.
 type Successor struct {
-	cmd   *exec.Cmd
+	*process
 	talk  net.Conn
 	lines *bufio.Reader
-	ended chan struct{} // closed when the process has
-	why   error         // valid from then on
 
 	mu     sync.Mutex // of what follows, and of news on the way
 	owed   int        // news that were not heard yet
@@ -90,37 +75,28 @@ type Successor struct {
 	deaf   error // why it cannot be told any more
 }
 
-// Start starts program with these arguments, which inherits the environment, the
-// standard streams and the sockets.
-func Start(program string, args []string, s Sockets) (*Successor, error) {
+// Start has a process started, which inherits the environment, the standard
+// streams and the sockets.
+func Start(by Starter, s Sockets) (*Successor, error) {
 	ours, theirs, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("starting the new process: %w", err)
 	}
 	defer theirs.Close()
-	cmd := exec.Command(program)
-	cmd.Args = args
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	admin := 0
 	if s.Admin != nil {
 		admin = 1
 	}
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), private), fmt.Sprintf("%s=%d/%d", Variable, len(s.Public), admin))
-	cmd.ExtraFiles = append([]*os.File{theirs}, s.all()...)
-	if err := cmd.Start(); err != nil {
+	p, err := by(append([]*os.File{theirs}, s.all()...), fmt.Sprintf("%d/%d", len(s.Public), admin))
+	if err != nil {
 		_ = ours.Close()
 		return nil, fmt.Errorf("starting the new process: %w", err)
 	}
-	n := &Successor{cmd: cmd, talk: ours, lines: bufio.NewReaderSize(ours, mostWords), ended: make(chan struct{})}
-	go func() { // ends with the process
-		defer close(n.ended)
-		n.why = cmd.Wait()
-	}()
-	return n, nil
+	return &Successor{process: p, talk: ours, lines: bufio.NewReaderSize(ours, mostWords)}, nil
 }
 
 // Pid is the process's number.
-func (n *Successor) Pid() int { return n.cmd.Process.Pid }
+func (n *Successor) Pid() int { return n.pid }
 
 // Prepared waits until the successor has understood its config.
 func (n *Successor) Prepared(patience time.Duration) error { return n.await(prepared, patience) }
@@ -228,7 +204,7 @@ func (n *Successor) await(word string, patience time.Duration) error {
 
 // Kill ends the process, and returns when it has.
 func (n *Successor) Kill() {
-	_ = n.cmd.Process.Kill() // if it has not ended
+	n.kill() // if it has not ended
 	<-n.ended
 	_ = n.talk.Close()
 }

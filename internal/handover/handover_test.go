@@ -15,6 +15,13 @@ import (
 
 // TestMain is the successor too: what it does is in its last argument.
 func TestMain(m *testing.M) {
+	if os.Getenv("HANDOVER_TEST_HELPER") != "" && os.Getenv(Variable) == "" {
+		if err := Help(os.Args[1], os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(8)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(Variable) == "" {
 		os.Exit(m.Run())
 	}
@@ -50,22 +57,23 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-func successor(t *testing.T, does string) *Successor {
+func successor(t *testing.T, does string) (n *Successor, told string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := Start(self, []string{self, filepath.Join(t.TempDir(), "told"), does}, Sockets{})
+	told = filepath.Join(t.TempDir(), "told")
+	n, err = Start(Program(self, []string{self, told, does}), Sockets{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Kill)
-	return n
+	return n, told
 }
 
 func TestSuccessor(t *testing.T) {
-	n := successor(t, "good")
+	n, file := successor(t, "good")
 	large := strings.Repeat("x", 1<<20)
 	for _, step := range []func() error{
 		func() error { return n.Prepared(time.Minute) },
@@ -79,7 +87,7 @@ func TestSuccessor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if told, err := os.ReadFile(n.cmd.Args[1]); err != nil || string(told) != "\"before it goes on\"\n\"before it serves\"\n\"from then on\"\n" {
+	if told, err := os.ReadFile(file); err != nil || string(told) != "\"before it goes on\"\n\"before it serves\"\n\"from then on\"\n" {
 		t.Errorf("%q, %v", told, err)
 	}
 	n.Kill()
@@ -96,11 +104,12 @@ func TestSuccessor(t *testing.T) {
 		if does == "hang" {
 			patience = time.Second
 		}
-		if err := successor(t, does).Prepared(patience); err == nil || !strings.Contains(err.Error(), want) {
+		n, _ := successor(t, does)
+		if err := n.Prepared(patience); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", does, err)
 		}
 	}
-	n = successor(t, "late")
+	n, _ = successor(t, "late")
 	if err := n.Prepared(time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +120,7 @@ func TestSuccessor(t *testing.T) {
 }
 
 func TestNoProgram(t *testing.T) {
-	if _, err := Start("/nowhere/at/all", nil, Sockets{}); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) {
+	if _, err := Start(Program("/nowhere/at/all", nil), Sockets{}); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) {
 		t.Error(err)
 	}
 }

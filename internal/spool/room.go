@@ -95,12 +95,17 @@ func (r *Room) Limit(o Options) {
 		l.disk = defaultDisk
 	}
 	if l.folder == "" {
-		l.folder = os.TempDir()
-		if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
-			l.folder = "/var/tmp" // on a disk, where /tmp is often memory
-		}
+		l.folder = DefaultFolder()
 	}
 	r.limits.Store(l)
+}
+
+// DefaultFolder is where files are if no folder is named.
+func DefaultFolder() string {
+	if info, err := os.Stat("/var/tmp"); err == nil && info.IsDir() {
+		return "/var/tmp" // on a disk, where /tmp is often memory
+	}
+	return os.TempDir()
 }
 
 // Used is how many bytes all bodies together take in memory and on disk.

@@ -23,6 +23,7 @@ import (
 type banner struct {
 	version  string
 	what     Source
+	box      *sandbox
 	up       Up
 	terminal bool
 	server   *engine.Server
@@ -122,6 +123,9 @@ func (b banner) rows() [][2]string {
 		rows = append(rows, [2]string{"lane", fast})
 	}
 	rows = append(rows, b.imageRows()...)
+	if text := b.box.describe(); text != "" {
+		rows = append(rows, [2]string{"sandbox", text})
+	}
 	rows = append(rows, [][2]string{{"log", log}, {"admin", adminAt}, {"stop", stop}}...)
 	if b.what.folder != nil && !b.what.folder.found {
 		if _, err := os.Stat(config.FileName); err == nil {

@@ -3,6 +3,7 @@
 package servecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,7 @@ type Flags struct {
 	LogFile    string              `placeholder:"FILE" complete:"file" key:"log.file" env:"MILLRACE_LOG_FILE" help:"Log requests to this file instead of the standard output."`
 	Admin      remote.AdminAddress `placeholder:"ADDR" values:"off" key:"admin.listen" env:"MILLRACE_ADMIN" help:"Metrics and profiles at this address, or off. Default: a UNIX socket in the runtime folder."`
 	AdminToken string              `placeholder:"TOKEN" key:"admin.token" env:"MILLRACE_ADMIN_TOKEN" help:"What the admin listener asks for at a TCP address, 16 bytes or more. Other users of this machine can read command lines: better by the variable."`
+	Sandbox    Sandbox             `placeholder:"HOW" values:"off,auto,require" key:"sandbox.mode" env:"MILLRACE_SANDBOX" help:"Have the kernel allow this process no files but those of the site and the config: auto, as far as it can, or require, not to start without. Default off."`
 	NoLane     bool                `key:"lane.off" env:"MILLRACE_NO_LANE" help:"Answer every request through net/http."`
 }
 
@@ -113,35 +115,60 @@ type Up struct {
 // Serve serves what the source says, with the flags of the verb on top, until a
 // signal ends it: see the package comment of main.
 func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
-	go taken.watch(func() { // ends with taken.stop, or with the process
+	exit := func() {
 		s.Tell(slog.LevelWarn, "ended without waiting for what it was doing")
 		if c, ok := s.Err.(*console.Patient); ok {
 			c.Close()
 		}
 		taken.exit()
-	})
-	defer taken.stop()
-	from, err := handover.Inherited(os.Getenv)
-	if err != nil {
-		return err
 	}
-	if err = w.serve(verb, s, taken, from); err != nil {
+	taken.begin(exit)
+	defer taken.stop()
+	load := func() (*config.Config, error) {
+		cfg, err := w.Load(cmdline.Settings(verb))
+		if err == nil {
+			err = private(cfg)
+		}
+		return cfg, err
+	}
+	cfg, err := load()
+	if err != nil {
+		cfg, err = nil, cmdline.BadConfig(w.File, err)
+	}
+	box, boxed := enterSandbox(cfg, w.File, func() (back func()) {
+		taken.letGo() // the program that is started anew takes them
+		return func() { taken.begin(exit) }
+	})
+	from, inherited := handover.Inherited(os.Getenv)
+	if inherited != nil {
+		return inherited
+	}
+	if err = cmp.Or(err, boxed); err == nil {
+		err = life{Source: w, s: s, taken: taken, from: from, box: box, load: load}.serve(cfg)
+	}
+	if err != nil {
 		from.Failed(err) // who waits for that; once it serves, nobody does
 	}
 	return err
 }
 
-// serve is Serve for a process that takes over from another one, which may be nil.
-func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *handover.Predecessor) error {
-	load := func() (*config.Config, error) { return w.Load(cmdline.Settings(verb)) }
-	cfg, err := load()
-	if err != nil {
-		return cmdline.BadConfig(w.File, err)
-	}
+// life is what a server's life needs.
+type life struct {
+	Source
+	s     console.Streams
+	taken *Signals
+	from  *handover.Predecessor // nil: nobody
+	box   *sandbox
+	load  func() (*config.Config, error)
+}
+
+// serve is Serve with a config.
+func (w life) serve(cfg *config.Config) error {
+	s, taken, from := w.s, w.taken, w.from
 	s.Format(cfg.Log.Format)
 	from.Prepared()
 	var srv *engine.Server
-	upgrade := newUpgrader(from, s, &service{tell: s})
+	upgrade := newUpgrader(from, w.box, s, &service{tell: s})
 	reload := func() (err error) {
 		upgrade.config.Lock()
 		defer upgrade.config.Unlock()
@@ -150,13 +177,17 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 		if upgrade.done {
 			return errors.New("another process has taken over: it is the one to reload")
 		}
-		next, err := load()
+		next, err := w.load()
 		if err != nil {
 			srv.ReloadFailed()
-			return fmt.Errorf("the old config goes on serving: %w", cmdline.BadConfig(w.File, err))
+			return fmt.Errorf("the old config goes on serving: %w", w.box.explain(cmdline.BadConfig(w.File, err)))
+		}
+		if err := w.box.reaches(next, w.File); err != nil {
+			srv.ReloadFailed()
+			return fmt.Errorf("the old config goes on serving: %w", err)
 		}
 		if err := srv.Reload(next); err != nil {
-			return startFailure(err, next, w.File)
+			return w.box.explain(startFailure(err, next, w.File))
 		}
 		s.Format(next.Log.Format)
 		return s.Forward(next.Log.Messages)
@@ -174,7 +205,7 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 		Revision: v.Revision,
 		ErrorLog: failures,
 		Reload:   reload,
-		Worker:   imageworker.Command(),
+		Worker:   w.box.worker(imageworker.Command()),
 		Packed:   w.Packed,
 		Sockets:  sockets,
 		From:     from,
@@ -184,7 +215,7 @@ func (w Source) serve(verb *cli.Node, s console.Streams, taken *Signals, from *h
 		return startFailure(err, cfg, w.File)
 	}
 	upgrade.srv = srv
-	banner{v.Version, w, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
+	banner{v.Version, w.Source, w.box, Up{cfg, remote.URLs(srv.Addrs()), srv.AdminAddr()}, console.IsTerminal(s.Err), srv}.show(s)
 	if err := s.Forward(cfg.Log.Messages); err != nil {
 		return err
 	}
@@ -237,6 +268,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	watched, unwatch := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { upgrade.service.watch(watched, srv.Answer) })
+	watching.Go(func() { upgrade.box.watch(watched, s) })
 	defer watching.Wait()
 	defer unwatch()
 	profile := profiler{taken: srv.Profiled}
@@ -266,7 +298,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 				}
 			case isReopen(sig):
 				if err := srv.ReopenLogs(); err != nil {
-					s.Tell(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", err))
+					s.Tell(slog.LevelError, fmt.Sprintf("the log file was not reopened: %v", upgrade.box.explain(err)))
 				} else {
 					s.Tell(slog.LevelInfo, "log file reopened")
 				}

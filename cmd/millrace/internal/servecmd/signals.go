@@ -28,12 +28,12 @@ type Signals struct {
 	out   chan os.Signal // for the server, which may be busy
 	up    atomic.Bool    // the server serves
 	quit  chan struct{}
-	done  chan struct{} // closed when watch has ended
+	done  chan struct{} // closed when watch has ended; nil before it begins
 }
 
 // TakeSignals begins to take them. exit ends the process.
 func TakeSignals(exit func()) *Signals {
-	s := &Signals{exit: exit, taken: make(chan os.Signal, signalQueue), out: make(chan os.Signal, signalQueue), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Signals{exit: exit, taken: make(chan os.Signal, signalQueue), out: make(chan os.Signal, signalQueue)}
 	signal.Notify(s.taken, serverSignals()...)
 	return s
 }
@@ -52,8 +52,15 @@ func (s *Signals) Release() {
 	}
 }
 
-// watch hands signals on until stop, and calls exit where somebody asks to stop
-// and the server does not get to it: it hangs, in its start or in a reload.
+// begin has signals handed on until stop, and exit called where somebody asks to
+// stop and the server does not get to it: it hangs, in its start or in a reload.
+func (s *Signals) begin(exit func()) {
+	signal.Notify(s.taken, serverSignals()...)
+	s.quit, s.done = make(chan struct{}), make(chan struct{})
+	go s.watch(exit) // ends with stop, or with the process
+}
+
+// watch is what begin starts.
 func (s *Signals) watch(exit func()) {
 	defer close(s.done)
 	var late <-chan time.Time
@@ -89,6 +96,21 @@ func (s *Signals) stop() {
 	close(s.quit)
 	<-s.done
 	signal.Stop(s.taken)
+}
+
+// letGo ends watch. Signals do what they do to any program, those that have come
+// included.
+func (s *Signals) letGo() {
+	s.stop()
+	s.Release()
+	for {
+		select {
+		case sig := <-s.out:
+			raise(sig)
+		default:
+			return
+		}
+	}
 }
 
 // isStop: all that a server knows and that means nothing else.

@@ -83,6 +83,7 @@ type upgrader struct {
 	program string // as it was called; a newer one may be there by now
 	missing error  // why it is not known
 	from    *handover.Predecessor
+	box     *sandbox
 	tell    console.Streams
 	srv     *engine.Server
 	service *service
@@ -92,12 +93,19 @@ type upgrader struct {
 }
 
 // newUpgrader finds the program that runs, before anybody puts another one there.
-func newUpgrader(from *handover.Predecessor, s console.Streams, service *service) *upgrader {
-	u := &upgrader{from: from, tell: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
-	if u.program, u.missing = exec.LookPath(os.Args[0]); u.missing == nil {
-		u.program, u.missing = filepath.Abs(u.program)
-	}
+func newUpgrader(from *handover.Predecessor, box *sandbox, s console.Streams, service *service) *upgrader {
+	u := &upgrader{from: from, box: box, tell: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
+	u.program, u.missing = calledAs()
 	return u
+}
+
+// calledAs is the program by the name that it was called by.
+func calledAs() (string, error) {
+	program, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	return program, err //nolint:wrapcheck // who calls it says what was done
 }
 
 // run starts the program, and returns when that has taken over, or why it has
@@ -118,8 +126,12 @@ func (u *upgrader) run() error {
 	default:
 		return fmt.Errorf("%w: the process before this one still finishes what is under way (limits.upgrade_timeout): try again later, or end it", admin.ErrNotNow)
 	}
+	starter, err := u.box.starter(u.program)
+	if err != nil {
+		return fmt.Errorf("%w: %w", admin.ErrNotNow, err)
+	}
 	u.tell.Tell(slog.LevelInfo, "starting "+u.program+" anew")
-	n, err := u.start()
+	n, err := u.start(starter)
 	if err != nil {
 		u.tell.Tell(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
 		return err
@@ -130,7 +142,7 @@ func (u *upgrader) run() error {
 	return nil
 }
 
-func (u *upgrader) start() (n *handover.Successor, err error) {
+func (u *upgrader) start(by handover.Starter) (n *handover.Successor, err error) {
 	sockets, err := u.srv.Sockets()
 	if err != nil {
 		return nil, err
@@ -141,7 +153,7 @@ func (u *upgrader) start() (n *handover.Successor, err error) {
 		}
 	}()
 	u.srv.Cool()
-	n, err = handover.Start(u.program, os.Args, sockets)
+	n, err = handover.Start(by, sockets)
 	sockets.Close()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/confine"
 )
 
 // Address is a flag's value that a listener can have.
@@ -15,6 +16,15 @@ type Address string
 func (a *Address) UnmarshalText(text []byte) error {
 	*a = Address(text)
 	return config.CheckAddress(string(text))
+}
+
+// Sandbox is a flag's value that says how the sandbox is used.
+type Sandbox string
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (b *Sandbox) UnmarshalText(text []byte) error {
+	*b = Sandbox(text)
+	return new(confine.Options).UnmarshalText(text)
 }
 
 // LogFormat is how the access log writes its lines.

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package servecmd
+
+import "os"
+
+func lock(*os.File) {}

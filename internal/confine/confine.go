@@ -1,0 +1,279 @@
+// Package confine has a process reach only those files that it is told
+// beforehand (Landlock, Linux 5.19 and later). It cannot reach more for as long as
+// it lives, and neither can what it starts.
+//
+// Rights belong to threads, and a thread hands them to those that it makes. So
+// Enter restricts one thread and executes this program anew from it: the new
+// program has the same number, and all of its threads are one domain. Restricting
+// each thread by itself would make as many domains, none of which may signal what
+// another one has started.
+//
+// Landlock looks at the files themselves, not at their names. A folder's rule
+// holds for whatever comes into it. A file or folder that takes the place of
+// another one has no rule of its own, which is why [Rule] and Around exist side by
+// side.
+package confine
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Access is what may be done with a file, or with all that is in a folder.
+type Access uint8
+
+const (
+	// Read lets files be read and folders listed.
+	Read Access = 1 << iota
+	// Execute lets files be executed, and read.
+	Execute
+	// Write lets files and folders be made, read, written, renamed and removed;
+	// links, devices and sockets are not made.
+	Write
+	// Socket lets UNIX sockets be made, and files removed.
+	Socket
+)
+
+// Rule lets a process do something.
+type Rule struct {
+	Path   string // a file or folder; links are followed once, when the rule is made
+	Access Access
+	For    string // the key of the config that names it, or what needs it
+	// Make makes a folder that is missing, for its owner alone.
+	Make bool
+	// Extra rules are for files that may be missing, and for what may change later.
+	// A config does without them.
+	Extra bool
+}
+
+// How much is asked for.
+const (
+	Off     = "off"
+	Auto    = "auto"
+	Require = "require"
+)
+
+// Options say what the process may reach beside what the config names. "auto" and
+// "require" stand for that mode.
+type Options struct {
+	// Mode is off, auto (what the kernel has) or require (no start without it).
+	// From the start on, the process can then only read its sites and the files
+	// that this config names, and write its stores, logs and sockets. A
+	// reload cannot change that. Default off.
+	Mode string `yaml:"mode"`
+	// Read are further files and folders that may be read, as the folder in which
+	// deployments make new sites.
+	Read []string `yaml:"read"`
+	// Write are further folders in which files may be made, changed and removed.
+	Write []string `yaml:"write"`
+}
+
+// UnmarshalText lets a config say "sandbox: auto".
+func (o *Options) UnmarshalText(text []byte) error {
+	mode := string(text)
+	if mode == "false" { // YAML 1.1 reads off as that
+		mode = Off
+	}
+	if why := checkMode(mode); why != nil {
+		return why
+	}
+	o.Mode = mode
+	return nil
+}
+
+// Check returns what is wrong with the options, by the key it is wrong with.
+func (o Options) Check() map[string]error {
+	if err := checkMode(o.Mode); err != nil {
+		return map[string]error{"mode": err}
+	}
+	return nil
+}
+
+func checkMode(mode string) error {
+	switch mode {
+	case "", Off, Auto, Require:
+		return nil
+	}
+	return fmt.Errorf("%q is not a way to use the sandbox: write off, auto or require", mode)
+}
+
+// On reports whether anything is asked for.
+func (o Options) On() bool { return o.Mode == Auto || o.Mode == Require }
+
+// Same reports whether both ask for the same.
+func (o Options) Same(other Options) bool {
+	return o.On() == other.On() && slices.Equal(o.Read, other.Read) && slices.Equal(o.Write, other.Write)
+}
+
+// ErrMissing is wrapped by errors that say that the kernel cannot do it.
+var ErrMissing = errors.New("the kernel has no Landlock")
+
+// Granted is a rule that is in force.
+type Granted struct {
+	Path         string // where it was, without links
+	Access       Access
+	Device, File uint64
+}
+
+// holds reports whether the rule is for all of path, which has no links, and the
+// same file or folder is still there.
+func (g Granted) holds(path string) bool {
+	if !below(path, g.Path) {
+		return false
+	}
+	device, file, err := identify(g.Path)
+	return err == nil && device == g.Device && file == g.File
+}
+
+// Domain is what a process is confined to.
+type Domain struct {
+	Version int // of Landlock
+	Scoped  bool
+	Granted []Granted
+}
+
+// Reads is how many files and folders may be read.
+func (d *Domain) Reads() int { return d.count(Read) }
+
+// Writes is how many may be changed.
+func (d *Domain) Writes() int { return d.count(Write | Socket) }
+
+func (d *Domain) count(a Access) (n int) {
+	for _, g := range d.Granted {
+		if g.Access&a != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Beyond are the rules that the domain does not cover. What is not there is no
+// matter of the domain, unless it is to be made.
+func (d *Domain) Beyond(rules []Rule) (beyond []Rule) {
+	for _, r := range rules {
+		if path, ok := lookUp(r); ok && !r.Extra && !d.covers(path, r.Access) {
+			beyond = append(beyond, r)
+		}
+	}
+	return beyond
+}
+
+// lookUp is the file or folder that a rule is about: for one that is to be made
+// that in which it would be.
+func lookUp(r Rule) (string, bool) {
+	path := r.Path
+	for {
+		found, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return found, true
+		}
+		if r.Access&(Write|Socket) == 0 || path == filepath.Dir(path) {
+			return "", false
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+func (d *Domain) covers(path string, wanted Access) bool {
+	for _, g := range d.Granted {
+		if wanted&g.Access != 0 && g.holds(path) {
+			wanted &^= g.Access
+		}
+	}
+	return wanted == 0
+}
+
+// Make makes the folders that are missing, in folders as other programs make them.
+// Where it cannot, who needs them says so.
+func Make(rules []Rule) {
+	for _, r := range rules {
+		if r.Make && os.MkdirAll(filepath.Dir(r.Path), 0o755) == nil { //nolint:gosec // see above
+			_ = os.Mkdir(r.Path, 0o700)
+		}
+	}
+}
+
+// Writable is the folder by which rules let a file be changed or replaced; "" for
+// none. Where sockets are made, files can be removed at most.
+func Writable(rules []Rule, file string) string {
+	if found, err := filepath.EvalSymlinks(file); err == nil {
+		file = found
+	}
+	for _, r := range rules {
+		if dir, ok := lookUp(r); ok && r.Access&Write != 0 && below(file, dir) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// Loader is the program that loads the libraries of another one; "" for a program
+// that has none, or that cannot be read.
+func Loader(program string) string {
+	const longest = 4096 // PATH_MAX
+	f, err := elf.Open(program)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // read only
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			name, err := io.ReadAll(io.LimitReader(p.Open(), longest))
+			if err == nil {
+				return strings.TrimRight(string(name), "\x00")
+			}
+		}
+	}
+	return ""
+}
+
+// below reports whether a path is that of a folder or of something in it.
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// Around are rules for the folder that a file or folder is in, and for that of
+// what a link there leads to: programs change files by putting others in their
+// place, and deployments do so with folders. There is none for folders that hold
+// much else.
+func Around(path string, access Access, key string) (rules []Rule) {
+	const mostLinks = 8
+	for range mostLinks {
+		if dir := filepath.Dir(path); !Broad(dir) {
+			rules = append(rules, Rule{Path: dir, Access: access, For: key, Extra: true})
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return rules
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return rules
+}
+
+// shared are folders below those at the top that belong to no program alone.
+var shared = []string{
+	"/usr/bin", "/usr/lib", "/usr/libexec", "/usr/local", "/usr/sbin", "/usr/share", "/usr/local/bin", "/usr/local/etc", "/usr/local/lib", "/usr/local/share",
+	"/var/backups", "/var/cache", "/var/lib", "/var/local", "/var/log", "/var/mail", "/var/opt", "/var/run", "/var/spool", "/var/tmp",
+	"/run/user", "/run/lock", "/proc/self", "/dev/shm", "/etc/ssl/private",
+}
+
+// Broad reports whether a folder holds much that has nothing to do with each
+// other: the top, those directly below it, homes, and some of the system's.
+func Broad(dir string) bool {
+	up := filepath.Dir(dir)
+	if up == "/" || up == "/home" || up == "/run/user" || slices.Contains(shared, dir) || dir == filepath.Clean(os.TempDir()) {
+		return true
+	}
+	home, err := os.UserHomeDir()
+	return err == nil && filepath.Clean(home) == dir
+}

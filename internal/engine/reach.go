@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"millrace/internal/admin"
+	"millrace/internal/config"
+	"millrace/internal/confine"
+	"millrace/internal/server"
+	"millrace/internal/spool"
+)
+
+// Reach is what a server with this config has to reach: what the config names, what
+// the jobs have by default, and what every process needs. Folders that are missing
+// are to be made. own is the config's file; "" for none.
+func Reach(cfg *config.Config, own string) []confine.Rule {
+	r := &reach{reads: append(cfg.Files(), trusted(cfg)...)}
+	if own != "" {
+		r.reads = append(append(r.reads, own), included(cfg, own)...)
+	}
+	r.stores(cfg)
+	r.log(cfg)
+	r.sockets(cfg)
+	for _, dir := range cfg.Sandbox.Write {
+		r.add(confine.Rule{Path: dir, Access: confine.Write | confine.Read, For: "sandbox.write"})
+	}
+	for _, path := range cfg.Sandbox.Read {
+		r.add(confine.Rule{Path: path, Access: confine.Read, For: "sandbox.read"})
+	}
+	written := slices.Clone(r.rules)
+	for _, path := range r.reads {
+		if !slices.ContainsFunc(written, func(w confine.Rule) bool { return w.Path == absolute(path) }) {
+			r.read(path, "the config")
+		}
+	}
+	r.programs(cfg)
+	r.system()
+	return r.rules
+}
+
+// reach gathers rules.
+type reach struct {
+	rules []confine.Rule
+	reads []string // what the config names, and what it is read from
+}
+
+func (r *reach) add(rule confine.Rule) {
+	rule.Path = absolute(rule.Path)
+	r.rules = append(r.rules, rule)
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// read lets a file or folder be read, and what takes its place.
+func (r *reach) read(path, key string) {
+	r.add(confine.Rule{Path: path, Access: confine.Read, For: key})
+	r.rules = append(r.rules, confine.Around(absolute(path), confine.Read, key)...)
+}
+
+// store lets a folder be written, which is made where it is missing.
+func (r *reach) store(dir, key string) {
+	r.add(confine.Rule{Path: dir, Access: confine.Write, For: key, Make: true})
+}
+
+// stores are the folders of caches, images and certificates, and that of bodies.
+func (r *reach) stores(cfg *config.Config) {
+	buffers := cfg.Buffers.Folder
+	if buffers == "" {
+		buffers = spool.DefaultFolder()
+	}
+	r.add(confine.Rule{Path: buffers, Access: confine.Write, For: "buffers.folder"})
+	if a := cfg.TLS.Auto; a != nil && !a.Shared() {
+		if dir, err := server.CertificateFolder(a.Storage); err == nil {
+			r.store(dir, "tls.auto.storage")
+		}
+	}
+	for _, s := range cfg.Sites {
+		for _, route := range s.Routes {
+			r.storesOf(route)
+		}
+	}
+}
+
+func (r *reach) storesOf(route config.Route) {
+	if o := route.Cache; o != nil {
+		if o.Disk != "" {
+			r.store(o.Disk, "cache.disk")
+		}
+		if o.Shared != "" {
+			if dir := outboxOf(o.Shared); dir != "" {
+				r.store(dir, "cache.shared")
+			}
+		}
+	}
+	if o := route.Images; o != nil {
+		scope := "remote"
+		if route.Static != nil {
+			scope = absolute(route.Static.Root)
+		} else if o.Remote != nil {
+			scope = o.Remote.From
+		}
+		if dir, err := o.Folder(scope); err == nil {
+			r.store(dir, "images.store")
+		}
+	}
+}
+
+// log lets the log's folder be written, so that rotated files get successors. Where
+// the folder holds much else, the file alone is.
+func (r *reach) log(cfg *config.Config) {
+	file := cfg.Log.File
+	if file == "" || file == "-" || cfg.Log.Format == config.Off {
+		return
+	}
+	if dir := filepath.Dir(absolute(file)); !confine.Broad(dir) && !r.holds(dir, absolute(file)) {
+		r.add(confine.Rule{Path: dir, Access: confine.Write, For: "log.file"})
+		return
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND|nonblock, 0o640)
+	if err == nil {
+		_ = f.Close() // nothing was written
+	}
+	r.add(confine.Rule{Path: file, Access: confine.Write, For: "log.file"})
+}
+
+// holds reports whether a folder has something in it, but for one file, that the
+// process reads and must not change.
+func (r *reach) holds(dir, but string) bool {
+	for _, path := range r.reads {
+		path = absolute(path)
+		if path != but && (path == dir || strings.HasPrefix(path, dir+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// sockets lets listeners' sockets be made and removed.
+func (r *reach) sockets(cfg *config.Config) {
+	for _, list := range []struct {
+		addresses []string
+		key       string
+	}{{cfg.Listen, "listen"}, {cfg.TLS.Listen, "tls.listen"}, {[]string{cfg.Admin.Listen}, "admin.listen"}} {
+		for _, address := range list.addresses {
+			if path, ok := strings.CutPrefix(address, "unix:"); ok {
+				r.add(confine.Rule{Path: filepath.Dir(absolute(path)), Access: confine.Socket, For: list.key})
+			}
+		}
+	}
+	if cfg.Admin.Listen == "" {
+		if dir := admin.RuntimeFolder(); dir != "" {
+			r.add(confine.Rule{Path: dir, Access: confine.Socket, For: "admin.listen", Extra: true})
+		}
+	}
+}
+
+// included are the folders of the files that a config includes.
+func included(cfg *config.Config, own string) (all []string) {
+	for _, pattern := range cfg.Include {
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(own), pattern)
+		}
+		dir := filepath.Dir(pattern)
+		for strings.ContainsAny(dir, "*?[") {
+			dir = filepath.Dir(dir)
+		}
+		all = append(all, dir)
+	}
+	return all
+}
+
+// trusted are files that are read and that no key names by itself.
+func trusted(cfg *config.Config) (all []string) {
+	for _, s := range cfg.Sites {
+		for _, route := range s.Routes {
+			switch {
+			case route.Cache != nil:
+				all = append(all, trustedBy(route.Cache.Shared)...)
+			case route.Images != nil:
+				all = append(all, trustedBy(route.Images.Shared)...)
+			}
+		}
+	}
+	if a := cfg.TLS.Auto; a != nil && a.Shared() {
+		all = append(all, trustedBy(a.Storage)...)
+	}
+	return all
+}
+
+// trustedBy is the file of certificates that the URL of a shared store names.
+func trustedBy(text string) []string {
+	if _, query, ok := strings.Cut(text, "?"); ok {
+		if values, err := url.ParseQuery(query); err == nil && values.Get("ca") != "" {
+			return []string{values.Get("ca")}
+		}
+	}
+	return nil
+}
+
+// programs lets what converts images, and the operator's program for DNS, be
+// executed, with the system's folders of programs and libraries.
+func (r *reach) programs(cfg *config.Config) {
+	if self, err := os.Executable(); err == nil {
+		r.extra(confine.Execute, "the program", self)
+		if loader := confine.Loader(self); loader != "" {
+			r.extra(confine.Execute, "the program", loader)
+			r.extra(confine.Read, "the program", append(libraries(), "/etc/ld.so.cache", "/etc/ld.so.preload")...)
+		}
+	}
+	needed := false
+	if a := cfg.TLS.Auto; a != nil && a.DNS != "" {
+		r.read(a.DNS, "tls.auto.dns")
+		r.add(confine.Rule{Path: a.DNS, Access: confine.Execute, For: "tls.auto.dns"})
+		needed = true
+	}
+	for _, s := range cfg.Sites {
+		for _, route := range s.Routes {
+			needed = needed || route.Images != nil && route.Images.Engine != "embedded"
+		}
+	}
+	if !needed {
+		return
+	}
+	r.extra(confine.Execute, "programs", append(libraries(), "/usr", "/bin", "/sbin")...)
+	r.extra(confine.Execute, "programs", filepath.SplitList(os.Getenv("PATH"))...)
+	r.extra(confine.Read, "programs", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/alternatives")
+}
+
+// libraries are where systems have them.
+func libraries() []string {
+	return []string{"/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/nix/store", "/gnu/store"}
+}
+
+func (r *reach) extra(access confine.Access, what string, paths ...string) {
+	for _, path := range paths {
+		if path != "" {
+			r.add(confine.Rule{Path: path, Access: access, For: what, Extra: true})
+		}
+	}
+}
+
+// system is what Go's libraries read: names, certificates that are trusted, time
+// zones, what the kernel says about this process and its children.
+func (r *reach) system() {
+	r.extra(confine.Read, "names", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/gai.conf", "/etc/host.conf")
+	r.extra(confine.Read, "names", "/etc/resolv.conf")
+	r.rules = append(r.rules, confine.Around("/etc/resolv.conf", confine.Read, "names")...)
+	r.extra(confine.Read, "certificates", append([]string{
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf", "/etc/pki", "/etc/ca-certificates",
+		"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/local/share/certs", "/etc/openssl/certs", "/var/lib/ca-certificates",
+		os.Getenv("SSL_CERT_FILE"),
+	}, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)...)
+	r.extra(confine.Read, "time zones", "/etc/localtime", "/etc/timezone", "/usr/share/zoneinfo", "/usr/share/lib/zoneinfo", "/usr/lib/locale/TZ", os.Getenv("ZONEINFO"))
+	r.extra(confine.Read, "the kernel", "/proc", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage", "/sys/devices/system/cpu", "/dev/urandom", "/dev/random")
+	r.extra(confine.Write, "the kernel", "/dev/null")
+}
