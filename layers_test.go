@@ -144,7 +144,6 @@ var thirdParty = map[string][]string{
 	"images/convert":    {"golang.org/x/image"}, // decoders
 	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
 	"images/worker":     {"golang.org/x/sys"},
-	"internal/handover": {"golang.org/x/sys"},
 	"internal/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
 	"images/remote":     {"golang.org/x/time"}, // a log line once in a while
 	"store/s3":          {"golang.org/x/time"}, // a log line once in a while
