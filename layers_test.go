@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/exposition", "internal/rulefile"},
+	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
@@ -87,7 +87,7 @@ var rooms = map[string][][]string{
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/slowcmd", "cmd/millrace/internal/wscmd"},
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
 		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
 		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},

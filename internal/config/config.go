@@ -33,6 +33,7 @@ import (
 	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/internal/signin"
+	"millrace/internal/slow"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
 	"millrace/php"
@@ -73,6 +74,10 @@ type Config struct {
 	// servers: "on", or the name of the field. What the fast lane answers has one in
 	// the log alone, and only that of a trusted proxy.
 	RequestID *trace.IDOptions `yaml:"request_id"`
+	// SlowRequests keeps requests that took far longer than their route's others, with
+	// what they waited for: "millrace slow" and the dashboard show them. Default on, where
+	// there is an admin listener; "off" for none.
+	SlowRequests *slow.Options `yaml:"slow_requests"`
 	// Admin is where metrics, health and profiles are. Never a public address.
 	Admin admin.Options `yaml:"admin"`
 	// Lane is the fast lane, which answers hot requests from finished bytes.

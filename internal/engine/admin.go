@@ -18,6 +18,7 @@ import (
 	"millrace/internal/dashboard"
 	"millrace/internal/meter"
 	"millrace/internal/site"
+	"millrace/internal/slow"
 	websockets "millrace/websocket/control"
 )
 
@@ -63,6 +64,7 @@ func (s *Server) controls() map[string]http.Handler {
 	}
 	if s.board != nil {
 		all[dashboard.Prefix] = s.board
+		all[slow.Prefix] = s.slow.Handler()
 	}
 	return all
 }

@@ -28,6 +28,7 @@ func (s *Server) dashboard() *dashboard.Dashboard {
 		Draining: func() bool { return s.server.Draining() },
 		Addrs:    s.Addrs,
 		Warning:  func() string { return s.admin.Warning() },
+		Panels:   s.slowPanels,
 	}, dashboard.Actions{
 		Purge: s.purge, Drain: s.drain, Maintenance: s.SetMaintenance, Reload: s.options.Reload,
 	}, s.errors)

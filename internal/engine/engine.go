@@ -37,6 +37,7 @@ import (
 	"millrace/internal/packfile"
 	"millrace/internal/redact"
 	"millrace/internal/server"
+	"millrace/internal/slow"
 	"millrace/internal/spool"
 )
 
@@ -79,6 +80,7 @@ type Server struct {
 	limits  *admit.Table         // what rate limits have counted
 	proofs  []byte               // signs the proofs of clients, where a config has no secret for it
 	recent  *accesslog.Recent    // what was asked for lately; nil without an admin listener
+	slow    *slow.Store          // the same: requests that took long
 	board   *dashboard.Dashboard // the same
 	room    *spool.Room          // where bodies are that one side has sent and the other has not taken
 
@@ -111,6 +113,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	s.config = cfg
 	if cfg.Admin.Listen != config.Off {
 		s.recent = accesslog.NewRecent()
+		s.slow = s.keepSlow()
 		s.board = s.dashboard()
 	}
 	s.inheritState()
@@ -155,6 +158,7 @@ func (s *Server) Run(ctx context.Context) error {
 	watched, unwatch := context.WithCancel(context.Background())
 	if s.board != nil && s.AdminAddr() != "" {
 		adminDone.Go(func() { s.board.Run(watched) })
+		adminDone.Go(func() { s.slow.Run(watched) })
 	}
 	err := s.server.Run(ctx)
 	close(s.ended)
@@ -230,6 +234,7 @@ func (s *Server) reload(cfg *config.Config) error {
 		_ = old.auto.Manage(nil, nil) // it may be long until it is closed
 	}
 	s.garbage.Budget(budget(cfg))
+	s.slow.Set(slowOptions(cfg))
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return nil

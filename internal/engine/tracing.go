@@ -12,7 +12,10 @@ import (
 // its options are the same.
 func (b *builder) follow() (f server.Follow, err error) {
 	tracing := b.config.Tracing
-	f.Tracer = trace.New(tracing, b.config.RequestID, false)
+	if !slowOptions(b.config).Off {
+		f.Slow = b.server.slow
+	}
+	f.Tracer = trace.New(tracing, b.config.RequestID, f.Slow != nil)
 	if tracing == nil || tracing.OTLP == "" {
 		return f, nil
 	}

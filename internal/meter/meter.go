@@ -67,6 +67,9 @@ type Job struct {
 	Site, Route string  // empty: of no route
 	Fast, Slow  Traffic // what the fast lane answered; what net/http answered
 	Through     Traffic // what the job answered without net/http
+	// SlowFrom is how long one takes that is kept as a slow one (package slow), in
+	// nanoseconds; 0: none is.
+	SlowFrom atomic.Int64
 }
 
 // Sent counts body bytes by the path they took to the socket.

@@ -8,7 +8,10 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
+	"millrace/internal/redact"
 	"millrace/internal/site"
+	"millrace/internal/slow"
+	"millrace/internal/trace"
 )
 
 // carried is a request that a loop passes on, with the accounting that ServeHTTP does
@@ -20,6 +23,7 @@ type carried struct {
 	log   *accesslog.Log // nil: no line
 	began time.Time
 	line  accesslog.Record
+	slow  *slow.Store // nil: nobody wants to know of slow ones
 }
 
 var carriedPool = sync.Pool{New: func() any { return new(carried) }}
@@ -29,7 +33,7 @@ var carriedPool = sync.Pool{New: func() any { return new(carried) }}
 // being carried.
 func (s *Server) Carry(q *lane.Question) lane.Passage {
 	now, h := s.current.Load(), q.Head
-	if q.Scope.Secure || now.clients != nil || now.follow.Tracer != nil || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
+	if q.Scope.Secure || now.clients != nil || now.follow.Tracer.Marks() || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
 		return nil
 	}
 	table := enter(q.Scope)
@@ -41,7 +45,7 @@ func (s *Server) Carry(q *lane.Question) lane.Passage {
 	x := carriedPool.Get().(*carried)
 	*x = carried{Passage: p, table: table, job: route.Job, began: time.Now()}
 	if now.log != nil && !route.NoLog {
-		x.log = now.log
+		x.log, x.slow = now.log, now.follow.Slow
 		x.line = accesslog.Record{
 			Time: x.began, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
 			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true,
@@ -81,10 +85,28 @@ func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 	if x.log != nil {
 		x.line.Remote, x.line.Status, x.line.Bytes, x.line.Duration, x.line.Shard = c.LoggedAs(), r.Status, sent, took, c.Shard()
 		x.log.Write(&x.line)
+		if slow.Slow(x.job, took) && x.slow.Wants(x.began) {
+			x.slow.Add(x.job, x.trace())
+		}
 	}
 	x.Passage.Sent(c, r)
 	x.table.Leave()
 	x.release()
+}
+
+// trace is what there is to say of a request that was slow: the loop only passes bytes
+// on, so all of it was the upstream's answer and its way to the client.
+func (x *carried) trace() *trace.Trace {
+	l := &x.line
+	return &trace.Trace{
+		Summary: trace.Summary{
+			Method: cut(l.Method, maxHost), Scheme: "http", Host: cut(l.Host, maxHost), Target: redact.Target(cut(l.Target, maxTarget)), Proto: l.Proto,
+			Client: cut(l.Remote, maxHost), Agent: cut(l.UserAgent, maxAgent), Site: x.job.Site, Route: x.job.Route, Job: x.job.Name, Lane: "through",
+			Status: l.Status, Bytes: l.Bytes, Took: l.Duration,
+		},
+		Began: x.began,
+		Steps: []trace.Step{{Kind: trace.Upstream, Note: "passed on by the event loop", Took: l.Duration, Parent: -1}},
+	}
 }
 
 // Discard implements [lane.Passage].

@@ -10,6 +10,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/realip"
 	"millrace/internal/redact"
+	"millrace/internal/slow"
 	"millrace/internal/trace"
 )
 
@@ -18,6 +19,7 @@ import (
 type Follow struct {
 	Tracer *trace.Tracer      // nil: nobody
 	Spans  func(*trace.Trace) // gets those whose spans are wanted; nil: nobody does. It does not wait
+	Slow   *slow.Store        // gets those that took long; nil: nobody does
 }
 
 // follow begins to follow a request.
@@ -27,13 +29,22 @@ func (w *writer) follow(now *current, r *http.Request, began time.Time) {
 		return
 	}
 	w.began, w.idField = began, t.Header()
-	t.Begin(&w.trace, r, began, now.clients != nil && now.clients.Trusts(realip.Peer(r.RemoteAddr)))
+	proxy := t.Marks() && now.clients != nil && now.clients.Trusts(realip.Peer(r.RemoteAddr))
+	t.Begin(&w.trace, r, began, proxy)
 }
 
 // unfollow ends that, and hands the request to those who want it.
 func (w *writer) unfollow(now *current, r *http.Request, job *meter.Job, took time.Duration) {
-	if now.follow.Spans != nil && w.trace.Sampled() {
-		now.follow.Spans(w.trace.End(w.summary(now, r, job, took)))
+	sampled := now.follow.Spans != nil && w.trace.Sampled()
+	kept := !w.noLog && slow.Slow(job, took) && now.follow.Slow.Wants(w.began)
+	if sampled || kept {
+		t := w.trace.End(w.summary(now, r, job, took))
+		if sampled {
+			now.follow.Spans(t)
+		}
+		if kept {
+			now.follow.Slow.Add(job, t)
+		}
 	} else {
 		w.trace.Forget()
 	}

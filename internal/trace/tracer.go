@@ -207,6 +207,10 @@ func (t *Tracer) Header() string {
 	return t.header
 }
 
+// Marks reports whether requests, or those to other servers, get anything by being
+// followed: an id or a place in a trace.
+func (t *Tracer) Marks() bool { return t != nil && (t.propagates || t.header != "") }
+
 // Trusts reports whether the id of a client is taken over, who is a trusted proxy
 // or not.
 func (t *Tracer) Trusts(proxy bool) bool { return t != nil && takes(t.idFrom, proxy) }

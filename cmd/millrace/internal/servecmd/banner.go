@@ -95,11 +95,15 @@ func (b banner) rows() [][2]string {
 		fast = "on, with " + cmp.Or(b.up.Config.Lane.Memory, lane.DefaultMemory).String() + " for finished answers"
 	}
 	log := "off"
-	if f := b.up.Config.Log.Format; f != "" && f != config.Off {
-		log = f + ", to the standard output"
-		if file := b.up.Config.Log.File; file != "" && file != "-" {
-			log = f + ", to " + file
+	if o := b.up.Config.Log; o.Format != "" && o.Format != config.Off {
+		to := "the standard output"
+		switch {
+		case o.To != "":
+			to = o.To
+		case o.File != "" && o.File != "-":
+			to = o.File
 		}
+		log = o.Format + ", to " + to
 	}
 	adminAt := b.up.Admin
 	switch {
