@@ -17,7 +17,7 @@ import (
 
 // Rate limits how often a client may ask: more gets 429, with Retry-After and
 // the RateLimit fields. The rate alone may stand for it: "rate_limit: 10/s".
-// Limits are those of this process; a reload that leaves one as it is keeps what
+// Limits are those of this process, unless they are shared; a reload that leaves one as it is keeps what
 // it has counted.
 type Rate struct {
 	// Rate is a number of requests in a time: 10/s, 100/m, 1000/h, 5/10s. Required.
@@ -34,6 +34,11 @@ type Rate struct {
 	Header string `yaml:"header"`
 	// Except are addresses and networks that are not counted.
 	Except []string `yaml:"except"`
+	// Shared is a Redis or Valkey where machines put together what they count:
+	// redis://[user:password@]host:port. No request waits for it: each machine tells the
+	// others ten times a second what it has let pass. Between two times, and
+	// while Redis is down, each machine lets a client have the whole rate.
+	Shared string `yaml:"shared"`
 }
 
 // What By may be.
@@ -117,6 +122,9 @@ type Limit struct {
 	except   netset.Set
 	name     string // in RateLimit
 	policy   string // the value of RateLimit-Policy
+
+	shared     *Shared // nil: of this process alone
+	sharedName string
 }
 
 // Limit puts a rate into force. key says which one it is: what a limit of the
@@ -170,7 +178,11 @@ func (l *Limit) take(client netip.Addr, now time.Time, value []byte) time.Durati
 		var b [8]byte
 		key = l.table.hash(key, address(&b, client))
 	}
-	return l.table.take(key, now, l.interval, l.ahead)
+	wait := l.table.take(key, now, l.interval, l.ahead)
+	if wait == 0 && l.shared != nil {
+		l.shared.note(l, key, client, value)
+	}
+	return wait
 }
 
 // address is what a client is counted as: its IPv4 address, or the /64 of its

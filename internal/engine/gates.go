@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -35,11 +36,47 @@ func (b *builder) gates(sc config.Site, rc config.Route, name string) (all, own 
 		if err != nil {
 			return nil, nil, fmt.Errorf("rate_limit: %w", err)
 		}
+		if err := b.share(l, *at.rate, at.key); err != nil {
+			return nil, nil, fmt.Errorf("rate_limit.shared: %w", err)
+		}
 		if of.Rates = append(of.Rates, l); at.rate == rc.RateLimit {
 			alone.Rates = []*admit.Limit{l}
 		}
 	}
 	return admit.New(of), admit.New(alone), nil
+}
+
+// share makes a limit one of all machines that name the same Redis.
+func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
+	if o.Shared == "" {
+		return nil
+	}
+	url := o.Shared
+	s, err := carry(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
+		ask, closer, err := openLimits(url, b.server.errors)
+		if err != nil {
+			return nil, nil, err
+		}
+		s := &sharedLimits{b.server.limits.Share(ask), closer}
+		return s, s, nil
+	})
+	if err != nil {
+		return err
+	}
+	o.Shared = "" // as each machine spells it
+	l.Share(s.Shared, keyOf(key, o))
+	return nil
+}
+
+// sharedLimits are limits with what they are exchanged by.
+type sharedLimits struct {
+	*admit.Shared
+	store io.Closer
+}
+
+// Close ends the exchange.
+func (s *sharedLimits) Close() error {
+	return errors.Join(s.Shared.Close(), s.store.Close())
 }
 
 // lists are those of a route, or of its site; nil for none.

@@ -3,9 +3,12 @@
 package engine
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"time"
 
+	"millrace/internal/admit"
 	"millrace/store"
 	"millrace/store/redis"
 )
@@ -28,3 +31,21 @@ func openRedis(url string, ttl, timeout time.Duration, errorLog *slog.Logger) (s
 	}
 	return s, nil
 }
+
+// openLimits opens a Redis that machines count together in.
+func openLimits(url string, errorLog *slog.Logger) (admit.Together, io.Closer, error) {
+	s, err := redis.Open(redis.Options{URL: url, Timeout: limitsTimeout, ErrorLog: errorLog})
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, uses []admit.Use) ([]time.Duration, error) {
+		names, costs := make([]string, len(uses)), make([]time.Duration, len(uses))
+		for i, u := range uses {
+			names[i], costs[i] = u.Name, u.Cost
+		}
+		return s.Ahead(ctx, names, costs)
+	}, s, nil
+}
+
+// limitsTimeout is how long an exchange may take; no request waits for it.
+const limitsTimeout = time.Second

@@ -5,6 +5,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"millrace/bus"
+	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/server"
 	"millrace/store"
@@ -28,6 +30,8 @@ func openShared(string, *relay, *slog.Logger) (sharedStore, error) { return nil,
 func openRedis(string, time.Duration, time.Duration, *slog.Logger) (store.Store, error) {
 	return nil, errSmall
 }
+
+func openLimits(string, *slog.Logger) (admit.Together, io.Closer, error) { return nil, nil, errSmall }
 
 func openBus(channels.Options, bus.Keep, *slog.Logger) (bus.Bus, error) { return nil, errSmall }
 
@@ -50,6 +54,9 @@ func Unsupported(cfg *config.Config) error {
 		found = append(found, fmt.Errorf("tls.auto: %w", errSmall))
 	}
 	for _, s := range cfg.Sites {
+		if s.RateLimit != nil && s.RateLimit.Shared != "" {
+			found = append(found, fmt.Errorf("rate_limit.shared: %w", errSmall))
+		}
 		for _, pattern := range slices.Sorted(maps.Keys(s.Routes)) {
 			key := ""
 			switch r := s.Routes[pattern]; {
@@ -57,6 +64,8 @@ func Unsupported(cfg *config.Config) error {
 				key = "cache.shared"
 			case r.WebSocket != nil && r.WebSocket.Channels != nil && r.WebSocket.Channels.Bus != "":
 				key = "websocket.channels.bus"
+			case r.RateLimit != nil && r.RateLimit.Shared != "":
+				key = "rate_limit.shared"
 			default:
 				continue
 			}
