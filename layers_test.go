@@ -87,7 +87,7 @@ var rooms = map[string][][]string{
 	},
 	"cmd/millrace": {
 		{"cmd/millrace"},
-		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/slowcmd", "cmd/millrace/internal/wscmd"},
+		{"cmd/millrace/internal/cachecmd", "cmd/millrace/internal/certscmd", "cmd/millrace/internal/explaincmd", "cmd/millrace/internal/imagescmd", "cmd/millrace/internal/importcmd", "cmd/millrace/internal/maintenancecmd", "cmd/millrace/internal/packcmd", "cmd/millrace/internal/passwordcmd", "cmd/millrace/internal/pgocmd", "cmd/millrace/internal/slowcmd", "cmd/millrace/internal/topcmd", "cmd/millrace/internal/wscmd"},
 		{"cmd/millrace/internal/labcmd", "cmd/millrace/internal/servecmd"},
 		{"cmd/millrace/internal/help", "cmd/millrace/internal/remote", "cmd/millrace/internal/version"},
 		{"cmd/millrace/internal/cmdline", "cmd/millrace/internal/imageworker"},
@@ -151,6 +151,8 @@ var thirdParty = map[string][]string{
 	"internal/token":    {"github.com/golang-jwt/jwt/v5"},
 	"websocket/conn":    {"golang.org/x/sys"},
 	"websocket/frame":   {"github.com/klauspost/compress"},
+
+	"cmd/millrace/internal/topcmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
 	"internal/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",

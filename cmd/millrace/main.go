@@ -53,6 +53,7 @@ import (
 	"millrace/cmd/millrace/internal/pgocmd"
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/cmd/millrace/internal/slowcmd"
+	"millrace/cmd/millrace/internal/topcmd"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/cmd/millrace/internal/wscmd"
 	"millrace/internal/packfile"
@@ -69,6 +70,7 @@ type program struct {
 	Pack       packcmd.Pack       `cmd:"" help:"Pack a site into one executable, which serves it."`
 	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
 	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
+	Top        topcmd.Command     `cmd:"" help:"Show a running server's figures in the terminal: what is wrong, rates, times, caches, upstreams."`
 	Slow       slowcmd.Command    `cmd:"" help:"List the requests that took far longer than usual, and what they waited for."`
 	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
 	Reload     servecmd.Reload    `cmd:"" help:"Have a running server read its config again, and say whether it could."`
@@ -204,7 +206,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples, maintenancecmd.Examples, slowcmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples, maintenancecmd.Examples, slowcmd.Examples, topcmd.Examples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}
