@@ -132,7 +132,7 @@ var thirdParty = map[string][]string{
 	"lab/load/client":   {"github.com/gobwas/ws", "github.com/quic-go/quic-go", "golang.org/x/net"},
 	"lab/record":        {"golang.org/x/sys"},
 	"lab/subject":       {"golang.org/x/sys"},
-	"lab/live":          {"github.com/charmbracelet/x/ansi", "github.com/muesli/cancelreader", "golang.org/x/term"},
+	"lab/live":          {"github.com/muesli/cancelreader", "golang.org/x/term"},
 	"lab/pgo":           {"github.com/google/pprof"},
 	"cache/tier":        {"github.com/maypok86/otter/v2"},
 	"store/disk":        {"golang.org/x/sys"},
@@ -180,6 +180,7 @@ var thirdPartyTests = map[string][]string{
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
+	"lab/live":             {"github.com/charmbracelet/x/ansi"},         // what knows how wide a text is
 	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
 	"lab/stats":            {"golang.org/x/perf"},
 	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges

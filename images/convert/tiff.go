@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/bits"
 	"slices"
+	"sort"
 
 	"golang.org/x/image/tiff"
 
@@ -293,7 +294,7 @@ type tiffField struct {
 func appendDirectory(out []byte, order binary.AppendByteOrder, fields []tiffField) []byte {
 	const short, long = 3, 4
 	fields = slices.DeleteFunc(fields, func(f tiffField) bool { return len(f.values) == 0 })
-	slices.SortFunc(fields, func(a, b tiffField) int { return a.tag - b.tag })
+	sort.Slice(fields, func(i, j int) bool { return fields[i].tag < fields[j].tag })
 	var directory []byte
 	for _, f := range fields {
 		kind := long

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -187,7 +187,7 @@ func (m *Manager) Status() []admin.Certificate {
 	for _, name := range others {
 		list = append(list, m.status(name))
 	}
-	slices.SortFunc(list, func(a, b admin.Certificate) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/muesli/cancelreader"
 	"golang.org/x/term"
 )
@@ -137,16 +137,16 @@ func (s *screen) draw() {
 	}
 	text := m.draw()
 	if s.plain {
-		text = ansi.Strip(text)
+		text = plainText(text)
 	}
 	// A terminal that has become narrower has broken lines in two.
 	up := 0
 	for _, line := range s.drawn {
-		up += 1 + max(0, ansi.StringWidth(line)-1)/max(1, m.width)
+		up += 1 + max(0, textWidth(line)-1)/max(1, m.width)
 	}
 	var b strings.Builder
 	if up > 0 {
-		b.WriteString(ansi.CursorUp(up))
+		b.WriteString("\x1b[" + strconv.Itoa(up) + "A")
 	}
 	s.drawn = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for _, line := range s.drawn {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"millrace/lab/result"
 )
 
@@ -30,7 +28,7 @@ func (s style) Render(text string) string {
 	if text == "" {
 		return ""
 	}
-	return "\x1b[" + string(s) + "m" + text + "\x1b[m"
+	return "\x1b[" + string(s) + "m" + text + resetStyle
 }
 
 func newStyles() styles {
@@ -229,23 +227,4 @@ func (m model) keys(st styles) string {
 		return st.warn.Render("ending, keeping what was measured… ") + st.dim.Render("(Ctrl-C again stops at once)")
 	}
 	return st.dim.Render("Ctrl-C ends early and keeps what was measured")
-}
-
-// cut shortens a line to the width.
-func cut(line string, width int) string {
-	return ansi.Truncate(line, width, "")
-}
-
-// hang breaks a text into lines that stand beside its mark.
-func hang(mark, text string, width int) []string {
-	indent := ansi.StringWidth(mark)
-	lines := strings.Split(ansi.Wrap(text, max(1, width-indent), " "), "\n")
-	for i, l := range lines {
-		if i == 0 {
-			lines[i] = mark + l
-		} else {
-			lines[i] = strings.Repeat(" ", indent) + l
-		}
-	}
-	return lines
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/order"
 )
 
 // layer is what a section, a file or the host itself says, for the paths that it
@@ -117,7 +118,7 @@ func (t *site) collect() {
 	}
 	t.htaccess()
 	// The shorter folder first; of one folder the section before the file.
-	slices.SortStableFunc(t.dirs, func(a, b layer) int { return cmp.Compare(len(a.dir), len(b.dir)) })
+	order.By(t.dirs, func(a, b layer) int { return cmp.Compare(len(a.dir), len(b.dir)) })
 }
 
 func (t *site) directory(d *draft.Directive) {
