@@ -72,7 +72,7 @@ func TestVerbsRun(t *testing.T) {
 // sets a key.
 var flagValues = map[string]string{
 	"listen": "127.0.0.1:0", "tls-listen": "127.0.0.1:0", "tls-cert": "cert.pem", "tls-key": "key.pem",
-	"log": "json", "log-file": "access.log", "admin": "off", "admin-token": "a-token-that-nobody-knows-01", "no-lane": "true",
+	"log": "json", "log-file": "access.log", "admin": "off", "admin-token": "a-token-that-nobody-knows-01", "no-lane": "true", "sandbox": "auto",
 
 	"ttl": "5m", "cors": "https://blog.example", "preset": "assets", "memory": "32MiB", "disk": "kept", "disk-size": "1GiB",
 	"shared": "redis://localhost:6379", "stale-if-error": "1h", "drop-tracking": "true", "sort-query": "true",

@@ -271,7 +271,11 @@ func startWith(ts *testscript.TestScript, name string, args []string, out, errs 
 	}()
 	ts.Defer(func() {
 		_ = s.cmd.Process.Kill() // it may have ended long ago
-		<-s.done
+		select {
+		case <-s.done:
+		case <-time.After(10 * time.Second):
+			ts.Logf("%s has a successor, which still runs and holds its streams", name)
+		}
 	})
 	ts.Value(serversKey{}).(map[string]*running)[name] = s
 	ts.Setenv(name+"PID", strconv.Itoa(s.cmd.Process.Pid))

@@ -68,14 +68,15 @@ func inheritedUDP(sockets []*os.File, addr string) *net.UDPConn {
 }
 
 // sameAddress reports whether a socket listens where addr (host:port, :port,
-// unix:/path) asks for. :80 is every interface, as [::]:80 is for systemd.
+// unix:/path) asks for. :80 is every interface, as [::]:80 is for systemd. Port 0 is
+// any port: a successor goes on at the one that its predecessor was given.
 func sameAddress(have net.Addr, addr string) bool {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return have.Network() == "unix" && have.String() == path
 	}
 	h, err := netip.ParseAddrPort(have.String())
 	host, port, e := net.SplitHostPort(addr)
-	if err != nil || e != nil || strconv.Itoa(int(h.Port())) != port {
+	if err != nil || e != nil || port != "0" && strconv.Itoa(int(h.Port())) != port {
 		return false
 	}
 	if host == "" {

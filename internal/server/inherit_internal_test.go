@@ -111,6 +111,8 @@ func TestSameAddress(t *testing.T) {
 		{any6, "[::]:80", true},
 		{any6, "0.0.0.0:80", false}, // would serve IPv6 as well
 		{any6, ":443", false},
+		{any6, ":0", true},
+		{any6, "127.0.0.1:0", false},
 		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, "127.0.0.1:80", true},
 		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, ":80", false},
 		{&net.UnixAddr{Net: "unix", Name: "/run/x"}, "unix:/run/x", true},

@@ -188,6 +188,9 @@ func helped(rules []confine.Rule, file string) (string, error) {
 		if trusted == "" {
 			continue
 		}
+		if trusted, err = filepath.Abs(trusted); err != nil {
+			return "", fmt.Errorf("finding the files that an upgrade trusts: %w", err)
+		}
 		if dir := confine.Writable(rules, trusted); dir != "" {
 			return "", fmt.Errorf("the sandbox may write into %s, where %s is: keep them apart", dir, trusted)
 		}
