@@ -54,6 +54,19 @@ func (f *ruleFiles) forget() {
 	f.read = false
 }
 
+// firstRules reads the files for the first time. Where they cannot be read it is not
+// known which paths they close, so nothing is served then.
+func (h *Handler) firstRules() error {
+	h.readRules()
+	if !h.rules.on || h.rules.load() != nil {
+		return nil
+	}
+	if _, _, _, err := h.tree.readRules(); err != nil {
+		return fmt.Errorf("static: rule_files: %w: make it readable and at most 1 MiB, or leave rule_files out", err)
+	}
+	return nil
+}
+
 // readRules reads the files if they have changed. What is wrong with them is
 // logged; what could not be read stays as it was.
 func (h *Handler) readRules() {

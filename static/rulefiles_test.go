@@ -166,3 +166,26 @@ func TestAnArchiveDoesNotGoRoundRules(t *testing.T) {
 		t.Error("archives and rules stand side by side")
 	}
 }
+
+// TestRuleFilesThatCannotBeRead: nothing is served where it is not known which paths
+// are closed; later the rules from before hold.
+func TestRuleFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, ruledSite)
+	long := "/*\n  X-A: " + strings.Repeat("a", 1<<20)
+	if err := os.WriteFile(filepath.Join(dir, "_headers"), []byte(long), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, Options{RuleFiles: true}); err == nil || !strings.Contains(err.Error(), "_headers: it is larger") {
+		t.Errorf("%v, want an error that names the file", err)
+	}
+	write(t, dir, ruledSite)
+	h := opener(swept)(t, dir, Options{RuleFiles: true})
+	if err := os.WriteFile(filepath.Join(dir, "_headers"), []byte(long), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	h.readRules()
+	if got := ask(h, "GET", "/secret/a.txt").Code; got != http.StatusForbidden {
+		t.Errorf("a path that the rules closed is answered with %d", got)
+	}
+}

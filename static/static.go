@@ -234,7 +234,9 @@ func start(t *tree, o Options) (*Handler, error) {
 		archives: make(chan struct{}, maxArchives),
 	}
 	h.rules.on = o.RuleFiles
-	h.readRules()
+	if err := h.firstRules(); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
