@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -29,7 +30,10 @@ const (
 )
 
 // local is a CA of this machine's own, for development.
-type local struct{ storage certmagic.Storage }
+type local struct {
+	storage certmagic.Storage
+	first   sync.Mutex // held by who makes the root: the storage's lock is looked at once a second
+}
 
 // IssuerKey implements [certmagic.Issuer].
 func (*local) IssuerKey() string { return server.CAInternal }
@@ -58,8 +62,14 @@ func (l *local) Issue(ctx context.Context, csr *x509.CertificateRequest) (*certm
 }
 
 // root reads the CA's certificate and key, and makes them the first time: only
-// then machines that share the storage wait for each other.
+// then the names of this process, and machines that share the storage, wait for
+// each other.
 func (l *local) root(ctx context.Context) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	if cert, key, err := l.read(ctx); !errors.Is(err, fs.ErrNotExist) {
+		return cert, key, err
+	}
+	l.first.Lock()
+	defer l.first.Unlock()
 	if cert, key, err := l.read(ctx); !errors.Is(err, fs.ErrNotExist) {
 		return cert, key, err
 	}

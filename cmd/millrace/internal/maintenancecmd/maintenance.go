@@ -3,8 +3,6 @@
 package maintenancecmd
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,10 +31,7 @@ func Examples(verb string) []string {
 func (c *Command) Run(s console.Streams) error {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
-	r, err := c.Find(ctx, func(context.Context, *remote.Server) bool { return true })
-	if errors.Is(err, remote.ErrNoServer) {
-		return console.Failure(remote.ErrNoServer, "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner")
-	}
+	r, err := c.FindAny(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -98,6 +99,15 @@ func (f Flags) All() (all []*Server, named bool, err error) {
 		all = append(all, r)
 	}
 	return all, named, nil
+}
+
+// FindAny is Find for a verb that any server can answer.
+func (f Flags) FindAny(ctx context.Context) (*Server, error) {
+	r, err := f.Find(ctx, func(context.Context, *Server) bool { return true })
+	if errors.Is(err, ErrNoServer) {
+		return nil, console.Failure(ErrNoServer, "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner")
+	}
+	return r, err
 }
 
 // Alone reports whether exactly one server runs here.

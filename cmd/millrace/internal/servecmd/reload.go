@@ -23,8 +23,6 @@ func (c *Reload) Run(s console.Streams) error {
 	switch {
 	case errors.Is(err, remote.ErrNoServer) && c.PID != "":
 		return c.signal(s)
-	case errors.Is(err, remote.ErrNoServer):
-		return console.Failure(remote.ErrNoServer, startOne)
 	case err != nil:
 		return err
 	case status == http.StatusOK:

@@ -1,7 +1,6 @@
 package servecmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,8 +29,6 @@ type Upgrade struct {
 func (c *Upgrade) Run(s console.Streams) error {
 	at, status, text, err := order(c.Flags, "/upgrade")
 	switch {
-	case errors.Is(err, remote.ErrNoServer):
-		return console.Failure(remote.ErrNoServer, startOne)
 	case err != nil:
 		return err
 	case status == http.StatusOK:
@@ -45,14 +42,12 @@ func (c *Upgrade) Run(s console.Streams) error {
 	return errors.New("not upgraded; the process that served still does: " + text)
 }
 
-const startOne = "start one with `millrace serve`, or say where it is: --admin ADDR, the \"admin\" of its banner"
-
 // order has the server that the flags mean do what a path stands for. text is its
 // answer.
 func order(where remote.Flags, path string) (at string, status int, text string, err error) {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
-	r, err := where.Find(ctx, func(context.Context, *remote.Server) bool { return true })
+	r, err := where.FindAny(ctx)
 	if err != nil {
 		return "", 0, "", err
 	}
