@@ -21,6 +21,7 @@ import (
 
 	"millrace/internal/importer/apacheconf"
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
 
 // Options say how paths are to be read. Functions that are nil look at this machine.
@@ -154,7 +155,7 @@ func (im *importer) read(name string) []*draft.Directive {
 	if list, ok := im.htaccess[dir]; ok {
 		return list
 	}
-	list, err := apacheconf.Parse(name, "", apacheconf.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
+	list, err := apacheconf.Parse(name, "", source.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
 	if err != nil { // Apache answers 500 for the whole folder
 		d := &draft.Directive{Name: Htaccess, File: name, Line: 1}
 		im.lines = append(im.lines, d)

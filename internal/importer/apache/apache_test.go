@@ -12,6 +12,7 @@ import (
 	"millrace/internal/importer/apacheconf"
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/importertest"
+	"millrace/internal/importer/source"
 )
 
 var update = flag.Bool("update", false, "write the configs that are expected")
@@ -56,7 +57,7 @@ func read(t testing.TB, name string) ([]*draft.Directive, Options) {
 			o.Hosts = []string{"example.org", "www.example.org"}
 		}
 	}
-	list, err := apacheconf.Parse(at, "", apacheconf.Files{Read: from.Read, Glob: from.Glob})
+	list, err := apacheconf.Parse(at, "", source.Files{Read: from.Read, Glob: from.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestConfigs(t *testing.T) {
 
 // parse reads a text.
 func parse(text string) ([]*draft.Directive, error) {
-	return apacheconf.Parse("/etc/apache2/apache2.conf", "", apacheconf.Files{
+	return apacheconf.Parse("/etc/apache2/apache2.conf", "", source.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})
