@@ -70,7 +70,7 @@ var rooms = map[string][][]string{
 		{"lab"},
 		{ // experiments do not know each other
 			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
+			"lab/experiment/files", "lab/experiment/images", "lab/experiment/packed", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
 		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},
