@@ -3,9 +3,12 @@ package engine_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,18 +25,22 @@ import (
 )
 
 // browserTime is for all that the browser does.
-const browserTime = 3 * time.Minute
+const browserTime = 2 * time.Minute
 
 // TestDashboardInABrowser: the page of a running server, looked at by
 // internal/dashboard/testdata/browser/check.mjs. MILLRACE_SHOTS names a folder for
-// its screenshots.
+// its screenshots. MILLRACE_NEED_BROWSER makes it an error that something is missing.
 func TestDashboardInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser is not short")
 	}
+	skip := t.Skipf
+	if os.Getenv("MILLRACE_NEED_BROWSER") != "" {
+		skip = t.Fatalf
+	}
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("node is not installed (package nodejs)")
+		skip("node is not installed (package nodejs)")
 	}
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
@@ -43,12 +50,12 @@ func TestDashboardInABrowser(t *testing.T) {
 		}
 	}
 	if browser == "" {
-		t.Skip("chromium is not installed (package chromium)")
+		skip("chromium is not installed (package chromium)")
 	}
 	folder := filepath.Join("..", "dashboard", "testdata", "browser")
 	for _, module := range []string{"playwright-core", "axe-core"} {
 		if _, err := os.Stat(filepath.Join(folder, "node_modules", module)); err != nil {
-			t.Skipf("%s is not installed: run `npm ci` in internal/dashboard/testdata/browser", module)
+			skip("%s is not installed: run `npm ci` in internal/dashboard/testdata/browser", module)
 		}
 	}
 	site, admin, _ := dashboardSite(t)
@@ -67,7 +74,7 @@ func dashboardSite(t *testing.T) (site, admin string, srv *engine.Server) {
 	up, _ := api(t, 0)
 	other, _ := api(t, 0)
 	root := folder(t, map[string]string{"counted.txt": "counted\n"})
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+	srv = start(t, withAdmin(t, fmt.Sprintf(`
 listen: 127.0.0.1:0
 admin: {listen: "127.0.0.1:0"}
 log: {format: off}
@@ -76,12 +83,18 @@ sites:
     /: {static: {root: %q}}
     /api/: {cache: {to: %s}}
     /app/: {proxy: {to: [%q, %q]}}
-`, root, up, up, other))
+`, root, up, up, other)))
+	return srv.Addrs()[0], "http://" + srv.AdminAddr(), srv
+}
+
+// withAdmin is parse for a config that has an admin listener.
+func withAdmin(t *testing.T, yaml string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv = start(t, cfg)
-	return srv.Addrs()[0], "http://" + srv.AdminAddr(), srv
+	return cfg
 }
 
 func look(t *testing.T, url string, header ...string) (int, string) {
@@ -168,6 +181,61 @@ func TestDashboardCounts(t *testing.T) {
 	if code, text := look(t, admin+"/dashboard/none.json"); code != http.StatusNotFound || !strings.Contains(text, "traffic") {
 		t.Errorf("a panel that is not there: %d %s", code, text)
 	}
+}
+
+// TestDashboardCertificates: those of files are shown as well, and what is wrong
+// with them is said.
+func TestDashboardCertificates(t *testing.T) {
+	cert, key, pool := certificate(t) // for one more day, of a day and an hour
+	root := folder(t, map[string]string{"index.html": "page"})
+	srv := start(t, withAdmin(t, fmt.Sprintf("listen: []\nlog: {format: off}\nadmin: {listen: '127.0.0.1:0'}\ntls: {listen: 127.0.0.1:0, cert: %s, key: %s}\nsites: [{routes: {/: {static: {root: %s}}}}]", cert, key, root)))
+	admin := "http://" + srv.AdminAddr()
+	p := panel(t, admin, "certificates")
+	if len(p.Rows) != 1 || p.Rows[0].Values[0] != "localhost, 127.0.0.1" || p.Rows[0].Values[2] != cert || p.Rows[0].Level != dashboard.Fine {
+		t.Errorf("shown are %+v", p.Rows)
+	}
+	if err := os.WriteFile(cert, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	eventually(t, "a changed file that cannot be used is told of", func() bool {
+		if resp, err := client.Get(srv.Addrs()[0]); err != nil { // handshakes look at the files
+			t.Fatal(err)
+		} else {
+			resp.Body.Close()
+		}
+		rows := panel(t, admin, "problems").Rows
+		return len(rows) == 1 && strings.Contains(fmt.Sprint(rows[0].Values...), cert+" cannot be used")
+	})
+}
+
+// TestDashboardReload: a reload that failed is the first thing that is said, with the
+// reason, until one succeeds.
+func TestDashboardReload(t *testing.T) {
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nlog: {format: off}\nadmin: {listen: '127.0.0.1:0'}\nsites: [{routes: {/: {static: {root: %s}}}}]", folder(t, map[string]string{"index.html": "page"}))
+	srv := start(t, withAdmin(t, text))
+	said := func() []dashboard.Row { return panel(t, "http://"+srv.AdminAddr(), "problems").Rows }
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if err := srv.Reload(withAdmin(t, strings.Replace(text, "127.0.0.1:0", taken.Addr().String(), 1))); err == nil {
+		t.Fatal("an address in use was taken")
+	}
+	eventually(t, "the reason is shown", func() bool {
+		rows := said()
+		return len(rows) == 1 && rows[0].Level == dashboard.Bad && strings.Contains(fmt.Sprint(rows[0].Values...), "address already in use")
+	})
+	srv.ReloadFailed(errors.New("c.yaml has 2 mistakes\n\nline one\nline two"))
+	eventually(t, "the last reason is shown", func() bool {
+		rows := said()
+		return len(rows) == 1 && strings.Contains(fmt.Sprint(rows[0].Values...), "on serving: c.yaml has 2 mistakes line one line two")
+	})
+	if err := srv.Reload(withAdmin(t, text)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is over", func() bool { return len(said()) == 0 })
 }
 
 var formSecret = regexp.MustCompile(`name="form" value="([A-Z0-9]+)"`)
