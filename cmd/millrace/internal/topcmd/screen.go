@@ -20,6 +20,7 @@ type screen struct {
 	filter        string
 	typing        bool // keys go to the filter
 	width, height int  // height 0: as high as it needs
+	down          int  // how many lines below the first are passed over
 }
 
 // sorts are what routes are sorted by, with the column of the traffic panel.
@@ -50,8 +51,28 @@ func (s *screen) key(k string) bool {
 	case k == "s":
 		at := slices.IndexFunc(sorts, func(one struct{ name, column string }) bool { return one.name == s.sort })
 		s.sort = sorts[(at+1)%len(sorts)].name
+	default:
+		s.scroll(k)
 	}
 	return false
+}
+
+// scroll moves the lines below the first. fit keeps it where there are lines.
+func (s *screen) scroll(k string) {
+	page := max(1, s.height-3)
+	switch k {
+	case "down", "j":
+		s.down++
+	case "up", "k":
+		s.down--
+	case "page down", " ":
+		s.down += page
+	case "page up":
+		s.down -= page
+	case "home", "g":
+		s.down = 0
+	}
+	s.down = max(0, s.down)
 }
 
 // maxFilter bounds what may be typed, in runes.
@@ -102,26 +123,35 @@ func (coloured) level(l dashboard.Level, s string) string {
 	return s
 }
 
-// fit is lines, as many as the terminal has, the keys at the bottom.
+// fit is lines, as many as the terminal has, the first one at the top and the keys at
+// the bottom.
 func (s *screen) fit(st styler) []string {
 	all := s.lines(st)
 	room := max(1, s.height-1)
-	if len(all) > room {
-		all = all[:room]
-	}
+	s.down = min(s.down, max(0, len(all)-room))
+	all = append(all[:1:1], all[1+s.down:]...)
+	more := max(0, len(all)-room)
+	all = all[:len(all)-more]
 	for len(all) < room {
 		all = append(all, "")
 	}
-	return append(all, st.dim(cut(s.keys(), s.width)))
+	return append(all, st.dim(cut(s.keys(more), s.width)))
 }
 
-func (s *screen) keys() string {
+// keys says what keys do. more is how many lines there are below the last one.
+func (s *screen) keys(more int) string {
 	if s.typing {
 		return "routes with: " + s.filter + "▏  Enter keeps it, Esc shows all"
 	}
 	text := "q ends  s sorts (" + s.sort + ")  / chooses routes"
 	if s.filter != "" {
 		text += " (" + s.filter + ", Esc shows all)"
+	}
+	switch {
+	case more > 0:
+		text = fmt.Sprintf("↓ %d more lines  ", more) + text
+	case s.down > 0:
+		text = "↑ there is more  " + text
 	}
 	return text
 }

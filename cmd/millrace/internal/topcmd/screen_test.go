@@ -102,9 +102,38 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// TestScroll: what does not fit can be reached, the first line stays, and the screen
+// says that there is more.
+func TestScroll(t *testing.T) {
+	s := example(80, 10)
+	all := s.lines(plain{})
+	screen := func() []string { return s.fit(plain{}) }
+	if last := screen()[9]; !strings.HasPrefix(last, fmt.Sprintf("↓ %d more lines", len(all)-9)) {
+		t.Errorf("the last line is %q", last)
+	}
+	s.key("j")
+	if lines := screen(); lines[0] != all[0] || lines[1] != all[2] || len(lines) != 10 {
+		t.Errorf("one line down is %q", lines)
+	}
+	for range 100 {
+		s.key("page down")
+	}
+	if lines := screen(); lines[0] != all[0] || lines[8] != all[len(all)-1] || !strings.HasPrefix(lines[9], "↑ there is more") {
+		t.Errorf("the end is %q", lines)
+	}
+	s.key("up")
+	if lines := screen(); lines[8] != all[len(all)-2] {
+		t.Errorf("one line up is %q", lines)
+	}
+	s.key("home")
+	if lines := screen(); lines[1] != all[1] {
+		t.Errorf("the beginning is %q", lines)
+	}
+}
+
 func TestNamedKeys(t *testing.T) {
 	for in, want := range map[string]string{
-		"q": "q", "\x03": "ctrl+c", "\x1b": "esc", "\x1b[A": "", "aé\r": "a é enter", "\x7f": "backspace", "\xff": "", "\x00": "",
+		"q": "q", "\x03": "ctrl+c", "\x1b": "esc", "\x1b[A": "up", "\x1b[6~": "page down", "\x1b[Z": "", "aé\r": "a é enter", "\x7f": "backspace", "\xff": "", "\x00": "",
 	} {
 		if got := strings.Join(named([]byte(in)), " "); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)

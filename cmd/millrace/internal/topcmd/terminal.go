@@ -146,10 +146,19 @@ func takeKeys(gone func()) (keys <-chan string, giveBack func()) {
 	}
 }
 
-// named are the keys that were read at once. A sequence of several bytes that begins
-// with Escape is a key that means nothing here.
+// moves are the keys that scroll, as terminals send them (ECMA-48, 8.3.19 and following).
+var moves = map[string]string{
+	"\x1b[A": "up", "\x1b[B": "down", "\x1bOA": "up", "\x1bOB": "down",
+	"\x1b[5~": "page up", "\x1b[6~": "page down", "\x1b[H": "home", "\x1bOH": "home", "\x1b[1~": "home",
+}
+
+// named are the keys that were read at once. Any other sequence of several bytes that
+// begins with Escape is a key that means nothing here.
 func named(b []byte) (keys []string) {
 	if len(b) > 1 && b[0] == '\x1b' {
+		if k := moves[string(b)]; k != "" {
+			return []string{k}
+		}
 		return nil
 	}
 	for len(b) > 0 {

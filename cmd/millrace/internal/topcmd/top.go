@@ -30,7 +30,7 @@ func Examples(verb string) []string {
 		return nil
 	}
 	return []string{
-		"millrace top                               # live: q ends, s sorts, / chooses routes",
+		"millrace top                               # live: q ends, s sorts, / chooses routes, arrows scroll",
 		"millrace top --once --sort p99",
 	}
 }
