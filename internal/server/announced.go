@@ -102,7 +102,7 @@ func (l *listener) unannounced(nc net.Conn, err error) {
 	}
 	s.meters.Rejected.Add(0, 1)
 	s.announcing.warn(s.errors, "a connection does not begin as proxy_protocol wants it and is closed: have the load balancer send PROXY headers, or take it out of proxy_protocol.from",
-		"address", nc.RemoteAddr(), "listener", l.url(), "err", err)
+		"address", nc.RemoteAddr().String(), "listener", l.url(), "err", err)
 	if errors.Is(err, proxyline.ErrNone) && !l.secure {
 		_ = nc.SetDeadline(time.Now().Add(shedEvery))
 		_, _ = io.WriteString(nc, noHeader)
@@ -112,5 +112,5 @@ func (l *listener) unannounced(nc net.Conn, err error) {
 
 // uninvited tells of a PROXY header from somebody who may not send one.
 func (s *Server) uninvited(peer net.Addr) {
-	s.announcing.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer)
+	s.announcing.warn(s.errors, "a PROXY header came from an address that is not in proxy_protocol.from, and was refused: if that is your load balancer, add it there", "address", peer.String())
 }

@@ -219,7 +219,7 @@ const crowdedAnswer = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n
 // refuse turns a connection away. It does not wait for the client.
 func (l *listener) refuse(nc net.Conn) {
 	l.server.meters.Rejected.Add(0, 1)
-	l.server.crowding.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr())
+	l.server.crowding.warn(l.server.errors, "an address has as many connections as it may, and more are refused: see limits.connections_per_address and limits.trusted_proxies", "address", nc.RemoteAddr().String())
 	if !l.secure {
 		_ = nc.SetWriteDeadline(time.Now().Add(shedEvery))
 		_, _ = nc.Write([]byte(crowdedAnswer))

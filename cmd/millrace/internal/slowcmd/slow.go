@@ -234,6 +234,9 @@ func (c *Command) save(ctx context.Context, r *remote.Server, e *slow.Entry, rec
 	}
 	_, err = io.Copy(f, io.LimitReader(resp.Body, maxTrace))
 	if err = errors.Join(err, f.Close()); err != nil {
+		if info, e := os.Lstat(c.Trace); e == nil && info.Mode().IsRegular() { // not /dev/stdout
+			_ = os.Remove(c.Trace) // half a trace is of no use
+		}
 		return fmt.Errorf("saving the trace: %w", err)
 	}
 	return nil
