@@ -118,7 +118,7 @@ func (s *Server) Close() error {
 func (s *Server) Reload(c Config) error {
 	cfg, err := c.internal()
 	if err != nil {
-		s.engine.ReloadFailed()
+		s.engine.ReloadFailed(err)
 		return err
 	}
 	return s.engine.ReloadWith(cfg, c.Listeners)

@@ -47,11 +47,12 @@ type Upstream struct {
 	Requests, Fails  uint64
 }
 
-// Certificate is that of a name.
+// Certificate is that of a name, or was read from a file.
 type Certificate struct {
-	Name, Issuer, Error string
-	Until, Renewal      time.Time
-	Attempts, Failures  uint64
+	Name, Issuer, Error  string
+	File                 string // empty: it comes by itself
+	From, Until, Renewal time.Time
+	Attempts, Failures   uint64
 }
 
 // Source is what is shown. Meters is required; functions may be nil, are called by
@@ -70,6 +71,8 @@ type Source struct {
 	Addrs        func() []string
 	// Warning is what is wrong with the listener; empty: nothing.
 	Warning func() string
+	// Unread is why the last reload failed; empty if it did not.
+	Unread func() string
 	// Panels are more of them, of others.
 	Panels func() []Panel
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +16,8 @@ const (
 	columns     = history / perColumn
 	columnWidth = 12
 	drawWidth   = columns * columnWidth
-	rateHeight  = 72
-	heatRow     = 14
-	heatLeft    = 62 // room for the labels
+	stripHeight = 72
+	heatRow     = 14 // pixels, as the style sheet has it for the labels
 )
 
 // grid has the seconds in columns by the clock, the youngest on the right, so that
@@ -35,34 +35,64 @@ func grid(seconds []second) (cells [columns][]second) {
 	return cells
 }
 
-// drawRate draws requests per second, and errors below them.
-func drawRate(seconds []second) markup {
-	var rates, failed [columns]float64
-	highest := 0.0
-	cells := grid(seconds)
-	for i, c := range cells {
-		for _, s := range c {
-			rates[i] += float64(s.requests) / float64(len(c))
-			failed[i] += float64(s.failed) / float64(len(c))
-		}
-		highest = max(highest, rates[i])
-	}
+// strip is one figure over the last five minutes.
+type strip struct {
+	about   string // what it is, and how high it was
+	values  [columns]float64
+	bad     [columns]float64 // the part of values that is errors
+	highest float64          // the upper end
+}
+
+// draw draws a bar for each column.
+func (s *strip) draw() markup {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="rate" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="Requests per second in the last five minutes, at most %s">`,
-		drawWidth, rateHeight, chart.Figure(highest, "1/s"))
+	fmt.Fprintf(&b, `<figure><figcaption>%s</figcaption><svg class="strip" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
+		s.about, drawWidth, stripHeight, s.about)
 	bars := func(class string, values *[columns]float64) {
 		fmt.Fprintf(&b, `<path class="%s" d="`, class)
 		for i, v := range values {
 			if v > 0 {
-				fmt.Fprintf(&b, "M%d %dv%.1fh%dV%dz", i*columnWidth, rateHeight, -max(1, v/highest*(rateHeight-2)), columnWidth-2, rateHeight)
+				fmt.Fprintf(&b, "M%d %dv%.0fh%dV%dz", i*columnWidth, stripHeight, -max(1, v/s.highest*(stripHeight-2)), columnWidth-2, stripHeight)
 			}
 		}
 		b.WriteString(`"/>`)
 	}
-	bars("bar", &rates)
-	bars("bar-bad", &failed)
-	b.WriteString(`</svg>`)
+	bars("bar", &s.values)
+	bars("bar-bad", &s.bad)
+	b.WriteString(`</svg></figure>`)
 	return markup(b.String())
+}
+
+// drawNow draws requests per second with the errors among them, CPU and memory.
+func drawNow(seconds []second, cores int) markup {
+	var rate, cpu, memory strip
+	cpuMost := 0.0
+	for i, c := range grid(seconds) {
+		for _, s := range c {
+			rate.values[i] += float64(s.requests) / float64(len(c))
+			rate.bad[i] += float64(s.failed) / float64(len(c))
+			cpu.values[i] += s.cpu.Seconds() / float64(len(c))
+			memory.values[i] = max(memory.values[i], float64(s.memory))
+		}
+		rate.highest = max(rate.highest, rate.values[i])
+		cpuMost = max(cpuMost, cpu.values[i])
+		memory.highest = max(memory.highest, memory.values[i])
+	}
+	cpu.highest = float64(cores)
+	rate.about = "Requests per second, at most " + chart.Figure(rate.highest, "1/s")
+	if slices.Max(rate.bad[:]) > 0 {
+		rate.about += "; errors (5xx) are red"
+	}
+	cpu.about = fmt.Sprintf("CPU, at most %.2f of %d cores", cpuMost, cores)
+	memory.about = "Memory, at most " + chart.Figure(memory.highest, "bytes")
+	drawn := `<div class="strips">` + rate.draw()
+	if cpuMost > 0 {
+		drawn += cpu.draw()
+	}
+	if memory.highest > 0 {
+		drawn += memory.draw()
+	}
+	return drawn + `</div>`
 }
 
 // levels is how many shades a cell of the heat strip may have.
@@ -94,25 +124,26 @@ func drawHeat(seconds []second) markup {
 				continue
 			}
 			shade := shadeOf(float64(n) / float64(sum))
-			fmt.Fprintf(&shades[shade], "M%d %dh%dv%dh-%dz", heatLeft+i*columnWidth, (top-row)*heatRow, columnWidth-1, heatRow-1, columnWidth-1)
+			fmt.Fprintf(&shades[shade], "M%d %dh%dv%dh-%dz", i*columnWidth, (top-row)*heatRow, columnWidth-1, heatRow-1, columnWidth-1)
 		}
 	}
-	height := (top - low + 1) * heatRow
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg class="heat" viewBox="0 0 %d %d" role="img" aria-label="How long requests took in the last five minutes; the table below has the figures">`, heatLeft+drawWidth, height)
-	for row := low; row <= top; row++ {
+	b.WriteString(`<div class="heat"><ul aria-hidden="true">`)
+	for row := top; row >= low; row-- {
 		text := "more"
 		if row < len(heatBounds) {
 			text = "≤ " + shortTime(heatBounds[row])
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, heatLeft-6, (top-row)*heatRow+heatRow-3, text)
+		fmt.Fprintf(&b, `<li>%s</li>`, text)
 	}
+	height := (top - low + 1) * heatRow
+	fmt.Fprintf(&b, `</ul><svg viewBox="0 0 %d %d" height="%d" preserveAspectRatio="none" role="img" aria-label="How long requests took in the last five minutes; the table below has the figures">`, drawWidth, height, height)
 	for i := range shades {
 		if shades[i].Len() > 0 {
 			fmt.Fprintf(&b, `<path class="heat-%d" d="%s"/>`, i+1, shades[i].String())
 		}
 	}
-	b.WriteString(`</svg>`)
+	b.WriteString(`</svg></div>`)
 	return markup(b.String())
 }
 

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (d *Dashboard) caches() Panel {
 			{Key: "purges", Name: "purges", Unit: Count},
 		},
 	}
-	fast, lately := map[string]float64{}, map[string][2]float64{}
+	fast := map[string]looked{} // by the fast lane, without a miss
 	for _, j := range d.source.Meters.Jobs() {
 		if j.Name != "cache" {
 			continue
@@ -38,38 +39,48 @@ func (d *Dashboard) caches() Panel {
 		if j.Site != "*" {
 			name = j.Site + j.Route
 		}
-		all, now := d.recorder.of(j, 0)
-		fast[name] = float64(all.Requests())
-		sum := float64(now.Requests())
-		for lane := 1; lane < len(laneNames); lane++ {
-			_, now := d.recorder.of(j, lane)
-			sum += float64(now.Requests())
-		}
-		lately[name] = [2]float64{float64(now.Requests()), sum}
+		all, lately := d.recorder.of(j, 0)
+		fast[name] = looked{hits: all.Requests(), lately: lately.Requests()}
 	}
 	for _, c := range d.source.Meters.Caches() {
-		hits := fast[c.Route] + float64(c.Hit.Load()+c.Stale.Load()+c.Coalesced.Load()+c.Validated.Load())
-		misses, passed := float64(c.Miss.Load()), float64(c.Pass.Load()+c.Bypass.Load())
-		failed := float64(c.Error.Load())
-		state, level := "warm", Fine
-		switch ratio := hits / max(1, hits+misses); {
-		case c.Objects.Load()+c.DiskObjects.Load() == 0:
-			state = "empty"
-		case ratio < 0.9 && lately[c.Route][0] < 0.9*lately[c.Route][1]:
-			state = "cold"
+		hot := fast[c.Route]
+		now := d.recorder.last.caches[c]
+		before := d.recorder.base.caches[c]
+		hits, misses := float64(now.hits+hot.hits), float64(now.misses)
+		passed, failed := float64(c.Pass.Load()+c.Bypass.Load()), float64(c.Error.Load())
+		state, level := "empty", Fine
+		if c.Objects.Load()+c.DiskObjects.Load() > 0 {
+			state = warmth(now.hits-before.hits+hot.lately, now.misses-before.misses)
+			if state == "" {
+				state = warmth(now.hits+hot.hits, now.misses)
+			}
 		}
 		if failed > 0 && failed*100 > hits+misses+passed {
 			level = Warn
 		}
 		up := c.Upstream.Snapshot()
 		p.Rows = append(p.Rows, Row{level, []any{
-			c.Route, state, ratio(hits, hits+misses+passed+failed), fast[c.Route],
+			c.Route, cmp.Or(state, "cold"), ratio(hits, hits+misses+passed+failed), float64(hot.hits),
 			hits, float64(c.Stale.Load()), misses, passed, failed,
 			took(up.Quantile(0.99)), float64(c.Objects.Load()), float64(c.Memory.Load()), float64(c.DiskBytes.Load()),
 			float64(c.Evicted.Load()), float64(c.Purges.Load()),
 		}})
 	}
 	return p
+}
+
+// looked is how often something was looked up in a cache, and found.
+type looked struct{ hits, lately, misses uint64 }
+
+// warmth says whether nine of ten were found; "" for none.
+func warmth(hits, misses uint64) string {
+	switch {
+	case hits+misses == 0:
+		return ""
+	case hits >= 9*misses:
+		return "warm"
+	}
+	return "cold"
 }
 
 func (d *Dashboard) images() Panel {
@@ -194,16 +205,18 @@ func (u *Upstream) state() (string, Level) {
 	return "up", Fine
 }
 
-// A certificate is about to expire that has less left than this, or than a third of
-// its time: those of six days are renewed after four.
+// A certificate is about to expire that has less left than this. Those that come by
+// themselves have missed half of the time after their renewal as well, and those of
+// files have less than a third of their time left: some live for six days.
 const soon = 14 * 24 * time.Hour
 
 func certificates(list []Certificate) Panel {
 	p := Panel{
-		ID: "certificates", Title: "Certificates", Note: "Those that come by themselves.",
+		ID: "certificates", Title: "Certificates", Note: "Those with a file are read again when it changes; the others come by themselves.",
 		Columns: []Column{
 			{Key: "name", Name: "name"},
 			{Key: "issuer", Name: "issuer"},
+			{Key: "file", Name: "file"},
 			{Key: "expires", Name: "expires", Unit: Moment},
 			{Key: "renewal", Name: "renewal", Unit: Moment},
 			{Key: "attempts", Name: "attempts", Unit: Count},
@@ -213,7 +226,11 @@ func certificates(list []Certificate) Panel {
 	}
 	for _, c := range list {
 		level, _ := c.trouble(time.Now())
-		p.Rows = append(p.Rows, Row{level, []any{c.Name, c.Issuer, c.Until, c.Renewal, float64(c.Attempts), float64(c.Failures), c.Error}})
+		var attempts, failures any
+		if c.File == "" {
+			attempts, failures = float64(c.Attempts), float64(c.Failures)
+		}
+		p.Rows = append(p.Rows, Row{level, []any{c.Name, c.Issuer, c.File, c.Until, c.Renewal, attempts, failures, c.Error}})
 	}
 	return p
 }
@@ -227,7 +244,11 @@ func (c *Certificate) trouble(now time.Time) (Level, string) {
 		return Fine, ""
 	case now.After(c.Until):
 		return Bad, "the certificate of " + c.Name + " has expired"
-	case now.After(c.Renewal.Add(c.Until.Sub(c.Renewal)/2)) && c.Until.Sub(now) < soon:
+	case c.File != "" && c.Error != "":
+		return Warn, "the changed certificate " + c.File + " cannot be used: the old one goes on serving"
+	case c.File != "" && c.Until.Sub(now) < min(soon, c.Until.Sub(c.From)/3):
+		return Warn, fmt.Sprintf("the certificate of %s expires in %v", c.Name, c.Until.Sub(now).Round(time.Hour))
+	case c.File == "" && now.After(c.Renewal.Add(c.Until.Sub(c.Renewal)/2)) && c.Until.Sub(now) < soon:
 		return Warn, fmt.Sprintf("the certificate of %s expires in %v and should have been renewed", c.Name, c.Until.Sub(now).Round(time.Hour))
 	}
 	return Fine, ""

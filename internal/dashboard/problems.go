@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -37,6 +38,11 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 			say(Bad, "Open them below, or with `millrace maintenance off`.", "all sites are closed for maintenance since %s", since.Local().Format(time.DateTime))
 		}
 	}
+	if s.Unread != nil {
+		if why := s.Unread(); why != "" {
+			say(Bad, "`millrace check` says what is wrong; mend it, and reload.", "the config could not be reloaded, and the old one goes on serving: %s", brief(why))
+		}
+	}
 	d.trafficProblems(say)
 	for _, u := range upstreams {
 		switch state, level := u.state(); {
@@ -50,7 +56,11 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 	}
 	for _, c := range certs {
 		if level, what := c.trouble(now); level != Fine {
-			say(level, "`millrace certs` says what was tried.", "%s", what)
+			do := "`millrace certs` says what was tried."
+			if c.File != "" {
+				do = "Renew " + c.File + ": it is read again by itself."
+			}
+			say(level, do, "%s", what)
 		}
 	}
 	for _, ws := range s.Meters.WebSockets() {
@@ -66,6 +76,18 @@ func (d *Dashboard) problems(now time.Time, upstreams []Upstream, certs []Certif
 	return p
 }
 
+// maxBrief is how many bytes are shown of what others say.
+const maxBrief = 300
+
+// brief is a text of many lines in one, without the full stop at its end.
+func brief(text string) string {
+	text = printable(strings.Join(strings.Fields(text), " "))
+	if len(text) > maxBrief {
+		text = strings.ToValidUTF8(text[:maxBrief], "") + " …"
+	}
+	return strings.TrimSuffix(text, ".")
+}
+
 // trafficProblems are those that the counters show.
 func (d *Dashboard) trafficProblems(say func(l Level, do, what string, args ...any)) {
 	r := d.recorder
@@ -76,9 +98,6 @@ func (d *Dashboard) trafficProblems(say func(l Level, do, what string, args ...a
 			level = Bad
 		}
 		say(level, "Filter the log below by 5xx.", "%d of %s requests in the last %v were answered with a 5xx", failed, grouped(float64(all)), span.Round(time.Second))
-	}
-	if n := r.last.reloads; n > r.base.reloads {
-		say(Bad, "`millrace check` says what is wrong with it.", "the config could not be reloaded; the old one goes on serving")
 	}
 	if n := r.last.dropped - r.base.dropped; n > 0 {
 		say(Warn, "Is the disk full, or too slow?", "%s lines of the access log were not written", grouped(float64(n)))

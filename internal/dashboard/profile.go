@@ -120,9 +120,9 @@ func (s *stacks) add(sample *profile.Sample, share float64) {
 }
 
 // chart is the frame as it is drawn, in percent, beside what it was before, which
-// may be nil.
+// may be nil. Functions have their package's last name: paths would leave no room for them.
 func (f *frame) chart(before *frame) chart.Frame {
-	out := chart.Frame{Name: f.name, Value: 100 * f.value, Delta: 100 * f.value}
+	out := chart.Frame{Name: f.name[strings.LastIndexByte(f.name, '/')+1:], Value: 100 * f.value, Delta: 100 * f.value}
 	if before != nil {
 		out.Delta -= 100 * before.value
 	}

@@ -45,7 +45,9 @@ type reading struct {
 	jobs map[*meter.Job]*[3]meter.Reading // by lane, as in laneNames
 	sum  meter.Reading
 
-	rejected, dropped, reloads uint64 // connections, log lines, reloads that failed
+	caches            map[*meter.Cache]looked
+	rejected, dropped uint64   // connections, log lines
+	refused           []uint64 // as refusals has them
 }
 
 var laneNames = [...]string{"fast", "through", "slow"}
@@ -70,8 +72,8 @@ func newRecorder(m *meter.Meters, now time.Time) *recorder {
 
 func (r *recorder) read(now time.Time) *reading {
 	out := &reading{
-		at: now, jobs: map[*meter.Job]*[3]meter.Reading{},
-		rejected: r.meters.Rejected.Load(), dropped: r.meters.LogDropped.Load(), reloads: r.meters.ConfigReloadFailures.Load(),
+		at: now, jobs: map[*meter.Job]*[3]meter.Reading{}, caches: map[*meter.Cache]looked{},
+		rejected: r.meters.Rejected.Load(), dropped: r.meters.LogDropped.Load(),
 	}
 	for _, j := range r.meters.Jobs() {
 		of := &[3]meter.Reading{j.Fast.Read(), j.Through.Read(), j.Slow.Read()}
@@ -79,6 +81,12 @@ func (r *recorder) read(now time.Time) *reading {
 			out.sum.Merge(&of[i])
 		}
 		out.jobs[j] = of
+	}
+	for _, one := range refusals(r.meters) {
+		out.refused = append(out.refused, one.n.Load())
+	}
+	for _, c := range r.meters.Caches() {
+		out.caches[c] = looked{hits: c.Hit.Load() + c.Stale.Load() + c.Coalesced.Load() + c.Validated.Load(), misses: c.Miss.Load()}
 	}
 	return out
 }

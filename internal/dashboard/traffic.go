@@ -44,6 +44,7 @@ func (d *Dashboard) build(now time.Time) []Panel {
 		counted("urls", "Top URLs", "path", "URL", look.Paths, look.Usual),
 		counted("missing", "Not found", "path", "URL", look.Missing, look.Notable),
 		counted("clients", "Clients", "address", "Address", look.Clients, look.Usual),
+		d.refused(),
 	}
 	if d.source.Panels != nil {
 		all = append(all, d.source.Panels()...)
@@ -65,7 +66,7 @@ func (d *Dashboard) summary(now time.Time) Panel {
 	}
 	p := Panel{
 		ID: summaryID, Title: "Now",
-		Note:    "Rates and percentiles are those of the last 10 to 20 seconds; the drawing shows requests per second in the last five minutes.",
+		Note:    "Rates and percentiles are those of the last 10 to 20 seconds; the drawings show the last five minutes.",
 		Columns: []Column{{Key: "what", Name: ""}, {Key: "value", Name: ""}, {Key: "number", Name: "", Hidden: true}},
 	}
 	add := func(what string, u Unit, v any) {
@@ -90,7 +91,7 @@ func (d *Dashboard) summary(now time.Time) Panel {
 	add("their size", Bytes, float64(m.LaneBytes.Load()))
 	add("up for", Seconds, now.Sub(d.source.Started).Seconds())
 	p.Rows = append(p.Rows, Row{Values: []any{"version", d.source.Version, nil}})
-	p.Drawing = drawRate(r.seconds)
+	p.Drawing = drawNow(r.seconds, runtime.GOMAXPROCS(0))
 	return p
 }
 
@@ -98,7 +99,7 @@ func (d *Dashboard) summary(now time.Time) Panel {
 func (d *Dashboard) latency() Panel {
 	p := Panel{
 		ID: latencyID, Title: "How long requests take",
-		Note:    "Each column is five seconds, each row a range of times: the darker, the more requests. Errors count as well.",
+		Note:    "Each column is five seconds, each row a range of times: the stronger the colour, the more requests. Errors count as well.",
 		Columns: []Column{{Key: "upto_seconds", Name: "up to", Unit: Seconds}, {Key: "requests", Name: "requests in five minutes", Unit: Count}, {Key: "share", Name: "share", Unit: Share}},
 		Empty:   "No request has come in the last five minutes.",
 	}
@@ -246,10 +247,10 @@ func requestColumns() []Column {
 		{Key: "time", Name: "time", Unit: Moment},
 		{Key: "status", Name: "status"},
 		{Key: "method", Name: "method"},
-		{Key: "host", Name: "host"},
 		{Key: "target", Name: "target"},
 		{Key: "duration_seconds", Name: "took", Unit: Seconds},
 		{Key: "bytes", Name: "sent", Unit: Bytes},
+		{Key: "host", Name: "host"},
 		{Key: "remote", Name: "client"},
 		{Key: "protocol", Name: "protocol"},
 		{Key: "lane", Name: "lane"},
@@ -265,8 +266,8 @@ func requestRow(e *accesslog.Entry) Row {
 		level = Warn
 	}
 	return Row{level, []any{
-		e.Time, fmt.Sprint(e.Status), e.Method, e.Host, e.Target,
-		e.Duration.Seconds(), float64(e.Bytes), e.Remote, e.Proto, e.Lane,
+		e.Time, fmt.Sprint(e.Status), e.Method, e.Target,
+		e.Duration.Seconds(), float64(e.Bytes), e.Host, e.Remote, e.Proto, e.Lane,
 	}}
 }
 

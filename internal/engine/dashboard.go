@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/internal/dashboard"
 	"millrace/internal/order"
+	"millrace/internal/server"
 	"millrace/internal/upstream"
 )
 
@@ -28,6 +30,7 @@ func (s *Server) dashboard() *dashboard.Dashboard {
 		Draining: func() bool { return s.server.Draining() },
 		Addrs:    s.Addrs,
 		Warning:  func() string { return s.admin.Warning() },
+		Unread:   s.notReloaded,
 		Panels:   s.slowPanels,
 	}, dashboard.Actions{
 		Purge: s.purge, Drain: s.drain, Maintenance: s.SetMaintenance, Reload: s.options.Reload,
@@ -97,9 +100,16 @@ func (s *Server) drain(pool, address string, on bool) error {
 	return p.Drain(address, on)
 }
 
-// shownCertificates are the certificates that come by themselves.
+// shownCertificates are the certificates that come by themselves, and those of files.
 func (s *Server) shownCertificates() []dashboard.Certificate {
 	var list []dashboard.Certificate
+	for _, c := range s.server.FileCertificates() {
+		shown := dashboard.Certificate{Name: certified(c.Leaf), Issuer: issuer(c.Leaf), File: c.Files.Cert, From: c.Leaf.NotBefore, Until: c.Leaf.NotAfter}
+		if c.Failed {
+			shown.Error = "the changed files cannot be used; see the server's messages"
+		}
+		list = append(list, shown)
+	}
 	for _, c := range s.certificates() {
 		shown := dashboard.Certificate{Name: c.Name, Issuer: c.Issuer, Error: c.LastError, Attempts: c.Attempts, Failures: c.Failures}
 		if c.To != nil {
@@ -111,6 +121,25 @@ func (s *Server) shownCertificates() []dashboard.Certificate {
 		list = append(list, shown)
 	}
 	return list
+}
+
+// mostNames is how many names of a certificate are shown.
+const mostNames = 3
+
+// certified says in short what a certificate is for.
+func certified(leaf *x509.Certificate) string {
+	names := server.CertificateNames(leaf)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	if more := len(names) - mostNames; more > 0 {
+		names = append(names[:mostNames:mostNames], fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(names, ", "), leaf.Subject.CommonName, "no name")
+}
+
+func issuer(leaf *x509.Certificate) string {
+	return cmp.Or(leaf.Issuer.CommonName, strings.Join(leaf.Issuer.Organization, " "))
 }
 
 // errNoCache is why nothing can be purged.

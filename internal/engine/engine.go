@@ -86,10 +86,11 @@ type Server struct {
 
 	mu     sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
 	graph  *graph
-	config *config.Config // of the graph
-	freed  bool           // the folders that only one process may open were given away
-	closed *Maintenance   // what a command has said; nil: what the config says
-	told   bool           // a successor knows closed
+	config *config.Config         // of the graph
+	freed  bool                   // the folders that only one process may open were given away
+	closed *Maintenance           // what a command has said; nil: what the config says
+	told   bool                   // a successor knows closed
+	unread atomic.Pointer[string] // why the last reload failed; nil if it did not
 	// predecessors is how many processes there were before this one, each of which
 	// has handed over to the next.
 	predecessors int
@@ -219,7 +220,7 @@ func (s *Server) reload(cfg *config.Config) error {
 		}
 	}
 	if err != nil {
-		s.ReloadFailed()
+		s.ReloadFailed(err)
 		return fmt.Errorf("the old config goes on serving: %w", err)
 	}
 	s.room.Limit(cfg.Buffers)
@@ -235,14 +236,27 @@ func (s *Server) reload(cfg *config.Config) error {
 	}
 	s.garbage.Budget(budget(cfg))
 	s.slow.Set(slowOptions(cfg))
+	s.unread.Store(nil)
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
 	return nil
 }
 
 // ReloadFailed counts a reload that ended before Reload, with a config that
-// could not be read.
-func (s *Server) ReloadFailed() { s.meters.ConfigReloadFailures.Add(0, 1) }
+// could not be read. The dashboard shows why, until one succeeds.
+func (s *Server) ReloadFailed(why error) {
+	s.meters.ConfigReloadFailures.Add(0, 1)
+	text := why.Error()
+	s.unread.Store(&text)
+}
+
+// notReloaded is why the last reload failed; empty if it did not.
+func (s *Server) notReloaded() string {
+	if text := s.unread.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
 
 // retire closes what only the old graph has, after its last request. Graphs
 // are closed in their order: a part that went from one to the next is in use

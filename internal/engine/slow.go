@@ -41,13 +41,13 @@ func (s *Server) slowPanels() []dashboard.Panel {
 			{Key: "time", Name: "time", Unit: dashboard.Moment},
 			{Key: "status", Name: "status"},
 			{Key: "method", Name: "method"},
-			{Key: "host", Name: "host"},
 			{Key: "target", Name: "target"},
 			{Key: "duration_seconds", Name: "took", Unit: dashboard.Seconds},
 			{Key: "p99_seconds", Name: "p99 of the route", Unit: dashboard.Seconds},
 			{Key: "mostly", Name: "mostly"},
 			{Key: "mostly_seconds", Name: "for", Unit: dashboard.Seconds},
 			{Key: "note", Name: "of"},
+			{Key: "host", Name: "host"},
 			{Key: "remote", Name: "client"},
 		},
 	}
@@ -69,8 +69,8 @@ func (s *Server) slowPanels() []dashboard.Panel {
 			level = dashboard.Bad
 		}
 		p.Rows = append(p.Rows, dashboard.Row{Level: level, Values: []any{
-			fmt.Sprint(e.Number), e.Began.Round(time.Millisecond), fmt.Sprint(e.Status), e.Method, e.Host, e.Target,
-			e.Took.Seconds(), p99, what, own.Seconds(), step.Note, e.Client,
+			fmt.Sprint(e.Number), e.Began.Round(time.Millisecond), fmt.Sprint(e.Status), e.Method, e.Target,
+			e.Took.Seconds(), p99, what, own.Seconds(), step.Note, e.Host, e.Client,
 		}})
 	}
 	return []dashboard.Panel{p}

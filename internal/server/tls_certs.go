@@ -262,5 +262,23 @@ func (c *certificates) names(host string) bool {
 	return slices.ContainsFunc(ch.all, func(pair *tls.Certificate) bool { return pair.Leaf.VerifyHostname(host) == nil })
 }
 
+// FileCertificate is a certificate in use that was read from files.
+type FileCertificate struct {
+	Files  KeyPair
+	Leaf   *x509.Certificate
+	Failed bool // the files have changed since, and cannot be used
+}
+
+// FileCertificates lists the certificates in use that were read from files.
+func (s *Server) FileCertificates() []FileCertificate {
+	s.certs.mu.Lock()
+	defer s.certs.mu.Unlock()
+	list := make([]FileCertificate, 0, len(s.certs.pairs))
+	for _, p := range s.certs.pairs {
+		list = append(list, FileCertificate{p.files, p.pair.Leaf, p.failed})
+	}
+	return list
+}
+
 // Certifies reports whether a certificate in use is for a host.
 func (s *Server) Certifies(host string) bool { return s.certs.names(host) }

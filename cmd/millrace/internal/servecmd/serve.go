@@ -179,11 +179,11 @@ func (w life) serve(cfg *config.Config) error {
 		}
 		next, err := w.load()
 		if err != nil {
-			srv.ReloadFailed()
+			srv.ReloadFailed(cmdline.BadConfig(w.File, err))
 			return fmt.Errorf("the old config goes on serving: %w", w.box.explain(cmdline.BadConfig(w.File, err)))
 		}
 		if err := w.box.reaches(next, w.File); err != nil {
-			srv.ReloadFailed()
+			srv.ReloadFailed(err)
 			return fmt.Errorf("the old config goes on serving: %w", err)
 		}
 		if err := srv.Reload(next); err != nil {

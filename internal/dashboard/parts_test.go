@@ -1,0 +1,97 @@
+package dashboard
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/internal/meter"
+)
+
+// A certificate is complained of in time, and one that was just renewed is not.
+func TestCertificateTrouble(t *testing.T) {
+	now, day := time.Now(), 24*time.Hour
+	of := func(from, until time.Duration) Certificate {
+		return Certificate{Name: "a.example", File: "a.pem", From: now.Add(from), Until: now.Add(until)}
+	}
+	changed := of(-day, 89*day)
+	changed.Error = "cannot be used"
+	for _, c := range []struct {
+		name  string
+		cert  Certificate
+		level Level
+		says  string
+	}{
+		{"file, fresh", of(-day, 89*day), Fine, ""},
+		{"file, 13 of 90 days left", of(-77*day, 13*day), Warn, "expires in 312h0m0s"},
+		{"file, 3 of 6 days left", of(-3*day, 3*day), Fine, ""},
+		{"file, 1 of 6 days left", of(-5*day, day), Warn, "expires"},
+		{"file, expired", of(-90*day, -time.Hour), Bad, "has expired"},
+		{"file, changed and of no use", changed, Warn, "a.pem cannot be used"},
+		{"by itself, before its renewal", Certificate{Name: "a", Until: now.Add(10 * day), Renewal: now.Add(day)}, Fine, ""},
+		{"by itself, late", Certificate{Name: "a", Until: now.Add(3 * day), Renewal: now.Add(-20 * day)}, Warn, "should have been renewed"},
+		{"by itself, none yet", Certificate{Name: "a"}, Fine, ""},
+		{"by itself, refused", Certificate{Name: "a", Error: "the CA said no"}, Bad, "the CA said no"},
+	} {
+		if level, says := c.cert.trouble(now); level != c.level || !strings.Contains(says, c.says) {
+			t.Errorf("%s: %q %q, want %q %q", c.name, level, says, c.level, c.says)
+		}
+	}
+}
+
+// TestCacheWarmth: a cache is warm or cold by what was asked for lately, and by all
+// where nothing was.
+func TestCacheWarmth(t *testing.T) {
+	m := meter.New()
+	c := m.Cache("/api/")
+	now := time.Now()
+	d := New(Source{Meters: m}, Actions{}, slog.New(slog.DiscardHandler))
+	d.recorder = newRecorder(m, now)
+	for i, step := range []struct {
+		hits, misses uint64
+		objects      int64
+		want         string
+	}{
+		{0, 0, 0, "empty"},
+		{0, 30, 30, "cold"},
+		{0, 0, 30, "cold"}, // nothing lately: by all
+		{90, 10, 40, "warm"},
+		{100, 40, 40, "cold"},
+		{400, 0, 40, "warm"},
+		{0, 0, 0, "empty"},
+	} {
+		c.Hit.Add(0, step.hits)
+		c.Miss.Add(0, step.misses)
+		c.Objects.Set(step.objects)
+		now = now.Add(time.Second)
+		d.recorder.record(now)
+		if got := d.caches().Rows[0].Values[1]; got != step.want {
+			t.Errorf("step %d: the cache is %v, want %s", i, got, step.want)
+		}
+		for range 2 * int(window/time.Second) { // from then on it was not lately
+			now = now.Add(time.Second)
+			d.recorder.record(now)
+		}
+	}
+}
+
+// TestRefused: what was refused is shown by its reason, with the rate of late.
+func TestRefused(t *testing.T) {
+	m := meter.New()
+	now := time.Now()
+	d := New(Source{Meters: m}, Actions{}, slog.New(slog.DiscardHandler))
+	m.Refused.Rate.Add(0, 100) // before Run
+	d.recorder = newRecorder(m, now)
+	d.recorder.record(now.Add(5 * time.Second))
+	if rows := d.refused().Rows; len(rows) != 1 || rows[0].Values[1] != 100.0 || rows[0].Values[2] != 0.0 {
+		t.Errorf("the rows are %v", rows)
+	}
+	m.Refused.Rate.Add(0, 30)
+	m.HTTP3Refused.Requests.Add(0, 1)
+	d.recorder.record(now.Add(6 * time.Second))
+	rows := d.refused().Rows
+	if len(rows) != 2 || rows[0].Values[1] != 130.0 || rows[0].Values[2] != 5.0 || !strings.HasPrefix(rows[1].Values[0].(string), "HTTP/3") {
+		t.Errorf("the rows are %v", rows)
+	}
+}
