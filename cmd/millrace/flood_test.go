@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -81,5 +83,80 @@ func TestFlood(t *testing.T) {
 	t.Logf("idle: p50 %s, p99 %s; in the flood: p50 %s, p99 %s; the flood:\n%s", p(idle, .5), p(idle, .99), p(busy, .5), p(busy, .99), &said)
 	if p(busy, .99) > 2*p(idle, .99) {
 		t.Errorf("p99 is %.1f times what it was", float64(p(busy, .99))/float64(p(idle, .99)))
+	}
+}
+
+// floodConnections opens connections from an address, so many in a second, until the time is
+// over, and sends the same on each of them. It keeps the last 500.
+func floodConnections(t *testing.T, addr, from, sends string, rate int, lasts time.Duration) (opened int) {
+	t.Helper()
+	to := netip.MustParseAddrPort(addr)
+	server := &syscall.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}
+	client := &syscall.SockaddrInet4{Addr: netip.MustParseAddr(from).As4()}
+	open := make([]int, 0, 500)
+	gone := func(fd int) {
+		// With a reset, or the ports would soon be used up (RFC 9293, 3.6.1).
+		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+		_ = syscall.Close(fd)
+	}
+	defer func() {
+		for _, fd := range open {
+			gone(fd)
+		}
+	}()
+	for begun := time.Now(); time.Since(begun) < lasts; {
+		if opened > int(time.Since(begun).Seconds()*float64(rate)) {
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+			return opened
+		}
+		if err := syscall.Bind(fd, client); err != nil {
+			t.Error(err)
+			gone(fd)
+			return opened
+		}
+		_ = syscall.Connect(fd, server) // goes on by itself
+		_, _ = syscall.Write(fd, []byte(sends))
+		if opened++; len(open) == cap(open) {
+			gone(open[0])
+			open = append(open[:0], open[1:]...)
+		}
+		open = append(open, fd)
+	}
+	return opened
+}
+
+// TestFloodOfConnections: a client that opens 5,000 connections a second, of which it
+// may have 100, leaves another one's answers within twice the time that they take
+// otherwise: connections with nothing, with half a request, and with a whole one. Like
+// TestFlood a measurement.
+func TestFloodOfConnections(t *testing.T) {
+	if os.Getenv("MILLRACE_FLOOD") == "" {
+		t.Skip("MILLRACE_FLOOD=1 measures it, in 25 seconds")
+	}
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "index.html"), make([]byte, 501), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u := newUpgraded(t)
+	u.timeout = "2s, connections_per_address: 100"
+	u.start(fmt.Sprintf("/: {static: {root: %q}}", files))
+	const victim, lasts = "127.0.0.3", 6 * time.Second
+	p := func(all []time.Duration, share float64) time.Duration { return all[int(float64(len(all)-1)*share)] }
+	idle := latencies(t, u.addr, victim, lasts)
+	t.Logf("idle: p50 %s, p99 %s", p(idle, .5), p(idle, .99))
+	for _, sends := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		opened := make(chan int)
+		go func() { opened <- floodConnections(t, u.addr, "127.0.0.2", sends, 5000, lasts+2*time.Second) }()
+		time.Sleep(time.Second)
+		busy := latencies(t, u.addr, victim, lasts)
+		t.Logf("%d connections with %q: p50 %s, p99 %s", <-opened, sends, p(busy, .5), p(busy, .99))
+		if p(busy, .99) > 2*p(idle, .99) {
+			t.Errorf("p99 is %.1f times what it was", float64(p(busy, .99))/float64(p(idle, .99)))
+		}
 	}
 }
