@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"syscall"
 )
 
 // The errors, possibly wrapped. Status maps them to the status for the client.
@@ -88,6 +89,20 @@ func interrupted(ctx context.Context) error {
 		return cause
 	}
 	return &upstreamError{kind: context.Canceled, cause: cause}
+}
+
+// exhausted reports whether an error says that this machine, or this process, has no
+// descriptors left: no server can do anything about that.
+func exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// blame is what an error without an answer says about the server.
+func blame(err error) outcome {
+	if exhausted(err) {
+		return undecided
+	}
+	return failed
 }
 
 // isTimeout reports whether an error is a timeout.

@@ -417,7 +417,7 @@ func (x *exchange) abandon() {
 // of net/http.
 func (x *exchange) failure(err error) *failure {
 	name := x.server.name
-	f := &failure{outcome: failed, sent: x.sent}
+	f := &failure{outcome: blame(err), sent: x.sent}
 	wrap := func(kind, cause error) *failure {
 		f.err = &upstreamError{kind, name, cause}
 		return f

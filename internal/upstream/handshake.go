@@ -206,7 +206,7 @@ func (b *lastBody) Close() error {
 // errors of net/http.
 func (h *handshake) failure(caller context.Context, err error) *failure {
 	name := h.place.server.name
-	f := &failure{outcome: failed, sent: h.sent}
+	f := &failure{outcome: blame(err), sent: h.sent}
 	wrap := func(kind error) *failure {
 		f.err = &upstreamError{kind, name, err}
 		return f

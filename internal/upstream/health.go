@@ -92,8 +92,11 @@ func matches(pattern string, status int) bool {
 	return pattern == digits
 }
 
-// probed records the result of a probe.
+// probed records the result of a probe, unless that was none for want of descriptors.
 func (p *Pool) probed(s *server, err error) {
+	if exhausted(err) {
+		return
+	}
 	now := p.now()
 	p.mu.Lock()
 	needed := p.options.Health.UnhealthyAfter

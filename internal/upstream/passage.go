@@ -193,10 +193,8 @@ func (x *Passage) Cancel() {
 		x.pool.quit(w)
 		return
 	}
-	l := x.line
+	x.line.close()
 	x.line = nil
-	l.uses--
-	x.place.server.client.putLine(l, x.loop, x.pool.now())
 	x.giveBack()
 }
 

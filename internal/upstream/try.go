@@ -295,7 +295,7 @@ func isEventStream(h http.Header) bool {
 func (t *try) failure(caller context.Context, err error) *failure {
 	name := t.place.server.name
 	c := t.conn.Load()
-	f := &failure{outcome: failed, sent: c != nil && (c.speaks.Load() != speaksHTTP1 || c.phase.Load() != given)}
+	f := &failure{outcome: blame(err), sent: c != nil && (c.speaks.Load() != speaksHTTP1 || c.phase.Load() != given)}
 	wrap := func(kind, cause error) *failure {
 		f.err = &upstreamError{kind, name, cause}
 		return f
