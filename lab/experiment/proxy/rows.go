@@ -19,7 +19,8 @@ import (
 const (
 	small  = "/501"
 	medium = "/32768"
-	cached = "/cached/501" // which a cache may keep
+	cached = "/cached/501"  // which a cache may keep
+	headed = "/headers/501" // with rules for header fields around it
 	upload = "/upload"
 )
 
@@ -83,6 +84,12 @@ func (m *measurement) requests() []rows.Row {
 			}
 			all = append(all, r)
 		}
+	}
+	for _, n := range []int{few, many} {
+		all = append(all, plain(n, load.Config{Paths: []string{headed}}, rows.Row{
+			Name: "headers", About: "GET of 501 bytes with four security headers and an id in the answer, and X-Real-IP, Host and the id for the application",
+			Arms: []string{nginx, millrace}, Goal: 1.2, Quick: n == few,
+		}))
 	}
 	return all
 }
