@@ -14,6 +14,7 @@ import (
 	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
+	"millrace/internal/site"
 )
 
 // missing is a request for what is not stored, which a loop fetches: it leads the
@@ -24,6 +25,7 @@ type missing struct {
 	x     exchange
 	fetch *fetch.Fetch
 	fill  *fill.Fill[fetch.Outcome]
+	pages site.Pages // of the route
 	lines []field.Line
 }
 
@@ -36,7 +38,7 @@ var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Sinc
 // misses reports whether a loop may fetch: nothing has to be looked up that a loop
 // would wait for.
 func (h *Handler) misses() bool {
-	return h.cors == nil && !h.trusting && !h.tiers.Slow()
+	return !h.tiers.Slow()
 }
 
 // passMiss is Pass for what is not stored, where the key is the URL alone.
@@ -60,7 +62,7 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 		missingPool.Put(m)
 		return nil
 	}
-	m.h = h
+	m.h, m.pages = h, q.Pages
 	m.x = exchange{h: h, began: time.Now(), set: set, scheme: "http", host: host, key: key, purges: h.purges.Generation().Now()}
 	if !m.lead(q) {
 		m.release()
@@ -119,8 +121,9 @@ func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {
 	if t != lane.Whole {
 		return t
 	}
-	if len(content) > 0 && resp.Header["Content-Type"] == nil && resp.Header["Content-Encoding"] == nil {
-		m.Hold() // its type is found out by a writer
+	untyped := len(content) > 0 && resp.Header["Content-Type"] == nil && resp.Header["Content-Encoding"] == nil
+	if untyped || m.pages.For(resp.StatusCode) != "" {
+		m.Hold() // its type is found out by a writer, and so is its page
 		return lane.Beyond
 	}
 	out, ok := m.fetch.Arrived(resp, content)
@@ -183,7 +186,7 @@ func (m *missing) Discard() {
 func (m *missing) release() {
 	lines := m.lines
 	clear(lines)
-	m.h, m.x, m.fetch, m.fill, m.lines = nil, exchange{}, nil, nil, lines[:0]
+	m.h, m.x, m.fetch, m.fill, m.pages, m.lines = nil, exchange{}, nil, nil, nil, lines[:0]
 	missingPool.Put(m)
 }
 

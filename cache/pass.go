@@ -28,9 +28,10 @@ var passingPool = sync.Pool{New: func() any { return new(passing) }}
 
 // passes reports whether a loop may pass on a request with a method. What the
 // answers to unsafe ones invalidate may be told to a disk, and to other machines,
-// and a loop must not wait for either.
+// and a loop must not wait for either. Where a proxy in front has a say in the URL,
+// requests are for goroutines.
 func (h *Handler) passes(method string) bool {
-	return h.cors == nil && (!h.tells || !rfc9111.Unsafe(method))
+	return h.cors == nil && !h.trusting && (!h.tells || !rfc9111.Unsafe(method))
 }
 
 // Pass implements [lane.Passer], for requests that bypass the cache, and for what

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/fastcgi"
 	"millrace/internal/field"
 	"millrace/internal/lane"
+	"millrace/internal/site"
 )
 
 // A request without much to it, for a script that was there a moment ago, the lane's
@@ -66,6 +67,7 @@ type passage struct {
 	target target
 	raw    *[carried]byte
 	n      int // bytes of raw that have come
+	pages  site.Pages
 	lines  []field.Line
 }
 
@@ -111,7 +113,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 		return nil
 	}
 	p := passages.Get().(*passage)
-	p.h, p.line, p.target, p.n = h, line, t, 0
+	p.h, p.line, p.target, p.n, p.pages = h, line, t, 0, q.Pages
 	return p
 }
 
@@ -126,9 +128,19 @@ func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
 	}
 	about.kind = q.Head.Value("Content-Type")
 	b = h.appendAbout(b, &about, t)
-	for i := range q.Head.Lines {
-		if name := variable(q.Head.Lines[i].Name); name != "" {
-			b = fastcgi.AppendParam(b, name, q.Head.Lines[i].Value)
+	add := func(l field.Line) {
+		if name := variable(l.Name); name != "" {
+			b = fastcgi.AppendParam(b, name, l.Value)
+		}
+	}
+	for _, l := range q.Head.Lines {
+		if !q.Replaced(l.Name) {
+			add(l)
+		}
+	}
+	for _, l := range q.Fields {
+		if l.Value != "" {
+			add(l)
 		}
 	}
 	return h.appendOwn(b)
@@ -176,10 +188,7 @@ func (p *passage) plain(out []byte, r *lane.Reply) bool {
 	in := newOutput(bytes.NewReader(out[:end+4]))
 	defer in.free()
 	status, header, err := readHead(in)
-	if _, more := in.ReadByte(); more == nil { // an earlier empty line, of another kind, was the end
-		return false
-	}
-	if err != nil || status == http.StatusNoContent || status == http.StatusNotModified || header["Content-Type"] == nil || header["Date"] != nil {
+	if err != nil || p.pages.For(status) != "" || status == http.StatusNoContent || status == http.StatusNotModified || header["Content-Type"] == nil || header["Date"] != nil {
 		return false
 	}
 	to := make(http.Header, len(header)+1)

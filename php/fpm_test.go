@@ -73,7 +73,7 @@ default: echo json_encode([$_SERVER['REQUEST_METHOD'], $_SERVER['REQUEST_URI'], 
 
 // A real php-fpm, with what applications do.
 func TestFPM(t *testing.T) {
-	dir := site(t, "index.php", "a.txt")
+	dir := folder(t, "index.php", "a.txt")
 	if err := os.WriteFile(filepath.Join(dir, "index.php"), []byte(frontController), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// site is a folder with these files.
-func site(t *testing.T, files ...string) string {
+// folder makes one with these files.
+func folder(t *testing.T, files ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range files {
@@ -118,7 +118,7 @@ func get(t *testing.T, url string, change ...func(*http.Request)) (*http.Respons
 
 // Which file answers, for every kind of path; and no source is ever shown.
 func TestWhoAnswers(t *testing.T) {
-	dir := site(t, "index.php", "a.php", "a.txt", "page/index.html", "app/index.php", "app/index.html", "UPPER.PHP", "x.phtml", ".hidden.php", "b.php~", "up/evil.php", "up/i.png")
+	dir := folder(t, "index.php", "a.php", "a.txt", "page/index.html", "app/index.php", "app/index.html", "UPPER.PHP", "x.phtml", ".hidden.php", "b.php~", "up/evil.php", "up/i.png")
 	srv := serve(t, dir, Options{Except: []string{"/up/"}}, func(w http.ResponseWriter, r *http.Request) {
 		env := fcgi.ProcessEnv(r)
 		fmt.Fprintf(w, "%s|%s", strings.TrimPrefix(env["SCRIPT_FILENAME"], dir), strings.TrimPrefix(env["PATH_TRANSLATED"], dir))
@@ -167,7 +167,7 @@ func TestWhoAnswers(t *testing.T) {
 // Without a front controller, a program that is not run is not shown either,
 // whatever the files' own handler would do.
 func TestNoSource(t *testing.T) {
-	dir := site(t, "UPPER.PHP", "x.phtml", "lib.inc", "up/evil.php", "a.txt")
+	dir := folder(t, "UPPER.PHP", "x.phtml", "lib.inc", "up/evil.php", "a.txt")
 	srv := serve(t, dir, Options{Front: off, Except: []string{"/up/"}}, func(http.ResponseWriter, *http.Request) { t.Error("it was run") })
 	for _, path := range []string{"/UPPER.PHP", "/x.phtml", "/x.phtml/", "/x.phtml/a.css", "/lib.inc", "/up/evil.php", "/up/evil.php/x.png"} {
 		if resp, body := get(t, srv.URL+path); resp.StatusCode != http.StatusNotFound || strings.Contains(body, "source") {
@@ -182,7 +182,7 @@ func TestNoSource(t *testing.T) {
 // A request arrives as CGI has it, and what could be taken for something else
 // does not.
 func TestParams(t *testing.T) {
-	dir := site(t, "index.php")
+	dir := folder(t, "index.php")
 	srv := serve(t, dir, Options{Params: map[string]string{"APP_ENV": "prod"}}, func(w http.ResponseWriter, r *http.Request) {
 		env := fcgi.ProcessEnv(r) // without what the standard library reads itself
 		body, _ := io.ReadAll(r.Body)
@@ -233,7 +233,7 @@ func says(t *testing.T, head string, ends bool) string {
 
 // What a script may say, and what it must not.
 func TestAnswers(t *testing.T) {
-	dir := site(t, "index.php")
+	dir := folder(t, "index.php")
 	const broken = "BROKEN"
 	for name, c := range map[string]struct {
 		said string
@@ -281,7 +281,7 @@ func TestAnswers(t *testing.T) {
 // php-fpm that is down is a 502, one that is silent a 504, and one that is busy a
 // 503; the files are served meanwhile.
 func TestFaults(t *testing.T) {
-	dir := site(t, "index.php", "a.txt")
+	dir := folder(t, "index.php", "a.txt")
 	down := serve(t, dir, Options{}, nil)
 	if resp, _ := get(t, down.URL+"/"); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("down: %d", resp.StatusCode)
@@ -319,7 +319,7 @@ func TestFaults(t *testing.T) {
 
 // A client that uploads or downloads slowly has no place of php-fpm's.
 func TestSlowClientsHoldNoPlace(t *testing.T) {
-	dir := site(t, "index.php")
+	dir := folder(t, "index.php")
 	var running atomic.Int64
 	srv := serve(t, dir, Options{Connections: 1, Wait: 20 * time.Second}, func(w http.ResponseWriter, r *http.Request) {
 		running.Add(1)
@@ -359,7 +359,7 @@ func TestSlowClientsHoldNoPlace(t *testing.T) {
 
 // A large answer is whole, through memory and the file behind it.
 func TestLargeAnswer(t *testing.T) {
-	dir := site(t, "index.php")
+	dir := folder(t, "index.php")
 	srv := serve(t, dir, Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		for i := range 20_000 {
 			fmt.Fprintf(w, "%099d\n", i)
@@ -376,7 +376,7 @@ func TestLargeAnswer(t *testing.T) {
 // large answer comes as its client reads; nothing is left behind.
 func TestRoom(t *testing.T) {
 	const large = 1 << 20
-	dir := site(t, "index.php")
+	dir := folder(t, "index.php")
 	room := spool.NewRoom(spool.Options{Memory: 1, Disk: 1, Folder: t.TempDir()}, slog.New(slog.DiscardHandler))
 	srv := serveIn(t, room, dir, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -71,6 +71,12 @@ func (g *Gate) Header(i int) string {
 // LooksAtAgent reports whether the gate needs to know the User-Agent.
 func (g *Gate) LooksAtAgent() bool { return g.rules.Suspects != nil && g.rules.Suspects.agents != nil }
 
+// TakesProof reports whether a request may be one that brings a proof, which only
+// [Gate.Admit] can judge.
+func (g *Gate) TakesProof(method, query string) bool {
+	return g.rules.Suspects != nil && challenge.ProvesBy(method, query)
+}
+
 // A Request is what a gate looks at.
 type Request struct {
 	Client netip.Addr // the zero address behind a UNIX socket

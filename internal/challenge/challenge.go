@@ -152,8 +152,11 @@ func target(r *http.Request, marked bool) string {
 }
 
 // Proves reports whether a request brings a proof instead of asking for something.
-func Proves(r *http.Request) bool {
-	return r.Method == http.MethodPost && (r.URL.RawQuery == Marker || strings.HasSuffix(r.URL.RawQuery, "&"+Marker))
+func Proves(r *http.Request) bool { return ProvesBy(r.Method, r.URL.RawQuery) }
+
+// ProvesBy is Proves for a request's method and query.
+func ProvesBy(method, query string) bool {
+	return method == http.MethodPost && (query == Marker || strings.HasSuffix(query, "&"+Marker))
 }
 
 // Take answers a request that brings a proof: with the cookie and the way back, or

@@ -66,6 +66,7 @@ const (
 	maxAge           = "Access-Control-Max-Age"
 	requestMethod    = "Access-Control-Request-Method"
 	requestHeaders   = "Access-Control-Request-Headers"
+	vary             = "Vary"
 )
 
 // upstreams are the fields of an upstream that Apply takes away.
@@ -236,35 +237,39 @@ func (p *Policy) Apply(h http.Header, r *http.Request) {
 	if p == nil {
 		return
 	}
+	origin, there := requestOrigin(r)
+	p.apply(field.Map(h), origin, there)
+}
+
+// ApplyTo is Apply for a header that is no http.Header, and a request with one
+// Origin, or "" for none.
+func (p *Policy) ApplyTo(h field.Fields, origin string) {
+	if p != nil {
+		p.apply(h, origin, origin != "")
+	}
+}
+
+func (p *Policy) apply(h field.Fields, origin string, there bool) {
 	for _, name := range upstreams {
-		delete(h, name)
+		h.Delete(name)
 	}
 	if p.constant != nil {
 		// The same answer for everyone, with or without an Origin, and so no
 		// Vary: the browser compares (Fetch Standard, 3.2.5).
-		h[allowOrigin] = p.constant
+		h.Set(allowOrigin, p.constant[0])
 	} else {
-		vary(h, "Origin")
-		origin, there := requestOrigin(r)
+		if !h.Lists(vary, wildcard) && !h.Lists(vary, "Origin") {
+			h.Add(vary, "Origin")
+		}
 		if !there || p.rule(origin) < 0 {
 			return
 		}
-		h[allowOrigin] = r.Header["Origin"][:1:1]
+		h.Set(allowOrigin, origin)
 	}
 	if p.credentials {
-		h[allowCredentials] = []string{"true"}
+		h.Set(allowCredentials, "true")
 	}
 	if p.expose != nil {
-		h[exposeHeaders] = p.expose
+		h.Set(exposeHeaders, p.expose[0])
 	}
-}
-
-// vary adds to Vary what is not in it. The slice there may be a stored
-// response's: it is replaced, not appended to.
-func vary(h http.Header, name string) {
-	lines := h["Vary"]
-	if field.Has(lines, wildcard) || field.Has(lines, name) {
-		return
-	}
-	h["Vary"] = append(slices.Clip(lines), name)
 }

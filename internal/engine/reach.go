@@ -19,7 +19,9 @@ import (
 // are to be made. own is the config's file; "" for none.
 func Reach(cfg *config.Config, own string) []confine.Rule {
 	r := &reach{reads: append(cfg.Files(), trusted(cfg)...)}
-	r.reads = append(r.reads, Configs(cfg, own)...)
+	if own != "" {
+		r.reads = append(append(r.reads, own), included(cfg, own)...)
+	}
 	r.stores(cfg)
 	r.log(cfg)
 	r.sockets(cfg)
@@ -161,22 +163,13 @@ func (r *reach) sockets(cfg *config.Config) {
 	}
 }
 
-// Configs are the file of a config and the folders of the files that it includes; own
-// is "" for a config that comes from no file.
-func Configs(cfg *config.Config, own string) (all []string) {
-	if own == "" {
-		return nil
-	}
-	all = []string{own}
+// included are the folders of the files that a config includes.
+func included(cfg *config.Config, own string) (all []string) {
 	for _, pattern := range cfg.Include {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(own), pattern)
 		}
 		dir := filepath.Dir(pattern)
-		if strings.ContainsAny(dir, "*?[") {
-			found, _ := filepath.Glob(dir) // a pattern that is none was a mistake before
-			all = append(all, found...)
-		}
 		for strings.ContainsAny(dir, "*?[") {
 			dir = filepath.Dir(dir)
 		}

@@ -1,5 +1,7 @@
 package field
 
+import "slices"
+
 // Line is one line of a header: a field's canonical name and one of its values.
 type Line struct{ Name, Value string }
 
@@ -11,4 +13,74 @@ func SortLines(lines []Line) {
 			lines[j], lines[j-1] = lines[j-1], lines[j]
 		}
 	}
+}
+
+// Fields is the header of a message that is being made: a [Map], or [Lines]. All
+// names are canonical.
+type Fields interface {
+	// Has reports whether there is a field.
+	Has(name string) bool
+	// Lists is Has for a member of a list of tokens.
+	Lists(name, member string) bool
+	// Set gives a field one value, instead of those that it has.
+	Set(name, value string)
+	// Add gives it one more.
+	Add(name, value string)
+	// Delete removes it.
+	Delete(name string)
+}
+
+// Map is an http.Header. The slices in it may be others' too: they are replaced.
+type Map map[string][]string
+
+// Has implements [Fields].
+func (m Map) Has(name string) bool { return len(m[name]) > 0 }
+
+// Lists implements [Fields].
+func (m Map) Lists(name, member string) bool { return Has(m[name], member) }
+
+// Set implements [Fields].
+func (m Map) Set(name, value string) { m[name] = []string{value} }
+
+// Add implements [Fields].
+func (m Map) Add(name, value string) { m[name] = append(slices.Clip(m[name]), value) }
+
+// Delete implements [Fields].
+func (m Map) Delete(name string) { delete(m, name) }
+
+// Lines are a header in which the lines of one name keep their order.
+type Lines []Line
+
+func (l *Lines) find(name string) int {
+	return slices.IndexFunc(*l, func(one Line) bool { return one.Name == name })
+}
+
+// First is the first value of a field, "" where there is none.
+func (l *Lines) First(name string) string {
+	if i := l.find(name); i >= 0 {
+		return (*l)[i].Value
+	}
+	return ""
+}
+
+// Has implements [Fields].
+func (l *Lines) Has(name string) bool { return l.find(name) >= 0 }
+
+// Lists implements [Fields].
+func (l *Lines) Lists(name, member string) bool {
+	return slices.ContainsFunc(*l, func(one Line) bool { return one.Name == name && Has([]string{one.Value}, member) })
+}
+
+// Set implements [Fields].
+func (l *Lines) Set(name, value string) {
+	l.Delete(name)
+	l.Add(name, value)
+}
+
+// Add implements [Fields].
+func (l *Lines) Add(name, value string) { *l = append(*l, Line{name, value}) }
+
+// Delete implements [Fields].
+func (l *Lines) Delete(name string) {
+	*l = slices.DeleteFunc(*l, func(one Line) bool { return one.Name == name })
 }

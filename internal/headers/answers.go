@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"millrace/internal/field"
 )
 
 // AnswerOptions are rules for the fields of answers.
@@ -250,8 +252,8 @@ func (a *AnswerRules) Removes(name string) bool {
 // Moment is what rules look at besides the header.
 type Moment struct {
 	Status int
-	// Type are the lines of the Content-Type of what is sent, or would be.
-	Type   []string
+	// Type is the Content-Type of what is sent, or would be; "" for none.
+	Type   string
 	Secure bool
 	// Kept: only fields with these names change. nil: all.
 	Kept func(name string) bool
@@ -264,25 +266,30 @@ func (a *AnswerRules) Apply(h http.Header, m Moment) {
 	if a == nil {
 		return
 	}
-	kind := ""
-	if len(m.Type) > 0 {
-		kind, _, _ = strings.Cut(m.Type[0], ";")
-		kind = strings.ToLower(strings.TrimSpace(kind))
-	}
 	typed := len(h["Content-Type"]) > 0
+	a.ApplyTo(field.Map(h), &m)
+	if typed && len(h["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // or net/http would guess one
+	}
+}
+
+// ApplyTo is Apply for a header that is no http.Header.
+func (a *AnswerRules) ApplyTo(h field.Fields, m *Moment) {
+	if a == nil {
+		return
+	}
+	kind, _, _ := strings.Cut(m.Type, ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
 	for i := range a.lists {
 		c := &a.lists[i]
-		if !c.holds(&m, kind) {
+		if !c.holds(m, kind) {
 			continue
 		}
 		may := m.Kept
 		if c.preset {
-			may = func(name string) bool { return (m.Kept == nil || m.Kept(name)) && !a.removed(i, name, &m, kind) }
+			may = func(name string) bool { return (m.Kept == nil || m.Kept(name)) && !a.removed(i, name, m, kind) }
 		}
 		c.rules.apply(h, m.Value, may)
-	}
-	if typed && len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // or net/http would guess one
 	}
 }
 

@@ -46,7 +46,7 @@ func TestAnswers(t *testing.T) {
 		{503, "", false, "X-Bad=yes"},
 	} {
 		h := http.Header{"X-Gone": {"old"}, "X-Powered-By": {"old"}}
-		m := Moment{Status: c.status, Type: []string{c.kind}, Secure: c.secure}
+		m := Moment{Status: c.status, Type: c.kind, Secure: c.secure}
 		if c.status == 304 {
 			m.Kept = func(name string) bool { return name != "Content-Language" }
 		}
@@ -87,8 +87,8 @@ func TestWhatAnswersVaryOn(t *testing.T) {
 	if !answers(t, &AnswerOptions{Options: Options{Add: map[string]string{"set-cookie": "a=b"}}}, nil, false).Private() {
 		t.Error("a cookie is for everybody")
 	}
-	ctx := WithID(t.Context(), nil)
-	if id := ID(ctx); id == "" || ID(ctx) != id || ID(WithID(ctx, nil)) == id {
+	ctx := WithID(t.Context(), nil, "")
+	if id := ID(ctx); id == "" || ID(ctx) != id || ID(WithID(ctx, nil, "")) == id {
 		t.Error("ids")
 	}
 }
@@ -134,7 +134,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		a := answers(t, &o, nil, false)
 		h := http.Header{"Content-Length": {"1"}}
-		a.Apply(h, Moment{Status: code, Type: []string{is}, Value: func(string) string { return is }})
+		a.Apply(h, Moment{Status: code, Type: is, Value: func(string) string { return is }})
 		for name, values := range h {
 			for _, v := range values {
 				if strings.ContainsAny(name+v, "\r\n\x00") || strings.TrimSpace(v) != v && v != "" {

@@ -180,17 +180,17 @@ func (r *Rules) Varies() bool { return r != nil && len(r.used) > 0 }
 
 // Apply changes a header. value says what a variable stands for. A field whose
 // value would not be one of a header is left out.
-func (r *Rules) Apply(h http.Header, value func(variable string) string) {
+func (r *Rules) Apply(h field.Fields, value func(variable string) string) {
 	if r != nil {
 		r.apply(h, value, nil)
 	}
 }
 
 // apply is Apply for the fields of which may says so; nil: all.
-func (r *Rules) apply(h http.Header, value func(variable string) string, may func(name string) bool) {
+func (r *Rules) apply(h field.Fields, value func(variable string) string, may func(name string) bool) {
 	for _, name := range r.remove {
 		if may == nil || may(name) {
-			delete(h, name)
+			h.Delete(name)
 		}
 	}
 	for i := range r.set {
@@ -198,9 +198,10 @@ func (r *Rules) apply(h http.Header, value func(variable string) string, may fun
 		if may != nil && !may(name) {
 			continue
 		}
-		delete(h, name)
 		if v, ok := r.set[i].value(value); ok {
-			h[name] = []string{v}
+			h.Set(name, v)
+		} else {
+			h.Delete(name)
 		}
 	}
 	for i := range r.add {
@@ -209,16 +210,16 @@ func (r *Rules) apply(h http.Header, value func(variable string) string, may fun
 			continue
 		}
 		if v, ok := r.add[i].value(value); ok {
-			h[name] = append(slices.Clip(h[name]), v)
+			h.Add(name, v)
 		}
 	}
 	for i := range r.absent {
 		name := r.absent[i].name
-		if len(h[name]) > 0 || may != nil && !may(name) {
+		if h.Has(name) || may != nil && !may(name) {
 			continue
 		}
 		if v, ok := r.absent[i].value(value); ok {
-			h[name] = []string{v}
+			h.Set(name, v)
 		}
 	}
 }

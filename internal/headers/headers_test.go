@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"millrace/internal/field"
 )
 
 func anything(string, Op) string { return "" }
@@ -18,7 +20,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		h := http.Header{}
-		r.Apply(h, func(string) string { return "192.0.2.1" })
+		r.Apply(field.Map(h), func(string) string { return "192.0.2.1" })
 		if len(h["X-A"]) != 1 {
 			t.Fatalf("%q gives %q", value, h)
 		}
@@ -38,7 +40,7 @@ func TestApply(t *testing.T) {
 		t.Fatal(faults)
 	}
 	h := http.Header{"Cookie": {"a"}, "Via": {"old"}, "X-Real-Ip": {"forged"}, "X-Bad": {"old"}}
-	r.Apply(h, func(name string) string { return map[string]string{"client_ip": "192.0.2.1", "bad": "a\r\nb"}[name] })
+	r.Apply(field.Map(h), func(name string) string { return map[string]string{"client_ip": "192.0.2.1", "bad": "a\r\nb"}[name] })
 	for name, want := range map[string]string{
 		"Cookie": "", "Via": "old x", "X-Real-Ip": "192.0.2.1", "Nel": `{"a":{"b":1}}`, "X-Brace": "{client_ip}", "X-Bad": "",
 	} {

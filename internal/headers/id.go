@@ -10,9 +10,11 @@ import (
 type idKey struct{}
 
 // WithID is for the context of a request: all that is told of it has the same id.
-// Where the request has none of its own (package trace), it is a random one.
-func WithID(ctx context.Context, t *trace.Request) context.Context {
-	id := t.ID()
+// Where it is "", that is the request's own (package trace), or a random one.
+func WithID(ctx context.Context, t *trace.Request, id string) context.Context {
+	if id == "" {
+		id = t.ID()
+	}
 	if id == "" {
 		id = rand.Text()
 	}

@@ -3,9 +3,11 @@ package lane
 import (
 	"net"
 	"net/http"
+	"net/netip"
 
 	"millrace/internal/field"
 	"millrace/internal/lean"
+	"millrace/internal/site"
 )
 
 // Carry has the loops pass requests on to other servers, where c says that this
@@ -36,9 +38,51 @@ type Question struct {
 	Local  net.Addr // where the client has connected to
 	Loop   int      // the number of the loop
 	Out    []byte   // room for the request as it is sent
+	// ID is the request's id, "" for any.
+	ID string
+	// Fields are for other servers, in place of the request's own of the same names. One
+	// without a value only takes that away.
+	Fields []field.Line
+	// Pages: answers with a status that has one are for the handler.
+	Pages site.Pages
+	// Before is what the handler finds at [Before] if the request is not carried.
+	Before any
 	// Waiting is told when a request that waits for a place may have one: see
 	// [Passage]. nil: it must not wait.
 	Waiting interface{ Ready() }
+}
+
+// From is the address of the client, the zero one on a UNIX socket.
+func (q *Question) From() netip.Addr { return addrOf(q.Client) }
+
+// Scheme is the one that the client has used.
+func (q *Question) Scheme() string {
+	if q.Scope.Secure {
+		return "https"
+	}
+	return "http"
+}
+
+// Replaced reports whether a field of the request is one of Fields.
+func (q *Question) Replaced(name string) bool {
+	for i := range q.Fields {
+		if q.Fields[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Before is what a [Carrier] has left for the handler of r, which it did not carry;
+// nil for nothing. It is for the first who asks.
+func Before(r *http.Request) any {
+	c, ok := r.Context().Value(connKey{}).(*Conn)
+	if !ok || c.before == nil {
+		return nil
+	}
+	left := c.before
+	c.before = nil
+	return left
 }
 
 // Reply is an answer as a client gets it: as the handler would have set it.

@@ -61,7 +61,6 @@ type carrying struct {
 type flight struct {
 	k          *carrying // stays the same
 	waits      bool
-	told       bool  // that it is ready; guarded by k.mu
 	c          *Conn // nil: it is over
 	passage    Passage
 	head       string
@@ -84,6 +83,7 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	if l.carrier == nil || !c.leanable() || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.held.Load() > carryHeld {
 		return false
 	}
+	c.before = nil
 	n, v := lean.End(b)
 	if v != lean.Whole {
 		return false
@@ -102,7 +102,8 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0], Waiting: f}
 	p := l.carrier.Carry(&k.question)
 	if p == nil {
-		k.drop(f)
+		c.before = k.question.Before
+		k.put(f)
 		return false
 	}
 	if len(b) > n {
@@ -139,7 +140,6 @@ func (lp *loop) expect(f *flight) {
 func (f *flight) Ready() {
 	k := f.k
 	k.mu.Lock()
-	f.told = true
 	k.ready = append(k.ready, f)
 	k.some.Store(true)
 	k.mu.Unlock()
@@ -204,17 +204,6 @@ func (k *carrying) take() *flight {
 func (k *carrying) put(f *flight) {
 	*f = flight{k: k, next: k.idle}
 	k.idle = f
-}
-
-// drop has a flight used again that has not begun, unless it was told meanwhile that it
-// is ready: start would take it for the next request.
-func (k *carrying) drop(f *flight) {
-	k.mu.Lock()
-	told := f.told
-	k.mu.Unlock()
-	if !told {
-		k.put(f)
-	}
 }
 
 // add takes note of a flight. The first one starts the timer.

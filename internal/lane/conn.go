@@ -84,6 +84,7 @@ type Conn struct {
 
 	flight  *flight // a request that the loop has passed on; the loop's alone
 	passage Passage // one that the handler is to go on with
+	before  any     // what a Carrier has left for the handler that is called next
 
 	direct  *direct     // nil: no request went to the handler directly
 	watched int         // what the loop watches for the end of one that it does not own; by mu

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -102,8 +103,9 @@ func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Pass implements [lane.Passer], where it is known who is asked.
 func (s *Split) Pass(q *lane.Question) lane.Passage {
-	if !s.usual.trust.Empty() {
-		return nil // the address is in a field then
+	client := q.Client.String()
+	if from := s.usual.senderOf(q); from.trusted && from.client != q.From() {
+		client = netip.AddrPortFrom(from.client, 0).String() // as remote has it
 	}
 	var cookies []string
 	if s.cookie != "" {
@@ -117,7 +119,7 @@ func (s *Split) Pass(q *lane.Question) lane.Passage {
 	if s.header != "" {
 		chosen = q.Head.Value(s.header)
 	}
-	to, known := s.choose(chosen, cookies, q.Client.String())
+	to, known := s.choose(chosen, cookies, client)
 	if !known {
 		return nil
 	}
@@ -135,10 +137,12 @@ func (s *Split) choose(chosen string, cookies []string, client string) (to *Hand
 	if s.cookie == "" {
 		return s.of(bucketOf(client)), true
 	}
-	has := http.Request{Header: http.Header{"Cookie": cookies}} // which reads on behind one that is malformed
-	for _, c := range has.CookiesNamed(s.cookie) {
-		if n, err := strconv.Atoi(c.Value); err == nil && n >= 0 && n < buckets {
-			return s.of(n), true
+	for _, line := range cookies {
+		all, _ := http.ParseCookie(line) // one that cannot be read is none
+		for _, c := range all {
+			if n, err := strconv.Atoi(c.Value); c.Name == s.cookie && err == nil && n >= 0 && n < buckets {
+				return s.of(n), true
+			}
 		}
 	}
 	return nil, false

@@ -1,15 +1,12 @@
 package proxy
 
 import (
-	"net"
-	"net/netip"
 	"strings"
 	"sync"
 
-	"millrace/internal/authority"
 	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/lane"
+	"millrace/internal/site"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/http1"
 )
@@ -21,6 +18,9 @@ type passage struct {
 	handler *Handler
 	method  string
 	editor  Editor // nil: none
+	pages   site.Pages
+	asked   hop // what the client has asked for, as far as it is known
+	out     outgoing
 	answer  http1.Answer
 	lines   []field.Line
 }
@@ -33,7 +33,11 @@ type Editor interface {
 	Edit(status int, lines []field.Line) []field.Line
 }
 
-var passagePool = sync.Pool{New: func() any { return new(passage) }}
+var passagePool = sync.Pool{New: func() any {
+	p := new(passage)
+	p.out.value = p.out.valueOf
+	return p
+}}
 
 // An upstream whose last manyOdd answers were not plain enough for a loop is likely
 // to give another such answer, and finding that out costs more than the other road
@@ -47,7 +51,7 @@ const (
 // http.Request.
 func (h *Handler) carries() bool {
 	_, ours := h.pool.(*upstream.Pool)
-	return ours && !h.paths.changes() && h.paths.strip == "" && h.rules == nil && !h.stream
+	return ours && len(h.paths.rewrites) == 0 && !h.stream
 }
 
 // Pass implements [lane.Passer].
@@ -61,12 +65,13 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 		return nil
 	}
 	p := passagePool.Get().(*passage)
-	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, addressOf(q.Client), q.Waiting) {
+	from := h.senderOf(q)
+	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, from.client, q.Waiting) {
 		passagePool.Put(p)
 		return nil
 	}
-	p.handler, p.method, p.editor = h, q.Head.Method, e
-	if !p.Waits() && !p.send(q) {
+	p.handler, p.method, p.editor, p.pages, p.asked = h, q.Head.Method, e, q.Pages, from.asked
+	if !p.Waits() && !p.send(q, &from) {
 		p.release()
 		return nil
 	}
@@ -75,8 +80,8 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 
 // send sends the request. If it reports false, nothing was sent, and neither a place
 // nor a connection is held.
-func (p *passage) send(q *lane.Question) bool {
-	text, err := p.request(q, addressOf(q.Client))
+func (p *passage) send(q *lane.Question, from *sender) bool {
+	text, err := p.request(q, from)
 	if err != nil {
 		p.Cancel()
 		return false
@@ -85,53 +90,12 @@ func (p *passage) send(q *lane.Question) bool {
 }
 
 // Start implements [lane.Passage].
-func (p *passage) Start(q *lane.Question) bool { return p.Enter() && p.send(q) }
-
-// addressOf is a client's address, the zero one on a UNIX socket.
-func addressOf(a net.Addr) netip.Addr {
-	if a, ok := a.(*net.TCPAddr); ok {
-		return a.AddrPort().Addr().Unmap().WithZone("")
+func (p *passage) Start(q *lane.Question) bool {
+	if !p.Enter() {
+		return false
 	}
-	return netip.Addr{}
-}
-
-// request writes the request down as Outgoing and the pool do.
-func (p *passage) request(q *lane.Question, from netip.Addr) ([]byte, error) {
-	h, head := p.handler, q.Head
-	asked := authority.Normal("http", head.Host)
-	host := h.host
-	switch host {
-	case "upstream":
-		host = ""
-	case "client":
-		host = asked
-	}
-	lines := p.Lines(host, head.Path, head.Query, head.Asks, head.Length)
-	b, err := lines.Append(q.Out, head.Method)
-	if err != nil {
-		return nil, err
-	}
-	for i := range head.Lines {
-		l := &head.Lines[i]
-		if l.Name == "Content-Length" || isConnectionLevel(l.Name) || forged(l.Name) || fieldname.Claim(l.Name) {
-			continue
-		}
-		b = appendLine(b, l.Name, l.Value)
-	}
-	now := hop{node: "unknown", proto: "http", host: asked}
-	if from.IsValid() {
-		now.node = from.String()
-	}
-	b = append(b, "Forwarded: "...)
-	b = now.append(b)
-	b = append(b, "\r\nX-Forwarded-For: "...)
-	b = append(b, now.node...)
-	b = append(b, "\r\nX-Forwarded-Proto: http\r\n"...)
-	if asked != "" {
-		b = appendLine(b, "X-Forwarded-Host", asked)
-	}
-	b = append(b, "Via: 1.1 "+pseudonym+"\r\n\r\n"...)
-	return append(b, q.Body...), nil
+	from := p.handler.senderOf(q)
+	return p.send(q, &from)
 }
 
 func appendLine(b []byte, name, value string) []byte {
@@ -149,7 +113,7 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 		return lane.More
 	case t == upstream.Other:
 		return lane.Beyond
-	case !p.restored(len(body)):
+	case p.pages.For(p.answer.Status) != "", !p.restored(len(body)):
 		p.Hold()
 		return lane.Beyond
 	}
@@ -169,10 +133,10 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 // reports false where there is more to it.
 func (p *passage) restored(body int) bool {
 	const via, events = "1.1 " + pseudonym, "text/event-stream"
+	paths := &p.handler.paths
 	lines := append(p.lines[:0], field.Line{Name: "Via", Value: via})
-	typed := body == 0
-	for i := range p.answer.Lines {
-		l := &p.answer.Lines[i]
+	typed, addresses := body == 0, 0
+	for _, l := range p.answer.Lines {
 		switch l.Name {
 		case "Server":
 			continue
@@ -183,12 +147,15 @@ func (p *passage) restored(body int) bool {
 			lines[0].Value = l.Value + ", " + via
 			continue
 		case "Location", "Content-Location", "Refresh":
-			if p.handler.paths.answers {
-				return false
+			if paths.answers {
+				if addresses++; addresses > 1 { // of one name, perhaps, which stay as they are
+					return false
+				}
+				l.Value = paths.address(l.Name, l.Value, p.asked.proto, p.asked.host)
 			}
 		case "Set-Cookie":
-			if p.handler.paths.moves() {
-				return false
+			if paths.answers && paths.moves() {
+				l.Value = paths.cookie(l.Value)
 			}
 		case "Content-Encoding":
 			typed = true
@@ -198,7 +165,7 @@ func (p *passage) restored(body int) bool {
 			}
 		}
 		if !isConnectionLevel(l.Name) {
-			lines = append(lines, *l)
+			lines = append(lines, l)
 		}
 	}
 	p.lines = lines
@@ -218,6 +185,6 @@ func (p *passage) Discard() {
 }
 
 func (p *passage) release() {
-	p.editor = nil
+	p.editor, p.pages, p.asked = nil, nil, hop{}
 	passagePool.Put(p)
 }

@@ -88,7 +88,7 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 	case r.Method == http.MethodTrace:
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 		refuse(w, r, http.StatusMethodNotAllowed)
-	case len(r.Header["Via"]) > 0 && looping(r.Header):
+	case len(r.Header["Via"]) > 0 && looping(r.Header["Via"]...):
 		h.errorLog.Warn("a request loops between proxies",
 			"method", r.Method, "host", r.Host, "target", shortTarget(r))
 		refuse(w, r, http.StatusLoopDetected)

@@ -76,7 +76,7 @@ func (p peer) forward(header http.Header, r *http.Request) {
 	var forwarded, xff string
 	first := now
 	if p.trusted {
-		forwarded, xff, first = chains(header, now)
+		forwarded, xff, first = chains(claimsIn(header), now)
 	}
 	values := [...]string{appendChain(forwarded, now.forwarded()), appendChain(xff, now.node), first.proto, first.host}
 	header["Forwarded"] = values[0:1:1]
@@ -95,7 +95,7 @@ func (p peer) forward(header http.Header, r *http.Request) {
 func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 	first := peer{}.received(r)
 	if h.Trusts(r) {
-		_, _, first = chains(r.Header, first)
+		_, _, first = chains(claimsIn(r.Header), first)
 	}
 	return first.proto, first.host
 }
@@ -124,11 +124,26 @@ func (h *Handler) Trusts(r *http.Request) bool {
 	return !h.trust.Empty() && h.trust.peerOf(r).trusted
 }
 
+// claims are the forwarding fields that a request has brought.
+type claims struct {
+	forwarded, xff string // all lines of Forwarded and X-Forwarded-For
+	host, proto    string // of X-Forwarded-Host and -Proto; "" where there is not just one line
+}
+
+func claimsIn(h http.Header) claims {
+	only := func(lines []string) string {
+		if len(lines) != 1 {
+			return ""
+		}
+		return lines[0]
+	}
+	return claims{strings.Join(h["Forwarded"], ", "), strings.Join(h["X-Forwarded-For"], ", "), only(h["X-Forwarded-Host"]), only(h["X-Forwarded-Proto"])}
+}
+
 // chains reads the forwarding fields of a trusted proxy. It also returns what the
 // first proxy of the chain was asked for, if that is known.
-func chains(header http.Header, now hop) (forwarded, xff string, first hop) {
-	forwarded = strings.Join(header["Forwarded"], ", ")
-	xff = strings.Join(header["X-Forwarded-For"], ", ")
+func chains(c claims, now hop) (forwarded, xff string, first hop) {
+	forwarded, xff = c.forwarded, c.xff
 	hops, ok := parseForwarded(forwarded)
 	if !ok {
 		forwarded, hops = "", nil
@@ -140,11 +155,11 @@ func chains(header http.Header, now hop) (forwarded, xff string, first hop) {
 	if len(hops) > 0 && validProto(hops[0].proto) {
 		first.proto = strings.ToLower(hops[0].proto)
 	}
-	if v := header["X-Forwarded-Host"]; len(v) == 1 && validHost(v[0]) {
-		first.host = v[0]
+	if validHost(c.host) {
+		first.host = c.host
 	}
-	if v := header["X-Forwarded-Proto"]; len(v) == 1 && validProto(v[0]) {
-		first.proto = strings.ToLower(v[0])
+	if validProto(c.proto) {
+		first.proto = strings.ToLower(c.proto)
 	}
 	first.host = authority.Normal(first.proto, first.host)
 	switch {

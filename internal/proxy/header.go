@@ -186,10 +186,11 @@ func takesTrailers(te []string) bool {
 	return false
 }
 
-// looping reports whether a request has come through this program too often.
-func looping(h http.Header) bool {
+// looping reports whether a request has come through this program too often, by the
+// lines of its Via.
+func looping(via ...string) bool {
 	times := 0
-	for member := range field.Members(h["Via"]) {
+	for member := range field.Members(via) {
 		// received-protocol RWS received-by [ RWS comment ]
 		if f := strings.Fields(member); len(f) >= 2 && f[1] == pseudonym {
 			times++

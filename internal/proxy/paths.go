@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"millrace/internal/authority"
+	"millrace/internal/field"
 )
 
 // Rewrite turns one path into another.
@@ -202,7 +203,7 @@ func (h *Handler) Constant(header http.Header) {
 	if h.paths.strip != "" {
 		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
 	}
-	h.rules.Apply(header, func(string) string { return "" }) // without variables
+	h.rules.Apply(field.Map(header), func(string) string { return "" }) // without variables
 }
 
 // stripped is an escaped path without a prefix that is not escaped.
@@ -263,17 +264,10 @@ func (h *Handler) Restore(header http.Header, r *http.Request) {
 	if !p.answers {
 		return
 	}
-	for _, name := range [...]string{"Location", "Content-Location"} {
+	for _, name := range [...]string{"Location", "Content-Location", "Refresh"} {
 		if values := header[name]; len(values) == 1 {
-			if to, ok := h.restored(values[0], r); ok {
-				header[name] = []string{to}
-			}
-		}
-	}
-	if values := header["Refresh"]; len(values) == 1 {
-		before, target, quote := refreshTarget(values[0])
-		if to, ok := h.restored(target, r); ok && target != "" {
-			header["Refresh"] = []string{before + to + quote}
+			scheme, asked := h.Asked(r)
+			header[name] = []string{p.address(name, values[0], scheme, asked)}
 		}
 	}
 	if cookies := header["Set-Cookie"]; len(cookies) > 0 && p.moves() {
@@ -298,9 +292,21 @@ func (p *paths) moves() bool {
 	return false
 }
 
+// address is the value of Location, Content-Location or Refresh as a client may use
+// it that has asked for a host in a scheme.
+func (p *paths) address(name, value, scheme, asked string) string {
+	before, target, quote := "", value, ""
+	if name == "Refresh" {
+		before, target, quote = refreshTarget(value)
+	}
+	if to, ok := p.restored(target, scheme, asked); ok && target != "" {
+		return before + to + quote
+	}
+	return value
+}
+
 // restored is an address as the client may use it, if that is another one.
-func (h *Handler) restored(to string, r *http.Request) (string, bool) {
-	p := &h.paths
+func (p *paths) restored(to, scheme, asked string) (string, bool) {
 	if lower := strings.ToLower(to[:min(len(to), len("https://"))]); strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") || strings.HasPrefix(to, "//") {
 		begin := strings.Index(to, "//") + 2
 		end := len(to)
@@ -317,7 +323,6 @@ func (h *Handler) restored(to string, r *http.Request) (string, bool) {
 				return harmless(moved), ok || p.strip != "" && below(rest, p.strip)
 			}
 		}
-		scheme, asked := h.Asked(r)
 		if asked == "" || !sameOrigin(host, scheme+"://"+asked) {
 			return "", false
 		}

@@ -356,7 +356,7 @@ func TestVia(t *testing.T) {
 		ours + ", 1.1 other":    false,
 		ours + ", 1.1 Millrace": false,
 	} {
-		if got := looping(http.Header{"Via": {via}}); got != want {
+		if got := looping(via); got != want {
 			t.Errorf("%q: %t, want %t", via, got, want)
 		}
 	}

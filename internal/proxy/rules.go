@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	"millrace/internal/field"
 	"millrace/internal/headers"
 	"millrace/internal/realip"
 )
@@ -43,7 +44,7 @@ func (o *Options) Varies() bool {
 // applyRules changes the header of an outgoing request. Fields in any other
 // spelling than a rule's were removed already, if they are claims.
 func (h *Handler) applyRules(header http.Header, r *http.Request) {
-	h.rules.Apply(header, func(variable string) string {
+	h.rules.Apply(field.Map(header), func(variable string) string {
 		switch variable {
 		case "client_ip":
 			return h.clientIP(r)
@@ -86,7 +87,7 @@ func (h *Handler) clientIP(r *http.Request) string {
 	if !p.trusted {
 		return node
 	}
-	_, xff, _ := chains(r.Header, p.received(r))
+	_, xff, _ := chains(claimsIn(r.Header), p.received(r))
 	if client := h.clients.Named(p.addr, xff); client.IsValid() {
 		return client.String()
 	}

@@ -21,20 +21,21 @@ type Trip struct {
 // the request may wait for a place (see Waits), and the answers are mostly ones for
 // a loop.
 func (h *Handler) Begin(t *Trip, q *lane.Question) bool {
-	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop, addressOf(q.Client), q.Waiting) {
+	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop, q.From(), q.Waiting) {
 		return false
 	}
 	t.handler, t.method = h, q.Head.Method
 	return true
 }
 
-// calm reports whether a loop should try: see manyOdd. What a proxy in front says
-// is for the other roads.
+// calm reports whether a loop should try: see manyOdd. What loops between proxies
+// is refused on the other road.
 func (h *Handler) calm(q *lane.Question) bool {
 	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return false
 	}
-	return (h.trust.Empty() || !h.trust.names(addressOf(q.Client))) && q.Head.Value("Via") == ""
+	via := q.Head.Value("Via")
+	return via == "" || !looping(via)
 }
 
 // Ask sends r, which has no body, with room for its text. doubt is what

@@ -28,7 +28,7 @@ func (a *answerer) surround(now *current, came *http.Request, t *trace.Request) 
 		return nil
 	}
 	if a.headers.NeedsID() {
-		ctx := headers.WithID(a.request.Context(), t)
+		ctx := headers.WithID(a.request.Context(), t, a.said)
 		a.request, came = a.request.WithContext(ctx), came.WithContext(ctx)
 	}
 	if a.headers.Private() || a.cors != nil && !a.cors.Allows(came) { // who may not read has no name that could be bounded
@@ -74,7 +74,10 @@ func (a *around) apply(h http.Header, status int, contentType []string) {
 	if !a.asked {
 		a.cors.Apply(h, a.r)
 	}
-	m := headers.Moment{Status: status, Type: contentType, Secure: a.r.TLS != nil, Value: a.value}
+	m := headers.Moment{Status: status, Secure: a.r.TLS != nil, Value: a.value}
+	if len(contentType) > 0 {
+		m.Type = contentType[0]
+	}
 	if status == http.StatusNotModified {
 		m.Kept = send.KeptIn304
 	}

@@ -1,109 +1,274 @@
 package server
 
 import (
+	"crypto/rand"
+	"net"
+	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"millrace/internal/accesslog"
+	"millrace/internal/admit"
+	"millrace/internal/field"
+	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/lean"
 	"millrace/internal/redact"
+	"millrace/internal/send"
 	"millrace/internal/site"
 	"millrace/internal/slow"
 	"millrace/internal/trace"
 )
 
-// carried is a request that a loop passes on, with the accounting that ServeHTTP does
-// for others.
+// carried is a request that a loop passes on, with what ServeHTTP does for others:
+// the accounting, and what is around the job.
 type carried struct {
 	lane.Passage
+	begun
 	table *site.Table
-	job   *meter.Job
-	log   *accesslog.Log // nil: no line
+	route *site.Route
 	began time.Time
+	log   *accesslog.Log // nil: no line
 	line  accesslog.Record
 	slow  *slow.Store // nil: nobody wants to know of slow ones
+
+	idField string // of its answer; "" for none
+	fields  []field.Line
+	client  netip.Addr // whom a trusted proxy names, or the connection's other end
+	remote  string     // the client as it is logged; "": the connection's other end
+	came    came
+	lines   field.Lines // of the answer
+	// value is valueOf, made once.
+	value func(variable string) string
 }
 
-var carriedPool = sync.Pool{New: func() any { return new(carried) }}
+// begun is what was done for a request before a handler had it.
+type begun struct {
+	mark     trace.Mark // which other servers are told
+	said     string     // its id in what rules say; "": they do not
+	admitted bool       // its gate was asked
+}
 
-// Carry implements [lane.Carrier]: for routes around whose job there is nothing.
-// What ServeHTTP would ask, find out or add that is not here keeps a request from
-// being carried.
+// came is what rules for the answer may look at.
+type came struct {
+	method, scheme, host, path, query, target, origin string
+	from                                              net.Addr
+}
+
+var carriedPool = sync.Pool{New: func() any {
+	x := new(carried)
+	x.value = x.valueOf
+	return x
+}}
+
+// Carry implements [lane.Carrier]. What ServeHTTP would ask, find out or add that is
+// not here keeps a request from being carried.
 func (s *Server) Carry(q *lane.Question) lane.Passage {
 	now, h := s.current.Load(), q.Head
-	if q.Scope.Secure || now.clients != nil || now.follow.Tracer.Marks() || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
+	if q.Scope.Secure || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
 		return nil
 	}
 	table := enter(q.Scope)
-	p, route := carry(table, q)
-	if p == nil {
+	route, job, below := carriable(table, h)
+	if job == nil {
 		table.Leave()
 		return nil
 	}
 	x := carriedPool.Get().(*carried)
-	*x = carried{Passage: p, table: table, job: route.Job, began: time.Now()}
+	x.table, x.route, x.began = table, route, time.Now()
+	x.client = q.From()
+	trusted := now.clients.Trusts(x.client)
+	if trusted {
+		x.client = now.clients.Named(x.client, h.Value(now.clients.Header()))
+	}
+	if now.clients != nil && x.client.IsValid() {
+		x.remote = x.client.String()
+	}
+	if !x.admits(q) {
+		x.leave()
+		return nil
+	}
+	x.prepare(q, now, trusted)
+	h.Path = below
+	if !x.mark.Exported() { // or a goroutine notes its steps
+		x.Passage = job.Pass(q)
+	}
+	if x.Passage == nil {
+		if x.admitted || x.mark.ID != "" || len(x.fields) > 0 {
+			q.Before = x.begun
+		}
+		x.leave()
+		return nil
+	}
 	if now.log != nil && !route.NoLog {
 		x.log, x.slow = now.log, now.follow.Slow
 		x.line = accesslog.Record{
-			Time: x.began, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
-			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true,
+			Time: x.began, Remote: x.remote, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
+			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID,
 		}
 	}
 	return x
 }
 
-func carry(table *site.Table, q *lane.Question) (lane.Passage, *site.Route) {
-	st := table.Site(q.Head.Host)
-	if st == nil {
-		return nil, nil
+// carriable is the route of a request whose answers loops may pass on, its job, and
+// the path that it sees.
+func carriable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Passer, below string) {
+	st := table.Site(h.Host)
+	if st == nil || st.Trap.At(h.Path) {
+		return nil, nil, ""
 	}
-	route := st.Plain(q.Head.Path)
-	if route == nil || !route.Passes || !route.Bare() || route.BodyBytes > 0 && q.Head.Length > route.BodyBytes {
-		return nil, nil
+	route = st.Plain(h.Path)
+	if route == nil || !route.Passes || route.Foreign || route.BodyBytes > 0 && h.Length > route.BodyBytes {
+		return nil, nil, ""
 	}
-	h := route.Handler
-	if m, ok := h.(*site.Mounted); ok {
-		below, found := strings.CutPrefix(q.Head.Path, m.Prefix)
-		if !found || below == "" {
-			return nil, nil
+	handler, below := route.Handler, h.Path
+	if m, ok := handler.(*site.Mounted); ok {
+		var found bool
+		if below, found = strings.CutPrefix(h.Path, m.Prefix); !found || below == "" {
+			return nil, nil, ""
 		}
-		h, q.Head.Path = m.Job, below
+		handler = m.Job
 	}
-	job, ok := h.(lane.Passer) // not where a password is asked for first
-	if !ok {
-		return nil, nil
+	job, _ = handler.(lane.Passer) // not where a password is asked for first
+	return route, job, below
+}
+
+// admits asks the gate of the route. Whom it does not let pass the handler answers.
+func (x *carried) admits(q *lane.Question) bool {
+	h := q.Head
+	gate := x.route.Gate.At(h.Path)
+	if gate == nil {
+		return true
 	}
-	return job.Pass(q), route
+	if gate.TakesProof(h.Method, h.Query) {
+		return false
+	}
+	about := admit.Request{Client: x.client, Now: x.began}
+	for i := range about.Values {
+		if name := gate.Header(i); name != "" {
+			about.Values[i] = []byte(h.Value(name))
+		}
+	}
+	if gate.LooksAtAgent() {
+		about.Agent = []byte(h.Value("User-Agent"))
+	}
+	x.admitted = gate.Ask(&about).Passes()
+	return x.admitted
+}
+
+// prepare says what the job is to add to the request, and keeps what is added to the
+// answer.
+func (x *carried) prepare(q *lane.Question, now *current, trusted bool) {
+	h, route := q.Head, x.route
+	if t := now.follow.Tracer; t.Marks() {
+		x.idField = t.Header()
+		x.mark = t.Mark(h.Value, trusted)
+		x.fields = x.mark.Fields(x.fields)
+		x.said = x.mark.ID
+	}
+	if x.said == "" && route.Headers.NeedsID() {
+		x.said = rand.Text()
+	}
+	if route.Headers != nil || route.CORS != nil {
+		x.came = came{
+			method: h.Method, scheme: q.Scheme(), host: h.Host, path: h.Path, query: h.Query, target: h.Target, origin: h.Value("Origin"), from: q.Client,
+		}
+	}
+	q.Pages = route.Pages
+	x.tell(q)
+}
+
+func (x *carried) tell(q *lane.Question) { q.ID, q.Fields = x.said, x.fields }
+
+// Start implements [lane.Passage].
+func (x *carried) Start(q *lane.Question) bool {
+	x.tell(q)
+	return x.Passage.Start(q)
+}
+
+// Take implements [lane.Passage].
+func (x *carried) Take(buf []byte, r *lane.Reply) lane.Taken {
+	t := x.Passage.Take(buf, r)
+	if t == lane.Whole && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil) {
+		x.dress(r)
+	}
+	return t
+}
+
+// dress does what writer.stamp does for the header of an answer.
+func (x *carried) dress(r *lane.Reply) {
+	x.lines = append(x.lines[:0], r.Lines...)
+	if x.idField != "" {
+		x.lines.Set(x.idField, x.mark.ID)
+	}
+	x.route.CORS.ApplyTo(&x.lines, x.came.origin)
+	if rules := x.route.Headers; rules != nil {
+		m := headers.Moment{Status: r.Status, Type: x.lines.First("Content-Type"), Secure: x.came.scheme == "https", Value: x.value}
+		if r.Status == http.StatusNotModified {
+			m.Kept = send.KeptIn304
+		}
+		rules.ApplyTo(&x.lines, &m)
+	}
+	field.SortLines(x.lines)
+	r.Lines = x.lines
+}
+
+// valueOf is what a variable stands for, as around.value has it.
+func (x *carried) valueOf(variable string) string {
+	switch c := &x.came; variable {
+	case "client_ip":
+		if x.remote != "" {
+			return x.remote
+		}
+		return lane.RemoteHost(c.from)
+	case "host":
+		return c.host
+	case "scheme":
+		return c.scheme
+	case "method":
+		return c.method
+	case "path":
+		return c.path
+	case "query":
+		return c.query
+	case "uri":
+		return c.target
+	}
+	return x.said
 }
 
 // Sent implements [lane.Passage].
 func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 	took, sent := time.Since(x.began), int64(len(r.Body))
-	x.job.Through.Observe(c.Shard(), r.Status, sent, took)
+	job := x.route.Job
+	job.Through.Observe(c.Shard(), r.Status, sent, took)
 	if x.log != nil {
-		x.line.Remote, x.line.Status, x.line.Bytes, x.line.Duration, x.line.Shard = c.LoggedAs(), r.Status, sent, took, c.Shard()
+		if x.line.Remote == "" {
+			x.line.Remote = c.LoggedAs()
+		}
+		x.line.Status, x.line.Bytes, x.line.Duration, x.line.Shard = r.Status, sent, took, c.Shard()
 		x.log.Write(&x.line)
-		if slow.Slow(x.job, took) && x.slow.Wants(x.began) {
-			x.slow.Add(x.job, x.trace())
+		if slow.Slow(job, took) && x.slow.Wants(x.began) {
+			x.slow.Add(job, x.trace())
 		}
 	}
 	x.Passage.Sent(c, r)
-	x.table.Leave()
-	x.release()
+	x.leave()
 }
 
 // trace is what there is to say of a request that was slow: the loop only passes bytes
 // on, so all of it was the upstream's answer and its way to the client.
 func (x *carried) trace() *trace.Trace {
-	l := &x.line
+	l, job := &x.line, x.route.Job
 	return &trace.Trace{
 		Summary: trace.Summary{
 			Method: cut(l.Method, maxHost), Scheme: "http", Host: cut(l.Host, maxHost), Target: redact.Target(cut(l.Target, maxTarget)), Proto: l.Proto,
-			Client: cut(l.Remote, maxHost), Agent: cut(l.UserAgent, maxAgent), Site: x.job.Site, Route: x.job.Route, Job: x.job.Name, Lane: "through",
+			Client: cut(l.Remote, maxHost), Agent: cut(l.UserAgent, maxAgent), Site: job.Site, Route: job.Route, Job: job.Name, Lane: "through",
 			Status: l.Status, Bytes: l.Bytes, Took: l.Duration,
 		},
+		ID:    x.mark.ID,
 		Began: x.began,
 		Steps: []trace.Step{{Kind: trace.Upstream, Note: "passed on by the event loop", Took: l.Duration, Parent: -1}},
 	}
@@ -112,22 +277,29 @@ func (x *carried) trace() *trace.Trace {
 // Discard implements [lane.Passage].
 func (x *carried) Discard() {
 	x.Passage.Discard()
+	x.leave()
+}
+
+// leave ends the request's time in its table.
+func (x *carried) leave() {
 	x.table.Leave()
 	x.release()
 }
 
 func (x *carried) release() {
-	*x = carried{}
+	clear(x.lines) // they are parts of what an upstream has said
+	clear(x.fields)
+	*x = carried{lines: x.lines[:0], fields: x.fields[:0], value: x.value}
 	carriedPool.Put(x)
 }
 
 // goOn takes over the accounting of a passage that a handler goes on with.
-func goOn(p *lane.Passage) *site.Table {
+func goOn(p *lane.Passage) (*site.Table, begun) {
 	x := (*p).(*carried)
-	table := x.table
+	table, b := x.table, x.begun
 	*p = x.Passage
 	x.release()
-	return table
+	return table, b
 }
 
 // Carried is how many requests the loops have passed on.

@@ -22,8 +22,8 @@ type Follow struct {
 	Slow   *slow.Store        // gets those that took long; nil: nobody does
 }
 
-// follow begins to follow a request.
-func (w *writer) follow(now *current, r *http.Request, began time.Time) {
+// follow begins to follow a request, of which others may have been told.
+func (w *writer) follow(now *current, r *http.Request, began time.Time, told *trace.Mark) {
 	t := now.follow.Tracer
 	if t == nil {
 		return
@@ -31,6 +31,7 @@ func (w *writer) follow(now *current, r *http.Request, began time.Time) {
 	w.began, w.idField = began, t.Header()
 	proxy := t.Marks() && now.clients != nil && now.clients.Trusts(realip.Peer(r.RemoteAddr))
 	t.Begin(&w.trace, r, began, proxy)
+	w.trace.Continue(told)
 }
 
 // unfollow ends that, and hands the request to those who want it.

@@ -27,19 +27,20 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
 	_, w.through = rw.(*lean.Response)
-	table := s.enter(r, w.through)
+	table, before := s.enter(r, w.through)
 	defer table.Leave()
 	_, w.rehearsal = rw.(*audience)
 	if r.TLS != nil {
 		w.secure(s, now)
 	}
-	w.follow(now, r, began)
+	w.follow(now, r, began, &before.mark)
 	found := s.route(table, r)
+	found.said = before.said
 	came := r // whose target and protocol the log names
 	w.around = found.surround(now, came, &w.trace)
 	found.handler = w.around.preflights(found.handler)
 	if gate := found.gate.At(r.URL.Path); gate != nil {
-		found.handler = s.guarded(gate, now, w.rehearsal, found.handler)
+		found.handler = s.guarded(gate, now, w.rehearsal || before.admitted, found.handler)
 	}
 	if strings.HasPrefix(r.URL.Path, challengePath) {
 		found.handler = s.provingNames(found.handler)
@@ -129,16 +130,17 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 
 // enter takes part in the routing table that serves r. One that was passed on
 // stays in the table by which that was done.
-func (s *Server) enter(r *http.Request, through bool) *site.Table {
+func (s *Server) enter(r *http.Request, through bool) (*site.Table, begun) {
 	if through {
 		if p := lane.Unfinished(r); p != nil {
 			return goOn(p)
 		}
 	}
+	b, _ := lane.Before(r).(begun)
 	if r.TLS != nil {
-		return enter(&s.secure)
+		return enter(&s.secure), b
 	}
-	return enter(&s.plain)
+	return enter(&s.plain), b
 }
 
 func enter(scope *lane.Scope) *site.Table {
@@ -166,6 +168,7 @@ type answerer struct {
 	foreign   bool
 	headers   *headers.AnswerRules
 	cors      *cors.Policy
+	said      string // the request's id in what was said of it already; "": nothing was
 }
 
 // serve has the handler answer.
@@ -235,12 +238,12 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	return found
 }
 
-// guarded asks a gate before a handler, and has the lane ask it too. A rehearsal is
-// let in.
-func (s *Server) guarded(g *admit.Gate, now *current, rehearsal bool, h http.Handler) http.Handler {
+// guarded asks a gate before a handler, and has the lane ask it too. admitted: the
+// request is let in, a rehearsal or one that a loop has asked about.
+func (s *Server) guarded(g *admit.Gate, now *current, admitted bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lane.Guard(r, g)
-		if rehearsal {
+		if admitted {
 			h.ServeHTTP(w, r)
 			return
 		}

@@ -125,19 +125,15 @@ func (s *Site) Route(path string) *Route {
 // Plain returns what answers for a path in which nothing is encoded, if nothing
 // but the path has a say in that; otherwise, and for a path that is not clean, nil.
 func (s *Site) Plain(path string) *Route {
-	if len(s.rules) > 0 {
-		return nil
-	}
 	if _, clean := Clean(path); !clean {
 		return nil
 	}
+	for i := range s.rules {
+		if s.rules[i].Match.Covers(path) {
+			return nil
+		}
+	}
 	return s.Route(path)
-}
-
-// Bare reports whether the handler alone makes the answers: nothing is asked
-// before it, and nothing is done to what it says.
-func (r *Route) Bare() bool {
-	return r.Gate == nil && r.Headers == nil && r.CORS == nil && len(r.Pages) == 0 && !r.Foreign
 }
 
 // Passes reports whether a route of the table has Passes.

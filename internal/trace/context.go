@@ -40,11 +40,14 @@ func (c *Context) Sampled() bool { return c.Flags&sampledFlag != 0 }
 // Parse reads the fields of a request; ok is false where they say nothing that can
 // be continued. A field that is wrong is as good as none.
 func Parse(h http.Header) (c Context, ok bool) {
-	lines := h[parentField]
-	if len(lines) != 1 || !c.parse(strings.Trim(lines[0], " \t")) {
+	return parseLines(h[parentField], h[stateField])
+}
+
+func parseLines(parent, states []string) (c Context, ok bool) {
+	if len(parent) != 1 || !c.parse(strings.Trim(parent[0], " \t")) {
 		return Context{}, false
 	}
-	c.State = state(h[stateField])
+	c.State = state(states)
 	return c, true
 }
 

@@ -234,10 +234,15 @@ func (t *Tracer) Begin(r *Request, came *http.Request, began time.Time, proxy bo
 	if t.propagates && takes(t.from, proxy) {
 		r.context, _ = Parse(came.Header)
 	}
-	if t.header != "" && takes(t.idFrom, proxy) {
-		if ids := came.Header[t.header]; len(ids) == 1 && UsableID(ids[0]) {
-			r.id = ids[0]
-		}
+	if ids := came.Header[t.Header()]; len(ids) == 1 {
+		r.brought(ids[0], proxy)
+	}
+}
+
+// brought takes over the id that a request has brought, if that is to be done.
+func (r *Request) brought(id string, proxy bool) {
+	if t := r.tracer; t.header != "" && takes(t.idFrom, proxy) && UsableID(id) {
+		r.id = id
 	}
 }
 

@@ -77,7 +77,6 @@ func (im *importer) site(h *host, node *draft.Node) {
 		t.closed = append(t.closed, o.closed...)
 	}
 	t.collect()
-	t.keptOut()
 	t.findPHP()
 	t.serverRules()
 	t.plainRules()
@@ -195,7 +194,7 @@ func (t *site) htaccess() {
 		}
 	}
 	for _, dir := range unique(dirs) {
-		names, all := t.im.options.Below(dir)
+		names := t.im.options.Below(dir)
 		if t.host.alone && !slices.Contains(names, path.Join(dir, Htaccess)) {
 			names = append([]string{path.Join(dir, Htaccess)}, names...)
 		}
@@ -206,10 +205,10 @@ func (t *site) htaccess() {
 			}
 			t.dirs = append(t.dirs, layer{dir: folder, list: t.im.flat(t.im.read(name))})
 		}
-		if !all {
+		if len(names) >= maxHtaccess {
 			d := &draft.Directive{Name: Htaccess, File: dir, Line: 1}
 			t.im.lines = append(t.im.lines, d)
-			t.close(d, fmt.Sprintf("there are more than %d such files, or %d files and folders, below it: not all were read", maxHtaccess, maxEntries))
+			t.close(d, fmt.Sprintf("there are more than %d such files below it: not all were read", maxHtaccess))
 		}
 	}
 }

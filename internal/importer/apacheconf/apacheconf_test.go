@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"millrace/internal/importer/draft"
-	"millrace/internal/importer/source"
 )
 
 // memory are files by their names.
 type memory map[string]string
 
 func (m memory) parse(name string) ([]*draft.Directive, error) {
-	return Parse(name, "", source.Files{
+	return Parse(name, "", Files{
 		Read: func(name string) ([]byte, error) {
 			text, ok := m[name]
 			if !ok {

@@ -12,8 +12,13 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
-	"millrace/internal/importer/source"
 )
+
+// Files is how files are read.
+type Files struct {
+	Read func(name string) ([]byte, error)
+	Glob func(pattern string) ([]string, error)
+}
 
 // Bounds of a config.
 const (
@@ -39,8 +44,8 @@ func (c *Config) Lines() []*draft.Directive {
 }
 
 // Parse reads a Caddyfile and what it imports.
-func Parse(name string, files source.Files) (*Config, error) {
-	p := &parser{Reader: source.Reader{Files: files}, config: &Config{}, snippets: map[string]*draft.Directive{}}
+func Parse(name string, files Files) (*Config, error) {
+	p := &parser{files: files, config: &Config{}, snippets: map[string]*draft.Directive{}}
 	if err := p.file(name, 0); err != nil {
 		return nil, err
 	}
@@ -51,7 +56,7 @@ func Parse(name string, files source.Files) (*Config, error) {
 }
 
 type parser struct {
-	source.Reader
+	files    Files
 	config   *Config
 	snippets map[string]*draft.Directive
 	lines    int
@@ -71,11 +76,11 @@ func (p *parser) file(name string, depth int) error {
 
 // read reads the blocks of a file.
 func (p *parser) read(name string) ([]*draft.Directive, error) {
-	text, err := p.Text(name)
+	text, err := p.files.Read(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	tokens, err := lex(name, text)
+	tokens, err := lex(name, string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +250,7 @@ func (p *parser) names(d *draft.Directive) ([]string, error) {
 	if !filepath.IsAbs(pattern) {
 		pattern = filepath.Join(filepath.Dir(d.File), pattern)
 	}
-	names, err := p.Files.Glob(pattern)
+	names, err := p.files.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.At(), err)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"millrace/internal/importer/draft"
-	"millrace/internal/importer/source"
 )
 
 // files are files by their names.
@@ -14,7 +13,7 @@ type files map[string]string
 
 func (f files) parse(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	return Parse(name, source.Files{
+	return Parse(name, Files{
 		Read: func(name string) ([]byte, error) {
 			text, is := f[name]
 			if !is {

@@ -1,0 +1,172 @@
+package proxy
+
+import (
+	"crypto/rand"
+	"net/netip"
+
+	"millrace/internal/authority"
+	"millrace/internal/field"
+	"millrace/internal/fieldname"
+	"millrace/internal/lane"
+	"millrace/internal/lean"
+)
+
+// sender is who has sent a request that a loop passes on: what trust, peer and
+// Asked say of an http.Request.
+type sender struct {
+	trusted        bool       // the connection's other end is a proxy that is believed
+	client         netip.Addr // whom that names, or the other end itself; the zero address on a UNIX socket
+	now, asked     hop        // what the other end asks for, and what the first proxy was asked for
+	forwarded, xff string     // the chains of a trusted proxy
+}
+
+func (h *Handler) senderOf(q *lane.Question) sender {
+	peer := q.From()
+	s := sender{client: peer, now: hop{node: "unknown", proto: q.Scheme()}}
+	if peer.IsValid() {
+		s.now.node = peer.String()
+	}
+	s.now.host = authority.Normal(s.now.proto, q.Head.Host)
+	s.asked = s.now
+	if s.trusted = h.trust.names(peer); s.trusted {
+		s.forwarded, s.xff, s.asked = chains(claimsOf(q.Head), s.now)
+		s.client = h.clients.Named(peer, s.xff)
+	}
+	return s
+}
+
+// claimsOf is claimsIn for a request in which each name stands once.
+func claimsOf(head *lean.Head) claims {
+	return claims{head.Value("Forwarded"), head.Value("X-Forwarded-For"), head.Value("X-Forwarded-Host"), head.Value("X-Forwarded-Proto")}
+}
+
+// outgoing are the fields of a request that rules may change.
+type outgoing struct {
+	fields field.Lines
+	// value is valueOf, made once. It holds while the rules are applied.
+	value func(variable string) string
+	q     *lane.Question
+	from  *sender
+}
+
+// request writes the request down as Outgoing and the pool do.
+func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
+	h, head := p.handler, q.Head
+	host, path := h.host, head.Path
+	switch host {
+	case "upstream":
+		host = ""
+	case "client":
+		host = from.now.host
+	}
+	if h.paths.strip != "" {
+		path = stripped(path, h.paths.strip)
+	}
+	lines := p.Lines(host, path, head.Query, head.Asks, head.Length)
+	b, err := lines.Append(q.Out, head.Method)
+	if err != nil {
+		return nil, err
+	}
+	fields := p.out.collect(h, q, from)
+	nameless := h.rules != nil && fields.First("User-Agent") == ""
+	for _, l := range fields {
+		if nameless && l.Name == "User-Agent" {
+			continue // see http1.AppendRequest
+		}
+		b = appendLine(b, l.Name, l.Value)
+	}
+	b = from.appendChains(b)
+	b = append(b, "Via: "...)
+	if via := head.Value("Via"); via != "" {
+		b = append(append(b, via...), ", "...)
+	}
+	b = append(b, "1.1 "+pseudonym+"\r\n\r\n"...)
+	return append(b, q.Body...), nil
+}
+
+// collect makes the fields, but for those that say which proxies the request has
+// passed, with which the rules have nothing to do.
+func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) field.Lines {
+	head, strip := q.Head, h.paths.strip
+	o.fields = o.fields[:0]
+	for _, l := range head.Lines {
+		switch l.Name {
+		case "Content-Length", "Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host":
+			continue
+		case "X-Forwarded-Prefix":
+			if strip != "" {
+				continue
+			}
+		}
+		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !forged(l.Name) && (from.trusted || !fieldname.Claim(l.Name)) {
+			o.fields = append(o.fields, l)
+		}
+	}
+	o.fields.Add("X-Forwarded-Proto", from.asked.proto)
+	if from.asked.host != "" {
+		o.fields.Add("X-Forwarded-Host", from.asked.host)
+	}
+	if strip != "" {
+		if claimed := head.Value("X-Forwarded-Prefix"); from.trusted && claimed != "" {
+			strip = before([]string{claimed}) + strip
+		}
+		o.fields.Add("X-Forwarded-Prefix", strip)
+	}
+	for _, l := range q.Fields {
+		if l.Value != "" {
+			o.fields = append(o.fields, l)
+		}
+	}
+	if h.rules == nil {
+		return o.fields
+	}
+	if !o.fields.Has("User-Agent") {
+		o.fields.Add("User-Agent", "") // as outgoingHeader has it, for the rules
+	}
+	o.q, o.from = q, from
+	h.rules.Apply(&o.fields, o.value)
+	o.q, o.from = nil, nil
+	return o.fields
+}
+
+// valueOf is what a variable stands for.
+func (o *outgoing) valueOf(variable string) string {
+	switch variable {
+	case "client_ip":
+		if o.from.client.IsValid() {
+			return o.from.client.String()
+		}
+		return o.from.now.node
+	case "host":
+		return o.from.asked.host
+	case "scheme":
+		return o.from.asked.proto
+	case "method":
+		return o.q.Head.Method
+	case "path":
+		return o.q.Head.Path
+	case "query":
+		return o.q.Head.Query
+	}
+	if o.q.ID == "" {
+		return rand.Text()
+	}
+	return o.q.ID
+}
+
+// appendChains appends Forwarded and X-Forwarded-For.
+func (s *sender) appendChains(b []byte) []byte {
+	b = append(b, "Forwarded: "...)
+	if s.forwarded == "" {
+		b = s.now.append(b)
+	} else {
+		b = append(b, appendChain(s.forwarded, s.now.forwarded())...)
+	}
+	b = append(b, "\r\nX-Forwarded-For: "...)
+	if s.xff == "" {
+		b = append(b, s.now.node...)
+	} else {
+		b = append(b, appendChain(s.xff, s.now.node)...)
+	}
+	return append(b, "\r\n"...)
+}
