@@ -71,8 +71,6 @@ func newAuthority(t *testing.T, seconds uint64) *authority {
 // newAuthorityFor starts one that may serve its customers alone.
 func newAuthorityFor(t *testing.T, seconds uint64, customers bool) *authority {
 	t.Helper()
-	t.Setenv("PEBBLE_VA_NOSLEEP", "1")
-	t.Setenv("PEBBLE_WFE_NONCEREJECT", "20") // every fifth, as a client must bear
 	a := &authority{records: &records{txt: map[string][]string{}}}
 	plain, secure := freePort(t), freePort(t)
 	a.http, a.tls = fmt.Sprint(":", plain), fmt.Sprint(":", secure)
@@ -268,8 +266,10 @@ func startLoud(t *testing.T, yaml string) (*engine.Server, *loud) {
 // A name is enough: the certificate comes by itself, plain requests are sent to
 // HTTPS, and a name that is not ours gets none. With each kind of proof.
 func TestCertificatesComeByThemselves(t *testing.T) {
+	t.Parallel()
 	for _, proof := range []string{"http", "tls"} {
 		t.Run(proof, func(t *testing.T) {
+			t.Parallel()
 			a := newAuthority(t, 3600)
 			dir := folder(t, map[string]string{"index.html": "page"})
 			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example, www.a.example], routes: {/: {static: {root: %s}}}}", dir))
@@ -417,6 +417,7 @@ func s3Server(t *testing.T) (p *servertest.Process, url string) {
 // On demand a name gets its certificate when the first client comes, if the
 // site's own program says that it may.
 func TestCertificatesOnDemand(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t, 3600)
 	var asked atomic.Int64
 	ask := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -439,6 +440,7 @@ func TestCertificatesOnDemand(t *testing.T) {
 
 // A wildcard name is proved in the DNS, by the operator's own program.
 func TestWildcardByDNS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t, 3600)
 	hook := filepath.Join(t.TempDir(), "hook")
 	done := filepath.Join(t.TempDir(), "done")

@@ -32,6 +32,7 @@ const openVisitors = 1000
 // Certificates are renewed with 1,000 connections open, under load, without a
 // failed request on these or on new connections.
 func TestCertificatesAreRenewed(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}
@@ -186,6 +187,7 @@ func TestClockJumpsBuilt(t *testing.T) {
 // A CA that asks for a renewal now (ARI, RFC 9773) gets an order, once, with what
 // it replaces.
 func TestARI(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t, 3600)
 	a.renewNow.Store(true)
 	dir := folder(t, map[string]string{"index.html": "page"})
@@ -198,6 +200,7 @@ func TestARI(t *testing.T) {
 
 // Answers of a CA that mean nothing are told, and the site goes on.
 func TestWrongAnswers(t *testing.T) {
+	t.Parallel()
 	for what, answer := range map[string]http.HandlerFunc{
 		"HTML":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!doctype html><p>hello") },
 		"nothing":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
@@ -209,6 +212,7 @@ func TestWrongAnswers(t *testing.T) {
 		"a refusal": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			a := newAuthority(t, 3600)
 			a.wrong.Store(&answer)
 			dir := folder(t, map[string]string{"index.html": "page"})
@@ -334,6 +338,7 @@ func TestOpenKey(t *testing.T) {
 // An address gets a certificate as a name does, for clients that send no name,
 // and the CA is asked for the profile that is configured.
 func TestAddressCertificate(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t, 3600)
 	dir := folder(t, map[string]string{"index.html": "page"})
 	startLoud(t, a.config(t, ", profile: default", fmt.Sprintf("{hosts: [127.0.0.1], routes: {/: {static: {root: %s}}}}", dir)))
@@ -344,6 +349,7 @@ func TestAddressCertificate(t *testing.T) {
 
 // Where one CA fails the next is asked.
 func TestCAsInTurn(t *testing.T) {
+	t.Parallel()
 	a, broken := newAuthority(t, 3600), newAuthority(t, 3600)
 	broken.limited.Store(true)
 	dir := folder(t, map[string]string{"index.html": "page"})
@@ -365,6 +371,7 @@ func TestCAsInTurn(t *testing.T) {
 // config binds to one of them (RFC 8555, 7.3.4); without, or with another secret,
 // it is told what to write.
 func TestExternalAccount(t *testing.T) {
+	t.Parallel()
 	const id, secret, wrong = "customer-1", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W", "HjudV5qnbreN-n9WyFSH-t4HXuEx_XFen45zuxY-G1h6fr74V3cUM_dVlwQZBWmc"
 	for what, c := range map[string]struct{ config, told string }{
 		"bound":          {", external_account: {id: " + id + ", secret: " + secret + "}", ""},
@@ -373,6 +380,7 @@ func TestExternalAccount(t *testing.T) {
 		"unknown":        {", external_account: {id: customer-2, secret: " + secret + "}", "the CA refuses the account: compare id and secret of external_account"},
 	} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			a := newAuthorityFor(t, 3600, true)
 			if err := a.accounts.AddExternalAccountKeyByID(id, secret); err != nil {
 				t.Fatal(err)

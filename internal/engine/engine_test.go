@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +30,25 @@ import (
 	"millrace/internal/engine"
 )
 
+// The parallel tests here wait for CAs and for clocks, and all can do so at once,
+// however few processors there are.
+const waiting = 16
+
 func TestMain(m *testing.M) {
+	for name, value := range map[string]string{
+		"PEBBLE_VA_NOSLEEP":      "1",
+		"PEBBLE_WFE_NONCEREJECT": "20", // every fifth, as a client must bear
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f != nil {
+		if err := f.Value.Set(strconv.Itoa(waiting)); err != nil {
+			panic(err)
+		}
+	}
 	goleak.VerifyTestMain(m,
 		// The tests' CA, and certmagic's limits for a CA, never end theirs; a lock
 		// of certmagic's finds out only at its next look that it is gone.
