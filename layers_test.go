@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
-	{"internal/order"},
+	{"internal/order", "internal/importer/source"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -70,7 +70,7 @@ var rooms = map[string][][]string{
 		{"lab"},
 		{ // experiments do not know each other
 			"lab/experiment/apicache", "lab/experiment/cache", "lab/experiment/echoramp", "lab/experiment/embed",
-			"lab/experiment/files", "lab/experiment/images", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
+			"lab/experiment/files", "lab/experiment/images", "lab/experiment/packed", "lab/experiment/pgoproof", "lab/experiment/protocols", "lab/experiment/proxy", "lab/experiment/sendfile",
 			"lab/experiment/tls", "lab/experiment/websocket",
 		},
 		{"lab/experiment/cache/origin", "lab/experiment/fileserver", "lab/experiment/h2load", "lab/experiment/rows"},

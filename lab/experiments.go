@@ -12,6 +12,7 @@ import (
 	"millrace/lab/experiment/embed"
 	"millrace/lab/experiment/files"
 	"millrace/lab/experiment/images"
+	"millrace/lab/experiment/packed"
 	"millrace/lab/experiment/pgoproof"
 	"millrace/lab/experiment/protocols"
 	"millrace/lab/experiment/proxy"
@@ -32,6 +33,7 @@ func Experiments() []experiment.Experiment {
 		protocols.Experiment(),
 		proxy.Experiment(),
 		images.Experiment(),
+		packed.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
 		echoramp.Experiment(),

@@ -188,6 +188,9 @@ func (p *passage) plain(out []byte, r *lane.Reply) bool {
 	in := newOutput(bytes.NewReader(out[:end+4]))
 	defer in.free()
 	status, header, err := readHead(in)
+	if _, more := in.ReadByte(); more == nil { // an earlier empty line, of another kind, was the end
+		return false
+	}
 	if err != nil || p.pages.For(status) != "" || status == http.StatusNoContent || status == http.StatusNotModified || header["Content-Type"] == nil || header["Date"] != nil {
 		return false
 	}

@@ -69,7 +69,11 @@ func (h *Handler) explainRules(path string, forced bool) (f Finding, ok bool) {
 		return f, false
 	}
 	path = "/" + strings.TrimPrefix(path, "/")
-	if line, closed := rules.headers.Closed(path); closed {
+	line, closed := rules.headers.Closed(path)
+	if file := h.explainFile(path).File; file != "" && !closed {
+		line, closed = rules.headers.Closed("/" + file)
+	}
+	if closed {
 		return Finding{Status: http.StatusForbidden, Why: fmt.Sprintf("line %d and below of %s want a password, which only auth in the config asks for", line, rulefile.HeadersName)}, true
 	}
 	t, ok, _ := rules.redirects.Find(rulefile.Asked{Path: path}, forced)

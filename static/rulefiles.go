@@ -186,6 +186,15 @@ func pathOf(r *http.Request) string { return "/" + strings.TrimPrefix(r.URL.Path
 // current reports whether the rules still hold.
 func (f *folderRules) current() bool { return f == nil || f.version.Valid() }
 
+// closes reports whether nobody may have a file.
+func (f *folderRules) closes(file string) bool {
+	if f == nil {
+		return false
+	}
+	_, closed := f.headers.Closed("/" + file)
+	return closed
+}
+
 // narrow keeps an answer of the lane for requests for which the rules say the same.
 func (f *folderRules) narrow(rule lane.Rule) lane.Rule {
 	if f != nil && f.redirects.Hosts() {
@@ -289,7 +298,7 @@ func (h *Handler) ruledFile(w http.ResponseWriter, r *http.Request, rules *folde
 	if !ok {
 		return false
 	}
-	if _, closed := rules.headers.Closed("/" + name); closed {
+	if rules.closes(name) {
 		sayStatus(w, r, http.StatusForbidden)
 		return true
 	}
@@ -305,6 +314,10 @@ func (h *Handler) ruledFile(w http.ResponseWriter, r *http.Request, rules *folde
 		return true
 	}
 	defer got.done()
+	if rules.closes(got.snapshot.found.file) {
+		sayStatus(w, r, http.StatusForbidden)
+		return true
+	}
 	a := rules.under(got.answer, pathOf(r), t.Status == http.StatusOK)
 	if t.Status != http.StatusOK {
 		send.ServeStatus(w, r, t.Status, a)

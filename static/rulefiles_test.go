@@ -43,6 +43,27 @@ nonsense
 `,
 }
 
+// A file that nobody may have has no other path by which it is had.
+func TestClosedFiles(t *testing.T) {
+	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
+		dir := t.TempDir()
+		write(t, dir, map[string]string{
+			"about.html": "about", "app/index.html": "app", "open.html": "open",
+			"_headers":   "/about.html\n  Basic-Auth: a:b\n/app/index.html\n  Basic-Auth: a:b\n",
+			"_redirects": "/peek /app/ 200\n",
+		})
+		h := serve(t, dir, Options{RuleFiles: true, CleanURLs: true, Log: slog.New(slog.DiscardHandler)})
+		for path, want := range map[string]int{"/about": 403, "/about.html": 403, "/app/": 403, "/peek": 403, "/open": 200} {
+			if got := ask(h, "GET", path).Code; got != want {
+				t.Errorf("%s: %d, want %d", path, got, want)
+			}
+			if got := h.Explain(path).Status; got != want && path != "/peek" {
+				t.Errorf("%s is explained as %d, want %d", path, got, want)
+			}
+		}
+	})
+}
+
 func TestRuleFiles(t *testing.T) {
 	everyWay(t, func(t *testing.T, serve func(t testing.TB, dir string, o Options) *Handler) {
 		dir := t.TempDir()

@@ -349,6 +349,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer u.done()
+	if rules.closes(u.snapshot.found.file) { // by another path than its own, as /about for about.html
+		sayStatus(w, r, http.StatusForbidden)
+		return
+	}
 	if u.offer && rules.current() {
 		lane.Offer(r, u.answer, rules.narrow(u.rule()))
 	}

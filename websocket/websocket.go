@@ -48,7 +48,8 @@ type Handler struct {
 	close   sync.Once
 	watcher sync.WaitGroup
 
-	watching sync.Mutex // held while the wait for the drain begins, or leaving is closed
+	watching sync.Mutex      // held while the wait for the drain begins, or leaving is closed
+	drain    <-chan struct{} // guarded by watching; nil: no client has come
 
 	own []io.Closer // what New has made of Deps that were nil
 
@@ -299,6 +300,7 @@ const grace = 3 * time.Second
 func (h *Handler) begin(drain <-chan struct{}) {
 	h.watching.Lock()
 	defer h.watching.Unlock()
+	h.drain = drain
 	if !h.isLeaving() {
 		h.watcher.Go(func() { h.awaitDrain(drain) })
 	}
@@ -347,9 +349,19 @@ func (h *Handler) HasChannels() bool { return h.channels != nil }
 // returns when they are gone. Nobody can connect any more.
 func (h *Handler) Leave() { h.leave(frame.ServiceRestart) }
 
-// Close tells all clients to come back (1012), and returns when they are gone.
+// Close tells all clients to come back (1012; 1001 if the server ends, which the
+// goroutine that waits for that may not have noticed yet), and returns when they are
+// gone.
 func (h *Handler) Close() error {
-	h.Leave()
+	h.watching.Lock()
+	drain := h.drain
+	h.watching.Unlock()
+	select {
+	case <-drain:
+		h.leave(frame.GoingAway)
+	default:
+		h.Leave()
+	}
 	h.watcher.Wait()
 	if h.channels != nil {
 		return errors.Join(h.channels.Close(), closeAll(h.own))

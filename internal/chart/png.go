@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
@@ -10,11 +9,6 @@ import (
 	"math"
 	"strconv"
 
-	xfont "golang.org/x/image/font"
-	"golang.org/x/image/font/gofont/gobold"
-	"golang.org/x/image/font/gofont/goregular"
-	"golang.org/x/image/font/opentype"
-	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
 )
 
@@ -24,37 +18,27 @@ const density = 2
 // raster draws into an image. The fonts are read when a picture begins and
 // forgotten with it: a program that draws none pays nothing for them.
 type raster struct {
-	img   *image.RGBA
-	top   float64 // where the chart that is drawn begins, in CSS pixels
-	pen   *vector.Rasterizer
-	fonts map[bool]*opentype.Font // by bold
-	faces map[font]xfont.Face     // by size and weight: a handful
+	img     *image.RGBA
+	top     float64 // where the chart that is drawn begins, in CSS pixels
+	pen     *vector.Rasterizer
+	weights [2]glyphs // regular and bold
 }
 
 func newRaster(width, height int) (*raster, error) {
-	r := &raster{
-		img:   image.NewRGBA(image.Rect(0, 0, width*density, height*density)),
-		pen:   new(vector.Rasterizer),
-		fonts: map[bool]*opentype.Font{},
-		faces: map[font]xfont.Face{},
+	weights, err := readGlyphs(glyphData)
+	if err != nil {
+		return nil, err
 	}
-	for bold, data := range map[bool][]byte{false: goregular.TTF, true: gobold.TTF} {
-		f, err := opentype.Parse(data)
-		if err != nil {
-			return nil, fmt.Errorf("reading the font of charts: %w", err)
-		}
-		r.fonts[bold] = f
+	r := &raster{
+		img:     image.NewRGBA(image.Rect(0, 0, width*density, height*density)),
+		pen:     new(vector.Rasterizer),
+		weights: weights,
 	}
 	draw.Draw(r.img, r.img.Bounds(), image.NewUniform(rgba(paper)), image.Point{}, draw.Src)
 	return r, nil
 }
 
 func (r *raster) writeTo(w io.Writer) error {
-	for _, face := range r.faces {
-		if err := face.Close(); err != nil {
-			return err
-		}
-	}
 	return png.Encode(w, r.img)
 }
 
@@ -82,9 +66,12 @@ func (s *shapes) bounds(top float64) image.Rectangle {
 			hi = point{math.Max(hi.x, p.x), math.Max(hi.y, p.y)}
 		}
 	}
-	pixel := func(v float64) int { return int(math.Min(math.Max(v*density, -1), maxLines*maxSide*density+1)) }
-	return image.Rect(pixel(lo.x)-1, pixel(lo.y+top)-1, pixel(hi.x)+2, pixel(hi.y+top)+2)
+	return image.Rect(pixel(lo.x*density)-1, pixel((lo.y+top)*density)-1, pixel(hi.x*density)+2, pixel((hi.y+top)*density)+2)
 }
+
+// pixel is a coordinate as a whole number, no further from the image than one
+// pixel.
+func pixel(v float64) int { return int(math.Min(math.Max(v, -1), maxLines*maxSide*density+1)) }
 
 // fill rasterises shapes, in no more of the image than they touch.
 func (r *raster) fill(s *shapes, p paint) {
@@ -186,35 +173,61 @@ func (r *raster) disc(center point, radius float64, fill paint, st stroke) {
 	r.area(circle(center, radius), fill, st)
 }
 
-func (r *raster) face(f font) xfont.Face {
-	key := font{size: f.size, bold: f.bold}
-	if face, ok := r.faces[key]; ok {
-		return face
-	}
-	face, err := opentype.NewFace(r.fonts[f.bold], &opentype.FaceOptions{Size: f.size * density, DPI: 72, Hinting: xfont.HintingNone})
-	if err != nil { // never: it fails for no options that are given here
-		return nil
-	}
-	r.faces[key] = face
-	return face
-}
-
+// text writes with the glyphs of one of the weights.
 func (r *raster) text(at point, text string, f font) {
-	face := r.face(f)
-	if face == nil {
+	weight := r.weights[0]
+	if f.bold {
+		weight = r.weights[1]
+	}
+	var line []glyph
+	advance := 0
+	for _, c := range clean(text) {
+		g := weight.of(c)
+		line = append(line, g)
+		advance += g.advance
+	}
+	scale := f.size * density / unitsPerEm
+	x, y, width := at.x*density, (at.y+r.top)*density, float64(advance)*scale
+	switch f.anchor {
+	case start:
+	case middle:
+		x -= width / 2
+	case end:
+		x -= width
+	}
+	// Glyphs may reach beyond their advance, and below the line, by less than a size.
+	margin := f.size * density
+	within := image.Rect(pixel(x-margin), pixel(y-2*margin), pixel(x+width+margin), pixel(y+margin)).Intersect(r.img.Bounds())
+	if within.Empty() {
 		return
 	}
-	d := xfont.Drawer{Dst: r.img, Src: image.NewUniform(rgba(f.paint)), Face: face}
-	text = clean(text)
-	x := fixed.Int26_6(at.x * density * 64)
-	switch f.anchor {
-	case middle:
-		x -= d.MeasureString(text) / 2
-	case end:
-		x -= d.MeasureString(text)
+	r.pen.Reset(within.Dx(), within.Dy())
+	x, y = x-float64(within.Min.X), y-float64(within.Min.Y)
+	for _, g := range line {
+		for _, s := range g.segments {
+			r.segment(s, x, y, scale)
+		}
+		r.pen.ClosePath()
+		x += float64(g.advance) * scale
 	}
-	d.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6((at.y + r.top) * density * 64)}
-	d.DrawString(text)
+	r.pen.Draw(r.img, within, image.NewUniform(rgba(f.paint)), image.Point{})
+}
+
+// segment draws part of a glyph whose place on the line is at x and y, in pixels.
+func (r *raster) segment(s segment, x, y, scale float64) {
+	var at [2][2]float32
+	for i, p := range s.at {
+		at[i] = [2]float32{float32(x + float64(p[0])*scale), float32(y + float64(p[1])*scale)}
+	}
+	switch s.kind {
+	case moveTo:
+		r.pen.ClosePath() // the contour before
+		r.pen.MoveTo(at[0][0], at[0][1])
+	case lineTo:
+		r.pen.LineTo(at[0][0], at[0][1])
+	case quadTo:
+		r.pen.QuadTo(at[0][0], at[0][1], at[1][0], at[1][1])
+	}
 }
 
 func (r *raster) begin(string, string) {}

@@ -385,6 +385,7 @@ func ParsePacked(name string, data []byte, packed func(root string) bool, settin
 		}
 		d.document(body, cfg)
 		d.included(cfg)
+		cfg.Include = d.includes
 	}
 	cfg.resolve(filepath.Dir(name))
 	if err := cfg.finish(doc, settings); err != nil {

@@ -29,6 +29,7 @@ type decoder struct {
 	snippets map[string]snippet
 	using    []string // snippets that are being put in
 	parts    []part   // files that are included
+	includes []string // what the config names for that
 	nodes    int
 	env      func(string) (string, bool)
 	// verbatim: values mean what they say, a dollar sign included.

@@ -54,6 +54,7 @@ func (d *decoder) gather(body ast.Node, dir string) {
 	var names []string
 	v := reflect.ValueOf(&names).Elem()
 	d.value(n, v, includeKey, 1)
+	d.includes = names
 	for i, name := range names {
 		at := d.doc.value(fmt.Sprintf("%s[%d]", includeKey, i))
 		for _, file := range d.matches(name, dir, at) {
@@ -111,6 +112,17 @@ func (d *decoder) matches(name, dir string, at place) []string {
 	files, err := filepath.Glob(name)
 	if err != nil {
 		d.doc.at(at, fmt.Sprintf("%q is not a pattern for files: %v", name, err), "for example conf.d/*.yaml")
+		return nil
+	}
+	folder := filepath.Dir(name)
+	for strings.ContainsAny(folder, "*?[") {
+		folder = filepath.Dir(folder)
+	}
+	f, err := os.Open(folder)
+	if errors.Is(err, fs.ErrPermission) { // which Glob says nothing of
+		d.doc.at(at, fmt.Sprintf("cannot look for files in %s: this user has no permission", folder), "")
+	} else if err == nil {
+		_ = f.Close() // nothing was read
 	}
 	return files // sorted
 }

@@ -199,18 +199,47 @@ func Make(rules []Rule) {
 	}
 }
 
-// Writable is the folder by which rules let a file be changed or replaced; "" for
-// none. Where sockets are made, files can be removed at most.
+// Writable is the folder by which rules let a file be changed or replaced, or a link
+// on its way; "" for none. Where sockets are made, files can be removed at most.
 func Writable(rules []Rule, file string) string {
-	if found, err := filepath.EvalSymlinks(file); err == nil {
-		file = found
-	}
-	for _, r := range rules {
-		if dir, ok := lookUp(r); ok && r.Access&Write != 0 && below(file, dir) {
-			return dir
+	for _, name := range way(file) {
+		for _, r := range rules {
+			if dir, ok := lookUp(r); ok && r.Access&Write != 0 && below(name, dir) {
+				return dir
+			}
 		}
 	}
 	return ""
+}
+
+// mostLinks bounds the links that are followed one after the other (MAXSYMLINKS has
+// 40).
+const mostLinks = 40
+
+// way is what decides which file an absolute path leads to: the file itself, and all
+// links before it, each by the name that it has without those before it.
+func way(file string) (names []string) {
+	rest, at := file, "/"
+	for links := 0; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		if name == "" {
+			continue
+		}
+		next := filepath.Join(at, name)
+		to, err := os.Readlink(next)
+		if err != nil || links == mostLinks {
+			at = next
+			continue
+		}
+		links++
+		names = append(names, next)
+		if filepath.IsAbs(to) {
+			at = "/"
+		}
+		rest = to + "/" + rest
+	}
+	return append(names, at)
 }
 
 // Loader is the program that loads the libraries of another one; "" for a program

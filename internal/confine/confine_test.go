@@ -158,6 +158,17 @@ func TestWritable(t *testing.T) {
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
 	}
+	make1(t, at("releases/1"))
+	for link, to := range map[string]string{"store/current": "../releases/1", "link": "store/current", "plain": "releases/1"} {
+		if err := os.Symlink(to, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{at("link/config"): at("store"), at("store/current/../1/config"): at("store"), at("plain/config"): "", at("releases/1/config"): ""} {
+		if got := Writable(rules, file); got != want {
+			t.Errorf("%s, by links: %q, want %q", file, got, want)
+		}
+	}
 	if info, err := os.Stat(at("new/cache")); err != nil || Running != "" && info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info, err)
 	}

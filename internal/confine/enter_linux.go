@@ -150,6 +150,19 @@ func drop() {
 			_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, c, 0, 0)
 		}
 	}
+	// What is inheritable root gets in addition to that (capabilities(7)); older
+	// container engines leave all of them there.
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if unix.Capget(&header, &sets[0]) == nil {
+		var mask uint64
+		for _, c := range kept {
+			mask |= 1 << c
+		}
+		sets[0].Inheritable &= uint32(mask)       //nolint:gosec // the lower half
+		sets[1].Inheritable &= uint32(mask >> 32) //nolint:gosec // the upper half
+		_ = unix.Capset(&header, &sets[0])        // less is always allowed
+	}
 }
 
 // restrict restricts the thread that calls it.

@@ -105,6 +105,14 @@ func tries(d *Domain, top string) (faults []error) {
 	want("tracing who is outside", unix.PtraceAttach(os.Getppid()), true)
 	want("the memory of who is outside", read(fmt.Sprintf("/proc/%d/environ", os.Getppid())), true)
 	want("signals to who is outside", syscall.Kill(os.Getppid(), 0), d.Scoped)
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	want("looking at capabilities", unix.Capget(&header, &sets[0]), false)
+	for _, all := range []uint32{sets[0].Effective, sets[0].Permitted, sets[0].Inheritable} {
+		if all&(1<<unix.CAP_SYS_ADMIN|1<<unix.CAP_SYS_PTRACE) != 0 {
+			faults = append(faults, fmt.Errorf("the process still has the capabilities %x", all))
+		}
+	}
 	return append(faults, onThreads(at)...)
 }
 
@@ -162,6 +170,9 @@ func TestEnter(t *testing.T) {
 	top := layOut(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), inside+"="+top)
+	if os.Getuid() == 0 { // has them inheritable, as in some containers
+		cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE}}
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -57,6 +57,10 @@ var scripts = map[string]func(w records, asked map[string]string, body string){
 		w.add(6, "Content-Type: text/x\n\nhello", 0)
 		w.end(0, 0)
 	},
+	"lines": func(w records, _ map[string]string, _ string) { // an empty line as the client's ends in the body
+		w.add(6, "Content-Type: text/x\n\none\r\n\r\ntwo", 0)
+		w.end(0, 0)
+	},
 	"dated": func(w records, _ map[string]string, _ string) {
 		w.add(6, "Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n"+page+"x", 0)
 		w.end(0, 0)

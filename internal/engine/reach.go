@@ -19,9 +19,7 @@ import (
 // are to be made. own is the config's file; "" for none.
 func Reach(cfg *config.Config, own string) []confine.Rule {
 	r := &reach{reads: append(cfg.Files(), trusted(cfg)...)}
-	if own != "" {
-		r.reads = append(append(r.reads, own), included(cfg, own)...)
-	}
+	r.reads = append(r.reads, Configs(cfg, own)...)
 	r.stores(cfg)
 	r.log(cfg)
 	r.sockets(cfg)
@@ -163,13 +161,22 @@ func (r *reach) sockets(cfg *config.Config) {
 	}
 }
 
-// included are the folders of the files that a config includes.
-func included(cfg *config.Config, own string) (all []string) {
+// Configs are the file of a config and the folders of the files that it includes; own
+// is "" for a config that comes from no file.
+func Configs(cfg *config.Config, own string) (all []string) {
+	if own == "" {
+		return nil
+	}
+	all = []string{own}
 	for _, pattern := range cfg.Include {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(own), pattern)
 		}
 		dir := filepath.Dir(pattern)
+		if strings.ContainsAny(dir, "*?[") {
+			found, _ := filepath.Glob(dir) // a pattern that is none was a mistake before
+			all = append(all, found...)
+		}
 		for strings.ContainsAny(dir, "*?[") {
 			dir = filepath.Dir(dir)
 		}

@@ -20,6 +20,7 @@ const maxStderr = 8 << 10
 // has said that it is done.
 type Answer struct {
 	client     *Client
+	ctx        context.Context // the request's
 	conn       *conn
 	at         record
 	done       bool // the last record came
@@ -57,6 +58,9 @@ func (a *Answer) Read(p []byte) (int, error) {
 func (a *Answer) patience() {
 	if d := a.conn.options.Read; d > 0 && a.conn.in.Buffered() == 0 {
 		_ = a.conn.nc.SetReadDeadline(time.Now().Add(d))
+		if a.ctx.Err() != nil { // which has set one in the past, maybe before that
+			_ = a.conn.nc.SetDeadline(time.Unix(1, 0))
+		}
 	}
 }
 

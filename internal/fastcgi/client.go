@@ -95,7 +95,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
 	one := newConn(nc, &c.options)
 	one.in.Reset(io.MultiReader(bytes.NewReader(came), nc))
-	a := &Answer{client: c, conn: one, alone: true}
+	a := &Answer{client: c, ctx: ctx, conn: one, alone: true}
 	a.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	if err := a.advance(); err != nil {
 		a.giveUp()
@@ -106,7 +106,7 @@ func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer,
 
 // ask writes the request and waits for the first record of the answer.
 func (c *Client) ask(ctx context.Context, nc *conn, r Request) (*Answer, error) {
-	a := &Answer{client: c, conn: nc}
+	a := &Answer{client: c, ctx: ctx, conn: nc}
 	a.stop = context.AfterFunc(ctx, func() { _ = nc.nc.SetDeadline(time.Unix(1, 0)) }) // whoever reads or writes ends
 	head := appendBegin(nc.out[:0], c.options.Keep > 0)
 	head = appendStream(head, kindParams, r.Params)

@@ -239,6 +239,29 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// A client that goes between two reads ends its request as well: its deadline is not
+// replaced by that of the next read.
+func TestGoneBetweenReads(t *testing.T) {
+	one, other := net.Pipe()
+	defer one.Close()
+	defer other.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = one.SetDeadline(time.Unix(1, 0)) // as the end of the context has it
+	c := New(Options{Read: time.Hour})
+	a := &Answer{client: c, ctx: ctx, conn: newConn(one, &c.options), stop: func() bool { return false }}
+	ended := make(chan error, 1)
+	go func() { ended <- a.advance() }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the application is waited for, though the client has gone")
+	}
+}
+
 // Nobody there is an error of its own; of several addresses the next is tried.
 func TestNobodyThere(t *testing.T) {
 	ln, path := listen(t)
@@ -270,7 +293,7 @@ func FuzzAnswer(f *testing.F) {
 			_ = other.Close()
 		}()
 		c := New(Options{})
-		a := &Answer{client: c, conn: newConn(one, &c.options), stop: func() bool { return true }}
+		a := &Answer{client: c, ctx: t.Context(), conn: newConn(one, &c.options), stop: func() bool { return true }}
 		_, err := io.ReadAll(a)
 		if err == nil && !bytes.Contains(said, []byte{1, kindEnd, 0, 1, 0, 8}) {
 			t.Errorf("%q is whole without an end", said)

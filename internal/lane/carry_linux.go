@@ -61,6 +61,7 @@ type carrying struct {
 type flight struct {
 	k          *carrying // stays the same
 	waits      bool
+	told       bool  // that it is ready; guarded by k.mu
 	c          *Conn // nil: it is over
 	passage    Passage
 	head       string
@@ -103,7 +104,7 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	p := l.carrier.Carry(&k.question)
 	if p == nil {
 		c.before = k.question.Before
-		k.put(f)
+		k.drop(f)
 		return false
 	}
 	if len(b) > n {
@@ -140,6 +141,7 @@ func (lp *loop) expect(f *flight) {
 func (f *flight) Ready() {
 	k := f.k
 	k.mu.Lock()
+	f.told = true
 	k.ready = append(k.ready, f)
 	k.some.Store(true)
 	k.mu.Unlock()
@@ -204,6 +206,17 @@ func (k *carrying) take() *flight {
 func (k *carrying) put(f *flight) {
 	*f = flight{k: k, next: k.idle}
 	k.idle = f
+}
+
+// drop has a flight used again that has not begun, unless it was told meanwhile that it
+// is ready: start would take it for the next request.
+func (k *carrying) drop(f *flight) {
+	k.mu.Lock()
+	told := f.told
+	k.mu.Unlock()
+	if !told {
+		k.put(f)
+	}
 }
 
 // add takes note of a flight. The first one starts the timer.

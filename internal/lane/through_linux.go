@@ -282,13 +282,24 @@ func (c *Conn) unloop() error {
 func (c *Conn) quit() error {
 	fd := c.fd
 	if fd == noFD {
-		return nil
+		return c.lost()
 	}
 	c.detach()
 	if !c.settle(fd) {
 		return net.ErrClosed
 	}
 	c.watchEnd()
+	return nil
+}
+
+// lost is an error where a connection has left its loop and has become none of package
+// net's: there was no descriptor left for that, or half of an answer could be sent.
+func (c *Conn) lost() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nc == nil {
+		return net.ErrClosed
+	}
 	return nil
 }
 
@@ -299,7 +310,9 @@ func (c *Conn) sendNow(head, body []byte) (n int, err error) {
 	defer c.direct.moving.Unlock()
 	all := len(head) + len(body)
 	switch {
-	case c.fd == noFD || all == 0:
+	case c.fd == noFD:
+		return 0, c.lost()
+	case all == 0:
 		return 0, nil
 	case len(head) == 0:
 		head, body = body, nil
@@ -346,7 +359,7 @@ func (c *Conn) readNow(p []byte) (n int, ok bool, err error) {
 	c.direct.moving.Lock()
 	defer c.direct.moving.Unlock()
 	if c.fd == noFD {
-		return 0, false, nil
+		return 0, false, c.lost()
 	}
 	if n, ok, err = send.TryRead(uintptr(c.fd), p); !ok {
 		return 0, false, c.quit()

@@ -138,12 +138,9 @@ func compress(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	to, err := os.OpenFile(path+partial, os.O_CREATE|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	if !tryExclusive(to) {
-		return to.Close() // another process is at it
+	to, err := claim(path + partial)
+	if to == nil || err != nil {
+		return err // nil: another process is at it
 	}
 	if !taken(path) { // or was
 		return errors.Join(os.Remove(path+partial), to.Close())
@@ -154,11 +151,41 @@ func compress(ctx context.Context, path string) error {
 		err = os.Rename(path+partial, path+zipped)
 	}
 	if err == nil {
-		err = os.Remove(path)
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) { // another process keeps fewer
+			err = nil
+		}
 	} else {
 		err = errors.Join(err, os.Remove(path+partial))
 	}
 	return errors.Join(err, to.Close()) // with its lock
+}
+
+// claim makes a file and locks it; nil: another process has.
+func claim(path string) (*os.File, error) {
+	for range attempts {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, mode)
+		if err != nil {
+			return nil, err
+		}
+		if !tryExclusive(f) {
+			return nil, f.Close()
+		}
+		if stands(f, path) {
+			return f, nil
+		}
+		_ = f.Close() // whoever had it has given it its last name meanwhile, or given up
+	}
+	return nil, nil
+}
+
+// stands reports whether a path still stands for an open file.
+func stands(f *os.File, path string) bool {
+	now, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	mine, err := f.Stat()
+	return err == nil && os.SameFile(now, mine)
 }
 
 func zip(ctx context.Context, to *os.File, from io.Reader, info fs.FileInfo) error {

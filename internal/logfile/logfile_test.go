@@ -270,6 +270,34 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
+// Several processes tidy the same folder at once, as during an upgrade: each file is
+// compressed once, and nobody has anything to complain about.
+func TestTidyTogether(t *testing.T) {
+	const files, keepers = 100, 4
+	dir := t.TempDir()
+	path := filepath.Join(dir, "access.log")
+	for i := range files {
+		name := path + "-" + time.Now().UTC().Add(-time.Duration(i)*time.Hour).Format(stamp)
+		if err := os.WriteFile(name, fmt.Appendf(nil, "line %d\n", i), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all sync.WaitGroup
+	for range keepers {
+		k := &keeper{o: Options{Keep: files}, path: path} // a lock is that of who has opened the file, not of the process
+		all.Go(func() {
+			if err := k.tidy(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	found, n := lines(t, path)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != files || len(found) != files {
+		t.Errorf("%d files, %d read, with %d lines; want %d (%v)", len(entries), n, len(found), files, err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for key, o := range map[string]Options{
 		"size":     {Size: 1},

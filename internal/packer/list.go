@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"millrace/internal/packfile"
 )
 
 const (
@@ -71,7 +73,7 @@ func (p *Plan) list(folder Folder, out *os.File) ([]string, error) {
 // enter lists a folder and those below it.
 func (w *walk) enter(dir string, info fs.FileInfo) {
 	if slices.ContainsFunc(w.above, func(a fs.FileInfo) bool { return os.SameFile(a, info) }) {
-		w.warn(path.Join(w.folder.Dir, dir) + " is a link to a folder above it: left out")
+		w.warn(packfile.Shown(path.Join(w.folder.Dir, dir)) + " is a link to a folder above it: left out")
 		return
 	}
 	w.above = append(w.above, info)
@@ -100,7 +102,7 @@ func (w *walk) entry(name string) {
 	info, err := w.root.Stat(filepath.FromSlash(name))
 	if err != nil {
 		if link, linkErr := w.root.Lstat(filepath.FromSlash(name)); linkErr == nil && link.Mode()&fs.ModeSymlink != 0 {
-			w.warn(path.Join(w.folder.Dir, name) + " is a link that leads nowhere inside the folder: left out")
+			w.warn(packfile.Shown(path.Join(w.folder.Dir, name)) + " is a link that leads nowhere inside the folder: left out")
 			return
 		}
 		w.unreadable = append(w.unreadable, reason(name, err))
@@ -111,9 +113,11 @@ func (w *walk) entry(name string) {
 		if w.folder.Enters == nil || w.folder.Enters(name) {
 			w.enter(name, info)
 		}
+	case w.folder.Takes != nil && !w.folder.Takes(name):
 	case !info.Mode().IsRegular(): // as from disk, pipes and devices do not exist
+		w.warn(packfile.Shown(path.Join(w.folder.Dir, name)) + " is no file: left out")
 	case slices.ContainsFunc(w.out, func(own fs.FileInfo) bool { return os.SameFile(own, info) }):
-	case w.folder.Takes == nil || w.folder.Takes(name):
+	default:
 		w.file(name)
 	}
 }
@@ -134,5 +138,5 @@ func reason(name string, err error) string {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err
 	}
-	return name + ": " + err.Error()
+	return packfile.Shown(name) + ": " + err.Error()
 }

@@ -173,7 +173,7 @@ func (p *part) pack(ctx context.Context, w *packfile.Writer, added func(packfile
 	return eachPacked(ctx, root, p.folder, p.names, func(f *packed) error {
 		file, err := f.add(w, root)
 		if err != nil {
-			return fmt.Errorf("packing %s: %w", filepath.Join(p.folder.Dir, f.name), err)
+			return fmt.Errorf("packing %s: %w", packfile.Shown(filepath.Join(p.folder.Dir, f.name)), err)
 		}
 		file.Name = p.below + file.Name
 		added(file)
@@ -237,7 +237,7 @@ func eachPacked(ctx context.Context, root *os.Root, folder Folder, names []strin
 			return ctx.Err()
 		}
 		if f.err != nil {
-			return fmt.Errorf("packing %s: %w", filepath.Join(folder.Dir, f.name), f.err)
+			return fmt.Errorf("packing %s: %w", packfile.Shown(filepath.Join(folder.Dir, f.name)), f.err)
 		}
 		if err := add(f); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,36 @@ func names(t testing.TB, file string) (all []string) {
 		all = append(all, f.Name)
 	}
 	return all
+}
+
+// TestNamesAreShown: what a terminal obeys is not printed as it is, and what is no
+// file is named.
+func TestNamesAreShown(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"\x1b[31m.txt": "red"})
+	ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Skip(err)
+	}
+	defer ln.Close()
+	p := plan(t, dir)
+	var said []string
+	p.Warn = func(text string) { said = append(said, text) }
+	if _, err := Make(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != 1 || !strings.HasSuffix(said[0], "s is no file: left out") {
+		t.Errorf("said %q", said)
+	}
+	s, err := packfile.Open(p.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var list bytes.Buffer
+	if err := s.WriteList(&list); err != nil || !strings.Contains(list.String(), `"\x1b[31m.txt"`) {
+		t.Errorf("listed %q (%v)", list.String(), err)
+	}
 }
 
 // leftOver are the files beside the packed one.

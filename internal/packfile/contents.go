@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -61,7 +62,7 @@ func (s *Site) WriteList(w io.Writer) error {
 			_, _ = fmt.Fprintf(out, "%s:\n", r.Name) // Flush tells
 		}
 		for _, f := range r.Files {
-			_, _ = fmt.Fprintf(out, "%10d  %s", f.Bodies[negotiate.Identity].Size, f.Name)
+			_, _ = fmt.Fprintf(out, "%10d  %s", f.Bodies[negotiate.Identity].Size, Shown(f.Name))
 			for c := negotiate.Gzip; c < negotiate.Codings; c++ {
 				if b := f.Bodies[c]; b.Offset != 0 {
 					_, _ = fmt.Fprintf(out, "  %s %d", c, b.Size)
@@ -71,6 +72,15 @@ func (s *Site) WriteList(w io.Writer) error {
 		}
 	}
 	return out.Flush()
+}
+
+// Shown is a name as a terminal may print it: quoted, as Go writes a string, where it
+// has characters that would not be seen or that a terminal obeys.
+func Shown(name string) string {
+	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
+		return quoted
+	}
+	return name
 }
 
 // ErrNotEmpty says that Unpack writes only to a folder of its own.
@@ -98,7 +108,7 @@ func (s *Site) Unpack(dir, config string) error {
 		folder := s.Folder(r.Name)
 		for _, f := range r.Files {
 			if err := folder.unpack(f, to); err != nil {
-				return fmt.Errorf("unpacking %s: %w", f.Name, err)
+				return fmt.Errorf("unpacking %s: %w", Shown(f.Name), err)
 			}
 		}
 	}

@@ -196,7 +196,7 @@ func (s *Site) load() error {
 		}
 		left -= b.Size
 		if err := s.Check(b); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", Shown(name), err)
 		}
 		return nil
 	})
@@ -271,7 +271,7 @@ func (s *Site) CheckAll(ctx context.Context) error {
 			return nil
 		}
 		if err := s.Check(b); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", Shown(name), err)
 		}
 		return nil
 	})
@@ -304,7 +304,7 @@ func (s *Site) Verify(step func()) error {
 					continue
 				}
 				if err := s.compare(b); err != nil {
-					found = append(found, fmt.Errorf("%s: %w", f.Name, err))
+					found = append(found, fmt.Errorf("%s: %w", Shown(f.Name), err))
 					break
 				}
 			}

@@ -137,12 +137,10 @@ func (s *Split) choose(chosen string, cookies []string, client string) (to *Hand
 	if s.cookie == "" {
 		return s.of(bucketOf(client)), true
 	}
-	for _, line := range cookies {
-		all, _ := http.ParseCookie(line) // one that cannot be read is none
-		for _, c := range all {
-			if n, err := strconv.Atoi(c.Value); c.Name == s.cookie && err == nil && n >= 0 && n < buckets {
-				return s.of(n), true
-			}
+	has := http.Request{Header: http.Header{"Cookie": cookies}} // which reads on behind one that is malformed
+	for _, c := range has.CookiesNamed(s.cookie) {
+		if n, err := strconv.Atoi(c.Value); err == nil && n >= 0 && n < buckets {
+			return s.of(n), true
 		}
 	}
 	return nil, false

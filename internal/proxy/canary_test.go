@@ -62,6 +62,7 @@ func TestCanaryByCookie(t *testing.T) {
 		for head, want := range map[string]string{
 			"X-Canary: always": "canary", "X-Canary: never": "usual",
 			"Cookie: version=0": "canary", "Cookie: version=2999": "canary", "Cookie: version=3000": "usual", "Cookie: version=9999": "usual",
+			"Cookie: theirs={\"a\": 1}; version=0; more=\"": "canary",
 		} {
 			name, value, _ := strings.Cut(head, ": ")
 			if res, body := r.get("/", name, value); body != want || len(res.Cookies()) != 0 {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/internal/bytesize"
@@ -33,8 +34,10 @@ type Mirror struct {
 
 const (
 	// mostCopies is how many copies may be under way to one mirror; further
-	// requests are not mirrored. With bodies of 64 KiB they take 16 MiB.
+	// requests are not mirrored.
 	mostCopies = 256
+	// mostHeld is how many bytes of bodies copies under way may hold in all.
+	mostHeld = 64 << 20
 	// copyTime is how long one may take until its answer has ended.
 	copyTime = time.Minute
 	// mostBody is what Mirror.Body may be.
@@ -91,6 +94,7 @@ type Copies struct {
 	body    int64
 	dropped func()
 	free    chan struct{}
+	held    atomic.Int64 // bytes of bodies
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -133,14 +137,29 @@ func (c *Copies) send(out *http.Request, body *upload) {
 		c.dropped()
 		return
 	}
+	holds := int64(0)
+	if body != nil {
+		if holds = out.ContentLength; holds < 0 {
+			holds = c.body
+		}
+	}
+	leave := func() {
+		c.held.Add(-holds)
+		<-c.free
+	}
+	if c.held.Add(holds) > mostHeld {
+		c.dropped()
+		leave()
+		return
+	}
 	q := out.Clone(c.ctx)
 	q.Body, q.GetBody, q.Trailer = nil, nil, nil
 	if body != nil && !c.take(q, body) {
-		<-c.free
+		leave()
 		return
 	}
 	c.running.Go(func() { // waited for by Close
-		defer func() { <-c.free }()
+		defer leave()
 		ctx, cancel := context.WithTimeout(c.ctx, copyTime)
 		defer cancel()
 		res, err := c.pool.RoundTrip(q.WithContext(ctx))

@@ -103,6 +103,22 @@ func TestMirrorHangs(t *testing.T) {
 	close(hang)
 }
 
+// TestMirrorHolds: copies hold no more than mostHeld of bodies, and give it back.
+func TestMirrorHolds(t *testing.T) {
+	x := newMirrored(t, "h1", Mirror{Body: 100}, nil)
+	x.copies.held.Store(mostHeld - 10)
+	for _, body := range []string{"01234567890", "01234", "56789"} {
+		x.do(x.request("POST", "/", strings.NewReader(body)))
+		x.copies.running.Wait()
+	}
+	if n := x.dropped.Load(); n != 1 || x.got["POST / "+" 5 01234"] != 1 {
+		t.Errorf("%d were not mirrored, want the first: %v", n, x.got)
+	}
+	if n := x.copies.held.Load(); n != mostHeld-10 {
+		t.Errorf("%d bytes are held in the end, want %d", n, mostHeld-10)
+	}
+}
+
 func TestMirrorOptions(t *testing.T) {
 	for key, change := range map[string]func(*Options){
 		"":             func(*Options) {},

@@ -13,7 +13,17 @@ import (
 )
 
 // Headers are the rules of a _headers file. A nil one has none.
-type Headers struct{ rules []headerRule }
+type Headers struct {
+	rules []headerRule
+	shut  []shut
+}
+
+// shut is what asked for a password below a path that does not hold: nobody gets what
+// that could have been for.
+type shut struct {
+	line   int
+	prefix string
+}
 
 // headerRule are the fields for the answers to some paths.
 type headerRule struct {
@@ -31,13 +41,23 @@ func ParseHeaders(text []byte) (*Headers, []Fault) {
 	h, wrong := new(Headers), faults{file: HeadersName}
 	var rule *headerRule // nil: lines with fields belong to a path that does not hold
 	begun := false
+	var path shut // the last one
 	lines(text, func(number int, line string) {
 		switch {
-		case len(line) > maxHeaderLine:
+		case begun && asksForPassword(line):
+			if rule != nil {
+				rule.closed = true
+			} else if !slices.Contains(h.shut, path) {
+				h.close(path)
+			}
+			wrong.add(number, "%w", errPassword)
+		case len(line) > maxHeaderLine && !address(line):
 			wrong.add(number, "the line has %d bytes: at most %d", len(line), maxHeaderLine)
 		case address(line):
-			begun, rule = true, nil
-			switch p, err := newPattern(line); {
+			begun, rule, path = true, nil, shut{number, literalBegin(line)}
+			switch p, err := newPattern(line[:min(len(line), maxHeaderLine)]); {
+			case len(line) > maxHeaderLine:
+				wrong.add(number, "the line has %d bytes: at most %d", len(line), maxHeaderLine)
 			case line[0] != '/':
 				wrong.add(number, "a rule for one host: give the host a site of its own in the config, with headers")
 			case err != nil:
@@ -57,6 +77,34 @@ func ParseHeaders(text []byte) (*Headers, []Fault) {
 		}
 	})
 	return h, wrong.all()
+}
+
+// close has nobody get what a path begins with; of too many paths, nothing at all.
+func (h *Headers) close(path shut) {
+	if len(h.shut) == maxHeaderRules {
+		h.shut, path.prefix = nil, "/"
+	}
+	h.shut = append(h.shut, path)
+}
+
+// asksForPassword reports whether a line is Netlify's way to ask for one.
+func asksForPassword(line string) bool {
+	name, _, _ := strings.Cut(line, ":")
+	return strings.EqualFold(strings.TrimSpace(name), "Basic-Auth")
+}
+
+// literalBegin is what all paths begin with that a path of a rule, or a URL, could be
+// for, whatever the rest of it says.
+func literalBegin(word string) string {
+	if word[0] != '/' {
+		_, word, _ = strings.Cut(word, "://")
+		_, path, _ := strings.Cut(word, "/")
+		word = "/" + path
+	}
+	if i := strings.IndexAny(word, "*:?#% \t"); i >= 0 {
+		word = word[:i]
+	}
+	return word
 }
 
 // errPassword says what becomes of Netlify's way to ask for a password.
@@ -81,10 +129,6 @@ func (r *headerRule) field(line string) error {
 		return fmt.Errorf("%q is not a field: write one like Cache-Control: no-cache", line)
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	if name == "Basic-Auth" {
-		r.closed = true
-		return errPassword
-	}
 	op := headers.Set
 	if name == "Vary" {
 		op = headers.Add
@@ -119,6 +163,11 @@ func (h *Headers) Closed(path string) (line int, closed bool) {
 			if _, ok := r.path.match(path); ok {
 				return r.line, true
 			}
+		}
+	}
+	for _, s := range h.shut {
+		if strings.HasPrefix(path, s.prefix) || path+"/" == s.prefix {
+			return s.line, true
 		}
 	}
 	return 0, false

@@ -237,6 +237,29 @@ func TestBadHeaders(t *testing.T) {
 	}
 }
 
+// A password that somebody asked for closes its paths also where a line of the rule
+// does not hold.
+func TestClosed(t *testing.T) {
+	many := strings.Repeat("/x\n  A: b\n", maxHeaderRules)
+	for text, paths := range map[string][2]string{ // one that is closed, one that is not
+		"/a/*\n  Basic-Auth: " + strings.Repeat("u:p ", maxHeaderLine):   {"/a/b", "/b"},
+		"/a/*/b/*\n  X: y\n  basic-auth: u:p":                            {"/a/c/b/d", "/b"},
+		"/a?x=1\n  Basic-Auth: u:p":                                      {"/a", "/b"},
+		"/a/%zz\n  Basic-Auth: u:p":                                      {"/a/q", "/b"},
+		"https://x.example/a/*\n  Basic-Auth: u:p":                       {"/a", "/b"},
+		many + "/a\n  Basic-Auth : u:p":                                  {"/a", "/b"},
+		"/a/" + strings.Repeat("q", maxHeaderLine) + "\n  Basic-Auth: x": {"/a/" + strings.Repeat("q", maxHeaderLine), "/b"},
+	} {
+		h, wrong := ParseHeaders([]byte(text))
+		if _, closed := h.Closed(paths[0]); !closed || len(wrong) == 0 {
+			t.Errorf("%.40q: %.20s is open; %v", text, paths[0], wrong)
+		}
+		if _, closed := h.Closed(paths[1]); closed {
+			t.Errorf("%.40q: %s is closed", text, paths[1])
+		}
+	}
+}
+
 // Whatever the files say, a Location stays on the host that the operator has
 // written, and no field has a line of its own.
 func FuzzRules(f *testing.F) {

@@ -193,8 +193,10 @@ func (x *Passage) Cancel() {
 		x.pool.quit(w)
 		return
 	}
-	x.line.close()
+	l := x.line
 	x.line = nil
+	l.uses--
+	x.place.server.client.putLine(l, x.loop, x.pool.now())
 	x.giveBack()
 }
 

@@ -128,7 +128,7 @@ func (r *Redis) logState(err error) {
 		r.log.Info("redis answers")
 		return
 	}
-	r.log.Warn("redis does not answer; other tiers go on without it", "error", err)
+	r.log.Warn("redis does not answer; caches and limits go on without it", "error", err)
 }
 
 // check asks every server for something.

@@ -72,13 +72,49 @@ func (t *site) withLimits(list []*draft.Directive) (lines []*draft.Directive) {
 	return lines
 }
 
+// wider is a <Limit> for GET that lets in whom the lines for all methods keep out;
+// nil if there is none.
+func (t *site) wider(layers []layer) *draft.Directive {
+	var bare []layer
+	var found []*draft.Directive
+	for _, l := range layers {
+		var list []*draft.Directive
+		for _, d := range l.list {
+			if lower(d) == "limit" && slices.Contains(d.Args, "GET") {
+				found = append(found, d)
+			} else {
+				list = append(list, d)
+			}
+		}
+		bare = append(bare, layer{list: list})
+	}
+	if len(found) == 0 || t.guardOf(bare).open() {
+		return nil
+	}
+	for _, d := range found {
+		if !t.guardOf([]layer{{list: t.im.flat(d.Block)}}).closed {
+			return d
+		}
+	}
+	return nil
+}
+
+// open reports whether everybody is let in.
+func (g guard) open() bool {
+	return !g.closed && g.access == nil && g.auth == nil && len(g.rules) == 0 && g.why == ""
+}
+
 // guardOf puts together what layers say of who may come in.
 func (t *site) guardOf(layers []layer) (g guard) {
 	var require, order []*draft.Directive
 	var limits []*draft.Directive
+	var merging *draft.Directive // puts lines of a folder and those around it together
 	for _, l := range layers {
 		list := t.withLimits(l.list)
 		if r := allIn([]layer{{list: list}}, requires()...); len(r) > 0 {
+			if m := lastIn([]layer{{list: list}}, "authmerging"); m != nil && !strings.EqualFold(m.Arg(0), "off") && len(require) > 0 {
+				merging = m
+			}
 			t.nearer(require)
 			require = r
 		}
@@ -90,6 +126,14 @@ func (t *site) guardOf(layers []layer) (g guard) {
 	}
 	for _, d := range limits {
 		t.limit(&g, d)
+	}
+	if merging != nil {
+		g.closed, g.line, g.why = true, merging, "write access and auth by hand: what a folder and those around it ask is not put together"
+		return g
+	}
+	if d := t.wider(layers); d != nil {
+		g.closed, g.line, g.why = true, d, "write access and auth by hand: who is let in for some methods alone would be for all"
+		return g
 	}
 	n := t.orderNeed(order)
 	if len(require) > 0 {
@@ -168,7 +212,14 @@ func (t *site) orderNeed(list []*draft.Directive) need {
 		t.im.Used(list...)
 		return need{all: true}
 	}
-	allowFirst := strings.HasPrefix(strings.ToLower(strings.ReplaceAll(strings.Join(orderArgs(list), ""), " ", "")), "allow")
+	allowFirst := false
+	switch strings.ToLower(strings.Join(orderArgs(list), "")) {
+	case "", "deny,allow":
+	case "allow,deny", "mutual-failure":
+		allowFirst = true
+	default:
+		return need{bad: lastIn([]layer{{list: list}}, "order"), why: "Apache knows no such order: write access with allow and deny"}
+	}
 	var allow, deny []string
 	var allowEnv, denyEnv []string
 	allowAll, denyAll := false, false

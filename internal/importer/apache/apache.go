@@ -21,17 +21,18 @@ import (
 
 	"millrace/internal/importer/apacheconf"
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
 
 // Options say how paths are to be read. Functions that are nil look at this machine.
 type Options struct {
-	Root   string                       // the folder of the site, for a .htaccess alone; "" for configs
-	Hosts  []string                     // the site's names, for a .htaccess alone
-	PHP    string                       // php-fpm's socket, where the config does not name it
-	IsFile func(name string) bool       // whether a file exists
-	IsDir  func(name string) bool       // whether a folder exists
-	Below  func(dir string) []string    // the .htaccess files in a folder and below it
-	Read   func(string) ([]byte, error) // reads one of them
+	Root   string                                      // the folder of the site, for a .htaccess alone; "" for configs
+	Hosts  []string                                    // the site's names, for a .htaccess alone
+	PHP    string                                      // php-fpm's socket, where the config does not name it
+	IsFile func(name string) bool                      // whether a file exists
+	IsDir  func(name string) bool                      // whether a folder exists
+	Below  func(dir string) (found []string, all bool) // the .htaccess files in a folder and below it
+	Read   func(string) ([]byte, error)                // reads one of them
 }
 
 // DefaultPHP is the socket of Debian's php-fpm, whichever its version.
@@ -65,24 +66,47 @@ const (
 // Htaccess is the name of the files with settings for their folder.
 const Htaccess = ".htaccess"
 
-// Below finds the .htaccess files in a folder and below it, on this machine.
-func Below(dir string) (found []string) {
-	seen := 0
-	_ = filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error { // what cannot be read is not served either
-		if seen++; seen > maxEntries || len(found) >= maxHtaccess {
-			return filepath.SkipAll
+// Below finds the .htaccess files in a folder and below it, on this machine, also
+// in folders that links lead to. all is false if there are too many to look at.
+func Below(dir string) (found []string, all bool) {
+	w := &walk{}
+	w.into(dir, nil)
+	return w.found, w.seen <= maxEntries && len(w.found) <= maxHtaccess
+}
+
+// walk is a search for .htaccess files.
+type walk struct {
+	found []string
+	seen  int
+}
+
+// into looks through a folder. around are those that it is in: a link to one of them
+// would go in circles. What cannot be read is not served either.
+func (w *walk) into(dir string, around []os.FileInfo) {
+	info, err := os.Stat(dir)
+	if err != nil || slices.ContainsFunc(around, func(o os.FileInfo) bool { return os.SameFile(o, info) }) {
+		return
+	}
+	around = append(slices.Clone(around), info)
+	list, _ := os.ReadDir(dir)
+	for _, e := range list {
+		if w.seen++; w.seen > maxEntries || len(w.found) > maxHtaccess {
+			return
 		}
-		switch {
-		case err != nil:
-			return nil //nolint:nilerr // see above
-		case d.IsDir() && slices.Contains([]string{"node_modules", ".git"}, d.Name()):
-			return filepath.SkipDir
-		case !d.IsDir() && d.Name() == Htaccess:
-			found = append(found, name)
+		name := filepath.Join(dir, e.Name())
+		if e.Name() == Htaccess {
+			w.found = append(w.found, name)
+			continue
 		}
-		return nil
-	})
-	return found
+		isDir := e.IsDir()
+		if e.Type()&os.ModeSymlink != 0 {
+			to, err := os.Stat(name)
+			isDir = err == nil && to.IsDir()
+		}
+		if isDir && e.Name() != "node_modules" && e.Name() != ".git" {
+			w.into(name, around)
+		}
+	}
 }
 
 // Translate returns the config and what became of each line. list is a config,
@@ -154,7 +178,7 @@ func (im *importer) read(name string) []*draft.Directive {
 	if list, ok := im.htaccess[dir]; ok {
 		return list
 	}
-	list, err := apacheconf.Parse(name, "", apacheconf.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
+	list, err := apacheconf.Parse(name, "", source.Files{Read: im.options.Read, Glob: func(string) ([]string, error) { return nil, nil }})
 	if err != nil { // Apache answers 500 for the whole folder
 		d := &draft.Directive{Name: Htaccess, File: name, Line: 1}
 		im.lines = append(im.lines, d)
@@ -176,6 +200,10 @@ func (im *importer) flat(list []*draft.Directive) (flat []*draft.Directive) {
 	for _, d := range list {
 		switch lower(d) {
 		case "ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection":
+			if !im.holds(d) && lower(d) == "ifdefine" && keepsOut(d.Block) {
+				im.Whole(d, draft.Left, "it is for an Apache that is started with or without -D "+strings.TrimPrefix(d.Arg(0), "!")+", and keeps clients out there: write it by hand if that is yours")
+				continue
+			}
 			if !im.holds(d) {
 				im.Whole(d, draft.Defaulted, "it is for another Apache than this one")
 				continue

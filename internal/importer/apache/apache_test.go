@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"millrace/internal/importer/apacheconf"
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/importertest"
+	"millrace/internal/importer/source"
 )
 
 var update = flag.Bool("update", false, "write the configs that are expected")
@@ -32,14 +34,14 @@ func options() Options {
 		IsFile: func(name string) bool {
 			return strings.HasSuffix(name, "/index.php") && !strings.Contains(name, "members") && !strings.Contains(name, "moved") && !strings.Contains(name, "/app/") && !strings.Contains(name, "/r/")
 		},
-		Below: func(dir string) (found []string) {
+		Below: func(dir string) (found []string, all bool) {
 			_ = filepath.WalkDir(strings.Replace(dir, srv.As, srv.Dir, 1), func(name string, d fs.DirEntry, err error) error {
 				if err == nil && d.Name() == Htaccess {
 					found = append(found, strings.Replace(name, srv.Dir, srv.As, 1))
 				}
 				return nil
 			})
-			return found
+			return found, true
 		},
 	}
 }
@@ -56,7 +58,7 @@ func read(t testing.TB, name string) ([]*draft.Directive, Options) {
 			o.Hosts = []string{"example.org", "www.example.org"}
 		}
 	}
-	list, err := apacheconf.Parse(at, "", apacheconf.Files{Read: from.Read, Glob: from.Glob})
+	list, err := apacheconf.Parse(at, "", source.Files{Read: from.Read, Glob: from.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestConfigs(t *testing.T) {
 
 // parse reads a text.
 func parse(text string) ([]*draft.Directive, error) {
-	return apacheconf.Parse("/etc/apache2/apache2.conf", "", apacheconf.Files{
+	return apacheconf.Parse("/etc/apache2/apache2.conf", "", source.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})
@@ -146,4 +148,28 @@ func FuzzTranslate(f *testing.F) {
 			return count(list) + 1
 		})
 	})
+}
+
+// TestBelow: files are found behind links as well, also where the folder is one, and
+// a link to what it is in does not go in circles.
+func TestBelow(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"release/private", "shared/secret", "release/node_modules/x"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil { //nolint:gosec // a test's
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, Htaccess), []byte("Require all denied\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"current": "release", "release/shared": "../shared", "release/private/up": "..", "release/gone": "nowhere"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := filepath.Join(dir, "current")
+	want := []string{filepath.Join(root, "private", Htaccess), filepath.Join(root, "shared/secret", Htaccess)}
+	if found, all := Below(root); !all || !slices.Equal(found, want) {
+		t.Errorf("found %q, %v; want %q", found, all, want)
+	}
 }

@@ -77,6 +77,7 @@ func (im *importer) site(h *host, node *draft.Node) {
 		t.closed = append(t.closed, o.closed...)
 	}
 	t.collect()
+	t.keptOut()
 	t.findPHP()
 	t.serverRules()
 	t.plainRules()
@@ -194,7 +195,7 @@ func (t *site) htaccess() {
 		}
 	}
 	for _, dir := range unique(dirs) {
-		names := t.im.options.Below(dir)
+		names, all := t.im.options.Below(dir)
 		if t.host.alone && !slices.Contains(names, path.Join(dir, Htaccess)) {
 			names = append([]string{path.Join(dir, Htaccess)}, names...)
 		}
@@ -205,10 +206,10 @@ func (t *site) htaccess() {
 			}
 			t.dirs = append(t.dirs, layer{dir: folder, list: t.im.flat(t.im.read(name))})
 		}
-		if len(names) >= maxHtaccess {
+		if !all {
 			d := &draft.Directive{Name: Htaccess, File: dir, Line: 1}
 			t.im.lines = append(t.im.lines, d)
-			t.close(d, fmt.Sprintf("there are more than %d such files below it: not all were read", maxHtaccess))
+			t.close(d, fmt.Sprintf("there are more than %d such files, or %d files and folders, below it: not all were read", maxHtaccess, maxEntries))
 		}
 	}
 }

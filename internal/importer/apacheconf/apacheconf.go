@@ -9,70 +9,39 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
-
-// Bounds of what is read: configs of thousands of sites are within them.
-const (
-	maxFile  = 4 << 20 // bytes of one file
-	maxFiles = 10_000  // files, included ones counted each time
-	maxLines = 500_000
-	maxDepth = 32 // of sections, and of includes
-)
-
-// Files reads files and expands patterns; os.ReadFile and filepath.Glob do.
-type Files struct {
-	Read func(name string) ([]byte, error)
-	Glob func(pattern string) ([]string, error)
-}
 
 // Parse reads a config and what it includes. Relative names are in root, as
 // ServerRoot is for Apache; "" is the config's own folder.
-func Parse(name, root string, files Files) ([]*draft.Directive, error) {
+func Parse(name, root string, files source.Files) ([]*draft.Directive, error) {
 	if root == "" {
 		root = filepath.Dir(name)
 	}
-	r := &reader{files: files, root: root, defined: map[string]string{}}
+	r := &reader{Reader: source.Reader{Files: files}, root: root, defined: map[string]string{}}
 	return r.load(name, 0)
 }
 
 // reader follows includes.
 type reader struct {
-	files   Files
+	source.Reader
 	root    string
 	defined map[string]string
-	read    int // files
 	lines   int
 }
 
 func (r *reader) load(name string, depth int) ([]*draft.Directive, error) {
-	if r.read++; r.read > maxFiles {
-		return nil, fmt.Errorf("more than %d files are included: does one include itself?", maxFiles)
-	}
-	data, err := r.files.Read(name)
+	text, err := r.Text(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading the config: %w", err)
+		return nil, err
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes: it is no config", name, maxFile)
-	}
-	p := &parser{reader: r, name: name, rest: strings.TrimPrefix(string(data), "\ufeff"), includes: depth}
+	p := &parser{reader: r, name: name, rest: text, includes: depth}
 	list, err := p.section("", 0)
-	var nested nestedError
-	switch {
-	case errors.As(err, &nested):
-		return nil, fmt.Errorf("%w (included in %s:%d)", nested.error, name, p.line)
-	case err != nil:
-		return nil, fmt.Errorf("%s:%d: %w", name, p.line, err)
-	}
-	return list, nil
+	return list, source.At(err, name, p.line)
 }
-
-// nestedError is that of an included file, which names it already.
-type nestedError struct{ error }
 
 // parser reads one file.
 type parser struct {
@@ -115,8 +84,8 @@ func (p *parser) section(name string, depth int) (list []*draft.Directive, err e
 		case !ok:
 			return nil, fmt.Errorf("<%s> of line %d is not closed: </%s> is missing", name, opened, name)
 		}
-		if p.lines++; p.lines > maxLines {
-			return nil, fmt.Errorf("the config has more than %d lines", maxLines)
+		if p.lines++; p.lines > source.MaxLines {
+			return nil, fmt.Errorf("the config has more than %d lines", source.MaxLines)
 		}
 		if closing, is := strings.CutPrefix(line, "</"); is {
 			closing = strings.TrimSpace(strings.TrimSuffix(closing, ">"))
@@ -142,8 +111,8 @@ func (p *parser) directive(line string, depth int) ([]*draft.Directive, error) {
 		if line, closed = strings.CutSuffix(inner, ">"); !closed {
 			return nil, fmt.Errorf("%q is not closed by \">\"", "<"+inner)
 		}
-		if depth >= maxDepth {
-			return nil, fmt.Errorf("sections are nested more than %d deep", maxDepth)
+		if depth >= source.MaxDepth {
+			return nil, fmt.Errorf("sections are nested more than %d deep", source.MaxDepth)
 		}
 		d.Opens, d.Tag = true, true
 	}
@@ -191,22 +160,15 @@ func (p *parser) include(d *draft.Directive) ([]*draft.Directive, error) {
 	if len(d.Args) != 1 {
 		return nil, fmt.Errorf("%s takes one file", d.Name)
 	}
-	if p.includes >= maxDepth {
-		return nil, fmt.Errorf("includes are nested more than %d deep: does a file include itself?", maxDepth)
+	if p.includes >= source.MaxDepth {
+		return nil, fmt.Errorf("includes are nested more than %d deep: does a file include itself?", source.MaxDepth)
 	}
-	pattern := d.Arg(0)
-	if !filepath.IsAbs(pattern) {
-		pattern = filepath.Join(p.root, pattern)
+	names, err := p.Names(d.Arg(0), p.root)
+	if err != nil {
+		return nil, err
 	}
-	names := []string{pattern}
-	if strings.ContainsAny(pattern, "*?[") {
-		var err error
-		if names, err = p.files.Glob(pattern); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", d.Name, pattern, err)
-		}
-		slices.Sort(names)
-	} else if strings.EqualFold(d.Name, "IncludeOptional") {
-		if _, err := p.files.Read(pattern); err != nil {
+	if strings.EqualFold(d.Name, "IncludeOptional") && !strings.ContainsAny(d.Arg(0), "*?[") {
+		if _, err := p.Files.Read(names[0]); err != nil {
 			return nil, nil
 		}
 	}
@@ -214,7 +176,7 @@ func (p *parser) include(d *draft.Directive) ([]*draft.Directive, error) {
 	for _, name := range names {
 		list, err := p.load(name, p.includes+1)
 		if err != nil {
-			return nil, nestedError{err}
+			return nil, source.Included(err)
 		}
 		all = append(all, list...)
 	}

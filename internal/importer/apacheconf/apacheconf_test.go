@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
 
 // memory are files by their names.
 type memory map[string]string
 
 func (m memory) parse(name string) ([]*draft.Directive, error) {
-	return Parse(name, "", Files{
+	return Parse(name, "", source.Files{
 		Read: func(name string) ([]byte, error) {
 			text, ok := m[name]
 			if !ok {

@@ -1,6 +1,7 @@
 package caddy
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -84,11 +85,11 @@ func leftover(name string) (do string, guards bool) {
 	case "cache":
 		return "write the route as cache instead of proxy (docs/cache.md)", false
 	case "tracing", "log_append", "log_name", "push", "fs", "intercept", "invoke", "copy_response", "copy_response_headers", "webdav", "cgi", "exec", "mercure", "vulcain", "frankenphp", "php", "php_server":
-		return map[string]string{
+		return cmp.Or(map[string]string{
 			"php_server": "php: with php-fpm's socket beside static (docs/php.md)", "php": "php: with php-fpm's socket beside static (docs/php.md)",
 			"mercure": "websocket: channels does it (docs/websocket.md)", "invoke": "a named route: write it at the places that name it",
 			"intercept": "errors has pages for an upstream's statuses (docs/routes.md)",
-		}[name] + "it has no counterpart", name == "invoke"
+		}[name], "it has no counterpart"), name == "invoke"
 	case "authorize", "authenticate", "authp", "jwt", "jwtauth", "crowdsec", "appsec", "coraza_waf", "ipfilter", "geoip", "maxmind_geolocation", "security", "abort", "error":
 		return "it may keep clients out: write access or auth (docs/protection.md)", true
 	}

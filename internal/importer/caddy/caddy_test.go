@@ -10,6 +10,7 @@ import (
 	"millrace/internal/importer/caddyconf"
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/importertest"
+	"millrace/internal/importer/source"
 )
 
 var update = flag.Bool("update", false, "write the configs that are expected")
@@ -18,7 +19,7 @@ var update = flag.Bool("update", false, "write the configs that are expected")
 func read(t testing.TB, name string) *caddyconf.Config {
 	t.Helper()
 	files := importertest.Files{Dir: "testdata/configs", As: "/etc/caddy"}
-	c, err := caddyconf.Parse("/etc/caddy/"+name, caddyconf.Files{Read: files.Read, Glob: files.Glob})
+	c, err := caddyconf.Parse("/etc/caddy/"+name, source.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func options() Options {
 }
 
 func parse(text string) (*caddyconf.Config, error) {
-	return caddyconf.Parse("/etc/caddy/Caddyfile", caddyconf.Files{
+	return caddyconf.Parse("/etc/caddy/Caddyfile", source.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})

@@ -146,6 +146,26 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "a {\nroot * /r\nphp_fastcgi unix//p\n}",
 			Want:   []string{remove}, Left: "there is no file_server",
 		},
+		"two ways to sign in": {
+			Config: "a {\nbasic_auth {\n bob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nforward_auth h:9 {\nuri /v\n}\nreverse_proxy h:1\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:5: forward_auth h:9\n      - {deny: {}}"}, Left: "a route has one auth",
+		},
+		"a password of its own for some paths": {
+			Config: "a {\nbasic_auth {\n bob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nbasic_auth /x/* {\n al $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n}\nreverse_proxy h:1\n}",
+			Want:   []string{remove + "/etc/caddy/Caddyfile:2: basic_auth"}, Left: "a route has one auth",
+		},
+		"methods that are excluded behind others": {
+			Config: "a {\n@a not method GET POST\nreverse_proxy @a h:2\nroute {\n@b not method GET\nrespond @b 403\nreverse_proxy h:1\n}\n}",
+			Want:   []string{"method: ['!GET']"},
+		},
+		"clients without a field": {
+			Config: "a {\n@no not header Authorization *\nrespond @no 401\nreverse_proxy h:1\n}",
+			Want:   []string{"- {header: {Authorization: ''}, respond: {status: 401}}", "proxy:"},
+		},
+		"two that must not hold together": {
+			Config: "a {\n@n {\nnot {\npath /login\nremote_ip 10.0.0.0/8\n}\n}\nrespond @n 403\nreverse_proxy h:1\n}",
+			Want:   []string{"{regex: '(?i)^/login$', address: ['!10.0.0.0/8'], deny: {}}"}, Not: []string{remove},
+		},
 		"HTTPS alone, without redirects": {
 			Config: "{\nauto_https disable_redirects\n}\nhttp://b {\nreverse_proxy h:2\n}\na {\nreverse_proxy h:1\n}",
 			Want:   []string{"- hosts: [a]\n    rules:\n      # Caddy serves it over HTTPS alone\n      - {protocol: http, deny: {status: 404}}"},

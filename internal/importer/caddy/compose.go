@@ -169,7 +169,13 @@ func (t *site) writeRoute(key string, a *answer) {
 		}
 		node = built
 	}
+	var signIn *around
 	for _, w := range a.around {
+		if w.guard && signIn != nil {
+			t.close(w.line, "a route has one auth, and here clients must pass that of "+signIn.line.At()+" as well: have one server decide (auth.url), or keep one of the two")
+		} else if w.guard {
+			signIn = w
+		}
 		w.apply(node, a)
 	}
 	if a.try != nil && node.Get("static") != nil {

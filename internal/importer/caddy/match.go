@@ -266,12 +266,9 @@ func mayBe(path, pattern, head string) bool {
 
 // covers reports whether c holds wherever o does.
 func (c conds) covers(o conds) bool {
-	within := func(a, b []string) bool {
-		return a == nil || b != nil && !slices.ContainsFunc(b, func(v string) bool { return !slices.Contains(a, v) })
-	}
 	same := func(a, b map[string]string) bool {
 		for k, v := range a {
-			if b[k] != v {
+			if have, said := b[k]; !said || have != v { // "" is said of what must be missing
 				return false
 			}
 		}
@@ -288,6 +285,28 @@ func (c conds) covers(o conds) bool {
 	return (c.regex == "" || c.regex == o.regex) && (c.paths == nil || slices.Equal(c.paths, o.paths) || o.path != "" && slices.ContainsFunc(c.paths, func(p string) bool { return pathCovers(p, o.path) })) &&
 		(pathCovers(c.path, o.path) || o.within != "" && pathCovers(c.path, o.within)) && within(c.host, o.host) && within(c.method, o.method) &&
 		(c.address == nil || slices.Equal(c.address, o.address)) && same(c.header, o.header) && same(c.query, o.query) && (c.protocol == "" || c.protocol == o.protocol)
+}
+
+// within reports whether a list of values, or of such as are excluded, has all of
+// another one. nil is any.
+func within(a, b []string) bool {
+	excluded := func(list []string) bool { return len(list) > 0 && strings.HasPrefix(list[0], "!") }
+	all := func(list, in []string) bool {
+		return !slices.ContainsFunc(list, func(v string) bool { return !slices.Contains(in, v) })
+	}
+	switch {
+	case a == nil:
+		return true
+	case b == nil:
+		return false
+	case excluded(a) && excluded(b):
+		return all(a, b)
+	case excluded(a):
+		return !slices.ContainsFunc(b, func(v string) bool { return slices.Contains(a, "!"+v) })
+	case excluded(b):
+		return false
+	}
+	return all(b, a)
 }
 
 // meets reports whether both may hold for a request.

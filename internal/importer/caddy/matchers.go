@@ -33,13 +33,21 @@ func (t *site) matcher(d *draft.Directive) *matcher {
 		m.add(&inner)
 	}
 	if len(d.Args) == 0 { // else the block belongs to the word
-		m.lines = append(m.lines, d.Block...)
+		m.lines = append(m.lines, flat(d.Block)...)
 		for _, b := range together(d.Block) {
 			m.add(b)
 		}
 	}
 	m.merge()
 	return m
+}
+
+// flat are lines, and those in their braces: of not.
+func flat(list []*draft.Directive) (all []*draft.Directive) {
+	for _, d := range list {
+		all = append(append(all, d), flat(d.Block)...)
+	}
+	return all
 }
 
 // together makes one of lines that Caddy takes for one: of several lines of

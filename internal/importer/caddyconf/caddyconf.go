@@ -12,13 +12,8 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
-
-// Files is how files are read.
-type Files struct {
-	Read func(name string) ([]byte, error)
-	Glob func(pattern string) ([]string, error)
-}
 
 // Bounds of a config.
 const (
@@ -44,8 +39,8 @@ func (c *Config) Lines() []*draft.Directive {
 }
 
 // Parse reads a Caddyfile and what it imports.
-func Parse(name string, files Files) (*Config, error) {
-	p := &parser{files: files, config: &Config{}, snippets: map[string]*draft.Directive{}}
+func Parse(name string, files source.Files) (*Config, error) {
+	p := &parser{Reader: source.Reader{Files: files}, config: &Config{}, snippets: map[string]*draft.Directive{}}
 	if err := p.file(name, 0); err != nil {
 		return nil, err
 	}
@@ -56,7 +51,7 @@ func Parse(name string, files Files) (*Config, error) {
 }
 
 type parser struct {
-	files    Files
+	source.Reader
 	config   *Config
 	snippets map[string]*draft.Directive
 	lines    int
@@ -76,11 +71,11 @@ func (p *parser) file(name string, depth int) error {
 
 // read reads the blocks of a file.
 func (p *parser) read(name string) ([]*draft.Directive, error) {
-	text, err := p.files.Read(name)
+	text, err := p.Text(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
+		return nil, err
 	}
-	tokens, err := lex(name, string(text))
+	tokens, err := lex(name, text)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +245,7 @@ func (p *parser) names(d *draft.Directive) ([]string, error) {
 	if !filepath.IsAbs(pattern) {
 		pattern = filepath.Join(filepath.Dir(d.File), pattern)
 	}
-	names, err := p.files.Glob(pattern)
+	names, err := p.Files.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.At(), err)
 	}

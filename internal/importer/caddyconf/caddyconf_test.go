@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/source"
 )
 
 // files are files by their names.
@@ -13,7 +14,7 @@ type files map[string]string
 
 func (f files) parse(t *testing.T, name string) (*Config, error) {
 	t.Helper()
-	return Parse(name, Files{
+	return Parse(name, source.Files{
 		Read: func(name string) ([]byte, error) {
 			text, is := f[name]
 			if !is {

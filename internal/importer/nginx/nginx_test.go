@@ -11,6 +11,7 @@ import (
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/importertest"
 	"millrace/internal/importer/nginxconf"
+	"millrace/internal/importer/source"
 )
 
 var update = flag.Bool("update", false, "write the configs that are expected")
@@ -19,7 +20,7 @@ var update = flag.Bool("update", false, "write the configs that are expected")
 func read(t testing.TB, name string) []*nginxconf.Directive {
 	t.Helper()
 	files := importertest.Files{Dir: "testdata/configs", As: "/etc/nginx"}
-	list, err := nginxconf.Parse("/etc/nginx/"+name, nginxconf.Files{Read: files.Read, Glob: files.Glob})
+	list, err := nginxconf.Parse("/etc/nginx/"+name, source.Files{Read: files.Read, Glob: files.Glob})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func options() Options {
 
 // parse reads a text.
 func parse(text string) ([]*nginxconf.Directive, error) {
-	return nginxconf.Parse("/etc/nginx/nginx.conf", nginxconf.Files{
+	return nginxconf.Parse("/etc/nginx/nginx.conf", source.Files{
 		Read: func(string) ([]byte, error) { return []byte(text), nil },
 		Glob: func(string) ([]string, error) { return nil, nil },
 	})

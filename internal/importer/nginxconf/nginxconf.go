@@ -8,14 +8,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-)
 
-// Bounds of what is read: configs of thousands of sites are within them.
-const (
-	maxFile       = 4 << 20 // bytes of one file
-	maxFiles      = 10_000  // files, included ones counted each time
-	maxDirectives = 500_000
-	maxDepth      = 32 // of blocks, and of includes
+	"millrace/internal/importer/source"
 )
 
 // Word is an argument of a directive.
@@ -71,48 +65,28 @@ func (d *Directive) String() string {
 // At is the place of the directive: file:line.
 func (d *Directive) At() string { return fmt.Sprintf("%s:%d", d.File, d.Line) }
 
-// Files reads files and expands patterns; os.ReadFile and filepath.Glob do.
-type Files struct {
-	Read func(name string) ([]byte, error)
-	Glob func(pattern string) ([]string, error)
-}
-
 // Parse reads a config and all that it includes. Relative includes are in the
 // config's folder, as with nginx.
-func Parse(name string, files Files) ([]*Directive, error) {
-	l := &loader{files: files, dir: filepath.Dir(name)}
+func Parse(name string, files source.Files) ([]*Directive, error) {
+	l := &loader{Reader: source.Reader{Files: files}, dir: filepath.Dir(name)}
 	return l.load(name, 0)
 }
 
 // loader follows includes.
 type loader struct {
-	files      Files
+	source.Reader
 	dir        string
-	read       int // files
 	directives int
 }
 
 func (l *loader) load(name string, depth int) ([]*Directive, error) {
-	if l.read++; l.read > maxFiles {
-		return nil, fmt.Errorf("more than %d files are included: does one include itself?", maxFiles)
-	}
-	data, err := l.files.Read(name)
+	text, err := l.Text(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading the config: %w", err)
+		return nil, err
 	}
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes: it is no config", name, maxFile)
-	}
-	p := &parser{lexer: lexer{name: name, rest: strings.TrimPrefix(string(data), "\ufeff"), line: 1}, loader: l, includes: depth}
+	p := &parser{lexer: lexer{name: name, rest: text, line: 1}, loader: l, includes: depth}
 	list, err := p.block(0)
-	var nested nestedError
-	switch {
-	case errors.As(err, &nested):
-		return nil, fmt.Errorf("%w (included in %s:%d)", nested.error, name, p.line)
-	case err != nil:
-		return nil, fmt.Errorf("%s:%d: %w", name, p.line, err)
-	}
-	return list, nil
+	return list, source.At(err, name, p.line)
 }
 
 // include is what stands in the files that a pattern names.
@@ -120,19 +94,12 @@ func (l *loader) include(d *Directive, depth int) ([]*Directive, error) {
 	if len(d.Args) != 1 || d.Opens {
 		return nil, errors.New("include takes one file")
 	}
-	if depth >= maxDepth {
-		return nil, fmt.Errorf("includes are nested more than %d deep: %s includes itself", maxDepth, d.File)
+	if depth >= source.MaxDepth {
+		return nil, fmt.Errorf("includes are nested more than %d deep: %s includes itself", source.MaxDepth, d.File)
 	}
-	pattern := d.Arg(0)
-	if !filepath.IsAbs(pattern) {
-		pattern = filepath.Join(l.dir, pattern)
-	}
-	names := []string{pattern}
-	if strings.ContainsAny(pattern, "*?[") {
-		var err error
-		if names, err = l.files.Glob(pattern); err != nil {
-			return nil, fmt.Errorf("include %s: %w", pattern, err)
-		}
+	names, err := l.Names(d.Arg(0), l.dir)
+	if err != nil {
+		return nil, err
 	}
 	var all []*Directive
 	for _, name := range names {
@@ -152,9 +119,6 @@ type parser struct {
 	includes int // how deep
 }
 
-// nestedError is that of an included file, which names it already.
-type nestedError struct{ error }
-
 func (p *parser) block(depth int) (list []*Directive, err error) {
 	for {
 		d, end, err := p.directive(depth)
@@ -166,7 +130,7 @@ func (p *parser) block(depth int) (list []*Directive, err error) {
 		case d.Name.Text == "include":
 			more, err := p.loader.include(d, p.includes)
 			if err != nil {
-				return nil, nestedError{err}
+				return nil, source.Included(err)
 			}
 			list = append(list, more...)
 		default:
@@ -194,8 +158,8 @@ func (p *parser) directive(depth int) (d *Directive, end bool, err error) {
 		if len(words) == 0 {
 			return nil, true, p.closes(kind, depth)
 		}
-		if p.loader.directives++; p.loader.directives > maxDirectives {
-			return nil, false, fmt.Errorf("the config has more than %d directives", maxDirectives)
+		if p.loader.directives++; p.loader.directives > source.MaxLines {
+			return nil, false, fmt.Errorf("the config has more than %d directives", source.MaxLines)
 		}
 		d = &Directive{Name: words[0], Args: words[1:], File: p.name, Line: line}
 		switch kind {
@@ -227,8 +191,8 @@ func (p *parser) body(d *Directive, depth int) (err error) {
 		d.Code, err = p.code()
 		return err
 	}
-	if depth >= maxDepth {
-		return fmt.Errorf("blocks are nested more than %d deep", maxDepth)
+	if depth >= source.MaxDepth {
+		return fmt.Errorf("blocks are nested more than %d deep", source.MaxDepth)
 	}
 	d.Block, err = p.block(depth + 1)
 	return err

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"millrace/internal/importer/source"
 )
 
 // memory are files without a disk.
-func memory(files map[string]string) Files {
-	return Files{
+func memory(files map[string]string) source.Files {
+	return source.Files{
 		Read: func(name string) ([]byte, error) {
 			text, ok := files[name]
 			if !ok {
@@ -106,13 +108,13 @@ func FuzzParse(f *testing.F) {
 	f.Add("a 'b c' \"d${e}\"; # f\nx_by_lua_block { { } '}' }\nmap a b { '' c; }")
 	f.Add("a \\; b\\ c;{;}")
 	f.Fuzz(func(t *testing.T, text string) {
-		none := Files{Read: func(string) ([]byte, error) { return []byte(text), nil }, Glob: func(string) ([]string, error) { return nil, nil }}
-		list, err := Parse("x", Files{Read: none.Read, Glob: none.Glob})
+		none := source.Files{Read: func(string) ([]byte, error) { return []byte(text), nil }, Glob: func(string) ([]string, error) { return nil, nil }}
+		list, err := Parse("x", source.Files{Read: none.Read, Glob: none.Glob})
 		if err != nil || strings.Contains(text, "include") {
 			return
 		}
 		written := Write(list)
-		again, err := Parse("x", Files{Read: func(string) ([]byte, error) { return []byte(written), nil }, Glob: none.Glob})
+		again, err := Parse("x", source.Files{Read: func(string) ([]byte, error) { return []byte(written), nil }, Glob: none.Glob})
 		if err != nil {
 			t.Fatalf("%q was written as %q: %v", text, written, err)
 		}
@@ -128,7 +130,7 @@ func FuzzNewWord(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := Parse("x", Files{Read: func(string) ([]byte, error) { return []byte("a " + NewWord(text).Raw + ";"), nil }})
+		list, err := Parse("x", source.Files{Read: func(string) ([]byte, error) { return []byte("a " + NewWord(text).Raw + ";"), nil }})
 		if err != nil || len(list) != 1 || len(list[0].Args) != 1 {
 			t.Fatalf("%q: %v", text, err)
 		}

@@ -8,31 +8,74 @@ import (
 	"millrace/lab/result"
 )
 
-// answer is about one page, in CPU time per request, the harder figure.
-func answer(res *result.Result) string {
-	const page, embedded = "one page", "nethttp-embed"
-	cpu := func(arm string) float64 { return experiment.MedianOf(res, arm, page, "cpu_ns") }
+// answer is one sentence about the published doubt: are files embedded by go:embed
+// served faster than from disk, or is sendfile faster than any program? The first
+// half is about requests/s, as published, the second about CPU time. series are the
+// lines of the curve; nil: it was not measured.
+func answer(res *result.Result, series []result.Series) string {
 	var parts []string
-	if v, ok := experiment.VerdictOn(res, embedded, base, page, "cpu_ns"); ok {
-		s := fmt.Sprintf("net/http spends %s of CPU on a page from the executable and %s on one from disk (%s",
-			experiment.Duration(cpu(embedded)), experiment.Duration(cpu(base)), experiment.Difference(v))
-		if rate, ok := experiment.VerdictOn(res, embedded, base, page, "requests_per_second"); ok {
-			s += fmt.Sprintf("; requests/s: %s, claimed +39.5 %%", experiment.Difference(rate))
+	for _, part := range []string{embeddedOrDisk(res, series), programOrSendfile(res)} {
+		if part != "" {
+			parts = append(parts, part)
 		}
-		parts = append(parts, s+")")
-	}
-	if disk, embed := cpu("millrace-disk"), cpu("millrace-embed"); disk > 0 {
-		s := fmt.Sprintf("millrace from disk spends %s", experiment.Duration(disk))
-		if nginx := cpu("nginx"); nginx > 0 {
-			s += fmt.Sprintf(" and nginx %s", experiment.Duration(nginx))
-		}
-		if v, ok := experiment.VerdictOn(res, packedArm, "millrace-disk", page, "cpu_ns"); ok {
-			s += fmt.Sprintf(", and the same site packed into its executable %s (%s)", experiment.Duration(cpu(packedArm)), experiment.Difference(v))
-		}
-		if least := cpu(embedded); least > 0 && disk < least && (embed == 0 || disk < embed) {
-			s += ": less than net/http from its executable, so it is the way of serving that matters, not the place of the bytes"
-		}
-		parts = append(parts, s)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// embeddedOrDisk holds net/http from the executable against net/http on a folder.
+func embeddedOrDisk(res *result.Result, series []result.Series) string {
+	const metric = "requests_per_second"
+	page, onPage := experiment.VerdictOn(res, embeddedArm, base, onePage, metric)
+	all, onAll := experiment.VerdictOn(res, embeddedArm, base, allPaths, metric)
+	if !onPage || !onAll {
+		return ""
+	}
+	claimed := func(workload string) string {
+		of := claims()[workload]
+		return "claimed " + experiment.Change(of[embeddedArm]/of[base])
+	}
+	figures := fmt.Sprintf("%s requests/s on one page (%s), %s on all seven paths (%s)",
+		experiment.Difference(page), claimed(onePage), experiment.Difference(all), claimed(allPaths))
+	from, crosses := diskFrom(series)
+	switch {
+	case page.Outcome != result.Better || all.Outcome != result.Better:
+		return "net/http with go:embed against its files on disk: " + figures
+	case crosses:
+		return fmt.Sprintf("net/http serves files of up to about %s faster from go:embed than from disk: %s; larger ones cost less from disk, "+
+			"where the kernel sends them (sendfile)", roughly(from), figures)
+	}
+	return "net/http serves these files faster from go:embed than from disk: " + figures
+}
+
+// diskFrom is the size in bytes from which on a file on disk costs less CPU time
+// than an embedded one, if there is one from which on that stays so.
+func diskFrom(series []result.Series) (size float64, ok bool) {
+	found, _ := stretches(series, base, embeddedArm)
+	if len(found) < 2 || found[len(found)-1].arm != base {
+		return 0, false
+	}
+	return found[len(found)-1].from, true
+}
+
+// programOrSendfile holds nginx, which sends every file by sendfile, against millrace.
+func programOrSendfile(res *result.Result) string {
+	v, ok := experiment.VerdictOn(res, "millrace-disk", "nginx", onePage, "cpu_ns")
+	if !ok {
+		return ""
+	}
+	cpu := func(arm string) string {
+		return experiment.Duration(experiment.MedianOf(res, arm, onePage, "cpu_ns"))
+	}
+	figures := fmt.Sprintf("nginx spends %s of CPU on the page, Millrace %s (%s)", cpu("nginx"), cpu("millrace-disk"), experiment.Difference(v))
+	if _, ok := experiment.VerdictOn(res, packedArm, "millrace-disk", onePage, "cpu_ns"); ok {
+		figures += " and, packed into one executable, " + cpu(packedArm)
+	}
+	switch v.Outcome {
+	case result.Better:
+		return "yet sendfile is not faster than every program: " + figures
+	case result.Worse:
+		return "sendfile is faster than every program here: " + figures
+	case result.Equal, result.Undecided:
+	}
+	return figures
 }

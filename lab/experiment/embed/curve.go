@@ -20,12 +20,15 @@ const (
 	// curveConnections are few: what a byte costs is asked, not what a
 	// connection does.
 	curveConnections = 50
+	// apart is how far two medians of the curve must differ before one way is
+	// called cheaper: few slots stand behind each, so less may be chance.
+	apart = 0.1
 )
 
 // curveSizes are the lengths in bytes of the files on the curve.
 func curveSizes(mode result.Mode) []int {
 	if mode == result.Quick {
-		return []int{512, 8 << 10, 128 << 10, 1 << 20}
+		return []int{512, 2 << 10, 8 << 10, 64 << 10, 1 << 20}
 	}
 	var sizes []int
 	for size := 512; size <= 1<<20; size *= 2 {
@@ -38,7 +41,7 @@ func curveSizes(mode result.Mode) []int {
 func (m *measurement) curveArms(ctx context.Context) []trial.Arm {
 	arms := []trial.Arm{
 		m.subjectArm(base, "", ""),
-		m.Arm("nethttp-embed", "", m.Subject(curveSubject, "", fileserver.SiteArgs)),
+		m.Arm(embeddedArm, "", m.Subject(curveSubject, "", fileserver.SiteArgs)),
 		m.Arm("millrace-disk", "", m.Millrace(false)),
 		m.Arm(packedArm, "", m.packed),
 		m.Arm("nginx", "", m.Nginx(ctx, "")),
@@ -61,13 +64,13 @@ func sizeName(size int) string {
 
 // curve measures what a request costs by the size of its answer, in a trial of
 // its own without verdicts, and adds samples, charts and a table to res.
-func (m *measurement) curve(ctx context.Context, res *result.Result, budget time.Duration, watch result.Watch) error {
+func (m *measurement) curve(ctx context.Context, res *result.Result, budget time.Duration, watch result.Watch) ([]result.Series, error) {
 	plan := trial.Plan{
-		Arms: m.curveArms(ctx), Blocks: []int{2}, PerRestart: 2, Placebo: "-", Seed: m.Env.Seed,
+		Arms: m.curveArms(ctx), Blocks: []int{3}, PerRestart: 3, Placebo: "-", Seed: m.Env.Seed,
 		Slot: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Budget: budget,
 	}
 	if m.Env.Mode == result.Full {
-		plan.Blocks = []int{4}
+		plan.Blocks, plan.PerRestart = []int{4}, 2
 	}
 	sizeOf := map[string]int{}
 	for _, size := range m.sizes {
@@ -86,7 +89,7 @@ func (m *measurement) curve(ctx context.Context, res *result.Result, budget time
 		res.Charts = append(res.Charts, curveCharts(series)...)
 		res.Tables = append(res.Tables, curveTable(series, m.sizes))
 	}
-	return err
+	return series, err
 }
 
 // mergeCurve adds the curve's raw data and what its gates say to the whole. Its
@@ -140,8 +143,9 @@ func curveCharts(series []result.Series) []result.Chart {
 	size := result.Axis{Name: "size of the file", Unit: "bytes", Log: true}
 	return []result.Chart{
 		{
-			Title: "CPU time per request by size of the file", About: "Medians; 50 connections. Where lines cross, the cheaper way changes.",
-			X: size, Y: result.Axis{Name: "CPU time per request", Unit: "ns", Log: true}, Series: series,
+			Title: "CPU time per request by size of the file", Lead: true,
+			About: "Medians; 50 connections. Where lines cross, the cheaper way changes.",
+			X:     size, Y: result.Axis{Name: "CPU time per request", Unit: "ns", Log: true}, Series: series,
 		},
 		{
 			Title: "CPU time per byte by size of the file", About: "The same figures, divided by the size.",
@@ -154,8 +158,8 @@ func curveCharts(series []result.Series) []result.Chart {
 func curveTable(series []result.Series, sizes []int) result.Table {
 	t := result.Table{
 		Title: "CPU time per request by size of the file",
-		About: "Medians in µs, without a verdict. " + crossover(series, "nethttp-disk", "nethttp-embed") + " " +
-			crossover(series, "millrace-disk", packedArm),
+		About: "Medians in µs, without a verdict. " + crossings(series, base, embeddedArm) + " " +
+			crossings(series, "millrace-disk", packedArm) + " " + crossings(series, "nginx", "millrace-disk"),
 		Columns: []string{"size"},
 	}
 	for _, s := range series {
@@ -177,51 +181,79 @@ func curveTable(series []result.Series, sizes []int) result.Table {
 	return t
 }
 
-// crossover says in words from which size on which of two ways is cheaper.
-func crossover(series []result.Series, a, b string) string {
-	find := func(name string) map[float64]float64 {
-		points := map[float64]float64{}
-		for _, s := range series {
-			if s.Name != name {
-				continue
-			}
-			for _, p := range s.Points {
-				points[p[0]] = p[1]
-			}
-		}
-		return points
-	}
-	first, second := find(a), find(b)
-	var text []string
-	var size, ratio float64 // of the size before, as logarithms
+// A stretch is a range of sizes in which one of two ways is cheaper.
+type stretch struct {
+	arm  string
+	from float64 // bytes; of the first, the smallest size
+}
+
+// stretches say which of two ways is cheaper from which size on. Sizes at which
+// they are less than [apart] from each other belong to none; measured reports
+// whether there was any size with both.
+func stretches(series []result.Series, a, b string) (found []stretch, measured bool) {
+	first, second := pointsOf(series, a), pointsOf(series, b)
+	var size, ratio float64 // of the last size that decided, as logarithms
 	for x := 1.0; x <= 1<<30; x *= 2 {
 		if first[x] <= 0 || second[x] <= 0 {
 			continue
 		}
+		measured = true
 		now, at := math.Log(first[x]/second[x]), math.Log2(x)
+		if math.Abs(now) < math.Log1p(apart) {
+			continue
+		}
+		cheaper := b
+		if now < 0 {
+			cheaper = a
+		}
 		switch {
-		case text == nil:
-			cheaper := b
-			if now < 0 {
-				cheaper = a
-			}
-			text = append(text, fmt.Sprintf("At %s %s is the cheaper of %s and %s", sizeName(int(x)), cheaper, a, b))
+		case found == nil:
+			found = append(found, stretch{cheaper, x})
 		case now*ratio < 0:
 			// Between two sizes the logarithms are joined by a straight line.
-			cross := math.Exp2(size + (at-size)*ratio/(ratio-now))
-			cheaper := b
-			if now < 0 {
-				cheaper = a
-			}
-			text = append(text, fmt.Sprintf("from about %.0f KB on %s is", cross/1024, cheaper))
+			found = append(found, stretch{cheaper, math.Exp2(size + (at-size)*ratio/(ratio-now))})
 		}
 		size, ratio = at, now
 	}
-	switch len(text) {
-	case 0:
-		return fmt.Sprintf("Whether %s and %s cross was not measured.", a, b)
-	case 1:
-		return text[0] + ", and that does not change with size."
+	return found, measured
+}
+
+// pointsOf are the points of an arm's line: CPU time by size.
+func pointsOf(series []result.Series, arm string) map[float64]float64 {
+	points := map[float64]float64{}
+	for _, s := range series {
+		if s.Name != arm {
+			continue
+		}
+		for _, p := range s.Points {
+			points[p[0]] = p[1]
+		}
 	}
-	return strings.Join(text, "; ") + "."
+	return points
+}
+
+// crossings says in words from which size on which of two ways is cheaper.
+func crossings(series []result.Series, a, b string) string {
+	found, measured := stretches(series, a, b)
+	switch {
+	case !measured:
+		return fmt.Sprintf("Whether %s and %s cross was not measured.", a, b)
+	case len(found) == 0:
+		return fmt.Sprintf("There is less than %.0f %% between %s and %s at every size.", apart*100, a, b)
+	case len(found) == 1:
+		return fmt.Sprintf("Of %s and %s, %s is the cheaper wherever they differ by %.0f %% or more.", a, b, found[0].arm, apart*100)
+	}
+	text := []string{fmt.Sprintf("Of %s and %s, %s is the cheaper at %s", a, b, found[0].arm, sizeName(int(found[0].from)))}
+	for _, s := range found[1:] {
+		text = append(text, fmt.Sprintf("%s from about %s on", s.arm, roughly(s.from)))
+	}
+	return strings.Join(text, ", ") + "."
+}
+
+// roughly is a size between those that were measured.
+func roughly(size float64) string {
+	if size < 1<<10 {
+		return "1 KB"
+	}
+	return sizeName(int(math.Round(size/(1<<10))) << 10)
 }

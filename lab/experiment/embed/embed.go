@@ -25,9 +25,9 @@ const (
 	loadThreads = 2
 	// smallestEffect is the smallest one that counts.
 	smallestEffect = 0.01
-	// moreTime is what a quick run takes beyond the others': it has eleven arms,
-	// and each is started anew in every block.
-	moreTime = time.Minute
+	// quickCurve is what the curve of sizes takes of a quick run, and a tenth of a
+	// full one.
+	quickCurve = 14 * time.Second
 )
 
 // Experiment is embed-vs-disk.
@@ -54,14 +54,22 @@ func Experiment() experiment.Experiment {
 // claims are the published requests/s by workload and arm.
 func claims() map[string]map[string]float64 {
 	return map[string]map[string]float64{
-		"one page": {"nethttp-disk": 83_519, "nethttp-embed": 116_485},
-		"all":      {"nethttp-disk": 83_970, "nethttp-embed": 91_614},
+		onePage:  {base: 83_519, embeddedArm: 116_485},
+		allPaths: {base: 83_970, embeddedArm: 91_614},
 	}
 }
+
+// The workloads, as published.
+const (
+	onePage  = "one page"
+	allPaths = "all"
+)
 
 const (
 	// base is the arm that the others are compared with.
 	base = "nethttp-disk"
+	// embeddedArm is the one that the claim is about.
+	embeddedArm = "nethttp-embed"
 	// packedArm is the site in one executable.
 	packedArm = "millrace-packed"
 )
@@ -85,25 +93,26 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 	}
 	m.Built()
 	total := experiment.Budget(env.Mode)
-	if env.Mode == result.Quick {
-		m.Extend(moreTime)
-		total += moreTime
-	}
 	curveTime := total / 10
+	if env.Mode == result.Quick {
+		curveTime = quickCurve
+	}
 	share := 1 - float64(curveTime)/float64(total)
 	plan := newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left() - curveTime
 	err := trial.Run(ctx, plan, res, m.Part(0, share, curveTime))
-	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res)
+	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res, nil)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	watch := m.Part(share, 1, 0)
-	return m.curve(ctx, res, max(curveTime/2, min(curveTime, m.Left())), func(e result.Event) {
+	series, err := m.curve(ctx, res, max(curveTime/2, min(curveTime, m.Left())), func(e result.Event) {
 		if e.Kind != result.EventNote { // they were all said before
 			watch(e)
 		}
 	})
+	res.Answer = answer(res, series)
+	return err
 }
 
 // prepare writes the site and builds the subjects.
@@ -120,7 +129,7 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 	for _, f := range files {
 		hash.Write(f.Content())
 	}
-	programs := []experiment.Program{{Name: base}, {Name: "nethttp-embed"}, {
+	programs := []experiment.Program{{Name: base}, {Name: embeddedArm}, {
 		Name: "nethttp-ldflags", Flags: []string{ldflags(files, hex.EncodeToString(hash.Sum(nil)))},
 	}}
 	if m.Env.Bench != nil {
@@ -128,7 +137,7 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		programs = append(programs, experiment.Program{Key: curveSubject, Name: "nethttp-embed", Flags: []string{"-overlay=" + over}})
+		programs = append(programs, experiment.Program{Key: curveSubject, Name: embeddedArm, Flags: []string{"-overlay=" + over}})
 	}
 	for _, name := range []string{"millrace-embed", "fasthttp-disk", "fasthttp-embed", "gin-disk", "gin-embed"} {
 		programs = append(programs, experiment.Program{Name: name})
@@ -159,7 +168,7 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	var arms []trial.Arm
 	for _, a := range []struct{ name, module, about string }{
 		{base, "", "net/http's FileServer on a folder, JSON encoded for each request"},
-		{"nethttp-embed", "", "the same on go:embed through fs.Sub and http.FS"},
+		{embeddedArm, "", "the same on go:embed through fs.Sub and http.FS"},
 		{"nethttp-ldflags", "", "files in variables that the linker filled (-X), pictures base64-decoded for each request"},
 		{"gin-disk", ginModule, "Gin's StaticFS on a folder"},
 		{"gin-embed", ginModule, "Gin's StaticFS on go:embed"},
@@ -201,8 +210,8 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 	p := trial.Plan{
 		Arms: arms,
 		Workloads: []trial.Workload{
-			{Name: "one page", About: "GET / (501 bytes), 1000 connections, closed loop", Load: page},
-			{Name: "all", About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
+			{Name: onePage, About: "GET / (501 bytes), 1000 connections, closed loop", Load: page},
+			{Name: allPaths, About: "GET of all seven paths in turn (0.5 to 15 KB), 1000 connections, closed loop", Load: all},
 		},
 		Decide: []string{"cpu_ns", "requests_per_second"},
 		Also: []trial.Pair{
@@ -217,7 +226,7 @@ func newPlan(arms []trial.Arm, env experiment.Env) trial.Plan {
 	if env.Mode == result.Quick {
 		p.Slot, p.Warmup = 500*time.Millisecond, 50*time.Millisecond
 		// All paths are asked of whom the claim is about, of millrace and of nginx.
-		p.Workloads[1].Arms = []string{"nethttp-disk", "nethttp-embed", "millrace-disk", packedArm, "nginx"}
+		p.Workloads[1].Arms = []string{base, embeddedArm, "millrace-disk", packedArm, "nginx"}
 		// No more than can give a verdict at all: every restart is one finding.
 		p.Blocks = []int{stats.FewestBlocks(len(p.Workloads)*len(p.Decide), stats.Rule{Delta: p.Delta})}
 	}

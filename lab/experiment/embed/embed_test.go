@@ -173,17 +173,46 @@ func TestCurve(t *testing.T) {
 	if got := table.Rows[0]; !slices.Equal(got, []string{"0.5 KB", "50.1", "20.5"}) {
 		t.Errorf("0.5 KB: %q", got)
 	}
-	if !strings.Contains(table.About, "At 0.5 KB nethttp-embed is the cheaper") || !strings.Contains(table.About, "KB on nethttp-disk is") {
+	if !strings.Contains(table.About, "nethttp-embed is the cheaper at 0.5 KB, nethttp-disk from about 24 KB on.") {
 		t.Errorf("where they cross: %s", table.About)
 	}
 	charts := curveCharts(series)
 	if len(charts) != 2 || charts[1].Series[0].Points[0][1] != 50_051.2/512 {
 		t.Errorf("%+v", charts)
 	}
-	if got := crossover(series, "nethttp-disk", "absent"); got != "Whether nethttp-disk and absent cross was not measured." {
+	if got := crossings(series, "nethttp-disk", "absent"); got != "Whether nethttp-disk and absent cross was not measured." {
 		t.Error(got)
 	}
-	if got := crossover(series, "nethttp-disk", "nethttp-disk"); !strings.Contains(got, "does not change") {
+	if got := crossings(series, "nethttp-disk", "nethttp-disk"); got != "There is less than 10 % between nethttp-disk and nethttp-disk at every size." {
+		t.Error(got)
+	}
+}
+
+// line is a line of the curve at 1, 2, 4 … KB.
+func line(name string, cost ...float64) result.Series {
+	s := result.Series{Name: name}
+	for i, c := range cost {
+		s.Points = append(s.Points, [2]float64{float64(int(1<<10) << i), c})
+	}
+	return s
+}
+
+// TestChanceDoesNotCross: lines that touch within what chance does have no crossing.
+func TestChanceDoesNotCross(t *testing.T) {
+	series := []result.Series{line("a", 100, 100, 100, 100), line("b", 95, 105, 98, 103)}
+	if found, measured := stretches(series, "a", "b"); found != nil || !measured {
+		t.Errorf("%v (%v)", found, measured)
+	}
+	series[1] = line("b", 50, 105, 95, 200) // 2 and 4 KB decide nothing
+	found, _ := stretches(series, "a", "b")
+	if len(found) != 2 || found[0] != (stretch{"b", 1 << 10}) || found[1].arm != "a" {
+		t.Fatalf("%v", found)
+	}
+	if from := found[1].from; from < 2.8*1024 || from > 2.9*1024 { // the middle of 1 and 8 KB, in logarithms
+		t.Errorf("they cross at %v", from)
+	}
+	series[1] = line("b", 50, 60, 70, 80)
+	if got := crossings(series, "a", "b"); got != "Of a and b, b is the cheaper wherever they differ by 10 % or more." {
 		t.Error(got)
 	}
 }
@@ -215,17 +244,44 @@ func TestAnswer(t *testing.T) {
 	res := &result.Result{Samples: cpuSamples("one page", map[string]float64{
 		"nethttp-disk": 52_800, "nethttp-embed": 36_000, "millrace-disk": 9500, "millrace-embed": 32_700, "nginx": 15_000, "millrace-packed": 9600,
 	})}
-	if got := answer(res); !strings.HasPrefix(got, "millrace from disk spends 9.50 µs and nginx 15 µs") {
+	if got := answer(res, nil); got != "" {
 		t.Errorf("without a verdict: %s", got)
 	}
-	res.Verdicts = []result.Verdict{
-		{Workload: "one page", Metric: "cpu_ns", Arm: "nethttp-embed", Baseline: "nethttp-disk", Outcome: result.Better, Ratio: 0.672, Low: 0.65, High: 0.69},
-		{Workload: "one page", Metric: "cpu_ns", Arm: "millrace-packed", Baseline: "millrace-disk", Outcome: result.Equal, Ratio: 1.001, Delta: 0.01},
-		{Workload: "one page", Metric: "requests_per_second", Arm: "nethttp-embed", Baseline: "nethttp-disk", Outcome: result.Undecided, Ratio: 1.4},
+	page := result.Verdict{
+		Workload: "one page", Metric: "requests_per_second", Arm: "nethttp-embed", Baseline: "nethttp-disk",
+		Outcome: result.Better, Ratio: 1.428, Low: 1.294, High: 1.494,
 	}
-	want := "net/http spends 36 µs of CPU on a page from the executable and 52.8 µs on one from disk (−32.8 % [−35.0 %, −31.0 %]; requests/s: no difference shown, claimed +39.5 %); " +
-		"millrace from disk spends 9.50 µs and nginx 15 µs, and the same site packed into its executable 9.60 µs (equal within ±1 %): less than net/http from its executable, so it is the way of serving that matters, not the place of the bytes"
-	if got := answer(res); got != want {
+	all := page
+	all.Workload, all.Ratio, all.Low, all.High = "all", 1.179, 1.138, 1.238
+	nginx := result.Verdict{
+		Workload: "one page", Metric: "cpu_ns", Arm: "millrace-disk", Baseline: "nginx",
+		Outcome: result.Better, Ratio: 0.633, Low: 0.62, High: 0.65,
+	}
+	packed := result.Verdict{
+		Workload: "one page", Metric: "cpu_ns", Arm: "millrace-packed", Baseline: "millrace-disk",
+		Outcome: result.Undecided, Ratio: 1.01, Low: 0.99, High: 1.02,
+	}
+	res.Verdicts = []result.Verdict{page, all, nginx, packed}
+	const (
+		figures  = "+42.8 % [+29.4 %, +49.4 %] requests/s on one page (claimed +39.5 %), +17.9 % [+13.8 %, +23.8 %] on all seven paths (claimed +9.1 %)"
+		sendfile = "; yet sendfile is not faster than every program: nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (−36.7 % [−38.0 %, −35.0 %]) " +
+			"and, packed into one executable, 9.60 µs"
+	)
+	series := []result.Series{line("nethttp-disk", 100, 100, 100, 100), line("nethttp-embed", 50, 70, 98, 200)}
+	want := "net/http serves files of up to about 3 KB faster from go:embed than from disk: " + figures +
+		"; larger ones cost less from disk, where the kernel sends them (sendfile)" + sendfile
+	if got := answer(res, series); got != want {
+		t.Error(got)
+	}
+	if got := answer(res, nil); got != "net/http serves these files faster from go:embed than from disk: "+figures+sendfile {
+		t.Error(got)
+	}
+	// Where nothing was shown, nothing is said.
+	res.Verdicts[1].Outcome = result.Undecided
+	res.Verdicts[2].Outcome = result.Undecided
+	want = "net/http with go:embed against its files on disk: +42.8 % [+29.4 %, +49.4 %] requests/s on one page (claimed +39.5 %), no difference shown on all seven paths " +
+		"(claimed +9.1 %); nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (no difference shown) and, packed into one executable, 9.60 µs"
+	if got := answer(res, series); got != want {
 		t.Error(got)
 	}
 }

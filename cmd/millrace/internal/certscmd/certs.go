@@ -4,9 +4,13 @@ package certscmd
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,14 +134,51 @@ Fedora:          sudo trust anchor %[1]s
 macOS:           sudo security add-trusted-cert -d -r trustRoot -k /Library/Keychains/System.keychain %[1]s
 Windows:         certutil -addstore -f ROOT %[1]s
 Firefox, Chrome on Linux:  import the file in the settings, under certificates, authorities
-curl:            curl --cacert %[1]s https://localhost:8443/
+curl:            curl --cacert %[1]s %[2]s
 
 Whoever has the key beside it can pose as any site to a machine that trusts it: trust it on machines for development alone.
-`, root)
+`, root, served(root))
 	if err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}
 	return nil
+}
+
+// served is the URL of a page with a certificate of the CA whose own is in a file: of a
+// server that runs here, else the usual one.
+func served(root string) string {
+	const usual = "https://localhost:8443/" // by tls: internal alone
+	text, err := os.ReadFile(root)
+	block, _ := pem.Decode(text)
+	if err != nil || block == nil {
+		return usual
+	}
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return usual
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	running, _, _ := remote.Flags{}.All() // where none can be found, the usual one does
+	for _, r := range running {
+		all, err := list(ctx, r)
+		if err != nil {
+			continue
+		}
+		addrs, err := r.Addrs(ctx)
+		if err != nil {
+			continue
+		}
+		for _, c := range all {
+			for _, a := range addrs {
+				u, err := url.Parse(a)
+				if err == nil && u.Scheme == "https" && c.Issuer == ca.Subject.CommonName && !strings.HasPrefix(c.Name, "*") {
+					return "https://" + net.JoinHostPort(c.Name, u.Port()) + "/"
+				}
+			}
+		}
+	}
+	return usual
 }
 
 // Examples end the help of the verbs.

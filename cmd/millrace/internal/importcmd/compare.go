@@ -24,6 +24,7 @@ import (
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/nginx"
 	"millrace/internal/importer/nginxconf"
+	"millrace/internal/importer/source"
 )
 
 // Compare is `millrace compare-config`.
@@ -101,7 +102,7 @@ func (r *comparison) model(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginxconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, console.Failure(err, "does nginx take it? nginx -t -c "+r.Nginx)
 	}
@@ -121,7 +122,7 @@ func (r *comparison) caddy(ctx context.Context, cert, key string) (*compare.Serv
 	if err != nil {
 		return nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	list, err := caddyconf.Parse(name, caddyconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := caddyconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, console.Failure(err, "does Caddy take it? caddy validate --config "+r.Caddy)
 	}

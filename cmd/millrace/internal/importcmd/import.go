@@ -20,6 +20,7 @@ import (
 	"millrace/internal/importer/draft"
 	"millrace/internal/importer/nginx"
 	"millrace/internal/importer/nginxconf"
+	"millrace/internal/importer/source"
 )
 
 // Command is `millrace import`.
@@ -104,7 +105,7 @@ func ReadApache(file string, more ApacheOptions) ([]*draft.Directive, apache.Opt
 	if filepath.Base(name) == apache.Htaccess {
 		o.Root = filepath.Dir(name)
 	}
-	list, err := apacheconf.Parse(name, more.ServerRoot, apacheconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := apacheconf.Parse(name, more.ServerRoot, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	return list, o, err //nolint:wrapcheck // names file and line
 }
 
@@ -114,7 +115,7 @@ func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the Caddyfile: %w", err)
 	}
-	config, err := caddyconf.Parse(name, caddyconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	config, err := caddyconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}
@@ -128,7 +129,7 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the config: %w", err)
 	}
-	list, err := nginxconf.Parse(name, nginxconf.Files{Read: os.ReadFile, Glob: filepath.Glob})
+	list, err := nginxconf.Parse(name, source.Files{Read: os.ReadFile, Glob: filepath.Glob})
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}

@@ -31,7 +31,7 @@ func (*List) Run(s console.Streams) error {
 // Run is `millrace lab run`.
 type Run struct {
 	Name string   `arg:"" help:"One of those that lab list names."`
-	Only []string `arg:"" optional:"" name:"workload" help:"Measure only these workloads; patterns such as h2-* name several. For tls, protocols, proxy and images."`
+	Only []string `arg:"" optional:"" name:"workload" help:"Measure only these workloads; patterns such as h2-* name several. For tls, protocols, proxy, images and packed."`
 
 	Quick bool   `help:"Within 90 seconds. This is the default."`
 	Full  bool   `help:"Within 15 minutes, with figures to rely on."`

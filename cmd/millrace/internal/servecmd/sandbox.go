@@ -66,11 +66,11 @@ func enterSandbox(cfg *config.Config, file string, letGo func() (back func())) (
 			return b, b.refused()
 		}
 	}
-	rules, env, err := reach(cfg, file)
+	rules, env, err := reach(cfg, file, domain != nil)
 	if err != nil {
 		return nil, err
 	}
-	program, alone := helped(rules, file)
+	program, alone := helped(rules, engine.Configs(cfg, file))
 	if domain != nil {
 		b.rules.Store(&rules)
 		b.hold(os.TempDir(), cfg.Buffers.Folder)
@@ -95,15 +95,16 @@ func enterSandbox(cfg *config.Config, file string, letGo func() (back func())) (
 }
 
 // reach are the rules for a config, and the variables with which they hold: one
-// for the folder for temporary files, which is one of this user alone.
-func reach(cfg *config.Config, file string) (rules []confine.Rule, env []string, err error) {
+// for the folder for temporary files, which is one of this user alone. confined: they
+// are set.
+func reach(cfg *config.Config, file string, confined bool) (rules []confine.Rule, env []string, err error) {
 	temp := os.TempDir()
 	rules = engine.Reach(cfg, file)
 	confine.Make(rules)
 	if sockets := admin.RuntimeFolder(); os.Getenv(admin.FolderVariable) == "" && filepath.Dir(sockets) == temp {
 		env = append(env, admin.FolderVariable+"="+sockets) // it goes by that for temporary files
 	}
-	if confine.Broad(temp) {
+	if !confined && confine.Broad(temp) {
 		if temp, err = admin.PrivateFolder(temp); err != nil {
 			return nil, nil, console.Failure(err, "remove it, or name another one with TMPDIR")
 		}
@@ -176,7 +177,7 @@ func (b *sandbox) refused() error {
 // helped returns the program that a helper would start, or why there can be none. A
 // process that somebody has taken over must not be able to choose what is started
 // outside of the sandbox, by changing the program or its config.
-func helped(rules []confine.Rule, file string) (string, error) {
+func helped(rules []confine.Rule, configs []string) (string, error) {
 	if os.Getpid() == 1 {
 		return "", errors.New("this is the first process of a container, which ends with it")
 	}
@@ -184,10 +185,7 @@ func helped(rules []confine.Rule, file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the program that runs: %w", err)
 	}
-	for _, trusted := range []string{program, file} {
-		if trusted == "" {
-			continue
-		}
+	for _, trusted := range append([]string{program}, configs...) {
 		if trusted, err = filepath.Abs(trusted); err != nil {
 			return "", fmt.Errorf("finding the files that an upgrade trusts: %w", err)
 		}
