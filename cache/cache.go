@@ -85,6 +85,8 @@ type Handler struct {
 	fetches *fetch.Fetcher
 	packer  packer
 
+	dictionaries dictionaries
+
 	meters   *meter.Cache
 	recent   ring
 	errorLog *slog.Logger
@@ -140,6 +142,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	tags := tagFields(o.TagHeaders)
 	h.hidden = slices.Concat(tags, h.rules.Hidden())
 	h.packer = newPacker(!o.NoCompress)
+	h.dictionaries.rules = o.Dictionaries
 	if h.cors, err = cors.New(o.CORS); err != nil {
 		return err
 	}
@@ -164,7 +167,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	h.proxy.Share(d.Room)
 	h.fetches = fetch.NewFetcher(fetch.Config{
 		Proxy: h.proxy, Transport: transport, Rules: h.rules, Tiers: h.tiers, Purges: h.purges,
-		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Name: statusName,
+		Languages: o.Languages, Tags: tags, Hidden: h.hidden, CORS: h.cors != nil, Dictionaries: o.Dictionaries, Name: statusName,
 		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
 	})
 	return nil

@@ -35,6 +35,7 @@ type exchange struct {
 	version lane.Version // of the key, and of all purges: taken before anything is looked up
 	purges  lane.Version
 
+	unsure          bool   // what is sent is not what the next such request may get: not for the lane
 	far             bool   // the range is far from what has come: see stream
 	personal        bool   // it has credentials that are not in the key, and reach the upstream
 	taken           func() // called when a leader holds its answer

@@ -11,6 +11,7 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
+	"millrace/internal/dictionary"
 	"millrace/internal/field"
 	"millrace/internal/proxy"
 )
@@ -69,6 +70,11 @@ type Options struct {
 	// with a disk 1GiB. Without a disk none is kept that is larger than a
 	// sixteenth of memory.
 	Largest bytesize.Size `yaml:"largest"`
+	// Dictionaries are paths of answers that are much like each other, in which a
+	// star is any text, as in [/api/items*]. Browsers that have one of them get of the
+	// next only what is different (RFC 9842). Such answers must be the same for
+	// everybody; the upstream is asked for them uncompressed.
+	Dictionaries dictionary.Rules `yaml:"dictionaries"`
 	// NoCompress leaves answers as the upstream encoded them.
 	NoCompress bool `yaml:"no_compress"`
 }
@@ -111,6 +117,11 @@ func (o Options) Check() map[string]error {
 	}
 	if o.DiskSize != 0 && o.Disk == "" {
 		faults["disk_size"] = errors.New("disk_size without a folder: name one with disk")
+	}
+	if err := o.Dictionaries.Check(); err != nil {
+		faults["dictionaries"] = err
+	} else if len(o.Dictionaries) > 0 && o.NoCompress {
+		faults["dictionaries"] = errors.New("dictionaries are for compressing, which no_compress forbids: leave one of them out")
 	}
 	if len(o.Rules) > rules.Max {
 		faults["rules"] = fmt.Errorf("%d rules are more than the %d that every request can look at", len(o.Rules), rules.Max)

@@ -7,6 +7,7 @@ import (
 
 	"millrace/cache/object"
 	"millrace/internal/compress"
+	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
 )
 
@@ -29,10 +30,13 @@ type packer struct {
 	done  chan struct{}
 }
 
-// packing is an object that waits for its encodings.
+// packing is an object that waits for its encodings; with a rule, for being compressed
+// with a dictionary, or if none is named, for being kept as one.
 type packing struct {
 	key    string
 	object *object.Object
+	rule   int
+	with   dictionary.Hash
 }
 
 func newPacker(on bool) packer {
@@ -68,7 +72,7 @@ func (h *Handler) wantPacked(key string, o *object.Object) {
 		return
 	}
 	select {
-	case h.packer.queue <- packing{key, o}:
+	case h.packer.queue <- packing{key: key, object: o}:
 	default:
 		o.Packing.Store(false)
 	}
@@ -84,7 +88,14 @@ func (h *Handler) packLoop() {
 		case <-h.packer.done:
 			return
 		case k := <-h.packer.queue:
-			h.pack(&tools, k)
+			switch {
+			case k.rule == 0:
+				h.pack(&tools, k)
+			case k.with == dictionary.Hash{}:
+				h.dictionaries.kept.Add(k.rule, k.object.Body)
+			default:
+				h.packWith(&tools, k)
+			}
 			rest.Reset(packRest)
 		case <-rest.C:
 			tools.Rest()
@@ -112,6 +123,9 @@ func (h *Handler) pack(tools *compress.Tools, k packing) {
 	}
 	if !useful {
 		return
+	}
+	if p := k.object.Packed.Load(); p != nil {
+		e.Deltas = p.Deltas
 	}
 	k.object.Packed.Store(&e)
 	h.tiers.Swap(k.key, k.object, k.object)

@@ -16,6 +16,9 @@ import (
 // others have not been told yet: they will be when the shared store answers again.
 func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 	err := h.purges.Purge(ctx, s)
+	if s.All && s.Hard {
+		h.dictionaries.kept.Clear()
+	}
 	if h.purged != nil {
 		err = errors.Join(err, h.purged(s))
 	}

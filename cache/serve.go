@@ -12,6 +12,7 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
+	"millrace/internal/dictionary"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
 	"millrace/internal/proxy"
@@ -91,18 +92,34 @@ func (x *exchange) encode(o *object.Object, a *send.Answer) {
 	}
 	h := a.Header
 	if !slices.ContainsFunc(h["Vary"], func(line string) bool { return strings.Contains(strings.ToLower(line), "accept-encoding") }) {
-		h["Vary"] = append(slices.Clone(h["Vary"]), "Accept-Encoding")
+		varyAlso(h, "Accept-Encoding")
 	}
-	p := o.Packed.Load()
-	if p == nil || x.r.Header["Range"] != nil { // parts of what was sent before it was encoded
+	rule := x.h.dictionaries.of(o, x.r.URL.Path)
+	if rule > 0 {
+		varyAlso(h, dictionary.Header)
+		x.h.wantKept(o, rule)
+	}
+	if x.r.Header["Range"] != nil { // parts of what was sent before it was encoded
 		return
 	}
-	c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.Available)
-	if !ok || c == negotiate.Identity {
+	var body []byte
+	var coding string
+	if p := o.Packed.Load(); p != nil {
+		if c, ok := negotiate.Encoding(x.r.Header["Accept-Encoding"], p.Available); ok && c != negotiate.Identity {
+			body, coding = p.Bodies[c], c.String()
+		}
+	}
+	if rule > 0 {
+		short, by, known := x.shortened(o, rule)
+		if x.unsure = !known; short != nil && (body == nil || len(short) < len(body)) {
+			body, coding = short, by
+		}
+	}
+	if body == nil {
 		return
 	}
-	a.Body, a.Size = p.Bodies[c], int64(len(p.Bodies[c]))
-	h["Content-Encoding"] = []string{c.String()}
+	a.Body, a.Size = body, int64(len(body))
+	h["Content-Encoding"] = []string{coding}
 	if tag := object.First(h["Etag"]); tag != "" && !strings.HasPrefix(tag, "W/") {
 		h["Etag"] = []string{"W/" + tag} // RFC 9110, 8.8.3.3: not the same bytes any more
 	}
@@ -118,7 +135,7 @@ func (x *exchange) offer(o *object.Object, a *send.Answer, before []string) {
 	if x.r.ProtoMajor != 1 || a.File != nil || !x.demand.Neutral() || x.r.Header["Range"] != nil || !x.set.Key.Plain(x.r) {
 		return
 	}
-	if len(x.set.Made) > 0 || !x.askedPlainly() {
+	if x.unsure || len(x.set.Made) > 0 || !x.askedPlainly() {
 		return // the lane does not know who asks, and compares headers as they came
 	}
 	facts := o.Facts
@@ -156,6 +173,9 @@ func (x *exchange) variesOn(o *object.Object) []string {
 	names := append(slices.Clone(o.Vary), x.set.Key.VariesOn()...)
 	if x.h.packer.takes(o) {
 		names = append(names, "Accept-Encoding")
+	}
+	if x.h.dictionaries.of(o, x.r.URL.Path) > 0 {
+		names = append(names, dictionary.Header)
 	}
 	if x.set.Cookies == rules.Secret {
 		names = append(names, "Cookie")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
 )
@@ -66,7 +67,7 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 		header["Vary"] = varyAccept
 	case s.dictionary > 0:
 		header["Vary"] = varyDictionaryHeader
-		header["Use-As-Dictionary"] = []string{h.options.Dictionaries.Field(s.dictionary, h.options.Mount)}
+		header[dictionary.Field] = []string{h.options.Dictionaries.Match(s.dictionary, h.options.Mount)}
 	case s.vary:
 		header["Vary"] = varyEncoding
 	}

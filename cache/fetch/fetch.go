@@ -29,6 +29,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
+	"millrace/internal/dictionary"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/trace"
@@ -54,20 +55,21 @@ var ErrClosed = errors.New("the cache is being closed")
 
 // Config is what a Fetcher works with.
 type Config struct {
-	Proxy     *proxy.Handler    // says what was asked for, and makes what is sent
-	Transport http.RoundTripper // the way to the upstream
-	Rules     *rules.Rules
-	Tiers     *tier.Tiers
-	Purges    *purger.Purger
-	Languages []string // see rfc9111.Normal
-	Tags      []string // fields of an answer with purge tags, canonical
-	Hidden    []string // fields that no client gets, those among them
-	CORS      bool     // the cache decides who may read, and not the upstream
-	Name      string   // of this cache, for the upstream
-	Meters    *meter.Cache
-	ErrorLog  *slog.Logger
-	Context   context.Context // ends every fetch
-	Start     func(func())    // begins a goroutine that the owner waits for
+	Proxy        *proxy.Handler    // says what was asked for, and makes what is sent
+	Transport    http.RoundTripper // the way to the upstream
+	Rules        *rules.Rules
+	Tiers        *tier.Tiers
+	Purges       *purger.Purger
+	Languages    []string         // see rfc9111.Normal
+	Tags         []string         // fields of an answer with purge tags, canonical
+	Hidden       []string         // fields that no client gets, those among them
+	Dictionaries dictionary.Rules // paths whose answers are dictionaries for each other
+	CORS         bool             // the cache decides who may read, and not the upstream
+	Name         string           // of this cache, for the upstream
+	Meters       *meter.Cache
+	ErrorLog     *slog.Logger
+	Context      context.Context // ends every fetch
+	Start        func(func())    // begins a goroutine that the owner waits for
 }
 
 // Fetcher leads requests for a key to one fetch.

@@ -62,6 +62,7 @@ func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 		return out
 	}
 	out.Method = http.MethodGet
+	t.plain(h)
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
 		delete(h, name) // decided here, from the whole answer
 	}

@@ -216,6 +216,7 @@ func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Ob
 	}
 	proxy.Strip(kept)
 	proxy.AppendVia(kept, resp.ProtoMajor, resp.ProtoMinor)
+	t.offerDictionary(resp.StatusCode, kept, resp.ContentLength)
 	o := t.object(resp.StatusCode, kept, facts)
 	o.Rule = rule
 	return o, reason

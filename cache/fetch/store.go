@@ -157,6 +157,7 @@ func (t *Fetch) freshened(old *object.Object, said http.Header, sent, received t
 	if t.c.CORS {
 		header = withoutOrigin(header)
 	}
+	t.offerDictionary(old.Status, header, old.Size)
 	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R.URL.Path, old.Status, header.Get("Content-Type"))
 	facts, reason := policy.Judge(t.R, old.Status, header, sent, received)
 	if byClient(header) {

@@ -11,6 +11,7 @@ import (
 
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
 )
 
@@ -45,6 +46,7 @@ type Object struct {
 	Kept    atomic.Bool // in the slower tiers, or on its way there
 	Packing atomic.Bool // somebody has asked for its encodings
 	Packed  atomic.Pointer[Encodings]
+	Listed  atomic.Bool // among the dictionaries, or on its way there
 
 	checked atomic.Uint64 // purge.Time up to which it is known to be valid
 }
@@ -59,7 +61,17 @@ type Field struct {
 type Encodings struct {
 	Bodies    [negotiate.Codings][]byte
 	Available negotiate.Set
+	Deltas    []Delta
 }
+
+// Delta is the object's body, compressed with an answer that clients have.
+type Delta struct {
+	Hash   dictionary.Hash // of that answer's body
+	Bodies [dictionary.Codings][]byte
+}
+
+// deltaOverhead is what a delta costs beside its bodies.
+const deltaOverhead = 80
 
 // FieldsOf makes a header compact, in order of names. One string holds all the
 // text, so that an object is a few allocations whatever the origin sends.
@@ -137,6 +149,12 @@ func (o *Object) Cost() int64 {
 	if p := o.Packed.Load(); p != nil {
 		for _, b := range p.Bodies {
 			n += int64(len(b))
+		}
+		for i := range p.Deltas {
+			n += deltaOverhead
+			for _, b := range p.Deltas[i].Bodies {
+				n += int64(len(b))
+			}
 		}
 	}
 	return n
@@ -218,6 +236,7 @@ func (o *Object) Clone() *Object {
 	}
 	n.Packed.Store(o.Packed.Load())
 	n.Packing.Store(o.Packing.Load())
+	n.Listed.Store(o.Listed.Load())
 	return n
 }
 

@@ -52,6 +52,9 @@ const MaxSize = 2 << 20
 // Header is the request's field that names a dictionary.
 const Header = "Available-Dictionary"
 
+// Field is the field in which an answer says that it is a dictionary (RFC 9842, 2.1).
+const Field = "Use-As-Dictionary"
+
 // Ask is what a request says of dictionaries.
 type Ask struct {
 	Hash    Hash
@@ -178,8 +181,8 @@ func covers(pattern, path string) bool {
 	return strings.HasSuffix(rest, parts[len(parts)-1])
 }
 
-// Field is the Use-As-Dictionary of answers that a rule covers (RFC 9842, 2.1).
+// Match is the Use-As-Dictionary of answers that a rule covers (RFC 9842, 2.1).
 // prefix is what stands before the paths of the rules in URLs.
-func (r Rules) Field(rule int, prefix string) string {
+func (r Rules) Match(rule int, prefix string) string {
 	return `match="` + prefix + r[rule-1] + `"`
 }

@@ -100,7 +100,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%q: rule %d, want %d", path, got, want)
 		}
 	}
-	if got := rules.Field(1, "/sub"); got != `match="/sub/assets/app-*.js"` {
+	if got := rules.Match(1, "/sub"); got != `match="/sub/assets/app-*.js"` {
 		t.Error(got)
 	}
 	for _, bad := range []string{"", "app.js", "*", "/*", "/", "/a**b", "/a?b", `/a"b`, "/{a}", "/:name", "/a\nb", "/ä", "https://a/b"} {

@@ -28,6 +28,15 @@ type name struct {
 	hash Hash
 }
 
+// Clear forgets all contents.
+func (k *Kept) Clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.byName)
+	k.recent.Init()
+	k.rules, k.bytes = [maxRules + 1]int{}, 0
+}
+
 type kept struct {
 	name
 	content []byte

@@ -116,6 +116,94 @@ func TestDictionariesOfFiles(t *testing.T) {
 	})
 }
 
+// items is an API whose pages are much like each other; what is asked for with a key is
+// somebody's.
+func items(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Type", "application/json")
+		h.Set("Cache-Control", "max-age=3600")
+		h.Set("Etag", `"`+r.URL.RawQuery+`"`)
+		if r.URL.Path == "/api/mine" {
+			h.Set("Vary", "X-Api-Key")
+		} else {
+			h.Set("Vary", "Accept-Encoding")
+		}
+		_, _ = io.WriteString(w, page(r.URL.RawQuery))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// page is an answer of this API.
+func page(query string) string { return release(1) + "// " + query + "\n" }
+
+// What a cache has is a dictionary for what it has as well, and nothing that is
+// somebody's.
+func TestDictionariesOfAnswers(t *testing.T) {
+	up := items(t)
+	had := filepath.Join(folder(t, map[string]string{"had": page("page=1")}), "had")
+	first := map[string]string{}
+	everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /api/: {cache: {to: %q, dictionaries: ['/api/items*', /api/mine]}}\n", up.URL), func(w *way) {
+		has := []string{"Available-Dictionary", hashOf(page("page=1")), "Sec-Fetch-Site", "same-origin"}
+		for _, accept := range []string{"dcb", "dcz"} {
+			var res *http.Response
+			var body string
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				w.ask("GET", "/api/items?page=1", "")
+				if res, body = w.ask("GET", "/api/items?page=2", "", append(has, "Accept-Encoding", accept)...); res.Header.Get("Content-Encoding") == accept {
+					break
+				}
+				if time.Now().After(deadline) {
+					w.Fatalf("%s: it is never compressed with the dictionary: %v", accept, res.Header)
+				}
+			}
+			if got := res.Header; len(body) > 200 || !strings.Contains(strings.Join(got["Vary"], ", "), "Accept-Encoding, Available-Dictionary") ||
+				got.Get("Use-As-Dictionary") != `match="/api/items*"` || got.Get("Etag") != `W/"page=2"` {
+				w.Errorf("%s: %d bytes, %v", accept, len(body), got)
+			}
+			for range 3 {
+				if _, again := w.ask("GET", "/api/items?page=2", "", append(has, "Accept-Encoding", accept)...); again != body {
+					w.Errorf("%s: asked again, it is another", accept)
+				}
+			}
+			if was, ok := first[accept]; ok && was != body {
+				w.Errorf("%s: other bytes elsewhere", accept)
+			}
+			first[accept] = body
+			if zstd, err := exec.LookPath("zstd"); err == nil && accept == "dcz" {
+				cmd := exec.Command(zstd, "-D", had, "-dc")
+				cmd.Stdin = strings.NewReader(body)
+				if out, err := cmd.Output(); err != nil || string(out) != page("page=2") {
+					w.Errorf("decoded: %d bytes, %v", len(out), err)
+				}
+			}
+			res, _ = w.ask("GET", "/api/items?page=2", "", append(has, "Accept-Encoding", accept, "If-None-Match", res.Header.Get("Etag"))...)
+			if res.StatusCode != http.StatusNotModified {
+				w.Errorf("%s: %s for who has it", accept, res.Status)
+			}
+		}
+		for name, head := range map[string][]string{
+			"another site": {"Available-Dictionary", has[1], "Sec-Fetch-Site", "cross-site", "Accept-Encoding", "dcb, dcz"},
+			"unknown":      {"Available-Dictionary", hashOf("x"), "Accept-Encoding", "dcb, dcz"},
+			"no coding":    {"Available-Dictionary", has[1], "Accept-Encoding", "gzip, br"},
+		} {
+			for range 3 {
+				if res, _ := w.ask("GET", "/api/items?page=2", "", head...); res.StatusCode != 200 || strings.HasPrefix(res.Header.Get("Content-Encoding"), "dc") {
+					w.Errorf("%s: %s %v", name, res.Status, res.Header)
+				}
+			}
+		}
+		for range 3 {
+			res, _ := w.ask("GET", "/api/mine?page=1", "", "X-Api-Key", "secret")
+			if res.StatusCode != 200 || res.Header.Get("Use-As-Dictionary") != "" {
+				w.Errorf("what varies by a key: %v", res.Header)
+			}
+		}
+	})
+}
+
 // The version that a deployment takes away is still what visitors have.
 func TestDictionaryOfFileThatIsGone(t *testing.T) {
 	dir := folder(t, map[string]string{"app-1.js": release(1)})
@@ -175,11 +263,19 @@ for (let i = 0; i < 60; i++) { // the server compresses it meanwhile
 	if (last[1] < 400) break;
 	await pause(200);
 }
-out.textContent = "done " + JSON.stringify({first, last});
+await sizes("api/items?page=1");
+let cached;
+for (let i = 0; i < 60; i++) { // the browser takes its time as well
+	cached = await sizes("api/items?page=2");
+	if (cached[1] < 200) break;
+	await pause(200);
+}
+out.textContent = "done " + JSON.stringify({first, last, cached});
 </script>`})
 	url := startSite(t, `
 routes:
   /: {static: {root: `+dir+`, dictionaries: ['/assets/app-*.js'], cache_control: [{match: /assets/, value: max-age=3600}]}}
+  /api/: {cache: {to: "`+items(t).URL+`", dictionaries: ['/api/items*']}}
 `)
 	// The browser's time is a virtual one, which does not wait for the server.
 	compressed := func() bool {
@@ -198,8 +294,10 @@ routes:
 			return resp.Header.Get("Content-Encoding")
 		}
 		get("/assets/app-1.js", "")
-		sum := sha256.Sum256([]byte(release(1)))
-		return strings.HasPrefix(get("/assets/app-2.js", ":"+base64.StdEncoding.EncodeToString(sum[:])+":"), "dc")
+		get("/api/items?page=1", "")
+		files := get("/assets/app-2.js", hashOf(release(1)))
+		answers := get("/api/items?page=2", hashOf(page("page=1")))
+		return strings.HasPrefix(files, "dc") && strings.HasPrefix(answers, "dc")
 	}
 	for end := time.Now().Add(20 * time.Second); !compressed() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
@@ -219,12 +317,15 @@ routes:
 	if !ok {
 		t.Fatalf("the page has not come to its end: %s", text)
 	}
-	var version, encoded, length, first int
-	if _, err := fmt.Sscanf(result, `{"first":["1",%d,%d],"last":["%d",%d,%d]}`, &first, &length, &version, &encoded, &length); err != nil {
+	var version, encoded, length, first, cached, whole int
+	if _, err := fmt.Sscanf(result, `{"first":["1",%d,%d],"last":["%d",%d,%d],"cached":["1",%d,%d]}`, &first, &length, &version, &encoded, &length, &cached, &whole); err != nil {
 		t.Fatalf("%s: %v", result, err)
+	}
+	if cached >= 200 || whole != len(page("page=2")) {
+		t.Errorf("the cached answer came as %d bytes and is %d long", cached, whole)
 	}
 	if version != 2 || encoded >= 400 || length != len(release(2)) {
 		t.Errorf("version %d came as %d bytes and is %d long; the first took %d", version, encoded, length, first)
 	}
-	t.Logf("%d bytes of text: %d for the first version, %d for the second", length, first, encoded)
+	t.Logf("%d bytes of text: %d for the first version, %d for the second, %d for a cached answer", length, first, encoded, cached)
 }
