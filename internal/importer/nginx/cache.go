@@ -46,7 +46,25 @@ func (t *site) cache(l *location, o *draft.Node) string {
 			}
 		}
 	}
+	t.ownFolder(o)
 	return "cache"
+}
+
+// ownFolder gives a cache with options of its own a folder of its own, where nginx has
+// one zone for several.
+func (t *site) ownFolder(o *draft.Node) {
+	disk := o.Get("disk")
+	if disk == nil {
+		return
+	}
+	for base, n := disk.Plain(), 2; ; n++ {
+		other := t.im.disks[o.Get("disk").Plain()]
+		if other == nil || other.String() == o.String() {
+			break
+		}
+		o.Set("disk", draft.Text(fmt.Sprintf("%s-%d", base, n)))
+	}
+	t.im.disks[o.Get("disk").Plain()] = o
 }
 
 // cacheTimes translates proxy_cache_valid.

@@ -26,6 +26,8 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 	for _, inner := range d.Block {
 		switch inner.Name.Text {
 		case "return", "rewrite", "break":
+		case "set":
+			t.leaveSet(d, inner)
 		default:
 			t.im.leave(inner, "rules rewrite, redirect, answer or name a route: write one of them for this if")
 			t.im.leave(d, "what it does is not carried over")
@@ -37,6 +39,16 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 	for _, way := range ways {
 		t.ifBody(d, l, way)
 	}
+}
+
+// leaveSet is for a set within an if: its value is not known to rules.
+func (t *site) leaveSet(d, set *nginxconf.Directive) {
+	do := "a rule for each way in which it holds does it"
+	if strings.Contains(d.Arg(0), "$host") || strings.Contains(d.Arg(0), "$http_host") {
+		do = "write a rule for each name: {host: [www.example.org], redirect: {to: 'https://example.org{uri}', status: 301}}"
+	}
+	t.im.leave(set, do)
+	t.im.leave(d, do)
 }
 
 // lostCondition is an if that could not be translated. One that kept clients out closes the site.
@@ -306,15 +318,27 @@ func pathWays(op, value string) ([]way, error) {
 	n := draft.Map()
 	switch op {
 	case "=":
-		path, _, query := strings.Cut(value, "?")
-		if !strings.HasPrefix(path, "/") || query || strings.Contains(path, "*") {
+		path, query, asked := strings.Cut(value, "?")
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, "*") {
 			return nil, errors.New("write the path and the query as path and query of a rule")
 		}
-		return []way{{when: n.Set("path", draft.Text(path))}}, nil
+		if asked {
+			parameters, err := parametersOf(query)
+			if err != nil {
+				return nil, err
+			}
+			n.Set("query", parameters)
+		}
+		return []way{{when: exactly(n, path)}}, nil
 	case "~", "~*":
 		expr, err := expression(value, op == "~*")
 		if err != nil {
 			return nil, err
+		}
+		for _, end := range []string{`(\?|$)`, `(?:\?|$)`, `(\?.*)?$`, `(?:\?.*)?$`} {
+			if rest, is := strings.CutSuffix(expr, end); is {
+				expr = rest + "$" // a path has no query here
+			}
 		}
 		if strings.Contains(expr, `\?`) || strings.Contains(expr, "=") {
 			return nil, errors.New("the expression is about the query, too: write path or regex, and query")
@@ -322,6 +346,23 @@ func pathWays(op, value string) ([]way, error) {
 		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr}}, nil
 	}
 	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
+}
+
+// parametersOf are the conditions for a query.
+func parametersOf(query string) (*draft.Node, error) {
+	n := draft.Map()
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || n.Get(name) != nil || strings.ContainsAny(pair, "%+$") {
+			return nil, fmt.Errorf("write the parameters of ?%s as query of a rule", query)
+		}
+		v, err := conditionValue("=", value)
+		if err != nil {
+			return nil, err
+		}
+		n.Set(name, draft.Verbatim(v))
+	}
+	return n.Flow(), nil
 }
 
 // hostWays are conditions on the host. Those that name hosts of the site by an

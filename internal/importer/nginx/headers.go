@@ -10,12 +10,18 @@ import (
 // headers translates the fields that answers get and lose.
 func (t *site) headers(l *location, node *draft.Node) {
 	always, good, remove := draft.Map(), draft.Map(), []string{}
+	passes := node.Get("proxy") != nil || node.Get("cache") != nil
+	if d := l.last("expires"); passes && d != nil && !strings.HasPrefix(d.Arg(0), "$") {
+		if value := t.lifetime(l); value != "" {
+			good.Child("set").Flow().Set("Cache-Control", draft.Text(value))
+		}
+	}
 	for _, d := range l.all("add_header") {
 		name, value := d.Arg(0), d.Arg(1)
 		lower := strings.ToLower(name)
 		switch {
-		case lower == "cache-control" && node.Get("static") != nil && !strings.Contains(value, "$"), lower == "content-type":
-			continue // of the files, and of the text of return
+		case lower == "cache-control" && (node.Get("static") != nil || good.Get("set").Get("Cache-Control") != nil) && !strings.Contains(value, "$"), lower == "content-type":
+			continue // of the files, with expires, and of the text of return
 		case strings.Contains(value, "$upstream_cache_status"):
 			t.im.standard(d, "Cache-Status says what the cache did")
 			continue
@@ -39,10 +45,12 @@ func (t *site) headers(l *location, node *draft.Node) {
 		}
 		to.Child(kind).Flow().Set(name, draft.Text(text))
 	}
-	if node.Get("proxy") != nil || node.Get("cache") != nil {
-		for _, d := range l.all("proxy_hide_header") {
-			remove = append(remove, d.Arg(0))
-			t.im.used(d)
+	for name, hides := range map[string]bool{"proxy_hide_header": passes, "fastcgi_hide_header": node.Get("php") != nil} {
+		for _, d := range l.all(name) {
+			if hides {
+				remove = append(remove, d.Arg(0))
+				t.im.used(d)
+			}
 		}
 	}
 	rules := draft.Map()

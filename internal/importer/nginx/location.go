@@ -16,6 +16,11 @@ import (
 func (t *site) location(l *location) {
 	if l.block != nil {
 		if answer := t.phase(l.scope, l); answer != nil {
+			for _, d := range l.list {
+				if d.Name.Text == "allow" || d.Name.Text == "deny" {
+					t.im.standard(d, "nginx never comes to it: the location returns before")
+				}
+			}
 			t.answers(l, answer)
 			return
 		}
@@ -27,8 +32,11 @@ func (t *site) location(l *location) {
 		}
 		t.im.standard(d, "pages for errors can also be asked for by their own path")
 	}
+	if t.indexAlone(l) {
+		return
+	}
 	access, closed := t.access(l)
-	if closed {
+	if closed && !t.passwordDoes(l) {
 		t.answers(l, denied(403))
 		return
 	}
@@ -44,6 +52,51 @@ func (t *site) location(l *location) {
 		t.guard(l, l.node, access)
 	case !l.whole: // another location, maybe a more open one, must not answer instead
 		t.answers(l, lost())
+	}
+}
+
+// indexAlone reports whether a location is for the index of a folder and says nothing
+// of how that is answered: nginx looks for a location anew with the index's own path,
+// and here the folder's route has it.
+func (t *site) indexAlone(l *location) bool {
+	if l.kind != exactLocation || !strings.HasSuffix(l.path, "/") || !slices.ContainsFunc(t.locations, func(o *location) bool {
+		return o.kind == prefixLocation && o.covers(l.path) && o.own("alias") == nil && o.own("proxy_pass") == nil
+	}) {
+		return false
+	}
+	for _, d := range l.list {
+		if !slices.Contains([]string{"if", "rewrite", "break", "set", "access_log", "log_not_found", "error_log"}, d.Name.Text) {
+			return false
+		}
+	}
+	t.im.standard(l.block, "the index of the folder is the same by the folder's own route")
+	return true
+}
+
+// passwordDoes reports whether a password alone lets clients in.
+func (t *site) passwordDoes(l *location) bool {
+	d, auth := l.last("satisfy"), l.last("auth_basic")
+	return d != nil && d.Arg(0) == "any" && auth != nil && auth.Arg(0) != "off"
+}
+
+// either makes a password needless for the addresses that are let in.
+func (t *site) either(l *location, node *draft.Node) {
+	d := l.last("satisfy")
+	if d == nil || d.Arg(0) != "any" {
+		return
+	}
+	auth, access := node.Get("auth"), node.Get("access")
+	switch {
+	case auth == nil || len(l.all("allow", "deny")) == 0:
+		t.im.standard(d, "there is one thing to satisfy alone")
+	case access == nil && t.passwordDoes(l) && len(l.all("allow")) == 0:
+		t.im.used(d)
+	case access == nil || access.Get("allow") == nil || access.Get("deny") != nil:
+		t.im.leave(d, "an address and a password are both required here, where nginx took either: write the addresses into auth.except")
+	default:
+		t.im.used(d)
+		auth.Set("except", access.Get("allow"))
+		node.Remove("access")
 	}
 }
 
@@ -327,6 +380,11 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 			if strings.HasPrefix(text, "@") {
 				return append(list, text), nil
 			}
+			for _, uri := range []string{"$request_uri", "$uri"} {
+				if script, is := strings.CutSuffix(text, ".php"+uri); is {
+					text = script + ".php" // the front controller reads the path itself (REQUEST_URI)
+				}
+			}
 			for _, query := range []string{"$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?$is_args$args"} {
 				text = strings.TrimSuffix(text, query) // the query stays as it is
 			}
@@ -351,101 +409,12 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 	return list, nil
 }
 
-// cacheControl translates expires, and a Cache-Control that is added.
-func (t *site) cacheControl(l *location) (*draft.Node, bool) {
-	var parts []string
-	rules := draft.List()
-	if d := l.last("expires"); d != nil {
-		if name, is := strings.CutPrefix(d.Arg(0), "$"); is {
-			return t.expiresMap(d, name)
-		}
-		value, err := expires(d)
-		if err != nil {
-			t.im.leave(d, err.Error())
-		} else {
-			t.im.used(d)
-		}
-		if value != "" {
-			parts = append(parts, value)
-		}
-	}
-	for _, d := range l.all("add_header") {
-		if strings.EqualFold(d.Arg(0), "Cache-Control") && !strings.Contains(d.Arg(1), "$") {
-			t.im.used(d)
-			for _, p := range strings.Split(d.Arg(1), ",") {
-				parts = append(parts, strings.TrimSpace(p))
-			}
-		}
-	}
-	if len(parts) == 0 {
-		return nil, false
-	}
-	rules.Add(draft.Map().Set("match", draft.Text("*")).Set("value", draft.Text(strings.Join(unique(parts), ", "))).Flow())
-	return rules.Flow(), true
-}
-
-// expires is the Cache-Control of one.
-func expires(d *nginxconf.Directive) (string, error) {
-	switch v := d.Arg(0); {
-	case v == "off":
-		return "", nil
-	case v == "max":
-		return "max-age=315360000", nil
-	case v == "epoch", strings.HasPrefix(v, "-"):
-		return "no-cache", nil
-	default:
-		age, ok := elapsed(strings.TrimPrefix(v, "+"))
-		if !ok {
-			return "", fmt.Errorf("write a value for Cache-Control into static.cache_control: %s is no fixed age", strings.Join(d.Texts(), " "))
-		}
-		return "max-age=" + strconv.Itoa(int(age.Seconds())), nil
-	}
-}
-
-// expiresMap translates a map from content types to ages.
-func (t *site) expiresMap(d *nginxconf.Directive, name string) (*draft.Node, bool) {
-	m := t.im.maps[name]
-	if m == nil || !strings.HasSuffix(m.Arg(0), "_http_content_type") {
-		t.im.leave(d, "write the ages into static.cache_control, by the files' names")
-		return nil, false
-	}
-	names := map[string][]string{
-		"text/html": {"*.html", "*/", "*.htm"}, "text/css": {"*.css"}, "application/javascript": {"*.js", "*.mjs"}, "text/javascript": {"*.js", "*.mjs"},
-		"~image/": {"*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.avif", "*.svg", "*.ico"}, "~font/": {"*.woff", "*.woff2", "*.ttf", "*.otf"},
-		"application/font-woff2": {"*.woff2"}, "application/json": {"*.json"}, "application/pdf": {"*.pdf"}, "image/svg+xml": {"*.svg"}, "image/x-icon": {"*.ico"},
-	}
-	rules, rest := draft.List(), ""
-	t.im.used(d, m)
-	for _, e := range m.Block {
-		value, err := expires(&nginxconf.Directive{Args: e.Args})
-		patterns := names[e.Name.Text]
-		switch {
-		case e.Name.Text == "default":
-			rest = value
-		case err != nil || patterns == nil:
-			t.im.leave(m, fmt.Sprintf("write a line into static.cache_control for %s", e.Name.Text))
-		case value != "":
-			for _, p := range patterns {
-				if !strings.HasSuffix(p, "/") {
-					rules.Add(draft.Map().Set("match", draft.Text(p)).Set("value", draft.Text(value)).Flow())
-				}
-			}
-		}
-	}
-	if rest != "" {
-		rules.Add(draft.Map().Set("match", draft.Text("*")).Set("value", draft.Text(rest)).Flow())
-	}
-	return rules, rules.Len() > 0
-}
-
 // around translates what holds for whatever answers.
 func (t *site) around(l *location, node *draft.Node) {
 	if node.Get("deny") == nil && t.passwords(l, node) {
 		t.im.used(l.last("auth_basic"), l.last("auth_basic_user_file"))
 	}
-	if d := l.last("satisfy"); d != nil && d.Arg(0) == "any" {
-		t.im.leave(d, "an address and a password are both required here, where nginx took either")
-	}
+	t.either(l, node)
 	if errors := t.errors(l, node); errors.Len() > 0 {
 		node.Set("errors", errors.Flow())
 	}

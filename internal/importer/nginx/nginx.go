@@ -30,7 +30,7 @@ func Translate(list []*nginxconf.Directive, o Options) (*draft.Node, *draft.Repo
 	if o.IsDir == nil {
 		o.IsDir = func(name string) bool { info, err := os.Stat(name); return err == nil && info.IsDir() }
 	}
-	im := &importer{options: o, fates: map[*nginxconf.Directive]draft.Note{}, upstreams: map[string]*upstream{}, maps: map[string]*nginxconf.Directive{}}
+	im := &importer{options: o, fates: map[*nginxconf.Directive]draft.Note{}, upstreams: map[string]*upstream{}, maps: map[string]*nginxconf.Directive{}, disks: map[string]*draft.Node{}}
 	config := im.top(list)
 	report := &draft.Report{}
 	im.account(list, report)
@@ -44,7 +44,8 @@ type importer struct {
 	upstreams map[string]*upstream
 	maps      map[string]*nginxconf.Directive // by the variable that they set
 	servers   []*server
-	body      string // the largest body of a request on the level of http
+	disks     map[string]*draft.Node // caches by their folders
+	body      string                 // the largest body of a request on the level of http
 }
 
 // used marks a line as translated, unless something about it was left.

@@ -188,13 +188,14 @@ func (t *site) mergePHP() {
 // folderPHP is for a prefix without a slash at its end: php covers folders, so
 // the folder of that name has a route of its own.
 func (t *site) folderPHP(l *location, options *draft.Node) {
-	if !slices.Contains(l.last("index").Texts(), "index.php") {
+	folderName := path.Join(l.node.Get("static").Get("root").Plain(), l.path)
+	if !slices.Contains(l.last("index").Texts(), "index.php") || !t.im.options.IsDir(folderName) {
 		return
 	}
 	folder := *l
 	folder.key, folder.node = l.path+"/", l.node.Clone()
 	static := folder.node.Get("static")
-	static.Set("root", draft.Text(path.Join(static.Get("root").Plain(), l.path)))
+	static.Set("root", draft.Text(folderName))
 	t.addPHP(&folder, options)
 	t.route(&folder, folder.node)
 	l.rules = append(l.rules, ruleDraft{draft.Map().Set("path", draft.Text(folder.key)).Set("route", draft.Text(folder.key)), ""})
@@ -241,6 +242,14 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 		if l.node.Get("try") != nil && strings.HasPrefix(front, "=") {
 			l.node.Remove("try")
 		}
+	}
+	var hidden []string
+	for _, d := range t.php.all("fastcgi_hide_header") {
+		hidden = append(hidden, d.Arg(0))
+		t.im.used(d)
+	}
+	if len(hidden) > 0 {
+		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
 	}
 	if php.Len() == 1 {
 		l.node.Set("php", php.Get("to"))

@@ -241,6 +241,9 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 	switch {
 	case l.kind == regexLocation || l.kind == namedLocation:
 		path, err := t.text(to.path, l.expr)
+		if err == nil {
+			path, err = numbered(path, l.expr)
+		}
 		if err != nil {
 			return fmt.Errorf("write the upstream's path by hand: %w", err)
 		}
@@ -267,6 +270,27 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 	return nil
 }
 
+// numbered has groups by their numbers, as the proxy's rewrite does, and leaves out the
+// request's query at the end, which comes unasked.
+func numbered(text, expr string) (string, error) {
+	for _, query := range []string{"&{query}", "?{query}"} {
+		text = strings.TrimSuffix(text, query)
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return "", err //nolint:wrapcheck // it says which
+	}
+	for i, name := range re.SubexpNames() {
+		if name != "" {
+			text = strings.ReplaceAll(text, "{"+name+"}", "{"+strconv.Itoa(i)+"}")
+		}
+	}
+	if v := regexp.MustCompile(`\{[^}0-9][^}]*\}`).FindString(text); v != "" {
+		return "", fmt.Errorf("%s cannot stand in it", v)
+	}
+	return text, nil
+}
+
 // wholePath makes an expression match the whole path, as the proxy's rewrite does.
 func wholePath(expr string) string {
 	if rest, ok := strings.CutPrefix(expr, "^"); ok {
@@ -291,6 +315,9 @@ func (t *site) proxyRewrites(l *location, o *draft.Node) {
 		if err == nil {
 			var to string
 			if to, err = t.text(strings.TrimSuffix(d.Arg(1), "?"), expr); err == nil {
+				to, err = numbered(to, expr)
+			}
+			if err == nil {
 				list.Add(draft.Map().Set("path", draft.Verbatim(wholePath(expr))).Set("to", draft.Text(to)).Flow())
 				t.im.used(d)
 			}

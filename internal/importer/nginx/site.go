@@ -1,6 +1,7 @@
 package nginx
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -194,6 +195,9 @@ func (t *site) keys() {
 		switch l.kind {
 		case exactLocation, namedLocation:
 			l.key = l.path
+			if strings.HasSuffix(l.path, "/") { // a key like that is for a folder: a rule leads to a name
+				l.key = "@" + cmp.Or(strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), "root")
+			}
 		case regexLocation:
 			continue // named when there is a route
 		case prefixLocation, caretLocation:
@@ -249,7 +253,7 @@ func (l *location) match() *draft.Node {
 	case l.kind == regexLocation:
 		n.Set("regex", draft.Verbatim(l.expr))
 	case l.kind == exactLocation:
-		n.Set("path", draft.Text(l.path))
+		exactly(n, l.path)
 	case l.path == "/":
 	case l.loose() || !strings.HasSuffix(l.path, "/"):
 		n.Set("path", draft.Text(l.path+"**"))
@@ -257,6 +261,15 @@ func (l *location) match() *draft.Node {
 		n.Set("path", draft.Text(l.path))
 	}
 	return n
+}
+
+// exactly makes a rule one for a path alone: one that ends in a slash would also be for
+// what is below it.
+func exactly(n *draft.Node, path string) *draft.Node {
+	if strings.HasSuffix(path, "/") {
+		return n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(path)+"$"))
+	}
+	return n.Set("path", draft.Text(path))
 }
 
 // covers reports whether a path may come to a location.
@@ -360,7 +373,7 @@ func (t *site) exactRules(rules *draft.Node, below ...[]*location) {
 		taken := slices.ContainsFunc(slices.Concat(below...), func(o *location) bool {
 			return o.covers(l.path) && (o.kind == regexLocation || len(o.rules) > 0)
 		})
-		if taken && l.node != nil && !l.whole {
+		if (taken || strings.HasPrefix(l.key, "@")) && l.node != nil && !l.whole {
 			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
 		}
 	}

@@ -52,6 +52,7 @@ func defaults() []reason {
 		}},
 		{"files named like another with .br, .zst or .gz behind are sent for it", []string{"gzip_static", "brotli_static", "zstd_static"}},
 		{"content types are built in, UTF-8 for text", []string{"default_type", "types", "types_hash_max_size", "types_hash_bucket_size", "charset", "charset_types", "source_charset"}},
+		{"no location serves files by it", []string{"root", "alias", "index"}},
 		{"tables size themselves", []string{"server_names_hash_bucket_size", "server_names_hash_max_size", "map_hash_bucket_size", "map_hash_max_size", "variables_hash_bucket_size", "variables_hash_max_size", "proxy_headers_hash_max_size", "proxy_headers_hash_bucket_size"}},
 		{"no version is told to clients", []string{"server_tokens"}},
 		{"modern TLS: forward secrecy, tickets and sessions are chosen by itself", []string{"ssl_ciphers", "ssl_prefer_server_ciphers", "ssl_session_cache", "ssl_session_timeout", "ssl_session_tickets", "ssl_ecdh_curve", "ssl_dhparam", "ssl_buffer_size", "ssl_conf_command", "ssl_early_data", "ssl_protocols"}},
