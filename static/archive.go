@@ -30,7 +30,8 @@ var errTooLarge = errors.New("too large for an archive")
 
 // archived is a file that goes into an archive.
 type archived struct {
-	file string // below the root
+	tree *tree
+	file string // below its root
 	name string // in the archive
 	size int64
 	date time.Time
@@ -110,23 +111,17 @@ func asciiName(name string) string {
 
 // below lists the files in a folder and those below it.
 func (h *Handler) below(r *http.Request, name string) (files []archived, err error) {
-	fsys := h.tree.fsys
-	if root := h.tree.root.Load(); root != nil {
-		fsys = root.FS()
-	}
 	left := int64(maxArchiveBytes)
 	seen := 0
 	top := folderName(name)
-	err = fs.WalkDir(fsys, top, func(file string, d fs.DirEntry, err error) error {
+	err = h.trees.walk(top, func(t *tree, file string, d fs.DirEntry) error {
 		switch seen++; {
 		case r.Context().Err() != nil:
 			return r.Context().Err()
 		case seen > 2*maxArchived || len(files) > maxArchived || left < 0:
 			return errTooLarge
-		case err != nil && d != nil && d.IsDir():
-			return fs.SkipDir
-		case err != nil || file == top:
-			return err
+		case file == top:
+			return nil
 		case !h.shown(file) && d.IsDir():
 			return fs.SkipDir
 		case !h.shown(file) || !d.Type().IsRegular():
@@ -137,7 +132,7 @@ func (h *Handler) below(r *http.Request, name string) (files []archived, err err
 			return nil //nolint:nilerr // gone meanwhile
 		}
 		left -= info.Size()
-		files = append(files, archived{file, strings.TrimPrefix(file, strings.TrimPrefix(name, "/")), info.Size(), info.ModTime()})
+		files = append(files, archived{t, file, strings.TrimPrefix(file, strings.TrimPrefix(name, "/")), info.Size(), info.ModTime()})
 		return nil
 	})
 	if err == nil && left < 0 {
@@ -153,7 +148,7 @@ func (h *Handler) pack(w http.ResponseWriter, r *http.Request, to archiver, file
 		if err := r.Context().Err(); err != nil {
 			return err //nolint:wrapcheck // the connection is cut
 		}
-		f, info, err := h.tree.open(a.file)
+		f, info, err := a.tree.open(a.file)
 		if errors.Is(err, errForbidden) {
 			continue // as in a listing, of which it cannot be read either
 		}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,11 +20,12 @@ import (
 func opener(how freshness) func(t testing.TB, dir string, o Options) *Handler {
 	return func(t testing.TB, dir string, o Options) *Handler {
 		t.Helper()
-		tree, err := openTree(dir)
+		o.Root = dir
+		all, err := openTrees(o.Folders())
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := start(tree, o)
+		h, err := start(all, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +70,7 @@ func settled(t testing.TB, h *Handler, target, want string) (m lane.Version) {
 		if s != nil && s.racy {
 			h.sweep()
 		}
-		return s != nil && !s.racy && *s.dir.Load() != (stamp{}) && m.Valid()
+		return s != nil && !s.racy && !slices.Contains(*s.dirs.Load(), stamp{}) && m.Valid()
 	})
 	return m
 }

@@ -28,7 +28,7 @@ type compressJob struct {
 // wantCompressed queues a snapshot for compression, once. One that is still
 // racy is about to be read again, and then has its turn.
 func (h *Handler) wantCompressed(e *entry, s *snapshot) {
-	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.tree.fixed() || !s.queued.CompareAndSwap(false, true) {
+	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.trees.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
 	}
 	select {
@@ -122,16 +122,16 @@ func (h *Handler) publish(e *entry, s *snapshot, add func(next *snapshot)) {
 	}
 	e.gen.Invalidate()
 	next := &snapshot{
-		read: s.read, version: e.gen.Now(), found: s.found,
+		name: s.name, read: s.read, version: e.gen.Now(), found: s.found,
 		answers: s.answers, available: s.available, vary: true,
 		dictionary: s.dictionary, deltas: s.deltas, streamed: s.streamed,
 	}
 	next.queued.Store(true) // done
-	next.dir.Store(s.dir.Load())
+	next.dirs.Store(s.dirs.Load())
 	add(next)
 	// The new version is younger than the bytes. They are only right if the file
 	// is still the same after it was taken, and nobody has said otherwise.
-	if !h.tree.fixed() && !h.unchanged(e, next) || !next.read.Valid() {
+	if !h.trees.fixed() && !h.unchanged(e, next) || !next.read.Valid() {
 		return
 	}
 	held, all := 0, true

@@ -25,14 +25,12 @@ const (
 func (f *found) lone() bool { return f.file != "" && f.sources[negotiate.Identity] == (stamp{}) }
 
 // probeLone is probe for a name of which there are only compressed forms.
-func (h *Handler) probeLone(name string) (f found, dir stamp, err error) {
-	f.file = name
-	if d, err := h.tree.stat(dirOf(name)); err == nil {
-		dir = stampOf(d)
-	}
+func (h *Handler) probeLone(t *tree, name string) (f found, dir stamp, err error) {
+	f.tree, f.file = t, name
+	dir = t.stampOf(dirOf(name))
 	some := false
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		if info, err := h.tree.stat(f.source(c)); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
+		if info, err := t.stat(f.source(c)); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 			f.sources[c], some = stampOf(info), true
 		}
 	}

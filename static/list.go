@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +33,10 @@ func (h *Handler) isFolder(name string) bool {
 	if name != "" && !strings.HasSuffix(name, "/") {
 		return false
 	}
-	info, err := h.tree.stat(folderName(name))
-	return err == nil && info.IsDir()
+	return slices.ContainsFunc(h.trees, func(t *tree) bool {
+		info, err := t.stat(folderName(name))
+		return err == nil && info.IsDir()
+	})
 }
 
 // folderName is a folder's name as a file system has it.
@@ -90,8 +93,7 @@ func asJSON(r *http.Request, query url.Values) bool {
 // entries are the names in a folder that clients may see; all is false where
 // there are more.
 func (h *Handler) entries(name string) (list []listed, all bool, err error) {
-	dir := folderName(name)
-	names, err := h.tree.names(dir, maxListed+1)
+	names, err := h.trees.names(folderName(name), maxListed+1)
 	if err != nil {
 		return nil, false, err
 	}
@@ -101,7 +103,7 @@ func (h *Handler) entries(name string) (list []listed, all bool, err error) {
 		if !h.shown(file) {
 			continue
 		}
-		info, err := h.tree.stat(file)
+		_, info, err := h.trees.stat(file)
 		switch {
 		case err != nil:
 		case info.IsDir():
@@ -117,6 +119,34 @@ func (h *Handler) entries(name string) (list []listed, all bool, err error) {
 func (h *Handler) shown(file string) bool {
 	return fs.ValidPath(file) && !strings.ContainsAny(file, "\\\x00") &&
 		(h.options.Hidden || !hidden(file)) && !h.private.covers(file)
+}
+
+// names are those in a folder, at most n, each once.
+func (all trees) names(dir string, n int) (names []string, err error) {
+	if len(all) == 1 {
+		return all[0].names(dir, n)
+	}
+	seen := map[string]bool{}
+	some := false
+	for _, t := range all {
+		if info, err := t.stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		own, err := t.names(dir, n)
+		if err != nil {
+			return nil, err
+		}
+		some = true
+		for _, name := range own {
+			if !seen[name] && len(names) < n {
+				seen[name], names = true, append(names, name)
+			}
+		}
+	}
+	if !some {
+		return nil, errNotFound
+	}
+	return names, nil
 }
 
 // names are those in a folder, at most n.

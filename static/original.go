@@ -37,7 +37,7 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 		s.release()
 		return original.File{CacheControl: changingCache}, original.ErrYoung
 	}
-	f, err := h.original(s.found.file, s.found.sources[negotiate.Identity])
+	f, err := h.original(s.found.tree, s.found.file, s.found.sources[negotiate.Identity])
 	f.Generation = s.read
 	if rules != nil {
 		f.Dress = func(header http.Header) { rules.dress(header, pathOf(r), true) }
@@ -54,14 +54,14 @@ func (h *Handler) Lookup(name string) (original.File, error) {
 	if h.private.covers(name) {
 		return original.File{}, noOriginal(name, errNotFound)
 	}
-	info, err := h.tree.stat(name)
+	t, info, err := h.trees.stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNotFound
 	}
 	if err != nil {
 		return original.File{}, noOriginal(name, err)
 	}
-	return h.original(name, stampOf(info))
+	return h.original(t, name, stampOf(info))
 }
 
 func noOriginal(name string, err error) error {
@@ -71,7 +71,7 @@ func noOriginal(name string, err error) error {
 	return fmt.Errorf("looking at %s: %w", name, err)
 }
 
-func (h *Handler) original(file string, st stamp) (original.File, error) {
+func (h *Handler) original(t *tree, file string, st stamp) (original.File, error) {
 	f := original.File{CacheControl: h.cacheControl(file, h.typeOf(file))}
 	if st.racy(time.Now()) {
 		return f, original.ErrYoung
@@ -82,7 +82,7 @@ func (h *Handler) original(file string, st stamp) (original.File, error) {
 		Modified:     time.Unix(0, st.mtime),
 		CacheControl: f.CacheControl,
 		Open: func() (io.ReadCloser, error) {
-			f, info, err := h.tree.open(file)
+			f, info, err := t.open(file)
 			if err == nil && stampOf(info) != st {
 				_ = f.Close() // read only
 				return nil, errChanged
@@ -95,7 +95,7 @@ func (h *Handler) original(file string, st stamp) (original.File, error) {
 // List calls fn with the name of every file that can be asked for, until it
 // returns an error, which List returns. Folders that cannot be read are left out.
 func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
-	return h.tree.walk(func(name string, d fs.DirEntry) error {
+	return h.trees.walk(".", func(_ *tree, name string, d fs.DirEntry) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -10,9 +10,9 @@ import (
 
 // packedSources notes which encodings of a file were packed. Their stamps prove
 // nothing and need not: a packed file does not change.
-func (h *Handler) packedSources(f *found) {
+func packedSources(f *found) {
 	for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-		if b, ok := h.tree.packed.Body(f.file, c); ok {
+		if b, ok := f.tree.packed.Body(f.file, c); ok {
 			f.sources[c] = stamp{size: b.Size, mtime: f.sources[negotiate.Identity].mtime, regular: true}
 		}
 	}
@@ -21,7 +21,7 @@ func (h *Handler) packedSources(f *found) {
 // readPacked is readSource for a packed file. Every tag is a content's, which
 // was made when it was packed.
 func (h *Handler) readPacked(s *snapshot, c negotiate.Coding) (*send.Answer, error) {
-	folder := h.tree.packed
+	folder := s.found.tree.packed
 	b, ok := folder.Body(s.found.file, c)
 	if !ok {
 		return nil, errNotFound

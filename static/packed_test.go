@@ -39,7 +39,8 @@ func servePacked(t testing.TB, dir string, o Options) *Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := OpenPacked(site.Folder("."), o)
+	o.Root = "."
+	h, err := OpenPacked(site, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestPackedBodiesAreCheckedBeforeTheyAreSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer site.Close()
-	h, err := OpenPacked(site.Folder("."), Options{})
+	h, err := OpenPacked(site, Options{Root: "."})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,8 @@ func TestPackedImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer site.Close()
-	h, err := OpenPacked(site.Folder("."), o)
+	o.Root = "."
+	h, err := OpenPacked(site, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -89,12 +90,12 @@ func (h *Handler) typeOf(file string) mediaType {
 }
 
 // findPage is the page for a clean URL. err says why there is nothing else.
-func (h *Handler) findPage(name string, err error) (string, fs.FileInfo, error) {
+func (h *Handler) findPage(t *tree, name string, err error) (string, fs.FileInfo, error) {
 	page := name + pageExtension
 	if h.private.covers(page) {
 		return name, nil, err
 	}
-	info, missing := h.tree.stat(page)
+	info, missing := t.stat(page)
 	if missing != nil || !info.Mode().IsRegular() {
 		return name, nil, err
 	}
@@ -105,7 +106,7 @@ func (h *Handler) findPage(name string, err error) (string, fs.FileInfo, error) 
 // leads elsewhere.
 func (h *Handler) toClean(w http.ResponseWriter, r *http.Request, name string) bool {
 	plain, ok := strings.CutSuffix(name, pageExtension)
-	if !ok {
+	if !ok || !named(r, name) {
 		return false
 	}
 	segment := ""
@@ -119,6 +120,13 @@ func (h *Handler) toClean(w http.ResponseWriter, r *http.Request, name string) b
 	}
 	sendTo(w, r, "./"+segment)
 	return true
+}
+
+// named reports whether the client itself has named a file: a rule, or an error whose
+// page it is, may have led to it, too.
+func named(r *http.Request, name string) bool {
+	u, err := url.ParseRequestURI(r.RequestURI)
+	return err == nil && path.Base(u.Path) == path.Base(name)
 }
 
 // application answers with the page of a single-page application, if a browser

@@ -22,16 +22,18 @@ var (
 )
 
 // hasPictures reports whether a packed file has variants.
-func (h *Handler) hasPictures(name string) bool {
-	if !h.pictures {
-		return false
-	}
+func (h *Handler) hasPictures(f *found) bool {
+	return h.pictures && len(variantsOf(f.tree, f.file)) > 0
+}
+
+// variantsOf are the media types of a packed image's variants.
+func variantsOf(t *tree, name string) (offers []string) {
 	for _, f := range pictureFormats {
-		if _, ok := h.tree.packed.Body(PackedVariants+name+f.ending, negotiate.Identity); ok {
-			return true
+		if _, ok := t.packed.Body(PackedVariants+name+f.ending, negotiate.Identity); ok {
+			offers = append(offers, f.media)
 		}
 	}
-	return false
+	return offers
 }
 
 // picture is the variant of a packed image that suits a client: of the formats
@@ -42,19 +44,18 @@ func (h *Handler) picture(name string, header http.Header) string {
 	if !h.pictures || len(header["Accept"]) == 0 {
 		return name
 	}
-	var offers []string
-	for _, f := range pictureFormats {
-		if _, ok := h.tree.packed.Body(PackedVariants+name+f.ending, negotiate.Identity); ok {
-			offers = append(offers, f.media)
-		}
+	t, info, err := h.trees.stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return name
 	}
+	offers := variantsOf(t, name)
 	if len(offers) == 0 {
 		return name
 	}
 	best, least, weight := name, int64(0), 0
 	for _, m := range negotiate.Media(nil, header["Accept"], offers) {
 		variant := PackedVariants + name + "." + strings.TrimPrefix(m.Type, "image/")
-		b, _ := h.tree.packed.Body(variant, negotiate.Identity)
+		b, _ := t.packed.Body(variant, negotiate.Identity)
 		if best == name || m.Weight == weight && b.Size < least {
 			best, least, weight = variant, b.Size, m.Weight
 		}

@@ -3,6 +3,7 @@ package static
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"millrace/internal/rulefile"
@@ -144,22 +145,41 @@ func (o Options) Hider() func(name string) bool {
 
 // Warnings says what the operator should know about the folder: files in it
 // that are kept back, because they would give secrets away, and a page for what
-// is not found that is not there itself. It looks at some thousand files.
-func (o Options) Warnings() (all []string) {
-	t, err := openTree(o.Root)
+// is not found that is not there itself. It looks at some thousand files, but not at those with the
+// endings in run, which another job runs.
+func (o Options) Warnings(run ...string) (all []string) {
+	trees, err := openTrees(o.Folders())
 	if err != nil {
 		return nil // Open says so
 	}
-	defer t.close()
+	defer trees.close()
+	for _, t := range trees {
+		all = append(all, o.keptBack(t, run)...)
+	}
+	folders := strings.Join(o.Folders(), ", ")
+	if found := trees.ruleFiles(); len(found) > 0 && !o.RuleFiles {
+		all = append(all, "the folder "+folders+" has "+strings.Join(found, " and ")+", which nothing obeys: say static.rule_files: true, or remove it")
+	}
+	if page := strings.TrimPrefix(o.NotFound, "/"); page != "" {
+		if _, _, err := trees.stat(page); err != nil {
+			all = append(all, "the page for what is not found (not_found) is not there itself: "+path.Join(o.Root, page))
+		}
+	}
+	return all
+}
+
+// keptBack says which files of one folder look like secrets.
+func (o Options) keptBack(t *tree, run []string) []string {
 	p, left, more := o.privates(), maxSurveyed, 0
 	var names []string
-	_ = t.walk(func(name string, d fs.DirEntry) error { // what cannot be read cannot be served
+	_ = t.walk(".", func(name string, d fs.DirEntry) error { // what cannot be read cannot be served
 		left--
 		switch {
 		case left < 0:
 			return fs.SkipAll
 		case name != "." && d.IsDir() && hidden(name):
 			return fs.SkipDir
+		case slices.Contains(run, path.Ext(name)) && !p.covers(path.Dir(name)):
 		case d.IsDir() || !p.covers(name) || name == rulefile.RedirectsName || name == rulefile.HeadersName:
 		case len(names) == maxNamed:
 			more++
@@ -168,23 +188,15 @@ func (o Options) Warnings() (all []string) {
 		}
 		return nil
 	})
-	if len(names) > 0 {
-		text := strings.Join(names, ", ")
-		if more > 0 {
-			text += ", …"
-		}
-		all = append(all, "files in "+o.Root+" look like sources or secrets and are not served: "+text+
-			"; keep them in another folder, or change the list with static.private")
+	if len(names) == 0 {
+		return nil
 	}
-	if found := t.ruleFiles(); len(found) > 0 && !o.RuleFiles {
-		all = append(all, "the folder "+o.Root+" has "+strings.Join(found, " and ")+", which nothing obeys: say static.rule_files: true, or remove it")
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += ", …"
 	}
-	if page := strings.TrimPrefix(o.NotFound, "/"); page != "" {
-		if _, err := t.stat(page); err != nil {
-			all = append(all, "the page for what is not found (not_found) is not there itself: "+path.Join(o.Root, page))
-		}
-	}
-	return all
+	return []string{"files in " + t.name + " look like sources or secrets and are not served: " + text +
+		"; keep them in another folder, or change the list with static.private"}
 }
 
 // Packs is what decides which names a packed site needs, by the path below the root:

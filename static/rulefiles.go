@@ -61,7 +61,7 @@ func (h *Handler) firstRules() error {
 	if !h.rules.on || h.rules.load() != nil {
 		return nil
 	}
-	if _, _, _, err := h.tree.readRules(); err != nil {
+	if _, _, _, err := h.trees.readRules(); err != nil {
 		return fmt.Errorf("static: rule_files: %w: make it readable and at most 1 MiB, or leave rule_files out", err)
 	}
 	return nil
@@ -78,7 +78,7 @@ func (h *Handler) readRules() {
 	defer f.mu.Unlock()
 	var stamps [2]stamp
 	for i, name := range ruleNames {
-		if info, err := h.tree.stat(name); err == nil {
+		if _, info, err := h.trees.stat(name); err == nil {
 			stamps[i] = stampOf(info)
 		} else if !errors.Is(err, errNotFound) {
 			return // it may come back
@@ -87,7 +87,7 @@ func (h *Handler) readRules() {
 	if f.read && stamps == f.stamps {
 		return
 	}
-	next, found, sum, err := h.tree.readRules()
+	next, found, sum, err := h.trees.readRules()
 	if err != nil {
 		if f.stamps != stamps {
 			h.log().Error("the folder's rules cannot be read; those before hold", "folder", h.options.Root, "err", err)
@@ -95,7 +95,7 @@ func (h *Handler) readRules() {
 		f.stamps = stamps
 		return
 	}
-	f.stamps, f.read = stamps, !h.tree.moving(stamps)
+	f.stamps, f.read = stamps, !h.trees.moving(stamps)
 	if sum == f.sum && f.now.Load() != nil {
 		return
 	}
@@ -116,11 +116,12 @@ func (h *Handler) log() *slog.Logger {
 	return slog.Default()
 }
 
-// readRules reads both files, and sums them up. One that is not there has no rules.
-func (t *tree) readRules() (rules *folderRules, wrong []rulefile.Fault, sum [sha256.Size]byte, err error) {
+// readRules reads both files, each where it is found first, and sums them up. One that
+// is not there has no rules.
+func (all trees) readRules() (rules *folderRules, wrong []rulefile.Fault, sum [sha256.Size]byte, err error) {
 	var texts [2][]byte
 	for i, name := range ruleNames {
-		file, _, err := t.open(name)
+		file, _, err := all.open(name)
 		if errors.Is(err, errNotFound) {
 			continue
 		}
@@ -144,15 +145,15 @@ func (t *tree) readRules() (rules *folderRules, wrong []rulefile.Fault, sum [sha
 
 // moving reports whether one of the files has changed so recently that it has to be
 // read again.
-func (t *tree) moving(stamps [2]stamp) bool {
+func (all trees) moving(stamps [2]stamp) bool {
 	now := time.Now()
-	return !t.fixed() && (stamps[0].racy(now) || stamps[1].racy(now))
+	return !all.fixed() && (stamps[0].racy(now) || stamps[1].racy(now))
 }
 
 // ruleFiles are the names of those that are there.
-func (t *tree) ruleFiles() (found []string) {
+func (all trees) ruleFiles() (found []string) {
 	for _, name := range ruleNames {
-		if info, err := t.stat(name); err == nil && info.Mode().IsRegular() {
+		if _, info, err := all.stat(name); err == nil && info.Mode().IsRegular() {
 			found = append(found, name)
 		}
 	}
@@ -165,17 +166,19 @@ func (o Options) RuleFaults() (list []string) {
 	if !o.RuleFiles {
 		return nil
 	}
-	t, err := openTree(o.Root)
+	all, err := openTrees(o.Folders())
 	if err != nil {
 		return nil // Open says so
 	}
-	defer t.close()
-	_, found, _, err := t.readRules()
+	defer all.close()
+	_, found, _, err := all.readRules()
 	if err != nil {
 		return []string{"the folder's rules cannot be read: " + err.Error()}
 	}
 	for _, fault := range found {
-		list = append(list, o.Root+"/"+fault.Error())
+		if t, _, err := all.stat(fault.File); err == nil { // not gone meanwhile
+			list = append(list, t.name+"/"+fault.Error())
+		}
 	}
 	return list
 }
@@ -246,7 +249,7 @@ func (h *Handler) ruledFirst(w http.ResponseWriter, r *http.Request, rules *fold
 		sayStatus(w, r, http.StatusForbidden)
 		return true
 	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if readsOnly(r) {
 		return h.ruled(w, r, rules, true)
 	}
 	t, ok, _ := rules.find(r, h.Has(r.URL.Path))
@@ -281,11 +284,15 @@ func (h *Handler) redirectTo(w http.ResponseWriter, r *http.Request, rules *fold
 	rules.dress(w.Header(), pathOf(r), false)
 	w.Header()["Cache-Control"] = []string{otherCache} // 301 would be kept for ever
 	w.Header()["X-Content-Type-Options"] = nosniff
-	to := t.To
-	if to[0] == '/' {
-		to = h.options.Mount + to
+	guard.SendTo(w, h.location(t), t.Status)
+}
+
+// location is where a rule redirects to.
+func (h *Handler) location(t rulefile.Target) string {
+	if t.To[0] == '/' {
+		return h.options.Mount + t.To
 	}
-	guard.SendTo(w, to, t.Status)
+	return t.To
 }
 
 // ruledFile answers with the file that a rule names; false if it is not there.

@@ -57,10 +57,25 @@ func TestClosedFiles(t *testing.T) {
 			if got := ask(h, "GET", path).Code; got != want {
 				t.Errorf("%s: %d, want %d", path, got, want)
 			}
-			if got := h.Explain(path).Status; got != want && path != "/peek" {
+			if got := h.Explain(httptest.NewRequest("GET", path, nil)).Status; got != want {
 				t.Errorf("%s is explained as %d, want %d", path, got, want)
 			}
 		}
+	})
+}
+
+// TestRuleFilesOfEncodings: what is compressed in the background has the fields of its
+// own path.
+func TestRuleFilesOfEncodings(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a.css": strings.Repeat("a{color:red}", 200), "_headers": "/a.css\n  X-Own: yes\n"})
+	h := open(t, dir, Options{RuleFiles: true})
+	until(t, "it is compressed", func() bool {
+		w := ask(h, "GET", "/a.css", "Accept-Encoding", "br")
+		if w.Header().Get("X-Own") != "yes" {
+			t.Fatalf("fields are missing: %v", w.Header())
+		}
+		return w.Header().Get("Content-Encoding") == "br"
 	})
 }
 
@@ -177,7 +192,7 @@ func TestRulesHoldForWhatIsMadeOfFiles(t *testing.T) {
 	if _, err := h.Original(httptest.NewRequestWithContext(t.Context(), "GET", "/b.jpg", nil)); err != original.ErrNone { //nolint:errorlint // it is not wrapped
 		t.Errorf("an image that is elsewhere: %v", err)
 	}
-	if e := h.Explain("/b.jpg"); e.Status != 301 || !strings.Contains(e.Why, "line 1 of _redirects") {
+	if e := h.Explain(httptest.NewRequest("GET", "/b.jpg", nil)); e.Status != 301 || !strings.Contains(e.Why, "line 1 of _redirects") {
 		t.Errorf("explained as %+v", e)
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,9 +66,9 @@ type snapshot struct {
 	name          string // that was asked for
 	read, version lane.Version
 	found         found
-	dir           atomic.Pointer[stamp] // of the directory; zero when not to be trusted yet
-	racy          bool                  // the file is so new that its stamp proves nothing yet
-	checked       atomic.Int64          // Unix nanoseconds of the last look at the file
+	dirs          atomic.Pointer[[]stamp] // of the directory, in the trees up to that of the file; zero when not to be trusted yet
+	racy          bool                    // the file is so new that its stamp proves nothing yet
+	checked       atomic.Int64            // Unix nanoseconds of the last look at the file
 
 	answers   [negotiate.Codings]*send.Answer
 	available negotiate.Set
@@ -93,7 +91,7 @@ type snapshot struct {
 // elsewhere. gen must have been invalidated: the lane has the same descriptors.
 func (s *snapshot) withoutFiles(gen lane.Version) *snapshot {
 	shut := &snapshot{name: s.name, read: s.read, version: gen, found: s.found, racy: s.racy, vary: s.vary, shut: true}
-	shut.dir.Store(s.dir.Load())
+	shut.dirs.Store(s.dirs.Load())
 	shut.checked.Store(s.checked.Load())
 	return shut
 }
@@ -129,108 +127,22 @@ func (s *snapshot) cost() (bytes int64, files int) {
 	return bytes, files
 }
 
-// found says which files answer for a name. It is comparable.
-type found struct {
-	file    string
-	sources [negotiate.Codings]stamp // the zero stamp where there is none
-}
-
-func (f *found) source(c negotiate.Coding) string { return f.file + siblings[c] }
-
-// dirOf is the directory in which the file for a name is.
-func dirOf(name string) string {
-	if i := strings.LastIndexByte(name, '/'); i >= 0 {
-		return name[:i]
-	}
-	return "."
-}
-
-// probe finds out which files answer for a name, by looking at them only. The
-// directory's stamp is taken first: what appears in it later will show.
-func (h *Handler) probe(name string) (f found, dir stamp, err error) {
-	var info fs.FileInfo
-	if name == "" || strings.HasSuffix(name, "/") {
-		f.file, info, err = h.findIndex(name)
-	} else {
-		f.file = name
-		listed := false
-		if info, err = h.tree.stat(name); err == nil && info.IsDir() {
-			if _, _, err = h.findIndex(name + "/"); err == nil {
-				err = errDirectory
-			}
-			listed = h.options.Listing
-		}
-		if h.options.CleanURLs && errors.Is(err, errNotFound) {
-			f.file, info, err = h.findPage(name, err)
-		}
-		if listed && errors.Is(err, errNotFound) {
-			err = errDirectory
-		}
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotFound
-	}
-	if errors.Is(err, errNotFound) && h.expand != nil && h.options.Decompress && f.file != "" {
-		return h.probeLone(name)
-	}
-	if err != nil {
-		return found{}, stamp{}, err
-	}
-	if d, err := h.tree.stat(dirOf(f.file)); err == nil {
-		dir = stampOf(d)
-	}
-	if info, err = h.tree.stat(f.file); err != nil {
-		return found{}, stamp{}, err
-	}
-	f.sources[negotiate.Identity] = stampOf(info)
-	switch {
-	case h.tree.packed != nil:
-		h.packedSources(&f)
-	case !h.options.NoPrecompressed:
-		for c := negotiate.Gzip; c < negotiate.Codings; c++ {
-			// A sibling that is older belongs to an earlier content. A second
-			// is allowed: archives and checkouts write files in any order.
-			sibling, err := h.tree.stat(f.source(c))
-			if err == nil && sibling.Mode().IsRegular() && sibling.Size() > 0 &&
-				!sibling.ModTime().Before(info.ModTime().Add(-time.Second)) {
-				f.sources[c] = stampOf(sibling)
-			}
-		}
-	}
-	return f, dir, nil
-}
-
-// findIndex looks for the file that answers for a directory; name is empty or
-// ends in a slash.
-func (h *Handler) findIndex(name string) (string, fs.FileInfo, error) {
-	for _, index := range h.options.Index {
-		info, err := h.tree.stat(name + index)
-		if err == nil && info.Mode().IsRegular() {
-			return name + index, info, nil
-		}
-		if err != nil && !errors.Is(err, errNotFound) {
-			return "", nil, err
-		}
-	}
-	return "", nil, errNotFound
-}
-
 // glance makes a snapshot of what a name leads to now, without opening it.
 func (h *Handler) glance(e *entry) (*snapshot, error) {
 	if h.watch != nil {
 		h.watch.add(dirOf(e.name)) // before the versions are taken: no change may fall between
 	}
 	s := &snapshot{name: e.name, read: e.edit.Now(), version: e.gen.Now(), shut: true}
-	f, dir, err := h.probe(e.name)
+	f, dirs, err := h.probe(e.name)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	s.found = f
-	s.settle(dir, now)
+	s.settle(dirs, now)
 	s.checked.Store(now.UnixNano())
 	for c := range negotiate.Codings {
-		s.racy = s.racy || !h.tree.fixed() && f.sources[c] != (stamp{}) && f.sources[c].racy(now)
+		s.racy = s.racy || !h.trees.fixed() && f.sources[c] != (stamp{}) && f.sources[c].racy(now)
 	}
 	return s, nil
 }
@@ -244,7 +156,7 @@ func (h *Handler) look(e *entry) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, info, err := h.tree.open(s.found.file)
+	f, info, err := s.found.tree.open(s.found.file)
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +187,7 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	s.dictionary = h.versionOf(e.name, kind, size)
 	s.vary = s.vary || s.compressible || s.dictionary > 0
 	_, variant := h.pictured(f.file)
-	s.pictured = variant || h.hasPictures(f.file)
+	s.pictured = variant || h.hasPictures(&f)
 	for c := range negotiate.Codings {
 		if f.sources[c] == (stamp{}) {
 			continue
@@ -303,22 +215,24 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	return s, nil
 }
 
-// settle notes the directory's stamp, unless it is too new to prove anything.
-func (s *snapshot) settle(dir stamp, now time.Time) {
-	if dir.racy(now) {
-		dir = stamp{}
+// settle notes the directories' stamps, but those that are too new to prove anything.
+func (s *snapshot) settle(dirs []stamp, now time.Time) {
+	for i := range dirs {
+		if dirs[i].racy(now) {
+			dirs[i] = stamp{}
+		}
 	}
-	s.dir.Store(&dir)
+	s.dirs.Store(&dirs)
 }
 
 // readSource opens one of the files that were found, and holds its bytes or
 // its descriptor. Neither is there where the file system offers no way to read
 // at an offset.
 func (h *Handler) readSource(s *snapshot, c negotiate.Coding) (*send.Answer, error) {
-	if h.tree.packed != nil {
+	if s.found.tree.packed != nil {
 		return h.readPacked(s, c)
 	}
-	f, info, err := h.tree.open(s.found.source(c))
+	f, info, err := s.found.tree.open(s.found.source(c))
 	if err != nil {
 		return nil, err
 	}
@@ -473,11 +387,11 @@ func (h *Handler) unchanged(e *entry, s *snapshot) bool {
 		return false
 	}
 	now := time.Now()
-	f, dir, err := h.probe(e.name)
+	f, dirs, err := h.probe(e.name)
 	if err != nil || f != s.found {
 		return false
 	}
-	s.settle(dir, now)
+	s.settle(dirs, now)
 	s.checked.Store(now.UnixNano())
 	return true
 }
@@ -492,7 +406,7 @@ func (h *Handler) readMoving(name string) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, info, err := h.tree.open(found.file)
+	f, info, err := found.tree.open(found.file)
 	if err != nil {
 		return nil, err
 	}
@@ -561,7 +475,7 @@ func (h *Handler) use(name string, header http.Header) (use, error) {
 		switch f := u.answer.File; {
 		case s.streamed && u.answer == s.answers[negotiate.Identity]:
 			a := *u.answer
-			r := &sequential{tree: h.tree, name: path.Clean(s.found.file)}
+			r := &sequential{tree: s.found.tree, name: path.Clean(s.found.file)}
 			a.File = send.NewReaderAt(r, r)
 			u.answer = &a
 			return u, nil

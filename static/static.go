@@ -36,6 +36,9 @@ import (
 type Options struct {
 	// Root is the directory of the site's files. Required.
 	Root string `yaml:"root"`
+	// Fallback are directories that are asked in turn for what Root does not have,
+	// as in [./theme, ./shared]; at most 7.
+	Fallback []string `yaml:"fallback"`
 	// Index names the files that answer for their directory, the first one
 	// that exists. Default index.html.
 	Index []string `yaml:"index"`
@@ -131,7 +134,7 @@ const (
 type Handler struct {
 	options  Options
 	private  *private
-	tree     *tree
+	trees    trees
 	table    *table
 	watch    *watcher // nil where nothing can be watched
 	compress chan compressJob
@@ -156,39 +159,50 @@ func New(fsys fs.FS, o Options) (*Handler, error) {
 	if fsys == nil {
 		return nil, errors.New("static: no file system to serve")
 	}
-	h, err := start(&tree{fsys: fsys}, o)
+	h, err := start(trees{{fsys: fsys}}, o)
 	if err == nil {
 		h.keepCurrent(swept)
 	}
 	return h, err
 }
 
-// Open serves the directory dir. Symbolic links are followed while they stay
+// Open serves the directory dir, and behind it those of Options.Fallback. Symbolic links are followed while they stay
 // inside it; absolute ones never are. If dir is itself a link that is pointed
 // at another directory, that one is served within a second.
 func Open(dir string, o Options) (*Handler, error) {
-	t, err := openTree(dir)
+	o.Root = dir
+	all, err := openTrees(o.Folders())
 	if err != nil {
 		return nil, err
 	}
-	h, err := start(t, o)
+	h, err := start(all, o)
 	if err != nil {
-		t.close()
+		all.close()
 		return nil, err
 	}
 	h.keepCurrent(watched | swept)
 	return h, nil
 }
 
-// OpenPacked serves a folder of a packed site. Its encodings are those that were
-// packed; nothing is compressed or looked at again. A program that calls only
-// this has neither encoders nor a watcher linked in.
-func OpenPacked(folder *packfile.Folder, o Options) (*Handler, error) {
+// OpenPacked serves the folders that the options name, from a packed site. Their
+// encodings are those that were packed; nothing is compressed or looked at again. A
+// program that calls only this has neither encoders nor a watcher linked in.
+func OpenPacked(site *packfile.Site, o Options) (*Handler, error) {
 	o.NoCompress = true
-	h, err := start(&tree{fsys: folder, packed: folder}, o)
-	if err == nil {
+	var all trees
+	pictures := false
+	for _, name := range o.Folders() {
+		folder := site.Folder(name)
+		if folder == nil {
+			return nil, fmt.Errorf("static: the folder %s is not packed", name)
+		}
 		_, none := folder.Stat(strings.TrimSuffix(PackedVariants, "/"))
-		h.pictures = none == nil
+		pictures = pictures || none == nil
+		all = append(all, &tree{name: name, fsys: folder, packed: folder})
+	}
+	h, err := start(all, o)
+	if err == nil {
+		h.pictures = pictures
 	}
 	return h, err
 }
@@ -203,7 +217,7 @@ const (
 )
 
 // start fills in the defaults.
-func start(t *tree, o Options) (*Handler, error) {
+func start(all trees, o Options) (*Handler, error) {
 	for key, fault := range o.Check() { // any of them
 		return nil, fmt.Errorf("static: %s: %w", key, fault)
 	}
@@ -225,7 +239,7 @@ func start(t *tree, o Options) (*Handler, error) {
 	h := &Handler{
 		options:  o,
 		private:  hides,
-		tree:     t,
+		trees:    all,
 		table:    newTable(int64(o.Memory), o.Files),
 		compress: make(chan compressJob, compressQueue),
 		built:    buildTime(),
@@ -245,7 +259,7 @@ func start(t *tree, o Options) (*Handler, error) {
 func (h *Handler) keepCurrent(how freshness) {
 	h.expand = expand
 	if how&watched != 0 {
-		h.watch = newWatcher(h.tree.dir)
+		h.watch = newWatcher(h.trees)
 	}
 	if h.watch != nil {
 		if h.rules.on {
@@ -290,6 +304,7 @@ func (o Options) Check() map[string]error {
 	if err := o.Dictionaries.Check(); err != nil {
 		faults["dictionaries"] = err
 	}
+	o.checkFallback(faults)
 	o.checkPages(faults)
 	if o.Memory < 0 {
 		faults["memory"] = errors.New("memory cannot be negative")
@@ -310,7 +325,7 @@ func (h *Handler) Close() error {
 			h.watch.close()
 		}
 		h.running.Wait()
-		h.tree.close()
+		h.trees.close()
 	})
 	return nil
 }

@@ -369,7 +369,7 @@ func TestSpecialFilesDoNotBlock(t *testing.T) {
 		}
 	}
 	// Also if it takes a file's place after the file was looked at.
-	if _, _, err := h.tree.open("pipe.txt"); err == nil {
+	if _, _, err := h.trees.open("pipe.txt"); err == nil {
 		t.Error("opened a named pipe")
 	}
 }

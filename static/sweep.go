@@ -1,7 +1,6 @@
 package static
 
 import (
-	"path/filepath"
 	"time"
 
 	"millrace/internal/negotiate"
@@ -30,11 +29,11 @@ func (h *Handler) sweepLoop() {
 // sweep compares all held snapshots with their files.
 func (h *Handler) sweep() {
 	h.table.trim()
-	if h.tree.refresh() {
+	if h.trees.refresh() {
 		h.rules.forget()
 		h.table.voidAll()
 		if h.watch != nil {
-			h.watch.forget(".")
+			h.watch.forgetAll()
 		}
 	}
 	h.readRules()
@@ -46,7 +45,7 @@ func (h *Handler) sweep() {
 		default:
 		}
 		s := e.snapshot.Load()
-		if s.valid() && !h.tree.fixed() && !h.same(e, s, dirs) {
+		if s.valid() && !h.trees.fixed() && !h.same(e, s, dirs) {
 			e.void()
 		}
 		if s != nil && !s.valid() {
@@ -77,12 +76,14 @@ func (h *Handler) discard(e *entry, s *snapshot) {
 }
 
 // same reports whether a snapshot still shows its files. On Linux that is one
-// system call for each file, and one for each directory to learn of new ones.
+// system call for each file, and one for each directory to learn of new ones, also
+// in the trees that are asked before.
 func (h *Handler) same(e *entry, s *snapshot, dirs map[string]stamp) bool {
 	if s.racy {
 		return false // read it once more, now that its stamp can be trusted
 	}
-	if h.tree.dir == "" || !hasQuickStamp {
+	t := s.found.tree
+	if t.dir == "" || !hasQuickStamp {
 		return h.unchanged(e, s)
 	}
 	now := time.Now()
@@ -91,23 +92,23 @@ func (h *Handler) same(e *entry, s *snapshot, dirs map[string]stamp) bool {
 		if want == (stamp{}) {
 			continue
 		}
-		if got, ok := quickStamp(h.path(s.found.source(c))); !ok || got != want {
+		if got, ok := quickStamp(t.path(s.found.source(c))); !ok || got != want {
 			return false
 		}
 	}
-	dir := dirOf(s.found.file)
-	got, ok := dirs[dir]
-	if !ok {
-		got, _ = quickStamp(h.path(dir))
-		dirs[dir] = got
-	}
-	if got == (stamp{}) || got != *s.dir.Load() {
-		return h.unchanged(e, s) // something else came or went
+	for i, was := range *s.dirs.Load() {
+		dir := h.trees[i].path(dirOf(s.found.file))
+		is, ok := dirs[dir]
+		if !ok {
+			if is, ok = quickStamp(dir); !ok {
+				is = noStamp
+			}
+			dirs[dir] = is
+		}
+		if was == (stamp{}) || is != was {
+			return h.unchanged(e, s) // something else came or went
+		}
 	}
 	s.checked.Store(now.UnixNano())
 	return true
-}
-
-func (h *Handler) path(name string) string {
-	return filepath.Join(h.tree.dir, filepath.FromSlash(name))
 }

@@ -166,7 +166,7 @@ func TestUnusedWatchesEnd(t *testing.T) {
 func (w *watcher) has(dir string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.dirs[dir]
+	return w.dirs[watchedDir{w.roots[0], dir}]
 }
 
 // What was made of the files has its part of the memory, when it needs it.

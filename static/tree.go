@@ -25,12 +25,13 @@ var (
 	errChanged       = errors.New("changed while it was read")
 )
 
-// tree is where the files are: a directory on disk, an fs.FS, or a packed file.
+// tree is a folder of files: a directory on disk, an fs.FS, or one in a packed file.
 type tree struct {
 	fsys   fs.FS            // of New and OpenPacked
 	packed *packfile.Folder // of OpenPacked
 
-	dir  string // of Open, absolute
+	name string // of Open, as it was given
+	dir  string // that, absolute
 	root atomic.Pointer[os.Root]
 
 	mu     sync.Mutex // serialises refresh and close
@@ -62,7 +63,7 @@ func openTree(dir string) (*tree, error) {
 	case err != nil:
 		return nil, fmt.Errorf("static: open directory %q: %w", dir, err)
 	}
-	t := &tree{dir: abs}
+	t := &tree{name: dir, dir: abs}
 	t.root.Store(root)
 	return t, nil
 }
@@ -112,14 +113,14 @@ func (t *tree) open(name string) (fs.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// walk calls fn for everything there is; symbolic links to folders are not
-// followed. What cannot be read is left out.
-func (t *tree) walk(fn func(name string, d fs.DirEntry) error) error {
+// walk calls fn for everything there is below a directory; symbolic links to folders
+// are not followed. What cannot be read is left out.
+func (t *tree) walk(dir string, fn func(name string, d fs.DirEntry) error) error {
 	fsys := t.fsys
 	if root := t.root.Load(); root != nil {
 		fsys = root.FS()
 	}
-	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if d != nil && d.IsDir() {
 				return fs.SkipDir
@@ -129,6 +130,22 @@ func (t *tree) walk(fn func(name string, d fs.DirEntry) error) error {
 		return fn(name, d)
 	})
 }
+
+// stampOf is the state of one of its directories: noStamp where there is none, zero
+// where that cannot be told.
+func (t *tree) stampOf(dir string) stamp {
+	info, err := t.stat(dir)
+	switch {
+	case err == nil:
+		return stampOf(info)
+	case errors.Is(err, errNotFound):
+		return noStamp
+	}
+	return stamp{}
+}
+
+// path is that of a file or directory on disk.
+func (t *tree) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }
 
 // refresh looks whether the directory's path leads to another directory now,
 // as after a deployment that switches a link, and if so goes there.
@@ -194,6 +211,9 @@ type stamp struct {
 	device, file uint64
 	regular      bool
 }
+
+// noStamp is that of what does not exist.
+var noStamp = stamp{size: -1}
 
 func stampOf(info fs.FileInfo) stamp {
 	s := stamp{size: info.Size(), regular: info.Mode().IsRegular()}

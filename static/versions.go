@@ -104,7 +104,7 @@ func (h *Handler) fromVersion(name string, s *snapshot, header http.Header) (a *
 
 // wantDelta queues a file for compression with a dictionary.
 func (h *Handler) wantDelta(e *entry, s *snapshot, ask *dictionary.Ask) {
-	if s.racy && !h.tree.fixed() {
+	if s.racy && !h.trees.fixed() {
 		return
 	}
 	v, q := &h.versions, queuedDelta{e, ask.Hash}
@@ -197,13 +197,14 @@ func (h *Handler) oldVersions() {
 		return
 	}
 	type version struct {
+		tree  *tree
 		name  string
 		rule  int
 		stamp stamp
 	}
 	var found []version
 	looked := 0
-	_ = h.tree.walk(func(name string, d fs.DirEntry) error { // no error is of interest
+	_ = h.trees.walk(".", func(t *tree, name string, d fs.DirEntry) error { // no error is of interest
 		select {
 		case <-h.closing:
 			return errEnough
@@ -217,13 +218,13 @@ func (h *Handler) oldVersions() {
 			return nil
 		}
 		if info, err := d.Info(); err == nil && h.versionOf(name, h.typeOf(name), info.Size()) > 0 {
-			found = append(found, version{name, rule, stampOf(info)})
+			found = append(found, version{t, name, rule, stampOf(info)})
 		}
 		return nil
 	})
 	order.By(found, func(a, b version) int { return cmp.Compare(a.stamp.mtime, b.stamp.mtime) })
 	for _, v := range found[max(0, len(found)-maxVersions):] {
-		f, _, err := h.tree.open(v.name)
+		f, _, err := v.tree.open(v.name)
 		if err != nil {
 			continue
 		}

@@ -19,22 +19,30 @@ import (
 const maxWatches = 1024
 
 // watcher has the directories watched from which files are held, and those
-// above them: a directory that is renamed says so to its parent only.
+// above them, in all trees: a directory that is renamed says so to its parent only,
+// and a file that appears in an earlier tree hides that of a later one.
 type watcher struct {
-	root string
-	fs   *fsnotify.Watcher
+	roots []string
+	fs    *fsnotify.Watcher
 
 	mu   sync.Mutex
-	dirs map[string]bool // names relative to the root, "." being the root
+	dirs map[watchedDir]bool
 }
 
+// watchedDir is a directory of one root, "." being the root.
+type watchedDir struct{ root, dir string }
+
 // newWatcher returns nil where the system gives none: the sweep remains.
-func newWatcher(root string) *watcher {
+func newWatcher(all trees) *watcher {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil
 	}
-	return &watcher{root: root, fs: w, dirs: map[string]bool{}}
+	var roots []string
+	for _, t := range all {
+		roots = append(roots, t.dir)
+	}
+	return &watcher{roots: roots, fs: w, dirs: map[watchedDir]bool{}}
 }
 
 // add watches a directory and those above it, from the top down, so that no
@@ -42,38 +50,49 @@ func newWatcher(root string) *watcher {
 func (w *watcher) add(dir string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.dirs[dir] {
-		return
-	}
-	w.addOne(".")
-	for i, c := range []byte(dir) {
-		if c == '/' {
-			w.addOne(dir[:i])
+	for _, root := range w.roots {
+		if w.dirs[watchedDir{root, dir}] {
+			continue
 		}
+		w.addOne(watchedDir{root, "."})
+		for i, c := range []byte(dir) {
+			if c == '/' {
+				w.addOne(watchedDir{root, dir[:i]})
+			}
+		}
+		w.addOne(watchedDir{root, dir})
 	}
-	w.addOne(dir)
 }
 
-func (w *watcher) addOne(dir string) {
-	if w.dirs[dir] || len(w.dirs) >= maxWatches {
+func (w *watcher) addOne(d watchedDir) {
+	if w.dirs[d] || len(w.dirs) >= maxWatches {
 		return
 	}
 	// An error is a limit that is reached or a directory that is gone: either
 	// way the sweep sees to it.
-	if w.fs.Add(filepath.Join(w.root, filepath.FromSlash(dir))) == nil {
-		w.dirs[dir] = true
+	if w.fs.Add(d.path()) == nil {
+		w.dirs[d] = true
 	}
 }
 
+func (d watchedDir) path() string { return filepath.Join(d.root, filepath.FromSlash(d.dir)) }
+
 // forget ends the watches on a directory that is no longer where it was, and
 // on those below it. They are taken up again when files are read there.
-func (w *watcher) forget(dir string) {
+func (w *watcher) forget(gone watchedDir) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for d := range w.dirs {
-		if within(d, dir) {
+		if d.root == gone.root && within(d.dir, gone.dir) {
 			w.removeOne(d)
 		}
+	}
+}
+
+// forgetAll ends all watches.
+func (w *watcher) forgetAll() {
+	for _, root := range w.roots {
+		w.forget(watchedDir{root, "."})
 	}
 }
 
@@ -88,16 +107,16 @@ func (w *watcher) keep(used map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for d := range w.dirs {
-		if !needed[d] {
+		if !needed[d.dir] {
 			w.removeOne(d)
 		}
 	}
 }
 
-func (w *watcher) removeOne(dir string) {
+func (w *watcher) removeOne(d watchedDir) {
 	// An error means that it is gone already.
-	_ = w.fs.Remove(filepath.Join(w.root, filepath.FromSlash(dir)))
-	delete(w.dirs, dir)
+	_ = w.fs.Remove(d.path())
+	delete(w.dirs, d)
 }
 
 func (w *watcher) close() { _ = w.fs.Close() } // nothing to be lost
@@ -117,24 +136,32 @@ func (h *Handler) watchLoop() {
 				return
 			}
 			if errors.Is(err, fsnotify.ErrEventOverflow) {
-				h.watch.forget(".")
+				h.watch.forgetAll()
 			}
 			h.table.voidAll() // something was missed
 		}
 	}
 }
 
-// changed voids what an event concerns.
+// changed voids what an event concerns. One root may lie in another.
 func (h *Handler) changed(event fsnotify.Event) {
-	rel, err := filepath.Rel(h.tree.dir, event.Name)
-	if err != nil {
-		h.table.voidAll()
-		return
+	for _, root := range h.watch.roots {
+		rel, err := filepath.Rel(root, event.Name)
+		if err != nil {
+			h.table.voidAll()
+			return
+		}
+		if filepath.IsLocal(rel) {
+			h.changedIn(root, filepath.ToSlash(rel), event)
+		}
 	}
-	rel = filepath.ToSlash(rel)
+}
+
+// changedIn is changed for one of the roots.
+func (h *Handler) changedIn(root, rel string, event fsnotify.Event) {
 	if event.Has(fsnotify.Create) || event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
 		// Perhaps a directory, or a link to one.
-		h.watch.forget(rel)
+		h.watch.forget(watchedDir{root, rel})
 		h.table.voidBelow(rel)
 	}
 	if rel == rulefile.RedirectsName || rel == rulefile.HeadersName {

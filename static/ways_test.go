@@ -21,6 +21,11 @@ var openers = map[string]func(t testing.TB, dir string, o Options) *Handler{
 		return serveFS(t, likeEmbedded(t, dir), o)
 	},
 	"packed": servePacked,
+	"fallback": func(t testing.TB, dir string, o Options) *Handler {
+		t.Helper()
+		o.Fallback = []string{dir}
+		return open(t, t.TempDir(), o)
+	},
 }
 
 // likeEmbedded is a folder as go:embed has it: in memory, without dates and links.

@@ -391,6 +391,11 @@ func (c *checker) route(path, route string, r Route) {
 	}
 	if r.Static != nil && r.Files == nil {
 		c.root(join(path, "static.root"), r.Static.Root)
+		for i, dir := range r.Static.Fallback {
+			if dir != "" { // else static says so
+				c.root(join(path, "static.fallback")+"["+strconv.Itoa(i)+"]", dir)
+			}
+		}
 	}
 	if r.Images != nil {
 		c.images(path, r)

@@ -518,6 +518,9 @@ func (c *Config) paths(each func(*string)) {
 func (r Route) paths(from func(paths ...*string), socket func(*string)) {
 	if r.Static != nil {
 		from(&r.Static.Root)
+		for i := range r.Static.Fallback {
+			from(&r.Static.Fallback[i])
+		}
 	}
 	if r.Respond != nil {
 		from(&r.Respond.File)

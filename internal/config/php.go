@@ -14,6 +14,9 @@ func (c *checker) php(path string, r Route) {
 	if r.Static == nil && !c.doc.unread[join(path, "static")] {
 		c.key(join(path, "php"), "PHP of what? There is no folder beside it", "add static: {root: /srv/www}")
 	}
+	if r.Static != nil && len(r.Static.Fallback) > 0 {
+		c.key(join(path, "static.fallback"), "fallback is for folders without PHP: its scripts are those of one folder", "give the other folder a route of its own")
+	}
 	if r.Static != nil && r.Static.RuleFiles {
 		c.key(join(path, "static.rule_files"), "rule_files is for folders without PHP: a script could be behind any path", "write what the files say as rules and headers of the site")
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -294,11 +295,16 @@ func (c *checker) disks() {
 		}
 		caches = append(caches, one)
 		for _, files := range all {
-			if files.Static == nil || files.Static.Root == "" || !within(one.dir, absolute(files.Static.Root)) {
+			if files.Static == nil {
+				continue
+			}
+			served := files.Static.Folders()
+			i := slices.IndexFunc(served, func(dir string) bool { return dir != "" && within(one.dir, absolute(dir)) })
+			if i < 0 {
 				continue
 			}
 			c.value(one.path, fmt.Sprintf("%s is within %s, which the route %s serves: anyone could read what is kept there",
-				r.Cache.Disk, files.Static.Root, files.pattern), "keep it elsewhere, for example in /var/cache/millrace")
+				r.Cache.Disk, served[i], files.pattern), "keep it elsewhere, for example in /var/cache/millrace")
 			break
 		}
 	}

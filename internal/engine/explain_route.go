@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -180,6 +182,9 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 	case rc.Cache != nil:
 		e.Job, e.To = "cache", rc.Cache.To
 		e.say("job", "cache, in front of %s", strings.Join(e.To, ", "))
+		if n := rc.Cache.Dictionaries.Of(r.URL.Path); n > 0 {
+			e.say("job", "browsers that have another answer, by %s, get what is different, if the answer is everybody's (cache.dictionaries)", rc.Cache.Dictionaries[n-1])
+		}
 		e.say("cache", "`millrace cache explain URL` asks the running server what it has")
 		e.ended(0, "what is stored, or else the answer of %s", strings.Join(e.To, ", "))
 	case rc.WebSocket != nil:
@@ -260,12 +265,9 @@ func (e *explainer) static(r *http.Request, route *site.Route, o static.Options,
 	if images {
 		e.Job = "images"
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		e.say("job", "%s: only GET and HEAD", e.Job)
-		e.ended(http.StatusMethodNotAllowed, "files are only read")
-		return nil
-	}
-	files, err := e.folder(o)
+	rc := config.Route{Static: &o}
+	mount(&rc, route.Pattern)
+	files, err := e.folder(*rc.Static)
 	if err != nil {
 		return err
 	}
@@ -279,18 +281,48 @@ func (e *explainer) static(r *http.Request, route *site.Route, o static.Options,
 		e.cold = cmp.Or(e.cold, "redirects are not kept")
 		return nil
 	}
-	f := files.Explain(below)
-	if f.File == "" {
-		e.say("job", "%s, folder %s: %s", e.Job, o.Root, f.Why)
+	asked := *r
+	asked.URL = &url.URL{Path: below, RawQuery: r.URL.RawQuery}
+	f := files.Explain(&asked)
+	e.cold = cmp.Or(e.cold, f.Cold)
+	if f.File != "" {
+		e.file(f, o, below)
+	} else {
+		e.noFile(f, o)
+	}
+	if len(f.Fields) > 0 {
+		e.say("job", "the fields below these lines of _headers are added: %s", strings.Trim(fmt.Sprint(f.Fields), "[]"))
+	}
+	return nil
+}
+
+// noFile says why no file answers.
+func (e *explainer) noFile(f static.Finding, o static.Options) {
+	e.say("job", "%s, folder %s: %s", e.Job, strings.Join(o.Folders(), ", then "), f.Why)
+	if f.To == "" {
 		e.ended(f.Status, "%d: %s", f.Status, f.Why)
 		e.cold = cmp.Or(e.cold, "only files are kept")
-		return nil
+		return
 	}
-	e.File = path.Join(o.Root, f.File)
+	e.To = []string{f.To}
+	e.ended(f.Status, "redirect to %s, by %s", f.To, f.By)
+	e.cold = cmp.Or(e.cold, "redirects are not kept")
+}
+
+// file says which file answers, and why that one.
+func (e *explainer) file(f static.Finding, o static.Options, below string) {
+	e.File = path.Join(f.Folder, f.File)
 	e.say("job", "%s: %s", e.Job, e.File)
+	if folders := o.Folders(); f.Folder != o.Root {
+		e.say("job", "from %s, which is asked after %s (static.fallback)", f.Folder, strings.Join(folders[:slices.Index(folders, f.Folder)], ", "))
+	}
 	if n := o.Dictionaries.Of(below); n > 0 {
 		e.say("job", "where it is text, browsers that have another version, by %s, get what has changed (static.dictionaries)", o.Dictionaries[n-1])
 	}
-	e.ended(f.Status, "the file %s", e.File)
-	return nil
+	if f.By == "" {
+		e.ended(f.Status, "the file %s", e.File)
+		return
+	}
+	e.say("job", "%s", f.Why)
+	e.ended(f.Status, "the file %s, by %s", e.File, f.By)
 }

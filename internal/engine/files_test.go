@@ -33,3 +33,21 @@ sites:
 	says(t, with+"/some/where", 200, "home", "Accept", "text/html")
 	says(t, with+"/some/where", 404, "", "Accept", "*/*")
 }
+
+// A page for errors is sent as it is, whatever its own address would be; so is the file
+// that a rule names.
+func TestPagesBehindCleanURLs(t *testing.T) {
+	dir := folder(t, map[string]string{"404.html": "nothing here", "new.html": "new page"})
+	url := startSite(t, `
+rules:
+  - {path: /old, rewrite: /new.html}
+errors: {404: /404.html}
+routes:
+  /: {static: {root: `+dir+`, clean_urls: true, html_redirect: true}}
+`)
+	says(t, url+"/none", 404, "nothing here")
+	says(t, url+"/old", 200, "new page")
+	if res, _ := ask(t, "GET", url+"/new.html"); res.StatusCode != http.StatusMovedPermanently {
+		t.Errorf("the page's own file: %s", res.Status)
+	}
+}

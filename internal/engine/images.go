@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"time"
 
 	"millrace/images"
@@ -38,7 +37,7 @@ func (b *builder) images(name string, rc config.Route) (*images.Handler, error) 
 	}
 	d := images.Deps{Engine: engine, ErrorLog: b.server.errors, Meters: b.server.meters.Images(name), Scope: "remote"}
 	if rc.Static != nil {
-		if d.Scope, err = filepath.Abs(rc.Static.Root); err != nil {
+		if d.Scope, err = rc.Static.Scope(); err != nil {
 			return nil, fmt.Errorf("the folder of the originals: %w", err)
 		}
 	} else {

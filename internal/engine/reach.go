@@ -102,7 +102,7 @@ func (r *reach) storesOf(route config.Route) {
 	if o := route.Images; o != nil {
 		scope := "remote"
 		if route.Static != nil {
-			scope = absolute(route.Static.Root)
+			scope, _ = route.Static.Scope() // as a path that cannot be found is left as it is
 		} else if o.Remote != nil {
 			scope = o.Remote.From
 		}

@@ -18,6 +18,22 @@ func mount(rc *config.Route, pattern string) {
 	rc.Static = &o
 }
 
+// Notes are what the operator should know about the files of a route.
+func Notes(rc config.Route) []string {
+	if rc.Static == nil {
+		return nil
+	}
+	return append(rc.Static.Warnings(runBeside(rc)...), rc.Static.RuleFaults()...)
+}
+
+// runBeside are the endings of what PHP runs beside a route's files.
+func runBeside(rc config.Route) []string {
+	if rc.PHP == nil {
+		return nil
+	}
+	return []string{".php"}
+}
+
 func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
 	o.Log = b.server.errors
@@ -29,14 +45,14 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	}
 	return carry(b, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
 		if site := b.server.options.Packed; site != nil {
-			if folder := site.Folder(o.Root); folder != nil {
-				h, err := static.OpenPacked(folder, o)
+			if site.Folder(o.Root) != nil {
+				h, err := static.OpenPacked(site, o)
 				return h, h, err
 			}
 		}
 		h, err := static.Open(o.Root, o)
 		if err == nil {
-			for _, warning := range o.Warnings() {
+			for _, warning := range o.Warnings(runBeside(rc)...) {
 				b.server.errors.Warn(warning)
 			}
 		}

@@ -173,6 +173,19 @@ func (h *Headers) Closed(path string) (line int, closed bool) {
 	return 0, false
 }
 
+// Lines are those of the paths that cover one.
+func (h *Headers) Lines(path string) (numbers []int) {
+	if h == nil {
+		return nil
+	}
+	for i := range h.rules {
+		if _, ok := h.rules[i].path.match(path); ok {
+			numbers = append(numbers, h.rules[i].line)
+		}
+	}
+	return numbers
+}
+
 // Apply changes the header of the answer to a path, which must be its own. Rules
 // hold in their order; what several say of one field stands there behind one
 // another. file: the answer is the file that the path stands for. Others, as a page

@@ -167,16 +167,12 @@ func (s *Server) routes(one Site, packed *packfile.Site, m *meter.Meters) (route
 		r := one.Routes[pattern]
 		switch {
 		case r.Static != nil:
-			folder := packed.Folder(r.Static.Root)
-			if folder == nil {
-				return nil, fmt.Errorf("route %s: the folder %s is not packed", pattern, r.Static.Root)
-			}
 			o := *r.Static
 			if strings.HasSuffix(pattern, "/") {
 				o.Mount = strings.TrimSuffix(pattern, "/")
 			}
 			o.Log = s.errors
-			files, err := static.OpenPacked(folder, o)
+			files, err := static.OpenPacked(packed, o)
 			if err != nil {
 				return nil, fmt.Errorf("route %s: %w", pattern, err)
 			}

@@ -94,8 +94,10 @@ func (c *Clean) album(ctx context.Context, a album, s console.Streams) error {
 	if c.All {
 		return a.removeAll(ctx, s)
 	}
-	if err := config.CheckDir(a.static.Root); err != nil {
-		return console.Failure(err, fmt.Sprintf("if it is gone for good: `millrace images clean %s --all` removes what is kept of it", a.name))
+	for _, dir := range a.static.Folders() {
+		if err := config.CheckDir(dir); err != nil {
+			return console.Failure(err, fmt.Sprintf("if it is gone for good: `millrace images clean %s --all` removes what is kept of it", a.name))
+		}
 	}
 	o, err := a.open(ctx, 0)
 	if err != nil {

@@ -147,7 +147,7 @@ func albums(cfg *config.Config) (all []album, err error) {
 // newAlbum finds out what the server would call a folder.
 func newAlbum(st static.Options, o images.Options) (a album, err error) {
 	a = album{name: st.Root, static: st, images: o}
-	if a.scope, err = filepath.Abs(st.Root); err != nil {
+	if a.scope, err = st.Scope(); err != nil {
 		return a, fmt.Errorf("the folder of the images: %w", err)
 	}
 	if a.dir, err = o.Folder(a.scope); err != nil {

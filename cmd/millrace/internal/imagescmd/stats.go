@@ -87,8 +87,10 @@ func (c *Stats) stats(ctx context.Context) (all map[string]images.Stats, running
 
 // stats are those of a folder that no server has.
 func (a album) stats(ctx context.Context) (s images.Stats, err error) {
-	if err := config.CheckDir(a.static.Root); err != nil {
-		return s, err
+	for _, dir := range a.static.Folders() {
+		if err := config.CheckDir(dir); err != nil {
+			return s, err
+		}
 	}
 	if _, err := os.Stat(a.dir); errors.Is(err, fs.ErrNotExist) {
 		return s, console.Failure(

@@ -373,12 +373,15 @@ func (r *comparison) fromConfig(queue *compare.Queue, host string) {
 		}
 		for _, key := range keys {
 			static := site.Routes[key].Static
-			switch {
-			case static == nil:
-			case strings.HasSuffix(key, "/"):
-				queue.Files(static.Root, key)
-			default:
-				queue.Files(static.Root, "/")
+			if static == nil {
+				continue
+			}
+			below := "/"
+			if strings.HasSuffix(key, "/") {
+				below = key
+			}
+			for _, dir := range static.Folders() {
+				queue.Files(dir, below)
 			}
 		}
 	}

@@ -183,10 +183,18 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 	}
 	p.Config = text
 	seen := map[string]bool{}
+	folders := func(o, here static.Options) {
+		for i, name := range o.Folders() {
+			if !seen[name] {
+				seen[name] = true
+				p.Folders = append(p.Folders, c.folder(name, here.Folders()[i], o))
+			}
+		}
+	}
 	for i, site := range packed.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(site.Routes)) {
 			route := site.Routes[pattern]
-			if route.Static == nil || seen[route.Static.Root] {
+			if route.Static == nil {
 				continue
 			}
 			if route.PHP != nil {
@@ -196,13 +204,13 @@ func (c *Pack) byConfig(p *packer.Plan) error {
 			if len(route.Static.Dictionaries) > 0 {
 				p.Warn("what " + pattern + " says of dictionaries is left out: a packed site has no versions")
 			}
-			seen[route.Static.Root] = true
-			on := *route.Static
-			on.Root = here.Sites[i].Routes[pattern].Static.Root
-			for _, fault := range on.RuleFaults() {
-				p.Warn(fault)
+			on := *here.Sites[i].Routes[pattern].Static
+			if !seen[route.Static.Root] {
+				for _, fault := range on.RuleFaults() {
+					p.Warn(fault)
+				}
 			}
-			p.Folders = append(p.Folders, c.folder(route.Static.Root, here.Sites[i].Routes[pattern].Static.Root, *route.Static))
+			folders(*route.Static, on)
 		}
 	}
 	if len(p.Folders) == 0 {

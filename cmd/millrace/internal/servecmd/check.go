@@ -54,8 +54,10 @@ func (c *Check) Run(s console.Streams) error {
 	}
 	for _, site := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(site.Routes)) {
-			if o := site.Routes[pattern].Static; o != nil {
-				notes = append(append(notes, o.Warnings()...), o.RuleFaults()...)
+			for _, note := range engine.Notes(site.Routes[pattern]) {
+				if !slices.Contains(notes, note) { // of another route with the same folder
+					notes = append(notes, note)
+				}
 			}
 		}
 	}

@@ -1,0 +1,115 @@
+package static
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"millrace/internal/negotiate"
+)
+
+// found says which files answer for a name. It is comparable.
+type found struct {
+	tree    *tree
+	file    string
+	sources [negotiate.Codings]stamp // the zero stamp where there is none
+}
+
+func (f *found) source(c negotiate.Coding) string { return f.file + siblings[c] }
+
+// dirOf is the directory in which the file for a name is.
+func dirOf(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[:i]
+	}
+	return "."
+}
+
+// probe finds out which files answer for a name, by looking at them only: those of
+// the first tree that has an answer. dirs are the stamps of their directory, in that
+// tree and in those before it. They are taken first: what appears there later will
+// show.
+func (h *Handler) probe(name string) (f found, dirs []stamp, err error) {
+	last := len(h.trees) - 1
+	for _, t := range h.trees[:last] {
+		dir := t.stampOf(dirOf(name))
+		if f, _, err = h.probeIn(t, name); !errors.Is(err, errNotFound) {
+			return f, append(dirs, dir), err
+		}
+		dirs = append(dirs, dir)
+	}
+	f, dir, err := h.probeIn(h.trees[last], name)
+	if err != nil {
+		return found{}, nil, err
+	}
+	return f, append(dirs, dir), nil
+}
+
+// probeIn is probe in one tree.
+func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) {
+	f.tree = t
+	var info fs.FileInfo
+	if name == "" || strings.HasSuffix(name, "/") {
+		f.file, info, err = h.findIndex(t, name)
+	} else {
+		f.file = name
+		listed := false
+		if info, err = t.stat(name); err == nil && info.IsDir() {
+			if _, _, err = h.findIndex(t, name+"/"); err == nil {
+				err = errDirectory
+			}
+			listed = h.options.Listing
+		}
+		if h.options.CleanURLs && errors.Is(err, errNotFound) {
+			f.file, info, err = h.findPage(t, name, err)
+		}
+		if listed && errors.Is(err, errNotFound) {
+			err = errDirectory
+		}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotFound
+	}
+	if errors.Is(err, errNotFound) && h.expand != nil && h.options.Decompress && f.file != "" {
+		return h.probeLone(t, name)
+	}
+	if err != nil {
+		return found{}, stamp{}, err
+	}
+	dir = t.stampOf(dirOf(f.file))
+	if info, err = t.stat(f.file); err != nil {
+		return found{}, stamp{}, err
+	}
+	f.sources[negotiate.Identity] = stampOf(info)
+	switch {
+	case t.packed != nil:
+		packedSources(&f)
+	case !h.options.NoPrecompressed:
+		for c := negotiate.Gzip; c < negotiate.Codings; c++ {
+			// A sibling that is older belongs to an earlier content. A second
+			// is allowed: archives and checkouts write files in any order.
+			sibling, err := t.stat(f.source(c))
+			if err == nil && sibling.Mode().IsRegular() && sibling.Size() > 0 &&
+				!sibling.ModTime().Before(info.ModTime().Add(-time.Second)) {
+				f.sources[c] = stampOf(sibling)
+			}
+		}
+	}
+	return f, dir, nil
+}
+
+// findIndex looks for the file that answers for a directory; name is empty or
+// ends in a slash.
+func (h *Handler) findIndex(t *tree, name string) (string, fs.FileInfo, error) {
+	for _, index := range h.options.Index {
+		info, err := t.stat(name + index)
+		if err == nil && info.Mode().IsRegular() {
+			return name + index, info, nil
+		}
+		if err != nil && !errors.Is(err, errNotFound) {
+			return "", nil, err
+		}
+	}
+	return "", nil, errNotFound
+}
