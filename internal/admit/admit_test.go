@@ -158,13 +158,14 @@ func TestLargestLimit(t *testing.T) {
 	if n := passed(g, "198.51.100.1", 1000, ""); n != 1000 {
 		t.Error(n)
 	}
-	s := shard{due: map[uint64]int64{}}
+	s := shard{cells: make([]cell, 2*maxShare)}
 	for i := range uint64(maxShare) {
-		s.due[i] = 1 << 62
+		*s.find((i + 1) * shards) = cell{(i + 1) * shards, 1 << 62}
+		s.n++
 	}
 	s.sweep(1 << 60)
-	if len(s.due) > maxShare {
-		t.Error(len(s.due))
+	if s.n != maxShare-maxShare/8 || s.after(0) != s.n {
+		t.Error(s.n, s.after(0))
 	}
 }
 

@@ -36,9 +36,9 @@ func (t *Table) Save(now time.Time) []byte {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		for key, due := range s.due {
-			if due > at {
-				counted = append(counted, saved{key, time.Duration(due - at)})
+		for _, c := range s.cells {
+			if c.key != 0 && c.due > at {
+				counted = append(counted, saved{c.key, time.Duration(c.due - at)})
 			}
 		}
 		s.mu.Unlock()
@@ -82,12 +82,9 @@ func Restore(state []byte) (*Table, error) {
 		return nil, err
 	}
 	for _, c := range counted {
-		s := &t.shards[c.hash%shards]
-		s.due[c.hash] = int64(c.left)
-	}
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.bound = min(max(leastShare, 2*len(s.due)), maxShare)
+		if s := t.of(c.hash); c.hash != 0 {
+			s.put(s.find(c.hash), c.hash, 0, int64(c.left))
+		}
 	}
 	for _, c := range caught {
 		t.caught.add(c.hash, 0, 1+int64(c.left/time.Second))

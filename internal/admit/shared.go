@@ -169,19 +169,3 @@ func (s *Shared) since(key uint64) int64 {
 	}
 	return 0
 }
-
-// raise puts a client as far ahead of its rate as others say, if that is farther than
-// is known here.
-func (t *Table) raise(key uint64, now time.Time, ahead int64) {
-	at := int64(now.Sub(t.start))
-	s := &t.shards[key%shards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	due, known := s.due[key]
-	if !known && len(s.due) >= s.bound {
-		s.sweep(at)
-	}
-	if at+ahead > due {
-		s.due[key] = at + ahead
-	}
-}

@@ -11,12 +11,13 @@ import (
 const (
 	// shards keep cores from waiting for each other.
 	shards = 256
-	// maxClients bounds the table: 40 MB (TestTableMemory).
+	// maxClients bounds the table: 32 MiB (TestTableMemory).
 	maxClients = 1 << 20
 	// maxShare is a shard's part of them.
 	maxShare = maxClients / shards
-	// leastShare is how many a shard holds before it looks for those that have
-	// served their time.
+	// firstShare is how many a shard has room for at first: most servers limit nobody.
+	// leastShare is what it has room for at the least from then on.
+	firstShare = 8
 	leastShare = 64
 )
 
@@ -32,18 +33,26 @@ type Table struct {
 	caught caught
 }
 
+// shard is a part of the table, with open addressing: a request finds its client and
+// counts it in the same place, which a map looks for twice.
 type shard struct {
 	mu    sync.Mutex
-	due   map[uint64]int64 // nanoseconds since the table's start
-	bound int              // how many there may be until the next look
-	_     [40]byte         // each on a cache line of its own
+	cells []cell   // a power of two, at most half of them taken
+	n     int      // how many are
+	_     [24]byte // each shard on a cache line of its own
+}
+
+// cell is a client.
+type cell struct {
+	key uint64 // a hash; 0: the cell is free
+	due int64  // nanoseconds since the table's start
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
 	t := &Table{key: [2]uint64{rand.Uint64(), rand.Uint64()}, start: time.Now()}
 	for i := range t.shards {
-		t.shards[i] = shard{due: map[uint64]int64{}, bound: leastShare}
+		t.shards[i].cells = make([]cell, 2*firstShare)
 	}
 	return t
 }
@@ -54,63 +63,99 @@ func (t *Table) hash(limit uint64, what []byte) uint64 {
 	h := siphash.Hash(t.key[0], t.key[1], what)
 	h ^= limit * 0x9e3779b97f4a7c15
 	h ^= h >> 32
-	return h * 0xd6e8feb86659fd93
+	return max(1, h*0xd6e8feb86659fd93)
 }
+
+// of is the shard that a client is in.
+func (t *Table) of(key uint64) *shard { return &t.shards[key%shards] }
 
 // take counts a request, or says how long to wait.
 func (t *Table) take(key uint64, now time.Time, interval, ahead int64) time.Duration {
 	at := int64(now.Sub(t.start))
-	s := &t.shards[key%shards]
+	s := t.of(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	due, known := s.due[key]
-	due = max(due, at)
+	c := s.find(key)
+	due := max(c.due, at)
 	if wait := due - at - ahead; wait > 0 {
 		return time.Duration(wait)
 	}
-	if !known && len(s.due) >= s.bound {
-		s.sweep(at)
-	}
-	s.due[key] = due + interval
+	s.put(c, key, at, due+interval)
 	return 0
 }
 
-// sweep makes room: for as many as there are again, or, where that would be too
-// many, for an eighth.
-func (s *shard) sweep(at int64) {
-	s.keep(at)
-	for horizon := int64(time.Millisecond); len(s.due) > maxShare-maxShare/8; horizon *= 4 {
-		for key, due := range s.due {
-			if due > at+horizon {
-				continue
-			}
-			if delete(s.due, key); len(s.due) <= maxShare-maxShare/8 {
-				break
-			}
-		}
+// raise puts a client as far ahead of its rate as others say, if that is farther than
+// is known here.
+func (t *Table) raise(key uint64, now time.Time, ahead int64) {
+	at := int64(now.Sub(t.start))
+	s := t.of(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.find(key); at+ahead > c.due {
+		s.put(c, key, at, at+ahead)
 	}
-	s.bound = min(max(leastShare, 2*len(s.due)), maxShare)
 }
 
-// keep forgets who is due by a time. Maps do not shrink, so what is kept moves
-// to one of its size.
-func (s *shard) keep(after int64) {
-	n := 0
-	for _, due := range s.due {
-		if due > after {
+// find is the cell of a client, or the free one where it would be. Half of them are
+// free, so the search ends. The lowest bits of all keys here are the same.
+func (s *shard) find(key uint64) *cell {
+	last := uint64(len(s.cells) - 1)
+	for i := key / shards; ; i++ {
+		if c := &s.cells[i&last]; c.key == key || c.key == 0 {
+			return c
+		}
+	}
+}
+
+// put writes what is due into the cell that find has returned.
+func (s *shard) put(c *cell, key uint64, at, due int64) {
+	if c.key == 0 {
+		if s.n >= len(s.cells)/2 {
+			s.sweep(at)
+			c = s.find(key)
+		}
+		c.key = key
+		s.n++
+	}
+	c.due = due
+}
+
+// sweep makes room: it forgets who has served their time, and has room for as many
+// again as are left. Where that would be too many, an eighth of them goes as well.
+func (s *shard) sweep(at int64) {
+	const most = maxShare - maxShare/8
+	left := s.after(at)
+	spare := 0 // how many are forgotten of those that are due between at and horizon
+	horizon := at
+	for step := int64(time.Millisecond); left-spare > most; step *= 4 {
+		horizon = at + step
+		spare = min(left-s.after(horizon), left-most)
+	}
+	old, size := s.cells, 2*leastShare
+	for size < min(4*(left-spare), 2*maxShare) {
+		size *= 2
+	}
+	s.cells, s.n = make([]cell, size), 0
+	for _, c := range old {
+		switch {
+		case c.key == 0 || c.due <= at:
+		case c.due <= horizon && spare > 0:
+			spare--
+		default:
+			*s.find(c.key) = c
+			s.n++
+		}
+	}
+}
+
+// after is how many are due later.
+func (s *shard) after(at int64) (n int) {
+	for _, c := range s.cells {
+		if c.key != 0 && c.due > at {
 			n++
 		}
 	}
-	if n == len(s.due) {
-		return
-	}
-	kept := make(map[uint64]int64, n)
-	for key, due := range s.due {
-		if due > after {
-			kept[key] = due
-		}
-	}
-	s.due = kept
+	return n
 }
 
 // Clients is how many are counted now.
@@ -118,7 +163,7 @@ func (t *Table) Clients() (n int) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n += len(s.due)
+		n += s.n
 		s.mu.Unlock()
 	}
 	return n
