@@ -382,7 +382,8 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 			}
 			for _, uri := range []string{"$request_uri", "$uri"} {
 				if script, is := strings.CutSuffix(text, ".php"+uri); is {
-					text = script + ".php" // the front controller reads the path itself (REQUEST_URI)
+					text = script + ".php"
+					t.im.leave(d, "the path is not handed over as PATH_INFO: applications with a front controller read it themselves (REQUEST_URI)")
 				}
 			}
 			for _, query := range []string{"$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?$is_args$args"} {

@@ -53,6 +53,9 @@ func tree() map[string]string {
 		"moved/index.html": page("/old-page", "/about-us", "/team/anna", "/blog/2024/05/x", "/feed", "/feed/", "/search/word", "/search/word?page=2", "/go/there?a=b", "/go/there", "/?lang=de",
 			"/shop/cart?id=1", "/gone/x", "/legal", "/legal?x=1", "/docs/v1/a.html", "/docs/latest/a.html", "/docs/v2/a.html", "/user/bob", "/dump.SQL", "/teapot", "/people/anna", "/old-page?x=1"),
 		"moved/posts/2024-05-x.html": page(), "moved/docs/v2/a.html": page(), "moved/new-page.html": page(), "moved/about/index.html": page(), "moved/feed.xml": "<feed/>",
+		"jekyll/index.html": page("/about", "/about.html?x=1", "/about.php", "/index.php?page=contact", "/archives/2021", "/node/7", "/2021/", "/feed", "/category/go/", "/blog/", "/blog/first", "/_posts/x.md", "/css/a.css", "/none"),
+		"jekyll/about.html": page(), "jekyll/404.html": page(), "jekyll/2021/index.html": page(), "jekyll/blog/first.html": page(), "jekyll/blog/index.html": page(), "jekyll/_posts/x.md": "draft", "jekyll/css/a.css": css, "jekyll/feed.xml": "<feed/>",
+		"status/index.html": page("/grafana", "/grafana/d/1?a=b", "/grafana/api/live/ws", "/prometheus/graph", "/alerts/list", "/internal/x", "/probe/a.example", "/probe/a.example?x=1", "/probe/UPPER"),
 		"static/index.html": page("/a.css", "/downloads/x.css", "/icons/i.svg", "/iconsheet.css", "/.git/config", "/.well-known/security.txt"),
 		"static/a.css":      css, "static/app.js": js, "static/pic.png": "png", "static/downloads/x.css": css, "static/icons/i.svg": "<svg/>", "static/iconsheet.css": css,
 		"static/.git/config": "x", "static/404.html": page(), "static/50x.html": page(), "static/.well-known/security.txt": "Contact: x\n",
@@ -161,6 +164,8 @@ func TestNginxIsTheOracle(t *testing.T) {
 		{"proxy-cache", 8, nil},
 		{"django", 8, []string{"/static"}},
 		{"redirects", 20, nil},
+		{"jekyll", 20, nil},
+		{"subpath", 12, []string{"/probe/a.example"}}, // nginx leaves the & of an empty query
 		{"guarded-php", 20, []string{"/.htaccess", "/wp-admin", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}}, // folders and hidden files belong to the front controller
 		// Hidden files do not exist; types of a location are listed as not carried over.
 		{"static-precompressed", 15, []string{"/.git", "/.git/config", "/downloads/x.css"}},
