@@ -27,7 +27,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -141,14 +143,27 @@ func parseTrailer(b []byte, size int64) (t trailer, err error) {
 
 // OpenSelf opens the site of the running program. ErrNone: it has none.
 func OpenSelf() (*Site, error) {
-	name := "/proc/self/exe" // also when the file was replaced meanwhile
-	if runtime.GOOS != "linux" {
-		var err error
-		if name, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("finding this program's own file: %w", err)
+	if runtime.GOOS == "linux" {
+		site, err := Open("/proc/self/exe") // also when the file was replaced meanwhile
+		if !errors.Is(err, fs.ErrNotExist) {
+			return site, err
 		}
+		return openNamed(os.Args[0]) // there is no /proc, as in a bare chroot
+	}
+	name, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program's own file: %w", err)
 	}
 	return Open(name)
+}
+
+// openNamed opens the site of a program by the name that it was started with.
+func openNamed(name string) (*Site, error) {
+	file, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("finding this program's own file: %w", err)
+	}
+	return Open(file)
 }
 
 // Open opens a packed file and checks it, as the package's comment says.

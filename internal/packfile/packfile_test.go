@@ -307,3 +307,19 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
+
+// TestOpenNamed: where there is no /proc, a program finds itself by its name.
+func TestOpenNamed(t *testing.T) {
+	for _, name := range []string{filepath.Join(t.TempDir(), "nowhere"), "no-program-of-this-name"} {
+		if _, err := openNamed(name); err == nil || errors.Is(err, ErrNone) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openNamed(test); !errors.Is(err, ErrNone) { // found, and not packed
+		t.Errorf("the test's own program: %v", err)
+	}
+}
