@@ -34,17 +34,17 @@ func embeddedOrDisk(res *result.Result, series []result.Series) string {
 		of := claims()[workload]
 		return "claimed " + experiment.Change(of[embeddedArm]/of[base])
 	}
-	figures := fmt.Sprintf("%s requests/s on one page (%s), %s on all seven paths (%s)",
+	figures := fmt.Sprintf("requests/s %s on one page (%s) and %s on all seven paths (%s)",
 		experiment.Difference(page), claimed(onePage), experiment.Difference(all), claimed(allPaths))
 	from, crosses := diskFrom(series)
 	switch {
 	case page.Outcome != result.Better || all.Outcome != result.Better:
-		return "net/http with go:embed against its files on disk: " + figures
+		return "net/http with go:embed against net/http on disk: " + figures
 	case crosses:
-		return fmt.Sprintf("net/http serves files of up to about %s faster from go:embed than from disk: %s; larger ones cost less from disk, "+
+		return fmt.Sprintf("net/http serves files of up to about %s faster from go:embed than from disk (%s), and larger ones cost less from disk, "+
 			"where the kernel sends them (sendfile)", roughly(from), figures)
 	}
-	return "net/http serves these files faster from go:embed than from disk: " + figures
+	return "net/http serves these files faster from go:embed than from disk (" + figures + ")"
 }
 
 // diskFrom is the size in bytes from which on a file on disk costs less CPU time

@@ -66,11 +66,11 @@ func sizeName(size int) string {
 // its own without verdicts, and adds samples, charts and a table to res.
 func (m *measurement) curve(ctx context.Context, res *result.Result, budget time.Duration, watch result.Watch) ([]result.Series, error) {
 	plan := trial.Plan{
-		Arms: m.curveArms(ctx), Blocks: []int{3}, PerRestart: 3, Placebo: "-", Seed: m.Env.Seed,
+		Arms: m.curveArms(ctx), Blocks: []int{2}, PerRestart: 2, Placebo: "-", Seed: m.Env.Seed,
 		Slot: 300 * time.Millisecond, Warmup: 50 * time.Millisecond, Budget: budget,
 	}
 	if m.Env.Mode == result.Full {
-		plan.Blocks, plan.PerRestart = []int{4}, 2
+		plan.Blocks = []int{4}
 	}
 	sizeOf := map[string]int{}
 	for _, size := range m.sizes {
@@ -148,7 +148,7 @@ func curveCharts(series []result.Series) []result.Chart {
 			X:     size, Y: result.Axis{Name: "CPU time per request", Unit: "ns", Log: true}, Series: series,
 		},
 		{
-			Title: "CPU time per byte by size of the file", About: "The same figures, divided by the size.",
+			Title: "CPU time per byte by size of the file", Lead: true, About: "The same figures, divided by the size.",
 			X: size, Y: result.Axis{Name: "CPU time per byte", Unit: "ns", Log: true}, Series: perByte,
 		},
 	}

@@ -34,7 +34,7 @@ const (
 func Experiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name:  "embed-vs-disk",
-		Title: "small files from the executable or from disk, in seven servers",
+		Title: "small files from the executable or from disk, in five servers",
 		Question: "Is a small site served faster from files inside the executable than from a folder, and is it the place of the " +
 			"bytes that makes the difference or the way of serving them?",
 		Claim: "A net/http server with go:embed answers 116,485 requests/s where one that reads from disk answers 83,519 " +

@@ -263,23 +263,23 @@ func TestAnswer(t *testing.T) {
 	}
 	res.Verdicts = []result.Verdict{page, all, nginx, packed}
 	const (
-		figures  = "+42.8 % [+29.4 %, +49.4 %] requests/s on one page (claimed +39.5 %), +17.9 % [+13.8 %, +23.8 %] on all seven paths (claimed +9.1 %)"
+		figures  = "requests/s +42.8 % [+29.4 %, +49.4 %] on one page (claimed +39.5 %) and +17.9 % [+13.8 %, +23.8 %] on all seven paths (claimed +9.1 %)"
 		sendfile = "; yet sendfile is not faster than every program: nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (−36.7 % [−38.0 %, −35.0 %]) " +
 			"and, packed into one executable, 9.60 µs"
 	)
 	series := []result.Series{line("nethttp-disk", 100, 100, 100, 100), line("nethttp-embed", 50, 70, 98, 200)}
-	want := "net/http serves files of up to about 3 KB faster from go:embed than from disk: " + figures +
-		"; larger ones cost less from disk, where the kernel sends them (sendfile)" + sendfile
+	want := "net/http serves files of up to about 3 KB faster from go:embed than from disk (" + figures +
+		"), and larger ones cost less from disk, where the kernel sends them (sendfile)" + sendfile
 	if got := answer(res, series); got != want {
 		t.Error(got)
 	}
-	if got := answer(res, nil); got != "net/http serves these files faster from go:embed than from disk: "+figures+sendfile {
+	if got := answer(res, nil); got != "net/http serves these files faster from go:embed than from disk ("+figures+")"+sendfile {
 		t.Error(got)
 	}
 	// Where nothing was shown, nothing is said.
 	res.Verdicts[1].Outcome = result.Undecided
 	res.Verdicts[2].Outcome = result.Undecided
-	want = "net/http with go:embed against its files on disk: +42.8 % [+29.4 %, +49.4 %] requests/s on one page (claimed +39.5 %), no difference shown on all seven paths " +
+	want = "net/http with go:embed against net/http on disk: requests/s +42.8 % [+29.4 %, +49.4 %] on one page (claimed +39.5 %) and no difference shown on all seven paths " +
 		"(claimed +9.1 %); nginx spends 15 µs of CPU on the page, Millrace 9.50 µs (no difference shown) and, packed into one executable, 9.60 µs"
 	if got := answer(res, series); got != want {
 		t.Error(got)

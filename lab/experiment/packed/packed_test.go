@@ -91,8 +91,8 @@ func TestAnswer(t *testing.T) {
 	}
 	sample(packed, "page", rows.CPU, 98)
 	sample(disk, "page", rows.CPU, 100)
-	sample(packed, "large", rows.CPU, 90)
-	sample(nginx, "large", rows.CPU, 100)
+	sample(packed, "large", perMB, 90)
+	sample(nginx, "large", perMB, 100)
 	sample(packed, "first-byte", firstByte, 30e6)
 	sample(packed, "memory", memory, 50e6)
 	want := "Millrace spends 0.98 (0.98–0.98) of millrace-disk's on \"page\" and 0.90 (0.90–0.90) of nginx's on \"large\"; " +
