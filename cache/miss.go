@@ -52,8 +52,9 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 			return nil
 		}
 	}
-	host := authority.Normal("http", head.Host)
-	key, all := set.Key.ForURL("http", host, head.Target)
+	scheme := q.Scheme()
+	host := authority.Normal(scheme, head.Host)
+	key, all := set.Key.ForURL(scheme, host, head.Target)
 	if !all || h.tiers.Look(key) != nil {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 		return nil
 	}
 	m.h, m.pages = h, q.Pages
-	m.x = exchange{h: h, began: time.Now(), set: set, scheme: "http", host: host, key: key, purges: h.purges.Generation().Now()}
+	m.x = exchange{h: h, began: time.Now(), set: set, scheme: scheme, host: host, key: key, purges: h.purges.Generation().Now()}
 	if !m.lead(q) {
 		m.release()
 		return nil
@@ -75,7 +76,7 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 // false where that is not for a loop; then the line is given back.
 func (m *missing) lead(q *lane.Question) bool {
 	h, x := m.h, &m.x
-	x.r = q.Head.Request(h.life.ctx, q.Client.String())
+	x.r = q.Request(h.life.ctx)
 	if x.r == nil {
 		m.Cancel()
 		return false

@@ -42,7 +42,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 		return nil
 	}
 	target := url.URL{
-		Scheme: "http", Host: authority.Normal("http", head.Host), // as Asked has them: see proxy.Handler.Pass
+		Scheme: q.Scheme(), Host: authority.Normal(q.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.Asks && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)

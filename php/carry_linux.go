@@ -119,7 +119,10 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 
 // appendQuestion is params for a request that the lane has read.
 func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
-	about := about{method: q.Head.Method, uri: q.Head.Target, proto: "HTTP/1.1", host: q.Head.Host, remote: q.Client.String()}
+	about := about{method: q.Head.Method, uri: q.Head.Target, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
+	if q.HTTP2 {
+		about.proto = "HTTP/2.0"
+	}
 	if q.Local != nil {
 		about.local = q.Local.String()
 	}

@@ -38,6 +38,22 @@ type Host interface {
 	// returns false if somebody else must answer. It appends no more DATA than
 	// room has; sent is how much that is.
 	Answer(dst []byte, id uint32, fields []hpack.HeaderField, room Room) (out []byte, sent int, ok bool)
+	// Carry takes a request without a body, to answer it later by [Conn.Reply], or
+	// somebody else must answer, who finds the request with [Mark] if marked is true.
+	// fields are for this call, their strings for good.
+	Carry(id uint32, fields []hpack.HeaderField) (taken, marked bool)
+	// Drop says that the client wants no answer to a request that was taken.
+	Drop(id uint32)
+	// Surrender calls pass for each request that was taken, in the order in which
+	// they came: net/http answers them.
+	Surrender(pass func(id uint32, fields []hpack.HeaderField))
+	// Leave says that the loop which has the connection must give it up, when Run has
+	// returned: see [Conn.Rest].
+	Leave()
+	// Posted says that Run is to be called: see [Conn.Rest].
+	Posted()
+	// Kept adds to how many bytes of late answers are held.
+	Kept(n int64)
 	// Inner runs net/http's HTTP/2 on a connection whose preface was read, in
 	// goroutines of its own.
 	Inner(net.Conn)
@@ -107,8 +123,14 @@ type Conn struct {
 	leaving  bool   // the client sent GOAWAY, and net/http is not there to end the connection
 	partial  []byte // the beginning of a frame
 	put      bool   // in partial are whole frames: a pause has kept them
-	rest     int    // how many bytes of a DATA frame have yet to come
-	drop     bool   // nobody wants them
+	carried  []carried
+	late     []late  // in the order in which they are sent
+	out      []byte  // answers of the host that were not written yet
+	lease    *[]byte // its buffer, borrowed
+	roused   bool    // it has rested, and goes to net/http
+	later    []byte  // for net/http then
+	rest     int     // how many bytes of a DATA frame have yet to come
+	drop     bool    // nobody wants them
 
 	mu     sync.Mutex
 	warned bool   // a first GOAWAY has gone, after which streams still come
@@ -121,9 +143,13 @@ type Conn struct {
 	window window
 	resets ResetCount
 	blamed atomic.Uint32 // a Reason
+	kept   kept
 
-	wmu  fair // writing, in whole frames
-	told bool // SETTINGS have gone; by wmu
+	wmu    fair   // writing, in whole frames
+	told   bool   // SETTINGS have gone; by wmu
+	posted []byte // what net/http says to a connection that rests; by wmu
+	// resting: only who calls Run writes. It changes with wmu held.
+	resting atomic.Bool
 }
 
 // clientSettings are what the client has asked for.
@@ -156,6 +182,16 @@ type turn struct {
 	hot    []hot  // in out
 }
 
+// putBack has the turn used again, unless it has become large.
+func (t *turn) putBack() {
+	t.out, t.pass, t.hot = t.out[:0], t.pass[:0], t.hot[:0]
+	clear(t.fields)
+	t.fields = t.fields[:0]
+	if cap(t.out) <= 2*maxOut && cap(t.pass) <= 2*maxOut {
+		turns.Put(t)
+	}
+}
+
 var turns = sync.Pool{New: func() any { return &turn{out: make([]byte, 0, 4<<10)} }}
 
 // maxOut is how much is written at once, at least: the answers of one read are
@@ -176,6 +212,9 @@ func (c *Conn) Run() (err error) {
 		}
 	}()
 	if err := c.Greet(); err != nil {
+		return err
+	}
+	if err := errors.Join(c.collect(), c.sendLate(), c.flushOut()); err != nil {
 		return err
 	}
 	var wait [small]byte
@@ -225,14 +264,7 @@ func (c *Conn) Greet() error {
 // work works off what was read, and everything that comes with it.
 func (c *Conn) work(read []byte) error {
 	t := turns.Get().(*turn)
-	defer func() {
-		t.out, t.pass, t.hot = t.out[:0], t.pass[:0], t.hot[:0]
-		clear(t.fields)
-		t.fields = t.fields[:0]
-		if cap(t.out) <= 2*maxOut && cap(t.pass) <= 2*maxOut {
-			turns.Put(t)
-		}
-	}()
+	defer t.putBack()
 	n := copy(t.in[:], c.partial)
 	n += copy(t.in[n:], read)
 	if !c.greeted {
@@ -272,7 +304,7 @@ func (c *Conn) work(read []byte) error {
 	if n == 0 {
 		c.partial = nil
 	}
-	if c.leaving {
+	if c.leaving && !c.busy() {
 		return io.EOF
 	}
 	c.turned(n > 0 || c.block.open)
@@ -415,6 +447,13 @@ func (c *Conn) deliver(t *turn) error {
 	if len(t.pass) == 0 {
 		return nil
 	}
+	if in := c.inner.Load(); c.resting.Load() && in.in.crowded() {
+		c.rouse(t, in) // the loop must not wait for net/http to read
+	}
+	if c.roused {
+		c.later, t.pass = append(c.later, t.pass...), t.pass[:0]
+		return nil
+	}
 	err := c.flush(t)
 	if err == nil {
 		err = c.inner.Load().in.write(t.pass, c.rest > 0 && !c.drop)
@@ -425,6 +464,9 @@ func (c *Conn) deliver(t *turn) error {
 
 // flush writes what this turn has to say.
 func (c *Conn) flush(t *turn) error {
+	if err := c.flushOut(); err != nil {
+		return err
+	}
 	if len(t.out) == 0 {
 		return nil
 	}
@@ -439,72 +481,16 @@ func (c *Conn) flush(t *turn) error {
 
 // fail tells the client why the connection ends. What was answered goes first.
 func (c *Conn) fail(t *turn, why code) error {
-	if t == nil {
-		t = &turn{}
-	}
 	c.blame(Malformed) // if nothing else is
+	if t == nil {      // who reads has its own answers
+		c.wmu.lock()
+		defer c.wmu.unlock()
+		_, _ = c.putOut(appendGoAway(nil, c.lastAnswered(), why))
+		return ErrProtocol
+	}
 	t.out = appendGoAway(t.out, c.lastAnswered(), why)
 	_ = c.flush(t) // the connection ends anyway
 	return ErrProtocol
-}
-
-// lastStream is the highest that there may be.
-const lastStream = 1<<31 - 1
-
-// Warn tells the client to open no more streams, and goes on with those that are
-// on their way (RFC 9113, 6.8). It may wait for the client to read.
-func (c *Conn) Warn() {
-	c.mu.Lock()
-	again := c.warned || c.away
-	c.warned = true
-	c.mu.Unlock()
-	if !again {
-		c.sayGoAway(lastStream)
-	}
-}
-
-// Shutdown tells the client that streams which have not come by now will not be
-// answered here, and lets the others end. It may wait for the client to read.
-func (c *Conn) Shutdown() {
-	c.mu.Lock()
-	again := c.away
-	c.away, c.limit = true, c.last.Load()
-	limit := c.limit
-	c.mu.Unlock()
-	if !again {
-		c.sayGoAway(limit)
-	}
-}
-
-// IsShut reports whether Shutdown was called.
-func (c *Conn) IsShut() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away
-}
-
-func (c *Conn) sayGoAway(limit uint32) {
-	c.wmu.lock()
-	defer c.wmu.unlock()
-	var b []byte
-	if !c.told { // they come first; that they come twice does no harm (RFC 9113, 3.4)
-		c.told = true
-		b = append(appendHead(b, head{length: len(c.o.Settings), kind: frameSettings}), c.o.Settings...)
-	}
-	_, _ = c.host.Write(appendGoAway(b, limit, codeNo)) // Run finds out
-}
-
-// leave takes note that net/http answers no stream beyond last, and returns what
-// the client is told: the host may have answered later ones.
-func (c *Conn) leave(last uint32) uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last = max(last, c.warm.Load())
-	if c.away {
-		last = min(last, c.limit) // it never grows (RFC 9113, 6.8)
-	}
-	c.away, c.limit = true, last
-	return last
 }
 
 // unused reports whether the client has opened no such stream.

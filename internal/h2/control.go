@@ -21,6 +21,9 @@ func (c *Conn) rstStream(t *turn, h head, p []byte) error {
 	case c.resets.Many(time.Now()):
 		return c.flooded(t, Resets)
 	}
+	if c.dropped(h.id) {
+		return nil
+	}
 	// Net/http may never have heard of a stream that has ended, even if it was
 	// passed a later one: that may have been refused unread.
 	if in := c.inner.Load(); in == nil || !in.end(h.id) {
@@ -67,6 +70,9 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 		if c.unused(h.id) {
 			return c.fail(t, codeProtocol)
 		}
+		if was, err := c.widenCarried(t, h.id, n); was {
+			return err
+		}
 		if in == nil || !in.widen(h.id, n) {
 			return c.lateWindow(t, h.id, n)
 		}
@@ -82,7 +88,7 @@ func (c *Conn) windowUpdate(t *turn, h head, p []byte) error {
 	if in != nil && pass > 0 {
 		t.pass = appendWindowUpdate(t.pass, 0, pass)
 	}
-	return nil
+	return c.sendLate()
 }
 
 // lateWindow takes an increment on a stream whose answer is complete. It has

@@ -3,6 +3,7 @@ package h2
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 
 	"golang.org/x/net/http2/hpack"
 )
@@ -104,21 +105,28 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	if c.list.size > maxBomb*c.list.most {
 		return c.flooded(t, Headers)
 	}
-	known := c.last.Load()
+	known, marked := c.last.Load(), false
 	switch {
 	case id&1 == 0:
 		return c.fail(t, codeProtocol)
 	case c.refuses(id):
 		return nil
 	case id > known:
-		if flags&flagEndStream != 0 && c.answer(t, id, priority) {
+		if flags&flagEndStream == 0 {
+			break
+		}
+		if c.answer(t, id, priority) {
+			return nil
+		}
+		var taken bool
+		if taken, marked = c.carry(t, id, priority); taken {
 			return nil
 		}
 	default: // trailers, of a stream of net/http's
 		if in := c.inner.Load(); in != nil && id <= in.last {
 			break
 		}
-		if c.hot.has(id) {
+		if c.hot.has(id) || c.carriedAt(id) >= 0 {
 			return c.fail(t, codeStreamClosed)
 		}
 		return c.fail(t, codeProtocol)
@@ -127,11 +135,12 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	if err != nil {
 		return err
 	}
+	c.rouse(t, in)
 	if id > in.last {
 		in.last = id
 		in.begin(id, int64(c.settings.window))
 	}
-	t.pass = appendBlock(t.pass, id, flags, priority, t.fields)
+	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, marked)
 	return nil
 }
 
@@ -156,14 +165,15 @@ func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
 	t.out = out
 	c.flood.useful(sent)
 	c.hot.add(id)
-	c.warm.Store(id)
+	c.warm.Store(max(id, c.warm.Load()))
 	return true
 }
 
 // appendBlock appends a HEADERS frame, and CONTINUATION frames if it takes any,
 // that carries fields as literals which no table keeps (RFC 7541, 6.2.2). They
-// are as they came: what is wrong with them is for net/http to see.
-func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField) []byte {
+// are as they came: what is wrong with them is for net/http to see. Only [Mark] is
+// ours alone.
+func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField, marked bool) []byte {
 	const kept = flagEndStream
 	h := head{kind: frameHeaders, flags: flags & kept, id: id}
 	if priority != nil {
@@ -173,7 +183,12 @@ func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpac
 	b = append(appendHead(b, h), priority...)
 	begin := len(b)
 	for i := range fields {
-		b = appendLiteral(b, &fields[i])
+		if fields[i].Name != Mark {
+			b = appendLiteral(b, &fields[i])
+		}
+	}
+	if marked {
+		b = appendLiteral(b, &hpack.HeaderField{Name: Mark, Value: strconv.FormatUint(uint64(id), 10)})
 	}
 	if n := len(b) - at - frameHead; n <= maxRead {
 		setLength(b[at:], n)

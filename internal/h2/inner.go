@@ -85,6 +85,9 @@ func (c *Conn) turned(part bool) {
 			wait = Nothing
 		}
 	}
+	if c.busy() {
+		wait = Nothing
+	}
 	if part {
 		wait = Rest
 	}
@@ -281,13 +284,15 @@ func (in *inner) flush() error {
 		return nil
 	}
 	in.c.wmu.lock()
-	_, err := in.c.host.Write(in.out)
+	posted, err := in.c.putOut(in.out)
 	if in.renamed && len(in.block) == 0 {
 		in.table.Store(in.named) // not sooner: an answer of the host's must not come before it
 		in.renamed = false
 	}
 	in.c.wmu.unlock()
-	in.out = in.out[:0]
+	if in.out = in.out[:0]; posted {
+		in.c.host.Posted()
+	}
 	return err
 }
 

@@ -47,6 +47,13 @@ func (p *pipe) write(b []byte, part bool) error {
 	return nil
 }
 
+// crowded reports whether a write might soon have to wait.
+func (p *pipe) crowded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.b)-p.from >= maxPipe/2
+}
+
 // insert adds a frame of somebody else's, which is short, between two others.
 func (p *pipe) insert(frame []byte) {
 	p.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +33,59 @@ type host struct {
 	turn   Wait
 	turns  int
 	starts int
+
+	taken []uint32 // by Carry: paths that begin with /carry
+	fed   []hpack.HeaderField
+	held  int64
+	posts int
+}
+
+func (h *host) Carry(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
+	for _, f := range fields {
+		if f.Name == ":path" && strings.HasPrefix(f.Value, "/carry") {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.taken, h.fed = append(h.taken, id), slices.Clone(fields)
+			return true, false
+		}
+	}
+	return false, false
+}
+
+func (h *host) Drop(id uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken = slices.DeleteFunc(h.taken, func(other uint32) bool { return other == id })
+}
+
+func (h *host) Surrender(pass func(uint32, []hpack.HeaderField)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range h.taken {
+		pass(id, h.fed)
+	}
+	h.taken = nil
+}
+
+func (h *host) Leave() {}
+
+func (h *host) Posted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.posts++
+}
+
+func (h *host) Kept(n int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held += n
+}
+
+// has is how many requests are taken, and how many bytes are held.
+func (h *host) has() (taken int, held int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.taken), h.held
 }
 
 func (h *host) ConnectionState() tls.ConnectionState {
@@ -98,6 +153,32 @@ type rig struct {
 	dec  *hpack.Decoder
 	got  map[string]string
 	done chan error
+	acts chan func() // done between two calls of Run
+}
+
+// run calls Run until the connection ends.
+func (r *rig) run() error {
+	for {
+		err := r.conn.Run()
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		_ = r.host.SetReadDeadline(time.Time{})
+		(<-r.acts)()
+	}
+}
+
+// act does something between two calls of Run.
+func (r *rig) act(f func()) {
+	r.Helper()
+	did := make(chan struct{})
+	_ = r.host.SetReadDeadline(time.Unix(1, 0))
+	select {
+	case r.acts <- func() { f(); close(did) }:
+		<-did
+	case <-time.After(patience):
+		r.Fatal("Run does not return")
+	}
 }
 
 // start connects a client that has said what it wants.
@@ -116,7 +197,7 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	r := &rig{T: t, nc: nc, fr: http2.NewFramer(nc, nc), done: make(chan error, 1), got: map[string]string{}}
+	r := &rig{T: t, nc: nc, fr: http2.NewFramer(nc, nc), done: make(chan error, 1), acts: make(chan func()), got: map[string]string{}}
 	r.fr.AllowIllegalWrites = true
 	r.fr.SetMaxReadFrameSize(1 << 20)
 	_ = nc.SetDeadline(time.Now().Add(patience))
@@ -128,8 +209,9 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 	settings := appendSetting(nil, settingMaxFrameSize, 16<<10)
 	r.conn = New(r.host, Options{Settings: settings, HeaderList: 64 << 10, Stall: time.Minute})
 	go func() {
-		err := r.conn.Run()
+		err := r.run()
 		_ = other.Close()
+		r.conn.Forget()
 		r.host.inner.Wait()
 		r.done <- err
 	}()

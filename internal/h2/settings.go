@@ -24,6 +24,15 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 			return c.fail(t, why)
 		}
 	}
+	by := int64(c.settings.window) - int64(before.window)
+	if by != 0 {
+		if !c.shiftCarried(by) {
+			return c.fail(t, codeFlowControl)
+		}
+		if err := c.sendLate(); err != nil {
+			return err
+		}
+	}
 	in := c.inner.Load()
 	if in == nil {
 		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
@@ -36,7 +45,7 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 		return c.fail(t, codeInternal)
 	}
 	in.frame.Store(c.settings.frame)
-	if by := int64(c.settings.window) - int64(before.window); by != 0 {
+	if by != 0 {
 		in.shift(by)
 	}
 	at := len(t.pass)

@@ -2,7 +2,6 @@ package lane
 
 import (
 	"bytes"
-	"strings"
 
 	"millrace/internal/h2"
 )
@@ -33,15 +32,22 @@ func (r *response) block(second int64, notModified bool) []byte {
 func appendBlock(b, text []byte) []byte {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	const proto = "HTTP/1.1 "
-	b = appendStatus(b, string(line[len(proto):len(proto)+3]))
+	b = appendStatus(b, view(line[len(proto):len(proto)+3]))
+	var room [64]byte // more than most names have
 	for {
 		line, rest, _ = bytes.Cut(rest, []byte("\r\n"))
 		name, value, ok := bytes.Cut(line, []byte(": "))
 		if !ok {
 			return b // the empty line
 		}
-		lower := strings.ToLower(string(name))
-		b = h2.AppendField(b, staticName(lower), lower, string(value))
+		lower := room[:0]
+		for _, c := range name {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			lower = append(lower, c)
+		}
+		b = h2.AppendField(b, staticName(view(lower)), view(lower), view(value))
 	}
 }
 

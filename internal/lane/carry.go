@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -37,6 +39,7 @@ type Question struct {
 	Client net.Addr
 	Local  net.Addr // where the client has connected to
 	Loop   int      // the number of the loop
+	HTTP2  bool     // else it is HTTP/1.1
 	Out    []byte   // room for the request as it is sent
 	// ID is the request's id, "" for any.
 	ID string
@@ -76,13 +79,33 @@ func (q *Question) Replaced(name string) bool {
 // Before is what a [Carrier] has left for the handler of r, which it did not carry;
 // nil for nothing. It is for the first who asks.
 func Before(r *http.Request) any {
-	c, ok := r.Context().Value(connKey{}).(*Conn)
-	if !ok || c.before == nil {
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		left := c.before
+		c.before = nil
+		return left
+	}
+	if mark := r.Header[passageField]; mark != nil {
+		if c, ok := r.Context().Value(h2Key{}).(*Conn); ok && c.host != nil {
+			return c.host.left.before(mark)
+		}
+	}
+	return nil
+}
+
+// Request is the question as a request of net/http without a body; nil if its target
+// is none. Of TLS it only says that there is some.
+func (q *Question) Request(ctx context.Context) *http.Request {
+	r := q.Head.Request(ctx, q.Client.String())
+	if r == nil {
 		return nil
 	}
-	left := c.before
-	c.before = nil
-	return left
+	if q.Scope.Secure {
+		r.TLS = &tls.ConnectionState{HandshakeComplete: true}
+	}
+	if q.HTTP2 {
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+	}
+	return r
 }
 
 // Reply is an answer as a client gets it: as the handler would have set it.
@@ -129,11 +152,29 @@ type Passage interface {
 // again. nil: the request was not sent. Whoever takes the passage sets it to nil,
 // or replaces it by the inner passage that the next handler understands.
 func Unfinished(r *http.Request) *Passage {
-	c, ok := r.Context().Value(connKey{}).(*Conn)
-	if !ok || c.passage == nil {
+	var p *Passage
+	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
+		p = &c.passage
+	} else if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+		p = o.passage
+	} else if mark := r.Header[passageField]; mark != nil {
+		if c, ok := r.Context().Value(h2Key{}).(*Conn); ok && c.host != nil {
+			p = c.host.left.of(mark)
+		}
+	}
+	if p == nil || *p == nil {
 		return nil
 	}
-	return &c.passage
+	return p
+}
+
+// Drop gives the passage of r up, if there is one that its handler did not take.
+func Drop(r *http.Request) {
+	if p := Unfinished(r); p != nil {
+		was := *p
+		*p = nil
+		was.Discard()
+	}
 }
 
 // Carried is how many requests the loops have passed on.

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http2/hpack"
+
 	"millrace/internal/epoll"
 	"millrace/internal/lean"
 	"millrace/internal/send"
@@ -37,7 +39,8 @@ const (
 type carrying struct {
 	into     [carryRoom]byte
 	out      [maxRequest]byte
-	head     []byte // of the answer
+	head     []byte // of the answer; over TLS with its body
+	block    []byte // the head for HTTP/2
 	question Question
 	request  lean.Head
 	reply    Reply
@@ -64,7 +67,9 @@ type flight struct {
 	told       bool  // that it is ready; guarded by k.mu
 	c          *Conn // nil: it is over
 	passage    Passage
-	head       string
+	head       string // of HTTP/1.1
+	stream     uint32 // of HTTP/2; 0: it is HTTP/1.1
+	fields     []hpack.HeaderField
 	method     string
 	body       int // bytes of its body, which c holds
 	began      time.Time
@@ -78,10 +83,22 @@ func lineKey(fd int) int32 { return int32(-2 - fd) }
 // fdOf is the descriptor of a key.
 func fdOf(key int32) int { return int(-2 - key) }
 
+// carries reports whether the loop may pass requests of a connection on. What is
+// proved by a client's certificate is for a handler.
+func (lp *loop) carries(c *Conn) bool {
+	l := lp.lane
+	if l.carrier == nil || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.held.Load() > carryHeld {
+		return false
+	}
+	if c.wire == nil {
+		return c.leanable()
+	}
+	return l.through != nil && !c.vouched
+}
+
 // carry passes the request on that b begins with, if it may be passed on.
 func (lp *loop) carry(c *Conn, b []byte) bool {
-	l := lp.lane
-	if l.carrier == nil || !c.leanable() || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.held.Load() > carryHeld {
+	if !lp.carries(c) {
 		return false
 	}
 	c.before = nil
@@ -89,51 +106,78 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	if v != lean.Whole {
 		return false
 	}
-	k := lp.carrying
-	if k == nil {
-		k = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) }}
-		lp.carrying = k
-	}
+	k := lp.carriage()
 	text := string(b[:n])
 	if !k.request.Parse(text) || k.request.Upgrades || k.request.Length > int64(len(b)-n) {
 		return false
 	}
 	size := int(k.request.Length)
 	f := k.take()
-	k.question = Question{Head: &k.request, Body: b[n : n+size], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0], Waiting: f}
-	p := l.carrier.Carry(&k.question)
-	if p == nil {
+	f.c, f.head, f.body = c, text, size
+	if !lp.ask(f, b[n:n+size]) {
 		c.before = k.question.Before
-		k.drop(f)
 		return false
 	}
 	if len(b) > n {
 		c.held = append(c.held, b[n:]...)
 	}
-	f.c, f.passage, f.head, f.method, f.body, f.waits, f.began = c, p, text, k.request.Method, size, p.Waits(), time.Now()
 	c.deadline.Store(0)
 	c.headBegun, c.last, c.fault = false, false, ""
 	c.phase.Store(uint32(active))
 	c.flight = f
 	c.away.Store(true)
-	k.add(f)
-	if !f.waits {
-		lp.expect(f)
+	if !f.waits && !lp.expect(f) {
+		lp.toCrew(f)
 	}
 	return true
 }
 
-// expect watches for the answer to a request that was sent.
-func (lp *loop) expect(f *flight) {
+// carriage is the loop's carrying.
+func (lp *loop) carriage() *carrying {
+	if lp.carrying == nil {
+		lp.carrying = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) }}
+	}
+	return lp.carrying
+}
+
+// pose makes the question of a flight, whose head is in carrying.
+func (lp *loop) pose(f *flight, body []byte) *Question {
+	k, c := lp.carrying, f.c
+	k.question = Question{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, HTTP2: f.stream != 0, Out: k.out[:0]}
+	if c.wire != nil {
+		k.question.Local = c.wire.LocalAddr()
+	}
+	return &k.question
+}
+
+// ask has the carrier take a new request, whose head is in carrying. If it reports
+// false, the flight is dropped.
+func (lp *loop) ask(f *flight, body []byte) bool {
+	k := lp.carrying
+	q := lp.pose(f, body)
+	q.Waiting = f
+	if f.passage = lp.lane.carrier.Carry(q); f.passage == nil {
+		f.c = nil
+		k.drop(f)
+		return false
+	}
+	f.method, f.waits, f.began = k.request.Method, f.passage.Waits(), time.Now()
+	k.add(f)
+	return true
+}
+
+// expect watches for the answer to a request that was sent. It reports false where
+// the system has no room for that.
+func (lp *loop) expect(f *flight) bool {
 	k := lp.carrying
 	fd, serial, unknown := f.passage.Line(k.unwatch)
 	f.line = lineKey(fd)
 	k.flights[f.line] = f
 	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
-		lp.toCrew(f)
-		return
+		return false
 	}
 	lp.lane.carried.Add(1)
+	return true
 }
 
 // Ready notes that the flight need not wait any longer. It may be called from
@@ -169,12 +213,10 @@ func (lp *loop) start() {
 func (lp *loop) startOne(f *flight) {
 	k, c := lp.carrying, f.c
 	defer lp.guard(c)
-	if c.shut.Load() || lp.lane.draining.Load() || !k.request.Parse(f.head) {
-		lp.toCrew(f)
+	if lp.stray(f) {
 		return
 	}
-	k.question = Question{Head: &k.request, Body: c.held[:f.body], Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, Out: k.out[:0]}
-	if !f.passage.Start(&k.question) {
+	if !lp.renew(f) || !f.passage.Start(lp.pose(f, c.held[:f.body])) {
 		lp.toCrew(f)
 		return
 	}
@@ -182,7 +224,18 @@ func (lp *loop) startOne(f *flight) {
 	k.unlink(f)
 	f.began = time.Now()
 	k.add(f)
-	lp.expect(f)
+	if !lp.expect(f) {
+		lp.toCrew(f)
+	}
+}
+
+// renew reads the head of a flight once more. It reports false where the request is
+// for a handler now.
+func (lp *loop) renew(f *flight) bool {
+	if f.stream != 0 {
+		return parseFields(&lp.carrying.request, f.fields)
+	}
+	return !f.c.shut.Load() && !lp.lane.draining.Load() && lp.carrying.request.Parse(f.head)
 }
 
 // rest reports whether the loop may sleep: from then on a flight that is ready
@@ -198,13 +251,14 @@ func (k *carrying) take() *flight {
 	if f == nil {
 		return &flight{k: k}
 	}
-	k.idle = f.next
+	k.idle, f.next = f.next, nil
 	return f
 }
 
 // put has a flight used again.
 func (k *carrying) put(f *flight) {
-	*f = flight{k: k, next: k.idle}
+	clear(f.fields)
+	*f = flight{k: k, next: k.idle, fields: f.fields[:0]}
 	k.idle = f
 }
 
@@ -242,7 +296,9 @@ func (k *carrying) ring() {
 // remove forgets a flight.
 func (k *carrying) remove(f *flight) {
 	k.unlink(f)
-	f.c.flight = nil
+	if f.c.flight = nil; f.stream != 0 {
+		f.c.host.landed(f)
+	}
 	if f.c = nil; f.waits {
 		return // it may be told yet that it is ready
 	}
@@ -273,22 +329,58 @@ func (lp *loop) late() {
 	now := time.Now()
 	k.timer = nil
 	for k.first != nil && now.Sub(k.first.began) >= carryTime/2 {
-		lp.toCrew(k.first)
+		if f := k.first; !lp.stray(f) {
+			lp.toCrew(f)
+		}
 	}
 	if k.first != nil {
 		k.timer = time.AfterFunc(carryTime, k.ring)
 	}
 }
 
-// toCrew has a goroutine go on with a flight.
+// toCrew has a goroutine go on with a flight: one of the crew, or net/http's.
 func (lp *loop) toCrew(f *flight) {
 	c, head := f.c, f.head
+	if f.stream != 0 {
+		lp.surrender(c)
+		return
+	}
+	c.passage = lp.handOver(f)
+	if c.wire == nil {
+		lp.lane.crew.employ(order{c, head})
+		return
+	}
+	c.held = append([]byte(head), c.held...)
+	c.phase.Store(uint32(between))
+	c.away.Store(false)
+	c.beginHead(len(c.held))
+	c.leave()
+}
+
+// handOver ends a flight for whoever goes on with its passage.
+func (lp *loop) handOver(f *flight) Passage {
 	if !f.waits {
 		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
 	}
-	c.passage = f.passage
+	p := f.passage
 	lp.carrying.remove(f)
-	lp.lane.crew.employ(order{c, head})
+	return p
+}
+
+// stray gives a flight up whose client has gone, over HTTP/2: others are told by
+// their connections.
+func (lp *loop) stray(f *flight) bool {
+	if f.stream == 0 || !f.c.closed.Load() {
+		return false
+	}
+	lp.giveUp(f)
+	return true
+}
+
+// giveUp ends a flight and its passage.
+func (lp *loop) giveUp(f *flight) {
+	f.passage.Discard()
+	lp.carrying.remove(f)
 }
 
 // landed reads from a line that has become readable.
@@ -299,11 +391,11 @@ func (lp *loop) landed(event *epoll.Event) {
 		return // it is idle, and looked at before it is used again
 	}
 	defer lp.guard(f.c)
-	if _, serial, _ := f.passage.Line(k.unwatch); serial != event.Generation() {
+	if _, serial, _ := f.passage.Line(k.unwatch); serial != event.Generation() || lp.stray(f) {
 		return
 	}
 	l := lp.lane
-	if l.draining.Load() || l.held.Load() > carryHeld || f.c.shut.Load() {
+	if l.draining.Load() && f.stream == 0 || l.held.Load() > carryHeld || f.c.shut.Load() {
 		lp.toCrew(f)
 		return
 	}
@@ -311,6 +403,10 @@ func (lp *loop) landed(event *epoll.Event) {
 	case Beyond:
 		lp.toCrew(f)
 	case Whole:
+		if f.stream != 0 {
+			lp.replyStream(f)
+			return
+		}
 		c, p, body := f.c, f.passage, f.body
 		c.answered = theLane
 		if f.method == http.MethodPost {
@@ -326,9 +422,7 @@ func (lp *loop) landed(event *epoll.Event) {
 func (lp *loop) reply(c *Conn, p Passage, body int) {
 	k := lp.carrying
 	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
-	n, err := send.TryWrite(uintptr(c.fd), k.head, k.reply.Body)
-	lp.lane.meters.Sent.Copied.Add(c.shard, uint64(n))
-	pending := lp.lane.rest(k.head, k.reply.Body, n)
+	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
 	c.phase.Store(uint32(between)) // a drain that begins now either sees this, or is seen below
 	c.setIdle(time.Now(), lp.lane.settings.Load())
@@ -342,6 +436,8 @@ func (lp *loop) reply(c *Conn, p Passage, body int) {
 	}
 	c.reading.pending, c.held = pending, c.held[body:]
 	switch {
+	case c.wire != nil:
+		lp.goOnWire(c)
 	case pending != nil: // what is held comes behind it
 		lp.chat(c, 0)
 	case len(c.held) > 0:
@@ -351,6 +447,27 @@ func (lp *loop) reply(c *Conn, p Passage, body int) {
 	default:
 		c.held = nil
 	}
+}
+
+// sendReply sends of the answer in carrying what the client takes now, and returns
+// the rest; nil: there is none. Over TLS head and body go together, in one record if
+// they fit.
+func (lp *loop) sendReply(c *Conn) (pending *pendingWrite, err error) {
+	l, k := lp.lane, lp.carrying
+	body, whole := k.reply.Body, true
+	var n int
+	if c.wire == nil {
+		n, err = send.TryWrite(uintptr(c.fd), k.head, body)
+	} else {
+		k.head, body = append(k.head, body...), nil
+		n, err = c.seal(k.head, nil)
+		whole = len(c.wire.rest) == 0
+	}
+	l.meters.Sent.Copied.Add(c.shard, uint64(n))
+	if pending = l.rest(k.head, body, n); pending == nil && !whole {
+		pending = new(pendingWrite)
+	}
+	return pending, err
 }
 
 // rest is what a client has not taken of an answer of which n bytes are sent: a
@@ -375,10 +492,8 @@ func (lp *loop) stopCarrying() {
 		k.timer.Stop()
 	}
 	for k.first != nil {
-		f := k.first
-		f.passage.Discard()
-		c := f.c
-		k.remove(f)
+		c := k.first.c
+		lp.giveUp(k.first)
 		c.away.Store(false)
 	}
 }

@@ -73,6 +73,7 @@ type Conn struct {
 	front   atomic.Pointer[h2.Conn] // HTTP/2 only
 	parking atomic.Pointer[parking] // TLS only, and not net/http's
 	wire    *Wire                   // TLS only, once a loop has had it
+	vouched bool                    // of a wire: the client has proved who it is
 	host    *h2Host                 // HTTP/2 only, once a loop has had it
 
 	// Of loop-owned connections, see loop.
@@ -179,6 +180,8 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.pace = Pace{}
 		c.phase.Store(uint32(active))
 	case http.StateIdle:
+		c.drop()
+		c.before = nil
 		c.tracker.reset()
 		c.phase.Store(uint32(between)) // before its deadline: see Lane.Drain
 		c.setIdle(time.Now(), c.lane.settings.Load())
@@ -189,6 +192,8 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.deadline.Store(0)
 		c.writeBy.Store(0)
 		c.phase.Store(uint32(hijacked))
+	case http.StateClosed:
+		c.drop()
 	}
 }
 
@@ -240,11 +245,15 @@ func (c *Conn) Read(p []byte) (int, error) {
 	if c.tracker.over {
 		return 0, io.EOF // what comes now may be the middle of something
 	}
-	if c.lane.on() && c.tracker.clean() && len(c.held) <= min(len(p), maxHead) {
+	if c.lane.on() && !c.begun() && c.tracker.clean() && len(c.held) <= min(len(p), maxHead) {
 		return c.hot(p)
 	}
 	return c.readHead(p)
 }
+
+// begun reports whether a loop has begun with the request over TLS that comes next:
+// its handler goes on.
+func (c *Conn) begun() bool { return c.passage != nil || c.before != nil && c.scope.Secure }
 
 // readHead reads a request's head for net/http after it has begun to, or where
 // the lane has lost count.
@@ -459,6 +468,12 @@ func (c *Conn) Close() error {
 		err = c.nc.Close()
 		c.wakeReader(true)
 		c.parking.Load().ended()
+	}
+	if front := c.front.Load(); front != nil {
+		front.Forget()
+	}
+	if c.host != nil {
+		c.host.left.drop()
 	}
 	c.lane.untrack(c)
 	if c.gone != nil {

@@ -69,7 +69,7 @@ type pendingWrite struct {
 // ended and is closed. Most connections of a site with a warm lane never cost
 // what net/http's state of one does.
 func (c *Conn) Serve() (forNetHTTP bool) {
-	if !c.lane.on() {
+	if !c.lane.on() || c.begun() {
 		return true
 	}
 	defer c.guard()

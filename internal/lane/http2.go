@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +50,8 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 
 // serve serves a connection that no loop owns. It may be parked in between.
 func (h *h2Host) serve(front *h2.Conn, done func()) {
+	h.leaves = false
+	_ = front.Resume() // a read finds out
 	if h.lane.draining.Load() {
 		h.lane.shutdownHTTP2(front)
 	}
@@ -57,6 +61,10 @@ func (h *h2Host) serve(front *h2.Conn, done func()) {
 	}
 	h.park(func() bool {
 		if h.run(front) {
+			if h.goHome(front) {
+				done()
+				return false
+			}
 			return true
 		}
 		h.end(front)
@@ -65,17 +73,61 @@ func (h *h2Host) serve(front *h2.Conn, done func()) {
 	})
 }
 
+// goHome gives a quiet connection back to its loop.
+func (h *h2Host) goHome(front *h2.Conn) bool {
+	if h.lane.draining.Load() || h.wire != nil && len(h.wire.rest) > 0 || !front.Rest() {
+		return false
+	}
+	if !h.watched {
+		h.watched = true
+		h.lane.leaving.Go(h.inner.Wait) // as end does elsewhere
+	}
+	p := h.parking.Swap(nil)
+	if h.adopt(h, front, func() {
+		h.lane.leaving.Add(1)
+		h.serve(front, h.lane.leaving.Done)
+	}) {
+		return true
+	}
+	h.parking.Store(p)
+	_ = front.Resume() // a read finds out
+	return false
+}
+
+// Leave implements [h2.Host].
+func (h *h2Host) Leave() { h.leaves = true }
+
+// Posted implements [h2.Host].
+func (h *h2Host) Posted() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.isAdopted() {
+		h.wakeLoop()
+	}
+}
+
+// Close implements [net.Conn]. While a loop has the connection, net/http can only cut
+// it: its streams have ended.
+func (h *h2Host) Close() error {
+	if f := h.front.Load(); f != nil && f.Resting() {
+		h.cut()
+		return nil
+	}
+	return h.TLSConn.Close()
+}
+
 // end counts a connection that has ended.
 func (h *h2Host) end(front *h2.Conn) {
 	_ = h.Close() // if it is not: the client knows why
 	h.inner.Wait()
+	h.left.drop()
 	h.blame(front.Blamed())
 }
 
 // paused reports whether the loop must do something first: wait for the client,
 // or give the connection up.
 func (h *h2Host) paused() bool {
-	return h.wire.onLoop() && (len(h.wire.rest) > 0 || h.waiting != nil)
+	return h.wire.onLoop() && (len(h.wire.rest) > 0 || h.waiting != nil || h.leaves)
 }
 
 // run reads until the connection ends, or is quiet.
@@ -108,7 +160,84 @@ type h2Host struct {
 	o       *HTTP2
 	inner   sync.WaitGroup
 	waiting net.Conn // net/http's side, which has yet to start: on a loop it cannot
+
+	flights []*flight // requests that the loop has passed on, in the order of their streams; the loop's alone
+	unsent  bool      // there are answers to be written; the loop's alone
+	leaves  bool      // it must leave the loop
+	watched bool      // it has gone home, and somebody waits for net/http's side
+	left    leftovers // of flights, for net/http's handlers
 }
+
+// passageField is [h2.Mark] as net/http writes it.
+const passageField = "Millrace-Passage"
+
+// leftovers are passages that handlers are to go on with, by the streams' numbers.
+type leftovers struct {
+	mu  sync.Mutex
+	all map[string]*leftover
+}
+
+type leftover struct {
+	passage Passage
+	taken   bool // by the handler, which ends it
+	before  any  // what a Carrier has left, which did not carry the request
+}
+
+func (l *leftovers) put(id uint32, p *leftover) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = map[string]*leftover{}
+	}
+	l.all[strconv.FormatUint(uint64(id), 10)] = p
+}
+
+// before is what a Carrier has left under a mark.
+func (l *leftovers) before(mark []string) any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.all[strings.Join(mark, ",")]
+	if p == nil {
+		return nil
+	}
+	return p.before
+}
+
+// of is the passage with a mark, which from then on is the handler's; nil: none.
+func (l *leftovers) of(mark []string) *Passage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.all[strings.Join(mark, ",")]
+	if p == nil {
+		return nil
+	}
+	p.taken = true
+	return &p.passage
+}
+
+// claim is of, and forgets the passage.
+func (l *leftovers) claim(mark []string) *Passage {
+	p := l.of(mark)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, strings.Join(mark, ","))
+	return p
+}
+
+// drop gives up what no handler has taken.
+func (l *leftovers) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.all {
+		if !p.taken && p.passage != nil {
+			p.passage.Discard()
+		}
+	}
+	l.all = nil
+}
+
+// Kept implements [h2.Host].
+func (h *h2Host) Kept(n int64) { h.lane.held.Add(n) }
 
 // Read reads from the client.
 func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
@@ -238,26 +367,11 @@ type ticketKey struct{}
 // (RFC 9113, 8.3.1), and "te: trailers".
 func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bool) {
 	*r = request{coding: codingAbsent}
-	var method, scheme, path, authority string
-	rest := fields
-	for ; len(rest) > 0 && len(rest[0].Name) > 0 && rest[0].Name[0] == ':'; rest = rest[1:] {
-		to := &method
-		switch rest[0].Name {
-		case ":method":
-		case ":scheme":
-			to = &scheme
-		case ":path":
-			to = &path
-		case ":authority":
-			to = &authority
-		default:
-			return 0, false
-		}
-		if *to != "" || rest[0].Value == "" {
-			return 0, false
-		}
-		*to = rest[0].Value
+	p, rest, ok := splitPseudo(fields)
+	if !ok {
+		return 0, false
 	}
+	method, scheme, path, authority := p.method, p.scheme, p.path, p.authority
 	if scheme != "https" || authority == "" || len(path) == 0 || path[0] != '/' || method != http.MethodGet && method != http.MethodHead {
 		return 0, false
 	}
@@ -283,6 +397,33 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 		}
 	}
 	return len(b), finish(b, r) == matched
+}
+
+// pseudo are the pseudo-fields of a request (RFC 9113, 8.3.1).
+type pseudo struct{ method, scheme, path, authority string }
+
+// splitPseudo takes them from the beginning of the fields: each once, and none empty.
+func splitPseudo(fields []hpack.HeaderField) (p pseudo, rest []hpack.HeaderField, ok bool) {
+	rest = fields
+	for ; len(rest) > 0 && len(rest[0].Name) > 0 && rest[0].Name[0] == ':'; rest = rest[1:] {
+		to := &p.method
+		switch rest[0].Name {
+		case ":method":
+		case ":scheme":
+			to = &p.scheme
+		case ":path":
+			to = &p.path
+		case ":authority":
+			to = &p.authority
+		default:
+			return p, nil, false
+		}
+		if *to != "" || rest[0].Value == "" {
+			return p, nil, false
+		}
+		*to = rest[0].Value
+	}
+	return p, rest, true
 }
 
 // matchPath takes a path and its query.

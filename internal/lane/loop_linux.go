@@ -46,6 +46,7 @@ type loop struct {
 	scratch  scratch
 	number   int
 	carrying *carrying // nil: nothing was passed on yet
+	unsent   []*Conn   // of HTTP/2, with answers to be written at the end of a round
 	waker    *epoll.Waker
 	asked    chan chan struct{} // see Lane.Answer
 }
@@ -207,6 +208,9 @@ func (lp *loop) poll() int {
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
+	if len(lp.unsent) > 0 {
+		lp.sendReplies()
+	}
 	return n
 }
 
@@ -336,10 +340,12 @@ func (lp *loop) guard(c *Conn) {
 		r.waiting = false
 		lp.sending--
 	}
-	if f := c.flight; f != nil {
-		f.passage.Discard()
-		lp.carrying.remove(f)
+	if c.flight != nil {
+		lp.giveUp(c.flight)
 		c.away.Store(false)
+	}
+	for c.host != nil && len(c.host.flights) > 0 {
+		lp.giveUp(c.host.flights[0])
 	}
 	c.failed(cause)
 }

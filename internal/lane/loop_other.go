@@ -6,6 +6,8 @@ import (
 	"context"
 	"net"
 
+	"golang.org/x/net/http2/hpack"
+
 	"millrace/internal/h2"
 	"millrace/internal/send"
 )
@@ -16,6 +18,15 @@ type loop struct{}
 
 // flight is a request that a loop has passed on.
 type flight struct{}
+
+// Carry implements [h2.Host]: there is no loop that could.
+func (*h2Host) Carry(uint32, []hpack.HeaderField) (taken, marked bool) { return false, false }
+
+// Drop implements [h2.Host].
+func (*h2Host) Drop(uint32) {}
+
+// Surrender implements [h2.Host].
+func (*h2Host) Surrender(func(uint32, []hpack.HeaderField)) {}
 
 type ownedConns struct{}
 
@@ -45,6 +56,8 @@ func shutdown(int) {}
 func (*Conn) wakeLoop() {}
 
 func (*Conn) isOwned() bool { return false }
+
+func (*Conn) isAdopted() bool { return false }
 
 func (*Conn) shutWrite() error { return nil }
 

@@ -27,7 +27,10 @@ func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 		return false
 	}
 	c.take = func(*Conn) { take() }
-	if c.host = host; front != nil {
+	if c.host != host {
+		c.host = host
+	}
+	if front != nil {
 		c.front.Store(front) // a drain finds it from here on, or the loop finds the drain
 	}
 	lp, fd := c.home(), w.fd
@@ -55,8 +58,12 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 	_ = w.nc.Close()
 	w.nc, w.waiting, w.fd = nil, nil, fd
 	c.wire, c.fd, c.under = w, fd, nil
+	c.vouched = len(c.tls.ConnectionState().VerifiedChains) > 0
 	return true
 }
+
+// isAdopted reports whether a loop has the connection, with c.mu held.
+func (c *Conn) isAdopted() bool { return c.fd != noFD }
 
 // settleWire is settle for a connection over TLS; err is why there is no nc.
 func (c *Conn) settleWire(nc net.Conn, err error) bool {
@@ -86,8 +93,23 @@ func (lp *loop) serveWire(c *Conn) {
 
 // lookWire is look for a connection over TLS. It reads until TLS has nothing
 // more: of what that has read ahead the loop is not told.
-func (lp *loop) lookWire(c *Conn) {
-	s, n := &lp.scratch, 0
+func (lp *loop) lookWire(c *Conn) { lp.chatWire(c, 0) }
+
+// goOnWire goes on with a client whose request was passed on and answered: with what
+// it has sent meanwhile and what TLS has read of that. The loop is told of the rest.
+func (lp *loop) goOnWire(c *Conn) {
+	c.wire.reads = 0
+	n := 0
+	if c.reading.pending == nil {
+		n, c.held = copy(lp.scratch.buf[:], c.held), nil
+	}
+	lp.chatWire(c, n)
+}
+
+// chatWire answers the n bytes in the scratch buffer that have come, and what TLS
+// has behind them.
+func (lp *loop) chatWire(c *Conn, n int) {
+	s := &lp.scratch
 	for {
 		if c.reading.pending != nil {
 			if !lp.sendPending(c) {
@@ -105,9 +127,19 @@ func (lp *loop) lookWire(c *Conn) {
 			case o == blocked:
 				c.held, n = append(c.held, s.buf[:n]...), 0 // waits behind the answer
 				continue
-			case o == foreign, n == len(s.buf):
+			case o == foreign && lp.carry(c, s.buf[:n]):
+				return
+			case n == len(s.buf):
 				lp.yield(c, s.buf[:n])
 				return
+			case o == foreign: // the body of a request may come in a record of its own
+				m, _ := c.nc.Read(s.buf[n:]) // an error comes again
+				if m == 0 {
+					lp.yield(c, s.buf[:n])
+					return
+				}
+				n += m
+				continue
 			}
 		}
 		m, err := c.nc.Read(s.buf[n:])
@@ -133,7 +165,8 @@ func (lp *loop) lookHTTP2(c *Conn) {
 		if c.reading.pending != nil && !lp.sendPending(c) {
 			return
 		}
-		if c.host.waiting != nil {
+		if c.host.waiting != nil || c.host.leaves {
+			c.host.unsent = false
 			c.leave()
 			return
 		}

@@ -342,10 +342,15 @@ func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, sh
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		return r.WithContext(withOrigin(r.Context(), &origin{ticket{site: site, job: job}, c.lane, c.scope, c.shard})), c.shard
+		o := &origin{ticket: ticket{site: site, job: job}, lane: c.lane, scope: c.scope, shard: c.shard}
+		if mark := r.Header[passageField]; mark != nil && c.host != nil {
+			o.passage = c.host.left.claim(mark)
+			delete(r.Header, passageField)
+		}
+		return r.WithContext(withOrigin(r.Context(), o)), c.shard
 	}
 	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
-		return r.WithContext(withOrigin(r.Context(), &origin{ticket{site: site, job: job}, v.lane, v.scope, v.shard})), v.shard
+		return r.WithContext(withOrigin(r.Context(), &origin{ticket: ticket{site: site, job: job}, lane: v.lane, scope: v.scope, shard: v.shard})), v.shard
 	}
 	return r, 0
 }
@@ -356,12 +361,14 @@ type origin struct {
 	lane   *Lane // nil: it came by another way
 	scope  *Scope
 	shard  uint32
+
+	passage *Passage // what its handler is to go on with; nil: nothing
 }
 
 // cameBy returns the origin of a request.
 func cameBy(r *http.Request) origin {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		return origin{c.ticket, c.lane, c.scope, c.shard}
+		return origin{ticket: c.ticket, lane: c.lane, scope: c.scope, shard: c.shard}
 	}
 	if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
 		return *o

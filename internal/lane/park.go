@@ -85,6 +85,10 @@ func (p *parking) rest(deadline, now int64) {
 		return
 	}
 	if idle := int64(p.c.lane.settings.Load().Idle); now-(deadline-idle) >= int64(parkAfter) {
-		_ = p.c.nc.SetReadDeadline(time.Unix(1, 0)) // a closed connection is not quiet
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		if !p.c.isAdopted() { // in the meantime
+			_ = p.c.nc.SetReadDeadline(time.Unix(1, 0)) // a closed connection is not quiet
+		}
 	}
 }

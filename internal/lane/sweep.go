@@ -113,7 +113,8 @@ func (c *Conn) expire(now int64) {
 	if f != nil && c.lane.cutsShort(time.Unix(0, now)) && !f.IsShut() {
 		c.bid(f)
 	}
-	if f != nil && f.Expire(time.Unix(0, now).Add(-c.lane.settings.Load().Write)) {
+	since := time.Unix(0, now).Add(-c.lane.settings.Load().Write)
+	if f != nil && (f.Expire(since) || c.writeBy.Load() == 0 && f.Stuck(since)) {
 		c.cut()
 		return
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"millrace/internal/field"
 	"millrace/internal/lane"
@@ -23,6 +24,8 @@ type passage struct {
 	out     outgoing
 	answer  http1.Answer
 	lines   []field.Line
+	began   time.Time
+	beyond  bool // its answer is not for a loop
 }
 
 // Editor has a say about the answers that a loop takes, for a job that uses the
@@ -45,7 +48,17 @@ var passagePool = sync.Pool{New: func() any {
 const (
 	manyOdd  = 8
 	tryAgain = 64
+	// slow is from when on an answer that has not come counts as odd. One that others
+	// of its connection take along to a goroutine does not.
+	slow = 50 * time.Millisecond
 )
+
+// handedOver counts what a loop has begun and a goroutine goes on with.
+func (h *Handler) handedOver(began time.Time, beyond bool) {
+	if beyond || time.Since(began) >= slow {
+		h.odd.Add(1)
+	}
+}
 
 // carries reports whether nothing is done on a request's way that needs an
 // http.Request.
@@ -71,6 +84,7 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 		return nil
 	}
 	p.handler, p.method, p.editor, p.pages, p.asked = h, q.Head.Method, e, q.Pages, from.asked
+	p.began, p.beyond = time.Now(), false
 	if !p.Waits() && !p.send(q, &from) {
 		p.release()
 		return nil
@@ -112,8 +126,10 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 	case t == upstream.Wait:
 		return lane.More
 	case t == upstream.Other:
+		p.beyond = true
 		return lane.Beyond
 	case p.pages.For(p.answer.Status) != "", !p.restored(len(body)):
+		p.beyond = true
 		p.Hold()
 		return lane.Beyond
 	}

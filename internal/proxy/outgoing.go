@@ -80,7 +80,11 @@ func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 	if via := head.Value("Via"); via != "" {
 		b = append(append(b, via...), ", "...)
 	}
-	b = append(b, "1.1 "+pseudonym+"\r\n\r\n"...)
+	version := "1.1 "
+	if q.HTTP2 {
+		version = "2.0 "
+	}
+	b = append(append(b, version...), pseudonym+"\r\n\r\n"...)
 	return append(b, q.Body...), nil
 }
 

@@ -263,7 +263,7 @@ func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http
 	if left := lane.Unfinished(r); left != nil && h.simple {
 		if p, ok := (*left).(*passage); ok && p.handler == h {
 			*left = nil
-			h.odd.Add(1)
+			h.handedOver(p.began, p.beyond)
 			defer p.release()
 			return pool.Resume(out, &p.Passage, relay.pass)
 		}

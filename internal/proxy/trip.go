@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"time"
 
 	"millrace/internal/lane"
 	"millrace/internal/upstream"
@@ -15,6 +16,8 @@ type Trip struct {
 	handler *Handler
 	method  string
 	answer  http1.Answer
+	began   time.Time
+	beyond  bool // its answer is not for a loop
 }
 
 // Begin takes a connection for what q asks for into t, if there is one at once or
@@ -24,7 +27,7 @@ func (h *Handler) Begin(t *Trip, q *lane.Question) bool {
 	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop, q.From(), q.Waiting) {
 		return false
 	}
-	t.handler, t.method = h, q.Head.Method
+	t.handler, t.method, t.began, t.beyond = h, q.Head.Method, time.Now(), false
 	return true
 }
 
@@ -63,9 +66,16 @@ func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Taken) {
 	case upstream.Wait:
 		return nil, nil, lane.More
 	case upstream.Other:
+		t.beyond = true
 		return nil, nil, lane.Beyond
 	}
 	return t.Response(t.method, &t.answer), body, lane.Whole
+}
+
+// Hold ends the loop's part where a whole answer is one for a goroutine.
+func (t *Trip) Hold() {
+	t.beyond = true
+	t.Passage.Hold()
 }
 
 // End frees the connection and the place behind a whole answer.
@@ -78,6 +88,6 @@ func (t *Trip) End() {
 
 // Late is the passage for a goroutine that goes on with it, for [upstream.Pool.Resume].
 func (t *Trip) Late() *upstream.Passage {
-	t.handler.odd.Add(1)
+	t.handler.handedOver(t.began, t.beyond)
 	return &t.Passage
 }

@@ -40,6 +40,7 @@ type carried struct {
 	remote  string     // the client as it is logged; "": the connection's other end
 	came    came
 	lines   field.Lines // of the answer
+	always  http.Header // fields that each answer has
 	// value is valueOf, made once.
 	value func(variable string) string
 }
@@ -67,7 +68,7 @@ var carriedPool = sync.Pool{New: func() any {
 // not here keeps a request from being carried.
 func (s *Server) Carry(q *lane.Question) lane.Passage {
 	now, h := s.current.Load(), q.Head
-	if q.Scope.Secure || !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
+	if !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
 		return nil
 	}
 	table := enter(q.Scope)
@@ -78,6 +79,9 @@ func (s *Server) Carry(q *lane.Question) lane.Passage {
 	}
 	x := carriedPool.Get().(*carried)
 	x.table, x.route, x.began = table, route, time.Now()
+	if always := q.Scope.Always.Load(); always != nil {
+		x.always = *always
+	}
 	x.client = q.From()
 	trusted := now.clients.Trusts(x.client)
 	if trusted {
@@ -106,7 +110,10 @@ func (s *Server) Carry(q *lane.Question) lane.Passage {
 		x.log, x.slow = now.log, now.follow.Slow
 		x.line = accesslog.Record{
 			Time: x.began, Remote: x.remote, Host: h.Host, Method: h.Method, Target: h.Target, Proto: "HTTP/1.1",
-			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID,
+			Referer: h.Value("Referer"), UserAgent: h.Value("User-Agent"), Through: true, ID: x.mark.ID, Secure: q.Scope.Secure,
+		}
+		if q.HTTP2 {
+			x.line.Proto = "HTTP/2.0"
 		}
 	}
 	return x
@@ -191,7 +198,7 @@ func (x *carried) Start(q *lane.Question) bool {
 // Take implements [lane.Passage].
 func (x *carried) Take(buf []byte, r *lane.Reply) lane.Taken {
 	t := x.Passage.Take(buf, r)
-	if t == lane.Whole && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil) {
+	if t == lane.Whole && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil || len(x.always) > 0) {
 		x.dress(r)
 	}
 	return t
@@ -210,6 +217,12 @@ func (x *carried) dress(r *lane.Reply) {
 			m.Kept = send.KeptIn304
 		}
 		rules.ApplyTo(&x.lines, &m)
+	}
+	for name, values := range x.always {
+		x.lines.Set(name, values[0])
+		for _, more := range values[1:] {
+			x.lines.Add(name, more)
+		}
 	}
 	field.SortLines(x.lines)
 	r.Lines = x.lines
@@ -261,10 +274,13 @@ func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 // trace is what there is to say of a request that was slow: the loop only passes bytes
 // on, so all of it was the upstream's answer and its way to the client.
 func (x *carried) trace() *trace.Trace {
-	l, job := &x.line, x.route.Job
+	l, job, scheme := &x.line, x.route.Job, "http"
+	if l.Secure {
+		scheme = "https"
+	}
 	return &trace.Trace{
 		Summary: trace.Summary{
-			Method: cut(l.Method, maxHost), Scheme: "http", Host: cut(l.Host, maxHost), Target: redact.Target(cut(l.Target, maxTarget)), Proto: l.Proto,
+			Method: cut(l.Method, maxHost), Scheme: scheme, Host: cut(l.Host, maxHost), Target: redact.Target(cut(l.Target, maxTarget)), Proto: l.Proto,
 			Client: cut(l.Remote, maxHost), Agent: cut(l.UserAgent, maxAgent), Site: job.Site, Route: job.Route, Job: job.Name, Lane: "through",
 			Status: l.Status, Bytes: l.Bytes, Took: l.Duration,
 		},
@@ -295,7 +311,10 @@ func (x *carried) release() {
 
 // goOn takes over the accounting of a passage that a handler goes on with.
 func goOn(p *lane.Passage) (*site.Table, begun) {
-	x := (*p).(*carried)
+	x, ok := (*p).(*carried)
+	if !ok { // that was done
+		return nil, begun{}
+	}
 	table, b := x.table, x.begun
 	*p = x.Passage
 	x.release()

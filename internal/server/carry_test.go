@@ -346,6 +346,9 @@ func TestCarriedAnswers(t *testing.T) {
 				if !carried {
 					t.Errorf("%s: no loop passed it on", method)
 				}
+				if method != "HEAD" {
+					p.both(t, "tls", method, req)
+				}
 			}
 		})
 	}
@@ -384,7 +387,7 @@ func TestCarriedRequests(t *testing.T) {
 		{"GET /a HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", true},
 	} {
 		method, _, _ := strings.Cut(req.text, " ")
-		for _, transport := range []string{"tcp", "unix"} {
+		for _, transport := range transports {
 			carried := p.both(t, transport, method, req.text)
 			for try := 0; try < 5 && !carried && req.carried; try++ { // as above
 				carried = p.both(t, transport, method, req.text)

@@ -27,7 +27,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
 	_, w.through = rw.(*lean.Response)
-	table, before := s.enter(r, w.through)
+	table, before := s.enter(r)
 	defer table.Leave()
 	_, w.rehearsal = rw.(*audience)
 	if r.TLS != nil {
@@ -99,6 +99,7 @@ func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writ
 
 // finish counts and logs a request whose job has returned, or panicked.
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
+	lane.Drop(r)
 	if w.status == 0 {
 		w.stamp() // net/http will answer for a job that said nothing
 	}
@@ -130,10 +131,10 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 
 // enter takes part in the routing table that serves r. One that was passed on
 // stays in the table by which that was done.
-func (s *Server) enter(r *http.Request, through bool) (*site.Table, begun) {
-	if through {
-		if p := lane.Unfinished(r); p != nil {
-			return goOn(p)
+func (s *Server) enter(r *http.Request) (*site.Table, begun) {
+	if p := lane.Unfinished(r); p != nil {
+		if table, b := goOn(p); table != nil {
+			return table, b
 		}
 	}
 	b, _ := lane.Before(r).(begun)

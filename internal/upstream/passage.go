@@ -63,8 +63,9 @@ const (
 
 // Begin takes a place and an idle connection for a request of a client, without
 // waiting for either. It reports false where there is none, and where the choice of
-// the server depends on the request. If all places are taken, the request may wait
-// for one, see Waits: told is told when that is over; nil: it does not wait.
+// the server depends on the request. If all places are taken, or no connection is
+// idle, the request may wait for one, see Waits: told is told when that is over;
+// nil: it does not wait.
 func (p *Pool) Begin(x *Passage, loop int, client netip.Addr, told Told) bool {
 	if !p.impartial {
 		return false
@@ -84,7 +85,57 @@ func (p *Pool) Begin(x *Passage, loop int, client netip.Addr, told Told) bool {
 	if waits || x.place.server == nil {
 		return waits
 	}
-	return x.take(now)
+	c := x.place.server.client
+	switch x.line = c.takeLine(loop, now); {
+	case x.line != nil:
+	case told != nil && c.most > 0:
+		x.connect(now, told)
+	default:
+		x.giveBack()
+		return false
+	}
+	return true
+}
+
+// connect has a goroutine connect for a request that has a place: meanwhile it
+// waits. The goroutine ends within Options.ConnectTimeout; Close waits for it.
+func (x *Passage) connect(now time.Duration, told Told) {
+	p := x.pool
+	w := &waiter{told: told, since: now, ready: make(chan struct{}), place: x.place}
+	x.place, x.waiter = place{}, w
+	x.count()
+	p.working.Go(func() { p.connect(w) })
+}
+
+// connect makes a connection for a request that waits for one. Where that fails, its
+// handler tries again, and says why.
+func (p *Pool) connect(w *waiter) {
+	c := w.place.server.client
+	made, err := c.dial(p.ctx, nil)
+	if err != nil {
+		made = nil
+	}
+	p.mu.Lock()
+	gone := w.gone
+	if !gone {
+		w.made = made
+		w.tell()
+	}
+	p.mu.Unlock()
+	if gone && made != nil {
+		c.put(made, p.now())
+	}
+}
+
+// unmade leaves to others what was made for a request that no longer waits.
+func (p *Pool) unmade(w *waiter) {
+	p.mu.Lock()
+	made := w.made
+	w.made, w.gone = nil, true
+	p.mu.Unlock()
+	if made != nil {
+		w.place.server.client.put(made, p.now())
+	}
 }
 
 // loopable reports whether loops may have lines to the server, with p.mu held.
@@ -112,15 +163,7 @@ func (x *Passage) wait(now time.Duration, client netip.Prefix, told Told) bool {
 	return true
 }
 
-// take takes a connection for a request that has a place.
-func (x *Passage) take(now time.Duration) bool {
-	if x.line = x.place.server.client.takeLine(x.loop, now); x.line == nil {
-		x.giveBack()
-	}
-	return x.line != nil
-}
-
-// Waits reports whether the request waits for a place.
+// Waits reports whether the request waits for a place, or for a connection.
 func (x *Passage) Waits() bool { return x.waiter != nil }
 
 // Enter takes the place that has come, and a connection. If it reports false, the
@@ -129,12 +172,15 @@ func (x *Passage) Enter() bool {
 	p, w := x.pool, x.waiter
 	p.mu.Lock()
 	ok := w.err == nil && w.place.server.loopable()
+	made := w.made
+	if ok {
+		w.made = nil
+	}
 	p.mu.Unlock()
 	if !ok {
 		return false
 	}
-	now := p.now()
-	l := w.place.server.client.takeLine(x.loop, now)
+	l := w.place.server.client.lineFor(made, x.loop, p.now())
 	if l == nil {
 		return false
 	}
@@ -227,6 +273,7 @@ func (x *Passage) Discard() {
 
 // quit ends the waiting of a request that nobody wants any more.
 func (p *Pool) quit(w *waiter) {
+	defer p.unmade(w)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -321,6 +368,20 @@ func (c *client) takeLine(loop int, now time.Duration) *line {
 	}
 	if l = lineOf(w); l == nil {
 		c.put(w, now)
+		return nil
+	}
+	l.uses++
+	return l
+}
+
+// lineFor is takeLine where a connection was just made, if that is not nil.
+func (c *client) lineFor(made *wire, loop int, now time.Duration) *line {
+	if made == nil {
+		return c.takeLine(loop, now)
+	}
+	l := lineOf(made)
+	if l == nil {
+		c.put(made, now)
 		return nil
 	}
 	l.uses++

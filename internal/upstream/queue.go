@@ -40,6 +40,9 @@ type waiter struct {
 	place  place
 	err    error
 	queued bool
+
+	made *wire // a connection that was made for it; by the pool's mu
+	gone bool  // it does not wait for one any more; by the pool's mu
 }
 
 // Told is told, from anywhere and within a lock, that a request of a loop need not

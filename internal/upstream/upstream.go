@@ -100,9 +100,9 @@ type Pool struct {
 	budget  window              // cell 0: requests, cell 1: retries
 	retried uint64
 
-	ctx     context.Context // of the probes
+	ctx     context.Context // of the probes, and of connections made for passages
 	stop    context.CancelFunc
-	probing sync.WaitGroup
+	working sync.WaitGroup // both
 }
 
 // impartial reports whether neither a request nor its answer has a say in which
@@ -159,7 +159,7 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	if o.Health.Path != "" {
 		for _, s := range p.servers {
-			p.probing.Go(func() { p.watch(s) }) // waited for by Close
+			p.working.Go(func() { p.watch(s) }) // waited for by Close
 		}
 	}
 	return p, nil
@@ -200,7 +200,8 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 	}
 	if w := x.waiter; w != nil {
 		x.waiter = nil
-		if x.place, err = p.wait(r.Context(), w); err != nil {
+		x.place, err = p.wait(r.Context(), w)
+		if p.unmade(w); err != nil {
 			up.abandon()
 			return nil, err
 		}
@@ -311,7 +312,7 @@ func (p *Pool) Retried() uint64 {
 // Close ends the health checks and idle connections; running requests go on.
 func (p *Pool) Close() error {
 	p.stop()
-	p.probing.Wait()
+	p.working.Wait()
 	for _, s := range p.servers {
 		s.distrust.over.Store(true)
 		if s.client != nil {

@@ -1,0 +1,262 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// taken waits until the host has taken so many requests.
+func (r *rig) taken(n int) {
+	r.Helper()
+	r.eventually("the host has taken the requests", func() bool {
+		taken, _ := r.host.has()
+		return taken == n
+	})
+}
+
+// reply answers a request that the host has taken.
+func (r *rig) reply(id uint32, block []byte, body string) {
+	r.Helper()
+	r.act(func() {
+		if err := errors.Join(r.conn.Reply(id, block, []byte(body)), r.conn.Flush()); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+var okBlock = AppendField([]byte{0x88}, 0, "x-carried", "yes")
+
+// TestCarry: what the host has taken it answers later, in any order, while hot
+// answers go on, and net/http hears nothing of it.
+func TestCarry(t *testing.T) {
+	r := start(t, pages())
+	r.ask(1, "/carry/1")
+	r.ask(3, "/carry/3")
+	r.ask(5, "/hot")
+	if got := r.answer(5); got != "hot" {
+		t.Error(got)
+	}
+	r.taken(2)
+	if r.host.waits() != Nothing {
+		t.Error("the connection counts as idle")
+	}
+	r.reply(3, okBlock, "three")
+	if got := r.answer(3); got != "three" || r.got["x-carried"] != "yes" {
+		t.Error(got, r.got)
+	}
+	r.reply(1, okBlock, "")
+	if got := r.answer(1); got != "" {
+		t.Error(got)
+	}
+	r.eventually("the connection is idle", func() bool { return r.host.waits() == Request })
+	r.reply(1, okBlock, "again") // nobody waits for that
+	r.ask(7, "/cold")
+	if got := r.answer(7); got != "cold" {
+		t.Error(got)
+	}
+	r.ask(9, "/carry/9") // net/http has the rest
+	if f, ok := r.next().(*http2.HeadersFrame); !ok || f.StreamID != 9 || r.got[":status"] != "404" {
+		t.Error(f, r.got)
+	}
+}
+
+// TestSurrender: when net/http starts it gets what the host has taken, marked, with
+// the windows that the streams have, and nothing else is marked.
+func TestSurrender(t *testing.T) {
+	marks := make(chan string, 10)
+	h := http.NewServeMux()
+	h.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		marks <- r.URL.Path + " " + r.Header.Get(Mark)
+		_, _ = io.WriteString(w, strings.Repeat("b", 30))
+	})
+	r := start(t, h, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+	r.ask(1, "/carry/1")
+	r.taken(1)
+	r.must(r.fr.WriteWindowUpdate(1, 20))
+	r.ask(3, "/cold", Mark, "1")
+	got := map[uint32]int{}
+	for got[1] < 30 || got[3] < 10 {
+		if d, ok := r.next().(*http2.DataFrame); ok {
+			got[d.StreamID] += len(d.Data())
+		}
+	}
+	r.must(r.fr.WriteWindowUpdate(3, 20))
+	for got[3] < 30 {
+		if d, ok := r.next().(*http2.DataFrame); ok {
+			got[d.StreamID] += len(d.Data())
+		}
+	}
+	a, b := <-marks, <-marks
+	if a > b {
+		a, b = b, a
+	}
+	if a != "/carry/1 1" || b != "/cold " {
+		t.Error(a, b)
+	}
+}
+
+// TestYield: the host gives up what it has taken.
+func TestYield(t *testing.T) {
+	r := start(t, pages())
+	for id := uint32(1); id < 20; id += 2 {
+		r.ask(id, "/carry")
+	}
+	r.taken(10)
+	r.act(func() { r.must(r.conn.Yield()) })
+	for range 10 {
+		for {
+			if f := r.next(); f.Header().Flags.Has(http2.FlagDataEndStream) {
+				break
+			}
+		}
+	}
+}
+
+// TestCarryWindow: an answer waits for both windows, and for its stream's reset.
+func TestCarryWindow(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 100})
+	r.ask(1, "/carry")
+	r.ask(3, "/carry")
+	r.ask(5, "/carry")
+	r.taken(3)
+	r.must(r.fr.WriteWindowUpdate(3, 900)) // before its answer
+	r.must(r.fr.WriteRSTStream(5, http2.ErrCodeCancel))
+	r.taken(2)
+	r.reply(5, okBlock, "nobody wants it")
+	r.reply(1, okBlock, strings.Repeat("a", 1000))
+	r.reply(3, okBlock, strings.Repeat("b", 1000))
+	if _, held := r.host.has(); held != 900 {
+		t.Errorf("%d bytes are held", held)
+	}
+	got := 0
+	for got < 1100 {
+		if d, ok := r.next().(*http2.DataFrame); ok {
+			got += len(d.Data())
+		}
+	}
+	r.must(r.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 500}))
+	for got < 1500 {
+		if d, ok := r.next().(*http2.DataFrame); ok {
+			got += len(d.Data())
+		}
+	}
+	r.must(r.fr.WriteRSTStream(1, http2.ErrCodeCancel))
+	r.eventually("nothing is held", func() bool { _, held := r.host.has(); return held == 0 })
+}
+
+// TestCarryConnectionWindow: answers wait for the connection's window, and what
+// waits when the connection ends is forgotten.
+func TestCarryConnectionWindow(t *testing.T) {
+	r := start(t, pages(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
+	r.ask(1, "/carry")
+	r.ask(3, "/carry")
+	r.taken(2)
+	r.reply(1, okBlock, strings.Repeat("a", 60000))
+	r.reply(3, okBlock, strings.Repeat("b", 60000))
+	if got := r.answer(1); len(got) != 60000 {
+		t.Error(len(got))
+	}
+	if _, held := r.host.has(); held != 120000-defaultWindow {
+		t.Errorf("%d bytes are held", held)
+	}
+	r.must(r.fr.WriteWindowUpdate(0, 1000))
+	r.eventually("some more has gone", func() bool { _, held := r.host.has(); return held == 120000-defaultWindow-1000 })
+	_ = r.nc.Close()
+	_ = r.ended()
+	if _, held := r.host.has(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestCarryFaults: what a client does wrong with such a stream ends the stream, or
+// the connection.
+func TestCarryFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    func(*rig) error
+		why   http2.ErrCode
+		whole bool // the connection
+	}{
+		"no increment":     {func(r *rig) error { return r.fr.WriteWindowUpdate(1, 0) }, http2.ErrCodeProtocol, false},
+		"a huge window":    {func(r *rig) error { return r.fr.WriteWindowUpdate(1, 1<<31-1) }, http2.ErrCodeFlowControl, false},
+		"a second request": {func(r *rig) error { r.ask(1, "/carry"); return nil }, http2.ErrCodeStreamClosed, true},
+		"a body":           {func(r *rig) error { return r.fr.WriteData(1, true, []byte("x")) }, http2.ErrCodeStreamClosed, true},
+		"a window by settings": {func(r *rig) error {
+			return errors.Join(r.fr.WriteWindowUpdate(1, 1<<31-1-65535), r.fr.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30}))
+		}, http2.ErrCodeFlowControl, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, pages())
+			r.ask(1, "/carry")
+			r.taken(1)
+			r.must(c.do(r))
+			if c.whole {
+				if f := r.gone(); f.ErrCode != c.why {
+					t.Error(f)
+				}
+				return
+			}
+			if f, ok := r.next().(*http2.RSTStreamFrame); !ok || f.ErrCode != c.why {
+				t.Error(f)
+			}
+			r.taken(0)
+		})
+	}
+}
+
+// TestCarryGoAway: who opens no more streams still gets the answers to those that
+// are open.
+func TestCarryGoAway(t *testing.T) {
+	r := start(t, pages())
+	r.ask(1, "/carry")
+	r.taken(1)
+	r.must(r.fr.WriteGoAway(0, http2.ErrCodeNo, nil))
+	r.must(r.fr.WritePing(false, [8]byte{1}))
+	if _, ok := r.next().(*http2.PingFrame); !ok {
+		t.Error("no pong")
+	}
+	r.act(func() {
+		r.must(r.conn.Reply(1, okBlock, []byte("late")))
+		if err := r.conn.Flush(); !errors.Is(err, io.EOF) {
+			t.Error(err)
+		}
+	})
+	if got := r.answer(1); got != "late" {
+		t.Error(got)
+	}
+}
+
+// TestCarryHead: a head takes as many frames as it needs, and begins with the size
+// of a table that has become smaller.
+func TestCarryHead(t *testing.T) {
+	r := start(t, pages())
+	r.ask(1, "/carry")
+	r.taken(1)
+	r.must(r.fr.WriteSettings(http2.Setting{ID: http2.SettingHeaderTableSize, Val: 100}))
+	r.must(r.fr.WritePing(false, [8]byte{1}))
+	if _, ok := r.next().(*http2.PingFrame); !ok {
+		t.Error("no pong")
+	}
+	r.reply(1, AppendField(okBlock[:1:1], 0, "x-long", strings.Repeat("long", 10000)), "body")
+	f, ok := r.next().(*http2.HeadersFrame)
+	if !ok || f.HeadersEnded() || f.HeaderBlockFragment()[0] != 0x3f {
+		t.Fatal(f)
+	}
+	size := len(f.HeaderBlockFragment())
+	for {
+		c, ok := r.next().(*http2.ContinuationFrame)
+		if !ok {
+			t.Fatal("no CONTINUATION")
+		}
+		if size += len(c.HeaderBlockFragment()); c.HeadersEnded() {
+			break
+		}
+	}
+	if size < 20000 {
+		t.Error(size)
+	}
+}
