@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/spool"
+	"millrace/internal/upstream"
 )
 
 // normal is b with its defaults.
@@ -114,7 +115,8 @@ func (h *Handler) passes(res *http.Response) bool {
 
 // sendBody sends an answer's body. Unless it is passed on as it comes, it is
 // read from the upstream as fast as that gives it, so that its place is free
-// again however slowly the client reads.
+// again however slowly the client reads. What is too much for the memory goes to a
+// file; from then on it has no place, since the upstream may have to wait for the disk.
 func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, res *http.Response) (readErr, writeErr error) {
 	if h.passes(res) || res.ContentLength == 0 {
 		return copyBody(w, rc, res)
@@ -137,6 +139,7 @@ func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r
 		return err, nil
 	}
 	q := h.room.NewQueue(int64(h.buffer.Answer), int64(h.buffer.File))
+	q.OnLate(func() { upstream.Yield(res.Body) })
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // Queue is one body on its way: first what is in memory, then what is in the
@@ -12,6 +13,7 @@ type Queue struct {
 	room     *Room
 	most     int64 // in memory
 	mostDisk int64
+	late     func() // see OnLate
 
 	mu     sync.Mutex
 	moved  sync.Cond // something came, went or ended
@@ -42,10 +44,26 @@ func (r *Room) NewQueue(memory, disk int64) *Queue {
 	return q
 }
 
+// OnLate sets what Fill calls once where it may wait and who takes from the queue is
+// so far behind that there is no memory for more.
+func (q *Queue) OnLate(f func()) { q.late = f }
+
+// pause waits until it is the turn of n more bytes for a file.
+func (q *Queue) pause(n int) {
+	q.mu.Unlock()
+	if q.late != nil {
+		q.late()
+		q.late = nil
+	}
+	time.Sleep(q.room.pace(n))
+	q.mu.Lock()
+}
+
 // put takes in n bytes of a space, and returns a space for the next ones.
 func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	paused := false
 	for {
 		if q.closed {
 			return space, ErrClosed
@@ -62,6 +80,11 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 				q.moved.Broadcast()
 				return q.room.chunks.Get().(*[]byte), nil
 			}
+		}
+		if wait && !paused {
+			q.pause(n)
+			paused = true
+			continue
 		}
 		err := q.spill((*space)[:n])
 		if err == nil {

@@ -23,6 +23,16 @@ const (
 	// defaultMemory and defaultDisk bound all bodies together.
 	defaultMemory = 64 << 20
 	defaultDisk   = 8 << 30
+	// spillRate is how many bytes a second answers may write to files, all together:
+	// hundreds of long ones to slow clients would otherwise take the disk, the
+	// processors and their upstream from everybody else. With 300 of them a small
+	// answer took 0.8 s without this bound.
+	spillRate = 256 << 20
+	// burst is how much of that time may be saved up: 64 MiB go at once, so that a fast
+	// client who reads in fits and starts is not slowed down.
+	burst = 250 * time.Millisecond
+	// ahead is what one may be before its time, since a timer is no more exact.
+	ahead = 2 * time.Millisecond
 	// logPause is the least time between two lines about a full disk.
 	logPause = time.Minute
 )
@@ -66,6 +76,9 @@ type Room struct {
 	log          *slog.Logger
 	logged       atomic.Int64 // when a full disk was logged last, in Unix nanoseconds
 	chunks       sync.Pool
+
+	mu   sync.Mutex
+	next time.Time // when more of an answer may go to a file
 }
 
 // limits are Options with their defaults.
@@ -118,6 +131,22 @@ func take(used *atomic.Int64, n, most int64) bool {
 	}
 	used.Add(-n)
 	return false
+}
+
+// pace takes note of n bytes that are to go to a file, and returns how long they wait.
+func (r *Room) pace(n int) time.Duration {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if earliest := now.Add(-burst); r.next.Before(earliest) {
+		r.next = earliest
+	}
+	wait := r.next.Sub(now)
+	r.next = r.next.Add(time.Duration(n) * time.Second / spillRate)
+	if wait < ahead {
+		return 0
+	}
+	return wait
 }
 
 // full logs that there is no space, now and then.

@@ -8,8 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 )
 
 func newRoom(t *testing.T, o Options) *Room {
@@ -70,6 +74,35 @@ func TestWaits(t *testing.T) {
 			_ = q.Close()
 		})
 	}
+}
+
+// TestLate: it is told once that a reader has fallen behind, and answers go to files
+// no faster than all together may.
+func TestLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoom(t, Options{})
+		const each, all = 32 << 20, 16
+		began := time.Now()
+		var told atomic.Int64
+		var filling sync.WaitGroup
+		for range all {
+			q := r.NewQueue(2*chunk, each)
+			q.OnLate(func() { told.Add(1) })
+			filling.Go(func() {
+				if err := q.Fill(bytes.NewReader(make([]byte, each)), true); err != nil {
+					t.Error(err)
+				}
+			})
+			t.Cleanup(func() { _ = q.Close() })
+		}
+		filling.Wait()
+		if took := time.Since(began); took < 17*time.Second/10 || took > 3*time.Second {
+			t.Errorf("%d MiB went to files in %v", all*each>>20, took)
+		}
+		if told.Load() != all {
+			t.Errorf("%d of %d were told", told.Load(), all)
+		}
+	})
 }
 
 // TestFull: who does not wait is told that there is no space.

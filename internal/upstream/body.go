@@ -19,6 +19,8 @@ type body struct {
 	timer   *time.Timer
 	reading atomic.Bool // a Read is under way
 	late    atomic.Bool // the timer has closed inner
+	mu      sync.Mutex  // of how the place is given back
+	yielded bool        // it is a stream's by now; see Yield
 	ended   atomic.Bool
 	err     error // of the last Read
 }
@@ -91,13 +93,32 @@ func (b *body) judge(err error) error {
 	return err
 }
 
+// Yield says that who reads an answer's body waits for somebody else. The answer then
+// no longer counts as one of Concurrency but as one of Streams, if there is room for
+// one more. It is called between two Reads, by who reads.
+func Yield(answer io.ReadCloser) {
+	if b, ok := answer.(interface{ yield() }); ok {
+		b.yield()
+	}
+}
+
+func (b *body) yield() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended.Load() && !b.stream && !b.yielded {
+		b.yielded = b.try.pool.stream(b.try.place)
+	}
+}
+
 // end gives the place back, once.
 func (b *body) end(o outcome, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.ended.Swap(true) {
 		return
 	}
 	t := b.try
-	if b.stream {
+	if b.stream || b.yielded {
 		t.pool.streamEnded(t.place)
 	} else {
 		t.pool.ended(t.place, o, err)

@@ -59,6 +59,7 @@ type exchange struct {
 	limit time.Duration // when the header, or this read of the body, is late; 0: never
 
 	stream bool   // it holds a stream, not a place
+	late   bool   // so it does, since its reader waits for somebody; see Yield
 	first  []byte // of a new connection, see introduction
 	err    error
 }

@@ -53,7 +53,8 @@ type Options struct {
 	Host string `yaml:"host"`
 
 	// Concurrency is the most requests at once to each address. Event streams and
-	// upgraded connections count until their header only. Default 256.
+	// upgraded connections count until their header only, long answers to slow clients
+	// until their buffer in memory is full. Default 256.
 	Concurrency int `yaml:"concurrency"`
 	// Queue is how many more requests may wait for a free place, over all addresses.
 	// Each client's address (of IPv6, its network of 64 bits) has its turn; those of
@@ -62,8 +63,9 @@ type Options struct {
 	Queue int `yaml:"queue"`
 	// QueueTimeout is how long one may wait there before it gets 503. Default 5s.
 	QueueTimeout time.Duration `yaml:"queue_timeout"`
-	// Streams is the most upgraded connections (WebSockets) and event streams
-	// (text/event-stream) at once to each address; more get 503. Default 16384.
+	// Streams is the most upgraded connections (WebSockets), event streams
+	// (text/event-stream) and long answers to slow clients at once to each address; of
+	// the first two, more get 503. Default 16384.
 	Streams int `yaml:"streams"`
 
 	// ProxyProtocol has every connection begin with a header of the PROXY protocol,

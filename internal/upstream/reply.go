@@ -121,6 +121,20 @@ func (b *reply) Close() error {
 	return nil
 }
 
+// yield implements the second half of [Yield].
+func (b *reply) yield() {
+	x := (*exchange)(b)
+	if !x.state.CompareAndSwap(resting, reading) {
+		return
+	}
+	if x.held && !x.stream && !x.late {
+		x.late = x.pool.stream(x.place)
+	}
+	if !x.state.CompareAndSwap(reading, resting) {
+		x.end(false, undecided, nil) // Close came meanwhile
+	}
+}
+
 // judge turns the end of the body into ours.
 func (x *exchange) judge(err error) error {
 	name := x.server.name
@@ -153,7 +167,7 @@ func (x *exchange) end(whole bool, o outcome, err error) {
 		return
 	}
 	x.held = false
-	if x.stream {
+	if x.stream || x.late {
 		x.pool.streamEnded(x.place)
 	} else {
 		x.pool.ended(x.place, o, err)

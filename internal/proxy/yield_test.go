@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/internal/upstream"
+)
+
+// TestSlowReadersHoldNoPlace: who reads a long answer slowly keeps nobody from the
+// upstream, even where there is no space to take the answer in.
+func TestSlowReadersHoldNoPlace(t *testing.T) {
+	long := bytes.Repeat([]byte("x"), 16<<20)
+	back := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/long" {
+			_, _ = w.Write(long)
+			return
+		}
+		_, _ = io.WriteString(w, "short")
+	}))
+	back.Config.Protocols = new(http.Protocols)
+	back.Config.Protocols.SetHTTP1(true)
+	back.Config.Protocols.SetUnencryptedHTTP2(true)
+	back.Start()
+	t.Cleanup(back.Close)
+	for _, scheme := range []string{"http", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			overEach(t, func(t *testing.T, protocol string) {
+				to := strings.Replace(back.URL, "http", scheme, 1)
+				pool, err := upstream.New(upstream.Options{To: []string{to}, Concurrency: 1, QueueTimeout: 20 * time.Second}, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { pool.Close() })
+				r := rigTo(t, protocol, Options{Options: upstream.Options{To: []string{back.URL}}, Buffer: Buffer{Answer: 64 << 10, File: 64 << 10}})
+				r.tripper = pool
+				besideSlowReaders(t, r, pool, long)
+			})
+		})
+	}
+}
+
+func besideSlowReaders(t *testing.T, r *rig, pool *upstream.Pool, long []byte) {
+	t.Helper()
+	slow := make([]*http.Response, 3)
+	for i := range slow {
+		res, err := r.client.Get(r.front.URL + "/long")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		slow[i] = res
+	}
+	if res, body := r.get("/short"); res.StatusCode != http.StatusOK || body != "short" {
+		t.Errorf("beside slow readers: %d %q", res.StatusCode, body)
+	}
+	if err := slow[0].Body.Close(); err != nil { // one gives up, the others read on
+		t.Error(err)
+	}
+	for i, res := range slow[1:] {
+		if got, err := io.ReadAll(res.Body); err != nil || !bytes.Equal(got, long) {
+			t.Errorf("slow reader %d got %d bytes (%v)", i, len(got), err)
+		}
+	}
+	held := func() bool {
+		s := pool.Servers()[0]
+		return s.Running != 0 || s.Streams != 0
+	}
+	for deadline := time.Now().Add(10 * time.Second); held() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if held() {
+		t.Errorf("places and streams are held at the end: %+v", pool.Servers())
+	}
+}
