@@ -68,6 +68,13 @@ func (im *importer) standard(d *nginxconf.Directive, why string) {
 	}
 }
 
+// partly marks a line that was translated as one that does not hold everywhere.
+func (im *importer) partly(d *nginxconf.Directive, why string) {
+	if im.fates[d].Fate == draft.Translated {
+		im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: why}
+	}
+}
+
 // leave marks a line as not carried over.
 func (im *importer) leave(d *nginxconf.Directive, do string) {
 	old := im.fates[d]

@@ -199,3 +199,19 @@ func FuzzTranslate(f *testing.F) {
 		})
 	})
 }
+
+// TestFieldsThatRulesLack: a field that is not in the answers of rules is listed.
+func TestFieldsThatRulesLack(t *testing.T) {
+	for block, want := range map[string]bool{
+		"root /r; add_header X-A b always; location ~ /\\. { deny all; }":                                                     true,
+		"root /r; add_header X-A b always; location ~ /\\. { deny all; } location /b { root /s; }":                            false, // of the site
+		"root /r; add_header X-A b always; location /b { return 404; }":                                                       false, // a route
+		"root /r; location / { add_header X-A b always; } location ~ /\\. { deny all; } location /b { root /s; }":             false, // not the server's
+		"root /r; add_header X-A b; location /b { add_header X-C d; root /s; } location ~ ^/old/(.*) { return 301 /new/$1; }": true,
+	} {
+		_, report := translated(t, block)
+		if got := strings.Contains(strings.Join(report.Defaults(), "\n"), "add_header X-A"); got != want {
+			t.Errorf("%s: listed: %v, want %v\n%s", block, got, want, strings.Join(report.Defaults(), "\n"))
+		}
+	}
+}

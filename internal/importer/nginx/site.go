@@ -302,6 +302,7 @@ func (t *site) write(done bool) {
 		t.node.Set("rules", rules)
 	}
 	t.hoist()
+	t.withoutHeaders(rules)
 	routes := draft.Map()
 	sorted := slices.SortedFunc(maps.Keys(t.routes), func(a, b string) int { return slices.Index(t.order, a) - slices.Index(t.order, b) })
 	for _, key := range sorted {
@@ -311,6 +312,24 @@ func (t *site) write(done bool) {
 		routes.Set("/", draft.Map().Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nothing else is left to answer")
 	}
 	t.node.Set("routes", routes)
+}
+
+// withoutHeaders says of the server's fields that rules answer without them: only
+// those of the whole site are in what a rule answers.
+func (t *site) withoutHeaders(rules *draft.Node) {
+	if t.node.Get("headers") != nil {
+		return
+	}
+	answers := false
+	rules.Each(func(n *draft.Node, _ []string) {
+		answers = answers || n.Get("deny") != nil || n.Get("respond") != nil || n.Get("redirect") != nil
+	})
+	if !answers {
+		return
+	}
+	for _, d := range t.server.all("add_header") {
+		t.im.partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
+	}
 }
 
 func add(rules *draft.Node, r ruleDraft) {
