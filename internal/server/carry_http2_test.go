@@ -72,12 +72,17 @@ func TestCarriedHTTP2Answers(t *testing.T) {
 				var got [2]string
 				var asked [2][]string
 				for i, r := range []*rig{p.with, p.without} {
-					p.set(a.closes, pieces...)
-					var carried bool
-					if got[i], carried = r.askHTTP2(t, method, "/a?b=c"); carried == (i == 1) {
+					carried := false
+					for range 5 { // on a busy machine an answer may be late for a loop
+						p.set(a.closes, pieces...)
+						got[i], carried = r.askHTTP2(t, method, "/a?b=c")
+						if asked[i] = p.requests(); carried || i == 1 {
+							break
+						}
+					}
+					if carried == (i == 1) {
 						t.Errorf("%s: passed on by a loop: %v", method, carried)
 					}
-					asked[i] = p.requests()
 				}
 				if a.name == "304" { // which net/http gives a length over HTTP/2, as if a body came
 					continue
