@@ -103,12 +103,10 @@ type cached struct {
 	addr string
 }
 
-func newCached(t *testing.T, off bool, more string) *cached {
+// running runs a server by its config until the test ends.
+func running(t *testing.T, text string) *Server {
 	t.Helper()
-	b := new(book)
-	up := httptest.NewServer(b)
-	t.Cleanup(up.Close)
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, "admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /: {cache: {to: %q, %s}}\n", off, up.URL, more))
+	cfg, err := config.Parse("test.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +118,15 @@ func newCached(t *testing.T, off bool, more string) *cached {
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(ctx) }() // the cleanup waits for it
 	t.Cleanup(func() { stop(); _ = srv.Close(); <-ended })
+	return srv
+}
+
+func newCached(t *testing.T, off bool, more string) *cached {
+	t.Helper()
+	b := new(book)
+	up := httptest.NewServer(b)
+	t.Cleanup(up.Close)
+	srv := running(t, fmt.Sprintf("admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /: {cache: {to: %q, %s}}\n", off, up.URL, more))
 	c := &cached{b, srv, strings.TrimPrefix(srv.Addrs()[0], "http://")}
 	for range 4 * runtime.GOMAXPROCS(0) { // each loop gets a connection to the book
 		c.ask(t, "GET /warm HTTP/1.1\r\nHost: a\r\nCookie: a=b\r\n\r\n", 2)

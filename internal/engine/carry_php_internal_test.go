@@ -2,11 +2,9 @@ package engine
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -17,8 +15,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"millrace/internal/config"
 )
 
 // records writes FastCGI as an application does, well or badly.
@@ -216,19 +212,8 @@ func phpServer(t *testing.T, off bool) (*application, *Server) {
 	}
 	app, served := &application{Listener: ln}, make(chan struct{})
 	go func() { defer close(served); app.serve() }() // the cleanup waits for it
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, "admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /app/: {static: {root: %q}, php: {to: %q, params: {OWN: yes}}}\n", off, dir, filepath.Join(dir, "s")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv, err := New(cfg, Options{ErrorLog: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx) }() // the cleanup waits for it
-	t.Cleanup(func() { stop(); _ = srv.Close(); <-ended; _ = ln.Close(); <-served })
-	return app, srv
+	t.Cleanup(func() { _ = ln.Close(); <-served })
+	return app, running(t, fmt.Sprintf("admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nlane: {off: %v}\nsites:\n- routes:\n    /app/: {static: {root: %q}, php: {to: %q, params: {OWN: yes}}}\n", off, dir, filepath.Join(dir, "s")))
 }
 
 // say is the answer to a request on a new connection, or how far it came.

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -18,8 +16,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"millrace/internal/config"
 )
 
 // shop is an application whose answers have what rules look at. It keeps what it
@@ -105,18 +101,7 @@ func newDressed(t *testing.T, off bool, more string) *dressed {
 	t.Cleanup(up.Close)
 	log := filepath.Join(t.TempDir(), "log")
 	text := fmt.Sprintf("admin: {listen: off}\nlog: {format: json, file: %q}\nlisten: 127.0.0.1:0\nlane: {off: %v}\n", log, off) + strings.ReplaceAll(more, "SHOP", up.URL)
-	cfg, err := config.Parse("test.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv, err := New(cfg, Options{ErrorLog: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Run(ctx) }() // the cleanup waits for it
-	t.Cleanup(func() { stop(); _ = srv.Close(); <-ended })
+	srv := running(t, text)
 	d := &dressed{s, srv, strings.TrimPrefix(srv.Addrs()[0], "http://"), log, strings.TrimPrefix(up.URL, "http://")}
 	for range 4 * runtime.GOMAXPROCS(0) { // each loop gets a connection to the shop
 		d.ask(t, get("/app/warm"), get("/app/warm"))
