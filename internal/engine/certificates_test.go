@@ -33,7 +33,9 @@ import (
 )
 
 // authority is a CA that speaks ACME: Let's Encrypt's own for tests. It looks at
-// every name at 127.0.0.1, at ports of its own.
+// every name at 127.0.0.1, at ports of its own. certmagic has one table of
+// challenges for the whole process, by name: tests that run in parallel must ask
+// for names of their own.
 type authority struct {
 	http, tls string // where it looks, as :PORT
 	dir       string // its directory
@@ -277,19 +279,19 @@ func TestCertificatesComeByThemselves(t *testing.T) {
 	for _, proof := range []string{"http", "tls"} {
 		t.Run(proof, func(t *testing.T) {
 			t.Parallel()
-			a := newAuthority(t, 3600)
+			a, name := newAuthority(t, 3600), proof+".example"
 			dir := folder(t, map[string]string{"index.html": "page"})
-			yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example, www.a.example], routes: {/: {static: {root: %s}}}}", dir))
+			yaml := a.config(t, "", fmt.Sprintf("{hosts: [%s, www.%[1]s], routes: {/: {static: {root: %s}}}}", name, dir))
 			if proof == "tls" {
 				yaml = strings.Replace(yaml, "listen: 127.0.0.1"+a.http, "listen: []", 1)
 			}
 			_, l := startLoud(t, yaml)
-			for _, host := range []string{"a.example", "www.a.example"} {
+			for _, host := range []string{name, "www." + name} {
 				if cert := a.eventuallyVisited(t, host, anyCertificate); cert.VerifyHostname(host) != nil {
 					t.Errorf("%s got a certificate for %q", host, cert.DNSNames)
 				}
 			}
-			l.waitFor(t, "a.example has a certificate")
+			l.waitFor(t, name+" has a certificate")
 			if _, err := a.visit(t, "other.example"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 				t.Errorf("a name that is not ours: %v", err)
 			}
@@ -299,10 +301,10 @@ func TestCertificatesComeByThemselves(t *testing.T) {
 			if proof == "tls" {
 				return
 			}
-			if status, _ := dial(t, "http://127.0.0.1"+a.http).get("a.example", "/"); status != 308 {
+			if status, _ := dial(t, "http://127.0.0.1"+a.http).get(name, "/"); status != 308 {
 				t.Errorf("plain HTTP answers with %d", status)
 			}
-			if status, _ := dial(t, "http://127.0.0.1"+a.http).get("a.example", "/.well-known/acme-challenge/none"); status != 308 {
+			if status, _ := dial(t, "http://127.0.0.1"+a.http).get(name, "/.well-known/acme-challenge/none"); status != 308 {
 				t.Errorf("a challenge that nobody waits for is answered with %d", status)
 			}
 		})
@@ -468,12 +470,12 @@ func TestWildcardByDNS(t *testing.T) {
 		}
 	}()
 	dir := folder(t, map[string]string{"index.html": "page"})
-	startLoud(t, a.config(t, ", dns: "+hook, fmt.Sprintf("{hosts: ['*.a.example'], routes: {/: {static: {root: %s}}}}", dir)))
-	if cert := a.eventuallyVisited(t, "x.a.example", anyCertificate); cert.DNSNames[0] != "*.a.example" {
+	startLoud(t, a.config(t, ", dns: "+hook, fmt.Sprintf("{hosts: ['*.wild.example'], routes: {/: {static: {root: %s}}}}", dir)))
+	if cert := a.eventuallyVisited(t, "x.wild.example", anyCertificate); cert.DNSNames[0] != "*.wild.example" {
 		t.Errorf("the certificate is for %q", cert.DNSNames)
 	}
 	text, err := os.ReadFile(done)
-	if err != nil || !strings.Contains(string(text), "cleanup _acme-challenge.a.example ") {
+	if err != nil || !strings.Contains(string(text), "cleanup _acme-challenge.wild.example ") {
 		t.Errorf("the program was called with:\n%s", text)
 	}
 }

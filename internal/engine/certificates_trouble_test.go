@@ -39,10 +39,10 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	least, _ := time.ParseDuration(os.Getenv(longTests))
 	a := newAuthority(t, 60)
 	dir := folder(t, map[string]string{"index.html": "page"})
-	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+	yaml := a.config(t, "", fmt.Sprintf("{hosts: [renewed.example], routes: {/: {static: {root: %s}}}}", dir))
 	srv, _ := startLoud(t, yaml)
-	first := a.eventuallyVisited(t, "a.example", anyCertificate)
-	if err := srv.Reload(parse(t, strings.Replace(yaml, "a.example]", "a.example, b.example]", 1))); err != nil {
+	first := a.eventuallyVisited(t, "renewed.example", anyCertificate)
+	if err := srv.Reload(parse(t, strings.Replace(yaml, "renewed.example]", "renewed.example, b.example]", 1))); err != nil {
 		t.Fatal(err)
 	}
 	a.eventuallyVisited(t, "b.example", anyCertificate)
@@ -53,7 +53,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		visitors.Go(func() {
 			var all []*tls.Conn
 			for range openVisitors / 4 {
-				nc, err := (&tls.Dialer{Config: &tls.Config{ServerName: "a.example", RootCAs: a.issued}}).DialContext(t.Context(), "tcp", "127.0.0.1"+a.tls)
+				nc, err := (&tls.Dialer{Config: &tls.Config{ServerName: "renewed.example", RootCAs: a.issued}}).DialContext(t.Context(), "tcp", "127.0.0.1"+a.tls)
 				if err != nil {
 					t.Errorf("opening: %v", err)
 					return
@@ -65,7 +65,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 					_ = c.Close()
 				}
 			}()
-			request, answer := []byte("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"), make([]byte, 4096)
+			request, answer := []byte("GET / HTTP/1.1\r\nHost: renewed.example\r\n\r\n"), make([]byte, 4096)
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
@@ -89,7 +89,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 	began, renewed, last := time.Now(), 0, first.SerialNumber
 	for renewed == 0 || time.Since(began) < least {
-		cert, err := a.visit(t, "a.example")
+		cert, err := a.visit(t, "renewed.example")
 		if err != nil {
 			t.Fatalf("a visitor saw the renewal: %v", err)
 		}
@@ -191,11 +191,11 @@ func TestARI(t *testing.T) {
 	a := newAuthority(t, 3600)
 	a.renewNow.Store(true)
 	dir := folder(t, map[string]string{"index.html": "page"})
-	_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
-	first := a.eventuallyVisited(t, "a.example", anyCertificate)
-	a.eventuallyVisited(t, "a.example", func(c *x509.Certificate) bool { return c.SerialNumber.Cmp(first.SerialNumber) != 0 })
+	_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [ari.example], routes: {/: {static: {root: %s}}}}", dir)))
+	first := a.eventuallyVisited(t, "ari.example", anyCertificate)
+	a.eventuallyVisited(t, "ari.example", func(c *x509.Certificate) bool { return c.SerialNumber.Cmp(first.SerialNumber) != 0 })
 	a.renewNow.Store(false)
-	l.waitFor(t, "a.example has a new certificate")
+	l.waitFor(t, "ari.example has a new certificate")
 }
 
 // Answers of a CA that mean nothing are told, and the site goes on.
@@ -216,12 +216,12 @@ func TestWrongAnswers(t *testing.T) {
 			a := newAuthority(t, 3600)
 			a.wrong.Store(&answer)
 			dir := folder(t, map[string]string{"index.html": "page"})
-			_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
-			l.waitFor(t, "there is no certificate for a.example yet; it is tried again")
-			if _, err := a.visit(t, "a.example"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
+			_, l := startLoud(t, a.config(t, "", fmt.Sprintf("{hosts: [wrong.example], routes: {/: {static: {root: %s}}}}", dir)))
+			l.waitFor(t, "there is no certificate for wrong.example yet; it is tried again")
+			if _, err := a.visit(t, "wrong.example"); err == nil || !strings.Contains(err.Error(), "unrecognized name") {
 				t.Errorf("%v", err)
 			}
-			if status, _ := dial(t, "http://127.0.0.1"+a.http).get("a.example", "/"); status != 308 {
+			if status, _ := dial(t, "http://127.0.0.1"+a.http).get("wrong.example", "/"); status != 308 {
 				t.Errorf("plain HTTP answers with %d", status)
 			}
 		})
@@ -362,9 +362,9 @@ func TestCAsInTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, a.roots, string(both)+string(text))
-	yaml := a.config(t, "", fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir))
+	yaml := a.config(t, "", fmt.Sprintf("{hosts: [turn.example], routes: {/: {static: {root: %s}}}}", dir))
 	startLoud(t, strings.Replace(yaml, "ca: "+a.dir, "ca: ['"+broken.dir+"', '"+a.dir+"']", 1))
-	a.eventuallyVisited(t, "a.example", anyCertificate)
+	a.eventuallyVisited(t, "turn.example", anyCertificate)
 }
 
 // A CA that serves its customers alone gives a certificate to the account that the
@@ -386,12 +386,12 @@ func TestExternalAccount(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := folder(t, map[string]string{"index.html": "page"})
-			_, l := startLoud(t, a.config(t, c.config, fmt.Sprintf("{hosts: [a.example], routes: {/: {static: {root: %s}}}}", dir)))
+			_, l := startLoud(t, a.config(t, c.config, fmt.Sprintf("{hosts: [account.example], routes: {/: {static: {root: %s}}}}", dir)))
 			if c.told == "" {
-				a.eventuallyVisited(t, "a.example", anyCertificate)
+				a.eventuallyVisited(t, "account.example", anyCertificate)
 				return
 			}
-			l.waitFor(t, "there is no certificate for a.example yet")
+			l.waitFor(t, "there is no certificate for account.example yet")
 			l.waitFor(t, c.told)
 			if n := a.orders.Load(); n != 0 {
 				t.Errorf("%d orders", n)
