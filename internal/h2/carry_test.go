@@ -100,6 +100,25 @@ func TestSurrender(t *testing.T) {
 	}
 }
 
+// TestSurrenderFrame: a frame that is no request, but is for net/http, starts it as a
+// request does: it gets what the host has taken.
+func TestSurrenderFrame(t *testing.T) {
+	r := start(t, pages())
+	r.ask(1, "/carry/1")
+	r.taken(1)
+	r.must(r.fr.WritePriority(3, http2.PriorityParam{StreamDep: 3})) // which it cannot
+	r.taken(0)
+	reset, answered := false, false
+	for !reset || !answered {
+		switch f := r.next().(type) {
+		case *http2.RSTStreamFrame:
+			reset = f.StreamID == 3
+		case *http2.DataFrame:
+			answered = f.StreamID == 1 && f.StreamEnded()
+		}
+	}
+}
+
 // TestYield: the host gives up what it has taken.
 func TestYield(t *testing.T) {
 	r := start(t, pages())

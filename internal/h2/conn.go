@@ -435,8 +435,12 @@ func (c *Conn) data(t *turn, h head, raw []byte) error {
 
 // forward passes a frame on as it came.
 func (c *Conn) forward(t *turn, h head, p []byte) error {
-	if _, err := c.cold(t); err != nil {
+	in, err := c.cold(t)
+	if err != nil {
 		return err
+	}
+	if !c.resting.Load() { // the connection leaves its loop, if this has started net/http
+		c.surrender(t, in)
 	}
 	t.pass = append(appendHead(t.pass, h), p...)
 	return nil
