@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/lean"
 	"millrace/internal/meter"
+	"millrace/internal/site"
 )
 
 // A request that waited for a moment, and is then none for the loop after all, may have
@@ -43,5 +45,59 @@ func TestLostConnection(t *testing.T) {
 		if err := use(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// patientPassage is a request that waits for its place for ever, and the carrier that took it.
+type patientPassage struct {
+	Passage
+	taken, discarded chan struct{}
+}
+
+func (w *patientPassage) Carry(*Question) Passage { close(w.taken); return w }
+func (w *patientPassage) Waits() bool             { return true }
+func (w *patientPassage) Discard()                { close(w.discarded) }
+
+// A request over TLS that is handed over on a connection which is being cut has no
+// handler that would go on with it, or give it up.
+func TestPassageOfACutConnection(t *testing.T) {
+	b := newBench(t, patient)
+	sites := site.NewTable()
+	sites.Add(site.New(1, []*site.Route{{Pattern: "/**", Passes: true}}), nil)
+	b.scope.Sites.Store(sites)
+	w := &patientPassage{taken: make(chan struct{}), discarded: make(chan struct{})}
+	b.lane.Carry(w)
+	b.lane.Through(t.Context(), &lean.Server{})
+	t.Cleanup(b.lane.Close)
+	client := b.wired(t)
+	if _, err := io.WriteString(client, "GET /passed HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-w.taken
+	client.server.cut()
+	select {
+	case <-w.discarded:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the request keeps its place")
+	}
+	<-client.gone
+}
+
+// A passage that a handler is about to take is the handler's, also where its
+// connection is closed meanwhile.
+func TestLeftoverIsTaken(t *testing.T) {
+	w := &patientPassage{discarded: make(chan struct{})}
+	var l leftovers
+	mark := []string{"1"}
+	l.put(1, &leftover{passage: w})
+	if l.of(mark) == nil {
+		t.Fatal("there is no passage")
+	}
+	l.drop()
+	if p := l.claim(mark); p == nil || *p != Passage(w) {
+		t.Error("nobody has the passage any more")
+	}
+	if l.claim(mark) != nil {
+		t.Error("it is there once more")
 	}
 }

@@ -224,16 +224,19 @@ func (l *leftovers) claim(mark []string) *Passage {
 	return p
 }
 
-// drop gives up what no handler has taken.
+// drop gives up what no handler has taken. What one has taken stays until it claims
+// that.
 func (l *leftovers) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, p := range l.all {
-		if !p.taken && p.passage != nil {
+	for mark, p := range l.all {
+		if p.taken {
+			continue
+		}
+		if delete(l.all, mark); p.passage != nil {
 			p.passage.Discard()
 		}
 	}
-	l.all = nil
 }
 
 // Kept implements [h2.Host].

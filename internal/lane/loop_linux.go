@@ -366,6 +366,7 @@ func (c *Conn) leave() {
 		if c.reading.pending != nil {
 			_ = c.restEnds(net.ErrClosed)
 		}
+		c.drop() // no handler will
 		_ = c.Close()
 	})
 }
