@@ -16,6 +16,7 @@ import (
 	"millrace/internal/match"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
+	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/steer"
 )
@@ -163,7 +164,7 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
 		if err := b.around(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
@@ -175,9 +176,13 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 	return routes, nil
 }
 
-// asItCame reports whether a route passes paths on that are not clean.
-func asItCame(rc config.Route) bool {
+// asItCame reports whether a route passes paths on that are not clean. Where another
+// server decides by the path who is let in, it does not: the upstream might read dots
+// in another way.
+func asItCame(rc config.Route, o *signin.Options) bool {
 	switch {
+	case o != nil && o.URL != "":
+		return false
 	case rc.Handler != nil:
 		return true
 	case rc.Proxy != nil:

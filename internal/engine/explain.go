@@ -12,7 +12,6 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
-	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/static"
 )
@@ -189,7 +188,7 @@ func (e *explainer) build() error {
 	e.scope = b.scope
 	var routes []*site.Route
 	for pattern, rc := range e.site.Routes {
-		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc), Private: e.auth(rc) != nil})
+		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc, signInOf(e.site, rc)), Private: signInOf(e.site, rc) != nil})
 	}
 	rules, err := b.rules(e.site, routes, nil)
 	if err != nil {
@@ -197,18 +196,6 @@ func (e *explainer) build() error {
 	}
 	e.on = site.New(1, routes, rules...)
 	return nil
-}
-
-// auth is who is let in to a route; nil for everybody.
-func (e *explainer) auth(rc config.Route) *signin.Options {
-	o := rc.Auth
-	if o == nil {
-		o = e.site.Auth
-	}
-	if o == nil || o.Off {
-		return nil
-	}
-	return o
 }
 
 // rules says what became of each; those that are for other paths are put together.

@@ -76,7 +76,7 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 	if ok, err := e.admitted(r, rc); !ok || err != nil {
 		return err
 	}
-	if o := e.auth(rc); o != nil && !e.signIn(r, *o) {
+	if o := signInOf(e.site, rc); o != nil && !e.signIn(r, *o) {
 		return nil
 	}
 	if rc.BodyBytes > 0 {

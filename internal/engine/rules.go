@@ -167,11 +167,8 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 		}
 		r.Handler = t
 	}
-	o := rc.Auth
+	o := signInOf(sc, rc)
 	if o == nil {
-		o = sc.Auth
-	}
-	if o == nil || o.Off {
 		return nil
 	}
 	gate, err := carry(b, keyOf("auth", []any{o, b.config.TrustedProxies(), b.config.Limits.ClientHeader}), func() (*signin.Gate, io.Closer, error) {
@@ -183,4 +180,16 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	}
 	r.Open, r.Handler, r.Private = r.Handler, gate.Wrap(r.Handler), true
 	return nil
+}
+
+// signInOf is how visitors of a route are let in; nil for everybody.
+func signInOf(sc config.Site, rc config.Route) *signin.Options {
+	o := rc.Auth
+	if o == nil {
+		o = sc.Auth
+	}
+	if o == nil || o.Off {
+		return nil
+	}
+	return o
 }

@@ -62,6 +62,8 @@ func TestSignIn(t *testing.T) {
 		says("/asked/x", 302, "https://id.example/?back=")
 		says("/asked/x", 302, "https://id.example/?back=", "Remote-User", "alice")
 		says("/asked/open", 200, "user= token=", "Remote-User", "mallory")
+		says("/asked/open/%2e%2e/x", 301, "/asked/x") // the one who is asked and the upstream read the same path
+		says("/cached/open//x", 301, "/cached/open/x")
 		says("/cached/x", 200, "user= token=", "X-Key", "k") // others may get it: nobody's name has a say in it
 		says("/cached/x", 200, "user=alice", "Cookie", "session=alice")
 		says("/cached/x", 302, "https://id.example/")

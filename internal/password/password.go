@@ -20,12 +20,14 @@ import (
 
 // Bounds of what a hash may ask of this machine: a file of hashes is trusted,
 // but a mistake in it must not take all memory. MaxPassword is bcrypt's, in
-// bytes: what is behind it would not count.
+// bytes: what is behind it would not count. maxApr1 is htpasswd's, in bytes: a header
+// full of password would take half a second.
 const (
 	maxArgonMemory = 256 << 10 // KiB
 	maxArgonTime   = 16
 	maxBcryptCost  = 16
 	MaxPassword    = 72
+	maxApr1        = 255
 	maxFile        = 1 << 20
 )
 
@@ -115,6 +117,9 @@ func Matches(hash, password string) bool {
 		key := argon2.IDKey([]byte(password), a.salt, a.time, a.memory, a.threads, uint32(len(a.key)))
 		return subtle.ConstantTimeCompare(key, a.key) == 1
 	case strings.HasPrefix(hash, "$apr1$"):
+		if len(password) > maxApr1 {
+			return false
+		}
 		salt, _, _ := strings.Cut(hash[len("$apr1$"):], "$")
 		return subtle.ConstantTimeCompare([]byte(apr1(password, salt)), []byte(hash)) == 1
 	case strings.HasPrefix(hash, "{SHA}"):

@@ -67,6 +67,17 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestLong: a password that is longer than htpasswd takes is hashed by nobody: each
+// of the thousand rounds of $apr1$ would go over all of it.
+func TestLong(t *testing.T) {
+	for n, want := range map[int]bool{maxApr1: true, maxApr1 + 1: false} {
+		long := strings.Repeat("a", n)
+		if got := Matches(apr1(long, "abcdefgh"), long); got != want {
+			t.Errorf("%d bytes: %v, want %v", n, got, want)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"alice:{SHA}x", "a:$apr1$$", "a:$2y$05$", "a:$argon2id$v=19$m=1,t=1,p=1$$"} {
 		f.Add(s)

@@ -39,13 +39,20 @@ func (b *bearer) admit(r *http.Request) (visitor, *refusal) {
 	case errors.Is(err, token.ErrUnavailable):
 		b.errors.Warn("a token could not be checked", "err", err)
 		return visitor{}, &refusal{status: http.StatusServiceUnavailable}
-	case err == nil && (len(claims.Subject) > maxUser || strings.ContainsFunc(claims.Subject, func(c rune) bool { return c < ' ' || c == 0x7f })):
-		err = errors.New("its sub is too long, or holds a control character")
+	case err == nil && !sendable(claims.Subject):
+		err = errors.New("its sub is too long, or holds a control character, or begins or ends with a space")
 	}
 	if err != nil {
 		return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: `Bearer error="invalid_token", error_description="` + quotable(err.Error()) + `"`}
 	}
 	return visitor{user: claims.Subject}, nil
+}
+
+// sendable reports whether a header field can carry a name: at either end of a value
+// spaces are lost (RFC 9110, 5.5), and with them the difference to another's.
+func sendable(name string) bool {
+	return len(name) <= maxUser && strings.Trim(name, " ") == name &&
+		!strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f })
 }
 
 // quotable is a text as RFC 6750, 3 lets it stand in error_description.

@@ -12,6 +12,7 @@ import (
 
 	"millrace/internal/ask"
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/realip"
 )
 
@@ -69,7 +70,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	}
 	defer resp.Body.Close()
 	switch {
-	case resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // nobody asked whether it was
+	case resp.StatusCode < http.StatusOK, resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // nobody asked whether it was
 		return visitor{}, f.down(r, fmt.Errorf("its answer is %d", resp.StatusCode))
 	case resp.StatusCode/100 == 2:
 		who := visitor{fields: http.Header{}}
@@ -115,9 +116,9 @@ func (f *forward) question(r *http.Request) *http.Request {
 	for _, name := range notAsked() {
 		delete(q.Header, name)
 	}
-	for name := range q.Header { // nothing that the client says itself about where it comes from
-		plain := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
-		if strings.HasPrefix(plain, "X-Forwarded-") || plain == "X-Original-Uri" {
+	trusted := f.clients.Trusts(realip.Peer(r.RemoteAddr))
+	for name := range q.Header {
+		if untrue(name, trusted) {
 			delete(q.Header, name)
 		}
 	}
@@ -133,6 +134,21 @@ func (f *forward) question(r *http.Request) *http.Request {
 		q.Header.Set("X-Forwarded-For", a.String())
 	}
 	return q
+}
+
+// untrue reports whether a field claims what only the gate may say: what is asked
+// for, and where from. Who is asked may believe one of many names (Authelia goes by
+// X-Original-URL before X-Forwarded-Uri). A trusted proxy may make further claims
+// about its client, in the usual spelling alone.
+func untrue(name string, trusted bool) bool {
+	folded := fieldname.Fold(name)
+	switch {
+	case strings.HasPrefix(folded, "x-forwarded-"), strings.HasPrefix(folded, "x-original-"), fieldname.Override(name):
+		return true
+	case trusted && fieldname.Plain(name):
+		return false
+	}
+	return fieldname.Claim(name)
 }
 
 // scheme is that of the client's request: what a trusted proxy says, or what the

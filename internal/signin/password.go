@@ -5,17 +5,20 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"millrace/internal/password"
+	"millrace/internal/realip"
 )
 
 // checkPasswords says what is wrong with what stands for passwords.
@@ -65,8 +68,8 @@ const (
 	rememberFor   = 5 * time.Minute
 	// lookEvery is how often the file is looked at.
 	lookEvery = time.Second
-	// waitForHash is how long a request waits for its turn to be hashed.
-	waitForHash = 10 * time.Second
+	// sayEvery bounds how often it is said that passwords are not checked in time.
+	sayEvery = time.Minute
 )
 
 // passwords lets in who knows one (RFC 7617).
@@ -75,33 +78,35 @@ type passwords struct {
 	challenge string
 	errors    *slog.Logger
 	key       [32]byte
-	nobody    string        // a hash for names that nobody has: they must not be told by time
-	turns     chan struct{} // hashes at once: all cores but one, at least one
+	clients   *realip.Finder
+	turns     *turns // hashes at once: all cores but one, at least one
 
 	mu    sync.Mutex
 	users map[string]string
+	names []string // of users, in order
+	said  time.Time
 	stamp string    // of the file
 	look  time.Time // when the file was looked at
 	known map[[32]byte]time.Time
 }
 
 // newPasswords reads the file, if there is one.
-func newPasswords(o Options, errors *slog.Logger) (*passwords, error) {
+func newPasswords(o Options, clients *realip.Finder, errors *slog.Logger) (*passwords, error) {
 	g := &passwords{
 		options: o, errors: errors, challenge: `Basic realm="` + cmp.Or(o.Realm, "restricted") + `", charset="UTF-8"`,
-		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},
+		clients: clients, turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},
 	}
 	_, _ = rand.Read(g.key[:]) // never fails
-	g.nobody, _ = password.New(rand.Text(), password.Bcrypt)
-	g.users = maps.Clone(o.Passwords)
+	var users map[string]string
+	stamp := ""
 	if o.File != "" {
-		users, stamp, err := readUsers(o.File)
-		if err != nil {
+		var err error
+		if users, stamp, err = readUsers(o.File); err != nil {
 			return nil, err
 		}
-		g.take(users, stamp)
 		g.look = time.Now()
 	}
+	g.take(users, stamp)
 	for name, hash := range g.users {
 		if password.Weak(hash) {
 			errors.Warn("the password of a user is kept in a weak form; `millrace hash-password` makes a better one", "user", name)
@@ -122,46 +127,78 @@ func (g *passwords) take(users map[string]string, stamp string) {
 		}
 	}
 	g.users, g.stamp = all, stamp
+	g.names = slices.Sorted(maps.Keys(all))
 	clear(g.known)
 }
 
 // admit implements way.
 func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
 	user, pass, ok := r.BasicAuth()
-	if ok && g.allows(r, user, pass) {
+	if !ok {
+		return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
+	}
+	right, checked := g.allows(r, user, pass)
+	switch {
+	case right:
 		return visitor{user: user}, nil
+	case !checked: // 401 would have a browser forget a password that is right
+		g.busy(r)
+		return visitor{}, &refusal{status: http.StatusServiceUnavailable, fields: http.Header{"Retry-After": {"10"}}}
 	}
 	return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
 }
 
-func (g *passwords) allows(r *http.Request, user, pass string) bool {
+// allows reports whether a password is right, and whether there was time to find out.
+func (g *passwords) allows(r *http.Request, user, pass string) (right, checked bool) {
 	mac := hmac.New(sha256.New, g.key[:])
 	_, _ = mac.Write([]byte(user + ":" + pass)) // a name has no colon
 	var sum [32]byte
 	mac.Sum(sum[:0])
+	if _, known := g.find(user, sum); known {
+		return true, true
+	}
+	client := clientOf(g.clients.Of(r))
+	if !g.turns.take(r.Context(), client) {
+		return false, false
+	}
+	defer func() { g.turns.done(client, right) }()
 	hash, known := g.find(user, sum)
-	if known {
-		return true
+	if known { // another request has been quicker
+		return true, true
 	}
-	late := time.NewTimer(waitForHash)
-	defer late.Stop()
-	select {
-	case g.turns <- struct{}{}:
-	case <-r.Context().Done():
-		return false
-	case <-late.C:
-		return false
-	}
-	defer func() { <-g.turns }()
 	if hash == "" {
-		password.Matches(g.nobody, pass)
-		return false
+		password.Matches(g.decoy(user), pass)
+		return false, true
 	}
-	if !password.Matches(hash, pass) {
-		return false
+	if right = password.Matches(hash, pass); right {
+		g.remember(user, hash, sum)
 	}
-	g.remember(user, hash, sum)
-	return true
+	return right, true
+}
+
+// decoy is the hash that is checked for a name which nobody has: somebody's, and
+// always the same one's. So how long it takes does not tell that there is no such
+// user, whatever kinds of hashes there are.
+func (g *passwords) decoy(user string) string {
+	mac := hmac.New(sha256.New, g.key[:])
+	_, _ = mac.Write([]byte(user))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.names) == 0 {
+		return "" // there is nobody to tell of
+	}
+	n := binary.BigEndian.Uint64(mac.Sum(nil)) % uint64(len(g.names))
+	return g.users[g.names[n]]
+}
+
+// busy says that passwords are not checked in time.
+func (g *passwords) busy(r *http.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); r.Context().Err() == nil && now.Sub(g.said) >= sayEvery {
+		g.said = now
+		g.errors.Warn("more passwords come than can be checked; rate_limit holds back who guesses", "client", g.clients.Of(r).String())
+	}
 }
 
 // find returns a user's hash, and whether the password was right a moment ago.

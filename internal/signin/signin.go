@@ -18,6 +18,7 @@ import (
 
 	"millrace/internal/ask"
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/token"
@@ -243,7 +244,7 @@ func New(o Options, clients *realip.Finder, errorLog *slog.Logger) (*Gate, error
 	case o.Signed != nil:
 		g.way = o.Signed
 	default:
-		p, err := newPasswords(o, errorLog)
+		p, err := newPasswords(o, clients, errorLog)
 		if err != nil {
 			return nil, err
 		}
@@ -268,6 +269,10 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 		}
 		if !g.except.Empty() && g.except.Has(g.clients.Of(r)) {
 			h.ServeHTTP(w, r)
+			return
+		}
+		if len(r.Header["Authorization"]) > 1 { // the job might go by another one than the gate (RFC 9110, 5.3)
+			(&refusal{status: http.StatusBadRequest}).send(w)
 			return
 		}
 		who, no := g.way.admit(r)
@@ -296,12 +301,12 @@ func Vouched(ctx context.Context) http.Header {
 	return fields
 }
 
-// drop removes a field, also one that is spelt with underscores: to CGI and
-// FastCGI both are the same.
+// drop removes a field in every spelling: to programs behind a gateway interface
+// (CGI, WSGI) X_User and X.User are X-User.
 func drop(h http.Header, name string) {
 	delete(h, name)
 	for have := range h {
-		if len(have) == len(name) && strings.Contains(have, "_") && strings.EqualFold(strings.ReplaceAll(have, "_", "-"), name) {
+		if len(have) == len(name) && !fieldname.Plain(have) && fieldname.Fold(have) == fieldname.Fold(name) {
 			delete(h, have)
 		}
 	}

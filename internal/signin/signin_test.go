@@ -81,14 +81,16 @@ func TestBearer(t *testing.T) {
 		{"expired", request("GET", "/", "Authorization", "bearer "+expired), 401, `error="invalid_token"`},
 		{"garbage", request("GET", "/", "Authorization", `Bearer "x"`), 401, `error="invalid_token"`},
 		{"a name that would split a header", request("GET", "/", "Authorization", "Bearer "+sign(jwt.MapClaims{"sub": "a\r\nb"})), 401, "control"},
+		{"two", request("GET", "/", "Authorization", "Bearer "+good, "Authorization", "Bearer x"), 400, ""},
+		{"another's name and spaces", request("GET", "/", "Authorization", "Bearer "+sign(jwt.MapClaims{"sub": " alice"})), 401, "space"},
 		{"the header wins", request("GET", "/", "Authorization", "Bearer x", "Cookie", "session="+good), 401, "invalid_token"},
 	} {
-		tt.r.Header["X-User"], tt.r.Header["X_user"] = []string{"mallory"}, []string{"mallory"}
+		tt.r.Header["X-User"], tt.r.Header["X_user"], tt.r.Header["X.user"] = []string{"mallory"}, []string{"mallory"}, []string{"mallory"}
 		w, seen := through(g, tt.r)
 		if w.Code != tt.status || !strings.Contains(w.Header().Get("Www-Authenticate"), tt.says) {
 			t.Errorf("%s: %d, %q", tt.name, w.Code, w.Header())
 		}
-		if tt.status == 200 && (seen.Get("X-User") != "alice" || seen["X_user"] != nil) {
+		if tt.status == 200 && (seen.Get("X-User") != "alice" || seen["X_user"] != nil || seen["X.user"] != nil) {
 			t.Errorf("%s: the job is told of %q", tt.name, seen)
 		}
 	}
@@ -112,6 +114,7 @@ func TestForward(t *testing.T) {
 	}
 	r := request("POST", "/p%20q?x=1", "Cookie", "s=1", "Authorization", "Basic eA==", "Content-Length", "5", "Content-Type", "text/plain",
 		"If-None-Match", `"x"`, "Range", "bytes=0-1", "Connection", "x-hop", "X-Hop", "1", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Uri", "/open", "X_forwarded_host", "evil",
+		"X-Original-Url", "https://site.example/open", "X-Original-Method", "HEAD", "X.forwarded.uri", "/open", "X-Rewrite-Url", "/open", "X-Real-Ip", "10.0.0.1", "X-Http-Method-Override", "PUT",
 		"Remote-User", "mallory", "Remote-Groups", "admin", "Remote_user", "mallory", "Accept", "text/html")
 	r.Host, r.RemoteAddr = "site.example", "192.0.2.7:1"
 	w, seen := through(g, r)
@@ -139,7 +142,7 @@ func TestForward(t *testing.T) {
 		w.Header().Get("Set-Cookie") != "state=1" || w.Header().Get("X-Inner") != "" || w.Body.String() != "<a>" || w.Header().Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %q %q", w.Code, w.Header(), w.Body)
 	}
-	for status, want := range map[int]int{401: 401, 403: 403, 404: 404, 500: 503, 502: 503, 304: 503} {
+	for status, want := range map[int]int{101: 503, 401: 401, 403: 403, 404: 404, 500: 503, 502: 503, 304: 503} {
 		answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
 		if w, seen = through(g, request("GET", "/")); w.Code != want || seen != nil {
 			t.Errorf("%d becomes %d, and the job saw %q", status, w.Code, seen)
@@ -162,9 +165,13 @@ func TestForwardBehindAProxy(t *testing.T) {
 	t.Cleanup(s.Close)
 	g := gate(t, Options{URL: s.URL})
 	for peer, want := range map[string][2]string{"10.1.2.3:1": {"198.51.100.9", "https"}, "192.0.2.7:1": {"192.0.2.7", "http"}} {
-		r := request("GET", "/", "X-Forwarded-For", "198.51.100.9", "X-Forwarded-Proto", "https")
+		r := request("GET", "/", "X-Forwarded-For", "198.51.100.9", "X-Forwarded-Proto", "https", "X-Original-Url", "/open", "X_real_ip", "6.6.6.6")
+		if want[1] == "https" {
+			r.Header.Set("Cf-Ipcountry", "DE")
+		}
 		r.RemoteAddr = peer
-		if w, _ := through(g, r); w.Code != 200 || asked.Get("X-Forwarded-For") != want[0] || asked.Get("X-Forwarded-Proto") != want[1] {
+		if w, _ := through(g, r); w.Code != 200 || asked.Get("X-Forwarded-For") != want[0] || asked.Get("X-Forwarded-Proto") != want[1] ||
+			asked["X-Original-Url"] != nil || asked["X_real_ip"] != nil || asked.Get("Cf-Ipcountry") != r.Header.Get("Cf-Ipcountry") {
 			t.Errorf("%s: %q", netip.MustParseAddrPort(peer), asked)
 		}
 	}
