@@ -140,3 +140,41 @@ func TestNamedKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestAddress: of a server that is too wide for the terminal the name and the port
+// stay readable, and columns on the right make room for them.
+func TestAddress(t *testing.T) {
+	for _, tt := range []struct {
+		address string
+		width   int
+		want    string
+	}{
+		{"http://127.0.0.1:5000", 24, "http://127.0.0.1:5000"},
+		{"http://127.0.0.1:5000", 20, "127.0.0.1:5000"},
+		{"https://[2001:db8:1234:5678::9abc]:8443", 31, "[2001:db8:1234:5678::9abc]:8443"},
+		{"https://[2001:db8:1234:5678::9abc]:8443", 24, "[2001:db8…78::9abc]:8443"},
+		{"http://web-7.internal.example.org:5001", 24, "web-7.internal.exa…:5001"},
+		{"http://application-server-number-one.internal.example.org:5001", 31, "application-…r-number-one…:5001"},
+		{"http://application-server-number-two:5001", 24, "applicati…umber-two:5001"},
+		{"unix:/run/application/with/a/long/path.sock", 24, "unix:/run/ap…g/path.sock"},
+		{"http://example.org", 12, "example.org"},
+		{"http://example.org:8080", 6, "examp…"},
+		{"", 5, ""},
+	} {
+		if got := cutAddress(tt.address, tt.width); got != tt.want {
+			t.Errorf("%s in %d is %q, want %q", tt.address, tt.width, got, tt.want)
+		}
+	}
+	s := screen{width: 80, height: 24, panels: []dashboard.Panel{{ID: "upstreams", Title: "Upstreams", Columns: []dashboard.Column{
+		{Key: "server", Name: "server"}, {Key: "state", Name: "state"}, {Key: "running", Name: "running", Unit: dashboard.Count},
+		{Key: "waiting", Name: "waiting for the pool", Unit: dashboard.Count}, {Key: "latency_seconds", Name: "time", Unit: dashboard.Seconds},
+		{Key: "requests", Name: "requests", Unit: dashboard.Count}, {Key: "failed", Name: "failed", Unit: dashboard.Count},
+	}, Rows: []dashboard.Row{{Values: []any{"http://application-server-number-one.internal.example.org:5001", "up", 1.0, 0.0, 0.02, 123456.0, 7.0}}}}}}
+	if text := strings.Join(s.lines(plain{}), "\n"); !strings.Contains(text, "number-one…:5001  up") || !strings.Contains(text, "failed") {
+		t.Errorf("the screen is\n%s", text)
+	}
+	s.width = 40
+	if text := strings.Join(s.lines(plain{}), "\n"); !strings.Contains(text, "-one…:5001  up") {
+		t.Errorf("the narrow screen is\n%s", text)
+	}
+}

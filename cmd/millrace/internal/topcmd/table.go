@@ -12,8 +12,10 @@ const (
 	gap = "  "
 	// maxText is how wide a text's column may be unless there is room.
 	maxText = 32
-	// leastText is how narrow it becomes before a column on the right is left out.
-	leastText = 12
+	// leastText is how narrow it becomes before a column on the right is left out, and
+	// leastAddress is that for servers: of a shorter one nobody knows which it is.
+	leastText    = 12
+	leastAddress = 24
 )
 
 // table draws the columns of a panel that fit, the first ones for sure.
@@ -45,7 +47,14 @@ func (s *screen) table(st styler, p *dashboard.Panel, title string, keys []strin
 		cells = append(cells, line)
 	}
 	number := func(i int) bool { return p.Columns[columns[i]].Number() }
-	widths := s.widths(cells, number)
+	address := func(i int) bool { return p.Columns[columns[i]].Key == "server" }
+	least := func(i int) int {
+		if address(i) {
+			return leastAddress
+		}
+		return leastText
+	}
+	widths := s.widths(cells, number, least)
 	for i, line := range cells {
 		var b strings.Builder
 		for k, w := range widths {
@@ -53,6 +62,9 @@ func (s *screen) table(st styler, p *dashboard.Panel, title string, keys []strin
 				b.WriteString(gap)
 			}
 			text := cut(line[k], w)
+			if address(k) {
+				text = cutAddress(line[k], w)
+			}
 			pad := strings.Repeat(" ", w-utf8.RuneCountInString(text))
 			if number(k) {
 				b.WriteString(pad + text)
@@ -79,7 +91,7 @@ func shortName(c *dashboard.Column) string {
 }
 
 // widths are those of the columns that are shown, from the left.
-func (s *screen) widths(cells [][]string, number func(int) bool) []int {
+func (s *screen) widths(cells [][]string, number func(int) bool, least func(int) int) []int {
 	var widths []int
 	for k := range cells[0] {
 		w := 0
@@ -94,11 +106,12 @@ func (s *screen) widths(cells [][]string, number func(int) bool) []int {
 		}
 		return n - len(gap)
 	}
-	for _, least := range []int{maxText, leastText} { // texts become narrower, the widest first
+	most := func(int) int { return maxText }
+	for _, least := range []func(int) int{most, least} { // texts become narrower, the widest first
 		for sum() > s.width {
 			at := -1
 			for k, w := range widths {
-				if !number(k) && w > least && (at < 0 || w > widths[at]) {
+				if !number(k) && w > least(k) && (at < 0 || w > widths[at]) {
 					at = k
 				}
 			}
@@ -125,6 +138,46 @@ func cut(s string, width int) string {
 		return s
 	}
 	return string(r[:width-1]) + "…"
+}
+
+// cutAddress shortens the address of a server to a width: first the scheme goes, then
+// the end of the domain, then the middle of the host's own name, or of a socket's
+// path. The port stays.
+func cutAddress(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	if _, rest, ok := strings.Cut(s, "://"); ok {
+		s = rest
+	}
+	port := ""
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && strings.Trim(s[i+1:], "0123456789") == "" {
+		s, port = s[:i], s[i:]
+	}
+	room := width - len(port)
+	name, domain, _ := strings.Cut(s, ".")
+	switch {
+	case room < leastText/2: // that says nothing
+		return cut(s+port, width)
+	case utf8.RuneCountInString(name) < room: // some of the domain stays
+		return cut(s, room) + port
+	case strings.HasPrefix(s, "unix:"):
+		name = s
+	case domain != "":
+		room--
+		port = "…" + port
+	}
+	return cutMiddle(name, room) + port
+}
+
+// cutMiddle shortens a text to a width of at least 2.
+func cutMiddle(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	tail := (width - 1) / 2
+	return string(r[:width-1-tail]) + "…" + string(r[len(r)-tail:])
 }
 
 // printable keeps what clients choose from commanding the terminal.
