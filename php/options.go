@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -29,11 +30,16 @@ type Options struct {
 	Index string `yaml:"index"`
 	// Front is the script, relative to the root, that answers for what does not
 	// exist, as WordPress, Laravel and Symfony want it; "off" for none. Default
-	// index.php, if there is one.
-	Front string `yaml:"front"`
+	// index.php, if there is one. With {path} behind it, as in index.php{path}, it
+	// gets the path that it answers for as PATH_INFO, as Nextcloud wants it.
+	Front string `yaml:"front" expand:"no"`
 	// Except are folders in which no PHP is run, as in /wp-content/uploads/: a
 	// file that a visitor could put there must not become a program.
 	Except []string `yaml:"except"`
+	// Only is an expression (RE2) for the paths that scripts are run for, as in
+	// ^/index\.php(/|$): the request's where a script stands in it, else that of the
+	// script which answers for it. Others do not exist. Default: all.
+	Only string `yaml:"only" expand:"no"`
 	// Params are further FastCGI parameters, as in {APP_ENV: prod}.
 	Params map[string]string `yaml:"params"`
 
@@ -56,6 +62,12 @@ type Options struct {
 // off switches something off that takes a name.
 const off = "off"
 
+// ofPath stands behind a front controller that gets the path.
+const ofPath = "{path}"
+
+// maxExpression bounds an expression, in bytes.
+const maxExpression = 1000
+
 // UnmarshalText lets a route say "php: /run/php/php-fpm.sock".
 func (o *Options) UnmarshalText(text []byte) error {
 	o.To = []string{string(text)}
@@ -73,7 +85,11 @@ func (o *Options) Check() map[string]error {
 			found[fmt.Sprintf("to[%d]", i)] = err
 		}
 	}
-	for key, script := range map[string]string{"index": o.Index, "front": o.Front} {
+	if _, err := regexp.Compile(o.Only); err != nil || len(o.Only) > maxExpression {
+		found["only"] = fmt.Errorf("%q is not a regular expression (RE2) of up to %d bytes, as in ^/index\\.php(/|$)", o.Only, maxExpression)
+	}
+	front, _ := strings.CutSuffix(o.Front, ofPath)
+	for key, script := range map[string]string{"index": o.Index, "front": front} {
 		if script != "" && script != off && !isScript(path.Base(script)) {
 			found[key] = fmt.Errorf("%q is not a PHP file, as in index.php", script)
 		}

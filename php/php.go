@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +51,10 @@ type Handler struct {
 	static  Static
 	files   http.Handler
 	root    *os.Root
-	scripts string // the root as php-fpm sees it
+	only    *regexp.Regexp // paths that scripts are run for; nil: all
+	front   string         // the front controller, "" for none
+	toPath  bool           // it gets the path that it answers for
+	scripts string         // the root as php-fpm sees it
 	prefix  string
 	client  *fastcgi.Client
 	room    *spool.Room
@@ -79,6 +84,15 @@ func Open(o Options, d Deps) (*Handler, error) {
 	}
 	if o.Root != "" {
 		h.scripts = o.Root
+	}
+	if o.Only != "" {
+		if h.only, err = regexp.Compile(o.Only); err != nil {
+			return nil, errors.Join(fmt.Errorf("the paths that scripts are run for: %w", err), root.Close())
+		}
+	}
+	if o.Front != off {
+		front, toPath := strings.CutSuffix(o.Front, ofPath)
+		h.front, h.toPath = strings.TrimPrefix(path.Clean(front), "/"), toPath
 	}
 	if len(h.static.Index) == 0 {
 		h.static.Index = []string{"index.html"}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -160,6 +161,45 @@ func TestWhoAnswers(t *testing.T) {
 		}
 		if body != want || strings.Contains(body, "source of") {
 			t.Errorf("%s: %d %q, want %q", path, resp.StatusCode, body, want)
+		}
+	}
+}
+
+// TestOnly: what an expression does not name is no program, whichever way a request
+// takes to it, and its source is not shown.
+func TestOnly(t *testing.T) {
+	dir := folder(t, "index.php", "a.php", "app/index.php", "up/evil.php", "x.txt")
+	for only, want := range map[string]map[string]string{
+		`\.php$`: {
+			"/": "/index.php|", "/a.php": "/a.php|", "/a.php/x": "/index.php|/a.php/x", "/up/evil.php/x": "/index.php|/up/evil.php/x",
+			"/up/evil.php/": "/index.php|/up/evil.php/", "/app/": "/app/index.php|", "/a/b": "/index.php|/a/b",
+		},
+		`^/index\.php(/|$)`: {
+			"/": "/index.php|", "/index.php/a": "/index.php|/a", "/a.php": "/index.php|/a.php", "/up/evil.php": "/index.php|/up/evil.php",
+			"/app/": "/index.php|/app/", "/app/index.php": "/index.php|/app/index.php", "/index.php": "/index.php|", "/x.txt": "FILE",
+		},
+		`^/app/`: {"/a.php": "404", "/index.php": "404", "/": "FILE", "/app/": "/app/index.php|", "/missing": "FILE"}, // without a front controller
+	} {
+		srv := serve(t, dir, Options{Only: only, Front: "index.php{path}"}, func(w http.ResponseWriter, r *http.Request) {
+			env := fcgi.ProcessEnv(r)
+			fmt.Fprintf(w, "%s|%s", strings.TrimPrefix(env["SCRIPT_FILENAME"], dir), strings.TrimPrefix(env["PATH_TRANSLATED"], dir))
+		})
+		for path, want := range want {
+			resp, body := get(t, srv.URL+path)
+			switch {
+			case resp.Header.Get("Who") == "files":
+				body = "FILE"
+			case resp.StatusCode != http.StatusOK:
+				body = strconv.Itoa(resp.StatusCode)
+			}
+			if strings.TrimSuffix(body, "/") != strings.TrimSuffix(want, "/") {
+				t.Errorf("%s, %s: %q, want %q", only, path, body, want)
+			}
+		}
+	}
+	for _, o := range []Options{{Only: "("}, {Only: strings.Repeat("a", 2000)}, {Front: "a.txt{path}"}} {
+		if len(o.Check()) != 2 { // and no address
+			t.Errorf("%+v: %v", o, o.Check())
 		}
 	}
 }

@@ -31,11 +31,11 @@ func looksRun(name string) bool {
 func (h *Handler) find(name string) target {
 	segments := strings.Split(strings.TrimPrefix(name, "/"), "/")
 	if slices.ContainsFunc(segments, func(s string) bool { return strings.ContainsAny(s, "\\\x00") }) {
-		return h.front()
+		return h.fronted(name)
 	}
 	for i, segment := range segments {
 		file := strings.Join(segments[:i+1], "/")
-		if isScript(segment) && h.runs(file) {
+		if isScript(segment) && h.runs(file, name) {
 			info := strings.Join(segments[i+1:], "/")
 			if len(segments) > i+1 {
 				info = "/" + info
@@ -43,21 +43,21 @@ func (h *Handler) find(name string) target {
 			return target{script: file, pathInfo: info}
 		}
 		if looksRun(segment) && h.isFile(file) {
-			t := h.front()
+			t := h.fronted(name)
 			t.hidden = t.script == "" // whatever static.private says
 			return t
 		}
 	}
 	clean := strings.Trim(name, "/")
 	if clean != "" && h.static.Hides(clean) {
-		return h.front()
+		return h.fronted(name)
 	}
 	switch info, err := h.root.Stat(dot(clean)); {
 	case err != nil:
-		return h.front()
+		return h.fronted(name)
 	case !info.IsDir():
 		if strings.HasSuffix(name, "/") {
-			return h.front()
+			return h.fronted(name)
 		}
 		return target{}
 	}
@@ -67,11 +67,11 @@ func (h *Handler) find(name string) target {
 // folder is who answers for a folder: its script before its page.
 func (h *Handler) folder(clean, name string) target {
 	script := path.Join(clean, h.options.Index)
-	runs := h.runs(script)
+	runs := h.runs(script, "/"+script)
 	page := slices.ContainsFunc(h.static.Index, func(index string) bool { return h.isFile(path.Join(clean, index)) })
 	switch {
 	case !runs && !page:
-		return h.front()
+		return h.fronted(name)
 	case !strings.HasSuffix(name, "/"):
 		return target{redirect: true}
 	case runs:
@@ -80,16 +80,24 @@ func (h *Handler) folder(clean, name string) target {
 	return target{}
 }
 
-// front is the front controller, or the files' own answer for what is missing.
-func (h *Handler) front() target {
-	if h.options.Front == off || !h.runs(h.options.Front) {
+// fronted is the front controller for a path, or the files' own answer for what is
+// missing.
+func (h *Handler) fronted(name string) target {
+	if h.front == "" || !h.runs(h.front, "/"+h.front) {
 		return target{}
 	}
-	return target{script: strings.TrimPrefix(path.Clean(h.options.Front), "/")}
+	t := target{script: h.front}
+	if h.toPath && strings.Trim(name, "/") != "" {
+		t.pathInfo = h.prefix + "/" + strings.TrimPrefix(name, "/")
+	}
+	return t
 }
 
-// runs reports whether a script exists and may be run.
-func (h *Handler) runs(file string) bool {
+// runs reports whether a script exists and may be run for a path below the route.
+func (h *Handler) runs(file, name string) bool {
+	if h.only != nil && !h.only.MatchString(h.prefix+"/"+strings.TrimPrefix(name, "/")) {
+		return false
+	}
 	if slices.ContainsFunc(h.options.Except, func(folder string) bool { return strings.HasPrefix("/"+file, folder) }) {
 		return false
 	}
