@@ -259,6 +259,27 @@ func (n *Node) CopyTo(to *Node, but ...string) {
 	}
 }
 
+// Common takes out of maps the entries that all of them have alike, and returns
+// these; nil if there are none.
+func Common(maps ...*Node) *Node {
+	common := Map()
+	for i := range maps[0].Len() {
+		entry := maps[0].items[i]
+		if !slices.ContainsFunc(maps, func(m *Node) bool { v := m.Get(entry.key); return v == nil || v.String() != entry.value.String() }) {
+			common.Set(entry.key, entry.value)
+		}
+	}
+	if common.Len() == 0 {
+		return nil
+	}
+	for _, m := range maps {
+		for _, entry := range common.items {
+			m.Remove(entry.key)
+		}
+	}
+	return common
+}
+
 // Each goes through the entries.
 func (n *Node) Each(visit func(value *Node, comment []string)) {
 	for _, i := range n.items {

@@ -83,7 +83,7 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "server { root /r; location / { try_files $uri $uri/ /index.php?$args; } location ~ \\.php$ { fastcgi_pass unix:/p; allow 10.0.0.0/8; deny all; auth_basic x; auth_basic_user_file p; } }",
 			Want: []string{
 				"try: ['{path}', '{path}/', '@php-front']",
-				"'@php-front':\n        static: {root: /r}\n        php:\n          to: unix:/p\n          front: index.php\n        access: {allow: ['10.0.0.0/8']}\n        auth: {realm: x",
+				"'@php-front':\n        static: {root: /r}\n        php:\n          to: unix:/p\n          only: '\\.php$'\n          front: index.php\n        access: {allow: ['10.0.0.0/8']}\n        auth: {realm: x",
 				"- {regex: '\\.php$', route: '@php'}",
 			},
 		},

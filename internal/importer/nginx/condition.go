@@ -85,6 +85,7 @@ type way struct {
 	groups []string
 	expr   string            // an expression for the path, whose groups may be used
 	values map[string]string // what variables of maps stand for
+	query  bool              // the last group may end with the query, which a path has not
 }
 
 // ifBody writes the rules of an if's block.
@@ -123,6 +124,11 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 	for i, g := range w.groups {
 		for j := range copied.Args {
 			copied.Args[j].Text = strings.ReplaceAll(copied.Args[j].Text, fmt.Sprintf("$%d", i), g)
+		}
+	}
+	if last := len(copied.Args) - 1; w.query && last > 0 {
+		if re, err := regexp.Compile(w.expr); err == nil && re.NumSubexp() > 0 && strings.HasSuffix(copied.Args[last].Text, fmt.Sprintf("$%d", re.NumSubexp())) {
+			copied.Args[last].Text += "$is_args$args"
 		}
 	}
 	for name, v := range w.values {
@@ -245,7 +251,7 @@ func (t *site) simple(name, op, value string) ([]way, error) {
 			return one("address", draft.Texts(strings.Replace(op, "=", "", 1)+value))
 		}
 	case "uri", "request_uri", "document_uri":
-		return pathWays(op, value)
+		return pathWays(op, value, name == "request_uri")
 	}
 	for prefix, key := range map[string]string{"http_": "header", "arg_": "query", "cookie_": "cookie"} {
 		field, is := strings.CutPrefix(name, prefix)
@@ -314,7 +320,7 @@ func methodWays(op, value string) ([]way, error) {
 	return []way{{when: draft.Map().Set("method", draft.Texts(list...))}}, nil
 }
 
-func pathWays(op, value string) ([]way, error) {
+func pathWays(op, value string, raw bool) ([]way, error) {
 	n := draft.Map()
 	switch op {
 	case "=":
@@ -340,10 +346,11 @@ func pathWays(op, value string) ([]way, error) {
 				expr = rest + "$" // a path has no query here
 			}
 		}
+		query := regexp.MustCompile(`\.[*+]\)?\$?$`).MatchString(expr) && raw
 		if strings.Contains(expr, `\?`) || strings.Contains(expr, "=") {
 			return nil, errors.New("the expression is about the query, too: write path or regex, and query")
 		}
-		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr}}, nil
+		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr, query: query}}, nil
 	}
 	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
 }

@@ -23,13 +23,13 @@ func (t *site) guardedPHP() {
 		script := "/index.php"
 		switch {
 		case len(list) > 0:
-			if script = list[len(list)-1]; !strings.HasSuffix(script, ".php") || !strings.HasPrefix(script, "/") {
+			if script = list[len(list)-1]; !strings.HasSuffix(strings.TrimSuffix(script, "{path}"), ".php") || !strings.HasPrefix(script, "/") {
 				continue
 			}
 		case !slices.Contains(l.last("index").Texts(), "index.php"):
 			continue
 		}
-		php := t.scriptAt(script)
+		php := t.scriptAt(strings.TrimSuffix(script, "{path}"))
 		if php == nil || php.last("root") != l.last("root") {
 			continue
 		}
@@ -71,7 +71,11 @@ func (t *site) scriptAt(script string) *location {
 // what is not there.
 func (t *site) frontRoute(php *location, script string) string {
 	front := *php
-	front.key = php.key + "-front" + strings.TrimPrefix(strings.ReplaceAll(strings.TrimSuffix(script, ".php"), "/", "-"), "-index")
+	name, withPath := strings.CutSuffix(script, "{path}")
+	front.key = php.key + "-front" + strings.TrimPrefix(strings.ReplaceAll(strings.TrimSuffix(name, ".php"), "/", "-"), "-index")
+	if withPath {
+		front.key += "-path"
+	}
 	if t.routes[front.key] != nil {
 		return front.key
 	}

@@ -2,10 +2,36 @@ package nginx
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"millrace/internal/importer/draft"
 )
+
+// usual is a text in which the variables of maps have the value that the map gives
+// where there is nothing to look up.
+func (t *site) usual(text string) string {
+	for name, m := range t.im.maps {
+		value := ""
+		for _, e := range m.Block {
+			if e.Name.Text == "default" && value == "" {
+				value = e.Arg(0)
+			}
+		}
+		for _, e := range m.Block {
+			if e.Name.Text == "" {
+				value = e.Arg(0)
+			}
+		}
+		if !strings.Contains(value, "$") && !strings.Contains(value, "~") {
+			before := text
+			if text = regexp.MustCompile(`\$(?:`+regexp.QuoteMeta(name)+`\b|\{`+regexp.QuoteMeta(name)+`\})`).ReplaceAllLiteralString(text, value); text != before {
+				t.im.used(m)
+			}
+		}
+	}
+	return text
+}
 
 // headers translates the fields that answers get and lose.
 func (t *site) headers(l *location, node *draft.Node) {
@@ -30,6 +56,10 @@ func (t *site) headers(l *location, node *draft.Node) {
 			continue
 		}
 		text, err := t.headerText(value)
+		if usual := t.usual(value); err != nil && usual != value {
+			text, err = t.headerText(usual)
+			t.im.leave(d, fmt.Sprintf("it is %q in all answers, whatever the map says: a rule with the map's condition leads to a route with another", usual))
+		}
 		if err != nil || text == "" {
 			t.im.leave(d, fmt.Sprintf("write it into headers (docs/routes.md): %v", err))
 			continue

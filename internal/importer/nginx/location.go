@@ -14,6 +14,9 @@ import (
 
 // location translates what answers a location, and the rules before it.
 func (t *site) location(l *location) {
+	if t.rewriteAlone(l) {
+		return
+	}
 	if l.block != nil {
 		if answer := t.phase(l.scope, l); answer != nil {
 			for _, d := range l.list {
@@ -114,7 +117,11 @@ func (t *site) answers(l *location, answer *draft.Node) {
 	if l.kind == regexLocation {
 		n := l.match()
 		answer.CopyTo(n)
-		l.rules = append(l.rules, ruleDraft{n, l.block.At()})
+		comment := l.block.At()
+		if slices.ContainsFunc(l.block.Texts(), func(s string) bool { return strings.Contains(s, ahead) }) {
+			comment += ": " + l.block.String() + ", without looking ahead"
+		}
+		l.rules = append(l.rules, ruleDraft{n, comment})
 		l.whole = true
 		return
 	}
@@ -377,14 +384,14 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 				}
 				return append(list, text), nil
 			}
+			if script := t.rewritten(text); script != "" {
+				text = script
+			}
 			if strings.HasPrefix(text, "@") {
 				return append(list, text), nil
 			}
-			for _, uri := range []string{"$request_uri", "$uri"} {
-				if script, is := strings.CutSuffix(text, ".php"+uri); is {
-					text = script + ".php"
-					t.im.leave(d, "the path is not handed over as PATH_INFO: applications with a front controller read it themselves (REQUEST_URI)")
-				}
+			if script, is := strings.CutSuffix(text, ".php$request_uri"); is {
+				text = script + ".php$uri" // the query stays as it is
 			}
 			for _, query := range []string{"$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?$is_args$args"} {
 				text = strings.TrimSuffix(text, query) // the query stays as it is
@@ -408,6 +415,33 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 		list = append(list, out)
 	}
 	return list, nil
+}
+
+// rewritten is the path that a location with a name does nothing but rewrite every
+// path to; "" if it does more. try names that path itself.
+func (t *site) rewritten(name string) string {
+	for _, l := range t.locations {
+		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name.Text != "rewrite" {
+			continue
+		}
+		d := l.list[0]
+		if all, _ := everything(d.Arg(0)); all && (d.Arg(2) == "" || d.Arg(2) == "last") && strings.HasPrefix(d.Arg(1), "/") && !strings.ContainsAny(d.Arg(1), "?$@") {
+			return d.Arg(1)
+		}
+	}
+	return ""
+}
+
+// rewriteAlone reports whether a location with a name is one that only try leads to,
+// and that try has no need of.
+func (t *site) rewriteAlone(l *location) bool {
+	if l.kind != namedLocation || t.rewritten(l.path) == "" || slices.ContainsFunc(t.im.all(t.server.scope, "error_page"), func(d *nginxconf.Directive) bool {
+		return slices.Contains(d.Texts(), l.path)
+	}) {
+		return false
+	}
+	t.im.used(l.list[0])
+	return true
 }
 
 // around translates what holds for whatever answers.
@@ -462,6 +496,9 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 	}
 	t.im.used(d)
 	if slices.Contains(l.list, d) || slices.Contains(t.server.list, d) || l.outer != nil && slices.Contains(l.outer.list, d) {
+		if node.Get("body_bytes") != nil {
+			return
+		}
 		if slices.ContainsFunc([]string{"proxy", "cache", "php"}, func(k string) bool { return node.Get(k) != nil }) || t.php != nil {
 			node.Set("body_bytes", draft.Number(v))
 		}

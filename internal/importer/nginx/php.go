@@ -63,6 +63,11 @@ func (t *site) filesFor(l, php *location) bool {
 	if l.kind != prefixLocation || l.own("proxy_pass") != nil || l.own("return") != nil || l.own("alias") != nil || l.own("fastcgi_pass") != nil || l.own("internal") != nil {
 		return false
 	}
+	for outer := l.outer; outer != nil; outer = outer.outer {
+		if outer.kind == caretLocation {
+			return false // expressions are not looked at
+		}
+	}
 	return l.last("root") == php.last("root")
 }
 
@@ -105,8 +110,24 @@ func (t *site) phpOptions(l *location) *draft.Node {
 			t.im.standard(try, "a script that is not there is not run")
 		}
 	}
+	if l.kind == regexLocation && !anyScript(l.expr) {
+		o.Set("only", draft.Verbatim(l.expr))
+	}
 	t.phpParams(l, o)
+	for _, set := range l.each("set") {
+		if set.Arg(1) == "$fastcgi_path_info" {
+			t.im.standard(set, "the parameters of PHP are built in")
+		}
+	}
 	return o
+}
+
+// anyScript reports whether an expression is for every script, whatever stands
+// behind its name in the path: php runs those unasked.
+func anyScript(expr string) bool {
+	return slices.Contains([]string{
+		`\.php(/|$)`, `\.php(?:/|$)`, `\.php($|/)`, `\.php(?:$|/)`, `[^/]\.php(/|$)`, `[^/]\.php(?:/|$)`, `\.php`, `^.+\.php(/|$)`, `^(.+\.php)(/.*)?$`, `^(.+?\.php)(/.*)?$`, `^(.+\.php)(.*)$`,
+	}, expr)
 }
 
 // builtInParams are parameters that php sends unasked.
@@ -123,7 +144,7 @@ func (t *site) phpParams(l *location, o *draft.Node) {
 		switch {
 		case name == "SCRIPT_FILENAME" && !strings.HasPrefix(value, "$document_root") && !strings.HasPrefix(value, "$realpath_root") && !strings.HasPrefix(value, "$request_filename"):
 			t.phpRoot(l, d, o)
-		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS" || name == "HTTPS"):
+		case slices.Contains(builtInParams(), name) && (strings.Contains(value, "$") || value == "" || name == "GATEWAY_INTERFACE" || name == "REDIRECT_STATUS"):
 			t.im.standard(d, "the parameters of PHP are built in")
 		default:
 			if text, err := template(value, nil, t.captures("")); err != nil {
@@ -220,8 +241,12 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 		d := t.server.own("try_files")
 		front = d.Arg(len(d.Args) - 1)
 	}
+	toPath := strings.HasSuffix(front, ".php$request_uri") || strings.HasSuffix(front, ".php$uri")
 	front, _, _ = strings.Cut(front, "?")
 	front, _, _ = strings.Cut(front, "$")
+	if script := t.rewritten(front); script != "" {
+		front = script
+	}
 	if front == "" {
 		front = l.fallback
 	}
@@ -231,7 +256,10 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	prefix := strings.TrimSuffix(l.key, "/")
 	switch {
 	case strings.HasSuffix(front, ".php") && strings.HasPrefix(front, prefix+"/"):
-		if name := strings.TrimPrefix(front, prefix+"/"); name != "index.php" {
+		switch name := strings.TrimPrefix(front, prefix+"/"); {
+		case toPath:
+			php.Set("front", draft.Text(name+"{path}"))
+		case name != "index.php":
 			php.Set("front", draft.Text(name))
 		}
 		l.node.Remove("try")
@@ -251,6 +279,7 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 	if len(hidden) > 0 {
 		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
 	}
+	t.bodySize(l, l.node)
 	if php.Len() == 1 {
 		l.node.Set("php", php.Get("to"))
 		return

@@ -225,7 +225,11 @@ func redirect(status int, to string) (*draft.Node, error) {
 
 // rewrite translates one, with the conditions of the if that it stands in.
 func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
-	expr, err := expression(d.Arg(0), false)
+	positive, except, _ := excepting(d.Arg(0))
+	expr, err := expression(positive, false)
+	if err == nil && except != "" {
+		except, err = expression(except, false)
+	}
 	if err != nil {
 		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
 		return
@@ -248,11 +252,25 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	if when != nil {
 		when.CopyTo(n)
 	}
+	exceptAlso(n, except)
 	t.im.used(d)
 	if !redirects {
 		t.again = true
 	}
 	l.rules = append(l.rules, ruleDraft{n, d.At()})
+}
+
+// exceptAlso makes a rule one that is not for the paths of an expression either.
+func exceptAlso(n *draft.Node, expr string) {
+	if expr == "" {
+		return
+	}
+	list := n.Get("except")
+	if list == nil {
+		list = draft.List().Flow()
+	}
+	list.Add(draft.Verbatim("~" + expr))
+	n.Set("except", list)
 }
 
 // target sets what a rewrite makes of a path.
@@ -272,6 +290,9 @@ func (t *site) target(n *draft.Node, target, expr string, permanent, redirects b
 		to += "&{query}" // nginx adds the request's
 	}
 	if !redirects {
+		if rest, all := strings.CutSuffix(to, "{uri}"); all {
+			to = rest + "{path}" // the query stays as it is
+		}
 		if !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "{") {
 			to = "/" + to
 		}
@@ -304,7 +325,7 @@ func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
 	switch {
 	case l.kind == regexLocation:
 		if all && re.NumSubexp() == 0 {
-			return set(l.expr)
+			return l.match(), nil
 		}
 		return nil, fmt.Errorf("a rule has one expression: put %q and %q together", l.expr, expr)
 	case l.kind == namedLocation:

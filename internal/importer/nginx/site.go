@@ -41,6 +41,7 @@ type location struct {
 	kind  locationKind
 	path  string // of exact and prefix
 	expr  string // of expressions, as RE2
+	not   string // an expression for paths that it is not for
 	key   string // of its route
 	outer *location
 
@@ -112,7 +113,11 @@ func (t *site) kind(l *location) bool {
 	switch modifier {
 	case "~", "~*":
 		l.kind = regexLocation
-		expr, err := expression(pattern, modifier == "~*")
+		positive, except, _ := excepting(pattern)
+		expr, err := expression(positive, modifier == "~*")
+		if err == nil && except != "" {
+			l.not, err = expression(except, modifier == "~*")
+		}
 		if err != nil {
 			t.withoutExpression(l, pattern, err)
 			return false
@@ -141,13 +146,6 @@ func (t *site) kind(l *location) bool {
 
 // withoutExpression is for a location whose expression RE2 does not know.
 func (t *site) withoutExpression(l *location, pattern string, err error) {
-	if strings.HasPrefix(pattern, `/\.(?!well-known`) || strings.HasPrefix(pattern, `^/\.(?!well-known`) || strings.HasPrefix(pattern, `(?:^|/)\.(?!well-known`) {
-		t.im.standard(l.block, "files whose names begin with a dot do not exist for clients, /.well-known excepted")
-		for _, d := range l.block.Block {
-			t.im.standard(d, "files whose names begin with a dot do not exist for clients, /.well-known excepted")
-		}
-		return
-	}
 	if slices.ContainsFunc(l.block.Block, func(d *nginxconf.Directive) bool {
 		return d.Name.Text == "deny" || strings.HasPrefix(d.Name.Text, "auth") || d.Name.Text == "return" && !strings.HasPrefix(d.Arg(0), "3") || d.Name.Text == "internal"
 	}) {
@@ -252,6 +250,9 @@ func (l *location) match() *draft.Node {
 	switch {
 	case l.kind == regexLocation:
 		n.Set("regex", draft.Verbatim(l.expr))
+		if l.not != "" {
+			exceptAlso(n, l.not)
+		}
 	case l.kind == exactLocation:
 		exactly(n, l.path)
 	case l.path == "/":
@@ -276,14 +277,19 @@ func exactly(n *draft.Node, path string) *draft.Node {
 func (l *location) covers(path string) bool {
 	switch l.kind {
 	case regexLocation:
-		re, err := regexp.Compile(l.expr)
-		return err == nil && re.MatchString(path)
+		return matches(l.expr, path) && (l.not == "" || !matches(l.not, path))
 	case exactLocation:
 		return l.path == path
 	case namedLocation:
 		return false
 	}
 	return strings.HasPrefix(path, l.path)
+}
+
+// matches reports whether an expression matches a path.
+func matches(expr, path string) bool {
+	re, err := regexp.Compile(expr)
+	return err == nil && re.MatchString(path)
 }
 
 // write puts rules and routes in the order in which nginx would look.
@@ -317,8 +323,9 @@ func (t *site) write(done bool) {
 // withoutHeaders says of the server's fields that rules answer without them: only
 // those of the whole site are in what a rule answers.
 func (t *site) withoutHeaders(rules *draft.Node) {
-	if t.node.Get("headers") != nil {
-		return
+	everywhere := ""
+	if headers := t.node.Get("headers"); headers != nil {
+		everywhere = headers.String()
 	}
 	answers := false
 	rules.Each(func(n *draft.Node, _ []string) {
@@ -328,6 +335,9 @@ func (t *site) withoutHeaders(rules *draft.Node) {
 		return
 	}
 	for _, d := range t.server.all("add_header") {
+		if strings.Contains(everywhere, d.Arg(0)+":") {
+			continue
+		}
 		t.im.partly(d, "it is in the answers of routes; those of rules (refusals, redirects) have the headers of the site alone: write it into headers of the site if they must have it")
 	}
 }
@@ -481,4 +491,31 @@ func (t *site) hoist() {
 		}
 		t.node.Set(key, common)
 	}
+	t.hoistFields()
+}
+
+// hoistFields writes header fields that all routes set at the site, where routes have
+// others of their own: so they are in the answers of rules as well.
+func (t *site) hoistFields() {
+	var sets []*draft.Node
+	for _, name := range t.order {
+		sets = append(sets, t.routes[name].Get("headers").Get("set"))
+	}
+	if len(sets) < 2 || slices.Contains(sets, nil) {
+		return
+	}
+	common := draft.Common(sets...)
+	if common == nil {
+		return
+	}
+	for _, name := range t.order {
+		headers := t.routes[name].Get("headers")
+		if headers.Get("set").Len() == 0 {
+			headers.Remove("set")
+		}
+		if headers.Len() == 0 {
+			t.routes[name].Remove("headers")
+		}
+	}
+	t.node.Set("headers", draft.Map().Set("set", common))
 }

@@ -109,6 +109,7 @@ func expression(text string, ignoreCase bool) (string, error) {
 	text = strings.ReplaceAll(text, "(?P<=", "(?<=") // looking behind, which RE2 cannot
 	text = strings.ReplaceAll(text, "(?P<!", "(?<!")
 	text = strings.ReplaceAll(text, `\/`, "/")
+	text = listing(text)
 	if ignoreCase {
 		text = "(?i)" + text
 	}

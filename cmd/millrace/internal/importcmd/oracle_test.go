@@ -55,6 +55,13 @@ func tree() map[string]string {
 		"moved/posts/2024-05-x.html": page(), "moved/docs/v2/a.html": page(), "moved/new-page.html": page(), "moved/about/index.html": page(), "moved/feed.xml": "<feed/>",
 		"jekyll/index.html": page("/about", "/about.html?x=1", "/about.php", "/index.php?page=contact", "/archives/2021", "/node/7", "/2021/", "/feed", "/category/go/", "/blog/", "/blog/first", "/_posts/x.md", "/css/a.css", "/none"),
 		"jekyll/about.html": page(), "jekyll/404.html": page(), "jekyll/2021/index.html": page(), "jekyll/blog/first.html": page(), "jekyll/blog/index.html": page(), "jekyll/_posts/x.md": "draft", "jekyll/css/a.css": css, "jekyll/feed.xml": "<feed/>",
+		"cloud/index.php": "<?php", "cloud/remote.php": "<?php", "cloud/version.php": "<?php", "cloud/console.php": "<?php", "cloud/ocs/v1.php": "<?php", "cloud/lib/base.php": "<?php", "cloud/config/config.php": "<?php",
+		"cloud/data/a.log": "log", "cloud/.htaccess": "x", "cloud/a.js": js, "cloud/apps/x/a.css": css, "cloud/updater/index.php": "<?php", "cloud/readme.html": page("/", "/?a=b", "/index.php", "/index.php/a/b?c=d", "/apps/files/", "/login?x=1", "/remote.php/dav/a%20b",
+			"/version.php", "/version.php/x", "/console.php", "/lib/base.php", "/lib", "/libx", "/config/config.php", "/data/a.log", "/.htaccess", "/a.js", "/a.js?v=1", "/missing.js", "/missing.js?v=1", "/apps/x/a.css", "/apps/x/a.css/", "/ocs/v1.php/cloud?f=json", "/ocs/v3.php",
+			"/.well-known/carddav", "/.well-known/webfinger?resource=x", "/.well-known/acme-challenge/x", "/updater/", "/foo/bar.php/baz", "/index.php/data/x", "/none.txt"),
+		"front/index.php": "<?php", "front/other.php": "<?php", "front/closed.php": "<?php", "front/update.php": "<?php", "front/sub/index.php": "<?php", "front/a.css": css, "front/lib.inc": "x", "front/.env": "x", "front/.well-known/a.txt": "a",
+		"front/readme.html": page("/", "/login?x=1", "/index.php", "/index.php/a", "/x/index.php/a?b=c", "/index.php?a=b", "/other.php", "/other.php/", "/other.php/x", "/closed.php", "/closed.php/", "/closed.php/x", "/closed.php?x", "/update.php", "/update.php/selection",
+			"/a.css", "/b.css", "/b.css?x=1", "/lib.inc", "/LIB.INC", "/lib.inc~", "/.env", "/x/.env", "/.well-known/a.txt", "/.well-known/b", "/.well-known/.env", "/.wellknown", "/x.php~", "/deep/er"),
 		"status/index.html": page("/grafana", "/grafana/d/1?a=b", "/grafana/api/live/ws", "/prometheus/graph", "/alerts/list", "/internal/x", "/probe/a.example", "/probe/a.example?x=1", "/probe/UPPER"),
 		"static/index.html": page("/a.css", "/downloads/x.css", "/icons/i.svg", "/iconsheet.css", "/.git/config", "/.well-known/security.txt"),
 		"static/a.css":      css, "static/app.js": js, "static/pic.png": "png", "static/downloads/x.css": css, "static/icons/i.svg": "<svg/>", "static/iconsheet.css": css,
@@ -131,7 +138,8 @@ func php(t *testing.T, socket string) {
 		_ = fcgi.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			env := fcgi.ProcessEnv(r)
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprintf(w, "script %s app %s uri %s", filepath.Base(env["SCRIPT_FILENAME"]), env["APP_ENV"], r.RequestURI)
+			behind := strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"])
+			fmt.Fprintf(w, "script %s app %s uri %s behind %s TLS %v", filepath.Base(env["SCRIPT_FILENAME"]), env["APP_ENV"], r.RequestURI, strings.TrimSuffix(behind, "/"), r.TLS != nil)
 		}))
 	}()
 }
@@ -167,8 +175,10 @@ func TestNginxIsTheOracle(t *testing.T) {
 		{"jekyll", 20, nil},
 		{"subpath", 12, []string{"/probe/a.example"}}, // nginx leaves the & of an empty query
 		{"guarded-php", 20, []string{"/.htaccess", "/wp-admin", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}}, // folders and hidden files belong to the front controller
-		// Hidden files do not exist; types of a location are listed as not carried over.
-		{"static-precompressed", 15, []string{"/.git", "/.git/config", "/downloads/x.css"}},
+		// The types of a location are listed as not carried over.
+		{"static-precompressed", 15, []string{"/downloads/x.css"}},
+		{"cloud", 40, []string{"/apps", "/apps/x", "/ocs", "/a.js?v=1"}},                               // folders without an index; what a map says of a query is listed
+		{"front", 40, []string{"/sub", "/sub/", "/.well-known", "/.well-known/", "/lib.inc", "/.env"}}, // folders, what is private and hidden
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := filepath.Join(place(t, configs, port), c.name+".conf")

@@ -1,0 +1,43 @@
+package nginx
+
+import (
+	"regexp"
+	"testing"
+)
+
+// TestLookahead: what RE2 cannot say is said in another way, or not at all.
+func TestLookahead(t *testing.T) {
+	for expr, paths := range map[string]map[string]bool{
+		`/\.(?!well-known)`:            {"/.env": true, "/.well-known/x": false, "/.well": true, "/.": true, "/.well-knowN": true, "/.well-known/.git": true, "/a/.b": true, "/a.b": false},
+		`/\.(?!well-known).*`:          {"/.git/config": true, "/.well-known": false, "/.wex": true},
+		`(^|/)\.(?!well-known\/)`:      {"/.well-known": true, "/.well-known/": false},
+		`^(/\.(?!well-known).*|/Tag)$`: {"/.well-known/x": false, "/.git": true, "/Tag": true, "/Tags": false},
+		`^(/\.(?!a).*|/Tag)$|^/b$`:     {"/.x": true, "/.a": false, "/b": true, "/bc": false},
+		`\.(?!jpg|png)`:                {"/a.jpg": false, "/a.gif": true, "/a.png": false, "/a.pn": true},
+	} {
+		got, err := expression(expr, false)
+		if err != nil {
+			t.Errorf("%s: %v", expr, err)
+			continue
+		}
+		for path, want := range paths {
+			if regexp.MustCompile(got).MatchString(path) != want {
+				t.Errorf("%s as %s: %s is %v", expr, got, path, !want)
+			}
+		}
+	}
+	for _, expr := range []string{`/\.(?!well-known)\.php`, `a(?!b$)c`, `(?<!a)b`, `/(?!a+)x`, `(/(?!a)b)c`, `(?!`, `/(?!a)(?!b)`} {
+		if got, err := expression(expr, false); err == nil {
+			t.Errorf("%s became %s", expr, got)
+		}
+	}
+	rest, except, ok := excepting(`^/(?!index|ocs\/v[12]|updater\/.+).*\.php`)
+	if !ok || rest != `^/.*\.php` || except != `^/(?:index|ocs\/v[12]|updater\/.+)` {
+		t.Error(rest, except, ok)
+	}
+	for _, expr := range []string{`/(?!a)`, `^/a*(?!b)`, `^/(a|b)(?!c)`, `^/[a](?!b)`} {
+		if rest, except, ok := excepting(expr); ok {
+			t.Errorf("%s became %s except %s", expr, rest, except)
+		}
+	}
+}
