@@ -45,6 +45,9 @@ func End(b []byte) (n int, v Verdict) {
 		return 0, Refused
 	}
 	if n = bytes.Index(b, []byte("\r\n\r\n")); n < 0 {
+		if bytes.Contains(b, []byte("\n\n")) || bytes.Contains(b, []byte("\n\r\n")) { // an end for net/http (RFC 9112, 2.2)
+			return 0, Refused
+		}
 		return 0, Short
 	}
 	return n + 4, Whole

@@ -119,6 +119,8 @@ func TestEnd(t *testing.T) {
 	for in, want := range map[string]Verdict{
 		"": Short, "G": Short, "GET /": Short, "POST / HTTP/1.1\r\nHost: a\r\n": Short, "P": Short,
 		"X": Refused, "OPTIONS *": Refused, "get /": Refused, "\r\n": Refused, heads[0]: Whole, heads[0] + "x": Whole,
+		// Nothing more comes where net/http sees an end.
+		"GET / HTTP/1.1\nHost: a\n\n": Refused, "GET / HTTP/1.1\r\nHost: a\n\n": Refused, "GET / HTTP/1.1\nHost: a\n\r\n": Refused, "GET / HTTP/1.1\nHost: a\n": Short,
 	} {
 		if n, v := End([]byte(in)); v != want || v == Whole && n != len(heads[0]) {
 			t.Errorf("%q is %d, %d bytes; want %d", in, v, n, want)
