@@ -166,9 +166,13 @@ func TestAddress(t *testing.T) {
 		}
 	}
 	s := screen{width: 80, height: 24, panels: []dashboard.Panel{{ID: "upstreams", Title: "Upstreams", Columns: []dashboard.Column{
-		{Key: "server", Name: "server"}, {Key: "state", Name: "state"}, {Key: "running", Name: "running", Unit: dashboard.Count},
-		{Key: "waiting", Name: "waiting for the pool", Unit: dashboard.Count}, {Key: "latency_seconds", Name: "time", Unit: dashboard.Seconds},
-		{Key: "requests", Name: "requests", Unit: dashboard.Count}, {Key: "failed", Name: "failed", Unit: dashboard.Count},
+		{Key: "server", Name: "server"},
+		{Key: "state", Name: "state"},
+		{Key: "running", Name: "running", Unit: dashboard.Count},
+		{Key: "waiting", Name: "waiting for the pool", Unit: dashboard.Count},
+		{Key: "latency_seconds", Name: "time", Unit: dashboard.Seconds},
+		{Key: "requests", Name: "requests", Unit: dashboard.Count},
+		{Key: "failed", Name: "failed", Unit: dashboard.Count},
 	}, Rows: []dashboard.Row{{Values: []any{"http://application-server-number-one.internal.example.org:5001", "up", 1.0, 0.0, 0.02, 123456.0, 7.0}}}}}}
 	if text := strings.Join(s.lines(plain{}), "\n"); !strings.Contains(text, "number-one…:5001  up") || !strings.Contains(text, "failed") {
 		t.Errorf("the screen is\n%s", text)
