@@ -36,7 +36,8 @@ func (t *Fetch) hint(code int, h http.Header) error {
 
 // request is what goes to the upstream.
 func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
-	out := t.c.Proxy.Shared(t.R.WithContext(ctx), t.Settings.ByHost)
+	// The request's own context says which fields name its user: they must not go.
+	out := t.c.Proxy.Shared(t.R, t.Settings.ByHost).WithContext(ctx)
 	out.Body = nil
 	if u := out.URL; u.RawQuery != "" || u.ForceQuery {
 		var found bool

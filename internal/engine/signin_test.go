@@ -31,7 +31,7 @@ func TestSignIn(t *testing.T) {
 	})
 	app := application(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
-		fmt.Fprintf(w, "user=%s token=%s", strings.Join(r.Header["Remote-User"], ","), strings.Join(r.Header["X-User"], ","))
+		fmt.Fprintf(w, "user=%s token=%s\n", strings.Join(r.Header["Remote-User"], ","), strings.Join(r.Header["X-User"], ","))
 	})
 	dir := folder(t, map[string]string{"a.txt": "the file"})
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "bob"}).SignedString([]byte(secret))
@@ -46,6 +46,7 @@ func TestSignIn(t *testing.T) {
 - routes:
     /asked/: {proxy: '`+app+`', auth: {url: '`+verify+`', copy: [Remote-User]}}
     /cached/: {cache: '`+app+`', auth: {url: '`+verify+`', copy: [Remote-User]}}
+    /shared/: {cache: {to: '`+app+`', preset: assets}, auth: {jwt: {secret: `+secret+`, cookie: session}, user_header: X-User}}
     /token/: {proxy: '`+app+`', auth: {jwt: {secret: `+secret+`}, user_header: X-User}}
     /signed/: {static: {root: '`+dir+`'}, auth: {signed: {secret: `+secret+`}}}
 `, func(w *way) {
@@ -65,6 +66,8 @@ func TestSignIn(t *testing.T) {
 		says("/asked/open/%2e%2e/x", 301, "/asked/x") // the one who is asked and the upstream read the same path
 		says("/cached/open//x", 301, "/cached/open/x")
 		says("/cached/x", 200, "user= token=", "X-Key", "k") // others may get it: nobody's name has a say in it
+		says("/shared/x", 200, "user= token=\n", "Cookie", "session="+token)
+		says("/shared/x", 401, "")
 		says("/cached/x", 200, "user=alice", "Cookie", "session=alice")
 		says("/cached/x", 302, "https://id.example/")
 		says("/token/x", 200, "user= token=bob", "Authorization", "Bearer "+token, "X-User", "mallory")
