@@ -160,7 +160,7 @@ func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string
 	file := words[1] == "$request_filename" || words[1] == "$document_root$uri" || words[1] == "$document_root$request_uri"
 	missing := words[0] == "!-e" || words[0] == "!-f"
 	if !file || !missing {
-		t.lostCondition(d, "whether a file is there decides with try alone; maintenance is a rule and a reload (docs/routes.md)")
+		t.lostCondition(d, "whether a file is there decides with try alone. For maintenance: millrace maintenance on (docs/routes.md)")
 		return true
 	}
 	for _, inner := range d.Block {
@@ -249,6 +249,10 @@ func (t *site) simple(name, op, value string) ([]way, error) {
 	case "remote_addr":
 		if _, err := netip.ParseAddr(value); err == nil && (op == "=" || op == "!=") {
 			return one("address", draft.Texts(strings.Replace(op, "=", "", 1)+value))
+		}
+	case "invalid_referer":
+		if op == "" {
+			return t.invalidReferer()
 		}
 	case "uri", "request_uri", "document_uri":
 		return pathWays(op, value, name == "request_uri")

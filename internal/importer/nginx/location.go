@@ -76,6 +76,12 @@ func (t *site) indexAlone(l *location) bool {
 	return true
 }
 
+// passwordNeeded reports whether nobody comes in without a password.
+func (t *site) passwordNeeded(l *location) bool {
+	auth, satisfy := l.last("auth_basic"), l.last("satisfy")
+	return auth != nil && auth.Arg(0) != "off" && (satisfy == nil || satisfy.Arg(0) != "any")
+}
+
 // passwordDoes reports whether a password alone lets clients in.
 func (t *site) passwordDoes(l *location) bool {
 	d, auth := l.last("satisfy"), l.last("auth_basic")
@@ -353,7 +359,7 @@ func (t *site) try(l *location, node *draft.Node) {
 		d = t.server.own("try_files")
 	}
 	if d == nil {
-		fallback := l.fallback
+		fallback := cmp.Or(l.fallback, t.missingLeadsTo(l))
 		if fallback == "" && l.path == "/" {
 			fallback = t.fallback
 		}
@@ -417,33 +423,6 @@ func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
 	return list, nil
 }
 
-// rewritten is the path that a location with a name does nothing but rewrite every
-// path to; "" if it does more. try names that path itself.
-func (t *site) rewritten(name string) string {
-	for _, l := range t.locations {
-		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name.Text != "rewrite" {
-			continue
-		}
-		d := l.list[0]
-		if all, _ := everything(d.Arg(0)); all && (d.Arg(2) == "" || d.Arg(2) == "last") && strings.HasPrefix(d.Arg(1), "/") && !strings.ContainsAny(d.Arg(1), "?$@") {
-			return d.Arg(1)
-		}
-	}
-	return ""
-}
-
-// rewriteAlone reports whether a location with a name is one that only try leads to,
-// and that try has no need of.
-func (t *site) rewriteAlone(l *location) bool {
-	if l.kind != namedLocation || t.rewritten(l.path) == "" || slices.ContainsFunc(t.im.all(t.server.scope, "error_page"), func(d *nginxconf.Directive) bool {
-		return slices.Contains(d.Texts(), l.path)
-	}) {
-		return false
-	}
-	t.im.used(l.list[0])
-	return true
-}
-
 // around translates what holds for whatever answers.
 func (t *site) around(l *location, node *draft.Node) {
 	if node.Get("deny") == nil && t.passwords(l, node) {
@@ -476,7 +455,11 @@ func (t *site) passwords(l *location, node *draft.Node) bool {
 		t.close(d, "name a file of passwords in auth (see docs/routes.md). The site answers 403 until its first rule is removed")
 		return false
 	}
-	node.Set("auth", draft.Map().Set("realm", draft.Text(d.Arg(0))).Set("file", draft.Text(t.im.path(file.Arg(0)))).Flow())
+	auth := draft.Map().Set("realm", draft.Text(d.Arg(0))).Set("file", draft.Text(t.im.path(file.Arg(0))))
+	if l.userField != "" {
+		auth.Set("user_header", draft.Text(l.userField))
+	}
+	node.Set("auth", auth.Flow())
 	return true
 }
 
@@ -499,7 +482,7 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 		if node.Get("body_bytes") != nil {
 			return
 		}
-		if slices.ContainsFunc([]string{"proxy", "cache", "php"}, func(k string) bool { return node.Get(k) != nil }) || t.php != nil {
+		if slices.ContainsFunc([]string{"proxy", "cache", "php", "try"}, func(k string) bool { return node.Get(k) != nil }) || t.php != nil {
 			node.Set("body_bytes", draft.Number(v))
 		}
 		return
@@ -511,10 +494,15 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 // unless nginx was to look at them.
 func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 	pages := draft.Map()
-	passes := node.Get("proxy") != nil || node.Get("cache") != nil
+	passes := node.Get("proxy") != nil || node.Get("cache") != nil || t.triesUpstream(l)
 	intercepts := l.last("proxy_intercept_errors")
 	t.im.used(intercepts, l.last("fastcgi_intercept_errors"))
+	fallback := t.missingLeadsTo(l)
 	for _, d := range l.all("error_page") {
+		if node.Get("try") != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
+			t.im.used(d)
+			continue
+		}
 		page, statuses := t.errorPage(d)
 		if page == "" {
 			continue
@@ -548,6 +536,9 @@ func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string
 		return "", nil
 	}
 	t.im.used(d)
+	if path := t.rewritten(page); path != "" {
+		page = path
+	}
 	for _, s := range statuses {
 		if n, err := strconv.Atoi(s); err != nil || n < 400 || n > 599 || n == 499 || n == 444 || n >= 494 && n <= 497 {
 			t.im.leave(d, "pages are for the statuses 400 to 599 of HTTP: "+s+" is none")

@@ -157,6 +157,14 @@ func TestLines(t *testing.T) {
 		"root /r; add_header A 1 always; location = /x { return 403; } location ~ y { deny all; } location /z { add_header A 1 always; add_header B 2 always; }":                     "headers:\n      set:\n        A: '1'\n    routes:",
 		"root /r; if ($request_uri ~ ^/old/(.*)) { return 301 /new/$1; }":                                                                                                            "redirect: {to: '/new/{1}', status: 301}",
 		"root /r; if ($uri ~ ^/old/(.*)) { return 301 /new/$1; }":                                                                                                                    "redirect: {to: '/new/{1}?', status: 301}",
+		"location / { proxy_pass http://h:1; proxy_set_header X-User $ssl_client_s_dn; }":                                                                                            "request_headers: {remove: [X-User]}",
+		"location / { proxy_pass http://h:1; proxy_set_header X-User $remote_user; auth_basic x; auth_basic_user_file p; }":                                                          "user_header: X-User",
+		"location / { proxy_pass http://h:1; proxy_set_header X-User $remote_user; satisfy any; allow 10.0.0.1; auth_basic x; auth_basic_user_file p; }":                             "request_headers: {remove: [X-User]}",
+		"location /a/ { proxy_pass http://h:1/; proxy_set_header Host $host; }":                                                                                                      "strip_prefix: /a/\n          host: client\n          redirects: keep",
+		"root /r; client_max_body_size 2m; try_files $uri @app; location @app { proxy_pass http://h:1; } error_page 500 /500.html;":                                                  "try: ['{path}', '@app']\n        body_bytes: 2MiB",
+		"root /r; location / { error_page 404 = @app; } location @app { proxy_pass http://h:1; }":                                                                                    "try: ['{path}', '{path}/', '@app']",
+		"root /r; error_page 503 @m; location @m { rewrite ^(.*)$ /down.html break; }":                                                                                               "errors: {'503': /down.html}",
+		"root /r; location ~ \\.jpg$ { valid_referers none server_names *.b.example; if ($invalid_referer) { return 403; } }":                                                        "Referer: '!~(?i)^(?:$|https?://a\\.example(?::\\d+)?(?:[/?#]|$)|https?://[^/?#]+\\.b\\.example(?::\\d+)?(?:[/?#]|$))'",
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)

@@ -213,10 +213,8 @@ func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
 			o.Set("stream", draft.Number(true))
 		}
 	}
-	if r := l.last("proxy_redirect"); r != nil {
-		t.proxyRedirect(r, o)
-	}
 	t.proxyRewrites(l, o)
+	t.proxyRedirects(l, o)
 	t.proxyRetries(l, o)
 	job := t.cache(l, o)
 	node := draft.Map().Set(job, o)
@@ -390,8 +388,18 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 			t.im.used(d)
 			continue
 		}
+		if value == "$http_"+strings.ToLower(strings.ReplaceAll(name, "-", "_")) {
+			t.im.standard(d, "fields of the request are passed on")
+			continue
+		}
+		if value == "$remote_user" && t.passwordNeeded(l) {
+			t.im.used(d)
+			l.userField = name
+			continue
+		}
 		if text, err := t.headerText(value); err != nil {
-			t.im.leave(d, fmt.Sprintf("write it into request_headers: %v", err))
+			t.im.leave(d, fmt.Sprintf("write it into request_headers, %v: the upstream does not get the field, nor a client's own", err))
+			remove = append(remove, name) // whatever the upstream takes it for
 		} else {
 			set.Set(name, draft.Text(text))
 			t.im.used(d)
@@ -476,6 +484,19 @@ func (t *site) insecure(_ *location, d *nginxconf.Directive, tls *draft.Node) {
 	u, err := url.Parse(variable().ReplaceAllString(d.Arg(0), "x"))
 	if err == nil && (net.ParseIP(u.Hostname()) != nil || u.Hostname() == "localhost" || t.im.upstreams[u.Host] != nil) {
 		tls.Set("insecure", draft.Number(true))
+	}
+}
+
+// proxyRedirects says what becomes of the upstream's addresses. nginx changes those
+// that begin with the address it asks; an upstream that is told the client's host
+// names itself by that.
+func (t *site) proxyRedirects(l *location, o *draft.Node) {
+	d := l.last("proxy_redirect")
+	if d != nil {
+		t.proxyRedirect(d, o)
+	}
+	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.Get("strip_prefix") != nil && o.Get("host").Plain() == "client" {
+		o.Set("redirects", draft.Text("keep"))
 	}
 }
 

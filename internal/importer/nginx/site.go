@@ -51,6 +51,8 @@ type location struct {
 
 	first    bool   // a rule leads to its route
 	fallback string // what answers for files that are not there, of an if
+
+	userField string // the field that tells the upstream who has signed in
 }
 
 type locationKind int

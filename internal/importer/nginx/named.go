@@ -1,0 +1,59 @@
+package nginx
+
+import (
+	"slices"
+	"strings"
+)
+
+// triesUpstream reports whether files that are not there lead to an upstream, whose
+// own pages for errors nginx passes on.
+func (t *site) triesUpstream(l *location) bool {
+	d := l.own("try_files")
+	if l.block == nil {
+		d = t.server.own("try_files")
+	}
+	if d == nil {
+		return false
+	}
+	return slices.ContainsFunc(t.locations, func(o *location) bool {
+		intercepts := o.last("proxy_intercept_errors")
+		return o.kind == namedLocation && o.path == d.Arg(len(d.Args)-1) && o.own("proxy_pass") != nil && (intercepts == nil || intercepts.Arg(0) != "on")
+	})
+}
+
+// rewritten is the path that a location with a name does nothing but rewrite every
+// path to; "" if it does more. try names that path itself.
+func (t *site) rewritten(name string) string {
+	for _, l := range t.locations {
+		if l.kind != namedLocation || l.path != name || len(l.list) != 1 || l.list[0].Name.Text != "rewrite" {
+			continue
+		}
+		d := l.list[0]
+		if all, _ := everything(d.Arg(0)); all && slices.Contains([]string{"", "last", "break"}, d.Arg(2)) && strings.HasPrefix(d.Arg(1), "/") && !strings.ContainsAny(d.Arg(1), "?$@") {
+			return d.Arg(1)
+		}
+	}
+	return ""
+}
+
+// rewriteAlone reports whether a location with a name is one that nobody has need of:
+// who names it names the path instead.
+func (t *site) rewriteAlone(l *location) bool {
+	if l.kind != namedLocation || t.rewritten(l.path) == "" {
+		return false
+	}
+	t.im.used(l.list[0])
+	return true
+}
+
+// missingLeadsTo is what answers in a location for files that are not there, by an
+// error_page that has its status from that: try says the same.
+func (t *site) missingLeadsTo(l *location) string {
+	for _, d := range l.each("error_page") {
+		words := d.Texts()
+		if len(words) == 3 && words[0] == "404" && words[1] == "=" && (words[2][0] == '@' || words[2][0] == '/') && !strings.Contains(words[2], "$") {
+			return words[2]
+		}
+	}
+	return ""
+}
