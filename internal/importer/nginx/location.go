@@ -43,6 +43,9 @@ func (t *site) location(l *location) {
 		t.answers(l, denied(403))
 		return
 	}
+	if t.insideAlias(l) {
+		return
+	}
 	t.limitExcept(l)
 	t.subrequests(l)
 	node := t.job(l)
@@ -55,7 +58,22 @@ func (t *site) location(l *location) {
 		t.guard(l, l.node, access)
 	case !l.whole: // another location, maybe a more open one, must not answer instead
 		t.answers(l, lost())
+		t.leaveWhole(l)
 	}
+}
+
+// leaveWhole lists a location as one line: what is in it went with it.
+func (t *site) leaveWhole(l *location) {
+	if l.block == nil {
+		return
+	}
+	var reasons []string
+	for _, d := range l.list {
+		if note := t.im.fates[d]; note.Fate == draft.Left {
+			reasons = append(reasons, strings.TrimSuffix(d.String(), ";")+": "+note.Why)
+		}
+	}
+	t.im.leave(l.block, "it answers 501 until you have written it: "+cmp.Or(strings.Join(unique(reasons), "; "), "see docs/config.md for what there is"))
 }
 
 // indexAlone reports whether a location is for the index of a folder and says nothing

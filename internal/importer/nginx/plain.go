@@ -50,6 +50,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 			inner.location(l)
 		}
 		inner.mergePHP()
+		inner.aliasPHP()
 		inner.guardedPHP()
 	}
 	list := draft.List()

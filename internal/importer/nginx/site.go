@@ -52,7 +52,8 @@ type location struct {
 	first    bool   // a rule leads to its route
 	fallback string // what answers for files that are not there, of an if
 
-	userField string // the field that tells the upstream who has signed in
+	php       *location // the expression within it that runs scripts, where it has an alias
+	userField string    // the field that tells the upstream who has signed in
 }
 
 type locationKind int
@@ -77,6 +78,7 @@ func (im *importer) site(s *server, node *draft.Node) {
 			t.location(l)
 		}
 		t.mergePHP()
+		t.aliasPHP()
 		t.guardedPHP()
 	}
 	t.write(done)

@@ -62,6 +62,9 @@ func tree() map[string]string {
 		"front/index.php": "<?php", "front/other.php": "<?php", "front/closed.php": "<?php", "front/update.php": "<?php", "front/sub/index.php": "<?php", "front/a.css": css, "front/lib.inc": "x", "front/.env": "x", "front/.well-known/a.txt": "a",
 		"front/readme.html": page("/", "/login?x=1", "/index.php", "/index.php/a", "/x/index.php/a?b=c", "/index.php?a=b", "/other.php", "/other.php/", "/other.php/x", "/closed.php", "/closed.php/", "/closed.php/x", "/closed.php?x", "/update.php", "/update.php/selection",
 			"/a.css", "/b.css", "/b.css?x=1", "/lib.inc", "/LIB.INC", "/lib.inc~", "/.env", "/x/.env", "/.well-known/a.txt", "/.well-known/b", "/.well-known/.env", "/.wellknown", "/x.php~", "/deep/er"),
+		"dba/index.php": "<?php", "dba/url.php": "<?php", "dba/setup/index.php": "<?php", "dba/a.css": css, "dba/libraries/x.php": "<?php",
+		"spa/links.html": page("/dba", "/dba/", "/dba/index.php", "/dba/index.php?a=b", "/dba/url.php", "/dba/url.php/x", "/dba/none.php", "/dba/setup/", "/dba/setup/index.php", "/dba/libraries/x.php", "/dba/a.css",
+			"/staff/", "/staff/index.php", "/staff/a.css", "/staff/setup/index.php", "/files/a.css", "/x.php"),
 		"status/index.html": page("/grafana", "/grafana/d/1?a=b", "/grafana/api/live/ws", "/prometheus/graph", "/alerts/list", "/internal/x", "/probe/a.example", "/probe/a.example?x=1", "/probe/UPPER"),
 		"static/index.html": page("/a.css", "/downloads/x.css", "/icons/i.svg", "/iconsheet.css", "/.git/config", "/.well-known/security.txt"),
 		"static/a.css":      css, "static/app.js": js, "static/pic.png": "png", "static/downloads/x.css": css, "static/icons/i.svg": "<svg/>", "static/iconsheet.css": css,
@@ -177,7 +180,9 @@ func TestNginxIsTheOracle(t *testing.T) {
 		{"guarded-php", 20, []string{"/.htaccess", "/wp-admin", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/"}}, // folders and hidden files belong to the front controller
 		// The types of a location are listed as not carried over.
 		{"static-precompressed", 15, []string{"/downloads/x.css"}},
-		{"cloud", 40, []string{"/apps", "/apps/x", "/ocs", "/a.js?v=1"}},                               // folders without an index; what a map says of a query is listed
+		{"cloud", 40, []string{"/apps", "/apps/x", "/ocs", "/a.js?v=1"}}, // folders without an index; what a map says of a query is listed
+		// A folder's path without its slash; scripts that are not there; one with guards of its own is listed.
+		{"tools", 20, []string{"/dba", "/staff", "/files", "/dba/none.php", "/files/index.php", "/files/libraries/x.php", "/files/setup/index.php", "/files/url.php"}},
 		{"front", 40, []string{"/sub", "/sub/", "/.well-known", "/.well-known/", "/lib.inc", "/.env"}}, // folders, what is private and hidden
 	} {
 		t.Run(c.name, func(t *testing.T) {
