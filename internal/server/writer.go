@@ -78,9 +78,28 @@ func (w *writer) WriteHeader(status int) {
 			return
 		}
 		w.stamp()
+	} else if w.r.ProtoMajor == 2 {
+		w.lend(status)
+		return
 	}
 	w.rw.WriteHeader(status)
 }
+
+// lend writes an interim answer over HTTP/2. Where the client resets the stream just
+// then, net/http's WriteHeader returns while another goroutine of it still reads the
+// header, which ends the process if the final answer's fields are put there meanwhile.
+// A Content-Length, which no interim answer has, makes net/http read a copy.
+func (w *writer) lend(status int) {
+	h := w.rw.Header()
+	length, had := h["Content-Length"]
+	h["Content-Length"] = noLength
+	w.rw.WriteHeader(status)
+	if delete(h, "Content-Length"); had {
+		h["Content-Length"] = length
+	}
+}
+
+var noLength = []string{"0"}
 
 // stamp adds the headers that every answer has. It checks for a drain here rather
 // than when the request came: a slow answer must end the connection too.
