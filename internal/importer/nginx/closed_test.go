@@ -139,12 +139,12 @@ func TestNobodyGetsIn(t *testing.T) {
 		"a question to another server over plain HTTP": {
 			Config: "server { listen 8080; server_name a; location / { auth_request /c; proxy_pass http://admin; } } server {" + tls + "server_name a b; root /r; }",
 			Want:   []string{"looked at: /etc/nginx/nginx.conf:1: auth_request /c\n      - {protocol: http, host: [a], deny: {}}", "route: '@plain'"},
-			Left:   "let the application decide",
+			Left:   "no location passes /c on to a server",
 		},
 		"a question to another server for all sites": {
 			Config: "auth_request /c; server { server_name a; root /r; } server { server_name b; root /s; }",
 			Want:   []string{"- hosts: [a]\n    rules:\n      # REMOVE THIS RULE", "- hosts: [b]\n    rules:\n      # REMOVE THIS RULE"},
-			Left:   "let the application decide",
+			Left:   "no location passes /c on to a server",
 		},
 	})
 }

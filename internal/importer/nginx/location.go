@@ -28,6 +28,9 @@ func (t *site) location(l *location) {
 			return
 		}
 	}
+	if t.isAsked(l) {
+		return
+	}
 	if d := l.own("internal"); d != nil {
 		if !t.isErrorPage(l) {
 			t.internal(l)
@@ -220,7 +223,8 @@ func (t *site) limitExcept(l *location) {
 
 // subrequests are questions to others whether a client may come in.
 func (t *site) subrequests(l *location) {
-	for _, name := range []string{"auth_request", "auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
+	t.authRequest(l)
+	for _, name := range []string{"auth_jwt", "access_by_lua_block", "access_by_lua_file", "secure_link", "secure_link_md5", "js_access"} {
 		d := l.last(name)
 		if d != nil && d.Arg(0) != "off" {
 			t.close(d, "no other server is asked whether a client may come in: let the application decide. The site answers 403 until its first rule is removed")
@@ -463,6 +467,10 @@ func (t *site) around(l *location, node *draft.Node) {
 
 func (t *site) passwords(l *location, node *draft.Node) bool {
 	d, file := l.last("auth_basic"), l.last("auth_basic_user_file")
+	if l.authURL != "" {
+		l.asks(node)
+		return d != nil // it is off
+	}
 	if d == nil {
 		return false
 	}
@@ -547,6 +555,10 @@ func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string
 	page, statuses = texts[len(texts)-1], texts[:len(texts)-1]
 	if answer := statuses[len(statuses)-1]; strings.HasPrefix(answer, "=") {
 		statuses = statuses[:len(statuses)-1]
+		if slices.Contains(statuses, "401") && len(t.im.all(t.server.scope, "auth_request")) > 0 {
+			t.im.leave(d, "what the asked server answers goes to the client, whose browser follows it: let that server send the redirect to the page for signing in (docs/protection.md)")
+			return "", nil
+		}
 		t.im.leave(d, fmt.Sprintf("the status of an error stays as it is, %s is not sent instead: where a missing file is the application's, write try: ['{path}', '@name']", cmp.Or(strings.TrimPrefix(answer, "="), "the page's")))
 	}
 	if !strings.HasPrefix(page, "/") && !strings.HasPrefix(page, "@") || strings.Contains(page, "$") {

@@ -165,6 +165,13 @@ func TestLines(t *testing.T) {
 		"root /r; location / { error_page 404 = @app; } location @app { proxy_pass http://h:1; }":                                                                                    "try: ['{path}', '{path}/', '@app']",
 		"root /r; error_page 503 @m; location @m { rewrite ^(.*)$ /down.html break; }":                                                                                               "errors: {'503': /down.html}",
 		"root /r; location ~ \\.jpg$ { valid_referers none server_names *.b.example; if ($invalid_referer) { return 403; } }":                                                        "Referer: '!~(?i)^(?:$|https?://a\\.example(?::\\d+)?(?:[/?#]|$)|https?://[^/?#]+\\.b\\.example(?::\\d+)?(?:[/?#]|$))'",
+		"location / { auth_request /c; proxy_pass http://h:1; } location = /c { internal; proxy_pass http://a:2/check; }":                                                            "auth: {url: http://a:2/check}",
+		"auth_request /a/c; location / { root /r; } location /a/ { auth_request off; proxy_pass http://a:2; }":                                                                       "static: {root: /r}\n        auth: {url: http://a:2/a/c}",
+		"location / { auth_request /c; auth_request_set $u $upstream_http_x_user; proxy_set_header X-User $u; proxy_pass http://h:1; } location = /c { proxy_pass http://a:2; }":     "auth: {url: http://a:2/c, copy: [X-User]}",
+		"location / { auth_request /c; auth_request_set $u $upstream_http_x_u; proxy_set_header X-User $u; proxy_pass http://h:1; } location = /c { proxy_pass http://a:2; }":        "remove: [X-User]",
+		"location / { auth_request /c; auth_basic x; auth_basic_user_file p; root /r; } location = /c { proxy_pass http://a:2; }":                                                    "- {deny: {}}",
+		"location / { auth_request /c; root /r; } location = /c { proxy_pass http://$x:2; }":                                                                                         "- {deny: {}}",
+		"root /r; location / { try_files $uri /index.php; } location ~ \\.php$ { auth_request /c; fastcgi_pass 127.0.0.1:9; } location = /c { proxy_pass http://a:2; }":              "'@php-front':\n        static: {root: /r}\n        php:\n          to: '127.0.0.1:9'\n          only: '\\.php$'\n          front: index.php\n        auth: {url: http://a:2/c}",
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)

@@ -15,7 +15,7 @@ import (
 // beside static, so the expression for it is merged into the routes with files
 // (mergePHP); what else there is becomes a route of its own.
 func (t *site) fastcgi(l *location) *draft.Node {
-	own := l.own("auth_basic") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
+	own := l.own("auth_basic") != nil || l.own("auth_request") != nil || len(l.each("allow"))+len(l.each("deny"))+len(l.each("limit_req")) > 0
 	if !own && l.kind == regexLocation && (l.covers("/index.php") || l.covers("/x.php")) && t.php == nil && l.outer == nil {
 		t.php = l
 		if t.hasFiles(l) {
@@ -49,6 +49,9 @@ func (t *site) hasFiles(php *location) bool {
 // guardedAs reports whether a location has all that another asks of clients.
 func guardedAs(l, other *location) bool {
 	if d := other.last("auth_basic"); d != nil && d.Arg(0) != "off" && (l.last("auth_basic") != d || l.last("auth_basic_user_file") != other.last("auth_basic_user_file")) {
+		return false
+	}
+	if d := other.last("auth_request"); d != nil && d.Arg(0) != "off" && (l.last("auth_request") == nil || l.last("auth_request").Arg(0) != d.Arg(0)) {
 		return false
 	}
 	for _, names := range [][]string{{"allow", "deny"}, {"limit_req"}} {

@@ -392,6 +392,9 @@ func (t *site) proxyHeaders(l *location, o *draft.Node, to *target) {
 			t.im.standard(d, "fields of the request are passed on")
 			continue
 		}
+		if t.copied(l, d) {
+			continue
+		}
 		if value == "$remote_user" && t.passwordNeeded(l) {
 			t.im.used(d)
 			l.userField = name

@@ -53,6 +53,8 @@ type location struct {
 	fallback string // what answers for files that are not there, of an if
 
 	php       *location // the expression within it that runs scripts, where it has an alias
+	authURL   string    // the server that is asked whether a client may come in
+	copies    []string  // fields of its answer for the upstream
 	userField string    // the field that tells the upstream who has signed in
 }
 

@@ -85,7 +85,8 @@ func defaults() []reason {
 // missing are directives that have no counterpart yet, by what to do.
 func missing() []reason {
 	return []reason{
-		{"answers cannot be sent in the place of others' by a subrequest: do it in the application", []string{"auth_request_set", "mirror", "mirror_request_body", "addition_types", "add_before_body", "add_after_body"}},
+		{"answers cannot be sent in the place of others' by a subrequest: do it in the application", []string{"mirror", "mirror_request_body", "addition_types", "add_before_body", "add_after_body"}},
+		{"auth.copy lists the fields of the asked server's answer that the upstream gets, under the same names", []string{"auth_request_set"}},
 		{"bodies are not changed on the way: do it in the application or when the site is built", []string{"sub_filter", "sub_filter_once", "sub_filter_types", "sub_filter_last_modified", "ssi", "ssi_types", "xslt_stylesheet", "image_filter", "image_filter_jpeg_quality", "image_filter_buffer", "concat", "pagespeed"}},
 		{"pictures are resized by images (see docs/images.md)", []string{"image_filter_interlace", "image_filter_transparency"}},
 		{"TCP and UDP streams are not passed on: keep nginx or HAProxy for them", []string{"stream", "mail", "preread_by_lua_block"}},
