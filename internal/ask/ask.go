@@ -12,11 +12,13 @@ import (
 	"time"
 )
 
+// MaxConns is how many connections a client has at most: it bounds what a storm of
+// clients can do to who is asked.
+const MaxConns = 64
+
 // NewClient is for requests that are answered within a time by exactly who was
 // named: a redirect would take the clients' credentials elsewhere.
 func NewClient(timeout time.Duration) *http.Client {
-	// maxConns bounds what a storm of clients can do to who is asked.
-	const maxConns = 64
 	return &http.Client{
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -24,8 +26,8 @@ func NewClient(timeout time.Duration) *http.Client {
 			Proxy:               http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:   true,
 			DisableCompression:  true, // little text, and no bombs
-			MaxConnsPerHost:     maxConns,
-			MaxIdleConnsPerHost: maxConns,
+			MaxConnsPerHost:     MaxConns,
+			MaxIdleConnsPerHost: MaxConns,
 			IdleConnTimeout:     90 * time.Second,
 			// Long before the answer is too long something is wrong.
 			MaxResponseHeaderBytes: 64 << 10,

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +10,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"millrace/internal/ask"
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
 	"millrace/internal/realip"
 )
+
+// errBusy is why somebody was not asked.
+var errBusy = errors.New("too many requests wait for its answers")
 
 // maxPage bounds the body of a refusal that is given to the client, in bytes.
 const maxPage = 64 << 10
@@ -36,6 +41,8 @@ type forward struct {
 	url     *url.URL
 	name    string // as logs may have it
 	client  *http.Client
+	timeout time.Duration
+	turns   *turns
 	copy    []string
 	clients *realip.Finder
 	errors  *slog.Logger
@@ -47,9 +54,10 @@ func newForward(o Options, clients *realip.Finder, errorLog *slog.Logger) *forwa
 		panic(err)
 	}
 	f := &forward{
-		url: u, name: ask.Name(o.URL), client: ask.NewClient(cmp.Or(o.Timeout, defaultTimeout)),
+		url: u, name: ask.Name(o.URL), timeout: cmp.Or(o.Timeout, defaultTimeout), turns: newTurns(ask.MaxConns),
 		clients: clients, errors: errorLog,
 	}
+	f.client = ask.NewClient(f.timeout)
 	for _, name := range o.Copy {
 		f.copy = append(f.copy, http.CanonicalHeaderKey(name))
 	}
@@ -64,7 +72,14 @@ func (f *forward) Close() error {
 
 // admit implements way.
 func (f *forward) admit(r *http.Request) (visitor, *refusal) {
-	resp, err := f.client.Do(f.question(r))
+	ctx, cancel := context.WithTimeout(r.Context(), f.timeout)
+	defer cancel()
+	client := clientOf(f.clients.Of(r))
+	if !f.turns.take(ctx, client) {
+		return visitor{}, f.down(r, errBusy)
+	}
+	defer f.turns.done(client, true)
+	resp, err := f.client.Do(f.question(r).WithContext(ctx))
 	if err != nil {
 		return visitor{}, f.down(r, ask.Bare(err))
 	}
@@ -109,7 +124,7 @@ func (f *forward) down(r *http.Request, err error) *refusal {
 
 // question is the request that asks about r.
 func (f *forward) question(r *http.Request) *http.Request {
-	q := (&http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}).WithContext(r.Context())
+	q := &http.Request{Method: http.MethodGet, URL: f.url, Host: f.url.Host, Header: r.Header.Clone()}
 	for name := range field.Members(r.Header["Connection"]) {
 		q.Header.Del(name)
 	}

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -68,6 +69,8 @@ const (
 	rememberFor   = 5 * time.Minute
 	// lookEvery is how often the file is looked at.
 	lookEvery = time.Second
+	// waitForHash is how long a request waits for its turn to be hashed.
+	waitForHash = 10 * time.Second
 	// sayEvery bounds how often it is said that passwords are not checked in time.
 	sayEvery = time.Minute
 )
@@ -158,7 +161,9 @@ func (g *passwords) allows(r *http.Request, user, pass string) (right, checked b
 		return true, true
 	}
 	client := clientOf(g.clients.Of(r))
-	if !g.turns.take(r.Context(), client) {
+	ctx, cancel := context.WithTimeout(r.Context(), waitForHash)
+	defer cancel()
+	if !g.turns.take(ctx, client) {
 		return false, false
 	}
 	defer func() { g.turns.done(client, right) }()

@@ -90,6 +90,7 @@ func TestTurns(t *testing.T) {
 	if !late.ok || all[1].ok {
 		t.Error("a client with one request waits behind one with a thousand")
 	}
+	q.done(visitor, true)
 	for len(q.waiting) > 0 {
 		q.done(guesser, false)
 	}
@@ -97,6 +98,22 @@ func TestTurns(t *testing.T) {
 	q.done(guesser, false)
 	if first.ok || !second.ok {
 		t.Error("who was wrong a thousand times goes first")
+	}
+	many := newTurns(4)
+	for range 2 {
+		if many.join(guesser) != nil {
+			t.Fatal("half of the turns are not given to one client")
+		}
+	}
+	third := many.join(guesser)
+	if third == nil || many.join(visitor) != nil {
+		t.Fatal("one client has more than half of the turns, or another has none of the rest")
+	}
+	if many.done(visitor, true); third.ok {
+		t.Error("a client that has half of the turns gets one more")
+	}
+	if many.done(guesser, true); !third.ok {
+		t.Error("nobody gets the turn that is given back")
 	}
 	for a := visitor.Addr(); len(q.guessers) > 1; a = a.Next() {
 		q.remember(clientOf(a))

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"millrace/internal/ask"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/token"
@@ -175,6 +177,35 @@ func TestForwardBehindAProxy(t *testing.T) {
 			t.Errorf("%s: %q", netip.MustParseAddrPort(peer), asked)
 		}
 	}
+}
+
+// A client for whom the answer takes long keeps nobody else waiting.
+func TestForwardIsSlow(t *testing.T) {
+	entered, release := make(chan struct{}, 2*ask.MaxConns), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Forwarded-For") == "192.0.2.66" {
+			entered <- struct{}{}
+			<-release
+		}
+	}))
+	t.Cleanup(s.Close)
+	g := gate(t, Options{URL: s.URL, Timeout: time.Minute})
+	var slow sync.WaitGroup
+	for range 2 * ask.MaxConns {
+		slow.Go(func() {
+			r := request("GET", "/")
+			r.RemoteAddr = "192.0.2.66:1"
+			through(g, r)
+		})
+	}
+	for range ask.MaxConns / 2 {
+		<-entered
+	}
+	if w, _ := through(g, request("GET", "/")); w.Code != 200 {
+		t.Errorf("another client gets %d", w.Code)
+	}
+	close(release)
+	slow.Wait()
 }
 
 func TestForwardIsDown(t *testing.T) {

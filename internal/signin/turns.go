@@ -8,25 +8,26 @@ import (
 )
 
 const (
-	// maxWaiting bounds how many requests wait for their passwords to be hashed. A
-	// page with everything on it is a hundred.
+	// maxWaiting bounds how many requests wait. A page with everything on it is a
+	// hundred.
 	maxWaiting = 1024
-	// waitForHash is how long a request waits for its turn.
-	waitForHash = 10 * time.Second
 	// maxGuessers bounds how many clients with wrong passwords are remembered, in
 	// memory of some 64 bytes each, and forgetGuesser is for how long.
 	maxGuessers   = 8192
 	forgetGuesser = time.Minute
 )
 
-// turns say whose password is hashed next. A hash takes some 50 ms, so whoever
-// guesses could keep everybody else out: the turn is that of the client with the
-// fewest wrong passwords of late, together with those of its requests that were there
-// before; then of who came first. When too many wait, the last in this order goes.
+// turns say who is looked at next. A hash takes some 50 ms, and another server its
+// time, so one client could keep everybody else out: the turn is that of the client
+// with the fewest wrong passwords of late, together with those of its requests that
+// were there before; then of who came first. A client has at most half of the turns
+// at once. When too many wait, the last in this order goes.
 type turns struct {
 	mu       sync.Mutex
 	free     int
-	waiting  []*waiter // in the order in which they came
+	most     int                  // of one client
+	held     map[netip.Prefix]int // turns of clients that have any
+	waiting  []*waiter            // in the order in which they came
 	guessers map[netip.Prefix]guesser
 }
 
@@ -45,7 +46,7 @@ type guesser struct {
 }
 
 func newTurns(n int) *turns {
-	return &turns{free: n, guessers: map[netip.Prefix]guesser{}}
+	return &turns{free: n, most: max(1, n/2), held: map[netip.Prefix]int{}, guessers: map[netip.Prefix]guesser{}}
 }
 
 // clientOf is who has a turn of its own: an IPv4 address, or an IPv6 network of 64
@@ -55,20 +56,17 @@ func clientOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// take waits for a turn, which must be given back with done. It reports false if
-// that did not come in time, or the client is gone.
+// take waits for a turn, which must be given back with done. It reports false if ctx
+// ends before, or too many wait.
 func (t *turns) take(ctx context.Context, client netip.Prefix) bool {
 	w := t.join(client)
 	if w == nil {
 		return true
 	}
-	late := time.NewTimer(waitForHash)
-	defer late.Stop()
 	select {
 	case <-w.ready:
 		return w.ok
 	case <-ctx.Done():
-	case <-late.C:
 	}
 	return t.leave(w)
 }
@@ -77,8 +75,8 @@ func (t *turns) take(ctx context.Context, client netip.Prefix) bool {
 func (t *turns) join(client netip.Prefix) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.free > 0 { // then nobody waits
-		t.free--
+	if t.may(client) { // whoever waits may not
+		t.hold(client)
 		return nil
 	}
 	w := &waiter{client: client, ready: make(chan struct{})}
@@ -101,6 +99,13 @@ func (t *turns) join(client netip.Prefix) *waiter {
 		t.settle(last, false)
 	}
 	return w
+}
+
+func (t *turns) may(client netip.Prefix) bool { return t.free > 0 && t.held[client] < t.most }
+
+func (t *turns) hold(client netip.Prefix) {
+	t.free--
+	t.held[client]++
 }
 
 // leave gives a place up, and reports whether the turn came at that moment.
@@ -131,17 +136,20 @@ func (t *turns) done(client netip.Prefix, right bool) {
 	if !right {
 		t.remember(client)
 	}
-	if len(t.waiting) == 0 {
-		t.free++
-		return
+	t.free++
+	if t.held[client]--; t.held[client] == 0 {
+		delete(t.held, client)
 	}
-	first := 0
+	first := -1
 	for i, w := range t.waiting {
-		if w.rank < t.waiting[first].rank {
+		if t.may(w.client) && (first < 0 || w.rank < t.waiting[first].rank) {
 			first = i
 		}
 	}
-	t.settle(first, true)
+	if first >= 0 {
+		t.hold(t.waiting[first].client)
+		t.settle(first, true)
+	}
 }
 
 // remember counts a wrong password.
