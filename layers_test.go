@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/fieldname", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/netset", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
-	{"internal/order", "internal/importer/source"},
+	{"internal/order", "internal/buildinfo", "internal/importer/source"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -106,7 +106,7 @@ var rooms = map[string][][]string{
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/meter", "internal/chart", "internal/epoll", "internal/order"},
+	"lab": {"internal/meter", "internal/chart", "internal/epoll", "internal/order", "internal/buildinfo"},
 }
 
 // thirdParty says which modules outside the standard library a package may
@@ -118,6 +118,7 @@ var thirdParty = map[string][]string{
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
+	"internal/admin":    {"github.com/google/pprof"}, // the difference of two profiles
 	"internal/h3":       {"github.com/quic-go/quic-go"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/h2":       {"golang.org/x/net"},

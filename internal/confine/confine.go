@@ -15,10 +15,8 @@
 package confine
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,26 +238,6 @@ func way(file string) (names []string) {
 		rest = to + "/" + rest
 	}
 	return append(names, at)
-}
-
-// Loader is the program that loads the libraries of another one; "" for a program
-// that has none, or that cannot be read.
-func Loader(program string) string {
-	const longest = 4096 // PATH_MAX
-	f, err := elf.Open(program)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // read only
-	for _, p := range f.Progs {
-		if p.Type == elf.PT_INTERP {
-			name, err := io.ReadAll(io.LimitReader(p.Open(), longest))
-			if err == nil {
-				return strings.TrimRight(string(name), "\x00")
-			}
-		}
-	}
-	return ""
 }
 
 // below reports whether a path is that of a folder or of something in it.

@@ -3,7 +3,6 @@ package pgo
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"millrace/internal/buildinfo"
 	"millrace/lab/subject"
 )
 

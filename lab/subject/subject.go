@@ -6,7 +6,6 @@ package subject
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"millrace/internal/buildinfo"
 )
 
 const (

@@ -5,7 +5,6 @@ package packcmd
 import (
 	"bytes"
 	"context"
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +17,7 @@ import (
 
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/buildinfo"
 	"millrace/internal/config"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
