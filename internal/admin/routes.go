@@ -6,11 +6,9 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/pprof" // also registers itself with http.DefaultServeMux, which this program never serves
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,9 +17,6 @@ import (
 )
 
 const (
-	// maxProfile is the longest profile or trace that may be asked for.
-	maxProfile = 5 * time.Minute
-
 	// maxScrapes is how many clients may read the metrics at once.
 	maxScrapes    = 4
 	scrapeTimeout = 10 * time.Second
@@ -187,78 +182,5 @@ func reload(reload func() error) http.HandlerFunc {
 			return
 		}
 		text(w, http.StatusOK, "reloaded\n")
-	}
-}
-
-// profiles mounts net/http/pprof.
-func profiles(mux *http.ServeMux, taken func([]byte)) {
-	mux.HandleFunc("GET /debug/pprof/", timed(pprof.Index)) // and the profiles by name
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", timed(kept(pprof.Profile, taken)))
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", timed(pprof.Trace))
-}
-
-// maxKept bounds a profile that is kept while it is sent.
-const maxKept = 8 << 20
-
-// kept has taken get what a profile's handler sends, if it is all of it.
-func kept(profile http.HandlerFunc, taken func([]byte)) http.HandlerFunc {
-	if taken == nil {
-		return profile
-	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		k := &keeper{ResponseWriter: w}
-		profile(k, r)
-		if !k.spoilt && r.Context().Err() == nil {
-			taken(k.sent)
-		}
-	}
-}
-
-// keeper remembers what is sent through it.
-type keeper struct {
-	http.ResponseWriter
-	sent   []byte
-	spoilt bool // too much, or not an answer with 200
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (k *keeper) WriteHeader(status int) {
-	k.spoilt = k.spoilt || status != http.StatusOK
-	k.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (k *keeper) Write(b []byte) (int, error) {
-	if len(k.sent)+len(b) > maxKept {
-		k.spoilt, k.sent = true, nil
-	}
-	if !k.spoilt {
-		k.sent = append(k.sent, b...)
-	}
-	return k.ResponseWriter.Write(b) //nolint:wrapcheck // nothing but a tee
-}
-
-// Unwrap is for [http.ResponseController].
-func (k *keeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }
-
-// timed gives a profile the time that its query asks for.
-func timed(profile http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		// The same reading as pprof's: what it does not understand, it
-		// replaces by a default of at most 30 s.
-		seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
-		if err != nil || !(seconds > 0) {
-			seconds = 30
-		}
-		if seconds > maxProfile.Seconds() {
-			text(w, http.StatusBadRequest, fmt.Sprintf("A profile may take at most %v.\n", maxProfile))
-			return
-		}
-		took := time.Duration(seconds * float64(time.Second))
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(took + writeTimeout))
-		profile(w, r)
 	}
 }
