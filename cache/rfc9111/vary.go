@@ -142,7 +142,7 @@ func weighed(lines []string) (wishes []wish, ok bool) {
 		}
 		wishes = append(wishes, w)
 	}
-	slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(wishes, func(a, b wish) int { return strings.Compare(a.name, b.name) }) // as below: one sort less in the program
 	for i := 1; i < len(wishes); i++ {
 		if wishes[i].name == wishes[i-1].name {
 			return nil, false
