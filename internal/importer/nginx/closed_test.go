@@ -11,6 +11,15 @@ import (
 func TestNobodyGetsIn(t *testing.T) {
 	const tls = " listen 443 ssl; ssl_certificate c; ssl_certificate_key k; "
 	tested().Closed(t, map[string]importertest.Case{
+		"what a query may not have": {
+			Config: "server { root /r; if ($request_uri ~* union) { return 403; } }",
+			Want:   []string{"{regex: '(?i)union', deny: {}}"},
+			Left:   "what it looks for in queries passes",
+		},
+		"who is not signed in": {
+			Config: "map $http_cookie $in { default 0; ~*session 1; plain 1; } server { root /r; if ($in = 0) { return 403; } }",
+			Want:   []string{"{header: {Cookie: '!~(?i:session)|(?i:^plain$)'}, deny: {}}"},
+		},
 		"local with a name": {
 			Config: "server { listen 80; server_name a; root /r; } server { listen 127.0.0.1:8081; server_name b; root /s; }",
 			Want:   []string{"- hosts: [b]\n    rules:\n      # REMOVE THIS RULE when you have looked at: /etc/nginx/nginx.conf:1: nginx served this block on loopback", "- {deny: {}}"},

@@ -37,6 +37,9 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 		t.im.used(d)
 	}
 	for _, way := range ways {
+		if way.partly != "" && slices.ContainsFunc(d.Block, refuses) {
+			t.im.leave(d, way.partly)
+		}
 		t.ifBody(d, l, way)
 	}
 }
@@ -85,6 +88,7 @@ type way struct {
 	groups []string
 	expr   string            // an expression for the path, whose groups may be used
 	values map[string]string // what variables of maps stand for
+	partly string            // why it does not hold in all cases
 	query  bool              // the last group may end with the query, which a path has not
 }
 
@@ -354,7 +358,11 @@ func pathWays(op, value string, raw bool) ([]way, error) {
 		if strings.Contains(expr, `\?`) || strings.Contains(expr, "=") {
 			return nil, errors.New("the expression is about the query, too: write path or regex, and query")
 		}
-		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr, query: query}}, nil
+		partly := ""
+		if bare := strings.TrimPrefix(expr, "(?i)"); raw && (!strings.HasPrefix(bare, "^") || regexp.MustCompile(`\.[*+]\)?[^)$]`).MatchString(bare)) {
+			partly = "it looks at the path alone: what it looks for in queries passes. Write a rule with query for those"
+		}
+		return []way{{when: n.Set("regex", draft.Verbatim(expr)), expr: expr, query: query, partly: partly}}, nil
 	}
 	return nil, errors.New("a path is compared by = or ~: for what does not match, put a rule for what does before it")
 }
@@ -428,6 +436,13 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 		return nil, fmt.Errorf("the map has more than %d entries", mostEntries)
 	}
 	source := strings.Trim(m.Arg(0), "${}")
+	if other, ok := t.mapOthers(m, op, value); ok {
+		if ways, err = t.simple(source, "!~", other); err != nil {
+			return nil, err
+		}
+		t.im.used(m)
+		return ways, nil
+	}
 	for _, e := range m.Block {
 		key := e.Name.Text
 		switch {
@@ -462,6 +477,29 @@ func (t *site) mapWays(m *nginxconf.Directive, op, value string) (ways []way, er
 		return nil, errors.New("the map has no entry for which it holds")
 	}
 	return ways, nil
+}
+
+// mapOthers is an expression for all that a map names, where a condition holds for
+// nothing of it and for all else.
+func (t *site) mapOthers(m *nginxconf.Directive, op, value string) (string, bool) {
+	var named []string
+	others := false
+	for _, e := range m.Block {
+		key := e.Name.Text
+		switch {
+		case key == "default":
+			others = holds(e.Arg(0), op, value) && !strings.Contains(e.Arg(0), "$")
+		case key == "hostnames" || key == "volatile" || key == "include" || holds(e.Arg(0), op, value):
+			return "", false
+		case strings.HasPrefix(key, "~*"):
+			named = append(named, "(?i:"+key[2:]+")")
+		case strings.HasPrefix(key, "~"):
+			named = append(named, "(?:"+key[1:]+")")
+		default: // strings are compared without their case
+			named = append(named, "(?i:^"+regexp.QuoteMeta(strings.TrimPrefix(key, `\`))+"$)")
+		}
+	}
+	return strings.Join(named, "|"), others && len(named) > 0
 }
 
 // geo is the block that sets a variable by the client's address.

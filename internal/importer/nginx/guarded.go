@@ -1,6 +1,7 @@
 package nginx
 
 import (
+	"path"
 	"slices"
 	"strings"
 
@@ -21,6 +22,9 @@ func (t *site) guardedPHP() {
 			try.Each(func(n *draft.Node, _ []string) { list = append(list, n.Plain()) })
 		}
 		script := "/index.php"
+		if l.kind == prefixLocation || l.kind == caretLocation {
+			script = path.Join(l.path, "index.php") // of the folder
+		}
 		switch {
 		case len(list) > 0:
 			if script = list[len(list)-1]; !strings.HasSuffix(strings.TrimSuffix(script, "{path}"), ".php") || !strings.HasPrefix(script, "/") {
@@ -30,7 +34,7 @@ func (t *site) guardedPHP() {
 			continue
 		}
 		php := t.scriptAt(strings.TrimSuffix(script, "{path}"))
-		if php == nil || php.last("root") != l.last("root") {
+		if php == nil || !sameRoot(php, l) {
 			continue
 		}
 		if len(php.rules) > 0 { // they are for its own paths alone

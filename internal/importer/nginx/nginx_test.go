@@ -172,6 +172,7 @@ func TestLines(t *testing.T) {
 		"location / { auth_request /c; auth_basic x; auth_basic_user_file p; root /r; } location = /c { proxy_pass http://a:2; }":                                                    "- {deny: {}}",
 		"location / { auth_request /c; root /r; } location = /c { proxy_pass http://$x:2; }":                                                                                         "- {deny: {}}",
 		"root /r; location / { try_files $uri /index.php; } location ~ \\.php$ { auth_request /c; fastcgi_pass 127.0.0.1:9; } location = /c { proxy_pass http://a:2; }":              "'@php-front':\n        static: {root: /r}\n        php:\n          to: '127.0.0.1:9'\n          only: '\\.php$'\n          front: index.php\n        auth: {url: http://a:2/c}",
+		"root /r; location /p { root /s; index index.php; location ~ ^/p/(.+\\.php)$ { root /s/; fastcgi_pass 127.0.0.1:9; } }":                                                      "'/p**':\n        static: {root: /s}\n        try: ['{path}', '@php']",
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)

@@ -71,7 +71,12 @@ func (t *site) filesFor(l, php *location) bool {
 			return false // expressions are not looked at
 		}
 	}
-	return l.last("root") == php.last("root")
+	return sameRoot(l, php)
+}
+
+// sameRoot reports whether two locations have the same folder, however it is written.
+func sameRoot(a, b *location) bool {
+	return strings.TrimSuffix(a.last("root").Arg(0), "/") == strings.TrimSuffix(b.last("root").Arg(0), "/")
 }
 
 // phpOptions are the keys of php for a location.
