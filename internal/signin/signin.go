@@ -266,6 +266,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range g.claims {
 			drop(r.Header, name)
+			drop(r.Trailer, name) // announced ones, which an upstream may take into the header
 		}
 		if !g.except.Empty() && g.except.Has(g.clients.Of(r)) {
 			h.ServeHTTP(w, r)

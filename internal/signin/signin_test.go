@@ -96,6 +96,11 @@ func TestBearer(t *testing.T) {
 			t.Errorf("%s: the job is told of %q", tt.name, seen)
 		}
 	}
+	late := request("GET", "/", "Authorization", "Bearer "+good)
+	late.Trailer = http.Header{"X-User": nil, "X_user": nil, "X-Sum": nil}
+	if through(g, late); len(late.Trailer) != 1 {
+		t.Errorf("announced trailers say who somebody is: %q", late.Trailer)
+	}
 	anonymous := request("GET", "/", "Authorization", "Bearer "+sign(jwt.MapClaims{}), "X-User", "mallory")
 	if _, seen := through(g, anonymous); seen == nil || seen["X-User"] != nil {
 		t.Errorf("who has no name has one: %q", seen)
