@@ -103,7 +103,7 @@ func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
 
 // wholeBlocks are blocks whose lines are no directives, or share their fate.
 func wholeBlocks() map[string]bool {
-	return map[string]bool{"map": true, "geo": true, "types": true, "split_clients": true, "charset_map": true, "stream": true, "mail": true}
+	return map[string]bool{"map": true, "geo": true, "types": true, "split_clients": true, "charset_map": true, "geoip2": true, "stream": true, "mail": true}
 }
 
 // top translates a whole config.

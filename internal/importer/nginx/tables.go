@@ -26,6 +26,9 @@ func fromTables(d *nginxconf.Directive) draft.Note {
 	if d.Opens {
 		return draft.Note{Fate: draft.Left, Why: "no counterpart is known to the importer: see docs/config.md for what there is"}
 	}
+	if other := meant(name); other != "" {
+		return draft.Note{Fate: draft.Left, Why: "not known to the importer: is " + other + " meant? Nothing is done for it"}
+	}
 	return draft.Note{Fate: draft.Left, Why: "not known to the importer here: see docs/config.md for what there is"}
 }
 

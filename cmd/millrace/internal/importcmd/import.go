@@ -47,6 +47,9 @@ type Nginx struct {
 // Run writes the config, and says what was not carried over.
 func (c *Nginx) Run(s console.Streams) error {
 	node, report, err := FromNginx(c.File, c.Prefix)
+	if _, missing := os.Stat(c.File); errors.Is(err, errNoServer) || missing != nil {
+		return console.Failure(err, "name the file that nginx starts with, as nginx -V says (--conf-path): millrace import nginx /etc/nginx/nginx.conf")
+	}
 	if err != nil {
 		return console.Failure(err, "does nginx take it? nginx -t -c "+c.File)
 	}
@@ -123,6 +126,9 @@ func FromCaddy(file string) (*draft.Node, *draft.Report, error) {
 	return node, report, nil
 }
 
+// errNoServer is what is wrong with a config that serves nothing.
+var errNoServer = errors.New("there is no server block that serves HTTP, in it or in what it includes")
+
 // FromNginx translates a config of nginx.
 func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 	name, err := filepath.Abs(file)
@@ -133,7 +139,13 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // names file and line
 	}
+	if err := nginx.Check(list); err != nil {
+		return nil, nil, err //nolint:wrapcheck // names file and line
+	}
 	node, report := nginx.Translate(list, nginx.Options{Dir: filepath.Dir(name), Prefix: prefix})
+	if node.Get("sites").Len() == 0 {
+		return nil, nil, fmt.Errorf("%s: %w", file, errNoServer)
+	}
 	return node, report, nil
 }
 
@@ -141,9 +153,9 @@ func FromNginx(file, prefix string) (*draft.Node, *draft.Report, error) {
 // error what is left to do.
 func (o output) write(s console.Streams, command string, node *draft.Node, report *draft.Report) error {
 	text := report.File("Written by: "+command, node)
-	name := o.Output
+	name, next := o.Output, "look at the head of the file, then: millrace check "+o.Output
 	if name == "" || name == "-" {
-		name = config.FileName
+		name, next = config.FileName, "to write it to a file: "+command+" -o "+config.FileName
 		if _, err := io.WriteString(s.Out, text); err != nil {
 			return fmt.Errorf("writing the config: %w", err)
 		}
@@ -159,7 +171,7 @@ func (o output) write(s console.Streams, command string, node *draft.Node, repor
 		s.Say("  the config is written; change the lines above until millrace check %s says ok\n", name)
 		return nil
 	}
-	s.Say("  next: look at the head of the file, then: millrace check %s\n", name)
+	s.Say("  next: %s\n", next)
 	return nil
 }
 
