@@ -96,19 +96,28 @@ type based struct {
 // BaseContext is called by net/http.
 func (b *based) BaseContext() context.Context { return b.ctx }
 
-// settings asks net/http what it tells its clients.
-func (in *inner) settings() ([]byte, error) {
+// settings asks net/http what it tells its clients. net/http waits 2 s for an
+// answer to its settings: on a machine that is busy for so long it may end the
+// connection before they are sent, so it is asked more than once.
+func (in *inner) settings() (payload []byte, err error) {
+	for range 5 {
+		if payload, err = in.askSettings(); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, fmt.Errorf("start HTTP/2: %w", err)
+}
+
+func (in *inner) askSettings() ([]byte, error) {
 	client, srv := net.Pipe()
 	defer func() { _ = client.Close() }() // a pipe
 	go in.serve(context.Background(), srv)
 	_ = client.SetDeadline(time.Now().Add(10 * time.Second)) // a pipe
 	head := make([]byte, 9)
 	if _, err := io.ReadFull(client, head); err != nil {
-		return nil, fmt.Errorf("start HTTP/2: %w", err)
+		return nil, err
 	}
 	payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
-	if _, err := io.ReadFull(client, payload); err != nil {
-		return nil, fmt.Errorf("start HTTP/2: %w", err)
-	}
-	return payload, nil
+	_, err := io.ReadFull(client, payload)
+	return payload, err
 }
