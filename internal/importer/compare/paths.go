@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -63,7 +64,8 @@ func (q *Queue) Links(s Site, target string, a Answer) {
 	}
 }
 
-// Files adds the files of a folder under a path, and the folders themselves.
+// Files adds the files of a folder under a path, the folders themselves, and for
+// scripts a path that goes on behind their names: a way around rules for them.
 func (q *Queue) Files(root, prefix string) {
 	_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || len(q.seen) >= q.limit {
@@ -85,6 +87,9 @@ func (q *Queue) Files(root, prefix string) {
 			target += "/"
 		}
 		q.Add(target)
+		if path.Ext(target) == ".php" { // whether that is the script is a matter of the config
+			q.Add(target + "/behind")
+		}
 		return nil
 	})
 }

@@ -50,7 +50,7 @@ func TestApacheIsTheOracle(t *testing.T) {
 	}{
 		// A folder without an index belongs to the front controller, and so does
 		// what is hidden. Who may not read a path is told so before a password is asked for.
-		{"wordpress/.htaccess", 20, []string{"/.htaccess", "/wp-admin/.htaccess", "/wp-admin/includes/", "/wp-admin/includes/x.php", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/", "/wp-content/uploads/.htaccess"}, nil},
+		{"wordpress/.htaccess", 20, []string{"/.htaccess", "/wp-admin/.htaccess", "/wp-admin/includes/", "/wp-admin/includes/x.php", "/wp-admin/includes/x.php/behind", "/wp-content", "/wp-content/", "/wp-content/uploads", "/wp-content/uploads/", "/wp-content/uploads/.htaccess"}, nil},
 		{"laravel/public/.htaccess", 8, []string{"/.htaccess", "/css", "/css/"}, nil},
 		{"drupal/.htaccess", 20, []string{
 			"/core", "/core/", "/core/misc", "/core/misc/", "/modules", "/modules/", "/modules/x", "/modules/x/", "/sites", "/sites/", "/sites/default", "/sites/default/", "/sites/default/files", "/sites/default/files/",

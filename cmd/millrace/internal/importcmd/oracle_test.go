@@ -141,7 +141,10 @@ func php(t *testing.T, socket string) {
 		_ = fcgi.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			env := fcgi.ProcessEnv(r)
 			w.Header().Set("Content-Type", "text/html")
-			behind := strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"])
+			behind := ""
+			if env["APP_PATH"] != "" { // Apache has other words for it
+				behind = strings.TrimPrefix(env["PATH_TRANSLATED"], env["DOCUMENT_ROOT"])
+			}
 			fmt.Fprintf(w, "script %s app %s uri %s behind %s TLS %v", filepath.Base(env["SCRIPT_FILENAME"]), env["APP_ENV"], r.RequestURI, strings.TrimSuffix(behind, "/"), r.TLS != nil)
 		}))
 	}()
