@@ -220,7 +220,8 @@ func apr1Text(sum []byte) string {
 // Parse reads a file of lines "name:hash", as htpasswd writes it.
 func Parse(r io.Reader) (map[string]string, error) {
 	users := map[string]string{}
-	lines := bufio.NewScanner(io.LimitReader(r, maxFile))
+	within := &io.LimitedReader{R: r, N: maxFile + 1}
+	lines := bufio.NewScanner(within)
 	for n := 1; lines.Scan(); n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || line[0] == '#' {
@@ -238,6 +239,9 @@ func Parse(r io.Reader) (map[string]string, error) {
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
+	}
+	if within.N == 0 { // who stands behind that would be kept out without a word
+		return nil, fmt.Errorf("it is longer than %d bytes", maxFile)
 	}
 	return users, nil
 }

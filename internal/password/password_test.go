@@ -78,6 +78,18 @@ func TestLong(t *testing.T) {
 	}
 }
 
+// TestLongFile: of a file that is too long no part is taken for all of it.
+func TestLongFile(t *testing.T) {
+	line := "alice:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n"
+	whole := line + strings.Repeat("#\n", (maxFile-len(line))/2)
+	if users, err := Parse(strings.NewReader(whole)); err != nil || len(users) != 1 {
+		t.Errorf("%d bytes: %v, %v", len(whole), users, err)
+	}
+	if users, err := Parse(strings.NewReader(whole + "##\nbob:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n")); err == nil {
+		t.Errorf("a file that is too long has the users %v", users)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"alice:{SHA}x", "a:$apr1$$", "a:$2y$05$", "a:$argon2id$v=19$m=1,t=1,p=1$$"} {
 		f.Add(s)

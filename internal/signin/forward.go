@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"millrace/internal/ask"
+	"millrace/internal/authority"
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
 	"millrace/internal/realip"
@@ -141,8 +142,9 @@ func (f *forward) question(r *http.Request) *http.Request {
 		q.Header.Set("User-Agent", "") // none, instead of net/http's own
 	}
 	q.Header.Set("X-Forwarded-Method", r.Method)
-	q.Header.Set("X-Forwarded-Proto", f.scheme(r))
-	q.Header.Set("X-Forwarded-Host", r.Host)
+	scheme := f.scheme(r)
+	q.Header.Set("X-Forwarded-Proto", scheme)
+	q.Header.Set("X-Forwarded-Host", authority.Normal(scheme, r.Host)) // in the spelling that sites and upstreams go by
 	q.Header.Set("X-Forwarded-Uri", target(r))
 	q.Header.Set("X-Original-Uri", target(r))
 	if a := f.clients.Of(r); a.IsValid() {

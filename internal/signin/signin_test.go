@@ -123,7 +123,7 @@ func TestForward(t *testing.T) {
 		"If-None-Match", `"x"`, "Range", "bytes=0-1", "Connection", "x-hop", "X-Hop", "1", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Uri", "/open", "X_forwarded_host", "evil",
 		"X-Original-Url", "https://site.example/open", "X-Original-Method", "HEAD", "X.forwarded.uri", "/open", "X-Rewrite-Url", "/open", "X-Real-Ip", "10.0.0.1", "X-Http-Method-Override", "PUT",
 		"Remote-User", "mallory", "Remote-Groups", "admin", "Remote_user", "mallory", "Accept", "text/html")
-	r.Host, r.RemoteAddr = "site.example", "192.0.2.7:1"
+	r.Host, r.RemoteAddr = "SITE.example.:80", "192.0.2.7:1"
 	w, seen := through(g, r)
 	want := http.Header{
 		"Cookie": {"s=1"}, "Authorization": {"Basic eA=="}, "Accept": {"text/html"},
