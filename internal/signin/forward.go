@@ -19,9 +19,6 @@ import (
 	"millrace/internal/realip"
 )
 
-// errBusy is why somebody was not asked.
-var errBusy = errors.New("too many requests wait for its answers")
-
 // maxPage bounds the body of a refusal that is given to the client, in bytes.
 const maxPage = 64 << 10
 
@@ -77,7 +74,10 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	defer cancel()
 	client := clientOf(f.clients.Of(r))
 	if !f.turns.take(ctx, client) {
-		return visitor{}, f.down(r, errBusy)
+		if f.turns.say(r) {
+			f.errors.Warn("more requests come than the one who has to be asked answers; some are not let in", "url", f.name, "client", f.clients.Of(r).String())
+		}
+		return visitor{}, &refusal{status: http.StatusServiceUnavailable, fields: http.Header{"Retry-After": {"10"}}}
 	}
 	defer f.turns.done(client, true)
 	resp, err := f.client.Do(f.question(r).WithContext(ctx))

@@ -71,8 +71,6 @@ const (
 	lookEvery = time.Second
 	// waitForHash is how long a request waits for its turn to be hashed.
 	waitForHash = 10 * time.Second
-	// sayEvery bounds how often it is said that passwords are not checked in time.
-	sayEvery = time.Minute
 )
 
 // passwords lets in who knows one (RFC 7617).
@@ -86,8 +84,7 @@ type passwords struct {
 
 	mu    sync.Mutex
 	users map[string]string
-	names []string // of users, in order
-	said  time.Time
+	names []string  // of users, in order
 	stamp string    // of the file
 	look  time.Time // when the file was looked at
 	known map[[32]byte]time.Time
@@ -145,7 +142,9 @@ func (g *passwords) admit(r *http.Request) (visitor, *refusal) {
 	case right:
 		return visitor{user: user}, nil
 	case !checked: // 401 would have a browser forget a password that is right
-		g.busy(r)
+		if g.turns.say(r) {
+			g.errors.Warn("more passwords come than can be checked; rate_limit holds back who guesses", "client", g.clients.Of(r).String())
+		}
 		return visitor{}, &refusal{status: http.StatusServiceUnavailable, fields: http.Header{"Retry-After": {"10"}}}
 	}
 	return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: g.challenge}
@@ -194,16 +193,6 @@ func (g *passwords) decoy(user string) string {
 	}
 	n := binary.BigEndian.Uint64(mac.Sum(nil)) % uint64(len(g.names))
 	return g.users[g.names[n]]
-}
-
-// busy says that passwords are not checked in time.
-func (g *passwords) busy(r *http.Request) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if now := time.Now(); r.Context().Err() == nil && now.Sub(g.said) >= sayEvery {
-		g.said = now
-		g.errors.Warn("more passwords come than can be checked; rate_limit holds back who guesses", "client", g.clients.Of(r).String())
-	}
 }
 
 // find returns a user's hash, and whether the password was right a moment ago.

@@ -139,6 +139,12 @@ func TestNoTurn(t *testing.T) {
 		if w, _ := through(g, r); w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("Www-Authenticate") != "" {
 			t.Errorf("%d %q", w.Code, w.Header())
 		}
+		if busy.say(r) {
+			t.Error("it is said for each request")
+		}
+		if time.Sleep(sayEvery); !busy.say(r) {
+			t.Error("it is not said again")
+		}
 		ctx, gone := context.WithCancel(t.Context())
 		gone()
 		if busy.take(ctx, clientOf(netip.Addr{})) || len(busy.waiting) > 0 {

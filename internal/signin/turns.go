@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -11,6 +12,8 @@ const (
 	// maxWaiting bounds how many requests wait. A page with everything on it is a
 	// hundred.
 	maxWaiting = 1024
+	// sayEvery bounds how often it is said that too many wait.
+	sayEvery = time.Minute
 	// maxGuessers bounds how many clients with wrong passwords are remembered, in
 	// memory of some 64 bytes each, and forgetGuesser is for how long.
 	maxGuessers   = 8192
@@ -29,6 +32,7 @@ type turns struct {
 	held     map[netip.Prefix]int // turns of clients that have any
 	waiting  []*waiter            // in the order in which they came
 	guessers map[netip.Prefix]guesser
+	said     time.Time
 }
 
 // waiter is a request that waits for its turn.
@@ -119,6 +123,22 @@ func (t *turns) leave(w *waiter) bool {
 		}
 	}
 	return w.ok
+}
+
+// say reports whether it is to be said that a request got no turn: who makes many of
+// them must not fill the log.
+func (t *turns) say(r *http.Request) bool {
+	if r.Context().Err() != nil {
+		return false // it is the client who is gone
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if !t.said.IsZero() && now.Sub(t.said) < sayEvery {
+		return false
+	}
+	t.said = now
+	return true
 }
 
 // settle ends the waiting of one.
