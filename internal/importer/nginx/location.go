@@ -113,6 +113,7 @@ func (t *site) passwordDoes(l *location) bool {
 func (t *site) either(l *location, node *draft.Node) {
 	d := l.last("satisfy")
 	if d == nil || d.Arg(0) != "any" {
+		t.im.standard(d, "an address and a password are both required")
 		return
 	}
 	auth, access := node.Get("auth"), node.Get("access")

@@ -89,12 +89,12 @@ func plainWords(body string) (words []string, ok bool) {
 
 // asksNothing reports whether what stands behind a place matches whatever follows.
 func asksNothing(tail string) bool {
-	rest, any := strings.CutPrefix(tail, ".*")
+	rest, rests := strings.CutPrefix(tail, ".*")
 	for {
 		switch {
 		case rest == "":
 			return true
-		case rest[0] == '$' && any:
+		case rest[0] == '$' && rests:
 			rest = rest[1:]
 		case rest[0] == ')':
 			rest = rest[1:]

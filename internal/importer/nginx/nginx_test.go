@@ -173,6 +173,8 @@ func TestLines(t *testing.T) {
 		"location / { auth_request /c; root /r; } location = /c { proxy_pass http://$x:2; }":                                                                                         "- {deny: {}}",
 		"root /r; location / { try_files $uri /index.php; } location ~ \\.php$ { auth_request /c; fastcgi_pass 127.0.0.1:9; } location = /c { proxy_pass http://a:2; }":              "'@php-front':\n        static: {root: /r}\n        php:\n          to: '127.0.0.1:9'\n          only: '\\.php$'\n          front: index.php\n        auth: {url: http://a:2/c}",
 		"root /r; location /p { root /s; index index.php; location ~ ^/p/(.+\\.php)$ { root /s/; fastcgi_pass 127.0.0.1:9; } }":                                                      "'/p**':\n        static: {root: /s}\n        try: ['{path}', '@php']",
+		"location /a/ { proxy_pass http://h:1/b$request_uri; }":                                                                                                                      "to: http://h:1/b/",
+		"default_type application/octet-stream; location = /x.html { return 200 hi; }":                                                                                               "type: text/html",
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)
@@ -237,6 +239,25 @@ func TestFieldsThatRulesLack(t *testing.T) {
 		_, report := translated(t, block)
 		if got := strings.Contains(strings.Join(report.Defaults(), "\n"), "add_header X-A"); got != want {
 			t.Errorf("%s: listed: %v, want %v\n%s", block, got, want, strings.Join(report.Defaults(), "\n"))
+		}
+	}
+}
+
+// TestPathsBehind: what a proxy_pass puts before the whole path is not put in the
+// place of the location's; where a slash makes a difference, that is listed.
+func TestPathsBehind(t *testing.T) {
+	if got, _ := translated(t, "location /a/ { proxy_pass http://h:1/b$request_uri; }"); strings.Contains(got, "strip_prefix") {
+		t.Error(got)
+	}
+	for block, want := range map[string]bool{
+		"location /a/ { proxy_pass http://h:1/b; }":  true,
+		"location /a { proxy_pass http://h:1/b/; }":  true,
+		"location /a/ { proxy_pass http://h:1/b/; }": false,
+		"location /a/ { proxy_pass http://h:1; }":    false,
+	} {
+		_, report := translated(t, block)
+		if got := strings.Contains(strings.Join(report.Defaults(), "\n"), "behind a slash"); got != want {
+			t.Errorf("%s: listed: %v, want %v", block, got, want)
 		}
 	}
 }

@@ -123,6 +123,7 @@ type target struct {
 	to       []string
 	path     string // in the place of the location's
 	hasPath  bool
+	behind   bool   // before the whole path of the request
 	hostName string // what nginx sends as Host
 	keys     *draft.Node
 }
@@ -132,8 +133,11 @@ func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error)
 	for name, v := range t.server.values {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "${"+name+"}", v), "$"+name, v)
 	}
+	behind := false
 	for _, same := range []string{"$request_uri", "$uri$is_args$args", "$uri"} {
-		text = strings.TrimSuffix(text, same) // that is what the upstream gets anyway
+		if rest, is := strings.CutSuffix(text, same); is {
+			text, behind = rest, true // that is what the upstream gets anyway
+		}
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -143,7 +147,7 @@ func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error)
 	if scheme == "" {
 		return nil, fmt.Errorf("%q is neither http nor https", text)
 	}
-	out := &target{keys: draft.Map()}
+	out := &target{keys: draft.Map(), behind: behind}
 	if socket, is := strings.CutPrefix(rest, "unix:"); is {
 		socket, out.path, out.hasPath = strings.Cut(socket, ":")
 		out.to, out.hostName = []string{"unix:" + socket}, "localhost"
@@ -261,7 +265,10 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 			}
 			o.Set("to", draft.OneOrMore(to.to...))
 		}
-		if l.path != "/" {
+		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.behind {
+			t.im.partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
+		}
+		if l.path != "/" && !to.behind {
 			o.Set("strip_prefix", draft.Text(strings.TrimSuffix(l.path, "/")+"/"))
 		}
 	}

@@ -2,6 +2,7 @@ package nginx
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -183,6 +184,11 @@ func (t *site) contentType(l *location) string {
 		if strings.EqualFold(h.Arg(0), "Content-Type") {
 			t.im.used(h)
 			return h.Arg(1)
+		}
+	}
+	if l.kind == exactLocation {
+		if ct := draft.TypeOf(path.Ext(l.path)); ct != "" {
+			return ct
 		}
 	}
 	if d := l.last("default_type"); d != nil {
