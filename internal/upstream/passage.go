@@ -98,10 +98,12 @@ func (p *Pool) Begin(x *Passage, loop int, client netip.Addr, told Told) bool {
 }
 
 // connect has a goroutine connect for a request that has a place: meanwhile it
-// waits. The goroutine ends within Options.ConnectTimeout; Close waits for it.
+// waits. The goroutine ends within Options.ConnectTimeout; Close waits for it. It keeps
+// the place of a request that is given up meanwhile: clients who ask and go at once
+// would otherwise have a server connected to without any bound.
 func (x *Passage) connect(now time.Duration, told Told) {
 	p := x.pool
-	w := &waiter{told: told, since: now, ready: make(chan struct{}), place: x.place}
+	w := &waiter{told: told, since: now, ready: make(chan struct{}), place: x.place, dialing: true}
 	x.place, x.waiter = place{}, w
 	x.count()
 	p.working.Go(func() { p.connect(w) })
@@ -116,7 +118,9 @@ func (p *Pool) connect(w *waiter) {
 		made = nil
 	}
 	p.mu.Lock()
-	gone := w.gone
+	w.dialing = false
+	orphaned := w.orphaned
+	gone := w.gone || orphaned
 	if !gone {
 		w.made = made
 		w.tell()
@@ -125,6 +129,18 @@ func (p *Pool) connect(w *waiter) {
 	if gone && made != nil {
 		c.put(made, p.now())
 	}
+	if orphaned { // after that: who gets the place finds the connection
+		p.unused(w.place)
+	}
+}
+
+// unused gives a place back on which no request was sent.
+func (p *Pool) unused(c place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.server.requests--
+	p.observe(c, p.now(), undecided)
+	p.leave(c)
 }
 
 // unmade leaves to others what was made for a request that no longer waits.
@@ -248,12 +264,7 @@ func (x *Passage) Cancel() {
 
 // giveBack gives the place of a request back that was not sent.
 func (x *Passage) giveBack() {
-	p := x.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	x.place.server.requests--
-	p.observe(x.place, p.now(), undecided)
-	p.leave(x.place)
+	x.pool.unused(x.place)
 	x.place = place{}
 }
 
@@ -279,6 +290,8 @@ func (p *Pool) quit(w *waiter) {
 	switch {
 	case w.queued:
 		p.queue.remove(w)
+	case w.dialing:
+		w.orphaned = true
 	case w.err == nil:
 		w.place.server.requests--
 		p.observe(w.place, p.now(), undecided)

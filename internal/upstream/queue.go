@@ -41,8 +41,11 @@ type waiter struct {
 	err    error
 	queued bool
 
-	made *wire // a connection that was made for it; by the pool's mu
-	gone bool  // it does not wait for one any more; by the pool's mu
+	// Of one that waits for a connection, by the pool's mu:
+	made     *wire // the connection
+	gone     bool  // it does not wait for one any more
+	dialing  bool  // a goroutine makes one
+	orphaned bool  // that goroutine has the place, and gives it back
 }
 
 // Told is told, from anywhere and within a lock, that a request of a loop need not
@@ -226,7 +229,12 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 		p.mu.Unlock()
 		return place{}, err
 	}
+	w.orphaned = w.dialing && ctx.Err() != nil
+	orphaned := w.orphaned
 	p.mu.Unlock()
+	if orphaned {
+		return place{}, err
+	}
 	// The place came at the same moment.
 	if w.err == nil && ctx.Err() != nil {
 		p.failed(w.place, undecided, nil)
