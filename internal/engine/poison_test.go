@@ -159,6 +159,8 @@ func spellings(name string) []string {
 func TestNeverArrives(t *testing.T) {
 	up := mirror(t)
 	routes := fmt.Sprintf("    /p/: {proxy: %s}\n    /c/: {cache: %s}\n    /b/: {cache: {to: %s, rules: [{bypass: true}]}}\n    /w/: {websocket: {proxy: %s}}\n", up, up, up, strings.Replace(up, "http", "ws", 1))
+	const rules = "request_headers: {set: {X-Tenant: acme}, remove: [X-Debug]}"
+	routes += fmt.Sprintf("    /r/: {proxy: {to: %s, %s}}\n    /rb/: {cache: {to: %s, rules: [{bypass: true}], %s}}\n", up, rules, up, rules)
 	const forged = "203.0.113.66"
 	framing := []string{"Content_Length", "Transfer_Encoding", "Content.Length", "Transfer.Encoding", "Proxy_Connection", "Keep_Alive", "Proxy_Authorization"}
 	over(t, routes, func(t *testing.T, v *visitors) {
@@ -191,6 +193,22 @@ func TestNeverArrives(t *testing.T) {
 		for _, name := range slices.Concat(trailers, claims) {
 			for _, spelled := range spellings(name) {
 				arrives("the trailer "+spelled, anything{method: "POST", body: "x", trailer: []string{spelled, forged}})
+			}
+		}
+		for _, spelled := range []string{"X_Tenant", "X.Tenant", "x-Tenant", "X_Debug", "X-Debug"} {
+			if v.h2 != nil {
+				spelled = strings.ToLower(spelled)
+			}
+			for _, route := range []string{"/r/", "/rb/"} {
+				for kind, q := range map[string]anything{
+					"field": {header: []string{spelled, forged}}, "trailer": {method: "POST", body: "x", trailer: []string{spelled, forged}},
+				} {
+					serial++
+					status, said, _ := v.send(fmt.Sprintf("%s%d", route, serial), q)
+					if strings.Contains(said, forged) || !strings.Contains(said, "acme") || status != 200 {
+						t.Errorf("the %s %s on %s: %d\n%s", kind, spelled, route, status, said)
+					}
+				}
 			}
 		}
 		if v.h2 == nil { // HTTP/2 has no Connection

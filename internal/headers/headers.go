@@ -178,6 +178,20 @@ func isName(s string) bool {
 // Varies reports whether the rules give different requests different values.
 func (r *Rules) Varies() bool { return r != nil && len(r.used) > 0 }
 
+// Names are those of the fields that the rules are for.
+func (r *Rules) Names() []string {
+	if r == nil {
+		return nil
+	}
+	names := slices.Clone(r.remove)
+	for _, list := range [][]fieldRule{r.set, r.add, r.absent} {
+		for i := range list {
+			names = append(names, list[i].name)
+		}
+	}
+	return names
+}
+
 // Apply changes a header. value says what a variable stands for. A field whose
 // value would not be one of a header is left out.
 func (r *Rules) Apply(h field.Fields, value func(variable string) string) {

@@ -91,10 +91,14 @@ func isConnectionLevel(name string) bool {
 
 // forged reports whether a name is spelled so that an upstream which turns header
 // fields into variables (CGI) confuses it with a field that the proxy sets or
-// removes: X_Forwarded_For, Content_Length. Clients may not send those.
-func forged(name string) bool {
+// removes: X_Forwarded_For, Content_Length, or one of request_headers. Clients may
+// not send those.
+func (h *Handler) forged(name string) bool {
 	if fieldname.Plain(name) {
 		return false
+	}
+	if h.ours(name) {
+		return true
 	}
 	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
 	return canonical == "Content-Length" || isConnectionLevel(canonical) || fieldname.Claim(name)
@@ -245,7 +249,7 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	drop := named(r.Header)
 	for name, values := range r.Header {
 		switch {
-		case isConnectionLevel(name), forged(name), !peer.trusted && fieldname.Claim(name):
+		case isConnectionLevel(name), h.forged(name), !peer.trusted && fieldname.Claim(name):
 		case len(drop) > 0 && slices.Contains(drop, fieldname.Fold(name)):
 		case name == "Content-Length", name == "Host", name == "Expect" && r.ContentLength == 0: // the request's own fields say it
 		case name == "Max-Forwards" && (r.Method == http.MethodOptions || r.Method == http.MethodTrace):

@@ -102,7 +102,7 @@ func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) field.Lin
 				continue
 			}
 		}
-		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !forged(l.Name) && (from.trusted || !fieldname.Claim(l.Name)) {
+		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !fieldname.Claim(l.Name)) {
 			o.fields = append(o.fields, l)
 		}
 	}

@@ -135,6 +135,7 @@ type Handler struct {
 	first    url.URL
 	paths    paths
 	rules    *headers.Rules                      // nil: none
+	changed  []string                            // the fields of rules, folded
 	drained  func(*http.Request) <-chan struct{} // lane.Drain; a test's own
 	stream   bool
 	buffer   Buffer
@@ -166,6 +167,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: realip.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}
+	h.changed = changedBy(rules)
 	h.simple = h.carries()
 	return h, nil
 }
@@ -210,7 +212,7 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 	}
 	step := trace.Begin(r.Context(), trace.Upstream)
 	out := h.Outgoing(r)
-	body := newUpload(r, out)
+	body := h.newUpload(r, out)
 	if body != nil {
 		out.Body = body
 		// Otherwise net/http reads the rest of the upload before it sends the

@@ -3,8 +3,10 @@ package proxy
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/headers"
 	"millrace/internal/realip"
 )
@@ -35,6 +37,19 @@ func newRules(o Options) (*headers.Rules, map[string]error) {
 	return rules, faults
 }
 
+// changedBy are the fields that rules are for, folded.
+func changedBy(rules *headers.Rules) (names []string) {
+	for _, name := range rules.Names() {
+		names = append(names, fieldname.Fold(name))
+	}
+	return names
+}
+
+// ours reports whether a field, in any spelling, is one of request_headers.
+func (h *Handler) ours(name string) bool {
+	return len(h.changed) > 0 && slices.Contains(h.changed, fieldname.Fold(name))
+}
+
 // Varies reports whether request_headers tell the upstream who asks.
 func (o *Options) Varies() bool {
 	rules, _ := newRules(*o)
@@ -42,7 +57,7 @@ func (o *Options) Varies() bool {
 }
 
 // applyRules changes the header of an outgoing request. Fields in any other
-// spelling than a rule's were removed already, if they are claims.
+// spelling than a rule's were removed already.
 func (h *Handler) applyRules(header http.Header, r *http.Request) {
 	h.rules.Apply(field.Map(header), func(variable string) string {
 		switch variable {

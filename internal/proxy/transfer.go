@@ -81,14 +81,14 @@ type upload struct {
 }
 
 // newUpload returns nil for a request without a body.
-func newUpload(r, out *http.Request) *upload {
+func (h *Handler) newUpload(r, out *http.Request) *upload {
 	if out.Body == nil {
 		return nil
 	}
 	u := &upload{in: r}
 	// Only trailers that were announced: they must be known before the body.
 	for name := range r.Trailer {
-		if !mayTrail(name) {
+		if !mayTrail(name) || h.ours(name) {
 			continue
 		}
 		if u.trailer == nil {
