@@ -175,6 +175,7 @@ func TestLines(t *testing.T) {
 		"root /r; location /p { root /s; index index.php; location ~ ^/p/(.+\\.php)$ { root /s/; fastcgi_pass 127.0.0.1:9; } }":                                                      "'/p**':\n        static: {root: /s}\n        try: ['{path}', '@php']",
 		"location /a/ { proxy_pass http://h:1/b$request_uri; }":                                                                                                                      "to: http://h:1/b/",
 		"default_type application/octet-stream; location = /x.html { return 200 hi; }":                                                                                               "type: text/html",
+		"location = /a { return 301 /find?q=$arg_q&l=$cookie_lang&h=${http_x_id}; }":                                                                                                 "redirect: {to: '/find?q={query.q}&l={cookie.lang}&h={header.X-Id}', status: 301}",
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)

@@ -102,7 +102,7 @@ func (t *site) text(text, expr string) (string, error) {
 	if strings.ContainsAny(strings.ReplaceAll(variable().ReplaceAllString(text, ""), "${", ""), "{}") {
 		return "", fmt.Errorf("%q has braces, which stand for variables here", text)
 	}
-	out, err := template(text, requestVariables(), t.captures(expr))
+	out, err := template(text, withFields(text), t.captures(expr))
 	if err != nil {
 		return "", err
 	}

@@ -70,6 +70,24 @@ func requestVariables() map[string]string {
 	}
 }
 
+// withFields are requestVariables with those for parameters, fields and cookies that
+// a text names.
+func withFields(text string) map[string]string {
+	known := requestVariables()
+	for _, m := range regexp.MustCompile(`\$\{?((arg|http|cookie)_(\w+))`).FindAllStringSubmatch(text, -1) {
+		switch name := m[3]; {
+		case known[m[1]] != "":
+		case m[2] == "arg":
+			known[m[1]] = "{query." + name + "}"
+		case m[2] == "cookie":
+			known[m[1]] = "{cookie." + name + "}"
+		default:
+			known[m[1]] = "{header." + headerName(name) + "}"
+		}
+	}
+	return known
+}
+
 // headerVariables are those of header fields for upstreams.
 func headerVariables() map[string]string {
 	return map[string]string{
