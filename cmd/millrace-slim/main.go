@@ -6,9 +6,9 @@
 //	./site --listen :80
 //
 // Built from it, FILE takes the flags for listeners, TLS and the log that a full
-// millrace takes, and the verbs list, verify and unpack. There is no admin
-// listener, and of signals SIGTERM, SIGINT and SIGUSR1 are known: drain, and
-// open the log file again.
+// millrace takes, and the verbs list, verify, unpack and version. There is no admin
+// listener. Of signals, SIGTERM and SIGINT drain, SIGUSR1 has the log file opened
+// again, and SIGHUP, which has other servers read their config again, does nothing.
 package main
 
 import (
@@ -21,6 +21,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -34,16 +36,19 @@ const usage = `usage: FILE [--listen ADDR]... [--tls-listen ADDR]... [--tls-cert
        FILE list [--json]     what is in this file
        FILE verify            compare everything with the sums made when it was packed
        FILE unpack DIR        write the site's files into a folder
+       FILE version           which millrace serves it
 `
 
 // errUsage is a command line that cannot be meant.
-var errUsage = errors.New("usage")
+var errUsage = errors.New("the command line")
 
 func main() {
 	err := run(os.Args[1:])
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Print(usage)
 	case errors.Is(err, errUsage):
-		fmt.Fprint(os.Stderr, usage)
+		fmt.Fprintf(os.Stderr, "millrace: %v\n%s", err, usage)
 		os.Exit(2)
 	case errors.Is(err, packfile.ErrNone):
 		fmt.Fprintln(os.Stderr, "millrace-slim: there is no site in this file: `millrace pack DIR -o FILE --base "+os.Args[0]+"` packs one")
@@ -78,8 +83,10 @@ func run(args []string) error {
 		return err
 	case verb == "unpack" && len(args) == 1:
 		return site.Unpack(args[0], "millrace.yaml")
+	case verb == "version" && len(args) == 0:
+		return version()
 	case verb != "":
-		return errUsage
+		return fmt.Errorf("%w: unexpected %q", errUsage, strings.Join(append([]string{verb}, args...), " "))
 	}
 	plan, err := slim.ReadPlan(site)
 	if err != nil {
@@ -89,6 +96,16 @@ func run(args []string) error {
 		return err
 	}
 	return serve(plan, site)
+}
+
+// version says which millrace this is.
+func version() error {
+	built := "dev"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		built = info.Main.Version
+	}
+	_, err := fmt.Printf("millrace-slim %s, %s, %s/%s\n", built, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 // flags puts the command line on top of the plan.
@@ -110,8 +127,13 @@ func flags(p *slim.Plan, args []string) error {
 	f.StringVar(&p.Log.Format, "log", p.Log.Format, "")
 	f.StringVar(&p.Log.File, "log-file", p.Log.File, "")
 	f.BoolVar(&p.Lane.Off, "no-lane", p.Lane.Off, "")
-	if err := f.Parse(args); err != nil || f.NArg() > 0 {
-		return errUsage
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return err //nolint:wrapcheck // not a failure
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUsage, err)
+	case f.NArg() > 0:
+		return fmt.Errorf("%w: unexpected %q", errUsage, f.Arg(0))
 	}
 	if listen != nil {
 		p.Listen = listen
@@ -150,6 +172,7 @@ func serve(p slim.Plan, site *packfile.Site) error {
 			damaged = nil
 		case sig := <-signals:
 			switch {
+			case sig == syscall.SIGHUP: // there is no config to read again
 			case sig != os.Interrupt && sig != syscall.SIGTERM:
 				if err := s.ReopenLogs(); err != nil {
 					fmt.Fprintln(os.Stderr, "millrace: the log file was not reopened:", err)

@@ -8,4 +8,6 @@ import (
 )
 
 // taken are the signals that a slim server knows.
-func taken() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1} }
+func taken() []os.Signal {
+	return []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGHUP}
+}

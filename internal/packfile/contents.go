@@ -87,7 +87,7 @@ func Shown(name string) string {
 var ErrNotEmpty = errors.New("the folder is not empty")
 
 // Unpack writes all files below dir, with their dates, and the config as a file
-// of that name; "" writes none. A root that is no path below the config's folder
+// of that name, unless it is [FolderConfig]. A root that is no path below the config's folder
 // gets a folder with a name made of its own.
 func (s *Site) Unpack(dir, config string) error {
 	list, err := os.ReadDir(dir)
@@ -112,7 +112,7 @@ func (s *Site) Unpack(dir, config string) error {
 			}
 		}
 	}
-	if config == "" {
+	if string(s.Config) == FolderConfig {
 		return nil
 	}
 	return copyConfig(filepath.Join(dir, config), s.Config)

@@ -40,6 +40,8 @@ import (
 const (
 	// Magic begins the header and the trailer.
 	Magic = "MILLRACE-PACK-1\n"
+	// FolderConfig is the config of a folder that is packed without one.
+	FolderConfig = "sites: [{routes: {/: {static: {root: .}}}}]\n"
 	// Align is the length of a page in bytes: that of the system's memory on most
 	// machines.
 	Align = 4096

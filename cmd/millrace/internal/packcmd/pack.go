@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// folderConfig is the config of a folder that is packed without one.
-	folderConfig = "sites: [{routes: {/: {static: {root: .}}}}]\n"
 	// fullBase and slimBase are the programs that can be packed behind, by the
 	// path that the go command builds into them.
 	fullBase = "millrace/cmd/millrace"
@@ -150,7 +148,7 @@ func (c *Pack) site(p *packer.Plan) error {
 	if err := cmdline.CheckDir("millrace pack", c.Site); err != nil {
 		return err
 	}
-	p.Config = []byte(folderConfig)
+	p.Config = []byte(packfile.FolderConfig)
 	p.Folders = []packer.Folder{c.folder(".", c.Site, static.Options{})}
 	cfg, err := parse(p.Config, nil)
 	if err != nil {

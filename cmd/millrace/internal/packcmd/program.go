@@ -73,11 +73,7 @@ type Unpack struct {
 
 // Run writes the files, and the config where there is one.
 func (c *Unpack) Run(s console.Streams, site *packfile.Site) error {
-	name := config.FileName
-	if string(site.Config) == folderConfig {
-		name = ""
-	}
-	if err := site.Unpack(c.Dir, name); errors.Is(err, packfile.ErrNotEmpty) {
+	if err := site.Unpack(c.Dir, config.FileName); errors.Is(err, packfile.ErrNotEmpty) {
 		return console.Failure(fmt.Errorf("%s is not empty", c.Dir), "name a folder that is not there yet")
 	} else if err != nil {
 		return Damaged(err)
