@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/confine"
 	"millrace/internal/slim"
 )
 
 // slimPlan is the config for a slim base; nil where that could not serve it.
 func slimPlan(cfg *config.Config) ([]byte, error) {
 	plan := slim.Plan{Listen: cfg.Listen, TLS: slim.TLS(cfg.TLS), Log: cfg.Log, Lane: cfg.Lane, Limits: cfg.Limits}
-	if cfg.TLS.Auto != nil || cfg.TLS.HTTP3 || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 || !reflect.ValueOf(cfg.ProxyProtocol).IsZero() {
+	if cfg.TLS.Auto != nil || cfg.TLS.HTTP3 || cfg.TLS.Tickets.Shared != "" || len(cfg.Limits.TrustedProxies) > 0 || !reflect.ValueOf(cfg.ProxyProtocol).IsZero() || asksAround(cfg) {
 		return nil, nil
 	}
 	for _, s := range cfg.Sites {
@@ -34,6 +35,13 @@ func slimPlan(cfg *config.Config) ([]byte, error) {
 		return nil, fmt.Errorf("writing the config for a slim base: %w", err)
 	}
 	return b, nil
+}
+
+// asksAround reports whether a config has what is around all sites, which a slim base
+// does without: closed sites and a process that may not reach other files above all.
+func asksAround(cfg *config.Config) bool {
+	return cfg.Tracing != nil || cfg.RequestID != nil && !cfg.RequestID.Off || cfg.SlowRequests != nil && !cfg.SlowRequests.Off ||
+		cfg.Sandbox.Mode != "" && cfg.Sandbox.Mode != confine.Off || !reflect.ValueOf(cfg.Maintenance).IsZero()
 }
 
 // slimRoute reports whether a slim base can do all that a route says.

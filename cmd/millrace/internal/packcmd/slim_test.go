@@ -15,6 +15,17 @@ func TestSlimPlan(t *testing.T) {
 	if err := os.WriteFile(users, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	check := func(text string, will bool) {
+		t.Helper()
+		cfg, err := config.Parse("x.yaml", []byte(text))
+		if cfg == nil {
+			t.Errorf("%s: %v", text, err)
+			return
+		}
+		if plan, err := slimPlan(cfg); err != nil || (plan != nil) != will {
+			t.Errorf("%s: a slim base will do: %v, %v", text, plan != nil, err)
+		}
+	}
 	for text, will := range map[string]bool{
 		"- routes: {/: {static: {root: " + dir + "}}}": true,
 		"- {headers: {security: on}, cors: 'https://a.example', routes: {/: {static: {root: " + dir + "}, headers: {set: {X-A: b}}, cors: '*'}}}": true,
@@ -26,13 +37,22 @@ func TestSlimPlan(t *testing.T) {
 		"- routes: {/: {static: {root: " + dir + "}, no_log: true}}":                                                                              false,
 		"- routes: {/: {static: {root: " + dir + "}}, '/a/*/b': {redirect: {to: '/{1}'}}}":                                                        false,
 	} {
-		cfg, err := config.Parse("x.yaml", []byte("sites:\n"+text+"\n"))
-		if cfg == nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if plan, err := slimPlan(cfg); err != nil || (plan != nil) != will {
-			t.Errorf("%s: a slim base will do: %v, %v", text, plan != nil, err)
-		}
+		check("sites:\n"+text+"\n", will)
+	}
+	site := "\nsites:\n- routes: {/: {static: {root: " + dir + "}}}\n"
+	for text, will := range map[string]bool{
+		"log: {format: json}":                      true,
+		"sandbox: off":                             true,
+		"request_id: off":                          true,
+		"slow_requests: off":                       true,
+		"sandbox: auto":                            false,
+		"sandbox: require":                         false,
+		"request_id: on":                           false,
+		"slow_requests: {recorder: true}":          false,
+		"maintenance: {on: true}":                  false,
+		"maintenance: {text: soon}":                false,
+		"tracing: {otlp: 'http://127.0.0.1:4318'}": false,
+	} {
+		check(text+site, will)
 	}
 }
