@@ -26,7 +26,8 @@ type Head struct {
 	// Lines are the other fields in the order in which they came, each name once.
 	Lines []field.Line
 
-	few [fewFields]field.Line
+	few   [fewFields]field.Line
+	parts int // of a Cookie over HTTP/2, but for the first
 }
 
 // Parse reads a complete head, as [End] found it. It reports false for whatever

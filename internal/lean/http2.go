@@ -14,7 +14,7 @@ func (h *Head) Assemble(method, target, authority string) bool {
 	if method != http.MethodGet && method != http.MethodHead || authority == "" || !hostLike(authority) {
 		return false
 	}
-	h.Method, h.Target, h.Host, h.Length, h.Upgrades = method, target, authority, 0, false
+	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts = method, target, authority, 0, false, 0
 	if h.Lines == nil {
 		h.Lines = h.few[:]
 	}
@@ -32,6 +32,9 @@ func (h *Head) Add(name, value string) bool {
 	for i := range h.Lines {
 		if l := &h.Lines[i]; l.Name == name {
 			if name != "Cookie" {
+				return false
+			}
+			if h.parts++; h.parts >= mostFields { // HPACK has a byte for each, and they are copied again and again
 				return false
 			}
 			l.Value += "; " + value

@@ -127,3 +127,24 @@ func TestEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestCookieInParts: a client of HTTP/2 sends a Cookie in parts, of which each costs it
+// a byte; many are for net/http.
+func TestCookieInParts(t *testing.T) {
+	var h Head
+	for range 2 {
+		if !h.Assemble("GET", "/", "a") {
+			t.Fatal("the request is not ours")
+		}
+		n := 0
+		for n < 10*mostFields && h.Add("cookie", "a=1") {
+			n++
+		}
+		if n != mostFields {
+			t.Errorf("a Cookie in %d parts is ours", n)
+		}
+		if got := h.Value("Cookie"); got != strings.Repeat("a=1; ", mostFields-1)+"a=1" {
+			t.Errorf("it is %q", got)
+		}
+	}
+}
