@@ -176,6 +176,7 @@ func TestLines(t *testing.T) {
 		"location /a/ { proxy_pass http://h:1/b$request_uri; }":                                                                                                                      "to: http://h:1/b/",
 		"default_type application/octet-stream; location = /x.html { return 200 hi; }":                                                                                               "type: text/html",
 		"location = /a { return 301 /find?q=$arg_q&l=$cookie_lang&h=${http_x_id}; }":                                                                                                 "redirect: {to: '/find?q={query.q}&l={cookie.lang}&h={header.X-Id}', status: 301}",
+		"location / { index index.php; } location ~ \\.php$ { allow 10.0.0.1; fastcgi_pass 127.0.0.1:9; }":                                                                           "only: '\\.php$'", // without a root
 		"location / { root /r; auth_request /check; }":                                                                                                                               "- {deny: {}}",
 	} {
 		got, report := translated(t, block)

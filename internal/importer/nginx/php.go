@@ -76,7 +76,8 @@ func (t *site) filesFor(l, php *location) bool {
 
 // sameRoot reports whether two locations have the same folder, however it is written.
 func sameRoot(a, b *location) bool {
-	return strings.TrimSuffix(a.last("root").Arg(0), "/") == strings.TrimSuffix(b.last("root").Arg(0), "/")
+	root := func(l *location) string { return strings.TrimSuffix(strings.Join(l.last("root").Texts(), ""), "/") }
+	return root(a) == root(b)
 }
 
 // phpOptions are the keys of php for a location.
