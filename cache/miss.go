@@ -58,11 +58,10 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 	if !all || h.tiers.Look(key) != nil {
 		return nil
 	}
-	m := missingPool.Get().(*missing)
-	if !h.proxy.Begin(&m.Trip, q) {
-		missingPool.Put(m)
+	if !h.proxy.Tries(q) {
 		return nil
 	}
+	m := missingPool.Get().(*missing)
 	m.h, m.pages = h, q.Pages
 	m.x = exchange{h: h, began: time.Now(), set: set, scheme: scheme, host: host, key: key, purges: h.purges.Generation().Now()}
 	if !m.lead(q) {
@@ -73,34 +72,31 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 }
 
 // lead becomes the leader of the key's fetch and sends the request. It reports
-// false where that is not for a loop; then the line is given back.
+// false where that is not for a loop. A server is chosen last: never for a request
+// that is not sent.
 func (m *missing) lead(q *lane.Question) bool {
 	h, x := m.h, &m.x
 	x.r = q.Request(h.life.ctx)
 	if x.r == nil {
-		m.Cancel()
 		return false
 	}
 	x.personal = x.set.Personal(x.r)
 	x.demand = x.set.Policy.Demands(x.r.Header)
 	f := x.request()
 	if x.demand.OnlyIfCached || x.demand.NoStore || h.fetches.Passes(f) {
-		m.Cancel()
 		return false
 	}
 	var leader bool
 	if m.fill, leader = h.fetches.Join(f); !leader || !m.fill.Enter() {
-		m.Cancel()
 		return false
 	}
 	if h.tiers.Look(x.key) != nil && m.fill.Abandon() { // another fetch has just ended
 		m.fill.Leave()
-		m.Cancel()
 		return false
 	}
 	m.fetch = h.fetches.New(m.fill, f, nil)
 	m.fetch.Lead()
-	if m.Waits() || m.send(q) {
+	if h.proxy.Begin(&m.Trip, q, x.key) && (m.Waits() || m.send(q)) {
 		return true
 	}
 	m.fetch.GiveUp()

@@ -79,7 +79,11 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 	}
 	p := passagePool.Get().(*passage)
 	from := h.senderOf(q)
-	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, from.client, q.Waiting) {
+	p.out.collect(h, q, &from)
+	asked := upstream.Asked{
+		Client: from.client, Secure: q.Scope.Secure, Path: h.target(q), Query: q.Head.Query, Asks: q.Head.Asks, Fields: &p.out.fields,
+	}
+	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, &asked, q.Waiting) {
 		passagePool.Put(p)
 		return nil
 	}
@@ -92,8 +96,8 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 	return p
 }
 
-// send sends the request. If it reports false, nothing was sent, and neither a place
-// nor a connection is held.
+// send sends the request, or has it wait for a new connection. If it reports false,
+// nothing was sent; see upstream.Passage.Send.
 func (p *passage) send(q *lane.Question, from *sender) bool {
 	text, err := p.request(q, from)
 	if err != nil {
@@ -109,6 +113,7 @@ func (p *passage) Start(q *lane.Question) bool {
 		return false
 	}
 	from := p.handler.senderOf(q)
+	p.out.collect(p.handler, q, &from)
 	return p.send(q, &from)
 }
 

@@ -49,25 +49,30 @@ type outgoing struct {
 	from  *sender
 }
 
-// request writes the request down as Outgoing and the pool do.
+// target is the path that the upstream gets.
+func (h *Handler) target(q *lane.Question) string {
+	if h.paths.strip != "" {
+		return stripped(q.Head.Path, h.paths.strip)
+	}
+	return q.Head.Path
+}
+
+// request writes the request down as Outgoing and the pool do. Its fields are collected.
 func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 	h, head := p.handler, q.Head
-	host, path := h.host, head.Path
+	host := h.host
 	switch host {
 	case "upstream":
 		host = ""
 	case "client":
 		host = from.now.host
 	}
-	if h.paths.strip != "" {
-		path = stripped(path, h.paths.strip)
-	}
-	lines := p.Lines(host, path, head.Query, head.Asks, head.Length)
+	lines := p.Lines(host, h.target(q), head.Query, head.Asks, head.Length)
 	b, err := lines.Append(q.Out, head.Method)
 	if err != nil {
 		return nil, err
 	}
-	fields := p.out.collect(h, q, from)
+	fields := p.out.fields
 	nameless := h.rules != nil && fields.First("User-Agent") == ""
 	for _, l := range fields {
 		if nameless && l.Name == "User-Agent" {
@@ -90,7 +95,7 @@ func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 
 // collect makes the fields, but for those that say which proxies the request has
 // passed, with which the rules have nothing to do.
-func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) field.Lines {
+func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) {
 	head, strip := q.Head, h.paths.strip
 	o.fields = o.fields[:0]
 	for _, l := range head.Lines {
@@ -122,7 +127,7 @@ func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) field.Lin
 		}
 	}
 	if h.rules == nil {
-		return o.fields
+		return
 	}
 	if !o.fields.Has("User-Agent") {
 		o.fields.Add("User-Agent", "") // as outgoingHeader has it, for the rules
@@ -130,7 +135,6 @@ func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) field.Lin
 	o.q, o.from = q, from
 	h.rules.Apply(&o.fields, o.value)
 	o.q, o.from = nil, nil
-	return o.fields
 }
 
 // valueOf is what a variable stands for.

@@ -20,11 +20,24 @@ type Trip struct {
 	beyond  bool // its answer is not for a loop
 }
 
+// Tries reports whether it makes sense to Begin: the upstream's answers are mostly ones
+// for a loop. What the request will say is not known yet, but for its URL; so where a
+// server is chosen by more than that, loops do not make it.
+func (h *Handler) Tries(q *lane.Question) bool {
+	pool, ours := h.pool.(*upstream.Pool)
+	return ours && !h.stream && pool.Loops() && h.calm(q)
+}
+
 // Begin takes a connection for what q asks for into t, if there is one at once or
-// the request may wait for a place (see Waits), and the answers are mostly ones for
-// a loop.
-func (h *Handler) Begin(t *Trip, q *lane.Question) bool {
-	if pool, ours := h.pool.(*upstream.Pool); !ours || h.stream || !h.calm(q) || !pool.Begin(&t.Passage, q.Loop, q.From(), q.Waiting) {
+// the request may wait for a place or a connection (see Waits). key is the one of
+// [upstream.WithHashKey]. It is for those who have asked Tries.
+func (h *Handler) Begin(t *Trip, q *lane.Question, key string) bool {
+	pool, ours := h.pool.(*upstream.Pool)
+	if !ours {
+		return false
+	}
+	asked := upstream.Asked{Client: q.From(), Secure: q.Scope.Secure, Path: h.target(q), Query: q.Head.Query, Asks: q.Head.Asks, Key: key}
+	if !pool.Begin(&t.Passage, q.Loop, &asked, q.Waiting) {
 		return false
 	}
 	t.handler, t.method, t.began, t.beyond = h, q.Head.Method, time.Now(), false
@@ -42,8 +55,9 @@ func (h *Handler) calm(q *lane.Question) bool {
 }
 
 // Ask sends r, which has no body, with room for its text. doubt is what
-// [upstream.OnDoubt] is given elsewhere. If it reports false, nothing was sent, and
-// the connection is given back.
+// [upstream.OnDoubt] is given elsewhere. If it reports false, nothing was sent, see
+// [upstream.Passage.Send]; it may also wait for a new connection, and is asked again
+// then.
 func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 	text, err := t.Write(room, r)
 	if err != nil {
@@ -53,7 +67,9 @@ func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 	if !t.Send(text) {
 		return false
 	}
-	t.Doubted(doubt) // only now: Send takes another connection where the server has closed this one
+	if !t.Waits() {
+		t.Doubted(doubt) // only now: Send takes another connection where the server has closed this one
+	}
 	return true
 }
 

@@ -92,9 +92,9 @@ func TestTripDoubted(t *testing.T) {
 	if !head.Parse("GET /x HTTP/1.1\r\nHost: a\r\n\r\n") {
 		t.Fatal("no request")
 	}
-	q := &lane.Question{Head: &head, Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	q := &lane.Question{Head: &head, Scope: new(lane.Scope), Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
 	var trip Trip
-	if !h.Begin(&trip, q) {
+	if !h.Begin(&trip, q, "") {
 		t.Fatal("there was no connection")
 	}
 	fd, _, _ := trip.Line(func(int) {})

@@ -131,9 +131,15 @@ func (o *origin) requests() []string {
 // its route.
 func relay(tb testing.TB, to string, o upstream.Options, off bool, around ...func(*site.Route)) *rig {
 	tb.Helper()
+	o.To, o.Host = []string{"http://" + to}, "client"
+	return relayTo(tb, o, off, around...)
+}
+
+// relayTo is relay to any servers.
+func relayTo(tb testing.TB, o upstream.Options, off bool, around ...func(*site.Route)) *rig {
+	tb.Helper()
 	log := &lockedBuffer{}
 	errorLog := slog.New(slog.NewTextHandler(log, nil))
-	o.To, o.Host = []string{"http://" + to}, "client"
 	pool, err := upstream.New(o, errorLog)
 	if err != nil {
 		tb.Fatal(err)
@@ -153,7 +159,7 @@ func relay(tb testing.TB, to string, o upstream.Options, off bool, around ...fun
 		t.Add(site.New(uint64(i+1), []*site.Route{route}), nil)
 	}
 	r := start(tb, plan{lane: lane.Options{Off: off}, plain: tables[0], secure: tables[1], meters: m})
-	r.log = log
+	r.log, r.pool = log, pool
 	return r
 }
 
@@ -218,7 +224,10 @@ func (r *rig) ask(tb testing.TB, transport, method, req string) (got string, car
 	c.br = bufio.NewReader(io.TeeReader(c.Conn, &all))
 	before := r.srv.lane.Carried()
 	_, _ = io.WriteString(c.Conn, req)
-	_, _, err := c.tryAnswer(method)
+	res, _, err := c.tryAnswer(method)
+	for err == nil && (res.StatusCode == http.StatusContinue || res.StatusCode == http.StatusEarlyHints) {
+		res, _, err = c.tryAnswer(method)
+	}
 	carried = r.srv.lane.Carried() > before
 	if err == nil {
 		_, _ = io.WriteString(c.Conn, request("GET", "/ok"))

@@ -24,6 +24,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/send"
 	"millrace/internal/site"
+	"millrace/internal/upstream"
 )
 
 // patience is how long a test waits for what must happen. Only a failing test
@@ -37,7 +38,8 @@ type rig struct {
 	meters *meter.Meters
 	job    *meter.Job
 	setup  Setup
-	log    *lockedBuffer // the error log
+	log    *lockedBuffer  // the error log
+	pool   *upstream.Pool // of a relay
 	cancel context.CancelFunc
 	ended  chan error
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/bits"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -132,8 +131,10 @@ func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what wish) *serv
 // fnv1a is the 64-bit FNV-1a hash (Fowler, Noll and Vo): the same on every machine and
 // after every restart, so that keys keep their servers. Colliding keys gain an attacker
 // nothing: the load of their server is bounded.
-func fnv1a(s string) uint64 {
-	h := uint64(14695981039346656037)
+func fnv1a[T string | []byte](s T) uint64 { return fnv1aOn(14695981039346656037, s) }
+
+// fnv1aOn goes on with a hash.
+func fnv1aOn[T string | []byte](h uint64, s T) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
@@ -156,43 +157,45 @@ func WithHashKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, hashKeyContext{}, key)
 }
 
-// hashKey finds what a request is hashed by; "" is the URL.
-type hashKey func(r *http.Request) string
+// hashKey says what a request is hashed by, as Options.HashBy does.
+type hashKey struct{ kind, name string }
 
 func newHashKey(by string) hashKey {
 	kind, name, _ := strings.Cut(by, ":")
-	switch kind {
+	if kind == "header" {
+		name = http.CanonicalHeaderKey(name)
+	}
+	return hashKey{kind, name}
+}
+
+// of is what r is hashed by; "" is the URL.
+func (k hashKey) of(r *http.Request) string {
+	switch k.kind {
 	case "path":
-		return func(r *http.Request) string { return r.URL.Path }
+		return r.URL.Path
 	case "client":
-		return func(r *http.Request) string {
-			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-				return host
-			}
-			return r.RemoteAddr
+		if client := addressOf(r.RemoteAddr); client.IsValid() {
+			return client.String()
 		}
 	case "header":
-		return func(r *http.Request) string { return r.Header.Get(name) }
+		return r.Header.Get(k.name)
 	case "cookie":
-		return func(r *http.Request) string {
-			if c, err := r.Cookie(name); err == nil {
-				return c.Value
-			}
-			return ""
+		if c, err := r.Cookie(k.name); err == nil {
+			return c.Value
 		}
-	}
-	return func(r *http.Request) string {
+	default:
 		key, _ := r.Context().Value(hashKeyContext{}).(string)
 		return key
 	}
+	return ""
 }
 
 // hashOf is the hash to balance r by; 0 where it is not needed.
 func (p *Pool) hashOf(r *http.Request) uint64 {
-	if p.options.Balance != "hash" || len(p.servers) == 1 {
+	if !p.picks.hash {
 		return 0
 	}
-	if key := p.hashBy(r); key != "" {
+	if key := p.hashBy.of(r); key != "" {
 		return fnv1a(key)
 	}
 	return fnv1a(r.URL.RequestURI())

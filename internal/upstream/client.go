@@ -82,6 +82,13 @@ func (c *client) put(w *wire, now time.Duration) {
 	c.mu.Unlock()
 }
 
+// spare is put for a connection that nobody has used. From now on the server may end
+// it, like one that was used.
+func (c *client) spare(w *wire, now time.Duration) {
+	w.uses = max(w.uses, 1)
+	c.put(w, now)
+}
+
 // expire closes connections that were idle for too long.
 func (c *client) expire() {
 	now := time.Since(c.started)

@@ -212,8 +212,13 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 	return x.header(out.method)
 }
 
-// takeOver goes on with the connection of a request that was sent.
+// takeOver goes on with the connection of a request that was sent, or with what has
+// kept one from being made.
 func (x *exchange) takeOver(begun *Passage) error {
+	if begun.lost != nil {
+		x.early = errors.Is(begun.lost, errEarly)
+		return begun.lost
+	}
 	x.sent = true
 	w, err := begun.wire()
 	if err != nil {

@@ -387,7 +387,7 @@ func TestHashBy(t *testing.T) {
 		"": "the key", "url": "the key", "path": "/a", "client": "192.0.2.1", "header:X-User": "ann", "cookie:sid": "s1",
 		"header:X-None": "", "cookie:none": "",
 	} {
-		if got := newHashKey(by)(keyed); got != want {
+		if got := newHashKey(by).of(keyed); got != want {
 			t.Errorf("hash_by %q: %q, want %q", by, got, want)
 		}
 	}

@@ -35,7 +35,8 @@ type Options struct {
 	Balance string `yaml:"balance"`
 	// HashBy is what hash goes by: url (path and query, in a cache the key of
 	// the answer), path, client (its address), header:NAME or cookie:NAME;
-	// requests without that header or cookie go by url. Default url.
+	// requests without that header or cookie, and clients of a UNIX socket, go by url.
+	// Default url.
 	HashBy string `yaml:"hash_by"`
 	// Weights are how much each address gets beside the others, in their order: with
 	// [3, 1] the first has three times the requests. Default the same for all.

@@ -45,7 +45,12 @@ type Passage struct {
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
 
+	what    wish
+	secure  bool    // the client is there over TLS
+	told    Told    // nil: the request cannot wait, or has
 	waiter  *waiter // for a place, before there is one; nil: there is
+	waited  bool    // whoever goes on with it keeps its place
+	lost    error   // why there is no connection
 	counted bool    // for the retries' budget
 }
 
@@ -61,56 +66,74 @@ const (
 	Other              // it is not for a loop
 )
 
-// Begin takes a place and an idle connection for a request of a client, without
-// waiting for either. It reports false where there is none, and where the choice of
-// the server depends on the request. If all places are taken, or no connection is
-// idle, the request may wait for one, see Waits: told is told when that is over;
-// nil: it does not wait.
-func (p *Pool) Begin(x *Passage, loop int, client netip.Addr, told Told) bool {
-	if !p.impartial {
+// Begin takes a place and an idle connection for a request, without waiting for
+// either. If all places are taken, or no connection is idle, the request may wait for
+// one, see Waits: told is told when that is over; nil: it does not wait. Begin reports
+// false where the request is not for a loop, and has chosen no server for it then: a
+// server that was chosen keeps the request, or a turn would be lost, unless told is nil.
+func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Told) bool {
+	if p.options.ProxyProtocol != "" {
+		return false
+	}
+	what, ok := p.wish(a)
+	if !ok {
 		return false
 	}
 	now := p.now()
-	*x = Passage{pool: p, loop: loop}
+	*x = Passage{pool: p, loop: loop, what: what, secure: a.Secure, told: told}
 	p.mu.Lock()
+	if !p.loopable() {
+		p.mu.Unlock()
+		return false
+	}
 	err := errFull
 	if p.queue.len == 0 {
 		var s *server
-		if s, err = p.choose(now, wish{}); err == nil && s.loopable() {
+		if s, err = p.choose(now, what); err == nil {
 			x.place = p.enter(s, now)
 		}
 	}
-	waits := errors.Is(err, errFull) && told != nil && p.loopable() && x.wait(now, customer(client), told)
+	ours := err == nil && x.place.server.loopable()
+	waits := errors.Is(err, errFull) && told != nil && x.wait(now, customer(a.Client), told)
 	p.mu.Unlock()
-	if waits || x.place.server == nil {
+	switch {
+	case x.place.server == nil:
 		return waits
+	case !ours:
+		return x.waitFor(func(w *waiter) { w.tell() })
 	}
-	c := x.place.server.client
-	switch x.line = c.takeLine(loop, now); {
-	case x.line != nil:
-	case told != nil && c.most > 0:
-		x.connect(now, told)
-	default:
-		x.giveBack()
-		return false
-	}
-	return true
+	x.line = x.place.server.client.takeLine(loop, now)
+	return x.line != nil || x.connect()
 }
 
 // connect has a goroutine connect for a request that has a place: meanwhile it
 // waits. The goroutine ends within Options.ConnectTimeout; Close waits for it. It keeps
 // the place of a request that is given up meanwhile: clients who ask and go at once
 // would otherwise have a server connected to without any bound.
-func (x *Passage) connect(now time.Duration, told Told) {
+func (x *Passage) connect() bool {
 	p := x.pool
-	w := &waiter{told: told, since: now, ready: make(chan struct{}), place: x.place, dialing: true}
+	return x.waitFor(func(w *waiter) {
+		w.dialing = true
+		p.working.Go(func() { p.connect(w) })
+	})
+}
+
+// waitFor has a request that has a place wait for what f begins. Where it cannot
+// wait it gives the place back.
+func (x *Passage) waitFor(f func(*waiter)) bool {
+	if x.told == nil {
+		x.giveBack()
+		return false
+	}
+	w := &waiter{wish: x.what, told: x.told, since: x.place.since, ready: make(chan struct{}), place: x.place}
 	x.place, x.waiter = place{}, w
 	x.count()
-	p.working.Go(func() { p.connect(w) })
+	f(w)
+	return true
 }
 
 // connect makes a connection for a request that waits for one. Where that fails, its
-// handler tries again, and says why.
+// handler says why, or asks another server.
 func (p *Pool) connect(w *waiter) {
 	c := w.place.server.client
 	made, err := c.dial(p.ctx, nil)
@@ -123,11 +146,14 @@ func (p *Pool) connect(w *waiter) {
 	gone := w.gone || orphaned
 	if !gone {
 		w.made = made
+		if p.ctx.Err() == nil {
+			w.lost = err // else it is not the server's doing
+		}
 		w.tell()
 	}
 	p.mu.Unlock()
 	if gone && made != nil {
-		c.put(made, p.now())
+		c.spare(made, p.now())
 	}
 	if orphaned { // after that: who gets the place finds the connection
 		p.unused(w.place)
@@ -143,20 +169,33 @@ func (p *Pool) unused(c place) {
 	p.leave(c)
 }
 
-// unmade leaves to others what was made for a request that no longer waits.
-func (p *Pool) unmade(w *waiter) {
+// unmade leaves to others what was made for a request that no longer waits, and says
+// why nothing could be made; nil: for no reason.
+func (p *Pool) unmade(w *waiter) error {
 	p.mu.Lock()
-	made := w.made
+	made, lost := w.made, w.lost
 	w.made, w.gone = nil, true
 	p.mu.Unlock()
 	if made != nil {
-		w.place.server.client.put(made, p.now())
+		w.place.server.client.spare(made, p.now())
 	}
+	return lost
 }
 
 // loopable reports whether loops may have lines to the server, with p.mu held.
 func (s *server) loopable() bool {
 	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.calm()
+}
+
+// Loops reports whether loops may make requests now, of which the URL is known and not
+// the fields.
+func (p *Pool) Loops() bool {
+	if p.options.ProxyProtocol != "" || p.picks.byFields {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.loopable()
 }
 
 // loopable reports whether they may to any server.
@@ -173,7 +212,7 @@ func (x *Passage) wait(now time.Duration, client netip.Prefix, told Told) bool {
 	}
 	x.counted = true
 	p.budget.add(now, 0)
-	x.waiter = &waiter{client: client, told: told, since: now, ready: make(chan struct{})}
+	x.waiter = &waiter{wish: x.what, client: client, told: told, since: now, ready: make(chan struct{})}
 	p.queue.push(x.waiter)
 	p.dispatch(now)
 	return true
@@ -187,7 +226,7 @@ func (x *Passage) Waits() bool { return x.waiter != nil }
 func (x *Passage) Enter() bool {
 	p, w := x.pool, x.waiter
 	p.mu.Lock()
-	ok := w.err == nil && w.place.server.loopable()
+	ok := w.err == nil && w.lost == nil && w.place.server.loopable()
 	made := w.made
 	if ok {
 		w.made = nil
@@ -200,7 +239,7 @@ func (x *Passage) Enter() bool {
 	if l == nil {
 		return false
 	}
-	x.place, x.line, x.waiter = w.place, l, nil
+	x.place, x.line, x.waiter, x.waited = w.place, l, nil, true
 	return true
 }
 
@@ -257,7 +296,7 @@ func (x *Passage) Cancel() {
 	}
 	l := x.line
 	x.line = nil
-	l.uses--
+	l.uses = max(l.uses-1, 1) // as spare
 	x.place.server.client.putLine(l, x.loop, x.pool.now())
 	x.giveBack()
 }
@@ -275,16 +314,18 @@ func (x *Passage) Discard() {
 		x.waiter = nil
 		x.pool.quit(w)
 	}
-	if x.line == nil {
-		return
+	switch {
+	case x.line != nil:
+		x.hangUp()
+		x.pool.failed(x.place, undecided, nil)
+	case x.place.server != nil:
+		x.giveBack()
 	}
-	x.hangUp()
-	x.pool.failed(x.place, undecided, nil)
 }
 
 // quit ends the waiting of a request that nobody wants any more.
 func (p *Pool) quit(w *waiter) {
-	defer p.unmade(w)
+	defer func() { _ = p.unmade(w) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -340,6 +381,7 @@ func (x *Passage) End() {
 	}
 	x.count()
 	x.pool.answered(x.place, true)
+	x.place = place{}
 }
 
 // doubted is that of a wire.
@@ -394,7 +436,7 @@ func (c *client) lineFor(made *wire, loop int, now time.Duration) *line {
 	}
 	l := lineOf(made)
 	if l == nil {
-		c.put(made, now)
+		c.spare(made, now)
 		return nil
 	}
 	l.uses++

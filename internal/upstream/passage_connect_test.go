@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func TestConnectionsForNobody(t *testing.T) {
 	}
 	for i := range 10 * places {
 		x := new(Passage)
-		if !p.Begin(x, 0, netip.Addr{}, nobody{}) {
+		if !p.Begin(x, 0, new(Asked), nobody{}) {
 			t.Fatal("the request does not wait")
 		}
 		if i%2 == 0 {

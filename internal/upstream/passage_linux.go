@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"millrace/internal/field"
 	"millrace/internal/send"
 	"millrace/internal/upstream/http1"
 )
@@ -41,32 +42,42 @@ func (l *line) conn() (net.Conn, error) {
 }
 
 // Send sends the request, if all of it can be sent at once on a connection that
-// is quiet. Otherwise it reports false: the passage has ended, and no server has
-// seen a whole request.
+// is quiet. Otherwise no server has seen a whole request, and it waits for a new
+// connection to the same one, see Waits. If it has waited already, Send reports false,
+// and the request is one for a goroutine; so it does if it cannot wait, and then the
+// passage has ended.
 func (x *Passage) Send(text []byte) bool {
 	c := x.place.server.client
 	for x.line != nil {
 		l := x.line
-		if found := l.look(); found == quiet {
-			n, err := retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
+		found, err, n := l.look(), errClosed, 0
+		if found == quiet {
+			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
 				return true
 			}
-			if err == nil || n > 0 || errors.Is(err, syscall.EAGAIN) {
-				l.close()
-				break
-			}
-		} else if found == unsolicited {
+		}
+		if found == unsolicited {
 			l.accuse(x.place.server)
-			l.close()
+			err = errEarly
+		}
+		l.close()
+		if n > 0 || found == quiet && (err == nil || errors.Is(err, syscall.EAGAIN)) {
+			break // it is too long for a loop
+		}
+		if l.uses == 1 && x.waited {
+			x.lost = err // it was made for this request
 			break
 		}
-		l.close() // the server has ended it, as it may
-		x.line = c.takeLine(x.loop, x.pool.now())
+		if found == unsolicited {
+			break
+		}
+		x.line = c.takeLine(x.loop, x.pool.now()) // the server has ended it, as it may
 	}
-	x.line = nil
-	x.giveBack()
-	return false
+	if x.line = nil; x.waited {
+		return false
+	}
+	return x.connect()
 }
 
 // Take reads what has come into a buffer that is free after the next call on the
@@ -101,7 +112,14 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 		x.keep(all)
 		return nil, Other
 	}
+	if x.pool.repeats(method, a.Status) {
+		x.keep(all)
+		return nil, Other
+	}
 	x.all, x.head, x.more = all, size, whole < int64(len(all))
+	if cookie := x.sticks(); cookie != "" {
+		a.Lines = append(a.Lines, field.Line{Name: "Set-Cookie", Value: cookie})
+	}
 	return all[size:whole], Whole
 }
 

@@ -43,6 +43,7 @@ type waiter struct {
 
 	// Of one that waits for a connection, by the pool's mu:
 	made     *wire // the connection
+	lost     error // why none could be made
 	gone     bool  // it does not wait for one any more
 	dialing  bool  // a goroutine makes one
 	orphaned bool  // that goroutine has the place, and gives it back
@@ -81,11 +82,17 @@ type turns struct {
 // clientOf is who has a turn of its own: an IPv4 address, or a network of 64 bits,
 // as one customer gets it. Whoever has none shares one.
 func clientOf(remote string) netip.Prefix {
+	return customer(addressOf(remote))
+}
+
+// addressOf is the address of a client in one spelling, the zero one for whoever has
+// none, as on a UNIX socket.
+func addressOf(remote string) netip.Addr {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
-		return netip.Prefix{}
+		return netip.Addr{}
 	}
-	return customer(at.Addr().Unmap().WithZone(""))
+	return at.Addr().Unmap().WithZone("")
 }
 
 // customer is who has a turn of its own, by an address that may be none.

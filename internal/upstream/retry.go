@@ -40,11 +40,16 @@ func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, b
 // unwelcome reports whether try n of r is repeated for the status of its answer,
 // as [Retries.Status] says.
 func (p *Pool) unwelcome(r *http.Request, resp *http.Response, up *upload, n int) bool {
-	statuses := p.options.Retries.Status
-	if len(statuses) == 0 || up != nil || n >= p.options.Retries.Attempts || !isIdempotent(r.Method) || r.Context().Err() != nil {
+	if !p.repeats(r.Method, resp.StatusCode) || up != nil || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
 		return false
 	}
-	return slices.ContainsFunc(statuses, func(s string) bool { return matches(s, resp.StatusCode) }) && p.withdraw()
+	return p.withdraw()
+}
+
+// repeats reports whether requests are repeated for the status of an answer.
+func (p *Pool) repeats(method string, status int) bool {
+	statuses := p.options.Retries.Status
+	return len(statuses) > 0 && isIdempotent(method) && slices.ContainsFunc(statuses, func(s string) bool { return matches(s, status) })
 }
 
 // withdraw takes one repeat from the budget.

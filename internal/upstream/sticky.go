@@ -55,25 +55,42 @@ func (p *Pool) wishOf(r *http.Request, stream bool) wish {
 		return what
 	}
 	for _, c := range r.CookiesNamed(p.options.Sticky.Cookie) {
-		for _, s := range p.servers {
-			if s.token == c.Value {
-				what.stuck = what.stuck.with(s)
-				return what
-			}
+		if s := p.named(c.Value); s != nil {
+			what.stuck = what.stuck.with(s)
+			break
 		}
 	}
 	return what
 }
 
+// named is the server that the value of a cookie names; nil: none.
+func (p *Pool) named(token string) *server {
+	for _, s := range p.servers {
+		if s.token == token {
+			return s
+		}
+	}
+	return nil
+}
+
 // stick sets the cookie that names the server which has answered, unless the client
 // has it already, or its own server is only busy at the moment.
 func (p *Pool) stick(r *http.Request, resp *http.Response, what wish, s *server) {
-	o := p.options.Sticky
-	if o.Cookie == "" || len(p.servers) == 1 || what.stuck&(1<<s.index) != 0 || p.comesBack(what.stuck) {
-		return
+	if p.options.Sticky.Cookie != "" && p.strays(what, s) {
+		resp.Header.Add("Set-Cookie", p.cookie(s, r.TLS != nil))
 	}
-	c := http.Cookie{Name: o.Cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil, MaxAge: int(o.MaxAge / time.Second)}
-	resp.Header.Add("Set-Cookie", c.String())
+}
+
+// strays reports whether a client gets the cookie of the server that has answered.
+func (p *Pool) strays(what wish, s *server) bool {
+	return len(p.servers) > 1 && what.stuck&(1<<s.index) == 0 && !p.comesBack(what.stuck)
+}
+
+// cookie is what names a server to its client.
+func (p *Pool) cookie(s *server, secure bool) string {
+	o := p.options.Sticky
+	c := http.Cookie{Name: o.Cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: secure, MaxAge: int(o.MaxAge / time.Second)}
+	return c.String()
 }
 
 // comesBack reports whether a server may be asked, when it has room.

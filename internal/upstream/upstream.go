@@ -85,11 +85,9 @@ type Pool struct {
 	errorLog *slog.Logger
 	balance  balancer
 	weighted bool // not all servers are to get the same
-	// impartial: the request has no say in which server gets it, nor its answer in
-	// whether another one is asked.
-	impartial bool
-	hashBy    hashKey
-	good      *regexp.Regexp // what the body of a good probe has; nil: anything
+	picks    picks
+	hashBy   hashKey
+	good     *regexp.Regexp // what the body of a good probe has; nil: anything
 
 	started time.Time // times below are counted from it
 
@@ -103,13 +101,6 @@ type Pool struct {
 	ctx     context.Context // of the probes, and of connections made for passages
 	stop    context.CancelFunc
 	working sync.WaitGroup // both
-}
-
-// impartial reports whether neither a request nor its answer has a say in which
-// servers are asked, and no turn is lost when a server is chosen in vain.
-func impartial(o Options) bool {
-	inTurn := o.Balance == "hash" || o.Balance == "round_robin" || len(o.Weights) > 0 || o.SlowStart > 0 || o.Sticky.Cookie != ""
-	return (len(o.To) == 1 || !inTurn) && len(o.Retries.Status) == 0
 }
 
 // dialer connects to an address as [net.Dialer.DialContext] does.
@@ -129,14 +120,14 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 	}
 	o = o.complete()
 	p := &Pool{
-		options:   o,
-		errorLog:  errorLog,
-		balance:   balancers[o.Balance],
-		weighted:  len(o.Weights) > 0 || o.SlowStart > 0,
-		impartial: impartial(o),
-		hashBy:    newHashKey(o.HashBy),
-		started:   time.Now(),
-		budget:    window{cell: budgetWindow / windowCells},
+		options:  o,
+		errorLog: errorLog,
+		balance:  balancers[o.Balance],
+		weighted: len(o.Weights) > 0 || o.SlowStart > 0,
+		picks:    picksOf(o),
+		hashBy:   newHashKey(o.HashBy),
+		started:  time.Now(),
+		budget:   window{cell: budgetWindow / windowCells},
 	}
 	if body := o.Health.Body; body != "" {
 		p.good = regexp.MustCompile(body) // was checked
@@ -201,17 +192,17 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 	if w := x.waiter; w != nil {
 		x.waiter = nil
 		x.place, err = p.wait(r.Context(), w)
-		if p.unmade(w); err != nil {
+		if x.lost = p.unmade(w); err != nil {
 			up.abandon()
 			return nil, err
 		}
 	} else if x.line != nil {
 		x.count()
 	}
-	sent := x.line != nil
+	begun := x.line != nil || x.lost != nil
 	return p.repeat(r, up, p.wishOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
-		if sent {
-			sent = false
+		if begun {
+			begun = false
 			return p.ask(r, target, c, up, interim, x)
 		}
 		return p.try(r, target, c, up, interim)

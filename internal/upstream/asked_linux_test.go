@@ -1,0 +1,159 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace/internal/field"
+)
+
+// FuzzAsked: for a request of a loop the same server is wished for as for that
+// request of a goroutine.
+func FuzzAsked(f *testing.F) {
+	token := tokenOf("http://b")
+	for _, cookie := range []string{"", "a=b", "route=" + token, "a=b; route=\"" + token + "\"; route=x", "route=\"", "route=a\\b; route=" + token, " route = " + token, "route= " + token, "route;route==" + token, ";;\troute=" + token + "\t;", "route=\x7f; route=\xff"} {
+		f.Add("/a", "b", true, "192.0.2.1:80", "ann", cookie)
+	}
+	f.Add("/", "", false, "[2001:db8::1]:1", "", "route=x")
+	f.Add("/a/b", "", true, "[::ffff:192.0.2.1]:1", " ", "")
+	f.Add("/a/b", "x=y", true, "@", "", "")
+	pools := make([]*Pool, 0, 8)
+	for _, by := range []string{"", "path", "client", "header:x-user", "cookie:route", "cookie:a"} {
+		pools = append(pools, newPool(f, Options{To: hosts(3), Balance: "hash", HashBy: by, Sticky: Sticky{Cookie: "route"}}, nil))
+	}
+	f.Fuzz(func(t *testing.T, path, query string, asks bool, remote, user, cookie string) {
+		if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.Trim(path, "/abcdefgh0123456789-._") != "" || !field.Value(query) || strings.ContainsAny(query, " #\t") {
+			t.Skip() // no request for a loop
+		}
+		r := newRequest(t, "GET", "/", nil)
+		r.URL.Path, r.URL.RawQuery, r.URL.ForceQuery, r.RemoteAddr = path, query, asks && query == "", remote
+		lines := field.Lines{{Name: "Accept", Value: "*/*"}}
+		for _, l := range []field.Line{{Name: "Cookie", Value: cookie}, {Name: "X-User", Value: user}} {
+			if !field.Value(l.Value) || strings.Trim(l.Value, " \t") != l.Value {
+				t.Skip()
+			}
+			if l.Value != "" {
+				r.Header[l.Name] = []string{l.Value}
+				lines = append(lines, l)
+			}
+		}
+		a := Asked{Client: addressOf(remote), Path: path, Query: query, Asks: asks || query != "", Fields: &lines}
+		for _, p := range pools {
+			want := p.wishOf(r, false)
+			want.from = ""
+			if got, ok := p.wish(&a); !ok || got != want {
+				t.Errorf("hash_by %q: %+v, want %+v", p.options.HashBy, got, want)
+			}
+		}
+		var got []string
+		for value := range cookiesNamed(cookie, "route") {
+			got = append(got, value)
+		}
+		var want []string
+		for _, c := range r.CookiesNamed("route") {
+			want = append(want, c.Value)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q has %q, want %q", cookie, got, want)
+		}
+	})
+}
+
+// bell is rung when a passage need not wait any more.
+type bell chan struct{}
+
+func (b bell) Ready() { close(b) }
+
+// TestPassageUnknown: where the choice goes by fields that are not known yet, loops do
+// nothing; elsewhere a key may stand for the URL.
+func TestPassageUnknown(t *testing.T) {
+	for _, o := range []Options{
+		{Balance: "hash", HashBy: "cookie:a"}, {Balance: "hash", HashBy: "header:A"}, {Sticky: Sticky{Cookie: "a"}}, {ProxyProtocol: "v1"},
+	} {
+		o.To = hosts(2)
+		p := newPool(t, o, nil)
+		if x := new(Passage); p.Begin(x, 0, &Asked{Path: "/"}, make(bell)) {
+			t.Errorf("%+v: begun", o)
+		}
+		if s := p.Servers(); s[0].Requests+s[1].Requests > 0 {
+			t.Errorf("%+v: chosen in vain", o)
+		}
+	}
+	p := newPool(t, Options{To: hosts(2), Balance: "hash"}, nil)
+	if what, ok := p.wish(&Asked{Path: "/", Key: "the key"}); !ok || what.key != fnv1a("the key") {
+		t.Error("not by its key")
+	}
+}
+
+// TestPassageLost: a server that refuses a loop's connection is not asked for another
+// one at once. It has failed once, and another server answers.
+func TestPassageLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wires) {
+		w.counting("b:80")
+		p := newPool(t, Options{To: hosts(2), Balance: "round_robin"}, w)
+		var x Passage
+		told := make(bell)
+		if !p.Begin(&x, 0, &Asked{Client: netip.MustParseAddr("192.0.2.1"), Path: "/"}, told) || !x.Waits() {
+			t.Fatal("it does not wait for a connection")
+		}
+		<-told
+		if x.Enter() {
+			t.Fatal("there is a connection to nobody")
+		}
+		res, err := p.Resume(newRequest(t, http.MethodGet, "/", nil), &x, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if s := p.Servers(); w.dials("a:80") != 1 || s[0].Fails != 1 || s[0].Requests != 1 || s[1].Requests != 1 || s[0].Running+s[1].Running > 0 {
+			t.Errorf("%d tries at the server that refuses; %+v", w.dials("a:80"), s)
+		}
+	})
+}
+
+// TestPassageClosed: a connection that ends since the pool is closed is nobody's fault.
+func TestPassageClosed(t *testing.T) {
+	waits := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	p, err := start(Options{To: hosts(1)}, slog.New(slog.DiscardHandler), waits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x Passage
+	told := make(bell)
+	if !p.Begin(&x, 0, &Asked{Path: "/"}, told) {
+		t.Fatal("it does not wait")
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	if x.waiter.lost != nil || x.waiter.err != nil || x.Enter() {
+		t.Errorf("%v, %v", x.waiter.lost, x.waiter.err)
+	}
+	x.Discard()
+	if s := p.Servers()[0]; s.Fails > 0 || s.Running > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestPassageGoes: a place that a request has taken and not used comes back.
+func TestPassageGoes(t *testing.T) {
+	p := newPool(t, Options{To: hosts(1)}, nil)
+	x := Passage{pool: p, waited: true}
+	p.mu.Lock()
+	x.place = p.enter(p.servers[0], 0)
+	p.mu.Unlock()
+	x.Discard()
+	if s := p.Servers()[0]; s.Running > 0 || s.Requests > 0 {
+		t.Errorf("%+v", s)
+	}
+}
