@@ -198,6 +198,7 @@ var around = map[string]string{
 	"requests":  "sites:\n- routes:\n    /: {proxy: {to: SHOP, request_headers: {set: {X-Real-IP: '{client_ip}', X-Empty: '', X-Asked: '{method} {scheme} {host} {path} {query}'}, add: {Cookie: 'more=1', User-Agent: more}, default: {User-Agent: nobody, X-New: '1'}, remove: [Authorization]}}}\n",
 	"stripped":  "sites:\n- routes:\n    /: {proxy: {to: SHOP/inner, strip_prefix: /app}}\n",
 	"kept":      "sites:\n- routes:\n    /: {proxy: {to: SHOP, strip_prefix: /app, redirects: keep}}\n",
+	"rewritten": "sites:\n- routes:\n    /: {proxy: {to: SHOP/inner, strip_prefix: /front, rewrite: [{path: '/app/(a|moved|in)', to: '/{1}?first={1}'}, {path: '/app/(created|g.*e)', to: '/app/{1}?'}, {path: '(/.*)/flush', to: '/{1}'}]}}\n",
 	"access":    "sites:\n- access: {allow: [127.0.0.0/8]}\n  rate_limit: {rate: 10000/s, header: X-Api-Key}\n  routes:\n    /: {proxy: SHOP}\n",
 	"denied":    "sites:\n- access: {deny: [127.0.0.1]}\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    /app/: {proxy: SHOP, access: {off: true}}\n",
 	"pages":     "sites:\n- errors: {404: '@gone'}\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    '@gone': {respond: {status: 404, text: not here}}\n",

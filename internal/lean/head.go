@@ -65,6 +65,19 @@ func (h *Head) Value(name string) string {
 	return ""
 }
 
+// Simple reports whether a path would stand for itself in a request, see [Head].
+func Simple(path string) bool {
+	if len(path) == 0 || path[0] != '/' || len(path) > 1 && path[1] == '/' {
+		return false
+	}
+	for i := range len(path) {
+		if c := path[i]; c == '?' || targets[c] == strange || targets[c] == encoded {
+			return false
+		}
+	}
+	return true
+}
+
 // parseTarget reads a target in origin form.
 func (h *Head) parseTarget() bool {
 	t := h.Target

@@ -64,7 +64,7 @@ func (h *Handler) handedOver(began time.Time, beyond bool) {
 // http.Request.
 func (h *Handler) carries() bool {
 	_, ours := h.pool.(*upstream.Pool)
-	return ours && len(h.paths.rewrites) == 0 && !h.stream
+	return ours && !h.stream
 }
 
 // Pass implements [lane.Passer].
@@ -77,12 +77,15 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 	if !h.simple || !h.calm(q) {
 		return nil
 	}
+	to, ok := h.paths.target(q.Head)
+	if !ok {
+		return nil
+	}
 	p := passagePool.Get().(*passage)
 	from := h.senderOf(q)
+	p.out.to = to
 	p.out.collect(h, q, &from)
-	asked := upstream.Asked{
-		Client: from.client, Secure: q.Scope.Secure, Path: h.target(q), Query: q.Head.Query, Asks: q.Head.Asks, Fields: &p.out.fields,
-	}
+	asked := upstream.Asked{Client: from.client, Secure: q.Scope.Secure, Path: to.path, Query: to.query, Asks: to.asks, Fields: &p.out.fields}
 	if !h.pool.(*upstream.Pool).Begin(&p.Passage, q.Loop, &asked, q.Waiting) {
 		passagePool.Put(p)
 		return nil
@@ -113,6 +116,7 @@ func (p *passage) Start(q *lane.Question) bool {
 		return false
 	}
 	from := p.handler.senderOf(q)
+	p.out.to, _ = p.handler.paths.target(q.Head) // as in PassEdited
 	p.out.collect(p.handler, q, &from)
 	return p.send(q, &from)
 }

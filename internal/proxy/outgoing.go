@@ -40,21 +40,14 @@ func claimsOf(head *lean.Head) claims {
 	return claims{head.Value("Forwarded"), head.Value("X-Forwarded-For"), head.Value("X-Forwarded-Host"), head.Value("X-Forwarded-Proto")}
 }
 
-// outgoing are the fields of a request that rules may change.
+// outgoing is where a request goes, and its fields, which rules may change.
 type outgoing struct {
+	to     target
 	fields field.Lines
 	// value is valueOf, made once. It holds while the rules are applied.
 	value func(variable string) string
 	q     *lane.Question
 	from  *sender
-}
-
-// target is the path that the upstream gets.
-func (h *Handler) target(q *lane.Question) string {
-	if h.paths.strip != "" {
-		return stripped(q.Head.Path, h.paths.strip)
-	}
-	return q.Head.Path
 }
 
 // request writes the request down as Outgoing and the pool do. Its fields are collected.
@@ -67,7 +60,8 @@ func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 	case "client":
 		host = from.now.host
 	}
-	lines := p.Lines(host, h.target(q), head.Query, head.Asks, head.Length)
+	to := &p.out.to
+	lines := p.Lines(host, to.path, to.query, to.asks, head.Length)
 	b, err := lines.Append(q.Out, head.Method)
 	if err != nil {
 		return nil, err

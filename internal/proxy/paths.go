@@ -7,11 +7,13 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"strings"
 
 	"millrace/internal/authority"
 	"millrace/internal/field"
+	"millrace/internal/lean"
 )
 
 // Rewrite turns one path into another.
@@ -30,12 +32,16 @@ const (
 	maxPattern  = 1 << 10
 	// maxRewritten is the longest path that a rewrite makes: a group may stand in it twice.
 	maxRewritten = 16 << 10
+	// maxWork is for how many instructions, times bytes of a path, a loop may match
+	// expressions: a few hundred microseconds. Longer paths are for goroutines.
+	maxWork = 32 << 10
 )
 
 // paths is how the upstream's paths differ from the client's. It is made once.
 type paths struct {
 	strip    string // without the last slash; "": nothing
 	rewrites []rewrite
+	work     int // for each byte of a path, by rewrites: how many instructions they have
 	servers  []upstreamPath
 	answers  bool // Location and the like are turned back
 }
@@ -49,6 +55,7 @@ type upstreamPath struct {
 // rewrite is a Rewrite, compiled.
 type rewrite struct {
 	path  *regexp.Regexp
+	size  int // of path, in instructions
 	parts []part
 }
 
@@ -78,6 +85,7 @@ func newPaths(o Options) (paths, map[string]error) {
 			continue
 		}
 		p.rewrites = append(p.rewrites, r)
+		p.work += r.size
 	}
 	for _, to := range o.To {
 		one := pathOf(to)
@@ -118,6 +126,7 @@ func compileRewrite(o Rewrite) (r rewrite, key string, err error) {
 	if r.path, err = regexp.Compile("^(?:" + o.Path + ")$"); err != nil {
 		return r, "path", fmt.Errorf("%q is not a regular expression: %s", o.Path, reasonOf(err))
 	}
+	r.size = sizeOf(r.path)
 	if o.To == "" || o.To[0] != '/' || strings.HasPrefix(o.To, "//") || !sendable(o.To) {
 		return r, "to", fmt.Errorf("%q is not a path: write /api/{1}, with spaces and the like escaped", o.To)
 	}
@@ -144,6 +153,20 @@ func compileRewrite(o Rewrite) (r rewrite, key string, err error) {
 		rest = behind
 	}
 	return r, "", nil
+}
+
+// sizeOf is how many instructions an expression has: the most that is done for each
+// byte of what is matched with it.
+func sizeOf(e *regexp.Regexp) int {
+	parsed, err := syntax.Parse(e.String(), syntax.Perl)
+	if err != nil {
+		return maxWork // cannot be: it was compiled
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return maxWork
+	}
+	return len(program.Inst)
 }
 
 // reasonOf is what regexp says, without the expression, which has more than the user wrote.
@@ -179,23 +202,50 @@ func (p *paths) outgoing(u *url.URL) {
 	if u.RawPath != "" {
 		raw = u.RawPath
 	}
+	raw, u.RawQuery = p.moved(raw, u.RawQuery)
+	if plain, err := url.PathUnescape(raw); err == nil {
+		u.Path, u.RawPath = plain, raw
+	}
+}
+
+// moved is the escaped path and the query that the upstream gets.
+func (p *paths) moved(raw, query string) (newPath, newQuery string) {
 	if p.strip != "" {
 		raw = stripped(raw, p.strip)
 	}
 	for i := range p.rewrites {
 		if to, ok := p.rewrites[i].apply(raw); ok {
-			var query string
-			if raw, query, ok = strings.Cut(to, "?"); ok && u.RawQuery != "" {
-				u.RawQuery = query + "&" + u.RawQuery
-			} else if ok {
-				u.RawQuery = query
+			path, first, asks := strings.Cut(to, "?")
+			switch {
+			case asks && query != "":
+				query = first + "&" + query
+			case asks:
+				query = first
 			}
-			break
+			return path, query
 		}
 	}
-	if plain, err := url.PathUnescape(raw); err == nil {
-		u.Path, u.RawPath = plain, raw
+	return raw, query
+}
+
+// brief reports whether a loop may find out where a path leads.
+func (p *paths) brief(path string) bool { return p.work == 0 || len(path)*p.work <= maxWork }
+
+// target is where a request of a loop goes.
+type target struct {
+	path, query string
+	asks        bool // there is a question mark between them
+}
+
+// target is moved for a loop. It reports false where that is for a goroutine.
+func (p *paths) target(head *lean.Head) (to target, ok bool) {
+	to = target{head.Path, head.Query, head.Asks}
+	if !p.brief(to.path) {
+		return to, false
 	}
+	to.path, to.query = p.moved(to.path, to.query)
+	to.asks = to.asks || to.query != ""
+	return to, len(p.rewrites) == 0 || lean.Simple(to.path)
 }
 
 // Constant sets what every upstream of the route is told, whoever asks.

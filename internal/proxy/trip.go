@@ -24,8 +24,12 @@ type Trip struct {
 // for a loop. What the request will say is not known yet, but for its URL; so where a
 // server is chosen by more than that, loops do not make it.
 func (h *Handler) Tries(q *lane.Question) bool {
-	pool, ours := h.pool.(*upstream.Pool)
-	return ours && !h.stream && pool.Loops() && h.calm(q)
+	pool, ok := h.pool.(*upstream.Pool)
+	if !ok || h.stream || !pool.Loops() {
+		return false
+	}
+	_, ok = h.paths.target(q.Head)
+	return ok && h.calm(q)
 }
 
 // Begin takes a connection for what q asks for into t, if there is one at once or
@@ -36,7 +40,8 @@ func (h *Handler) Begin(t *Trip, q *lane.Question, key string) bool {
 	if !ours {
 		return false
 	}
-	asked := upstream.Asked{Client: q.From(), Secure: q.Scope.Secure, Path: h.target(q), Query: q.Head.Query, Asks: q.Head.Asks, Key: key}
+	to, _ := h.paths.target(q.Head)
+	asked := upstream.Asked{Client: q.From(), Secure: q.Scope.Secure, Path: to.path, Query: to.query, Asks: to.asks, Key: key}
 	if !pool.Begin(&t.Passage, q.Loop, &asked, q.Waiting) {
 		return false
 	}
