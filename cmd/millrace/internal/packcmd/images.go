@@ -54,10 +54,10 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 	if err != nil {
 		return nil, fmt.Errorf("a folder for converted images: %w", err)
 	}
-	end = func() { _ = os.RemoveAll(dir) }
+	remove := func() { _ = os.RemoveAll(dir) }
 	defer func() {
 		if err != nil {
-			end()
+			remove() // not end: that is nil beside an error
 		}
 	}()
 	testing, cancel := context.WithTimeout(ctx, workerTest)
@@ -80,7 +80,7 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 		total += len(names[i])
 	}
 	if total == 0 {
-		return end, nil
+		return remove, nil
 	}
 	s.Say("converting %s to WebP and AVIF\n", console.Count(total, "image"))
 	all.bar = console.NewBar(s, total, time.Now())
@@ -105,7 +105,7 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 		}
 		s.Say("  packed as it is: %s\n", text)
 	}
-	return end, nil
+	return remove, nil
 }
 
 // imagesOf are the names of a folder's images that are packed.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,7 @@ const (
 // done: one that comes early must not kill what is about to start.
 type Signals struct {
 	exit  func() // ends the process
+	nohup bool   // SIGHUP was ignored before they were taken
 	taken chan os.Signal
 	out   chan os.Signal // for the server, which may be busy
 	up    atomic.Bool    // the server serves
@@ -33,7 +35,7 @@ type Signals struct {
 
 // TakeSignals begins to take them. exit ends the process.
 func TakeSignals(exit func()) *Signals {
-	s := &Signals{exit: exit, taken: make(chan os.Signal, signalQueue), out: make(chan os.Signal, signalQueue)}
+	s := &Signals{exit: exit, nohup: signal.Ignored(syscall.SIGHUP), taken: make(chan os.Signal, signalQueue), out: make(chan os.Signal, signalQueue)}
 	signal.Notify(s.taken, serverSignals()...)
 	return s
 }
@@ -42,6 +44,9 @@ func TakeSignals(exit func()) *Signals {
 // program, those that have come included.
 func (s *Signals) Release() {
 	signal.Stop(s.taken)
+	if s.nohup {
+		signal.Ignore(syscall.SIGHUP)
+	}
 	for {
 		select {
 		case sig := <-s.taken:

@@ -62,3 +62,13 @@ func TestRelease(t *testing.T) {
 		t.Errorf("got %v", sig)
 	}
 }
+
+// Commands that serve nothing go on under nohup.
+func TestReleaseUnderNohup(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	TakeSignals(nil).Release()
+	if !signal.Ignored(syscall.SIGHUP) {
+		t.Error("nohup has no effect any more")
+	}
+}
