@@ -60,9 +60,8 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.finish(now, r, w, found.job, shard, began)
 	}()
-	if why := lane.Fault(r); why != "" {
-		lane.EndInput(r)
-		http.Error(w, why, http.StatusBadRequest)
+	if status, why := unserved(r); status != 0 {
+		http.Error(w, why, status)
 		return
 	}
 	limits := &now.limits
@@ -89,6 +88,25 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	found.serve(w, r)
 	s.trapped(&found, came, now, w)
 }
+
+// unserved says why a request gets no answer from a site: its framing contradicts
+// itself, or it names another scheme than https over HTTP/2, which is offered over TLS
+// alone. What it asks for there is for the sites of plain HTTP, whose rules and
+// redirects are others (RFC 9110, 7.4; RFC 9113, 8.3.1).
+func unserved(r *http.Request) (status int, why string) {
+	if why := lane.Fault(r); why != "" {
+		lane.EndInput(r)
+		return http.StatusBadRequest, why
+	}
+	if cleartext(r) {
+		return http.StatusMisdirectedRequest, "This connection is for https addresses."
+	}
+	return 0, ""
+}
+
+// cleartext reports whether a request over TLS says that it is not: net/http leaves
+// its TLS empty.
+func cleartext(r *http.Request) bool { return r.ProtoMajor == 2 && r.TLS == nil }
 
 // trapped catches a client that has asked for a trap.
 func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writer) {
@@ -138,7 +156,7 @@ func (s *Server) enter(r *http.Request) (*site.Table, begun) {
 		}
 	}
 	b, _ := lane.Before(r).(begun)
-	if r.TLS != nil {
+	if r.TLS != nil || cleartext(r) {
 		return enter(&s.secure), b
 	}
 	return enter(&s.plain), b

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/meter"
 )
 
 // What an attack may cost the server, whatever it sends.
@@ -372,4 +375,22 @@ func TestWrongProtocols(t *testing.T) {
 	}
 	eventually(t, "the handshake is counted as rejected", func() bool { return v.look(withoutMemory).Rejected-v.counts.Rejected == 1 })
 	v.judge(t, nil, v.bystander())
+}
+
+// TestHTTP2Scheme: nobody gets to the sites of plain HTTP over TLS.
+func TestHTTP2Scheme(t *testing.T) {
+	says := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	m := meter.New()
+	r := start(t, plan{meters: m, plain: everyHost(1, says("plain"), m.Job("test")), secure: everyHost(2, says("secure"), m.Job("test"))})
+	h := r.http2(t)
+	for i, c := range [][2]string{{"https", "secure"}, {"http", "421"}} {
+		if err := h.open(uint32(2*i+1), literals(":method", "GET", ":scheme", c[0], ":authority", "a.example", ":path", "/a")); err != nil {
+			t.Fatal(err)
+		}
+		if status, body := h.answer(t, uint32(2*i+1)); status+body != "200"+c[1] && status != c[1] {
+			t.Errorf("%s: %s %q", c[0], status, body)
+		}
+	}
 }
