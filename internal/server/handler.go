@@ -105,8 +105,10 @@ func unserved(r *http.Request) (status int, why string) {
 }
 
 // cleartext reports whether a request over TLS says that it is not: net/http leaves
-// its TLS empty.
-func cleartext(r *http.Request) bool { return r.ProtoMajor == 2 && r.TLS == nil }
+// its TLS empty. PRI is how HTTP/2 begins, said in HTTP/1.1.
+func cleartext(r *http.Request) bool {
+	return r.ProtoMajor == 2 && r.TLS == nil && r.Method != "PRI"
+}
 
 // trapped catches a client that has asked for a trap.
 func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writer) {
