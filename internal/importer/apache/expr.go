@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"millrace/internal/importer/regexparts"
 )
 
 // expression is a regular expression of Apache (PCRE) as one of RE2, ignoring
@@ -88,7 +90,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 // whole path: each of its alternatives is.
 func below(expr, url string) string {
 	fold := strings.HasPrefix(expr, "(?i)")
-	alternatives := topAlternatives(strings.TrimPrefix(expr, "(?i)"))
+	alternatives := regexparts.Alternatives(strings.TrimPrefix(expr, "(?i)"))
 	for i, a := range alternatives {
 		alternatives[i] = oneBelow(a, url)
 	}
@@ -111,29 +113,6 @@ func oneBelow(expr, url string) string {
 		return expr
 	}
 	return "^" + prefix + ".*?(?:" + expr + ")"
-}
-
-// topAlternatives splits an expression at each | outside of groups.
-func topAlternatives(expr string) (list []string) {
-	depth, class, from := 0, false, 0
-	for i := 0; i < len(expr); i++ {
-		switch c := expr[i]; {
-		case c == '\\':
-			i++
-		case class:
-			class = c != ']'
-		case c == '[':
-			class = true
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case c == '|' && depth == 0:
-			list = append(list, expr[from:i])
-			from = i + 1
-		}
-	}
-	return append(list, expr[from:])
 }
 
 // literal is the text that an expression with anchors stands for, if it is one.

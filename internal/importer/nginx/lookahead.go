@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"millrace/internal/importer/regexparts"
 )
 
 // RE2 does not look ahead. What configs of nginx look ahead for, "not followed by",
@@ -44,33 +46,11 @@ func cutLookahead(expr string) (head, body, tail string, ok bool) {
 	if !ok {
 		return "", "", "", false
 	}
-	end := closing(rest)
+	end := regexparts.Closing(rest)
 	if end < 0 {
 		return "", "", "", false
 	}
 	return head, rest[:end], rest[end+1:], true
-}
-
-// closing is where the parenthesis that closes a group is, -1 if nowhere.
-func closing(text string) int {
-	depth, class := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '\\':
-			i++
-		case class:
-			class = c != ']'
-		case c == '[':
-			class = true
-		case c == '(':
-			depth++
-		case c == ')' && depth == 0:
-			return i
-		case c == ')':
-			depth--
-		}
-	}
-	return -1
 }
 
 // plainWords are the alternatives of an expression that has nothing but words.
@@ -99,7 +79,7 @@ func asksNothing(tail string) bool {
 		case rest[0] == ')':
 			rest = rest[1:]
 		case rest[0] == '|': // other ways, to the end of the group
-			end := closing(rest)
+			end := regexparts.Closing(rest)
 			if end < 0 {
 				return true
 			}
