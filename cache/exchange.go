@@ -132,7 +132,8 @@ func (x *exchange) bypass() string {
 	r := x.r
 	return x.h.private(x.set, about{
 		method: r.Method, body: r.ContentLength != 0, url: r.URL, connection: r.Header["Connection"],
-		has: func(name string) bool { return len(r.Header[name]) > 0 },
+		admitted: x.set.ProofOf(r) == rules.Secret,
+		has:      func(name string) bool { return len(r.Header[name]) > 0 },
 	})
 }
 
@@ -142,6 +143,7 @@ type about struct {
 	body       bool
 	url        *url.URL
 	connection []string
+	admitted   bool                   // for what counts as Authorization, and is not for others
 	has        func(name string) bool // a field
 }
 
@@ -164,7 +166,7 @@ func (h *Handler) private(set *rules.Settings, r about) string {
 		return "rule"
 	case set.Cookies == rules.Secret && r.has("Cookie"):
 		return "cookie"
-	case set.Auth == rules.Secret && r.has("Authorization"):
+	case set.Auth == rules.Secret && r.has("Authorization"), r.admitted:
 		return "authorization"
 	}
 	return ""

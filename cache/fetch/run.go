@@ -186,7 +186,7 @@ func (t *Fetch) withheld(header http.Header, o *object.Object) http.Header {
 
 // judge makes an object of an answer's header, or says why it will not be one.
 func (t *Fetch) judge(resp *http.Response, sent, received time.Time) (*object.Object, string) {
-	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R.URL.Path, resp.StatusCode, resp.Header.Get("Content-Type"))
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R, resp.StatusCode, resp.Header.Get("Content-Type"))
 	header := resp.Header
 	if t.c.CORS {
 		header = withoutOrigin(header)

@@ -158,7 +158,7 @@ func (t *Fetch) freshened(old *object.Object, said http.Header, sent, received t
 		header = withoutOrigin(header)
 	}
 	t.offerDictionary(old.Status, header, old.Size)
-	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R.URL.Path, old.Status, header.Get("Content-Type"))
+	policy, rule := t.c.Rules.ForAnswer(t.Settings, t.R, old.Status, header.Get("Content-Type"))
 	facts, reason := policy.Judge(t.R, old.Status, header, sent, received)
 	if byClient(header) {
 		reason = "vary"

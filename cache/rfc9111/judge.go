@@ -28,7 +28,7 @@ const NoLifetime = "no-lifetime"
 //	request-no-store   asked for by the request (5.2.1.5)
 //	no-store, private  asked for by the response (5.2.2.5, 5.2.2.7)
 //	no-cache           it would have to be validated, and has no validator (5.2.2.4)
-//	authorization      the request had Authorization, and nothing allows it (3.5)
+//	authorization      the request had Authorization, or what counts as it, and nothing allows it (3.5)
 //	set-cookie         there is one, and it or the policy does not allow it
 //	vary               Vary: * (4.1)
 //	no-lifetime        nothing says how long it is fresh, and nothing may be guessed (3)
@@ -107,7 +107,7 @@ func (p *Policy) refusal(r *http.Request, status int, h http.Header, c Control) 
 	if lines := r.Header[cacheControl]; lines != nil && ParseControl(lines).Has("no-store") {
 		return "request-no-store"
 	}
-	if len(r.Header["Authorization"]) > 0 && !p.Authorized &&
+	if (p.Proved || len(r.Header["Authorization"]) > 0 && !p.Authorized) &&
 		!c.grants("public") && !c.grants("s-maxage") && !c.grants("must-revalidate") {
 		return "authorization"
 	}

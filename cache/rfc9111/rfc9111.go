@@ -42,6 +42,9 @@ type Policy struct {
 	// Authorized lets responses to requests with Authorization be stored
 	// although they do not say so (3.5), because the key tells users apart.
 	Authorized bool
+	// Proved: the request has been let in for something that counts as
+	// Authorization, and that the key does not tell users apart by.
+	Proved bool
 	// IgnoreReload ignores no-cache, max-age, min-fresh and Pragma in requests,
 	// by which any client could make the origin work.
 	IgnoreReload bool

@@ -17,6 +17,7 @@ import (
 	"millrace/cache/key"
 	"millrace/cache/rfc9111"
 	"millrace/internal/fieldname"
+	"millrace/internal/signin"
 	"millrace/internal/site"
 )
 
@@ -42,6 +43,7 @@ type Settings struct {
 	Bypass  bool
 	Cookies Custody
 	Auth    Custody
+	proof   Custody  // what a request was let in for, where neither is it
 	ByHost  bool     // the host is in the key
 	Made    []string // headers in the key that reach the upstream as they are made here
 	Edits   bool     // requests for other URLs may have the same key
@@ -110,17 +112,17 @@ func (s *Settings) fill(o Options, rule Rule) error {
 		TTL:       o.TTL,
 		Force:     rule.TTL,
 	}
-	s.Cookies, s.Auth = Free, Free
+	s.Cookies, s.Auth, s.proof = Free, Free, Free
 	var staleIfError, staleRefresh time.Duration
 	switch cmp.Or(o.Preset, PresetAPI) {
 	case PresetRFC:
 		p.SetCookie = true
 	case PresetAPI:
-		s.Cookies, s.Auth = Secret, Secret
+		s.Cookies, s.Auth, s.proof = Secret, Secret, Secret
 		p.IgnoreReload, p.NoHeuristics = true, true
 		staleIfError = apiStaleIfError
 	case PresetAssets:
-		s.Cookies, s.Auth = Dropped, Secret
+		s.Cookies, s.Auth, s.proof = Dropped, Secret, Secret
 		p.IgnoreReload = true
 		keys.DropTracking = true
 		staleIfError, staleRefresh = assetsStaleIfError, assetsStaleRefresh
@@ -163,6 +165,7 @@ func (s *Settings) guard(keys key.Options, share bool) {
 		s.Cookies, s.listed = Keyed, keys.Cookies
 	}
 	if share {
+		s.proof = Dropped
 		if s.Cookies != Keyed {
 			s.Cookies = Dropped
 		}
@@ -175,7 +178,33 @@ func (s *Settings) guard(keys key.Options, share bool) {
 // Personal reports whether a request has credentials that are not in the key,
 // and that the upstream sees.
 func (s *Settings) Personal(r *http.Request) bool {
-	return s.Cookies == Free && len(r.Header["Cookie"]) > 0 || s.Auth == Free && len(r.Header["Authorization"]) > 0
+	return s.Cookies == Free && len(r.Header["Cookie"]) > 0 || s.Auth == Free && len(r.Header["Authorization"]) > 0 ||
+		s.ProofOf(r) == Free
+}
+
+// ProofOf is what becomes of what a gate has let a request in for: the same as of
+// Authorization, whatever field it was in. Dropped where there was none.
+func (s *Settings) ProofOf(r *http.Request) Custody {
+	switch p := signin.ProofOf(r.Context()); {
+	case p.Cookie != "" && !s.keys(p.Cookie), p.Asked && !s.keysAll(r.Header):
+		return s.proof
+	case p != signin.Proof{}:
+		return Keyed
+	}
+	return Dropped
+}
+
+// keys reports whether a cookie is in the key.
+func (s *Settings) keys(cookie string) bool {
+	return s.Cookies == Keyed && (len(s.listed) == 0 || slices.Contains(s.listed, cookie))
+}
+
+// keysAll reports whether all credentials that a request has are in the key. One
+// that has none was let in for something that nobody knows.
+func (s *Settings) keysAll(h http.Header) bool {
+	cookie, authorization := len(h["Cookie"]) > 0, len(h["Authorization"]) > 0
+	return (cookie || authorization) && (!authorization || s.Auth == Keyed) &&
+		(!cookie || s.Cookies == Keyed && (len(s.listed) == 0 || hasCookie(h, s.listed)))
 }
 
 func orNil(d time.Duration) *time.Duration {
@@ -216,10 +245,11 @@ func (b *Rules) Sure(u *url.URL) bool {
 // ForAnswer is the policy that decides over an answer's life, with the name of the
 // rule it is from; asked are the settings that held for the request, whose part
 // stays.
-func (b *Rules) ForAnswer(asked *Settings, path string, status int, contentType string) (policy rfc9111.Policy, rule string) {
+func (b *Rules) ForAnswer(asked *Settings, r *http.Request, status int, contentType string) (policy rfc9111.Policy, rule string) {
 	policy = asked.Policy
+	policy.Proved = asked.ProofOf(r) == Free
 	for i := range b.rules {
-		if s := &b.rules[i]; s.matchesPath(path) && s.matchesStatus(status) && s.matchesMedia(contentType) {
+		if s := &b.rules[i]; s.matchesPath(r.URL.Path) && s.matchesStatus(status) && s.matchesMedia(contentType) {
 			policy.Force = s.Policy.Force
 			policy.StaleIfError, policy.StaleWhileRevalidate = s.Policy.StaleIfError, s.Policy.StaleWhileRevalidate
 			policy.AnyStatus = s.Policy.AnyStatus

@@ -47,6 +47,7 @@ func TestSignIn(t *testing.T) {
     /asked/: {proxy: '`+app+`', auth: {url: '`+verify+`', copy: [Remote-User]}}
     /cached/: {cache: '`+app+`', auth: {url: '`+verify+`', copy: [Remote-User]}}
     /shared/: {cache: {to: '`+app+`', preset: assets}, auth: {jwt: {secret: `+secret+`, cookie: session}, user_header: X-User}}
+    /everybodys/: {cache: {to: '`+app+`', rules: [{share: true}]}, auth: {jwt: {secret: `+secret+`, cookie: session}, user_header: X-User}}
     /token/: {proxy: '`+app+`', auth: {jwt: {secret: `+secret+`}, user_header: X-User}}
     /signed/: {static: {root: '`+dir+`'}, auth: {signed: {secret: `+secret+`}}}
 `, func(w *way) {
@@ -65,8 +66,9 @@ func TestSignIn(t *testing.T) {
 		says("/asked/open", 200, "user= token=", "Remote-User", "mallory")
 		says("/asked/open/%2e%2e/x", 301, "/asked/x") // the one who is asked and the upstream read the same path
 		says("/cached/open//x", 301, "/cached/open/x")
-		says("/cached/x", 200, "user= token=", "X-Key", "k") // others may get it: nobody's name has a say in it
-		says("/shared/x", 200, "user= token=\n", "Cookie", "session="+token)
+		says("/cached/x", 200, "user=carol", "X-Key", "k") // whatever she was let in for, it is hers
+		says("/shared/x", 200, "user= token=bob", "Cookie", "session="+token)
+		says("/everybodys/x", 200, "user= token=\n", "Cookie", "session="+token) // nobody's name has a say in it
 		says("/shared/x", 401, "")
 		says("/cached/x", 200, "user=alice", "Cookie", "session=alice")
 		says("/cached/x", 302, "https://id.example/")

@@ -1,11 +1,11 @@
 package signin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +26,52 @@ type bearer struct {
 	errors *slog.Logger
 }
 
+// accessToken is the parameter by which RFC 6750, 2.3 lets a token be sent in the
+// address. It is not taken from there.
+const accessToken = "access_token"
+
+// find returns the token of a request, and what it was found in. What could be taken
+// for another one does not reach the job, or the request is refused: the job might go
+// by the one that nobody has checked (RFC 6750, 2: one method in each request).
+func (b *bearer) find(r *http.Request) (t string, proof Proof, no *refusal) {
+	var cookies []string
+	names := []string{accessToken}
+	if b.cookie != "" {
+		cookies, names = cookieNamed(r.Header, b.cookie), append(names, spelled(b.cookie))
+	}
+	bearer, has := token.Bearer(r)
+	switch {
+	case has:
+		t = bearer
+		keepCookies(r.Header, func(c string) bool { return !slices.Contains(cookies, strings.Trim(c, " \t")) })
+	case len(slices.Compact(cookies)) > 1:
+		return "", Proof{}, ambiguous("there is more than one cookie with a token")
+	default:
+		if t = token.InCookie(r, b.cookie); t == "" {
+			return "", Proof{}, &refusal{status: http.StatusUnauthorized, challenge: "Bearer"}
+		}
+		proof.Cookie = b.cookie
+		if !otherScheme(r.Header.Get("Authorization")) {
+			delete(r.Header, "Authorization")
+		}
+	}
+	if asksBy(r, names...) {
+		return "", Proof{}, ambiguous("there is a token in the address as well")
+	}
+	return t, proof, nil
+}
+
+// ambiguous refuses a request in which more than one thing could be the token (RFC
+// 6750, 3.1).
+func ambiguous(why string) *refusal {
+	return &refusal{status: http.StatusBadRequest, challenge: `Bearer error="invalid_request", error_description="` + why + `"`}
+}
+
 // admit implements way (RFC 6750, 3).
 func (b *bearer) admit(r *http.Request) (visitor, *refusal) {
-	t := cmp.Or(token.Bearer(r), token.InCookie(r, b.cookie))
-	if t == "" {
-		return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: "Bearer"}
+	t, proof, no := b.find(r)
+	if no != nil {
+		return visitor{}, no
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), waitForKey)
 	defer cancel()
@@ -45,7 +86,7 @@ func (b *bearer) admit(r *http.Request) (visitor, *refusal) {
 	if err != nil {
 		return visitor{}, &refusal{status: http.StatusUnauthorized, challenge: `Bearer error="invalid_token", error_description="` + quotable(err.Error()) + `"`}
 	}
-	return visitor{user: claims.Subject}, nil
+	return visitor{user: claims.Subject, proof: proof}, nil
 }
 
 // sendable reports whether a header field can carry a name: at either end of a value

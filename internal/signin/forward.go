@@ -70,6 +70,7 @@ func (f *forward) Close() error {
 
 // admit implements way.
 func (f *forward) admit(r *http.Request) (visitor, *refusal) {
+	oneOfEach(r.Header)
 	ctx, cancel := context.WithTimeout(r.Context(), f.timeout)
 	defer cancel()
 	client := clientOf(f.clients.Of(r))
@@ -89,7 +90,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	case resp.StatusCode < http.StatusOK, resp.StatusCode >= http.StatusInternalServerError, resp.StatusCode == http.StatusNotModified: // nobody asked whether it was
 		return visitor{}, f.down(r, fmt.Errorf("its answer is %d", resp.StatusCode))
 	case resp.StatusCode/100 == 2:
-		who := visitor{fields: http.Header{}}
+		who := visitor{fields: http.Header{}, proof: Proof{Asked: true}}
 		for _, name := range f.copy {
 			if v := resp.Header[name]; len(v) > 0 {
 				who.fields[name] = v

@@ -59,14 +59,19 @@ func (s *Signed) admit(r *http.Request) (visitor, *refusal) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return visitor{}, &refusal{status: http.StatusForbidden}
 	}
-	until, ok := s.valid(target(r))
+	asked := target(r)
+	until, ok := s.valid(asked)
 	switch {
 	case !ok:
 		return visitor{}, &refusal{status: http.StatusForbidden}
 	case !time.Now().Before(until):
 		return visitor{}, &refusal{status: http.StatusGone}
 	}
-	return visitor{}, nil
+	// Whoever else may have the file has another signature: the job's answer must
+	// not depend on it, nor may who answers for it learn how to ask again.
+	before, signature, _ := strings.Cut(asked, "&"+signatureKey+"=")
+	_, expires, _ := cutLast(before, expiresKey+"=")
+	return visitor{spent: []string{signatureKey + "=" + signature, expiresKey + "=" + expires}}, nil
 }
 
 // valid reports whether the signature of path and query is right, and until when

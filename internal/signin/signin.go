@@ -4,7 +4,6 @@
 package signin
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -191,6 +190,8 @@ func checkField(name string) error {
 type visitor struct {
 	user   string      // "" for who has no name
 	fields http.Header // for the job's request
+	proof  Proof
+	spent  []string // parameters of the query that the job does not get
 }
 
 // refusal is the answer to who was not.
@@ -284,22 +285,9 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 		if g.user != "" && who.user != "" {
 			who.fields = http.Header{g.user: {who.user}}
 		}
-		if len(who.fields) > 0 {
-			maps.Copy(r.Header, who.fields)
-			r = r.WithContext(context.WithValue(r.Context(), vouchedKey{}, who.fields))
-		}
-		h.ServeHTTP(w, r)
+		maps.Copy(r.Header, who.fields)
+		h.ServeHTTP(w, who.told(r))
 	})
-}
-
-// vouchedKey is the key of a context's value.
-type vouchedKey struct{}
-
-// Vouched are the fields of a request that a Gate has set: they say who the
-// client is, and the client has had no say in it. Nil for none.
-func Vouched(ctx context.Context) http.Header {
-	fields, _ := ctx.Value(vouchedKey{}).(http.Header)
-	return fields
 }
 
 // drop removes a field in every spelling: to programs behind a gateway interface

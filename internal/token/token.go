@@ -144,14 +144,17 @@ func (c *Checker) Close() error {
 	return nil
 }
 
-// Bearer is the token in a request's Authorization field (RFC 6750, 2.1), "" for
-// none. The scheme's case does not matter (RFC 9110, 11.1).
-func Bearer(r *http.Request) string {
-	scheme, t, ok := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !ok || !strings.EqualFold(scheme, "bearer") {
-		return ""
+// Bearer is the token in a request's Authorization field (RFC 6750, 2.1). has is
+// false where there is none of that scheme. The scheme's case does not matter (RFC
+// 9110, 11.1), and whatever space is behind it is read as one.
+func Bearer(r *http.Request) (token string, has bool) {
+	const scheme = "bearer"
+	s := strings.Trim(r.Header.Get("Authorization"), " \t")
+	if len(s) < len(scheme) || !strings.EqualFold(s[:len(scheme)], scheme) {
+		return "", false
 	}
-	return strings.TrimSpace(t)
+	rest := strings.TrimLeft(s[len(scheme):], " \t")
+	return rest, rest != "" && len(scheme)+len(rest) < len(s)
 }
 
 // InCookie is the token in the cookie of that name, "" for none or no name.

@@ -26,7 +26,6 @@
 package auth
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -137,7 +136,10 @@ func tokenOf(r *http.Request, cookie string) string {
 			return t
 		}
 	}
-	if t := cmp.Or(token.Bearer(r), token.InCookie(r, cookie)); t != "" {
+	if t, ok := token.Bearer(r); ok {
+		return t
+	}
+	if t := token.InCookie(r, cookie); t != "" {
 		return t
 	}
 	bearer := false
