@@ -34,9 +34,9 @@
 //
 // Where machines share channels by a bus, messages have an "id" besides the
 // offset. One that is published while the machines cannot reach each other has
-// only the id (so has the answer to publish), and comes on that machine alone;
-// {"placed":CH,"id":…,"offset":N} says its offset later. It is the same as one
-// with an offset and that id: a client shows whichever comes first.
+// only the id (in the answer to publish it is "message_id"), and comes on that
+// machine alone; {"placed":CH,"id":…,"offset":N} says its offset later. It is the
+// same as one with an offset and that id: a client shows whichever comes first.
 //
 // Who subscribes meanwhile is told "down":true: only what is published on this
 // machine comes, and when the others are back a reset. The epoch and offset of

@@ -1,6 +1,7 @@
 package channels_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -194,7 +195,7 @@ func (w *world) say(ctx context.Context, m *machine, i int) error {
 	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	for n := range numPublished {
 		channel, data := w.pick(i, n)
-		command, _ := json.Marshal(map[string]any{"publish": channel, "data": data})
+		command, _ := json.Marshal(map[string]any{"publish": channel, "data": data, "id": n})
 		if err := wsutil.WriteClientText(nc, command); err != nil {
 			return fmt.Errorf("publishing: %w", err)
 		}
@@ -203,8 +204,8 @@ func (w *world) say(ctx context.Context, m *machine, i int) error {
 		if err == nil {
 			err = json.Unmarshal(text, &m)
 		}
-		if err != nil || m.Published != channel {
-			return fmt.Errorf("publishing: %w, answer %s", err, text)
+		if err != nil || m.Published != channel || string(m.ID) != fmt.Sprint(n) || bytes.Count(text, []byte(`"id":`)) != 1 {
+			return fmt.Errorf("publishing with the id %d: %w, answer %s", n, err, text)
 		}
 		time.Sleep(rand.N(15 * time.Millisecond))
 	}

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -163,8 +164,10 @@ func TestSubscribedDown(t *testing.T) {
 		k.leave()
 	})
 	c := &Channels{}
-	if got, want := string(c.published(bus.Message{ID: "i"}, nil, "a", nil)), `{"published":"a","id":"i"}`; got != want {
-		t.Errorf("without an offset: %s, want %s", got, want)
+	for id, want := range map[string]string{"": `{"published":"a","message_id":"i"}`, "7": `{"published":"a","id":7,"message_id":"i"}`} {
+		if got := string(c.published(bus.Message{ID: "i"}, nil, "a", json.RawMessage(id))); got != want {
+			t.Errorf("without an offset: %s, want %s", got, want)
+		}
 	}
 }
 

@@ -200,8 +200,11 @@ func (c *Channels) published(m bus.Message, err error, channel string, id json.R
 	if err != nil {
 		return failure(c.unpublished(err, channel), id)
 	}
-	b := append(answer("published", channel, id), ',')
-	return append(appendPlace(b, m, false), '}')
+	b := answer("published", channel, id)
+	if m.Offset == 0 { // "id" is the command's
+		return append(appendQuoted(append(b, `,"message_id":`...), m.ID), '}')
+	}
+	return append(appendPlace(append(b, ','), m, false), '}')
 }
 
 // unpublished says why a publication failed; the log has the rest.

@@ -629,3 +629,10 @@ test("commands that wait are told when there are only events", async () => {
   await events(t);
   assert.equal(await waiting, "unavailable");
 });
+
+test("a publication without a place is answered, too", async () => {
+  const t = await start({ channel: "news" });
+  const published = t.live.publish("news", "a");
+  t.world.socket.answer("publish", { published: "news", message_id: "m-1" });
+  assert.equal(await published, 0);
+});
