@@ -55,6 +55,11 @@ const (
 	replaced     code = "replaced"     // a later subscribe or unsubscribe came first
 )
 
+// notAllowed is for a channel that the grant does not allow.
+func notAllowed(channel string) *fault {
+	return &fault{forbidden, "you may not subscribe to this channel", channel}
+}
+
 // Error implements error.
 func (f *fault) Error() string { return f.text }
 

@@ -35,6 +35,8 @@ const (
 	// keyBytes of a name's hash tell channels apart: with 500 in one stream two
 	// have the same once in nine million streams, by chance.
 	keyBytes = 5
+	// keyLength is the least that a key has in an id.
+	keyLength = (keyBytes*8 + 5) / 6
 )
 
 func newMark(channel string) mark { return mark{key: channelKey(channel)} }
@@ -88,13 +90,13 @@ func (c cursor) appendTo(b []byte) []byte {
 	return b
 }
 
-// parseCursor reads an id: places by the channels' keys. What it does not
-// understand is left out: those channels begin anew.
-func parseCursor(text string) map[string]bus.Position {
+// parseCursor reads an id: places by the channels' keys. It stops at what it does
+// not understand; whole says that there was nothing such.
+func parseCursor(text string) (places map[string]bus.Position, whole bool) {
 	if text == "" || len(text) > maxCursor {
-		return nil
+		return nil, text == ""
 	}
-	places := map[string]bus.Position{}
+	places = map[string]bus.Position{}
 	epoch := ""
 	for entry := range strings.SplitSeq(text, "~") {
 		key, rest, ok := strings.Cut(entry, ".")
@@ -102,14 +104,14 @@ func parseCursor(text string) map[string]bus.Position {
 		if own {
 			var err error
 			if epoch, err = url.QueryUnescape(escaped); err != nil {
-				return places
+				return places, false
 			}
 		}
 		n, err := strconv.ParseUint(offset, 36, 64)
-		if !ok || err != nil || epoch == "" {
-			return places
+		if !ok || len(key) < keyLength || err != nil || epoch == "" {
+			return places, false
 		}
 		places[key] = bus.Position{Epoch: epoch, Offset: n}
 	}
-	return places
+	return places, true
 }

@@ -54,7 +54,9 @@ var batches = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
 // the protocol, and an id with the place in all channels: with Last-Event-ID, or
 // last_event_id=… in the query, the stream goes on behind it. A channel where
 // that is not possible gets an event of type reset, one whose publication got
-// its offset later an event of type placed.
+// its offset later an event of type placed. One that the client may not subscribe
+// to gets an event of type refused, with an error of the protocol as its data, and
+// the others go on without it.
 //
 // The stream ends when the client goes, is too slow, or its grant expires, or
 // when leaving is closed.
@@ -65,7 +67,7 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Add("Vary", "Origin")
 	}
-	channels, grant, no := c.admit(r)
+	channels, refused, grant, no := c.admit(r)
 	if no != nil {
 		c.meters.Refused.Add(0, 1)
 		refuse(w, no, http.MethodGet)
@@ -77,6 +79,7 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	if id := r.Header.Get("Last-Event-ID"); id != "" { // the later one: the query stays as it was
 		last = id
 	}
+	s.refused = refused
 	if no := s.subscribe(parseCursor(last)); no != nil {
 		c.meters.Refused.Add(0, 1)
 		refuse(w, no, http.MethodGet)
@@ -94,37 +97,52 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	c.meters.Closed.Add(s.run(out, r.Context().Done(), leaving))
 }
 
-// admit says who wants a stream of what, and whether it may.
-func (c *Channels) admit(r *http.Request) ([]string, *auth.Grant, *Refusal) {
+// admit says who wants a stream of what, and which of that it may not have. The
+// grant comes first: a client whose token has ended is told so (401), whatever
+// else it asks for.
+func (c *Channels) admit(r *http.Request) (channels, refused []string, _ *auth.Grant, _ *Refusal) {
 	if r.Method != http.MethodGet {
-		return nil, nil, refusal(http.StatusMethodNotAllowed, "an event stream is read with GET")
+		return nil, nil, nil, refusal(http.StatusMethodNotAllowed, "an event stream is read with GET")
 	}
+	grant, no := c.grant(r)
+	if no != nil {
+		return nil, nil, nil, no
+	}
+	if channels, no = c.channelsOf(r); no != nil {
+		return nil, nil, nil, no
+	}
+	channels = slices.DeleteFunc(channels, func(channel string) bool {
+		may := grant.MaySubscribe(channel)
+		if !may {
+			refused = append(refused, channel)
+		}
+		return !may
+	})
+	if len(channels) == 0 {
+		return nil, nil, nil, refusal(http.StatusForbidden, fmt.Sprintf("you may not subscribe to %q", refused[0]))
+	}
+	return channels, refused, grant, nil
+}
+
+// channelsOf are those that a request names, each once.
+func (c *Channels) channelsOf(r *http.Request) ([]string, *Refusal) {
 	channels := slices.Clone(r.URL.Query()["channel"])
 	slices.Sort(channels)
 	channels = slices.Compact(channels)
 	switch {
 	case len(channels) == 0:
-		return nil, nil, refusal(http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat")
+		return nil, refusal(http.StatusBadRequest, "name a channel, or several: ?channel=news&channel=chat")
 	case len(channels) > eventChannels && c.perClient > eventChannels:
-		return nil, nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many for an event stream: at most %d, a WebSocket takes more", len(channels), eventChannels))
+		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many for an event stream: at most %d, a WebSocket takes more", len(channels), eventChannels))
 	case len(channels) > c.perClient:
-		return nil, nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient))
+		return nil, refusal(http.StatusBadRequest, fmt.Sprintf("%d channels are too many: at most %d", len(channels), c.perClient))
 	}
 	for _, channel := range channels {
 		if err := bus.CheckChannel(channel); err != nil {
-			return nil, nil, refusal(http.StatusBadRequest, err.Error())
+			return nil, refusal(http.StatusBadRequest, err.Error())
 		}
 	}
-	grant, no := c.grant(r)
-	if no != nil {
-		return nil, nil, no
-	}
-	for _, channel := range channels {
-		if !grant.MaySubscribe(channel) {
-			return nil, nil, refusal(http.StatusForbidden, fmt.Sprintf("you may not subscribe to %q", channel))
-		}
-	}
-	return channels, grant, nil
+	return channels, nil
 }
 
 // refuse answers with an error.
@@ -145,7 +163,7 @@ func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why strin
 	if s.awaitStart(gone, leaving) {
 		return endGone
 	}
-	if !out.write(appendRetry(nil, jitter()), 0) {
+	if !out.write(s.appendRefused(appendRetry(nil, jitter())), 0) {
 		return endWrite
 	}
 	if why := s.drain(out, gone); why != "" {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -238,11 +240,39 @@ func TestEventsReset(t *testing.T) {
 		r.bus.listener.Placed("b", "i", 9)
 		c.expect(`message {"message":"b","id":"i","data":1 }`, `placed {"placed":"b","id":"i","offset":9}`)
 		c.leave()
-		c = r.listen("channel=a", "nonsense", nil)
-		c.expect()
-		c.leave()
 		c = r.listen("channel=a", strings.ReplaceAll(again, r.epoch(), "before"), nil)
 		c.expect(`reset {"reset":"a","epoch":"EPOCH","offset":6}`, `message {"message":"a","offset":5,"data":5}`, `message {"message":"a","offset":6,"data":6}`)
+		c.leave()
+	})
+}
+
+// An id that cannot be read is of a client that may have missed something: it is
+// told so, as for a place that the history does not reach back to. A channel that
+// an id does not have begins anew.
+func TestEventsUnreadableID(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, r *rig) {
+		c := r.listen("channel=a", "", nil)
+		r.publish("a", "1")
+		r.publish("b", "2")
+		_, last := c.events()
+		c.leave()
+		missed := []string{`reset {"reset":"a","epoch":"EPOCH","offset":1}`, `message {"message":"a","offset":1,"data":1}`}
+		for _, id := range []string{"nonsense", "42", "1.2.3", "~" + last, strings.Repeat("x", maxCursor+1)} {
+			c = r.listen("channel=a", id, nil)
+			again := c.expect(slices.Clone(missed)...)
+			c.leave()
+			c = r.listen("channel=a&last_event_id="+url.QueryEscape(id), "", nil)
+			c.expect(slices.Clone(missed)...)
+			c.leave()
+			c = r.listen("channel=a", again, nil)
+			c.expect()
+			c.leave()
+		}
+		c = r.listen("channel=a&channel=b", last+"~cut", nil)
+		c.expect(`reset {"reset":"b","epoch":"EPOCH","offset":1}`, `message {"message":"b","offset":1,"data":2}`)
+		c.leave()
+		c = r.listen("channel=a&channel=b", last, nil)
+		c.expect()
 		c.leave()
 	})
 }
@@ -381,6 +411,7 @@ func TestEventsRefused(t *testing.T) {
 			"channel=a&channel=b&channel=c" + pass: 400,
 			"channel=a":                            401,
 			"channel=a&token=x":                    401,
+			"token=x":                              401,
 			"channel=d" + pass:                     403,
 		} {
 			c := r.listen(query, "", nil)
@@ -388,7 +419,7 @@ func TestEventsRefused(t *testing.T) {
 				t.Errorf("%s: status %d, want %d", query, c.status, status)
 			}
 		}
-		if n := r.c.meters.Refused.Load(); n != 7 {
+		if n := r.c.meters.Refused.Load(); n != 8 {
 			t.Errorf("%d refused", n)
 		}
 		rec := &reader{r: r, header: http.Header{}}
@@ -396,6 +427,24 @@ func TestEventsRefused(t *testing.T) {
 		if rec.status != 405 || rec.header.Get("Allow") != "GET" {
 			t.Errorf("POST: %d %v", rec.status, rec.header)
 		}
+	})
+}
+
+// One channel that is forbidden does not silence the others.
+func TestEventsPartlyRefused(t *testing.T) {
+	bubble(t, tokens(), func(t *testing.T, r *rig) {
+		pass := "&token=" + tokenFor(t, map[string]any{"subscribe": []string{"a", "c"}})
+		const refused = `refused {"error":"you may not subscribe to this channel","code":"forbidden","channel":"b"}`
+		c := r.listen("channel=a&channel=b&channel=c"+pass, "", nil)
+		r.publish("a", "1")
+		r.publish("b", "2")
+		r.publish("c", "3")
+		last := c.expect(refused, `message {"message":"a","offset":1,"data":1}`, `message {"message":"c","offset":1,"data":3}`)
+		c.leave()
+		r.publish("c", "4")
+		c = r.listen("channel=a&channel=b&channel=c"+pass, last, nil)
+		c.expect(refused, `message {"message":"c","offset":2,"data":4}`)
+		c.leave()
 	})
 }
 
@@ -467,17 +516,19 @@ func TestCursor(t *testing.T) {
 	c[1].move(bus.Position{Epoch: "E.1~/ ", Offset: 1 << 63})
 	c[3].move(bus.Position{Epoch: "other", Offset: 0})
 	text := string(c.appendTo(nil))
-	got := parseCursor(text)
-	if len(got) != 3 {
-		t.Errorf("%s is read as %v", text, got)
+	got, whole := parseCursor(text)
+	if len(got) != 3 || !whole {
+		t.Errorf("%s is read as %v, wholly: %t", text, got, whole)
 	}
 	for i, m := range c {
 		if got[m.key] != m.Position {
 			t.Errorf("channel %d: %v, want %v", i, got[m.key], m.Position)
 		}
 	}
-	if got := parseCursor(strings.Repeat("x", maxCursor+1)); got != nil {
-		t.Error("an id without end is read")
+	for _, text := range []string{strings.Repeat("x", maxCursor+1), "nonsense", "42", "4.2.E", "AAAAAAA.1", "AAAAAAA.?.E", "AAAAAAA.1.%"} {
+		if got, whole := parseCursor(text); len(got) != 0 || whole {
+			t.Errorf("%.20q is read as %v, wholly: %t", text, got, whole)
+		}
 	}
 }
 
@@ -486,7 +537,8 @@ func FuzzCursor(f *testing.F) {
 	f.Add("~.~..~")
 	f.Fuzz(func(t *testing.T, text string) {
 		var c cursor
-		for key, p := range parseCursor(text) {
+		places, _ := parseCursor(text)
+		for key, p := range places {
 			if strings.ContainsAny(key, ".~") {
 				t.Fatalf("key %q", key)
 			}
@@ -494,7 +546,7 @@ func FuzzCursor(f *testing.F) {
 			m.move(p)
 			c = append(c, m)
 		}
-		back := parseCursor(string(c.appendTo(nil)))
+		back, _ := parseCursor(string(c.appendTo(nil)))
 		for _, m := range c {
 			if len(c) < 100 && back[m.key] != m.Position {
 				t.Errorf("%q becomes %v, want %v", m.key, back[m.key], m.Position)

@@ -223,7 +223,7 @@ func (c *Channels) unpublished(err error, channel string) *fault {
 func (c *Channels) askHistory(s *session, cmd *command) *fault {
 	channel := *cmd.History
 	if !s.grant.MaySubscribe(channel) {
-		return &fault{forbidden, "you may not subscribe to this channel", channel}
+		return notAllowed(channel)
 	}
 	if s.asking >= maxAsking {
 		return &fault{tooMany, "too many questions at once: wait for the answers", channel}

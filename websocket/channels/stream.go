@@ -14,11 +14,12 @@ import (
 // its queue, the request's goroutine takes them out; everything else belongs to
 // that goroutine.
 type stream struct {
-	c      *Channels
-	grant  *auth.Grant
-	member *bus.Member
-	shard  uint32 // of the meters
-	woken  chan struct{}
+	c       *Channels
+	grant   *auth.Grant
+	refused []string // channels that the grant does not allow
+	member  *bus.Member
+	shard   uint32 // of the meters
+	woken   chan struct{}
 
 	places []*place // by channel, in the order of their names
 	marks  cursor   // likewise
@@ -71,13 +72,17 @@ func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
 	return s
 }
 
-// subscribe begins all channels, each behind its place in an id.
-func (s *stream) subscribe(from map[string]bus.Position) *Refusal {
+// subscribe begins all channels, each behind its place in an id. Where a part of
+// the id could not be read, a channel without a place may have had it there: it
+// begins behind a place that nobody knows, and is told so (a reset).
+func (s *stream) subscribe(from map[string]bus.Position, whole bool) *Refusal {
 	for i, at := range s.places {
 		var since *bus.Position
 		if p, ok := from[s.marks[i].key]; ok {
 			s.marks[i].move(p)
 			since = &p
+		} else if !whole {
+			since = &bus.Position{}
 		}
 		if err := s.begin(at, since); errors.Is(err, bus.ErrClosed) {
 			return refusal(http.StatusServiceUnavailable, "the channels are being closed: come back and try again")
@@ -288,6 +293,14 @@ func (s *stream) published(w *written, it *item) {
 		w.text = append(appendEvent(s.appendID(w.text), hub.Placed, p.Event()), '\n')
 		w.events++
 	}
+}
+
+// appendRefused writes which channels the client does not get.
+func (s *stream) appendRefused(b []byte) []byte {
+	for _, channel := range s.refused {
+		b = append(appendEvent(b, "refused", failure(notAllowed(channel), nil)), '\n')
+	}
+	return b
 }
 
 // again subscribes anew behind what was written, since something may have been

@@ -86,7 +86,7 @@ func (j *joining) await() bool {
 func (c *Channels) subscribe(s *session, cmd *command) *fault {
 	channel := *cmd.Subscribe
 	if !s.grant.MaySubscribe(channel) {
-		return &fault{forbidden, "you may not subscribe to this channel", channel}
+		return notAllowed(channel)
 	}
 	if cmd.Joins {
 		if f := c.maySee(s.grant, channel); f != nil {

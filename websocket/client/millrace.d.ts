@@ -37,7 +37,8 @@ export interface History<T = Data> {
 /**
  * - `connecting`: on the way, or waiting for a token
  * - `open`: all works
- * - `events`: only publications come, by Server-Sent Events: WebSockets are not let through
+ * - `events`: only publications come, by Server-Sent Events: WebSockets are not let through.
+ *   A WebSocket is tried again every one or two minutes, and when the browser is online again
  * - `waiting`: to be tried again, by itself
  * - `closed`: for good: by `close()`, or by the server (code 3000: the token is
  *   refused, until `renew()` brings another one; 3003: this client is not wanted)

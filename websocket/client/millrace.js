@@ -3,13 +3,14 @@
 // member are in millrace.d.ts, the protocol in the server's documentation.
 
 const sooner = 500, later = 30_000; // ms: bounds of the waits before coming back
-const stable = 10_000; // ms: a connection that lasted so long was a good one
+const stable = 10_000; // ms: a connection that lasted so long was good
+const again = 60_000; // ms: least wait for another WebSocket beside event streams
 const maxAsked = 1_000; // commands without an answer
 const maxSeen = 1_000; // IDs and early offsets that are remembered, per channel
 
 const onlyEvents = "this needs a WebSocket, and only event streams get through";
 
-// call keeps what goes wrong in the page's functions for the console.
+// call leaves errors of the page's functions to the console.
 function call(f, ...args) {
   try {
     f?.(...args);
@@ -35,10 +36,10 @@ export class Millrace {
   #asked = new Map(); // id → what to do with the answer
   #queue = []; // commands for when there is a connection
   #serial = 0;
-  #turn = 0; // of connections: what an earlier one still says counts no more
+  #turn = 0; // of connections: what earlier ones still say does not count
   #tries = 0; #failed = 0;
   #socket; #events; #eventID; #used; #refused; #hint; #timer; #beat; #heard;
-  #online = () => this.state == "waiting" && this.#connect();
+  #online = () => /^(waiting|events)$/.test(this.state) && this.#connect();
 
   constructor(url = new URL("ws", import.meta.url), { token, queue = 100, ping = 60 } = {}) {
     this.#url = new URL(url, globalThis.location?.href);
@@ -108,15 +109,18 @@ export class Millrace {
     return url.href;
   }
 
+  // connect makes a WebSocket. An event stream goes on until it is open.
   async #connect() {
     clearTimeout(this.#timer);
+    this.#socket?.close();
     const turn = ++this.#turn;
-    this.#set("connecting");
+    const retry = () => (this.state == "events" ? this.#again() : this.#retry());
+    if (this.state != "events") this.#set("connecting");
     let token = this.#token;
     try {
       if (typeof token == "function") token = await token(!!this.#refused);
     } catch {
-      return turn == this.#turn && this.#retry();
+      return turn == this.#turn && retry();
     }
     if (turn != this.#turn) return;
     if (this.#refused && this.#refused.token === token) return this.#end(3000, "the token is refused");
@@ -124,16 +128,17 @@ export class Millrace {
     let socket, opened = 0;
     try {
       socket = this.#socket = new WebSocket(this.#address("ws"));
-    } catch (e) { // the browser will never allow this one
+    } catch (e) { // the browser does not allow it
       return this.#end(1006, e.message);
     }
     socket.onopen = () => {
       if (turn != this.#turn) return;
       opened = this.#heard = Date.now();
       this.#failed = 0;
-      this.#eventID = undefined;
+      this.#events?.close();
+      this.#events = this.#eventID = undefined;
       this.#set("open");
-      for (const c of this.#channels.values()) this.#join(c);
+      for (const c of this.#channels.values()) this.#join(c, (c.on = false));
       for (const [command, done] of this.#queue.splice(0)) this.#ask(command, done);
       if (this.#ping > 0) this.#beat = setInterval(() => this.#check(), this.#ping / 2);
     };
@@ -145,9 +150,9 @@ export class Millrace {
     socket.onclose = ({ code, reason }) => {
       if (turn != this.#turn) return;
       if (opened && Date.now() - opened >= stable) this.#tries = 0;
-      if (code == 3000 && token !== undefined) this.#refused = { token }; // else a cookie may be good still
+      if (code == 3000 && token !== undefined) this.#refused = { token }; // a cookie may be good still
       if (code == 3003) this.#end(code, reason);
-      else if (opened || ++this.#failed < 2) this.#retry();
+      else if (opened || this.#events || ++this.#failed < 2) retry();
       else this.#fallback(turn);
     };
   }
@@ -170,8 +175,11 @@ export class Millrace {
     for (const c of this.#channels.values()) c.on = false;
     const asked = [...this.#asked.values()];
     this.#asked.clear();
-    const lost = new MillraceError("lost", "the connection broke before the answer came: it may have been done or not");
-    for (const done of asked) done(lost);
+    for (const done of asked) done(new MillraceError("lost", "the connection broke before the answer came: it may have been done or not"));
+  }
+
+  #again() {
+    this.#timer = setTimeout(() => this.#connect(), again * (1 + Math.random()));
   }
 
   #retry() {
@@ -186,15 +194,14 @@ export class Millrace {
     if (this.state == "closed") return;
     this.#leave();
     globalThis.removeEventListener?.("online", this.#online);
-    const closed = new MillraceError("closed", reason);
-    for (const [, done] of this.#queue.splice(0)) done(closed);
+    for (const [, done] of this.#queue.splice(0)) done(new MillraceError("closed", reason));
     this.#set("closed", { code, reason });
   }
 
   #command(command) {
     return new Promise((resolve, reject) => {
       const done = (error, m) => (error ? reject(error) : resolve(m));
-      const refuse = (code, text) => done(new MillraceError(code, text));
+      const refuse = (code, text) => reject(new MillraceError(code, text));
       if (this.state == "closed") refuse("closed", "the connection is closed");
       else if (this.state == "events") refuse("unavailable", onlyEvents);
       else if (this.state != "open" && this.#queue.length >= this.#bound) refuse("unavailable", `there is no connection, and ${this.#bound} commands wait for it already`);
@@ -218,28 +225,26 @@ export class Millrace {
   #join(c) {
     const place = c.recover && c.epoch !== undefined;
     const command = { subscribe: c.name, joins: c.joins || undefined };
-    if (place) Object.assign(command, { epoch: c.epoch, offset: c.offset });
-    this.#ask(command, (error, m) => this.#joined(c, place, error, m));
+    this.#ask(place ? { ...command, epoch: c.epoch, offset: c.offset } : command, (error, m) => this.#joined(c, place, error, m));
   }
 
   #joined(c, place, error, m) {
     if (this.#channels.get(c.name) != c || error?.code == "lost" || error?.code == "replaced") return;
     if (error?.code == "unavailable" || error?.code == "rate") {
       const turn = this.#turn;
-      setTimeout(() => turn == this.#turn && this.#channels.get(c.name) == c && this.#join(c), sooner + Math.random() * 10 * sooner);
-      return;
+      return void setTimeout(() => turn == this.#turn && this.#channels.get(c.name) == c && this.#join(c), sooner * (1 + 10 * Math.random()));
     }
     if (error && c.on) { // it goes on without what joins wanted besides
       c.joins = false;
       for (const sub of c.subs) if (sub.joins) call(sub.onerror, error);
       return;
     }
-    if (error) return this.#drop(c, error);
+    if (error) return this.#drop(c, error.code, error.message);
     c.on = true;
     const again = c.again;
     c.again = true;
-    // What was missed comes now, and has offsets up to m.offset; or the server
-    // does not know yet, and will send a reset when it does.
+    // What was missed comes now, up to m.offset; or a reset will, when the server
+    // knows.
     if (m.recovered || m.down) return;
     if (!place || m.epoch !== c.epoch) {
       c.last = place ? 0 : m.offset;
@@ -250,9 +255,10 @@ export class Millrace {
     if (again && c.recover) this.#tell(c, "onreset", c.name);
   }
 
-  #drop(c, error) {
+  #drop(c, code, text) {
+    if (!c || this.#channels.get(c.name) != c) return;
     this.#channels.delete(c.name);
-    this.#tell(c, "onerror", error);
+    this.#tell(c, "onerror", new MillraceError(code, text, c.name));
   }
 
   #tell(c, what, ...args) {
@@ -260,34 +266,33 @@ export class Millrace {
   }
 
   #receive(m) {
-    const c = this.#channels.get(m.message ?? m.placed ?? m.reset ?? m.join ?? m.leave ?? m.unsubscribed);
-    if (m.message !== undefined) {
+    const c = this.#channels.get(m.message ?? m.placed ?? m.reset ?? m.join ?? m.leave ?? m.unsubscribed ?? m.channel);
+    if ("message" in m) {
       if (c?.on && this.#fresh(c, m)) this.#tell(c, "onmessage", { channel: c.name, data: m.data, offset: m.offset, id: m.id });
-    } else if (m.placed !== undefined) {
+    } else if ("placed" in m) {
       if (c?.ids.has(m.id) && m.offset > c.last) this.#note(c.places, m.offset);
-    } else if (m.reset !== undefined) {
+    } else if ("reset" in m) {
       if (c && this.#events) this.#begin(c);
       else if (c) {
         // What comes before the answer is in the answer, behind what is missing.
         if (c.recover && c.epoch !== undefined) c.on = false;
         this.#join(c);
       }
-    } else if (m.join !== undefined || m.leave !== undefined) {
-      if (c) this.#tell(c, "joins", m.member, m.join !== undefined);
-    } else if (m.reconnect !== undefined) {
+    } else if ("join" in m || "leave" in m) {
+      if (c) this.#tell(c, "joins", m.member, "join" in m);
+    } else if ("reconnect" in m) {
       this.#hint = m.reconnect * 1000;
     } else if (this.#asked.has(m.id)) {
       const done = this.#asked.get(m.id);
       this.#asked.delete(m.id);
-      done(m.error === undefined ? undefined : new MillraceError(m.code, m.error, m.channel), m);
-    } else if (m.unsubscribed !== undefined && c) {
-      this.#drop(c, new MillraceError("forbidden", "the new token does not allow this channel", c.name));
-    }
+      done("error" in m && new MillraceError(m.code, m.error, m.channel), m);
+    } else if ("unsubscribed" in m) {
+      this.#drop(c, "forbidden", "the new token does not allow this channel");
+    } else if ("error" in m) this.#drop(c, m.code, m.error); // of an event stream
   }
 
-  // fresh reports whether a publication was not there before, and notes that
-  // it was. Servers that cannot reach each other give it no place, and perhaps
-  // one of them has given it one: its id tells.
+  // fresh reports whether a publication is a new one, and notes it. Servers that
+  // cannot reach each other give it no place, and perhaps one has: its id tells.
   #fresh(c, m) {
     if (!m.offset) return !c.known.has(m.id) && this.#note(c.ids, m.id);
     if (m.offset <= c.last) return false;
@@ -304,24 +309,27 @@ export class Millrace {
     return true;
   }
 
-  // fallback is for networks that let no WebSocket through, but HTTP.
+  // fallback finds out why no WebSocket gets through, and whether HTTP does.
   async #fallback(turn) {
-    const channel = [...this.#channels.keys()];
-    let status = 0;
-    if (channel.length && globalThis.EventSource) {
-      const control = new AbortController();
-      const limit = setTimeout(() => control.abort(), stable);
-      status = await fetch(this.#address("sse", { channel }), { signal: control.signal }).then((r) => r.status, () => 0);
-      clearTimeout(limit);
-      control.abort(); // its headers were all that was asked for
-      if (turn != this.#turn) return;
-    }
+    const asked = [...this.#channels.values()];
+    const control = new AbortController();
+    const limit = setTimeout(() => control.abort(), stable);
+    let status, text;
+    try {
+      const r = await fetch(this.#address("sse", { channel: asked.map((c) => c.name) }), { signal: control.signal });
+      if ((status = r.status) == 403) text = await r.text();
+    } catch {}
+    clearTimeout(limit);
+    control.abort(); // its body is not wanted
+    if (turn != this.#turn) return;
     if (status == 401) this.#refused = { token: this.#used };
-    if (status == 200) this.#stream();
+    if (/^You may not/.test(text)) // else it is something on the way
+      for (const c of asked) this.#drop(c, "forbidden", text);
+    if (status == 200 && globalThis.EventSource) this.#stream();
     else this.#retry();
   }
 
-  // begin forgets the place in a channel.
+  // begin forgets a place.
   #begin(c) {
     c.epoch = c.offset = undefined;
     c.last = 0;
@@ -336,10 +344,10 @@ export class Millrace {
     if (!channel.length) return this.#retry();
     this.#events?.close();
     const events = (this.#events = new EventSource(this.#address("sse", { channel, last_event_id: this.#eventID })));
-    for (const type of ["message", "reset", "placed"])
+    for (const type of ["message", "reset", "placed", "refused"])
       events.addEventListener(type, (e) => {
         if (events != this.#events) return;
-        this.#eventID = e.lastEventId;
+        this.#eventID = e.lastEventId || this.#eventID;
         this.#receive(JSON.parse(e.data));
       });
     for (const c of this.#channels.values()) {
@@ -349,11 +357,14 @@ export class Millrace {
     events.onopen = () => {
       if (events != this.#events) return;
       this.#tries = 0;
-      if (this.state != "events") this.#set("events");
+      if (this.state != "events") {
+        this.#again();
+        this.#set("events");
+      }
       for (const [, done] of this.#queue.splice(0)) done(new MillraceError("unavailable", onlyEvents));
     };
     events.onerror = () => {
-      if (events != this.#events || events.readyState != 2) return; // 2: it does not try again
+      if (events != this.#events || events.readyState != 2) return; // 2: for good
       this.#failed = 0;
       this.#retry();
     };

@@ -636,3 +636,86 @@ test("a publication without a place is answered, too", async () => {
   t.world.socket.answer("publish", { published: "news", message_id: "m-1" });
   assert.equal(await published, 0);
 });
+
+test("events go on until a WebSocket gets through again", async () => {
+  const t = await start({ channel: "news" });
+  await events(t);
+  t.world.stream.say("message", "i1", message(5));
+  const before = t.world.sockets.length;
+  for (let i = 1; i <= 3; i++) {
+    await t.world.pass(120_000);
+    assert.equal(t.world.sockets.length, before + i);
+    t.world.socket.end(); // not yet
+    t.world.stream.say("message", `i${i + 1}`, message(5 + i));
+    assert.deepEqual([t.live.state, t.world.stream.readyState], ["events", 1]);
+  }
+  assert.deepEqual([t.got, t.resets.length], [["news5", "news6", "news7", "news8"], 1]);
+  t.world.online(); // another network, perhaps
+  await t.world.settle();
+  t.live.subscribe("chat", (m) => t.got.push(m.data)); // while it is on its way
+  t.world.stream.open();
+  t.world.socket.open();
+  assert.deepEqual([t.live.state, t.world.stream.readyState], ["open", 2]);
+  t.world.socket.answer("subscribe", { subscribed: "news", epoch: "E", offset: 20 });
+  t.world.socket.answer("subscribe", { subscribed: "chat", epoch: "E", offset: 3 });
+  t.world.socket.say(message(20), message(21), message(4, "chat"));
+  assert.deepEqual([t.got.slice(4), t.resets.length], [["news21", "chat4"], 2]);
+  const published = t.live.publish("news", 1);
+  t.world.socket.answer("publish", { published: "news", offset: 22 });
+  assert.equal(await published, 22);
+  await t.world.pass(600_000);
+  assert.equal(t.states.filter((s) => s == "events").length, 1);
+});
+
+test("a stream that ends for good ends the attempt beside it", async () => {
+  const t = await start({ channel: "news", options: { token: async () => "T" } });
+  await events(t);
+  await t.world.pass(120_000);
+  const late = t.world.socket;
+  t.world.stream.fail(2);
+  assert.ok(late.closed);
+  late.onopen();
+  assert.equal(t.live.state, "waiting");
+});
+
+test("one forbidden channel does not silence the others, and is told", async () => {
+  const t = await start({ channel: "news" });
+  const errors = [];
+  t.live.subscribe("secret", () => {}, { onerror: (e) => errors.push([e.code, e.channel]) });
+  await events(t);
+  t.world.stream.say("refused", "", { error: "no", code: "forbidden", channel: "secret" });
+  t.world.stream.say("message", "i1", message(5));
+  assert.deepEqual([errors, t.got], [[["forbidden", "secret"]], ["news5"]]);
+  t.live.subscribe("chat", () => {});
+  assert.match(t.world.stream.url, /channel=news&channel=chat&last_event_id=i1$/);
+  t.world.stream.say("refused", "", { error: "no", code: "forbidden", channel: "chat" });
+  t.live.subscribe("more", () => {});
+  assert.match(t.world.stream.url, /channel=news&channel=more&last_event_id=i1$/);
+});
+
+test("only forbidden channels: each is told, and nothing else counts as that", async () => {
+  for (const [text, want] of [["You may not subscribe to \"news\".\n", ["forbidden"]], ["<h1>Forbidden</h1>", []]]) {
+    const errors = [];
+    const t = await start({ channel: "news", subscribe: { onerror: (e) => errors.push(e.code) } });
+    Object.assign(t.world, { status: 403, text });
+    for (let i = 0; i < 4; i++) {
+      t.world.socket.end();
+      await t.world.pass(31_000);
+    }
+    assert.deepEqual([errors, t.live.state, t.world.streams.length], [want, "connecting", 0]);
+  }
+});
+
+test("a token that is refused is found out without a subscription, too", async () => {
+  let refused;
+  for (const token of ["T", (was) => { refused = was; return "T"; }]) {
+    const t = await start({ options: { token } });
+    t.world.status = 401;
+    for (let i = 0; i < 3; i++) {
+      t.world.socket.end();
+      await t.world.pass(31_000);
+    }
+    assert.deepEqual(t.states.at(-1), ["closed", 3000]);
+  }
+  assert.equal(refused, true);
+});

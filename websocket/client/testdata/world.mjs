@@ -5,6 +5,7 @@ export class World {
   streams = [];
   fetched = [];
   status = 0; // of what is fetched; 0: there is no network
+  text = ""; // of what is fetched
   random = 1 - 1e-9; // waits are as long as they may be
   #now = 1e12;
   #timers = new Map();
@@ -81,7 +82,7 @@ export class World {
     globalThis.fetch = async (url) => {
       this.fetched.push(url);
       if (!this.status) throw new TypeError("failed to fetch");
-      return { status: this.status };
+      return { status: this.status, text: async () => this.text };
     };
     globalThis.setTimeout = (f, ms) => this.#set(f, ms);
     globalThis.setInterval = (f, ms) => this.#set(f, ms, ms);

@@ -153,7 +153,10 @@ func (c *Listen) print(from *events, s console.Streams) error {
 		if err != nil {
 			return err
 		}
-		if e.name == "reset" {
+		switch e.name {
+		case "refused":
+			s.Say("millrace: one channel does not come: %s\n", oneLine(e.data))
+		case "reset":
 			s.Say("millrace: what came between is not all there any more: %s\n", oneLine(e.data))
 		}
 		if !isPublication([]byte(e.data)) { // a note about a channel
