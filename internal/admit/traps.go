@@ -12,9 +12,10 @@ import (
 	"millrace/internal/netset"
 )
 
-// Traps are paths that only somebody asks for who looks for holes. Who does is
-// turned away from all sites with traps for a while: 403, from the fast lane as
-// well. "traps: on" stands for all presets.
+// Traps are paths that only somebody asks for who looks for holes. A program that
+// does is turned away from all sites with traps for a while: 403, from the fast
+// lane as well. What a browser may have sent catches nobody: a page's author can
+// have its readers ask for anything. "traps: on" stands for all presets.
 type Traps struct {
 	// Presets are lists of paths: wordpress (/wp-login.php, /xmlrpc.php), secrets
 	// (/.env, /.git/config), php (phpMyAdmin, PHPUnit, shells) and devices (routers,
@@ -179,10 +180,10 @@ func (p *Trap) At(path string) bool {
 }
 
 // Answered catches the client of a request for a trap by the status of its answer,
-// and reports whether it did. A page of another site can have a visitor's browser
-// ask for anything: that catches nobody.
+// and reports whether it did. A page can have a reader's browser ask for anything:
+// that catches nobody.
 func (p *Trap) Answered(r *http.Request, client netip.Addr, status int) bool {
-	if !missing(status) || !client.IsValid() || client.IsLoopback() || p.except.Has(client) || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+	if !missing(status) || !client.IsValid() || client.IsLoopback() || p.except.Has(client) || maybeBrowser(r.Header) {
 		return false
 	}
 	p.table.Catch(client, time.Now(), p.lasts)

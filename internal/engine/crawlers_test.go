@@ -14,6 +14,22 @@ import (
 	"millrace/internal/engine"
 )
 
+// browsers are what a browser, or who follows a page's links, sends besides.
+var browsers = [][]string{
+	{"Sec-Fetch-Site", "cross-site"},
+	{"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
+	{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate"},
+	{"Sec-Purpose", "prefetch;prerender"},
+	{"Referer", "http://elsewhere.example/"},
+	{"Origin", "null"},
+	{"Cookie", "a=b"},
+	{"Accept-Language", "en-US,en;q=0.9", "Accept", "*/*"},
+	{"Accept-Language", ""},
+	{"Accept", "image/avif,image/webp,*/*;q=0.8"},
+	{"Accept", "text/css,*/*;q=0.1"},
+	{"From", "robot(at)search.example"},
+}
+
 // TestTraps: who asks for a trap gets no more answers, hot ones neither, over any
 // protocol; what the site has itself is no trap.
 func TestTraps(t *testing.T) {
@@ -39,9 +55,12 @@ sites:
 		check("/", 200, one)
 		check("/wlwmanifest.xml", 200, one)
 		check("/", 200, one)
-		w.ask("GET", "/blog/wp-login.php", "", "X-Forwarded-For", one, "Sec-Fetch-Site", "cross-site")
-		check("/", 200, one)
-		if resp, body := w.ask("GET", "/blog/wp-login.php", "", "X-Forwarded-For", one); resp.StatusCode != 404 || body != "home" {
+		for _, head := range browsers {
+			w.ask("GET", "/blog/wp-login.php", "", append([]string{"X-Forwarded-For", one}, head...)...)
+			w.ask("GET", "/old/x", "", append([]string{"X-Forwarded-For", one}, head...)...)
+			check("/", 200, one)
+		}
+		if resp, body := w.ask("GET", "/blog/wp-login.php", "", "X-Forwarded-For", one, "Accept", "*/*", "User-Agent", "Mozilla/5.0"); resp.StatusCode != 404 || body != "home" {
 			t.Errorf("%s: the trap answers %d %q", w.Name(), resp.StatusCode, body)
 		}
 		check("/", 403, one)

@@ -55,8 +55,8 @@ func WithProof(r *http.Request, p Proof) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{proof: p}))
 }
 
-// told is r as the job gets it.
-func (who *visitor) told(r *http.Request) *http.Request {
+// forJob is r as the job gets it.
+func (who *visitor) forJob(r *http.Request) *http.Request {
 	if len(who.fields) > 0 || who.proof != (Proof{}) {
 		r = r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{who.fields, who.proof}))
 	}

@@ -286,7 +286,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 			who.fields = http.Header{g.user: {who.user}}
 		}
 		maps.Copy(r.Header, who.fields)
-		h.ServeHTTP(w, who.told(r))
+		h.ServeHTTP(w, who.forJob(r))
 	})
 }
 
