@@ -40,7 +40,7 @@ const (
 // makes the order. Nothing but another Publish of the channel, and Close, waits
 // for that.
 type Memory struct {
-	keep     Keep
+	keep     atomic.Pointer[Keep] // see Bound
 	epoch    string
 	seed     maphash.Seed
 	listener Listener
@@ -64,11 +64,11 @@ var _ Bus = (*Memory)(nil)
 // restart are not taken for its.
 func NewMemory(keep Keep) *Memory {
 	m := &Memory{
-		keep:  keep,
 		epoch: rand.Text()[:12], // 60 bits
 		seed:  maphash.MakeSeed(),
 		stop:  make(chan struct{}),
 	}
+	m.keep.Store(&keep)
 	for i := range m.shards {
 		m.shards[i].m = m
 		m.shards[i].channels = map[string]*channel{}
@@ -89,10 +89,20 @@ func (m *Memory) Start(l Listener) error {
 	}
 	m.begun = true
 	m.listener = l
-	if m.keep.Messages > 0 && m.keep.Age > 0 {
-		m.swept.Go(m.sweep) // Close waits for it
-	}
+	m.swept.Go(m.sweep) // Close waits for it
 	return nil
+}
+
+// Bound changes what is kept. What is there stays, but for what the new bounds
+// have no room for. Offsets and epoch go on.
+func (m *Memory) Bound(keep Keep) {
+	m.keep.Store(&keep)
+	for i := range m.shards {
+		m.shards[i].bound(keep)
+	}
+	if m.over() {
+		m.evict()
+	}
 }
 
 // Publish implements Bus. Deliver is called before it returns.
@@ -206,8 +216,9 @@ func (m *Memory) ownID(id string) bool {
 
 // over reports whether more is kept than may be.
 func (m *Memory) over() bool {
-	return m.keep.Bytes > 0 && m.bytes.Load() > m.keep.Bytes ||
-		m.keep.Channels > 0 && m.kept.Load() > int64(m.keep.Channels)
+	keep := m.keep.Load()
+	return keep.Bytes > 0 && m.bytes.Load() > keep.Bytes ||
+		keep.Channels > 0 && m.kept.Load() > int64(keep.Channels)
 }
 
 // evict takes from the channels that were written longest ago until the bounds
@@ -240,8 +251,12 @@ func (m *Memory) sweep() {
 		case <-m.stop:
 			return
 		case now := <-t.C:
+			age := m.keep.Load().Age
+			if age <= 0 {
+				continue
+			}
 			for i := range m.shards {
-				for m.shards[i].sweep(now.Add(-m.keep.Age)) == sweepBatch {
+				for m.shards[i].sweep(now.Add(-age)) == sweepBatch {
 				}
 			}
 		}

@@ -298,3 +298,80 @@ func TestCheckChannel(t *testing.T) {
 func TestMemorySuite(t *testing.T) {
 	bustest.Run(t, false, func(_ *testing.T, keep bus.Keep) bus.Bus { return bus.NewMemory(keep) })
 }
+
+// TestMemoryBound changes the bounds of a bus in use.
+func TestMemoryBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, bus.Keep{Messages: 4, Age: time.Hour}, &ears{})
+		texts := func(channel string) (all string) {
+			for _, m := range history(t, b, channel, nil, 0).Messages {
+				all += string(m.Data)
+			}
+			return all
+		}
+		expect := func(a, c string) {
+			t.Helper()
+			if gotA, gotC := texts("a"), texts("c"); gotA != a || gotC != c {
+				t.Errorf("kept are %q and %q, want %q and %q", gotA, gotC, a, c)
+			}
+		}
+		for _, text := range []string{"1", "2", "3", "4", "5"} {
+			publish(t, b, "a", text)
+		}
+		time.Sleep(time.Minute)
+		publish(t, b, "c", "x")
+		top := history(t, b, "a", nil, 0).Top
+		b.Bound(bus.Keep{Messages: 6, Age: time.Hour})
+		expect("2345", "x")
+		publish(t, b, "a", "6")
+		publish(t, b, "a", "7")
+		expect("234567", "x")
+		if h := history(t, b, "a", &top, 0); !h.Complete || len(h.Messages) != 2 || h.Top.Epoch != top.Epoch {
+			t.Errorf("behind %v comes %+v", top, h)
+		}
+		b.Bound(bus.Keep{Messages: 3})
+		expect("567", "x")
+		if h := history(t, b, "a", &bus.Position{Epoch: top.Epoch, Offset: 1}, 0); h.Complete || len(h.Messages) != 3 {
+			t.Errorf("what is gone is missing without a word: %+v", h)
+		}
+		time.Sleep(time.Hour) // without a bound of age
+		expect("567", "x")
+		publish(t, b, "a", "8")
+		time.Sleep(time.Minute)
+		b.Bound(bus.Keep{Messages: 3, Age: 2 * time.Minute}) // and with one again
+		expect("8", "")
+		publish(t, b, "c", "y")
+		b.Bound(bus.Keep{Messages: 3, Age: 2 * time.Minute, Channels: 1})
+		expect("", "y")
+		b.Bound(bus.Keep{})
+		expect("", "")
+		m := publish(t, b, "a", "9")
+		b.Bound(bus.Keep{Messages: 1, Bytes: 1 << 20})
+		if next := publish(t, b, "a", "0"); next.Offset <= m.Offset {
+			t.Errorf("offset %d behind %d", next.Offset, m.Offset)
+		}
+		expect("0", "")
+		b.Bound(bus.Keep{Messages: 1, Bytes: 1})
+		expect("", "")
+	})
+}
+
+// TestMemoryBoundWhilePublishing is for the race detector.
+func TestMemoryBoundWhilePublishing(t *testing.T) {
+	b := open(t, bus.Keep{Messages: 2}, &ears{})
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for n := range 500 {
+				m, err := b.Publish(t.Context(), bus.Message{Channel: "a", ID: fmt.Sprint(i, n%7)})
+				if err != nil || m.Offset == 0 {
+					t.Errorf("%+v, %v", m, err)
+				}
+			}
+		})
+	}
+	for n := range 200 {
+		b.Bound(bus.Keep{Messages: n % 4, Age: time.Minute})
+	}
+	all.Wait()
+}

@@ -140,8 +140,13 @@ func (s *shard) place(c *channel, msg Message) (Message, bool) {
 	}
 	c.top++
 	msg.Offset = c.top
-	if s.m.keep.Messages > 0 {
+	if most := s.m.keep.Load().Messages; most > 0 {
 		s.append(c, msg, seq, own)
+		for c.kept.len() > most {
+			s.shift(c.kept)
+		}
+	} else if c.kept != nil { // Bound comes by in a moment
+		s.clear(c.kept)
 	}
 	return msg, c.listening
 }
@@ -192,8 +197,22 @@ func (s *shard) append(c *channel, msg Message, seq uint64, own bool) {
 		h.ids[msg.ID] = msg.Offset
 	}
 	s.account(h, cost(msg))
-	for h.len() > s.m.keep.Messages {
-		s.shift(h)
+}
+
+// bound takes away what new bounds of each channel have no room for. It holds
+// the lock for all channels of the shard: that happens when an operator changes
+// a config.
+func (s *shard) bound(keep Keep) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for h, next := s.first, (*history)(nil); h != nil; h = next {
+		next = h.next
+		for keep.Messages > 0 && h.len() > keep.Messages {
+			s.shift(h)
+		}
+		if keep.Messages <= 0 {
+			s.forget(h)
+		}
 	}
 }
 
@@ -234,10 +253,11 @@ func (s *shard) clear(h *history) {
 // trim takes away what has expired.
 func (s *shard) trim(c *channel, now time.Time) {
 	h := c.kept
-	if h == nil || s.m.keep.Age <= 0 {
+	age := s.m.keep.Load().Age
+	if h == nil || age <= 0 {
 		return
 	}
-	for before := now.Add(-s.m.keep.Age); h.len() > 0 && !h.messages[h.head].Time.After(before); {
+	for before := now.Add(-age); h.len() > 0 && !h.messages[h.head].Time.After(before); {
 		s.shift(h)
 	}
 	if h.len() == 0 {
@@ -288,7 +308,7 @@ func (s *shard) evict() {
 	if h == nil {
 		return
 	}
-	keep := s.m.keep
+	keep := s.m.keep.Load()
 	if keep.Channels > 0 && s.m.kept.Load() > int64(keep.Channels) {
 		s.forget(h)
 		return

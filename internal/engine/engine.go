@@ -226,6 +226,7 @@ func (s *Server) reload(cfg *config.Config) error {
 	s.room.Limit(cfg.Buffers)
 	old := s.graph
 	s.graph = next
+	next.boundHistories()
 	s.keep(cfg)
 	s.retire(old, next)
 	if err := s.manage(); err != nil { // the files it reads have changed between two moments

@@ -21,6 +21,18 @@ type webSocketRoute struct {
 	handler *websocket.Handler
 	engine  *conn.Engine
 	alone   bool // what is published in other processes does not reach its clients
+	// bound has the bus keep what the config says; nil: it has no history in memory.
+	bound func()
+}
+
+// boundHistories has histories in memory keep what this graph's config says: when
+// it serves, not before, since a config that fails must take nothing away.
+func (g *graph) boundHistories() {
+	for _, r := range g.websockets {
+		if r.bound != nil {
+			r.bound()
+		}
+	}
 }
 
 // webSocket is the handler of a route with WebSockets. All routes share one
@@ -45,10 +57,14 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 		}
 	}
 	name := routeName(hosts, pattern)
-	var shared *bus.Shared
+	var shared routeBus
+	var bound func()
 	if o.Channels != nil {
 		if shared, err = b.bus(name, *o.Channels); err != nil {
 			return nil, err
+		}
+		if memory := shared.memory; memory != nil {
+			bound = func() { memory.Bound(o.Channels.Keep()) }
 		}
 	}
 	h, err := carry(b, keyOf("websocket "+name, o), func() (*websocket.Handler, io.Closer, error) {
@@ -60,7 +76,7 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 		return h, h, err
 	})
 	if err == nil {
-		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h, engine, o.Channels != nil && o.Channels.Bus == ""}
+		b.next.websockets[name] = &webSocketRoute{control.NewRoute(hosts, pattern, o), h, engine, o.Channels != nil && o.Channels.Bus == "", bound}
 	}
 	return h, err
 }
@@ -100,23 +116,32 @@ type webSocketLimits struct {
 // Close implements [io.Closer]: there is nothing to close.
 func (*webSocketLimits) Close() error { return nil }
 
+// routeBus is the bus of a route's channels.
+type routeBus struct {
+	*bus.Shared
+	memory *bus.Memory // nil: it is not in memory
+}
+
 // bus is what carries the publications of a route's channels. It is a part of
-// its own, so that the history outlives a change of the route's other options:
-// clients that are sent away for it find what they have missed.
-func (b *builder) bus(name string, o channels.Options) (*bus.Shared, error) {
+// its own, so that the history outlives a change of the route's options: clients
+// that are sent away for it find what they have missed. One in memory gets other
+// bounds (boundHistories); one of several machines is kept by them.
+func (b *builder) bus(name string, o channels.Options) (routeBus, error) {
 	keep := o.Keep()
-	k := keyOf("bus "+name, []any{o.Bus, o.BusName, keep})
-	return carry(b, k, func() (*bus.Shared, io.Closer, error) {
-		if o.Bus == "" {
-			memory := bus.Share(bus.NewMemory(keep))
-			return memory, memory, nil
-		}
+	if o.Bus == "" {
+		return carry(b, "bus "+name, func() (routeBus, io.Closer, error) {
+			memory := bus.NewMemory(keep)
+			shared := bus.Share(memory)
+			return routeBus{shared, memory}, shared, nil
+		})
+	}
+	return carry(b, keyOf("bus "+name, []any{o.Bus, o.BusName, keep}), func() (routeBus, io.Closer, error) {
 		n, err := openBus(o, keep, b.server.errors)
 		if err != nil {
-			return nil, nil, err
+			return routeBus{}, nil, err
 		}
 		shared := bus.Share(n)
-		return shared, shared, nil
+		return routeBus{Shared: shared}, shared, nil
 	})
 }
 
