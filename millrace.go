@@ -125,7 +125,8 @@ func (s *Server) Reload(c Config) error {
 }
 
 // Addrs are the URLs under which the server answers, with the ports that the
-// system has chosen for port 0.
+// system has chosen for port 0. One that listens at every address of the machine
+// is at localhost, or at 0.0.0.0 or [::] if that is for one family alone.
 func (s *Server) Addrs() []string { return s.engine.Addrs() }
 
 // ServeHTTP implements [http.Handler].

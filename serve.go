@@ -21,7 +21,7 @@ import (
 var inherited = sync.OnceValues(func() ([]*os.File, error) { return server.Inherited(os.Getenv) })
 
 // Listen opens an address for [Serve] or [Config].Listeners: host:port, :port for
-// every interface, or unix:/path. Where systemd has opened it for the program (a
+// every interface, or unix:/path. 0.0.0.0 is IPv4 alone, [::] IPv6 alone. Where systemd has opened it for the program (a
 // socket unit), it is that socket. Other listeners do as well; this one leaves out
 // the probes of idle connections, which the server's own timeouts make needless.
 func Listen(addr string) (net.Listener, error) {

@@ -45,7 +45,8 @@ type Options struct {
 	//     for temporary files. Where none can, the server says so and serves
 	//     without an admin listener
 	//   - "unix:/path": a UNIX socket there
-	//   - "host:port": TCP. Whoever reaches the port may read and reload
+	//   - "host:port": TCP; :9000 is IPv4 and IPv6, 0.0.0.0:9000 IPv4 alone and
+	//     [::]:9000 IPv6 alone. Whoever reaches the port may read and reload
 	//     everything; see [Admin.Warning]
 	//   - "off": no admin listener
 	Listen string `yaml:"listen"`

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"millrace/internal/family"
 	"millrace/internal/handover"
 )
 
@@ -36,7 +37,7 @@ func inherit(f *os.File, where string) (l *listener, leave func(), err error) {
 		}
 		leave = remove
 	case *net.TCPAddr:
-		if sameTCP(at, where) {
+		if sameTCP(ln, at, where) {
 			return tcpListener(ln, at, where), nil, nil
 		}
 	}
@@ -54,10 +55,19 @@ func sameSocket(info os.FileInfo, where string) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// sameTCP reports whether a socket is at the address that the options name.
-func sameTCP(at *net.TCPAddr, where string) bool {
+// sameTCP reports whether a socket is at the address that the options name, for
+// the same families. :9000 is IPv4 alone on a machine without IPv6.
+func sameTCP(ln net.Listener, at *net.TCPAddr, where string) bool {
 	want, err := net.ResolveTCPAddr("tcp", where)
-	return err == nil && want.Port == at.Port && (want.IP.Equal(at.IP) || len(want.IP) == 0 && at.IP.IsUnspecified())
+	if err != nil || want.Port != at.Port {
+		return false
+	}
+	of, err := family.Of(where)
+	have := family.OfSocket(ln, at)
+	if err == nil && of == family.Both {
+		return at.IP.IsUnspecified() && have != family.IPv6
+	}
+	return err == nil && of == have && want.IP.Equal(at.IP)
 }
 
 // File is a descriptor of the listening socket, for another process, to which its

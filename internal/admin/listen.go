@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"millrace/internal/family"
 )
 
 const unixPrefix = "unix:"
@@ -41,7 +43,11 @@ func listenTCP(where string) (*listener, error) {
 	if _, _, err := net.SplitHostPort(where); err != nil {
 		return nil, fmt.Errorf("admin address %q: write host:port, unix:/path or off", where)
 	}
-	l, err := net.Listen("tcp", where)
+	of, err := family.Of(where)
+	if err != nil {
+		return nil, fmt.Errorf("listening for admin on %s: %w", where, err)
+	}
+	l, err := net.Listen(of.Network("tcp"), where)
 	if err != nil {
 		return nil, fmt.Errorf("listening for admin on %s: %w", where, err)
 	}

@@ -16,7 +16,7 @@ const longestSocket = 103
 
 // Address is where a listener is: a TCP host and port, or a UNIX socket.
 type Address struct {
-	Host string // "" is every interface
+	Host string // "" is every interface, 0.0.0.0 that for IPv4, :: for IPv6
 	Port int    // 0 lets the system choose
 	Unix string // the socket's path, instead of both
 }
@@ -108,13 +108,15 @@ func (a Address) overlaps(b Address) bool {
 	}
 	x, y := a.family(), b.family()
 	return a.Host == b.Host || x == every || y == every ||
-		x == every4 && y == one4 || x == one4 && y == every4
+		x == every4 && (y == one4 || y == every4) || y == every4 && x == one4 ||
+		x == every6 && (y == one6 || y == every6) || y == every6 && x == one6
 }
 
 // What an address covers.
 const (
 	every = iota // every interface, IPv4 and IPv6
 	every4
+	every6
 	one4
 	one6
 	name
@@ -122,13 +124,16 @@ const (
 
 func (a Address) family() int {
 	ip, err := netip.ParseAddr(a.Host)
+	ip = ip.Unmap()
 	switch {
-	case a.Host == "" || err == nil && ip.Is6() && ip.IsUnspecified():
+	case a.Host == "":
 		return every
 	case err != nil:
 		return name
-	case ip.IsUnspecified():
+	case ip.Is4() && ip.IsUnspecified():
 		return every4
+	case ip.IsUnspecified():
+		return every6
 	case ip.Is4():
 		return one4
 	}

@@ -60,8 +60,8 @@ const DefaultListen = "127.0.0.1:8080"
 // and in the values of a rule's conditions and the hashes of passwords, a dollar sign is itself.
 type Config struct {
 	// Listen are the addresses for plain HTTP: host:port, :port for every
-	// interface, or unix:/path. One, or a list; [] for none. Default
-	// 127.0.0.1:8080.
+	// interface, or unix:/path. One, or a list; [] for none. :80 is IPv4 and IPv6,
+	// 0.0.0.0:80 is IPv4 alone, [::]:80 is IPv6 alone. Default 127.0.0.1:8080.
 	Listen []string `yaml:"listen"`
 	// TLS are the addresses for HTTPS and their certificates.
 	TLS server.TLSOptions `yaml:"tls"`

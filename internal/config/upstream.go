@@ -225,7 +225,7 @@ func (a Address) answersTo(host string) bool {
 	}
 	for _, ip := range addressesOf(host) {
 		switch family := a.family(); {
-		case family == every, family == every4 && ip.Is4():
+		case family == every, family == every4 && ip.Is4(), family == every6 && ip.Is6():
 			if ip.IsLoopback() || ofThisMachine(ip) {
 				return true
 			}

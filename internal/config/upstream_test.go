@@ -111,6 +111,8 @@ func TestReached(t *testing.T) {
 		{":8080", "http://192.0.2.1:8080", false}, // TEST-NET-1: never of this machine
 		{":8080", "http://app.example:8080", false},
 		{"0.0.0.0:8080", "http://[::1]:8080", false},
+		{"[::]:8080", "http://[::1]:8080", true},
+		{"[::]:8080", "http://127.0.0.1:8080", false},
 		{":80", "http://127.0.0.1", true},
 		{":443", "https://localhost", true},
 		{":80", "h2c://localhost", true},

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"millrace/internal/family"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/steer"
@@ -106,10 +107,10 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 			}
 		}
 	}()
-	for _, addr := range setup.TLS.Listen {
-		tcp, ok := all[fmt.Sprint(addr, true)].ln.Addr().(*net.TCPAddr)
+	for addr, beside := range all {
+		tcp, ok := beside.ln.Addr().(*net.TCPAddr)
 		switch {
-		case !ok: // a UNIX socket
+		case !ok || !beside.secure: // a UNIX socket, or plain HTTP
 			continue
 		case old[addr] != nil:
 			quic[addr] = old[addr]
@@ -117,8 +118,9 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 		}
 		s.quic.free(tcp.Port)
 		l := &quicListener{open: setup.HTTP3, port: tcp.Port}
-		if l.socket, l.beside = s.takeUDP(setup, addr); l.socket == nil {
-			if l.socket, err = listenUDP(tcp); err != nil {
+		of := family.OfSocket(beside.ln, tcp)
+		if l.socket, l.beside = s.takeUDP(setup, tcp, of); l.socket == nil {
+			if l.socket, err = listenUDP(tcp, of); err != nil {
 				return nil, err
 			}
 		}
@@ -127,9 +129,13 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 	return quic, nil
 }
 
-// takeUDP is the socket for addr that is there already, or one beside that of the
-// predecessor, nil if there is none.
-func (s *Server) takeUDP(setup Setup, addr string) (socket *net.UDPConn, beside bool) {
+// takeUDP is the socket for the address of a TCP listener that is there already,
+// or one beside that of the predecessor, nil if there is none.
+func (s *Server) takeUDP(setup Setup, at *net.TCPAddr, of family.Family) (socket *net.UDPConn, beside bool) {
+	addr := at.String()
+	if of == family.Both {
+		addr = ":" + strconv.Itoa(at.Port)
+	}
 	socket = inheritedUDP(setup.Inherited, addr)
 	if socket == nil || !setup.Successor {
 		return socket, false
@@ -156,8 +162,8 @@ func (s *Server) steerHTTP3() {
 }
 
 // listenUDP opens the UDP port of a TCP listener.
-func listenUDP(at *net.TCPAddr) (*net.UDPConn, error) {
-	socket, err := steer.Listen(&net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
+func listenUDP(at *net.TCPAddr, of family.Family) (*net.UDPConn, error) {
+	socket, err := steer.Listen(of, &net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on UDP port %d of %s for HTTP/3: %w: another program uses it; stop that (`ss -lunp` names it), change tls.listen, or set tls.http3 to false", at.Port, at.IP, syscall.EADDRINUSE)

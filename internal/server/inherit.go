@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"millrace/internal/family"
 )
 
 const (
@@ -44,12 +46,25 @@ func inherited(sockets []*os.File, addr string) net.Listener {
 		if err != nil {
 			continue // a socket of another kind: unclaimed says so
 		}
-		if sameAddress(ln.Addr(), addr) {
+		if sameAddress(ln, ln.Addr(), addr) {
 			return ln
 		}
 		_ = ln.Close()
 	}
 	return nil
+}
+
+// isInherited reports whether a socket was opened for addr, or one for HTTP/3
+// beside it.
+func isInherited(setup Setup, addr string, secure bool) bool {
+	if ln := inherited(setup.Inherited, addr); ln != nil {
+		return ln.Close() == nil
+	}
+	if !secure || !setup.TLS.HTTP3 {
+		return false
+	}
+	socket := inheritedUDP(setup.Inherited, addr)
+	return socket != nil && socket.Close() == nil
 }
 
 // inheritedUDP is the socket for HTTP/3 that was opened for addr, or nil.
@@ -59,7 +74,7 @@ func inheritedUDP(sockets []*os.File, addr string) *net.UDPConn {
 		if err != nil {
 			continue
 		}
-		if socket, ok := pc.(*net.UDPConn); ok && sameAddress(socket.LocalAddr(), addr) {
+		if socket, ok := pc.(*net.UDPConn); ok && sameAddress(socket, socket.LocalAddr(), addr) {
 			return socket
 		}
 		_ = pc.Close()
@@ -68,9 +83,10 @@ func inheritedUDP(sockets []*os.File, addr string) *net.UDPConn {
 }
 
 // sameAddress reports whether a socket listens where addr (host:port, :port,
-// unix:/path) asks for. :80 is every interface, as [::]:80 is for systemd. Port 0 is
-// any port: a successor goes on at the one that its predecessor was given.
-func sameAddress(have net.Addr, addr string) bool {
+// unix:/path) asks for, for the same families: a socket at [::]:80 may be IPv6
+// alone, or what :80 asks for. Port 0 is any port: a successor goes on at the one
+// that its predecessor was given.
+func sameAddress(socket any, have net.Addr, addr string) bool {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return have.Network() == "unix" && have.String() == path
 	}
@@ -79,11 +95,12 @@ func sameAddress(have net.Addr, addr string) bool {
 	if err != nil || e != nil || port != "0" && strconv.Itoa(int(h.Port())) != port {
 		return false
 	}
+	of := family.OfSocket(socket, have)
 	if host == "" {
-		return h.Addr().IsUnspecified()
+		return of == family.Both
 	}
-	if want, err := netip.ParseAddr(host); err == nil {
-		return want.Unmap() == h.Addr().Unmap()
+	if want, err := family.Of(addr); err != nil || want != of {
+		return false
 	}
 	named, err := net.ResolveTCPAddr("tcp", addr) // as Listen has it
 	return err == nil && named.AddrPort().Addr().Unmap() == h.Addr().Unmap()
@@ -95,12 +112,17 @@ func (s *Server) warnUnclaimed(setup Setup) {
 	if setup.Successor {
 		return // what the config does not name any more is closed
 	}
-	addrs := slices.Concat(setup.Listen, setup.TLS.Listen)
+	named := func(socket any, have net.Addr, addrs []string) bool {
+		return slices.ContainsFunc(addrs, func(addr string) bool {
+			return slices.ContainsFunc(append(family.Split(addr), addr), func(a string) bool { return sameAddress(socket, have, a) })
+		})
+	}
 	for _, f := range setup.Inherited {
 		if pc, err := net.FilePacketConn(f); err == nil {
 			have := pc.LocalAddr()
+			known := setup.TLS.HTTP3 && named(pc, have, setup.TLS.Listen)
 			_ = pc.Close()
-			if !setup.TLS.HTTP3 || !slices.ContainsFunc(setup.TLS.Listen, func(a string) bool { return sameAddress(have, a) }) {
+			if !known {
 				s.errors.Warn("nobody reads from a datagram socket of the socket unit: it is for HTTP/3, so name its address in tls.listen and set tls.http3 to true, or take it out of the unit", "socket", have.String())
 			}
 			continue
@@ -111,26 +133,34 @@ func (s *Server) warnUnclaimed(setup Setup) {
 			continue
 		}
 		have := ln.Addr()
+		known := named(ln, have, slices.Concat(setup.Listen, setup.TLS.Listen))
 		_ = ln.Close()
-		if !slices.ContainsFunc(addrs, func(a string) bool { return sameAddress(have, a) }) {
+		if !known {
 			s.errors.Warn("nobody answers at a socket of the socket unit: name it in the config's listen, or take it out of the unit", "socket", have.String())
 		}
 	}
 }
 
-// heldBySystemd explains a taken port whose socket has another host.
+// heldBySystemd explains a taken port whose socket has another host, or another
+// family.
 func heldBySystemd(err error, sockets []*os.File, addr string) error {
 	_, port, e := net.SplitHostPort(addr)
 	if e != nil || !errors.Is(err, syscall.EADDRINUSE) {
 		return err
 	}
 	for _, f := range sockets {
-		if ln, e := net.FileListener(f); e == nil {
-			have := ln.Addr().String()
-			_ = ln.Close()
-			if strings.HasSuffix(have, ":"+port) {
-				return fmt.Errorf("listen on %s: %w: the socket unit has opened %s; write the same address into both", addr, syscall.EADDRINUSE, have)
-			}
+		ln, e := net.FileListener(f)
+		if e != nil {
+			continue
+		}
+		have, of := ln.Addr().String(), family.OfSocket(ln, ln.Addr())
+		_ = ln.Close()
+		switch {
+		case !strings.HasSuffix(have, ":"+port):
+		case of == family.Both:
+			return fmt.Errorf("listen on %s: %w: the socket unit has opened port %s for IPv4 and IPv6; write \":%s\" into the config, or BindIPv6Only=ipv6-only and an address of each family into the unit", addr, syscall.EADDRINUSE, port, port)
+		default:
+			return fmt.Errorf("listen on %s: %w: the socket unit has opened %s; write the same address into both", addr, syscall.EADDRINUSE, have)
 		}
 	}
 	return err

@@ -1,10 +1,19 @@
 package server
 
 import (
+	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
+
+	"millrace/internal/family"
+	"millrace/internal/lane"
+	"millrace/internal/meter"
+	"millrace/internal/site"
 )
 
 func TestInheritedVariables(t *testing.T) {
@@ -101,25 +110,118 @@ func TestInheritedUDP(t *testing.T) {
 }
 
 func TestSameAddress(t *testing.T) {
-	any6 := &net.TCPAddr{IP: net.IPv6unspecified, Port: 80}
+	tcp := func(network, addr string) net.Listener {
+		ln, err := net.Listen(network, addr)
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { ln.Close() })
+		return ln
+	}
+	all, all4, all6, one := tcp("tcp", ":0"), tcp("tcp4", ":0"), tcp("tcp6", ":0"), tcp("tcp4", "127.0.0.1:0")
 	for _, c := range []struct {
-		have net.Addr
-		addr string
-		same bool
+		socket     net.Listener
+		host, port string // no port: that of the socket
+		same       bool
 	}{
-		{any6, ":80", true},
-		{any6, "[::]:80", true},
-		{any6, "0.0.0.0:80", false}, // would serve IPv6 as well
-		{any6, ":443", false},
-		{any6, ":0", true},
-		{any6, "127.0.0.1:0", false},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, "127.0.0.1:80", true},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, ":80", false},
-		{&net.UnixAddr{Net: "unix", Name: "/run/x"}, "unix:/run/x", true},
-		{&net.UnixAddr{Net: "unix", Name: "/run/x"}, "/run/x", false},
+		{all, "", "", true},
+		{all, "[::]", "", false},    // would serve IPv4 as well
+		{all, "0.0.0.0", "", false}, // would serve IPv6 as well
+		{all, "", "443", false},
+		{all, "", "0", true},
+		{all, "127.0.0.1", "0", false},
+		{all4, "0.0.0.0", "", true},
+		{all4, "", "", false}, // half of it
+		{all4, "[::]", "", false},
+		{all6, "[::]", "", true},
+		{all6, "[0::0]", "", true},
+		{all6, "", "", false},
+		{all6, "0.0.0.0", "", false},
+		{one, "127.0.0.1", "", true},
+		{one, "", "", false},
+		{one, "0.0.0.0", "", false},
 	} {
-		if got := sameAddress(c.have, c.addr); got != c.same {
-			t.Errorf("%s for %s: %v", c.have, c.addr, got)
+		port := c.port
+		if port == "" {
+			_, port, _ = net.SplitHostPort(c.socket.Addr().String())
+		}
+		if got := sameAddress(c.socket, c.socket.Addr(), c.host+":"+port); got != c.same {
+			t.Errorf("%s (of %s) for %s:%s: %v", c.socket.Addr(), family.OfSocket(c.socket, c.socket.Addr()), c.host, port, got)
+		}
+	}
+	unix := &net.UnixAddr{Net: "unix", Name: "/run/x"}
+	if !sameAddress(nil, unix, "unix:/run/x") || sameAddress(nil, unix, "/run/x") {
+		t.Error("UNIX sockets are told apart by their paths")
+	}
+}
+
+// TestInheritedFamilies: a socket is taken over for the families that the address
+// names, and no others.
+func TestInheritedFamilies(t *testing.T) {
+	ln, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	}
+	_ = ln.Close()
+	open := func(addr string, sockets []*os.File, successor bool) (*Server, error) {
+		s, err := New(Setup{Listen: []string{addr}, Inherited: sockets, Successor: successor, Plain: site.NewTable(), Secure: site.NewTable()},
+			lane.Options{}, meter.New(), slog.New(slog.DiscardHandler))
+		if err == nil {
+			t.Cleanup(func() { s.Close(); s.lane.Close() })
+		}
+		return s, err
+	}
+	// A socket unit with ListenStream=PORT has one for both.
+	unit, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unit.Close()
+	file, err := unit.(*net.TCPListener).File()
+	if err != nil {
+		t.Skip(err)
+	}
+	defer file.Close()
+	_, port, _ := net.SplitHostPort(unit.Addr().String())
+	s, err := open(":"+port, []*os.File{file}, false)
+	if err != nil || len(s.listeners) != 1 || s.Addrs()[0] != "http://localhost:"+port {
+		t.Fatalf("with the socket of a unit: %v", err)
+	}
+	for _, host := range []string{"0.0.0.0", "[::]"} {
+		if _, err := open(host+":"+port, []*os.File{file}, false); err == nil || !strings.Contains(err.Error(), "has opened port "+port+" for IPv4 and IPv6") {
+			t.Errorf("%s:%s with a unit's socket for both families: %v", host, port, err)
+		}
+	}
+	// A predecessor has one for each.
+	free, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ = net.SplitHostPort(free.Addr().String())
+	_ = free.Close()
+	old, err := open(":"+port, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := old.Files()
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d sockets of :%s are passed on: %v", len(files), port, err)
+	}
+	for addr, n := range map[string]int{":" + port: 2, "0.0.0.0:" + port: 1, "[::]:" + port: 1} {
+		next, err := open(addr, files, true)
+		if err != nil || len(next.listeners) != n {
+			t.Errorf("a successor at %s: %v", addr, err)
+		}
+	}
+}
+
+// TestMissingFamily: what a machine does not have is not missed.
+func TestMissingFamily(t *testing.T) {
+	for err, missing := range map[error]bool{
+		fmt.Errorf("listen: %w", syscall.EAFNOSUPPORT): true, fmt.Errorf("listen: %w", syscall.EADDRINUSE): false, nil: false,
+	} {
+		if noFamily(err) != missing {
+			t.Errorf("%v: a missing family: %v", err, !missing)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"millrace/internal/family"
 	"millrace/internal/lane"
 )
 
@@ -48,18 +49,11 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 		secure bool
 	}{{setup.Listen, false}, {setup.TLS.Listen, true}} {
 		for _, addr := range group.addrs {
-			key := fmt.Sprint(addr, group.secure)
-			if l := s.listeners[key]; l != nil {
-				all[key] = l
-				continue
-			}
-			ln, bound, err := open(setup.Inherited, addr)
+			opened, err := s.bindAddress(setup, all, addr, group.secure)
+			fresh = append(fresh, opened...)
 			if err != nil {
 				return nil, nil, &ListenError{Addr: addr, Secure: group.secure, err: err}
 			}
-			l := &listener{server: s, ln: ln, secure: group.secure, bound: bound, stop: make(chan struct{})}
-			all[key] = l
-			fresh = append(fresh, l)
 		}
 	}
 	for _, ln := range setup.Listeners {
@@ -80,6 +74,49 @@ func (s *Server) bind(setup Setup) (all map[string]*listener, quic map[string]*q
 		}
 	}
 	return all, quic, nil
+}
+
+// bindAddress adds the listeners of an address to all, and returns those that
+// were not open before, also beside an error. :80 is a socket for each family, so
+// that a reload between it, 0.0.0.0:80 and [::]:80 never closes one that stays;
+// where one for both is inherited, it is that.
+func (s *Server) bindAddress(setup Setup, all map[string]*listener, addr string, secure bool) (fresh []*listener, err error) {
+	parts := family.Split(addr)
+	if s.listeners[listenerKey(addr, secure)] != nil || isInherited(setup, addr, secure) {
+		parts = []string{addr}
+	}
+	var missing error
+	opened := 0
+	for _, at := range parts {
+		key := listenerKey(at, secure)
+		l := s.listeners[key]
+		if l == nil {
+			ln, bound, err := open(setup.Inherited, at)
+			if len(parts) > 1 && noFamily(err) {
+				missing = err
+				continue
+			}
+			if err != nil {
+				return fresh, err
+			}
+			l = &listener{server: s, ln: ln, secure: secure, bound: bound, stop: make(chan struct{})}
+			fresh = append(fresh, l)
+		}
+		all[key] = l
+		opened++
+	}
+	if opened == 0 {
+		return nil, missing
+	}
+	return fresh, nil
+}
+
+func listenerKey(addr string, secure bool) string { return fmt.Sprint(addr, secure) }
+
+// noFamily reports whether this machine, or this process's sandbox, has no
+// addresses of the family.
+func noFamily(err error) bool {
+	return errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
 // open is the listener of an inherited socket, or one that is bound here.
@@ -156,7 +193,11 @@ func listen(addr string) (net.Listener, error) {
 	// Probes of idle connections would tell nothing that the idle timeout does
 	// not end anyway, and cost four system calls for each connection.
 	config := net.ListenConfig{KeepAlive: -1}
-	ln, err := config.Listen(context.Background(), "tcp", addr)
+	of, err := family.Of(addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	ln, err := config.Listen(context.Background(), of.Network("tcp"), addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("listen on %s: %w: another program uses this port", addr, syscall.EADDRINUSE)
@@ -317,7 +358,7 @@ func (l *listener) url() string {
 		return scheme + "+unix:" + addr.String()
 	}
 	host := tcp.IP.String()
-	if tcp.IP.IsUnspecified() {
+	if family.OfSocket(l.ln, tcp) == family.Both {
 		host = "localhost"
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port))

@@ -13,6 +13,8 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -531,7 +533,8 @@ func (s *Server) Close() {
 	_ = s.h2.Close()
 }
 
-// Addrs are the URLs under which the server answers.
+// Addrs are the URLs under which the server answers. Of one that listens at all
+// addresses the host is localhost, 0.0.0.0 for IPv4 alone, [::] for IPv6 alone.
 func (s *Server) Addrs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -539,5 +542,13 @@ func (s *Server) Addrs() []string {
 	for _, l := range s.listeners {
 		urls = append(urls, l.url())
 	}
+	const all4, all6, all = "://0.0.0.0:", "://[::]:", "://localhost:"
+	for i, url := range urls {
+		if other := slices.Index(urls, strings.Replace(url, all4, all6, 1)); other >= 0 && other != i {
+			urls[i], urls[other] = strings.Replace(url, all4, all, 1), ""
+		}
+	}
+	urls = slices.DeleteFunc(urls, func(url string) bool { return url == "" })
 	return sorted(urls)
 }
+

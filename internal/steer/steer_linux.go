@@ -8,13 +8,15 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"millrace/internal/family"
 )
 
 // Listen opens a UDP socket beside which a process of the same user may open
 // another one.
-func Listen(at *net.UDPAddr) (*net.UDPConn, error) {
+func Listen(of family.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return shared(raw) }}
-	pc, err := c.ListenPacket(context.Background(), "udp", at.String())
+	pc, err := c.ListenPacket(context.Background(), of.Network("udp"), at.String())
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it is that of net.ListenUDP
 	}
@@ -33,7 +35,7 @@ func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping packets for the process before this one: %w", err)
 	}
-	socket, err := Listen(at)
+	socket, err := Listen(family.OfSocket(predecessor, at), at)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket beside that of the process before this one: %w", err)
 	}

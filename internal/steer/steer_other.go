@@ -5,13 +5,15 @@ package steer
 import (
 	"errors"
 	"net"
+
+	"millrace/internal/family"
 )
 
 var errNotHere = errors.New("this system cannot tell the packets of two processes apart")
 
 // Listen opens a UDP socket.
-func Listen(at *net.UDPAddr) (*net.UDPConn, error) {
-	return net.ListenUDP("udp", at)
+func Listen(of family.Family, at *net.UDPAddr) (*net.UDPConn, error) {
+	return net.ListenUDP(of.Network("udp"), at)
 }
 
 // Beside opens a socket beside the predecessor's.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/bpf"
+
+	"millrace/internal/family"
 )
 
 // packets are what may come, and whether it is for the process of generation 1,
@@ -65,7 +67,7 @@ func TestSockets(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel chooses between sockets on Linux only")
 	}
-	old, err := Listen(&net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	old, err := Listen(family.Both, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}

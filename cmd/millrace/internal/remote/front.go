@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -58,6 +60,19 @@ type Front struct {
 	Site      Site
 }
 
+// called is the host of a listener's URLs: localhost, where it is at a socket or
+// at all addresses of a family.
+func called(network, place string) string {
+	if network == "unix" {
+		return "localhost"
+	}
+	at, err := netip.ParseAddrPort(place)
+	if err != nil || !at.Addr().IsUnspecified() {
+		return place
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(int(at.Port())))
+}
+
 // NewFront takes a server's addresses as it lists them.
 func NewFront(addrs []string) (*Front, error) {
 	places := map[string][2]string{} // scheme → network and address
@@ -74,11 +89,8 @@ func NewFront(addrs []string) (*Front, error) {
 			continue
 		}
 		places[scheme] = [2]string{network, place}
-		if network == "unix" {
-			place = "localhost"
-		}
 		if home == "" {
-			home = scheme + "://" + place
+			home = scheme + "://" + called(network, place)
 		}
 	}
 	if len(places) == 0 {

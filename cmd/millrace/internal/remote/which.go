@@ -149,14 +149,15 @@ func servedAt(addrs []string, page string) bool {
 }
 
 // reaches reports whether a host of a URL may lead to the address of a listener,
-// which is localhost where it listens on every address of the machine.
+// which is localhost where it listens on every address of the machine, 0.0.0.0 or
+// :: where it is every address of one family.
 func reaches(host, bound string) bool {
 	there, err := netip.ParseAddr(bound)
 	if err != nil {
 		return true
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap() == there.Unmap()
+		return ip.Unmap() == there.Unmap() || there.IsUnspecified() && ip.Unmap().Is4() == there.Is4()
 	}
-	return !strings.EqualFold(host, "localhost") || there.IsLoopback()
+	return !strings.EqualFold(host, "localhost") || there.IsLoopback() || there.IsUnspecified()
 }

@@ -41,7 +41,7 @@ func (b banner) show(s console.Streams) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%smillrace%s %s %s\n\n", bold, plain, b.version, b.what.Subject(b.up.Config))
 	for _, a := range b.up.URLs {
-		fmt.Fprintf(&out, "  %s%s%s\n", bold, a, plain)
+		fmt.Fprintf(&out, "  %s%s%s%s\n", bold, a, plain, openAt(a))
 	}
 	if page := b.firstFile(); page != "" {
 		fmt.Fprintf(&out, "  %s%s%s  is a file here; / is not found without an index.html\n", bold, page, plain)
@@ -57,6 +57,19 @@ func (b banner) show(s console.Streams) {
 	}
 	out.WriteByte('\n')
 	s.Say("%s", out.String()) // in one write
+}
+
+// openAt says of a URL of [engine.Server.Addrs] where else it is open.
+func openAt(addr string) string {
+	u, err := url.Parse(addr)
+	if err != nil {
+		return ""
+	}
+	families, every := map[string]string{"localhost": "", "0.0.0.0": "IPv4 ", "::": "IPv6 "}[u.Hostname()]
+	if !every {
+		return ""
+	}
+	return "  and at every other " + families + "address of this machine"
 }
 
 // attrs is the banner for programs.
