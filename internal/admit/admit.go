@@ -82,6 +82,7 @@ type Request struct {
 	Client netip.Addr // the zero address behind a UNIX socket
 	Now    time.Time
 	Values [MaxRates][]byte // of the fields that Header names; empty where there are none
+	more   [MaxRates][]string
 	Agent  []byte           // User-Agent, where LooksAtAgent
 
 	from *http.Request // for the proofs it brings; nil: none
@@ -116,7 +117,7 @@ func (g *Gate) Ask(q *Request) Verdict {
 		}
 	}
 	for i, l := range o.Rates {
-		if wait := l.take(q.Client, q.Now, q.Values[i]); wait > 0 {
+		if wait := l.takeEach(q.Client, q.Now, q.Values[i], q.more[i]); wait > 0 {
 			return Verdict{Limit: l, Wait: wait}
 		}
 	}
@@ -129,7 +130,9 @@ func (g *Gate) Admit(w http.ResponseWriter, r *http.Request, client netip.Addr) 
 	q := Request{Client: client, Now: time.Now(), from: r}
 	for i := range q.Values {
 		if name := g.Header(i); name != "" {
-			q.Values[i] = []byte(r.Header.Get(name))
+			if values := valuesOf(r.Header, name); len(values) > 0 {
+				q.Values[i], q.more[i] = []byte(values[0]), values[1:]
+			}
 		}
 	}
 	suspects := g.rules.Suspects

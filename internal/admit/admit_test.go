@@ -406,7 +406,7 @@ func TestSuspects(t *testing.T) {
 		s, err := NewTable().Suspects(Challenge{
 			Agents: []string{"GPTBot", "none", "bot/"}, ExceptAgents: []string{"goodbot/"}, Networks: []string{"203.0.113.0/24"},
 			Except: []string{"203.0.113.9"}, Over: "2/m",
-		}, []byte("0123456789abcdef"), "test")
+		}, []byte("0123456789abcdef"), "", "test")
 		if err != nil {
 			t.Fatal(err)
 		}

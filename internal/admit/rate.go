@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"net/netip"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/netset"
 )
 
@@ -29,7 +32,8 @@ type Rate struct {
 	// clients. Default address.
 	By string `yaml:"by"`
 	// Header counts by the value of this field, X-Api-Key for example, instead of
-	// By. Who sends none is counted by address. Name one whose values something
+	// By. Who sends none is counted by address; who sends several is counted by
+	// each of them. Name one whose values something
 	// behind the limit checks: whoever makes up a new one each time is not held.
 	Header string `yaml:"header"`
 	// Except are addresses and networks that are not counted.
@@ -160,6 +164,41 @@ func (t *Table) Limit(o Rate, key string) (*Limit, error) {
 	seconds := max(1, int64(math.Ceil(per.Seconds())))
 	l.policy = fmt.Sprintf("%q;q=%d;w=%d", l.name, n, seconds)
 	return l, nil
+}
+
+// maxValues is how many values of its field a request may be counted by: each is a
+// client in the table.
+const maxValues = 8
+
+// valuesOf are the different values that a request has of a field, in every spelling
+// that some program takes for it. Which of several counts behind the limit nobody
+// knows, so each is counted.
+func valuesOf(h http.Header, name string) (values []string) {
+	folded := fieldname.Fold(name)
+	for have, lines := range h {
+		if have != name && (len(have) != len(name) || fieldname.Fold(have) != folded) {
+			continue
+		}
+		for _, v := range lines {
+			if v = strings.Trim(v, " \t"); v != "" && !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+	}
+	return values
+}
+
+// takeEach is take for a request that has several values of the limit's field: all
+// of them must have something left. Nobody needs more than a few.
+func (l *Limit) takeEach(client netip.Addr, now time.Time, value []byte, more []string) time.Duration {
+	if len(more) >= maxValues {
+		return time.Duration(l.interval)
+	}
+	wait := l.take(client, now, value)
+	for _, v := range more {
+		wait = max(wait, l.take(client, now, []byte(v)))
+	}
+	return wait
 }
 
 // take counts a request, or says how long its client has to wait.

@@ -62,9 +62,9 @@ const (
 	knownAgents   = 1 << 11
 )
 
-// terms are those of proofs, with the defaults.
-func (o Challenge) terms(secret []byte) challenge.Terms {
-	t := challenge.Terms{Secret: secret, Work: o.Work, Wait: o.Wait, Lasts: o.For}
+// terms are those of proofs for a site, with the defaults.
+func (o Challenge) terms(secret []byte, site string) challenge.Terms {
+	t := challenge.Terms{Secret: secret, Site: site, Work: o.Work, Wait: o.Wait, Lasts: o.For}
 	if o.Secret != "" {
 		t.Secret = []byte(o.Secret)
 	}
@@ -83,7 +83,7 @@ func (o Challenge) terms(secret []byte) challenge.Terms {
 // Check returns what is wrong with the options, by the key it is wrong with.
 func (o Challenge) Check() map[string]error {
 	suspects := len(o.Agents)+len(o.Networks) > 0 || o.Over != ""
-	faults := o.terms(nil).Check()
+	faults := o.terms(nil, "").Check()
 	switch {
 	case o.Off && suspects:
 		faults["off"] = errors.New("off stands alone")
@@ -122,13 +122,13 @@ type Suspects struct {
 	except   netset.Set
 }
 
-// Suspects puts a challenge into force. secret signs where the options have none;
-// key is that of its limit.
-func (t *Table) Suspects(o Challenge, secret []byte, key string) (*Suspects, error) {
+// Suspects puts a challenge of a site into force. secret signs where the options have
+// none; key is that of its limit.
+func (t *Table) Suspects(o Challenge, secret []byte, site, key string) (*Suspects, error) {
 	for name, err := range o.Check() {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	s := &Suspects{asks: challenge.New(o.terms(secret))}
+	s := &Suspects{asks: challenge.New(o.terms(secret, site))}
 	var err error
 	if s.networks, err = netset.Parse(o.Networks); err != nil {
 		return nil, fmt.Errorf("networks: %w", err)

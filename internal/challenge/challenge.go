@@ -4,8 +4,8 @@
 // while.
 //
 // Nothing is kept for a client until it has proved something: what is asked and
-// what is given is signed, and bound to the client's address, to why it was asked,
-// and to a time.
+// what is given is signed, and bound to the client's address, to the site, to why it
+// was asked, to how much was asked, and to a time.
 package challenge
 
 import (
@@ -44,6 +44,7 @@ const (
 // Terms are what is asked, and what it is good for.
 type Terms struct {
 	Secret []byte        // signs; whoever knows it needs no proof
+	Site   string        // that asks: what is proved to another one is worth nothing
 	Work   int           // zero bits at the start of a SHA-256: each one more doubles the work
 	Wait   time.Duration // of those without scripts
 	Lasts  time.Duration // how long a proof is good for
@@ -77,28 +78,58 @@ func New(t Terms) *Challenge {
 // cookie is the name of the cookie of those who were asked for a reason.
 func cookie(why string) string { return "millrace-" + why }
 
+// strength is how much was asked of who has a proof.
+type strength struct {
+	work int
+	wait time.Duration
+}
+
+func (c *Challenge) strength() strength { return strength{c.terms.Work, c.terms.Wait} }
+
+// parseStrength reads what String has written.
+func parseStrength(text string) (s strength, ok bool) {
+	work, wait, ok := strings.Cut(text, "-")
+	w, err := strconv.Atoi(work)
+	ms, err2 := strconv.ParseInt(wait, 10, 32)
+	s = strength{w, time.Duration(ms) * time.Millisecond}
+	return s, ok && err == nil && err2 == nil && s.String() == text
+}
+
+// String is the strength as proofs have it.
+func (s strength) String() string {
+	return strconv.Itoa(s.work) + "-" + strconv.FormatInt(s.wait.Milliseconds(), 10)
+}
+
+// satisfies reports whether a proof is worth as much as one that is asked for.
+func (s strength) satisfies(asked strength) bool { return s.work >= asked.work && s.wait >= asked.wait }
+
 // sign is the signature over a text for a client. Addresses are those that one
 // customer has: an IPv6 network of 64 bits.
-func (c *Challenge) sign(kind, why, when string, client netip.Addr) string {
+func (c *Challenge) sign(kind, why, when string, worth strength, client netip.Addr) string {
 	if client = client.Unmap(); client.Is6() {
 		p, _ := client.WithZone("").Prefix(64) // an IPv6 address has as many bits
 		client = p.Addr()
 	}
 	mac := hmac.New(sha256.New, c.terms.Secret)
-	_, _ = io.WriteString(mac, kind+"\x00"+why+"\x00"+when+"\x00"+client.String())
+	_, _ = io.WriteString(mac, kind+"\x00"+why+"\x00"+when+"\x00"+worth.String()+"\x00"+client.String()+"\x00"+c.terms.Site)
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:signed])
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// Passed reports whether a request brings the proof that is asked for a reason.
+// Passed reports whether a request brings the proof that is asked for a reason: one
+// for this site, for which as much was asked, and that is not older than one of these
+// terms can be. Parts of a site may ask for more, or more often.
 func (c *Challenge) Passed(r *http.Request, why string, client netip.Addr, now time.Time) bool {
 	for _, k := range r.CookiesNamed(cookie(why)) {
-		until, mac, ok := strings.Cut(k.Value, ".")
-		if !ok || !equal(mac, c.sign("pass", why, until, client)) {
+		until, rest, _ := strings.Cut(k.Value, ".")
+		text, mac, _ := strings.Cut(rest, ".")
+		worth, ok := parseStrength(text)
+		if !ok || !worth.satisfies(c.strength()) || !equal(mac, c.sign("pass", why, until, worth, client)) {
 			continue
 		}
-		if at, err := strconv.ParseInt(until, 36, 64); err == nil && now.Unix() < at {
+		at, err := strconv.ParseInt(until, 36, 64)
+		if err == nil && now.Unix() < at && at <= now.Add(c.terms.Lasts).Unix() {
 			return true
 		}
 	}
@@ -118,7 +149,7 @@ func (c *Challenge) Ask(w http.ResponseWriter, r *http.Request, why string, clie
 		return
 	}
 	when := strconv.FormatInt(now.UnixMilli(), 36)
-	token := why + "." + when + "." + c.sign("ask", why, when, client)
+	token := why + "." + when + "." + c.sign("ask", why, when, c.strength(), client)
 	h.Set("Content-Security-Policy", c.policy)
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -183,7 +214,7 @@ func (c *Challenge) Take(w http.ResponseWriter, r *http.Request, client netip.Ad
 	}
 	until := strconv.FormatInt(now.Add(c.terms.Lasts).Unix(), 36)
 	http.SetCookie(w, &http.Cookie{
-		Name: cookie(why), Value: until + "." + c.sign("pass", why, until, client), Path: "/", MaxAge: int(c.terms.Lasts.Seconds()),
+		Name: cookie(why), Value: until + "." + c.strength().String() + "." + c.sign("pass", why, until, c.strength(), client), Path: "/", MaxAge: int(c.terms.Lasts.Seconds()),
 		Secure: r.TLS != nil, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Cache-Control", "no-store")
@@ -204,7 +235,7 @@ func (c *Challenge) check(token, nonce string, client netip.Addr, now time.Time)
 	}
 	age := now.Sub(time.UnixMilli(at))
 	switch {
-	case !equal(mac, c.sign("ask", why, when, client)), age > fresh, age < 0:
+	case !equal(mac, c.sign("ask", why, when, c.strength(), client)), age > fresh, age < 0:
 		return why, errAgain
 	case nonce == "" && age < c.terms.Wait, nonce != "" && !worked(token, nonce, c.terms.Work):
 		return why, errAgain

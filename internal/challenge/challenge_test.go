@@ -160,3 +160,49 @@ func BenchmarkPassed(b *testing.B) {
 		c.Passed(r, "agent", netip.Addr{}, time.Now())
 	}
 }
+
+// TestProofIsWorthWhatWasAsked: who has proved something to another site, or less than
+// is asked, has proved nothing; who has proved more has proved enough.
+func TestProofIsWorthWhatWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := netip.MustParseAddr("192.0.2.1")
+		terms := Terms{Secret: []byte("0123456789abcdef"), Site: "shop", Work: 10, Wait: 5 * time.Second, Lasts: time.Hour}
+		c := New(terms)
+		token, action := asked(t, c, "/", "agent", client)
+		k := prove(c, action, token, work(token, 10), client).Cookies()[0]
+		for name, o := range map[string]struct {
+			change func(*Terms)
+			passes bool
+		}{
+			"the same":         {func(*Terms) {}, true},
+			"a weaker part":    {func(o *Terms) { o.Work = 8 }, true},
+			"a shorter wait":   {func(o *Terms) { o.Wait = time.Second }, true},
+			"longer good":      {func(o *Terms) { o.Lasts = 2 * time.Hour }, true},
+			"another site":     {func(o *Terms) { o.Site = "blog" }, false},
+			"a stronger part":  {func(o *Terms) { o.Work = 11 }, false},
+			"a longer wait":    {func(o *Terms) { o.Wait = 6 * time.Second }, false},
+			"shorter good":     {func(o *Terms) { o.Lasts = time.Minute }, false},
+			"another's secret": {func(o *Terms) { o.Secret = []byte("0123456789abcdeg") }, false},
+		} {
+			other := terms
+			o.change(&other)
+			if got := passes(New(other), k, "agent", client); got != o.passes {
+				t.Errorf("%s: %v", name, got)
+			}
+			if o.passes {
+				continue
+			}
+			if a := prove(New(other), action, token, work(token, 12), client); name != "shorter good" && len(a.Cookies()) > 0 {
+				t.Errorf("%s: what was asked elsewhere can be proved here", name)
+			}
+		}
+		for _, value := range []string{"24-60000", "010-5000", "10-5000-1", "10", ""} {
+			until, rest, _ := strings.Cut(k.Value, ".")
+			_, mac, _ := strings.Cut(rest, ".")
+			forged := *k
+			if forged.Value = until + "." + value + "." + mac; passes(New(terms), &forged, "agent", client) {
+				t.Errorf("%s passes", forged.Value)
+			}
+		}
+	})
+}

@@ -81,12 +81,17 @@ var proofToken = regexp.MustCompile(`name="token" value="([^"]*)"`)
 func TestChallenge(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home", "robots.txt": "robots", "open/index.html": "open"})
 	everyWay(t, `sites:
+- hosts: [strong.example]
+  challenge: {agents: [EvilBot], work: 8}
+  routes: {/: {respond: strong}}
 - challenge: {agents: [EvilBot], except_agents: [GoodBot], work: 8}
   headers: {set: {Content-Security-Policy: "default-src 'self'"}}
   errors: {403: /open/}
   routes:
     /: {static: {root: '`+dir+`'}, try: ['{path}', '@app']}
     /open/: {static: {root: '`+dir+`/open'}, challenge: {off: true}}
+    /strong/: {respond: strong, challenge: {agents: [EvilBot], work: 9}}
+    /weak/: {respond: weak, challenge: {agents: [EvilBot], work: 8, wait: 2s}}
     '@app': {respond: app}
 `, func(w *way) {
 		get := func(path, agent string, want int, text string, head ...string) (*http.Response, string) {
@@ -124,6 +129,9 @@ func TestChallenge(t *testing.T) {
 		}
 		proof := resp.Cookies()[0]
 		get("/", "EvilBot", 200, "home", "Cookie", proof.Name+"="+proof.Value)
+		get("/weak/", "EvilBot", 200, "weak", "Cookie", proof.Name+"="+proof.Value)
+		get("/strong/", "EvilBot", 403, "One moment", "Cookie", proof.Name+"="+proof.Value)
+		get("/", "EvilBot", 403, "One moment", "Cookie", proof.Name+"="+proof.Value, "Host", "strong.example")
 		get("/", "EvilBot", 403, "One moment", "Cookie", proof.Name+"="+proof.Value+"x")
 		get("/", "EvilBot", 403, "One moment")
 	})

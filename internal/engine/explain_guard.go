@@ -48,7 +48,7 @@ func (e *explainer) challenged(r *http.Request, rc config.Route) {
 	if o == nil || o.Off {
 		return
 	}
-	if s, err := admit.NewTable().Suspects(*o, nil, ""); err == nil && s.Asks(r.UserAgent()) {
+	if s, err := admit.NewTable().Suspects(*o, nil, "", ""); err == nil && s.Asks(r.UserAgent()) {
 		e.say("challenge", "a proof is needed, because of the User-Agent %q", r.UserAgent())
 	} else {
 		e.say("challenge", "suspicious clients need a proof; this User-Agent is not one")

@@ -111,5 +111,5 @@ func (b *builder) suspects(sc config.Site, rc config.Route) (*admit.Suspects, er
 	if o == nil || o.Off {
 		return nil, nil
 	}
-	return b.server.limits.Suspects(*o, b.server.proofs, keyOf("", []any{sc.Hosts, o})) //nolint:wrapcheck // the caller says of what
+	return b.server.limits.Suspects(*o, b.server.proofs, keyOf("", sc.Hosts), keyOf("", []any{sc.Hosts, o})) //nolint:wrapcheck // the caller says of what
 }

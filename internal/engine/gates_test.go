@@ -235,3 +235,51 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitCountsEachValue: who repeats the field that a limit counts by, in whatever
+// spelling, is counted by each value, on every road.
+func TestLimitCountsEachValue(t *testing.T) {
+	app := application(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "app") })
+	everyWay(t, `sites:
+- routes:
+    /own/: {respond: own, rate_limit: {rate: 3/h, header: X-Api-Key}}
+    /app/: {proxy: '`+app+`', rate_limit: {rate: 3/h, header: X-Api-Key}}
+    /agent/: {respond: own, rate_limit: {rate: 3/h, header: User-Agent}}
+`, func(w *way) {
+		n := 0
+		fresh := func() string { n++; return fmt.Sprint(w.Name(), n) }
+		for _, path := range []string{"/own/", "/app/", "/agent/"} {
+			field, spelled := "X-Api-Key", "X_api-key"
+			if path == "/agent/" {
+				field, spelled = "User-Agent", "User_agent"
+			}
+			for name, head := range map[string]func(key string) []string{
+				"first":   func(key string) []string { return []string{field, key, field, fresh()} },
+				"last":    func(key string) []string { return []string{field, fresh(), field, key} },
+				"middle":  func(key string) []string { return []string{field, fresh(), field, key, field, fresh()} },
+				"spelled": func(key string) []string { return []string{field, fresh(), spelled, key} },
+				"alone":   func(key string) []string { return []string{spelled, key, field, ""} },
+				"twice":   func(key string) []string { return []string{field, key, field, key} },
+			} {
+				if path == "/agent/" && name != "spelled" { // Go's clients send one
+					continue
+				}
+				key, got := fresh(), ""
+				for range 5 {
+					resp, _ := w.ask("GET", path, "", head(key)...)
+					got += fmt.Sprint(resp.StatusCode, " ")
+				}
+				if got != "200 200 200 429 429 " {
+					w.Errorf("%s, the key is %s: %s", path, name, got)
+				}
+			}
+			many := []string{}
+			for range 20 {
+				many = append(many, "X-Api-Key", fresh())
+			}
+			if resp, _ := w.ask("GET", path, "", many...); path != "/agent/" && resp.StatusCode != 429 {
+				w.Errorf("%s with many values: %d", path, resp.StatusCode)
+			}
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/admit"
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/lean"
@@ -155,7 +156,11 @@ func (x *carried) admits(q *lane.Question) bool {
 	about := admit.Request{Client: x.client, Now: x.began}
 	for i := range about.Values {
 		if name := gate.Header(i); name != "" {
-			about.Values[i] = []byte(h.Value(name))
+			value, one := onlyValue(h.Lines, name)
+			if !one {
+				return false // the handler counts each
+			}
+			about.Values[i] = []byte(value)
 		}
 	}
 	if gate.LooksAtAgent() {
@@ -163,6 +168,20 @@ func (x *carried) admits(q *lane.Question) bool {
 	}
 	x.admitted = gate.Ask(&about).Passes()
 	return x.admitted
+}
+
+// onlyValue is the value of a field, "" for none. one is false where there are several,
+// or where it is spelled in a way that only some programs take for it.
+func onlyValue(lines []field.Line, name string) (value string, one bool) {
+	for i := range lines {
+		switch l := &lines[i]; {
+		case l.Name == name && value == "":
+			value = l.Value
+		case len(l.Name) == len(name) && fieldname.Fold(l.Name) == fieldname.Fold(name):
+			return "", false
+		}
+	}
+	return value, true
 }
 
 // prepare says what the job is to add to the request, and keeps what is added to the

@@ -172,8 +172,9 @@ func untrue(name string, trusted bool) bool {
 // scheme is that of the client's request: what a trusted proxy says, or what the
 // connection is.
 func (f *forward) scheme(r *http.Request) string {
-	if p := r.Header.Get("X-Forwarded-Proto"); (p == "http" || p == "https") && f.clients.Trusts(realip.Peer(r.RemoteAddr)) {
-		return p
+	// Of several, the first is what the client has sent through a proxy that adds its own.
+	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") && f.clients.Trusts(realip.Peer(r.RemoteAddr)) {
+		return p[0]
 	}
 	if r.TLS != nil {
 		return "https"
