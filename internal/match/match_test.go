@@ -48,6 +48,28 @@ func TestPath(t *testing.T) {
 	}
 }
 
+// TestWithin: a rule is for what all of its patterns are for.
+func TestWithin(t *testing.T) {
+	w := When{Regex: `\.jpg$`, Within: []string{"/media/", "~[0-9]"}, Except: []string{"/media/own/"}}
+	m, faults := w.Compile(nil)
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	for path, want := range map[string]bool{"/media/1.jpg": true, "/media/x.jpg": false, "/other/1.jpg": false, "/media/own/1.jpg": false, "/media/1.png": false} {
+		if m.Covers(path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
+		if _, ok := m.Captures(path); ok != want {
+			t.Errorf("captures of %s: %v", path, !want)
+		}
+	}
+	for _, bad := range []string{"", "x", "~("} {
+		if _, faults := (&When{Within: []string{bad}}).Compile(nil); faults["within"] == nil {
+			t.Errorf("%q passes", bad)
+		}
+	}
+}
+
 // TestExcept: a rule is not for what it excepts, whatever its path says.
 func TestExcept(t *testing.T) {
 	w := When{Path: "/a/", Except: []string{"/a/b", "/a/c/", "/a/*.png", "~^/a/[0-9]+$"}}

@@ -101,7 +101,7 @@ func newExpression(text, source string) (*Path, error) {
 	if re.NumSubexp() > maxGroups {
 		return nil, fmt.Errorf("the expression has more than %d groups", maxGroups)
 	}
-	return &Path{text: text, kind: expression, re: re, prefix: literalPrefix(source)}, nil
+	return &Path{text: text, kind: expression, re: re, prefix: LiteralPrefix(source)}, nil
 }
 
 // plainError says what is wrong with an expression, and what to write instead.
@@ -119,8 +119,8 @@ func plainError(source string, err error) error {
 	return fmt.Errorf("%q is not a regular expression: %w", source, err)
 }
 
-// literalPrefix is what every path begins with that an expression matches.
-func literalPrefix(source string) string {
+// LiteralPrefix is what every path begins with that an expression matches.
+func LiteralPrefix(source string) string {
 	re, err := syntax.Parse(source, syntax.Perl)
 	if err != nil {
 		return ""

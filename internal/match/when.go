@@ -31,6 +31,9 @@ type When struct {
 	// Except are paths that the rule is not for: paths and patterns as in path,
 	// or "~" and a regular expression.
 	Except []string `yaml:"except" expand:"no"`
+	// Within are patterns, as except has them, all of which the path must match
+	// as well: {regex: '\.jpg$', within: [/media/]} is for pictures below /media/.
+	Within []string `yaml:"within" expand:"no"`
 	// Host are names of the site, as in example.org or *.example.org.
 	Host []string `yaml:"host"`
 	// Method are methods, as in POST; [!GET, !HEAD] are all others.
@@ -55,6 +58,7 @@ type When struct {
 type Matcher struct {
 	Path     *Path
 	except   []*Path
+	within   []*Path
 	hosts    []string
 	methods  []string
 	others   bool // all methods but these
@@ -101,11 +105,10 @@ func (w *When) Compile(in *Scope) (*Matcher, map[string]error) {
 		m.Path, err = NewExpression(w.Regex)
 		note("regex", err)
 	}
-	for _, text := range w.Except {
-		p, err := exception(text)
-		note("except", err)
-		m.except = append(m.except, p)
-	}
+	m.except, err = patterns(w.Except)
+	note("except", err)
+	m.within, err = patterns(w.Within)
+	note("within", err)
 	for _, h := range w.Host {
 		m.hosts = append(m.hosts, strings.ToLower(h))
 	}
@@ -144,31 +147,46 @@ func (w *When) Compile(in *Scope) (*Matcher, map[string]error) {
 	return m, nil
 }
 
-// exception is a path that a rule is not for.
-func exception(text string) (*Path, error) {
-	if expression, is := strings.CutPrefix(text, "~"); is {
-		return NewExpression(expression)
+// patterns compiles paths and patterns, or expressions behind "~".
+func patterns(texts []string) (list []*Path, err error) {
+	for _, text := range texts {
+		var p *Path
+		switch expression, is := strings.CutPrefix(text, "~"); {
+		case is:
+			p, err = NewExpression(expression)
+		case text == "":
+			err = errors.New("an empty text is every path: leave it out")
+		default:
+			p, err = NewPath(text)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
 	}
-	if text == "" {
-		return nil, errors.New("an empty path is every path: the rule would be for none")
-	}
-	return NewPath(text)
+	return list, nil
 }
 
 // Covers reports whether the rule is for a clean path.
-func (m *Matcher) Covers(path string) bool { return m.Path.Matches(path) && !m.excepts(path) }
+func (m *Matcher) Covers(path string) bool { return m.Path.Matches(path) && m.allows(path) }
 
 // Captures is Covers with what the groups of the path's pattern stand for: an
 // expression runs once.
 func (m *Matcher) Captures(path string) (captures []string, ok bool) {
-	if captures, ok = m.Path.Match(path); !ok || m.excepts(path) {
+	if captures, ok = m.Path.Match(path); !ok || !m.allows(path) {
 		return nil, false
 	}
 	return captures, true
 }
 
-func (m *Matcher) excepts(path string) bool {
-	return slices.ContainsFunc(m.except, func(p *Path) bool { return p.Matches(path) })
+// allows reports whether within and except let a path through.
+func (m *Matcher) allows(path string) bool {
+	for _, p := range m.within {
+		if !p.Matches(path) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(m.except, func(p *Path) bool { return p.Matches(path) })
 }
 
 func (m *Matcher) method(list []string) error {

@@ -294,3 +294,9 @@ func (n *Node) Plain() string {
 	}
 	return n.plain
 }
+
+// On adds the entries of the map to those of another, and returns that.
+func (n *Node) On(to *Node) *Node {
+	n.CopyTo(to)
+	return to
+}

@@ -32,7 +32,7 @@ func (t *site) insideAlias(l *location) bool {
 		outer.php = l
 	}
 	t.im.used(l.own("alias"), l.last("alias"))
-	l.rules = append(l.rules, ruleDraft{l.match().Set("route", draft.Text(outer.key)), l.block.At()})
+	l.rules = append(l.rules, ruleDraft{node: l.match().Set("route", draft.Text(outer.key)), comment: l.block.At()})
 	l.whole = true
 	return true
 }

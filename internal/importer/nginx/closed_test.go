@@ -155,5 +155,44 @@ func TestNobodyGetsIn(t *testing.T) {
 			Want:   []string{"- hosts: [a]\n    rules:\n      # REMOVE THIS RULE", "- hosts: [b]\n    rules:\n      # REMOVE THIS RULE"},
 			Left:   "no location passes /c on to a server",
 		},
+		"an expression within a prefix, and a longer prefix": {
+			Config: "server { root /r; location /media/ { location ~ \\.jpg$ { expires 1d; } } location /media/customer/ { deny all; } location ~ \\.png$ { return 200 x; } }",
+			Want:   []string{"- {regex: '\\.jpg$', within: ['/media/**'], except: ['/media/customer/**'], route: '@files'}"},
+		},
+		"an expression within another": {
+			Config: "server { root /r; location ~ ^/a/ { location ~ \\.jpg$ { return 200 x; } deny all; } location ~ \\.jpg$ { deny all; } }",
+			Want:   []string{"- {regex: '\\.jpg$', within: ['~^/a/'], respond: {text: x}}", "- {regex: '^/a/', deny: {}}", "- {regex: '\\.jpg$', deny: {}}"},
+		},
+		"a prefix with ^~ and a longer one without": {
+			Config: "server { root /r; location ^~ /a/ { } location /a/b/ { } location ~ \\.x$ { deny all; } }",
+			Want:   []string{"- {path: /a/, except: ['/a/b/**'], route: /a/}", "- {regex: '\\.x$', deny: {}}"},
+		},
+		"a prefix within a shorter one": {
+			Config: "server { root /r; location /a/ { location /a/b/c/ { root /s; } } location /a/b/ { deny all; } }",
+			Want:   []string{"/a/b/: {deny: {}}"},
+			Not:    []string{"/s"},
+		},
+		"a rewrite, and a refusal behind it": {
+			Config: "server { root /r; location /a/ { rewrite ^/a/x /b/x; return 403; } }",
+			Want:   []string{"/a/: {deny: {}}"},
+			Not:    []string{"rewrite"},
+		},
+		"methods before an answer": {
+			Config: "server { location /a/ { limit_except POST { deny all; } return 200 x; } }",
+			Want:   []string{"- {path: /a/, method: ['!POST'], deny: {}}"},
+		},
+		"internal, and an answer": {
+			Config: "server { root /r; location ~ ^/a/ { internal; location ~ x { return 200 x; } return 200 y; } }",
+			Want:   []string{"- {regex: x, within: ['~^/a/'], deny: {status: 404}}", "- {regex: '^/a/', deny: {status: 404}}"},
+		},
+		"addresses of a location with a name": {
+			Config: "server { location / { root /r; try_files $uri @a; } location @a { allow 10.0.0.1; deny 10.0.0.0/8; proxy_pass http://h:1; } }",
+			Not:    []string{"http://h:1"},
+			Left:   "must be said above",
+		},
+		"an alias from around": {
+			Config: "server { location /a/ { alias /s/; location /a/b/ { } } }",
+			Want:   []string{"/a/b/:\n        static: {root: /s/b}"},
+		},
 	})
 }

@@ -152,7 +152,7 @@ func (t *site) ifReturn(d *nginxconf.Directive, l *location, w way) {
 		return
 	}
 	answer.CopyTo(n)
-	l.rules = append(l.rules, ruleDraft{n, d.At()})
+	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
 }
 
 // fileCondition translates the questions whether a file is there, as try_files

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
+	"millrace/internal/importer/nginxconf"
 )
 
 // guardedPHP leads what is not there to a front controller that has guards of its
@@ -50,6 +51,29 @@ func (t *site) guardedPHP() {
 	}
 }
 
+// keepsOut reports whether nginx asks something of clients in a location, or in one
+// within it, before it answers.
+func (t *site) keepsOut(l *location) bool {
+	for _, name := range []string{"auth_basic", "auth_request", "auth_jwt", "secure_link"} {
+		if d := l.last(name); d != nil && d.Arg(0) != "off" {
+			return true
+		}
+	}
+	list := l.all("allow", "deny")
+	return l.internal() != nil || slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "deny" }) || slices.ContainsFunc(l.list, turnsAway)
+}
+
+// turnsAway reports whether a line, or one in its block, keeps clients out.
+func turnsAway(d *nginxconf.Directive) bool {
+	switch d.Name.Text {
+	case "deny", "internal", "limit_except", "auth_basic", "auth_request", "auth_jwt", "secure_link", "access_by_lua_block", "access_by_lua_file", "js_access":
+		return d.Arg(0) != "off"
+	case "return":
+		return refuses(d)
+	}
+	return slices.ContainsFunc(d.Block, turnsAway)
+}
+
 // scriptAt is the location with an expression that nginx runs a script by, if
 // that has a route of its own; nil: something else answers, or none does.
 func (t *site) scriptAt(script string) *location {
@@ -87,4 +111,25 @@ func (t *site) frontRoute(php *location, script string) string {
 	node.Get("php").Set("front", draft.Text(strings.TrimPrefix(script, "/")))
 	t.route(&front, node, "what is not there: nginx looks for "+script+" anew")
 	return front.key
+}
+
+// withLineFeeds is a list of rules with one for paths that end in a line feed: the $ of
+// nginx's expressions matches before that, too, and that of RE2 at the end alone. Nobody
+// has files like that.
+func (t *site) withLineFeeds(rules *draft.Node) *draft.Node {
+	dollar := false
+	rules.Each(func(n *draft.Node, _ []string) {
+		for _, key := range []string{"regex", "within", "except"} {
+			if v := n.Get(key); v != nil {
+				dollar = dollar || strings.Contains(v.Plain()+v.String(), "$")
+			}
+		}
+	})
+	if !dollar || !slices.ContainsFunc(t.locations, t.keepsOut) && !slices.ContainsFunc(t.server.list, turnsAway) {
+		return rules
+	}
+	all := draft.List()
+	all.Add(draft.Map().Set("regex", draft.Verbatim(`\n$`)).Set("deny", draft.Map().Set("status", draft.Number(404)).Flow()).Flow(), "nginx's $ also matches before a line feed")
+	rules.Each(func(n *draft.Node, comment []string) { all.Add(n, comment...) })
+	return all
 }

@@ -3,7 +3,6 @@ package nginx
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +16,25 @@ func (t *site) location(l *location) {
 	if t.rewriteAlone(l) {
 		return
 	}
+	if t.shadowed(l) {
+		t.onlyInner(l)
+		return
+	}
+	if t.isAsked(l) {
+		return
+	}
+	if d := l.internal(); d != nil {
+		if !t.isErrorPage(l) {
+			t.internal(l)
+			return
+		}
+		t.im.used(d) // the page is shown with an error, which asks no rule
+		l.rules = append(l.rules, ruleDraft{node: denied(404).On(l.match()), comment: d.At()})
+	}
+	t.limitExcept(l)
 	if l.block != nil {
 		if answer := t.phase(l.scope, l); answer != nil {
+			t.names(l)
 			for _, d := range l.list {
 				if d.Name.Text == "allow" || d.Name.Text == "deny" {
 					t.im.standard(d, "nginx never comes to it: the location returns before")
@@ -28,16 +44,6 @@ func (t *site) location(l *location) {
 			return
 		}
 	}
-	if t.isAsked(l) {
-		return
-	}
-	if d := l.own("internal"); d != nil {
-		if !t.isErrorPage(l) {
-			t.internal(l)
-			return
-		}
-		t.im.standard(d, "pages for errors can also be asked for by their own path")
-	}
 	if t.indexAlone(l) {
 		return
 	}
@@ -46,12 +52,23 @@ func (t *site) location(l *location) {
 		t.answers(l, denied(403))
 		return
 	}
+	if l.moved != nil && (access != nil || t.keepsOut(l)) {
+		t.im.leave(l.moved, "the location answers for the path that this makes, with what it asks of clients: write a route that rewrites it (docs/routes.md)")
+		l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") != nil })
+		t.answers(l, lost())
+		t.leaveWhole(l)
+		return
+	}
 	if t.insideAlias(l) {
 		return
 	}
-	t.limitExcept(l)
 	t.subrequests(l)
 	node := t.job(l)
+	t.names(l)
+	if l.kind == namedLocation && slices.ContainsFunc(l.rules, func(r ruleDraft) bool { return r.node.Get("rewrite") == nil }) {
+		node = nil // no rule is for a route with a name
+		t.im.leave(l.block, "rules come before named routes: what it says of addresses and methods must be said above")
+	}
 	switch {
 	case node != nil:
 		t.guard(l, node, access)
@@ -63,6 +80,53 @@ func (t *site) location(l *location) {
 		t.answers(l, lost())
 		t.leaveWhole(l)
 	}
+}
+
+// onlyInner is for a prefix that has another of the same path within it: it never
+// answers itself.
+func (t *site) onlyInner(l *location) {
+	for _, d := range l.list {
+		if d.Name.Text != "location" {
+			t.im.standard(d, "nginx never comes to it: the location of the same path within this one answers")
+		}
+	}
+}
+
+// passes reports whether a location passes requests on: nginx leads to its path with the
+// slash at the end from the one without.
+func (l *location) passes() bool {
+	return slices.ContainsFunc([]string{"proxy_pass", "grpc_pass", "fastcgi_pass", "uwsgi_pass", "scgi_pass", "memcached_pass"}, func(name string) bool { return l.own(name) != nil })
+}
+
+// names is for paths that begin like a location's but are no folder below it: where
+// nginx asks something of clients for them, another location must not answer instead.
+func (t *site) names(l *location) {
+	if !l.isPrefix() || l.path == "/" || l.loose() || l.odd() || l.inExpression() {
+		return
+	}
+	folder, is := strings.CutSuffix(l.path, "/")
+	if !is {
+		if t.keepsOut(l) {
+			n := draft.Map().Set("path", draft.Text(l.path+"**")).Set("except", draft.Texts(l.path+"/"))
+			l.rules = append(l.rules, ruleDraft{node: denied(404).On(n), comment: l.block.At() + ": other names that begin like the folder"})
+		}
+		return
+	}
+	o, _ := t.find(nil, folder)
+	answers := strings.HasPrefix(strings.Join(l.own("return").Texts(), ""), "2")
+	if o == nil || o.kind == exactLocation || !t.keepsOut(o) && (!answers || o.passes()) {
+		return
+	}
+	n := draft.Map().Set("path", draft.Text(folder))
+	switch {
+	case l.own("return") != nil:
+		n = denied(404).On(n)
+	case l.passes():
+		n.Set("redirect", draft.Map().Set("to", draft.Text(l.path)).Set("status", draft.Number(301)).Flow())
+	default:
+		return // files: the client is sent to the folder's own path
+	}
+	l.apart = append(l.apart, ruleDraft{node: n, comment: l.block.At() + ": the same path without its slash"})
 }
 
 // leaveWhole lists a location as one line: what is in it went with it.
@@ -149,7 +213,7 @@ func (t *site) answers(l *location, answer *draft.Node) {
 		if slices.ContainsFunc(l.block.Texts(), func(s string) bool { return strings.Contains(s, ahead) }) {
 			comment += ": " + l.block.String() + ", without looking ahead"
 		}
-		l.rules = append(l.rules, ruleDraft{n, comment})
+		l.rules = append(l.rules, ruleDraft{node: n, comment: comment})
 		l.whole = true
 		return
 	}
@@ -157,15 +221,29 @@ func (t *site) answers(l *location, answer *draft.Node) {
 	t.route(l, answer)
 }
 
+// internal is the line that keeps clients out of a location; those within it have it, too.
+func (l *location) internal() *nginxconf.Directive {
+	for at := l; at != nil; at = at.outer {
+		if d := at.own("internal"); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
 // internal is for a location that no client may ask for.
 func (t *site) internal(l *location) {
-	d := l.own("internal")
+	d := l.internal()
 	t.im.standard(d, "what is internal has the status 404 for clients")
 	if l.kind != regexLocation {
 		t.im.leave(d, "an upstream cannot send the client to internal files (X-Accel-Redirect): nobody gets them. Let the application send them")
 	}
 	if l.kind == regexLocation && l.own("fastcgi_pass") != nil && t.php == nil {
 		t.php = l
+	}
+	if folder, is := strings.CutSuffix(l.path, "/"); is && folder != "" && l.passes() {
+		n := draft.Map().Set("path", draft.Text(folder)) // nginx leads from there to the path with a slash
+		l.apart = append(l.apart, ruleDraft{node: denied(404).On(n), comment: l.block.At()})
 	}
 	t.answers(l, denied(404))
 }
@@ -218,7 +296,7 @@ func (t *site) limitExcept(l *location) {
 		}
 		n := l.match().Set("method", draft.Texts(methods...))
 		denied(403).CopyTo(n)
-		l.rules = append(l.rules, ruleDraft{n, d.At()})
+		l.rules = append(l.rules, ruleDraft{node: n, comment: d.At()})
 	}
 }
 
@@ -281,169 +359,6 @@ func notAJob(name string) string {
 		return "answers from memory are a cache route: see docs/cache.md"
 	}
 	return "put it into the application, and pass the path on with proxy"
-}
-
-// static translates a location that serves files.
-func (t *site) static(l *location) *draft.Node {
-	node := draft.Map()
-	static := draft.Map()
-	root, ok := t.folder(l)
-	if !ok {
-		return nil
-	}
-	static.Set("root", draft.Text(root))
-	if d := l.last("index"); d != nil {
-		t.im.used(d)
-		if names := withoutPHP(d.Texts()); len(names) > 0 && !slices.Equal(names, []string{"index.html"}) {
-			static.Set("index", draft.Texts(names...))
-		}
-	}
-	if value, ok := t.cacheControl(l); ok {
-		static.Set("cache_control", value)
-	}
-	if d := l.last("gzip"); d != nil && d.Arg(0) == "off" {
-		t.im.used(d)
-		static.Set("no_compress", draft.Number(true))
-	}
-	if d := l.last("autoindex"); d != nil && d.Arg(0) == "on" {
-		t.im.used(d)
-		static.Set("listing", draft.Number(true))
-	}
-	for _, d := range l.each("types") {
-		t.im.leave(d, "content types go by the files' names: rename the files, or put Content-Disposition into the links (download)")
-	}
-	node.Set("static", static.Flow())
-	t.try(l, node)
-	return node
-}
-
-// withoutPHP is an index without scripts, which php looks for itself.
-func withoutPHP(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-		return strings.HasSuffix(n, ".php") || strings.ContainsAny(n, "$/") || n == ""
-	})
-}
-
-// folder is the root of a location as its route has it: a route that ends in a
-// slash takes its path away.
-func (t *site) folder(l *location) (string, bool) {
-	if d := l.last("alias"); d != nil && (l.own("alias") != nil || l.outer != nil) {
-		t.im.used(d)
-		switch {
-		case strings.Contains(d.Arg(0), "$") || l.kind == regexLocation || l.kind == namedLocation:
-			t.im.leave(d, "an alias with captures: write a rule that rewrites the path, and a static route")
-			return "", false
-		case l.kind == exactLocation:
-			if strings.HasSuffix(d.Arg(0), l.path) {
-				return strings.TrimSuffix(d.Arg(0), l.path), true
-			}
-			respond := draft.Map().Set("file", draft.Text(t.im.root(d.Arg(0)))).Flow()
-			t.answers(l, draft.Map().Set("respond", respond).Flow())
-			return "", false
-		}
-		if !strings.HasSuffix(l.path, "/") {
-			t.im.standard(l.block, "the path covers the folder, not other names that begin like it")
-		}
-		return t.im.root(d.Arg(0)), true
-	}
-	d := l.last("root")
-	root := t.im.root("html")
-	if d != nil {
-		text, err := template(d.Arg(0), nil, t.server.values)
-		if err != nil {
-			t.im.leave(d, "a folder's name has no variables: write a site for each")
-			return "", false
-		}
-		t.im.used(d)
-		root = t.im.root(text)
-	}
-	if strings.HasSuffix(l.key, "/") && l.key != "/" {
-		inner := path.Join(root, l.key)
-		if t.im.options.IsDir(inner) || !t.im.options.IsDir(root) {
-			return inner, true
-		}
-		// The folder is not there (yet): a name takes nothing away from the path.
-		l.key, l.first = "@"+strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), true
-	}
-	return root, true
-}
-
-func (im *importer) root(dir string) string {
-	if !path.IsAbs(dir) {
-		dir = path.Join(im.options.Prefix, dir)
-	}
-	return path.Clean(dir)
-}
-
-// try translates try_files, or an if that does the same.
-func (t *site) try(l *location, node *draft.Node) {
-	d := l.own("try_files")
-	if l.block == nil {
-		d = t.server.own("try_files")
-	}
-	if d == nil {
-		fallback := cmp.Or(l.fallback, t.missingLeadsTo(l))
-		if fallback == "" && l.path == "/" {
-			fallback = t.fallback
-		}
-		if fallback != "" {
-			node.Set("try", draft.Texts("{path}", "{path}/", fallback))
-		}
-		return
-	}
-	t.im.used(d)
-	list, err := t.tries(d)
-	if err != nil {
-		t.im.leave(d, err.Error())
-		return
-	}
-	if slices.Equal(list, []string{"{path}", "{path}/", "=404"}) {
-		return // that is what static does
-	}
-	node.Set("try", draft.Texts(list...))
-}
-
-func (t *site) tries(d *nginxconf.Directive) (list []string, err error) {
-	for i, text := range d.Texts() {
-		last := i == len(d.Args)-1
-		if last {
-			if status, is := strings.CutPrefix(text, "="); is {
-				if !slices.Contains([]string{"403", "404", "410"}, status) {
-					return nil, fmt.Errorf("try ends with =403, =404 or =410: use a route that answers %s", status)
-				}
-				return append(list, text), nil
-			}
-			if script := t.rewritten(text); script != "" {
-				text = script
-			}
-			if strings.HasPrefix(text, "@") {
-				return append(list, text), nil
-			}
-			if script, is := strings.CutSuffix(text, ".php$request_uri"); is {
-				text = script + ".php$uri" // the query stays as it is
-			}
-			for _, query := range []string{"$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?$is_args$args"} {
-				text = strings.TrimSuffix(text, query) // the query stays as it is
-			}
-		}
-		text = strings.ReplaceAll(text, "$document_root", "")
-		out, err := template(text, map[string]string{"uri": "{path}", "document_uri": "{path}", "host": "{host}"}, t.server.values)
-		if err != nil || strings.Contains(out, "?") && !last {
-			return nil, fmt.Errorf("write try with {path} and paths of the site: %s cannot be", text)
-		}
-		if before, query, has := strings.Cut(out, "?"); has {
-			if before != "/index.php" {
-				return nil, fmt.Errorf("try has no query: write a rule that rewrites to %s?%s", before, query)
-			}
-			t.im.leave(d, fmt.Sprintf("the query %q is not added: applications with a front controller read the path itself (REQUEST_URI)", query))
-			out = before
-		}
-		if !strings.HasPrefix(out, "/") && !strings.HasPrefix(out, "{path}") {
-			out = "/" + out
-		}
-		list = append(list, out)
-	}
-	return list, nil
 }
 
 // around translates what holds for whatever answers.

@@ -127,7 +127,7 @@ func TestLines(t *testing.T) {
 		"root /r; location / { auth_basic \"x\"; auth_basic_user_file p; }":                                                "auth: {realm: x, file: /etc/nginx/p}",
 		"root /r; location ^~ /a/ { } location ~ \\.x$ { return 410; }":                                                    "- {path: /a/, route: /a/}\n      - {regex: '\\.x$', deny: {status: 410}}",
 		"root /r; location = /b.x { } location ~ \\.x$ { return 410; }":                                                    "- {path: /b.x, route: /b.x}\n      - {regex: '\\.x$', deny: {status: 410}}",
-		"location /a/ { root /r; location ~ \\.x$ { return 410; } }":                                                       "- {regex: '^/a/.*(?:\\.x$)', deny: {status: 410}}",
+		"location /a/ { root /r; location ~ \\.x$ { return 410; } }":                                                       "- {regex: '\\.x$', within: ['/a/**'], deny: {status: 410}}",
 		"location /a/ { alias /s/; }":                                                                                      "/a/:\n        static: {root: /s}",
 		"location /a { root /r; } location /a/b/ { root /s; }":                                                             "- {path: /a/b/, route: /a/b/}",
 		"location / { client_max_body_size 0; proxy_pass http://h:1; }":                                                    "body_bytes: 1024GiB",

@@ -63,15 +63,14 @@ func guardedAs(l, other *location) bool {
 }
 
 func (t *site) filesFor(l, php *location) bool {
-	if l.kind != prefixLocation || l.own("proxy_pass") != nil || l.own("return") != nil || l.own("alias") != nil || l.own("fastcgi_pass") != nil || l.own("internal") != nil {
+	if l.kind != prefixLocation || l.own("proxy_pass") != nil || l.own("return") != nil || l.own("alias") != nil || l.own("fastcgi_pass") != nil || l.internal() != nil {
 		return false
 	}
-	for outer := l.outer; outer != nil; outer = outer.outer {
-		if outer.kind == caretLocation {
-			return false // expressions are not looked at
-		}
+	root := l
+	for root.outer != nil {
+		root = root.outer
 	}
-	return sameRoot(l, php)
+	return root.kind == prefixLocation && sameRoot(l, php) // ^~: expressions are not looked at
 }
 
 // sameRoot reports whether two locations have the same folder, however it is written.
@@ -198,7 +197,7 @@ func (t *site) mergePHP() {
 			after = true
 			continue
 		}
-		if (l.kind == regexLocation && after || l.loose()) && t.php.own("internal") == nil {
+		if (l.kind == regexLocation && after || l.loose()) && t.php.internal() == nil {
 			// nginx runs scripts before it looks there
 			t.phpFirst()
 			break
@@ -228,7 +227,7 @@ func (t *site) folderPHP(l *location, options *draft.Node) {
 	static.Set("root", draft.Text(folderName))
 	t.addPHP(&folder, options)
 	t.route(&folder, folder.node)
-	l.rules = append(l.rules, ruleDraft{draft.Map().Set("path", draft.Text(folder.key)).Set("route", draft.Text(folder.key)), ""})
+	l.rules = append(l.rules, ruleDraft{node: draft.Map().Set("path", draft.Text(folder.key)).Set("route", draft.Text(folder.key)), comment: ""})
 }
 
 // phpFirst lets the route of the files answer for scripts before a later expression does.
@@ -236,7 +235,7 @@ func (t *site) phpFirst() {
 	for _, l := range t.locations {
 		if t.filesFor(l, t.php) && l.path == "/" {
 			n := t.php.match().Set("route", draft.Text(l.key))
-			t.php.rules = append(t.php.rules, ruleDraft{n, t.php.block.At() + ": PHP is run beside the files of the route"})
+			t.php.rules = append(t.php.rules, ruleDraft{node: n, comment: t.php.block.At() + ": PHP is run beside the files of the route"})
 		}
 	}
 }

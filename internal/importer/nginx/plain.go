@@ -22,7 +22,7 @@ func (t *site) plainRules() (rules []ruleDraft) {
 	if len(blocks) == 0 && !s.onlyPlain() && len(s.plain) == 0 && slices.ContainsFunc(t.im.servers, func(o *server) bool { return len(o.plain) > 0 }) {
 		to := draft.Map().Set("to", draft.Text("https://{host}{uri}")).Flow()
 		n := draft.Map().Set("protocol", draft.Text("http")).Set("redirect", to)
-		rules = append(rules, ruleDraft{n, "nginx served these hosts over TLS alone"})
+		rules = append(rules, ruleDraft{node: n, comment: "nginx served these hosts over TLS alone"})
 	}
 	return rules
 }
@@ -43,15 +43,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 	inner := &site{im: t.im, server: p, node: draft.Map(), routes: map[string]*draft.Node{}, comments: map[string][]string{}}
 	done := inner.serverRules()
 	if !done {
-		inner.collect(p.scope, nil)
-		inner.root()
-		inner.keys()
-		for _, l := range inner.locations {
-			inner.location(l)
-		}
-		inner.mergePHP()
-		inner.aliasPHP()
-		inner.guardedPHP()
+		inner.findLocations()
 	}
 	list := draft.List()
 	for _, r := range inner.first {
@@ -62,7 +54,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 	}
 	hosts := t.narrower(p)
 	list.Each(func(n *draft.Node, comment []string) {
-		rules = append(rules, ruleDraft{t.forPlain(inner, n, hosts), strings.Join(comment, " ")})
+		rules = append(rules, ruleDraft{node: t.forPlain(inner, n, hosts), comment: strings.Join(comment, " ")})
 	})
 	for _, key := range inner.searchOrder() {
 		n := draft.Map()
@@ -80,7 +72,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 		} else {
 			n.Set("route", draft.Text(t.moved(inner, key)))
 		}
-		rules = append(rules, ruleDraft{t.forPlain(inner, n, hosts), strings.Join(inner.comments[key], " ")})
+		rules = append(rules, ruleDraft{node: t.forPlain(inner, n, hosts), comment: strings.Join(inner.comments[key], " ")})
 	}
 	return append(t.closedPlain(inner, hosts), rules...)
 }
@@ -88,7 +80,7 @@ func (t *site) plainBlock(p *server) (rules []ruleDraft) {
 // closedPlain are the rules that close a block for plain HTTP.
 func (t *site) closedPlain(inner *site, hosts []string) (rules []ruleDraft) {
 	for _, why := range inner.server.closed {
-		rules = append(rules, ruleDraft{t.forPlain(inner, denied(403), hosts), removeThis + why})
+		rules = append(rules, ruleDraft{node: t.forPlain(inner, denied(403), hosts), comment: removeThis + why})
 	}
 	return rules
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,18 @@ func (im *importer) unreachable(d *nginxconf.Directive) {
 // phase translates the lines of the rewrite module in their order, as rules of
 // a location. What it returns answers every request that comes by them.
 func (t *site) phase(sc *scope, l *location) *draft.Node {
+	answer := t.phaseLines(sc, l)
+	// Behind a rewrite without a flag nginx goes on in the block: what refuses there does
+	// so for the paths that came, and an answer there is for those, too.
+	late := slices.DeleteFunc(slices.Clone(l.rules), func(r ruleDraft) bool { return !r.late })
+	l.rules = slices.DeleteFunc(l.rules, func(r ruleDraft) bool { return r.late })
+	if answer == nil {
+		l.rules = append(l.rules, late...)
+	}
+	return answer
+}
+
+func (t *site) phaseLines(sc *scope, l *location) *draft.Node {
 	for _, d := range sc.list {
 		switch d.Name.Text {
 		case "return":
@@ -243,15 +256,22 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	target, flag := d.Arg(1), d.Arg(2)
 	absolute := strings.Contains(target, "://") && (strings.HasPrefix(target, "http") || strings.HasPrefix(target, "$scheme"))
 	redirects := flag == "permanent" || flag == "redirect" || absolute
-	if !redirects && flag != "last" && l.own("proxy_pass") != nil {
+	if !redirects && flag != "last" && l.own("proxy_pass") != nil && (flag == "break" || l.kind == namedLocation) {
 		return // the proxy changes the path
+	}
+	stays := !redirects && flag == "break" && l.block != nil
+	if stays {
+		l.moved = d
 	}
 	n, err := t.scoped(l, expr)
 	if err != nil {
 		t.im.leave(d, fmt.Sprintf("write it as rules: %v", err))
 		return
 	}
-	if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
+	if stays && !t.answersAlike(l, target) {
+		t.im.leave(d, "its location answers for the path that this makes, and here another one would: it answers 501 until you have written it as a route and a rule")
+		lost().CopyTo(n)
+	} else if err := t.target(n, target, expr, flag == "permanent", redirects); err != nil {
 		t.im.leave(d, fmt.Sprintf("write it as a rule: %v", err))
 		return
 	}
@@ -260,10 +280,18 @@ func (t *site) rewrite(d *nginxconf.Directive, l *location, when *draft.Node) {
 	}
 	exceptAlso(n, except)
 	t.im.used(d)
-	if !redirects {
-		t.again = true
-	}
-	l.rules = append(l.rules, ruleDraft{n, d.At()})
+	l.rules = append(l.rules, ruleDraft{node: n, comment: d.At(), late: flag == "" && !redirects})
+}
+
+// answersAlike reports whether whatever location has the paths that a rewrite makes
+// serves the same files as l.
+func (t *site) answersAlike(l *location, target string) bool {
+	begins, _, _ := strings.Cut(target, "$")
+	return l.own("return") == nil && l.aliased() == nil && !slices.ContainsFunc(t.locations, func(o *location) bool {
+		reached := o.kind == regexLocation || o.kind == exactLocation && strings.HasPrefix(o.path, begins) || o.isPrefix() && (strings.HasPrefix(o.path, begins) || strings.HasPrefix(begins, o.path))
+		others := o.passes() && o.own("fastcgi_pass") == nil || o.own("return") != nil || o.aliased() != nil || !sameRoot(o, l)
+		return reached && others && o.internal() == nil && !o.deniesAll()
+	})
 }
 
 // exceptAlso makes a rule one that is not for the paths of an expression either.
@@ -326,14 +354,13 @@ func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w", err)
 	}
-	prefix := regexp.MustCompile(`^\^?` + regexp.QuoteMeta(regexp.QuoteMeta(l.path))).MatchString(expr)
 	set := func(e string) (*draft.Node, error) { return n.Set("regex", draft.Verbatim(e)), nil }
 	switch {
 	case l.kind == regexLocation:
 		if all && re.NumSubexp() == 0 {
 			return l.match(), nil
 		}
-		return nil, fmt.Errorf("a rule has one expression: put %q and %q together", l.expr, expr)
+		return set(expr)
 	case l.kind == namedLocation:
 		return nil, fmt.Errorf("rules come before named routes: write it above")
 	case l.path == "/" && l.kind != exactLocation:
@@ -343,21 +370,12 @@ func (t *site) scoped(l *location, expr string) (*draft.Node, error) {
 		return set(expr)
 	case l.kind == exactLocation:
 		if all && re.NumSubexp() == 0 || re.MatchString(l.path) && re.NumSubexp() == 0 {
-			return n.Set("path", draft.Text(l.path)), nil
+			return exactly(n, l.path), nil
 		}
-		return set("^" + regexp.QuoteMeta(l.path) + "$")
+		return set(expr)
 	case all && re.NumSubexp() == 0:
 		l.match().CopyTo(n)
 		return n, nil
-	case prefix && strings.HasPrefix(expr, "^"):
-		return set(expr)
-	case !strings.HasPrefix(expr, "^"):
-		return set("^" + regexp.QuoteMeta(l.path) + ".*?(?:" + expr + ")")
-	case all:
-		if _, noSlash := everything(expr); noSlash {
-			return set("^/(" + regexp.QuoteMeta(l.path[1:]) + ".*)$")
-		}
-		return set("^(" + regexp.QuoteMeta(l.path) + ".*)$")
 	}
-	return nil, fmt.Errorf("%q is not below %s", expr, l.path)
+	return set(expr)
 }

@@ -19,7 +19,6 @@ type site struct {
 	node   *draft.Node
 
 	first     []ruleDraft // of the server block itself
-	again     bool        // a location's rewrite starts the search anew
 	locations []*location
 	routes    map[string]*draft.Node
 	order     []string
@@ -32,6 +31,7 @@ type site struct {
 type ruleDraft struct {
 	node    *draft.Node
 	comment string
+	late    bool // a rewrite behind which nginx goes on with the location
 }
 
 // location is one block, or what the server block says where there is none.
@@ -46,11 +46,13 @@ type location struct {
 	outer *location
 
 	rules []ruleDraft // before its route
+	apart []ruleDraft // before all: for paths that are none of its own
 	node  *draft.Node // what answers; nil: nothing, all that is said is in rules
 	whole bool        // its last rule answers all that it is for
 
-	first    bool   // a rule leads to its route
-	fallback string // what answers for files that are not there, of an if
+	moved    *nginxconf.Directive // a rewrite to a path that this location answers for
+	first    bool                 // a rule leads to its route
+	fallback string               // what answers for files that are not there, of an if
 
 	php       *location // the expression within it that runs scripts, where it has an alias
 	authURL   string    // the server that is asked whether a client may come in
@@ -73,17 +75,23 @@ func (im *importer) site(s *server, node *draft.Node) {
 	t := &site{im: im, server: s, node: node, routes: map[string]*draft.Node{}, comments: map[string][]string{}}
 	done := t.serverRules()
 	if !done {
-		t.collect(s.scope, nil)
-		t.root()
-		t.keys()
-		for _, l := range t.locations {
-			t.location(l)
-		}
-		t.mergePHP()
-		t.aliasPHP()
-		t.guardedPHP()
+		t.findLocations()
 	}
 	t.write(done)
+}
+
+// findLocations translates the locations of the server block.
+func (t *site) findLocations() {
+	t.collect(t.server.scope, nil)
+	t.root()
+	t.prune()
+	t.keys()
+	for _, l := range t.locations {
+		t.location(l)
+	}
+	t.mergePHP()
+	t.aliasPHP()
+	t.guardedPHP()
 }
 
 // collect lists the locations of a block, those within others included.
@@ -128,9 +136,6 @@ func (t *site) kind(l *location) bool {
 			t.withoutExpression(l, pattern, err)
 			return false
 		}
-		if l.outer != nil && l.outer.kind != regexLocation && !strings.HasPrefix(pattern, "^") {
-			expr = "^" + regexp.QuoteMeta(l.outer.path) + ".*(?:" + expr + ")"
-		}
 		l.expr = expr
 		return true
 	case "=":
@@ -143,8 +148,8 @@ func (t *site) kind(l *location) bool {
 		return true
 	}
 	l.path = pattern
-	if !strings.HasPrefix(pattern, "/") || strings.ContainsAny(pattern, "*?#") {
-		t.im.leave(d, "a route's path begins with \"/\" and has no *, ? or #: write it as a rule with a regex")
+	if !strings.HasPrefix(pattern, "/") {
+		t.im.unreachable(d) // no path is like that
 		return false
 	}
 	return true
@@ -152,9 +157,7 @@ func (t *site) kind(l *location) bool {
 
 // withoutExpression is for a location whose expression RE2 does not know.
 func (t *site) withoutExpression(l *location, pattern string, err error) {
-	if slices.ContainsFunc(l.block.Block, func(d *nginxconf.Directive) bool {
-		return d.Name.Text == "deny" || strings.HasPrefix(d.Name.Text, "auth") || d.Name.Text == "return" && !strings.HasPrefix(d.Arg(0), "3") || d.Name.Text == "internal"
-	}) {
+	if t.keepsOut(l) {
 		t.close(l.block, fmt.Sprintf("write this location as a rule without looking ahead or behind: %v. The site answers 403 until its first rule is removed", err))
 		return
 	}
@@ -175,7 +178,7 @@ func (t *site) close(d *nginxconf.Directive, do string) {
 // root adds the location that a server block with files has without saying so.
 func (t *site) root() {
 	for _, l := range t.locations {
-		if l.path == "/" && (l.kind == prefixLocation || l.kind == caretLocation) {
+		if l.path == "/" && l.isPrefix() && l.outer == nil {
 			return
 		}
 	}
@@ -199,7 +202,7 @@ func (t *site) keys() {
 		switch l.kind {
 		case exactLocation, namedLocation:
 			l.key = l.path
-			if strings.HasSuffix(l.path, "/") { // a key like that is for a folder: a rule leads to a name
+			if strings.HasSuffix(l.path, "/") || l.odd() { // a key like that is for a folder: a rule leads to a name
 				l.key = "@" + cmp.Or(strings.ReplaceAll(strings.Trim(l.path, "/"), "/", "-"), "root")
 			}
 		case regexLocation:
@@ -209,6 +212,8 @@ func (t *site) keys() {
 			// Stars go before slashes, so a rule leads to what is longer.
 			l.first = slices.ContainsFunc(open, func(p string) bool { return strings.HasPrefix(l.path, p) && len(l.path) > len(p) })
 			switch {
+			case l.odd() || l.inExpression():
+				l.key, l.first = "@"+cmp.Or(strings.Trim(regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(l.path, "-"), "-"), "root"), true
 			case l.loose():
 				l.key = l.path + "**"
 			case !strings.HasSuffix(l.path, "/"):
@@ -227,7 +232,31 @@ func (t *site) keys() {
 
 // loose is a prefix that is taken as it is: /api also covers /apix.
 func (l *location) loose() bool {
-	return (l.kind == prefixLocation || l.kind == caretLocation) && !strings.HasSuffix(l.path, "/") && l.own("alias") == nil && !changesPath(l.own("proxy_pass"))
+	if !l.isPrefix() || strings.HasSuffix(l.path, "/") {
+		return false
+	}
+	return l.own("alias") == nil && !changesPath(l.own("proxy_pass")) || l.internal() != nil || l.own("return") != nil || l.deniesAll()
+}
+
+// deniesAll reports whether the first line about addresses keeps everybody out, and no
+// password lets anybody in.
+func (l *location) deniesAll() bool {
+	list, satisfy := l.all("allow", "deny"), l.last("satisfy")
+	return len(list) > 0 && list[0].Name.Text == "deny" && list[0].Arg(0) == "all" && (satisfy == nil || satisfy.Arg(0) != "any")
+}
+
+// odd is a path that no key of a route can be.
+func (l *location) odd() bool { return strings.ContainsAny(l.path, "*?#") }
+
+// inExpression reports whether a location stands within one with an expression: its
+// route is reached by a rule alone.
+func (l *location) inExpression() bool {
+	for at := l.outer; at != nil; at = at.outer {
+		if at.kind == regexLocation {
+			return true
+		}
+	}
+	return false
 }
 
 // changesPath reports whether a proxy_pass puts a path in the place of the location's.
@@ -262,6 +291,8 @@ func (l *location) match() *draft.Node {
 	case l.kind == exactLocation:
 		exactly(n, l.path)
 	case l.path == "/":
+	case l.odd():
+		n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(l.path)))
 	case l.loose() || !strings.HasSuffix(l.path, "/"):
 		n.Set("path", draft.Text(l.path+"**"))
 	default:
@@ -273,7 +304,7 @@ func (l *location) match() *draft.Node {
 // exactly makes a rule one for a path alone: one that ends in a slash would also be for
 // what is below it.
 func exactly(n *draft.Node, path string) *draft.Node {
-	if strings.HasSuffix(path, "/") {
+	if strings.HasSuffix(path, "/") || strings.ContainsAny(path, "*?#") {
 		return n.Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(path)+"$"))
 	}
 	return n.Set("path", draft.Text(path))
@@ -281,6 +312,16 @@ func exactly(n *draft.Node, path string) *draft.Node {
 
 // covers reports whether a path may come to a location.
 func (l *location) covers(path string) bool {
+	for at := l.outer; at != nil; at = at.outer {
+		if !at.matches(path) {
+			return false
+		}
+	}
+	return l.matches(path)
+}
+
+// matches reports whether a location is for a path, wherever it stands.
+func (l *location) matches(path string) bool {
 	switch l.kind {
 	case regexLocation:
 		return matches(l.expr, path) && (l.not == "" || !matches(l.not, path))
@@ -310,6 +351,7 @@ func (t *site) write(done bool) {
 	if !done {
 		t.ordered(rules)
 	}
+	rules = t.withLineFeeds(rules)
 	if rules.Len() > 0 {
 		t.node.Set("rules", rules)
 	}
@@ -354,107 +396,6 @@ func add(rules *draft.Node, r ruleDraft) {
 		return
 	}
 	rules.Add(r.node.Flow(), r.comment)
-}
-
-// ordered adds the rules of locations: exact ones, ^~, expressions, prefixes.
-func (t *site) ordered(rules *draft.Node) {
-	var expressions, prefixes []*location
-	for _, l := range t.locations {
-		switch l.kind {
-		case regexLocation:
-			expressions = append(expressions, l)
-		case prefixLocation, caretLocation:
-			prefixes = append(prefixes, l)
-		}
-	}
-	slices.SortStableFunc(prefixes, func(a, b *location) int { return len(b.path) - len(a.path) })
-	slices.SortStableFunc(expressions, func(a, b *location) int { return depthOf(b) - depthOf(a) })
-	t.exactRules(rules, expressions, prefixes)
-	if len(expressions) > 0 {
-		t.caretRules(rules, prefixes)
-	}
-	t.expressionRules(rules, expressions)
-	from := rules.Len()
-	for i, l := range prefixes {
-		if l.kind == caretLocation && len(expressions) > 0 {
-			continue
-		}
-		t.prefixRules(rules, l, prefixes[i+1:])
-	}
-	if t.again && rules.Len() > from && len(expressions) > 0 {
-		t.expressionRules(rules, expressions)
-	}
-}
-
-// depthOf is how deep a location is within others: nginx looks at the
-// expressions of the location that it has found first.
-func depthOf(l *location) int {
-	n := 0
-	for at := l.outer; at != nil; at = at.outer {
-		n++
-	}
-	return n
-}
-
-// exactRules are for exact paths that a rule below would take.
-func (t *site) exactRules(rules *draft.Node, below ...[]*location) {
-	for _, l := range t.locations {
-		if l.kind != exactLocation {
-			continue
-		}
-		for _, r := range l.rules {
-			add(rules, r)
-		}
-		taken := slices.ContainsFunc(slices.Concat(below...), func(o *location) bool {
-			return o.covers(l.path) && (o.kind == regexLocation || len(o.rules) > 0)
-		})
-		if (taken || strings.HasPrefix(l.key, "@")) && l.node != nil && !l.whole {
-			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
-		}
-	}
-}
-
-// caretRules come before the expressions: nginx does not look at those for
-// paths of a ^~, unless a longer prefix without one is nearer.
-func (t *site) caretRules(rules *draft.Node, prefixes []*location) {
-	for i, l := range prefixes {
-		under := slices.ContainsFunc(prefixes[i+1:], func(o *location) bool { return o.kind == caretLocation && strings.HasPrefix(l.path, o.path) })
-		if l.kind != caretLocation && !under {
-			continue
-		}
-		if l.kind != caretLocation && l.block != nil {
-			t.im.standard(l.block, "within a location with ^~ the site's expressions are not looked at for longer prefixes either")
-		}
-		t.prefixRules(rules, l, nil)
-		if !l.whole && l.node != nil && !l.first {
-			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
-		}
-	}
-}
-
-func (t *site) expressionRules(rules *draft.Node, expressions []*location) {
-	for _, l := range expressions {
-		for _, r := range l.rules {
-			add(rules, r)
-		}
-		if l.node != nil && !l.whole {
-			add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
-		}
-	}
-}
-
-// prefixRules are those of a prefix; where a shorter one has rules, too, its
-// paths must not come to them.
-func (t *site) prefixRules(rules *draft.Node, l *location, shorter []*location) {
-	for _, r := range l.rules {
-		add(rules, r)
-	}
-	if l.whole || l.node == nil {
-		return
-	}
-	if l.first || slices.ContainsFunc(shorter, func(o *location) bool { return len(o.rules) > 0 && strings.HasPrefix(l.path, o.path) }) {
-		add(rules, ruleDraft{node: l.match().Set("route", draft.Text(l.key))})
-	}
 }
 
 // route enters what answers a location.
