@@ -20,7 +20,11 @@ import (
 // cache is the cache of a route. Routes with the same options share one, under
 // the first route's name.
 func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
-	d := cache.Deps{ErrorLog: b.server.errors, Unasked: b.server.countUnasked, Room: b.server.room}
+	pool, err := b.pool(o.Options.Options)
+	if err != nil {
+		return nil, err
+	}
+	d := cache.Deps{Transport: pool, ErrorLog: b.server.errors, Room: b.server.room}
 	if o.Disk != "" {
 		disk, err := b.disk(o)
 		if err != nil {

@@ -8,7 +8,8 @@ import (
 	"millrace/internal/upstream"
 )
 
-// proxy is a reverse proxy; routes with the same upstream have one pool.
+// proxy is a reverse proxy; routes with the same upstream have one pool, and so have
+// caches and WebSockets.
 func (b *builder) proxy(o proxy.Options) (http.Handler, error) {
 	h, err := b.proxyTo(o)
 	if err != nil || len(o.Canary.To) == 0 {

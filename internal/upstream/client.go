@@ -24,10 +24,11 @@ type client struct {
 	keep    time.Duration
 	most    int
 
-	mu     sync.Mutex
-	idle   []*wire   // the oldest first
-	lines  [][]*line // the same of each loop
-	lined  int       // how many lines there are
+	mu    sync.Mutex
+	idle  []*wire   // the oldest first
+	lines [][]*line // the same of each loop
+	lined int       // how many lines there are
+	newcomers
 	timer  *time.Timer
 	closed bool
 }
@@ -68,18 +69,26 @@ func (c *client) takeIdle(now time.Duration) *wire {
 
 // put keeps a connection whose answer is complete, with no bytes after it.
 func (c *client) put(w *wire, now time.Duration) {
-	w.since = now
 	c.mu.Lock()
-	if c.closed || len(c.idle)+c.lined >= c.most {
+	if !c.keeps(w.newcomer, now, w.since) {
 		c.mu.Unlock()
 		w.close()
 		return
 	}
+	w.since = now
 	c.idle = append(c.idle, w)
 	if c.timer == nil {
 		c.timer = time.AfterFunc(c.keep, c.expire)
 	}
+	c.arm(now)
 	c.mu.Unlock()
+}
+
+// keeps reports, with c.mu held, whether a connection that is free is kept. free is when
+// it was free before. It may be one that nobody has used, and waits for nothing then.
+func (c *client) keeps(n *newcomer, now, free time.Duration) bool {
+	c.newcomers.remove(n)
+	return !c.closed && len(c.idle)+c.lined < c.most && !c.givesWay(now, free, n.had)
 }
 
 // spare is put for a connection that nobody has used. From now on the server may end
@@ -151,6 +160,9 @@ func (c *client) close() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	if c.newcomers.timer != nil {
+		c.newcomers.timer.Stop()
+	}
 	c.mu.Unlock()
 	c.closeIdle()
 }
@@ -166,11 +178,14 @@ func (c *client) dial(ctx context.Context, first []byte) (w *wire, err error) {
 			step.End(c.way.target, err)
 		}
 	}()
+	began := time.Now()
 	nc, err := c.way.connect(ctx, "tcp", c.way.target, first)
 	if err != nil {
 		return nil, err
 	}
 	w = newWire(nc)
+	w.newcomer = &newcomer{client: c, connecting: time.Since(began)}
+	w.newcomer.begin() // servers whose workers are all taken do not even speak TLS
 	if c.tls == nil {
 		return w, nil
 	}
@@ -179,6 +194,7 @@ func (c *client) dial(ctx context.Context, first []byte) (w *wire, err error) {
 		err = errSpeaksHTTP2
 	}
 	if err != nil {
+		w.newcomer.end()
 		w.close()
 		return nil, err
 	}

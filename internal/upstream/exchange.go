@@ -157,6 +157,7 @@ func (x *exchange) connect(fresh bool) error {
 		x.wire = w
 		x.server.speaks.Store(speaksHTTP1)
 	}
+	x.wire.newcomer.begin()
 	x.wire.uses++
 	x.reading.Store(x.wire)
 	if x.outer != nil && x.outer.GotConn != nil {
@@ -266,6 +267,7 @@ func (x *exchange) firstByte(n int) {
 		return
 	}
 	x.came = true
+	x.wire.newcomer.answered()
 	if x.outer != nil && x.outer.GotFirstResponseByte != nil {
 		x.outer.GotFirstResponseByte()
 	}
@@ -393,6 +395,7 @@ func (x *exchange) unlisten() bool {
 func (x *exchange) drop() {
 	x.unlisten()
 	if x.wire != nil {
+		x.wire.newcomer.end()
 		x.wire.close()
 		x.wire = nil
 		x.reading.Store(nil)

@@ -43,6 +43,8 @@ type handshake struct {
 	sent   bool  // bytes of the request may have reached the server
 	came   bool  // a byte of an answer came
 	broke  error // why no more comes
+
+	newcomer *newcomer // nil: no connection
 }
 
 // exchange sends r and reads the header of the answer.
@@ -57,10 +59,14 @@ func (h *handshake) exchange(r *http.Request, target string) (*http.Response, er
 	if err != nil {
 		return nil, err
 	}
-	step := trace.Begin(ctx, trace.Connect)
+	step, began := trace.Begin(ctx, trace.Connect), time.Now()
 	if h.raw, err = s.way.connect(ctx, "tcp", s.way.target, s.introduction(r)); err != nil {
 		step.End(s.way.target, err)
 		return nil, err
+	}
+	if s.client != nil {
+		h.newcomer = &newcomer{client: s.client, connecting: time.Since(began)}
+		h.newcomer.begin()
 	}
 	// Only closes: nobody has to wait for it.
 	h.stop = context.AfterFunc(ctx, func() { h.raw.Close() })
@@ -101,7 +107,10 @@ func (h *handshake) Read(b []byte) (int, error) {
 	}
 	n, err := h.conn.Read(b[:min(int64(len(b)), h.left)])
 	h.left -= int64(n)
-	h.came = h.came || n > 0
+	if n > 0 && !h.came {
+		h.came = true
+		h.newcomer.answered()
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.broke = err
 	}
@@ -156,6 +165,7 @@ func (h *handshake) early() []byte {
 
 // abandon closes the connection, if there is one.
 func (h *handshake) abandon() {
+	h.newcomer.end()
 	if h.raw != nil {
 		h.stop()
 		h.raw.Close() // below TLS, which would first send close_notify

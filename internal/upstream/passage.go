@@ -26,6 +26,8 @@ type line struct {
 	uses   int
 	since  time.Duration
 	doubts []func()
+
+	newcomer *newcomer // never nil
 }
 
 // Passage is one request that a loop passes on, and its answer: it has been sent
@@ -342,6 +344,7 @@ func (p *Pool) quit(w *waiter) {
 
 // hangUp closes the connection.
 func (x *Passage) hangUp() {
+	x.line.newcomer.end()
 	x.line.close()
 	x.line = nil
 	x.Release()
@@ -493,13 +496,13 @@ func (c *client) take(now time.Duration) *wire {
 
 // putLine keeps a line whose answer is complete.
 func (c *client) putLine(l *line, loop int, now time.Duration) {
-	l.since = now
 	c.mu.Lock()
-	if c.closed || len(c.idle)+c.lined >= c.most {
+	if !c.keeps(l.newcomer, now, l.since) {
 		c.mu.Unlock()
 		l.close()
 		return
 	}
+	l.since = now
 	for loop >= len(c.lines) {
 		c.lines = append(c.lines, nil)
 	}
@@ -508,6 +511,7 @@ func (c *client) putLine(l *line, loop int, now time.Duration) {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(c.keep, c.expire)
 	}
+	c.arm(now)
 	c.mu.Unlock()
 }
 
@@ -559,14 +563,15 @@ func (x *Passage) wire() (*wire, error) {
 func (l *line) wire() (*wire, error) {
 	nc, err := l.conn()
 	if err != nil {
+		l.newcomer.end()
 		return nil, err
 	}
 	w := newWire(nc)
-	w.uses, w.doubts = l.uses, l.doubts
+	w.uses, w.since, w.doubts, w.newcomer = l.uses, l.since, l.doubts, l.newcomer
 	return w, nil
 }
 
 // newLine takes a detached descriptor over.
 func newLine(fd int, w *wire) *line {
-	return &line{fd: fd, serial: rand.Uint32(), uses: w.uses, doubts: w.doubts}
+	return &line{fd: fd, serial: rand.Uint32(), uses: w.uses, since: w.since, doubts: w.doubts, newcomer: w.newcomer}
 }

@@ -54,6 +54,7 @@ func (x *Passage) Send(text []byte) bool {
 		if found == quiet {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
+				l.newcomer.begin()
 				return true
 			}
 		}
@@ -61,6 +62,7 @@ func (x *Passage) Send(text []byte) bool {
 			l.accuse(x.place.server)
 			err = errEarly
 		}
+		l.newcomer.end()
 		l.close()
 		if n > 0 || found == quiet && (err == nil || errors.Is(err, syscall.EAGAIN)) {
 			break // it is too long for a loop
@@ -95,6 +97,7 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 	case err != nil || n <= 0:
 		return nil, Other
 	}
+	x.line.newcomer.answered()
 	all := buf[:before+n]
 	size, s := http1.Scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
 	whole := int64(size) + a.Body

@@ -41,6 +41,8 @@ type wire struct {
 	until  time.Duration // the deadline of reads, on the same; 0: none
 	doubts []func()      // of the latest answers, oldest first
 	asking asking        // the question under way, on a socket of the kernel's
+
+	newcomer *newcomer
 }
 
 // newWire takes a connection as it was dialled.
