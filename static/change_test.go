@@ -30,6 +30,7 @@ func opener(how freshness) func(t testing.TB, dir string, o Options) *Handler {
 			t.Fatal(err)
 		}
 		h.keepCurrent(how)
+		h.wake()
 		if how&watched != 0 && h.watch == nil {
 			t.Skip("needs inotify")
 		}

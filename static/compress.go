@@ -2,28 +2,11 @@ package static
 
 import (
 	"io"
-	"time"
 
 	"millrace/internal/compress"
-	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
 	"millrace/internal/send"
 )
-
-const (
-	// compressQueue bounds the files that wait for compression. What finds no
-	// place is tried again by the sweep.
-	compressQueue = 256
-	// encoderRest is how long the encoders are kept after the last file.
-	encoderRest = 2 * time.Second
-)
-
-// compressJob is a snapshot to compress.
-type compressJob struct {
-	entry    *entry
-	snapshot *snapshot
-	with     *dictionary.Ask // nil: with no dictionary
-}
 
 // wantCompressed queues a snapshot for compression, once. One that is still
 // racy is about to be read again, and then has its turn.
@@ -31,41 +14,14 @@ func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.trees.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
 	}
-	select {
-	case h.compress <- compressJob{entry: e, snapshot: s}:
-	default:
+	if !h.background.submit(h, func(tools *compress.Tools) { h.compressOne(e, s, tools) }) {
 		s.queued.Store(false)
-	}
-}
-
-// compressLoop is the one worker: compressing must never take more than one
-// core from serving. It runs until Close.
-func (h *Handler) compressLoop() {
-	var tools compress.Tools
-	h.oldVersions()
-	rest := time.NewTimer(0)
-	defer rest.Stop()
-	for {
-		select {
-		case <-h.closing:
-			return
-		case job := <-h.compress:
-			if job.with != nil {
-				h.compressVersion(job, &tools)
-			} else {
-				h.compressOne(job, &tools)
-			}
-			rest.Reset(encoderRest)
-		case <-rest.C:
-			tools.Rest()
-		}
 	}
 }
 
 // compressOne makes all encodings of a file and publishes those that pay. A
 // snapshot of which none does stays marked, so that it is not tried again.
-func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
-	s := job.snapshot
+func (h *Handler) compressOne(e *entry, s *snapshot, tools *compress.Tools) {
 	identity := s.answers[negotiate.Identity]
 	if !s.valid() {
 		return
@@ -94,7 +50,7 @@ func (h *Handler) compressOne(job compressJob, tools *compress.Tools) {
 		}
 	}
 	if useful {
-		h.publish(job.entry, s, func(next *snapshot) { h.addEncodings(next, made) })
+		h.publish(e, s, func(next *snapshot) { h.addEncodings(next, made) })
 	}
 }
 

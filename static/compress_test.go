@@ -157,7 +157,7 @@ func TestWhatDoesNotPayIsNotKept(t *testing.T) {
 	if !s.queued.Load() {
 		t.Fatal("not even tried")
 	}
-	until(t, "the queue is empty", func() bool { return len(h.compress) == 0 })
+	until(t, "the queue is empty", func() bool { return len(h.background.jobs) == 0 })
 	h.Close() // waits for the worker
 	if s.available != 1 || len(s.answers[0].Header["Vary"]) == 0 {
 		t.Errorf("noise has encodings %b", s.available)
@@ -176,8 +176,8 @@ func TestCompressionStopsAtTheBudget(t *testing.T) {
 	h.options.NoCompress = false
 	ask(h, "GET", "/a.css")
 	s := h.table.get("a.css").snapshot.Load()
-	h.compressOne(compressJob{entry: h.table.get("a.css"), snapshot: s}, new(compress.Tools))
-	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.compress) == 0 {
+	h.compressOne(h.table.get("a.css"), s, new(compress.Tools))
+	if now := h.table.get("a.css").snapshot.Load(); now != s || s.queued.Load() && len(h.background.jobs) == 0 {
 		t.Error("compressed without room, or never to be tried again")
 	}
 }

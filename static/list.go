@@ -8,6 +8,7 @@ import (
 	"html"
 	"io/fs"
 	"net/http"
+	"os"
 	"net/url"
 	"slices"
 	"strconv"
@@ -151,12 +152,7 @@ func (all trees) names(dir string, n int) (names []string, err error) {
 
 // names are those in a folder, at most n.
 func (t *tree) names(dir string, n int) (names []string, err error) {
-	var f fs.File
-	if root := t.root.Load(); root != nil {
-		f, err = root.Open(dir)
-	} else {
-		f, err = t.fsys.Open(dir)
-	}
+	f, err := t.openFile(dir, os.O_RDONLY)
 	if err != nil {
 		return nil, classify(err)
 	}

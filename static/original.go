@@ -24,6 +24,7 @@ var _ original.Source = (*Handler)(nil)
 // A file that does not hold still, or has changed this very moment, is refused:
 // it is served as it is.
 func (h *Handler) Original(r *http.Request) (original.File, error) {
+	h.wake()
 	name, ok := h.requestName(r.URL)
 	rules := h.rules.load()
 	if !ok || name == "" || strings.HasSuffix(name, "/") || rules.answers(r) {
@@ -118,6 +119,7 @@ func (h *Handler) Memory() *original.Memory { return h.table.memory.Memory }
 
 // ServeOriginal is ServeHTTP under other terms.
 func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
+	h.wake()
 	rules := h.rules.load()
 	name, ok := h.requestName(r.URL)
 	if !ok || rules.answers(r) || r.Method != http.MethodGet && r.Method != http.MethodHead {

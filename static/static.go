@@ -106,6 +106,9 @@ type Options struct {
 	Memory bytesize.Size `yaml:"memory"`
 	// Files is how many files are remembered at most. Default 8192.
 	Files int `yaml:"files"`
+	// Background does what has to be done while nobody asks, for many handlers
+	// together. Nil: the handler has one of its own.
+	Background *Background `yaml:"-" json:"-"`
 }
 
 // CacheRule sets Cache-Control for some files.
@@ -136,8 +139,6 @@ type Handler struct {
 	private  *private
 	trees    trees
 	table    *table
-	watch    *watcher // nil where nothing can be watched
-	compress chan compressJob
 	built    time.Time            // stands for the date of files that have none
 	types    map[string]mediaType // of Options.Types
 	archives chan struct{}        // those that are being made
@@ -147,9 +148,15 @@ type Handler struct {
 	versions versions
 	rules    ruleFiles
 
+	background *Background // nil: nothing is to be done, as for packed files
+	how        freshness
+	first      sync.Once // the first request
+	watch      *watcher  // set by the first request; nil where nothing can be watched
+
+	mu      sync.Mutex
+	closed  bool
 	closing chan struct{}
 	running sync.WaitGroup
-	close   sync.Once
 }
 
 // New serves the files of fsys. Their content is read again when their size or
@@ -234,15 +241,14 @@ func start(all trees, o Options) (*Handler, error) {
 	if o.Files == 0 {
 		o.Files = defaultFiles
 	}
-	hides := o.privates()
+	hides := o.Background.privates(o)
 	o.Index = slices.DeleteFunc(slices.Clone(o.Index), hides.covers)
 	h := &Handler{
 		options:  o,
 		private:  hides,
 		trees:    all,
 		table:    newTable(int64(o.Memory), o.Files),
-		compress: make(chan compressJob, compressQueue),
-		built:    buildTime(),
+		built:    o.Background.builtAt(),
 		closing:  make(chan struct{}),
 		types:    ownTypes(o),
 		archives: make(chan struct{}, maxArchives),
@@ -254,26 +260,51 @@ func start(all trees, o Options) (*Handler, error) {
 	return h, nil
 }
 
-// keepCurrent starts the goroutines that see changes and compress, which Close
-// waits for.
+// keepCurrent says how the handler learns of changes, from its first request on.
 func (h *Handler) keepCurrent(how freshness) {
 	h.expand = expand
-	if how&watched != 0 {
-		h.watch = newWatcher(h.trees)
-	}
-	if h.watch != nil {
-		if h.rules.on {
-			h.watch.add(".")
-		}
-		h.running.Go(h.watchLoop)
-	}
-	if how&swept != 0 {
-		h.running.Go(h.sweepLoop)
-	}
+	h.how = how
 	h.versions.on = len(h.options.Dictionaries) > 0
-	if !h.options.NoCompress || h.versions.on {
-		h.running.Go(h.compressLoop)
+	h.background = h.options.Background
+	if h.background == nil {
+		h.background = NewBackground()
 	}
+	h.table.background = h.background
+	for _, t := range h.trees {
+		t.background = h.background
+	}
+}
+
+// wake starts, at the first request, what keeps the handler current. Before that it
+// holds nothing that could change.
+func (h *Handler) wake() {
+	if h.background != nil {
+		h.first.Do(h.start)
+	}
+}
+
+func (h *Handler) start() {
+	if h.how&watched != 0 {
+		h.startWatching()
+	}
+	h.readRules() // which may have changed since New
+	h.wantOldVersions()
+	if h.how&swept != 0 {
+		h.background.wake(h)
+	}
+}
+
+// during calls f, for which Close waits; not at all once the handler is closed.
+func (h *Handler) during(f func()) {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return
+	}
+	h.running.Add(1)
+	h.mu.Unlock()
+	defer h.running.Done()
+	f()
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with.
@@ -318,21 +349,37 @@ func (o Options) Check() map[string]error {
 // Close ends the watching and compressing, voids what the fast lane has, and
 // closes all files. Downloads under way go on; new requests get 503.
 func (h *Handler) Close() error {
-	h.close.Do(func() {
-		close(h.closing)
-		h.table.close()
-		if h.watch != nil {
-			h.watch.close()
-		}
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
 		h.running.Wait()
-		h.trees.close()
-	})
+		return nil
+	}
+	h.closed = true
+	close(h.closing)
+	h.mu.Unlock()
+	h.first.Do(func() {}) // waits for a request that is starting things
+	h.table.close()
+	if h.watch != nil {
+		h.watch.close()
+		h.background.watched.Add(-1)
+	}
+	h.running.Wait()
+	h.trees.close()
+	if h.background == nil {
+		return nil
+	}
+	h.background.leave(h)
+	if h.options.Background == nil {
+		return h.background.Close()
+	}
 	return nil
 }
 
 // ServeHTTP answers GET and HEAD by the URL's path, below whatever prefix the
 // handler is mounted at and the caller has stripped.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.wake()
 	rules := h.rules.load()
 	if h.ruledFirst(w, r, rules) {
 		return

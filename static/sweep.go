@@ -12,20 +12,6 @@ import (
 // show.
 const sweepEvery = 700 * time.Millisecond
 
-// sweepLoop runs until Close.
-func (h *Handler) sweepLoop() {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.closing:
-			return
-		case <-tick.C:
-			h.sweep()
-		}
-	}
-}
-
 // sweep compares all held snapshots with their files.
 func (h *Handler) sweep() {
 	h.table.trim()
@@ -37,6 +23,7 @@ func (h *Handler) sweep() {
 		}
 	}
 	h.readRules()
+	h.wantOldVersions()
 	dirs := map[string]stamp{} // each is looked at once
 	for _, e := range h.table.all() {
 		select {

@@ -9,9 +9,6 @@ import (
 )
 
 const (
-	// maxDescriptors bounds the files that are held open: half of the 1024
-	// that a process may open by default on many systems.
-	maxDescriptors = 512
 	// entryOverhead stands for an entry's structs, names and headers.
 	entryOverhead = 2 << 10
 )
@@ -20,15 +17,15 @@ const (
 // unused going first when there are too many of them, too many bytes or too
 // many open files.
 type table struct {
-	memory *original.Share
-	limit  int
+	memory     *original.Share
+	limit      int
+	background *Background // counts open files
 
 	mu      sync.Mutex
 	entries map[string]*entry
 	dirs    map[string]map[*entry]struct{}
 	recent  list.List // of *entry, the last used in front
 	open    list.List // those with descriptors, likewise
-	files   int
 	closed  bool
 }
 
@@ -94,12 +91,26 @@ func (t *table) obtain(name string) *entry {
 // false, and does nothing, if the entry is not in the table any more.
 func (t *table) install(e *entry, s *snapshot) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.entries[e.name] != e {
+		t.mu.Unlock()
 		return false
 	}
 	t.replace(e, s)
 	t.evict()
+	t.mu.Unlock()
+	t.background.balance(t)
+	return true
+}
+
+// shutOne closes the files of the entry that was not asked for the longest; false if no
+// more than least entries have any.
+func (t *table) shutOne(least int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open.Len() <= least {
+		return false
+	}
+	t.shut(t.open.Back().Value.(*entry))
 	return true
 }
 
@@ -114,7 +125,7 @@ func (t *table) replace(e *entry, s *snapshot) {
 	}
 	bytes += entryOverhead
 	t.memory.Add(bytes - e.place.bytes)
-	t.files += files - e.place.files
+	t.background.hold(files - e.place.files)
 	e.place.bytes, e.place.files = bytes, files
 	switch {
 	case files > 0 && e.place.open == nil:
@@ -129,9 +140,6 @@ func (t *table) replace(e *entry, s *snapshot) {
 func (t *table) evict() {
 	for t.recent.Len() > 1 && (t.memory.Excess() > 0 || t.recent.Len() > t.limit) {
 		t.remove(t.recent.Back().Value.(*entry))
-	}
-	for t.files > maxDescriptors && t.open.Len() > 1 {
-		t.shut(t.open.Back().Value.(*entry))
 	}
 }
 

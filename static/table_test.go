@@ -61,7 +61,7 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{}
 	large := strings.Repeat("x", heldBytes+1)
-	const n = maxDescriptors + 20
+	const n = maxOpenFiles + 20
 	for i := range n {
 		files[fmt.Sprintf("%d.bin", i)] = large
 	}
@@ -72,12 +72,12 @@ func TestDescriptorsAreBounded(t *testing.T) {
 			t.Fatalf("%d: %d", i, w.Code)
 		}
 	}
-	if h.table.files != maxDescriptors || h.table.open.Len() != maxDescriptors {
-		t.Errorf("%d descriptors open", h.table.files)
+	if h.background.files.Load() != maxOpenFiles || h.table.open.Len() != maxOpenFiles {
+		t.Errorf("%d descriptors open", h.background.files.Load())
 	}
 	h.Close()
-	if h.table.files != 0 || h.table.memory.Held() != 0 || h.table.open.Len() != 0 {
-		t.Errorf("after Close: %d descriptors, %d bytes", h.table.files, h.table.memory.Held())
+	if h.background.files.Load() != 0 || h.table.memory.Held() != 0 || h.table.open.Len() != 0 {
+		t.Errorf("after Close: %d descriptors, %d bytes", h.background.files.Load(), h.table.memory.Held())
 	}
 }
 
@@ -87,7 +87,7 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{}
 	large := strings.Repeat("x", heldBytes+1)
-	const n = maxDescriptors + 20
+	const n = maxOpenFiles + 20
 	for i := range n {
 		files[fmt.Sprintf("%d.bin", i)] = large
 	}
@@ -107,14 +107,14 @@ func TestOriginalsOutliveTheirDescriptors(t *testing.T) {
 	for i := 1; i < n; i++ {
 		look(i)
 	}
-	if h.table.files > 1 { // that of the one that was served
-		t.Fatalf("a look opens files: %d", h.table.files)
+	if h.background.files.Load() > 1 { // that of the one that was served
+		t.Fatalf("a look opens files: %d", h.background.files.Load())
 	}
 	for i := 1; i < n; i++ {
 		ask(h, "GET", fmt.Sprintf("/%d.bin", i), "Range", "bytes=0-0")
 	}
-	if s := h.table.get("0.bin").snapshot.Load(); !s.shut || h.table.files > maxDescriptors {
-		t.Fatalf("%d descriptors open", h.table.files)
+	if s := h.table.get("0.bin").snapshot.Load(); !s.shut || h.background.files.Load() > maxOpenFiles {
+		t.Fatalf("%d descriptors open", h.background.files.Load())
 	}
 	if !first.Generation.Valid() || served.Valid() {
 		t.Errorf("the original's generation is valid: %t, that of the lane's copy, which has the descriptor: %t", first.Generation.Valid(), served.Valid())
@@ -146,6 +146,7 @@ func TestUnusedWatchesEnd(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a/b/c.txt": "c", "x.txt": "x"})
 	h := open(t, dir, Options{})
+	h.wake()
 	if h.watch == nil {
 		t.Skip("needs inotify")
 	}

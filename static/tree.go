@@ -31,14 +31,19 @@ type tree struct {
 	packed *packfile.Folder // of OpenPacked
 
 	name string // of Open, as it was given
-	dir  string // that, absolute
-	root atomic.Pointer[os.Root]
+	dir  string // that, absolute; empty for the others
 
-	mu     sync.Mutex // serialises refresh and close
+	// background closes the directory again; nil: only close does.
+	background *Background
+	root       atomic.Pointer[os.Root] // nil while the directory is not open
+	used       atomic.Bool             // since the last sweep
+
+	mu     sync.Mutex  // serialises what opens and closes
+	was    os.FileInfo // the directory that was opened last
 	closed bool
 }
 
-// openTree opens a directory, or says what to do about it.
+// openTree checks that a directory can be opened, or says what to do about it.
 func openTree(dir string) (*tree, error) {
 	if dir == "" {
 		return nil, errors.New("static: no root: name the directory that holds the site, like root: ./public")
@@ -63,9 +68,57 @@ func openTree(dir string) (*tree, error) {
 	case err != nil:
 		return nil, fmt.Errorf("static: open directory %q: %w", dir, err)
 	}
-	t := &tree{name: dir, dir: abs}
-	t.root.Store(root)
-	return t, nil
+	_ = root.Close() // read only; directory opens it when it is needed
+	return &tree{name: dir, dir: abs}, nil
+}
+
+// directory returns the open directory, and opens it if need be.
+func (t *tree) directory() (*os.Root, error) {
+	if root := t.root.Load(); root != nil {
+		if !t.used.Load() {
+			t.used.Store(true)
+		}
+		return root, nil
+	}
+	t.mu.Lock()
+	root := t.root.Load()
+	if t.closed || root != nil {
+		t.mu.Unlock()
+		if root == nil {
+			return nil, fs.ErrClosed
+		}
+		return root, nil
+	}
+	root, err := os.OpenRoot(t.dir)
+	if err == nil {
+		t.was, err = root.Stat(".")
+	}
+	if err == nil {
+		t.root.Store(root)
+	}
+	t.mu.Unlock()
+	if err != nil {
+		return nil, err //nolint:wrapcheck // classify sorts it
+	}
+	t.used.Store(true)
+	if t.background != nil {
+		t.background.opened(t)
+	}
+	return root, nil
+}
+
+// within calls f with the open directory, and again if that was closed meanwhile.
+func (t *tree) within(f func(root *os.Root) error) (err error) {
+	for range maxAttempts {
+		var root *os.Root
+		if root, err = t.directory(); err != nil {
+			break
+		}
+		if err = f(root); !errors.Is(err, fs.ErrClosed) {
+			break
+		}
+	}
+	return err
 }
 
 // fixed reports whether the files cannot change.
@@ -78,8 +131,11 @@ func (t *tree) fixed() bool {
 func (t *tree) stat(name string) (fs.FileInfo, error) {
 	var info fs.FileInfo
 	var err error
-	if root := t.root.Load(); root != nil {
-		info, err = root.Stat(name)
+	if t.dir != "" {
+		err = t.within(func(root *os.Root) (err error) {
+			info, err = root.Stat(name)
+			return err
+		})
 	} else {
 		info, err = fs.Stat(t.fsys, name)
 	}
@@ -92,13 +148,7 @@ func (t *tree) stat(name string) (fs.FileInfo, error) {
 // open opens a regular file and nothing else. A named pipe that took the
 // file's place since it was looked at must not make anybody wait.
 func (t *tree) open(name string) (fs.File, fs.FileInfo, error) {
-	var f fs.File
-	var err error
-	if root := t.root.Load(); root != nil {
-		f, err = root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	} else {
-		f, err = t.fsys.Open(name)
-	}
+	f, err := t.openFile(name, os.O_RDONLY|syscall.O_NONBLOCK)
 	if err != nil {
 		return nil, nil, classify(err)
 	}
@@ -113,11 +163,31 @@ func (t *tree) open(name string) (fs.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
+// openFile opens whatever has that name.
+func (t *tree) openFile(name string, flags int) (f fs.File, err error) {
+	if t.dir == "" {
+		return t.fsys.Open(name) //nolint:wrapcheck // classify sorts it
+	}
+	err = t.within(func(root *os.Root) error {
+		file, err := root.OpenFile(name, flags, 0)
+		if err == nil { // a nil *os.File would not be a nil fs.File
+			f = file
+		}
+		return err //nolint:wrapcheck // the same
+	})
+	return f, err
+}
+
 // walk calls fn for everything there is below a directory; symbolic links to folders
 // are not followed. What cannot be read is left out.
 func (t *tree) walk(dir string, fn func(name string, d fs.DirEntry) error) error {
 	fsys := t.fsys
-	if root := t.root.Load(); root != nil {
+	if t.dir != "" {
+		root, err := os.OpenRoot(t.dir) // its own, which nobody closes meanwhile
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be read is left out
+		}
+		defer func() { _ = root.Close() }() // read only
 		fsys = root.FS()
 	}
 	return fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
@@ -147,40 +217,48 @@ func (t *tree) stampOf(dir string) stamp {
 // path is that of a file or directory on disk.
 func (t *tree) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }
 
-// refresh looks whether the directory's path leads to another directory now,
-// as after a deployment that switches a link, and if so goes there.
+// refresh looks whether the directory's path leads to another directory than the one
+// that was opened last, as after a deployment that switches a link, and if so closes
+// that one.
 func (t *tree) refresh() (changed bool) {
 	if t.dir == "" {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.root.Load()
-	if t.closed {
+	if t.closed || t.was == nil {
 		return false
 	}
 	now, err := os.Stat(t.dir)
 	if err != nil {
 		return false // gone, perhaps for a moment; the old one's files are gone too, or still good
 	}
-	if was, err := old.Stat("."); err == nil && os.SameFile(was, now) {
+	if os.SameFile(t.was, now) {
 		return false
 	}
-	root, err := os.OpenRoot(t.dir)
-	if err != nil {
-		return false
-	}
-	t.root.Store(root)
-	_ = old.Close() // read only
+	t.was = nil
+	t.closeRoot()
 	return true
 }
 
+// shut closes the directory until it is used again.
+func (t *tree) shut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closeRoot()
+}
+
+// close closes the directory for good.
 func (t *tree) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	if root := t.root.Load(); root != nil {
-		_ = root.Close() // read only
+	t.closeRoot()
+}
+
+func (t *tree) closeRoot() {
+	if root := t.root.Swap(nil); root != nil {
+		_ = root.Close() // read only; what uses it at this moment goes on
 	}
 }
 

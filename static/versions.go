@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"millrace/internal/compress"
 	"millrace/internal/dictionary"
@@ -36,11 +37,12 @@ var varyDictionaryHeader = []string{"Accept-Encoding, " + dictionary.Header}
 
 // versions are what visitors may have of files that have new names with new contents.
 type versions struct {
-	on   bool
-	kept dictionary.Kept
+	on     bool
+	sought atomic.Bool // those that are there at the first request
+	kept   dictionary.Kept
 
 	mu     sync.Mutex
-	queued map[queuedDelta]bool // at most compressQueue and one
+	queued map[queuedDelta]bool // at most maxJobs and one
 }
 
 type queuedDelta struct {
@@ -113,25 +115,23 @@ func (h *Handler) wantDelta(e *entry, s *snapshot, ask *dictionary.Ask) {
 	if v.queued[q] {
 		return
 	}
-	select {
-	case h.compress <- compressJob{entry: e, with: ask}:
+	if h.background.submit(h, func(tools *compress.Tools) { h.compressVersion(e, ask, tools) }) {
 		if v.queued == nil {
 			v.queued = map[queuedDelta]bool{}
 		}
 		v.queued[q] = true
-	default:
 	}
 }
 
 // compressVersion makes both forms of a file with a dictionary, of which those are
 // kept that are smaller than what the client would get without.
-func (h *Handler) compressVersion(job compressJob, tools *compress.Tools) {
+func (h *Handler) compressVersion(e *entry, ask *dictionary.Ask, tools *compress.Tools) {
 	defer func() {
 		h.versions.mu.Lock()
 		defer h.versions.mu.Unlock()
-		delete(h.versions.queued, queuedDelta{job.entry, job.with.Hash})
+		delete(h.versions.queued, queuedDelta{e, ask.Hash})
 	}()
-	s, hash := job.entry.snapshot.Load(), job.with.Hash
+	s, hash := e.snapshot.Load(), ask.Hash
 	if !s.valid() || s.shut || s.dictionary == 0 || len(s.deltas) >= maxDeltas ||
 		slices.ContainsFunc(s.deltas, func(d delta) bool { return d.hash == hash }) {
 		return
@@ -158,7 +158,7 @@ func (h *Handler) compressVersion(job compressJob, tools *compress.Tools) {
 			made[c] = packed
 		}
 	}
-	h.publish(job.entry, s, func(next *snapshot) {
+	h.publish(e, s, func(next *snapshot) {
 		d := delta{hash: hash}
 		for c, body := range made {
 			if body != nil {
@@ -190,12 +190,20 @@ func (h *Handler) keepVersion(s *snapshot) {
 	}
 }
 
-// oldVersions reads the files that are there at the start, the newest of each rule:
-// visitors may have them from before it.
-func (h *Handler) oldVersions() {
-	if !h.versions.on {
+// wantOldVersions has them read, once.
+func (h *Handler) wantOldVersions() {
+	v := &h.versions
+	if !v.on || !v.sought.CompareAndSwap(false, true) {
 		return
 	}
+	if !h.background.submit(h, func(*compress.Tools) { h.oldVersions() }) {
+		v.sought.Store(false) // the sweep tries again
+	}
+}
+
+// oldVersions reads the files that are there at the first request, the newest of each
+// rule: visitors may have them from before.
+func (h *Handler) oldVersions() {
 	type version struct {
 		tree  *tree
 		name  string

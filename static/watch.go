@@ -45,6 +45,21 @@ func newWatcher(all trees) *watcher {
 	return &watcher{roots: roots, fs: w, dirs: map[watchedDir]bool{}}
 }
 
+// startWatching gives the handler a watcher, unless too many others have one.
+func (h *Handler) startWatching() {
+	if h.background.watched.Add(1) <= maxWatched {
+		h.watch = newWatcher(h.trees)
+	}
+	if h.watch == nil {
+		h.background.watched.Add(-1)
+		return
+	}
+	if h.rules.on {
+		h.watch.add(".")
+	}
+	go h.during(h.watchLoop)
+}
+
 // add watches a directory and those above it, from the top down, so that no
 // change to the path in between is missed.
 func (w *watcher) add(dir string) {

@@ -27,11 +27,12 @@ type checker struct {
 	doc *document
 	// told are the paths that a job's own Check has found something wrong with.
 	told map[string]bool
+	all  []route // of all sites; nil: routes has not been called
 }
 
 // check adds what is wrong with cfg to the document's findings.
 func check(cfg *Config, doc *document) {
-	c := &checker{cfg, doc, map[string]bool{}}
+	c := &checker{cfg: cfg, doc: doc, told: map[string]bool{}}
 	c.upstreams() // first: these know more to say than the options themselves
 	c.websockets()
 	c.numbers(reflect.ValueOf(cfg).Elem(), "")
@@ -77,7 +78,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 			c.numbers(v.Elem(), path)
 		}
 	case reflect.Struct:
-		for _, f := range fieldsOf(v.Type()) {
+		for _, f := range c.doc.fieldsOf(v.Type()) {
 			if v.Type().FieldByIndex(f.index).Tag.Get(negativeTag) == "" {
 				c.numbers(v.FieldByIndex(f.index), join(path, f.name))
 			}
@@ -365,7 +366,7 @@ func (c *checker) route(path, route string, r Route) {
 	}
 	var jobs []string
 	v := reflect.ValueOf(r)
-	for _, f := range fieldsOf(v.Type()) {
+	for _, f := range c.doc.fieldsOf(v.Type()) {
 		if slices.Contains(around, f.name) {
 			continue
 		}

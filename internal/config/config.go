@@ -384,7 +384,7 @@ func ParsePacked(name string, data []byte, packed func(root string) bool, settin
 			d.gatherPacked(body, files)
 		}
 		d.document(body, cfg)
-		d.included(cfg)
+		d.decodeIncluded(cfg)
 		cfg.Include = d.includes
 	}
 	cfg.resolve(filepath.Dir(name))

@@ -27,9 +27,10 @@ const expandTag = "expand"
 type decoder struct {
 	doc      *document
 	snippets map[string]snippet
-	using    []string // snippets that are being put in
-	parts    []part   // files that are included
-	includes []string // what the config names for that
+	using    []string        // snippets that are being put in
+	parts    []part          // files that are included
+	included map[string]bool // their names
+	includes []string        // what the config names for that
 	nodes    int
 	env      func(string) (string, bool)
 	// verbatim: values mean what they say, a dollar sign included.
@@ -37,7 +38,7 @@ type decoder struct {
 }
 
 func newDecoder(doc *document) *decoder {
-	return &decoder{doc: doc, snippets: map[string]snippet{}, env: os.LookupEnv}
+	return &decoder{doc: doc, snippets: map[string]snippet{}, included: map[string]bool{}, env: os.LookupEnv}
 }
 
 // document decodes a whole file into the struct that into points at.
@@ -155,8 +156,8 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string, depth int) {
 
 // structure decodes a map into the fields that its keys name.
 func (d *decoder) structure(n ast.Node, v reflect.Value, path string, depth int) {
-	fields := fieldsOf(v.Type())
-	if fieldOf(v.Type(), useKey).index != nil {
+	fields := d.doc.fieldsOf(v.Type())
+	if named(fields, useKey).index != nil {
 		d.use(n, v, path, depth)
 	}
 	d.pairs(n, v, path, func(key string, at place, value ast.Node) {
@@ -296,7 +297,7 @@ func (d *decoder) mismatch(n ast.Node, v reflect.Value, path string, at place) {
 	message := fmt.Sprintf("%s must be %s, not %s", name, wanted(v.Type()), kindOf(n))
 	hint := ""
 	if s, _, ok := scalar(n); ok && v.Kind() == reflect.Struct {
-		switch fields := fieldsOf(v.Type()); {
+		switch fields := d.doc.fieldsOf(v.Type()); {
 		case len(fields) == 0:
 			hint = "it has no options: write {}"
 		case s != "":
@@ -386,11 +387,25 @@ func fieldsOf(t reflect.Type) []field {
 
 // fieldOf is the field of a struct that a key names, the zero field if none.
 func fieldOf(t reflect.Type, key string) field {
-	fields := fieldsOf(t)
+	return named(fieldsOf(t), key)
+}
+
+// named is fieldOf among fields.
+func named(fields []field, key string) field {
 	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == key }); i >= 0 {
 		return fields[i]
 	}
 	return field{}
+}
+
+// fieldsOf is the function of that name, called once for each type.
+func (doc *document) fieldsOf(t reflect.Type) []field {
+	fields, ok := doc.fields[t]
+	if !ok {
+		fields = fieldsOf(t)
+		doc.fields[t] = fields
+	}
+	return fields
 }
 
 // takesText reports whether v is read from one value.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -24,6 +25,9 @@ const (
 	maxTokens = 100_000 // half a second of parsing for a file of routes
 	maxDepth  = 32      // the deepest key of a config has 7
 )
+
+// splitHint is what to do with a config of very many sites.
+const splitHint = "put the sites into files of their own, one or some hundred in each, and name them: include: [sites/*.yaml]"
 
 // place is where something was written.
 type place struct {
@@ -57,11 +61,12 @@ type document struct {
 	// mistyped: what else is wrong with them is not worth a second finding.
 	unread map[string]bool
 
-	found Findings
+	fields map[reflect.Type][]field // what fieldsOf has said
+	found  Findings
 }
 
 func newDocument(name string) *document {
-	d := &document{source: source{name: name}, values: map[string]place{}, keys: map[string]place{}, unread: map[string]bool{}}
+	d := &document{source: source{name: name}, values: map[string]place{}, keys: map[string]place{}, unread: map[string]bool{}, fields: map[reflect.Type][]field{}}
 	d.now = &d.source
 	return d
 }
@@ -140,7 +145,7 @@ func parse(name string, data []byte) (*document, ast.Node) {
 	}
 	if len(data) > maxBytes {
 		doc.lines, doc.shown = nil, nil
-		return refuse(place{line: 1, column: 1}, fmt.Sprintf("the file is larger than %d MiB, too large for a config", maxBytes>>20), "")
+		return refuse(place{line: 1, column: 1}, fmt.Sprintf("the file is larger than %d MiB, too large for a config", maxBytes>>20), splitHint)
 	}
 	if i := notText(data); i >= 0 {
 		p := place{line: 1 + bytes.Count(data[:i], []byte("\n")), width: 1}
@@ -149,7 +154,11 @@ func parse(name string, data []byte) (*document, ast.Node) {
 	}
 	tokens := lexer.Tokenize(string(data))
 	if p, why := tooDeep(tokens); why != "" {
-		return refuse(p, why, "")
+		hint := ""
+		if len(tokens) > maxTokens {
+			hint = splitHint
+		}
+		return refuse(p, why, hint)
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // the decoder finds those, all of them
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	tablesKey   = "tables"
 
 	// maxIncluded bounds the files of one config.
-	maxIncluded = 1000
+	maxIncluded = 20_000
 )
 
 // gathered are the keys of a config that are read before all others.
@@ -129,7 +129,7 @@ func (d *decoder) matches(name, dir string, at place) []string {
 
 // include reads one file.
 func (d *decoder) include(file string, at place) {
-	if file == d.doc.name || slices.ContainsFunc(d.parts, func(p part) bool { return p.source.name == file }) {
+	if file == d.doc.name || d.included[file] {
 		d.doc.at(at, fmt.Sprintf("%s is included already", file), "")
 		return
 	}
@@ -169,6 +169,7 @@ func (d *decoder) add(file string, data []byte) {
 		return
 	}
 	p := part{&own.source, body, data}
+	d.included[file] = true
 	d.parts = append(d.parts, p)
 	d.within(p.source, func() {
 		d.collectAnchors(body)
@@ -265,10 +266,11 @@ func (d *decoder) use(n ast.Node, v reflect.Value, path string, depth int) {
 	}
 }
 
-// included decodes what the included files have.
-func (d *decoder) included(cfg *Config) {
-	for _, p := range d.parts {
+// decodeIncluded decodes what the included files have.
+func (d *decoder) decodeIncluded(cfg *Config) {
+	for i, p := range d.parts {
 		d.within(p.source, func() { d.part(p.body, cfg) })
+		d.parts[i].body = nil // a large tree, which nobody needs any more
 	}
 }
 

@@ -2,13 +2,13 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -94,13 +94,16 @@ type route struct {
 }
 
 // routes lists the routes of all sites in a fixed order.
-func (c *checker) routes() (all []route) {
+func (c *checker) routes() []route {
+	if c.all != nil {
+		return c.all
+	}
 	for i, s := range c.cfg.Sites {
 		for _, pattern := range sortedKeys(s.Routes) {
-			all = append(all, route{s.Routes[pattern], pattern, fmt.Sprintf("sites[%d].routes[%s]", i, pattern)})
+			c.all = append(c.all, route{s.Routes[pattern], pattern, fmt.Sprintf("sites[%d].routes[%s]", i, pattern)})
 		}
 	}
-	return all
+	return c.all
 }
 
 // upstreams checks where requests are passed on to, as far as a pool cannot
@@ -269,43 +272,87 @@ func ofThisMachine(ip netip.Addr) bool {
 	return false
 }
 
+// keptAnswers is a cache that keeps answers in a folder.
+type keptAnswers struct {
+	*cache.Options
+	path, dir string // of cache.disk in the config; the folder
+}
+
 // disks checks that every cache has a folder of its own, which nobody serves.
 func (c *checker) disks() {
-	type kept struct {
-		*cache.Options
-		path, dir string
-	}
-	var caches []kept
-	all := c.routes()
-	for _, r := range all {
+	var caches []keptAnswers
+	for _, r := range c.routes() {
 		if r.Cache == nil || r.Cache.Disk == "" {
 			continue
 		}
-		one := kept{r.Cache, join(r.path, "cache.disk"), absolute(r.Cache.Disk)}
+		one := keptAnswers{r.Cache, join(r.path, "cache.disk"), absolute(r.Cache.Disk)}
 		if info, err := os.Stat(one.dir); err == nil && !info.IsDir() {
 			c.value(one.path, r.Cache.Disk+" is a file, not a folder", "")
 			continue
 		}
-		for _, other := range caches {
-			if !within(one.dir, other.dir) && !within(other.dir, one.dir) || reflect.DeepEqual(*one.Options, *other.Options) {
-				continue // routes with the same options have one cache
-			}
-			c.value(one.path, fmt.Sprintf("the folder %s belongs to another cache already", r.Cache.Disk), c.kept(other.path))
-			break
-		}
 		caches = append(caches, one)
-		for _, files := range all {
-			if files.Static == nil {
+	}
+	if len(caches) == 0 {
+		return
+	}
+	c.apart(caches)
+	type folder struct{ written, pattern string }
+	served := map[string]folder{}
+	for _, r := range c.routes() {
+		if r.Static == nil {
+			continue
+		}
+		for _, dir := range r.Static.Folders() {
+			if dir == "" {
 				continue
 			}
-			served := files.Static.Folders()
-			i := slices.IndexFunc(served, func(dir string) bool { return dir != "" && within(one.dir, absolute(dir)) })
-			if i < 0 {
-				continue
+			if at := absolute(dir); served[at] == (folder{}) {
+				served[at] = folder{dir, r.pattern}
 			}
-			c.value(one.path, fmt.Sprintf("%s is within %s, which the route %s serves: anyone could read what is kept there",
-				r.Cache.Disk, served[i], files.pattern), "keep it elsewhere, for example in /var/cache/millrace")
-			break
+		}
+	}
+	for _, one := range caches {
+		for dir := range upwards(one.dir) {
+			if by, ok := served[dir]; ok {
+				c.value(one.path, fmt.Sprintf("%s is within %s, which the route %s serves: anyone could read what is kept there",
+					one.Disk, by.written, by.pattern), "keep it elsewhere, for example in /var/cache/millrace")
+				break
+			}
+		}
+	}
+}
+
+// apart checks that no cache's folder is another one's, or within it. Routes with the
+// same options have one cache.
+func (c *checker) apart(caches []keptAnswers) {
+	at := map[string]keptAnswers{}     // the first one in each folder
+	inside := map[string]keptAnswers{} // the first one in or below each folder
+	for _, one := range caches {
+		other, found := inside[one.dir]
+		for dir := range upwards(one.dir) {
+			if !found {
+				other, found = at[dir]
+			}
+		}
+		if found && !reflect.DeepEqual(*one.Options, *other.Options) {
+			c.value(one.path, fmt.Sprintf("the folder %s belongs to another cache already", one.Disk), c.kept(other.path))
+		}
+		if _, taken := at[one.dir]; !taken {
+			at[one.dir] = one
+		}
+		for dir := range upwards(one.dir) {
+			if _, taken := inside[dir]; !taken {
+				inside[dir] = one
+			}
+		}
+	}
+}
+
+// upwards yields a folder and those that it is in, the root last.
+func upwards(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for yield(dir) && dir != filepath.Dir(dir) {
+			dir = filepath.Dir(dir)
 		}
 	}
 }

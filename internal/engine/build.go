@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type builder struct {
 	next   *graph // the one that is being built
 	scope  *match.Scope
 	closed bool // for maintenance
+
+	surveys int // new folders so far
 
 	clients *realip.Finder
 }
@@ -207,13 +210,15 @@ func (b *builder) siteNumber(listener string, what any) uint64 {
 	return id
 }
 
-// keyOf is the same for equal options and different for others.
+// keyOf is the same for equal options and different for others: the kind, and the
+// SHA-256 of the options, which would take kilobytes for each site.
 func keyOf(kind string, what any) string {
 	b, err := json.Marshal(what)
 	if err != nil {
 		panic(fmt.Sprintf("engine: options of %s cannot be compared: %v", kind, err)) // a mistake in an Options type
 	}
-	return kind + " " + string(b)
+	sum := sha256.Sum256(b)
+	return kind + " " + string(sum[:])
 }
 
 // job makes the handler of a route and returns its job's name.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -37,6 +38,14 @@ func runBeside(rc config.Route) []string {
 func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
 	o.Log = b.server.errors
+	background, err := carry(b, "static background", func() (*static.Background, io.Closer, error) {
+		all := static.NewBackground()
+		return all, all, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Background = background
 	if rc.Files != nil { // which cannot be compared with those of the old graph
 		return carry(b, keyOf("files", []any{b.server.builds, o}), func() (*static.Handler, io.Closer, error) {
 			h, err := static.New(rc.Files, o)
@@ -52,10 +61,24 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 		}
 		h, err := static.Open(o.Root, o)
 		if err == nil {
-			for _, warning := range o.Warnings(runBeside(rc)...) {
-				b.server.errors.Warn(warning)
-			}
+			b.survey(o, runBeside(rc))
 		}
 		return h, h, err
 	})
+}
+
+// maxSurveys bounds the folders that are looked through at a start or reload: each may
+// have thousands of files.
+const maxSurveys = 64
+
+// survey logs what the operator should know about a new folder.
+func (b *builder) survey(o static.Options, run []string) {
+	switch b.surveys++; {
+	case b.surveys <= maxSurveys:
+		for _, warning := range o.Warnings(run...) {
+			b.server.errors.Warn(warning)
+		}
+	case b.surveys == maxSurveys+1:
+		b.server.errors.Warn(fmt.Sprintf("only the first %d folders were looked through for sources and secrets; `millrace check` looks through all", maxSurveys))
+	}
 }

@@ -1,0 +1,254 @@
+package static
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"millrace/internal/compress"
+)
+
+const (
+	// maxOpenFolders bounds the directories that stay open for the requests to come.
+	// One that was closed is opened again for the next request, in some microseconds.
+	maxOpenFolders = 256
+	// maxOpenFiles bounds the files that all handlers hold open: half of the 1024
+	// descriptors that a process may have by default on many systems.
+	maxOpenFiles = 512
+	// maxWatched bounds the handlers whose folders are watched: each takes one of the
+	// user's inotify instances, of which Linux allows 128. The folders of the others
+	// are left to the sweep.
+	maxWatched = 64
+	// idleSweeps is after how many sweeps without a request a directory is closed.
+	idleSweeps = 16
+	// maxJobs bounds the jobs that wait. What finds no place is tried again by the
+	// sweep.
+	maxJobs = 256
+	// encoderRest is how long the encoders are kept after the last job.
+	encoderRest = 2 * time.Second
+)
+
+// Background works for handlers while nobody asks them: it looks whether the files that
+// they hold have changed, compresses, and bounds what they keep open together. One
+// Background serves all folders of a server, so that a folder costs neither a goroutine
+// nor a descriptor before its first visitor. Close it after its handlers.
+type Background struct {
+	jobs    chan job
+	closing chan struct{}
+	running sync.WaitGroup
+	watched atomic.Int64 // handlers that have a watcher
+	files   atomic.Int64 // open files that handlers hold
+	built   time.Time    // of the program
+
+	mu       sync.Mutex
+	awake    map[*Handler]struct{} // have had a request, and are swept
+	open     map[*tree]int         // have their directory open; for how many sweeps nobody has used it
+	sweeping bool                  // sweepLoop runs
+	private  map[string]*private   // by what makes them
+	closed   bool
+}
+
+// job is work for the one goroutine that compresses.
+type job struct {
+	handler *Handler
+	run     func(tools *compress.Tools)
+}
+
+// NewBackground starts a Background.
+func NewBackground() *Background {
+	b := &Background{
+		jobs: make(chan job, maxJobs), closing: make(chan struct{}), built: buildTime(),
+		awake: map[*Handler]struct{}{}, open: map[*tree]int{}, private: map[string]*private{},
+	}
+	b.running.Go(b.workLoop)
+	return b
+}
+
+// Close waits for the work under way. Its handlers must have been closed.
+func (b *Background) Close() error {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.closing)
+	}
+	b.mu.Unlock()
+	b.running.Wait()
+	return nil
+}
+
+// submit queues work for a handler; false if there is no place.
+func (b *Background) submit(h *Handler, run func(tools *compress.Tools)) bool {
+	select {
+	case b.jobs <- job{h, run}:
+		return true
+	default:
+		return false
+	}
+}
+
+// workLoop is the one worker: compressing must never take more than one core from
+// serving. It runs until Close.
+func (b *Background) workLoop() {
+	var tools compress.Tools
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	for {
+		select {
+		case <-b.closing:
+			return
+		case j := <-b.jobs:
+			j.handler.during(func() { j.run(&tools) })
+			rest.Reset(encoderRest)
+		case <-rest.C:
+			tools.Rest()
+		}
+	}
+}
+
+// wake has a handler swept from now on.
+func (b *Background) wake(h *Handler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awake[h] = struct{}{}
+	b.sweepFromNow()
+}
+
+// leave ends what is done for a handler and its trees.
+func (b *Background) leave(h *Handler) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.awake, h)
+	for _, t := range h.trees {
+		delete(b.open, t)
+	}
+}
+
+// opened notes that a tree has opened its directory. Where too many are open another
+// one is closed: if possible one that was not used since the last sweep or search.
+func (b *Background) opened(t *tree) {
+	var victim *tree
+	b.mu.Lock()
+	b.open[t] = 0
+	if len(b.open) > maxOpenFolders {
+		for other := range b.open { // in random order
+			if other == t {
+				continue
+			}
+			victim = other
+			if !other.used.Swap(false) {
+				break
+			}
+		}
+		delete(b.open, victim)
+	}
+	b.sweepFromNow()
+	b.mu.Unlock()
+	if victim != nil {
+		victim.shut()
+	}
+}
+
+// hold notes that a handler holds n more open files, or fewer.
+func (b *Background) hold(n int) {
+	if b != nil && n != 0 {
+		b.files.Add(int64(n))
+	}
+}
+
+// balance has handlers close files until all together hold no more than they may. The
+// file that own's handler was asked for last stays open.
+func (b *Background) balance(own *table) {
+	if b == nil || b.files.Load() <= maxOpenFiles {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h := range b.awake { // in random order
+		least := 0
+		if h.table == own {
+			least = 1
+		}
+		for b.files.Load() > maxOpenFiles && h.table.shutOne(least) {
+		}
+		if b.files.Load() <= maxOpenFiles {
+			return
+		}
+	}
+}
+
+// builtAt is buildTime, which reads the whole list of modules.
+func (b *Background) builtAt() time.Time {
+	if b == nil {
+		return buildTime()
+	}
+	return b.built
+}
+
+// privates returns the names that options keep back: handlers with the same list share
+// it.
+func (b *Background) privates(o Options) *private {
+	if b == nil {
+		return o.privates()
+	}
+	key := fmt.Sprintf("%t %q", o.RuleFiles, o.Private)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.private[key] == nil {
+		b.private[key] = o.privates()
+	}
+	return b.private[key]
+}
+
+// sweepFromNow starts the sweep if it does not run. The caller holds the lock.
+func (b *Background) sweepFromNow() {
+	if !b.sweeping && !b.closed {
+		b.sweeping = true
+		b.running.Go(b.sweepLoop)
+	}
+}
+
+// sweepLoop runs until there is nothing left to sweep, or until Close.
+func (b *Background) sweepLoop() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.closing:
+			return
+		case <-tick.C:
+			if !b.sweep() {
+				return
+			}
+		}
+	}
+}
+
+// sweep compares what handlers hold with the files, and closes directories that nobody
+// uses. It returns false where there was nothing to sweep.
+func (b *Background) sweep() bool {
+	b.mu.Lock()
+	handlers := make([]*Handler, 0, len(b.awake))
+	for h := range b.awake {
+		handlers = append(handlers, h)
+	}
+	var idle []*tree
+	for t := range b.open {
+		if b.open[t]++; t.used.Swap(false) {
+			b.open[t] = 0
+		} else if b.open[t] > idleSweeps {
+			idle = append(idle, t)
+			delete(b.open, t)
+		}
+	}
+	b.sweeping = len(b.awake)+len(b.open)+len(idle) > 0
+	goOn := b.sweeping
+	b.mu.Unlock()
+	for _, t := range idle {
+		t.shut()
+	}
+	for _, h := range handlers {
+		h.during(h.sweep)
+	}
+	return goOn
+}
