@@ -2,6 +2,7 @@ package static
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +14,11 @@ const (
 	// maxOpenFolders bounds the directories that stay open for the requests to come.
 	// One that was closed is opened again for the next request, in some microseconds.
 	maxOpenFolders = 256
-	// maxOpenFiles bounds the files that all handlers hold open: half of the 1024
-	// descriptors that a process may have by default on many systems.
+	// maxOpenFiles bounds the files that all handlers hold open.
 	maxOpenFiles = 512
+	// Where the process may have few descriptors these bounds are a part of them, so
+	// that enough are left for connections.
+	folderShare, fileShare = 16, 8
 	// maxWatched bounds the handlers whose folders are watched: each takes one of the
 	// user's inotify instances, of which Linux allows 128. The folders of the others
 	// are left to the sweep.
@@ -41,6 +44,8 @@ type Background struct {
 	files   atomic.Int64 // open files that handlers hold
 	built   time.Time    // of the program
 
+	maxFolders, maxFiles int64
+
 	mu       sync.Mutex
 	awake    map[*Handler]struct{} // have had a request, and are swept
 	open     map[*tree]int         // have their directory open; for how many sweeps nobody has used it
@@ -55,10 +60,16 @@ type job struct {
 	run     func(tools *compress.Tools)
 }
 
-// NewBackground starts a Background.
-func NewBackground() *Background {
+// NewBackground starts a Background for a process that may have so many descriptors; 0:
+// not known.
+func NewBackground(descriptors int) *Background {
+	if descriptors <= 0 {
+		descriptors = math.MaxInt
+	}
 	b := &Background{
-		jobs: make(chan job, maxJobs), closing: make(chan struct{}), built: buildTime(),
+		maxFolders: int64(min(maxOpenFolders, descriptors/folderShare)),
+		maxFiles:   int64(min(maxOpenFiles, descriptors/fileShare)),
+		jobs:       make(chan job, maxJobs), closing: make(chan struct{}), built: buildTime(),
 		awake: map[*Handler]struct{}{}, open: map[*tree]int{}, private: map[string]*private{},
 	}
 	b.running.Go(b.workLoop)
@@ -130,7 +141,7 @@ func (b *Background) opened(t *tree) {
 	var victim *tree
 	b.mu.Lock()
 	b.open[t] = 0
-	if len(b.open) > maxOpenFolders {
+	if int64(len(b.open)) > b.maxFolders {
 		for other := range b.open { // in random order
 			if other == t {
 				continue
@@ -159,7 +170,7 @@ func (b *Background) hold(n int) {
 // balance has handlers close files until all together hold no more than they may. The
 // file that own's handler was asked for last stays open.
 func (b *Background) balance(own *table) {
-	if b == nil || b.files.Load() <= maxOpenFiles {
+	if b == nil || b.files.Load() <= b.maxFiles {
 		return
 	}
 	b.mu.Lock()
@@ -169,9 +180,9 @@ func (b *Background) balance(own *table) {
 		if h.table == own {
 			least = 1
 		}
-		for b.files.Load() > maxOpenFiles && h.table.shutOne(least) {
+		for b.files.Load() > b.maxFiles && h.table.shutOne(least) {
 		}
-		if b.files.Load() <= maxOpenFiles {
+		if b.files.Load() <= b.maxFiles {
 			return
 		}
 	}

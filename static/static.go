@@ -267,7 +267,7 @@ func (h *Handler) keepCurrent(how freshness) {
 	h.versions.on = len(h.options.Dictionaries) > 0
 	h.background = h.options.Background
 	if h.background == nil {
-		h.background = NewBackground()
+		h.background = NewBackground(0)
 	}
 	h.table.background = h.background
 	for _, t := range h.trees {

@@ -399,11 +399,11 @@ func named(fields []field, key string) field {
 }
 
 // fieldsOf is the function of that name, called once for each type.
-func (doc *document) fieldsOf(t reflect.Type) []field {
-	fields, ok := doc.fields[t]
+func (d *document) fieldsOf(t reflect.Type) []field {
+	fields, ok := d.fields[t]
 	if !ok {
 		fields = fieldsOf(t)
-		doc.fields[t] = fields
+		d.fields[t] = fields
 	}
 	return fields
 }

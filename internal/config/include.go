@@ -24,6 +24,10 @@ const (
 
 	// maxIncluded bounds the files of one config.
 	maxIncluded = 20_000
+	// maxTrees bounds the included files that are held as trees of YAML, which take
+	// many times the memory of the text. The others are parsed again when it is their
+	// turn.
+	maxTrees = 64
 )
 
 // gathered are the keys of a config that are read before all others.
@@ -39,7 +43,7 @@ type snippet struct {
 // part is a file that a config includes.
 type part struct {
 	source *source
-	body   ast.Node
+	body   ast.Node // nil: beyond maxTrees, or decoded
 	data   []byte
 }
 
@@ -169,6 +173,9 @@ func (d *decoder) add(file string, data []byte) {
 		return
 	}
 	p := part{&own.source, body, data}
+	if len(d.parts) >= maxTrees {
+		p.body = nil
+	}
 	d.included[file] = true
 	d.parts = append(d.parts, p)
 	d.within(p.source, func() {
@@ -269,8 +276,11 @@ func (d *decoder) use(n ast.Node, v reflect.Value, path string, depth int) {
 // decodeIncluded decodes what the included files have.
 func (d *decoder) decodeIncluded(cfg *Config) {
 	for i, p := range d.parts {
+		if p.body == nil {
+			_, p.body = parse(p.source.name, p.data) // without a fault, as before
+		}
 		d.within(p.source, func() { d.part(p.body, cfg) })
-		d.parts[i].body = nil // a large tree, which nobody needs any more
+		d.parts[i].body = nil // nobody needs the tree any more
 	}
 }
 

@@ -366,12 +366,6 @@ func (c *checker) kept(path string) string {
 	return each
 }
 
-// within reports whether a path is a folder or below it.
-func within(path, folder string) bool {
-	rel, err := filepath.Rel(folder, path)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
 // absolute is a path without links as far as it exists.
 func absolute(path string) string {
 	abs, err := filepath.Abs(path)

@@ -21,6 +21,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,7 +144,20 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 	}
 	s.garbage.Budget(budget(cfg))
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
+	cfg.Forget()
+	returnMemory(cfg)
 	return s, nil
+}
+
+// manySites is from how many sites on the garbage of reading and building a config,
+// some 20 KiB for each site, is worth a collection of its own.
+const manySites = 1000
+
+// returnMemory gives the memory back to the system that building a large config took.
+func returnMemory(cfg *config.Config) {
+	if len(cfg.Sites) >= manySites {
+		debug.FreeOSMemory()
+	}
 }
 
 // Run serves until ctx ends, and then drains: no new connections, running
@@ -213,6 +227,7 @@ func (s *Server) Reload(cfg *config.Config) error {
 
 // reload is Reload. s.mu must be held.
 func (s *Server) reload(cfg *config.Config) error {
+	returnMemory(cfg) // what reading it took
 	next, err := s.build(cfg, s.graph)
 	if err == nil {
 		if err = s.server.Reload(next.setup); err != nil {
@@ -228,7 +243,7 @@ func (s *Server) reload(cfg *config.Config) error {
 	s.graph = next
 	next.boundHistories()
 	s.keep(cfg)
-	s.retire(old, next)
+	s.retire(old, next, cfg)
 	if err := s.manage(); err != nil { // the files it reads have changed between two moments
 		s.errors.Warn("new names get no certificates", "err", err)
 	}
@@ -240,6 +255,7 @@ func (s *Server) reload(cfg *config.Config) error {
 	s.unread.Store(nil)
 	s.meters.ConfigReloads.Add(0, 1)
 	s.meters.ConfigLoaded.Set(time.Now().Unix())
+	cfg.Forget()
 	return nil
 }
 
@@ -262,7 +278,7 @@ func (s *Server) notReloaded() string {
 // retire closes what only the old graph has, after its last request. Graphs
 // are closed in their order: a part that went from one to the next is in use
 // by both. The goroutine ends with the last request or with Run, which waits.
-func (s *Server) retire(old, next *graph) {
+func (s *Server) retire(old, next *graph, cfg *config.Config) {
 	old.setup.Plain.Retire()
 	old.setup.Secure.Retire()
 	s.leaving[old] = true
@@ -287,6 +303,8 @@ func (s *Server) retire(old, next *graph) {
 		if err := old.close(next); err != nil {
 			s.errors.Warn("closing what the old config had open", "err", err)
 		}
+		old = nil
+		returnMemory(cfg)
 	})
 }
 

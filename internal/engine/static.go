@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/server"
 	"millrace/static"
 )
 
@@ -39,7 +40,7 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
 	o.Log = b.server.errors
 	background, err := carry(b, "static background", func() (*static.Background, io.Closer, error) {
-		all := static.NewBackground()
+		all := static.NewBackground(server.Descriptors())
 		return all, all, nil
 	})
 	if err != nil {

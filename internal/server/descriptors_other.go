@@ -2,5 +2,5 @@
 
 package server
 
-// descriptors is how many descriptors this process may have; 0: not known.
-func descriptors() int { return 0 }
+// Descriptors is how many descriptors this process may have; 0: not known.
+func Descriptors() int { return 0 }

@@ -97,7 +97,7 @@ func TestBounds(t *testing.T) {
 	if b := s.bounds(); b.all != 30 || b.each != 15 {
 		t.Errorf("%d places, %d for each", b.all, b.each)
 	}
-	all := descriptors()
+	all := Descriptors()
 	if all == 0 {
 		t.Skip("descriptors have no limit here")
 	}

@@ -109,7 +109,7 @@ const (
 // usable is how many descriptors connections may have, 0 when there is no
 // limit.
 func usable() int {
-	all := descriptors()
+	all := Descriptors()
 	if all == 0 {
 		return 0
 	}
