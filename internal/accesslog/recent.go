@@ -130,7 +130,7 @@ func (r *Recent) take(rec *Record) {
 	at.fill(rec)
 	r.slow(at)
 	path, _, _ := strings.Cut(rec.Target[:min(len(rec.Target), maxTopName)], "?")
-	r.name = append(append(r.name[:0], rec.Host[:min(len(rec.Host), maxEntryHost)]...), path...)
+	r.name = redact.AppendTarget(append(r.name[:0], rec.Host[:min(len(rec.Host), maxEntryHost)]...), path)
 	r.paths.add(rec.Time, r.name, weight)
 	if rec.Status == 404 || rec.Status == 410 {
 		r.missing.add(rec.Time, r.name, weight)

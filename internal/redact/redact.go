@@ -6,28 +6,28 @@
 // A secret is the value of a query parameter whose name says so, and whatever
 // stands between "://" and "@" in a URL (RFC 3986, 3.2.1). Names are compared as a server
 // reads them: percent-decoded, also twice; without regard to case; and with
-// hyphens, dots and spaces taken for underscores, as some servers do. A URL
-// within a parameter of another one is read, too. Where in doubt, more is masked.
+// hyphens, dots and spaces taken for underscores, as some servers do. A capital
+// behind a small letter begins a word. A URL within a parameter of another one is
+// read, too. Where in doubt, more is masked.
 package redact
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 )
 
 // mask stands for a secret.
 const mask = "..."
 
-// names are the parameters whose values are secrets, in lower case and with
-// underscores, as [fold] makes them. Any name that ends in _token is one, too.
-var names = [...]string{
-	"token", "authtoken", "accesstoken", "refreshtoken", "idtoken", "sessiontoken", // RFC 6750, 2.3
-	"jwt", "bearer", "authorization", "assertion", "client_assertion",
-	"password", "passwd", "pwd", "passphrase",
-	"signature", "sig", "auth", "code_verifier", "private_key", "access_key", "secret_key",
-	"secret", "client_secret", "api_key", "apikey", "api_secret",
-	"session", "sessionid", "session_id", "phpsessid", "jsessionid",
-	"x_amz_signature", "x_amz_credential", "x_goog_signature", "x_goog_credential",
+// tails are what the names of further secrets end in, whatever stands before: words
+// that nothing separates, or that are no secret alone. Other codes are those of
+// places, errors and goods.
+var tails = [...]string{
+	"token", "secret", "password", "passwd", "passphrase", "signature", "sessionid", "session_id", "sessid",
+	"apikey", "accesskey", "secretkey", "privatekey", "authkey", "appkey", "userkey", "sharedkey", "streamkey", "licensekey", "masterkey",
+	"access_key_id", "accesskeyid", "id_token_hint", "samlresponse", "saml_response", "samlrequest", "saml_request",
+	"authcode", "auth_code", "authorization_code", "access_code", "device_code", "user_code", "login_code", "verification_code", "confirmation_code",
+	"activation_code", "reset_code", "invite_code", "security_code", "backup_code", "recovery_code", "otp_code", "mfa_code", "sms_code",
 }
 
 // maxName is the longest name of a parameter that is looked at.
@@ -199,10 +199,11 @@ type reader struct {
 	b      [maxName]byte
 	n      int
 	open   bool
+	small  bool // the last byte was a small letter: a capital behind it begins a word
 	within bool // what stands before the bracket is a secret's name: token[]
 }
 
-func (r *reader) start() { r.n, r.open, r.within = 0, true, false }
+func (r *reader) start() { r.n, r.open, r.small, r.within = 0, true, false, false }
 func (r *reader) inner() { within := r.secret(); r.start(); r.within = within }
 func (r *reader) stop()  { r.open = false }
 
@@ -210,11 +211,19 @@ func (r *reader) add(c byte) {
 	if c == ']' || !r.open { // of user[password]
 		return
 	}
+	if r.small && 'A' <= c && c <= 'Z' {
+		r.put('_')
+	}
+	r.small = 'a' <= c && c <= 'z'
+	r.put(fold(c))
+}
+
+func (r *reader) put(c byte) {
 	if r.n == len(r.b) {
 		r.open = false
 		return
 	}
-	r.b[r.n] = fold(c)
+	r.b[r.n] = c
 	r.n++
 }
 
@@ -232,12 +241,39 @@ func fold(c byte) byte {
 }
 
 func secret(name []byte) bool {
-	const suffix = "_token"
 	for len(name) > 0 && name[0] == '_' {
 		name = name[1:]
 	}
-	if len(name) >= len(suffix) && string(name[len(name)-len(suffix):]) == suffix {
+	for len(name) > 0 && name[len(name)-1] == '_' {
+		name = name[:len(name)-1]
+	}
+	if len(name) < shortest {
+		return false
+	}
+	if string(name) == "code" || ending(name[bytes.LastIndexByte(name, '_')+1:]) { // code: of OAuth (RFC 6749, 4.1.2)
 		return true
 	}
-	return slices.ContainsFunc(names[:], func(n string) bool { return n == string(name) })
+	last := name[len(name)-1]
+	for _, n := range tails {
+		if n[len(n)-1] == last && len(name) >= len(n) && string(name[len(name)-len(n):]) == n {
+			return true
+		}
+	}
+	return false
+}
+
+// shortest is the length of the shortest name of a secret.
+const shortest = 3
+
+// ending reports whether the last word of a name says that the value is a secret:
+// api_key, id_token, client_secret, and each such word alone.
+func ending(word []byte) bool {
+	switch string(word) {
+	case "token", "key", "secret", "password", "passwd", "pwd", "passphrase", "passcode", "pass",
+		"signature", "sig", "hmac", "credential", "credentials",
+		"auth", "jwt", "bearer", "authorization", "assertion", "verifier",
+		"session", "sessionid", "sessid", "sid", "otp", "totp", "pin", "ticket":
+		return true
+	}
+	return false
 }
