@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"millrace/internal/urlpath"
 )
 
 // maxPath is the longest path that is looked at: what Linux can open.
@@ -17,7 +19,7 @@ const maxPath = 4096
 // that is part of the name.
 func (h *Handler) requestName(u *url.URL) (name string, ok bool) {
 	p := u.Path
-	if len(p) > maxPath || strings.ContainsAny(p, "\\\x00") || encodesSlash(u.RawPath) {
+	if len(p) > maxPath || strings.ContainsAny(p, "\\\x00") || urlpath.EncodesSlash(u.RawPath) {
 		return "", false
 	}
 	name = strings.TrimPrefix(p, "/")
@@ -32,20 +34,6 @@ func (h *Handler) requestName(u *url.URL) (name string, ok bool) {
 		return "", false
 	}
 	return name, true
-}
-
-// encodesSlash reports whether an escaped path holds an encoded slash or
-// backslash: they would become separators that others on the way did not see.
-func encodesSlash(raw string) bool {
-	for i := 0; i+2 < len(raw); i++ {
-		if raw[i] != '%' {
-			continue
-		}
-		if hi, lo := raw[i+1], raw[i+2]|0x20; hi == '2' && lo == 'f' || hi == '5' && lo == 'c' {
-			return true
-		}
-	}
-	return false
 }
 
 // hidden reports whether a segment begins with a dot. /.well-known (RFC 8615)

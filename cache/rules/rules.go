@@ -18,7 +18,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/fieldname"
 	"millrace/internal/signin"
-	"millrace/internal/site"
+	"millrace/internal/urlpath"
 )
 
 // The presets.
@@ -234,7 +234,7 @@ func (b *Rules) Sure(u *url.URL) bool {
 	if len(b.rules) == 0 {
 		return true
 	}
-	for _, p := range site.Readings(u) {
+	for _, p := range urlpath.Readings(u) {
 		if p != u.Path && slices.ContainsFunc(b.rules, func(s Settings) bool { return s.matchesPath(p) != s.matchesPath(u.Path) }) {
 			return false
 		}

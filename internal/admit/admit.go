@@ -51,9 +51,10 @@ func New(r Rules) *Gate {
 	return g
 }
 
-// At is the gate for a path: at some nobody is asked for a proof.
-func (g *Gate) At(path string) *Gate {
-	if g != nil && g.rules.Suspects != nil && never(path) {
+// At is the gate for a path: at some nobody is asked for a proof. raw is how it came, if
+// that is not as it would be escaped here: see [url.URL].
+func (g *Gate) At(path, raw string) *Gate {
+	if g != nil && g.rules.Suspects != nil && never(path, raw) {
 		return g.open
 	}
 	return g

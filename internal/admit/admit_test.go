@@ -432,7 +432,7 @@ func TestSuspects(t *testing.T) {
 				}
 			}
 		}
-		if g.At("/robots.txt") != nil || g.At("/.well-known/acme-challenge/x") != nil || g.At("/robots.txt/") != g {
+		if g.At("/robots.txt", "") != nil || g.At("/.well-known/acme-challenge/x", "") != nil || g.At("/robots.txt/", "") != g || g.At("/.well-known/x", "/.well-known%2fx") != g {
 			t.Error("robots.txt is asked for a proof")
 		}
 	})

@@ -11,6 +11,7 @@ import (
 
 	"millrace/internal/challenge"
 	"millrace/internal/netset"
+	"millrace/internal/urlpath"
 )
 
 // Challenge asks clients that look like crawlers for a proof: some work of the
@@ -248,7 +249,8 @@ func (a *agents) compare(agent []byte) int {
 }
 
 // never are the paths at which nobody is asked: robots read there what they may
-// not do, and certificates and apps are proved there.
-func never(path string) bool {
-	return path == "/robots.txt" || strings.HasPrefix(path, "/.well-known/")
+// not do, and certificates and apps are proved there. None of them can be taken for
+// another path by whatever server is behind this one.
+func never(path, raw string) bool {
+	return (path == "/robots.txt" || strings.HasPrefix(path, "/.well-known/")) && raw == "" && urlpath.Plain(path)
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"millrace/internal/netset"
+	"millrace/internal/urlpath"
 )
 
 // Traps are paths that only somebody asks for who looks for holes. A program that
@@ -177,6 +179,20 @@ func (p *Trap) At(path string) bool {
 	lower := strings.ToLower(path)
 	return p.Own(path) || p.names[lower[strings.LastIndexByte(lower, '/')+1:]] ||
 		slices.ContainsFunc(p.starts, func(start string) bool { return strings.HasPrefix(lower, start) })
+}
+
+// Asked is Own and At for a path however some server may read it: no spelling gets
+// round a trap.
+func (p *Trap) Asked(u *url.URL) (own, at bool) {
+	switch {
+	case p == nil:
+	case !urlpath.Several(u.Path, u.RawPath):
+		return p.Own(u.Path), p.At(u.Path)
+	default:
+		readings := urlpath.Readings(u)
+		return slices.ContainsFunc(readings, p.Own), slices.ContainsFunc(readings, p.At)
+	}
+	return false, false
 }
 
 // Answered catches the client of a request for a trap by the status of its answer,

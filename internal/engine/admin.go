@@ -17,8 +17,8 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/dashboard"
 	"millrace/internal/meter"
-	"millrace/internal/site"
 	"millrace/internal/slow"
+	"millrace/internal/urlpath"
 	websockets "millrace/websocket/control"
 )
 
@@ -116,7 +116,7 @@ func (s *Server) reached(r *http.Request) (string, bool) {
 	if on == nil {
 		return "", false
 	}
-	path, _ := site.Clean(r.URL.Path)
+	path, _ := urlpath.Clean(r.URL.Path)
 	route := on.Route(path)
 	if route == nil {
 		return "", false

@@ -191,3 +191,71 @@ sites:
 		}
 	}
 }
+
+// TestExemptionsHaveOneReading: a path for which nobody is asked, or that is no trap, is
+// one however the upstream reads it.
+func TestExemptionsHaveOneReading(t *testing.T) {
+	up := application(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.RequestURI) })
+	n := 0
+	everyWay(t, `limits: {trusted_proxies: [127.0.0.1]}
+sites:
+- hosts: [localhost]
+  challenge: {agents: [EvilBot], work: 8}
+  routes: {/: {proxy: `+up+`}, /c/: {cache: `+up+`}, /.well-known/: {proxy: `+up+`}}
+- hosts: [one.test]
+  challenge: {agents: [EvilBot], work: 8}
+  routes: {/: {proxy: `+up+`}}
+- hosts: [trap.test]
+  traps: {presets: [secrets], paths: [/old/, /gone]}
+  routes: {/: {proxy: `+up+`}}
+- hosts: [rule.test]
+  rules: [{except: [/open/, '~^/free'], deny: {}}]
+  routes: {/: {proxy: `+up+`}}
+- hosts: [route.test]
+  routes: {/: {deny: {}}, /open/: {proxy: `+up+`}}
+`, func(w *way) {
+		n++
+		for _, target := range []string{
+			"/.well-known/../page.html", "/.well-known/%2e%2e/page.html", "/.well-known/..%2fpage.html", "/.well-known%2f../page.html", "/.well-known/.%2e/page.html", "/.well-known/..;/page.html",
+			"/.well-known/..%5cpage.html", "/.well-known//../page.html", "/.well-known/./page.html", "/.well-known//x", "/.well-known%2fx", "/%2ewell-known/x", "/.well-known/%2e%2e%2fx", "/.well-known/%252e%252e/x",
+			"/robots.txt/../page.html", "//robots.txt", "/x/../robots.txt", "/robots.txt;x", "/robots%2etxt", "/robots.txt%00", "/%72obots.txt", "/c/../.well-known/../page",
+		} {
+			for _, host := range []string{"localhost", "one.test"} {
+				for range 2 {
+					if res, body := w.ask("GET", target, "", "User-Agent", "EvilBot", "Host", host); res.StatusCode == 200 || strings.HasPrefix(body, "page") {
+						w.Errorf("%s: %s is answered by %d %q without a proof", host, target, res.StatusCode, body)
+					}
+				}
+			}
+		}
+		for _, target := range []string{"/robots.txt", "/.well-known/security.txt", "/.well-known/acme-challenge/a_b-C"} {
+			if res, body := w.ask("GET", target, "", "User-Agent", "EvilBot", "Host", "one.test"); res.StatusCode != 200 {
+				w.Errorf("%s is answered by %d %q", target, res.StatusCode, body)
+			}
+		}
+		for i, target := range []string{"//old/x", "/x/../old/x", "/old%2fx", "/%2e/old/x", "/x%2f..%2fold/x", "/old/../x", "/gone/..;/gone", "/x/..;/old/x", "/.//gone"} {
+			from := fmt.Sprintf("198.51.%d.%d", n, i+1)
+			if _, body := w.ask("GET", target, "", "Host", "trap.test", "X-Forwarded-For", from); strings.HasPrefix(body, "page") {
+				w.Errorf("%s gets round a trap: %q", target, body)
+			}
+			if res, _ := w.ask("GET", "/", "", "Host", "trap.test", "X-Forwarded-For", from); res.StatusCode != 403 {
+				w.Errorf("%s caught nobody: %d", target, res.StatusCode)
+			}
+		}
+		for _, host := range []string{"rule.test", "route.test"} {
+			for _, target := range []string{
+				"/open/../page", "/open/%2e%2e/page", "/open/..%2fpage", "/open%2f../page", "/open%2fx", "/open%2F..%2Fopen/x", "/open/..;/page", "/open/..;x=1/page", "/open/..%5cpage", "/open%5c..%5cpage",
+				"/page/../open/x", "//open/x", "/open//../../page", "/open/.%2e/page", "/open/x/..%2f..%2fpage", "/page/..%2fopen/x", "/page/..;/open/x", "/./open/x",
+			} {
+				if res, body := w.ask("GET", target, "", "Host", host); res.StatusCode == 200 || strings.HasPrefix(body, "page") {
+					w.Errorf("%s: %s is answered by %d %q", host, target, res.StatusCode, body)
+				}
+			}
+			for _, target := range []string{"/open/x", "/open/a//b", "/open/a%2fb", "/open/a;b=1", "/open/a%5cb", "/open/a..b"} {
+				if res, body := w.ask("GET", target, "", "Host", host); res.StatusCode != 200 || body != "page "+target {
+					w.Errorf("%s: %s is answered by %d %q", host, target, res.StatusCode, body)
+				}
+			}
+		}
+	})
+}

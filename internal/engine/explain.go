@@ -110,6 +110,11 @@ func (e *explainer) explain(r *http.Request) error {
 		e.ended(http.StatusMovedPermanently, "redirect to %s", f.Clean)
 		e.cold = "redirects to a clean path are not kept"
 		return nil
+	case f.Ambiguous:
+		e.say("path", "some servers read %s as a path that another route or rule is for: it is not passed on", r.URL.Path)
+		e.ended(http.StatusBadRequest, "This path can be read in more than one way.")
+		e.cold = "no route answers"
+		return nil
 	case f.Route == nil:
 		e.say("route", "none is for %s", f.Request.URL.Path)
 		e.ended(http.StatusNotFound, "Nothing is here.")
@@ -218,6 +223,9 @@ func (e *explainer) rules(steps []site.Step) {
 		case s.Fails != "":
 			flush()
 			e.say("rule "+number, "%s, but not with this %s", s.Pattern, strings.TrimSpace(s.Fails+" "+s.Name))
+		case s.Nowhere:
+			flush()
+			e.say("rule "+number, "%s: what the request says would lead out of the path that the rule names, and nothing answers", s.Pattern)
 		case s.To != "":
 			flush()
 			e.say("rule "+number, "%s: the path is %s from here on", s.Pattern, s.To)

@@ -26,13 +26,13 @@ func (e *explainer) trapped(r *http.Request) (answers bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("traps: %w", err)
 	}
-	switch {
-	case trap.Own(r.URL.Path):
+	switch own, at := trap.Asked(r.URL); {
+	case own:
 		e.say("trap", "this path is a trap: a program that asks for it is turned away from all sites with traps")
 		e.ended(http.StatusNotFound, "Nothing is here.")
 		e.cold = "answers of traps are not kept"
 		return true, nil
-	case trap.At(r.URL.Path):
+	case at:
 		e.say("trap", "the presets have this path: a program that asks for it is turned away if the answer is 403, 404, 405 or 410")
 		e.cold = "paths of traps are not kept"
 	}

@@ -130,7 +130,11 @@ func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) err
 		return err
 	}
 	defer func() { _ = files.Close() }() // nothing was written
-	i, path, query := c.find(r, files.Has)
+	i, path, query, ok := c.find(r, files.Has)
+	if !ok {
+		e.ended(http.StatusNotFound, "Nothing is here: what the request says would lead out of the path that try names")
+		return nil
+	}
 	for _, missing := range rc.Try[:i] {
 		e.say("try", "%s is not there", missing)
 	}

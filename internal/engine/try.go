@@ -48,24 +48,26 @@ func newCandidates(list []string, pattern string, in *match.Scope) (c candidates
 }
 
 // find is the first of them that is there, by its number; that of the last one,
-// which is not looked for, if none is.
-func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, path, query string) {
+// which is not looked for, if none is. ok is false where that is no path.
+func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, path, query string, ok bool) {
 	last := len(c.paths) - 1
 	for i, p := range c.paths[:last] {
-		path, query = p.Path(r, nil)
+		var made bool
+		if path, query, made = p.Path(r, nil); !made {
+			continue
+		}
 		if below, ok := strings.CutPrefix(path, c.prefix); ok && has(below) {
 			if path == r.URL.Path+"/" {
 				path = r.URL.Path // the job sends the client to the folder
 			}
-			return i, path, query
+			return i, path, query, true
 		}
 	}
 	if c.status != 0 || site.IsName(c.last) {
-		return last, r.URL.Path, r.URL.RawQuery
+		return last, r.URL.Path, r.URL.RawQuery, true
 	}
-	path, query = c.paths[last].Path(r, nil)
-	path, _ = site.Clean(path)
-	return last, path, query
+	path, query, ok = c.paths[last].Path(r, nil)
+	return last, path, query, ok
 }
 
 // end is the route for what is not there. c.status must be 0.
@@ -107,7 +109,12 @@ type triesKey struct{}
 
 // ServeHTTP implements [http.Handler].
 func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	i, path, query := t.find(r, t.has)
+	i, path, query, ok := t.find(r, t.has)
+	if !ok {
+		lane.Decline(r)
+		http.Error(w, "Nothing is here.", http.StatusNotFound)
+		return
+	}
 	if i > 0 || path != r.URL.Path { // it holds only while those before it are not there
 		lane.Decline(r)
 	}
@@ -131,7 +138,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)
 	default:
 		if own := route.Own; own != nil && own != t.own {
-			if _, answered := own.At(r.URL.Path).Admit(w, r, t.clients.Of(r)); answered {
+			if _, answered := own.At(r.URL.Path, r.URL.RawPath).Admit(w, r, t.clients.Of(r)); answered {
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"millrace/internal/match"
+	"millrace/internal/urlpath"
 )
 
 // Rule is one of the rules that a site's requests go through, in their order,
@@ -59,6 +60,8 @@ func (o Rule) Check() map[string]error {
 			faults["rewrite"] = fmt.Errorf("a path begins with \"/\", %q does not", o.Rewrite)
 		} else if _, err := match.NewTemplate(o.Rewrite, m.Path, in); err != nil {
 			faults["rewrite"] = err
+		} else if path, _, _ := strings.Cut(withoutPlaceholders(o.Rewrite), "?"); !madeOf(path) {
+			faults["rewrite"] = fmt.Errorf("%q has a dot segment: write the path that it leads to", o.Rewrite)
 		}
 	}
 	if o.Redirect != nil {
@@ -70,6 +73,11 @@ func (o Rule) Check() map[string]error {
 		faults["route"] = fmt.Errorf("%q is not the name of a route: it is one of the site's routes, as in @app or /app/", o.Route)
 	}
 	return faults
+}
+
+func madeOf(path string) bool {
+	_, ok := urlpath.Made(path)
+	return ok
 }
 
 // Answer is the handler of a rule that answers by itself, and its job's name;
@@ -101,7 +109,11 @@ func (d Redirect) Matched(of *match.Path, in *match.Scope) (http.Handler, error)
 	}
 	own := to.Has("query") || to.Has("uri") || strings.HasSuffix(d.To, "?")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		location := to.Location(r, of.Captures(r.URL.Path))
+		location, ok := to.Location(r, of.Captures(r.URL.Path))
+		if !ok {
+			http.Error(w, "Nothing is here.", http.StatusNotFound)
+			return
+		}
 		if own {
 			location = strings.TrimRight(location, "?&") // the request had no query
 		} else {

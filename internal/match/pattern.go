@@ -157,13 +157,18 @@ func (p *Path) Matches(path string) bool {
 }
 
 // Captures are what the groups of the pattern stand for in a path that matches;
-// the whole match is the first, as {0}. A prefix captures what is behind it.
+// the whole match is the first, as {0}. A prefix captures what is behind it: of its own
+// name without the slash, nothing.
 func (p *Path) Captures(path string) []string {
 	switch p.kind {
 	case expression:
 		return p.re.FindStringSubmatch(path)
 	case prefixPath:
-		return []string{path, strings.TrimPrefix(path, p.prefix)}
+		rest, below := strings.CutPrefix(path, p.prefix)
+		if !below {
+			rest = ""
+		}
+		return []string{path, rest}
 	}
 	return []string{path}
 }

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"millrace/internal/urlpath"
 )
 
 // Template is a text with placeholders: {1} is the first capture, {name} one by
@@ -212,13 +214,25 @@ func (p part) address(r *http.Request) string {
 	return ""
 }
 
-// Host is the name in a request's Host, without the port, in lower case.
+// Host is the name or address in a request's Host, without the port, in lower case; ""
+// where something else stands there, which must not become part of a path or address.
 func Host(r *http.Request) string {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if !isHost(host) {
+		return ""
+	}
+	return host
+}
+
+// isHost reports whether s is made of what names and addresses of hosts are.
+func isHost(s string) bool {
+	return s != "" && s != "." && s != ".." && !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && !strings.ContainsRune("-._:[]", c)
+	})
 }
 
 // Address is the client's address as text.
@@ -230,10 +244,12 @@ func Address(r *http.Request) string {
 	return host
 }
 
-// Path puts in what a request says, for a new path and query. A path that comes
-// out without a slash in front gets one; more than one become one. The query is
-// the template's own; without a "?" in it, the request's.
-func (t *Template) Path(r *http.Request, captures []string) (path, query string) {
+// Path puts in what a request says, for a new path and query. The path is clean (see
+// [urlpath.Made]); one that comes out without a slash in front gets one. The query is
+// the template's own; without a "?" in it, the request's. ok is false where what the
+// request says would lead elsewhere than the text does: by dot segments, or by a host
+// that is none, which would leave another's name in its place.
+func (t *Template) Path(r *http.Request, captures []string) (path, query string, ok bool) {
 	var b, q strings.Builder
 	inQuery := false
 	for _, p := range t.parts {
@@ -251,28 +267,38 @@ func (t *Template) Path(r *http.Request, captures []string) (path, query string)
 			inQuery = cut
 		case p.request == "uri":
 			b.WriteString(r.URL.Path)
+		case p.request == "host" && text == "":
+			return "", "", false
 		default:
 			b.WriteString(text)
 		}
 	}
-	path = "/" + strings.TrimLeft(b.String(), `/\`)
+	path, ok = urlpath.Made("/" + strings.TrimLeft(b.String(), `/\`))
 	if !inQuery {
-		return path, r.URL.RawQuery
+		return path, r.URL.RawQuery, ok
 	}
-	return path, q.String()
+	return path, q.String(), ok
 }
 
 // Location puts in what a request says, escaped for an address. One that begins
-// with a slash stays on its host.
-func (t *Template) Location(r *http.Request, captures []string) string {
+// with a slash stays on its host. ok is false where what the request says would make
+// it an address of another host than the text does, or lead out of its folder.
+func (t *Template) Location(r *http.Request, captures []string) (to string, ok bool) {
 	var b strings.Builder
 	for i, p := range t.parts {
 		text := p.value(r, captures)
+		place := placeIn(b.String())
 		switch {
 		case p.literal():
-		case p.request == "query", p.request == "uri", p.request == "host", p.request == "scheme":
+		case place == inHost && !t.fitsHost(i, text, b.String()):
+			return "", false
+		case place == inHost && text != "" && text[0] != '/':
+		case p.request == "query", p.request == "uri", p.request == "scheme":
 			text = strings.TrimLeft(text, "?")
-		case strings.Contains(b.String(), "?"):
+		case p.request == "host" && text == "":
+			return "", false
+		case p.request == "host":
+		case place == inQuery:
 			text = url.QueryEscape(text)
 		default:
 			text = (&url.URL{Path: text}).EscapedPath()
@@ -283,14 +309,45 @@ func (t *Template) Location(r *http.Request, captures []string) string {
 		}
 		b.WriteString(text)
 	}
-	to := b.String()
+	to = b.String()
 	if len(t.parts) > 0 && t.parts[0].table != nil && strings.Contains(to, "://") {
-		return to // the operator has written it, with its host
+		return to, true // the operator has written it, with its host
 	}
 	if t.local() {
-		return "/" + strings.TrimLeft(to, `/\`)
+		to = "/" + strings.TrimLeft(to, `/\`)
 	}
-	return to
+	return to, t.Plain() || !urlpath.LeadsOut(to)
+}
+
+// The places in an address where a value may stand.
+const (
+	inPath = iota
+	inHost // the scheme stands before it, and no slash of the path yet
+	inQuery
+)
+
+func placeIn(address string) int {
+	if strings.Contains(address, "?") {
+		return inQuery
+	}
+	if _, rest, has := strings.Cut(address, "://"); has && !strings.Contains(rest, "/") {
+		return inHost
+	}
+	return inPath
+}
+
+// fitsHost reports whether the value of a part may stand behind what is there of an
+// address's host: as a part of that, or as a path that ends it. It must not make the
+// name go on that the operator has written to its end.
+func (t *Template) fitsHost(i int, value, before string) bool {
+	switch {
+	case value == "" || value[0] == '/':
+		return !strings.HasSuffix(before, "://")
+	case !isHost(value):
+		return false
+	}
+	goesOn := i+1 < len(t.parts) && t.parts[i+1].literal() && t.parts[i+1].table == nil && strings.IndexByte("/?#:", t.parts[i+1].text[0]) < 0
+	return goesOn || strings.IndexByte("/.-", before[len(before)-1]) >= 0
 }
 
 // local reports whether a Location stays on the request's host.

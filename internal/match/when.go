@@ -22,7 +22,8 @@ type When struct {
 	// Path is /a for only that path, /a/ also for everything below it, or a
 	// pattern: in /a/*.png the star stands for characters of one segment, two
 	// stars for any characters. What the stars stand for is {1}, {2} … in the
-	// rule's action; behind a path that ends in "/", the rest is {1}.
+	// rule's action; behind a path that ends in "/", the rest is {1},
+	// which is empty for the path itself, with or without that slash.
 	Path string `yaml:"path"`
 	// Regex is a regular expression (RE2) that the path must match, instead of
 	// path. Its groups are {1}, {2} … or {name} for (?P<name>…). A dollar sign

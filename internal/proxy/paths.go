@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"millrace/internal/authority"
 	"millrace/internal/field"
 	"millrace/internal/lean"
+	"millrace/internal/urlpath"
 )
 
 // Rewrite turns one path into another.
@@ -130,6 +132,9 @@ func compileRewrite(o Rewrite) (r rewrite, key string, err error) {
 	if o.To == "" || o.To[0] != '/' || strings.HasPrefix(o.To, "//") || !sendable(o.To) {
 		return r, "to", fmt.Errorf("%q is not a path: write /api/{1}, with spaces and the like escaped", o.To)
 	}
+	if urlpath.LeadsOut(o.To) {
+		return r, "to", fmt.Errorf("%q has a dot segment: write the path that it leads to", o.To)
+	}
 	if strings.Contains(o.To, "#") {
 		return r, "to", fmt.Errorf("%q: a fragment is not sent: leave out # and what follows", o.To)
 	}
@@ -198,23 +203,21 @@ func (o *Options) Rewrites() bool { return o.StripPrefix != "" || len(o.Rewrite)
 
 // outgoing changes the URL of a request.
 func (p *paths) outgoing(u *url.URL) {
-	raw := u.EscapedPath()
-	if u.RawPath != "" {
-		raw = u.RawPath
-	}
-	raw, u.RawQuery = p.moved(raw, u.RawQuery)
+	raw := cmp.Or(u.RawPath, u.EscapedPath())
+	raw, u.RawQuery, _ = p.moved(raw, u.RawQuery) // Refuse has asked whether it stays
 	if plain, err := url.PathUnescape(raw); err == nil {
 		u.Path, u.RawPath = plain, raw
 	}
 }
 
-// moved is the escaped path and the query that the upstream gets.
-func (p *paths) moved(raw, query string) (newPath, newQuery string) {
+// moved is the escaped path and the query that the upstream gets. ok is false where what
+// an expression's groups stand for would lead out of the path that the rewrite names.
+func (p *paths) moved(raw, query string) (newPath, newQuery string, ok bool) {
 	if p.strip != "" {
 		raw = stripped(raw, p.strip)
 	}
 	for i := range p.rewrites {
-		if to, ok := p.rewrites[i].apply(raw); ok {
+		if to, applies := p.rewrites[i].apply(raw); applies {
 			path, first, asks := strings.Cut(to, "?")
 			switch {
 			case asks && query != "":
@@ -222,10 +225,19 @@ func (p *paths) moved(raw, query string) (newPath, newQuery string) {
 			case asks:
 				query = first
 			}
-			return path, query
+			return path, query, !urlpath.LeadsOut(path)
 		}
 	}
-	return raw, query
+	return raw, query, true
+}
+
+// stays reports whether a request may be passed on under another path.
+func (p *paths) stays(u *url.URL) bool {
+	if len(p.rewrites) == 0 {
+		return true
+	}
+	_, _, ok := p.moved(cmp.Or(u.RawPath, u.EscapedPath()), "")
+	return ok
 }
 
 // brief reports whether a loop may find out where a path leads.
@@ -243,9 +255,9 @@ func (p *paths) target(head *lean.Head) (to target, ok bool) {
 	if !p.brief(to.path) {
 		return to, false
 	}
-	to.path, to.query = p.moved(to.path, to.query)
+	to.path, to.query, ok = p.moved(to.path, to.query)
 	to.asks = to.asks || to.query != ""
-	return to, len(p.rewrites) == 0 || lean.Simple(to.path)
+	return to, len(p.rewrites) == 0 || ok && lean.Simple(to.path)
 }
 
 // Constant sets what every upstream of the route is told, whoever asks.

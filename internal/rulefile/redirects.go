@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"millrace/internal/urlpath"
 )
 
 // Redirects are the rules of a _redirects file. A nil one has none.
@@ -232,7 +234,7 @@ func (r *Redirects) Find(a Asked, forced bool) (t Target, ok, byQuery bool) {
 			continue
 		}
 		t = Target{Status: rule.status, To: rule.fill(values), Line: rule.line}
-		if rule.leadsHere(&t, &a) {
+		if rule.leadsHere(&t, &a) || len(values) > 0 && urlpath.LeadsOut(t.To) {
 			continue
 		}
 		if !strings.Contains(t.To, "?") && a.Query != "" {

@@ -146,7 +146,7 @@ func carriable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Pas
 // admits asks the gate of the route. Whom it does not let pass the handler answers.
 func (x *carried) admits(q *lane.Question) bool {
 	h := q.Head
-	gate := x.route.Gate.At(h.Path)
+	gate := x.route.Gate.At(h.Path, "")
 	if gate == nil {
 		return true
 	}

@@ -39,7 +39,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	came := r // whose target and protocol the log names
 	w.around = found.surround(now, came, &w.trace)
 	found.handler = w.around.preflights(found.handler)
-	if gate := found.gate.At(r.URL.Path); gate != nil {
+	if gate := found.gate.At(r.URL.Path, r.URL.RawPath); gate != nil {
 		found.handler = s.guarded(gate, now, w.rehearsal || before.admitted, found.handler)
 	}
 	if strings.HasPrefix(r.URL.Path, challengePath) {
@@ -226,10 +226,11 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		none.handler, none.gate = refuse("This is not a path.", http.StatusBadRequest), st.Gate
 		return none
 	}
-	if st.Trap.At(r.URL.Path) {
+	own, at := st.Trap.Asked(r.URL)
+	if at {
 		none.trap = st.Trap
 	}
-	if st.Trap.Own(r.URL.Path) {
+	if own {
 		none.handler = refuse("Nothing is here.", http.StatusNotFound)
 		none.on, none.pages, none.gate = st, st.Pages, st.Gate
 		return none
@@ -238,6 +239,11 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	switch {
 	case f.Clean != "":
 		none.handler, none.gate = redirectTo(f.Clean), st.Gate
+		none.headers, none.cors = st.Headers, st.CORS
+		return none
+	case f.Ambiguous:
+		none.handler = refuse("This path can be read in more than one way.", http.StatusBadRequest)
+		none.on, none.pages, none.gate = st, st.Pages, st.Gate
 		none.headers, none.cors = st.Headers, st.CORS
 		return none
 	case f.Route == nil:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/match"
+	"millrace/internal/urlpath"
 )
 
 // Rule is one of the rules that requests go through before a route is looked for.
@@ -34,6 +35,9 @@ type Found struct {
 	Request *http.Request
 	// Clean is the path to which the client is to be sent instead, "" for none.
 	Clean string
+	// Ambiguous: some servers take the path for one that another route or rule is
+	// for, and there is no other way to write it that says what is meant.
+	Ambiguous bool
 	// Private: more had a say than the path and the headers that Vary names, so
 	// that the answer is for nobody else.
 	Private bool
@@ -54,6 +58,8 @@ type Step struct {
 	Fails, Name string
 	// To is the path and query that the rule gives the request, "" if it ends the way.
 	To string
+	// Nowhere: what the rule makes of the request is no path, and nothing answers.
+	Nowhere bool
 }
 
 // Find returns what answers a request.
@@ -68,11 +74,13 @@ func (s *Site) Explain(r *http.Request) (f Found, steps []Step) {
 // find is Find. told may be nil.
 func (s *Site) find(r *http.Request, told func(Step)) Found {
 	f := Found{Request: r}
-	path, clean := Clean(r.URL.Path)
-	if !clean && s.ambiguous(r.URL) {
-		f.Clean = path
+	path, clean := urlpath.Clean(r.URL.Path)
+	several := !clean || urlpath.Several(r.URL.Path, r.URL.RawPath)
+	if several && s.ambiguous(r.URL) {
+		f.elsewhere(r, path)
 		return f
 	}
+	asked := WithPath(r, path, r.URL.RawQuery) // what rules see: no dot segment is in it
 	for i := range s.rules {
 		rule := &s.rules[i]
 		captures, ok := rule.path(path)
@@ -89,7 +97,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 				f.private(i)
 			}
 		}
-		if key, name := rule.Match.Failing(f.Request); key != "" {
+		if key, name := rule.Match.Failing(asked); key != "" {
 			if told != nil {
 				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Fails: key, Name: name})
 			}
@@ -101,31 +109,51 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 			f.private(i)
 		}
 		if rule.Route != nil {
-			f.Route, f.Rule = rule.Route, i+1
-			f.Request = WithPath(f.Request, path, f.Request.URL.RawQuery)
+			f.Route, f.Rule, f.Request = rule.Route, i+1, asked
 			if told != nil {
 				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true})
 			}
 			return f
 		}
-		if headers, more := rule.Rewrite.Says(); more {
-			f.private(i)
-		} else {
-			f.Vary = append(f.Vary, headers...)
+		to, query, made := f.rewrite(i, rule.Rewrite, asked, captures)
+		if !made {
+			if told != nil {
+				told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, Nowhere: true})
+			}
+			return f
 		}
-		to, query := rule.Rewrite.Path(f.Request, captures)
-		path, _ = Clean(to)
-		clean = true
-		f.Request = WithPath(f.Request, path, query)
+		path, several, clean = to, false, true
+		asked = WithPath(asked, path, query)
+		f.Request = asked
 		if told != nil {
-			told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: f.Request.URL.RequestURI()})
+			told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URL.RequestURI()})
 		}
 	}
 	f.Route = s.Route(path)
-	if !clean && (f.Route == nil || !f.Route.AsItCame || s.OnlyRoute(r.URL) == nil) {
-		f.Clean = path
+	asItCame := f.Route != nil && f.Route.AsItCame
+	if asItCame && several && s.OnlyRoute(r.URL) == nil || !asItCame && !clean {
+		f.elsewhere(r, path)
 	}
 	return f
+}
+
+// elsewhere sends the client to the clean path, unless that is what it has asked for.
+func (f *Found) elsewhere(r *http.Request, clean string) {
+	if clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\') {
+		f.Clean = clean
+		return
+	}
+	f.Route, f.Ambiguous = nil, true
+}
+
+// rewrite is what a rule makes of a request, and notes what it looks at for that.
+func (f *Found) rewrite(rule int, to *match.Template, asked *http.Request, captures []string) (path, query string, made bool) {
+	if headers, more := to.Says(); more {
+		f.private(rule)
+	} else {
+		f.Vary = append(f.Vary, headers...)
+	}
+	return to.Path(asked, captures)
 }
 
 // private notes that a rule makes the answer one for nobody else.
@@ -141,7 +169,7 @@ func (s *Site) ambiguous(u *url.URL) bool {
 	if len(s.rules) == 0 {
 		return false
 	}
-	readings := Readings(u)
+	readings := urlpath.Readings(u)
 	for i := range s.rules {
 		m := s.rules[i].Match
 		first := m.Covers(readings[0])
@@ -152,6 +180,21 @@ func (s *Site) ambiguous(u *url.URL) bool {
 		}
 	}
 	return false
+}
+
+// OnlyRoute returns what answers for a path whichever way it is read, or nil
+// when there are two ways to read it that lead to different routes: then it is
+// for nobody but who reads it as [urlpath.Clean] does.
+func (s *Site) OnlyRoute(u *url.URL) *Route {
+	var only *Route
+	for i, p := range urlpath.Readings(u) {
+		r := s.Route(p)
+		if r == nil || i > 0 && r != only {
+			return nil
+		}
+		only = r
+	}
+	return only
 }
 
 // WithPath is a request with another path and query; the one that it is made
@@ -192,8 +235,9 @@ func (p Pages) For(status int) string {
 // Page returns the route of a page and the path that it is asked for under.
 func (s *Site) Page(page, path string) (*Route, string) {
 	if IsName(page) {
-		return s.named[page], path
+		clean, _ := urlpath.Clean(path)
+		return s.named[page], clean
 	}
-	clean, _ := Clean(page)
+	clean, _ := urlpath.Clean(page)
 	return s.Route(clean), clean
 }

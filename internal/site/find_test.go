@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 
 	"millrace/internal/match"
+	"millrace/internal/urlpath"
 )
 
 func rule(t testing.TB, w match.When, to string, route *Route) Rule {
@@ -69,6 +72,57 @@ func TestFindUnclean(t *testing.T) {
 	if f := s.Find(httptest.NewRequest(http.MethodGet, "http://x/admin//x", http.NoBody)); f.Route.Pattern != "@deny" {
 		t.Errorf("the rule was got round: %s", f.Route.Pattern)
 	}
+}
+
+// A path that can be read in two ways is passed on by a route only if both ways
+// lead to it: no other route can be got round.
+func TestOnlyRoute(t *testing.T) {
+	routes := []*Route{route("/"), route("/p/"), route("/secret/"), route("/p/admin")}
+	s := New(1, routes)
+	for target, want := range map[string]string{
+		"/x//y": "/", "/p//y": "/p/", "/p/a%2F..%2Fb": "/p/", "/p/https%3A%2F%2Fexample.com/x": "/p/", "/x/../y": "/", "//": "/",
+		"/p/..%2fx": "", "/p/..%2fsecret%2fx": "", "/secret%2f..%2fx": "", "/secret/../x": "", "//secret/x": "", "/x/..%2f..%2fsecret/": "",
+		"/a/../secret//../k": "", "/p//admin": "", "/p/x%2f..%2fadmin": "", "/p/./admin": "", "/p/%2fadmin": "",
+		"/x/../secret/a/%2e%2e/../../k": "", "/x/../secret/%2E./../k": "", "/x/%2e%2e/../y": "/",
+	} {
+		u, err := url.ParseRequestURI(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if r := s.OnlyRoute(u); r != nil {
+			got = r.Pattern
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q; read as %q", target, got, want, urlpath.Readings(u))
+		}
+	}
+}
+
+// FuzzRewriteStays: whatever a rule's text is made of and however the request is
+// spelled, the path that comes out is below what the text begins with.
+func FuzzRewriteStays(f *testing.F) {
+	f.Add(uint(0), "/../private/s", "a.test", "..")
+	f.Add(uint(7), "/%2e%2e/x", "..", `..\`)
+	f.Add(uint(12), "/a/.../x", "", "../../x")
+	values := []string{"{path}", "{rest}", "{uri}", "{host}", "{query.p}", "{header.X-P}", "{cookie.p}", "{0}", "{1}", "{2}"}
+	f.Fuzz(func(t *testing.T, choice uint, target, host, text string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || u.Path == "" || u.Path[0] != '/' {
+			return
+		}
+		w := match.When{Regex: [...]string{"^(/[^/]*)(.*)$", "^/(.?.?)(.*)$", "([^/]*)/?([^/]*)$", "^/([^x]*)x?(.*)$"}[choice%4]}
+		to := "/to/" + values[choice/4%10] + [...]string{"", "/", ".", "x"}[choice/40%4] + values[choice/160%10]
+		s := New(1, []*Route{route("/")}, rule(t, w, to, nil))
+		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+		r.URL, r.Host = u, host
+		r.Header["X-P"], r.Header["Cookie"] = []string{text}, []string{"p=" + text}
+		u.RawQuery = url.Values{"p": {text}}.Encode()
+		found := s.Find(r)
+		if path := found.Request.URL.Path; found.Route != nil && found.Clean == "" && s.rules[0].Match.Covers(u.Path) && path != "/to" && !strings.HasPrefix(path, "/to/") {
+			t.Fatalf("%s of %q (host %q, %q) is %q", to, target, host, text, path)
+		}
+	})
 }
 
 func BenchmarkFind(b *testing.B) {

@@ -13,6 +13,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/match"
 	"millrace/internal/meter"
+	"millrace/internal/urlpath"
 )
 
 // Route is one path of a site and what answers there.
@@ -104,7 +105,7 @@ func New(id uint64, routes []*Route, rules ...Rule) *Site {
 	return s
 }
 
-// Route returns what answers for a clean path (see Clean), or nil.
+// Route returns what answers for a clean path (see [urlpath.Clean]), or nil.
 func (s *Site) Route(path string) *Route {
 	if r := s.exact[path]; r != nil {
 		return r
@@ -123,9 +124,10 @@ func (s *Site) Route(path string) *Route {
 }
 
 // Plain returns what answers for a path in which nothing is encoded, if nothing
-// but the path has a say in that; otherwise, and for a path that is not clean, nil.
+// but the path has a say in that; otherwise, and for a path that some server reads in
+// another way, nil.
 func (s *Site) Plain(path string) *Route {
-	if _, clean := Clean(path); !clean {
+	if urlpath.Several(path, "") {
 		return nil
 	}
 	for i := range s.rules {
@@ -287,37 +289,3 @@ func (t *Table) Retire() { t.Leave() }
 
 // Idle is closed when the table has been retired and nobody is in it.
 func (t *Table) Idle() <-chan struct{} { return t.idle }
-
-// Clean returns the one path under which p is routed: dot segments resolved and
-// double slashes merged, so that "/x/../private/" cannot pass by a rule for
-// "/private/". It reports whether p was clean already.
-func Clean(p string) (string, bool) {
-	if strings.HasPrefix(p, "/") && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
-		return p, true
-	}
-	var out []string
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		last := i == len(segments)-1
-		switch s {
-		case ".":
-		case "..":
-			if len(out) > 0 {
-				out = out[:len(out)-1]
-			}
-		case "":
-			continue
-		default:
-			out = append(out, s)
-			continue
-		}
-		if last {
-			segments = append(segments[:i:i], "") // "/a/.." is the folder "/"
-		}
-	}
-	clean := "/" + strings.Join(out, "/")
-	if clean != "/" && segments[len(segments)-1] == "" {
-		clean += "/"
-	}
-	return clean, clean == p
-}

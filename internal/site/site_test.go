@@ -2,7 +2,6 @@ package site
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -85,37 +84,4 @@ func TestTableIdlesAfterItsLastRequest(t *testing.T) {
 	if table.Enter() {
 		t.Fatal("a table that has ended was entered")
 	}
-}
-
-func TestClean(t *testing.T) {
-	for in, want := range map[string]string{
-		"/": "/", "": "/", "/a": "/a", "/a/": "/a/", "//": "/", "//a": "/a", "/a//b": "/a/b",
-		"/a/../b": "/b", "/a/..": "/", "/..": "/", "/../..": "/", "/a/./b": "/a/b", "/a/.": "/a/",
-		"/a/b/..": "/a/", "/a/b/../": "/a/", "/.hidden": "/.hidden", "/...": "/...", "a/b": "/a/b",
-	} {
-		got, ok := Clean(in)
-		if got != want || ok != (in == want) {
-			t.Errorf("Clean(%q) = %q, %v; want %q", in, got, ok, want)
-		}
-	}
-}
-
-func FuzzClean(f *testing.F) {
-	for _, s := range []string{"/", "/a/../b//c/./", "//x", "/..%2f", ".."} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, p string) {
-		got, _ := Clean(p)
-		if again, ok := Clean(got); !ok || again != got {
-			t.Fatalf("Clean(%q) = %q, which is not clean: %q", p, got, again)
-		}
-		if !strings.HasPrefix(got, "/") || strings.Contains(got, "//") {
-			t.Fatalf("Clean(%q) = %q", p, got)
-		}
-		for s := range strings.SplitSeq(got, "/") {
-			if s == "." || s == ".." {
-				t.Fatalf("Clean(%q) = %q keeps a dot segment", p, got)
-			}
-		}
-	})
 }
