@@ -82,7 +82,7 @@ func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim 
 	}
 	f := x.failure(err)
 	x.abandon()
-	p.failed(c, f.outcome, f.err)
+	p.gaveUp(c, f)
 	return nil, f
 }
 

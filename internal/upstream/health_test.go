@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -184,15 +186,99 @@ func TestBreakerProbeGivenUp(t *testing.T) {
 func TestBodyFailures(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
 		w.set("a:80", faulty.Named("length too large").Script)
-		p := newPool(t, Options{To: hosts(1)}, w)
-		var err error
+		w.counting("b:80")
+		p := newPool(t, Options{To: hosts(2), Balance: "round_robin", Health: Health{Failures: 1000}}, w)
 		for range 50 {
-			if _, _, err = get(t, p); errors.Is(err, ErrUnhealthy) {
-				break
+			get(t, p)
+		}
+		if !p.Servers()[0].Open {
+			t.Error("the breaker stays closed")
+		}
+		for range 10 {
+			if _, _, err := get(t, p); err != nil {
+				t.Errorf("with the other server: %v", err)
 			}
 		}
-		if !errors.Is(err, ErrUnhealthy) {
-			t.Errorf("the breaker stays closed: %v", err)
+	})
+}
+
+// crashing is a server that says crash for one page, "" to wait and " " to say nothing,
+// and ends the connection; the others it answers.
+func (w *wires) crashing(addr, crash string) {
+	w.host(addr, func(c net.Conn) {
+		defer c.Close()
+		reader := bufio.NewReader(c)
+		for {
+			r, err := http.ReadRequest(reader)
+			switch {
+			case err != nil:
+				return
+			case r.URL.Path != "/crash":
+				_ = answerOK(r, c)
+				continue
+			case crash == "":
+				_, _ = reader.ReadByte() // until the client gives up
+			}
+			_, _ = io.WriteString(c, strings.TrimSpace(crash))
+			return
+		}
+	})
+}
+
+// TestOneBadPage: a page that crashes the application, whatever way, does not close the
+// others, however many servers there are and whoever asks for it.
+func TestOneBadPage(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		for _, fault := range []string{"", " ", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"} {
+			t.Run(fmt.Sprintf("%d servers, %q", n, fault), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *wires) {
+					to := hosts(n)
+					for _, host := range to {
+						w.crashing(strings.TrimPrefix(host, "http://")+":80", fault)
+					}
+					p := newPool(t, Options{To: to, HeaderTimeout: time.Second}, w)
+					for range 100 {
+						if _, _, err := do(p, newRequest(t, "GET", "/crash", nil)); err == nil || errors.Is(err, ErrUnhealthy) {
+							t.Fatalf("the page itself: %v", err)
+						}
+						if _, _, err := get(t, p); err != nil {
+							t.Fatalf("another page: %v", err)
+						}
+					}
+					var all sync.WaitGroup
+					for range 20 {
+						all.Go(func() { do(p, newRequest(t, "GET", "/crash", nil)) })
+					}
+					all.Wait()
+					for range 50 {
+						if _, _, err := get(t, p); err != nil {
+							t.Fatalf("another page, after many: %v", err)
+						}
+					}
+					idle(t, p)
+				})
+			})
+		}
+	}
+}
+
+// TestRetriesCountOnce: a request that fails wherever it is sent counts as one failure.
+func TestRetriesCountOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *wires) {
+		for _, host := range hosts(3) {
+			w.crashing(strings.TrimPrefix(host, "http://")+":80", " ")
+		}
+		p := newPool(t, Options{To: hosts(3), Balance: "round_robin", Health: Health{Failures: 1}}, w)
+		do(p, newRequest(t, "GET", "/crash", nil))
+		var fails uint64
+		healthy := 0
+		for _, s := range p.Servers() {
+			if fails += s.Fails; s.Healthy {
+				healthy++
+			}
+		}
+		if fails != 1 || healthy != 2 || p.Retried() != 2 {
+			t.Errorf("%d failures, %d healthy servers, %d retries", fails, healthy, p.Retried())
 		}
 	})
 }
@@ -254,7 +340,10 @@ func TestProbes(t *testing.T) {
 func TestWaitersMove(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
 		w.set("a:80", faulty.Named("hang before header").Script)
-		o := Options{To: hosts(1), Concurrency: 1, HeaderTimeout: time.Second, QueueTimeout: time.Hour, Retries: Retries{Attempts: 1}, Breaker: Breaker{Requests: 1}}
+		o := Options{
+			To: hosts(1), Concurrency: 1, HeaderTimeout: time.Minute, QueueTimeout: time.Hour,
+			Retries: Retries{Attempts: 1}, Health: Health{Path: "/", UnhealthyAfter: 1},
+		}
 		p := newPool(t, o, w)
 		var all sync.WaitGroup
 		var unhealthy atomic.Int32

@@ -143,14 +143,18 @@ type Retries struct {
 	// answer counts. Default none.
 	Status []string `yaml:"status"`
 	// Budget is how many requests may be repeats, in percent of those of the
-	// last 10 seconds; 10 always may. Default 20.
+	// last 10 seconds; 10 always may. Repeats of what was sent already get half of
+	// that, so that one page that always fails leaves the others theirs. Default 20.
 	Budget int `yaml:"budget"`
 }
 
 // Breaker keeps requests from a server that fails most of them, so that
 // clients get 503 (or a cache's stale answer) at once, and the server time to
 // recover. A failure is a broken or refused connection, a timeout, or an answer
-// that breaks the protocol; no status is one.
+// that breaks the protocol; no status is one. A request that fails after it was sent
+// may be the cause itself, and counts once, however often it is repeated. Failures of
+// that kind never close an upstream: they do not open the breaker of its only server, and
+// where they have opened those of all, all are asked.
 type Breaker struct {
 	// Off switches it off.
 	Off bool `yaml:"off"`

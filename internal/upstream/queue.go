@@ -16,6 +16,7 @@ import (
 type place struct {
 	server *server
 	probe  bool // the one request that a half-open breaker lets pass
+	again  bool // the request has failed elsewhere, after it was sent
 	since  time.Duration
 }
 
@@ -255,22 +256,27 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 // streams are all taken may not be asked for one more, and there is no waiting
 // for that: streams last.
 func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
-	var up, calm, room set
+	var up, calm, room, mild set
 	streaming := false
 	for _, s := range p.servers {
 		if s.running < p.options.Concurrency {
 			room = room.with(s)
 		}
 		switch {
-		case s.down || s.drained || !s.breaker.admits(now):
+		case s.down || s.drained || !s.breaker.mild && !s.breaker.admits(now):
 		case what.stream && s.streams >= p.options.Streams:
 			streaming = true
+		case !s.breaker.admits(now):
+			mild = mild.with(s)
 		default:
 			up = up.with(s)
 			if now >= s.ejectedUntil {
 				calm = calm.with(s)
 			}
 		}
+	}
+	if up == 0 {
+		up = mild // rather than nobody
 	}
 	switch {
 	case up == 0 && streaming:
@@ -310,7 +316,7 @@ func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
 func (p *Pool) enter(s *server, now time.Duration) place {
 	s.running++
 	s.requests++
-	return place{server: s, probe: s.breaker.enter(), since: now}
+	return place{server: s, probe: s.breaker.enter(now), since: now}
 }
 
 // dispatch gives free places to those who wait longest, with p.mu held. It
@@ -347,7 +353,7 @@ func (p *Pool) observe(c place, now time.Duration, o outcome) change {
 	switch o {
 	case succeeded:
 		c.server.latency.observe(now, now-c.since)
-	case failed:
+	case failed, unreached:
 		c.server.latency.observe(now, max(now-c.since, failureLatency))
 	}
 	return c.server.observe(now, o, c.probe, len(p.servers) == 1)
@@ -364,6 +370,20 @@ func (p *Pool) answered(c place, done bool) {
 	}
 	p.mu.Unlock()
 	p.log(c.server, ch, nil)
+}
+
+// gaveUp is failed for a try that says why. A request that fails wherever it is sent
+// says something about the first server only, and more about itself.
+func (p *Pool) gaveUp(c place, f *failure) {
+	o := f.outcome
+	switch {
+	case o != failed:
+	case !f.sent:
+		o = unreached
+	case c.again:
+		o = undecided
+	}
+	p.failed(c, o, f.err)
 }
 
 // failed records that a try has ended without an answer, and frees its place.

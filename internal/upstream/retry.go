@@ -30,7 +30,7 @@ func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, b
 		return nil, false
 	}
 	next, ok := up.again(r.GetBody)
-	if !ok || !p.withdraw() {
+	if !ok || !p.withdraw(f.sent) {
 		next.abandon()
 		return nil, false
 	}
@@ -43,7 +43,7 @@ func (p *Pool) unwelcome(r *http.Request, resp *http.Response, up *upload, n int
 	if !p.repeats(r.Method, resp.StatusCode) || up != nil || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
 		return false
 	}
-	return p.withdraw()
+	return p.withdraw(true)
 }
 
 // repeats reports whether requests are repeated for the status of an answer.
@@ -52,13 +52,18 @@ func (p *Pool) repeats(method string, status int) bool {
 	return len(statuses) > 0 && isIdempotent(method) && slices.ContainsFunc(statuses, func(s string) bool { return matches(s, status) })
 }
 
-// withdraw takes one repeat from the budget.
-func (p *Pool) withdraw() bool {
+// withdraw takes one repeat from the budget. Those of requests that were sent may take
+// half of it: a page that always fails leaves the others theirs.
+func (p *Pool) withdraw(sent bool) bool {
 	now := p.now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	requests, repeats := p.budget.counts(now)
-	if repeats >= max(minRetries, requests*uint64(p.options.Retries.Budget)/100) {
+	most := max(minRetries, requests*uint64(p.options.Retries.Budget)/100)
+	if sent {
+		most /= 2
+	}
+	if repeats >= most {
 		return false
 	}
 	p.budget.add(now, 1)

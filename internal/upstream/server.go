@@ -26,7 +26,8 @@ type outcome int
 const (
 	undecided outcome = iota // it was given up, or never sent
 	succeeded
-	failed
+	failed    // after it was sent, or some of it
+	unreached // before that: no connection, or no handshake of TLS
 )
 
 // server is one address with its connections and its record.
@@ -68,7 +69,7 @@ func newServer(i int, a address, o Options, way *connector, log *slog.Logger, st
 		seed:    mix(fnv1a(a.text)),
 		weight:  1,
 		token:   tokenOf(a.text),
-		breaker: breaker{limits: o.Breaker, results: window{cell: o.Breaker.Window / windowCells}},
+		breaker: newBreaker(o.Breaker),
 	}
 	if i < len(o.Weights) {
 		s.weight = float64(o.Weights[i])
@@ -102,7 +103,14 @@ const (
 // observe records a result. probe says that the request was the one that a
 // half-open breaker let pass; alone that there is no other server.
 func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change {
-	broke := s.breaker.result(now, probe, o)
+	told := o
+	if alone && o == failed {
+		told = succeeded // it can be reached, so requests for anything else may pass
+	}
+	broke := s.breaker.result(now, probe, told)
+	if broke && told == succeeded {
+		s.back = now
+	}
 	switch o {
 	case succeeded:
 		s.consecutive = 0
@@ -110,13 +118,15 @@ func (s *server) observe(now time.Duration, o outcome, probe, alone bool) change
 			s.ejections = 0 // good for as long as it was out
 		}
 		if broke {
-			s.back = now
 			return closed
 		}
-	case failed:
+	case failed, unreached:
 		s.fails++
 		s.consecutive++
-		if broke {
+		switch {
+		case broke && told == succeeded:
+			return closed
+		case broke:
 			return opened
 		}
 		if !alone && s.consecutive >= s.options.Health.Failures && now >= s.ejectedUntil {

@@ -211,7 +211,7 @@ func (p *Pool) pass(r *http.Request, target string, c place, up *upload, interim
 	if err != nil {
 		f := t.failure(r.Context(), err)
 		t.release()
-		p.failed(c, f.outcome, f.err)
+		p.gaveUp(c, f)
 		return nil, f
 	}
 	resp.Request = r

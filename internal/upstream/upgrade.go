@@ -144,7 +144,7 @@ func (p *Pool) tryUpgrade(r *http.Request, target string, c place) (*http.Respon
 	if err != nil {
 		h.abandon()
 		f := h.failure(r.Context(), err)
-		p.failed(c, f.outcome, f.err)
+		p.gaveUp(c, f)
 		return nil, nil, f
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {

@@ -65,7 +65,6 @@ func TestUpgradeRetries(t *testing.T) {
 // TestUpgradeBreaker: failed upgrades open it, and one that succeeds closes it.
 func TestUpgradeBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
-		w.set("a:80", faulty.Named("close after request").Script)
 		p := newPool(t, Options{To: []string{"http://a"}, Retries: Retries{Attempts: 1}, Breaker: Breaker{Requests: 4, Open: 5 * time.Second}}, w)
 		for range 4 {
 			if err := refused(t, p, upgradeRequest(t, "/")); !errors.Is(err, ErrUnreachable) {

@@ -54,8 +54,10 @@
 // probes, where wanted, take it out until it answers them. Only what the server
 // did counts, not requests that the client gave up or made impossible to send.
 // If all that are up are ejected, all count again (a panic threshold: an
-// ejection must never turn a bad answer into none). An open breaker and a
-// failed probe do turn requests away, with [ErrUnhealthy].
+// ejection must never turn a bad answer into none). A failed probe and a breaker
+// that refused connections have opened do turn requests away, with [ErrUnhealthy].
+// Failures after a request was sent do not: one page may crash the application,
+// which goes on with all others. Those of one request count once.
 //
 // # Errors
 //
@@ -217,6 +219,7 @@ type Interim func(status int, header http.Header) error
 // is a place that the request has already.
 func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
 	defer func() { up.settle() }()
+	again := false
 	for n := 1; ; n++ {
 		c, err := has, error(nil)
 		if has = (place{}); c.server == nil {
@@ -226,7 +229,7 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try fun
 			up.abandon()
 			return nil, err
 		}
-		what.tried = what.tried.with(c.server)
+		what.tried, c.again = what.tried.with(c.server), again
 		step := trace.Begin(r.Context(), trace.Attempt)
 		resp, f := try(c, up)
 		step.End(c.server.name, f.cause())
@@ -237,8 +240,8 @@ func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try fun
 		var next *upload
 		if f == nil {
 			resp.Body.Close() // which gives the place back
-		} else if again, ok := p.again(r, f, up, n); ok {
-			next = again
+		} else if body, ok := p.again(r, f, up, n); ok {
+			next, again = body, again || f.sent
 		} else {
 			up.abandon()
 			return nil, f.err
