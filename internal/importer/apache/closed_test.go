@@ -98,6 +98,32 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "<VirtualHost 127.0.0.1:8081>\nServerName b.example\nDocumentRoot /r\n</VirtualHost>\n<VirtualHost *:80>\nServerName a.example\nDocumentRoot /r\n</VirtualHost>",
 			Want:   []string{"- hosts: [b.example]\n    rules:\n      " + remove}, Left: "served on all addresses",
 		},
+		"an alias into the site's folder": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\nAlias /docs /r/private/docs\n<Directory /r/private/docs>\nRequire all denied\n</Directory>\n</VirtualHost>",
+			Want:   []string{"/docs/: {deny: {}}", "/private/docs/: {deny: {}}"},
+		},
+		"files of a folder with two paths": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\nAlias /docs /r/private\n<Directory /r/private>\n<Files *.sql>\nRequire all denied\n</Files>\n</Directory>\n</VirtualHost>",
+			Want:   []string{"'^/docs(?:/.*)?/[^/]*\\.sql$', deny: {}}", "'^/private(?:/.*)?/[^/]*\\.sql$', deny: {}}"},
+		},
+		"a path's expression below an alias": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\n<Directory /r>\nRequire ip 10.0.0.1\n</Directory>\nAlias /docs /s\n<LocationMatch /c/>\nAuthType Basic\nAuthUserFile /p\nRequire valid-user\n</LocationMatch>\n</VirtualHost>",
+			Want:   []string{"within: [/docs/], route: "},
+		},
+		"the index of a folder": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\n<Files index.html>\nRequire all denied\n</Files>\n</VirtualHost>",
+			Want:   []string{"- {regex: '^/(?:.*/)?$', deny: {}}"},
+		},
+		"a path stands over names of files": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\n<Location /a>\nRequire all denied\n</Location>\n<Files x.jpg>\nRequire all granted\n</Files>\n</VirtualHost>",
+			Want:   []string{"/a/: {deny: {}}"},
+			Not:    []string{"route: '@"},
+		},
+		"sources of programs": {
+			Config: "<VirtualHost *:80>\nServerName a\nDocumentRoot /r\nScriptAlias /cgi-bin/ /r/programs/\nAddHandler cgi-script .cgi .pl\n</VirtualHost>",
+			Want:   []string{"{path: /cgi-bin/, respond: {status: 501", "{path: /programs/, respond: {status: 501", "'(?i)\\.(?:cgi|pl)(?:/|\\.|$)', respond: {status: 501"},
+			Left:   "answer 501",
+		},
 		"certificates of some": {
 			Config: "<VirtualHost *:443>\nServerName a.example\nSSLEngine on\nSSLVerifyClient require\nSSLCACertificateFile /ca\nDocumentRoot /r\n</VirtualHost>\n<VirtualHost *:443>\nServerName b.example\nSSLEngine on\nDocumentRoot /r\n</VirtualHost>",
 			Want:   []string{remove + "/etc/apache2/apache2.conf:4: Apache asked clients for a certificate"}, Left: "of all sites",

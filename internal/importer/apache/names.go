@@ -1,7 +1,6 @@
 package apache
 
 import (
-	"errors"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -20,6 +19,24 @@ type section struct {
 	err  error
 
 	below func(url string) (string, error) // the expression for the paths below another folder
+	paths bool                             // it is for paths, not for names of files
+	name  string                           // of the one file that it is for
+	names *regexp.Regexp                   // of files
+	index bool                             // a folder may be answered with one
+	in    string                           // the place that its rules are for; "" for all
+}
+
+// apart reports whether no file is for both of two sections.
+func (s section) apart(o section) bool {
+	not := func(a, b section) bool { return a.name != "" && b.names != nil && !b.names.MatchString(a.name) }
+	return not(s, o) || not(o, s)
+}
+
+// hasAll reports whether a section says all of which another does: what that asks of
+// clients no longer holds then.
+func (s section) hasAll(of section) bool {
+	has := func(s section, names []string) bool { return len(allIn([]layer{{list: s.list}}, names...)) > 0 }
+	return (has(s, requires()) || !has(of, requires())) && (has(s, orders()) || !has(of, orders()))
 }
 
 // filesIn are the sections for files in a layer.
@@ -39,10 +56,30 @@ func (t *site) filesIn(l layer, url string) (found []section) {
 			text = "^" + strings.NewReplacer(`\*`, "[^/]*", `\?`, "[^/]").Replace(regexp.QuoteMeta(text)) + "$"
 		}
 		s.below = func(url string) (string, error) { return fileExpression(text, url, t.php != nil) }
+		if !isExpr && !strings.ContainsAny(d.Arg(0), "*?") {
+			s.name = d.Arg(0)
+		}
+		if re, err := regexp.Compile(text); err == nil {
+			s.names, s.index = re, slices.ContainsFunc(t.indexes(), re.MatchString)
+		}
 		s.expr, s.err = s.below(url)
 		found = append(found, s)
 	}
 	return found
+}
+
+// indexes are the names of files that folders may be answered with.
+func (t *site) indexes() []string {
+	names := []string{}
+	for _, l := range append([]layer{{list: t.lines()}}, t.dirs...) {
+		for _, d := range allIn([]layer{l}, "directoryindex") {
+			names = append(names, d.Args...)
+		}
+	}
+	if len(names) == 0 {
+		return []string{"index.html"}
+	}
+	return names
 }
 
 // fileExpression makes an expression for the name of a file one for paths below
@@ -170,23 +207,30 @@ func (t *site) nameRules() {
 	var sections []section
 	sections = append(sections, t.filesIn(layer{list: t.lines()}, "/")...)
 	for _, l := range t.dirs {
-		url, ok := t.pathOf(l.dir)
-		switch {
-		case ok:
+		for _, url := range t.pathsOf(l.dir) {
 			sections = append(sections, t.filesIn(l, url)...)
-		case within(t.root(), l.dir): // a folder around the site's
+		}
+		if within(t.root(), l.dir) && strings.TrimSuffix(l.dir, "/") != strings.TrimSuffix(t.root(), "/") { // a folder around the site's
 			sections = append(sections, t.filesIn(l, "/")...)
+		}
+		for _, a := range t.aliases { // and around that of an alias
+			if within(a.dir, l.dir) && !within(t.root(), l.dir) && !slices.ContainsFunc(t.pathsOf(l.dir), func(url string) bool { return strings.HasPrefix(a.path, url) }) {
+				sections = append(sections, t.filesIn(l, a.path)...)
+			}
 		}
 	}
 	for _, l := range t.locations {
 		if expr, is := strings.CutPrefix(l.url, "~"); is {
-			s := section{line: l.line, list: l.list, at: "/", below: func(string) (string, error) { return "", errors.New("it is for paths") }}
+			s := section{line: l.line, list: l.list, at: "/", paths: true}
 			s.expr, s.err = expression(expr, false)
+			whole, err := s.expr, s.err
+			s.below = func(string) (string, error) { return whole, err }
 			sections = append(sections, s)
 		}
 	}
 	var rules []ruleDraft
-	var opened []string // what later sections let in, which earlier ones must not take
+	var opened []section // what later sections let in, which earlier ones must not take
+	var lets []section   // what later sections let in, all of it or some clients
 	for _, s := range slices.Backward(sections) {
 		t.im.Used(s.line)
 		if s.err != nil {
@@ -199,10 +243,28 @@ func (t *site) nameRules() {
 		}
 		t.besides(s)
 		if guards(s.list) {
-			more, open := t.guardedFiles(s, opened)
-			rules = append(rules, more...)
+			var except []string
+			for _, o := range opened {
+				if o.hasAll(s) {
+					except = append(except, "~"+o.expr)
+				}
+			}
+			more, open := t.guardedFiles(s, except)
+			besides := slices.ContainsFunc(lets, func(o section) bool { return !o.hasAll(s) && !o.apart(s) })
+			some := slices.ContainsFunc(more, func(r ruleDraft) bool { return r.node.Get("deny") == nil })
+			if open || some {
+				lets = append(lets, s)
+			}
+			switch {
+			case !besides:
+				rules = append(rules, more...)
+			case some:
+				t.close(s.line, "Require stands beside Order and Allow of another section: write both as one")
+			default: // what other sections let in is kept out by this one
+				rules = append(more, rules...)
+			}
 			if open {
-				opened = append(opened, "~"+s.expr)
+				opened = append(opened, s)
 			}
 		}
 	}
@@ -221,6 +283,10 @@ func (t *site) nameRules() {
 // files where the folder does.
 func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open bool) {
 	i := slices.IndexFunc(t.places, func(p *place) bool { return p.path == s.at })
+	if i < 0 {
+		t.close(s.line, "write it as a rule with a regex")
+		return nil, false
+	}
 	home := t.places[i]
 	var except []string
 	g := t.guardedBy(home, s)
@@ -229,13 +295,15 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 			if p.proxy != nil || !strings.HasPrefix(p.path, s.at) || p.guard.same(home.guard) {
 				continue
 			}
-			except = append(except, p.path)
 			inner := s
+			below := slices.DeleteFunc(slices.Clone(except), func(deeper string) bool { return !strings.HasPrefix(deeper, p.path) })
+			except = append(except, p.path)
+			inner.in = p.path
 			if inner.expr, inner.err = s.below(p.path); inner.err != nil {
 				t.im.Leave(s.line, "it is not carried over for "+p.path+": write a rule and a route")
 				continue
 			}
-			more, _ := t.fileRules(p, inner, t.guardedBy(p, s), opened)
+			more, _ := t.fileRules(p, inner, t.guardedBy(p, s), append(slices.Clone(opened), below...))
 			rules = append(rules, more...)
 		}
 	}
@@ -245,7 +313,12 @@ func (t *site) guardedFiles(s section, opened []string) (rules []ruleDraft, open
 
 // guardedBy is who is let in to the files of a section in a place.
 func (t *site) guardedBy(p *place, s section) guard {
-	g := t.guardOf(append(slices.Clone(p.layers), layer{line: s.line, list: s.list}))
+	// Apache puts folders, names of files and paths together in this order.
+	at := slices.IndexFunc(p.layers, func(l layer) bool { return l.url != "" && (!s.paths || t.after(l, s)) })
+	if at < 0 {
+		at = len(p.layers)
+	}
+	g := t.guardOf(slices.Insert(slices.Clone(p.layers), at, layer{line: s.line, list: s.list}))
 	if g.why != "" {
 		t.im.Leave(g.lineOr(s.line), g.why+". Nobody gets these files")
 		g.closed = true
@@ -253,11 +326,22 @@ func (t *site) guardedBy(p *place, s section) guard {
 	return g
 }
 
+// after reports whether a section for a path stands behind one for an expression.
+func (t *site) after(l layer, s section) bool {
+	place := func(d *draft.Directive) int {
+		return slices.IndexFunc(t.locations, func(l layer) bool { return l.line == d })
+	}
+	return place(l.line) > place(s.line)
+}
+
 // fileRules are the rules for the files of a section in one place.
 func (t *site) fileRules(p *place, s section, g guard, except []string) (rules []ruleDraft, open bool) {
 	comment := s.line.At() + ": " + s.line.String()
 	with := func(action string, value *draft.Node) *draft.Node {
 		n := draft.Map().Set("regex", draft.Verbatim(s.expr))
+		if s.paths && s.in != "" {
+			n.Set("within", draft.Texts(s.in))
+		}
 		if len(except) > 0 {
 			n.Set("except", verbatims(except))
 		}
@@ -272,7 +356,8 @@ func (t *site) fileRules(p *place, s section, g guard, except []string) (rules [
 	}
 	switch {
 	case g.closed:
-		return append(rules, ruleDraft{with("deny", draft.Map().Flow()), comment}), false
+		rules = append(rules, ruleDraft{with("deny", draft.Map().Flow()), comment})
+		return append(rules, t.folders(p, s, except, "deny", draft.Map().Flow())...), false
 	case g.same(p.guard):
 		return rules, true
 	}
@@ -283,7 +368,31 @@ func (t *site) fileRules(p *place, s section, g guard, except []string) (rules [
 		name = t.freeName(base(strings.NewReplacer("\\", "", "^", "", "$", "").Replace(last)))
 		t.named.Set(name, node, comment)
 	}
-	return append(rules, ruleDraft{with("route", draft.Text(name)), comment}), false
+	rules = append(rules, ruleDraft{with("route", draft.Text(name)), comment})
+	if !s.index {
+		return rules, false
+	}
+	if p.guard.open() {
+		return append(rules, t.folders(p, s, except, "route", draft.Text(name))...), false
+	}
+	t.im.Leave(s.line, "folders that this file answers for are closed: both what the folder asks and what the file asks would have to hold")
+	return append(rules, t.folders(p, s, except, "deny", draft.Map().Flow())...), false
+}
+
+// folders are the rules for folders in a place that a section's file may answer for.
+func (t *site) folders(p *place, s section, except []string, action string, value *draft.Node) []ruleDraft {
+	if !s.index {
+		return nil
+	}
+	at := s.at
+	if s.in != "" {
+		at = s.in
+	}
+	n := draft.Map().Set("regex", draft.Verbatim("^"+regexp.QuoteMeta(at)+"(?:.*/)?$"))
+	if len(except) > 0 {
+		n.Set("except", verbatims(except))
+	}
+	return []ruleDraft{{n.Set(action, value), s.line.At() + ": folders that it is the index of"}}
 }
 
 // nameOf is the name of a route that is there already, "" if there is none.

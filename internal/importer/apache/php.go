@@ -83,18 +83,18 @@ func fcgi(text string) string {
 
 // switchedOff finds folders in which no PHP is run.
 func (t *site) switchedOff(l layer) {
-	url, ok := t.pathOf(l.dir)
-	if !ok {
+	paths := t.pathsOf(l.dir)
+	if len(paths) == 0 {
 		return
 	}
 	off := func(d *draft.Directive) {
 		t.im.Used(d)
-		if url == "/" {
+		if slices.Contains(paths, "/") {
 			t.php = nil
 			t.im.Standard(d, "no PHP is run, and sources are not shown")
 			return
 		}
-		t.noPHP = append(t.noPHP, url)
+		t.noPHP = append(t.noPHP, paths...)
 	}
 	look := func(list []*draft.Directive) {
 		for _, d := range list {

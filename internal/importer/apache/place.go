@@ -26,15 +26,13 @@ func (t *site) findPlaces() {
 		add(&place{path: a.path, dir: a.dir, why: a.line})
 	}
 	for _, l := range t.dirs {
-		url, ok := t.pathOf(l.dir)
-		if !ok {
-			continue
-		}
 		why := l.line
 		if why == nil && len(l.list) > 0 {
 			why = &draft.Directive{File: l.list[0].File, Line: 1}
 		}
-		add(&place{path: url, dir: l.dir, why: why})
+		for _, url := range t.pathsOf(l.dir) {
+			add(&place{path: url, dir: l.dir, why: why})
+		}
 	}
 	for _, l := range t.locations {
 		if strings.HasPrefix(l.url, "~") {
@@ -77,6 +75,14 @@ func (t *site) place(p *place) {
 	}
 	p.node = t.answer(p, p.layers, p.guard, p.path)
 	t.placeRules(p, p.guard)
+	if p.proxy != nil && p.proxy.Arg(0) == p.path && p.path != "/" {
+		// The path without its slash is a folder's, with what is said of that.
+		folder := strings.TrimSuffix(p.path, "/")
+		if !t.guardOf(t.layersOf(folder, t.dirOf(folder))).open() {
+			to := draft.Map().Set("to", draft.Text(p.path)).Set("status", draft.Number(301)).Flow()
+			t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(folder)).Set("redirect", to), p.proxy.At()})
+		}
+	}
 }
 
 // placeRules are what a route cannot say of who is kept out there.
@@ -283,8 +289,10 @@ func (t *site) bodySize(layers []layer, node *draft.Node) {
 // those of the folders above do not hold there.
 func (t *site) nested(url string) (paths []string) {
 	for _, l := range t.dirs {
-		if p, ok := t.pathOf(l.dir); ok && p != url && strings.HasPrefix(p, url) && len(allIn([]layer{l}, "rewriteengine", "rewriterule")) > 0 {
-			paths = append(paths, p)
+		for _, p := range t.pathsOf(l.dir) {
+			if p != url && strings.HasPrefix(p, url) && len(allIn([]layer{l}, "rewriteengine", "rewriterule")) > 0 {
+				paths = append(paths, p)
+			}
 		}
 	}
 	return unique(paths)

@@ -53,20 +53,22 @@ type rule struct {
 // folderRules translates mod_rewrite and mod_alias of the folders.
 func (t *site) folderRules() {
 	for _, l := range t.dirs {
-		url, ok := t.pathOf(l.dir)
-		if !ok {
+		paths := t.pathsOf(l.dir)
+		if len(paths) == 0 {
 			for _, d := range allIn([]layer{l}, "rewriterule", "redirect", "redirectmatch", "redirectpermanent", "redirecttemp") {
 				t.im.Leave(d, "the folder is not below "+t.root()+": write it as a rule of the site")
 			}
 			continue
 		}
-		c := &context{url: url, base: url, perDir: true, nested: t.nested(url)}
-		if len(allIn([]layer{l}, "rewriteengine", "rewriterule")) > 0 {
-			if _, has := t.fronts[url]; !has {
-				t.fronts[url] = front{}
+		for _, url := range paths {
+			c := &context{url: url, base: url, perDir: true, nested: t.nested(url)}
+			if len(allIn([]layer{l}, "rewriteengine", "rewriterule")) > 0 {
+				if _, has := t.fronts[url]; !has {
+					t.fronts[url] = front{}
+				}
 			}
+			t.changes = append(t.changes, t.rules(c, l.list)...)
 		}
-		t.changes = append(t.changes, t.rules(c, l.list)...)
 	}
 }
 

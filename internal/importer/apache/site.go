@@ -2,6 +2,7 @@ package apache
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -78,6 +79,7 @@ func (im *importer) site(h *host, node *draft.Node) {
 	}
 	t.collect()
 	t.keptOut()
+	t.elsewhere()
 	t.findPHP()
 	t.serverRules()
 	t.plainRules()
@@ -152,6 +154,9 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 		return
 	}
 	expr, err := expression(text, false)
+	if err == nil && strings.HasPrefix(strings.TrimPrefix(expr, "(?i)"), "^") && slices.ContainsFunc(t.aliases, func(a alias) bool { return within(a.dir, t.root()) }) {
+		err = errors.New("an alias leads to folders that it is for by another path")
+	}
 	if rest, is := strings.CutPrefix(expr, "^"+regexp.QuoteMeta(strings.TrimSuffix(t.root(), "/"))); is && err == nil {
 		expr = "^" + rest
 	} else if strings.HasPrefix(expr, "^") && err == nil {
@@ -160,6 +165,11 @@ func (t *site) byExpression(d *draft.Directive, text string) {
 	if g := t.guardOf([]layer{{list: list}}); err == nil && g.closed && g.why == "" {
 		t.im.Whole(d, draft.Translated, "")
 		t.guards = append(t.guards, ruleDraft{draft.Map().Set("regex", draft.Verbatim(expr)).Set("deny", draft.Map().Flow()), d.At()})
+		for _, a := range t.aliases { // whose folder is one of them
+			if re := regexp.MustCompile(expr); re.MatchString(a.dir+"/") || re.MatchString(a.dir) {
+				t.guards = append(t.guards, ruleDraft{draft.Map().Set("path", draft.Text(a.path)).Set("deny", draft.Map().Flow()), d.At()})
+			}
+		}
 		return
 	}
 	t.close(d, "write it as a rule with a regex, or as a route for each folder")
@@ -238,17 +248,28 @@ func within(name, of string) bool {
 	return name == of || strings.HasPrefix(name, of+"/")
 }
 
-// pathOf is the path of a folder in the site, with a slash at its end.
+// pathOf is the path of a folder in the site, with a slash at its end: the first of
+// those that lead to it.
 func (t *site) pathOf(dir string) (string, bool) {
-	for _, a := range t.aliases {
-		if within(dir, a.dir) {
-			return a.path + slashed(strings.TrimPrefix(dir[len(a.dir):], "/")), true
-		}
-	}
-	if within(dir, t.root()) {
-		return "/" + slashed(strings.TrimPrefix(dir[len(strings.TrimSuffix(t.root(), "/")):], "/")), true
+	if paths := t.pathsOf(dir); len(paths) > 0 {
+		return paths[0], true
 	}
 	return "", false
+}
+
+// pathsOf are all paths of the site that lead to a folder: what is said of the folder
+// holds for each.
+func (t *site) pathsOf(dir string) (paths []string) {
+	for _, a := range append(slices.Clone(t.aliases), alias{path: "/", dir: strings.TrimSuffix(t.root(), "/")}) {
+		if !within(dir, a.dir) {
+			continue
+		}
+		url := a.path + slashed(strings.TrimPrefix(dir[len(a.dir):], "/"))
+		if t.dirOf(url) == path.Clean(dir) { // no other alias stands before it
+			paths = append(paths, url)
+		}
+	}
+	return unique(paths)
 }
 
 func slashed(name string) string {

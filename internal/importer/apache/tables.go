@@ -15,7 +15,7 @@ func otherwise(d *draft.Directive) draft.Note {
 			return draft.Note{Fate: draft.Defaulted, Why: r.why}
 		}
 	}
-	if len(d.Args) == 1 && strings.EqualFold(d.Arg(0), "off") {
+	if len(d.Args) == 1 && strings.EqualFold(d.Arg(0), "off") && slices.Contains(offHere(), name) {
 		return draft.Note{Fate: draft.Defaulted, Why: "it is off here, too"}
 	}
 	for _, r := range missing() {
@@ -24,6 +24,15 @@ func otherwise(d *draft.Directive) draft.Note {
 		}
 	}
 	return draft.Note{Fate: draft.Left, Why: "not known to the importer here: see docs/config.md for what there is"}
+}
+
+// offHere are directives of which nothing is done here unless a config says so: "off" is
+// what they are. Of no other line that is said.
+func offHere() []string {
+	return []string{
+		"rewriteengine", "sslengine", "sslproxyengine", "proxypreservehost", "expiresactive", "cacheenable", "dav", "userdir", "xbithack", "substituteinheritbefore", "modpagespeed", "secruleengine", "xsendfile",
+		"h2push", "mdmanagement", "authmerging", "session", "passengerenabled", "proxyrequests", "checkspelling",
+	}
 }
 
 // reason is what became of directives, and why.
@@ -39,7 +48,7 @@ func defaults() []reason {
 		{"the process looks after its threads, files and connections itself", []string{
 			"mutex", "pidfile", "startservers", "minsparethreads", "maxsparethreads", "minspareservers", "maxspareservers", "threadlimit", "threadsperchild", "maxrequestworkers", "maxclients",
 			"maxconnectionsperchild", "maxrequestsperchild", "serverlimit", "listenbacklog", "acceptfilter", "coredumpdirectory", "scoreboardfile", "enablesendfile", "enablemmap", "defaultruntimedir",
-			"maxkeepaliverequests", "keepalive", "hostnamelookups", "acceptpathinfo", "httpprotocoloptions", "asyncrequestworkerfactor",
+			"maxkeepaliverequests", "keepalive", "hostnamelookups", "httpprotocoloptions", "asyncrequestworkerfactor",
 		}, nil},
 		{"the service manager says who it runs as (see docs/install.md)", []string{"user", "group"}, nil},
 		{"modules are built in", []string{"loadmodule", "loadfile", "define", "undefine", "serverroot", "typesconfig", "mimemagicfile"}, nil},
@@ -72,6 +81,8 @@ func missing() []reason {
 		{"variables for PHP are php.params", []string{"setenv"}, nil},
 		{"no CGI is run: let the application speak HTTP (proxy) or FastCGI (php)", []string{"scriptalias", "scriptaliasmatch", "scriptsock", "cgimapextension", "action", "script", "addhandler", "sethandler", "removehandler", "forcetype"}, []string{"wsgi", "fcgid", "passenger", "perl", "suexec"}},
 		{"write a route or a rule with a regex (docs/routes.md)", []string{"aliasmatch", "alias", "proxypassmatch", "proxymatch", "proxy", "if", "elseif", "else", "virtualdocumentroot", "virtualscriptalias", "userdir"}, nil},
+		{"what stands behind a script's name in the path is passed on to it", []string{"acceptpathinfo"}, nil},
+		{"an encoded slash in a path is a slash, and a rule that keeps clients out looks at it so", []string{"allowencodedslashes"}, nil},
 		{"tables map paths to texts (docs/routes.md)", []string{"rewritemap", "rewritelock"}, nil},
 		{"this module is none of Apache's own: rate_limit, traps, access and challenge protect a site (docs/protection.md)", nil, []string{"sec", "qs_", "dos", "evasive", "limitipconn", "maxconnperip", "geoip", "maxmind"}},
 		{"bodies are not changed on the way: do it in the application or when the site is built", []string{"substitute", "addinputfilter", "setinputfilter", "outputsed", "inputsed", "xbithack"}, []string{"ssi", "modpagespeed", "pagespeed"}},

@@ -1,6 +1,7 @@
 package nginx
 
 import (
+	"strings"
 	"testing"
 
 	"millrace/internal/importer/importertest"
@@ -194,5 +195,20 @@ func TestNobodyGetsIn(t *testing.T) {
 			Config: "server { location /a/ { alias /s/; location /a/b/ { } } }",
 			Want:   []string{"/a/b/:\n        static: {root: /s/b}"},
 		},
+		"what the other server must not get": {
+			Config: "server { location / { proxy_pass http://h:1; proxy_pass_request_headers off; proxy_pass_request_body off; } }",
+			Not:    []string{"proxy:"},
+			Left:   "the other server must not get them",
+		},
 	})
+}
+
+// TestOff: that a line which is off is off here, too, is said only where that is true.
+func TestOff(t *testing.T) {
+	for line, want := range map[string]bool{"autoindex": true, "proxy_pass_request_headers": false, "underscores_in_headers": false, "whatever": false, "chunked_transfer_encoding": false} {
+		_, report := translated(t, "root /r; "+line+" off;")
+		if got := strings.Contains(strings.Join(report.Defaults(), "\n"), "off here"); got != want {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
 }

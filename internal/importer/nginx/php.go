@@ -82,6 +82,13 @@ func sameRoot(a, b *location) bool {
 // phpOptions are the keys of php for a location.
 func (t *site) phpOptions(l *location) *draft.Node {
 	d := l.own("fastcgi_pass")
+	for _, name := range []string{"fastcgi_pass_request_headers", "fastcgi_pass_request_body"} {
+		if off := l.last(name); off != nil && off.Arg(0) == "off" {
+			t.im.leave(off, "PHP gets the header and body of requests")
+			t.im.leave(d, "no PHP is run, since "+name+" is off")
+			return nil
+		}
+	}
 	to := []string{d.Arg(0)}
 	if u := t.im.upstreams[d.Arg(0)]; u != nil {
 		to = u.servers

@@ -194,6 +194,13 @@ func (t *site) proxy(l *location, d *nginxconf.Directive) *draft.Node {
 		t.im.leave(d, err.Error())
 		return nil
 	}
+	for _, name := range []string{"proxy_pass_request_headers", "proxy_pass_request_body"} {
+		if off := l.last(name); off != nil && off.Arg(0) == "off" {
+			t.im.leave(off, "requests are passed on with their header and body, and the other server must not get them: write the route with request_headers: {remove: [Cookie, Authorization, …]}, which lists what it must not get")
+			t.im.leave(d, "it is not passed on, since "+name+" is off")
+			return nil
+		}
+	}
 	t.im.used(d)
 	o := draft.Map()
 	o.Set("to", draft.OneOrMore(to.to...))

@@ -15,7 +15,7 @@ func fromTables(d *nginxconf.Directive) draft.Note {
 			return draft.Note{Fate: draft.Defaulted, Why: r.why}
 		}
 	}
-	if len(d.Args) == 1 && d.Arg(0) == "off" {
+	if len(d.Args) == 1 && d.Arg(0) == "off" && slices.Contains(offHere(), name) {
 		return draft.Note{Fate: draft.Defaulted, Why: "it is off here, too"}
 	}
 	for _, r := range missing() {
@@ -30,6 +30,16 @@ func fromTables(d *nginxconf.Directive) draft.Note {
 		return draft.Note{Fate: draft.Left, Why: "not known to the importer: is " + other + " meant? Nothing is done for it"}
 	}
 	return draft.Note{Fate: draft.Left, Why: "not known to the importer here: see docs/config.md for what there is"}
+}
+
+// offHere are directives of which nothing is done here unless a config says so: "off" is
+// what they are. Of no other line that is said.
+func offHere() []string {
+	return []string{
+		"auth_basic", "auth_jwt", "auth_request", "autoindex", "fancyindex", "autoindex_exact_size", "expires", "ssl", "ssl_verify_client", "ssl_reject_handshake", "modsecurity", "pagespeed",
+		"mirror", "ssi", "sub_filter_last_modified", "image_filter", "concat", "perl", "userid", "proxy_cache", "fastcgi_cache", "proxy_store", "fastcgi_store", "proxy_bind", "recursive_error_pages",
+		"stub_status", "vhost_traffic_status", "geoip_proxy", "status", "api", "mp4", "flv", "hls", "dav_methods", "create_full_put_path", "limit_rate", "proxy_limit_rate", "limit_conn", "limit_req", "lua_code_cache",
+	}
 }
 
 // reason is what became of directives, and why.
@@ -96,6 +106,8 @@ func missing() []reason {
 		{"no scripts run in the server: put it into the application", []string{"perl", "perl_set", "perl_modules", "js_import", "js_content", "js_set", "js_path", "lua_package_path", "lua_shared_dict", "content_by_lua_block", "content_by_lua_file", "set_by_lua_block", "header_filter_by_lua_block", "body_filter_by_lua_block", "init_by_lua_block", "init_worker_by_lua_block", "log_by_lua_block", "rewrite_by_lua_block", "rewrite_by_lua_file", "lua_code_cache", "lua_ssl_trusted_certificate"}},
 		{"write a rule with an address for each network that gets another answer", []string{"geo"}},
 		{"limits are for all sites: set it there (docs/config.md)", []string{"keepalive_timeout", "client_header_timeout", "client_body_timeout", "send_timeout"}},
+		{"requests are in the log: no_log: true of a route keeps those for it out", []string{"access_log"}},
+		{"write request_headers: {remove: […]} into the route for what its server must not get, or do not pass requests on there", []string{"proxy_pass_request_headers", "proxy_pass_request_body", "fastcgi_pass_request_headers", "fastcgi_pass_request_body", "uwsgi_pass_request_headers", "uwsgi_pass_request_body", "scgi_pass_request_headers", "scgi_pass_request_body", "grpc_pass_request_headers", "grpc_pass_request_body"}},
 		{"whether a file is there decides within a route: write try there", []string{"try_files"}},
 		{"countries are not known: let a CDN send one in a header, and write a rule on it", []string{"geoip_country", "geoip_city", "geoip2", "geoip_org", "geoip_proxy"}},
 		{"requests are not split by chance: let the application or a cookie decide, with a rule on it", []string{"split_clients"}},
