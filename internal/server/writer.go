@@ -78,21 +78,27 @@ func (w *writer) WriteHeader(status int) {
 			return
 		}
 		w.stamp()
-	} else if w.r.ProtoMajor == 2 {
-		w.lend(status)
+	} else {
+		w.interim(status)
 		return
 	}
 	w.rw.WriteHeader(status)
 }
 
-// lend writes an interim answer over HTTP/2. Where the client resets the stream just
-// then, net/http's WriteHeader returns while another goroutine of it still reads the
-// header, which ends the process if the final answer's fields are put there meanwhile.
-// A Content-Length, which no interim answer has, makes net/http read a copy.
-func (w *writer) lend(status int) {
+// interim writes an interim answer, which has no Content-Length (RFC 9110, 8.6); quic-go
+// would send one. Over HTTP/2, where the client resets the stream just then, net/http's
+// WriteHeader returns while another goroutine of it still reads the header, which ends
+// the process if the final answer's fields are put there meanwhile. A Content-Length,
+// which it does not send, makes it read a copy.
+func (w *writer) interim(status int) {
 	h := w.rw.Header()
 	length, had := h["Content-Length"]
-	h["Content-Length"] = noLength
+	if delete(h, "Content-Length"); w.r.ProtoMajor == 2 {
+		h["Content-Length"] = noLength
+	}
+	if w.slow != nil {
+		dropHop(h)
+	}
 	w.rw.WriteHeader(status)
 	if delete(h, "Content-Length"); had {
 		h["Content-Length"] = length
