@@ -13,6 +13,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/internal/condition"
 	"millrace/internal/proxy"
+	"millrace/internal/send"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
@@ -234,6 +235,7 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, reason string) {
 	for name, values := range resp.Header {
 		head[name] = values
 	}
+	send.NoGuess(head)
 	x.addStatus(head, resp.Header["Cache-Status"], forward{why: why, status: resp.StatusCode, detail: reason}.String())
 	modified, _ := condition.ParseDate(resp.Header.Get("Last-Modified"), x.began)
 	if !t.Pass() && resp.StatusCode == http.StatusOK &&

@@ -118,9 +118,8 @@ func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {
 	if t != lane.Whole {
 		return t
 	}
-	untyped := len(content) > 0 && resp.Header["Content-Type"] == nil && resp.Header["Content-Encoding"] == nil
-	if untyped || m.pages.For(resp.StatusCode) != "" {
-		m.Hold() // its type is found out by a writer, and so is its page
+	if m.pages.For(resp.StatusCode) != "" {
+		m.Hold() // a writer knows that page
 		return lane.Beyond
 	}
 	out, ok := m.fetch.Arrived(resp, content)

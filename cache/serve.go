@@ -1,14 +1,12 @@
 package cache
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"millrace/cache/fill"
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
@@ -204,31 +202,13 @@ func (x *exchange) copyBody(resp *http.Response) {
 	if x.r.Method == http.MethodHead || bodyless(resp.StatusCode) {
 		return
 	}
-	rc := http.NewResponseController(x.w)
-	live := resp.ContentLength < 0
-	buf := fill.Buffers.Get().(*[fill.BufferSize]byte)
-	defer fill.Buffers.Put(buf)
-	for {
-		n, err := resp.Body.Read(buf[:])
-		if n > 0 {
-			x.h.meters.FromUpstream.Add(0, uint64(n))
-			if _, werr := x.w.Write(buf[:n]); werr != nil {
-				x.reason = "aborted"
-				panic(http.ErrAbortHandler)
-			}
-			if live {
-				_ = rc.Flush()
-			}
-		}
-		switch {
-		case err == io.EOF:
-			x.trail(resp.Trailer)
-			return
-		case err != nil:
-			x.reason = "aborted"
-			panic(http.ErrAbortHandler)
-		}
+	n, readErr, writeErr := proxy.CopyBody(x.w, resp)
+	x.h.meters.FromUpstream.Add(0, uint64(n))
+	if readErr != nil || writeErr != nil {
+		x.reason = "aborted"
+		panic(http.ErrAbortHandler)
 	}
+	x.trail(resp.Trailer)
 }
 
 // trail sends trailers on, but for those that would have been too late, since
@@ -238,6 +218,9 @@ func (x *exchange) trail(trailer http.Header) {
 		return
 	}
 	proxy.Strip(trailer)
+	if len(trailer) > 0 {
+		_ = send.Flush(x.w) // otherwise a short body gets a Content-Length, and no trailers
+	}
 	for name, values := range trailer {
 		switch name {
 		case "Set-Cookie", "Cache-Control", "Expires", "Age", "Date", "Vary", "Location", "Cache-Status", "Www-Authenticate":

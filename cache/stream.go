@@ -68,6 +68,7 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 	for name, values := range h {
 		head[name] = values
 	}
+	send.NoGuess(head)
 	if unchanged {
 		for name := range h {
 			if !send.KeptIn304(name) {
@@ -87,7 +88,7 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 
 // follow sends so many bytes of what comes, all for -1.
 func (x *exchange) follow(reader *fill.Reader, length int64) {
-	reader.Flush(func() { _ = http.NewResponseController(x.w).Flush() })
+	reader.Flush(func() { _ = send.Flush(x.w) })
 	to := io.Writer(x.w)
 	if length >= 0 {
 		to = &upTo{x.w, length}

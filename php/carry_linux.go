@@ -194,7 +194,7 @@ func (p *passage) plain(out []byte, r *lane.Reply) bool {
 	if _, more := in.ReadByte(); more == nil { // an earlier empty line, of another kind, was the end
 		return false
 	}
-	if err != nil || p.pages.For(status) != "" || status == http.StatusNoContent || status == http.StatusNotModified || header["Content-Type"] == nil || header["Date"] != nil {
+	if err != nil || p.pages.For(status) != "" || status == http.StatusNoContent || status == http.StatusNotModified || header["Date"] != nil {
 		return false
 	}
 	to := make(http.Header, len(header)+1)

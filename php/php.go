@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/send"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
 )
@@ -230,8 +231,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, t target, err err
 	http.Error(w, "The application does not answer.", status)
 }
 
-// Bounds of an answer's head, in bytes, and of what is read ahead, so that a
-// short answer goes out at once and with its length.
+// Bounds of an answer's head, in bytes, and of what is read ahead of what has come
+// already, so that a short answer goes out at once and with its length.
 const (
 	maxHead   = 32 << 10
 	readAhead = 64 << 10
@@ -256,22 +257,24 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 		h.fail(w, r, t, err)
 		return
 	}
+	whole, err := in.ahead(a.answer)
 	if r.Method == http.MethodHead || status == http.StatusNoContent || status == http.StatusNotModified || status < 200 {
 		if length >= 0 && r.Method == http.MethodHead {
 			w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 		}
-		_, _ = io.Copy(io.Discard, in) // the script may still do something
 		w.WriteHeader(status)
+		if !whole {
+			_ = send.Flush(w)
+			_, _ = io.Copy(io.Discard, in) // the script may still do something
+		}
 		return
 	}
-	first, err := in.Peek(readAhead)
-	whole := errors.Is(err, io.EOF)
 	switch {
 	case err != nil && !whole && in.Buffered() == 0 && length != 0:
 		h.fail(w, r, t, err)
 		return
 	case whole && length < 0:
-		length = int64(len(first))
+		length = int64(in.Buffered())
 	}
 	if length >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
@@ -281,7 +284,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 		body = io.LimitReader(in, length)
 	}
 	w.WriteHeader(status)
-	sent, err := h.send(w, body, a, whole)
+	sent, err := h.send(w, in, body, a, whole)
 	if err == nil && length >= 0 && sent < length {
 		err = io.ErrUnexpectedEOF
 	}
@@ -295,23 +298,30 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 
 // send sends the body: what is there at once, the rest as the client takes it,
 // while php-fpm's worker goes on to other requests.
-func (h *Handler) send(w http.ResponseWriter, body io.Reader, a *running, whole bool) (int64, error) {
+func (h *Handler) send(w http.ResponseWriter, in *output, body io.Reader, a *running, whole bool) (int64, error) {
 	if whole {
 		a.leave()
 		return io.Copy(w, body) //nolint:wrapcheck // told by the caller
 	}
+	first, err := io.CopyN(w, body, int64(in.Buffered()))
+	if err != nil {
+		if errors.Is(err, io.EOF) { // the script has more to say than it had announced
+			err = nil
+		}
+		return first, err //nolint:wrapcheck // as above
+	}
 	q := h.room.NewQueue(spoolMemory, spoolFile)
 	a.pump.Go(func() { // ends with the answer, or with its context
-		_ = q.Fill(body, true) // drain tells
+		_ = q.Fill(body, true) // Drain tells
 		a.leave()
 	})
-	n, err := drain(w, q)
-	if err != nil {
+	n, readErr, writeErr := q.Drain(w, func() error { return send.Flush(w) })
+	if err = errors.Join(readErr, writeErr); err != nil {
 		a.cancel()
 	}
 	_ = q.Close() // of a file that nobody needs any more
 	a.pump.Wait()
-	return n, err
+	return first + n, err
 }
 
 // output is what a script writes, read ahead. Its buffer is used again: it is as
@@ -333,6 +343,16 @@ func newOutput(from io.Reader) *output {
 	o.limit = io.LimitedReader{R: from, N: maxHead}
 	o.Reset(&o.limit)
 	return o
+}
+
+// ahead reads what has come, and reports whether that is all.
+func (o *output) ahead(answer *fastcgi.Answer) (whole bool, err error) {
+	for n := o.Buffered(); n < readAhead && answer.Ready(); n = o.Buffered() {
+		if _, err = o.Peek(n + 1); err != nil {
+			return errors.Is(err, io.EOF), err //nolint:wrapcheck // told by the caller
+		}
+	}
+	return false, nil
 }
 
 // free gives the buffer back. Nobody may read any more.
@@ -382,5 +402,6 @@ func passOn(to http.Header, from textproto.MIMEHeader) (length int64, err error)
 		}
 		to[name] = values
 	}
+	send.NoGuess(to)
 	return length, nil
 }

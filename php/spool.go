@@ -67,23 +67,3 @@ func (c *counted) Read(p []byte) (int, error) {
 	}
 	return n, err //nolint:wrapcheck // as it is
 }
-
-// drain writes what is in q and what comes, and at once whenever nothing more is there.
-func drain(w http.ResponseWriter, q *spool.Queue) (sent int64, err error) {
-	for {
-		b, pause, err := q.Next()
-		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
-			return sent, nil
-		}
-		if err != nil {
-			return sent, err //nolint:wrapcheck // told by the caller
-		}
-		n, err := w.Write(b)
-		if sent += int64(n); err != nil {
-			return sent, err //nolint:wrapcheck // as above
-		}
-		if pause {
-			_ = http.NewResponseController(w).Flush()
-		}
-	}
-}

@@ -22,9 +22,12 @@ const (
 	// one that would replace a stored answer which may be served if it fails. It is
 	// about what comes in one round trip of a connection in use.
 	LookAhead = 32 << 10
-	// LookAheadTime ends that for an answer which comes slowly: those who wait
-	// get what there is.
+	// LookAheadTime ends that for an answer which would replace another and comes
+	// slowly: those who wait get what there is.
 	LookAheadTime = time.Second
+	// atOnceTime ends it for others: it is about an answer that an application sends in
+	// one go, but not in one piece.
+	atOnceTime = 10 * time.Millisecond
 )
 
 // grow streams an answer into a body that everyone who waits reads, and stores
@@ -76,12 +79,12 @@ func (t *Fetch) grow(ctx context.Context, resp *http.Response, o *object.Object,
 type onlyReader struct{ io.Reader }
 
 // preview writes to a body, and holds it back from the waiting clients for a short
-// time. An answer that says that it is small is stored before anyone gets it, so
-// that a client which has it may rely on its being stored. An answer that breaks
+// time. An answer that says that it is small, and comes in one go, is stored before
+// anyone gets it, so that a client which has it may rely on its being stored. An answer that breaks
 // off in that time is a failure, for which a stored answer can be served instead.
 type preview struct {
 	body  *fill.Body
-	whole bool // nobody gets any of it before all of it is there
+	whole bool // nobody gets any of it before all of it is there, unless that is late
 	show  func()
 	shown atomic.Bool
 	timer *time.Timer // nil without one
@@ -95,10 +98,12 @@ func (t *Fetch) preview(body *fill.Body, out Outcome) *preview {
 		v.shown.Store(true)
 		t.fill.Settle(out)
 	})
+	late := func() { v.shown.Store(true); t.fill.Settle(out) }
 	switch {
-	case v.whole:
 	case t.hides():
-		v.timer = time.AfterFunc(LookAheadTime, func() { v.shown.Store(true); t.fill.Settle(out) })
+		v.timer = time.AfterFunc(LookAheadTime, late)
+	case v.whole:
+		v.timer = time.AfterFunc(atOnceTime, late)
 	default:
 		v.show()
 	}

@@ -53,3 +53,33 @@ func TestEarlyHints(t *testing.T) {
 		}
 	})
 }
+
+// TestInterimAnswersHaveNoLength: what an application says in one that has no meaning
+// there does not reach the client (RFC 9110, 8.6).
+func TestInterimAnswersHaveNoLength(t *testing.T) {
+	up := untyped(t)
+	everyWay(t, fmt.Sprintf("sites:\n- routes:\n    /proxy/: {proxy: %[1]s}\n    /cache/: {cache: %[1]s}\n", up), func(w *way) {
+		for _, job := range []string{"proxy", "cache"} {
+			var early []textproto.MIMEHeader
+			ctx := httptrace.WithClientTrace(w.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+				early = append(early, h)
+				return nil
+			}})
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+"/"+job+"/early"+strings.ReplaceAll(w.Name(), "/", "-"), http.NoBody)
+			if err != nil {
+				w.Fatal(err)
+			}
+			res, err := w.client.Do(r)
+			if err != nil {
+				w.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if len(early) != 1 || early[0].Get("Link") == "" || early[0]["Content-Length"] != nil || early[0]["Transfer-Encoding"] != nil || early[0]["Content-Type"] != nil {
+				w.Errorf("%s: %v", job, early)
+			}
+			if res.ContentLength != int64(len(untypedPage)) {
+				w.Errorf("%s: the answer has the length %d", job, res.ContentLength)
+			}
+		}
+	})
+}

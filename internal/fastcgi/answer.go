@@ -1,6 +1,7 @@
 package fastcgi
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -26,8 +27,9 @@ type Answer struct {
 	done       bool // the last record came
 	closed     bool
 	stop       func() bool
-	alone      bool // the connection was for this request only
-	long       bool // the body is sent by a goroutine, sending
+	alone      bool         // the connection was for this request only
+	came       bytes.Reader // what was read of it before there was this Answer
+	long       bool         // the body is sent by a goroutine, sending
 	sending    sync.WaitGroup
 	sendFailed atomic.Pointer[error]
 	stderr     strings.Builder
@@ -52,6 +54,42 @@ func (a *Answer) Read(p []byte) (int, error) {
 			return 0, a.cause(context.Background(), err)
 		}
 	}
+}
+
+// Ready reports whether a Read returns at once.
+func (a *Answer) Ready() bool {
+	in := a.conn.in
+	for !a.done {
+		have, _ := in.Peek(in.Buffered()) // never fails
+		switch {
+		case a.tells(have):
+			return true
+		case len(have) == in.Size(), a.came.Len() == 0 && !unread(a.conn.nc):
+			return false
+		}
+		if _, err := in.Peek(len(have) + 1); err != nil {
+			return true // Read says why
+		}
+	}
+	return true
+}
+
+// tells reports whether a Read returns something, or the end, with nothing more than
+// what is buffered.
+func (a *Answer) tells(have []byte) bool {
+	at := a.at
+	for at.kind != kindStdout || at.content == 0 {
+		if len(have) < at.content+at.padding+headerLen {
+			return false
+		}
+		have = have[at.content+at.padding:]
+		at = record{have[1], int(binary.BigEndian.Uint16(have[4:])), int(have[6])}
+		have = have[headerLen:]
+		if at.kind != kindStdout && at.kind != kindStderr { // the end: all of it, or something odd
+			return len(have) >= at.content+at.padding
+		}
+	}
+	return len(have) > 0
 }
 
 // patience gives the application time for its next piece.

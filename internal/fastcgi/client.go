@@ -2,7 +2,6 @@ package fastcgi
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,8 +93,9 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 // which it takes over: of the answer, some bytes have come.
 func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
 	one := newConn(nc, &c.options)
-	one.in.Reset(io.MultiReader(bytes.NewReader(came), nc))
 	a := &Answer{client: c, ctx: ctx, conn: one, alone: true}
+	a.came.Reset(came)
+	one.in.Reset(io.MultiReader(&a.came, nc))
 	a.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	if err := a.advance(); err != nil {
 		a.giveUp()

@@ -27,6 +27,10 @@ const (
 	// carryTime is how long a loop waits for an answer. After that a goroutine
 	// waits, which has timeouts and notices when its client leaves.
 	carryTime = 100 * time.Millisecond
+	// begunTime is how long it waits for the rest of an answer of which something has
+	// come: applications send in several pieces what they have ready. After that a
+	// goroutine sends the client what there is.
+	begunTime = 10 * time.Millisecond
 	// carryHeld is how many bytes of answers the loops hold for clients that do not
 	// take them at once. Beyond that the crew sends them, within the proxy's buffers.
 	carryHeld = 16 << 20
@@ -45,19 +49,28 @@ type carrying struct {
 	request  lean.Head
 	reply    Reply
 
-	flights     map[int32]*flight // by the descriptor of their lines
-	first, last *flight           // in the order in which they began, those that wait as well
-	idle        *flight           // used again
-	wake        func()
-	timer       *time.Timer  // nil: no flight is waited for
-	due         atomic.Bool  // by timer: there are late ones
-	unwatch     func(fd int) // ends the watch over a line
+	flights map[int32]*flight // by the descriptor of their lines
+	asked   awaited           // flights of which nothing has come, those that wait as well
+	begun   awaited           // and those of which something has
+	idle    *flight           // used again
+	wake    func()
+	unwatch func(fd int) // ends the watch over a line
 
 	asleep atomic.Bool // nobody looks at ready before the loop is woken
 	some   atomic.Bool // there is something in ready
 	mu     sync.Mutex
 	ready  []*flight // that may have a place now; guarded by mu
 	spare  []*flight // room for the next
+}
+
+// awaited are flights in the order in which their present wait began, which may take
+// so long.
+type awaited struct {
+	long        time.Duration
+	first, last *flight
+	timer       *time.Timer // nil: no flight is waited for
+	due         atomic.Bool // by timer: there are late ones
+	wake        func()
 }
 
 // flight is a request on its way, or one that waits for a place at its upstream.
@@ -71,8 +84,9 @@ type flight struct {
 	stream     uint32 // of HTTP/2; 0: it is HTTP/1.1
 	fields     []hpack.HeaderField
 	method     string
-	body       int // bytes of its body, which c holds
-	began      time.Time
+	body       int       // bytes of its body, which c holds
+	began      time.Time // of its wait in
+	in         *awaited
 	line       int32
 	prev, next *flight
 }
@@ -135,7 +149,11 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 // carriage is the loop's carrying.
 func (lp *loop) carriage() *carrying {
 	if lp.carrying == nil {
-		lp.carrying = &carrying{flights: map[int32]*flight{}, wake: lp.waker.Wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) }}
+		wake := lp.waker.Wake
+		lp.carrying = &carrying{
+			flights: map[int32]*flight{}, wake: wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) },
+			asked: awaited{long: carryTime, wake: wake}, begun: awaited{long: begunTime, wake: wake},
+		}
 	}
 	return lp.carrying
 }
@@ -161,8 +179,8 @@ func (lp *loop) ask(f *flight, body []byte) bool {
 		k.drop(f)
 		return false
 	}
-	f.method, f.waits, f.began = k.request.Method, f.passage.Waits(), time.Now()
-	k.add(f)
+	f.method, f.waits = k.request.Method, f.passage.Waits()
+	k.asked.add(f)
 	return true
 }
 
@@ -221,9 +239,8 @@ func (lp *loop) startOne(f *flight) {
 		return
 	}
 	f.waits = false
-	k.unlink(f)
-	f.began = time.Now()
-	k.add(f)
+	f.unlink()
+	k.asked.add(f)
 	if !lp.expect(f) {
 		lp.toCrew(f)
 	}
@@ -274,28 +291,29 @@ func (k *carrying) drop(f *flight) {
 }
 
 // add takes note of a flight. The first one starts the timer.
-func (k *carrying) add(f *flight) {
-	f.prev, f.next = k.last, nil
-	if k.last == nil {
-		k.first = f
+func (a *awaited) add(f *flight) {
+	f.in, f.began = a, time.Now()
+	f.prev, f.next = a.last, nil
+	if a.last == nil {
+		a.first = f
 	} else {
-		k.last.next = f
+		a.last.next = f
 	}
-	k.last = f
-	if k.timer == nil {
-		k.timer = time.AfterFunc(carryTime, k.ring)
+	a.last = f
+	if a.timer == nil {
+		a.timer = time.AfterFunc(a.long, a.ring)
 	}
 }
 
 // ring has the loop look for late flights.
-func (k *carrying) ring() {
-	k.due.Store(true)
-	k.wake()
+func (a *awaited) ring() {
+	a.due.Store(true)
+	a.wake()
 }
 
 // remove forgets a flight.
 func (k *carrying) remove(f *flight) {
-	k.unlink(f)
+	f.unlink()
 	if f.c.flight = nil; f.stream != 0 {
 		f.c.host.landed(f)
 	}
@@ -307,34 +325,41 @@ func (k *carrying) remove(f *flight) {
 }
 
 // unlink takes a flight out of the order.
-func (k *carrying) unlink(f *flight) {
+func (f *flight) unlink() {
+	a := f.in
 	if f.prev == nil {
-		k.first = f.next
+		a.first = f.next
 	} else {
 		f.prev.next = f.next
 	}
 	if f.next == nil {
-		k.last = f.prev
+		a.last = f.prev
 	} else {
 		f.next.prev = f.prev
 	}
 }
 
-// late gives flights whose answers take longer than carryTime to the crew.
+// late gives flights that take too long to the crew.
 func (lp *loop) late() {
-	k := lp.carrying
-	if k == nil || !k.due.CompareAndSwap(true, false) {
+	if k := lp.carrying; k != nil {
+		lp.lateIn(&k.asked)
+		lp.lateIn(&k.begun)
+	}
+}
+
+func (lp *loop) lateIn(a *awaited) {
+	if !a.due.CompareAndSwap(true, false) {
 		return
 	}
 	now := time.Now()
-	k.timer = nil
-	for k.first != nil && now.Sub(k.first.began) >= carryTime/2 {
-		if f := k.first; !lp.stray(f) {
+	a.timer = nil
+	for a.first != nil && now.Sub(a.first.began) >= a.long/2 {
+		if f := a.first; !lp.stray(f) {
 			lp.toCrew(f)
 		}
 	}
-	if k.first != nil {
-		k.timer = time.AfterFunc(carryTime, k.ring)
+	if a.first != nil {
+		a.timer = time.AfterFunc(a.long, a.ring)
 	}
 }
 
@@ -400,6 +425,11 @@ func (lp *loop) landed(event *epoll.Event) {
 		return
 	}
 	switch f.passage.Take(k.into[:], &k.reply) {
+	case More:
+		if f.in != &k.begun {
+			f.unlink()
+			k.begun.add(f)
+		}
 	case Beyond:
 		lp.toCrew(f)
 	case Whole:
@@ -488,12 +518,14 @@ func (lp *loop) stopCarrying() {
 	if k == nil {
 		return
 	}
-	if k.timer != nil {
-		k.timer.Stop()
-	}
-	for k.first != nil {
-		c := k.first.c
-		lp.giveUp(k.first)
-		c.away.Store(false)
+	for _, a := range [...]*awaited{&k.asked, &k.begun} {
+		if a.timer != nil {
+			a.timer.Stop()
+		}
+		for a.first != nil {
+			c := a.first.c
+			lp.giveUp(a.first)
+			c.away.Store(false)
+		}
 	}
 }

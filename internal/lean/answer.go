@@ -7,10 +7,9 @@ import (
 )
 
 // AppendHead appends the head of an answer as [Response] writes it for a handler
-// that has set these lines, and whose body is as long as the Content-Length among
-// them says, if there is one. The lines are sorted by name, and have neither
-// Connection nor Transfer-Encoding. An answer with a body has a Content-Type, or
-// a Content-Encoding.
+// that has set these lines, and whose body is as long as the Content-Length among them
+// says, if there is one. The lines are sorted by name, and have neither Connection nor
+// Transfer-Encoding. Where they have no Content-Type, none is guessed.
 func (s *Server) AppendHead(out []byte, status int, lines []field.Line) []byte {
 	out = appendStatus(out, status)
 	dated, named := false, s.Name == ""

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"millrace/internal/send"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
 )
@@ -117,12 +118,18 @@ func (h *Handler) passes(res *http.Response) bool {
 // read from the upstream as fast as that gives it, so that its place is free
 // again however slowly the client reads. What is too much for the memory goes to a
 // file; from then on it has no place, since the upstream may have to wait for the disk.
-func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r *http.Request, res *http.Response) (readErr, writeErr error) {
+func (h *Handler) sendBody(w http.ResponseWriter, res *http.Response) (readErr, writeErr error) {
 	if h.passes(res) || res.ContentLength == 0 {
-		return copyBody(w, rc, res)
+		_, readErr, writeErr = CopyBody(w, res)
+		return readErr, writeErr
 	}
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
+	if !upstream.Ready(res.Body) {
+		if writeErr = send.Flush(w); writeErr != nil {
+			return nil, writeErr
+		}
+	}
 	n, err := res.Body.Read(*buf)
 	if err == nil && int64(n) == res.ContentLength {
 		_, err = res.Body.Read((*buf)[n:cap(*buf)]) // the end, which frees the place
@@ -143,15 +150,10 @@ func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
-		_ = q.Fill(res.Body, true) // Next tells
+		_ = q.Fill(res.Body, true) // Drain tells
 	}()
 	if _, writeErr = w.Write((*buf)[:n]); writeErr == nil {
-		if res.ContentLength < 0 || n < len(*buf) {
-			writeErr = flush(rc)
-		}
-		if writeErr == nil {
-			readErr, writeErr = drain(w, rc, q)
-		}
+		_, readErr, writeErr = q.Drain(w, func() error { return send.Flush(w) })
 	}
 	_ = q.Close() // of a file that nobody needs any more
 	if readErr != nil || writeErr != nil {
@@ -159,32 +161,4 @@ func (h *Handler) sendBody(w http.ResponseWriter, rc *http.ResponseController, r
 	}
 	<-filled
 	return readErr, writeErr
-}
-
-// drain sends what is in q and what comes, and at once whenever nothing more is there.
-func drain(w http.ResponseWriter, rc *http.ResponseController, q *spool.Queue) (readErr, writeErr error) {
-	for {
-		b, pause, err := q.Next()
-		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
-			return nil, nil
-		}
-		if err != nil {
-			return err, nil
-		}
-		if _, err := w.Write(b); err != nil {
-			return nil, err
-		}
-		if pause {
-			if err := flush(rc); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-func flush(rc *http.ResponseController) error {
-	if err := rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
 }

@@ -137,7 +137,7 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 	case t == upstream.Other:
 		p.beyond = true
 		return lane.Beyond
-	case p.pages.For(p.answer.Status) != "", !p.restored(len(body)):
+	case p.pages.For(p.answer.Status) != "", !p.restored():
 		p.beyond = true
 		p.Hold()
 		return lane.Beyond
@@ -156,11 +156,11 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 
 // restored puts the lines for the client together, in no order, as Serve does. It
 // reports false where there is more to it.
-func (p *passage) restored(body int) bool {
+func (p *passage) restored() bool {
 	const via, events = "1.1 " + pseudonym, "text/event-stream"
 	paths := &p.handler.paths
 	lines := append(p.lines[:0], field.Line{Name: "Via", Value: via})
-	typed, addresses := body == 0, 0
+	addresses := 0
 	for _, l := range p.answer.Lines {
 		switch l.Name {
 		case "Server":
@@ -182,10 +182,8 @@ func (p *passage) restored(body int) bool {
 			if paths.answers && paths.moves() {
 				l.Value = paths.cookie(l.Value)
 			}
-		case "Content-Encoding":
-			typed = true
 		case "Content-Type":
-			if typed = true; len(l.Value) >= len(events) && strings.EqualFold(l.Value[:len(events)], events) {
+			if len(l.Value) >= len(events) && strings.EqualFold(l.Value[:len(events)], events) {
 				return false
 			}
 		}
@@ -194,7 +192,7 @@ func (p *passage) restored(body int) bool {
 		}
 	}
 	p.lines = lines
-	return typed
+	return true
 }
 
 // Sent implements [lane.Passage].

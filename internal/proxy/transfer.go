@@ -16,7 +16,9 @@ import (
 
 	"millrace/internal/field"
 	"millrace/internal/fieldname"
+	"millrace/internal/send"
 	"millrace/internal/spool"
+	"millrace/internal/upstream"
 )
 
 // copyBuffers hold what is under way from an upstream to a client. 32 KiB is
@@ -209,19 +211,13 @@ func (u *upload) closeAfter(header http.Header, r *http.Request) {
 // it breaks off.
 func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Response, body *upload) {
 	defer res.Body.Close()
-	// A stream has no length, and its events are waited for.
-	stream := res.ContentLength < 0
-	rc := http.NewResponseController(w)
 	announced := h.answerHeader(w.Header(), r, res)
 	body.closeAfter(w.Header(), r)
 	w.WriteHeader(res.StatusCode)
 	if r.Method == http.MethodHead {
 		return
 	}
-	if stream {
-		_ = rc.Flush() // the header need not wait for the first event
-	}
-	if readErr, writeErr := h.sendBody(w, rc, r, res); readErr != nil || writeErr != nil {
+	if readErr, writeErr := h.sendBody(w, res); readErr != nil || writeErr != nil {
 		if readErr != nil && r.Context().Err() == nil {
 			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
 				"method", r.Method, "target", shortTarget(r), "cause", readErr)
@@ -229,7 +225,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Resp
 		panic(http.ErrAbortHandler)
 	}
 	res.Body.Close() // which completes res.Trailer
-	trail(w, rc, res.Trailer, announced)
+	trail(w, res.Trailer, announced)
 }
 
 // answerHeader puts the answer's header together and returns the trailers that
@@ -241,6 +237,7 @@ func (h *Handler) answerHeader(header http.Header, r *http.Request, res *http.Re
 		}
 		header[name] = values
 	}
+	send.NoGuess(header)
 	if res.StatusCode == http.StatusNoContent {
 		delete(header, "Content-Length") // RFC 9110, 8.6
 	}
@@ -261,9 +258,9 @@ func (h *Handler) answerHeader(header http.Header, r *http.Request, res *http.Re
 
 // trail sends the trailers; those that were not announced net/http takes under
 // a prefix.
-func trail(w http.ResponseWriter, rc *http.ResponseController, trailer http.Header, announced []string) {
+func trail(w http.ResponseWriter, trailer http.Header, announced []string) {
 	if len(trailer) > 0 {
-		_ = rc.Flush() // otherwise a short body gets a Content-Length, and no trailers
+		_ = send.Flush(w) // otherwise a short body gets a Content-Length, and no trailers
 	}
 	for name, values := range trailer {
 		switch {
@@ -276,30 +273,29 @@ func trail(w http.ResponseWriter, rc *http.ResponseController, trailer http.Head
 	}
 }
 
-// copyBody sends the body, and at once whenever the upstream pauses: in a
-// stream after every read, else where more is to come than was ready.
-func copyBody(w http.ResponseWriter, rc *http.ResponseController, res *http.Response) (readErr, writeErr error) {
+// CopyBody sends an answer's body as it comes: before it waits for more, what has
+// come goes to the client, and be it the header alone.
+func CopyBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
-	left := res.ContentLength
 	for {
+		if !upstream.Ready(res.Body) {
+			if err := send.Flush(w); err != nil {
+				return sent, nil, err
+			}
+		}
 		n, err := res.Body.Read(*buf)
 		if n > 0 {
-			if _, werr := w.Write((*buf)[:n]); werr != nil {
-				return nil, werr
-			}
-			left -= int64(n)
-			if err == nil && (res.ContentLength < 0 || n < len(*buf) && left > 0) {
-				if ferr := rc.Flush(); ferr != nil && !errors.Is(ferr, http.ErrNotSupported) {
-					return nil, ferr
-				}
+			m, werr := w.Write((*buf)[:n])
+			if sent += int64(m); werr != nil {
+				return sent, nil, werr
 			}
 		}
 		switch {
 		case err == io.EOF:
-			return nil, nil
+			return sent, nil, nil
 		case err != nil:
-			return err, nil
+			return sent, err, nil
 		}
 	}
 }

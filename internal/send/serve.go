@@ -83,6 +83,14 @@ func ServeStatus(w http.ResponseWriter, r *http.Request, status int, a *Answer) 
 	sendWhole(w, r, status, a)
 }
 
+// Flush sends what was written so far, and be it the header alone, if w can.
+func Flush(w http.ResponseWriter) error {
+	if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
 // sendWhole sends the status and the body, after the headers were set.
 func sendWhole(w http.ResponseWriter, r *http.Request, status int, a *Answer) {
 	if status == http.StatusNoContent { // RFC 9110, 8.6
@@ -123,8 +131,15 @@ func setHeader(w http.ResponseWriter, a *Answer, counted bool) {
 	if _, ok := a.Header[contentLength]; !ok && !counted { // or HTTP/1.1 would be chunked
 		h[contentLength] = []string{strconv.FormatInt(a.Size, 10)}
 	}
+	NoGuess(h)
+}
+
+// NoGuess has an answer without a Content-Type go out without one. net/http and quic-go
+// would guess it, against the word of whoever made the answer (nosniff), and the fast
+// lane does not.
+func NoGuess(h http.Header) {
 	if _, ok := h["Content-Type"]; !ok {
-		h["Content-Type"] = nil // or net/http would guess one, and the fast lane not
+		h["Content-Type"] = nil
 	}
 }
 
@@ -183,7 +198,7 @@ func copySection(w http.ResponseWriter, s *Section) (int64, error) {
 		// With the header on its way, net/http's ReadFrom does not copy the
 		// first 512 bytes for a look at them, but hands the section as it is
 		// to the connection's ReadFrom.
-		if err := http.NewResponseController(w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := Flush(w); err != nil {
 			return 0, err
 		}
 		return rf.ReadFrom(s)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"runtime"
 	"slices"
 	"strconv"
@@ -236,6 +237,35 @@ func (r *rig) ask(tb testing.TB, transport, method, req string) (got string, car
 	return changing.ReplaceAllString(all.String(), ""), carried
 }
 
+// unframed is what answers say but for how their bodies are framed, which hangs on
+// whether the end had come by the time the header was sent.
+func unframed(answers string) string {
+	var b strings.Builder
+	br := bufio.NewReader(strings.NewReader(answers))
+	for {
+		length, chunked := int64(0), false
+		for line := ""; line != "\r\n"; {
+			var err error
+			if line, err = br.ReadString('\n'); err != nil {
+				return b.String() + line
+			}
+			if n, ok := strings.CutPrefix(line, "Content-Length: "); ok {
+				length, _ = strconv.ParseInt(strings.TrimSpace(n), 10, 64)
+			} else if line == "Transfer-Encoding: chunked\r\n" {
+				chunked = true
+			} else {
+				b.WriteString(line)
+			}
+		}
+		if chunked {
+			_, _ = io.Copy(&b, httputil.NewChunkedReader(br))
+			_, _ = br.ReadString('\n') // there is no trailer
+		} else {
+			_, _ = io.CopyN(&b, br, length)
+		}
+	}
+}
+
 // both asks both, and reports whether a loop passed the first request on.
 func (p relays) both(tb testing.TB, transport, method, req string) (carried bool) {
 	tb.Helper()
@@ -254,7 +284,7 @@ func (p relays) both(tb testing.TB, transport, method, req string) (carried bool
 			asked[i] = slices.Compact(asked[i])
 		}
 	}
-	if got[0] != got[1] {
+	if got[0] != got[1] && unframed(got[0]) != unframed(got[1]) {
 		tb.Errorf("%s %.2000q:\n   on the loops %.3000q\nby net/http %.3000q", transport, req, got[0], got[1])
 	}
 	if !slices.Equal(asked[0], asked[1]) {
@@ -539,8 +569,11 @@ func TestCarriedDrain(t *testing.T) {
 	eventually(t, "the origin is asked", func() bool { return len(p.requests()) > 0 })
 	p.with.cancel()
 	resp, body := c.answer("GET")
-	if len(body) != 25 || !resp.Close {
+	if len(body) != 25 {
 		t.Errorf("%v, %q", resp.Header, body)
+	}
+	if _, err := c.br.ReadByte(); err != io.EOF { // its header may have gone out before
+		t.Errorf("the connection stays open: %v", err)
 	}
 	if err := p.with.wait(); err != nil {
 		t.Error(err)

@@ -110,7 +110,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	if err != nil {
 		return visitor{}, f.down(r, ask.Bare(err))
 	}
-	if len(body) <= maxPage && no.fields.Get("Content-Type") != "" {
+	if len(body) <= maxPage && (len(body) > 0 || no.fields["Content-Type"] != nil) {
 		no.body = body
 	}
 	return visitor{}, no

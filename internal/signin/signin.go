@@ -20,6 +20,7 @@ import (
 	"millrace/internal/fieldname"
 	"millrace/internal/netset"
 	"millrace/internal/realip"
+	"millrace/internal/send"
 	"millrace/internal/token"
 )
 
@@ -314,6 +315,7 @@ func (no *refusal) send(w http.ResponseWriter) {
 		http.Error(w, strconv.Itoa(no.status)+" "+http.StatusText(no.status), no.status)
 		return
 	}
+	send.NoGuess(header)
 	w.WriteHeader(no.status)
 	_, _ = w.Write(no.body) // the client may be gone
 }

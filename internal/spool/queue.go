@@ -26,7 +26,7 @@ type Queue struct {
 	closed bool
 	err    error // what comes after the last byte
 
-	held *[]byte // the piece that Next gave last
+	held *[]byte // the piece that next gave last
 	rest []byte  // of it, for Read
 }
 
@@ -143,18 +143,20 @@ func (q *Queue) end(err error) {
 	q.moved.Broadcast()
 }
 
-// Next waits for more of the body and returns it, until the next call of Next,
-// Read or Close. pause says that nothing else is there yet.
-func (q *Queue) Next() (b []byte, pause bool, err error) {
+// next returns more of the body, until the next call of next or Close. Where nothing
+// is there yet it waits, or returns nil.
+func (q *Queue) next(wait bool) (b []byte, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.release()
 	for len(q.pieces) == 0 && q.from == q.to {
 		switch {
 		case q.closed:
-			return nil, false, ErrClosed
+			return nil, ErrClosed
 		case q.err != nil:
-			return nil, false, q.err
+			return nil, q.err
+		case !wait:
+			return nil, nil
 		}
 		q.moved.Wait()
 	}
@@ -165,10 +167,34 @@ func (q *Queue) Next() (b []byte, pause bool, err error) {
 		q.room.memory.Add(-chunk)
 		q.held, b = p.space, (*p.space)[:p.n]
 	} else if b, err = q.fromFile(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	q.moved.Broadcast()
-	return b, len(q.pieces) == 0 && q.from == q.to && q.err == nil, nil
+	return b, nil
+}
+
+// Drain writes what is there and what comes, to the body's end. flush is called before
+// it waits. readErr says why the body broke off, writeErr why it could not be written.
+func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeErr error) {
+	for {
+		b, err := q.next(false)
+		if b == nil && err == nil {
+			if err := flush(); err != nil {
+				return n, nil, err
+			}
+			b, err = q.next(true)
+		}
+		if err == io.EOF {
+			return n, nil, nil
+		}
+		if err != nil {
+			return n, err, nil
+		}
+		m, err := w.Write(b)
+		if n += int64(m); err != nil {
+			return n, nil, err
+		}
+	}
 }
 
 // fromFile reads a piece from the file, which begins anew when all of it was read.
@@ -201,7 +227,7 @@ func (q *Queue) release() {
 // Read implements io.Reader.
 func (q *Queue) Read(to []byte) (int, error) {
 	for len(q.rest) == 0 {
-		b, _, err := q.Next()
+		b, err := q.next(true)
 		if err != nil {
 			return 0, err
 		}
@@ -252,7 +278,7 @@ func (r *Reader) Read(to []byte) (int, error) {
 }
 
 // Close gives the space back. Who fills the queue gets ErrClosed. It must not
-// be called while Next or Read runs.
+// be called while Drain or Read runs.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

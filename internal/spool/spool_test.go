@@ -133,7 +133,7 @@ func TestClose(t *testing.T) {
 	q := newRoom(t, Options{}).NewQueue(chunk, 1)
 	done := make(chan error)
 	go func() { done <- q.Fill(bytes.NewReader(random(5*chunk)), true) }()
-	if _, _, err := q.Next(); err != nil {
+	if _, err := q.next(true); err != nil {
 		t.Error(err)
 	}
 	_ = q.Close()

@@ -106,6 +106,29 @@ func (b *reply) Read(to []byte) (int, error) {
 	return n, x.err
 }
 
+// Ready reports whether a Read of an answer's body would return at once. Where that
+// cannot be known it reports false.
+func Ready(answer io.Reader) bool {
+	if answer == http.NoBody {
+		return true
+	}
+	b, ok := answer.(interface{ ready() bool })
+	return ok && b.ready()
+}
+
+func (b *reply) ready() bool {
+	x := (*exchange)(b)
+	if x.err != nil || !x.state.CompareAndSwap(resting, reading) {
+		return true // Read says why
+	}
+	// Over TLS nobody knows what the kernel's bytes hold.
+	is := x.body.Ready() || x.wire != nil && x.wire.raw != nil && x.wire.peek() != quiet
+	if !x.state.CompareAndSwap(reading, resting) {
+		x.end(false, undecided, nil) // Close came meanwhile
+	}
+	return is
+}
+
 // Close implements io.Closer. Closed before its end, an answer costs its
 // connection. It may be called while a Read is under way, which ends then.
 func (b *reply) Close() error {

@@ -53,6 +53,19 @@ func (b *Body) Whole() bool {
 	return b.framing == Empty || b.framing == Length && b.left <= int64(b.from.Buffered())
 }
 
+// Ready reports whether Read has something to return without asking the source.
+func (b *Body) Ready() bool {
+	unread := b.from.buf[b.from.r:b.from.w]
+	if b.err != nil || b.framing != Chunks || b.left > 0 {
+		return b.err != nil || len(unread) > 0
+	}
+	if b.inside {
+		unread = unread[min(len("\r\n"), len(unread)):]
+	}
+	line := bytes.IndexByte(unread, '\n')
+	return line >= 0 && line+1 < len(unread)
+}
+
 // Left is how many bytes of a body that is Whole were not read yet.
 func (b *Body) Left() int64 { return b.left }
 
