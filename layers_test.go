@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
-	{"internal/field", "internal/fieldname", "internal/netset", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/field", "internal/fieldname", "internal/netset", "internal/stall", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/order", "internal/family", "internal/buildinfo", "internal/importer/source", "internal/importer/regexparts", "internal/urlpath"},
 }
 
@@ -179,10 +179,10 @@ var thirdPartyTests = map[string][]string{
 	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
 	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
-	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go"},
-	"lab/experiment/proxy": {"github.com/gobwas/ws"},                    // an echo
-	"lab/live":             {"github.com/charmbracelet/x/ansi"},         // what knows how wide a text is
-	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"}, // what our histogram is measured against
+	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
+	"lab/experiment/proxy": {"github.com/gobwas/ws"},                                                              // an echo
+	"lab/live":             {"github.com/charmbracelet/x/ansi"},                                                   // what knows how wide a text is
+	"lab/load":             {"github.com/HdrHistogram/hdrhistogram-go"},                                           // what our histogram is measured against
 	"lab/stats":            {"golang.org/x/perf"},
 	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with

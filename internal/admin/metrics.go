@@ -62,11 +62,11 @@ func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
 	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
-	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), or until a client has proved that it is no crawler.", "reason")
+	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), until a client has proved that it is no crawler, or as streams of HTTP/2 and HTTP/3 while too many wait for their clients.", "reason")
 	traces := describe("traces_total", "Requests whose spans were to be sent to a collector, by what became of them.", "outcome")
 	rejected := describe("trace_spans_rejected_total", "Spans that the collector took and threw away.")
 	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
-	buffered := describe("buffered_bytes", "Bytes of bodies that proxies have taken from one side and not yet given to the other.", "where")
+	buffered := describe("buffered_bytes", "Bytes held for who has not taken them yet: bodies between the two sides of a proxy, in memory and in files; about what streams of HTTP/2 and HTTP/3 take that wait for their clients.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	handshakes := describe("tls_handshakes_total", "TLS handshakes by the version that was agreed on, failed, or resumed (which the versions contain).", "result")
 	return &collector{
@@ -90,6 +90,7 @@ func newCollector(d Deps) *collector {
 			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
 			counter(refused, &m.HTTP2Refused.Resets, "resets"),
 			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
+			counter(refused, &m.HTTP2Refused.Crowd, "crowd"),
 			counter(handshakes, &m.TLS.V12, "tls1.2"),
 			counter(handshakes, &m.TLS.V13, "tls1.3"),
 			counter(handshakes, &m.TLS.Resumed, "resumed"),
@@ -98,6 +99,7 @@ func newCollector(d Deps) *collector {
 			counter(denied, &m.Refused.Rate, "rate"),
 			counter(denied, &m.Refused.Caught, "trap"),
 			counter(denied, &m.Refused.Proof, "challenge"),
+			counter(denied, &m.Refused.Crowd, "crowd"),
 			counter(describe("trapped_total", "Addresses that were caught by a trap."), &m.Trapped),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
@@ -108,8 +110,11 @@ func newCollector(d Deps) *collector {
 			counter(refused3, &m.HTTP3Refused.Headers, "headers"),
 			counter(refused3, &m.HTTP3Refused.Resets, "resets"),
 			counter(refused3, &m.HTTP3Refused.Requests, "requests"),
+			counter(refused3, &m.HTTP3Refused.Crowd, "crowd"),
 			gauge(buffered, &m.BufferedMemory, "memory"),
 			gauge(buffered, &m.BufferedFiles, "files"),
+			gauge(buffered, &m.BufferedStreams, "streams"),
+			gauge(describe("streams", "Open streams of HTTP/2 and HTTP/3, but for answers that are sent at once."), &m.Streams),
 			counter(describe("mirror_dropped_total", "Requests of which a mirror got no copy, since too many copies were under way."), &m.Unmirrored),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
 			counter(reloads, &m.ConfigReloads, "success"),

@@ -130,7 +130,7 @@ func (c *checker) limits() {
 		}
 	}
 	const most = 10_000_000 // descriptors that Linux allows a process with much tuning
-	for key, n := range map[string]int{"connections": l.Connections, "connections_per_address": l.ConnectionsPerAddress, "websockets": l.WebSockets, "websockets_per_address": l.WebSocketsPerAddress} {
+	for key, n := range map[string]int{"connections": l.Connections, "connections_per_address": l.ConnectionsPerAddress, "stalled_streams": l.StalledStreams, "websockets": l.WebSockets, "websockets_per_address": l.WebSocketsPerAddress} {
 		if n > most {
 			c.value("limits."+key, fmt.Sprintf("%q of %d is more than any machine holds", key, n), "at most "+strconv.Itoa(most))
 		}

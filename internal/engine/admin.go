@@ -74,6 +74,7 @@ func (s *Server) measure() {
 	memory, files := s.room.Used()
 	s.meters.BufferedMemory.Set(memory)
 	s.meters.BufferedFiles.Set(files)
+	s.server.Measure()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, h := range s.graph.caches {

@@ -350,7 +350,7 @@ func (c *Conn) surrender(t *turn, in *inner) {
 		}
 		left := c.carried[i].left
 		in.last = id
-		in.begin(id, left)
+		in.begin(id, left, false)
 		t.pass = appendBlock(t.pass, id, flagEndStream, nil, fields, true)
 		if more := left - int64(c.settings.window); more > 0 {
 			t.pass = appendWindowUpdate(t.pass, id, more)

@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/stall"
 )
 
 // Host is whom a Conn serves.
@@ -86,6 +88,8 @@ type Options struct {
 	HeaderList int
 	// Stall is how long net/http's DATA waits for the client's window at most.
 	Stall time.Duration
+	// Budget counts the streams that net/http has; nil: nobody does.
+	Budget *stall.Budget
 	// Pause, if there is one, is asked after each frame. Where it is true, nothing
 	// more is worked off, and Run returns [ErrPause].
 	Pause func() bool
@@ -116,6 +120,7 @@ type Conn struct {
 	settings clientSettings
 	updates  updates
 	hot      recent // streams that the host has answered
+	declined recent // streams that were refused
 	flood    flood
 	met      bool   // the client's preface has come
 	greeted  bool   // our SETTINGS are on their way
@@ -143,7 +148,9 @@ type Conn struct {
 	window window
 	resets ResetCount
 	blamed atomic.Uint32 // a Reason
-	kept   kept
+
+	evicted atomic.Bool
+	kept    kept
 
 	wmu    fair   // writing, in whole frames
 	told   bool   // SETTINGS have gone; by wmu
@@ -409,7 +416,7 @@ func (c *Conn) frame(t *turn, h head, p []byte) error {
 
 // data passes the head of a DATA frame on; its payload follows.
 func (c *Conn) data(t *turn, h head, raw []byte) error {
-	c.drop = c.refused(h.id)
+	c.drop = c.refused(h.id) || c.declined.has(h.id)
 	switch in := c.inner.Load(); {
 	case c.drop:
 		if c.flood.idle(frameHead) {
@@ -429,6 +436,7 @@ func (c *Conn) data(t *turn, h head, raw []byte) error {
 	} else if c.flood.idle(frameHead) {
 		return c.flooded(t, Idle)
 	}
+	c.inner.Load().fed(h.id, h.has(flagEndStream))
 	t.pass = append(t.pass, raw...)
 	return nil
 }
@@ -529,6 +537,7 @@ func (c *Conn) stop() {
 	c.window.close()
 	if in := c.inner.Load(); in != nil {
 		in.in.close()
+		in.endAll()
 	}
 }
 
@@ -544,6 +553,9 @@ func (r *recent) add(id uint32) {
 }
 
 func (r *recent) has(id uint32) bool {
+	if r.n == 0 {
+		return false
+	}
 	for _, other := range r.ids {
 		if other == id {
 			return true

@@ -37,6 +37,7 @@ const (
 	codeFlowControl     code = 0x3
 	codeStreamClosed    code = 0x5
 	codeFrameSize       code = 0x6
+	codeRefusedStream   code = 0x7
 	codeCancel          code = 0x8
 	codeCompression     code = 0x9
 	codeEnhanceYourCalm code = 0xb

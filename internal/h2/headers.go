@@ -112,19 +112,25 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	case c.refuses(id):
 		return nil
 	case id > known:
-		if flags&flagEndStream == 0 {
-			break
+		if flags&flagEndStream != 0 {
+			if c.answer(t, id, priority) {
+				return nil
+			}
+			var taken bool
+			if taken, marked = c.carry(t, id, priority); taken {
+				return nil
+			}
 		}
-		if c.answer(t, id, priority) {
-			return nil
-		}
-		var taken bool
-		if taken, marked = c.carry(t, id, priority); taken {
-			return nil
+		if c.crowded() {
+			return c.decline(t, id)
 		}
 	default: // trailers, of a stream of net/http's
 		if in := c.inner.Load(); in != nil && id <= in.last {
+			in.fed(id, flags&flagEndStream != 0)
 			break
+		}
+		if c.declined.has(id) {
+			return nil
 		}
 		if c.hot.has(id) || c.carriedAt(id) >= 0 {
 			return c.fail(t, codeStreamClosed)
@@ -138,7 +144,7 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	c.rouse(t, in)
 	if id > in.last {
 		in.last = id
-		in.begin(id, int64(c.settings.window))
+		in.begin(id, int64(c.settings.window), flags&flagEndStream == 0)
 	}
 	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, marked)
 	return nil

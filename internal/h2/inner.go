@@ -70,8 +70,19 @@ func (in *inner) end(id uint32) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	_, was := in.open[id]
-	delete(in.open, id)
+	if was {
+		delete(in.open, id)
+		in.c.o.Budget.Add(-1)
+	}
 	return was
+}
+
+// endAll notes that the connection has ended.
+func (in *inner) endAll() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.c.o.Budget.Add(-len(in.open))
+	clear(in.open)
 }
 
 // turned tells the host what is awaited after a read. It and ended do so under
@@ -232,6 +243,7 @@ func (in *inner) ended(h head) {
 	if _, was := in.open[h.id]; !was {
 		return
 	}
+	in.c.o.Budget.Add(-1)
 	if delete(in.open, h.id); len(in.open) == 0 && !in.part {
 		in.c.host.Turn(Request)
 	}

@@ -1,19 +1,44 @@
 package h2
 
-import "time"
+import (
+	"time"
+
+	"millrace/internal/stall"
+)
 
 // flow is what is known of a stream that net/http answers.
 type flow struct {
 	left  int64 // of the stream's window
 	moved int64 // when the answer has last moved on, in Unix nanoseconds; 0: it has not begun
 	cut   bool  // it has not for too long: net/http was told
+	fed   int64 // when something of the request's body has come last; 0: all of it has
 }
 
-// begin notes that a stream was passed on, with that window.
-func (in *inner) begin(id uint32, window int64) {
+// begin notes that a stream was passed on, with that window, and whether a body
+// follows.
+func (in *inner) begin(id uint32, window int64, body bool) {
+	f := flow{left: window}
+	if body {
+		f.fed = time.Now().UnixNano()
+	}
 	in.mu.Lock()
-	in.open[id] = flow{left: window}
+	in.open[id] = f
 	in.mu.Unlock()
+	in.c.o.Budget.Add(1)
+}
+
+// fed notes that something of a body has come, and whether that was its end.
+func (in *inner) fed(id uint32, end bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	f, ok := in.open[id]
+	if !ok || f.fed == 0 {
+		return
+	}
+	if f.fed = 0; !end {
+		f.fed = time.Now().UnixNano()
+	}
+	in.open[id] = f
 }
 
 // moved notes that n bytes of an answer, or its header, have gone.
@@ -82,4 +107,76 @@ func (in *inner) wasCut(id uint32) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.open[id].cut
+}
+
+// Streams counts the streams that net/http has open, and those that wait for the
+// client: to send more of its request, or a window for the answer. blocked says that
+// the client does not read at all.
+func (c *Conn) Streams(now time.Time, blocked bool) (n stall.Count) {
+	in := c.inner.Load()
+	if in == nil || c.evicted.Load() {
+		return n
+	}
+	late := now.Add(-stall.Patience).UnixNano()
+	empty := c.window.emptyBefore(now.UnixNano())
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n.Open = len(in.open)
+	many := 0 // without a window
+	for _, f := range in.open {
+		stuck := f.moved != 0 && (f.left <= 0 || empty)
+		if stuck {
+			many++
+		}
+		if blocked || stuck && f.moved <= late || f.fed != 0 && f.fed <= late {
+			n.Waiting++
+		}
+	}
+	if many > stall.Few {
+		n.Waiting = max(n.Waiting, many)
+	}
+	return n
+}
+
+// Evict says that the host ends the connection, since too many of its streams wait,
+// and with tell it tells the client, if nobody writes just now.
+func (c *Conn) Evict(tell bool) {
+	c.blame(Crowd)
+	if c.evicted.Store(true); !tell || !c.wmu.try() {
+		return
+	}
+	defer c.wmu.unlock()
+	if c.told && !c.Resting() {
+		_, _ = c.host.Write(appendGoAway(nil, c.lastAnswered(), codeEnhanceYourCalm)) // it ends anyway
+	}
+}
+
+// crowded reports whether a further stream is to be refused: there are too many that
+// wait for their clients, and this connection has more than a few of those.
+func (c *Conn) crowded() bool {
+	in := c.inner.Load()
+	if in == nil || !c.o.Budget.Pressed() {
+		return false
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := 0
+	for _, f := range in.open {
+		if f.left < stall.Narrow || f.fed != 0 {
+			n++
+		}
+	}
+	return n > stall.Few
+}
+
+// decline refuses a stream of which nothing was done: its client may ask again (RFC
+// 9113, 8.7).
+func (c *Conn) decline(t *turn, id uint32) error {
+	c.o.Budget.Refuse()
+	if c.resets.Many(time.Now()) {
+		return c.flooded(t, Resets)
+	}
+	c.declined.add(id)
+	t.out = appendReset(t.out, id, codeRefusedStream)
+	return nil
 }

@@ -3,6 +3,7 @@ package h3
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"millrace/internal/h2"
 	"millrace/internal/meter"
+	"millrace/internal/stall"
 )
 
 // conn is one connection. We accept its streams ourselves, and not http3.Server,
@@ -25,7 +27,22 @@ type conn struct {
 	moved    chan struct{} // a token: there may be room for a header
 	resets   h2.ResetCount
 	cut      atomic.Bool // for what the client does
+	handlers stall.Handlers
 }
+
+// Client implements [stall.Conn].
+func (c *conn) Client() netip.Addr { return c.listener.host.Client(c.quic.RemoteAddr()) }
+
+// Streams implements [stall.Conn].
+func (c *conn) Streams(now time.Time) stall.Count {
+	if c.cut.Load() {
+		return stall.Count{}
+	}
+	return c.handlers.Streams(now)
+}
+
+// Evict implements [stall.Conn].
+func (c *conn) Evict() { c.refuse(&c.listener.host.Refused.Crowd) }
 
 func (c *conn) close(code http3.ErrCode) {
 	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails
@@ -67,13 +84,34 @@ func (c *conn) serve() {
 			reject(str)
 			continue
 		}
-		c.streams.Add(1)
+		if b := c.listener.host.Budget; b.Pressed() && c.handlers.Streams(time.Now()).Waiting > stall.Few {
+			b.Refuse()
+			reject(str)
+			continue
+		}
+		c.begin()
 		all.Go(func() {
-			defer c.move()
-			defer c.streams.Add(-1)
+			defer c.end()
 			c.answer(raw, str)
 		})
 	}
+}
+
+// begin notes that a stream was opened, whose header is waited for.
+func (c *conn) begin() {
+	c.streams.Add(1)
+	c.handlers.Begin()
+	c.handlers.Wait()
+	c.listener.host.Budget.Add(1)
+}
+
+// end notes that it has ended.
+func (c *conn) end() {
+	c.listener.host.Budget.Add(-1)
+	c.handlers.Go()
+	c.handlers.End()
+	c.streams.Add(-1)
+	c.move()
 }
 
 // reject has the client send a request elsewhere: nothing of it was read (RFC

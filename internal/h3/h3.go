@@ -22,6 +22,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"millrace/internal/server"
+	"millrace/internal/stall"
 	"millrace/internal/steer"
 )
 
@@ -215,15 +216,18 @@ func (l *Listener) context(ctx context.Context, qc *quic.Conn) context.Context {
 	l.mu.Lock()
 	c := l.conns[qc]
 	l.mu.Unlock()
-	return l.host.Context(context.WithValue(ctx, connKey{}, c), qc.RemoteAddr())
+	ctx = stall.With(context.WithValue(ctx, connKey{}, c), &c.handlers)
+	return l.host.Context(ctx, qc.RemoteAddr())
 }
 
 // serve answers a request.
 func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(connKey{}).(*conn)
+	c.handlers.Go()
 	defer func() {
 		c.since.Store(time.Now().UnixNano())
 		c.requests.Add(-1)
+		c.handlers.Wait() // for what is left of the answer to be taken
 	}()
 	if c.requests.Add(1) > mostRequests {
 		c.refuse(&l.host.Refused.Requests)
@@ -343,6 +347,16 @@ func (l *Listener) ShedIdle(which func(net.Addr) bool) bool {
 	}
 	oldest.close(http3.ErrCodeNoError)
 	return true
+}
+
+// WithStreams implements [server.HTTP3Listener].
+func (l *Listener) WithStreams(to []stall.Conn) []stall.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		to = append(to, c)
+	}
+	return to
 }
 
 // Open implements [server.HTTP3Listener].

@@ -39,6 +39,7 @@ type rig struct {
 	t      *testing.T
 	addr   *net.UDPAddr
 	meters *meter.Meters
+	srv    *server.Server
 	tls    *tls.Config // of clients
 	socket *quic.Transport
 }
@@ -74,6 +75,7 @@ func start(t *testing.T, limits server.Options) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.srv = srv
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Run(context.Background()) }() // the cleanup waits
 	t.Cleanup(func() {

@@ -55,7 +55,7 @@ type Conn struct {
 	closed  atomic.Bool
 	writeBy atomic.Int64 // like deadline, for bytes to go
 	served  atomic.Bool  // something was answered
-	stall   stall        // the sweeper's
+	stall   stalled      // the sweeper's
 	taken   taken        // the sweeper's
 
 	// Of the goroutine that reads (the lane's, net/http's own, or its

@@ -32,7 +32,7 @@ func (l *Lane) On() bool { return l.on() }
 // done is called then.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, o: o}
-	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Pause: h.paused})
+	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.paused})
 	switch {
 	case front.Greet() != nil:
 		h.end(front)
@@ -150,6 +150,8 @@ func (h *h2Host) blame(why h2.Reason) {
 		m.Resets.Add(h.shard, 1)
 	case h2.Stalled:
 		m.Stalled.Add(h.shard, 1)
+	case h2.Crowd:
+		m.Crowd.Add(h.shard, 1)
 	case h2.None:
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/stall"
 )
 
 // Visitor is a connection over HTTP/3 as the lane sees it. The connection itself
@@ -81,7 +83,10 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 	maps.Copy(w.Header(), found.fields(now.Unix(), notModified).header)
 	w.WriteHeader(status)
 	if size > 0 {
+		waits := stall.Of(r.Context())
+		waits.Wait()
 		sent = writeBody(w, body[:size], settings.Write)
+		waits.Go()
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
 	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}

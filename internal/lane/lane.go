@@ -40,6 +40,7 @@ import (
 	"millrace/internal/meter"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/stall"
 	"millrace/internal/trace"
 )
 
@@ -133,9 +134,10 @@ type Lane struct {
 	leaving sync.WaitGroup               // connections whose time on a loop has ended
 	owned   ownedConns
 
-	conns [connShards]connSet
-	stop  chan struct{}
-	done  sync.WaitGroup
+	budget *stall.Budget // of streams; nil: they are not counted
+	conns  [connShards]connSet
+	stop   chan struct{}
+	done   sync.WaitGroup
 }
 
 // New returns a lane and starts its sweeper, which Close ends.

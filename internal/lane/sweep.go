@@ -174,8 +174,8 @@ func (c *Conn) until(deadline int64) {
 	}
 }
 
-// stall is what the sweeper, alone, knows of a connection that waits to write.
-type stall struct {
+// stalled is what the sweeper, alone, knows of a connection that waits to write.
+type stalled struct {
 	by     int64 // the deadline it is about
 	queued int   // bytes in the socket when it was last looked at
 }
@@ -191,7 +191,7 @@ func (c *Conn) taking(by, now int64) bool {
 	}
 	queued, known := c.queued()
 	if by >= now {
-		c.stall = stall{by, queued}
+		c.stall = stalled{by, queued}
 		return true
 	}
 	if !known || (c.stall.by == by && queued > 0 && queued >= c.stall.queued) {
@@ -199,7 +199,7 @@ func (c *Conn) taking(by, now int64) bool {
 	}
 	next := now + int64(c.lane.settings.Load().Write)
 	c.writeBy.CompareAndSwap(by, next)
-	c.stall = stall{next, queued}
+	c.stall = stalled{next, queued}
 	return true
 }
 

@@ -19,6 +19,7 @@ import (
 	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
+	"millrace/internal/stall"
 )
 
 // ServeHTTP is the slow lane: host, path, job, and then metrics and access log.
@@ -27,6 +28,9 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	now := s.current.Load()
 	w := &writer{rw: rw, r: r, lane: s.lane, h1: r.ProtoMajor == 1, copiers: &s.copiers}
 	_, w.through = rw.(*lean.Response)
+	if r.ProtoMajor == 3 || r.ProtoMajor == 2 && !s.lane.On() {
+		w.waits = stall.Of(r.Context())
+	}
 	table, before := s.enter(r)
 	defer table.Leave()
 	_, w.rehearsal = rw.(*audience)
@@ -82,7 +86,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
 		var done func()
-		r, done = upload(rw, r, limits)
+		r, done = upload(w, r, limits)
 		defer done()
 	}
 	found.serve(w, r)

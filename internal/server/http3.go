@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"millrace/internal/family"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
+	"millrace/internal/stall"
 	"millrace/internal/steer"
 )
 
@@ -43,6 +45,9 @@ type HTTP3Host struct {
 	Admit func(client net.Addr) (gone func(), ok bool)
 	// Crowded reports whether new clients should prove their address first.
 	Crowded func() bool
+	// Client is what limits count an address as.
+	Client  func(client net.Addr) netip.Addr
+	Budget  *stall.Budget
 	Limits  func() Options
 	Refused *meter.HTTP3Refused
 	Errors  *slog.Logger
@@ -60,6 +65,8 @@ type HTTP3Listener interface {
 	// ShedIdle closes the connection that has been idle for longest, of the
 	// clients that are meant, all if which is nil.
 	ShedIdle(which func(net.Addr) bool) bool
+	// WithStreams appends its connections.
+	WithStreams(to []stall.Conn) []stall.Conn
 	// Close ends everything at once. Wait waits for the handlers.
 	Close()
 	Wait()
@@ -188,6 +195,8 @@ func (s *Server) http3Host(socket *net.UDPConn) HTTP3Host {
 		},
 		Admit:   s.admitHTTP3,
 		Crowded: s.places.crowd,
+		Client:  s.places.client,
+		Budget:  s.budget,
 		Limits:  func() Options { return s.current.Load().limits },
 		Refused: &s.meters.HTTP3Refused,
 		Errors:  s.errors,
@@ -356,7 +365,9 @@ func (w *writer) writeSlow(p []byte) (total int, err error) {
 	for first := true; err == nil && (len(p) > 0 || first); first = false {
 		_ = w.slow.SetWriteDeadline(time.Now().Add(w.wait)) // of a stream
 		var n int
+		w.waits.Wait()
 		n, err = w.rw.Write(p[:min(len(p), slowPiece)])
+		w.waits.Go()
 		p, total = p[n:], total+n
 	}
 	w.bytes += int64(total)

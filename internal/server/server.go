@@ -27,6 +27,7 @@ import (
 	"millrace/internal/netset"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/stall"
 	"millrace/internal/steer"
 )
 
@@ -81,6 +82,11 @@ type Options struct {
 	// proxy always sets itself: what it passes on unread anybody can write.
 	// Default X-Forwarded-For.
 	ClientHeader string `yaml:"client_header"`
+	// StalledStreams is how many streams of HTTP/2 and HTTP/3 may wait for their
+	// clients, which give them no window or read nothing; one address may have half of
+	// them. When there are more, connections of the address that has most are closed,
+	// those with most such streams first. Each takes up to 32 KiB. Default 1024.
+	StalledStreams int `yaml:"stalled_streams"`
 	// UpgradeTimeout is how long an old process goes on with downloads, uploads,
 	// streams and WebSockets after `millrace upgrade`. Then WebSockets are told to
 	// come back (1012), each after a time of its own, and a drain ends the rest.
@@ -181,6 +187,9 @@ func (o Options) withDefaults() Options {
 	if o.Connections <= 0 {
 		o.Connections = 16384
 	}
+	if o.StalledStreams <= 0 {
+		o.StalledStreams = 1024
+	}
 	return o
 }
 
@@ -245,9 +254,11 @@ type Server struct {
 	cut        context.CancelFunc
 
 	streams   streams
+	budget    *stall.Budget
 	copiers   copiers
 	accepting repeated // warnings
 	crowding  repeated
+	evicting  repeated
 	encrypted repeated
 
 	announcing repeated
@@ -285,12 +296,14 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		none:      m.Job("none"),
 		errors:    errorLog,
 		places:    newPlaces(),
+		budget:    stall.NewBudget(func() { m.Refused.Crowd.Add(0, 1) }),
 		certs:     &certificates{errors: errorLog},
 		ticket:    newTickets(errorLog),
 		h1Conns:   newHandoff(),
 		h2Conns:   newHandoff(),
 		listeners: map[string]*listener{},
 	}
+	s.copiers.budget = s.budget
 	s.handshakes, s.cut = context.WithCancel(context.Background())
 	s.secure.Secure = true
 	s.lane = lane.New(lo, lane.Settings{}, []*lane.Scope{&s.plain, &s.secure}, m)
@@ -305,10 +318,12 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	s.h1.Protocols.SetHTTP1(true)
 	s.h2 = newH2(s, limits, s.h1.ErrorLog, s.lane.On())
 	if !s.lane.On() { // else net/http never says that a connection is closed
-		s.h2.ConnState = s.streams.onState
+		s.h2.Handler = http.HandlerFunc(s.serveAlone)
+		s.h2.ConnState, s.h2.ConnContext = s.streams.onState, s.withStreams
 	}
 	s.h1.BaseContext = func(net.Listener) context.Context { return s.lane.WithDrain(context.Background()) }
 	s.h2.BaseContext = s.h1.BaseContext
+	s.lane.Budget(s.budget)
 	if s.lane.On() {
 		base := context.WithValue(s.h1.BaseContext(nil), http.ServerContextKey, s.h1)
 		s.lane.Through(base, &lean.Server{Handler: s, Name: lane.ServerName, Log: s.h1.ErrorLog.Printf})
@@ -359,6 +374,7 @@ func (s *Server) Reload(setup Setup) error {
 	limits := setup.Limits.withDefaults()
 	s.current.Store(&current{limits, setup.Log, setup.Clients, setup.Follow, setup.Announced, setup.Generation})
 	s.places.set(setup.bounds())
+	s.budget.Set(limits.budgets())
 	s.certs.setCertifier(setup.Auto)
 	s.setTLS(setup, files)
 	s.lane.Set(lane.Settings{
@@ -413,6 +429,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.steerHTTP3()
+	stopWatch := s.watchStreams()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -426,6 +443,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.lane.CloseAll() // who was between accept and net/http when Close came
 	s.quic.wait()
 	s.serving.Wait()
+	stopWatch()
 	s.lane.Close()
 	return err
 }

@@ -1,24 +1,90 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
+
+	"millrace/internal/stall"
 )
 
-// streams knows which HTTP/2 connections have no stream open, and since when:
-// the lane does not see them.
+// streams knows the HTTP/2 connections that net/http has to itself, and which of
+// them have had no stream open since when: the lane does not see them.
 type streams struct {
 	mu   sync.Mutex
 	idle map[net.Conn]time.Time
+	open map[net.Conn]*alone
+}
+
+// alone is a connection of HTTP/2 without a lane.
+type alone struct {
+	net.Conn
+	stall.Handlers
+	server *Server
+}
+
+// Client implements [stall.Conn].
+func (a *alone) Client() netip.Addr { return a.server.places.client(a.RemoteAddr()) }
+
+// Evict implements [stall.Conn].
+func (a *alone) Evict() {
+	a.server.meters.HTTP2Refused.Crowd.Add(0, 1)
+	a.server.streams.forget(a.Conn)
+	closeBelow(a.Conn)
+}
+
+// withStreams is for http.Server.ConnContext.
+func (s *Server) withStreams(ctx context.Context, nc net.Conn) context.Context {
+	a := &alone{Conn: nc, server: s}
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	if s.streams.open == nil {
+		s.streams.open = map[net.Conn]*alone{}
+	}
+	s.streams.open[nc] = a
+	return stall.With(ctx, &a.Handlers)
+}
+
+// serveAlone is ServeHTTP where a stream's end is seen nowhere else: when the last
+// of its answer was sent its context ends, which may be long after that was written.
+func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
+	h := stall.Of(r.Context())
+	if s.budget.Pressed() && h.Streams(time.Now()).Waiting > stall.Few {
+		s.budget.Refuse()
+		w.Header()["Retry-After"] = []string{"1"}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	end := func() {
+		h.End()
+		s.budget.Add(-1)
+	}
+	h.Begin()
+	s.budget.Add(1)
+	early := context.AfterFunc(r.Context(), end)
+	defer func() {
+		if early() {
+			h.Wait()
+			context.AfterFunc(r.Context(), func() {
+				h.Go()
+				end()
+			})
+		}
+	}()
+	s.ServeHTTP(w, r)
 }
 
 // onState is for http.Server.ConnState.
 func (s *streams) onState(nc net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if state == http.StateClosed {
+		delete(s.open, nc)
+	}
 	if state != http.StateIdle {
 		delete(s.idle, nc)
 		return
@@ -27,6 +93,12 @@ func (s *streams) onState(nc net.Conn, state http.ConnState) {
 		s.idle = map[net.Conn]time.Time{}
 	}
 	s.idle[nc] = time.Now()
+}
+
+func (s *streams) forget(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, nc)
 }
 
 // shedGrace is how long a connection without a stream is safe from being closed:
@@ -51,9 +123,61 @@ func (s *streams) shedIdle(which func(net.Addr) bool) bool {
 		return false
 	}
 	delete(s.idle, oldest)
-	if tc, ok := oldest.(*tls.Conn); ok {
-		oldest = tc.NetConn() // below TLS: its own close may wait for the client
-	}
-	_ = oldest.Close()
+	closeBelow(oldest)
 	return true
+}
+
+// closeBelow closes a connection below TLS: its own close may wait for the client.
+func closeBelow(nc net.Conn) {
+	if tc, ok := nc.(*tls.Conn); ok {
+		nc = tc.NetConn()
+	}
+	_ = nc.Close()
+}
+
+// leastStreams is how many streams there may be at least, where few connections may.
+const leastStreams = 1024
+
+// budgets are what the streams of all clients may have, and of each. A request that
+// is answered takes about what a connection takes, so there may be as many.
+func (o Options) budgets() stall.Budgets {
+	share := func(all int) stall.Limits { return stall.Limits{All: all, Each: max(1, all/2)} }
+	return stall.Budgets{Open: share(max(o.Connections, leastStreams)), Waiting: share(o.StalledStreams)}
+}
+
+// watchStreams has the budget kept until it is stopped.
+func (s *Server) watchStreams() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { s.budget.Watch(ctx, s.crowds, s.evicted) })
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// crowds are the connections that may have streams.
+func (s *Server) crowds() []stall.Conn {
+	all := s.lane.WithStreams(nil, s.places.client)
+	s.streams.mu.Lock()
+	for _, a := range s.streams.open {
+		all = append(all, a)
+	}
+	s.streams.mu.Unlock()
+	s.quic.every(func(l *quicListener) { all = l.WithStreams(all) })
+	return all
+}
+
+func (s *Server) evicted(c stall.Conn) {
+	s.evicting.warn(s.errors, "more streams of HTTP/2 and HTTP/3 wait for their clients than may be, and connections with most of them are closed: see limits.stalled_streams and limits.connections", "address", c.Client())
+}
+
+// Measure sets the gauges of streams.
+func (s *Server) Measure() {
+	now, waiting := time.Now(), 0
+	for _, c := range s.crowds() {
+		waiting += c.Streams(now).Waiting
+	}
+	s.meters.Streams.Set(int64(s.budget.Open()))
+	s.meters.BufferedStreams.Set(int64(waiting)*stall.Cost + s.lane.Held())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/stall"
 )
 
 // body is a request's body as the job reads it.
@@ -19,6 +20,7 @@ type body struct {
 	limits *Options
 	pace   lane.Pace
 	late   *time.Timer // ends the stream; nil over HTTP/1.1
+	waits  *stall.Handlers
 
 	mu    sync.Mutex
 	ended bool // the request is answered: its stream is not ours any more
@@ -42,8 +44,9 @@ func (b *body) end() {
 // upload is r with a body that keeps to the limits. done must be called when
 // the request is answered. It is a copy: what net/http does with its own
 // request before and after an answer depends on the type of the body.
-func upload(rw http.ResponseWriter, r *http.Request, o *Options) (limited *http.Request, done func()) {
-	b := &body{ReadCloser: http.MaxBytesReader(rw, r.Body, int64(o.BodyBytes)), limits: o}
+func upload(w *writer, r *http.Request, o *Options) (limited *http.Request, done func()) {
+	rw := w.rw
+	b := &body{waits: w.waits, ReadCloser: http.MaxBytesReader(rw, r.Body, int64(o.BodyBytes)), limits: o}
 	if r.ProtoMajor >= 2 {
 		rc := http.NewResponseController(rw)
 		b.late = time.AfterFunc(o.BodyTimeout, func() { b.cut(rc) })
@@ -72,7 +75,9 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	began := time.Now()
 	b.late.Reset(b.pace.Left(b.limits.BodyTimeout))
+	b.waits.Wait()
 	n, err := b.ReadCloser.Read(p)
+	b.waits.Go()
 	b.late.Stop()
 	b.pace.Took(time.Since(began), n, b.limits.BodyTimeout, int64(b.limits.BodyRate))
 	return n, err

@@ -27,7 +27,7 @@ func TestLateAfterTheAnswer(t *testing.T) {
 		from, _ := io.Pipe()
 		s := &stream{}
 		r := &http.Request{ProtoMajor: 2, Body: from}
-		limited, done := upload(s, r, &Options{BodyTimeout: time.Second, BodyBytes: 10})
+		limited, done := upload(&writer{rw: s}, r, &Options{BodyTimeout: time.Second, BodyBytes: 10})
 		go func() { _, _ = limited.Body.Read(make([]byte, 1)) }() // for longer than the request lasts
 		synctest.Wait()
 		done()

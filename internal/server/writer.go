@@ -11,6 +11,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/site"
+	"millrace/internal/stall"
 	"millrace/internal/trace"
 )
 
@@ -27,6 +28,8 @@ type writer struct {
 	wait    time.Duration // for each piece; of slow
 	always  http.Header   // fields of all answers over TLS; nil for none
 	through bool          // rw is the lane's own, not net/http's
+	// waits is told where rw may wait for the client; nil: others see that.
+	waits *stall.Handlers
 	// rehearsal: nobody gets the answer, and nobody counts it.
 	rehearsal bool
 	status    int
@@ -153,7 +156,9 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.slow != nil {
 		return w.writeSlow(p)
 	}
+	w.waits.Wait()
 	n, err := w.rw.Write(p)
+	w.waits.Go()
 	w.bytes += int64(n)
 	return n, err
 }
@@ -161,11 +166,11 @@ func (w *writer) Write(p []byte) (int, error) {
 // WriteString implements [io.StringWriter].
 func (w *writer) WriteString(s string) (int, error) {
 	w.begin()
-	if w.slow != nil && w.replaced == "" {
-		return w.Write([]byte(s))
-	}
 	if w.replaced != "" {
 		return len(s), nil
+	}
+	if w.slow != nil || w.waits != nil {
+		return w.Write([]byte(s))
 	}
 	n, err := io.WriteString(w.rw, s)
 	w.bytes += int64(n)
@@ -197,7 +202,10 @@ func (w *writer) ReadFrom(src io.Reader) (n int64, err error) {
 }
 
 // copiers are the answers over HTTP/2 that are being copied by large pieces.
-type copiers struct{ n atomic.Int32 }
+type copiers struct {
+	n      atomic.Int32
+	budget *stall.Budget
+}
 
 const (
 	// largeCopy is a piece as large as the lane has net/http put into one frame
@@ -208,20 +216,28 @@ const (
 	maxLarge  = 128
 	smallCopy = 16 << 10
 	warmCopy  = 64 << 10
+	// tinyCopy is the first pieces of an answer while many streams wait for their
+	// clients: most of what waits has sent no more.
+	tinyCopy = 4 << 10
 )
 
 var (
 	largeBuffers = sync.Pool{New: func() any { b := make([]byte, largeCopy); return &b }}
 	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallCopy); return &b }}
+	tinyBuffers  = sync.Pool{New: func() any { b := make([]byte, tinyCopy); return &b }}
 )
 
 // copy copies a body, for HTTP/2.
 func (w *writer) copy(src io.Reader) (int64, error) {
-	n, err := w.copyBy(&smallBuffers, io.LimitReader(src, warmCopy))
+	pool := &smallBuffers
+	if w.copiers.budget.Pressed() {
+		pool = &tinyBuffers
+	}
+	n, err := w.copyBy(pool, io.LimitReader(src, warmCopy))
 	if err != nil || n < warmCopy {
 		return n, err
 	}
-	pool := &smallBuffers
+	pool = &smallBuffers
 	if w.copiers.n.Add(1) <= maxLarge {
 		pool = &largeBuffers
 	}
@@ -236,8 +252,20 @@ func (w *writer) copyBy(pool *sync.Pool, src io.Reader) (int64, error) {
 	to := io.Writer(w.rw)
 	if w.slow != nil {
 		to = slowWriter{w}
+	} else if w.waits != nil {
+		to = waitingWriter{w}
 	}
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{src}, *buf)
+}
+
+// waitingWriter is what a body is copied to where somebody is told of waits.
+type waitingWriter struct{ w *writer }
+
+// Write implements [io.Writer].
+func (x waitingWriter) Write(p []byte) (int, error) {
+	x.w.waits.Wait()
+	defer x.w.waits.Go()
+	return x.w.rw.Write(p)
 }
 
 // FlushError is what [http.ResponseController] looks for.
@@ -246,6 +274,8 @@ func (w *writer) FlushError() error {
 	if w.replaced != "" {
 		return nil
 	}
+	w.waits.Wait()
+	defer w.waits.Go()
 	return http.NewResponseController(w.rw).Flush()
 }
 

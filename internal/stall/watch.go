@@ -1,0 +1,113 @@
+package stall
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// lookEvery is how often connections are looked at while too many streams wait.
+	lookEvery = 10 * time.Millisecond
+	// calmFor is how long they are not looked at while there are many streams of
+	// which few wait, unless by calmShare of the limit more are opened.
+	calmFor   = time.Second
+	calmShare = 8
+)
+
+// Budget is what a server's streams may take. Make it with [NewBudget]. Nil has no
+// limits.
+type Budget struct {
+	open    atomic.Int64
+	calm    atomic.Int64 // with so many open streams, few waited
+	limit   atomic.Pointer[Budgets]
+	wake    chan struct{} // a token: there may be too many
+	refused func()
+}
+
+// Budgets are the limits of a Budget.
+type Budgets struct {
+	Open    Limits // streams, whatever they wait for
+	Waiting Limits // those that wait for their clients
+}
+
+// NewBudget returns one. refused is told of each stream that is refused.
+func NewBudget(refused func()) *Budget {
+	b := &Budget{wake: make(chan struct{}, 1), refused: refused}
+	b.limit.Store(&Budgets{})
+	return b
+}
+
+// Set sets the limits.
+func (b *Budget) Set(l Budgets) { b.limit.Store(&l) }
+
+// Add notes that so many streams were opened, or have ended.
+func (b *Budget) Add(n int) {
+	if b == nil {
+		return
+	}
+	if open := b.open.Add(int64(n)); n > 0 && open > int64(b.limit.Load().Waiting.Each) && open > b.calm.Load() {
+		select {
+		case b.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Pressed reports whether there may be too many streams that wait. Until connections
+// have been ended, those that have more than Few get no further ones.
+func (b *Budget) Pressed() bool {
+	return b != nil && b.open.Load() > int64(b.limit.Load().Waiting.Each)
+}
+
+// Refuse notes that a stream was refused.
+func (b *Budget) Refuse() { b.refused() }
+
+// Open is how many streams are open.
+func (b *Budget) Open() int { return int(b.open.Load()) }
+
+// Watch looks at conns while there may be too many streams, and evicts. evicted is
+// told of each connection before. It returns when ctx ends.
+func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Conn)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.wake:
+		}
+		for b.Pressed() && ctx.Err() == nil {
+			over := b.look(conns(), time.Now())
+			for _, c := range over {
+				evicted(c)
+				c.Evict()
+			}
+			if len(over) == 0 {
+				b.rest(ctx)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookEvery):
+			}
+		}
+		b.calm.Store(0)
+	}
+}
+
+// rest waits while few streams wait.
+func (b *Budget) rest(ctx context.Context) {
+	b.calm.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/calmShare))
+	select {
+	case <-ctx.Done():
+	case <-time.After(calmFor):
+	case <-b.wake:
+	}
+}
+
+// look returns the connections that must end.
+func (b *Budget) look(conns []Conn, now time.Time) []Conn {
+	most := b.limit.Load()
+	if over := excess(conns, func(c Conn) int { return c.Streams(now).Waiting }, most.Waiting); len(over) > 0 {
+		return over
+	}
+	return excess(conns, func(c Conn) int { return c.Streams(now).Open }, most.Open)
+}
