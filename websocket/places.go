@@ -15,6 +15,7 @@ type Places struct {
 	most, open func() int
 	each       func() int              // of one address; nil: no limit
 	exempt     func(a netip.Addr) bool // from each: proxies, which come for many
+	hint       func() string           // what an operator can do for more of them; nil: nothing is known
 
 	mu    sync.Mutex
 	taken int // by handshakes under way
@@ -33,6 +34,18 @@ func NewPlaces(most, open func() int) *Places { return &Places{most: most, open:
 // before the first client comes.
 func (p *Places) PerAddress(each func() int, exempt func(a netip.Addr) bool) {
 	p.each, p.exempt, p.peers = each, exempt, map[netip.Addr]*peer{}
+}
+
+// Hint says what an operator can do for more places, for the log. It must be
+// called before the first client comes.
+func (p *Places) Hint(hint func() string) { p.hint = hint }
+
+// more is the hint.
+func (p *Places) more() string {
+	if p.hint == nil {
+		return "limits.websockets"
+	}
+	return p.hint()
 }
 
 // peer is an address with places. All of its connections have the same one. It

@@ -2,7 +2,12 @@ package websocket
 
 import (
 	"net/http"
+	"strings"
 	"time"
+
+	"golang.org/x/time/rate"
+
+	"millrace/websocket/channels"
 )
 
 // To a browser all refused handshakes look the same, and its page is told
@@ -19,6 +24,15 @@ func (h *Handler) tellOriginRefused(r *http.Request) {
 		h.errorLog.Warn("a WebSocket is refused: its page is of another site", "origin", shortened(r.Header.Get("Origin")), "host", shortened(r.Host),
 			"hint", "to let that site connect: websocket.origins in a config, or millrace ws --origin")
 	})
+}
+
+// full refuses a client for which there is no place, and logs which limit that is
+// and what raises it.
+func (h *Handler) full(told *rate.Sometimes, r *http.Request, why, hint string) *channels.Refusal {
+	told.Do(func() {
+		h.errorLog.Warn("a WebSocket is refused: "+why, "address", r.RemoteAddr, "target", shortened(r.URL.Path), "limit", hint)
+	})
+	return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: strings.ToUpper(why[:1]) + why[1:] + ": come again later."}
 }
 
 // tellUpstreamRefused logs that the upstream refuses a WebSocket with a status

@@ -43,6 +43,8 @@ type Handler struct {
 	errorLog                 *slog.Logger
 	toldOrigin, toldUpstream rate.Sometimes
 
+	toldRoute, toldAll, toldAddress rate.Sometimes // that there is no place
+
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
 	close   sync.Once
@@ -73,7 +75,9 @@ func New(o Options, d Deps) (*Handler, error) {
 
 func newHandler(o Options, d Deps) (*Handler, error) {
 	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, errorLog: cmp.Or(d.ErrorLog, slog.Default()), leaving: make(chan struct{})}
-	h.toldOrigin.Interval, h.toldUpstream.Interval = tellEvery, tellEvery
+	for _, told := range []*rate.Sometimes{&h.toldOrigin, &h.toldUpstream, &h.toldRoute, &h.toldAll, &h.toldAddress} {
+		told.Interval = tellEvery
+	}
 	if h.meters == nil {
 		h.meters = &meter.WebSocket{}
 	}
@@ -211,20 +215,19 @@ func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
 // place takes one of the places of this handler, one of all handlers, and one
 // of those that the client's address may have.
 func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
-	full := &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "Too many clients are connected: come again later."}
 	own, ok := h.places.take()
 	if !ok {
-		return nil, full
+		return nil, h.full(&h.toldRoute, r, "this route has as many WebSockets as it may have", "websocket.connections")
 	}
 	all, ok := h.all.take()
 	if !ok {
 		own(func() {})
-		return nil, full
+		return nil, h.full(&h.toldAll, r, "this server has as many WebSockets as it may have", h.all.more())
 	}
 	s := &seat{hand: func(over func()) { all(func() { own(over) }) }}
 	if s.who, ok = h.all.admit(r); !ok {
 		s.leave()
-		return nil, &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "There are too many WebSockets from your address: close some."}
+		return nil, h.full(&h.toldAddress, r, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
 	}
 	return s, nil
 }

@@ -92,6 +92,7 @@ func (b *builder) build() (err error) {
 		return fmt.Errorf("tls.auto: %w", err)
 	}
 	setup.Plain, setup.Secure = site.NewTable(), site.NewTable()
+	setup.OnlySockets = !slices.ContainsFunc(cfg.Sites, hasFiles)
 	if cfg.TLS.Redirects() {
 		b.redirectToTLS()
 	}
@@ -125,6 +126,17 @@ func (b *builder) build() (err error) {
 		}
 	}
 	return nil
+}
+
+// hasFiles reports whether a site has jobs with files or upstreams of their own
+// besides its WebSockets.
+func hasFiles(sc config.Site) bool {
+	for _, r := range sc.Routes {
+		if r.WebSocket == nil && r.Redirect == nil && r.Respond == nil && r.Deny == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // tlsKind is the kind of listener of sites over TLS. Answers say where HTTP/3 is

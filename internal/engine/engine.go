@@ -128,6 +128,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		return nil, errors.Join(err, g.close(nil))
 	}
 	s.graph = g
+	g.serves(s.errors)
 	s.keep(cfg)
 	if err := s.openAdmin(cfg); err != nil {
 		s.server.Close()
@@ -241,7 +242,7 @@ func (s *Server) reload(cfg *config.Config) error {
 	s.room.Limit(cfg.Buffers)
 	old := s.graph
 	s.graph = next
-	next.boundHistories()
+	next.serves(s.errors)
 	s.keep(cfg)
 	s.retire(old, next, cfg)
 	if err := s.manage(); err != nil { // the files it reads have changed between two moments

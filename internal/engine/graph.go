@@ -25,8 +25,8 @@ type graph struct {
 	auto      certifier // gets certificates by itself; nil where all are in files
 	certified []string  // names that it is to get them for
 
-	websockets  map[string]*webSocketRoute // routes with WebSockets, by name
-	descriptors int                        // that one WebSocket may have; 0: one
+	websockets map[string]*webSocketRoute // routes with WebSockets, by name
+	sockets    *webSocketLimits           // of them all; nil: there are none
 
 	before <-chan struct{} // closed when the graph before this one is
 	closed chan struct{}   // closed when this one is

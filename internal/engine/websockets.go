@@ -2,12 +2,14 @@ package engine
 
 import (
 	"io"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 
 	"millrace/bus"
+	"millrace/internal/server"
 	"millrace/internal/upstream"
 	"millrace/websocket"
 	"millrace/websocket/channels"
@@ -25,8 +27,14 @@ type webSocketRoute struct {
 	bound func()
 }
 
-// boundHistories has histories in memory keep what this graph's config says: when
-// it serves, not before, since a config that fails must take nothing away.
+// serves is called when this graph does, not before: a config that fails must
+// take nothing away.
+func (g *graph) serves(errors *slog.Logger) {
+	g.limitWebSockets(errors)
+	g.boundHistories()
+}
+
+// boundHistories has histories in memory keep what this graph's config says.
 func (g *graph) boundHistories() {
 	for _, r := range g.websockets {
 		if r.bound != nil {
@@ -84,33 +92,58 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 // webSocketPlaces are the places of all routes with WebSockets, as the limits of
 // the new config have them.
 func (b *builder) webSocketPlaces(engine *conn.Engine, o websocket.Options) (*websocket.Places, error) {
+	setup := &b.next.setup
+	setup.SocketDescriptors = max(1, setup.SocketDescriptors)
 	if o.Proxy != nil {
-		b.next.descriptors = 2 // it has a connection to its upstream as well
+		setup.SocketDescriptors = 2 // it has a connection to its upstream as well
 	}
-	each := max(1, b.next.descriptors)
-	b.next.setup.Sockets = func() int { return each * engine.Open() }
+	setup.Sockets = func() int { return setup.SocketDescriptors * engine.Open() }
 	p, err := carry(b, "websocket places", func() (*webSocketLimits, io.Closer, error) {
 		p := &webSocketLimits{}
-		p.places = websocket.NewPlaces(func() int { return int(p.most.Load()) }, engine.Open)
-		p.places.PerAddress(func() int { return int(p.each.Load()) }, func(a netip.Addr) bool { return (*p.trusted.Load())(a) })
+		p.places = websocket.NewPlaces(func() int { return p.now.Load().share.WebSockets }, engine.Open)
+		p.places.PerAddress(func() int { return p.now.Load().share.PerAddress }, func(a netip.Addr) bool { return p.now.Load().trusted(a) })
+		p.places.Hint(func() string { return p.now.Load().share.Hint() })
 		return p, p, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	limits := b.next.setup.Limits
-	most := limits.SocketLimit(each)
-	p.most.Store(int64(most))
-	p.each.Store(int64(limits.SocketShare(most)))
-	p.trusted.Store(&b.next.setup.Trusted)
+	b.next.sockets = p
 	return p.places, nil
 }
 
 // webSocketLimits is how many WebSockets all routes may have, which a reload changes.
 type webSocketLimits struct {
-	most, each atomic.Int64 // each: of one address that is not trusted
-	trusted    atomic.Pointer[func(netip.Addr) bool]
-	places     *websocket.Places
+	now    atomic.Pointer[socketShare]
+	places *websocket.Places
+}
+
+// socketShare is what one config says of that.
+type socketShare struct {
+	share   server.Share
+	trusted func(netip.Addr) bool
+}
+
+// limitWebSockets puts this graph's limits into effect.
+func (g *graph) limitWebSockets(errors *slog.Logger) {
+	if g.sockets == nil {
+		return
+	}
+	share := g.setup.Share()
+	if share.WebSockets < share.Asked {
+		errors.Warn("limits.websockets asks for more than there are file descriptors for", "asked", share.Asked, "possible", share.WebSockets, "descriptors", share.Descriptors, "hint", share.Hint())
+	}
+	g.sockets.now.Store(&socketShare{share, g.setup.Trusted})
+}
+
+// WebSocketShare is how many WebSockets there may be; ok: a route has some.
+func (s *Server) WebSocketShare() (share server.Share, ok bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.graph.sockets == nil {
+		return share, false
+	}
+	return s.graph.sockets.now.Load().share, true
 }
 
 // Close implements [io.Closer]: there is nothing to close.

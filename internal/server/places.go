@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -188,7 +189,9 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 			force = true // what was closed gives its place back in a moment
 			continue
 		case full:
-			s.shed(nil)
+			if !s.shed(nil) {
+				s.tellFull()
+			}
 		}
 		if tick == nil {
 			tick = time.NewTicker(shedEvery)
@@ -203,6 +206,27 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 			return false, true
 		}
 	}
+}
+
+// tellFull logs that clients wait because nobody's connection can be closed for
+// them, and what would help.
+func (s *Server) tellFull() {
+	n, sockets, hint := s.places.fullness()
+	s.waiting.warn(s.errors, "there is no place for another connection, and clients wait to be accepted", "connections", n, "websocket_descriptors", sockets, "limit", hint)
+}
+
+// fullness is how many connections there are and how many descriptors WebSockets
+// have, and what bounds them.
+func (p *places) fullness() (open, sockets int, hint string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bound.sockets != nil {
+		sockets = p.bound.sockets()
+	}
+	if p.open < p.bound.all || p.bound.all == p.bound.descriptors {
+		return p.open, sockets, fmt.Sprintf("%d file descriptors for connections and WebSockets: ", p.bound.descriptors) + moreFiles
+	}
+	return p.open, sockets, "limits.connections"
 }
 
 // shed closes a connection of the clients that are meant, all if which is nil:

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,8 +106,91 @@ func TestBounds(t *testing.T) {
 	if b := s.bounds(); b.all >= all || b.all < all/2 || b.each != b.all/2 {
 		t.Errorf("of %d descriptors %d are for connections, %d for each", all, b.all, b.each)
 	}
-	if n := s.Limits.SocketLimit(1); n <= 0 || n >= all {
+	if n := s.Share().WebSockets; n <= 0 || n >= all {
 		t.Errorf("of %d descriptors %d are for WebSockets", all, n)
+	}
+}
+
+// Where only WebSockets are served they have nearly all descriptors, and as many
+// where an operator asks for that. Other connections always have some.
+func TestShare(t *testing.T) {
+	cores := coreKept * runtime.GOMAXPROCS(0)
+	for name, c := range map[string]struct {
+		all, each int
+		only      bool
+		limits    Options
+		least     int // WebSockets
+		most      int
+		spare     int // descriptors for other connections, at least
+		kept      int // for all else, at least
+	}{
+		"only WebSockets":                 {20000, 1, true, Options{}, 19000, 19500, 250, 250},
+		"only WebSockets, few":            {1024, 1, true, Options{}, 900, 990, 14, 32 + cores},
+		"only WebSockets, very few":       {64, 1, true, Options{}, 20, 32, 8, 32},
+		"only WebSockets, very many":      {1 << 20, 1, true, Options{}, 1 << 20 * 96 / 100, 1 << 20, 8192, 8192},
+		"only WebSockets, proxied":        {20000, 2, true, Options{}, 9600, 9750, 250, 250},
+		"files, too":                      {20000, 1, false, Options{}, 7500, 7500, 7500, 5000},
+		"files, too, few connections":     {20000, 1, false, Options{Connections: 100}, 14700, 14900, 100, 5000},
+		"files, too, asked":               {20000, 1, false, Options{WebSockets: 19000}, 19000, 19000, 250, 250},
+		"files, too, asked for less":      {20000, 1, false, Options{WebSockets: 10}, 10, 10, 14990, 5000},
+		"asked for more than there is":    {20000, 1, false, Options{WebSockets: 50000}, 19000, 19500, 250, 250},
+		"asked, proxied":                  {20000, 2, false, Options{WebSockets: 19000}, 9600, 9750, 250, 250},
+		"one connection and files":        {64, 1, false, Options{Connections: 1}, 20, 32, 1, 32},
+		"a share of one":                  {4, 2, true, Options{}, 1, 1, 0, 1},
+		"descriptors without a limit":     {0, 1, true, Options{}, unknownSockets, unknownSockets, 0, 0},
+		"as many as asked, without limit": {0, 1, true, Options{WebSockets: 1e6}, 1e6, 1e6, 0, 0},
+	} {
+		d := c.limits.share(c.all, c.each, c.only)
+		if d.WebSockets < c.least || d.WebSockets > c.most {
+			t.Errorf("%s: %d WebSockets, want %d to %d", name, d.WebSockets, c.least, c.most)
+		}
+		if spare, kept := d.Usable-d.WebSockets*c.each, c.all-d.Usable; c.all > 0 && (spare < c.spare || kept < c.kept) {
+			t.Errorf("%s: %d descriptors are left for connections, want %d; and %d for all else, want %d", name, spare, c.spare, kept, c.kept)
+		}
+		if d.PerAddress != max(1, d.WebSockets/2) {
+			t.Errorf("%s: %d of one address", name, d.PerAddress)
+		}
+	}
+	for _, c := range []struct {
+		all         int
+		limits      Options
+		limit, hint string
+	}{
+		{20000, Options{}, "of 20000 file descriptors, ulimit -n", "limits.websockets (up to 19381; for more raise the limit of open files: ulimit -n, or LimitNOFILE of systemd)"},
+		{20000, Options{WebSockets: 10}, "limits.websockets", "limits.websockets (up to 19381; for more raise the limit of open files: ulimit -n, or LimitNOFILE of systemd)"},
+		{20000, Options{WebSockets: 50000}, "of 20000 file descriptors, ulimit -n", "raise the limit of open files: ulimit -n, or LimitNOFILE of systemd"},
+		{0, Options{}, "the default of limits.websockets", "limits.websockets"},
+	} {
+		d := c.limits.share(c.all, 1, false)
+		if d.Limit() != c.limit || d.Hint() != c.hint {
+			t.Errorf("%+v: %q, %q", c, d.Limit(), d.Hint())
+		}
+	}
+}
+
+// Clients that wait because nobody can be sent away for them are told of, with
+// what bounds them.
+func TestFullIsTold(t *testing.T) {
+	running, release := make(chan struct{}), make(chan struct{})
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		running <- struct{}{}
+		<-release
+	})
+	r := start(t, plan{limits: Options{Connections: 1, ConnectionsPerAddress: 9}, handler: h})
+	busy := r.dial(t, "tcp")
+	busy.write(request("GET", "/"))
+	<-running
+	r.dial(t, "tcp").write(request("GET", "/"))
+	eventually(t, "it is logged", func() bool { return strings.Contains(r.log.String(), "clients wait to be accepted") })
+	if log := r.log.String(); !strings.Contains(log, "limit=limits.connections") {
+		t.Error(log)
+	}
+	close(release)
+	go func() { <-running }()
+	p := newPlaces()
+	p.set(bounds{all: 10, each: 5, descriptors: 4, sockets: func() int { return 4 }})
+	if _, sockets, hint := p.fullness(); sockets != 4 || !strings.Contains(hint, "ulimit -n") {
+		t.Errorf("%d, %q", sockets, hint)
 	}
 }
 

@@ -64,7 +64,8 @@ type Options struct {
 	// Connections is how many clients may be connected at once; further ones
 	// wait in the kernel's queue. Idle connections are closed for them, and then
 	// those whose clients are slow. Default 16384, and never more than three
-	// quarters of the process's file descriptors together with WebSockets.
+	// quarters of the process's file descriptors together with WebSockets (nearly
+	// all, where there are only WebSockets or "websockets" asks for that).
 	Connections int `yaml:"connections"`
 	// ConnectionsPerAddress is how many of them one address may have: an IPv4
 	// address, or an IPv6 network of 64 bits. More are refused, unless others of
@@ -93,60 +94,23 @@ type Options struct {
 	// Default 10m.
 	UpgradeTimeout time.Duration `yaml:"upgrade_timeout"`
 	// WebSockets is how many WebSockets may be open at once, of all routes;
-	// further ones are refused with 503. Default: what connections leaves of
-	// three quarters of the file descriptors, at least half of that.
+	// further ones are refused with 503. Default: where nothing but WebSockets is
+	// served, nearly all file descriptors of the process (97 of 100, two of them
+	// for each proxied WebSocket); else what connections leaves of three quarters
+	// of them, at least half of that. As many as by the first rule can be asked
+	// for; the banner says how many there are.
 	WebSockets int `yaml:"websockets"`
 	// WebSocketsPerAddress is how many of them one address may have: an IPv4
 	// address, or an IPv6 network of 64 bits. More are refused with 503. It is
-	// not for trusted_proxies. Default: half of websockets.
+	// not for trusted_proxies; give more to a load generator or to a network behind
+	// one address. Default: half of websockets.
 	WebSocketsPerAddress int `yaml:"websockets_per_address"`
-}
-
-// Of the descriptors of a process some are kept back: for files, upstreams,
-// logs, the admin listener.
-const (
-	keptShare = 4 // a quarter
-	leastKept = 32
-	mostKept  = 8192
-	// unknownSockets is the limit of WebSockets where descriptors have none.
-	unknownSockets = 65536
-)
-
-// usable is how many descriptors connections may have, 0 when there is no
-// limit.
-func usable() int {
-	all := Descriptors()
-	if all == 0 {
-		return 0
-	}
-	return max(all/2, all-min(max(all/keptShare, leastKept), mostKept))
-}
-
-// SocketLimit is how many WebSockets may be open, of which each has that many
-// descriptors.
-func (o Options) SocketLimit(each int) int {
-	if o.WebSockets > 0 {
-		return o.WebSockets
-	}
-	n := usable()
-	if n == 0 {
-		return unknownSockets
-	}
-	return max(n-o.withDefaults().Connections, n/2) / each
-}
-
-// SocketShare is how many of all WebSockets one address may have.
-func (o Options) SocketShare(all int) int {
-	if o.WebSocketsPerAddress > 0 {
-		return o.WebSocketsPerAddress
-	}
-	return max(1, all/2)
 }
 
 // bounds are the limits of connections.
 func (s *Setup) bounds() bounds {
 	o := s.Limits.withDefaults()
-	b := bounds{all: o.Connections, each: o.ConnectionsPerAddress, descriptors: usable(), sockets: s.Sockets, trusted: s.Trusted}
+	b := bounds{all: o.Connections, each: o.ConnectionsPerAddress, descriptors: s.Share().Usable, sockets: s.Sockets, trusted: s.Trusted}
 	if b.descriptors > 0 {
 		b.all = min(b.all, b.descriptors)
 	}
@@ -213,6 +177,10 @@ type Setup struct {
 	// none. Sockets is how many descriptors WebSockets have; nil: none.
 	Trusted func(netip.Addr) bool
 	Sockets func() int
+	// SocketDescriptors is how many of them one may have; 0: there are no
+	// WebSockets. OnlySockets: no other job has files or upstreams.
+	SocketDescriptors int
+	OnlySockets       bool
 	// Clients finds who is behind a proxy that is trusted, for the log; nil:
 	// nobody is.
 	Clients *realip.Finder
@@ -259,6 +227,7 @@ type Server struct {
 	accepting repeated // warnings
 	crowding  repeated
 	evicting  repeated
+	waiting   repeated
 	encrypted repeated
 
 	announcing repeated

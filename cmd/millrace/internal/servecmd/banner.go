@@ -140,6 +140,9 @@ func (b banner) rows() [][2]string {
 		rows = append(rows, [2]string{"lane", fast})
 	}
 	rows = append(rows, b.imageRows()...)
+	if share, ok := b.server.WebSocketShare(); ok {
+		rows = append(rows, [2]string{"limit", fmt.Sprintf("at most %d WebSockets (%s), %d from one address", share.WebSockets, share.Limit(), share.PerAddress)})
+	}
 	if text := b.box.describe(); text != "" {
 		rows = append(rows, [2]string{"sandbox", text})
 	}
