@@ -80,6 +80,7 @@ func newHandler(d Deps, allowed hosts, gated func(http.Handler) http.Handler) (h
 	mux.HandleFunc("POST /reload", reload(d.Reload))
 	mux.HandleFunc("POST /upgrade", upgrade(d.Upgrade))
 	mux.HandleFunc("GET /addrs", addrs(d.Addrs))
+	mux.HandleFunc("GET "+ProcessPath, process())
 	mux.HandleFunc("GET "+CertsPath, d.serveCerts)
 	profiles(mux, d.Profiled)
 	if err := mount(mux, d.Routes); err != nil {

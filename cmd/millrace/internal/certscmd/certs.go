@@ -159,7 +159,7 @@ func served(root string) string {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	running, _, _ := remote.Flags{}.All() // where none can be found, the usual one does
+	running, _, _ := remote.Flags{}.All(ctx) // where none can be found, the usual one does
 	for _, r := range running {
 		all, err := list(ctx, r)
 		if err != nil {

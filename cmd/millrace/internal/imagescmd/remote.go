@@ -53,7 +53,7 @@ type imageServer struct {
 // imageServers are those that run here and convert images, or the one that
 // was named.
 func imageServers(ctx context.Context, f remote.Flags) (all []imageServer, err error) {
-	found, named, err := f.All()
+	found, named, err := f.All(ctx)
 	if err != nil {
 		return nil, err
 	}

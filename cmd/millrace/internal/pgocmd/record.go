@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/console"
+	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/admin"
 	"millrace/lab/pgo"
 )
@@ -70,6 +71,9 @@ func (c *Record) record(ctx context.Context, target string, s console.Streams) (
 	r := pgo.Recording{Target: target, Duration: c.Duration, Progress: step}
 	if c.PID == 0 {
 		return pgo.Record(ctx, r)
+	}
+	if err := remote.IsMillrace(c.PID); err != nil { // another program may do anything at SIGUSR2
+		return nil, console.Failure(err, "")
 	}
 	data, file, err := pgo.RecordBySignal(ctx, c.PID, r)
 	if err == nil {

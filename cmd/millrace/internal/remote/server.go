@@ -41,6 +41,7 @@ func (a *AdminAddress) UnmarshalText(text []byte) error {
 // Flags are those of the verbs that talk to a running server.
 type Flags struct {
 	Admin AdminAddress `placeholder:"ADDR" env:"MILLRACE_ADMIN" help:"Which server: where its admin listener is, as its banner says. Default: the one that runs; of several, the one at whose address a URL on the command line is."`
+	PID   PID          `name:"pid" placeholder:"PID" help:"Which server: the one that is this process."`
 }
 
 // Server is a running server's admin listener.
@@ -91,6 +92,9 @@ func Choices(ctx context.Context, found []string) string {
 		r, err := newServer(at)
 		if err != nil {
 			continue
+		}
+		if pid := r.process(ctx); pid != 0 {
+			fmt.Fprintf(&b, " (process %d)", pid)
 		}
 		if addrs, err := r.Addrs(ctx); err == nil {
 			b.WriteString("  " + strings.Join(URLs(addrs), " "))

@@ -25,6 +25,11 @@ func (f Flags) Find(ctx context.Context, has func(context.Context, *Server) bool
 	at := string(f.Admin)
 	if at == "" || at == config.Off { // MILLRACE_ADMIN=off is about serving
 		found, err := admin.Find()
+		if f.PID != 0 {
+			if found, err = f.ofProcess(ctx, found); err != nil {
+				return nil, err
+			}
+		}
 		if len(found) > 1 {
 			if found, err = meant(ctx, found, has, pages); err != nil {
 				return nil, err
@@ -48,11 +53,13 @@ func (f Flags) Find(ctx context.Context, has func(context.Context, *Server) bool
 	if err != nil {
 		return nil, console.Usage(err.Error(), "")
 	}
+	if named := at == string(f.Admin); named && f.PID != 0 && !r.isProcess(ctx, f.PID) {
+		return nil, console.Failure(fmt.Errorf("the server at %s is not process %d", at, f.PID), "leave out --admin or --pid")
+	}
 	return r, nil
 }
 
-// meant narrows down the servers that were found. One that does not answer any
-// more is not meant.
+// meant narrows down the servers that were found.
 func meant(ctx context.Context, found []string, has func(context.Context, *Server) bool, pages []string) ([]string, error) {
 	var at, able []string
 	named := ""
@@ -61,10 +68,7 @@ func meant(ctx context.Context, found []string, has func(context.Context, *Serve
 		if err != nil {
 			continue
 		}
-		addrs, err := r.Addrs(ctx)
-		if err != nil {
-			continue
-		}
+		addrs, _ := r.Addrs(ctx) // one that does not answer may still be meant
 		if i := slices.IndexFunc(pages, func(page string) bool { return servedAt(addrs, page) }); i >= 0 {
 			if len(at) > 0 && pages[i] != named {
 				return nil, console.Usage(fmt.Sprintf("%s and %s are served by different servers", named, pages[i]), "run the command once for each of them")
@@ -85,11 +89,17 @@ func meant(ctx context.Context, found []string, has func(context.Context, *Serve
 }
 
 // All are the running servers that can be found, or the one that was named.
-func (f Flags) All() (all []*Server, named bool, err error) {
+func (f Flags) All(ctx context.Context) (all []*Server, named bool, err error) {
 	named = f.Admin != "" && f.Admin != config.Off // MILLRACE_ADMIN=off is about serving
 	found := []string{string(f.Admin)}
 	if !named {
 		found, _ = admin.Find() // where nothing can be found out, nothing was found
+	}
+	if f.PID != 0 {
+		named = true
+		if found, err = f.ofProcess(ctx, found); err != nil {
+			return nil, named, err
+		}
 	}
 	for _, at := range found {
 		r, err := newServer(at)

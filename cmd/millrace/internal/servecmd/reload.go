@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
+	"os"
+	"reflect"
 
+	"millrace/cmd/millrace/internal/cli"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
 )
@@ -13,16 +15,15 @@ import (
 // Reload is `millrace reload`.
 type Reload struct {
 	remote.Flags `embed:""`
-
-	PID string `name:"pid" placeholder:"PID" help:"Where the server has no admin listener, send SIGHUP to this process instead, and do not wait."`
 }
 
-// Run has a running server read its config again.
-func (c *Reload) Run(s console.Streams) error {
+// Run has a running server read its config again. One without an admin listener
+// that --pid names gets a signal.
+func (c *Reload) Run(verb *cli.Node, s console.Streams) error {
 	at, status, text, err := order(c.Flags, "/reload")
 	switch {
-	case errors.Is(err, remote.ErrNoServer) && c.PID != "":
-		return c.signal(s)
+	case errors.Is(err, remote.ErrNoListener):
+		return c.signal(verb.Root(), s, err)
 	case err != nil:
 		return err
 	case status == http.StatusOK:
@@ -34,14 +35,37 @@ func (c *Reload) Run(s console.Streams) error {
 	return errors.New(text)
 }
 
-func (c *Reload) signal(s console.Streams) error {
-	pid, err := strconv.Atoi(c.PID)
-	if err != nil || pid <= 1 {
-		return console.Failure(fmt.Errorf("%q is no process", c.PID), "give --pid the number of one that serves")
+// signal sends SIGHUP to a process that serves; any other would end by it.
+func (c *Reload) signal(program *cli.Node, s console.Streams, unheard error) error {
+	pid := int(c.PID)
+	p, err := os.FindProcess(pid) // from here on the number is not another's
+	if err != nil {
+		return fmt.Errorf("asking process %d to read its config again: %w", pid, err)
 	}
-	if err := hangUp(pid); err != nil {
+	defer func() { _ = p.Release() }() // it is not ours to wait for
+	if err := remote.IsMillrace(pid); err != nil {
+		return console.Failure(err, "")
+	}
+	typed, err := remote.Typed(pid)
+	if err != nil {
+		return err
+	}
+	if !servesBy(program, typed) {
+		return unheard
+	}
+	if err := hangUp(p); err != nil {
 		return fmt.Errorf("asking process %d to read its config again: %w", pid, err)
 	}
 	s.Say("Process %d was asked to read its config again. Its log says whether it could.\n", pid)
 	return nil
+}
+
+// servesBy reports whether a process with such a command line serves.
+func servesBy(program *cli.Node, args []string) bool {
+	model, err := cli.New(program.Name, program.Help, reflect.New(reflect.TypeOf(program.Target).Elem()).Interface())
+	if err != nil {
+		return false
+	}
+	verb, alone, err := model.Parse(args)
+	return err == nil && alone == nil && Serves(verb)
 }

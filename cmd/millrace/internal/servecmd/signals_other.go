@@ -16,7 +16,7 @@ func serverSignals() []os.Signal { return []os.Signal{os.Interrupt} }
 func raise(os.Signal) { os.Exit(console.ExitFailure) }
 
 // hangUp cannot be asked for here.
-func hangUp(int) error { return errors.ErrUnsupported }
+func hangUp(*os.Process) error { return errors.ErrUnsupported }
 
 func isReload(os.Signal) bool  { return false }
 func isReopen(os.Signal) bool  { return false }

@@ -20,7 +20,7 @@ func raise(s os.Signal) {
 }
 
 // hangUp asks a server to read its config again.
-func hangUp(pid int) error { return syscall.Kill(pid, syscall.SIGHUP) } //nolint:wrapcheck // the caller says what was done
+func hangUp(p *os.Process) error { return p.Signal(syscall.SIGHUP) } //nolint:wrapcheck // the caller says what was done
 
 func isReload(s os.Signal) bool  { return s == syscall.SIGHUP }
 func isReopen(s os.Signal) bool  { return s == syscall.SIGUSR1 }
