@@ -133,10 +133,7 @@ func New(o Options, d Deps) (*Handler, error) {
 
 // open makes what can fail.
 func (h *Handler) open(o Options, d Deps) (err error) {
-	if h.rules, err = rules.New(rules.Options{
-		Preset: o.Preset, TTL: o.TTL, StaleWhileRevalidate: o.StaleWhileRevalidate, StaleIfError: o.StaleIfError,
-		Rules: o.Rules, Key: o.Key, Target: o.Target, Device: statusName,
-	}); err != nil {
+	if h.rules, err = o.rules(); err != nil {
 		return err
 	}
 	tags := tagFields(o.TagHeaders)
@@ -171,6 +168,14 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 		Meters: d.Meters, ErrorLog: d.ErrorLog, Context: h.life.ctx, Start: h.life.running.Go,
 	})
 	return nil
+}
+
+// rules are those of options that have been checked.
+func (o Options) rules() (*rules.Rules, error) {
+	return rules.New(rules.Options{
+		Preset: o.Preset, TTL: o.TTL, StaleWhileRevalidate: o.StaleWhileRevalidate, StaleIfError: o.StaleIfError,
+		Rules: o.Rules, Key: o.Key, Target: o.Target, Device: statusName,
+	})
 }
 
 // openTiers makes memory, disk and what keeps purges.

@@ -128,11 +128,12 @@ func (x *exchange) request() fetch.Request {
 func (x *exchange) url() string { return x.scheme + "://" + x.host + x.r.URL.RequestURI() }
 
 // bypass says why the request is none of the cache's business, or "".
-func (x *exchange) bypass() string {
-	r := x.r
-	return x.h.private(x.set, about{
+func (x *exchange) bypass() string { return bypass(x.h.rules, x.set, x.r) }
+
+func bypass(all *rules.Rules, set *rules.Settings, r *http.Request) string {
+	return private(all, set, about{
 		method: r.Method, body: r.ContentLength != 0, url: r.URL, connection: r.Header["Connection"],
-		admitted: x.set.ProofOf(r) == rules.Secret,
+		admitted: set.ProofOf(r) == rules.Secret,
 		has:      func(name string) bool { return len(r.Header[name]) > 0 },
 	})
 }
@@ -148,7 +149,7 @@ type about struct {
 }
 
 // private says why a request is none of the cache's business, or "".
-func (h *Handler) private(set *rules.Settings, r about) string {
+func private(all *rules.Rules, set *rules.Settings, r about) string {
 	switch {
 	case r.method != http.MethodGet && r.method != http.MethodHead:
 		return "method"
@@ -160,7 +161,7 @@ func (h *Handler) private(set *rules.Settings, r about) string {
 		return "precondition" // for the origin alone to judge (RFC 9111, 4.3.2)
 	case hopFields(r.connection):
 		return "connection" // they do not reach the upstream, so its answer must not be filed under their values
-	case !h.rules.Sure(r.url):
+	case !all.Sure(r.url):
 		return "path" // no rule, and no key of one, is surely meant for it
 	case set.Bypass:
 		return "rule"

@@ -12,6 +12,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/tier"
 	"millrace/internal/redact"
+	"millrace/internal/signin"
 )
 
 // Explanation is what the cache knows of one request and would do with it.
@@ -42,10 +43,11 @@ func (h *Handler) Explain(r *http.Request) Explanation {
 	x.scheme, x.host = h.proxy.Asked(r)
 	e := Explanation{URL: redact.Target(x.url()), Rule: x.set.Name}
 	if why := x.bypass(); why != "" {
-		e.Outcome, e.Reason, e.Hint = "bypass", bypassReasons[why], bypassHints[why]
+		e.Outcome = "bypass"
+		e.Reason, e.Hint = explainBypass(r, why)
 		return e
 	}
-	x.key = x.makeKey()
+	x.key, x.personal = x.makeKey(), x.set.Personal(r)
 	x.demand = x.set.Policy.Demands(r.Header)
 	e.Key, e.Tier = redact.Text(x.key), "memory"
 	s := h.tiers.Look(x.key)
@@ -67,6 +69,37 @@ func (h *Handler) Explain(r *http.Request) Explanation {
 	e.decide(o, &x, o.State(h.purges.Index()))
 	return e
 }
+
+// Caveat says why a cache with these options would not keep the answer to a request, or
+// on which condition, and what to do about that; "" for none. The options have been
+// checked.
+func (o Options) Caveat(r *http.Request) (reason, hint string) {
+	all, err := o.rules()
+	if err != nil {
+		return "", ""
+	}
+	set := all.ForRequest(r.URL.Path)
+	if why := bypass(all, set, r); why != "" {
+		reason, hint = explainBypass(r, why)
+		return "the request bypasses the cache: " + reason, hint
+	}
+	if asked := signin.Presumed(r.Context()); asked != "" && set.Personal(r) {
+		return "auth asks everybody for " + asked + ", so an answer is kept only if it says public, s-maxage or must-revalidate (RFC 9111, 3.5)", authHint
+	}
+	return "", ""
+}
+
+// explainBypass is a reason of bypass in words, and what to do about it.
+func explainBypass(r *http.Request, why string) (reason, hint string) {
+	asked := signin.Presumed(r.Context())
+	if asked != "" && (why == "authorization" || why == "cookie" && signin.ProofOf(r.Context()).Cookie != "") {
+		return "auth asks everybody for " + asked + ", so each request counts as one user's, and none is answered from the cache", authHint
+	}
+	return bypassReasons[why], bypassHints[why]
+}
+
+// authHint is what to do about a gate in front of a cache.
+const authHint = "a rule with share: true gives all who are let in the same answer, one with key: {headers: [Authorization]} or key: {cookies: [NAME]} keeps one for each user; auth: {off: true} on a route is for everybody"
 
 // decide says what would be done with a stored answer, and why.
 func (e *Explanation) decide(o *object.Object, x *exchange, state purge.State) {
@@ -163,5 +196,5 @@ var passHints = map[string]string{
 	rfc9111.NoLifetime: "--ttl 5m keeps such answers for five minutes",
 	"set-cookie":       "the answer sets a cookie: have the upstream set none there (the preset rfc9111 keeps such answers, for everyone, if they name a lifetime themselves)",
 	"private":          "the answer says Cache-Control: private",
-	"authorization":    "a rule with key: {headers: [Authorization]} keeps one answer for each user",
+	"authorization":    "one answer is kept for all if it says public, s-maxage or must-revalidate, or by a rule with share: true; a rule with key: {headers: [Authorization]} or key: {cookies: [NAME]} keeps one for each user",
 }

@@ -46,7 +46,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.Asks && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)
-	why := h.private(set, about{
+	why := private(h.rules, set, about{
 		method: head.Method, body: head.Length != 0, url: &target,
 		has: func(name string) bool { return head.Value(name) != "" },
 	})

@@ -84,7 +84,7 @@ type Request struct {
 	Now    time.Time
 	Values [MaxRates][]byte // of the fields that Header names; empty where there are none
 	more   [MaxRates][]string
-	Agent  []byte           // User-Agent, where LooksAtAgent
+	Agent  []byte // User-Agent, where LooksAtAgent
 
 	from *http.Request // for the proofs it brings; nil: none
 }

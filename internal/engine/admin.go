@@ -18,7 +18,7 @@ import (
 	"millrace/internal/dashboard"
 	"millrace/internal/meter"
 	"millrace/internal/slow"
-	"millrace/internal/urlpath"
+	"millrace/internal/site"
 	websockets "millrace/websocket/control"
 )
 
@@ -105,29 +105,44 @@ func (s *Server) controlled() map[string]controlledCache {
 	return all
 }
 
-// reached is the route that answers a request.
+// reached is the route that answers a request: the name of its cache if it has one.
 func (s *Server) reached(r *http.Request) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	table := s.graph.setup.Plain
-	if r.TLS != nil {
-		table = s.graph.setup.Secure
-	}
-	on := table.Site(r.Host)
-	if on == nil {
-		return "", false
-	}
-	path, _ := urlpath.Clean(r.URL.Path)
-	route := on.Route(path)
+	route, _ := s.graph.reach(r)
 	if route == nil {
 		return "", false
 	}
-	for name, h := range s.graph.caches {
-		if http.Handler(h) == route.Handler {
-			return name, true
+	if on, ok := s.graph.cached[route]; ok {
+		for name, h := range s.graph.caches {
+			if h == on.cache {
+				return name, true
+			}
 		}
 	}
 	return route.Pattern, true
+}
+
+// reach is the route that answers a request, nil for none, and the request as its job
+// would get it.
+func (g *graph) reach(r *http.Request) (*site.Route, *http.Request) {
+	table := g.setup.Plain
+	if r.TLS != nil {
+		table = g.setup.Secure
+	}
+	on := table.Site(r.Host)
+	if on == nil {
+		return nil, nil
+	}
+	f := on.Find(r)
+	if f.Clean != "" { // where the client is sent
+		r = site.WithPath(r, f.Clean, r.URL.RawQuery)
+		f = on.Find(r)
+	}
+	if on, ok := g.cached[f.Route]; ok && on.auth != nil {
+		return f.Route, on.auth.Presume(f.Request)
+	}
+	return f.Route, f.Request
 }
 
 // controlledCache is the cache of a route. After a reload it is the new one.
@@ -169,7 +184,13 @@ func (c controlledCache) Purge(ctx context.Context, what purge.Selector) error {
 
 // Explain says what would happen to r now.
 func (c controlledCache) Explain(r *http.Request) (e cache.Explanation) {
-	if err := c.use(func(h *cache.Handler) { e = h.Explain(r) }); err != nil {
+	explain := func(h *cache.Handler) {
+		if _, asJob := c.s.graph.reach(r); asJob != nil {
+			r = asJob
+		}
+		e = h.Explain(r)
+	}
+	if err := c.use(explain); err != nil {
 		e.Outcome, e.Reason = "miss", err.Error()
 	}
 	return e

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"millrace/cache"
 	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
@@ -180,6 +181,9 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
 		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
+		if c, ok := h.(*cache.Handler); ok {
+			b.next.cached[r] = cachedRoute{c, signInOf(sc, rc)}
+		}
 		if err := b.around(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"millrace/cache"
 	"millrace/cache/purge"
+	"millrace/internal/config"
+	"millrace/internal/site"
 	"millrace/store"
 	"millrace/store/disk"
 )
@@ -43,6 +47,24 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 		b.next.caches[name] = h
 	}
 	return h, err
+}
+
+// cacheNotes says what auth does to the cache of a route.
+func cacheNotes(sc config.Site, pattern string, rc config.Route) []string {
+	o := signInOf(sc, rc)
+	if o == nil {
+		return nil
+	}
+	path := pattern
+	if site.IsName(path) {
+		path = "/"
+	}
+	r := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}, Header: http.Header{}}).WithContext(context.Background())
+	reason, hint := rc.Cache.Caveat(o.Presume(r))
+	if reason == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("the cache of the route %s, for %s: %s; %s", routeName(sc.Hosts, pattern), path, reason, hint)}
 }
 
 // openCache opens a cache and, if it is shared, its connection to other machines.

@@ -76,8 +76,16 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 	if ok, err := e.admitted(r, rc); !ok || err != nil {
 		return err
 	}
-	if o := signInOf(e.site, rc); o != nil && !e.signIn(r, *o) {
-		return nil
+	if o := signInOf(e.site, rc); o != nil {
+		if !e.signIn(r, *o) {
+			if rc.Cache != nil {
+				e.caveat(o.Presume(r), rc)
+			}
+			return nil
+		}
+		if !e.excepted(r, *o) {
+			r = o.Presume(r)
+		}
 	}
 	if rc.BodyBytes > 0 {
 		e.say("body", "up to %s", rc.BodyBytes)
@@ -91,7 +99,7 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 // signIn says what visitors need, and whether the request can have it.
 func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
 	e.cold = "behind " + o.Kind() + " nothing is kept"
-	if except, err := netset.Parse(o.Except); err == nil && len(o.Except) > 0 && except.Has(e.client(r)) {
+	if e.excepted(r, o) {
 		e.say("auth", "%s is not asked for %s (auth.except)", visitorOf(e.client(r)), o.Kind())
 		return true
 	}
@@ -102,6 +110,12 @@ func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
 	}
 	e.say("auth", "%s is needed; that is not checked here", o.Kind())
 	return true
+}
+
+// excepted reports whether the client is let in without being asked.
+func (e *explainer) excepted(r *http.Request, o signin.Options) bool {
+	except, err := netset.Parse(o.Except)
+	return err == nil && len(o.Except) > 0 && except.Has(e.client(r))
 }
 
 func whyRoute(pattern, path string, rule int) string {
@@ -189,6 +203,7 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 		if n := rc.Cache.Dictionaries.Of(r.URL.Path); n > 0 {
 			e.say("job", "browsers that have another answer, by %s, get what is different, if the answer is everybody's (cache.dictionaries)", rc.Cache.Dictionaries[n-1])
 		}
+		e.caveat(r, rc)
 		e.say("cache", "`millrace cache explain URL` asks the running server what it has")
 		e.ended(0, "what is stored, or else the answer of %s", strings.Join(e.To, ", "))
 	case rc.WebSocket != nil:
@@ -205,6 +220,16 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 		return e.builtIn(r, route, rc)
 	}
 	return nil
+}
+
+// caveat says what keeps a cache from keeping an answer.
+func (e *explainer) caveat(r *http.Request, rc config.Route) {
+	if reason, hint := rc.Cache.Caveat(r); reason != "" {
+		e.say("cache", "%s", reason)
+		if hint != "" {
+			e.say("cache", "%s", hint)
+		}
+	}
 }
 
 // builtIn are the routes that need no job.

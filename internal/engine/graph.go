@@ -8,6 +8,8 @@ import (
 	"millrace/cache"
 	"millrace/images"
 	"millrace/internal/server"
+	"millrace/internal/signin"
+	"millrace/internal/site"
 )
 
 // graph is everything that one config leads to. It does not change once it
@@ -19,7 +21,8 @@ type graph struct {
 	parts  map[string]part   // what has a state, by its options
 	opened []string          // keys of parts: each after those that it uses
 	caches map[string]*cache.Handler
-	images map[string]*images.Handler // routes with images, by name
+	cached map[*site.Route]cachedRoute // whose job is a cache
+	images map[string]*images.Handler  // routes with images, by name
 	logKey string
 
 	auto      certifier // gets certificates by itself; nil where all are in files
@@ -30,6 +33,12 @@ type graph struct {
 
 	before <-chan struct{} // closed when the graph before this one is
 	closed chan struct{}   // closed when this one is
+}
+
+// cachedRoute is the cache of a route, and who is let in to it.
+type cachedRoute struct {
+	cache *cache.Handler
+	auth  *signin.Options // nil: everybody
 }
 
 // part is a job, or something that a job uses, with state that must be closed.
@@ -44,6 +53,7 @@ func newGraph() *graph {
 		ids:        map[string]uint64{},
 		parts:      map[string]part{},
 		caches:     map[string]*cache.Handler{},
+		cached:     map[*site.Route]cachedRoute{},
 		images:     map[string]*images.Handler{},
 		websockets: map[string]*webSocketRoute{},
 		closed:     make(chan struct{}),

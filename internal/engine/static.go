@@ -21,7 +21,11 @@ func mount(rc *config.Route, pattern string) {
 }
 
 // Notes are what the operator should know about the files of a route.
-func Notes(rc config.Route) []string {
+func Notes(sc config.Site, pattern string) []string {
+	rc := sc.Routes[pattern]
+	if rc.Cache != nil {
+		return cacheNotes(sc, pattern, rc)
+	}
 	if rc.Static == nil {
 		return nil
 	}

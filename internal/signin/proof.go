@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/field"
+	"millrace/internal/token"
 )
 
 // Proof is what a [Gate] has let a request in for, where a cache cannot see that by
@@ -23,8 +24,9 @@ type Proof struct {
 
 // admission is what a gate adds to a request's context.
 type admission struct {
-	fields http.Header
-	proof  Proof
+	fields  http.Header
+	proof   Proof
+	presume string // what a gate asks for, where the request only stands for one that has it
 }
 
 // admissionKey is the key of a context's value.
@@ -49,16 +51,48 @@ func ProofOf(ctx context.Context) Proof {
 	return a.proof
 }
 
-// WithProof is a request as a Gate gives it to its job, for who only asks what would
-// become of it.
-func WithProof(r *http.Request, p Proof) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{proof: p}))
+// Presumed is what a gate asks for, in words, where a request stands for all that it
+// lets in; see [Options.Presume]. "" for a request that has come.
+func Presumed(ctx context.Context) string {
+	a, _ := ctx.Value(admissionKey{}).(*admission)
+	if a == nil {
+		return ""
+	}
+	return a.presume
+}
+
+// Presume is r as a Gate with these options would give it to its job, if it let it in:
+// for who asks what would become of such requests.
+func (o Options) Presume(r *http.Request) *http.Request {
+	who := visitor{}
+	switch {
+	case o.Off:
+		return r
+	case o.URL != "":
+		who.proof.Asked = true
+	case o.JWT != nil && o.JWT.Cookie != "" && len(r.Header["Authorization"]) == 0:
+		if who.proof.Cookie = o.JWT.Cookie; token.InCookie(r, o.JWT.Cookie) == "" {
+			r = r.Clone(r.Context())
+			r.Header.Add("Cookie", o.JWT.Cookie+"=what-is-asked-for")
+		}
+	case o.Signed != nil:
+		for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+			if name, _, _ := strings.Cut(pair, "="); name == signatureKey || name == expiresKey {
+				who.spent = append(who.spent, pair)
+			}
+		}
+	case len(r.Header["Authorization"]) == 0:
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "what is asked for")
+	}
+	r = who.forJob(r)
+	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{proof: who.proof, presume: o.Kind()}))
 }
 
 // forJob is r as the job gets it.
 func (who *visitor) forJob(r *http.Request) *http.Request {
 	if len(who.fields) > 0 || who.proof != (Proof{}) {
-		r = r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{who.fields, who.proof}))
+		r = r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{fields: who.fields, proof: who.proof}))
 	}
 	if len(who.spent) == 0 {
 		return r

@@ -54,7 +54,7 @@ func (c *Check) Run(s console.Streams) error {
 	}
 	for _, site := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(site.Routes)) {
-			for _, note := range engine.Notes(site.Routes[pattern]) {
+			for _, note := range engine.Notes(site, pattern) {
 				if !slices.Contains(notes, note) { // of another route with the same folder
 					notes = append(notes, note)
 				}
