@@ -17,8 +17,8 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/dashboard"
 	"millrace/internal/meter"
-	"millrace/internal/slow"
 	"millrace/internal/site"
+	"millrace/internal/slow"
 	websockets "millrace/websocket/control"
 )
 
