@@ -119,7 +119,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 
 // appendQuestion is params for a request that the lane has read.
 func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
-	about := about{method: q.Head.Method, uri: q.Head.Target, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
+	about := about{method: q.Head.Method, uri: q.Head.Target, path: q.Head.Path, query: q.Head.Query, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
 	if q.HTTP2 {
 		about.proto = "HTTP/2.0"
 	}
@@ -131,8 +131,9 @@ func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
 	}
 	about.kind = q.Head.Value("Content-Type")
 	b = h.appendAbout(b, &about, t)
+	trusted := h.clients.Trusts(q.From())
 	add := func(l field.Line) {
-		if name := variable(l.Name); name != "" {
+		if name := variable(l.Name, trusted); name != "" {
 			b = fastcgi.AppendParam(b, name, l.Value)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"millrace/internal/netset"
 )
 
 // Options of the job. Only To is needed.
@@ -43,6 +45,12 @@ type Options struct {
 	// Params are further FastCGI parameters, as in {APP_ENV: prod}.
 	Params map[string]string `yaml:"params"`
 
+	// TrustForwarded lists clients, by address or network (10.0.0.0/8; unix for
+	// clients on UNIX sockets), whose claims reach scripts as HTTP_X_FORWARDED_FOR,
+	// HTTP_X_FORWARDED_PROTO and the like: load balancers and proxies in front.
+	// Those of limits.trusted_proxies are trusted as well. Everybody else's are
+	// removed. Default none.
+	TrustForwarded []string `yaml:"trust_forwarded"`
 	// Connections is how many requests php-fpm is asked at once; further ones
 	// wait. Default 64.
 	Connections int `yaml:"connections"`
@@ -101,6 +109,9 @@ func (o *Options) Check() map[string]error {
 		if !strings.HasPrefix(folder, "/") || !strings.HasSuffix(folder, "/") {
 			found[fmt.Sprintf("except[%d]", i)] = fmt.Errorf("%q is not a folder, as in /uploads/", folder)
 		}
+	}
+	if _, err := netset.Parse(o.TrustForwarded); err != nil {
+		found["trust_forwarded"] = err
 	}
 	if o.Root != "" && !path.IsAbs(o.Root) {
 		found["root"] = fmt.Errorf("%q is not a whole path, as in /var/www/html", o.Root)

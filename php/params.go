@@ -10,12 +10,16 @@ import (
 	"strings"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/fieldname"
+	"millrace/internal/realip"
+	"millrace/internal/signin"
 	"millrace/internal/trace"
 )
 
 // about is what a request says beside its fields.
 type about struct {
 	method, uri, proto, host string
+	path, query              string // that the script answers for: rules may have made them
 	secure                   bool
 	local, remote            string // host:port; others are not told
 	length, kind             string // of the body; "" for none
@@ -24,7 +28,7 @@ type about struct {
 // params are what php-fpm is told of a request: the variables of CGI (RFC 3875,
 // 4.1) with those that PHP's manual adds.
 func (h *Handler) params(r *http.Request, t target, length int64) []byte {
-	about := about{method: r.Method, uri: requestURI(r), proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
+	about := about{method: r.Method, uri: requestURI(r), path: r.URL.Path, query: r.URL.RawQuery, proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		about.local = local.String()
 	}
@@ -41,8 +45,9 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		header = maps.Clone(header)
 		t.Inject(header)
 	}
+	trusted, vouched := h.clients.Trusts(realip.Peer(r.RemoteAddr)), signin.Vouched(r.Context())
 	for name, values := range header {
-		if variable := variable(name); variable != "" {
+		if variable := variable(name, trusted || vouched[name] != nil); variable != "" {
 			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))
 		}
 	}
@@ -60,16 +65,12 @@ func (h *Handler) appendOwn(b []byte) []byte {
 // appendAbout appends what is not a field of the request.
 func (h *Handler) appendAbout(b []byte, a *about, t target) []byte {
 	add := func(name, value string) { b = fastcgi.AppendParam(b, name, value) }
-	document, query, _ := strings.Cut(a.uri, "?")
-	if plain, err := url.PathUnescape(document); err == nil {
-		document = plain
-	}
 	add("SCRIPT_FILENAME", path.Join(h.scripts, t.script))
 	add("SCRIPT_NAME", h.prefix+"/"+t.script)
 	add("DOCUMENT_ROOT", h.scripts)
-	add("DOCUMENT_URI", document)
+	add("DOCUMENT_URI", h.prefix+a.path)
 	add("REQUEST_URI", a.uri)
-	add("QUERY_STRING", query)
+	add("QUERY_STRING", a.query)
 	add("REQUEST_METHOD", a.method)
 	add("SERVER_PROTOCOL", a.proto)
 	add("GATEWAY_INTERFACE", "CGI/1.1")
@@ -121,16 +122,18 @@ func requestURI(r *http.Request) string {
 }
 
 // variable is the name of a header field for CGI, "" for one that is told in
-// another way or not at all. A field with an underscore would be taken for the
-// one with a dash, and Proxy for a setting of HTTP clients (CVE-2016-5385).
-func variable(name string) string {
+// another way or not at all: to a script a name with an underscore or a dot is the one
+// with a dash (RFC 3875, 4.1.18), Proxy is a setting of HTTP clients (CVE-2016-5385),
+// and what claims to know the client, or what was asked for, better than the connection
+// says is nobody's word but that of a proxy that is trusted.
+func variable(name string, trusted bool) string {
 	switch name {
 	case "X-Ssl-Client-Subject": // of a proxy's upstreams: PHP has SSL_CLIENT_S_DN, and nobody's word for it
 		return ""
 	case "Content-Length", "Content-Type", "Proxy", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection":
 		return ""
 	}
-	if strings.ContainsRune(name, '_') {
+	if !fieldname.Plain(name) || !trusted && fieldname.Claim(name) {
 		return ""
 	}
 	return "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))

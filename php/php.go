@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/realip"
 	"millrace/internal/send"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
@@ -35,6 +36,9 @@ type Deps struct {
 	// slash at its end.
 	Prefix   string
 	ErrorLog *slog.Logger
+	// Clients are the proxies in front, whose word counts; nil: nobody's. Those of
+	// Options.TrustForwarded must be among them.
+	Clients *realip.Finder
 	// Room is where bodies are buffered, shared with others; nil: one of its own.
 	Room *spool.Room
 }
@@ -58,6 +62,7 @@ type Handler struct {
 	scripts string         // the root as php-fpm sees it
 	prefix  string
 	client  *fastcgi.Client
+	clients *realip.Finder
 	room    *spool.Room
 	places  chan struct{}
 	seen    seen
@@ -78,7 +83,7 @@ func Open(o Options, d Deps) (*Handler, error) {
 	}
 	h := &Handler{
 		options: o, static: d.Static, files: d.Files, root: root, scripts: abs, prefix: d.Prefix,
-		places: make(chan struct{}, o.Connections), errors: d.ErrorLog, room: d.Room,
+		places: make(chan struct{}, o.Connections), errors: d.ErrorLog, room: d.Room, clients: d.Clients,
 	}
 	if h.room == nil {
 		h.room = spool.NewRoom(spool.Options{}, d.ErrorLog)

@@ -20,11 +20,32 @@ type target struct {
 // isScript reports whether a file is run, by its name.
 func isScript(name string) bool { return strings.HasSuffix(name, ".php") && name != ".php" }
 
-// looksRun reports whether a name could be that of a program, also with a
-// spelling that is not run here: then its source must not be shown.
+// looksRun reports whether a name could be that of a program, also with a spelling that
+// is not run here, or of a copy of one, like app.php.txt, app.php_old or app.php5~: then
+// its source must not be shown.
 func looksRun(name string) bool {
-	ext := strings.ToLower(path.Ext(strings.TrimRight(name, ". ")))
-	return slices.Contains([]string{".php", ".php3", ".php4", ".php5", ".php7", ".php8", ".phtml", ".phps", ".phar", ".inc"}, ext)
+	name = strings.ToLower(strings.TrimRight(name, ". "))
+	for rest := name; ; {
+		_, after, found := strings.Cut(rest, ".")
+		if !found {
+			return false
+		}
+		rest = after
+		end := strings.IndexFunc(rest, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') })
+		ext, last := rest, end < 0
+		if !last {
+			ext = rest[:end]
+		}
+		if strings.HasPrefix(ext, "php") || slices.Contains([]string{"phtml", "pht", "phar", "inc"}, ext) {
+			return last || !slices.Contains(rendered, path.Ext(name))
+		}
+	}
+}
+
+// rendered are the endings of what is no program's source, whatever stands before them:
+// a page that was saved as index.php.html, say.
+var rendered = []string{
+	".html", ".htm", ".js", ".mjs", ".css", ".map", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".svg", ".ico", ".pdf", ".woff", ".woff2", ".mp3", ".mp4", ".webm",
 }
 
 // find decides by what is in the folder. name is the path below the route.

@@ -39,6 +39,7 @@ package key
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,18 +192,16 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// rawTarget is the request's target in origin form, byte for byte as it came
-// where it came over the network.
+// rawTarget is the request's target in origin form, byte for byte as it came over the
+// network; where rules have made another path or query of that, it is what they made: the
+// upstream is asked for that, and headers or cookies may have had a say in it.
 func rawTarget(r *http.Request) string {
 	target := r.RequestURI
 	if target == "" {
 		return r.URL.RequestURI()
 	}
-	if target[0] == '/' {
-		return target
-	}
 	// RFC 9112, 3.2.2: the absolute form. Its host is r.Host already.
-	if _, rest, ok := strings.Cut(target, "://"); ok && r.URL != nil && r.URL.Host != "" {
+	if _, rest, ok := strings.Cut(target, "://"); ok && target[0] != '/' && r.URL != nil && r.URL.Host != "" {
 		if i := strings.IndexAny(rest, "/?"); i >= 0 {
 			rest = rest[i:]
 		} else {
@@ -211,9 +210,25 @@ func rawTarget(r *http.Request) string {
 		if !strings.HasPrefix(rest, "/") {
 			rest = "/" + rest // RFC 9110, 4.2.3: an empty path is "/"
 		}
-		return rest
+		target = rest
 	}
-	return target // "*", or a CONNECT's
+	if target[0] == '/' && r.URL != nil && rewritten(target, r.URL) {
+		return r.URL.RequestURI()
+	}
+	return target // also "*", or a CONNECT's
+}
+
+// rewritten reports whether a URL is another one than that of the target that came.
+func rewritten(target string, u *url.URL) bool {
+	path, query, _ := strings.Cut(target, "?")
+	if query != u.RawQuery {
+		return true
+	}
+	if path == u.Path || path == u.RawPath {
+		return false
+	}
+	plain, err := url.PathUnescape(path)
+	return err != nil || plain != u.Path && !(u.Path == "" && plain == "/")
 }
 
 // front is the first line of a key.

@@ -245,6 +245,9 @@ func (c *Config) TrustedProxies() []string {
 			if p := r.proxied(); p != nil {
 				all = append(all, p.TrustForwarded...)
 			}
+			if r.PHP != nil {
+				all = append(all, r.PHP.TrustForwarded...)
+			}
 		}
 	}
 	return all

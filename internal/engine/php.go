@@ -1,11 +1,15 @@
 package engine
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/netset"
+	"millrace/internal/realip"
 	"millrace/php"
 )
 
@@ -21,17 +25,22 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 	if err != nil {
 		return nil, err
 	}
+	trusted, err := netset.Parse(slices.Concat(b.config.Limits.TrustedProxies, rc.PHP.TrustForwarded))
+	if err != nil {
+		return nil, fmt.Errorf("php.trust_forwarded: %w", err)
+	}
 	prefix := "" // a name or a script takes nothing away from the path
 	if strings.HasSuffix(pattern, "/") {
 		prefix = strings.TrimSuffix(pattern, "/")
 	}
-	return carry(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images}), func() (*php.Handler, io.Closer, error) {
+	return carry(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images, b.config.Limits.TrustedProxies}), func() (*php.Handler, io.Closer, error) {
 		h, err := php.Open(*rc.PHP, php.Deps{
 			Files:    files,
 			Static:   php.Static{Root: rc.Static.Root, Index: rc.Static.Index, Hides: rc.Static.Hider()},
 			Prefix:   prefix,
 			ErrorLog: b.server.errors,
 			Room:     b.server.room,
+			Clients:  realip.New(trusted, ""),
 		})
 		return h, h, err
 	})
