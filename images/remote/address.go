@@ -10,6 +10,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"millrace/internal/lookup"
 )
 
 var (
@@ -92,7 +94,7 @@ const (
 // answer could be taken for the next one, and be kept as another image. TLS
 // sessions are resumed, so that this costs a round trip or two and few signatures.
 func (s *Source) connect() {
-	dialer := &net.Dialer{Timeout: min(s.o.Timeout, 10*time.Second), Control: s.control}
+	dialer := &lookup.Dialer{Dialer: net.Dialer{Timeout: min(s.o.Timeout, 10*time.Second), Control: s.control}, Log: s.log}
 	s.transport = &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    min(s.o.Timeout, 10*time.Second),

@@ -117,6 +117,7 @@ func newCollector(d Deps) *collector {
 			gauge(describe("streams", "Open streams of HTTP/2 and HTTP/3, but for answers that are sent at once."), &m.Streams),
 			counter(describe("mirror_dropped_total", "Requests of which a mirror got no copy, since too many copies were under way."), &m.Unmirrored),
 			counter(describe("upstream_unasked_total", "Connections to upstreams that were closed because of bytes that came without a request."), &m.UpstreamUnasked),
+			counter(describe("upstream_lookup_failures_total", "Look-ups of upstreams' names that failed, so that the addresses they had were used."), &m.UpstreamLookups),
 			counter(reloads, &m.ConfigReloads, "success"),
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
 			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),

@@ -6,15 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"millrace/internal/lookup"
 )
 
 // MaxConns is how many connections a client has at most: it bounds what a storm of
 // clients can do to who is asked.
 const MaxConns = 64
+
+// connectTimeout is as that of net/http's own transport.
+const connectTimeout = 30 * time.Second
 
 // NewClient is for requests that are answered within a time by exactly who was
 // named: a redirect would take the clients' credentials elsewhere.
@@ -23,6 +29,7 @@ func NewClient(timeout time.Duration) *http.Client {
 		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
+			DialContext:         (&lookup.Dialer{Dialer: net.Dialer{Timeout: connectTimeout}}).DialContext,
 			Proxy:               http.ProxyFromEnvironment,
 			ForceAttemptHTTP2:   true,
 			DisableCompression:  true, // little text, and no bombs

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"millrace/internal/lookup"
 )
 
 // Options of a Client.
@@ -33,6 +35,7 @@ type Options struct {
 // goroutines.
 type Client struct {
 	options Options
+	dialer  lookup.Dialer
 	next    atomic.Uint64
 	mu      sync.Mutex
 	idle    []*conn
@@ -40,7 +43,9 @@ type Client struct {
 }
 
 // New makes a client; nothing is connected yet.
-func New(o Options) *Client { return &Client{options: o} }
+func New(o Options) *Client {
+	return &Client{options: o, dialer: lookup.Dialer{Dialer: net.Dialer{Timeout: o.Connect}}}
+}
 
 // Close closes idle connections.
 func (c *Client) Close() error {
@@ -165,12 +170,11 @@ func (c *Client) connect(ctx context.Context) (nc *conn, reused bool, err error)
 		_ = nc.nc.SetDeadline(time.Time{})
 		return nc, true, nil
 	}
-	d := net.Dialer{Timeout: c.options.Connect}
 	first := c.next.Add(1)
 	var errs []error
 	for i := range c.options.To {
 		network, addr := split(c.options.To[(int(first%1024)+i)%len(c.options.To)])
-		one, err := d.DialContext(ctx, network, addr)
+		one, err := c.dialer.DialContext(ctx, network, addr)
 		if err == nil {
 			return newConn(one, &c.options), false, nil
 		}

@@ -152,6 +152,7 @@ type Meters struct {
 
 	Unmirrored      Counter // requests of which a mirror got no copy, as too many were under way
 	UpstreamUnasked Counter // connections to upstreams that brought what nobody had asked for
+	UpstreamLookups Counter // look-ups of their names that failed while they had addresses
 	BufferedMemory  Gauge   // bytes of bodies that proxies have buffered
 	BufferedFiles   Gauge   // the same, in temporary files
 	BufferedStreams Gauge   // about what streams take that wait for their clients, in bytes

@@ -75,8 +75,10 @@ import (
 	"net/http"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"millrace/internal/lookup"
 	"millrace/internal/trace"
 )
 
@@ -100,9 +102,21 @@ type Pool struct {
 	budget  window              // cell 0: requests, cell 1: retries
 	retried uint64
 
+	lookups atomic.Pointer[func()] // see OnLookupFailure
+
 	ctx     context.Context // of the probes, and of connections made for passages
 	stop    context.CancelFunc
 	working sync.WaitGroup // both
+}
+
+// OnLookupFailure registers f, which is called when the name of a server cannot be
+// looked up and the addresses that it had are used. f must return at once.
+func (p *Pool) OnLookupFailure(f func()) { p.lookups.Store(&f) }
+
+func (p *Pool) lookupFailed() {
+	if f := p.lookups.Load(); f != nil {
+		(*f)()
+	}
 }
 
 // dialer connects to an address as [net.Dialer.DialContext] does.
@@ -135,7 +149,8 @@ func start(o Options, errorLog *slog.Logger, dial dialer) (*Pool, error) {
 		p.good = regexp.MustCompile(body) // was checked
 	}
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext
+		names := &lookup.Dialer{Dialer: net.Dialer{Timeout: o.ConnectTimeout}, Log: errorLog, Kept: p.lookupFailed}
+		dial = names.DialContext
 	}
 	tlsConfig, err := o.TLS.config()
 	if err != nil {
