@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/lane"
 	"millrace/websocket/channels"
 	"millrace/websocket/frame"
@@ -147,11 +148,11 @@ func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params)
 	if !h.options.Compression.Off {
 		var answer string
 		if p, answer = frame.Negotiate(r.Header["Sec-Websocket-Extensions"]); p.On {
-			header["Sec-WebSocket-Extensions"] = []string{answer}
+			header["Sec-Websocket-Extensions"] = []string{answer}
 		}
 	}
 	if name := h.subprotocol(r); name != "" {
-		header["Sec-WebSocket-Protocol"] = []string{name}
+		header["Sec-Websocket-Protocol"] = []string{name}
 	}
 	return header, p
 }
@@ -169,7 +170,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		}
 		return
 	}
-	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	header["Sec-Websocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
 	head := switching(header)
 	if s, ok := w.(lane.Switcher); ok && h.engine.TakesDescriptors() {
 		if fd, early, ok := s.Switch(head); ok {
@@ -190,6 +191,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 func switching(header http.Header) []byte {
 	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
 	for name, values := range header {
+		name = fieldname.Spelling(name)
 		for _, v := range values {
 			head = append(append(append(append(head, name...), ": "...), v...), "\r\n"...)
 		}

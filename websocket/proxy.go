@@ -61,18 +61,16 @@ func agreed(res *http.Response, key string) error {
 // join answers the client and has the engine pass on from here.
 func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, place *seat) {
 	header := http.Header{}
-	for from, to := range map[string]string{
-		"Sec-Websocket-Extensions": "Sec-WebSocket-Extensions", "Sec-Websocket-Protocol": "Sec-WebSocket-Protocol", "Set-Cookie": "Set-Cookie",
-	} {
-		if values := res.Header[from]; len(values) > 0 {
-			header[to] = values
+	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
+		if values := res.Header[name]; len(values) > 0 {
+			header[name] = values
 		}
 	}
 	if isConnect(r) {
 		h.joinStream(w, r, header, tunnel, place)
 		return
 	}
-	header["Sec-WebSocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
+	header["Sec-Websocket-Accept"] = []string{acceptKey(r.Header.Get("Sec-Websocket-Key"))}
 	raw, early, ok := h.switchProtocols(w, r, switching(header))
 	if !ok {
 		_ = tunnel.Close()

@@ -25,7 +25,7 @@ type stream struct {
 // openStream answers an extended CONNECT. It returns nil if the client has gone.
 func openStream(w http.ResponseWriter, r *http.Request, header http.Header) *stream {
 	for name, values := range header {
-		w.Header()[http.CanonicalHeaderKey(name)] = values
+		w.Header()[name] = values
 	}
 	w.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(w)

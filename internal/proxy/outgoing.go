@@ -72,7 +72,7 @@ func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 		if nameless && l.Name == "User-Agent" {
 			continue // see http1.AppendRequest
 		}
-		b = appendLine(b, l.Name, l.Value)
+		b = appendLine(b, fieldname.Spelling(l.Name), l.Value)
 	}
 	b = from.appendChains(b)
 	b = append(b, "Via: "...)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 	"millrace/internal/upstream"
 )
 
@@ -69,7 +70,11 @@ func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error 
 	_ = front.SetWriteDeadline(time.Now().Add(upgradeGrace))
 	var head strings.Builder
 	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
-	_ = header.Write(&head) // a Builder takes everything
+	spelled := make(http.Header, len(header))
+	for name, values := range header {
+		spelled[fieldname.Spelling(name)] = values
+	}
+	_ = spelled.Write(&head) // a Builder takes everything
 	head.WriteString("\r\n")
 	if _, err := w.WriteString(head.String()); err != nil {
 		return err

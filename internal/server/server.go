@@ -538,4 +538,3 @@ func (s *Server) Addrs() []string {
 	urls = slices.DeleteFunc(urls, func(url string) bool { return url == "" })
 	return sorted(urls)
 }
-

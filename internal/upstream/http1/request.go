@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/internal/field"
+	"millrace/internal/fieldname"
 )
 
 // ErrRequest means that a request cannot be written down without becoming
@@ -105,11 +106,13 @@ func ours(name string) bool {
 	return false
 }
 
-// appendField appends a line for each value.
+// appendField appends a line for each value, with the name as its standard spells
+// it.
 func appendField(b []byte, name string, values []string) ([]byte, error) {
 	if !token(name) {
 		return b, fmt.Errorf("%w: it has a field with the name %.64q", ErrRequest, name)
 	}
+	name = fieldname.Spelling(name)
 	for _, v := range values {
 		if !valid(v) {
 			return b, fmt.Errorf("%w: a control byte in the field %.64s", ErrRequest, name)
