@@ -105,14 +105,7 @@ type Server struct {
 
 // New builds everything that cfg asks for and binds all of its addresses.
 func New(cfg *config.Config, o Options) (*Server, error) {
-	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), limits: admit.NewTable(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
-	if s.errors == nil {
-		s.errors = slog.Default()
-	}
-	s.errors = slog.New(redact.Handler(s.errors.Handler()))
-	s.room = spool.NewRoom(cfg.Buffers, s.errors)
-	s.proofs = []byte(rand.Text()) // 130 bits
-	s.config = cfg
+	s := newServer(cfg, o)
 	if cfg.Admin.Listen != config.Off {
 		s.recent = accesslog.NewRecent()
 		s.slow = s.keepSlow()
@@ -159,6 +152,19 @@ func returnMemory(cfg *config.Config) {
 	if len(cfg.Sites) >= manySites {
 		debug.FreeOSMemory()
 	}
+}
+
+// newServer is a server without a graph: nothing is open.
+func newServer(cfg *config.Config, o Options) *Server {
+	s := &Server{options: o, errors: o.ErrorLog, meters: meter.New(), garbage: gogc.New(), limits: admit.NewTable(), ended: make(chan struct{}), leaving: map[*graph]bool{}}
+	if s.errors == nil {
+		s.errors = slog.Default()
+	}
+	s.errors = slog.New(redact.Handler(s.errors.Handler()))
+	s.room = spool.NewRoom(cfg.Buffers, s.errors)
+	s.proofs = []byte(rand.Text()) // 130 bits
+	s.config = cfg
+	return s
 }
 
 // Run serves until ctx ends, and then drains: no new connections, running

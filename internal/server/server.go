@@ -375,6 +375,17 @@ func (s *Server) Reload(setup Setup) error {
 	return nil
 }
 
+// Check reads what Reload would read for a setup, and reports what is wrong with it.
+func Check(setup Setup, errorLog *slog.Logger) error {
+	if len(setup.TLS.Listen) > 0 {
+		if err := (&certificates{errors: errorLog}).load(setup.TLS.Pairs()); err != nil {
+			return err
+		}
+	}
+	_, err := readTLSFiles(setup.TLS)
+	return err
+}
+
 // drainQueue is how long listeners go on accepting in a drain: who was in the
 // kernel's queue by then has connected before the end, and is answered.
 const drainQueue = 50 * time.Millisecond

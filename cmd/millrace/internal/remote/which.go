@@ -126,6 +126,16 @@ func Alone() bool {
 	return err == nil && len(found) == 1
 }
 
+// Answers reports whether a server's admin listener is at an address.
+func Answers(ctx context.Context, at string) bool {
+	r, err := newServer(at)
+	if err != nil {
+		return false
+	}
+	_, err = r.Addrs(ctx)
+	return err == nil
+}
+
 // Served reports whether a server that runs here has the address of a URL.
 func Served(ctx context.Context, page string) bool {
 	found, _ := admin.Find() // of those that cannot be found nothing is known

@@ -20,6 +20,7 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/config"
+	"millrace/internal/confine"
 	"millrace/internal/engine"
 )
 
@@ -51,6 +52,9 @@ func (c *Check) Run(s console.Streams) error {
 	found, notes := tryAddresses(ctx, cfg)
 	if len(found) > 0 {
 		return cmdline.BadConfig(file, found)
+	}
+	if err := wouldStart(cfg); err != nil {
+		return fmt.Errorf("%s: a server would not start: %w", file, err)
 	}
 	for _, site := range cfg.Sites {
 		for _, pattern := range slices.Sorted(maps.Keys(site.Routes)) {
@@ -86,7 +90,30 @@ func tryAddresses(ctx context.Context, cfg *config.Config) (found config.Finding
 			found = append(found, aboutAddress(cfg, failed)...)
 		}
 	}
+	at := cfg.Admin.Listen
+	if at == "" || at == config.Off {
+		return found, notes
+	}
+	if failed, ok := errors.AsType[*engine.ListenError](engine.TryAddress(at)); ok {
+		switch {
+		case errors.Is(failed, syscall.EADDRINUSE) && remote.Answers(ctx, at):
+		case errors.Is(failed, syscall.EADDRINUSE), errors.Is(failed, fs.ErrPermission):
+			notes = append(notes, "admin: "+failed.Unwrap().Error())
+		default:
+			found = append(found, cfg.About("admin.listen", failed.Unwrap().Error(), "")...)
+		}
+	}
 	return found, notes
+}
+
+// wouldStart is what else keeps a server from starting: it is built as serve does.
+func wouldStart(cfg *config.Config) error {
+	if cfg.Sandbox.On() {
+		if b := (&sandbox{options: cfg.Sandbox, missing: confine.Possible()}); b.missing != nil && b.refused() != nil {
+			return b.refused()
+		}
+	}
+	return engine.Check(cfg, imageworker.Command()) //nolint:wrapcheck // as serve says it
 }
 
 // isServed reports whether a millrace that runs here has the address.
