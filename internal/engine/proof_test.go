@@ -226,3 +226,81 @@ func TestSignatureStays(t *testing.T) {
 		}
 	})
 }
+
+// TestGatesOneAfterTheOther: a route that a gate has let a request in to may try another
+// one with the same gate, or with its own. The names that both have told are nobody
+// else's.
+func TestGatesOneAfterTheOther(t *testing.T) {
+	alice := tokenOf(t, "alice")
+	dir := folder(t, map[string]string{"here.txt": "here"})
+	var asks atomic.Int64
+	verify := application(t, func(w http.ResponseWriter, r *http.Request) {
+		asks.Add(1)
+		w.Header().Set("Remote-User", "of "+r.Header.Get("X-Key"))
+	})
+	app := application(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		fmt.Fprintf(w, "%s|%s|%s|%s", r.RequestURI, r.Header.Get("Remote-User"), r.Header.Get("X-User"), r.Header.Get("Cookie"))
+	})
+	everyWay(t, `sites:
+- hosts: [signed.example]
+  auth: {signed: {secret: `+proofSecret+`}}
+  routes:
+    /: {static: {root: '`+dir+`'}, try: ['{path}', '@app']}
+    '@app': {proxy: '`+app+`'}
+- auth: {url: '`+verify+`', copy: [Remote-User]}
+  routes:
+    /: {static: {root: '`+dir+`'}, try: ['{path}', '@app']}
+    '@app': {proxy: '`+app+`'}
+    /two/: {static: {root: '`+dir+`'}, try: ['{path}', '@two']}
+    '@two': {cache: {to: '`+app+`', rules: [{share: true}]}, auth: {jwt: {secret: `+proofSecret+`, cookie: session}, user_header: X-User}}
+`, func(w *way) {
+		by := &signin.Signed{Secret: proofSecret}
+		for address, want := range map[string]string{"/here.txt": "here", "/else?a=b": "/else?a=b|||"} {
+			signed, err := by.Sign(address, time.Now().Add(time.Hour))
+			if err != nil {
+				w.Fatal(err)
+			}
+			if resp, body := w.ask("GET", signed, "", "Host", "signed.example"); resp.StatusCode != 200 || body != want {
+				w.Errorf("%s: %d %q", address, resp.StatusCode, body)
+			}
+		}
+		asks.Store(0)
+		if resp, body := w.ask("GET", "/else", "", "X-Key", "ann"); resp.StatusCode != 200 || body != "/else|of ann||" || asks.Load() != 1 {
+			w.Errorf("%d %q, asked %d times", resp.StatusCode, body, asks.Load())
+		}
+		for _, key := range []string{"ann", "bob"} {
+			if resp, body := w.ask("GET", "/two/x", "", "X-Key", key, "Cookie", "session="+alice); resp.StatusCode != 200 || body != "/two/x|||" {
+				w.Errorf("%s: %d %q", key, resp.StatusCode, body)
+			}
+		}
+	})
+}
+
+// TestPagesAreForEverybody: the page of a status is sent to who is not let in, but
+// nothing in its request says who that is; a named route asks as ever.
+func TestPagesAreForEverybody(t *testing.T) {
+	app := application(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s|%s|%s|%s", r.URL.Path, r.Header.Get("X-User")+r.Header.Get("X_user"), r.Header.Get("Cookie"), r.Header.Get("Authorization"))
+	})
+	everyWay(t, `sites:
+- auth: {jwt: {secret: `+proofSecret+`, cookie: session}, user_header: X-User}
+  errors: {401: /page, 403: '@app', 404: '@app'}
+  routes:
+    /page: {proxy: '`+app+`'}
+    /in/: {proxy: '`+app+`'}
+    /closed/: {proxy: '`+app+`', access: {deny: ['127.0.0.0/8']}}
+    '@app': {proxy: '`+app+`'}
+`, func(w *way) {
+		forged := []string{"Cookie", "session=evil", "Authorization", "Bearer evil", "X-User", "root", "X_user", "root"}
+		for path, want := range map[string]string{"/in/x": "401 /page|||", "/closed/x": "403 403 Forbidden\n", "/nothing": "404 404 Not Found\n"} {
+			if resp, body := w.ask("GET", path, "", forged...); fmt.Sprint(resp.StatusCode, " ", body) != want {
+				w.Errorf("%s: %d %q, want %q", path, resp.StatusCode, body, want)
+			}
+		}
+		good := "Bearer " + tokenOf(t, "alice")
+		if resp, body := w.ask("GET", "/nothing", "", "Authorization", good); resp.StatusCode != 404 || body != "/nothing|alice||"+good {
+			w.Errorf("who may: %d %q", resp.StatusCode, body)
+		}
+	})
+}

@@ -178,7 +178,7 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
 	}
-	r.Open, r.Handler, r.Private = r.Handler, gate.Wrap(r.Handler), true
+	r.Open, r.Handler, r.Private = gate.Anonymous(r.Handler), gate.Wrap(r.Handler), true
 	return nil
 }
 

@@ -85,6 +85,7 @@ type try struct {
 	job http.Handler
 	on  *siteRef
 
+	of      *site.Route
 	own     *admit.Gate // of the route itself
 	clients *realip.Finder
 }
@@ -98,7 +99,7 @@ func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error)
 		return nil, err
 	}
 	c, err := newCandidates(rc.Try, r.Pattern, b.scope)
-	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, own: r.Own, clients: b.next.setup.Clients}, err
+	return &try{candidates: c, has: files.Has, job: r.Handler, on: on, of: r, own: r.Own, clients: b.next.setup.Clients}, err
 }
 
 // maxTries bounds how often a path may be tried under another: each of them may
@@ -132,7 +133,7 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case route == nil:
 		http.Error(w, "Nothing is here.", http.StatusNotFound)
-	case path == r.URL.Path && route.Open == nil && route.Handler == http.Handler(t), path == r.URL.Path && route.Open == http.Handler(t):
+	case path == r.URL.Path && route == t.of:
 		t.job.ServeHTTP(w, r) // its own 404
 	case tries >= maxTries:
 		http.Error(w, "508 Loop Detected", http.StatusLoopDetected)

@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,6 +25,7 @@ type Proof struct {
 
 // admission is what a gate adds to a request's context.
 type admission struct {
+	by      []*Gate
 	fields  http.Header
 	proof   Proof
 	presume string // what a gate asks for, where the request only stands for one that has it
@@ -32,34 +34,24 @@ type admission struct {
 // admissionKey is the key of a context's value.
 type admissionKey struct{}
 
-// Vouched are the fields of a request that a Gate has set: they say who the
-// client is, and the client has had no say in it. Nil for none.
-func Vouched(ctx context.Context) http.Header {
-	a, _ := ctx.Value(admissionKey{}).(*admission)
-	if a == nil {
-		return nil
+// admissionOf is what gates have added to a context; the zero one for none.
+func admissionOf(ctx context.Context) admission {
+	if a, _ := ctx.Value(admissionKey{}).(*admission); a != nil {
+		return *a
 	}
-	return a.fields
+	return admission{}
 }
 
+// Vouched are the fields of a request that a Gate has set: they say who the
+// client is, and the client has had no say in it. Nil for none.
+func Vouched(ctx context.Context) http.Header { return admissionOf(ctx).fields }
+
 // ProofOf is what a Gate has let the request of a context in for.
-func ProofOf(ctx context.Context) Proof {
-	a, _ := ctx.Value(admissionKey{}).(*admission)
-	if a == nil {
-		return Proof{}
-	}
-	return a.proof
-}
+func ProofOf(ctx context.Context) Proof { return admissionOf(ctx).proof }
 
 // Presumed is what a gate asks for, in words, where a request stands for all that it
 // lets in; see [Options.Presume]. "" for a request that has come.
-func Presumed(ctx context.Context) string {
-	a, _ := ctx.Value(admissionKey{}).(*admission)
-	if a == nil {
-		return ""
-	}
-	return a.presume
-}
+func Presumed(ctx context.Context) string { return admissionOf(ctx).presume }
 
 // Presume is r as a Gate with these options would give it to its job, if it let it in:
 // for who asks what would become of such requests.
@@ -85,14 +77,25 @@ func (o Options) Presume(r *http.Request) *http.Request {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "what is asked for")
 	}
-	r = who.forJob(r)
+	r = who.forJob(r, nil)
 	return r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{proof: who.proof, presume: o.Kind()}))
 }
 
-// forJob is r as the job gets it.
-func (who *visitor) forJob(r *http.Request) *http.Request {
-	if len(who.fields) > 0 || who.proof != (Proof{}) {
-		r = r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{fields: who.fields, proof: who.proof}))
+// forJob is r as the job gets it, or the next gate: a route may try another one, which
+// has a gate of its own.
+func (who *visitor) forJob(r *http.Request, g *Gate) *http.Request {
+	if len(who.fields) > 0 || who.proof != (Proof{}) || len(who.spent) > 0 {
+		a := admissionOf(r.Context())
+		a.by = append(slices.Clip(a.by), g)
+		a.proof = a.proof.and(who.proof)
+		if len(a.fields) > 0 {
+			fields := a.fields.Clone()
+			maps.Copy(fields, who.fields)
+			a.fields = fields
+		} else {
+			a.fields = who.fields
+		}
+		r = r.WithContext(context.WithValue(r.Context(), admissionKey{}, &a))
 	}
 	if len(who.spent) == 0 {
 		return r
@@ -107,6 +110,17 @@ func (who *visitor) forJob(r *http.Request) *http.Request {
 		c.RequestURI = path
 	}
 	return &c
+}
+
+// and is what two gates have let a request in for.
+func (p Proof) and(q Proof) Proof {
+	switch {
+	case p == Proof{}:
+		return q
+	case q == Proof{}, p == q:
+		return p
+	}
+	return Proof{Asked: true} // for a cache: for more than it can tell apart
 }
 
 // without is a query without these parameters, each left out once and from the end.

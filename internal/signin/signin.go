@@ -266,6 +266,10 @@ func (g *Gate) Close() error {
 // Wrap returns h for those who are let in. Others are told so.
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(admissionOf(r.Context()).by, g) { // on its way through another route
+			h.ServeHTTP(w, r)
+			return
+		}
 		for _, name := range g.claims {
 			drop(r.Header, name)
 			drop(r.Trailer, name) // announced ones, which an upstream may take into the header
@@ -287,7 +291,19 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 			who.fields = http.Header{g.user: {who.user}}
 		}
 		maps.Copy(r.Header, who.fields)
-		h.ServeHTTP(w, who.forJob(r))
+		h.ServeHTTP(w, who.forJob(r, g))
+	})
+}
+
+// Anonymous returns h for pages that a site has for everybody: with nothing in their
+// requests that says who asks, since nobody has checked it. Requests are the callee's
+// to change.
+func (g *Gate) Anonymous(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range append([]string{"Authorization", "Cookie"}, g.claims...) {
+			drop(r.Header, name)
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -28,7 +28,7 @@ type Route struct {
 	// the client to the clean path.
 	AsItCame bool
 	// Open answers without asking who it is: for pages that the site itself
-	// names. nil: Handler does.
+	// names by their paths. nil: Handler does.
 	Open http.Handler
 	// Private: no answer is for anybody but who asked for it.
 	Private bool
