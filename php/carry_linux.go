@@ -126,9 +126,7 @@ func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
 	if q.Local != nil {
 		about.local = q.Local.String()
 	}
-	if n := len(q.Body); n > 0 || q.Head.Value("Content-Length") != "" {
-		about.length = strconv.Itoa(n)
-	}
+	about.length = contentLength(int64(len(q.Body)), q.Head.Method, q.Head.Value("Content-Length"))
 	about.kind = q.Head.Value("Content-Type")
 	b = h.appendAbout(b, &about, t)
 	trusted := h.clients.Trusts(q.From())

@@ -32,9 +32,7 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		about.local = local.String()
 	}
-	if length > 0 || r.ContentLength == 0 && r.Header.Get("Content-Length") != "" {
-		about.length = strconv.FormatInt(length, 10)
-	}
+	about.length = contentLength(length, r.Method, r.Header.Get("Content-Length"))
 	b := h.appendAbout(make([]byte, 0, 2048), &about, t)
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		b = fastcgi.AppendParam(b, "SSL_CLIENT_VERIFY", "SUCCESS")
@@ -52,6 +50,15 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		}
 	}
 	return h.appendOwn(b)
+}
+
+// contentLength is how long a request's body is, for PHP: "" for none. A method that
+// means a body has an empty one (RFC 9110, 8.6).
+func contentLength(n int64, method, said string) string {
+	if n == 0 && said == "" && method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // appendOwn appends the operator's parameters: last, so that they win.

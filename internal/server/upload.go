@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -54,6 +55,9 @@ func upload(w *writer, r *http.Request, o *Options) (limited *http.Request, done
 	}
 	c := *r
 	c.Body = b
+	if r.ProtoMajor == 2 && LookForBody(&c) != nil {
+		panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+	}
 	return &c, func() {
 		if b.late != nil {
 			b.late.Stop()
@@ -81,4 +85,48 @@ func (b *body) Read(p []byte) (int, error) {
 	b.late.Stop()
 	b.pace.Took(time.Since(began), n, b.limits.BodyTimeout, int64(b.limits.BodyRate))
 	return n, err
+}
+
+// LookForBody finds out whether a request that does not say how long its body is has
+// one: over HTTP/2 and HTTP/3 it may end behind its header, in a frame of its own. Methods
+// whose requests have one are not waited for: their client may wait for the answer.
+func LookForBody(r *http.Request) error {
+	if r.ContentLength >= 0 || !rarelyWithBody(r.Method) {
+		return nil
+	}
+	first := make([]byte, 1)
+	n, err := io.ReadAtLeast(r.Body, first, 1)
+	switch {
+	case n > 0:
+		r.Body = &begunBody{r.Body, first}
+	case errors.Is(err, io.EOF):
+		r.Body, r.ContentLength = http.NoBody, 0
+	default:
+		return err //nolint:wrapcheck // the client's end
+	}
+	return nil
+}
+
+func rarelyWithBody(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodDelete, http.MethodTrace:
+		return true
+	}
+	return false
+}
+
+// begunBody is a body of which the first bytes have been read.
+type begunBody struct {
+	io.ReadCloser
+	first []byte
+}
+
+// Read implements [io.Reader].
+func (b *begunBody) Read(p []byte) (int, error) {
+	if len(b.first) > 0 && len(p) > 0 {
+		n := copy(p, b.first)
+		b.first = b.first[n:]
+		return n, nil
+	}
+	return b.ReadCloser.Read(p) //nolint:wrapcheck // as it is
 }
