@@ -228,7 +228,7 @@ func rewritten(target string, u *url.URL) bool {
 		return false
 	}
 	plain, err := url.PathUnescape(path)
-	return err != nil || plain != u.Path && !(u.Path == "" && plain == "/")
+	return err != nil || plain != u.Path && (u.Path != "" || plain != "/")
 }
 
 // front is the first line of a key.

@@ -230,6 +230,10 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 		none.handler, none.gate = refuse("This is not a path.", http.StatusBadRequest), st.Gate
 		return none
 	}
+	if r.URL.Path == "" { // of an address without a path (RFC 9110, 4.2.3)
+		r = site.WithPath(r, "/", r.URL.RawQuery)
+		none.request = r
+	}
 	own, at := st.Trap.Asked(r.URL)
 	if at {
 		none.trap = st.Trap
