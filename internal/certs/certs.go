@@ -91,6 +91,7 @@ func Open(o server.AutoOptions, kept store.Store, errorLog *slog.Logger) (*Manag
 	if err := usable(folder); err != nil {
 		return nil, err
 	}
+	dropDeadLocks(folder, errorLog)
 	roots, err := readRoots(o.CARoots)
 	if err != nil {
 		return nil, err

@@ -114,6 +114,11 @@ func (m *Manager) happened(ctx context.Context, event string, data map[string]an
 // failed tells of an attempt.
 func (m *Manager) failed(name string, renewal bool, err error) {
 	text := explain(name, err, m.refusedUntil(name))
+	if _, ofCA := errors.AsType[acme.Problem](err); !ofCA {
+		if file := damaged(m.folder.Path); file != "" {
+			text = file + " (" + text + ")"
+		}
+	}
 	m.history.change(name, func(a *Attempts) { a.Failed, a.LastError, a.LastFailed = a.Failed+1, text, time.Now() })
 	if renewal {
 		m.errors.Warn("the certificate of "+name+" was not renewed; the old one is used until its end, and it is tried again", "why", text)

@@ -3,6 +3,7 @@
 package certscmd
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -49,13 +50,27 @@ func (c *Certs) Run(s console.Streams) error {
 		return err
 	}
 	if c.JSON {
-		return s.WriteJSON(all)
+		return cmp.Or(s.WriteJSON(all), failed(all))
 	}
 	if len(all) == 0 {
 		s.Say("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
 		return nil
 	}
-	return write(s.Out, all)
+	return cmp.Or(write(s.Out, all), failed(all))
+}
+
+// failed is an error where every name was asked for in vain, so that a script sees
+// it.
+func failed(all []admin.Certificate) error {
+	for _, c := range all {
+		if c.LastError == "" || c.To != nil && time.Now().Before(*c.To) {
+			return nil
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return errors.New("no name has a certificate that is valid, and the last attempt of each has failed")
 }
 
 func list(ctx context.Context, r *remote.Server) (all []admin.Certificate, err error) {
