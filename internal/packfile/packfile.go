@@ -307,13 +307,17 @@ func (s *Site) compare(b Body) error {
 	return nil
 }
 
-// Verify compares everything with its sum, the base program included, and
-// calls step for each file.
+// Verify compares every byte of the file: program, bodies and index with their
+// sums, what lies between them with what was written there. It calls step for each
+// file.
 func (s *Site) Verify(step func()) error {
 	if err := s.compare(s.Base); err != nil {
 		return fmt.Errorf("the program itself: %w", err)
 	}
 	var found []error
+	if err := s.checkPadding(); err != nil {
+		found = append(found, err)
+	}
 	for _, r := range s.Roots {
 		for _, f := range r.Files {
 			for _, b := range f.Bodies {

@@ -231,6 +231,47 @@ func TestAltered(t *testing.T) {
 	}
 }
 
+// Verify notices whatever bit is altered, also where nobody reads.
+func TestVerifyCoversEveryByte(t *testing.T) {
+	name := pack(t, program)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	flip := func(at int64) {
+		if _, err := f.ReadAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 1 << (at % 8)
+		if _, err := f.WriteAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const step = 5 // each takes 100 µs
+	for at := int64(0); at < info.Size(); at += step {
+		flip(at)
+		s, err := Open(name)
+		if err == nil {
+			err = errors.Join(s.Verify(func() {}), s.Close())
+		}
+		// What begins the trailer says that there is one. A real program's end says so, too.
+		first := at - (info.Size() - trailerSize)
+		if isTrailer := first >= 0 && first < int64(len(Magic)); !errors.Is(err, ErrAltered) && !(isTrailer && errors.Is(err, ErrNone)) {
+			t.Fatalf("byte %d of %d was altered, and verify says %v", at, info.Size(), err)
+		}
+		flip(at)
+	}
+	if err := open(t, name).Verify(func() {}); err != nil {
+		t.Errorf("nothing was altered: %v", err)
+	}
+}
+
 // A real program that was packed and then cut off is not taken for a plain one.
 func TestCutOffProgram(t *testing.T) {
 	self, err := os.Executable()
