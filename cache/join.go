@@ -92,6 +92,18 @@ func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 	}
 }
 
+// why says why the upstream is asked (RFC 9211, 2.2), where o is stored; nil: nothing
+// is. What was purged softly is stale, however young.
+func (x *exchange) why(o *object.Object) string {
+	switch {
+	case o == nil:
+		return "uri-miss"
+	case o.Stale(x.began) || o.State(x.h.purges.Index()) != purge.Valid:
+		return "stale"
+	}
+	return "request"
+}
+
 // interim passes a 1xx on, but 100 and 101, which are between neighbours, and
 // none to HTTP/1.0, which has none (RFC 9110, 15.2).
 func (x *exchange) interim(i fetch.Hint) {
@@ -132,7 +144,8 @@ func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined
 		if o == nil {
 			o = out.Object
 		}
-		if o != nil && o.Selects(x.r, x.h.languages) && o.State(x.h.purges.Index()) != purge.Gone && o.Facts.OnError(x.r.Header, x.began) && x.serve(o, "stale-if-error") {
+		down := x.set.Policy.Disconnected && upstream.Unreachable(out.Err)
+		if o != nil && o.Selects(x.r, x.h.languages) && o.State(x.h.purges.Index()) != purge.Gone && o.Facts.OnError(x.r.Header, x.began, down) && x.serve(o, "stale-if-error") {
 			x.outcome = "stale"
 			return true
 		}
@@ -151,16 +164,9 @@ func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined
 	if out.Body == nil { // whole already: from a slower tier, or validated
 		return x.serve(out.Object, x.outcome)
 	}
-	why := "uri-miss"
-	if o != nil {
-		why = "stale"
-		if !o.Stale(x.began) {
-			why = "request"
-		}
-	}
 	head := x.w.Header()
 	x.addStatus(head, out.Object.All("Cache-Status"), forward{
-		why: why, status: out.Status, collapsed: joined, stored: out.Reason == "", detail: out.Reason,
+		why: x.why(o), status: out.Status, collapsed: joined, stored: out.Reason == "", detail: out.Reason,
 	}.String())
 	if !joined {
 		maps.Copy(head, out.Withheld)
@@ -208,16 +214,16 @@ func (x *exchange) receive(t *fetch.Fetch, resp *http.Response, o *object.Object
 		x.taken()
 		return x.pass(o)
 	}
-	x.direct(t, resp, reason)
+	x.direct(t, resp, o, reason)
 	return true
 }
 
 // direct sends the leader the answer that is for nobody else.
-func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, reason string) {
+func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object, reason string) {
 	defer t.Finish()
 	defer resp.Body.Close()
 	x.outcome, x.reason, x.status = "miss", reason, resp.StatusCode
-	why := "uri-miss"
+	why := x.why(o)
 	if t.Pass() {
 		x.outcome = "pass"
 		if x.demand.NoStore {

@@ -38,7 +38,10 @@ type Options struct {
 	TTL time.Duration `yaml:"ttl"`
 	// StaleWhileRevalidate and StaleIfError are how long a stale answer may be
 	// served while it is refreshed, and when the upstream fails, where the
-	// answer says nothing itself. Default by preset. An answer that breaks off
+	// answer says nothing itself. must-revalidate, proxy-revalidate, no-cache and
+	// s-maxage in it forbid both; beside s-maxage it may name them. Default by preset,
+	// where rfc9111 serves it without limit while the upstream cannot be reached at
+	// all (RFC 9111, 4.2.4). An answer that breaks off
 	// within its first 32 KiB, and within a second, is a failure, too; what
 	// breaks off later is cut off for those who read it.
 	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate"`

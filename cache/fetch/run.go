@@ -128,7 +128,7 @@ func (t *Fetch) failing(status int) bool {
 // a failure.
 func (t *Fetch) hides() bool {
 	o := t.fallback()
-	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.R.Header, time.Now())
+	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.R.Header, time.Now(), false)
 }
 
 // hand gives an answer to the leader alone, and sends everyone else on.

@@ -98,7 +98,7 @@ func FuzzJudge(f *testing.F) {
 				t.Error("an answer for one user is stored")
 			}
 		} else if facts.Use(Demand{lenient: true, maxStale: forever}, noon, false) != Validate || facts.Age < 0 || facts.Fresh != 0 ||
-			facts.OnError(http.Header{"Cache-Control": {"stale-if-error=99999999999"}}, noon.Add(time.Minute)) {
+			facts.OnError(http.Header{"Cache-Control": {"stale-if-error=99999999999"}}, noon.Add(time.Minute), false) {
 			t.Errorf("refused by %q with %+v", reason, facts)
 		}
 		kept, fresh := p.Storable(h, noon), p.Freshen(lines(request), h, noon)

@@ -256,7 +256,7 @@ func (p *Policy) windows(f *Facts, c Control) {
 		f.NoStale = true
 		return
 	}
-	f.NoStale = c.Has("s-maxage")
+	f.NoStale = c.Has("s-maxage") && p.Force == nil // which stands in its place
 	window := func(name string, otherwise time.Duration) time.Duration {
 		if d, ok := c.Seconds(name); ok {
 			return d

@@ -36,6 +36,9 @@ type Policy struct {
 	// StaleWhileRevalidate and StaleIfError are used where a response names
 	// none (RFC 5861) and does not forbid stale use (5.2.2.2, 5.2.2.8).
 	StaleWhileRevalidate, StaleIfError time.Duration
+	// Disconnected allows stale use of whatever age while the origin cannot be
+	// reached at all, where the response does not forbid it (4.2.4).
+	Disconnected bool
 	// SetCookie lets responses with Set-Cookie be stored that name a lifetime
 	// themselves: see SharesCookies.
 	SetCookie bool

@@ -101,9 +101,10 @@ func (f *Facts) Use(d Demand, now time.Time, soft bool) Use {
 
 // OnError reports whether the response may be served when the origin fails
 // (RFC 5861, 4; RFC 9111, 4.2.4), also honouring the request's stale-if-error.
-// h is the request's header. A client's no-cache does not count here: it says
+// h is the request's header. disconnected says that the origin cannot be reached at
+// all, and that this alone allows it, as 4.2.4 does, unless the response forbids it. A client's no-cache does not count here: it says
 // what it prefers (5.2.1.4), and an error is not that.
-func (f *Facts) OnError(h http.Header, now time.Time) bool {
+func (f *Facts) OnError(h http.Header, now time.Time, disconnected bool) bool {
 	if f.Received.IsZero() || f.NoCache {
 		return false
 	}
@@ -111,8 +112,8 @@ func (f *Facts) OnError(h http.Header, now time.Time) bool {
 	if stale < 0 || f.StaleIfError > 0 && stale <= f.StaleIfError {
 		return true
 	}
-	if f.NoStale {
-		return false
+	if f.NoStale || disconnected {
+		return !f.NoStale
 	}
 	lines, ok := h[cacheControl]
 	if !ok {

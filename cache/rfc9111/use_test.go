@@ -113,26 +113,47 @@ func TestOnError(t *testing.T) { // RFC 5861, 4
 		request string
 		after   int
 		want    bool
+		down    bool
 	}{
-		{"unknown", Facts{}, "", 0, false},
-		{"fresh", plain, "", 59, true},
-		{"fresh, and the client had wanted another", plain, "no-cache", 59, true},
-		{"stale", plain, "", 61, false},
-		{"in the window", window, "", 80, true},
-		{"after the window", window, "", 81, false},
-		{"the client's window", plain, "stale-if-error=30", 90, true},
-		{"after the client's window", plain, "stale-if-error=30", 91, false},
-		{"the longer window", window, "stale-if-error=30", 90, true},
-		{"forbidden", strict, "stale-if-error=30", 61, false},
-		{"forbidden but fresh", strict, "", 59, true},
-		{"no-cache", noCache, "stale-if-error=30", 1, false},
+		{"unknown", Facts{}, "", 0, false, false},
+		{"fresh", plain, "", 59, true, false},
+		{"fresh, and the client had wanted another", plain, "no-cache", 59, true, false},
+		{"stale", plain, "", 61, false, false},
+		{"in the window", window, "", 80, true, false},
+		{"after the window", window, "", 81, false, false},
+		{"the client's window", plain, "stale-if-error=30", 90, true, false},
+		{"after the client's window", plain, "stale-if-error=30", 91, false, false},
+		{"the longer window", window, "stale-if-error=30", 90, true, false},
+		{"forbidden", strict, "stale-if-error=30", 61, false, false},
+		{"forbidden but fresh", strict, "", 59, true, false},
+		{"no-cache", noCache, "stale-if-error=30", 1, false, false},
+		{"unreachable", plain, "", 100000, true, true},
+		{"unreachable, after the window", window, "", 81, true, true},
+		{"unreachable, forbidden", strict, "", 61, false, true},
+		{"unreachable, forbidden, with a window", Facts{Received: noon, StaleIfError: 20 * time.Second, NoStale: true}, "", 10, true, true},
+		{"unreachable, no-cache", noCache, "", 61, false, true},
+		{"unreachable, unknown", Facts{}, "", 0, false, true},
 	} {
 		h := http.Header{}
 		if c.request != "" {
 			h.Set("Cache-Control", c.request)
 		}
-		if got := c.f.OnError(h, noon.Add(sec(c.after))); got != c.want {
+		if got := c.f.OnError(h, noon.Add(sec(c.after)), c.down); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestForcedLifetime: the lifetime of a rule takes the place of s-maxage, and of what
+// that forbids; what is forbidden by its own name stays so.
+func TestForcedLifetime(t *testing.T) {
+	force := 2 * time.Second
+	for line, want := range map[string]bool{
+		"s-maxage=60": true, "max-age=60": true, "s-maxage=60, must-revalidate": false, "s-maxage=60, proxy-revalidate": false,
+	} {
+		f, reason := judge(&Policy{Force: &force, StaleIfError: time.Hour}, get(), 200, "Cache-Control: "+line)
+		if got := f.OnError(nil, noon.Add(sec(100)), false); got != want || reason != "" {
+			t.Errorf("%s: %v %s, want %v", line, got, reason, want)
 		}
 	}
 }
@@ -145,7 +166,7 @@ func TestNoAllocations(t *testing.T) {
 		"CurrentAge": func() { _ = f.CurrentAge(now) },
 		"TTL":        func() { _ = f.TTL(now) },
 		"Use":        func() { used = f.Use(p.Demands(h), now, false) },
-		"OnError":    func() { _ = f.OnError(h, now) },
+		"OnError":    func() { _ = f.OnError(h, now, false) },
 	} {
 		if n := testing.AllocsPerRun(100, do); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)

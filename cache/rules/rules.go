@@ -117,6 +117,7 @@ func (s *Settings) fill(o Options, rule Rule) error {
 	switch cmp.Or(o.Preset, PresetAPI) {
 	case PresetRFC:
 		p.SetCookie = true
+		p.Disconnected = rule.StaleIfError == nil && o.StaleIfError == 0
 	case PresetAPI:
 		s.Cookies, s.Auth, s.proof = Secret, Secret, Secret
 		p.IgnoreReload, p.NoHeuristics = true, true

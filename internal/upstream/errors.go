@@ -91,6 +91,14 @@ func interrupted(ctx context.Context) error {
 	return &upstreamError{kind: context.Canceled, cause: cause}
 }
 
+// Unreachable reports whether an error of RoundTrip says that no server could be asked,
+// or that none said anything: they are down. One that is too slow, or says something
+// that is no answer, is not.
+func Unreachable(err error) bool {
+	_, connecting := errors.AsType[*dialError](err)
+	return connecting || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnhealthy)
+}
+
 // exhausted reports whether an error says that this machine, or this process, has no
 // descriptors left: no server can do anything about that.
 func exhausted(err error) bool {
