@@ -383,6 +383,28 @@ func TestLeaving(t *testing.T) {
 	}
 }
 
+// TestLateComers is who connects while the others are told to come back: it is not
+// refused, which would tell a page nothing, but told the same. After the end it is.
+func TestLateComers(t *testing.T) {
+	for _, f := range slices.Backward(allFronts(t, echoOptions())) {
+		t.Run(f.name, func(t *testing.T) {
+			f.handler.Leave()
+			for range 3 {
+				c := f.open(t, nil)
+				if e, err := c.next(); err != nil || e.op != opClose || !strings.HasPrefix(e.payload, closing(1012, "")+"reconnect in ") {
+					t.Errorf("got %v, error %v", e, err)
+				}
+				c.write(masked(fin|opClose, closing(1012, "")))
+				c.wantEnd()
+			}
+			f.handler.Close()
+			if res := f.ask(t, request()); res.StatusCode != 503 {
+				t.Errorf("afterwards: %s", res.Status)
+			}
+		})
+	}
+}
+
 // TestLeavingDeaf is a client that does not answer when it is sent away: the
 // end does not wait for it much longer than its grace.
 func TestLeavingDeaf(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -47,6 +48,7 @@ type Handler struct {
 
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
+	ended   atomic.Bool // nobody can connect any more
 	close   sync.Once
 	watcher sync.WaitGroup
 
@@ -196,12 +198,14 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit says who may connect at all.
+// admit says who may connect at all. While others are told to come back, a
+// handshake that was on its way is not refused: a page would only hear that it
+// failed. The client is told to come back as well, as soon as it is connected.
 func (h *Handler) admit(r *http.Request) *channels.Refusal {
 	switch {
 	case !h.accepts(r):
 		return h.refusedOrigin(r)
-	case h.isLeaving():
+	case h.ended.Load():
 		return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: "This server is about to end: come again."}
 	}
 	return nil
@@ -330,6 +334,9 @@ func (h *Handler) isLeaving() bool {
 
 // leave tells all clients to come back, and returns when they are gone.
 func (h *Handler) leave(code frame.Code) {
+	if code == frame.GoingAway {
+		h.ended.Store(true)
+	}
 	h.close.Do(func() {
 		h.watching.Lock()
 		close(h.leaving)
@@ -349,13 +356,14 @@ func (h *Handler) Measure() {
 func (h *Handler) HasChannels() bool { return h.channels != nil }
 
 // Leave tells all clients to come back (1012), ends their event streams, and
-// returns when they are gone. Nobody can connect any more.
+// returns when they are gone. Who connects from now on is told so at once.
 func (h *Handler) Leave() { h.leave(frame.ServiceRestart) }
 
 // Close tells all clients to come back (1012; 1001 if the server ends, which the
 // goroutine that waits for that may not have noticed yet), and returns when they are
 // gone.
 func (h *Handler) Close() error {
+	h.ended.Store(true)
 	h.watching.Lock()
 	drain := h.drain
 	h.watching.Unlock()

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -30,7 +31,7 @@ import (
 
 // load is how much goes on during upgrades: so many connections of each kind.
 type load struct {
-	http1, http2, http3, posts, downloads, uploads, webSockets, streams, channels int
+	http1, http2, http3, posts, downloads, uploads, webSockets, streams, channels, handshakes int
 
 	upgrades, reloads int           // reloads before each upgrade
 	think             time.Duration // between two requests of a connection
@@ -41,9 +42,9 @@ type load struct {
 // connections, 10 upgrades, 100 reloads before each. That takes some minutes.
 func loads() load {
 	if os.Getenv("MILLRACE_UPGRADE_STRESS") == "" {
-		return load{http1: 10, http2: 5, http3: 3, posts: 10, downloads: 3, uploads: 3, webSockets: 10, streams: 3, channels: 3, upgrades: 3, reloads: 5, think: time.Millisecond, patience: "2s"}
+		return load{http1: 10, http2: 5, http3: 3, posts: 10, downloads: 3, uploads: 3, webSockets: 10, streams: 3, channels: 3, handshakes: 5, upgrades: 3, reloads: 5, think: time.Millisecond, patience: "2s"}
 	}
-	return load{http1: 300, http2: 150, http3: 50, posts: 100, downloads: 50, uploads: 50, webSockets: 200, streams: 50, channels: 50, upgrades: 10, reloads: 100, think: 250 * time.Millisecond, patience: "8s"}
+	return load{http1: 300, http2: 150, http3: 50, posts: 100, downloads: 50, uploads: 50, webSockets: 200, streams: 50, channels: 50, handshakes: 50, upgrades: 10, reloads: 100, think: 250 * time.Millisecond, patience: "8s"}
 }
 
 // loaded is a server under load.
@@ -257,6 +258,33 @@ func (l *loaded) subscribe() error {
 	return nil
 }
 
+// connect opens a WebSocket of channels, which no upgrade refuses, and asks it
+// something: it is answered, or told when to come back.
+func (l *loaded) connect() error {
+	nc, err := net.Dial("tcp", l.addr)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(time.Minute))
+	_, _ = io.WriteString(nc, "GET /live/ws HTTP/1.1\r\nHost: "+l.addr+"\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+	in := bufio.NewReader(nc)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return errors.New(resp.Status)
+	}
+	_, _ = io.WriteString(nc, "\x81\x8d\x00\x00\x00\x00{\"ping\":true}")
+	text, err := in.ReadString('}')
+	if err != nil || !strings.Contains(text, "pong") && !strings.Contains(text, "reconnect") {
+		return fmt.Errorf("a WebSocket of channels answers %q, %w", text, err)
+	}
+	time.Sleep(l.think)
+	return nil
+}
+
 // publish says something on the channel.
 func (l *loaded) publish() error {
 	resp, err := http.Post("http://"+l.addr+"/live/publish?channel=news", "text/plain", strings.NewReader("tick"))
@@ -361,6 +389,7 @@ func TestUpgradeLosesNothing(t *testing.T) {
 	l.keep("uploads", l.uploads, always(l.upload))
 	l.keep("event streams", l.streams, always(l.stream))
 	l.keep("channels", l.channels, always(l.subscribe))
+	l.keep("handshakes of channels", l.handshakes, always(l.connect))
 	l.keep("publications", 1, always(l.publish))
 	var closes atomic.Int64
 	for range l.webSockets {

@@ -186,21 +186,16 @@ func (b *builder) freedPart(key string) bool {
 
 // Retire says that a successor serves. When Run's context ends, what is under way
 // goes on for limits.upgrade_timeout. Subscribers of channels without a bus are told
-// to come back at once: what others publish goes to the successor. The admin
-// listener is the successor's.
+// to come back at once, when nobody comes here any more: what others publish goes to
+// the successor. The admin listener is the successor's.
 func (s *Server) Retire() {
 	s.mu.RLock()
 	patience := s.config.Limits.UpgradeTimeout
-	for _, r := range s.graph.websockets {
-		if r.alone {
-			s.retired.Go(r.handler.Leave) // Run waits
-		}
-	}
 	s.mu.RUnlock()
 	if patience <= 0 {
 		patience = defaultUpgradeTimeout
 	}
-	s.server.HandOver(patience, s.leaveWebSockets)
+	s.server.HandOver(patience, s.leaveAlone, s.leaveWebSockets)
 	if err := s.admin.HandOver(); err != nil {
 		s.errors.Warn("closing the admin listener for the new process", "err", err)
 	}
@@ -224,6 +219,17 @@ func (s *Server) Answer(ctx context.Context) error {
 // Hurry ends the time that Retire gives: WebSockets are told to come back, and the
 // drain begins.
 func (s *Server) Hurry() { s.server.Hurry() }
+
+// leaveAlone tells the subscribers of channels without a bus to come back.
+func (s *Server) leaveAlone() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, r := range s.graph.websockets {
+		if r.alone {
+			s.retired.Go(r.handler.Leave) // Run waits
+		}
+	}
+}
 
 // leaveWebSockets tells all WebSockets to come back (1012), each after a time of
 // its own.

@@ -224,11 +224,11 @@ func (a *away) hint() string { return reconnectHint(drawn(a.within)) }
 // Leave ends all connections with these settings in good order: Leaver is
 // called, a close frame is sent whose reason says after how many seconds to
 // come back, drawn for each between 0 and within; and after grace they are
-// cut. It returns when all are closed. Those that are adopted meanwhile go, too.
+// cut. It returns when all are closed. Those that are adopted from now on go, too,
+// at once.
 func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
 	a := &away{code, within}
 	s.away.Store(a)
-	defer s.away.Store(nil)
 	e.each(s, func(c *Conn) { c.leave(a) })
 	for _, o := range e.strand.eachPipe(s) {
 		e.sendOff(o, code, a.hint())
