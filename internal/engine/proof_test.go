@@ -198,6 +198,9 @@ func TestSignatureStays(t *testing.T) {
 	app := application(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=60")
 		fmt.Fprintf(w, "%s %s", r.RequestURI, r.Header.Get("X-Asked"))
+		if referer := r.Header.Get("Referer"); referer != "http://site.example/page?a=b" {
+			t.Errorf("the application gets Referer %q", referer)
+		}
 	})
 	everyWay(t, `sites:
 - rules: [{path: '/moved/*', rewrite: '/proxied/{1}?b=c&{query}'}]
@@ -212,7 +215,7 @@ func TestSignatureStays(t *testing.T) {
 				if err != nil {
 					w.Fatal(err)
 				}
-				resp, body := w.ask("GET", signed, "")
+				resp, body := w.ask("GET", signed, "", "Referer", "http://site.example/page?a=b&expires=5&signature=x")
 				if resp.StatusCode != 200 || body != want {
 					w.Errorf("%s: %d %q", address, resp.StatusCode, body)
 				}

@@ -20,7 +20,7 @@ func (w *writer) page(r *http.Request) {
 	status := w.status
 	header := w.rw.Header()
 	onlyAdvice(header)
-	lane.Decline(r) // a page is for its status, not for the path
+	lane.Decline(r)                  // a page is for its status, not for the path
 	named := site.IsName(w.replaced) // which answers for the path that was asked for, and asks who it is
 	route, path := w.site.Page(w.replaced, r.URL.Path)
 	w.status, w.replaced, w.pages, w.forced = 0, "", nil, status

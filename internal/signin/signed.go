@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +72,25 @@ func (s *Signed) admit(r *http.Request) (visitor, *refusal) {
 	// not depend on it, nor may who answers for it learn how to ask again.
 	before, signature, _ := strings.Cut(asked, "&"+signatureKey+"=")
 	_, expires, _ := cutLast(before, expiresKey+"=")
+	unsignReferer(r.Header)
 	return visitor{spent: []string{signatureKey + "=" + signature, expiresKey + "=" + expires}}, nil
+}
+
+// unsignReferer takes out of Referer what opens the page that led here.
+func unsignReferer(h http.Header) {
+	line := h.Get("Referer")
+	page, query, found := strings.Cut(line, "?")
+	if !found || !strings.Contains(query, signatureKey+"=") {
+		return
+	}
+	pairs := slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return name == signatureKey || name == expiresKey
+	})
+	if len(pairs) > 0 {
+		page += "?" + strings.Join(pairs, "&")
+	}
+	h.Set("Referer", page)
 }
 
 // valid reports whether the signature of path and query is right, and until when
