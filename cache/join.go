@@ -253,6 +253,7 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object,
 	if resp.StatusCode == http.StatusNoContent {
 		delete(head, "Content-Length") // RFC 9110, 8.6
 	}
+	send.PassOn(x.w)
 	x.w.WriteHeader(resp.StatusCode)
 	x.copyBody(resp)
 }

@@ -38,6 +38,7 @@ func (x *exchange) serve(o *object.Object, how string) bool {
 	head := x.w.Header()                               // a's own may be the lane's as well by now
 	head["Age"] = []string{strconv.FormatInt(age, 10)} // RFC 9111, 5.1
 	x.addStatus(head, earlier, storedStatus(how, ttl))
+	send.PassOn(x.w)
 	send.Serve(x.w, x.r, a)
 	return true
 }

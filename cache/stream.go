@@ -83,6 +83,7 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 	if o.Status == http.StatusNoContent {
 		delete(head, "Content-Length") // RFC 9110, 8.6
 	}
+	send.PassOn(x.w)
 	x.w.WriteHeader(o.Status)
 }
 

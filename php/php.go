@@ -267,6 +267,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 		if length >= 0 && r.Method == http.MethodHead {
 			w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 		}
+		send.PassOn(w)
 		w.WriteHeader(status)
 		if !whole {
 			_ = send.Flush(w)
@@ -288,6 +289,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 	if length >= 0 {
 		body = io.LimitReader(in, length)
 	}
+	send.PassOn(w)
 	w.WriteHeader(status)
 	sent, err := h.send(w, in, body, a, whole)
 	if err == nil && length >= 0 && sent < length {

@@ -146,6 +146,10 @@ type Site struct {
 	// or its class: {404: /404.html, 5xx: /down.html}. Each is a path of the site or the
 	// name of a route. The status stays as it is.
 	Errors map[string]string `yaml:"errors"`
+	// InterceptErrors has errors also take the place of what an application answers
+	// (proxy, cache, php). Without it, an application's own pages are passed on, and
+	// errors are for what the server answers itself: 502 for one that is down, 403, 429.
+	InterceptErrors bool `yaml:"intercept_errors"`
 	// Headers are rules for the header fields of answers, whatever answers. Values may have
 	// variables: {client_ip}, {host}, {scheme}, {method}, {path}, {query}, {uri}
 	// and {request_id}.
@@ -216,6 +220,8 @@ type Route struct {
 	Challenge *admit.Challenge `yaml:"challenge"`
 	// Errors are pages as the site has them, and go before those.
 	Errors map[string]string `yaml:"errors"`
+	// InterceptErrors is for this route what it is for the site.
+	InterceptErrors *bool `yaml:"intercept_errors"`
 	// BodyBytes is how large a request's body may be, instead of
 	// limits.body_bytes.
 	BodyBytes bytesize.Size `yaml:"body_bytes"`
@@ -234,7 +240,7 @@ type Route struct {
 }
 
 // around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
+var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "intercept_errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

@@ -112,6 +112,15 @@ func (s Site) Pages(r Route) site.Pages {
 	return pages
 }
 
+// Intercepts reports whether the pages of a route also take the place of what an
+// application answers.
+func (s Site) Intercepts(r Route) bool {
+	if r.InterceptErrors != nil {
+		return *r.InterceptErrors
+	}
+	return s.InterceptErrors
+}
+
 // around checks the keys of a route that hold for whatever answers.
 func (c *checker) around(path, route string, r Route) {
 	if r.Redirect != nil && !c.told[join(path, "redirect.to")] {

@@ -201,9 +201,9 @@ var around = map[string]string{
 	"rewritten": "sites:\n- routes:\n    /: {proxy: {to: SHOP/inner, strip_prefix: /front, rewrite: [{path: '/app/(a|moved|in)', to: '/{1}?first={1}'}, {path: '/app/(created|g.*e)', to: '/app/{1}?'}, {path: '(/.*)/flush', to: '/{1}'}]}}\n",
 	"access":    "sites:\n- access: {allow: [127.0.0.0/8]}\n  rate_limit: {rate: 10000/s, header: X-Api-Key}\n  routes:\n    /: {proxy: SHOP}\n",
 	"denied":    "sites:\n- access: {deny: [127.0.0.1]}\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    /app/: {proxy: SHOP, access: {off: true}}\n",
-	"pages":     "sites:\n- errors: {404: '@gone'}\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    '@gone': {respond: {status: 404, text: not here}}\n",
+	"pages":     "sites:\n- errors: {404: '@gone'}\n  intercept_errors: true\n  headers: {set: {X-Set: '1'}}\n  routes:\n    /: {proxy: SHOP}\n    '@gone': {respond: {status: 404, text: not here}}\n",
 	"siterules": "sites:\n- rules: [{path: /old/*, redirect: {to: /new/}}, {path: /never/*, rewrite: /app/moved}]\n  routes:\n    /: {proxy: SHOP}\n",
-	"all": "request_id: on\nsites:\n- access: {deny: [192.0.2.1]}\n  rate_limit: 10000/s\n  traps: on\n  errors: {5xx: '@broken'}\n  cors: {origins: ['https://a.example', 'https://b.example']}\n  headers: {security: on, set: {X-Set: '{request_id} {uri}'}}\n" +
+	"all": "request_id: on\nsites:\n- access: {deny: [192.0.2.1]}\n  rate_limit: 10000/s\n  traps: on\n  errors: {5xx: '@broken'}\n  intercept_errors: true\n  cors: {origins: ['https://a.example', 'https://b.example']}\n  headers: {security: on, set: {X-Set: '{request_id} {uri}'}}\n" +
 		"  routes:\n    /: {proxy: {to: SHOP, host: client, strip_prefix: /app, request_headers: {set: {X-Real-IP: '{client_ip}'}}}}\n    '@broken': {respond: {status: 500, text: broken here}}\n",
 }
 

@@ -153,6 +153,9 @@ func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) 
 // around puts what a route has besides its job around its handler.
 func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *siteRef) error {
 	r.BodyBytes, r.NoLog, r.Pages = int64(rc.BodyBytes), rc.NoLog, sc.Pages(rc)
+	if sc.Intercepts(rc) {
+		r.Intercepted = r.Pages
+	}
 	var err error
 	if r.Gate, r.Own, err = b.gates(sc, rc, routeName(sc.Hosts, r.Pattern)); err != nil {
 		return err

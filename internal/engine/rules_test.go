@@ -308,6 +308,7 @@ func TestErrorPages(t *testing.T) {
 	dir := folder(t, map[string]string{"index.html": "home", "missing.html": "nicely missing", "down.html": "nicely down"})
 	url := startSite(t, `
 errors: {404: /missing.html, 410: /missing.html, 5xx: '@down'}
+intercept_errors: true
 routes:
   /: {static: {root: `+dir+`}}
   /up/: {proxy: '`+up.URL+`'}

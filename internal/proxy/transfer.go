@@ -213,6 +213,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Resp
 	defer res.Body.Close()
 	announced := h.answerHeader(w.Header(), r, res)
 	body.closeAfter(w.Header(), r)
+	send.PassOn(w)
 	w.WriteHeader(res.StatusCode)
 	if r.Method == http.MethodHead {
 		return

@@ -64,6 +64,14 @@ func Serve(w http.ResponseWriter, r *http.Request, a *Answer) {
 	sendWhole(w, r, http.StatusOK, a)
 }
 
+// PassOn tells a ResponseWriter that wants to know that the answer which begins is
+// another program's: pages for errors leave that alone unless told otherwise.
+func PassOn(w http.ResponseWriter) {
+	if s, ok := w.(interface{ PassOn() }); ok {
+		s.PassOn()
+	}
+}
+
 // StandsFor tells a ResponseWriter that wants to know of which type the content
 // is that a 304 stands for.
 func StandsFor(w http.ResponseWriter, contentType []string) {

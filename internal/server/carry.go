@@ -202,7 +202,7 @@ func (x *carried) prepare(q *lane.Question, now *current, trusted bool) {
 			method: h.Method, scheme: q.Scheme(), host: h.Host, path: h.Path, query: h.Query, target: h.Target, origin: h.Value("Origin"), from: q.Client,
 		}
 	}
-	q.Pages = route.Pages
+	q.Pages = route.Intercepted
 	x.tell(q)
 }
 

@@ -54,7 +54,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		r = lane.Follow(r, &w.trace)
 	}
 	w.r, w.site = came, found.on
-	w.pages, w.noLog = found.pages, found.noLog
+	w.pages, w.passed, w.noLog = found.pages, found.passed, found.noLog
 	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
 		lane.Narrow(r, w.around.narrow(&found))
 	}
@@ -187,6 +187,7 @@ type answerer struct {
 	vary      []string
 	bodyBytes int64
 	pages     site.Pages
+	passed    site.Pages
 	noLog     bool
 	gate      *admit.Gate // nil: everybody may ask
 	trap      *admit.Trap // that is at the path; nil: none
@@ -263,7 +264,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	route := f.Route
 	found := answerer{
 		handler: route.Handler, job: route.Job, site: st.ID, request: f.Request, on: st,
-		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, noLog: route.NoLog,
+		vary: f.Vary, bodyBytes: route.BodyBytes, pages: route.Pages, passed: route.Intercepted, noLog: route.NoLog,
 		gate: route.Gate, trap: none.trap, foreign: route.Foreign,
 		headers: route.Headers, cors: route.CORS,
 	}
@@ -339,7 +340,7 @@ func (s *Server) panicked(w *writer, r *http.Request, cause any) {
 		w.abort = true
 		return
 	}
-	w.status, w.replaced, w.pages, w.forced = 0, "", nil, 0 // a page could fail again
+	w.status, w.replaced, w.pages, w.passed, w.forced = 0, "", nil, nil, 0 // a page could fail again
 	clear(w.Header())
 	http.Error(w, fmt.Sprintf("Something went wrong here; the log has the cause under %s.", id), http.StatusInternalServerError)
 }

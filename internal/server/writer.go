@@ -38,8 +38,9 @@ type writer struct {
 
 	site     *site.Site
 	pages    site.Pages
-	replaced string // the page that takes the place of this answer; what the job writes is dropped
-	forced   int    // the status of that page
+	passed   site.Pages // for what an application answers
+	replaced string     // the page that takes the place of this answer; what the job writes is dropped
+	forced   int        // the status of that page
 	noLog    bool
 	own      bool // the answer has a header and a page of its own
 
@@ -142,7 +143,10 @@ func (w *writer) stamp() {
 
 // OwnPage keeps the site's pages for errors, and its rules for header fields, away
 // from an answer.
-func (w *writer) OwnPage() { w.own, w.pages = true, nil }
+func (w *writer) OwnPage() { w.own, w.pages, w.passed = true, nil, nil }
+
+// PassOn notes that the answer is an application's ([send.PassOn]).
+func (w *writer) PassOn() { w.pages = w.passed }
 
 // StandsFor notes the Content-Type of what a 304 stands for ([send.StandsFor]).
 func (w *writer) StandsFor(contentType []string) { w.kind = contentType }

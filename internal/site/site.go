@@ -41,8 +41,9 @@ type Route struct {
 	// Gate decides who may ask, and how often; nil: everybody. Own is the part
 	// of it that the route says itself, for requests that another route passes on.
 	Gate, Own *admit.Gate
-	// Pages take the place of answers that say that something is wrong.
-	Pages Pages
+	// Pages take the place of answers that say that something is wrong. Intercepted are
+	// those for what an application answers; nil: that is passed on.
+	Pages, Intercepted Pages
 	// NoLog: requests are not in the access log.
 	NoLog bool
 	// Headers change the header of every answer; nil: nothing does.

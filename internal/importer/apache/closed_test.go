@@ -89,7 +89,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		"folders elsewhere":      {Config: host + "<DirectoryMatch \"^/x/(a|b)/\">\nRequire all denied\n</DirectoryMatch>\n</VirtualHost>", Want: []string{remove}},
 		"a root that is closed":  {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "</VirtualHost>", Want: []string{"/: {deny: {}}"}},
 		"a folder that is open":  {Config: "<Directory />\nRequire all denied\n</Directory>\n" + host + "<Directory /r/open>\nRequire all granted\n</Directory>\n</VirtualHost>", Want: []string{"/: {deny: {}}", "/open/:\n        static: {root: /r/open}"}},
-		"a path behind a proxy":  {Config: host + "ProxyPass / http://h:1/\n<Location /admin>\nRequire ip 10.1.2.3\n</Location>\n</VirtualHost>", Want: []string{"/admin/:\n        proxy: http://h:1\n        access: {allow: ['10.1.2.3']}"}},
+		"a path behind a proxy":  {Config: host + "ProxyPass / http://h:1/\n<Location /admin>\nRequire ip 10.1.2.3\n</Location>\n</VirtualHost>", Want: []string{"/admin/:\n        proxy:\n          to: http://h:1\n          redirects: keep\n        access: {allow: ['10.1.2.3']}"}},
 		"a path by expression behind a proxy": {
 			Config: host + "ProxyPass / http://h:1/\n<LocationMatch \"^/(admin|root)\">\nRequire all denied\n</LocationMatch>\n</VirtualHost>",
 			Want:   []string{"- {regex: '^/(admin|root)', deny: {}}"},

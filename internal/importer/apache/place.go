@@ -266,6 +266,13 @@ func (t *site) errorPages(layers []layer, node *draft.Node) {
 	}
 	if pages.Len() > 0 {
 		node.Set("errors", pages.Flow())
+		if d := lastIn(layers, "proxyerroroverride"); d != nil && strings.EqualFold(d.Arg(0), "on") && (node.Get("proxy") != nil || node.Get("php") != nil) {
+			t.im.Used(d)
+			node.Set("intercept_errors", draft.Number(true))
+			if len(d.Args) > 1 {
+				t.im.Leave(d, "the pages take the place of an application's answers of all their statuses: name only those in errors")
+			}
+		}
 	}
 }
 

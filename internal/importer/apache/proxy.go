@@ -124,10 +124,24 @@ func (t *site) proxy(p *place, layers []layer) *draft.Node {
 		keys.Set("header_timeout", draft.Text(d.Arg(0)+"s"))
 	}
 	t.requestHeaders(layers, keys)
+	if !t.reversed(at, layers) {
+		keys.Set("redirects", draft.Text("keep"))
+	}
 	if keys.Len() == 1 && len(addresses) == 1 {
 		return node.Set("proxy", draft.Text(addresses[0]))
 	}
 	return node.Set("proxy", keys)
+}
+
+// reversed reports whether Apache changes what an upstream behind a path says of its own
+// addresses: it does so where ProxyPassReverse says so, and nowhere else.
+func (t *site) reversed(at string, layers []layer) bool {
+	for _, d := range allIn(layers, "proxypassreverse", "proxypassreversecookiepath") {
+		if len(d.Args) == 1 || lower(d) == "proxypassreversecookiepath" || strings.HasPrefix(slashed(at), slashed(d.Arg(0))) {
+			return true
+		}
+	}
+	return false
 }
 
 // target are the servers behind an address, and the path in it.

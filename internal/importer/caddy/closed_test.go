@@ -28,7 +28,7 @@ func TestLines(t *testing.T) {
 		"reverse_proxy https://h {\nheader_up Host {upstream_hostport}\n}":               "to: https://h\n          host: upstream",
 		"reverse_proxy unix//run/a.sock":                                                 "to: unix:/run/a.sock",
 		"reverse_proxy h:1 {\nlb_policy cookie x\nhealth_uri /h\nhealth_status 2xx\n}":   "sticky: x\n          health: {path: /h, status: ['2xx']}",
-		"reverse_proxy h:1 {\ntransport http {\ntls_insecure_skip_verify\n}\n}":          "to: https://h:1\n          host: client\n          tls: {insecure: true}",
+		"reverse_proxy h:1 {\ntransport http {\ntls_insecure_skip_verify\n}\n}":          "to: https://h:1\n          host: client\n          redirects: keep\n          tls: {insecure: true}",
 		"handle_path /a/* {\nreverse_proxy h:1\n}":                                       "/a/:\n        proxy:\n          to: http://h:1\n          strip_prefix: /a/",
 		"handle_path /a/* {\nrewrite * /b{uri}\nreverse_proxy h:1\n}":                    "to: http://h:1/b\n          strip_prefix: /a/",
 		"handle /a/* {\nrewrite * /b\nreverse_proxy h:1\n}":                              "rewrite: [{path: '.*', to: /b}]",

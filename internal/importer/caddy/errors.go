@@ -145,25 +145,10 @@ func (t *site) error(statuses []string, name string, node *draft.Node, d *draft.
 	}
 }
 
-// errorsOf puts the pages into a route: all of them beside files, and those for
-// upstreams that do not answer where something else answers.
+// errorsOf puts the pages into a route. They are for what the server answers itself: an
+// application's own errors keep their bodies, as in Caddy.
 func (t *site) errorsOf(node *draft.Node) {
-	if t.errors.Len() == 0 || node.Get("redirect") != nil || node.Get("respond") != nil {
-		return
-	}
-	if node.Get("proxy") == nil && node.Get("php") == nil {
+	if t.errors.Len() > 0 && node.Get("redirect") == nil && node.Get("respond") == nil {
 		node.Set("errors", t.errors.Clone().Flow())
-		return
-	}
-	own := draft.Map()
-	for _, s := range []string{"502", "503", "504"} {
-		if page := t.errors.Get(s); page != nil {
-			own.Set(s, page)
-		} else if page := t.errors.Get("5xx"); page != nil {
-			own.Set(s, page)
-		}
-	}
-	if own.Len() > 0 {
-		node.Set("errors", own.Flow())
 	}
 }

@@ -78,6 +78,7 @@ type proxyDraft struct {
 func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) error {
 	p := &proxyDraft{t: t, line: d, o: draft.Map(), to: args, tls: draft.Map(), health: draft.Map(), retries: draft.Map(), request: draft.Map(), headers: draft.Map()}
 	p.o.Set("host", draft.Text("client"))
+	p.o.Set("redirects", draft.Text("keep")) // Caddy passes Location and cookies on as they are
 	for _, b := range d.Block {
 		t.im.Used(b)
 		p.option(b)

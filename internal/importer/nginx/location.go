@@ -369,6 +369,7 @@ func (t *site) around(l *location, node *draft.Node) {
 	t.either(l, node)
 	if errors := t.errors(l, node); errors.Len() > 0 {
 		node.Set("errors", errors.Flow())
+		t.intercepts(l, node)
 	}
 	t.headers(l, node)
 	t.bodySize(l, node)
@@ -432,13 +433,11 @@ func (t *site) bodySize(l *location, node *draft.Node) {
 	t.im.body = v
 }
 
-// errors translates error_page. An upstream's own answers keep their bodies
+// errors translates error_page. An application's own answers keep their bodies
 // unless nginx was to look at them.
 func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 	pages := draft.Map()
-	passes := node.Get("proxy") != nil || node.Get("cache") != nil || t.triesUpstream(l)
-	intercepts := l.last("proxy_intercept_errors")
-	t.im.used(intercepts, l.last("fastcgi_intercept_errors"))
+	t.im.used(l.last("proxy_intercept_errors"), l.last("fastcgi_intercept_errors"))
 	fallback := t.missingLeadsTo(l)
 	for _, d := range l.all("error_page") {
 		if node.Get("try") != nil && fallback != "" && d.String() == "error_page 404 = "+fallback {
@@ -450,10 +449,6 @@ func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 			continue
 		}
 		for _, s := range statuses {
-			own := slices.Contains([]string{"502", "503", "504", "413"}, s)
-			if passes && !own && (intercepts == nil || intercepts.Arg(0) != "on") {
-				continue
-			}
 			if node.Get("try") != nil && s == "404" && strings.HasPrefix(page, "@") {
 				continue
 			}
@@ -461,6 +456,17 @@ func (t *site) errors(l *location, node *draft.Node) *draft.Node {
 		}
 	}
 	return pages
+}
+
+// intercepts has the pages take the place of an application's answers where nginx does so.
+func (t *site) intercepts(l *location, node *draft.Node) {
+	name := "proxy_intercept_errors"
+	if node.Get("php") != nil {
+		name = "fastcgi_intercept_errors"
+	}
+	if d := l.last(name); d != nil && d.Arg(0) == "on" && node.Get("errors") != nil {
+		node.Set("intercept_errors", draft.Number(true))
+	}
 }
 
 func (t *site) errorPage(d *nginxconf.Directive) (page string, statuses []string) {

@@ -5,22 +5,6 @@ import (
 	"strings"
 )
 
-// triesUpstream reports whether files that are not there lead to an upstream, whose
-// own pages for errors nginx passes on.
-func (t *site) triesUpstream(l *location) bool {
-	d := l.own("try_files")
-	if l.block == nil {
-		d = t.server.own("try_files")
-	}
-	if d == nil {
-		return false
-	}
-	return slices.ContainsFunc(t.locations, func(o *location) bool {
-		intercepts := o.last("proxy_intercept_errors")
-		return o.kind == namedLocation && o.path == d.Arg(len(d.Args)-1) && o.own("proxy_pass") != nil && (intercepts == nil || intercepts.Arg(0) != "on")
-	})
-}
-
 // rewritten is the path that a location with a name does nothing but rewrite every
 // path to; "" if it does more. try names that path itself.
 func (t *site) rewritten(name string) string {

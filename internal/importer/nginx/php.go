@@ -295,6 +295,9 @@ func (t *site) addPHP(l *location, php *draft.Node) {
 		l.node.Child("headers").Set("remove", draft.Texts(hidden...))
 	}
 	t.bodySize(l, l.node)
+	if d := t.php.last("fastcgi_intercept_errors"); d != nil && d.Arg(0) == "on" && l.node.Get("errors") != nil {
+		l.node.Set("intercept_errors", draft.Number(true))
+	}
 	if php.Len() == 1 {
 		l.node.Set("php", php.Get("to"))
 		return

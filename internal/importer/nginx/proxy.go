@@ -514,6 +514,8 @@ func (t *site) proxyRedirects(l *location, o *draft.Node) {
 	}
 	if (d == nil || d.Arg(0) == "default") && l.last("proxy_cookie_path") == nil && o.Get("strip_prefix") != nil && o.Get("host").Plain() == "client" {
 		o.Set("redirects", draft.Text("keep"))
+	} else if o.Get("strip_prefix") != nil && o.Get("redirects") == nil && l.last("proxy_cookie_path") == nil {
+		t.im.partly(l.own("proxy_pass"), "with the prefix that Location gets, paths of cookies get it, too, which nginx leaves alone: redirects: keep leaves both")
 	}
 }
 

@@ -90,7 +90,7 @@ func defaults() []reason {
 		{"symbolic links are followed within the root (see docs/config.md, static)", []string{"disable_symlinks"}},
 		{"upstreams share their state within the process, and names are looked up again by themselves", []string{"zone"}},
 		{"of two servers at the first try the better one is taken, by latency and running requests", []string{"random"}},
-		{"pages for errors also take the place of those of PHP and of upstreams", []string{"fastcgi_intercept_errors", "proxy_intercept_errors"}},
+		{"an application's own pages for errors are passed on: no error_page is there to take their place", []string{"fastcgi_intercept_errors", "proxy_intercept_errors", "grpc_intercept_errors", "uwsgi_intercept_errors", "scgi_intercept_errors"}},
 		{"the parameters of PHP are built in", []string{"fastcgi_split_path_info", "fastcgi_keep_conn", "fastcgi_ignore_client_abort"}},
 	}
 }
