@@ -3,6 +3,7 @@ package accesslog
 import (
 	"fmt"
 	"strconv"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -248,15 +249,19 @@ func appendJSONString(b []byte, s string, limit int) []byte {
 }
 
 // appendJSONRune appends what is not printable ASCII. Beyond what JSON asks
-// for, it escapes DEL and the C1 controls (they move a terminal's cursor) and
-// the two separators that some readers take for the end of a line.
+// for, it escapes what has no shape of its own: controls that move a terminal's
+// cursor, characters that turn the direction of text (U+202E) or join it unseen, and
+// the two separators that some readers take for the end of a line. Above U+FFFF,
+// where an escape has twice the length, one such is U+FFFD.
 func appendJSONRune(b []byte, r rune, size int) []byte {
 	switch {
 	case r == '"' || r == '\\':
 		return append(b, '\\', byte(r))
 	case r == utf8.RuneError && size == 1: // not UTF-8
 		return append(b, `\uFFFD`...)
-	case r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029:
+	case !unicode.IsPrint(r) && r > 0xffff:
+		return append(b, `\uFFFD`...)
+	case !unicode.IsPrint(r):
 		return append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])
 	}
 	return utf8.AppendRune(b, r)

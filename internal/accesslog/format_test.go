@@ -45,15 +45,17 @@ func TestFormats(t *testing.T) {
 // What a client sends must not be able to end a field, a line, or to reach a terminal.
 func TestEscapes(t *testing.T) {
 	for in, want := range map[string][2]string{
-		"":                     {`-`, ``},
-		`"><`:                  {`\x22><`, `\"><`},
-		`a\b`:                  {`a\x5Cb`, `a\\b`},
-		"a\r\nb":               {`a\x0D\x0Ab`, `a\u000D\u000Ab`},
-		"\x00\x1b[2J\x7f":      {`\x00\x1B[2J\x7F`, `\u0000\u001B[2J\u007F`},
-		"é":                    {`\xC3\xA9`, `é`},
-		"\u009b2J\u2028\u2029": {`\xC2\x9B2J\xE2\x80\xA8\xE2\x80\xA9`, `\u009B2J\u2028\u2029`},
-		"\xff\xc3(\xe2\x82":    {`\xFF\xC3(\xE2\x82`, `\uFFFD\uFFFD(\uFFFD\uFFFD`},
-		"\U0001F600":           {`\xF0\x9F\x98\x80`, "\U0001F600"},
+		"":                      {`-`, ``},
+		`"><`:                   {`\x22><`, `\"><`},
+		`a\b`:                   {`a\x5Cb`, `a\\b`},
+		"a\r\nb":                {`a\x0D\x0Ab`, `a\u000D\u000Ab`},
+		"\x00\x1b[2J\x7f":       {`\x00\x1B[2J\x7F`, `\u0000\u001B[2J\u007F`},
+		"é":                     {`\xC3\xA9`, `é`},
+		"\u009b2J\u2028\u2029":  {`\xC2\x9B2J\xE2\x80\xA8\xE2\x80\xA9`, `\u009B2J\u2028\u2029`},
+		"\u202egnp\u2066\u200b": {`\xE2\x80\xAEgnp\xE2\x81\xA6\xE2\x80\x8B`, `\u202Egnp\u2066\u200B`},
+		"\U000e0041":            {`\xF3\xA0\x81\x81`, `\uFFFD`},
+		"\xff\xc3(\xe2\x82":     {`\xFF\xC3(\xE2\x82`, `\uFFFD\uFFFD(\uFFFD\uFFFD`},
+		"\U0001F600":            {`\xF0\x9F\x98\x80`, "\U0001F600"},
 	} {
 		if got := string(appendText(nil, in, 100, &quoted)); got != want[0] {
 			t.Errorf("text %q is written as %s, want %s", in, got, want[0])

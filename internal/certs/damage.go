@@ -91,12 +91,32 @@ func remedy(folder, path string) string {
 // into it at once.
 const lockAge = 10 * time.Second
 
-// dropDeadLocks removes locks without contents, for which each name would wait.
+// dropDeadLocks removes locks without contents, for which each name would wait, and
+// those that nobody keeps fresh any more: certmagic would say so on the standard
+// error, in a format of its own.
 func dropDeadLocks(folder string, errorLog *slog.Logger) {
 	locks, _ := filepath.Glob(filepath.Join(folder, "locks", "*.lock")) // the pattern is right
 	for _, path := range locks {
-		if why := damage(path); why != "" && os.Remove(path) == nil {
+		why := damage(path)
+		if why == "" && stale(path) {
+			why = "stale"
+		}
+		if why != "" && os.Remove(path) == nil {
 			errorLog.Warn("a lock that a process has left behind is removed", "file", path, "it is", why)
 		}
 	}
+}
+
+// stale reports whether nobody keeps a lock fresh, as its holder does every 5 s.
+func stale(path string) bool {
+	text, err := os.ReadFile(path)
+	var lock struct{ Created, Updated time.Time }
+	if err != nil || json.Unmarshal(text, &lock) != nil {
+		return false
+	}
+	at := lock.Updated
+	if at.IsZero() {
+		at = lock.Created
+	}
+	return time.Since(at) > lockAge
 }

@@ -69,6 +69,25 @@ func TestDamagedStorage(t *testing.T) {
 	}
 }
 
+// TestStaleLock: one that its holder keeps fresh stays.
+func TestStaleLock(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "locks", "a.lock")
+	if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for updated, stays := range map[time.Time]bool{time.Now(): true, time.Now().Add(-time.Minute): false} {
+		text := `{"created":"2020-01-01T00:00:00Z","updated":"` + updated.Format(time.RFC3339Nano) + `"}`
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		dropDeadLocks(folder, slog.New(slog.DiscardHandler))
+		if _, err := os.Stat(path); (err == nil) != stays {
+			t.Errorf("a lock of %v: %v", updated, err)
+		}
+	}
+}
+
 // TestDamagedFiles: the files of an account and of locks are told apart.
 func TestDamagedFiles(t *testing.T) {
 	for name, want := range map[string]string{

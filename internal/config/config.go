@@ -355,6 +355,20 @@ func Load(path string, settings ...Setting) (*Config, error) {
 	return Parse(path, data, settings...)
 }
 
+// LogFormat is the log.format of a file that may have mistakes elsewhere: whoever
+// reads the log as JSON reads of them, too. "" where that cannot be told.
+func LogFormat(path string) string {
+	data, err := readFile(path)
+	if err != nil {
+		return ""
+	}
+	cfg := &Config{}
+	if doc, body := parse(path, data); body != nil {
+		newDecoder(doc).document(body, cfg)
+	}
+	return cfg.Log.Format
+}
+
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

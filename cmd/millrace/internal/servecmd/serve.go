@@ -133,6 +133,9 @@ func (w Source) Serve(verb *cli.Node, s console.Streams, taken *Signals) error {
 	}
 	cfg, err := load()
 	if err != nil {
+		if w.File != "" && TypedLogFormat(verb) == "" {
+			s.Format(config.LogFormat(w.File))
+		}
 		cfg, err = nil, cmdline.BadConfig(w.File, err)
 	}
 	box, boxed := enterSandbox(cfg, w.File, func() (back func()) {
