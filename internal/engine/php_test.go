@@ -195,6 +195,28 @@ sites:
 	})
 }
 
+// TestPHPIsToldWhoItIs: the name that a gate has found reaches scripts, also in a field
+// that clients may not send.
+func TestPHPIsToldWhoItIs(t *testing.T) {
+	fpm, dir := scriptsAt(t), folder(t, map[string]string{"index.php": "<?php"})
+	asked := application(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Remote-User", "alice") })
+	everyWay(t, fmt.Sprintf(`
+sites:
+- routes:
+    /: {static: {root: %[1]q}, php: {to: %[2]q}, auth: {url: %[3]s, copy: [Remote-User]}}
+    /open/: {static: {root: %[1]q}, php: {to: %[2]q}}
+`, dir, fpm, asked), func(w *way) {
+		for range 3 {
+			if _, body := w.ask("GET", "/index.php", "", "Remote-User", "mallory"); !strings.Contains(body, "HTTP_REMOTE_USER: alice") || strings.Contains(body, "mallory") {
+				w.Errorf("behind auth: %s", body)
+			}
+			if _, body := w.ask("GET", "/open/index.php", "", "Remote-User", "mallory"); strings.Contains(body, "REMOTE_USER") {
+				w.Errorf("without auth: %s", body)
+			}
+		}
+	})
+}
+
 // TestNoSourceOfPHP: nothing that looks like the source of a script under another name
 // is sent from a route with PHP; what merely has php in its name is.
 func TestNoSourceOfPHP(t *testing.T) {
