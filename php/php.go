@@ -22,6 +22,7 @@ import (
 	"millrace/internal/fastcgi"
 	"millrace/internal/realip"
 	"millrace/internal/send"
+	"millrace/internal/site"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
 )
@@ -176,7 +177,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	http.Error(w, http.StatusText(status)+".", status)
+	http.Error(w, site.Refusal(status), status)
 }
 
 // place waits until php-fpm may be asked, and returns what gives the place back.

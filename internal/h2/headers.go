@@ -121,7 +121,10 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 				return nil
 			}
 		}
-		if c.crowded() {
+		switch {
+		case c.badTarget():
+			return c.badRequest(t, id, flags&flagEndStream != 0)
+		case c.crowded():
 			return c.decline(t, id)
 		}
 	default: // trailers, of a stream of net/http's

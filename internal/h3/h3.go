@@ -241,10 +241,9 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 // a Content-Length that it may have one. The time for the header is over.
 func (l *Listener) settle(w http.ResponseWriter, r *http.Request) {
 	rc := http.NewResponseController(w) // its deadlines are those of a stream, which never fail
-	switch {
-	case r.ContentLength == 0:
+	if r.ContentLength == 0 {
 		r.Body = http.NoBody
-	case r.ContentLength < 0:
+	} else {
 		_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout))
 		switch err := server.LookForBody(r); {
 		case err != nil:

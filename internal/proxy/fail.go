@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"millrace/internal/field"
+	"millrace/internal/site"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
@@ -107,7 +108,7 @@ func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 func refuse(w http.ResponseWriter, r *http.Request, status int) {
 	clearBody(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	body := http.StatusText(status) + "\n"
+	body := site.Refusal(status) + "\n"
 	if status == http.StatusLoopDetected {
 		body = "This request loops between proxies.\n"
 	}

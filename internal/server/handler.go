@@ -64,8 +64,13 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.finish(now, r, w, found.job, shard, began)
 	}()
-	if status, why := unserved(r); status != 0 {
+	if status, why := unserved(came, now); status != 0 {
 		http.Error(w, why, status)
+		return
+	}
+	if unexpected(r) { // as net/http says it
+		w.Header()["Content-Length"] = noLength
+		w.WriteHeader(http.StatusExpectationFailed)
 		return
 	}
 	limits := &now.limits
@@ -81,7 +86,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if r.Header["Expect"] != nil {
 			lane.EndInput(r) // it will not come
 		}
-		http.Error(w, "The request's body is larger than this server accepts.", http.StatusRequestEntityTooLarge)
+		http.Error(w, site.Refusal(http.StatusRequestEntityTooLarge), http.StatusRequestEntityTooLarge)
 		return
 	}
 	if r.ContentLength != 0 && r.Method != http.MethodConnect { // whose body is a conversation
@@ -93,17 +98,14 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	s.trapped(&found, came, now, w)
 }
 
-// unserved says why a request gets no answer from a site: its framing contradicts
-// itself, or it names another scheme than https over HTTP/2, which is offered over TLS
-// alone. What it asks for there is for the sites of plain HTTP, whose rules and
-// redirects are others (RFC 9110, 7.4; RFC 9113, 8.3.1).
-func unserved(r *http.Request) (status int, why string) {
+// unserved says why a request gets no answer from a site.
+func unserved(r *http.Request, now *current) (status int, why string) {
 	if why := lane.Fault(r); why != "" {
 		lane.EndInput(r)
 		return http.StatusBadRequest, why
 	}
-	if cleartext(r) {
-		return http.StatusMisdirectedRequest, "This connection is for https addresses."
+	if why := misdirected(r, now.clients); why != "" {
+		return http.StatusMisdirectedRequest, why
 	}
 	return 0, ""
 }

@@ -2,7 +2,11 @@ package server
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
+
+	"millrace/internal/field"
+	"millrace/internal/realip"
 )
 
 // malformed reports whether a request's target is none (see formless), or whether its
@@ -15,6 +19,9 @@ func malformed(r *http.Request) bool {
 	}
 	if r.ProtoMajor < 2 {
 		return false
+	}
+	if misdeclared(r) {
+		return true
 	}
 	notVisible := func(c rune) bool { return c <= ' ' || c == 0x7f }
 	const separators = `"(),/:;<=>?@[\]{}`
@@ -33,4 +40,40 @@ func formless(r *http.Request) bool {
 	}
 	u := r.URL
 	return r.ProtoMajor > 1 || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != ""
+}
+
+// misdeclared reports whether the Content-Length of a request is not one number, or
+// says that a body comes where none does (RFC 9113, 8.1.1): who goes by the field
+// would take what follows for the body. Net/http compares it with the body alone.
+func misdeclared(r *http.Request) bool {
+	values, ok := r.Header["Content-Length"]
+	if !ok {
+		return false
+	}
+	if len(values) != 1 || strings.ContainsFunc(values[0], func(c rune) bool { return c < '0' || c > '9' }) {
+		return true
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	return err != nil || r.ContentLength >= 0 && n != r.ContentLength
+}
+
+// unexpected reports whether a request expects what nobody here does (RFC 9110,
+// 10.1.1). Over HTTP/1.1 net/http has looked itself.
+func unexpected(r *http.Request) bool {
+	return r.ProtoMajor >= 2 && r.Header["Expect"] != nil && !field.Has(r.Header["Expect"], "100-continue")
+}
+
+// misdirected reports whether a request names another scheme than that of its
+// connection. What it asks for there is for other sites, with other rules and
+// redirects (RFC 9110, 7.4; RFC 9113, 8.3.1). A proxy that is trusted may have had
+// TLS.
+func misdirected(r *http.Request, clients *realip.Finder) (why string) {
+	named := r.ProtoMajor == 1 && r.URL.Scheme != "" && r.RequestURI != "" && r.RequestURI[0] != '/'
+	switch {
+	case cleartext(r), named && r.TLS != nil && r.URL.Scheme == "http":
+		return "This connection is for https addresses."
+	case named && r.TLS == nil && r.URL.Scheme == "https" && !clients.Trusts(realip.Peer(r.RemoteAddr)):
+		return "This connection is for http addresses."
+	}
+	return ""
 }

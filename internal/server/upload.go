@@ -87,11 +87,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// LookForBody finds out whether a request that does not say how long its body is has
-// one: over HTTP/2 and HTTP/3 it may end behind its header, in a frame of its own. Methods
+// LookForBody finds out whether a request that may have a body has one, which is an
+// error where there is none and its length says otherwise: over HTTP/2 and HTTP/3 it may end behind its header, in a frame of its own. Methods
 // whose requests have one are not waited for: their client may wait for the answer.
 func LookForBody(r *http.Request) error {
-	if r.ContentLength >= 0 || !rarelyWithBody(r.Method) {
+	if r.ContentLength == 0 || !rarelyWithBody(r.Method) {
 		return nil
 	}
 	first := make([]byte, 1)
@@ -99,7 +99,7 @@ func LookForBody(r *http.Request) error {
 	switch {
 	case n > 0:
 		r.Body = &begunBody{r.Body, first}
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF) && r.ContentLength < 0: // else it is malformed (RFC 9114, 4.1.2)
 		r.Body, r.ContentLength = http.NoBody, 0
 	default:
 		return err //nolint:wrapcheck // the client's end

@@ -77,11 +77,11 @@ type Options struct {
 	// ConnectTimeout is for connecting, and once more for the TLS handshake. Default 3s.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
 	// HeaderTimeout is from the request's end to the end of the response's
-	// header. Default 30s.
+	// header, and so how long a long poll may wait. Default 60s.
 	HeaderTimeout time.Duration `yaml:"header_timeout"`
 	// BodyTimeout is how long a body may make no progress, in either direction, as
 	// far as it is the upstream that is waited for. It does not apply to event
-	// streams and upgraded connections. Default 30s.
+	// streams and upgraded connections. Default 60s.
 	BodyTimeout time.Duration `yaml:"body_timeout"`
 	// HeaderBytes is the most that a response's header may hold. Default 256KiB.
 	HeaderBytes bytesize.Size `yaml:"header_bytes"`
@@ -211,8 +211,8 @@ func (o Options) complete() Options {
 	number(&o.QueueTimeout, 5*time.Second)
 	number(&o.Streams, 16384)
 	number(&o.ConnectTimeout, 3*time.Second)
-	number(&o.HeaderTimeout, 30*time.Second)
-	number(&o.BodyTimeout, 30*time.Second)
+	number(&o.HeaderTimeout, 60*time.Second)
+	number(&o.BodyTimeout, 60*time.Second)
 	number(&o.HeaderBytes, 256<<10)
 	number(&o.IdleConnections, o.Concurrency)
 	number(&o.IdleTimeout, 4*time.Second)
