@@ -205,14 +205,15 @@ func (s *shard) append(c *channel, msg Message, seq uint64, own bool) {
 func (s *shard) bound(keep Keep) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for h, next := s.first, (*history)(nil); h != nil; h = next {
-		next = h.next
+	for h := s.first; h != nil; {
+		next := h.next
 		for keep.Messages > 0 && h.len() > keep.Messages {
 			s.shift(h)
 		}
 		if keep.Messages <= 0 {
 			s.forget(h)
 		}
+		h = next
 	}
 }
 

@@ -28,8 +28,8 @@ func (h *Handler) tellOriginRefused(r *http.Request) {
 
 // full refuses a client for which there is no place, and logs which limit that is
 // and what raises it.
-func (h *Handler) full(told *rate.Sometimes, r *http.Request, why, hint string) *channels.Refusal {
-	told.Do(func() {
+func (h *Handler) full(warn *rate.Sometimes, r *http.Request, why, hint string) *channels.Refusal {
+	warn.Do(func() {
 		h.errorLog.Warn("a WebSocket is refused: "+why, "address", r.RemoteAddr, "target", shortened(r.URL.Path), "limit", hint)
 	})
 	return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: strings.ToUpper(why[:1]) + why[1:] + ": come again later."}

@@ -44,7 +44,7 @@ type Handler struct {
 	errorLog                 *slog.Logger
 	toldOrigin, toldUpstream rate.Sometimes
 
-	toldRoute, toldAll, toldAddress rate.Sometimes // that there is no place
+	warnRoute, warnAll, warnAddress rate.Sometimes // that there is no place
 
 	watch   sync.Once // the drain, by the first client
 	leaving chan struct{}
@@ -77,7 +77,7 @@ func New(o Options, d Deps) (*Handler, error) {
 
 func newHandler(o Options, d Deps) (*Handler, error) {
 	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, errorLog: cmp.Or(d.ErrorLog, slog.Default()), leaving: make(chan struct{})}
-	for _, told := range []*rate.Sometimes{&h.toldOrigin, &h.toldUpstream, &h.toldRoute, &h.toldAll, &h.toldAddress} {
+	for _, told := range []*rate.Sometimes{&h.toldOrigin, &h.toldUpstream, &h.warnRoute, &h.warnAll, &h.warnAddress} {
 		told.Interval = tellEvery
 	}
 	if h.meters == nil {
@@ -221,17 +221,17 @@ func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
 func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 	own, ok := h.places.take()
 	if !ok {
-		return nil, h.full(&h.toldRoute, r, "this route has as many WebSockets as it may have", "websocket.connections")
+		return nil, h.full(&h.warnRoute, r, "this route has as many WebSockets as it may have", "websocket.connections")
 	}
 	all, ok := h.all.take()
 	if !ok {
 		own(func() {})
-		return nil, h.full(&h.toldAll, r, "this server has as many WebSockets as it may have", h.all.more())
+		return nil, h.full(&h.warnAll, r, "this server has as many WebSockets as it may have", h.all.more())
 	}
 	s := &seat{hand: func(over func()) { all(func() { own(over) }) }}
 	if s.who, ok = h.all.admit(r); !ok {
 		s.leave()
-		return nil, h.full(&h.toldAddress, r, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
+		return nil, h.full(&h.warnAddress, r, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")
 	}
 	return s, nil
 }

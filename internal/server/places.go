@@ -190,7 +190,7 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 			continue
 		case full:
 			if !s.shed(nil) {
-				s.tellFull()
+				s.warnFull()
 			}
 		}
 		if tick == nil {
@@ -208,9 +208,9 @@ func (l *listener) seat(client netip.Addr) (ok, done bool) {
 	}
 }
 
-// tellFull logs that clients wait because nobody's connection can be closed for
+// warnFull logs that clients wait because nobody's connection can be closed for
 // them, and what would help.
-func (s *Server) tellFull() {
+func (s *Server) warnFull() {
 	n, sockets, hint := s.places.fullness()
 	s.waiting.warn(s.errors, "there is no place for another connection, and clients wait to be accepted", "connections", n, "websocket_descriptors", sockets, "limit", hint)
 }
