@@ -129,7 +129,7 @@ func listenAddress(text string) string {
 		host, port = strings.Trim(text, "[]"), "80"
 	}
 	switch strings.ToLower(host) {
-	case "*", "_default_", "0.0.0.0", "::":
+	case "*", "_default_", "::": // IPv4 as well
 		host = ""
 	}
 	if port == "*" {

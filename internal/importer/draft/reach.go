@@ -55,11 +55,23 @@ func Widest(addresses ...string) Reach {
 // covers are left out.
 func Listen(addresses []string) (list []string) {
 	for _, a := range addresses {
-		_, port, err := net.SplitHostPort(a)
-		if slices.Contains(list, a) || err == nil && a != ":"+port && slices.Contains(addresses, ":"+port) {
+		host, port, err := net.SplitHostPort(a)
+		if slices.Contains(list, a) || err == nil && slices.ContainsFunc(wildcards(host, port), func(all string) bool { return a != all && slices.Contains(addresses, all) }) {
 			continue
 		}
 		list = append(list, a)
 	}
 	return list
+}
+
+// wildcards are the addresses for all interfaces that cover a host's.
+func wildcards(host, port string) []string {
+	a, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return []string{":" + port}
+	case a.Is4():
+		return []string{":" + port, "0.0.0.0:" + port}
+	}
+	return []string{":" + port, "[::]:" + port}
 }

@@ -212,3 +212,20 @@ func TestOff(t *testing.T) {
 		}
 	}
 }
+
+// TestListen: each line opens what it has opened in nginx.
+func TestListen(t *testing.T) {
+	for lines, want := range map[string]string{
+		"":                                       "listen: ['0.0.0.0:80']",
+		"listen 81;":                             "listen: ['0.0.0.0:81']",
+		"listen *:81;":                           "listen: ['0.0.0.0:81']",
+		"listen 81; listen [::]:81;":             "listen: ['0.0.0.0:81', '[::]:81']",
+		"listen [::]:81 ipv6only=off;":           "listen: [':81']",
+		"listen 81; listen [::]:81 ipv6only=on;": "listen: ['0.0.0.0:81', '[::]:81']",
+		"listen 81; listen 10.0.0.1:81;":         "listen: ['0.0.0.0:81']",
+	} {
+		if got, _ := translated(t, "root /r; "+lines); !strings.Contains(got, want) {
+			t.Errorf("%s: without %s\n%s", lines, want, got)
+		}
+	}
+}

@@ -36,7 +36,7 @@ func (im *importer) server(d *nginxconf.Directive, http *scope) *server {
 		im.listen(s, l)
 	}
 	if len(listens) == 0 {
-		s.plain = []string{":80"}
+		s.plain = []string{"0.0.0.0:80"}
 	}
 	for _, n := range s.each("server_name") {
 		im.names(s, n)
@@ -117,15 +117,19 @@ func (im *importer) listen(s *server, d *nginxconf.Directive) {
 	switch {
 	case strings.HasPrefix(address, "unix:"):
 	case regexp.MustCompile(`^\d+$`).MatchString(address):
-		address = ":" + address
+		address = "0.0.0.0:" + address // IPv4 alone
 	default:
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
 			host, port = strings.Trim(address, "[]"), "80"
 		}
 		switch host {
-		case "*", "0.0.0.0", "::":
-			host = ""
+		case "*":
+			host = "0.0.0.0"
+		case "::":
+			if slices.Contains(d.Texts(), "ipv6only=off") {
+				host = "" // IPv4 as well
+			}
 		}
 		address = net.JoinHostPort(host, port)
 	}
