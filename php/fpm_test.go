@@ -1,7 +1,9 @@
 package php
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -125,3 +127,48 @@ type stringBody struct{ *strings.Reader }
 func (stringBody) Close() error { return nil }
 
 func reading(text string) stringBody { return stringBody{strings.NewReader(text)} }
+
+// TestFPMStreams: each piece that a script flushes is at the client before the script
+// goes on. PHP itself sends the header with the first.
+func TestFPMStreams(t *testing.T) {
+	dir := folder(t, "index.php")
+	script := `<?php
+function client_has($what) { while (!file_exists(__DIR__ . "/$what")) { usleep(500); clearstatcache(); } }
+header('Content-Type: text/event-stream');
+for ($i = 0; $i < 3; $i++) { echo "data: $i\n\n"; flush(); client_has($i); }
+`
+	if err := os.WriteFile(filepath.Join(dir, "index.php"), []byte(script), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := fpm(t)
+	for _, method := range []string{"GET", "POST", "HEAD"} {
+		srv := front(t, nil, dir, Options{To: []string{path}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, method, srv.URL+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatalf("%s: the header is held back: %v", method, err)
+		}
+		for i := range 3 {
+			piece := fmt.Sprintf("data: %d\n\n", i)
+			got := make([]byte, len(piece))
+			if _, err := io.ReadFull(res.Body, got); method != "HEAD" && (err != nil || string(got) != piece) {
+				t.Fatalf("%s: %q, want %q (%v)", method, got, piece, err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil {
+			t.Errorf("%s: %q at the end, %v", method, rest, err)
+		}
+		_ = res.Body.Close()
+		for i := range 3 {
+			_ = os.Remove(filepath.Join(dir, fmt.Sprint(i)))
+		}
+	}
+}
