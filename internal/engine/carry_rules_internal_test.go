@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -240,6 +241,18 @@ func asks() []step {
 	}
 }
 
+var lengthLine = regexp.MustCompile("Content-Length: [0-9]+\r\n")
+
+// unframed is an answer but for how its body is framed.
+func unframed(answer string) string {
+	head, body, chunked := strings.Cut(answer, "Transfer-Encoding: chunked\r\n\r\n")
+	if !chunked {
+		return lengthLine.ReplaceAllString(answer, "")
+	}
+	content, _ := io.ReadAll(httputil.NewChunkedReader(strings.NewReader(body)))
+	return head + "\r\n" + string(content)
+}
+
 // TestCarriedRules: with rules, limits and the like around a proxy the loops pass
 // requests on, and the client, the application and the log have the same as without
 // the loops, byte for byte.
@@ -251,6 +264,9 @@ func TestCarriedRules(t *testing.T) {
 			for i, s := range asks() {
 				before := with.srv.server.Carried()
 				got, want := with.ask(t, s.request), without.ask(t, s.request)
+				if strings.Contains(s.request, "flush") { // its end comes by itself, and may come late
+					got, want = unframed(got), unframed(want)
+				}
 				if got != want {
 					t.Errorf("%d. %q:\n   on the loops %.2000q\nby net/http %.2000q", i, s.request, got, want)
 				}

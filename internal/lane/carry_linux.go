@@ -30,7 +30,7 @@ const (
 	// begunTime is how long it waits for the rest of an answer of which something has
 	// come: applications send in several pieces what they have ready. After that a
 	// goroutine sends the client what there is.
-	begunTime = 10 * time.Millisecond
+	begunTime = 20 * time.Millisecond
 	// carryHeld is how many bytes of answers the loops hold for clients that do not
 	// take them at once. Beyond that the crew sends them, within the proxy's buffers.
 	carryHeld = 16 << 20
@@ -348,9 +348,10 @@ func (lp *loop) late() {
 }
 
 func (lp *loop) lateIn(a *awaited) {
-	if !a.due.CompareAndSwap(true, false) {
+	if !a.due.Load() {
 		return
 	}
+	a.due.Store(false) // until there is another timer
 	now := time.Now()
 	a.timer = nil
 	for a.first != nil && now.Sub(a.first.began) >= a.long/2 {

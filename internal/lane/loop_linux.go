@@ -208,6 +208,7 @@ func (lp *loop) poll() int {
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
+	lp.late() // after that: what has just come is not late
 	if len(lp.unsent) > 0 {
 		lp.sendReplies()
 	}
@@ -220,7 +221,6 @@ func (lp *loop) serve(event *epoll.Event) {
 	fd := int(event.Key())
 	if fd < 0 {
 		if fd == epoll.WakeKey {
-			lp.late()
 			lp.answer()
 		} else {
 			lp.landed(event)

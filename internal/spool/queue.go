@@ -184,7 +184,7 @@ func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeE
 			}
 			b, err = q.next(true)
 		}
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
 			return n, nil, nil
 		}
 		if err != nil {
