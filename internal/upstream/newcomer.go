@@ -6,7 +6,7 @@ import (
 )
 
 // Many servers have few workers, each of which serves one connection until that ends:
-// Apache's prefork, PHP's and Python's own, Puma. A kept connection keeps its worker,
+// Apache's prefork, Puma, Python's http.server. A kept connection keeps its worker,
 // and new connections wait in the listen queue for as long as the kept one is used, or
 // stays idle. Nobody tells how many workers there are. So where a new connection waits
 // for its first answer for too long, another one gives way: it is closed when its
