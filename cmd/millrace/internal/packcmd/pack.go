@@ -12,6 +12,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -103,8 +105,31 @@ func (c *Pack) Run(s console.Streams) error {
 	}
 	s.Say("wrote %s: %s, %s, as an executable of %s, in %s\n", c.Out, console.Count(sum.Files, "file"),
 		console.Amount(sum.Plain), console.Amount(sum.Size), console.Brief(time.Since(began)))
+	info, _ := buildinfo.ReadFile(c.Out) // what cannot be told is taken for one of this machine
+	if other := otherPlatform(info); other != "" {
+		s.Say("  next: copy it to a machine with %s, and run it there\n", other)
+		return nil
+	}
 	s.Say("  next: %s\n", runnable(c.Out))
 	return nil
+}
+
+// otherPlatform is the system and the processor that a program is built for, empty
+// for those of this machine, or where it cannot be told.
+func otherPlatform(info *debug.BuildInfo) string {
+	if info == nil {
+		return ""
+	}
+	of := map[string]string{"GOOS": runtime.GOOS, "GOARCH": runtime.GOARCH}
+	for _, s := range info.Settings {
+		if _, ok := of[s.Key]; ok {
+			of[s.Key] = s.Value
+		}
+	}
+	if of["GOOS"] == runtime.GOOS && of["GOARCH"] == runtime.GOARCH {
+		return ""
+	}
+	return of["GOOS"] + "/" + of["GOARCH"]
 }
 
 // ownFile is this program's own file.
