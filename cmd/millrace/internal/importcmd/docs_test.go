@@ -14,6 +14,7 @@ import (
 	"millrace/internal/engine"
 	"millrace/internal/importer/apache"
 	"millrace/internal/importer/draft"
+	"millrace/internal/servertest"
 )
 
 // block is the first example in a language on a page of the documentation.
@@ -36,7 +37,7 @@ type page struct {
 	// importIt translates the file.
 	importIt func(file string) (*draft.Node, *draft.Report, error)
 	// accepts is the server's own check of a config, with the program it needs.
-	binary  string
+	peer    servertest.Peer
 	accepts func(file string) []string
 	urls    []string
 }
@@ -44,19 +45,19 @@ type page struct {
 func pages() []page {
 	return []page{
 		{
-			name: "nginx.md", language: "nginx", file: "nginx.conf", binary: "nginx",
+			name: "nginx.md", language: "nginx", file: "nginx.conf", peer: servertest.Nginx(),
 			importIt: func(file string) (*draft.Node, *draft.Report, error) { return FromNginx(file, "/usr/share/nginx") },
 			accepts:  func(file string) []string { return []string{"-t", "-q", "-c", file} },
 			urls:     []string{"/", "/a.css", "/deep/route", "/api/users?x=1", "/.htpasswd", "/sub/.htaccess"},
 		},
 		{
-			name: "caddy.md", language: "caddyfile", file: "Caddyfile", binary: "caddy",
+			name: "caddy.md", language: "caddyfile", file: "Caddyfile", peer: servertest.Caddy(),
 			importIt: FromCaddy,
 			accepts:  func(file string) []string { return []string{"adapt", "--adapter", "caddyfile", "--config", file} },
 			urls:     []string{"/", "https://example.org/", "https://example.org/a.css", "https://example.org/api/users", "https://example.org/api/", "https://example.org/deep/route", "https://example.org/.env"},
 		},
 		{
-			name: "apache.md", language: "apache", file: ".htaccess", binary: "apache2",
+			name: "apache.md", language: "apache", file: ".htaccess", peer: servertest.Apache(),
 			importIt: func(file string) (*draft.Node, *draft.Report, error) {
 				list, o, err := ReadApache(file, ApacheOptions{Hostname: []string{"example.org", "www.example.org"}})
 				if err != nil {
@@ -90,9 +91,9 @@ func TestExamplesOfPages(t *testing.T) {
 				theirs = "events { }\nhttp {\n" + theirs + "}\n"
 			}
 			write(t, file, theirs)
-			if _, err := exec.LookPath(p.binary); err == nil && p.accepts != nil {
-				if out, err := exec.Command(p.binary, p.accepts(file)...).CombinedOutput(); err != nil {
-					t.Errorf("%s: %v\n%s", p.binary, err, out)
+			if binary, why := p.peer.Find(); why == "" && p.accepts != nil {
+				if out, err := exec.Command(binary, p.accepts(file)...).CombinedOutput(); err != nil {
+					t.Errorf("%s: %v\n%s", binary, err, out)
 				}
 			}
 			node, report, err := p.importIt(file)

@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"millrace/internal/servertest"
 )
 
 // apacheConfigs are configs of Apache of different kinds; those in htaccess are
@@ -36,9 +37,7 @@ func apacheTree() map[string]string {
 // TestApacheIsTheOracle runs each config by Apache, and what the importer makes
 // of it by Millrace: they answer the same.
 func TestApacheIsTheOracle(t *testing.T) {
-	if _, err := exec.LookPath("apache2"); err != nil {
-		t.Skip("Apache is not installed (Debian: apache2)")
-	}
+	servertest.Apache().Path(t)
 	upstream := httptest.NewServer(http.HandlerFunc(application))
 	t.Cleanup(upstream.Close)
 	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
+	"millrace/internal/servertest"
 )
 
 // apacheGuard is what a section asks of clients.
@@ -82,9 +82,7 @@ func (g *generator) apacheSite(number int) string {
 // TestApacheNeverOpens: what sections, aliases and .htaccess files keep closed in Apache
 // is so in what the importer writes.
 func TestApacheNeverOpens(t *testing.T) {
-	if _, err := exec.LookPath("apache2"); err != nil {
-		t.Skip("Apache is not installed (Debian: apache2)")
-	}
+	servertest.Apache().Path(t)
 	g := generate(t)
 	base := g.root
 	whole := filepath.Join(t.TempDir(), "whole")

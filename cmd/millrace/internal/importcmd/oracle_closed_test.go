@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/engine"
 	"millrace/internal/importer/compare"
+	"millrace/internal/servertest"
 )
 
 // generator writes configs by chance.
@@ -272,9 +272,7 @@ func (g *generator) neverOpens(t *testing.T, sites []compare.Site, each int, con
 // TestNginxNeverOpens: whatever locations nginx is given, nested and with all that keeps
 // clients out, what it refuses is not served by what the importer writes.
 func TestNginxNeverOpens(t *testing.T) {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		t.Skip("nginx is not installed (Debian: nginx)")
-	}
+	servertest.Nginx().Path(t)
 	g := generate(t)
 	const sites, each = 120, 60
 	text := g.nginxConfig(sites)

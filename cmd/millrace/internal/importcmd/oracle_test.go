@@ -8,7 +8,6 @@ import (
 	"net/http/fcgi"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/certtest"
 	"millrace/internal/config"
+	"millrace/internal/servertest"
 )
 
 // configs are configs of nginx of different kinds.
@@ -153,9 +153,7 @@ func php(t *testing.T, socket string) {
 // TestNginxIsTheOracle runs each config by nginx, and what the importer makes of
 // it by Millrace: they answer the same.
 func TestNginxIsTheOracle(t *testing.T) {
-	if _, err := exec.LookPath("nginx"); err != nil {
-		t.Skip("nginx is not installed (Debian: nginx)")
-	}
+	servertest.Nginx().Path(t)
 	upstream := httptest.NewServer(http.HandlerFunc(application))
 	t.Cleanup(upstream.Close)
 	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())
@@ -245,13 +243,7 @@ const caddyConfigs = "../../../../internal/importer/caddy/testdata/configs"
 // TestCaddyIsTheOracle runs each Caddyfile by Caddy, and what the importer makes
 // of it by Millrace: they answer the same.
 func TestCaddyIsTheOracle(t *testing.T) {
-	binary := os.Getenv("MILLRACE_CADDY")
-	if binary == "" {
-		var err error
-		if binary, err = exec.LookPath("caddy"); err != nil {
-			t.Skip("Caddy is not installed: go build -C bench/subjects/caddy -o FILE ., and MILLRACE_CADDY=FILE names it")
-		}
-	}
+	binary := servertest.Caddy().Path(t)
 	upstream := httptest.NewServer(http.HandlerFunc(application))
 	t.Cleanup(upstream.Close)
 	_, port, _ := net.SplitHostPort(upstream.Listener.Addr().String())
