@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,7 +73,7 @@ func TestFamilies(t *testing.T) {
 			srv := start(t, cfg)
 			var want []string
 			for _, host := range f.announced {
-				want = append(want, fmt.Sprintf("http://%s:%d", host, plain), fmt.Sprintf("https://%s:%d", host, secure))
+				want = append(want, "http://"+host+":"+strconv.Itoa(plain), "https://"+host+":"+strconv.Itoa(secure))
 			}
 			if got := srv.Addrs(); !slices.Equal(got, want) {
 				t.Errorf("the server says that it is at %q, want %q", got, want)
@@ -158,7 +159,7 @@ func answersHTTP3(t *testing.T, host string, port int, pool *x509.CertPool) bool
 	defer tr.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s:%d/", host, port), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+":"+strconv.Itoa(port)+"/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s *Site) zeros(from, to int64) error {
 			return fmt.Errorf("between the files, at byte %d or after: %w", from, ErrAltered)
 		}
 		if n < len(b) {
-			if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // of io.ReadFull
+			if err == io.EOF || err == io.ErrUnexpectedEOF {
 				return nil
 			}
 			return fmt.Errorf("reading the packed file: %w", err)
