@@ -74,8 +74,10 @@ func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 			x.interim(hint)
 		case resp := <-t.Answer(): //nolint:bodyclose // receive closes it
 			<-settled
+			x.interims(t)
 			return x.receive(t, resp, o, out.Reason)
 		case <-settled:
+			x.interims(t)
 			if err == nil && out.Private {
 				select {
 				case resp := <-t.Answer(): //nolint:bodyclose // receive closes it
@@ -102,6 +104,18 @@ func (x *exchange) why(o *object.Object) string {
 		return "stale"
 	}
 	return "request"
+}
+
+// interims passes on what came just before the answer.
+func (x *exchange) interims(t *fetch.Fetch) {
+	for {
+		select {
+		case hint := <-t.Hints():
+			x.interim(hint)
+		default:
+			return
+		}
+	}
 }
 
 // interim passes a 1xx on, but 100 and 101, which are between neighbours, and
