@@ -23,7 +23,7 @@ var standoffs = map[string]struct {
 }{
 	"no window":                   {0, 0, "/big", nil, false},
 	"a narrow window":             {100, 0, "/big", nil, false},
-	"a small answer":              {0, 0, "/slow", nil, false},
+	"a small answer":              {0, 0, "/small", nil, false},
 	"no window of the connection": {1 << 20, 0, "/big", nil, false},
 	"not reading":                 {1 << 30, 1 << 30, "/big", nil, false},
 	"no body":                     {1 << 20, 1 << 20, "/upload", []string{"content-length", "10"}, true},
@@ -41,6 +41,10 @@ func TestStandoff(t *testing.T) {
 				mux := http.NewServeMux()
 				mux.Handle("/", newPages())
 				mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 4<<20)) })
+				mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Length", "5")
+					_, _ = io.WriteString(w, "small")
+				})
 				mux.HandleFunc("/upload", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 				r := start(t, plan{handler: mux, lane: lane.Options{Off: off}, limits: Options{StalledStreams: most}})
 				slow := r.http2(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})

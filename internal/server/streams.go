@@ -49,8 +49,9 @@ func (s *Server) withStreams(ctx context.Context, nc net.Conn) context.Context {
 	return stall.With(ctx, &a.Handlers)
 }
 
-// serveAlone is ServeHTTP where a stream's end is seen nowhere else: when the last
-// of its answer was sent its context ends, which may be long after that was written.
+// serveAlone is ServeHTTP where a stream's end is seen nowhere else. What is left of an
+// answer is sent before it returns: net/http waits for the client after that, too, and
+// nobody sees it.
 func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
 	h := stall.Of(r.Context())
 	if s.budget.Pressed() && h.Streams(time.Now()).Waiting > stall.Few {
@@ -59,23 +60,18 @@ func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	end := func() {
-		h.End()
-		s.budget.Add(-1)
-	}
 	h.Begin()
 	s.budget.Add(1)
-	early := context.AfterFunc(r.Context(), end)
-	defer func() {
-		if early() {
-			h.Wait()
-			context.AfterFunc(r.Context(), func() {
-				h.Go()
-				end()
-			})
-		}
-	}()
+	context.AfterFunc(r.Context(), func() { // also where the client goes before its handler does
+		h.End()
+		s.budget.Add(-1)
+	})
 	s.ServeHTTP(w, r)
+	if w.Header()["Content-Length"] != nil { // else net/http finds out what it is
+		h.Wait()
+		_ = http.NewResponseController(w).Flush() // the client has gone, then
+		h.Go()
+	}
 }
 
 // onState is for http.Server.ConnState.

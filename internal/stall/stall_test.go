@@ -1,10 +1,11 @@
 package stall
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +15,19 @@ import (
 type fake struct {
 	name   string
 	client netip.Addr
-	n      int
-	gone   bool
+	n      atomic.Int64
+	gone   atomic.Bool
 }
 
 func (f *fake) Client() netip.Addr { return f.client }
 
 func (f *fake) Streams(time.Time) Count {
-	if f.gone {
+	if f.gone.Load() {
 		return Count{}
 	}
-	return Count{Open: f.n, Waiting: f.n}
+	return Count{Open: int(f.n.Load()), Waiting: int(f.n.Load())}
 }
-func (f *fake) Evict() { f.gone = true }
+func (f *fake) Evict() { f.gone.Store(true) }
 
 // The address that holds most gives way first, with its largest connections; one with
 // a single stream does so last.
@@ -37,7 +38,8 @@ func TestWhoGivesWay(t *testing.T) {
 			if name[0] != '-' {
 				f.client = netip.AddrFrom4([4]byte{10, 0, 0, name[0]})
 			}
-			_, _ = fmt.Sscan(name[1:], &f.n)
+			n, _ := strconv.ParseInt(name[1:], 10, 64)
+			f.n.Store(n)
 			all = append(all, f)
 		}
 		return all
@@ -75,29 +77,31 @@ func TestWatch(t *testing.T) {
 		refused := 0
 		b := NewBudget(func() { refused++ })
 		b.Set(Budgets{Open: Limits{100, 100}, Waiting: Limits{10, 5}})
-		slow := &fake{name: "slow", client: netip.MustParseAddr("10.0.0.1"), n: 1}
-		attack := &fake{name: "attack", client: netip.MustParseAddr("10.0.0.2"), n: 4}
+		slow := &fake{name: "slow", client: netip.MustParseAddr("10.0.0.1")}
+		slow.n.Store(1)
+		attack := &fake{name: "attack", client: netip.MustParseAddr("10.0.0.2")}
+		attack.n.Store(4)
 		var told []string
 		go b.Watch(t.Context(), func() []Conn { return []Conn{slow, attack} }, func(c Conn) { told = append(told, c.(*fake).name) })
 		b.Add(5)
 		synctest.Wait()
-		if b.Pressed() || attack.gone {
+		if b.Pressed() || attack.gone.Load() {
 			t.Error("too early")
 		}
-		attack.n = 9
+		attack.n.Store(9)
 		b.Add(5)
 		time.Sleep(lookEvery)
 		synctest.Wait()
-		if !b.Pressed() || !attack.gone || slow.gone || !slices.Equal(told, []string{"attack"}) {
-			t.Errorf("%v %v %v", attack, slow, told)
+		if !b.Pressed() || !attack.gone.Load() || slow.gone.Load() || !slices.Equal(told, []string{"attack"}) {
+			t.Errorf("%v %v %v", attack.gone.Load(), slow.gone.Load(), told)
 		}
 		b.Add(10) // of others, who wait for something else
 		time.Sleep(lookEvery)
 		synctest.Wait()
-		attack.gone = false // they are back, and are found even if no more are opened
+		attack.gone.Store(false) // they are back, and are found even if no more are opened
 		time.Sleep(calmFor + lookEvery)
 		synctest.Wait()
-		if !attack.gone || slow.gone {
+		if !attack.gone.Load() || slow.gone.Load() {
 			t.Error("the attack goes on")
 		}
 		b.Add(-19)

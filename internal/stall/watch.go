@@ -46,7 +46,7 @@ func (b *Budget) Add(n int) {
 	if b == nil {
 		return
 	}
-	if open := b.open.Add(int64(n)); n > 0 && open > int64(b.limit.Load().Waiting.Each) && open > b.calm.Load() {
+	if b.open.Add(int64(n)); n >= 0 && b.Pressed() && b.open.Load() > b.calm.Load() {
 		select {
 		case b.wake <- struct{}{}:
 		default:
@@ -89,7 +89,9 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 			case <-time.After(lookEvery):
 			}
 		}
-		b.calm.Store(0)
+		if b.calm.Store(0); b.Pressed() { // since then, of which nobody was told
+			b.Add(0)
+		}
 	}
 }
 
