@@ -116,7 +116,7 @@ func TestNobodyGetsIn(t *testing.T) {
 		},
 		"another spelling of a path with a password": {
 			Config: "a {\nhandle /admin/* {\n basic_auth {\n  bob $2a$04$mXlvbnpJ7V7hGcXWxcAu1.xPdHMxZ/9o4DpFs2LZJM9nqUVXYCrBe\n }\n reverse_proxy h:1\n}\nreverse_proxy h:1\n}",
-			Want:   []string{"- {path: /admin/, route: /admin/}", "- {regex: '(?i)^/admin/', deny: {status: 404}}"},
+			Want:   []string{"- {path: '/admin/**', route: /admin/}", "- {regex: '(?i)^/admin/', deny: {status: 404}}"},
 		},
 		"a longer path does not overtake a refusal": {
 			Config: "a {\nrespond /api/* 403\nreverse_proxy /api/v1/* h:1\nreverse_proxy h:1\n}",

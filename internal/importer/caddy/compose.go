@@ -291,6 +291,9 @@ func (t *site) writeOne(a *answer, needsRule bool, rules *draft.Node) {
 	fold := a.guard && hasLetters(a.path) && a.path != ""
 	if needsRule || fold {
 		n := a.rule(a.guard && strings.HasPrefix(key, "@"))
+		if path := n.Get("path").Plain(); strings.HasSuffix(path, "/") && path != "/" {
+			n.Set("path", text(path+"**")) // the folder's name without a slash is for others in Caddy
+		}
 		rules.Add(n.Set("route", text(key)).Flow(), comment)
 	}
 	if fold && !strings.HasPrefix(key, "@") {
