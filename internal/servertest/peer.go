@@ -62,7 +62,7 @@ func versionIn(text string) string {
 	return m[1]
 }
 
-// Nginx, Apache and Caddy are the peers that imports are compared with.
+// Nginx is one of the peers that imports are compared with, as Apache and Caddy are.
 func Nginx() Peer {
 	return Peer{Name: "nginx", Package: "Debian: nginx", Version: []string{"-v"}, Known: []string{"1.22.", "1.24.", "1.26.", "1.28."}}
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -110,7 +109,8 @@ func (g *generator) nginxLocations(outer string, within, depth int) string {
 	var b strings.Builder
 	seen := map[string]bool{}
 	for range 1 + g.IntN(5-depth) {
-		modifier, name, next := "", "", prefix
+		var modifier, name string
+		next := prefix
 		switch {
 		case within == expression || g.often(40):
 			modifier, name, next = g.of("~ ", "~ ", "~* "), g.nginxExpression(), expression
@@ -240,7 +240,7 @@ func status(t *testing.T, client *http.Client, addr, host, target string) int {
 // answer. config is the text, for messages, by the site's number.
 func (g *generator) neverOpens(t *testing.T, sites []compare.Site, each int, config func(host string) string) {
 	t.Helper()
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Transport: &http.Transport{Dial: net.Dial}}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	refused, served, alike := 0, 0, 0
 	for _, s := range sites {
