@@ -23,8 +23,6 @@ const (
 	// user's inotify instances, of which Linux allows 128. The folders of the others
 	// are left to the sweep.
 	maxWatched = 64
-	// idleSweeps is after how many sweeps without a request a directory is closed.
-	idleSweeps = 16
 	// maxJobs bounds the jobs that wait. What finds no place is tried again by the
 	// sweep.
 	maxJobs = 256
@@ -48,7 +46,7 @@ type Background struct {
 
 	mu       sync.Mutex
 	awake    map[*Handler]struct{} // have had a request, and are swept
-	open     map[*tree]int         // have their directory open; for how many sweeps nobody has used it
+	open     map[*tree]struct{}    // have their directory open
 	sweeping bool                  // sweepLoop runs
 	private  map[string]*private   // by what makes them
 	closed   bool
@@ -70,7 +68,7 @@ func NewBackground(descriptors int) *Background {
 		maxFolders: int64(min(maxOpenFolders, descriptors/folderShare)),
 		maxFiles:   int64(min(maxOpenFiles, descriptors/fileShare)),
 		jobs:       make(chan job, maxJobs), closing: make(chan struct{}), built: buildTime(),
-		awake: map[*Handler]struct{}{}, open: map[*tree]int{}, private: map[string]*private{},
+		awake: map[*Handler]struct{}{}, open: map[*tree]struct{}{}, private: map[string]*private{},
 	}
 	b.running.Go(b.workLoop)
 	return b
@@ -136,11 +134,11 @@ func (b *Background) leave(h *Handler) {
 }
 
 // opened notes that a tree has opened its directory. Where too many are open another
-// one is closed: if possible one that was not used since the last sweep or search.
+// one is closed: if possible one that was not used since the last search.
 func (b *Background) opened(t *tree) {
 	var victim *tree
 	b.mu.Lock()
-	b.open[t] = 0
+	b.open[t] = struct{}{}
 	if int64(len(b.open)) > b.maxFolders {
 		for other := range b.open { // in random order
 			if other == t {
@@ -153,7 +151,6 @@ func (b *Background) opened(t *tree) {
 		}
 		delete(b.open, victim)
 	}
-	b.sweepFromNow()
 	b.mu.Unlock()
 	if victim != nil {
 		victim.shut()
@@ -235,29 +232,16 @@ func (b *Background) sweepLoop() {
 	}
 }
 
-// sweep compares what handlers hold with the files, and closes directories that nobody
-// uses. It returns false where there was nothing to sweep.
+// sweep compares what handlers hold with the files. It returns false where there was nothing to sweep.
 func (b *Background) sweep() bool {
 	b.mu.Lock()
 	handlers := make([]*Handler, 0, len(b.awake))
 	for h := range b.awake {
 		handlers = append(handlers, h)
 	}
-	var idle []*tree
-	for t := range b.open {
-		if b.open[t]++; t.used.Swap(false) {
-			b.open[t] = 0
-		} else if b.open[t] > idleSweeps {
-			idle = append(idle, t)
-			delete(b.open, t)
-		}
-	}
-	b.sweeping = len(b.awake)+len(b.open)+len(idle) > 0
+	b.sweeping = len(handlers) > 0
 	goOn := b.sweeping
 	b.mu.Unlock()
-	for _, t := range idle {
-		t.shut()
-	}
 	for _, h := range handlers {
 		h.during(h.sweep)
 	}

@@ -36,7 +36,7 @@ type tree struct {
 	// background closes the directory again; nil: only close does.
 	background *Background
 	root       atomic.Pointer[os.Root] // nil while the directory is not open
-	used       atomic.Bool             // since the last sweep
+	used       atomic.Bool             // since background looked for one to close
 
 	mu     sync.Mutex  // serialises what opens and closes
 	was    os.FileInfo // the directory that was opened last
@@ -236,6 +236,11 @@ func (t *tree) refresh() (changed bool) {
 	if os.SameFile(t.was, now) {
 		return false
 	}
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return false // out of reach, as in a sandbox: the old one goes on
+	}
+	_ = root.Close() // read only; directory opens it when it is needed
 	t.was = nil
 	t.closeRoot()
 	return true
