@@ -24,7 +24,7 @@ const (
 	// Few is how many streams without a window a connection may have, for an answer
 	// that goes on within Patience, without that they count: a download is without
 	// a window again and again.
-	Few = 8
+	Few = 4
 	// Narrow is a window, in bytes, that the beginning of an answer fills: a stream
 	// which has no more will wait, as a rule. Clients begin with 64 KiB and more.
 	Narrow = 16 << 10
