@@ -233,19 +233,22 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.move()
-	l.settle(w, r)
+	l.settle(w, r, &c.handlers)
 	l.host.Handler.ServeHTTP(w, r)
 }
 
 // settle finds out whether a request has a body: quic-go says of every request without
 // a Content-Length that it may have one. The time for the header is over.
-func (l *Listener) settle(w http.ResponseWriter, r *http.Request) {
+func (l *Listener) settle(w http.ResponseWriter, r *http.Request, waits *stall.Handlers) {
 	rc := http.NewResponseController(w) // its deadlines are those of a stream, which never fail
 	if r.ContentLength == 0 {
 		r.Body = http.NoBody
 	} else {
 		_ = rc.SetReadDeadline(time.Now().Add(l.host.Limits().BodyTimeout))
-		switch err := server.LookForBody(r); {
+		waits.Wait()
+		err := server.LookForBody(r)
+		waits.Go()
+		switch {
 		case err != nil:
 			panic(http.ErrAbortHandler) // the client has gone, or sends half a request
 		case r.ContentLength == 0:

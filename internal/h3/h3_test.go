@@ -44,11 +44,13 @@ type rig struct {
 	socket *quic.Transport
 }
 
-// pages are a small page, one that waits for its client to go, and a large one.
+// pages are a small page, one that waits for its client to go, one that reads what it is
+// sent, and a large one.
 func pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") })
 	mux.HandleFunc("/wait", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	mux.HandleFunc("/upload", func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) {
 		piece := make([]byte, 64<<10)
 		for range 1 << 10 {
