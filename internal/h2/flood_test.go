@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // Why a client was cut off is known afterwards, whoever found out.
@@ -166,6 +167,28 @@ func TestLateFramesBesideARefusedStream(t *testing.T) {
 		r.must(r.fr.WritePriority(id, http2.PriorityParam{Weight: 3}))
 		r.must(r.fr.WriteRSTStream(id, http2.ErrCodeCancel))
 	}
+	r.ask(5, "/cold")
+	if got := r.answer(5); got != "cold" {
+		t.Error(got)
+	}
+}
+
+// Nor are what was on its way on a stream that was refused here: its body, and
+// trailers behind that, after net/http has been passed a later stream.
+func TestLateTrailersOfARefusedStream(t *testing.T) {
+	r := start(t, pages())
+	block := r.fields("/%")
+	r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}))
+	r.answer(1)
+	if f, ok := r.next().(*http2.RSTStreamFrame); !ok || f.ErrCode != http2.ErrCodeNo {
+		t.Fatalf("%v", f)
+	}
+	r.ask(3, "/cold")
+	r.answer(3)
+	r.must(r.fr.WriteData(1, false, make([]byte, 10)))
+	r.b.Reset()
+	r.must(r.enc.WriteField(hpack.HeaderField{Name: "sum", Value: "1"}))
+	r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.b.Bytes(), EndHeaders: true, EndStream: true}))
 	r.ask(5, "/cold")
 	if got := r.answer(5); got != "cold" {
 		t.Error(got)

@@ -128,12 +128,12 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 			return c.decline(t, id)
 		}
 	default: // trailers, of a stream of net/http's
+		if c.declined.has(id) {
+			return nil
+		}
 		if in := c.inner.Load(); in != nil && id <= in.last {
 			in.fed(id, flags&flagEndStream != 0)
 			break
-		}
-		if c.declined.has(id) {
-			return nil
 		}
 		if c.hot.has(id) || c.carriedAt(id) >= 0 {
 			return c.fail(t, codeStreamClosed)
