@@ -166,7 +166,7 @@ func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) err
 		return nil
 	}
 	e.say("try", "%s is what is left", c.last)
-	to := c.end(e.on, path)
+	to := c.end(e.on, next.URL)
 	if e.tries++; e.tries > maxTries {
 		e.ended(http.StatusLoopDetected, "try leads in circles")
 		return nil

@@ -259,3 +259,77 @@ sites:
 		}
 	})
 }
+
+// TestUpstreamsAreAskedForNothingElse: what an upstream is asked for lies below the path
+// that a rule, a rewrite or the upstream's address names, and not where another route
+// is, in whatever way that upstream reads it.
+func TestUpstreamsAreAskedForNothingElse(t *testing.T) {
+	up := literal(t)
+	dir := folder(t, map[string]string{"a.txt": "a"})
+	sites := fmt.Sprintf(`
+sites:
+- hosts: [rule.test]
+  rules: [{path: /q, rewrite: '/public/{query.x}'}, {except: [/public/], rewrite: '/public{path}'}]
+  routes: {/: {proxy: 'http://%[1]s'}}
+- hosts: [closed.test]
+  rules: [{path: /old/, rewrite: '/{1}'}, {path: /app/denied/, deny: {}}]
+  routes: {/: {static: {root: %[2]q}, try: ['{path}', '/app{path}']}, /app/: {proxy: 'http://%[1]s'}, /app/private/: {deny: {}}, /f/: {static: {root: %[2]q}, try: ['{path}', '@app']}, /f/private/: {deny: {}}, '@app': {proxy: 'http://%[1]s'}}
+- hosts: [below.test, localhost]
+  routes:
+    /: {proxy: 'http://%[1]s/public'}
+    /c/: {cache: 'http://%[1]s/public'}
+    /ws/: {websocket: {proxy: 'ws://%[1]s/public'}}
+    /canary/: {proxy: {to: 'http://%[1]s', canary: {to: 'http://%[1]s/public', share: 100}}}
+    /s/: {proxy: {to: 'http://%[1]s/public', strip_prefix: /s/}}
+    /r/: {proxy: {to: 'http://%[1]s', rewrite: [{path: '/r/(.*)', to: '/public/{1}'}]}}
+- hosts: [others.test]
+  routes:
+    /s/: {proxy: {to: 'http://%[1]s', strip_prefix: /s/}}
+    /s/private/: {deny: {}}
+    /ws/: {websocket: {proxy: 'ws://%[1]s'}}
+    /ws/private/: {deny: {}}
+    /asked/: {proxy: 'http://%[1]s', auth: {url: 'http://%[1]s/auth'}}
+    /asked/private/: {deny: {}}
+`, up, dir)
+	everyWay(t, sites, func(w *way) {
+		asked := func(host, target string) string {
+			w.Helper()
+			for range 2 { // the second time by the lane
+				res, said := w.ask("GET", target, "", "Host", host)
+				if res.StatusCode == http.StatusOK && strings.HasPrefix(said, "GET ") {
+					return strings.Fields(said)[1]
+				}
+			}
+			return ""
+		}
+		for host, targets := range map[string][]string{
+			"rule.test":   {"/..;/private", "/.;/private", "/x/..;a=b/..;/private", "/%2e%2e;/private", "/..%3b/private", "/q?x=..%3b/private", "/q?x=..%3ba%5cprivate", "/q?x=..", "/..%5cprivate", "/x%00/private"},
+			"closed.test": {"/old/app/private%5Cx", "/old/app/..;/app/private/", "/private%5cx", "/private%00", "/x/..;/private/", "/old/app/denied%5cx", "/f/private%5cx", "/f/private%00"},
+			"others.test": {"/s/private%5cx", "/s/x/..;/private/", "/s/private%00", "/ws/private%5cx", "/ws/x/..;/private/", "/ws/private%00", "/asked/private%5cx", "/asked/x/..;/private/", "/asked/private%00", "/asked/..;/y"},
+		} {
+			for _, target := range targets {
+				if to := asked(host, target); to != "" {
+					w.Errorf("%s%s asks the upstream for %s", host, target, to)
+				}
+			}
+		}
+		for _, route := range []string{"/", "/c/", "/ws/", "/canary/", "/s/", "/r/"} {
+			for _, rest := range []string{"../../private", "..%2f..%2fprivate", "%2e%2e/%2e%2e/private", "..;/..;/private", "..%5c..%5cprivate", "x/../../../private", "..%00", "x/..%3b/..%3ba/../private"} {
+				if to := asked("below.test", route+rest); !strings.HasPrefix(to, "/public/") && to != "" || strings.Contains(to, "..") {
+					w.Errorf("%s%s asks the upstream for %s", route, rest, to)
+				}
+			}
+			if to := asked("below.test", route+"a%2Fb//c%5cd?x=../y"); route != "/ws/" && route != "/s/" && route != "/r/" && to != "/public"+route+"a%2Fb//c%5cd?x=../y" {
+				w.Errorf("%s asks the upstream for %s", route, to)
+			}
+		}
+		for target, want := range map[string]string{"/x.y;z/..a": "/public/x.y;z/..a", "/q?x=a/b": "/public/a/b?x=a/b"} {
+			if to := asked("rule.test", target); to != want {
+				w.Errorf("%s asks the upstream for %s, want %s", target, to, want)
+			}
+		}
+		if to := asked("closed.test", "/f/x%5cy"); to != "/f/x%5cy" {
+			w.Errorf("what can be read in one way leads to %q", to)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"millrace/internal/match"
 	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/urlpath"
 )
 
 // siteRef is the site of a route, once it is built.
@@ -70,12 +72,17 @@ func (c *candidates) find(r *http.Request, has func(below string) bool) (i int, 
 	return last, path, query, ok
 }
 
-// end is the route for what is not there. c.status must be 0.
-func (c *candidates) end(s *site.Site, path string) *site.Route {
-	if site.IsName(c.last) {
-		return s.Named(c.last)
+// end is the route for what is not there, or nil. c.status must be 0. A path that some
+// server reads as another's is not passed on.
+func (c *candidates) end(s *site.Site, u *url.URL) *site.Route {
+	route := s.Named(c.last)
+	if !site.IsName(c.last) {
+		route = s.Route(u.Path)
 	}
-	return s.Route(path)
+	if route != nil && route.AsItCame && urlpath.Several(u.Path, u.RawPath) && s.OnlyRoute(u) == nil {
+		return nil
+	}
+	return route
 }
 
 // try looks for files in turn.
@@ -128,7 +135,8 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, strconv.Itoa(t.status)+" "+http.StatusText(t.status), t.status)
 		return
 	}
-	route := t.end(t.on.site, path)
+	next := site.WithPath(r, path, query)
+	route := t.end(t.on.site, next.URL)
 	tries, _ := r.Context().Value(triesKey{}).(int)
 	switch {
 	case route == nil:
@@ -143,7 +151,6 @@ func (t *try) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		r = r.WithContext(context.WithValue(r.Context(), triesKey{}, tries+1))
-		route.Handler.ServeHTTP(w, site.WithPath(r, path, query))
+		route.Handler.ServeHTTP(w, next.WithContext(context.WithValue(r.Context(), triesKey{}, tries+1)))
 	}
 }

@@ -82,8 +82,8 @@ func explain(status int) string {
 // Refuse answers requests that must not reach any upstream, and reports whether
 // r was one: 508 for a request that loops (RFC 9110, 7.6.3), 405 for TRACE, whose
 // answer would show a client what was added on the way, and requests that end
-// here by Max-Forwards (RFC 9110, 7.6.2), and 404 for one that a rewrite would lead
-// out of its path. Serve calls it; callers of Outgoing
+// here by Max-Forwards (RFC 9110, 7.6.2), and 404 for one that would lead out of the
+// path of a rewrite or of the upstream's address. Serve calls it; callers of Outgoing
 // must call it first.
 func (h *Handler) Refuse(w http.ResponseWriter, r *http.Request) bool {
 	switch {

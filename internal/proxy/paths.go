@@ -9,6 +9,7 @@ import (
 	"path"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,7 @@ type paths struct {
 	rewrites []rewrite
 	work     int // for each byte of a path, by rewrites: how many instructions they have
 	servers  []upstreamPath
+	below    bool // an address has a path, or one is taken away: requests stay below that
 	answers  bool // Location and the like are turned back
 }
 
@@ -98,6 +100,7 @@ func newPaths(o Options) (paths, map[string]error) {
 		}
 		p.servers = append(p.servers, one)
 	}
+	p.below = p.strip != "" || slices.ContainsFunc(slices.Concat(o.To, o.Mirror.To), func(to string) bool { return pathOf(to).prefix != "" })
 	return p, faults
 }
 
@@ -210,8 +213,8 @@ func (p *paths) outgoing(u *url.URL) {
 	}
 }
 
-// moved is the escaped path and the query that the upstream gets. ok is false where what
-// an expression's groups stand for would lead out of the path that the rewrite names.
+// moved is the escaped path and the query that the upstream gets. ok is false where that
+// would lead out of the path that the rewrite, or the upstream's address, names.
 func (p *paths) moved(raw, query string) (newPath, newQuery string, ok bool) {
 	if p.strip != "" {
 		raw = stripped(raw, p.strip)
@@ -228,12 +231,13 @@ func (p *paths) moved(raw, query string) (newPath, newQuery string, ok bool) {
 			return path, query, !urlpath.LeadsOut(path)
 		}
 	}
-	return raw, query, true
+	return raw, query, !p.below || !urlpath.LeadsOut(raw)
 }
 
-// stays reports whether a request may be passed on under another path.
+// stays reports whether a request may be passed on: it asks for nothing beside the path
+// of a rewrite, or of the upstream's address.
 func (p *paths) stays(u *url.URL) bool {
-	if len(p.rewrites) == 0 {
+	if len(p.rewrites) == 0 && !p.below {
 		return true
 	}
 	_, _, ok := p.moved(cmp.Or(u.RawPath, u.EscapedPath()), "")

@@ -76,7 +76,7 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 	f := Found{Request: r}
 	path, clean := urlpath.Clean(r.URL.Path)
 	several := !clean || urlpath.Several(r.URL.Path, r.URL.RawPath)
-	if several && s.ambiguous(r.URL) {
+	if several && ambiguous(s.rules, r.URL) {
 		f.elsewhere(r, path)
 		return f
 	}
@@ -122,24 +122,34 @@ func (s *Site) find(r *http.Request, told func(Step)) Found {
 			}
 			return f
 		}
-		path, several, clean = to, false, true
+		path, clean = to, true
 		asked = WithPath(asked, path, query)
+		several = urlpath.Several(path, asked.URL.RawPath)
 		f.Request = asked
 		if told != nil {
 			told(Step{Rule: i + 1, Pattern: rule.Match.Path.String(), Path: true, To: asked.URL.RequestURI()})
 		}
+		if several && ambiguous(s.rules[i+1:], asked.URL) {
+			f.Ambiguous = true
+			return f
+		}
 	}
 	f.Route = s.Route(path)
+	if !several {
+		return f // which is clean
+	}
+	_, stays := urlpath.Made(path)
 	asItCame := f.Route != nil && f.Route.AsItCame
-	if asItCame && several && s.OnlyRoute(r.URL) == nil || !asItCame && !clean {
+	if !asItCame && (!clean || !stays) || s.OnlyRoute(f.Request.URL) == nil {
 		f.elsewhere(r, path)
 	}
 	return f
 }
 
-// elsewhere sends the client to the clean path, unless that is what it has asked for.
+// elsewhere sends the client to the clean path, unless that is what it has asked for, or
+// a rule has made it.
 func (f *Found) elsewhere(r *http.Request, clean string) {
-	if clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\') {
+	if f.Request == r && (clean != r.URL.Path || urlpath.EncodesSlash(r.URL.RawPath) && !strings.ContainsRune(clean, '\\')) {
 		f.Clean = clean
 		return
 	}
@@ -165,13 +175,13 @@ func (f *Found) private(rule int) {
 
 // ambiguous reports whether a rule is for one of the paths that a path which is
 // not clean may be taken for, and not for another.
-func (s *Site) ambiguous(u *url.URL) bool {
-	if len(s.rules) == 0 {
+func ambiguous(rules []Rule, u *url.URL) bool {
+	if len(rules) == 0 {
 		return false
 	}
 	readings := urlpath.Readings(u)
-	for i := range s.rules {
-		m := s.rules[i].Match
+	for i := range rules {
+		m := rules[i].Match
 		first := m.Covers(readings[0])
 		for _, other := range readings[1:] {
 			if m.Covers(other) != first {

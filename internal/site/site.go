@@ -24,8 +24,8 @@ type Route struct {
 	Handler http.Handler
 	Job     *meter.Job
 	// AsItCame is for jobs that pass the path on: one that is not clean reaches
-	// them if it can be read in no way that leads to another route. Others send
-	// the client to the clean path.
+	// them if it can be read in no way that leads to another route. Others get no
+	// dot segments, however they are written: the client is sent to the clean path.
 	AsItCame bool
 	// Open answers without asking who it is: for pages that the site itself
 	// names by their paths. nil: Handler does.

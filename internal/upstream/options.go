@@ -24,7 +24,8 @@ type Options struct {
 	// To are the addresses: http://host:port, https://host (HTTP/2 if the server
 	// offers it), h2c://host:port for HTTP/2 without TLS, unix:/path for
 	// HTTP/1.1 over a socket; ws:// and wss:// are other spellings of http:// and
-	// https://. A path is put before the request's. At most 64. Required.
+	// https://. A path is put before the request's: nothing beside it
+	// is asked for. At most 64. Required.
 	To []string `yaml:"to"`
 	// Balance is how one of several servers is chosen: two_choices takes the
 	// better of two random ones by latency and running requests, least_connections

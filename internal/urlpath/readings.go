@@ -10,8 +10,8 @@ import (
 // once, the clean one first (see [Clean]). Servers differ in whether an encoded
 // slash divides segments, whether a backslash does, whether slashes without a name
 // between them count as one, whether dot segments are resolved, before or after that,
-// or before encoded dots are decoded, and whether they may have parameters ("..;a"). A
-// path in which nothing of this occurs has one reading.
+// or before encoded dots are decoded, whether they may have parameters ("..;a"), and
+// whether a NUL ends the path. A path in which nothing of this occurs has one reading.
 func Readings(u *url.URL) []string {
 	clean, was := Clean(u.Path)
 	list := []string{clean}
@@ -24,6 +24,11 @@ func Readings(u *url.URL) []string {
 	}
 	if p := dotsFirst(u); p != "" {
 		paths = append(paths, p)
+	}
+	for _, p := range paths {
+		if before, _, has := strings.Cut(p, "\x00"); has {
+			paths = append(paths, before)
+		}
 	}
 	for _, p := range paths {
 		if strings.IndexByte(p, '\\') >= 0 {
@@ -50,7 +55,7 @@ func Readings(u *url.URL) []string {
 // that is not as it would be escaped here: see [url.URL].
 func Several(path, raw string) bool {
 	_, clean := Clean(path)
-	return !clean || strings.IndexByte(path, '\\') >= 0 || strings.Contains(path, ".;") || EncodesSlash(raw)
+	return !clean || strings.IndexByte(path, '\\') >= 0 || strings.IndexByte(path, 0) >= 0 || strings.Contains(path, ".;") || EncodesSlash(raw)
 }
 
 // EncodesSlash reports whether an escaped path holds an encoded slash or

@@ -47,8 +47,8 @@ func Clean(p string) (string, bool) {
 
 // Made is the clean form of a decoded path that was put together from a text and from
 // what a request says. It is not ok where that could lead out of the folder that the
-// text names: by dot segments, also between backslashes, or by a NUL, at which some
-// programs end a name.
+// text names: by dot segments, also between backslashes or with parameters, or by a NUL,
+// at which some programs end a name.
 func Made(p string) (clean string, ok bool) {
 	if strings.IndexByte(p, 0) >= 0 || hasDots(p) {
 		return "", false
@@ -65,7 +65,7 @@ func LeadsOut(address string) bool {
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		path = path[:i]
 	}
-	if _, rest, has := strings.Cut(path, "://"); has {
+	if _, rest, has := strings.Cut(path, "://"); has && path[0] != '/' {
 		_, path, _ = strings.Cut(rest, "/")
 	}
 	if strings.IndexByte(path, '%') >= 0 {
@@ -78,13 +78,14 @@ func LeadsOut(address string) bool {
 	return strings.IndexByte(path, 0) >= 0 || hasDots(path)
 }
 
-// hasDots reports whether a segment is "." or "..".
+// hasDots reports whether a segment is "." or "..", also with parameters behind it
+// ("..;a"), which Java's servers leave out.
 func hasDots(p string) bool {
 	if strings.IndexByte(p, '.') < 0 {
 		return false
 	}
 	for segment := range strings.FieldsFuncSeq(p, func(c rune) bool { return c == '/' || c == '\\' }) {
-		if segment == "." || segment == ".." {
+		if segment, _, _ = strings.Cut(segment, ";"); segment == "." || segment == ".." {
 			return true
 		}
 	}
