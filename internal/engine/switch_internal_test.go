@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -85,4 +86,33 @@ func switched(t *testing.T, addr string, i int) (*bufio.Reader, net.Conn) {
 // masked is a client's message, with a mask of zeros.
 func masked(text string) string {
 	return string([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}) + text
+}
+
+// A reload that brings the first WebSockets: a client that comes as soon as they can be
+// reached is let in.
+func TestFirstWebSocketOfAReload(t *testing.T) {
+	load := func(route string) *config.Config {
+		cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, "admin: {listen: off}\nlog: {format: off}\nlisten: 127.0.0.1:0\nsites:\n- routes:\n    /: {%s}\n", route))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	srv, err := New(load("respond: {text: a}"), Options{ErrorLog: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(context.Background()) }() // waited for below
+	defer func() { _ = srv.Close(); <-ended }()
+	next, err := srv.build(load("websocket: echo"), srv.graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.close(srv.graph)
+	front := httptest.NewServer(next.websockets["/"].handler) // as its listeners do, before serves is called
+	defer front.Close()
+	if _, nc := switched(t, strings.TrimPrefix(front.URL, "http://"), 1); nc != nil {
+		nc.Close()
+	}
 }

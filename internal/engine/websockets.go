@@ -100,6 +100,7 @@ func (b *builder) webSocketPlaces(engine *conn.Engine, o websocket.Options) (*we
 	setup.Sockets = func() int { return setup.SocketDescriptors * engine.Open() }
 	p, err := carry(b, "websocket places", func() (*webSocketLimits, io.Closer, error) {
 		p := &webSocketLimits{}
+		p.now.Store(&socketShare{setup.Share(), setup.Trusted}) // for who comes before serves
 		p.places = websocket.NewPlaces(func() int { return p.now.Load().share.WebSockets }, engine.Open)
 		p.places.PerAddress(func() int { return p.now.Load().share.PerAddress }, func(a netip.Addr) bool { return p.now.Load().trusted(a) })
 		p.places.Hint(func() string { return p.now.Load().share.Hint() })
