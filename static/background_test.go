@@ -1,6 +1,7 @@
 package static
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,34 @@ func TestLinkIsSwitchedWhileClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the link's new folder shows", func() bool { return ask(h, "GET", "/").Body.String() == "two" })
+}
+
+// That is told as well where a request has opened the new directory before the sweep
+// has looked: watches are on the old one.
+func TestDirectoryThatIsAnotherOne(t *testing.T) {
+	top := t.TempDir()
+	write(t, top, map[string]string{"one/a": "", "two/a": ""})
+	link := filepath.Join(top, "current")
+	if err := os.Symlink("one", link); err != nil {
+		t.Skip("needs symbolic links")
+	}
+	one, err := openTree(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.close()
+	for i, to := range []string{"one", "two", "two"} {
+		if err := errors.Join(os.Remove(link), os.Symlink(to, link)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := one.directory(); err != nil {
+			t.Fatal(err)
+		}
+		if changed := one.refresh(); changed != (i == 1) {
+			t.Errorf("step %d: changed %v", i, changed)
+		}
+		one.shut()
+	}
 }
 
 // Nothing is swept before the first visitor.

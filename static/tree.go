@@ -40,6 +40,7 @@ type tree struct {
 
 	mu     sync.Mutex  // serialises what opens and closes
 	was    os.FileInfo // the directory that was opened last
+	moved  bool        // that is another one than before, of which refresh does not know
 	closed bool
 }
 
@@ -89,13 +90,7 @@ func (t *tree) directory() (*os.Root, error) {
 		}
 		return root, nil
 	}
-	root, err := os.OpenRoot(t.dir)
-	if err == nil {
-		t.was, err = root.Stat(".")
-	}
-	if err == nil {
-		t.root.Store(root)
-	}
+	root, err := t.openRoot()
 	t.mu.Unlock()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // classify sorts it
@@ -104,6 +99,23 @@ func (t *tree) directory() (*os.Root, error) {
 	if t.background != nil {
 		t.background.opened(t)
 	}
+	return root, nil
+}
+
+// openRoot opens the directory, with mu held.
+func (t *tree) openRoot() (*os.Root, error) {
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // classify sorts it
+	}
+	is, err := root.Stat(".")
+	if err != nil {
+		_ = root.Close() // read only
+		return nil, err  //nolint:wrapcheck // the same
+	}
+	t.moved = t.moved || t.was != nil && !os.SameFile(t.was, is)
+	t.was = is
+	t.root.Store(root)
 	return root, nil
 }
 
@@ -228,6 +240,10 @@ func (t *tree) refresh() (changed bool) {
 	defer t.mu.Unlock()
 	if t.closed || t.was == nil {
 		return false
+	}
+	if t.moved {
+		t.moved = false
+		return true
 	}
 	now, err := os.Stat(t.dir)
 	if err != nil {
