@@ -43,7 +43,7 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		header = maps.Clone(header)
 		t.Inject(header)
 	}
-	trusted, vouched := h.clients.Trusts(realip.Peer(r.RemoteAddr)), signin.Vouched(r.Context())
+	trusted, vouched := h.clients.Trusts(realip.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
 	for name, values := range header {
 		if variable := variable(name, trusted || vouched[name] != nil); variable != "" {
 			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))

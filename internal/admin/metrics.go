@@ -61,18 +61,15 @@ func buildInfo(d Deps) figure {
 func newCollector(d Deps) *collector {
 	m := d.Meters
 	sent := describe("sent_bytes_total", "Body bytes by how they were sent.", "path")
-	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
-	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), until a client has proved that it is no crawler, or as streams of HTTP/2 and HTTP/3 while too many wait for their clients.", "reason")
 	traces := describe("traces_total", "Requests whose spans were to be sent to a collector, by what became of them.", "outcome")
 	rejected := describe("trace_spans_rejected_total", "Spans that the collector took and threw away.")
-	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
 	buffered := describe("buffered_bytes", "Bytes held for who has not taken them yet: bodies between the two sides of a proxy, in memory and in files; about what streams of HTTP/2 and HTTP/3 take that wait for their clients.", "where")
 	reloads := describe("config_reloads_total", "Reloads of the config by their result.", "result")
 	handshakes := describe("tls_handshakes_total", "TLS handshakes by the version that was agreed on, failed, or resumed (which the versions contain).", "result")
 	return &collector{
 		meters: m,
 		gather: d.Gather,
-		figures: []figure{
+		figures: append(refusals(m), []figure{
 			counter(sent, &m.Sent.Sendfile, "sendfile"),
 			counter(sent, &m.Sent.Writev, "writev"),
 			counter(sent, &m.Sent.Copied, "copied"),
@@ -85,21 +82,10 @@ func newCollector(d Deps) *collector {
 			counter(describe("lane_evictions_total", "Answers that the fast lane evicted to make room."), &m.LaneEvicted),
 			counter(describe("lane_offers_total", "Answers offered to the fast lane."), &m.LaneOffers),
 			counter(describe("lane_voided_total", "Answers that the fast lane dropped because their file, route or site changed."), &m.LaneVoided),
-			counter(refused, &m.HTTP2Refused.Malformed, "malformed"),
-			counter(refused, &m.HTTP2Refused.Headers, "headers"),
-			counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
-			counter(refused, &m.HTTP2Refused.Resets, "resets"),
-			counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
-			counter(refused, &m.HTTP2Refused.Crowd, "crowd"),
 			counter(handshakes, &m.TLS.V12, "tls1.2"),
 			counter(handshakes, &m.TLS.V13, "tls1.3"),
 			counter(handshakes, &m.TLS.Resumed, "resumed"),
 			counter(handshakes, &m.TLS.Failed, "failed"),
-			counter(denied, &m.Refused.Address, "address"),
-			counter(denied, &m.Refused.Rate, "rate"),
-			counter(denied, &m.Refused.Caught, "trap"),
-			counter(denied, &m.Refused.Proof, "challenge"),
-			counter(denied, &m.Refused.Crowd, "crowd"),
 			counter(describe("trapped_total", "Addresses that were caught by a trap."), &m.Trapped),
 			gauge(describe("http3_connections", "Open client connections over HTTP/3, of all in millrace_connections."), &m.HTTP3Connections),
 			counter(describe("http3_requests_total", "Requests over HTTP/3, of all in millrace_requests_total."), &m.HTTP3Requests),
@@ -107,10 +93,6 @@ func newCollector(d Deps) *collector {
 			counter(traces, &m.Tracing.Dropped, "dropped"),
 			counter(traces, &m.Tracing.Failed, "failed"),
 			counter(rejected, &m.Tracing.Rejected),
-			counter(refused3, &m.HTTP3Refused.Headers, "headers"),
-			counter(refused3, &m.HTTP3Refused.Resets, "resets"),
-			counter(refused3, &m.HTTP3Refused.Requests, "requests"),
-			counter(refused3, &m.HTTP3Refused.Crowd, "crowd"),
 			gauge(buffered, &m.BufferedMemory, "memory"),
 			gauge(buffered, &m.BufferedFiles, "files"),
 			gauge(buffered, &m.BufferedStreams, "streams"),
@@ -122,7 +104,7 @@ func newCollector(d Deps) *collector {
 			counter(reloads, &m.ConfigReloadFailures, "failure"),
 			gauge(describe("config_last_reload_success_timestamp_seconds", "When the config in use took effect, in seconds since 1970."), &m.ConfigLoaded),
 			buildInfo(d),
-		},
+		}...),
 		requests: describe("requests_total", "Requests answered, by lane, job and status code.", "lane", "job", "code"),
 		duration: describe("request_duration_seconds", "Time from a request's arrival to the last byte of its answer.", "lane", "job"),
 		bytes:    describe("response_bytes_total", "Body bytes of the answers.", "lane", "job"),
@@ -132,6 +114,30 @@ func newCollector(d Deps) *collector {
 		images:     newImagesMetrics(),
 
 		certs: newCertMetrics(), certificates: d.Certificates,
+	}
+}
+
+// refusals are requests and connections that were refused, by the reason.
+func refusals(m *meter.Meters) []figure {
+	refused := describe("http2_refused_total", "HTTP/2 connections that were cut off for what the client sent, by the reason.", "reason")
+	denied := describe("requests_refused_total", "Requests that were refused: by an access list or after a trap (403), by a rate limit (429), until a client has proved that it is no crawler, or as streams of HTTP/2 and HTTP/3 while too many wait for their clients.", "reason")
+	refused3 := describe("http3_refused_total", "HTTP/3 requests and connections that were cut off for what the client sent, by the reason.", "reason")
+	return []figure{
+		counter(refused, &m.HTTP2Refused.Malformed, "malformed"),
+		counter(refused, &m.HTTP2Refused.Headers, "headers"),
+		counter(refused, &m.HTTP2Refused.Idle, "idle_frames"),
+		counter(refused, &m.HTTP2Refused.Resets, "resets"),
+		counter(refused, &m.HTTP2Refused.Stalled, "stalled"),
+		counter(refused, &m.HTTP2Refused.TooMany, "too_many"),
+		counter(denied, &m.Refused.Address, "address"),
+		counter(denied, &m.Refused.Rate, "rate"),
+		counter(denied, &m.Refused.Caught, "trap"),
+		counter(denied, &m.Refused.Proof, "challenge"),
+		counter(denied, &m.Refused.TooMany, "too_many"),
+		counter(refused3, &m.HTTP3Refused.Headers, "headers"),
+		counter(refused3, &m.HTTP3Refused.Resets, "resets"),
+		counter(refused3, &m.HTTP3Refused.Requests, "requests"),
+		counter(refused3, &m.HTTP3Refused.TooMany, "too_many"),
 	}
 }
 

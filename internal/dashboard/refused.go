@@ -22,11 +22,11 @@ func refusals(m *meter.Meters) []refusal {
 		{"HTTP/2 connections: frames that ask for nothing", &m.HTTP2Refused.Idle},
 		{"HTTP/2 connections: too many resets", &m.HTTP2Refused.Resets},
 		{"HTTP/2 connections: answers not taken", &m.HTTP2Refused.Stalled},
-		{"HTTP/2 connections: too many streams that wait", &m.HTTP2Refused.Crowd},
+		{"HTTP/2 connections: too many streams that wait", &m.HTTP2Refused.TooMany},
 		{"HTTP/3 requests: header too late", &m.HTTP3Refused.Headers},
 		{"HTTP/3 connections: too many resets", &m.HTTP3Refused.Resets},
 		{"HTTP/3 connections: too many requests at once", &m.HTTP3Refused.Requests},
-		{"HTTP/3 connections: too many streams that wait", &m.HTTP3Refused.Crowd},
+		{"HTTP/3 connections: too many streams that wait", &m.HTTP3Refused.TooMany},
 	}
 }
 

@@ -28,7 +28,7 @@ type Answer struct {
 	closed     bool
 	stop       func() bool
 	alone      bool         // the connection was for this request only
-	came       bytes.Reader // what was read of it before there was this Answer
+	prefix     bytes.Reader // what was read of it before there was this Answer
 	long       bool         // the body is sent by a goroutine, sending
 	sending    sync.WaitGroup
 	sendFailed atomic.Pointer[error]
@@ -64,7 +64,7 @@ func (a *Answer) Ready() bool {
 		switch {
 		case a.tells(have):
 			return true
-		case len(have) == in.Size(), a.came.Len() == 0 && !unread(a.conn.nc):
+		case len(have) == in.Size(), a.prefix.Len() == 0 && !unread(a.conn.nc):
 			return false
 		}
 		if _, err := in.Peek(len(have) + 1); err != nil {

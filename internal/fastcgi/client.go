@@ -99,8 +99,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
 	one := newConn(nc, &c.options)
 	a := &Answer{client: c, ctx: ctx, conn: one, alone: true}
-	a.came.Reset(came)
-	one.in.Reset(io.MultiReader(&a.came, nc))
+	a.prefix.Reset(came)
+	one.in.Reset(io.MultiReader(&a.prefix, nc))
 	a.stop = context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })
 	if err := a.advance(); err != nil {
 		a.giveUp()

@@ -31,7 +31,7 @@ const (
 	Idle             // too many frames that ask for nothing
 	Resets           // too many streams that were reset, by either side
 	Stalled          // an answer waited too long for the connection's window
-	Crowd            // too many streams waited for it
+	TooMany          // too many streams waited for it
 )
 
 // Blamed is why the client was cut off. It is certain when Run has returned.

@@ -141,7 +141,7 @@ func (c *Conn) Streams(now time.Time, blocked bool) (n stall.Count) {
 // Evict says that the host ends the connection, since too many of its streams wait,
 // and with tell it tells the client, if nobody writes just now.
 func (c *Conn) Evict(tell bool) {
-	c.blame(Crowd)
+	c.blame(TooMany)
 	if c.evicted.Store(true); !tell || !c.wmu.try() {
 		return
 	}

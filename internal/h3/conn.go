@@ -42,7 +42,7 @@ func (c *conn) Streams(now time.Time) stall.Count {
 }
 
 // Evict implements [stall.Conn].
-func (c *conn) Evict() { c.refuse(&c.listener.host.Refused.Crowd) }
+func (c *conn) Evict() { c.refuse(&c.listener.host.Refused.TooMany) }
 
 func (c *conn) close(code http3.ErrCode) {
 	_ = c.quic.CloseWithError(quic.ApplicationErrorCode(code), "") // it never fails

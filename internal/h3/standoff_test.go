@@ -44,7 +44,7 @@ func TestStandoff(t *testing.T) {
 		}
 		for {
 			r.srv.Measure()
-			refused := r.meters.HTTP3Refused.Crowd.Load() + r.meters.Refused.Crowd.Load()
+			refused := r.meters.HTTP3Refused.TooMany.Load() + r.meters.Refused.TooMany.Load()
 			if (refused > 0 || c.path == "/" && c.ends) && r.meters.BufferedStreams.Load() <= most/2*stall.Cost && r.meters.Streams.Load() <= most+stall.Few*conns {
 				break
 			}

@@ -150,8 +150,8 @@ func (h *h2Host) blame(why h2.Reason) {
 		m.Resets.Add(h.shard, 1)
 	case h2.Stalled:
 		m.Stalled.Add(h.shard, 1)
-	case h2.Crowd:
-		m.Crowd.Add(h.shard, 1)
+	case h2.TooMany:
+		m.TooMany.Add(h.shard, 1)
 	case h2.None:
 	}
 }

@@ -86,7 +86,7 @@ type HTTP2Refused struct {
 	Idle      Counter // too many frames that ask for nothing
 	Resets    Counter // too many streams that were reset
 	Stalled   Counter // no window for the connection's answers
-	Crowd     Counter // the most streams, of all that waited for their clients
+	TooMany   Counter // the most streams, of all that waited for their clients
 }
 
 // TLS counts handshakes on TCP; a connection over HTTP/3 is one with TLS 1.3.
@@ -110,7 +110,7 @@ type Refused struct {
 	Rate    Counter // it had asked too often
 	Caught  Counter // it had asked for a trap
 	Proof   Counter // it had to prove first that it is no crawler
-	Crowd   Counter // too many streams waited for their clients
+	TooMany Counter // too many streams waited for their clients
 }
 
 // HTTP3Refused counts what clients of HTTP/3 were refused, by the reason. Headers
@@ -119,7 +119,7 @@ type HTTP3Refused struct {
 	Headers  Counter // a header that had not come within the header timeout
 	Resets   Counter // too many streams that were reset
 	Requests Counter // too many requests that were being answered, those whose client had gone among them
-	Crowd    Counter // the most streams, of all that waited for their clients
+	TooMany  Counter // the most streams, of all that waited for their clients
 }
 
 // Meters is all that one process counts. Make it with [New]; its fields are

@@ -106,7 +106,7 @@ func (h *Handler) Asked(r *http.Request) (scheme, host string) {
 // about who has signed in.
 func (h *Handler) Shared(r *http.Request, hostCounts bool) *http.Request {
 	out := h.outgoing(r)
-	for name := range signin.Vouched(r.Context()) { // who asked has no say in what others get
+	for name := range signin.VerifiedFields(r.Context()) { // who asked has no say in what others get
 		delete(out.Header, name)
 	}
 	var first hop

@@ -210,7 +210,7 @@ func looping(via ...string) bool {
 // Trailers of the body are announced but not passed on; Serve does.
 func (h *Handler) Outgoing(r *http.Request) *http.Request {
 	out := h.outgoing(r)
-	maps.Copy(out.Header, signin.Vouched(r.Context()))
+	maps.Copy(out.Header, signin.VerifiedFields(r.Context()))
 	trace.From(r.Context()).Inject(out.Header)
 	if h.rules != nil {
 		h.applyRules(out.Header, r)

@@ -14,12 +14,12 @@ import (
 
 // HandOver says that another process serves at the same sockets. When Run's
 // context ends, running requests, downloads, uploads, streams and WebSockets go
-// on for as long as patience says before the drain begins. deaf is called as soon
+// on for as long as patience says before the drain begins. stopped is called as soon
 // as no client comes here any more, and leave at the end of the patience, with
 // clients still connected, to send away those that never end.
-func (s *Server) HandOver(patience time.Duration, deaf, leave func()) {
+func (s *Server) HandOver(patience time.Duration, stopped, leave func()) {
 	hurry := make(chan struct{})
-	s.successor.Store(&successor{patience, deaf, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
+	s.successor.Store(&successor{patience, stopped, leave, hurry, sync.OnceFunc(func() { close(hurry) })})
 }
 
 // OwnTickets are the keys of session tickets, with which the other process can go
@@ -39,7 +39,7 @@ func (s *Server) Hurry() {
 // successor is what HandOver was told.
 type successor struct {
 	patience time.Duration
-	deaf     func()
+	stopped  func()
 	leave    func()
 	hurry    <-chan struct{} // closed by end
 	end      func()
@@ -102,7 +102,7 @@ func (s *Server) linger(h *successor) {
 	s.leavePaths(true) // also of what a reload has opened since Files
 	s.mu.Unlock()
 	accepted := s.stopAccepting(ctx)
-	h.deaf()
+	h.stopped()
 	s.lane.DrainRequests()
 	s.quic.drain()
 	shut := make(chan struct{})

@@ -265,7 +265,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 		none:      m.Job("none"),
 		errors:    errorLog,
 		places:    newPlaces(),
-		budget:    stall.NewBudget(func() { m.Refused.Crowd.Add(0, 1) }),
+		budget:    stall.NewBudget(func() { m.Refused.TooMany.Add(0, 1) }),
 		certs:     &certificates{errors: errorLog},
 		ticket:    newTickets(errorLog),
 		h1Conns:   newHandoff(),

@@ -64,13 +64,13 @@ func TestStandoff(t *testing.T) {
 						go h.end() // ends with the connection
 					}
 				}
-				refused := func() uint64 { return r.meters.HTTP2Refused.Crowd.Load() + r.meters.Refused.Crowd.Load() }
+				refused := func() uint64 { return r.meters.HTTP2Refused.TooMany.Load() + r.meters.Refused.TooMany.Load() }
 				eventually(t, "some are refused", func() bool { return refused() > 0 })
 				eventually(t, "no more wait than may", func() bool {
 					r.srv.Measure()
 					return r.meters.BufferedStreams.Load() <= most/2*stall.Cost && r.srv.budget.Open() <= most+stall.Few*conns
 				})
-				if r.meters.HTTP2Refused.Crowd.Load() > 0 && !strings.Contains(r.log.String(), "limits.stalled_streams") {
+				if r.meters.HTTP2Refused.TooMany.Load() > 0 && !strings.Contains(r.log.String(), "limits.stalled_streams") {
 					t.Errorf("the log does not name the setting: %s", r.log)
 				}
 				_ = slow.WriteWindowUpdate(1, 16<<20)

@@ -32,7 +32,7 @@ func (a *alone) Client() netip.Addr { return a.server.places.client(a.RemoteAddr
 
 // Evict implements [stall.Conn].
 func (a *alone) Evict() {
-	a.server.meters.HTTP2Refused.Crowd.Add(0, 1)
+	a.server.meters.HTTP2Refused.TooMany.Add(0, 1)
 	a.server.streams.forget(a.Conn)
 	closeBelow(a.Conn)
 }

@@ -98,7 +98,7 @@ func LookForBody(r *http.Request) error {
 	n, err := io.ReadAtLeast(r.Body, first, 1)
 	switch {
 	case n > 0:
-		r.Body = &begunBody{r.Body, first}
+		r.Body = &prefixedBody{r.Body, first}
 	case errors.Is(err, io.EOF) && r.ContentLength < 0: // else it is malformed (RFC 9114, 4.1.2)
 		r.Body, r.ContentLength = http.NoBody, 0
 	default:
@@ -115,14 +115,14 @@ func rarelyWithBody(method string) bool {
 	return false
 }
 
-// begunBody is a body of which the first bytes have been read.
-type begunBody struct {
+// prefixedBody is a body of which the first bytes have been read.
+type prefixedBody struct {
 	io.ReadCloser
 	first []byte
 }
 
 // Read implements [io.Reader].
-func (b *begunBody) Read(p []byte) (int, error) {
+func (b *prefixedBody) Read(p []byte) (int, error) {
 	if len(b.first) > 0 && len(p) > 0 {
 		n := copy(p, b.first)
 		b.first = b.first[n:]

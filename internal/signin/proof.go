@@ -42,9 +42,9 @@ func admissionOf(ctx context.Context) admission {
 	return admission{}
 }
 
-// Vouched are the fields of a request that a Gate has set: they say who the
+// VerifiedFields are the fields of a request that a Gate has set: they say who the
 // client is, and the client has had no say in it. Nil for none.
-func Vouched(ctx context.Context) http.Header { return admissionOf(ctx).fields }
+func VerifiedFields(ctx context.Context) http.Header { return admissionOf(ctx).fields }
 
 // ProofOf is what a Gate has let the request of a context in for.
 func ProofOf(ctx context.Context) Proof { return admissionOf(ctx).proof }

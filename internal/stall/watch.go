@@ -10,16 +10,16 @@ const (
 	// lookEvery is how often connections are looked at while too many streams wait.
 	lookEvery = 10 * time.Millisecond
 	// calmFor is how long they are not looked at while there are many streams of
-	// which few wait, unless by calmShare of the limit more are opened.
-	calmFor   = time.Second
-	calmShare = 8
+	// which few wait, unless by quietShare of the limit more are opened.
+	calmFor    = time.Second
+	quietShare = 8
 )
 
 // Budget is what a server's streams may take. Make it with [NewBudget]. Nil has no
 // limits.
 type Budget struct {
 	open    atomic.Int64
-	calm    atomic.Int64 // with so many open streams, few waited
+	quietAt atomic.Int64 // with so many open streams, few waited
 	limit   atomic.Pointer[Budgets]
 	wake    chan struct{} // a token: there may be too many
 	refused func()
@@ -46,7 +46,7 @@ func (b *Budget) Add(n int) {
 	if b == nil {
 		return
 	}
-	if b.open.Add(int64(n)); n >= 0 && b.Pressed() && b.open.Load() > b.calm.Load() {
+	if b.open.Add(int64(n)); n >= 0 && b.Pressed() && b.open.Load() > b.quietAt.Load() {
 		select {
 		case b.wake <- struct{}{}:
 		default:
@@ -82,22 +82,22 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 				c.Evict()
 			}
 			if len(over) == 0 {
-				b.rest(ctx)
+				b.awaitPressure(ctx)
 			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(lookEvery):
 			}
 		}
-		if b.calm.Store(0); b.Pressed() { // since then, of which nobody was told
+		if b.quietAt.Store(0); b.Pressed() { // since then, of which nobody was told
 			b.Add(0)
 		}
 	}
 }
 
-// rest waits while few streams wait.
-func (b *Budget) rest(ctx context.Context) {
-	b.calm.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/calmShare))
+// awaitPressure waits while few streams wait.
+func (b *Budget) awaitPressure(ctx context.Context) {
+	b.quietAt.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/quietShare))
 	select {
 	case <-ctx.Done():
 	case <-time.After(calmFor):

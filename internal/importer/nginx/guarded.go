@@ -60,18 +60,18 @@ func (t *site) keepsOut(l *location) bool {
 		}
 	}
 	list := l.all("allow", "deny")
-	return l.internal() != nil || slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "deny" }) || slices.ContainsFunc(l.list, turnsAway)
+	return l.internal() != nil || slices.ContainsFunc(list, func(d *nginxconf.Directive) bool { return d.Name.Text == "deny" }) || slices.ContainsFunc(l.list, keepsClientsOut)
 }
 
-// turnsAway reports whether a line, or one in its block, keeps clients out.
-func turnsAway(d *nginxconf.Directive) bool {
+// keepsClientsOut reports whether a line, or one in its block, keeps clients out.
+func keepsClientsOut(d *nginxconf.Directive) bool {
 	switch d.Name.Text {
 	case "deny", "internal", "limit_except", "auth_basic", "auth_request", "auth_jwt", "secure_link", "access_by_lua_block", "access_by_lua_file", "js_access":
 		return d.Arg(0) != "off"
 	case "return":
 		return refuses(d)
 	}
-	return slices.ContainsFunc(d.Block, turnsAway)
+	return slices.ContainsFunc(d.Block, keepsClientsOut)
 }
 
 // scriptAt is the location with an expression that nginx runs a script by, if
@@ -125,7 +125,7 @@ func (t *site) withLineFeeds(rules *draft.Node) *draft.Node {
 			}
 		}
 	})
-	if !dollar || !slices.ContainsFunc(t.locations, t.keepsOut) && !slices.ContainsFunc(t.server.list, turnsAway) {
+	if !dollar || !slices.ContainsFunc(t.locations, t.keepsOut) && !slices.ContainsFunc(t.server.list, keepsClientsOut) {
 		return rules
 	}
 	all := draft.List()
