@@ -41,7 +41,7 @@ func (b banner) show(s console.Streams) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%smillrace%s %s %s\n\n", bold, plain, b.version, b.what.Subject(b.up.Config))
 	for _, a := range b.up.URLs {
-		fmt.Fprintf(&out, "  %s%s%s%s\n", bold, a, plain, openAt(a))
+		fmt.Fprintf(&out, "  %s%s%s%s\n", bold, here(a), plain, openAt(a))
 	}
 	if page := b.firstFile(); page != "" {
 		fmt.Fprintf(&out, "  %s%s%s  is a file here; / is not found without an index.html\n", bold, page, plain)
@@ -57,6 +57,11 @@ func (b banner) show(s console.Streams) {
 	}
 	out.WriteByte('\n')
 	s.Say("%s", out.String()) // in one write
+}
+
+// here is a URL of [engine.Server.Addrs] as a browser on this machine opens it.
+func here(addr string) string {
+	return strings.NewReplacer("://0.0.0.0:", "://127.0.0.1:", "://[::]:", "://[::1]:").Replace(addr)
 }
 
 // openAt says of a URL of [engine.Server.Addrs] where else it is open.
@@ -165,7 +170,7 @@ func (b banner) firstFile() string {
 		return ""
 	}
 	file := b.withoutIndex()
-	at := strings.TrimSuffix(b.up.URLs[0], "/")
+	at := strings.TrimSuffix(here(b.up.URLs[0]), "/")
 	if file == "" || strings.HasPrefix(at, "unix:") {
 		return ""
 	}
