@@ -55,10 +55,7 @@ func upload(w *writer, r *http.Request, o *Options) (limited *http.Request, done
 	}
 	c := *r
 	c.Body = b
-	if r.ProtoMajor == 2 && LookForBody(&c) != nil {
-		panic(http.ErrAbortHandler) // the client has gone, or sends half a request
-	}
-	return &c, func() {
+	done = func() {
 		if b.late != nil {
 			b.late.Stop()
 			b.end()
@@ -69,6 +66,11 @@ func upload(w *writer, r *http.Request, o *Options) (limited *http.Request, done
 			lane.EndInput(r)
 		}
 	}
+	if r.ProtoMajor == 2 && LookForBody(&c) != nil {
+		done()
+		panic(http.ErrAbortHandler) // the client has gone, or sends half a request
+	}
+	return &c, done
 }
 
 // Read implements [io.Reader].
@@ -88,8 +90,9 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // LookForBody finds out whether a request that may have a body has one, which is an
-// error where there is none and its length says otherwise: over HTTP/2 and HTTP/3 it may end behind its header, in a frame of its own. Methods
-// whose requests have one are not waited for: their client may wait for the answer.
+// error where there is none and its length says otherwise: over HTTP/2 and HTTP/3 it
+// may end behind its header, in a frame of its own. Methods whose requests have one
+// are not waited for: their client may wait for the answer.
 func LookForBody(r *http.Request) error {
 	if r.ContentLength == 0 || !rarelyWithBody(r.Method) {
 		return nil

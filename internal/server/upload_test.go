@@ -3,6 +3,8 @@ package server
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,4 +42,47 @@ func TestLateAfterTheAnswer(t *testing.T) {
 			t.Error("a deadline was set for a stream that is gone")
 		}
 	})
+}
+
+// slowStream is a stream whose deadline takes a while to be set, and ends the body.
+type slowStream struct {
+	*httptest.ResponseRecorder
+	body    *io.PipeReader
+	gone    <-chan struct{} // the request is answered
+	set     chan struct{}
+	tooSoon bool
+}
+
+func (s *slowStream) SetReadDeadline(time.Time) error {
+	defer close(s.set)
+	_ = s.body.CloseWithError(os.ErrDeadlineExceeded)
+	select {
+	case <-s.gone:
+		s.tooSoon = true
+	case <-time.After(20 * time.Millisecond):
+	}
+	return nil
+}
+
+// So is one of which nothing has come by then: nobody is at the stream any more when
+// net/http takes it back.
+func TestNothingComesOfAnUpload(t *testing.T) {
+	srv := start(t, plan{limits: Options{BodyTimeout: time.Millisecond}}).srv
+	from, _ := io.Pipe()
+	gone := make(chan struct{})
+	s := &slowStream{ResponseRecorder: httptest.NewRecorder(), body: from, gone: gone, set: make(chan struct{})}
+	r := httptest.NewRequest(http.MethodGet, "https://localhost/", from)
+	r.Proto, r.ProtoMajor, r.ProtoMinor, r.RequestURI = "HTTP/2.0", 2, 0, "/"
+	func() {
+		defer close(gone)
+		defer func() {
+			if cause := recover(); cause != http.ErrAbortHandler {
+				t.Error(cause)
+			}
+		}()
+		srv.ServeHTTP(s, r)
+	}()
+	if <-s.set; s.tooSoon {
+		t.Error("the deadline of a stream was being set that is gone")
+	}
 }
