@@ -150,7 +150,7 @@ func cookiesIn(h http.Header) (cookies []string) {
 // programs end a cookie at a comma as well (RFC 2109).
 func namesIn(cookie string) (names []string) {
 	for part := range strings.SplitSeq(cookie, ",") {
-		name, _, _ := strings.Cut(part, "=")
+		name, _, _ := strings.Cut(strings.TrimLeft(part, "= \t"), "=")
 		if name = spelled(name); name != "" {
 			names = append(names, name)
 		}
@@ -160,19 +160,25 @@ func namesIn(cookie string) (names []string) {
 
 // spelled is the one spelling of the names of cookies and parameters that some
 // program takes for the same: PHP decodes them, writes _ for what its variables may
-// not hold, and ends them at a bracket; others do not mind letter case.
+// not hold, and ends them at a bracket; Python leaves out all that Unicode has for a
+// space, at both ends; others do not mind letter case.
 func spelled(name string) string {
 	name, _, _ = strings.Cut(name, "[")
 	if plain, err := url.QueryUnescape(name); err == nil {
 		name = plain
 	}
-	name = strings.ToLower(strings.Trim(name, " \t\""))
+	name = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, name)
 	return strings.Map(func(c rune) rune {
 		if c == '.' || c == ' ' || c == '+' {
 			return '_'
 		}
 		return c
-	}, name)
+	}, strings.ToLower(strings.Trim(name, ` "`)))
 }
 
 // cookieNamed are the cookies of a request that some program may take for the one of
