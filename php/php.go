@@ -286,13 +286,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 	if length >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
 	}
-	var body io.Reader = in
-	if length >= 0 {
-		body = io.LimitReader(in, length)
-	}
 	send.PassOn(w)
 	w.WriteHeader(status)
-	sent, err := h.send(w, in, body, a, whole)
+	sent, err := h.send(w, in, length, a, whole)
 	if err == nil && length >= 0 && sent < length {
 		err = io.ErrUnexpectedEOF
 	}
@@ -304,32 +300,38 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 	}
 }
 
-// send sends the body: what is there at once, the rest as the client takes it,
-// while php-fpm's worker goes on to other requests.
-func (h *Handler) send(w http.ResponseWriter, in *output, body io.Reader, a *running, whole bool) (int64, error) {
+// send sends the body, of which length bytes are meant if that is not negative: what is
+// there at once, the rest as the client takes it, while php-fpm's worker goes on to other
+// requests. No client holds that up, also not at the first bytes.
+func (h *Handler) send(w http.ResponseWriter, in *output, length int64, a *running, whole bool) (int64, error) {
+	first, _ := in.Peek(in.Buffered()) // it is there
+	rest := io.Reader(&in.limit)
+	if length >= 0 {
+		first = first[:min(int64(len(first)), length)]
+		rest = io.LimitReader(rest, length-int64(len(first)))
+	}
 	if whole {
 		a.leave()
-		return io.Copy(w, body) //nolint:wrapcheck // told by the caller
-	}
-	first, err := io.CopyN(w, body, int64(in.Buffered()))
-	if err != nil {
-		if errors.Is(err, io.EOF) { // the script has more to say than it had announced
-			err = nil
-		}
-		return first, err //nolint:wrapcheck // as above
+		n, err := w.Write(first)
+		return int64(n), err //nolint:wrapcheck // told by the caller
 	}
 	q := h.room.NewQueue(spoolMemory, spoolFile)
 	a.pump.Go(func() { // ends with the answer, or with its context
-		_ = q.Fill(body, true) // Drain tells
+		_ = q.Fill(rest, true) // Drain tells
 		a.leave()
 	})
-	n, readErr, writeErr := q.Drain(w, func() error { return send.Flush(w) })
-	if err = errors.Join(readErr, writeErr); err != nil {
+	n, err := w.Write(first)
+	sent := int64(n)
+	if err == nil {
+		more, readErr, writeErr := q.Drain(w, func() error { return send.Flush(w) })
+		sent, err = sent+more, errors.Join(readErr, writeErr)
+	}
+	if err != nil {
 		a.cancel()
 	}
 	_ = q.Close() // of a file that nobody needs any more
 	a.pump.Wait()
-	return first + n, err
+	return sent, err
 }
 
 // output is what a script writes, read ahead. Its buffer is used again: it is as

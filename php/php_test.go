@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -394,6 +395,62 @@ func TestSlowClientsHoldNoPlace(t *testing.T) {
 	}
 	if n := running.Load(); n != 0 {
 		t.Errorf("%d scripts still run", n)
+	}
+}
+
+// unread is a ResponseWriter whose client takes nothing, as over HTTP/2 without a window.
+type unread struct {
+	*httptest.ResponseRecorder
+	writes  chan<- struct{}
+	release <-chan struct{}
+}
+
+func (u *unread) Write(p []byte) (int, error) {
+	select {
+	case u.writes <- struct{}{}:
+	default:
+	}
+	<-u.release
+	return len(p), nil
+}
+
+// Nor has one that takes nothing at all, whether it comes in one go or not.
+func TestClientsThatTakeNothingHoldNoPlace(t *testing.T) {
+	dir := folder(t, "index.php")
+	srv := serve(t, dir, Options{Connections: 1, Wait: 20 * time.Second}, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/large" {
+			_, _ = w.Write(make([]byte, 1_000_000))
+			return
+		}
+		_, _ = io.WriteString(w, "hello")
+		if r.URL.Path == "/pieces" {
+			w.(http.Flusher).Flush()
+			time.Sleep(50 * time.Millisecond)
+			_, _ = io.WriteString(w, "hello")
+		}
+	})
+	for _, path := range []string{"/large", "/pieces", "/"} {
+		writes, release := make(chan struct{}, 1), make(chan struct{})
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			srv.Config.Handler.ServeHTTP(&unread{httptest.NewRecorder(), writes, release}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		})
+		<-writes
+		got := make(chan string, 1)
+		slow.Go(func() {
+			_, body := get(t, srv.URL+"/")
+			got <- body
+		})
+		select {
+		case body := <-got:
+			if body != "hello" {
+				t.Errorf("%s: a good client: %q", path, body)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: a good client waits for one that takes nothing", path)
+		}
+		close(release)
+		slow.Wait()
 	}
 }
 
