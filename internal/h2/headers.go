@@ -147,7 +147,7 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	c.rouse(t, in)
 	if id > in.last {
 		in.last = id
-		in.begin(id, int64(c.settings.window), flags&flagEndStream == 0)
+		in.begin(id, int64(c.settings.window), flags&flagEndStream == 0 && !c.connects())
 	}
 	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, marked)
 	return nil

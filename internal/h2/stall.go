@@ -1,7 +1,10 @@
 package h2
 
 import (
+	"slices"
 	"time"
+
+	"golang.org/x/net/http2/hpack"
 
 	"millrace/internal/stall"
 )
@@ -25,6 +28,13 @@ func (in *inner) begin(id uint32, window int64, body bool) {
 	in.open[id] = f
 	in.mu.Unlock()
 	in.c.o.Budget.Add(1)
+}
+
+// connects reports whether the request is a CONNECT: its stream is a connection, such as
+// a WebSocket's (RFC 8441), on which the client may be silent for long. Who answers has
+// its own limits for these.
+func (c *Conn) connects() bool {
+	return slices.ContainsFunc(c.list.fields, func(f hpack.HeaderField) bool { return f.Name == ":method" && f.Value == "CONNECT" })
 }
 
 // fed notes that something of a body has come, and whether that was its end.

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"millrace/internal/stall"
 )
 
 // data reads so many bytes of a stream's body.
@@ -102,5 +105,25 @@ func TestInsert(t *testing.T) {
 	b := make([]byte, 100)
 	if n, _ := p.read(b); string(b[:n]) != "a[b]c123d" {
 		t.Error(string(b[:n]))
+	}
+}
+
+// A request whose body does not come waits for its client; a conversation, in which the
+// client says nothing for a while, does not (RFC 8441).
+func TestConversationsDoNotWait(t *testing.T) {
+	r := start(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	for i, fields := range [][]string{
+		{":method", "CONNECT", ":authority", "a"},
+		{":method", "POST", ":scheme", "https", ":authority", "a", ":path", "/"},
+	} {
+		r.b.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			r.must(r.enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+		}
+		r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: r.b.Bytes(), EndHeaders: true}))
+	}
+	r.eventually("both are open", func() bool { return r.conn.Streams(time.Now(), false).Open == 2 })
+	if n := r.conn.Streams(time.Now().Add(2*stall.Patience), false).Waiting; n != 1 {
+		t.Errorf("%d wait", n)
 	}
 }
