@@ -14,8 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"millrace/internal/order"
 )
 
 // maxListed bounds the names of one listing: each is looked at.
@@ -172,7 +170,7 @@ func (t *tree) names(dir string, n int) (names []string, err error) {
 }
 
 func sortListed(list []listed, by string, down bool) {
-	order.By(list, func(a, b listed) int {
+	slices.SortStableFunc(list, func(a, b listed) int {
 		c := 0
 		switch by {
 		case "size":

@@ -13,7 +13,6 @@ import (
 	"millrace/internal/compress"
 	"millrace/internal/dictionary"
 	"millrace/internal/negotiate"
-	"millrace/internal/order"
 	"millrace/internal/send"
 )
 
@@ -230,7 +229,7 @@ func (h *Handler) oldVersions() {
 		}
 		return nil
 	})
-	order.By(found, func(a, b version) int { return cmp.Compare(a.stamp.mtime, b.stamp.mtime) })
+	slices.SortStableFunc(found, func(a, b version) int { return cmp.Compare(a.stamp.mtime, b.stamp.mtime) })
 	for _, v := range found[max(0, len(found)-maxVersions):] {
 		f, _, err := v.tree.open(v.name)
 		if err != nil {

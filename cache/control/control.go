@@ -30,7 +30,6 @@ import (
 	"millrace/cache"
 	"millrace/cache/purge"
 	"millrace/internal/meter"
-	"millrace/internal/order"
 )
 
 // Prefix is where a Handler belongs: it gets the whole path.
@@ -343,7 +342,7 @@ func (s *server[C]) recent(r *http.Request) (any, error) {
 			list = append(list, Decision{name, d})
 		}
 	}
-	order.By(list, func(a, b Decision) int {
+	slices.SortStableFunc(list, func(a, b Decision) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Route, b.Route))
 	})
 	return list[:min(n, len(list))], nil

@@ -3,9 +3,8 @@ package queue
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
-
-	"millrace/internal/order"
 )
 
 const (
@@ -129,7 +128,7 @@ type weighted struct{ value, weight float64 }
 // median is the value that has half of the weight on either side; it sorts v,
 // which is not empty.
 func median(v []weighted) float64 {
-	order.By(v, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
+	slices.SortStableFunc(v, func(a, b weighted) int { return cmp.Compare(a.value, b.value) })
 	total := 0.0
 	for _, w := range v {
 		total += w.weight

@@ -10,7 +10,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"millrace/internal/order"
 	"millrace/internal/redact"
 )
 
@@ -184,7 +183,7 @@ func (r *Recent) slow(s *slot) {
 		r.slowest = r.slowest[:maxSlow-1]
 	}
 	r.slowest = append(r.slowest, s.read())
-	order.By(r.slowest, func(a, b Entry) int { return cmp.Compare(b.Duration, a.Duration) })
+	slices.SortStableFunc(r.slowest, func(a, b Entry) int { return cmp.Compare(b.Duration, a.Duration) })
 }
 
 // printable makes a text one that a terminal and a page can show.

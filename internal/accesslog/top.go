@@ -2,10 +2,9 @@ package accesslog
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
-
-	"millrace/internal/order"
 )
 
 const (
@@ -86,6 +85,6 @@ func (s *sketch) top(at time.Time, n int) []Count {
 		c.Name = printable(c.Name)
 		list = append(list, c)
 	}
-	order.By(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name)) })
+	slices.SortStableFunc(list, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), strings.Compare(a.Name, b.Name)) })
 	return list[:min(len(list), n)]
 }

@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
-
-	"millrace/internal/order"
 )
 
 // What a table knows is written as a version, the key of its hashes, the number of
@@ -44,7 +43,7 @@ func (t *Table) Save(now time.Time) []byte {
 		s.mu.Unlock()
 	}
 	if len(counted) > mostSaved {
-		order.By(counted, func(a, b saved) int { return cmp.Compare(b.left, a.left) })
+		slices.SortStableFunc(counted, func(a, b saved) int { return cmp.Compare(b.left, a.left) })
 		counted = counted[:mostSaved]
 	}
 	b := make([]byte, 0, savedHead+len(counted)*savedClient+4)

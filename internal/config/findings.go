@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"millrace/internal/order"
 )
 
 // maxFindings bounds what is shown of a broken file: nobody reads on after
@@ -57,7 +55,7 @@ func (f Findings) Error() string {
 
 // sort puts the findings into their files' order, those from flags first.
 func (f Findings) sort() {
-	order.By(f, func(a, b Finding) int {
+	slices.SortStableFunc(f, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 }

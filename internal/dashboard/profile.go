@@ -15,7 +15,6 @@ import (
 	"github.com/google/pprof/profile"
 
 	"millrace/internal/chart"
-	"millrace/internal/order"
 )
 
 // The bounds of what is kept of profiles.
@@ -133,7 +132,7 @@ func (f *frame) chart(before *frame) chart.Frame {
 		}
 		out.Children = append(out.Children, c.chart(was))
 	}
-	order.By(out.Children, func(a, b chart.Frame) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out.Children, func(a, b chart.Frame) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -205,7 +204,7 @@ func (p *Profiles) panel() Panel {
 		}
 		all = append(all, h)
 	}
-	order.By(all, func(a, b hot) int {
+	slices.SortStableFunc(all, func(a, b hot) int {
 		return cmp.Or(cmp.Compare(b.own, a.own), strings.Compare(a.name, b.name))
 	})
 	for _, h := range all[:min(len(all), hottest)] {

@@ -10,7 +10,6 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/meter"
-	"millrace/internal/order"
 )
 
 // most is how many rows a list of paths, clients or requests has.
@@ -169,7 +168,7 @@ func (d *Dashboard) traffic() Panel {
 			}})
 		}
 	}
-	order.By(p.Rows, func(a, b Row) int {
+	slices.SortStableFunc(p.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(b.Values[5].(float64), a.Values[5].(float64)), cmp.Compare(b.Values[4].(float64), a.Values[4].(float64)))
 	})
 	return p

@@ -6,12 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"millrace/cache/purge"
 	"millrace/internal/dashboard"
-	"millrace/internal/order"
 	"millrace/internal/server"
 	"millrace/internal/upstream"
 )
@@ -87,7 +87,7 @@ func (s *Server) upstreams() []dashboard.Upstream {
 			})
 		}
 	}
-	order.By(list, func(a, b dashboard.Upstream) int { return strings.Compare(a.Pool, b.Pool) })
+	slices.SortStableFunc(list, func(a, b dashboard.Upstream) int { return strings.Compare(a.Pool, b.Pool) })
 	return list
 }
 

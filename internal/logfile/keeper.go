@@ -10,9 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
-
-	"millrace/internal/order"
 )
 
 const (
@@ -90,7 +89,7 @@ func (k *keeper) list() (all []old, err error) {
 			all = append(all, old{e.Name(), ended, compressed})
 		}
 	}
-	order.By(all, func(a, b old) int {
+	slices.SortStableFunc(all, func(a, b old) int {
 		return cmp.Or(b.ended.Compare(a.ended), cmp.Compare(len(b.name), len(a.name)), cmp.Compare(b.name, a.name))
 	})
 	return all, nil

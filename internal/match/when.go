@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"millrace/internal/netset"
-	"millrace/internal/order"
 )
 
 // When says which requests a rule is for. All that is named must hold. A value
@@ -217,7 +216,7 @@ func compileValues(from map[string]string, to *[]named) error {
 		}
 		*to = append(*to, named{name, v})
 	}
-	order.By(*to, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(*to, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	return nil
 }
 

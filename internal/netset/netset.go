@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"millrace/internal/order"
 )
 
 // Unix is the word for clients of UNIX sockets, which have no address.
@@ -77,7 +75,7 @@ func last(p netip.Prefix) netip.Addr {
 
 // merge sorts the spans and joins those that overlap.
 func (s *Set) merge() {
-	order.By(s.spans, func(a, b span) int { return a.from.Compare(b.from) })
+	slices.SortStableFunc(s.spans, func(a, b span) int { return a.from.Compare(b.from) })
 	kept := s.spans[:0]
 	for _, n := range s.spans {
 		if i := len(kept) - 1; i >= 0 && n.from.Compare(kept[i].to) <= 0 {

@@ -12,11 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"millrace/internal/compress"
 	"millrace/internal/negotiate"
-	"millrace/internal/order"
 	"millrace/internal/packfile"
 )
 
@@ -147,7 +147,7 @@ func (p *Plan) write(ctx context.Context, base, out *os.File) (sum Summary, err 
 		}
 	}
 	for _, r := range index.Roots {
-		order.By(r.Files, func(a, b packfile.File) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortStableFunc(r.Files, func(a, b packfile.File) int { return strings.Compare(a.Name, b.Name) })
 	}
 	if sum.Size, err = w.Finish(index); err != nil {
 		return sum, fmt.Errorf("writing %s: %w", p.Out, err)

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"millrace/internal/condition"
-	"millrace/internal/order"
 )
 
 const (
@@ -236,7 +235,7 @@ func abusive(spans []span, size int64) bool {
 		return false
 	}
 	sorted := slices.Clone(spans)
-	order.By(sorted, func(a, b span) int {
+	slices.SortStableFunc(sorted, func(a, b span) int {
 		switch {
 		case a.start < b.start:
 			return -1

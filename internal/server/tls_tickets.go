@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/order"
 	"millrace/store"
 )
 
@@ -331,7 +330,7 @@ func (v *vault) read(ctx context.Context) ([]ticketKey, error) {
 
 // write replaces the keys in the store.
 func (v *vault) write(ctx context.Context, keys []ticketKey) error {
-	order.By(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
+	slices.SortStableFunc(keys, func(a, b ticketKey) int { return cmp.Compare(b.turn, a.turn) })
 	var plain []byte
 	for _, k := range keys[:min(len(keys), mostTicketKeys)] {
 		plain = binary.BigEndian.AppendUint64(plain, uint64(k.turn))

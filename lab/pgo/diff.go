@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-
-	"millrace/internal/order"
 )
 
 const (
@@ -79,7 +77,7 @@ func Diff(base, other *Profile) *Difference {
 		c.Noise = math.Abs(c.Delta()) < noiseErrors*se
 		d.Changes = append(d.Changes, *c)
 	}
-	order.By(d.Changes, func(a, b Change) int {
+	slices.SortStableFunc(d.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(math.Abs(b.Delta()), math.Abs(a.Delta())), cmp.Compare(a.Func, b.Func))
 	})
 	d.Root.prune()

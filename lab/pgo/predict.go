@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-
-	"millrace/internal/order"
+	"slices"
 )
 
 // What representative programs gained from profile-guided optimisation, as
@@ -163,7 +162,7 @@ func (t callTable) hot() ([]Call, float64) {
 		all = append(all, Call{k.caller, k.callee, k.line, w.all})
 		sum += w.all
 	}
-	order.By(all, func(a, b Call) int {
+	slices.SortStableFunc(all, func(a, b Call) int {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee), cmp.Compare(a.Line, b.Line))
 	})
 	var top []Call

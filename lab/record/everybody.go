@@ -3,9 +3,8 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
-
-	"millrace/internal/order"
 )
 
 // A Usage is the CPU time that one process used.
@@ -39,7 +38,7 @@ func Takers(before, after map[int]Usage) []Usage {
 			takers = append(takers, u)
 		}
 	}
-	order.By(takers, func(a, b Usage) int {
+	slices.SortStableFunc(takers, func(a, b Usage) int {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), cmp.Compare(a.PID, b.PID))
 	})
 	return takers

@@ -14,7 +14,6 @@ import (
 	"unicode"
 
 	"millrace/internal/chart"
-	"millrace/internal/order"
 	"millrace/lab/result"
 )
 
@@ -327,7 +326,7 @@ func byBaseline(verdicts []result.Verdict) []result.Verdict {
 		}
 	}
 	verdicts = slices.Clone(verdicts)
-	order.By(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
+	slices.SortStableFunc(verdicts, func(a, b result.Verdict) int { return place[a.Baseline] - place[b.Baseline] })
 	return verdicts
 }
 

@@ -29,8 +29,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"millrace/internal/order"
 )
 
 // A Pair is one block: the log-ratio ln(arm ÷ baseline) of one metric. Pairs
@@ -229,7 +227,7 @@ func group(pairs []Pair) grouped {
 			usable = append(usable, p)
 		}
 	}
-	order.By(usable, func(a, b Pair) int {
+	slices.SortStableFunc(usable, func(a, b Pair) int {
 		return cmp.Or(cmp.Compare(a.LogRatio, b.LogRatio), cmp.Compare(a.Restart, b.Restart), cmp.Compare(a.Block, b.Block))
 	})
 	g := grouped{sorted: make([]float64, len(usable))}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
-	"millrace/internal/order"
 )
 
 // layer is what a section, a file or the host itself says, for the paths that it
@@ -121,7 +120,7 @@ func (t *site) collect() {
 	}
 	t.htaccess()
 	// The shorter folder first; of one folder the section before the file.
-	order.By(t.dirs, func(a, b layer) int { return cmp.Compare(len(a.dir), len(b.dir)) })
+	slices.SortStableFunc(t.dirs, func(a, b layer) int { return cmp.Compare(len(a.dir), len(b.dir)) })
 }
 
 func (t *site) directory(d *draft.Directive) {

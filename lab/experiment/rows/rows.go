@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/order"
 	"millrace/lab/experiment"
 	"millrace/lab/load"
 	"millrace/lab/result"
@@ -125,7 +124,7 @@ func (s Schedule) Plan(arms []trial.Arm, rows []Row, metrics []result.Metric, en
 	}
 	needed := map[string]bool{}
 	inTurn := slices.Clone(rows)
-	order.By(inTurn, func(a, b Row) int { return a.Connections - b.Connections })
+	slices.SortStableFunc(inTurn, func(a, b Row) int { return a.Connections - b.Connections })
 	for _, r := range inTurn {
 		w := trial.Workload{Name: r.Name, About: r.About, Task: r.Task, Load: r.Load, Slot: r.Slot, Differ: r.Differ}
 		w.Arms = slices.DeleteFunc(slices.Clone(r.Arms), func(name string) bool {

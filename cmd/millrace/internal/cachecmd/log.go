@@ -12,7 +12,6 @@ import (
 	"millrace/cache/control"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/order"
 )
 
 const (
@@ -73,7 +72,7 @@ func (c *Log) Run(s console.Streams) error {
 // decisions are the latest ones, oldest first.
 func decisions(ctx context.Context, r *remote.Server, filter string, n int) (list []control.Decision, err error) {
 	list, err = caches(r).Recent(ctx, filter, n)
-	order.By(list, func(a, b control.Decision) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(list, func(a, b control.Decision) int { return a.Time.Compare(b.Time) })
 	return list, err
 }
 

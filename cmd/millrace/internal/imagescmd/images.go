@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/images"
 	"millrace/internal/config"
-	"millrace/internal/order"
 	"millrace/static"
 	"millrace/store/disk"
 )
@@ -140,7 +140,7 @@ func albums(cfg *config.Config) (all []album, err error) {
 			all = append(all, a)
 		}
 	}
-	order.By(all, func(a, b album) int { return strings.Compare(a.scope, b.scope) })
+	slices.SortStableFunc(all, func(a, b album) int { return strings.Compare(a.scope, b.scope) })
 	return all, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"millrace/internal/dashboard"
-	"millrace/internal/order"
 )
 
 // screen is what is shown, and how.
@@ -301,7 +300,7 @@ func (s *screen) traffic() *dashboard.Panel {
 		return !strings.Contains(text, words)
 	})
 	if by >= 0 {
-		order.By(p.Rows, func(a, b dashboard.Row) int {
+		slices.SortStableFunc(p.Rows, func(a, b dashboard.Row) int {
 			x, _ := a.Values[by].(float64)
 			y, _ := b.Values[by].(float64)
 			return cmp.Compare(y, x)
