@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
 	{"internal/field", "internal/fieldname", "internal/netset", "internal/stall", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
-	{"internal/family", "internal/buildinfo", "internal/importer/source", "internal/importer/regexparts", "internal/urlpath", "internal/lookup"},
+	{"internal/family", "internal/importer/source", "internal/importer/regexparts", "internal/urlpath", "internal/lookup"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -106,7 +106,7 @@ var rooms = map[string][][]string{
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/meter", "internal/chart", "internal/epoll", "internal/buildinfo"},
+	"lab": {"internal/meter", "internal/chart", "internal/epoll"},
 }
 
 // thirdParty says which modules outside the standard library a package may

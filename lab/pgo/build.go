@@ -3,6 +3,7 @@ package pgo
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/buildinfo"
 	"millrace/lab/subject"
 )
 

@@ -6,6 +6,7 @@ package subject
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,8 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"millrace/internal/buildinfo"
 )
 
 const (

@@ -5,6 +5,7 @@ package packcmd
 import (
 	"bytes"
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,6 @@ import (
 
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/buildinfo"
 	"millrace/internal/config"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,6 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/admin"
-	"millrace/internal/buildinfo"
 )
 
 // PID is the number of a process on the command line.
