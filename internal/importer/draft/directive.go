@@ -36,8 +36,6 @@ func (d *Directive) String() string {
 }
 
 // Arg is an argument by its place from 0, "" if there are fewer.
-//
-//go:noinline
 func (d *Directive) Arg(i int) string {
 	if i < 0 || i >= len(d.Args) {
 		return ""
@@ -54,8 +52,6 @@ type Ledger struct {
 func NewLedger() *Ledger { return &Ledger{fates: map[*Directive]Note{}} }
 
 // Used marks lines as translated, unless something about them was left.
-//
-//go:noinline
 func (l *Ledger) Used(list ...*Directive) {
 	for _, d := range list {
 		if d != nil && l.fates[d].Fate != Left {
@@ -65,8 +61,6 @@ func (l *Ledger) Used(list ...*Directive) {
 }
 
 // Standard marks a line as replaced by a default.
-//
-//go:noinline
 func (l *Ledger) Standard(d *Directive, why string) {
 	if d != nil && l.fates[d].Fate == 0 {
 		l.fates[d] = Note{Fate: Defaulted, Why: why}

@@ -49,8 +49,6 @@ type importer struct {
 }
 
 // used marks a line as translated, unless something about it was left.
-//
-//go:noinline
 func (im *importer) used(list ...*nginxconf.Directive) {
 	for _, d := range list {
 		if d != nil && im.fates[d].Fate != draft.Left {
@@ -60,8 +58,6 @@ func (im *importer) used(list ...*nginxconf.Directive) {
 }
 
 // standard marks a line as replaced by a default.
-//
-//go:noinline
 func (im *importer) standard(d *nginxconf.Directive, why string) {
 	if d != nil && im.fates[d].Fate == 0 {
 		im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: why}

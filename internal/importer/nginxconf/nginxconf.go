@@ -32,8 +32,6 @@ type Directive struct {
 }
 
 // Arg is the text of an argument, "" where there is none.
-//
-//go:noinline
 func (d *Directive) Arg(i int) string {
 	if i < 0 || i >= len(d.Args) {
 		return ""
