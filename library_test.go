@@ -380,3 +380,13 @@ func TestJobs(t *testing.T) {
 		t.Error(resp.Status)
 	}
 }
+
+// A program that contains this module may serve the default mux to the public:
+// nothing here registers a route with it, as net/http/pprof would by being imported.
+func TestDefaultServeMuxStaysEmpty(t *testing.T) {
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars", "/"} {
+		if _, pattern := http.DefaultServeMux.Handler(httptest.NewRequest("GET", path, nil)); pattern != "" {
+			t.Errorf("%s is %q of the default mux", path, pattern)
+		}
+	}
+}

@@ -21,8 +21,9 @@ import (
 )
 
 // The profiles of the Go runtime, under the paths and with the parameters of
-// net/http/pprof: "go tool pprof" and "go tool trace" read them. That package
-// registers itself with the default mux, and brings a second reader of profiles.
+// net/http/pprof: "go tool pprof" and "go tool trace" read them. Importing that
+// package registers them with [http.DefaultServeMux], which programs that contain
+// this module serve to the public.
 
 const (
 	// maxProfile is the longest profile or trace that may be asked for.
