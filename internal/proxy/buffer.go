@@ -141,14 +141,12 @@ func (h *Handler) sendBody(w http.ResponseWriter, res *http.Response) (readErr, 
 	}
 	buf := copyBuffers.Get().(*[]byte)
 	defer copyBuffers.Put(buf)
-	if !upstream.Ready(res.Body) {
-		if writeErr = send.Flush(w); writeErr != nil {
-			return nil, writeErr
+	n, err := 0, error(nil)
+	if upstream.Ready(res.Body) { // else the header goes ahead, for which the client may have us wait
+		n, err = res.Body.Read(*buf)
+		if err == nil && int64(n) == res.ContentLength {
+			_, err = res.Body.Read((*buf)[n:cap(*buf)]) // the end, which frees the place
 		}
-	}
-	n, err := res.Body.Read(*buf)
-	if err == nil && int64(n) == res.ContentLength {
-		_, err = res.Body.Read((*buf)[n:cap(*buf)]) // the end, which frees the place
 	}
 	if err != nil { // that was all of it, as mostly
 		if n > 0 {
@@ -168,7 +166,10 @@ func (h *Handler) sendBody(w http.ResponseWriter, res *http.Response) (readErr, 
 		defer close(filled)
 		_ = q.Fill(res.Body, true) // Drain tells
 	}()
-	if _, writeErr = w.Write((*buf)[:n]); writeErr == nil {
+	if n > 0 {
+		_, writeErr = w.Write((*buf)[:n])
+	}
+	if writeErr == nil {
 		_, readErr, writeErr = q.Drain(w, func() error { return send.Flush(w) })
 	}
 	_ = q.Close() // of a file that nobody needs any more

@@ -79,3 +79,56 @@ func besideSlowReaders(t *testing.T, r *rig, pool *upstream.Pool, long []byte) {
 		t.Errorf("places and streams are held at the end: %+v", pool.Servers())
 	}
 }
+
+// stuck is a ResponseWriter whose client takes nothing, not even the header.
+type stuck struct {
+	*httptest.ResponseRecorder
+	release <-chan struct{}
+}
+
+func (s *stuck) FlushError() error { <-s.release; return nil }
+
+// TestStuckReadersHoldNoPlace: nor does who does not take the header of an answer, whose
+// body comes later.
+func TestStuckReadersHoldNoPlace(t *testing.T) {
+	begun, rest := make(chan struct{}), make(chan struct{})
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "5")
+		_ = http.NewResponseController(w).Flush() // the other end sees what is missing
+		close(begun)
+		<-rest
+		_, _ = io.WriteString(w, "short")
+	}))
+	t.Cleanup(back.Close)
+	o := upstream.Options{To: []string{back.URL}}
+	pool, err := upstream.New(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	h, err := New(Options{Options: o}, pool, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	w := &stuck{httptest.NewRecorder(), release}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	}()
+	<-begun
+	time.Sleep(10 * time.Millisecond) // the header comes by itself
+	close(rest)
+	running := func() int { return pool.Servers()[0].Running }
+	for deadline := time.Now().Add(5 * time.Second); running() > 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if running() > 0 {
+		t.Error("a client that takes nothing has a place")
+	}
+	close(release)
+	if <-served; w.Body.String() != "short" {
+		t.Errorf("%q", w.Body)
+	}
+}
