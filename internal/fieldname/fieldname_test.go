@@ -42,7 +42,7 @@ func TestFold(t *testing.T) {
 func TestClaim(t *testing.T) {
 	for _, name := range []string{
 		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded", "X-Forward-For",
-		"X-Real-Ip", "Client-Ip", "True-Client-Ip", "CF-Connecting-IP", "Fastly-Client-IP", "X-Original-Forwarded-For",
+		"X-Real-Ip", "Client-Ip", "True-Client-Ip", "CF-Connecting-IP", "Fastly-Client-IP", "CloudFront-Viewer-Address", "CloudFront-Forwarded-Proto", "Incap-Client-IP", "X-Original-Forwarded-For",
 		"X-Remote-Addr", "X-Scheme", "Front-End-Https", "HTTPS", "X-Cluster-Client-Ip", "X-Client-Ip", "X-Original-Url", "Remote-User", "Client-Cert",
 	} {
 		for _, spelled := range []string{name, strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1)} {

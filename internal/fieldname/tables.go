@@ -19,6 +19,7 @@ var claims = table{
 		"client-cert-chain",
 		"client-ip",
 		"clientip",
+		"cloudfront-forwarded-proto",
 		"do-connecting-ip",
 		"fastly-client",
 		"fastly-client-ip",
@@ -35,6 +36,7 @@ var claims = table{
 		"http-via",
 		"http-x-forwarded-for",
 		"https",
+		"incap-client-ip",
 		"original-host",
 		"original-url",
 		"pc-remote-addr",
@@ -99,6 +101,7 @@ var claims = table{
 		"x-vercel-proxied-for",
 	},
 	prefixes: []string{
+		"cloudfront-viewer-", // the client's address, country and TLS
 		"fly-forwarded-",
 		"remote-", // REMOTE_ADDR, REMOTE_USER and their kin of RFC 3875
 		"ssl-client-",
