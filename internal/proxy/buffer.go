@@ -154,7 +154,7 @@ func (h *Handler) sendBody(w http.ResponseWriter, res *http.Response) (readErr, 
 				return nil, werr
 			}
 		}
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
 			return nil, nil
 		}
 		return err, nil

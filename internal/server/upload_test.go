@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -76,8 +77,8 @@ func TestNothingComesOfAnUpload(t *testing.T) {
 	func() {
 		defer close(gone)
 		defer func() {
-			if cause := recover(); cause != http.ErrAbortHandler {
-				t.Error(cause)
+			if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) {
+				t.Error(err)
 			}
 		}()
 		srv.ServeHTTP(s, r)
