@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,10 +46,12 @@ func everyWayWith(t *testing.T, sites string, amend func(*config.Config), test f
 					ForceAttemptHTTP2: protocol == "h2", ExpectContinueTimeout: time.Second,
 				}
 				defer tr.CloseIdleConnections()
-				base := srv.Addrs()[0]
-				if protocol != "h1" {
-					base = srv.Addrs()[1]
+				scheme := "https://"
+				if protocol == "h1" {
+					scheme = "http://"
 				}
+				addrs := srv.Addrs()
+				base := addrs[slices.IndexFunc(addrs, func(a string) bool { return strings.HasPrefix(a, scheme) })]
 				client := &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 				if protocol == "h3" {
 					quic := &http3.Transport{DisableCompression: true, TLSClientConfig: tr.TLSClientConfig}

@@ -252,7 +252,7 @@ func (lp *loop) renew(f *flight) bool {
 	if f.stream != 0 {
 		return parseFields(&lp.carrying.request, f.fields)
 	}
-	return !f.c.shut.Load() && !lp.lane.draining.Load() && lp.carrying.request.Parse(f.head)
+	return !lp.lane.draining.Load() && lp.carrying.request.Parse(f.head)
 }
 
 // rest reports whether the loop may sleep: from then on a flight that is ready
@@ -421,7 +421,7 @@ func (lp *loop) landed(event *epoll.Event) {
 		return
 	}
 	l := lp.lane
-	if l.draining.Load() && f.stream == 0 || l.held.Load() > carryHeld || f.c.shut.Load() {
+	if l.draining.Load() && f.stream == 0 || l.held.Load() > carryHeld {
 		lp.toCrew(f)
 		return
 	}

@@ -317,6 +317,11 @@ func (c *Conn) readActive(p []byte) (int, error) {
 	// asks for, and it may wait for as long as the handler runs.
 	if len(p) <= 1 {
 		n, err := c.read(p)
+		if n == 0 && errors.Is(err, io.EOF) {
+			if gone := send.AwaitGone(c.under); !errors.Is(gone, errors.ErrUnsupported) {
+				err = gone
+			}
+		}
 		return c.pass(p[:n]), err
 	}
 	n, err := c.waitBody(p)
@@ -338,20 +343,29 @@ func (c *Conn) read(p []byte) (int, error) {
 	return c.nc.Read(p)
 }
 
-// quiet waits for the client to close, or for net/http to call the background
-// read off by a deadline in the past.
+// quiet waits for the client to leave, or for net/http to call the background
+// read off by a deadline in the past. A client that sends no more has not left: it
+// has asked, and waits for the answer (docs/decisions/0049).
 func (c *Conn) quiet() error {
 	if c.sock != nil {
 		return c.sock.Quiet()
 	}
+	var end error
 	if len(c.held) == 0 {
 		n, err := c.nc.Read(c.peek[:])
 		if n == 1 {
 			c.held = append(c.held, c.peek[0])
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) { // that is close_notify, or an end without it (RFC 9112, 9.8)
 			return err
 		}
+		end = err
+	}
+	if err := send.AwaitGone(c.under); !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	if end != nil {
+		return end
 	}
 	c.wake.mu.Lock()
 	defer c.wake.mu.Unlock()

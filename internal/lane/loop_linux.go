@@ -233,7 +233,7 @@ func (lp *loop) serve(event *epoll.Event) {
 	}
 	if c.away.Load() {
 		lp.meanwhile(c, event)
-		if c.flight != nil && c.shut.Load() {
+		if c.flight != nil && event.Events&(epoll.HungUp|epoll.Failed) != 0 {
 			lp.toCrew(c.flight)
 		}
 		return

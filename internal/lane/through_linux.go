@@ -213,15 +213,10 @@ func (c *Conn) lookForEnd() {
 	}
 }
 
-// endOn is lookForEnd for a descriptor, with c.mu held. Bytes that were not read
-// yet come before the end: they belong to this request or to another one.
+// endOn is lookForEnd for a descriptor, with c.mu held. A client that only sends no
+// more still waits for its answer (docs/decisions/0049).
 func (c *Conn) endOn(fd int) {
-	if c.direct == nil || c.direct.cancel == nil {
-		return
-	}
-	var b [1]byte
-	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	if n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR {
+	if c.direct != nil && c.direct.cancel != nil && send.Gone(fd) {
 		c.direct.cancel()
 	}
 }

@@ -29,7 +29,6 @@ type Socket struct {
 	in              []byte
 	inN             int
 	inErr           error
-	peek            [1]byte
 
 	// Writing.
 	writable, sendable func(fd uintptr) bool
@@ -53,7 +52,8 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 		return nil
 	}
 	s := &Socket{raw: raw, stalled: stalled}
-	s.readable, s.quiet = s.readReady, s.quietReady
+	s.readable = s.readReady
+	s.quiet = func(fd uintptr) bool { return Gone(int(fd)) }
 	s.writable, s.sendable = s.writeReady, s.sendfileReady
 	return s
 }
@@ -233,36 +233,8 @@ func (f *File) hasByte(off int64) bool {
 	}
 }
 
-// Quiet waits until the peer closes its side or the read deadline passes. It
-// takes nothing from the socket: bytes that arrive meanwhile wait there. The
-// error is io.EOF, or what ended the wait.
-func (s *Socket) Quiet() error {
-	if err := s.raw.Read(s.quiet); err != nil {
-		return err
-	}
-	if s.inErr != nil {
-		return s.inErr
-	}
-	return io.EOF
-}
-
-func (s *Socket) quietReady(fd uintptr) bool {
-	for {
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.peek[0])), 1,
-			unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-		switch {
-		case errno == syscall.EINTR:
-			continue
-		case errno == syscall.EAGAIN, errno == 0 && n > 0:
-			return false // the poller tells of every further arrival, and of the end
-		}
-		s.inErr = nil
-		if errno != 0 {
-			s.inErr = os.NewSyscallError("recv", errno)
-		}
-		return true
-	}
-}
+// Quiet is [AwaitGone].
+func (s *Socket) Quiet() error { return awaitGone(s.raw, s.quiet) }
 
 // Write sends head and then body, either of which may be empty, with as few
 // calls as the peer's window allows. It returns the bytes sent.
@@ -367,6 +339,12 @@ func AckedOn(fd int) (n uint64, ok bool) {
 
 // control calls f with the descriptor below all wrappers of a connection, if there is one.
 func control(conn net.Conn, f func(fd int)) bool {
+	raw := rawBelow(conn)
+	return raw != nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
+}
+
+// rawBelow is the socket below all wrappers of a connection, nil if there is none.
+func rawBelow(conn net.Conn) syscall.RawConn {
 	for {
 		c, wrapped := conn.(interface{ NetConn() net.Conn })
 		if !wrapped {
@@ -376,10 +354,13 @@ func control(conn net.Conn, f func(fd int)) bool {
 	}
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
-		return false
+		return nil
 	}
 	raw, err := sc.SyscallConn()
-	return err == nil && raw.Control(func(fd uintptr) { f(int(fd)) }) == nil
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // QueuedOn is Queued for a descriptor.

@@ -2,7 +2,10 @@
 
 package send
 
-import "net"
+import (
+	"errors"
+	"net"
+)
 
 // Socket is the Linux way onto a socket; elsewhere there is none, and
 // connections use what package net offers.
@@ -34,6 +37,9 @@ func TrySendFile(_ uintptr, _ []byte, _ *File, _, _ int64) (nHead int, nFile int
 
 // Quiet is never called: there is no Socket.
 func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
+
+// AwaitGone cannot tell a peer that sends no more from one that has left.
+func AwaitGone(net.Conn) error { return errors.ErrUnsupported }
 
 // Write is never called: there is no Socket.
 func (*Socket) Write(_, _ []byte) (int64, error) { panic("send: no raw sockets on this system") }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // overSockets runs a test on both ends of a TCP and a UNIX connection.
@@ -89,7 +91,8 @@ func TestSocketReads(t *testing.T) {
 	})
 }
 
-// Quiet takes no byte, and tells deadline, end and close apart.
+// Quiet takes no byte, and tells deadline, end and close apart. A peer that sends no
+// more has not ended: the system is to find out when it has.
 func TestSocketQuiet(t *testing.T) {
 	overSockets(t, func(t *testing.T, s *Socket, nc, peer net.Conn, _ *atomic.Int64) {
 		quiet := make(chan error, 1)
@@ -112,6 +115,20 @@ func TestSocketQuiet(t *testing.T) {
 			t.Errorf("afterwards %q is there, %v", buf, err)
 		}
 		go func() { quiet <- s.Quiet() }()
+		_ = peer.(interface{ CloseWrite() error }).CloseWrite()
+		select {
+		case err := <-quiet:
+			t.Fatalf("half a close ended the wait: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if tcp, ok := peer.(*net.TCPConn); ok {
+			_ = RawConn(nc).Control(func(fd uintptr) {
+				if n, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPCNT); n != probesLost || err != nil {
+					t.Errorf("probes that may be lost: %v, %v", n, err)
+				}
+			})
+			_ = tcp.SetLinger(0) // otherwise it takes a minute
+		}
 		_ = peer.Close()
 		if err := <-quiet; !errors.Is(err, io.EOF) {
 			t.Errorf("at the end: %v", err)

@@ -519,7 +519,7 @@ func TestCarriedClientGoes(t *testing.T) {
 		c := p.with.dial(t, "tcp")
 		c.write(request("GET", "/silent"))
 		time.Sleep(time.Millisecond)
-		_ = c.Close()
+		c.leave()
 	}
 	eventually(t, "all connections are gone", func() bool { return p.with.srv.lane.Open() == 0 })
 	p.set(false, okHead+"Content-Length: 5\r\n\r\nhello")

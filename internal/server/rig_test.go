@@ -232,6 +232,19 @@ func (c *client) get(path string) string {
 	return body
 }
 
+// leave closes the connection so that the server is told of it at once: with a
+// reset, or as the only user of a UNIX socket.
+func (c *client) leave() {
+	below := c.Conn
+	if tc, ok := below.(*tls.Conn); ok {
+		below = tc.NetConn()
+	}
+	if tcp, ok := below.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = below.Close()
+}
+
 // ends reports whether the server closes the connection, in time.
 func (c *client) ends() bool {
 	_, err := c.br.ReadByte()

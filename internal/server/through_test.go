@@ -65,7 +65,7 @@ func TestGoneClient(t *testing.T) {
 			c := r.dial(t, transport)
 			c.write(stream)
 			h.next(t, h.begun)
-			_ = c.Close()
+			c.leave()
 			if got := h.next(t, h.ended); got != "gone" {
 				t.Errorf("%s: the handler was %s", name, got)
 			}
