@@ -17,7 +17,7 @@ STATIC = -tags nodynamic
 build: ## one static binary: bin/millrace; what CGO_ENABLED=0 go run has compiled is not compiled again
 	$(GO) build $(STATIC) -ldflags=-s -o bin/millrace ./cmd/millrace
 
-release: ## as it is published: smaller, and without the paths of this machine in it, which compiles everything anew
+release: ## as it is published: without the paths of this machine in it, which compiles everything anew
 	GO=$(GO) packaging/compile -o bin/millrace ./cmd/millrace
 
 packages: ## archives, deb, rpm, container images, lists of modules and sums, in dist; docs/install.md
