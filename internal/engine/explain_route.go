@@ -186,6 +186,10 @@ func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) err
 // job is what the route's job does with the request.
 func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) error {
 	switch {
+	case rc.Proxy != nil && !rc.Proxy.Stays(r.URL):
+		e.beside("proxy", rc.Proxy.To)
+	case rc.Cache != nil && !rc.Cache.Stays(r.URL):
+		e.beside("cache", rc.Cache.To)
 	case rc.PHP != nil:
 		e.Job, e.To = "php", rc.PHP.To
 		e.say("job", "php: a script of %s, run by %s, or a file that is none", rc.Static.Root, strings.Join(rc.PHP.To, ", "))
@@ -220,6 +224,13 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 		return e.builtIn(r, route, rc)
 	}
 	return nil
+}
+
+// beside says why a job does not ask its upstream.
+func (e *explainer) beside(job string, to []string) {
+	e.Job, e.To = job, to
+	e.cold = cmp.Or(e.cold, "the upstream is not asked")
+	e.ended(http.StatusNotFound, "Nothing is here: the path has dot segments for some servers, which would lead out of the one that the upstream's address or a rewrite names")
 }
 
 // caveat says what keeps a cache from keeping an answer.

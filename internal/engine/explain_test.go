@@ -66,6 +66,8 @@ sites:
       /strict/: {static: {root: `+dir+`}, try: ['{path}', '=410']}
       /to/: {redirect: {to: 'https://example.net/'}}
       /no: {deny: {}}
+      /below/: {proxy: 'http://127.0.0.1:1/public'}
+      /kept/: {cache: 'http://127.0.0.1:1/public'}
       '@app': {respond: {text: app, status: 201}}
 `))
 	if err != nil {
@@ -101,6 +103,9 @@ sites:
 		{"GET", "localhost", "/to/x?y", "", "/to/", "redirect"},
 		{"GET", "localhost", "/no", "", "/no", "deny"},
 		{"GET", "localhost", "/a//b", "", "", ""},
+		{"GET", "localhost", "/below/x/..;/y", "", "/below/", "proxy"},
+		{"GET", "localhost", "/kept/x/../y", "", "/kept/", "cache"},
+		{"GET", "localhost", "/old/x%5cy", "", "/", "static"},
 		{"GET", "elsewhere", "/", "", "", ""},
 	} {
 		r := httptest.NewRequest(c.method, "http://"+c.host+c.path, http.NoBody)

@@ -244,6 +244,12 @@ func (p *paths) stays(u *url.URL) bool {
 	return ok
 }
 
+// Stays reports whether a request with this URL is passed on: see [Handler.Refuse].
+func (o *Options) Stays(u *url.URL) bool {
+	p, _ := newPaths(*o)
+	return p.stays(u)
+}
+
 // brief reports whether a loop may find out where a path leads.
 func (p *paths) brief(path string) bool { return p.work == 0 || len(path)*p.work <= maxWork }
 
