@@ -233,8 +233,15 @@ func (l *Listener) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.move()
-	l.settle(w, r, &c.handlers)
-	l.host.Handler.ServeHTTP(w, r)
+	if !expects(r) {
+		l.settle(w, r, &c.handlers)
+		l.host.Handler.ServeHTTP(w, r)
+		return
+	}
+	p := await(w, r)
+	l.settle(p, r, &c.handlers)
+	l.host.Handler.ServeHTTP(p, r)
+	p.finish()
 }
 
 // settle finds out whether a request has a body: quic-go says of every request without

@@ -1,0 +1,104 @@
+package h3
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"millrace/internal/field"
+)
+
+// expects reports whether a client waits for 100 (Continue) before it sends its
+// body (RFC 9110, 10.1.1). quic-go sends none.
+func expects(r *http.Request) bool {
+	return r.ContentLength != 0 && r.Header["Expect"] != nil && field.Has(r.Header["Expect"], "100-continue")
+}
+
+// patient is the answer to a client that waits to continue. Who reads the body first
+// has the client told, and may be another goroutine than who answers: until the answer
+// begins, its fields are kept apart from quic-go's.
+type patient struct {
+	http.ResponseWriter
+	header http.Header
+	body   io.ReadCloser
+
+	mu    sync.Mutex
+	told  bool // 100 was sent
+	begun bool // the answer: no 100 may follow
+}
+
+// await has a request's client told to continue when its body is read.
+func await(w http.ResponseWriter, r *http.Request) *patient {
+	p := &patient{ResponseWriter: w, header: http.Header{}, body: r.Body}
+	r.Body = awaited{p}
+	return p
+}
+
+// Header implements [http.ResponseWriter].
+func (p *patient) Header() http.Header { return p.header }
+
+// Unwrap lets [http.ResponseController] reach the deadlines.
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// SetReadDeadline is what [http.ResponseController] looks for.
+func (p *patient) SetReadDeadline(t time.Time) error {
+	return http.NewResponseController(p.ResponseWriter).SetReadDeadline(t)
+}
+
+// SetWriteDeadline is what internal/server looks for.
+func (p *patient) SetWriteDeadline(t time.Time) error {
+	return http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (p *patient) WriteHeader(status int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun {
+		return
+	}
+	fields := p.ResponseWriter.Header()
+	maps.Copy(fields, p.header)
+	p.ResponseWriter.WriteHeader(status)
+	if p.begun = status >= http.StatusOK; !p.begun {
+		clear(fields)
+	}
+}
+
+// Write implements [http.ResponseWriter].
+func (p *patient) Write(b []byte) (int, error) {
+	p.WriteHeader(http.StatusOK) // if nobody has
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError is what [http.ResponseController] looks for.
+func (p *patient) FlushError() error {
+	p.WriteHeader(http.StatusOK) // if nobody has
+	return http.NewResponseController(p.ResponseWriter).Flush()
+}
+
+// finish gives quic-go what the handler has said last.
+func (p *patient) finish() {
+	p.WriteHeader(http.StatusOK)                  // if nobody has
+	maps.Copy(p.ResponseWriter.Header(), p.header) // trailers
+}
+
+// awaited is the body that such a client will send.
+type awaited struct{ p *patient }
+
+// Read implements [io.Reader].
+func (b awaited) Read(to []byte) (int, error) {
+	p := b.p
+	p.mu.Lock()
+	if !p.told && !p.begun {
+		p.ResponseWriter.WriteHeader(http.StatusContinue)
+	}
+	p.told = true
+	p.mu.Unlock()
+	return p.body.Read(to) //nolint:wrapcheck // as it is
+}
+
+// Close implements [io.Closer].
+func (b awaited) Close() error { return b.p.body.Close() } //nolint:wrapcheck // as it is
