@@ -119,7 +119,7 @@ var thirdParty = map[string][]string{
 	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/admin":    {"github.com/google/pprof"}, // the difference of two profiles
-	"internal/h3":       {"github.com/quic-go/quic-go"},
+	"internal/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/h2":       {"golang.org/x/net"},
 	"internal/send":     {"golang.org/x/sys"},

@@ -72,3 +72,59 @@ sites:
 		}
 	})
 }
+
+// What is refused before a site is known has one text, too.
+func TestRefusalsBeforeSitesAreAlike(t *testing.T) {
+	up := application(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answered") })
+	everyWay(t, fmt.Sprintf(`
+sites:
+- hosts: [localhost, 127.0.0.1]
+  routes:
+    /: {proxy: {to: %s}}
+`, up), func(w *way) {
+		const kind, own = "text/plain; charset=utf-8 ", "text/plain; charset=utf-8 nosniff "
+		for name, c := range map[string]struct {
+			target string
+			head   []string
+			want   string
+		}{
+			"a bare percent sign": {"/a%", nil, "400 " + kind + "400 Bad Request"},
+			"half of an escape":   {"/a%2?b", nil, "400 " + kind + "400 Bad Request"},
+			"no escape":           {"/%zz/x", nil, "400 " + kind + "400 Bad Request"},
+			"a long header":       {"/", []string{"X-Long", strings.Repeat("x", 100<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
+			"a large header":      {"/", []string{"X-Long", strings.Repeat("x", 200<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
+			"another host":        {"/", []string{"Host", "elsewhere.example"}, "404 " + own + "No site is served under this host name.\n"},
+		} {
+			for _, method := range []string{"GET", "DELETE"} {
+				if strings.HasPrefix(c.want, "431") && strings.HasSuffix(w.Name(), "/h2") {
+					continue // this client sends none that long: see internal/server
+				}
+				r, err := http.NewRequestWithContext(w.Context(), method, w.base, nil)
+				if err != nil {
+					w.Fatal(err)
+				}
+				r.URL.Opaque = c.target
+				for i := 0; i < len(c.head); i += 2 {
+					r.Header.Set(c.head[i], c.head[i+1])
+					if c.head[i] == "Host" {
+						r.Host = c.head[i+1]
+					}
+				}
+				res, err := w.client.Do(r)
+				if err != nil {
+					w.Errorf("%s, %s: %v", method, name, err)
+					continue
+				}
+				body, _ := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				got := []string{fmt.Sprint(res.StatusCode), res.Header.Get("Content-Type")}
+				if sniff := res.Header.Get("X-Content-Type-Options"); sniff != "" {
+					got = append(got, sniff)
+				}
+				if got := strings.Join(append(got, string(body)), " "); got != c.want {
+					w.Errorf("%s, %s: %q, want %q", method, name, got, c.want)
+				}
+			}
+		}
+	})
+}

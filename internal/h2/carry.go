@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,6 +25,10 @@ const maxCarried = 100
 // Mark is the field that a request has which the host had taken, when it goes to
 // net/http; its value is the stream's number. Clients cannot send it.
 const Mark = "millrace-passage"
+
+func markOf(id uint32) hpack.HeaderField {
+	return hpack.HeaderField{Name: Mark, Value: strconv.FormatUint(uint64(id), 10)}
+}
 
 // carried is a stream whose request the host has taken.
 type carried struct {
@@ -351,7 +356,7 @@ func (c *Conn) surrender(t *turn, in *inner) {
 		left := c.carried[i].left
 		in.last = id
 		in.begin(id, left, false)
-		t.pass = appendBlock(t.pass, id, flagEndStream, nil, fields, true)
+		t.pass = appendBlock(t.pass, id, flagEndStream, nil, fields, markOf(id))
 		if more := left - int64(c.settings.window); more > 0 {
 			t.pass = appendWindowUpdate(t.pass, id, more)
 		}

@@ -3,7 +3,6 @@ package h2
 import (
 	"encoding/binary"
 	"errors"
-	"strconv"
 
 	"golang.org/x/net/http2/hpack"
 )
@@ -30,8 +29,7 @@ type block struct {
 }
 
 // headerList collects the fields of a block. The field that exceeds the limit is
-// cut to what exceeds it, since net/http answers with 431 only if little comes
-// behind that. Further fields are decoded, and forgotten.
+// cut to what exceeds it. Further fields are decoded, and forgotten.
 type headerList struct {
 	fields []hpack.HeaderField
 	size   int
@@ -50,20 +48,28 @@ func (l *headerList) emit(f hpack.HeaderField) {
 	l.fields = append(l.fields, f)
 }
 
-// headers works off a HEADERS frame.
-func (c *Conn) headers(t *turn, h head, p []byte) error {
-	var priority []byte
+// unpad splits the payload of a HEADERS frame.
+func (h head) unpad(p []byte) (priority, block []byte, why code) {
 	if h.has(flagPadded) {
 		if len(p) == 0 || int(p[0]) > len(p)-1 {
-			return c.fail(t, codeProtocol)
+			return nil, nil, codeProtocol
 		}
 		p = p[1 : len(p)-int(p[0])]
 	}
 	if h.has(flagPriority) {
 		if len(p) < 5 {
-			return c.fail(t, codeFrameSize)
+			return nil, nil, codeFrameSize
 		}
 		priority, p = p[:5], p[5:]
+	}
+	return priority, p, codeNo
+}
+
+// headers works off a HEADERS frame.
+func (c *Conn) headers(t *turn, h head, p []byte) error {
+	priority, p, why := h.unpad(p)
+	if why != codeNo {
+		return c.fail(t, why)
 	}
 	if h.has(flagEndHeaders) {
 		return c.stream(t, h.id, h.flags, priority, p)
@@ -105,7 +111,7 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 	if c.list.size > maxBomb*c.list.most {
 		return c.flooded(t, Headers)
 	}
-	known, marked := c.last.Load(), false
+	known, own := c.last.Load(), hpack.HeaderField{}
 	switch {
 	case id&1 == 0:
 		return c.fail(t, codeProtocol)
@@ -116,16 +122,22 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 			if c.answer(t, id, priority) {
 				return nil
 			}
-			var taken bool
-			if taken, marked = c.carry(t, id, priority); taken {
+			taken, marked := c.carry(t, id, priority)
+			if taken {
 				return nil
 			}
+			if marked {
+				own = markOf(id)
+			}
 		}
-		switch {
-		case c.badTarget():
-			return c.badRequest(t, id, flags&flagEndStream != 0)
-		case c.crowded():
+		if c.crowded() {
 			return c.decline(t, id)
+		}
+		if own.Name == "" {
+			if own = c.list.refuse(); own.Name != "" {
+				t.fields = c.list.fields
+				c.declined.add(id) // what comes of a body is not wanted (RFC 9113, 8.1)
+			}
 		}
 	default: // trailers, of a stream of net/http's
 		if c.declined.has(id) {
@@ -149,7 +161,7 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 		in.last = id
 		in.begin(id, int64(c.settings.window), flags&flagEndStream == 0 && !c.connects())
 	}
-	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, marked)
+	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, own)
 	return nil
 }
 
@@ -180,9 +192,9 @@ func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
 
 // appendBlock appends a HEADERS frame, and CONTINUATION frames if it takes any,
 // that carries fields as literals which no table keeps (RFC 7541, 6.2.2). They
-// are as they came: what is wrong with them is for net/http to see. Only [Mark] is
-// ours alone.
-func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField, marked bool) []byte {
+// are as they came: what is wrong with them is for net/http to see. Only [Mark] and
+// [Refused] are ours alone: own is one of them, or has no name.
+func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField, own hpack.HeaderField) []byte {
 	const kept = flagEndStream
 	h := head{kind: frameHeaders, flags: flags & kept, id: id}
 	if priority != nil {
@@ -192,12 +204,12 @@ func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpac
 	b = append(appendHead(b, h), priority...)
 	begin := len(b)
 	for i := range fields {
-		if fields[i].Name != Mark {
+		if name := fields[i].Name; name != Mark && name != refused {
 			b = appendLiteral(b, &fields[i])
 		}
 	}
-	if marked {
-		b = appendLiteral(b, &hpack.HeaderField{Name: Mark, Value: strconv.FormatUint(uint64(id), 10)})
+	if own.Name != "" {
+		b = appendLiteral(b, &own)
 	}
 	if n := len(b) - at - frameHead; n <= maxRead {
 		setLength(b[at:], n)

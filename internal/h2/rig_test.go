@@ -115,11 +115,11 @@ func (h *host) Inner(nc net.Conn) {
 	h.mu.Lock()
 	h.starts++
 	h.mu.Unlock()
-	srv := &http.Server{Handler: h.h, ReadHeaderTimeout: patience, MaxHeaderBytes: 64<<10 - 320, Protocols: new(http.Protocols)}
+	srv := &http.Server{Handler: refusing(h.h), ReadHeaderTimeout: patience, MaxHeaderBytes: 64<<10 - 320, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP2(true)
 	_ = srv.Serve(h.nobody) // which sets HTTP/2 up
 	h.inner.Go(func() {
-		srv.TLSNextProto["unencrypted_http2"](srv, tls.Client(unwrapped{Conn: nc}, nil), h.h)
+		srv.TLSNextProto["unencrypted_http2"](srv, tls.Client(unwrapped{Conn: nc}, nil), srv.Handler)
 	})
 }
 
@@ -358,4 +358,15 @@ func pages() http.Handler {
 	})
 	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	return mux
+}
+
+// refusing is a handler behind what a Conn has refused.
+func refusing(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if no := RefusalOf(r); no.Status != 0 {
+			no.Answer(w)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

@@ -1,52 +1,129 @@
 package h2
 
 import (
+	"io"
+	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/net/http2/hpack"
 )
 
-// badTarget reports whether the request's path is none: net/http resets a stream with
-// such a path, where it answers 400 over HTTP/1.1.
-func (c *Conn) badTarget() bool {
-	for i := range c.list.fields {
-		f := &c.list.fields[i]
-		if f.Name != ":path" {
-			continue
-		}
-		odd := func(r rune) bool { return r == '%' || r <= ' ' || r == 0x7f }
-		if f.Value == "" || f.Value[0] == '/' && !strings.ContainsFunc(f.Value, odd) {
-			return false // with none, the request is malformed
-		}
-		_, err := url.ParseRequestURI(f.Value)
-		return err != nil
-	}
-	return false
+// Refusal is an answer to a request whose header block tells that it is none, or not for
+// this connection. Net/http and quic-go would reset its stream, or take it for another.
+type Refusal struct {
+	Status int // 0: nothing is wrong
+	Text   string
+	// Plain: net/http says so itself over HTTP/1.1, without nosniff.
+	Plain bool
 }
 
-// badText is the text with which net/http refuses such a request over HTTP/1.1.
-const badText = "400 Bad Request"
+// TooLong refuses a header list that is too long, as net/http does over HTTP/1.1.
+func TooLong() Refusal {
+	return Refusal{http.StatusRequestHeaderFieldsTooLarge, "431 Request Header Fields Too Large", true}
+}
 
-// badRequest answers 400. What comes of a body is not wanted (RFC 9113, 8.1).
-func (c *Conn) badRequest(t *turn, id uint32, ended bool) error {
-	var block []byte
-	if table := c.settings.table; table < firstTable { // it has become smaller (RFC 7541, 4.2)
-		block = appendInt(block, 0x20, 5, uint64(table))
+// Refuse looks at the :scheme and the :path of a request over TLS, which are empty where
+// there is none: then it is malformed, and net/http or quic-go says so. A scheme is not
+// malformed that nobody here serves (RFC 9113, 8.3.1; RFC 9114, 4.3.1).
+func Refuse(scheme, path string) Refusal {
+	switch {
+	case badTarget(path):
+		return Refusal{http.StatusBadRequest, "400 Bad Request", true}
+	case scheme == "" || strings.EqualFold(scheme, "https"):
+		return Refusal{}
+	case strings.EqualFold(scheme, "http"):
+		return Refusal{http.StatusMisdirectedRequest, NotHTTPS + "\n", false}
 	}
-	const status, kind = 8, 31 // in the static table
-	block = AppendField(block, status, ":status", "400")
-	block = AppendField(block, kind, "content-type", "text/plain; charset=utf-8")
-	text := []byte(badText)
-	if int(c.settings.window) < len(text) || !c.window.take(int64(len(text))) {
-		text = nil
+	return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
+}
+
+// What clients are told, also over HTTP/1.1.
+const (
+	NotHTTPS  = "This connection is for https addresses."
+	NoRequest = "This is not a request."
+)
+
+// badTarget reports whether a path is none that net/url takes.
+func badTarget(path string) bool {
+	odd := func(r rune) bool { return r == '%' || r <= ' ' || r == 0x7f }
+	if path == "" || path[0] == '/' && !strings.ContainsFunc(path, odd) {
+		return false
 	}
-	t.out = AppendHeaders(t.out, id, block, len(text) == 0)
-	if len(text) > 0 {
-		t.out = AppendData(t.out, id, text, maxRead)
+	_, err := url.ParseRequestURI(path)
+	return err != nil
+}
+
+// Refused is the field by which a request comes to a handler that must refuse it: it has
+// a status, the scheme and the path as they came, and net/http sees others.
+const (
+	Refused = "Millrace-Refused"
+	refused = "millrace-refused" // as it is sent
+)
+
+// mostTold is how much of a path a handler is told of a header that is too long.
+const mostTold = 1 << 10
+
+// refuse makes a request that must be refused one that net/http takes. own is the field
+// to add, without a name for other requests.
+func (l *headerList) refuse() (own hpack.HeaderField) {
+	var scheme, path *string
+	for i := range l.fields {
+		switch f := &l.fields[i]; f.Name {
+		case ":scheme":
+			scheme = &f.Value
+		case ":path":
+			path = &f.Value
+		}
 	}
-	c.warm.Store(max(id, c.warm.Load()))
-	c.declined.add(id)
-	if !ended {
-		t.out = appendReset(t.out, id, codeNo)
+	if scheme == nil || path == nil {
+		return own // malformed, or CONNECT
 	}
-	return nil
+	no, told := Refuse(*scheme, *path), *path
+	if l.size > l.most {
+		no, told = TooLong(), told[:min(len(told), mostTold)]
+	}
+	if no.Status != 0 {
+		own = hpack.HeaderField{Name: refused, Value: strconv.Itoa(no.Status) + " " + *scheme + " " + told}
+		*path = "/"
+	}
+	if *scheme != "" {
+		*scheme = "https" // net/http knows it in lower case only (RFC 3986, 3.1)
+	}
+	if l.size > l.most {
+		l.fields = slices.DeleteFunc(l.fields, func(f hpack.HeaderField) bool {
+			return !f.IsPseudo() || len(f.Value) > mostTold
+		})
+	}
+	return own
+}
+
+// RefusalOf says why a request must be refused, and gives it back its target.
+func RefusalOf(r *http.Request) Refusal {
+	was := r.Header[Refused]
+	if r.ProtoMajor != 2 || len(was) != 1 {
+		return Refusal{}
+	}
+	delete(r.Header, Refused)
+	why, target, _ := strings.Cut(was[0], " ")
+	scheme, path, _ := strings.Cut(target, " ")
+	r.RequestURI = path
+	if why == strconv.Itoa(http.StatusRequestHeaderFieldsTooLarge) {
+		return TooLong()
+	}
+	return Refuse(scheme, path)
+}
+
+// Answer says it.
+func (r Refusal) Answer(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	if !r.Plain {
+		h.Set("X-Content-Type-Options", "nosniff")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(r.Text)))
+	w.WriteHeader(r.Status)
+	_, _ = io.WriteString(w, r.Text) // else the client has gone
 }

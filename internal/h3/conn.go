@@ -146,9 +146,14 @@ func (c *conn) move() {
 // answer serves one request, for whose header its client has the header timeout.
 func (c *conn) answer(raw *http3.RawServerConn, str *quic.Stream) {
 	refused := c.listener.host.Refused
-	late := time.Now().Add(c.listener.host.Limits().HeaderTimeout)
+	limits := c.listener.host.Limits()
+	late := time.Now().Add(limits.HeaderTimeout)
 	_ = str.SetReadDeadline(late) // until settle
-	raw.HandleRequestStream(str)
+	if no := look(str, c.listener.http.MaxHeaderBytes); no.Status != 0 {
+		say(str, no, limits.WriteTimeout)
+	} else {
+		raw.HandleRequestStream(str)
+	}
 	end, ok := errors.AsType[*quic.StreamError](context.Cause(str.Context()))
 	if !ok || !end.Remote && end.ErrorCode != quic.StreamErrorCode(http3.ErrCodeRequestIncomplete) {
 		return

@@ -81,7 +81,7 @@ func (p *patient) FlushError() error {
 
 // finish gives quic-go what the handler has said last.
 func (p *patient) finish() {
-	p.WriteHeader(http.StatusOK)                  // if nobody has
+	p.WriteHeader(http.StatusOK)                   // if nobody has
 	maps.Copy(p.ResponseWriter.Header(), p.header) // trailers
 }
 

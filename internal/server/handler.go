@@ -14,6 +14,7 @@ import (
 	"millrace/internal/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
+	"millrace/internal/h2"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/lean"
@@ -31,6 +32,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 3 || r.ProtoMajor == 2 && !s.lane.On() {
 		w.waits = stall.Of(r.Context())
 	}
+	no := h2.RefusalOf(r)
 	table, before := s.enter(r)
 	defer table.Leave()
 	_, w.rehearsal = rw.(*audience)
@@ -64,6 +66,10 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.finish(now, r, w, found.job, shard, began)
 	}()
+	if no.Status != 0 {
+		no.Answer(w)
+		return
+	}
 	if status, why := unserved(came, now); status != 0 {
 		http.Error(w, why, status)
 		return
@@ -214,7 +220,7 @@ func (a *answerer) serve(w *writer, r *http.Request) {
 func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	none := answerer{job: s.none, request: r}
 	if malformed(r) {
-		none.handler = refuse("This is not a request.", http.StatusBadRequest)
+		none.handler = refuse(h2.NoRequest, http.StatusBadRequest)
 		return none
 	}
 	if r.Method == http.MethodConnect && r.Header.Get(":protocol") == "" { // with it, RFC 8441

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"millrace/internal/h2"
 	"millrace/internal/lane"
 )
 
@@ -58,16 +59,56 @@ type inner struct {
 // documented; newLaneHTTP2 fails, and says so, where it is not there.
 const unencrypted = "unencrypted_http2"
 
-// newLaneHTTP2 is net/http's part behind the lane.
-func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
+// newInner sets HTTP/2 up.
+func newInner(srv *http.Server) (*inner, error) {
 	nobody := newHandoff()
 	_ = nobody.Close()
-	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // which sets HTTP/2 up
+	if err := srv.Serve(nobody); !errors.Is(err, net.ErrClosed) { // which does it
 		return nil, fmt.Errorf("start HTTP/2: %w", err)
 	}
 	in := &inner{srv, srv.TLSNextProto[unencrypted]}
 	if in.run == nil {
 		return nil, errors.New("start HTTP/2: this version of net/http does not take connections whose preface was read")
+	}
+	return in, nil
+}
+
+// prefacePatience is how long net/http itself waits for a connection's preface.
+const prefacePatience = 10 * time.Second
+
+// screen has clients' header blocks looked at before net/http has them, where there is
+// no lane to do so.
+func screen(srv *http.Server) error {
+	in, err := newInner(srv)
+	if err != nil {
+		return err
+	}
+	srv.TLSNextProto["h2"] = func(_ *http.Server, nc *tls.Conn, h http.Handler) {
+		_ = nc.SetReadDeadline(time.Now().Add(prefacePatience)) // of a connection: it does not fail
+		if h2.ReadPreface(nc) != nil {
+			_ = nc.Close() // nobody is told
+			return
+		}
+		_ = nc.SetReadDeadline(time.Time{})
+		in.run(srv, tls.Client(unwrapped{&screened{h2.NewScreen(nc, srv.MaxHeaderBytes+headerSlack), nc}}, nil), h)
+	}
+	return nil
+}
+
+// screened is a connection of net/http's, of which TLS tells more.
+type screened struct {
+	*h2.Screen
+	tls *tls.Conn
+}
+
+// ConnectionState fills [http.Request.TLS].
+func (s *screened) ConnectionState() tls.ConnectionState { return s.tls.ConnectionState() }
+
+// newLaneHTTP2 is net/http's part behind the lane.
+func newLaneHTTP2(srv *http.Server) (*lane.HTTP2, error) {
+	in, err := newInner(srv)
+	if err != nil {
+		return nil, err
 	}
 	settings, err := in.settings()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/field"
+	"millrace/internal/h2"
 	"millrace/internal/realip"
 )
 
@@ -71,7 +72,7 @@ func misdirected(r *http.Request, clients *realip.Finder) (why string) {
 	named := r.ProtoMajor == 1 && r.URL.Scheme != "" && r.RequestURI != "" && r.RequestURI[0] != '/'
 	switch {
 	case cleartext(r), named && r.TLS != nil && r.URL.Scheme == "http":
-		return "This connection is for https addresses."
+		return h2.NotHTTPS
 	case named && r.TLS == nil && r.URL.Scheme == "https" && !clients.Trusts(realip.Peer(r.RemoteAddr)):
 		return "This connection is for http addresses."
 	}

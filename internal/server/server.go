@@ -303,6 +303,10 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 			s.lane.Close()
 			return nil, err
 		}
+	} else if err := screen(s.h2); err != nil {
+		s.cut()
+		s.lane.Close()
+		return nil, err
 	}
 	s.ticket.restore(setup.OwnTickets)
 	if err := s.Reload(setup); err != nil {

@@ -76,6 +76,9 @@ func (s *Server) serveAlone(w http.ResponseWriter, r *http.Request) {
 
 // onState is for http.Server.ConnState.
 func (s *streams) onState(nc net.Conn, state http.ConnState) {
+	if behind, ok := nc.(*screened); ok {
+		nc = behind.tls
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state == http.StateClosed {

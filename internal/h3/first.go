@@ -1,0 +1,115 @@
+package h3
+
+import (
+	"bytes"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/quic-go/qpack"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+
+	"millrace/internal/h2"
+)
+
+// Frames of HTTP/3 (RFC 9114, 7.2).
+const (
+	frameData    = 0
+	frameHeaders = 1
+)
+
+const (
+	// maxPeek is how much of a header block is looked at: a client may send half as
+	// much again before quic-go must read.
+	maxPeek = 256 << 10
+	// mostGrowth is how many times longer than its block a list of fields may be as it
+	// is counted, in what clients send: a shorter block is not counted here.
+	mostGrowth = 64
+)
+
+// blocks are what usual header blocks are looked at in.
+var blocks = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+
+// look reads a request's header before quic-go does, which resets the stream of one that
+// it cannot take. Blocks can be decoded twice, as our settings allow no dynamic table
+// (RFC 9204, 3.2.3).
+func look(str *quic.Stream, limit int) h2.Refusal {
+	pooled := blocks.Get().(*[4 << 10]byte)
+	defer blocks.Put(pooled)
+	b := pooled[:]
+	const head = 2 // bytes at least
+	if _, err := str.Peek(b[:head]); err != nil || b[0] != frameHeaders {
+		return h2.Refusal{} // quic-go will find the same
+	}
+	at := 1 + 1<<(b[1]>>6) // RFC 9000, 16
+	if _, err := str.Peek(b[:at]); err != nil {
+		return h2.Refusal{}
+	}
+	length, _, err := quicvarint.Parse(b[1:at])
+	switch {
+	case err != nil:
+		return h2.Refusal{}
+	case length > uint64(limit):
+		return h2.TooLong()
+	case length > maxPeek:
+		return h2.Refusal{}
+	}
+	if need := at + int(length); need > len(b) {
+		b = make([]byte, need)
+	}
+	b = b[:at+int(length)]
+	if _, err := str.Peek(b); err != nil {
+		return h2.Refusal{}
+	}
+	return judge(b[at:], limit)
+}
+
+// judge decodes a header block as far as is needed.
+func judge(block []byte, limit int) h2.Refusal {
+	next := qpack.NewDecoder().Decode(block)
+	count := len(block) > limit/mostGrowth
+	var scheme, path string
+	for size := 0; ; {
+		f, err := next()
+		if err != nil || !f.IsPseudo() && !count { // malformed, or all of it
+			break
+		}
+		if size += len(f.Name) + len(f.Value) + 32; size > limit {
+			return h2.TooLong()
+		}
+		switch f.Name {
+		case ":scheme":
+			scheme = f.Value
+		case ":path":
+			path = f.Value
+		}
+	}
+	return h2.Refuse(scheme, path)
+}
+
+// say answers a request that quic-go does not see.
+func say(str *quic.Stream, r h2.Refusal, patience time.Duration) {
+	str.ReleaseStreamCredit()
+	var block bytes.Buffer
+	fields := qpack.NewEncoder(&block)
+	write := func(name, value string) {
+		_ = fields.WriteField(qpack.HeaderField{Name: name, Value: value}) // to memory
+	}
+	write(":status", strconv.Itoa(r.Status))
+	write("content-type", "text/plain; charset=utf-8")
+	if !r.Plain {
+		write("x-content-type-options", "nosniff")
+	}
+	write("content-length", strconv.Itoa(len(r.Text)))
+	answer := quicvarint.Append(quicvarint.Append(nil, frameHeaders), uint64(block.Len()))
+	answer = append(answer, block.Bytes()...)
+	answer = append(quicvarint.Append(quicvarint.Append(answer, frameData), uint64(len(r.Text))), r.Text...)
+	_ = str.SetWriteDeadline(time.Now().Add(patience)) // of a stream
+	if _, err := str.Write(answer); err != nil {
+		str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestCanceled))
+	}
+	str.CancelRead(quic.StreamErrorCode(http3.ErrCodeNoError)) // RFC 9114, 4.1.1
+	_ = str.Close()                                            // after a reset it is closed
+}
