@@ -10,6 +10,10 @@
 // state that net/http's encoder believes it has, and net/http's frames pass
 // unchanged. net/http's side starts with the first stream that is for it.
 //
+// Requests that net/http would reset, or take for others, it gets as ones that a handler
+// refuses (see [Refused]): so their answers are those of HTTP/1.1. A [Screen] does that
+// much where there is no Conn.
+//
 // What both share is kept here: the connection's window (see [window]), the last
 // stream for GOAWAY, and frames on streams that net/http has never heard of. What
 // is malformed in a way that net/http would notice is left to it.

@@ -18,6 +18,7 @@ type Screen struct {
 	list     headerList
 	most     int
 	in       []byte // the beginning of a frame
+	more     bool   // in has more than that
 	out      []byte // for net/http
 	rest     int    // of the payload of a frame that goes through
 	raw      []byte // the frames of a header block that has not ended
@@ -49,6 +50,10 @@ func ReadPreface(r io.Reader) error {
 // Read implements [net.Conn].
 func (s *Screen) Read(p []byte) (int, error) {
 	for len(s.out) == 0 {
+		if s.more {
+			s.take(nil)
+			continue
+		}
 		if s.blind || s.rest > 0 && len(s.in) == 0 {
 			return s.through(p)
 		}
@@ -77,10 +82,14 @@ func (s *Screen) through(p []byte) (int, error) {
 
 // take works off what was read.
 func (s *Screen) take(b []byte) {
+	s.more = false
 	if len(s.in) > 0 {
 		b, s.in = append(s.in, b...), nil
 	}
 	for len(b) > 0 {
+		if s.more = len(s.out) >= maxOut; s.more { // a few bytes may be many fields
+			break
+		}
 		if n := min(s.rest, len(b)); n > 0 || s.blind {
 			if s.blind {
 				n = len(b)

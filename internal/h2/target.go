@@ -63,8 +63,8 @@ const (
 	refused = "millrace-refused" // as it is sent
 )
 
-// mostTold is how much of a path a handler is told of a header that is too long.
-const mostTold = 1 << 10
+// maxLogged is how much of a path is logged where the header is too long.
+const maxLogged = 1 << 10
 
 // refuse makes a request that must be refused one that net/http takes. own is the field
 // to add, without a name for other requests.
@@ -81,12 +81,12 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 	if scheme == nil || path == nil {
 		return own // malformed, or CONNECT
 	}
-	no, told := Refuse(*scheme, *path), *path
+	no, target := Refuse(*scheme, *path), *path
 	if l.size > l.most {
-		no, told = TooLong(), told[:min(len(told), mostTold)]
+		no, target = TooLong(), target[:min(len(target), maxLogged)]
 	}
 	if no.Status != 0 {
-		own = hpack.HeaderField{Name: refused, Value: strconv.Itoa(no.Status) + " " + *scheme + " " + told}
+		own = hpack.HeaderField{Name: refused, Value: strconv.Itoa(no.Status) + " " + *scheme + " " + target}
 		*path = "/"
 	}
 	if *scheme != "" {
@@ -94,7 +94,7 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 	}
 	if l.size > l.most {
 		l.fields = slices.DeleteFunc(l.fields, func(f hpack.HeaderField) bool {
-			return !f.IsPseudo() || len(f.Value) > mostTold
+			return !f.IsPseudo() || len(f.Value) > maxLogged
 		})
 	}
 	return own

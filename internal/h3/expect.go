@@ -24,9 +24,9 @@ type patient struct {
 	header http.Header
 	body   io.ReadCloser
 
-	mu    sync.Mutex
-	told  bool // 100 was sent
-	begun bool // the answer: no 100 may follow
+	mu        sync.Mutex
+	continued bool // 100 was sent
+	begun     bool // the answer: no 100 may follow
 }
 
 // await has a request's client told to continue when its body is read.
@@ -92,10 +92,10 @@ type awaited struct{ p *patient }
 func (b awaited) Read(to []byte) (int, error) {
 	p := b.p
 	p.mu.Lock()
-	if !p.told && !p.begun {
+	if !p.continued && !p.begun {
 		p.ResponseWriter.WriteHeader(http.StatusContinue)
 	}
-	p.told = true
+	p.continued = true
 	p.mu.Unlock()
 	return p.body.Read(to) //nolint:wrapcheck // as it is
 }

@@ -66,17 +66,7 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		}
 		s.finish(now, r, w, found.job, shard, began)
 	}()
-	if no.Status != 0 {
-		no.Answer(w)
-		return
-	}
-	if status, why := unserved(came, now); status != 0 {
-		http.Error(w, why, status)
-		return
-	}
-	if unexpected(r) { // as net/http says it
-		w.Header()["Content-Length"] = noLength
-		w.WriteHeader(http.StatusExpectationFailed)
+	if refused(w, came, no, now) {
 		return
 	}
 	limits := &now.limits
@@ -102,6 +92,24 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	found.serve(w, r)
 	s.trapped(&found, came, now, w)
+}
+
+// refused answers a request that gets no answer from a site; no is what its header
+// block has told.
+func refused(w *writer, r *http.Request, no h2.Refusal, now *current) bool {
+	status, why := unserved(r, now)
+	switch {
+	case no.Status != 0:
+		no.Answer(w)
+	case status != 0:
+		http.Error(w, why, status)
+	case unexpected(r): // as net/http says it
+		w.Header()["Content-Length"] = noLength
+		w.WriteHeader(http.StatusExpectationFailed)
+	default:
+		return false
+	}
+	return true
 }
 
 // unserved says why a request gets no answer from a site.
