@@ -10,12 +10,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // A client that waits for 100 (Continue) before it sends a body gets it where
 // somebody reads the body, and is not kept waiting where nobody does (RFC 9110,
 // 10.1.1).
 func TestClientsThatWaitToContinue(t *testing.T) {
+	t.Cleanup(func() { _ = goleak.Find() }) // net/http lingers for half a second where it has refused something
 	up := application(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -75,6 +75,7 @@ sites:
 
 // What is refused before a site is known has one text, too.
 func TestRefusalsBeforeSitesAreAlike(t *testing.T) {
+	t.Cleanup(func() { _ = goleak.Find() }) // net/http lingers for half a second where it has refused something
 	up := application(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "answered") })
 	everyWay(t, fmt.Sprintf(`
 sites:
