@@ -14,7 +14,7 @@ func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.trees.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
 	}
-	if !h.background.submit(h, func(tools *compress.Tools) { h.compressOne(e, s, tools) }) {
+	if !h.background.submit(h, func(tools *compress.Tools) { h.compress(e, s, tools) }) {
 		s.queued.Store(false)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
+	"millrace/internal/compress"
 	"millrace/internal/dictionary"
 	"millrace/internal/lane"
 	"millrace/internal/negotiate"
@@ -148,6 +149,12 @@ type Handler struct {
 	versions versions
 	rules    ruleFiles
 
+	// What keepCurrent sets: a packed site needs none of it, and programs that serve
+	// nothing else have neither encoders nor a watcher linked in.
+	start       func()
+	compress    func(e *entry, s *snapshot, tools *compress.Tools)
+	compressFor func(e *entry, with *dictionary.Ask, tools *compress.Tools)
+
 	background *Background // nil: nothing is to be done, as for packed files
 	how        freshness
 	first      sync.Once // the first request
@@ -263,6 +270,7 @@ func start(all trees, o Options) (*Handler, error) {
 // keepCurrent says how the handler learns of changes, from its first request on.
 func (h *Handler) keepCurrent(how freshness) {
 	h.expand = expand
+	h.start, h.compress, h.compressFor = h.startBackground, h.compressOne, h.compressVersion
 	h.how = how
 	h.versions.on = len(h.options.Dictionaries) > 0
 	h.background = h.options.Background
@@ -283,7 +291,7 @@ func (h *Handler) wake() {
 	}
 }
 
-func (h *Handler) start() {
+func (h *Handler) startBackground() {
 	if h.how&watched != 0 {
 		h.startWatching()
 	}

@@ -114,7 +114,7 @@ func (h *Handler) wantDelta(e *entry, s *snapshot, ask *dictionary.Ask) {
 	if v.queued[q] {
 		return
 	}
-	if h.background.submit(h, func(tools *compress.Tools) { h.compressVersion(e, ask, tools) }) {
+	if h.background.submit(h, func(tools *compress.Tools) { h.compressFor(e, ask, tools) }) {
 		if v.queued == nil {
 			v.queued = map[queuedDelta]bool{}
 		}
