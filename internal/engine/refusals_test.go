@@ -94,6 +94,7 @@ sites:
 			"no escape":           {"/%zz/x", nil, "400 " + kind + "400 Bad Request"},
 			"a long header":       {"/", []string{"X-Long", strings.Repeat("x", 100<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
 			"a large header":      {"/", []string{"X-Long", strings.Repeat("x", 200<<10)}, "431 " + kind + "431 Request Header Fields Too Large"},
+			"a long path":         {"/" + strings.Repeat("x", 100<<10), nil, "431 " + kind + "431 Request Header Fields Too Large"},
 			"another host":        {"/", []string{"Host", "elsewhere.example"}, "404 " + own + "No site is served under this host name.\n"},
 		} {
 			for _, method := range []string{"GET", "DELETE"} {

@@ -32,6 +32,8 @@ func Refuse(scheme, path string) Refusal {
 	switch {
 	case badTarget(path):
 		return Refusal{http.StatusBadRequest, "400 Bad Request", true}
+	case path != "" && path[0] != '/' && path != "*": // an address, say
+		return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
 	case scheme == "" || strings.EqualFold(scheme, "https"):
 		return Refusal{}
 	case strings.EqualFold(scheme, "http"):

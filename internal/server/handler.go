@@ -245,6 +245,9 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 	}
 	if r.URL.Path == "*" {
 		none.handler, none.gate = refuse("This is not a path.", http.StatusBadRequest), st.Gate
+		if r.Method == http.MethodOptions { // of the server (RFC 9110, 9.3.7): net/http answers over HTTP/1.1
+			none.handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Length"] = noLength })
+		}
 		return none
 	}
 	if r.URL.Path == "" { // of an address without a path (RFC 9110, 4.2.3)

@@ -54,6 +54,7 @@ func TestHTTP2Malformed(t *testing.T) {
 		"a space":                       {asking("/a b"), "", "400", ""},
 		"a percent sign in the query":   {asking("/slow?a=%"), "", "200", ""},
 		"no path":                       {asking("slow"), "", "400", ""},
+		"the server itself":             {literals(":method", "OPTIONS", ":scheme", "https", ":authority", "a.example", ":path", "*"), "", "200", ""},
 		"an address in place of a path": {asking("https://a.example/slow"), "", "400", ""},
 	} {
 		for _, off := range []bool{false, true} {
