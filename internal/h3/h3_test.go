@@ -460,7 +460,7 @@ func TestRetryUnderLoad(t *testing.T) {
 // slowly, hold little memory and nobody up, and are cut off in time.
 func TestSlowClients(t *testing.T) {
 	const slow = 500
-	r := start(t, server.Options{WriteTimeout: 2 * time.Second, HeaderTimeout: 2 * time.Second})
+	r := start(t, server.Options{WriteTimeout: 2 * time.Second, HeaderTimeout: 2 * time.Second, StalledStreams: 4 * slow})
 	good := r.client(nil)
 	good.page(t)
 	before := heap()
