@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,39 +24,41 @@ func TestHTTP2Malformed(t *testing.T) {
 	scheme := func(s, path string) []byte {
 		return literals(":method", "GET", ":scheme", s, ":authority", "a.example", ":path", path)
 	}
-	const reset = "PROTOCOL_ERROR"
+	// The body of a request that is refused already may end the stream before the answer
+	// is written.
+	const reset, either = "PROTOCOL_ERROR", "400 PROTOCOL_ERROR"
 	for name, c := range map[string]struct {
-		block       []byte
-		body        string // "": the header ends the stream
-		want, alone string // the answers, the second without the lane; "": the same
+		block []byte
+		body  string // "": the header ends the stream
+		want  string // the answers that may come
 	}{
-		"a length without a body":       {asking("/slow", "content-length", "5"), "", "400", ""},
-		"the same, of a hot path":       {asking("/hot", "content-length", "5"), "", "400", ""},
-		"length 0 without a body":       {asking("/slow", "content-length", "0"), "", "200", ""},
-		"no number, without a body":     {asking("/slow", "content-length", "abc"), "", "400", ""},
-		"no number":                     {posting("content-length", "abc"), "abc", reset, ""},
-		"a sign":                        {posting("content-length", "+3"), "abc", reset, ""},
-		"two lengths, without a body":   {asking("/slow", "content-length", "0", "content-length", "0"), "", "400", ""},
-		"two lengths":                   {posting("content-length", "3", "content-length", "3"), "abc", "400", ""},
-		"a list":                        {posting("content-length", "3, 3"), "abc", reset, ""},
-		"more than the length":          {posting("content-length", "2"), "abc", reset, ""},
-		"the length":                    {posting("content-length", "3"), "abc", "200", ""},
-		"no length":                     {posting(), "abc", "200", ""},
-		"an expectation":                {asking("/slow", "expect", "foo"), "", "417", ""},
-		"an expectation, of a hot path": {asking("/hot", "expect", "foo"), "", "417", ""},
-		"another, with a body":          {posting("expect", "foo"), "abc", "417", ""},
-		"http":                          {scheme("http", "/slow"), "", "421", ""},
-		"http, of a hot path":           {scheme("http", "/hot"), "", "421", ""},
-		"another scheme":                {scheme("ftp", "/slow"), "", "400", ""},
-		"capitals":                      {scheme("HTTPS", "/slow"), "", "200", ""},
-		"a bare percent sign":           {asking("/a%"), "", "400", ""},
-		"half of an escape":             {asking("/a%2"), "", "400", ""},
-		"no escape":                     {asking("/%zz"), "", "400", ""},
-		"a space":                       {asking("/a b"), "", "400", ""},
-		"a percent sign in the query":   {asking("/slow?a=%"), "", "200", ""},
-		"no path":                       {asking("slow"), "", "400", ""},
-		"the server itself":             {literals(":method", "OPTIONS", ":scheme", "https", ":authority", "a.example", ":path", "*"), "", "200", ""},
-		"an address in place of a path": {asking("https://a.example/slow"), "", "400", ""},
+		"a length without a body":       {asking("/slow", "content-length", "5"), "", "400"},
+		"the same, of a hot path":       {asking("/hot", "content-length", "5"), "", "400"},
+		"length 0 without a body":       {asking("/slow", "content-length", "0"), "", "200"},
+		"no number, without a body":     {asking("/slow", "content-length", "abc"), "", "400"},
+		"no number":                     {posting("content-length", "abc"), "abc", either},
+		"a sign":                        {posting("content-length", "+3"), "abc", either},
+		"two lengths, without a body":   {asking("/slow", "content-length", "0", "content-length", "0"), "", "400"},
+		"two lengths":                   {posting("content-length", "3", "content-length", "3"), "abc", "400"},
+		"a list":                        {posting("content-length", "3, 3"), "abc", either},
+		"more than the length":          {posting("content-length", "2"), "abc", reset},
+		"the length":                    {posting("content-length", "3"), "abc", "200"},
+		"no length":                     {posting(), "abc", "200"},
+		"an expectation":                {asking("/slow", "expect", "foo"), "", "417"},
+		"an expectation, of a hot path": {asking("/hot", "expect", "foo"), "", "417"},
+		"another, with a body":          {posting("expect", "foo"), "abc", "417"},
+		"http":                          {scheme("http", "/slow"), "", "421"},
+		"http, of a hot path":           {scheme("http", "/hot"), "", "421"},
+		"another scheme":                {scheme("ftp", "/slow"), "", "400"},
+		"capitals":                      {scheme("HTTPS", "/slow"), "", "200"},
+		"a bare percent sign":           {asking("/a%"), "", "400"},
+		"half of an escape":             {asking("/a%2"), "", "400"},
+		"no escape":                     {asking("/%zz"), "", "400"},
+		"a space":                       {asking("/a b"), "", "400"},
+		"a percent sign in the query":   {asking("/slow?a=%"), "", "200"},
+		"no path":                       {asking("slow"), "", "400"},
+		"the server itself":             {literals(":method", "OPTIONS", ":scheme", "https", ":authority", "a.example", ":path", "*"), "", "200"},
+		"an address in place of a path": {asking("https://a.example/slow"), "", "400"},
 	} {
 		for _, off := range []bool{false, true} {
 			r := start(t, plan{lane: lane.Options{Off: off}})
@@ -65,12 +68,8 @@ func TestHTTP2Malformed(t *testing.T) {
 			if c.body != "" {
 				_ = h.WriteData(1, true, []byte(c.body))
 			}
-			want := c.want
-			if off && c.alone != "" {
-				want = c.alone
-			}
-			if got, body := h.answer(t, 1); got != want {
-				t.Errorf("%s, lane off %v: %s %q, want %s", name, off, got, body, want)
+			if got, body := h.answer(t, 1); !slices.Contains(strings.Fields(c.want), got) {
+				t.Errorf("%s, lane off %v: %s %q, want %s", name, off, got, body, c.want)
 			}
 			if got, _ := h.get(t, 3, "/slow"); got != "200" { // the connection goes on
 				t.Errorf("%s, lane off %v: then %s", name, off, got)
