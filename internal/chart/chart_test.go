@@ -417,6 +417,45 @@ func TestPNG(t *testing.T) {
 	}
 }
 
+// TestTextOfPNG: text stands where its anchor says, and what does not fit is cut
+// off by the picture's edges.
+func TestTextOfPNG(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		anchor   anchor
+		at       point
+		text     string
+		from, to int // about where it lies, in pixels from the left
+	}{
+		{start, point{50, 15}, "Łódź × 3.5 µs", 100, 246},
+		{middle, point{50, 15}, "Łódź × 3.5 µs", 27, 173},
+		{end, point{100, 15}, "Łódź × 3.5 µs", 54, 200},
+		{start, point{-20, 15}, "longer than the picture is wide, by far and further", 0, 300},
+		{end, point{170, 15}, "longer than the picture is wide, by far and further", 0, 300},
+		{start, point{500, 10}, "beside it", 300, 0},
+		{start, point{10, -50}, "above it", 300, 0},
+		{start, point{10, 10}, "", 300, 0},
+	} {
+		r, err := newRaster(150, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.text(c.at, c.text, font{size: textSize, paint: ink, anchor: c.anchor})
+		left, right := 300, 0
+		for y := range 40 {
+			for x := range 300 {
+				if r.img.RGBAAt(x, y) != rgba(paper) {
+					left, right = min(left, x), max(right, x+1)
+				}
+			}
+		}
+		const about = 4
+		if max(left-c.from, c.from-left, right-c.to, c.to-right) > about {
+			t.Errorf("%q at %v lies between %d and %d", c.text, c.at, left, right)
+		}
+	}
+}
+
 func TestEveryPaintHasAColour(t *testing.T) {
 	t.Parallel()
 	for p, hex := range paints {

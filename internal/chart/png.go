@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
@@ -9,6 +11,11 @@ import (
 	"math"
 	"strconv"
 
+	xfont "golang.org/x/image/font"
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
 )
 
@@ -18,21 +25,24 @@ const density = 2
 // raster draws into an image. The fonts are read when a picture begins and
 // forgotten with it: a program that draws none pays nothing for them.
 type raster struct {
-	img     *image.RGBA
-	top     float64 // where the chart that is drawn begins, in CSS pixels
-	pen     *vector.Rasterizer
-	weights [2]glyphs // regular and bold
+	img           *image.RGBA
+	top           float64 // where the chart that is drawn begins, in CSS pixels
+	pen           *vector.Rasterizer
+	regular, bold *opentype.Font
+	faces         map[font]xfont.Face // by size and weight
 }
 
 func newRaster(width, height int) (*raster, error) {
-	weights, err := readGlyphs(glyphData)
-	if err != nil {
-		return nil, err
+	regular, regularErr := opentype.Parse(goregular.TTF)
+	bold, boldErr := opentype.Parse(gobold.TTF)
+	if err := errors.Join(regularErr, boldErr); err != nil {
+		return nil, fmt.Errorf("reading the fonts of charts: %w", err)
 	}
 	r := &raster{
 		img:     image.NewRGBA(image.Rect(0, 0, width*density, height*density)),
 		pen:     new(vector.Rasterizer),
-		weights: weights,
+		regular: regular, bold: bold,
+		faces: map[font]xfont.Face{},
 	}
 	draw.Draw(r.img, r.img.Bounds(), image.NewUniform(rgba(paper)), image.Point{}, draw.Src)
 	return r, nil
@@ -173,61 +183,34 @@ func (r *raster) disc(center point, radius float64, fill paint, st stroke) {
 	r.area(circle(center, radius), fill, st)
 }
 
-// text writes with the glyphs of one of the weights.
+// text writes with the face of its size and weight. The face is not hinted: text
+// looks the same wherever on the line it begins.
 func (r *raster) text(at point, text string, f font) {
-	weight := r.weights[0]
-	if f.bold {
-		weight = r.weights[1]
-	}
-	var line []glyph
-	advance := 0
-	for _, c := range clean(text) {
-		g := weight.of(c)
-		line = append(line, g)
-		advance += g.advance
-	}
-	scale := f.size * density / unitsPerEm
-	x, y, width := at.x*density, (at.y+r.top)*density, float64(advance)*scale
+	d := xfont.Drawer{Dst: r.img, Src: image.NewUniform(rgba(f.paint)), Face: r.face(f)}
+	text = clean(text)
+	d.Dot = fixed.Point26_6{X: fixed.Int26_6(at.x * density * 64), Y: fixed.Int26_6((at.y + r.top) * density * 64)}
 	switch f.anchor {
 	case start:
 	case middle:
-		x -= width / 2
+		d.Dot.X -= d.MeasureString(text) / 2
 	case end:
-		x -= width
+		d.Dot.X -= d.MeasureString(text)
 	}
-	// Glyphs may reach beyond their advance, and below the line, by less than a size.
-	margin := f.size * density
-	within := image.Rect(pixel(x-margin), pixel(y-2*margin), pixel(x+width+margin), pixel(y+margin)).Intersect(r.img.Bounds())
-	if within.Empty() {
-		return
-	}
-	r.pen.Reset(within.Dx(), within.Dy())
-	x, y = x-float64(within.Min.X), y-float64(within.Min.Y)
-	for _, g := range line {
-		for _, s := range g.segments {
-			r.segment(s, x, y, scale)
-		}
-		r.pen.ClosePath()
-		x += float64(g.advance) * scale
-	}
-	r.pen.Draw(r.img, within, image.NewUniform(rgba(f.paint)), image.Point{})
+	d.DrawString(text)
 }
 
-// segment draws part of a glyph whose place on the line is at x and y, in pixels.
-func (r *raster) segment(s segment, x, y, scale float64) {
-	var at [2][2]float32
-	for i, p := range s.at {
-		at[i] = [2]float32{float32(x + float64(p[0])*scale), float32(y + float64(p[1])*scale)}
+// face is the font at a size, made when it is needed first.
+func (r *raster) face(f font) xfont.Face {
+	of := r.regular
+	if f.bold {
+		of = r.bold
 	}
-	switch s.kind {
-	case moveTo:
-		r.pen.ClosePath() // the contour before
-		r.pen.MoveTo(at[0][0], at[0][1])
-	case lineTo:
-		r.pen.LineTo(at[0][0], at[0][1])
-	case quadTo:
-		r.pen.QuadTo(at[0][0], at[0][1], at[1][0], at[1][1])
+	key := font{size: f.size, bold: f.bold}
+	if r.faces[key] == nil {
+		// It fails for no size.
+		r.faces[key], _ = opentype.NewFace(of, &opentype.FaceOptions{Size: f.size * density, DPI: 72, Hinting: xfont.HintingNone})
 	}
+	return r.faces[key]
 }
 
 func (r *raster) begin(string, string) {}
