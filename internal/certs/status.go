@@ -14,8 +14,6 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/mholt/acmez/v3/acme"
-
-	"millrace/internal/admin"
 )
 
 // history is what has happened to each name.
@@ -174,10 +172,29 @@ func limited(detail string, until time.Time) string {
 	return fmt.Sprintf("rate limit until %s: the CA has issued too much of late, and is not asked again before; add another one to \"ca\" if that is too late (%s)", until.Format("2006-01-02 15:04:05 MST"), detail)
 }
 
-// Status lists all names and what they have, in the order of names.
-func (m *Manager) Status() []admin.Certificate {
+// Status is the state of one name: its certificate, or why there is none yet.
+type Status struct {
+	Name   string
+	Issuer string
+	// From and To are the certificate's validity, Renewal is when the next one is
+	// requested. Nil while there is no certificate.
+	From, To, Renewal *time.Time
+	// Attempts is how often a certificate was requested since the server started,
+	// Failures how many of these failed.
+	Attempts, Failures uint64
+	// LastError is empty after a success.
+	LastError  string
+	LastFailed *time.Time
+	// LimitedUntil is the end of a CA's rate limit: no CA is asked for the name
+	// before. Next is when a name without a certificate is tried again.
+	LimitedUntil *time.Time
+	Next         *time.Time
+}
+
+// Status lists the state of all names, in the order of names.
+func (m *Manager) Status() []Status {
 	now := m.state.Load()
-	var list []admin.Certificate
+	var list []Status
 	for name := range now.names {
 		list = append(list, m.status(name))
 	}
@@ -196,9 +213,9 @@ func (m *Manager) Status() []admin.Certificate {
 	return list
 }
 
-func (m *Manager) status(name string) admin.Certificate {
+func (m *Manager) status(name string) Status {
 	a := m.history.get(name)
-	s := admin.Certificate{Name: name, Attempts: a.Made, Failures: a.Failed, LastError: a.LastError}
+	s := Status{Name: name, Attempts: a.Made, Failures: a.Failed, LastError: a.LastError}
 	if a.LastError != "" {
 		s.LastFailed = &a.LastFailed
 	}

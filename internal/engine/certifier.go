@@ -5,6 +5,7 @@ package engine
 import (
 	"log/slog"
 
+	"millrace/internal/admin"
 	"millrace/internal/certs"
 	"millrace/internal/h3"
 	"millrace/internal/server"
@@ -19,5 +20,19 @@ func openCertifier(o server.AutoOptions, kept store.Store, errorLog *slog.Logger
 	if err != nil {
 		return nil, err // no *certs.Manager that is nil
 	}
-	return m, nil
+	return manager{m}, nil
+}
+
+// manager is a [certs.Manager] whose states are in the form that the admin listener
+// sends.
+type manager struct{ *certs.Manager }
+
+// Status lists the state of all names.
+func (m manager) Status() []admin.Certificate {
+	states := m.Manager.Status()
+	list := make([]admin.Certificate, len(states))
+	for i := range states {
+		list[i] = admin.Certificate(states[i])
+	}
+	return list
 }
