@@ -76,7 +76,7 @@ const closeTime = 5 * time.Second
 type Handler struct {
 	traits
 	rules *rules.Rules
-	cors  *cors.Policy
+	cors  *cors.CORS
 	proxy *proxy.Handler // what was asked for, and requests that are not for the cache
 
 	tiers   *tier.Tiers
@@ -140,7 +140,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	h.hidden = slices.Concat(tags, h.rules.Hidden())
 	h.packer = newPacker(!o.NoCompress)
 	h.dictionaries.rules = o.Dictionaries
-	if h.cors, err = cors.New(o.CORS); err != nil {
+	if h.cors, err = cors.NewCORS(o.CORS); err != nil {
 		return err
 	}
 	if err = h.openTiers(o, d); err != nil {
@@ -200,7 +200,7 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 			return err
 		}
 	}
-	if h.purges, err = purger.New(p); err != nil {
+	if h.purges, err = purger.NewPurger(p); err != nil {
 		return err
 	}
 	h.life.owned = append(h.life.owned, h.purges)

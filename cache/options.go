@@ -51,7 +51,7 @@ type Options struct {
 	// Key is what tells two requests apart.
 	Key key.Options `yaml:"key"`
 	// CORS lets pages of other origins read the answers.
-	CORS cors.Options `yaml:"cors"`
+	CORS cors.CORSOptions `yaml:"cors"`
 	// Languages that the upstream speaks, to keep Vary: Accept-Language small.
 	Languages []string `yaml:"languages"`
 	// TagHeaders name the response fields with purge tags. Default

@@ -78,7 +78,7 @@ func Compare(ctx context.Context, o CompareOptions, watch result.Watch) (*result
 	if err != nil {
 		return res, err
 	}
-	err = trial.Run(ctx, plan, res, watch)
+	err = trial.RunPlan(ctx, plan, res, watch)
 	res.Ended = time.Now()
 	return res, err
 }

@@ -36,9 +36,9 @@ func Experiments() []experiment.Experiment {
 		packed.Experiment(),
 		embed.Experiment(),
 		sendfile.Experiment(),
-		echoramp.Experiment(),
-		apicache.Experiment(),
-		pgoproof.Experiment(),
+		echoramp.RampExperiment(),
+		apicache.APIExperiment(),
+		pgoproof.PGOExperiment(),
 	}
 }
 

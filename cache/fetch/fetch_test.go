@@ -16,7 +16,7 @@ import (
 
 // A fetch that Close ends while its leader does not listen leaves nobody waiting.
 func TestEndBeforeTheLeaderListens(t *testing.T) {
-	purges, err := purger.New(purger.Options{Index: purge.New(0), ErrorLog: slog.New(slog.DiscardHandler)})
+	purges, err := purger.NewPurger(purger.Options{Index: purge.New(0), ErrorLog: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,12 +206,12 @@ func TestModelFindsMistakes(t *testing.T) {
 }
 
 // The oracle: all purges ever, compared one by one in the plainest way.
-type purged struct {
+type purgedBy struct {
 	Selector
 	n Time
 }
 
-func (p *purged) hits(o *Object) bool {
+func (p *purgedBy) hits(o *Object) bool {
 	bare := strings.TrimPrefix(o.URL, "http://")
 	host, _, _ := strings.Cut(bare, "/")
 	switch {
@@ -251,7 +251,7 @@ func TestAgainstOracle(t *testing.T) {
 			check Time
 		}
 		var objects [2][]*held
-		var done [2][]purged
+		var done [2][]purgedBy
 		for range 600 {
 			url, tag := fmt.Sprintf("http://h%d/%d/%d", r.IntN(3), r.IntN(3), r.IntN(4)), fmt.Sprint("t", r.IntN(10))
 			indexes := [2]*Index{large, small}
@@ -267,7 +267,7 @@ func TestAgainstOracle(t *testing.T) {
 				}
 				s.Hard = r.IntN(3) == 0
 				for i, b := range indexes {
-					done[i] = append(done[i], purged{s, b.Purge(s)})
+					done[i] = append(done[i], purgedBy{s, b.Purge(s)})
 				}
 			case 8:
 				if r.IntN(20) == 0 {

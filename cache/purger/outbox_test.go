@@ -49,7 +49,7 @@ func (s *station) set(down bool) {
 // machine is a purger with a line and an outbox.
 func machine(t *testing.T, s *station, outbox string) *Purger {
 	t.Helper()
-	p, err := New(Options{
+	p, err := NewPurger(Options{
 		Index: purge.New(0), Alike: func(s purge.Selector) []purge.Selector { return []purge.Selector{s} },
 		Publish: s.publish, Outbox: outbox, Purged: func() {}, ErrorLog: slog.New(slog.DiscardHandler),
 	})

@@ -58,9 +58,9 @@ type Purger struct {
 	stop  sync.Once
 }
 
-// New opens journal and outbox, and repeats the purges that an earlier run has
+// NewPurger opens journal and outbox, and repeats the purges that an earlier run has
 // left there.
-func New(o Options) (*Purger, error) {
+func NewPurger(o Options) (*Purger, error) {
 	p := &Purger{o: o, doubts: make(chan purge.Selector, maxDoubts), done: make(chan struct{})}
 	if o.Journal != "" {
 		if err := p.journal.open(o.Journal, o.Index, o.ErrorLog); err != nil {

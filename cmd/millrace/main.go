@@ -61,31 +61,31 @@ import (
 
 // program is the command line: one field for each verb or group of them.
 type program struct {
-	Serve      servecmd.Serve     `cmd:"" help:"Serve a folder, or what a config says."`
-	Cache      cachecmd.Command   `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
-	WS         wscmd.Command      `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
-	Images     imagescmd.Command  `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
-	Certs      certscmd.Certs     `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
-	Trust      certscmd.Trust     `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
-	Pack       packcmd.Pack       `cmd:"" help:"Pack a site into one executable, which serves it."`
-	Check      servecmd.Check     `cmd:"" help:"Report all that is wrong with a config."`
-	Explain    explaincmd.Explain `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
-	Top        topcmd.Command     `cmd:"" help:"Show a running server's figures in the terminal: what is wrong, rates, times, caches, upstreams."`
-	Slow       slowcmd.Command    `cmd:"" help:"List the requests that took far longer than usual, and what they waited for."`
-	Upgrade    servecmd.Upgrade   `cmd:"" help:"Start the program of a running server anew, without a lost request."`
-	Reload     servecmd.Reload    `cmd:"" help:"Have a running server read its config again, and say whether it could."`
-	Init       servecmd.Init      `cmd:"" help:"Write a config to start from."`
-	Password   passwordcmd.Hash   `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
-	Sign       passwordcmd.Sign   `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
-	Import     importcmd.Command  `cmd:"" help:"Bring the config of another server along."`
-	Compare    importcmd.Compare  `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
-	Lab        labcmd.Command     `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
-	PGO        pgocmd.Command     `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
-	Version    version.Command    `cmd:"" help:"Print which millrace this is."`
-	Completion help.Completion    `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
-	Man        help.Man           `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
+	Serve      servecmd.Serve         `cmd:"" help:"Serve a folder, or what a config says."`
+	Cache      cachecmd.Command       `cmd:"" help:"Put a cache in front of a slow API, and talk to the one that runs."`
+	WS         wscmd.Command          `cmd:"" name:"ws" help:"Answer WebSockets: an echo, channels or a proxy; publish to channels and listen to them."`
+	Images     imagescmd.Command      `cmd:"" help:"Convert a folder's images ahead of time, remove outdated variants, show what it saves."`
+	Certs      certscmd.Certs         `cmd:"" help:"List the certificates that come by themselves, and what went wrong."`
+	Trust      certscmd.Trust         `cmd:"" help:"Print how to trust the CA of this machine's own, of --tls internal."`
+	Pack       packcmd.Pack           `cmd:"" help:"Pack a site into one executable, which serves it."`
+	Check      servecmd.Check         `cmd:"" help:"Report all that is wrong with a config."`
+	Explain    explaincmd.Explain     `cmd:"" help:"Say what answers a URL by a config, and why: site, rule, route, file or upstream, hot or cold."`
+	Top        topcmd.Top             `cmd:"" help:"Show a running server's figures in the terminal: what is wrong, rates, times, caches, upstreams."`
+	Slow       slowcmd.Slow           `cmd:"" help:"List the requests that took far longer than usual, and what they waited for."`
+	Upgrade    servecmd.Upgrade       `cmd:"" help:"Start the program of a running server anew, without a lost request."`
+	Reload     servecmd.Reload        `cmd:"" help:"Have a running server read its config again, and say whether it could."`
+	Init       servecmd.Init          `cmd:"" help:"Write a config to start from."`
+	Password   passwordcmd.Hash       `cmd:"" name:"hash-password" help:"Hash a password from the standard input, for auth."`
+	Sign       passwordcmd.Sign       `cmd:"" help:"Sign an address: who has it is let in for a while, where auth says \"signed\"."`
+	Import     importcmd.Command      `cmd:"" help:"Bring the config of another server along."`
+	Compare    importcmd.Compare      `cmd:"" name:"compare-config" help:"Run nginx, Caddy or Apache by its config and Millrace by its own, and show in what their answers differ."`
+	Lab        labcmd.Command         `cmd:"" help:"Measure servers: load one, compare several, run an experiment."`
+	PGO        pgocmd.PGO             `cmd:"" name:"pgo" help:"Profile-guided optimisation: record, judge, build with and prove profiles."`
+	Version    version.VersionCommand `cmd:"" help:"Print which millrace this is."`
+	Completion help.Completion        `cmd:"" help:"Print a script that completes millrace's command line in a shell."`
+	Man        help.Man               `cmd:"" help:"Print the manual page (in roff: pipe it to \"man -l -\")."`
 
-	Maintenance maintenancecmd.Command `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
+	Maintenance maintenancecmd.Maintenance `cmd:"" help:"Close all sites of a running server for a while, or open them again."`
 
 	Which bool `name:"version" hidden:"" alone:"" help:"Print which millrace this is."` // the verb is in the help
 }
@@ -160,11 +160,11 @@ func act(structs any, name string, args []string, j job) int {
 	}
 	switch {
 	case err != nil:
-		err = help.Usage(err, map[string]help.Unexpected{"ws": wscmd.Unexpected})
+		err = help.CommandUsage(err, map[string]help.Unexpected{"ws": wscmd.Unexpected})
 	case alone == nil:
 		err = j.runner(verb)()
 	case alone.Name == "version":
-		err = (&version.Command{}).Run(j.Streams)
+		err = (&version.VersionCommand{}).Run(j.Streams)
 	default:
 		_, err = io.WriteString(j.Out, help.Page(verb, j.examples))
 	}
@@ -206,7 +206,7 @@ func examples(verb string) []string {
 	if verb == "" {
 		return []string{"millrace serve ./public", "millrace cache http://127.0.0.1:5000", "millrace ws --channels", "millrace serve ./photos --images"}
 	}
-	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.Examples, certscmd.Examples, passwordcmd.Examples, explaincmd.Examples, importcmd.Examples, maintenancecmd.Examples, slowcmd.Examples, topcmd.Examples} {
+	for _, of := range []help.Examples{servecmd.Examples, cachecmd.Examples, wscmd.Examples, imagescmd.Examples, packcmd.Examples, labcmd.Examples, pgocmd.PGOExamples, certscmd.CertsExamples, passwordcmd.PasswordExamples, explaincmd.Examples, importcmd.Examples, maintenancecmd.MaintenanceExamples, slowcmd.SlowExamples, topcmd.TopExamples} {
 		if lines := of(verb); lines != nil {
 			return lines
 		}

@@ -154,7 +154,7 @@ type Site struct {
 	Headers *headers.AnswerOptions `yaml:"headers"`
 	// CORS says of which other origins scripts may read answers, and answers
 	// their preflights. Origins alone are enough: "cors: https://app.example".
-	CORS *cors.Options `yaml:"cors"`
+	CORS *cors.CORSOptions `yaml:"cors"`
 	// Use puts in snippets, in their order; the site's own keys go on top.
 	Use []string `yaml:"use"`
 }
@@ -232,7 +232,7 @@ type Route struct {
 	// Headers are rules as the site has them, and come after those.
 	Headers *headers.AnswerOptions `yaml:"headers"`
 	// CORS is as the site has it, and holds instead of that; "" for none.
-	CORS *cors.Options `yaml:"cors"`
+	CORS *cors.CORSOptions `yaml:"cors"`
 	// Use puts in snippets, in their order; the route's own keys go on top.
 	Use []string `yaml:"use"`
 }

@@ -27,7 +27,7 @@ func (c *Config) HeaderLists(s Site, r *Route) []headers.List {
 
 // CORSOptions say which scripts may read the answers of a route of a site, or,
 // for nil, of paths that no route answers. nil: it is not said here.
-func (s Site) CORSOptions(r *Route) *cors.Options {
+func (s Site) CORSOptions(r *Route) *cors.CORSOptions {
 	o := s.CORS
 	if r != nil && r.CORS != nil {
 		o = r.CORS

@@ -24,7 +24,7 @@ func BenchmarkApply(b *testing.B) {
 		{"denied", many, "https://www.example.com"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p := policy(b, Options{Origins: c.origins})
+			p := policy(b, CORSOptions{Origins: c.origins})
 			r := request(http.MethodGet, "Origin", c.origin)
 			h := http.Header{}
 			b.ReportAllocs()

@@ -25,15 +25,15 @@ var forbidden = []string{http.MethodConnect, http.MethodTrace, "TRACK"}
 
 // UnmarshalText lets a config say "cors: https://blog.example", or several
 // origins with commas between. An empty text is off.
-func (o *Options) UnmarshalText(text []byte) error {
-	*o = Options{}
+func (o *CORSOptions) UnmarshalText(text []byte) error {
+	*o = CORSOptions{}
 	if len(strings.TrimSpace(string(text))) == 0 {
 		return nil
 	}
 	for one := range strings.SplitSeq(string(text), ",") {
 		one = strings.TrimSpace(one)
 		if err := checkOrigin(one); err != nil {
-			*o = Options{}
+			*o = CORSOptions{}
 			return err
 		}
 		o.Origins = append(o.Origins, one)
@@ -42,7 +42,7 @@ func (o *Options) UnmarshalText(text []byte) error {
 }
 
 // Check returns what is wrong with the options, by the key it is wrong with.
-func (o Options) Check() map[string]error {
+func (o CORSOptions) Check() map[string]error {
 	faults := map[string]error{}
 	set := func(key string, err error) {
 		if err != nil {
@@ -69,7 +69,7 @@ func (o Options) Check() map[string]error {
 	return faults
 }
 
-func (o Options) checkOrigins() error {
+func (o CORSOptions) checkOrigins() error {
 	switch {
 	case len(o.Origins) == 0:
 		if len(o.Methods) > 0 || len(o.Headers) > 0 || len(o.Expose) > 0 || o.Credentials || o.MaxAge != 0 {
@@ -94,12 +94,12 @@ func checkOrigin(text string) error {
 	if text == wildcard {
 		return nil
 	}
-	_, err := parse(text)
+	_, err := parseOrigin(text)
 	if err == nil {
 		return nil
 	}
 	if scheme, host, ok := strings.Cut(text, "://*."); ok {
-		o, err := parse(scheme + "://" + host)
+		o, err := parseOrigin(scheme + "://" + host)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%q: %w", text, err)

@@ -32,8 +32,8 @@ import (
 	"millrace/internal/field"
 )
 
-// Options of CORS. Empty Origins: off, and the upstream's own headers pass.
-type Options struct {
+// CORSOptions of CORS. Empty Origins: off, and the upstream's own headers pass.
+type CORSOptions struct {
 	// Origins that may read: https://blog.example, https://*.example.org, or * for any.
 	// https://*.example.org is every host below example.org, not itself. null
 	// is what sandboxed frames and local files send, of any site.
@@ -75,8 +75,8 @@ var upstreams = []string{
 	"Access-Control-Allow-Private-Network", "Access-Control-Allow-Local-Network",
 }
 
-// Policy decides. It is immutable. A nil *Policy is off.
-type Policy struct {
+// CORS decides. It is immutable. A nil *Policy is off.
+type CORS struct {
 	exact    map[string]int // normal origin → index of its rule
 	below    []below
 	classes  []string // by rule
@@ -89,8 +89,8 @@ type Policy struct {
 	age         []string
 }
 
-// New prepares o; nil without origins. Its error is one of those that Check finds.
-func New(o Options) (*Policy, error) {
+// NewCORS prepares o; nil without origins. Its error is one of those that Check finds.
+func NewCORS(o CORSOptions) (*CORS, error) {
 	faults := o.Check()
 	for _, name := range []string{"origins", "credentials", "methods", "headers", "expose", "max_age"} {
 		if err := faults[name]; err != nil {
@@ -100,14 +100,14 @@ func New(o Options) (*Policy, error) {
 	if len(o.Origins) == 0 {
 		return nil, nil
 	}
-	p := &Policy{exact: map[string]int{}, credentials: o.Credentials}
+	p := &CORS{exact: map[string]int{}, credentials: o.Credentials}
 	for i, text := range o.Origins {
 		p.classes = append(p.classes, strconv.Itoa(i))
 		if text == wildcard {
 			p.constant = []string{wildcard}
 			continue
 		}
-		origin, err := parse(strings.Replace(text, "://*.", "://", 1))
+		origin, err := parseOrigin(strings.Replace(text, "://*.", "://", 1))
 		if err != nil {
 			return nil, err
 		}
@@ -122,10 +122,10 @@ func New(o Options) (*Policy, error) {
 			p.constant = nil
 		}
 	}
-	p.methods = list([]string{http.MethodGet, http.MethodHead, http.MethodPost}, o.Methods)
-	p.headers = list(nil, o.Headers)
+	p.methods = splitList([]string{http.MethodGet, http.MethodHead, http.MethodPost}, o.Methods)
+	p.headers = splitList(nil, o.Headers)
 	if len(o.Expose) > 0 {
-		p.expose = []string{list(nil, o.Expose)}
+		p.expose = []string{splitList(nil, o.Expose)}
 	}
 	seconds := o.MaxAge
 	if seconds == 0 {
@@ -135,8 +135,8 @@ func New(o Options) (*Policy, error) {
 	return p, nil
 }
 
-// list joins names to a field's value; "*" if that is one of them.
-func list(names, more []string) string {
+// splitList joins names to a field's value; "*" if that is one of them.
+func splitList(names, more []string) string {
 	if slices.Contains(more, wildcard) {
 		return wildcard
 	}
@@ -148,8 +148,8 @@ func list(names, more []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Denied is the class of requests from origins that may not read.
-const Denied = "denied"
+// CORSDenied is the class of requests from origins that may not read.
+const CORSDenied = "denied"
 
 // Class is the request's class: all requests of one class get the same fields
 // from Apply, but for the name of an origin that is echoed. It is "" when the
@@ -159,7 +159,7 @@ const Denied = "denied"
 //
 // What Apply has made for one host of https://*.example.org is not right for
 // another, though both are of one class.
-func (p *Policy) Class(r *http.Request) string {
+func (p *CORS) Class(r *http.Request) string {
 	if !p.Varies() {
 		return ""
 	}
@@ -170,15 +170,15 @@ func (p *Policy) Class(r *http.Request) string {
 	if rule := p.rule(origin); rule >= 0 {
 		return p.classes[rule]
 	}
-	return Denied
+	return CORSDenied
 }
 
 // Varies reports whether Apply looks at Origin.
-func (p *Policy) Varies() bool { return p != nil && p.constant == nil }
+func (p *CORS) Varies() bool { return p != nil && p.constant == nil }
 
 // Allows reports whether scripts may read the answer to r: also when nothing says
 // where it comes from.
-func (p *Policy) Allows(r *http.Request) bool {
+func (p *CORS) Allows(r *http.Request) bool {
 	origin, there := requestOrigin(r)
 	return !there || p.rule(origin) >= 0
 }
@@ -206,14 +206,14 @@ func requestOrigin(r *http.Request) (origin string, there bool) {
 }
 
 // rule is the index of the first rule that allows an origin, or -1.
-func (p *Policy) rule(text string) int {
+func (p *CORS) rule(text string) int {
 	if p.constant != nil && p.constant[0] == wildcard {
 		return 0
 	}
 	if rule, ok := p.exact[text]; ok { // browsers send the normal form
 		return rule
 	}
-	origin, err := parse(text)
+	origin, err := parseOrigin(text)
 	if err != nil {
 		return -1
 	}
@@ -233,7 +233,7 @@ func (p *Policy) rule(text string) int {
 // The upstream's own Access-Control fields in h are replaced. r must still have
 // its Origin. h must be this answer's own map; the slices in it are left alone,
 // and those put into it must be.
-func (p *Policy) Apply(h http.Header, r *http.Request) {
+func (p *CORS) Apply(h http.Header, r *http.Request) {
 	if p == nil {
 		return
 	}
@@ -243,13 +243,13 @@ func (p *Policy) Apply(h http.Header, r *http.Request) {
 
 // ApplyTo is Apply for a header that is no http.Header, and a request with one
 // Origin, or "" for none.
-func (p *Policy) ApplyTo(h field.Fields, origin string) {
+func (p *CORS) ApplyTo(h field.Fields, origin string) {
 	if p != nil {
 		p.apply(h, origin, origin != "")
 	}
 }
 
-func (p *Policy) apply(h field.Fields, origin string, there bool) {
+func (p *CORS) apply(h field.Fields, origin string, there bool) {
 	for _, name := range upstreams {
 		h.Delete(name)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func policy(t testing.TB, o Options) *Policy {
+func policy(t testing.TB, o CORSOptions) *CORS {
 	t.Helper()
-	p, err := New(o)
+	p, err := NewCORS(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func request(method string, kv ...string) *http.Request {
 }
 
 func TestOrigins(t *testing.T) {
-	p := policy(t, Options{Origins: []string{
+	p := policy(t, CORSOptions{Origins: []string{
 		"https://blog.example", "HTTP://Dev.Example:8080", "https://*.example.org", "https://*.api.example:8443",
 		"https://example.net:443", "http://[2001:DB8:0::1]", "capacitor://localhost", "https://a.example.org",
 	}})
@@ -82,42 +82,42 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s is allowed by rule %d, want %d", origin, got, rule)
 		}
 	}
-	if p := policy(t, Options{Origins: []string{"https://a.example", "null"}}); p.rule("null") != 1 || p.rule("NULL") != -1 {
+	if p := policy(t, CORSOptions{Origins: []string{"https://a.example", "null"}}); p.rule("null") != 1 || p.rule("NULL") != -1 {
 		t.Error("null is not allowed where it is listed")
 	}
-	if p := policy(t, Options{Origins: []string{"*"}}); p.rule("null") != 0 || p.rule("anything") != 0 {
+	if p := policy(t, CORSOptions{Origins: []string{"*"}}); p.rule("null") != 0 || p.rule("anything") != 0 {
 		t.Error("* does not allow everything")
 	}
 }
 
-func TestApply(t *testing.T) {
-	single := Options{Origins: []string{"HTTPS://Blog.Example:443"}}
-	several := Options{Origins: []string{"https://a.example", "https://*.b.example"}, Credentials: true, Expose: []string{"X-A", "ETag"}}
-	secret := Options{Origins: []string{"https://blog.example"}, Credentials: true}
+func TestCORSApply(t *testing.T) {
+	single := CORSOptions{Origins: []string{"HTTPS://Blog.Example:443"}}
+	several := CORSOptions{Origins: []string{"https://a.example", "https://*.b.example"}, Credentials: true, Expose: []string{"X-A", "ETag"}}
+	secret := CORSOptions{Origins: []string{"https://blog.example"}, Credentials: true}
 	upstream := http.Header{
 		"Access-Control-Allow-Origin": {"*"}, "Access-Control-Allow-Credentials": {"true"}, "Access-Control-Expose-Headers": {"Secret"},
 		"Access-Control-Allow-Private-Network": {"true"}, "Access-Control-Max-Age": {"1"}, "Etag": {`"1"`},
 	}
 	for _, c := range []struct {
 		name   string
-		o      Options
+		o      CORSOptions
 		origin string
 		want   string // as lines, without Etag
 		class  string
 	}{
-		{"any", Options{Origins: []string{"*"}, Expose: []string{"*"}}, "https://x.example", "Access-Control-Allow-Origin: *|Access-Control-Expose-Headers: *", ""},
-		{"any without Origin", Options{Origins: []string{"*"}}, "", "Access-Control-Allow-Origin: *", ""},
+		{"any", CORSOptions{Origins: []string{"*"}, Expose: []string{"*"}}, "https://x.example", "Access-Control-Allow-Origin: *|Access-Control-Expose-Headers: *", ""},
+		{"any without Origin", CORSOptions{Origins: []string{"*"}}, "", "Access-Control-Allow-Origin: *", ""},
 		// Constant: the browser compares, and no cache needs to know.
 		{"single", single, "https://blog.example", "Access-Control-Allow-Origin: https://blog.example", ""},
 		{"single, other origin", single, "https://evil.example", "Access-Control-Allow-Origin: https://blog.example", ""},
 		{"single without Origin", single, "", "Access-Control-Allow-Origin: https://blog.example", ""},
 		{"single with credentials", secret, "https://evil.example", "Access-Control-Allow-Credentials: true|Access-Control-Allow-Origin: https://blog.example", ""},
-		{"single pattern", Options{Origins: []string{"https://*.b.example"}}, "https://x.b.example", "Access-Control-Allow-Origin: https://x.b.example|Vary: Origin", "0"},
+		{"single pattern", CORSOptions{Origins: []string{"https://*.b.example"}}, "https://x.b.example", "Access-Control-Allow-Origin: https://x.b.example|Vary: Origin", "0"},
 		{
 			"several", several, "https://x.b.example",
 			"Access-Control-Allow-Credentials: true|Access-Control-Allow-Origin: https://x.b.example|Access-Control-Expose-Headers: X-A, ETag|Vary: Origin", "1",
 		},
-		{"several, not allowed", several, "https://b.example", "Vary: Origin", Denied},
+		{"several, not allowed", several, "https://b.example", "Vary: Origin", CORSDenied},
 		{"several without Origin", several, "", "Vary: Origin", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestApplyLeavesSlicesAlone(t *testing.T) {
-	p := policy(t, Options{Origins: []string{"https://a.example", "https://b.example"}})
+	p := policy(t, CORSOptions{Origins: []string{"https://a.example", "https://b.example"}})
 	stored := make([]string, 1, 4)
 	stored[0] = "Accept-Encoding"
 	for _, c := range []struct{ vary, want []string }{
@@ -176,7 +176,7 @@ func TestApplyLeavesSlicesAlone(t *testing.T) {
 }
 
 func TestOff(t *testing.T) {
-	p := policy(t, Options{})
+	p := policy(t, CORSOptions{})
 	if p != nil {
 		t.Fatal("on without origins")
 	}
@@ -192,11 +192,11 @@ func TestOff(t *testing.T) {
 
 func TestPreflight(t *testing.T) {
 	const vary = "Vary: Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
-	some := Options{Origins: []string{"https://a.example", "https://b.example"}, Methods: []string{"PUT", "GET"}, Headers: []string{"Content-Type", "X-A"}}
-	anything := Options{Origins: []string{"https://a.example"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true, MaxAge: -1}
+	some := CORSOptions{Origins: []string{"https://a.example", "https://b.example"}, Methods: []string{"PUT", "GET"}, Headers: []string{"Content-Type", "X-A"}}
+	anything := CORSOptions{Origins: []string{"https://a.example"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true, MaxAge: -1}
 	for _, c := range []struct {
 		name   string
-		o      Options
+		o      CORSOptions
 		fields []string
 		status int
 		want   string
@@ -225,7 +225,7 @@ func TestPreflight(t *testing.T) {
 		},
 		{
 			"any origin",
-			Options{Origins: []string{"*"}, MaxAge: 5},
+			CORSOptions{Origins: []string{"*"}, MaxAge: 5},
 			[]string{"Origin", "null", requestMethod, "GET"},
 			204, "Access-Control-Allow-Methods: GET, HEAD, POST|Access-Control-Allow-Origin: *|Access-Control-Max-Age: 5|" + vary,
 		},
@@ -259,46 +259,46 @@ func TestPreflight(t *testing.T) {
 func TestCheck(t *testing.T) {
 	one := []string{"https://a.example"}
 	for _, c := range []struct {
-		o    Options
+		o    CORSOptions
 		want string
 	}{
-		{Options{}, ""},
-		{Options{Origins: []string{"*"}, Methods: []string{"PUT", "*"}, Headers: []string{"*"}, Expose: []string{"*"}, MaxAge: 60}, ""},
-		{Options{Origins: []string{"https://*.a.example", "null", "http://127.0.0.1:3000", "http://xn--bcher-kva.example"}}, ""},
-		{Options{Methods: []string{"PUT"}}, "origins"},
-		{Options{Credentials: true}, "origins"},
-		{Options{Origins: []string{"*"}, Credentials: true}, "credentials"},
-		{Options{Origins: []string{"null"}, Credentials: true}, "credentials"},
-		{Options{Origins: one, Credentials: true, Expose: []string{"*"}}, "expose"},
-		{Options{Origins: []string{"*", "https://a.example"}}, "origins"},
-		{Options{Origins: []string{""}}, "origins"},
-		{Options{Origins: []string{"a.example"}}, "origins"},
-		{Options{Origins: []string{"https://a.example/"}}, "origins"},
-		{Options{Origins: []string{"https://*"}}, "origins"},
-		{Options{Origins: []string{"https://*.*.a"}}, "origins"},
-		{Options{Origins: []string{"https://a.*"}}, "origins"},
-		{Options{Origins: []string{"*.a.example"}}, "origins"},
-		{Options{Origins: []string{"https://*a.example"}}, "origins"},
-		{Options{Origins: []string{"https://*.[::1]"}}, "origins"},
-		{Options{Origins: []string{"https://*."}}, "origins"},
-		{Options{Origins: []string{"https://bücher.example"}}, "origins"},
-		{Options{Origins: []string{"https://a:x"}}, "origins"},
-		{Options{Origins: []string{"https://a:65536"}}, "origins"},
-		{Options{Origins: slices.Repeat(one, maxOrigins+1)}, "origins"},
-		{Options{Origins: one, Methods: []string{"put"}}, "methods"},
-		{Options{Origins: one, Methods: []string{"P T"}}, "methods"},
-		{Options{Origins: one, Methods: []string{"TRACE"}}, "methods"},
-		{Options{Origins: one, Headers: []string{"a:"}}, "headers"},
-		{Options{Origins: one, Headers: slices.Repeat([]string{"a"}, maxNames+1)}, "headers"},
-		{Options{Origins: one, Expose: []string{"a\r\nb"}}, "expose"},
-		{Options{Origins: one, MaxAge: -2}, "max_age"},
-		{Options{Origins: one, MaxAge: 1 << 30}, "max_age"},
+		{CORSOptions{}, ""},
+		{CORSOptions{Origins: []string{"*"}, Methods: []string{"PUT", "*"}, Headers: []string{"*"}, Expose: []string{"*"}, MaxAge: 60}, ""},
+		{CORSOptions{Origins: []string{"https://*.a.example", "null", "http://127.0.0.1:3000", "http://xn--bcher-kva.example"}}, ""},
+		{CORSOptions{Methods: []string{"PUT"}}, "origins"},
+		{CORSOptions{Credentials: true}, "origins"},
+		{CORSOptions{Origins: []string{"*"}, Credentials: true}, "credentials"},
+		{CORSOptions{Origins: []string{"null"}, Credentials: true}, "credentials"},
+		{CORSOptions{Origins: one, Credentials: true, Expose: []string{"*"}}, "expose"},
+		{CORSOptions{Origins: []string{"*", "https://a.example"}}, "origins"},
+		{CORSOptions{Origins: []string{""}}, "origins"},
+		{CORSOptions{Origins: []string{"a.example"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://a.example/"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://*"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://*.*.a"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://a.*"}}, "origins"},
+		{CORSOptions{Origins: []string{"*.a.example"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://*a.example"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://*.[::1]"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://*."}}, "origins"},
+		{CORSOptions{Origins: []string{"https://bücher.example"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://a:x"}}, "origins"},
+		{CORSOptions{Origins: []string{"https://a:65536"}}, "origins"},
+		{CORSOptions{Origins: slices.Repeat(one, maxOrigins+1)}, "origins"},
+		{CORSOptions{Origins: one, Methods: []string{"put"}}, "methods"},
+		{CORSOptions{Origins: one, Methods: []string{"P T"}}, "methods"},
+		{CORSOptions{Origins: one, Methods: []string{"TRACE"}}, "methods"},
+		{CORSOptions{Origins: one, Headers: []string{"a:"}}, "headers"},
+		{CORSOptions{Origins: one, Headers: slices.Repeat([]string{"a"}, maxNames+1)}, "headers"},
+		{CORSOptions{Origins: one, Expose: []string{"a\r\nb"}}, "expose"},
+		{CORSOptions{Origins: one, MaxAge: -2}, "max_age"},
+		{CORSOptions{Origins: one, MaxAge: 1 << 30}, "max_age"},
 	} {
 		faults := c.o.Check()
 		if got := strings.Join(slices.Sorted(maps.Keys(faults)), " "); got != c.want {
 			t.Errorf("%.200v: faults with %q, want %q (%v)", c.o, got, c.want, faults)
 		}
-		if _, err := New(c.o); (err == nil) != (c.want == "") {
+		if _, err := NewCORS(c.o); (err == nil) != (c.want == "") {
 			t.Errorf("%.200v: New returned %v", c.o, err)
 		}
 	}
@@ -322,16 +322,16 @@ func TestUnmarshalText(t *testing.T) {
 		" https://a.example , https://*.b.example,null": {"https://a.example", "https://*.b.example", "null"},
 		"*": {"*"},
 	} {
-		o := Options{Credentials: true}
+		o := CORSOptions{Credentials: true}
 		if err := o.UnmarshalText([]byte(text)); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		if diff := cmp.Diff(Options{Origins: want}, o); diff != "" {
+		if diff := cmp.Diff(CORSOptions{Origins: want}, o); diff != "" {
 			t.Errorf("%q: %s", text, diff)
 		}
 	}
 	for _, text := range []string{",", "https://a.example,", "true", "https://a.example https://b.example"} {
-		var o Options
+		var o CORSOptions
 		if err := o.UnmarshalText([]byte(text)); err == nil || len(o.Origins) > 0 {
 			t.Errorf("%q is %v", text, o)
 		}
@@ -339,7 +339,7 @@ func TestUnmarshalText(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	p := policy(t, Options{Origins: []string{"https://a.example", "https://b.example", "https://*.c.example"}})
+	p := policy(t, CORSOptions{Origins: []string{"https://a.example", "https://b.example", "https://*.c.example"}})
 	r := request(http.MethodGet, "Origin", "https://b.example")
 	if n := testing.AllocsPerRun(100, func() { p.Class(r) }); n > 0 {
 		t.Errorf("Class took %v allocations", n)

@@ -18,15 +18,15 @@ func FuzzOrigin(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	p := policy(f, Options{Origins: []string{"https://*.example.org", "http://one.test"}})
+	p := policy(f, CORSOptions{Origins: []string{"https://*.example.org", "http://one.test"}})
 	f.Fuzz(func(t *testing.T, text string) {
-		o, err := parse(text)
+		o, err := parseOrigin(text)
 		if err == nil && text != "null" {
 			u, err := url.Parse(text)
 			if err != nil || u.Host == "" || u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery {
 				t.Fatalf("%q is an origin: %v", text, err)
 			}
-			if again, err := parse(o.String()); err != nil || again != o {
+			if again, err := parseOrigin(o.String()); err != nil || again != o {
 				t.Errorf("%q is %q, and that %q, %v", text, o, again, err)
 			}
 			if o.scheme != u.Scheme || o.host[0] != '[' && o.host != strings.ToLower(u.Hostname()) {
@@ -55,7 +55,7 @@ func FuzzOrigin(f *testing.F) {
 			if h.Get(allowOrigin) != text || w.Code != http.StatusNoContent {
 				t.Errorf("%q got %v, status %d", text, h, w.Code)
 			}
-		case Denied:
+		case CORSDenied:
 			if h[allowOrigin] != nil || w.Header()[allowOrigin] != nil || w.Code != http.StatusForbidden {
 				t.Errorf("%q got %v, status %d", text, h, w.Code)
 			}
@@ -69,12 +69,12 @@ func FuzzOptions(f *testing.F) {
 	f.Add("*", "*", "*", "a,b", "null")
 	f.Add("null", "*", "*", "a\r\nSet-Cookie: x", "null")
 	f.Fuzz(func(t *testing.T, text, method, header, asked, from string) {
-		var o Options
+		var o CORSOptions
 		if err := o.UnmarshalText([]byte(text)); err != nil {
 			return
 		}
 		o.Methods, o.Headers, o.Expose = []string{method}, []string{header}, []string{header}
-		p, err := New(o)
+		p, err := NewCORS(o)
 		if (err == nil) != (len(o.Check()) == 0) {
 			t.Fatalf("%v: %v and %v", o, err, o.Check())
 		}

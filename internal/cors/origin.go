@@ -45,9 +45,9 @@ func (b below) has(o origin) bool {
 	return ok && len(labels) > 1 && strings.HasSuffix(labels, ".") && o.scheme == b.origin.scheme && o.port == b.origin.port
 }
 
-// parse reads an origin, and nothing that has more to it than one: no path, not
+// parseOrigin reads an origin, and nothing that has more to it than one: no path, not
 // even a slash, and no user.
-func parse(s string) (o origin, err error) {
+func parseOrigin(s string) (o origin, err error) {
 	if s == "null" {
 		return origin{}, nil
 	}

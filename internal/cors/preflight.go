@@ -26,7 +26,7 @@ const (
 // status tells whoever looks at the network panel or the log where it was
 // decided, and that asking again is no use. Access to private networks is not
 // granted, whoever asks.
-func (p *Policy) Preflight(w http.ResponseWriter, r *http.Request) bool {
+func (p *CORS) Preflight(w http.ResponseWriter, r *http.Request) bool {
 	if p == nil || !IsPreflight(r) {
 		return false
 	}

@@ -66,7 +66,7 @@ func (b *builder) site(listener string, sc config.Site, routes []*site.Route, ru
 }
 
 // answers are the rules for the header of answers, compiled.
-func answers(lists []headers.List, o *cors.Options) (*headers.AnswerRules, *cors.Policy, error) {
+func answers(lists []headers.List, o *cors.CORSOptions) (*headers.AnswerRules, *cors.CORS, error) {
 	rules, faults := headers.CompileAnswers(lists)
 	for key, err := range faults {
 		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
@@ -74,7 +74,7 @@ func answers(lists []headers.List, o *cors.Options) (*headers.AnswerRules, *cors
 	if o == nil {
 		return rules, nil, nil
 	}
-	policy, err := cors.New(*o)
+	policy, err := cors.NewCORS(*o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cors: %w", err)
 	}

@@ -17,10 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{

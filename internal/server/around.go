@@ -15,7 +15,7 @@ import (
 // header of its answer. nil: nothing.
 type around struct {
 	rules *headers.AnswerRules
-	cors  *cors.Policy
+	cors  *cors.CORS
 	r     *http.Request // as it came
 	now   *current
 	asked bool // a preflight was answered, whose fields are for it alone

@@ -192,7 +192,7 @@ func dress(tb testing.TB) func(*site.Route) {
 	if len(faults) > 0 {
 		tb.Fatal(faults)
 	}
-	policy, err := cors.New(cors.Options{Origins: []string{"https://a.example", "https://b.example"}, Credentials: true})
+	policy, err := cors.NewCORS(cors.CORSOptions{Origins: []string{"https://a.example", "https://b.example"}, Credentials: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

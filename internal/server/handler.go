@@ -209,7 +209,7 @@ type answerer struct {
 	trap      *admit.Trap // that is at the path; nil: none
 	foreign   bool
 	headers   *headers.AnswerRules
-	cors      *cors.Policy
+	cors      *cors.CORS
 	said      string // the request's id in what was said of it already; "": nothing was
 }
 

@@ -49,7 +49,7 @@ type Route struct {
 	// Headers change the header of every answer; nil: nothing does.
 	Headers *headers.AnswerRules
 	// CORS says which scripts may read answers; nil: the job does.
-	CORS *cors.Policy
+	CORS *cors.CORS
 
 	glob *match.Path // nil: the pattern has no stars
 }
@@ -67,7 +67,7 @@ type Site struct {
 	Trap *admit.Trap
 	// Headers and CORS are those for paths that no route answers.
 	Headers *headers.AnswerRules
-	CORS    *cors.Policy
+	CORS    *cors.CORS
 
 	exact  map[string]*Route
 	globs  []*Route // the one that says most first

@@ -60,9 +60,9 @@ type Around struct {
 }
 
 // CORS is cors.Options as JSON, without its short form.
-type CORS cors.Options
+type CORS cors.CORSOptions
 
-func (a *Around) compile() (*headers.AnswerRules, *cors.Policy, error) {
+func (a *Around) compile() (*headers.AnswerRules, *cors.CORS, error) {
 	rules, faults := headers.CompileAnswers(a.Headers)
 	for key, err := range faults {
 		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
@@ -70,7 +70,7 @@ func (a *Around) compile() (*headers.AnswerRules, *cors.Policy, error) {
 	if a.CORS == nil {
 		return rules, nil, nil
 	}
-	policy, err := cors.New(cors.Options(*a.CORS))
+	policy, err := cors.NewCORS(cors.CORSOptions(*a.CORS))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cors: %w", err)
 	}

@@ -35,7 +35,7 @@ func TestTask(t *testing.T) {
 	plan.PerRestart = 1
 	plan.Blocks = []int{12}
 	res := new(result.Result)
-	if err := Run(t.Context(), plan, res, nil); err != nil {
+	if err := RunPlan(t.Context(), plan, res, nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(blocks) != 12 {

@@ -181,13 +181,13 @@ func (p *Plan) checkWorkload(w Workload, arms map[string]bool) error {
 	return nil
 }
 
-// Run carries out a plan. It fills samples, verdicts, gates, machine, metrics,
+// RunPlan carries out a plan. It fills samples, verdicts, gates, machine, metrics,
 // arms and workloads of the result that it is given, and leaves the rest alone.
 // When ctx ends it returns with what was measured and res.Interrupted set, and
 // no error. An arm that cannot start or dies is an error that names it; what was
 // measured is in res then, too, judged as far as it goes and marked as
 // interrupted.
-func Run(ctx context.Context, plan Plan, res *result.Result, watch result.Watch) error {
+func RunPlan(ctx context.Context, plan Plan, res *result.Result, watch result.Watch) error {
 	if err := plan.Check(); err != nil {
 		return err
 	}

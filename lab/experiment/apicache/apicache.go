@@ -16,8 +16,8 @@ import (
 	"millrace/lab/result"
 )
 
-// Experiment is api-cache.
-func Experiment() experiment.Experiment {
+// APIExperiment is api-cache.
+func APIExperiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name:     "api-cache",
 		Title:    "what a cache in front of a slow API brings, costs and gets wrong",
@@ -32,7 +32,7 @@ func Experiment() experiment.Experiment {
 			"p ≤ 0.01 after Holm's adjustment over the two metrics, and an interval on one side of 1; everything else is equal within 5 % or undecided. " +
 			"An answer is wrong if its status is 200 and its body is not the API's answer for that very URL: a client beside the load looks at bodies, and afterwards every URL is asked for twice. " +
 			"Any wrong answer is a fault whatever the speed.",
-		Run: run,
+		Run: runAPI,
 	}
 }
 
@@ -99,7 +99,7 @@ type cacheRun struct {
 	sub      []semanticsFinding
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
+func runAPI(ctx context.Context, env experiment.Env, res *result.Result) error {
 	r := &cacheRun{
 		Stage: experiment.NewStage(env, res), env: env, res: res, runPlan: newPlan(env.Mode),
 		random: rand.New(rand.NewPCG(env.Seed, 0x617069)), // an order that must be repeatable

@@ -503,7 +503,7 @@ func TestAPIAnswer(t *testing.T) {
 
 // TestWithoutCheckout says where to run it.
 func TestWithoutCheckout(t *testing.T) {
-	err := Experiment().Run(t.Context(), experiment.Env{Mode: result.Quick, Work: t.TempDir()}, &result.Result{})
+	err := APIExperiment().Run(t.Context(), experiment.Env{Mode: result.Quick, Work: t.TempDir()}, &result.Result{})
 	if err == nil || !strings.Contains(err.Error(), "checkout") {
 		t.Error(err)
 	}

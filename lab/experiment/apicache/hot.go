@@ -59,7 +59,7 @@ func (r *cacheRun) measureHot(ctx context.Context) error {
 	plan.Blocks = []int{blocks}
 	r.Say(result.Event{Kind: result.EventStep, Workload: hotLoad, Text: "full caches, compared block by block"})
 	var hot result.Result
-	err := trial.Run(ctx, plan, &hot, func(e result.Event) {
+	err := trial.RunPlan(ctx, plan, &hot, func(e result.Event) {
 		if e.Kind == result.EventSample {
 			r.Step((r.runPlan.slot + r.runPlan.warmup).Seconds(), e)
 			return

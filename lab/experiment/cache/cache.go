@@ -76,7 +76,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 	}
 	plan := m.newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left()
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace)), answer(res)
 	return err
 }

@@ -215,9 +215,9 @@ func startServer(ctx context.Context, arm *echoServer) (*subject.Process, error)
 		if err != nil {
 			return nil, err
 		}
-		return subject.Start(ctx, exec.Command(arm.exe, arm.args(address)...), address, startTime)
+		return subject.Start(ctx, exec.Command(arm.exe, arm.args(address)...), address, rampStartTime)
 	})
 }
 
-// startTime is how long a server may take until it listens.
-const startTime = 10 * time.Second
+// rampStartTime is how long a server may take until it listens.
+const rampStartTime = 10 * time.Second

@@ -17,8 +17,8 @@ import (
 // smallestEffect is the smallest effect that the ramp gives a verdict about.
 const smallestEffect = 0.05
 
-// Experiment is ws-echo-ramp.
-func Experiment() experiment.Experiment {
+// RampExperiment is ws-echo-ramp.
+func RampExperiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name:     "ws-echo-ramp",
 		Title:    "how many WebSockets a Go server holds, and what each costs",
@@ -32,7 +32,7 @@ func Experiment() experiment.Experiment {
 			"everything else is equal within 5 % or undecided. A second instance of the baseline, the placebo, must not differ from the first. " +
 			"The published test began all N at once; here 256 at a time connect, so that the queue of the listening socket is not what breaks, " +
 			"and all N are open before the first message is sent.",
-		Run: run,
+		Run: runRamp,
 	}
 }
 
@@ -45,9 +45,9 @@ type rampPlan struct {
 	limit      time.Duration // for opening, echoing and closing all connections of a step, each
 }
 
-// newPlan is the plan of a mode on a machine where a process may hold so many
+// newRampPlan is the plan of a mode on a machine where a process may hold so many
 // descriptors. It says what was left out.
-func newPlan(mode result.Mode, descriptors int, note func(string, ...any)) rampPlan {
+func newRampPlan(mode result.Mode, descriptors int, note func(string, ...any)) rampPlan {
 	p := rampPlan{
 		steps: []int{100, 500, 2000, 5000}, rounds: 3, limit: 8 * time.Second,
 		perProcess: min(connectionsPerProcess, descriptors-spareFiles),
@@ -111,7 +111,7 @@ type ramp struct {
 	found    []stepFinding
 }
 
-func run(ctx context.Context, env experiment.Env, res *result.Result) error {
+func runRamp(ctx context.Context, env experiment.Env, res *result.Result) error {
 	s := experiment.NewStage(env, res)
 	res.Metrics = ownMetrics()
 	descriptors, err := openFileLimit()
@@ -119,7 +119,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 		return err
 	}
 	w := &ramp{
-		Stage: s, env: env, res: res, rampPlan: newPlan(env.Mode, descriptors, s.Note),
+		Stage: s, env: env, res: res, rampPlan: newRampPlan(env.Mode, descriptors, s.Note),
 		random: rand.New(rand.NewPCG(env.Seed, 0x7773)), // an order that must be repeatable
 	}
 	if len(w.rampPlan.steps) == 0 {

@@ -272,12 +272,12 @@ func TestWSPlan(t *testing.T) {
 		{result.Quick, 1024, 500, 0, 1},
 	} {
 		notes := 0
-		p := newPlan(c.mode, c.descriptors, func(string, ...any) { notes++ })
+		p := newRampPlan(c.mode, c.descriptors, func(string, ...any) { notes++ })
 		if p.steps[len(p.steps)-1] != c.last || len(p.beyond) != c.beyond || notes != c.notes {
 			t.Errorf("%s with %d descriptors: %+v and %d notes", c.mode, c.descriptors, p, notes)
 		}
 	}
-	if p := newPlan(result.Full, 64, func(string, ...any) {}); len(p.steps) != 0 {
+	if p := newRampPlan(result.Full, 64, func(string, ...any) {}); len(p.steps) != 0 {
 		t.Errorf("with 64 descriptors: %v", p.steps)
 	}
 }
@@ -443,7 +443,7 @@ func TestWSAnswer(t *testing.T) {
 
 // TestWithoutCheckout says where to run it.
 func TestWithoutCheckout(t *testing.T) {
-	err := Experiment().Run(t.Context(), experiment.Env{Mode: result.Quick, Work: t.TempDir()}, &result.Result{})
+	err := RampExperiment().Run(t.Context(), experiment.Env{Mode: result.Quick, Work: t.TempDir()}, &result.Result{})
 	if err == nil || !strings.Contains(err.Error(), "checkout") {
 		t.Error(err)
 	}

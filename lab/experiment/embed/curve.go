@@ -82,7 +82,7 @@ func (m *measurement) curve(ctx context.Context, res *result.Result, budget time
 		plan.Workloads = append(plan.Workloads, w)
 	}
 	got := result.Result{Started: res.Started}
-	err := trial.Run(ctx, plan, &got, watch)
+	err := trial.RunPlan(ctx, plan, &got, watch)
 	mergeCurve(res, &got)
 	series := curveSeries(got.Samples, plan.Arms, sizeOf)
 	if len(series) > 0 {

@@ -100,7 +100,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 	share := 1 - float64(curveTime)/float64(total)
 	plan := newPlan(m.arms(ctx), env)
 	plan.Budget = m.Left() - curveTime
-	err := trial.Run(ctx, plan, res, m.Part(0, share, curveTime))
+	err := trial.RunPlan(ctx, plan, res, m.Part(0, share, curveTime))
 	res.Tables, res.Answer = append(res.Tables, tables(res, m.Probes())...), answer(res, nil)
 	if err != nil || ctx.Err() != nil {
 		return err

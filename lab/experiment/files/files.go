@@ -73,7 +73,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	m.Built()
 	plan := newPlan(m.arms(ctx), env, size)
 	plan.Budget = m.Left()
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, experiment.Beside(res, millrace, millraceLog)), answer(res)
 	return err
 }

@@ -101,7 +101,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 		return err
 	}
 	m.Built()
-	err = trial.Run(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, m.newPlan(arms, workloads, env), res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, embedded), m.photoTable())
 	if err == nil && ctx.Err() == nil && !m.quick {
 		err = m.quality(ctx, res)

@@ -81,7 +81,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 		return err
 	}
 	schedule := rows.Schedule{Rounds: rounds, QuickRounds: 3, Slot: time.Second, QuickSlot: 400 * time.Millisecond, Warmup: 100 * time.Millisecond}
-	err = trial.Run(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, schedule.Plan(m.arms(ctx), chosen, metrics(), env), res, m.Part(0, 1, 0))
 	peers := []rows.Peer{{Arm: disk, Name: "Millrace from disk"}, {Arm: nginx, Name: "nginx"}}
 	res.Tables, res.Answer = append(res.Tables, rows.Tables(res, chosen, peers)...), answer(res, chosen)
 	return err

@@ -36,8 +36,8 @@ const (
 	slowLane = "slow lane"
 )
 
-// Experiment is pgo-proof.
-func Experiment() experiment.Experiment {
+// PGOExperiment is pgo-proof.
+func PGOExperiment() experiment.Experiment {
 	return experiment.Experiment{
 		Name:  "pgo-proof",
 		Title: "millrace built with a CPU profile of itself: gain, noise or harm",
@@ -85,7 +85,7 @@ type Proof struct {
 // Prove runs the experiment pgo-proof on any program. As with every
 // experiment the result holds what was measured even where there is an error.
 func Prove(ctx context.Context, env experiment.Env, p Proof) (*result.Result, error) {
-	e := Experiment()
+	e := PGOExperiment()
 	e.Name = "pgo-prove"
 	if p.Args != nil {
 		e.Title = "a program built with a CPU profile: gain, noise or harm"
@@ -156,7 +156,7 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 	plan, rest := p.plan(), p.rest()
 	plan.Budget = p.Left() - rest
 	share := float64(plan.Budget) / float64(plan.Budget+rest)
-	err := trial.Run(ctx, plan, res, p.Part(0, share, rest))
+	err := trial.RunPlan(ctx, plan, res, p.Part(0, share, rest))
 	res.Gates = append(res.Gates, kernelGates(res, p.env.Mode)...)
 	if err != nil || ctx.Err() != nil {
 		return err

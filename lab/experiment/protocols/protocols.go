@@ -120,7 +120,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	m.Built()
 	schedule := rows.Schedule{Rounds: rounds, QuickRounds: 1, Slot: time.Second, QuickSlot: time.Second}
-	err = trial.Run(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, schedule.Plan(m.arms(), chosen, metrics(), env), res, m.Part(0, 1, 0))
 	m.conclude(res, chosen)
 	return err
 }

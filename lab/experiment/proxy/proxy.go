@@ -102,7 +102,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	defer stopFPM()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	timed, attacks := split(chosen)
 	res.Tables = append(res.Tables, rows.Tables(res, timed, peers())...)
 	res.Tables = append(res.Tables, attackTable(res, attacks), sideTable(res, timed))

@@ -97,7 +97,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	plan := newPlan(arms, env, size)
 	traceTime := experiment.Budget(env.Mode) / 10
 	plan.Budget = m.Left() - traceTime
-	err = trial.Run(ctx, plan, res, m.Part(0, 0.95, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 0.95, 0))
 	res.Tables, res.Answer = append(res.Tables, figures(res)), answer(res, result.Table{})
 	if err != nil || ctx.Err() != nil {
 		return err

@@ -88,7 +88,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	m.Built()
 	plan := schedule().Plan(m.arms(ctx), chosen, metrics(), env)
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables, res.Answer = append(res.Tables, rows.Tables(res, chosen, peers())...), rows.Answer(res, chosen)
 	return err
 }

@@ -65,7 +65,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	}
 	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(quietConnections))
 	plan.Budget = m.Left()
-	err = trial.Run(ctx, plan, res, m.Part(0, 1, 0))
+	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, millrace+overTLS, millrace+channels, millrace+proxy))
 	res.Answer = answer(res)
 	return err

@@ -197,13 +197,13 @@ func (s *Siege) upload(conn net.Conn) {
 		if err := conn.SetReadDeadline(time.Now().Add(s.Every)); err != nil {
 			return
 		}
-		if _, err := conn.Read(answer); !isTimeout(err) {
+		if _, err := conn.Read(answer); !timedOut(err) {
 			return // an answer, or the end
 		}
 	}
 }
 
-func isTimeout(err error) bool {
+func timedOut(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
 }

@@ -152,7 +152,7 @@ func TestCheck(t *testing.T) {
 }
 
 // A server that lets nobody in is counted.
-func TestRefused(t *testing.T) {
+func TestAbuseRefused(t *testing.T) {
 	s := httptest.NewServer(nil)
 	s.Close()
 	siege := begin(t, Config{Kind: Uploads, URL: s.URL, Connections: 1, Length: 1})

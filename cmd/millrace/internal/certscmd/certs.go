@@ -56,7 +56,7 @@ func (c *Certs) Run(s console.Streams) error {
 		s.Say("No certificates come by themselves here: `millrace serve DIR --domain NAME`, or \"tls: auto\" in a config.\n")
 		return nil
 	}
-	return cmp.Or(write(s.Out, all), failed(all))
+	return cmp.Or(writeCerts(s.Out, all), failed(all))
 }
 
 // failed is an error where every name was asked for in vain, so that a script sees
@@ -77,8 +77,8 @@ func list(ctx context.Context, r *remote.Server) (all []admin.Certificate, err e
 	return all, r.List(ctx, admin.CertsPath, "certificates", &all)
 }
 
-// write prints a line for each name, and below it what went wrong last.
-func write(out io.Writer, all []admin.Certificate) error {
+// writeCerts prints a line for each name, and below it what went wrong last.
+func writeCerts(out io.Writer, all []admin.Certificate) error {
 	var b, wrong strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) { _, _ = io.WriteString(w, strings.Join(cells, "\t")+"\n") } // into memory
@@ -196,8 +196,8 @@ func served(root string) string {
 	return usual
 }
 
-// Examples end the help of the verbs.
-func Examples(verb string) []string {
+// CertsExamples end the help of the verbs.
+func CertsExamples(verb string) []string {
 	switch verb {
 	case "certs":
 		return []string{"millrace certs                             # those of the server that runs here"}

@@ -19,9 +19,9 @@ type Examples func(verb string) []string
 // Unexpected says what was meant by a word behind a verb that takes none.
 type Unexpected func(word string, program *cli.Node) error
 
-// Usage makes a mistake on the command line say where help is; verbs may know
+// CommandUsage makes a mistake on the command line say where help is; verbs may know
 // better what was meant by a word.
-func Usage(err error, verbs map[string]Unexpected) error {
+func CommandUsage(err error, verbs map[string]Unexpected) error {
 	wrong, ok := errors.AsType[*cli.Error](err)
 	if !ok {
 		return err

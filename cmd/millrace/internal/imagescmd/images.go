@@ -193,7 +193,7 @@ func (a album) open(ctx context.Context, jobs int) (o *openAlbum, err error) {
 	quiet := slog.New(slog.DiscardHandler) // what fails is told at the end, once
 	test, cancel := context.WithTimeout(ctx, engineTest)
 	defer cancel()
-	if o.engine, err = images.NewEngine(test, eo, imageworker.Command(), quiet); err != nil {
+	if o.engine, err = images.NewEngine(test, eo, imageworker.WorkerCommand(), quiet); err != nil {
 		return o, err
 	}
 	a.images.Prefetch = false // here it is asked for

@@ -21,9 +21,9 @@ const Verb = "images-worker"
 // Main converts what comes in on the standard input.
 func Main() error { return worker.Main(os.Stdin, os.Stdout) }
 
-// Command is how this program is started as a worker; nil where it cannot be
+// WorkerCommand is how this program is started as a worker; nil where it cannot be
 // told.
-func Command() []string {
+func WorkerCommand() []string {
 	self, err := os.Executable()
 	if err != nil {
 		return nil
@@ -32,7 +32,7 @@ func Command() []string {
 }
 
 // Probe starts a worker to find out what confines it here.
-func Probe(ctx context.Context) (sandbox.Report, error) { return worker.Probe(ctx, Command()) }
+func Probe(ctx context.Context) (sandbox.Report, error) { return worker.Probe(ctx, WorkerCommand()) }
 
 // Writers say who writes which format: "WebP by cwebp 1.2.4, AVIF by avifenc
 // 0.11.1".

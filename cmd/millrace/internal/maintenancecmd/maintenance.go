@@ -11,16 +11,16 @@ import (
 	"millrace/internal/engine"
 )
 
-// Command is `millrace maintenance`.
-type Command struct {
+// Maintenance is `millrace maintenance`.
+type Maintenance struct {
 	Do   string `arg:"" enum:"on,off,status" default:"status" help:"on: all sites answer 503. off: they are open again. status: which of both it is."`
 	JSON bool   `name:"json" help:"Print the state as JSON."`
 
 	remote.Flags `embed:""`
 }
 
-// Examples end the help of the verb.
-func Examples(verb string) []string {
+// MaintenanceExamples end the help of the verb.
+func MaintenanceExamples(verb string) []string {
 	if verb != "maintenance" {
 		return nil
 	}
@@ -28,7 +28,7 @@ func Examples(verb string) []string {
 }
 
 // Run tells the running server.
-func (c *Command) Run(s console.Streams) error {
+func (c *Maintenance) Run(s console.Streams) error {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
 	r, err := c.FindAny(ctx)

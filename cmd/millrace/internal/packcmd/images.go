@@ -62,7 +62,7 @@ func (c *Pack) images(ctx context.Context, p *packer.Plan, s console.Streams) (e
 	}()
 	testing, cancel := context.WithTimeout(ctx, workerTest)
 	defer cancel()
-	pool, err := worker.New(testing, worker.Options{Command: imageworker.Command(), Level: "embedded", ErrorLog: s.Logger()})
+	pool, err := worker.New(testing, worker.Options{Command: imageworker.WorkerCommand(), Level: "embedded", ErrorLog: s.Logger()})
 	if err != nil {
 		return nil, fmt.Errorf("starting to convert images: %w", err)
 	}

@@ -15,11 +15,11 @@ import (
 
 // Program is the command line of a packed site.
 type Program struct {
-	Serve   Serve           `cmd:"" default:"withargs" help:"Serve the site that is in this file."`
-	List    List            `cmd:"" help:"List what is in this file."`
-	Verify  Verify          `cmd:"" help:"Compare everything in this file with the sums that were made when it was packed."`
-	Unpack  Unpack          `cmd:"" help:"Write the site's files into a folder."`
-	Version version.Command `cmd:"" help:"Print which millrace serves it."`
+	Serve   Serve                  `cmd:"" default:"withargs" help:"Serve the site that is in this file."`
+	List    List                   `cmd:"" help:"List what is in this file."`
+	Verify  Verify                 `cmd:"" help:"Compare everything in this file with the sums that were made when it was packed."`
+	Unpack  Unpack                 `cmd:"" help:"Write the site's files into a folder."`
+	Version version.VersionCommand `cmd:"" help:"Print which millrace serves it."`
 }
 
 // Serve is FILE alone: it serves its site.

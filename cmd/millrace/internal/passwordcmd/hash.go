@@ -59,8 +59,8 @@ func firstLine(in io.Reader) (string, error) {
 	return strings.TrimRight(line, "\r\n"), nil
 }
 
-// Examples end the help of the verbs.
-func Examples(verb string) []string {
+// PasswordExamples end the help of the verbs.
+func PasswordExamples(verb string) []string {
 	switch verb {
 	case "hash-password":
 		return []string{"echo 'open sesame' | millrace hash-password", "echo 'open sesame' | millrace hash-password --user alice >> htpasswd"}

@@ -14,9 +14,9 @@ import (
 	"millrace/lab/subject"
 )
 
-// Command is `millrace pgo`: one field for each verb, in the order in which
+// PGO is `millrace pgo`: one field for each verb, in the order in which
 // they are used.
-type Command struct {
+type PGO struct {
 	Record  Record  `cmd:"" help:"Record a CPU profile of a running server."`
 	Merge   Merge   `cmd:"" help:"Make one profile of several, each with its weight."`
 	Predict Predict `cmd:"" help:"Say what a profile can bring at best, before anybody builds with it."`
@@ -25,8 +25,8 @@ type Command struct {
 	Prove   Prove   `cmd:"" help:"Measure whether a build with a profile is faster than one without."`
 }
 
-// Examples are those of the verbs here.
-func Examples(verb string) []string {
+// PGOExamples are those of the verbs here.
+func PGOExamples(verb string) []string {
 	switch verb {
 	case "pgo record":
 		return []string{

@@ -48,7 +48,7 @@ func (c *Prove) Run(s console.Streams) error {
 	}
 	if p.Args == nil && p.Without == "" && env.Bench == nil {
 		_, err := subject.Find(".")
-		return console.Failure(err, "or name two executables: "+Examples("pgo prove")[1])
+		return console.Failure(err, "or name two executables: "+PGOExamples("pgo prove")[1])
 	}
 	if env.Work, err = os.MkdirTemp("", "millrace-pgo-"); err != nil {
 		return fmt.Errorf("making a folder for the executables: %w", err)
@@ -66,7 +66,7 @@ func (c *Prove) proof() (pgoproof.Proof, error) {
 	p := pgoproof.Proof{Profile: c.Profile, Without: c.Without, With: c.With, Paths: c.Path, Connections: c.Connections}
 	switch {
 	case (c.Without == "") != (c.With == ""):
-		return p, console.Usage("--without and --with: both are needed, or none", Examples("pgo prove")[1])
+		return p, console.Usage("--without and --with: both are needed, or none", PGOExamples("pgo prove")[1])
 	case c.Without != "" && (c.Package != "" || c.Profile != ""):
 		return p, console.Usage("two executables, and a package or profile to build: only one of them can be measured", "leave --without and --with out to build")
 	case c.Package != "" && c.Args == "":

@@ -93,8 +93,8 @@ func IsMillrace(pid int) error {
 	return nil
 }
 
-// Typed is a process's command line, without its program.
-func Typed(pid int) ([]string, error) {
+// TypedArgs is a process's command line, without its program.
+func TypedArgs(pid int) ([]string, error) {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return nil, fmt.Errorf("reading the command line of process %d: %w", pid, err)

@@ -113,7 +113,7 @@ func wouldStart(cfg *config.Config) error {
 			return b.refused()
 		}
 	}
-	return engine.Check(cfg, imageworker.Command()) //nolint:wrapcheck // as serve says it
+	return engine.Check(cfg, imageworker.WorkerCommand()) //nolint:wrapcheck // as serve says it
 }
 
 // isServed reports whether a millrace that runs here has the address.

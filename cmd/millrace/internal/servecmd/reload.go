@@ -46,7 +46,7 @@ func (c *Reload) signal(program *cli.Node, s console.Streams, unheard error) err
 	if err := remote.IsMillrace(pid); err != nil {
 		return console.Failure(err, "")
 	}
-	typed, err := remote.Typed(pid)
+	typed, err := remote.TypedArgs(pid)
 	if err != nil {
 		return err
 	}

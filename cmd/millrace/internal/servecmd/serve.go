@@ -208,7 +208,7 @@ func (w life) serve(cfg *config.Config) error {
 		Revision: v.Revision,
 		ErrorLog: failures,
 		Reload:   reload,
-		Worker:   w.box.worker(imageworker.Command()),
+		Worker:   w.box.worker(imageworker.WorkerCommand()),
 		Packed:   w.Packed,
 		Sockets:  sockets,
 		From:     from,

@@ -17,8 +17,8 @@ import (
 	"millrace/internal/slow"
 )
 
-// Command is `millrace slow`.
-type Command struct {
+// Slow is `millrace slow`.
+type Slow struct {
 	Number uint64 `arg:"" optional:"" help:"The one whose steps are printed, by its number in the list."`
 	Trace  string `placeholder:"FILE" complete:"file" help:"Save what the Go runtime did at that time in this file, for \"go tool trace FILE\". Needs slow_requests.recorder in the config."`
 	JSON   bool   `name:"json" help:"Print as JSON, with all steps."`
@@ -26,8 +26,8 @@ type Command struct {
 	remote.Flags `embed:""`
 }
 
-// Examples end the help of the verb.
-func Examples(verb string) []string {
+// SlowExamples end the help of the verb.
+func SlowExamples(verb string) []string {
 	if verb != "slow" {
 		return nil
 	}
@@ -39,7 +39,7 @@ func Examples(verb string) []string {
 }
 
 // Run asks the running server.
-func (c *Command) Run(s console.Streams) error {
+func (c *Slow) Run(s console.Streams) error {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
 	r, err := c.FindAny(ctx)
@@ -61,7 +61,7 @@ func (c *Command) Run(s console.Streams) error {
 	return console.Failure(fmt.Errorf("the server does not have number %d (any more)", c.Number), "`millrace slow` lists those that it has")
 }
 
-func (c *Command) all(s console.Streams, list slow.List) error {
+func (c *Slow) all(s console.Streams, list slow.List) error {
 	switch {
 	case c.Trace != "":
 		return console.Failure(errors.New("--trace needs the number of a request"), "`millrace slow` lists them: millrace slow 12 --trace "+c.Trace)
@@ -74,11 +74,11 @@ func (c *Command) all(s console.Streams, list slow.List) error {
 		s.Say("No request has taken far longer than its route's others.\n")
 		return nil
 	}
-	return write(s.Out, func(b *strings.Builder) { table(b, list) })
+	return writeSlow(s.Out, func(b *strings.Builder) { table(b, list) })
 }
 
-// write prints what a function makes.
-func write(out io.Writer, text func(*strings.Builder)) error {
+// writeSlow prints what a function makes.
+func writeSlow(out io.Writer, text func(*strings.Builder)) error {
 	var b strings.Builder
 	text(&b)
 	if _, err := io.WriteString(out, b.String()); err != nil {
@@ -132,7 +132,7 @@ func mostly(e *slow.Entry) string {
 }
 
 // one prints all of a request.
-func (c *Command) one(ctx context.Context, s console.Streams, r *remote.Server, e *slow.Entry, recorder string) error {
+func (c *Slow) one(ctx context.Context, s console.Streams, r *remote.Server, e *slow.Entry, recorder string) error {
 	if c.Trace != "" {
 		if err := c.save(ctx, r, e, recorder); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (c *Command) one(ctx context.Context, s console.Streams, r *remote.Server, 
 	if c.JSON {
 		return s.WriteJSON(e)
 	}
-	return write(s.Out, func(b *strings.Builder) { details(b, e) })
+	return writeSlow(s.Out, func(b *strings.Builder) { details(b, e) })
 }
 
 func details(out *strings.Builder, e *slow.Entry) {
@@ -208,7 +208,7 @@ func bar(began, took, all time.Duration) string {
 const maxTrace = 64 << 20
 
 // save writes the recorder's trace to a file.
-func (c *Command) save(ctx context.Context, r *remote.Server, e *slow.Entry, recorder string) error {
+func (c *Slow) save(ctx context.Context, r *remote.Server, e *slow.Entry, recorder string) error {
 	if e.Recorded == 0 {
 		hint := "the recorder keeps one trace a minute, and the last two"
 		if recorder != "on" {

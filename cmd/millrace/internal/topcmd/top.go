@@ -15,8 +15,8 @@ import (
 	"millrace/lab/live"
 )
 
-// Command is `millrace top`.
-type Command struct {
+// Top is `millrace top`.
+type Top struct {
 	Once  bool   `help:"Print the figures once, as text. So it is, too, where the output is no terminal."`
 	Sort  string `enum:"rate,p99,errors,sent" default:"rate" help:"What routes are sorted by: rate, p99, errors or sent."`
 	Route string `placeholder:"TEXT" help:"Only routes that have this text in their site, path or job."`
@@ -24,8 +24,8 @@ type Command struct {
 	remote.Flags `embed:""`
 }
 
-// Examples end the help of the verb.
-func Examples(verb string) []string {
+// TopExamples end the help of the verb.
+func TopExamples(verb string) []string {
 	if verb != "top" {
 		return nil
 	}
@@ -36,7 +36,7 @@ func Examples(verb string) []string {
 }
 
 // Run shows the figures until a key ends it.
-func (c *Command) Run(s console.Streams) error {
+func (c *Top) Run(s console.Streams) error {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
 	r, err := c.FindAny(ctx)

@@ -10,8 +10,8 @@ import (
 	"millrace/cmd/millrace/internal/console"
 )
 
-// Command is `millrace version`.
-type Command struct {
+// VersionCommand is `millrace version`.
+type VersionCommand struct {
 	JSON bool `name:"json" help:"As JSON."`
 }
 
@@ -49,7 +49,7 @@ func Read() Version {
 }
 
 // Run prints the version.
-func (c *Command) Run(s console.Streams) error {
+func (c *VersionCommand) Run(s console.Streams) error {
 	v := Read()
 	if c.JSON {
 		return s.WriteJSON(v)
