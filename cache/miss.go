@@ -42,7 +42,7 @@ func (h *Handler) misses() bool {
 }
 
 // passMiss is Pass for what is not stored, where the key is the URL alone.
-func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
+func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.RoundTrip {
 	head := q.Head
 	if !h.misses() || head.Method != http.MethodGet || len(set.Made) > 0 {
 		return nil
@@ -74,7 +74,7 @@ func (h *Handler) passMiss(q *lane.Question, set *rules.Settings) lane.Passage {
 // lead becomes the leader of the key's fetch and sends the request. It reports
 // false where that is not for a loop. A server is chosen last: never for a request
 // that is not sent.
-func (m *missing) lead(q *lane.Question) bool {
+func (m *missing) lead(q *lane.ForwardRequest) bool {
 	h, x := m.h, &m.x
 	x.r = q.Request(h.life.ctx)
 	if x.r == nil {
@@ -104,28 +104,28 @@ func (m *missing) lead(q *lane.Question) bool {
 	return false
 }
 
-func (m *missing) send(q *lane.Question) bool {
+func (m *missing) send(q *lane.ForwardRequest) bool {
 	out, doubt := m.fetch.Ask()
 	return m.Trip.Ask(out, q.Out, doubt)
 }
 
-// Start implements [lane.Passage].
-func (m *missing) Start(q *lane.Question) bool { return m.Enter() && m.send(q) }
+// Start implements [lane.RoundTrip].
+func (m *missing) Start(q *lane.ForwardRequest) bool { return m.Enter() && m.send(q) }
 
-// Take implements [lane.Passage].
-func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {
+// Take implements [lane.RoundTrip].
+func (m *missing) Take(buf []byte, r *lane.Reply) lane.Progress {
 	resp, content, t := m.Answer(buf) //nolint:bodyclose // it has none
-	if t != lane.Whole {
+	if t != lane.Complete {
 		return t
 	}
 	if m.pages.For(resp.StatusCode) != "" {
 		m.Hold() // a writer knows that page
-		return lane.Beyond
+		return lane.NeedsHandler
 	}
 	out, ok := m.fetch.Arrived(resp, content)
 	if !ok {
 		m.Hold()
-		return lane.Beyond
+		return lane.NeedsHandler
 	}
 	m.End()
 	x := &m.x
@@ -133,7 +133,7 @@ func (m *missing) Take(buf []byte, r *lane.Reply) lane.Taken {
 	m.lines = m.appendLines(m.lines[:0], &out)
 	field.SortLines(m.lines)
 	r.Status, r.Lines, r.Body = out.Status, m.lines, out.Body.Bytes()
-	return lane.Whole
+	return lane.Complete
 }
 
 // appendLines appends what arrive and stream send of a whole answer.
@@ -163,7 +163,7 @@ func (m *missing) appendLines(lines []field.Line, out *fetch.Outcome) []field.Li
 	return append(lines, field.Line{Name: "Cache-Status", Value: status.String()})
 }
 
-// Sent implements [lane.Passage].
+// Sent implements [lane.RoundTrip].
 func (m *missing) Sent(*lane.Conn, *lane.Reply) {
 	m.Release()
 	m.h.record(&m.x)
@@ -171,7 +171,7 @@ func (m *missing) Sent(*lane.Conn, *lane.Reply) {
 	m.release()
 }
 
-// Discard implements [lane.Passage].
+// Discard implements [lane.RoundTrip].
 func (m *missing) Discard() {
 	m.Trip.Discard()
 	m.fetch.GiveUp()
@@ -188,7 +188,7 @@ func (m *missing) release() {
 
 // takeOver is what a loop has begun for the handler of r; nil: nothing.
 func (h *Handler) takeOver(r *http.Request) *missing {
-	left := lane.Unfinished(r)
+	left := lane.RoundTripOf(r)
 	if left == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // passing is a request that bypasses the cache and that a loop passes on: with what
 // forward does for all others.
 type passing struct {
-	lane.Passage
+	lane.RoundTrip
 	h      *Handler
 	began  time.Time
 	method string
@@ -36,14 +36,14 @@ func (h *Handler) passes(method string) bool {
 
 // Pass implements [lane.Passer], for requests that bypass the cache, and for what
 // is not stored.
-func (h *Handler) Pass(q *lane.Question) lane.Passage {
+func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	head := q.Head
 	if !h.passes(head.Method) {
 		return nil
 	}
 	target := url.URL{
 		Scheme: q.Scheme(), Host: authority.Normal(q.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
-		Path: head.Path, RawQuery: head.Query, ForceQuery: head.Asks && head.Query == "",
+		Path: head.Path, RawQuery: head.Query, ForceQuery: head.HasQuery && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)
 	why := private(h.rules, set, about{
@@ -55,7 +55,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 	}
 	p := passingPool.Get().(*passing)
 	*p = passing{h: h, began: time.Now(), method: head.Method, url: target, why: why}
-	if p.Passage = h.proxy.PassEdited(q, p); p.Passage == nil {
+	if p.RoundTrip = h.proxy.PassEdited(q, p); p.RoundTrip == nil {
 		p.release()
 		return nil
 	}
@@ -98,7 +98,7 @@ func (h *Handler) public(lines []field.Line) []field.Line {
 	return kept
 }
 
-// Sent implements [lane.Passage].
+// Sent implements [lane.RoundTrip].
 func (p *passing) Sent(c *lane.Conn, r *lane.Reply) {
 	h := p.h
 	h.meters.Reasons.Add(p.why)
@@ -107,13 +107,13 @@ func (p *passing) Sent(c *lane.Conn, r *lane.Reply) {
 		Time: p.began, Method: p.method, URL: loggedURL(p.url.String()), Status: r.Status,
 		Outcome: "bypass", Reason: p.why, Took: time.Since(p.began),
 	})
-	p.Passage.Sent(c, r)
+	p.RoundTrip.Sent(c, r)
 	p.release()
 }
 
-// Discard implements [lane.Passage].
+// Discard implements [lane.RoundTrip].
 func (p *passing) Discard() {
-	p.Passage.Discard()
+	p.RoundTrip.Discard()
 	p.release()
 }
 
@@ -125,12 +125,12 @@ func (p *passing) release() {
 // goOn has the proxy find its own part of a passage that the handler of r goes on
 // with.
 func goOn(r *http.Request) {
-	left := lane.Unfinished(r)
+	left := lane.RoundTripOf(r)
 	if left == nil {
 		return
 	}
 	if p, ok := (*left).(*passing); ok {
-		*left = p.Passage
+		*left = p.RoundTrip
 		p.release()
 	}
 }

@@ -89,7 +89,7 @@ func (o *Options) socketOf() string {
 }
 
 // Pass implements [lane.Passer].
-func (h *Handler) Pass(q *lane.Question) lane.Passage {
+func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	socket := h.options.socketOf()
 	if socket == "" || q.Head.Method == http.MethodHead || len(q.Body) > carriedBody {
 		return nil
@@ -118,7 +118,7 @@ func (h *Handler) Pass(q *lane.Question) lane.Passage {
 }
 
 // appendQuestion is params for a request that the lane has read.
-func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
+func (h *Handler) appendQuestion(b []byte, q *lane.ForwardRequest, t target) []byte {
 	about := about{method: q.Head.Method, uri: q.Head.Target, path: q.Head.Path, query: q.Head.Query, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
 	if q.HTTP2 {
 		about.proto = "HTTP/2.0"
@@ -148,36 +148,36 @@ func (h *Handler) appendQuestion(b []byte, q *lane.Question, t target) []byte {
 	return h.appendOwn(b)
 }
 
-// Line implements [lane.Passage].
+// Line implements [lane.RoundTrip].
 func (p *passage) Line(func(int)) (fd int, serial uint32, unknown bool) {
 	return p.line.FD, p.line.Serial, true
 }
 
-// Waits implements [lane.Passage]: what finds no place is for the handler.
+// Waits implements [lane.RoundTrip]: what finds no place is for the handler.
 func (p *passage) Waits() bool { return false }
 
-// Start implements [lane.Passage], for what waits.
-func (p *passage) Start(*lane.Question) bool { return false }
+// Start implements [lane.RoundTrip], for what waits.
+func (p *passage) Start(*lane.ForwardRequest) bool { return false }
 
-// Take implements [lane.Passage].
-func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
+// Take implements [lane.RoundTrip].
+func (p *passage) Take(buf []byte, r *lane.Reply) lane.Progress {
 	if p.raw == nil {
 		p.raw = rooms.Get().(*[carried]byte)
 	}
 	n, err := p.line.Read(p.raw[p.n:])
 	if p.n += n; err != nil || p.n == len(p.raw) {
-		return lane.Beyond
+		return lane.NeedsHandler
 	}
 	out, state := fastcgi.Scan(buf[:0], p.raw[:p.n])
 	switch {
 	case state == fastcgi.Partial:
-		return lane.More
+		return lane.Incomplete
 	case state == fastcgi.Odd || !p.plain(out, r):
-		return lane.Beyond
+		return lane.NeedsHandler
 	}
 	p.line.Close()
 	<-p.h.places
-	return lane.Whole
+	return lane.Complete
 }
 
 // plain makes the answer of a script's whole output, if answer would do nothing else
@@ -213,10 +213,10 @@ func (p *passage) plain(out []byte, r *lane.Reply) bool {
 	return true
 }
 
-// Sent implements [lane.Passage].
+// Sent implements [lane.RoundTrip].
 func (p *passage) Sent(*lane.Conn, *lane.Reply) { p.free() }
 
-// Discard implements [lane.Passage].
+// Discard implements [lane.RoundTrip].
 func (p *passage) Discard() {
 	p.line.Close()
 	<-p.h.places
@@ -234,7 +234,7 @@ func (p *passage) free() {
 
 // resume goes on with a request that a loop has passed on; false if it has not.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) bool {
-	left := lane.Unfinished(r)
+	left := lane.RoundTripOf(r)
 	if left == nil {
 		return false
 	}

@@ -80,7 +80,7 @@ const (
 
 // rehearse asks for what the predecessor's clients have asked for most.
 func (s *Server) rehearse(hot json.RawMessage) {
-	var list []lane.Asked
+	var list []lane.HotRequest
 	if len(hot) == 0 || json.Unmarshal(hot, &list) != nil || len(list) == 0 {
 		return // or another version's
 	}

@@ -13,12 +13,12 @@ type Parker struct {
 	poller *Poller
 
 	mu   sync.Mutex // also for Place
-	all  []sleeper  // by their number
+	all  []parkedConn  // by their number
 	gens []uint32
 	free []uint32
 }
 
-type sleeper struct {
+type parkedConn struct {
 	who Parked
 	at  *Place
 }
@@ -76,7 +76,7 @@ func (p *Parker) Enter(at *Place, who Parked) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) == 0 {
-		p.all, p.gens = append(p.all, sleeper{}), append(p.gens, 0)
+		p.all, p.gens = append(p.all, parkedConn{}), append(p.gens, 0)
 		p.free = append(p.free, uint32(len(p.all)-1))
 	}
 	number := p.free[len(p.free)-1]
@@ -87,7 +87,7 @@ func (p *Parker) Enter(at *Place, who Parked) bool {
 		return false
 	}
 	p.free = p.free[:len(p.free)-1]
-	p.all[number] = sleeper{who, at}
+	p.all[number] = parkedConn{who, at}
 	at.number, at.in = number, true
 	return true
 }
@@ -118,7 +118,7 @@ func (p *Parker) Parked() int {
 func (p *Parker) leave(number uint32) {
 	g := p.all[number]
 	g.at.in = false
-	p.all[number] = sleeper{}
+	p.all[number] = parkedConn{}
 	p.gens[number]++
 	p.free = append(p.free, number)
 	if sock := g.who.Socket(); sock != nil { // of one that was closed it fails: it is not watched any more

@@ -127,7 +127,7 @@ func (c *Conn) Streams(now time.Time, blocked bool) (n stall.Count) {
 	if in == nil || c.evicted.Load() {
 		return n
 	}
-	late := now.Add(-stall.Patience).UnixNano()
+	late := now.Add(-stall.StalledAfter).UnixNano()
 	empty := c.window.emptyBefore(now.UnixNano())
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *Conn) crowded() bool {
 	defer in.mu.Unlock()
 	n := 0
 	for _, f := range in.open {
-		if f.left < stall.Narrow || f.fed != 0 {
+		if f.left < stall.SmallWindow || f.fed != 0 {
 			n++
 		}
 	}

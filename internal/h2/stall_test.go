@@ -123,7 +123,7 @@ func TestConversationsDoNotWait(t *testing.T) {
 		r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: r.b.Bytes(), EndHeaders: true}))
 	}
 	r.eventually("both are open", func() bool { return r.conn.Streams(time.Now(), false).Open == 2 })
-	if n := r.conn.Streams(time.Now().Add(2*stall.Patience), false).Waiting; n != 1 {
+	if n := r.conn.Streams(time.Now().Add(2*stall.StalledAfter), false).Waiting; n != 1 {
 		t.Errorf("%d wait", n)
 	}
 }

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Answer has every loop say that it still goes round, and returns when all have.
+// CheckLoops has every loop say that it still goes round, and returns when all have.
 // The error says which one has not by the end of ctx. Loops wait for nothing but
 // their descriptors: one that does not answer hangs.
-func (l *Lane) Answer(ctx context.Context) error {
+func (l *Lane) CheckLoops(ctx context.Context) error {
 	if !l.on() {
 		return nil
 	}
-	l.started.Do(l.startLoops)
+	l.loopsOnce.Do(l.startLoops)
 	for i, lp := range l.loops {
 		answered := make(chan struct{})
 		select {
-		case lp.asked <- answered:
+		case lp.pings <- answered:
 		default: // an earlier question waits: this one need not
 			return fmt.Errorf("event loop %d has not answered the last time", i)
 		}
@@ -30,10 +30,10 @@ func (l *Lane) Answer(ctx context.Context) error {
 	return nil
 }
 
-// answer answers who asks whether the loop goes round.
-func (lp *loop) answer() {
+// pong answers who asks whether the loop goes round.
+func (lp *loop) pong() {
 	select {
-	case answered := <-lp.asked:
+	case answered := <-lp.pings:
 		close(answered)
 	default:
 	}

@@ -12,7 +12,7 @@ func TestAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for range 3 {
-		if err := b.lane.Answer(ctx); err != nil {
+		if err := b.lane.CheckLoops(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -25,12 +25,12 @@ func TestAnswer(t *testing.T) {
 	<-hangs // the loop closes the connection
 	short, stop := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer stop()
-	if b.lane.Answer(short) == nil || b.lane.Answer(ctx) == nil {
+	if b.lane.CheckLoops(short) == nil || b.lane.CheckLoops(ctx) == nil {
 		t.Error("a loop that hangs has answered")
 	}
 	close(release)
-	if err := b.lane.Answer(ctx); err != nil {
-		if err = b.lane.Answer(ctx); err != nil { // the question of before was still there
+	if err := b.lane.CheckLoops(ctx); err != nil {
+		if err = b.lane.CheckLoops(ctx); err != nil { // the question of before was still there
 			t.Error(err)
 		}
 	}

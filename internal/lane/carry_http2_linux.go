@@ -20,22 +20,22 @@ func (h *h2Host) Carry(id uint32, fields []hpack.HeaderField) (taken, marked boo
 	if !h.wire.onLoop() {
 		return false, false
 	}
-	lp := h.home()
-	if !lp.carries(h.Conn) || !parseFields(&lp.carriage().request, fields) {
+	lp := h.ownerLoop()
+	if !lp.canForward(h.Conn) || !parseFields(&lp.ensureForwarding().request, fields) {
 		return false, false
 	}
-	f := lp.carrying.take()
+	f := lp.fwd.take()
 	f.c, f.stream, f.fields = h.Conn, id, append(f.fields[:0], fields...)
-	if !lp.ask(f, nil) {
-		before := lp.carrying.question.Before
+	if !lp.forwardCall(f, nil) {
+		before := lp.fwd.forward.Prepared
 		if before != nil {
-			h.left.put(id, &leftover{before: before})
+			h.handoffs.put(id, &handoff{prepared: before})
 		}
 		return false, before != nil
 	}
-	h.flights = append(h.flights, f)
-	if !f.waits && !lp.expect(f) {
-		lp.giveUp(f) // a GET may be sent again
+	h.calls = append(h.calls, f)
+	if !f.waits && !lp.watchUpstream(f) {
+		lp.discardCall(f) // a GET may be sent again
 		return false, false
 	}
 	return true, false
@@ -55,18 +55,18 @@ func parseFields(head *lean.Head, fields []hpack.HeaderField) bool {
 	return true
 }
 
-// landed forgets a flight.
-func (h *h2Host) landed(f *flight) {
-	if i := slices.Index(h.flights, f); i >= 0 {
-		h.flights = slices.Delete(h.flights, i, i+1)
+// forgetCall forgets a flight.
+func (h *h2Host) forgetCall(f *call) {
+	if i := slices.Index(h.calls, f); i >= 0 {
+		h.calls = slices.Delete(h.calls, i, i+1)
 	}
 }
 
 // Drop implements [h2.Host].
 func (h *h2Host) Drop(id uint32) {
-	for _, f := range h.flights {
+	for _, f := range h.calls {
 		if f.stream == id {
-			h.home().giveUp(f)
+			h.ownerLoop().discardCall(f)
 			return
 		}
 	}
@@ -74,32 +74,32 @@ func (h *h2Host) Drop(id uint32) {
 
 // Surrender implements [h2.Host].
 func (h *h2Host) Surrender(pass func(id uint32, fields []hpack.HeaderField)) {
-	lp := h.home()
-	for len(h.flights) > 0 {
-		f := h.flights[0]
+	lp := h.ownerLoop()
+	for len(h.calls) > 0 {
+		f := h.calls[0]
 		pass(f.stream, f.fields)
 		id := f.stream
-		h.left.put(id, &leftover{passage: lp.handOver(f)})
+		h.handoffs.put(id, &handoff{roundTrip: lp.endCall(f)})
 	}
 }
 
 // surrender has net/http go on with all flights of a connection.
-func (lp *loop) surrender(c *Conn) {
-	defer lp.guard(c)
-	if c.front.Load().Yield() != nil {
+func (lp *loop) releaseStreams(c *Conn) {
+	defer lp.recoverPanic(c)
+	if c.h2conn.Load().Yield() != nil {
 		_ = c.Close()
 		return
 	}
-	if len(c.wire.rest) > 0 && c.reading.pending == nil {
+	if len(c.wire.unsent) > 0 && c.reading.pending == nil {
 		c.reading.pending = new(pendingWrite)
 	}
-	lp.lookHTTP2(c)
+	lp.serveHTTP2(c)
 }
 
 // replyStream answers a flight with what is in carrying. It is written at the end of
 // the round, together with the connection's others.
-func (lp *loop) replyStream(f *flight) {
-	k, c, p, id := lp.carrying, f.c, f.passage, f.stream
+func (lp *loop) replyStream(f *call) {
+	k, c, p, id := lp.fwd, f.c, f.roundTrip, f.stream
 	body := k.reply.Body
 	if f.method == http.MethodHead {
 		body = nil
@@ -107,42 +107,42 @@ func (lp *loop) replyStream(f *flight) {
 	k.remove(f)
 	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
 	k.block = appendBlock(k.block[:0], k.head)
-	err := c.front.Load().Reply(id, k.block, body)
+	err := c.h2conn.Load().Reply(id, k.block, body)
 	lp.lane.meters.Sent.Copied.Add(c.shard, uint64(len(k.block)+len(body)))
 	p.Sent(c, &k.reply)
 	if err != nil {
 		_ = c.Close()
 		return
 	}
-	if !c.host.unsent {
-		c.host.unsent = true
-		lp.unsent = append(lp.unsent, c)
+	if !c.h2host.needsFlush {
+		c.h2host.needsFlush = true
+		lp.toFlush = append(lp.toFlush, c)
 	}
 }
 
 // sendReplies writes what the flights of a round have brought over HTTP/2.
 func (lp *loop) sendReplies() {
-	for i, c := range lp.unsent {
-		lp.unsent[i] = nil
+	for i, c := range lp.toFlush {
+		lp.toFlush[i] = nil
 		lp.sendStreams(c)
 	}
-	lp.unsent = lp.unsent[:0]
+	lp.toFlush = lp.toFlush[:0]
 }
 
 func (lp *loop) sendStreams(c *Conn) {
-	defer lp.guard(c)
-	if !c.host.unsent {
+	defer lp.recoverPanic(c)
+	if !c.h2host.needsFlush {
 		return // it has left the loop meanwhile
 	}
-	c.host.unsent = false
-	if c.closed.Load() || c.host.waiting != nil || c.host.leaves || c.reading.pending != nil {
+	c.h2host.needsFlush = false
+	if c.closed.Load() || c.h2host.pendingInner != nil || c.h2host.mustLeave || c.reading.pending != nil {
 		return
 	}
-	err := c.front.Load().Flush()
+	err := c.h2conn.Load().Flush()
 	switch {
-	case len(c.wire.rest) > 0:
+	case len(c.wire.unsent) > 0:
 		c.reading.pending = &pendingWrite{closing: err != nil}
-		lp.lookHTTP2(c)
+		lp.serveHTTP2(c)
 	case err != nil:
 		_ = c.Close()
 	}

@@ -22,73 +22,73 @@ import (
 // goes on from where the loop has got to.
 
 const (
-	// carryRoom is how much of an answer is read at once.
-	carryRoom = 64 << 10
-	// carryTime is how long a loop waits for an answer. After that a goroutine
+	// forwardBufBytes is how much of an answer is read at once.
+	forwardBufBytes = 64 << 10
+	// forwardWait is how long a loop waits for an answer. After that a goroutine
 	// waits, which has timeouts and notices when its client leaves.
-	carryTime = 100 * time.Millisecond
-	// begunTime is how long it waits for the rest of an answer of which something has
+	forwardWait = 100 * time.Millisecond
+	// partialWait is how long it waits for the rest of an answer of which something has
 	// come: applications send in several pieces what they have ready. After that a
 	// goroutine sends the client what there is.
-	begunTime = 20 * time.Millisecond
-	// carryHeld is how many bytes of answers the loops hold for clients that do not
+	partialWait = 20 * time.Millisecond
+	// maxUnsent is how many bytes of answers the loops hold for clients that do not
 	// take them at once. Beyond that the crew sends them, within the proxy's buffers.
-	carryHeld = 16 << 20
+	maxUnsent = 16 << 20
 	// maxRequest is the room for a request as it is sent: what a client may have
 	// sent, and what a proxy adds.
 	maxRequest = 2*maxHead + 4<<10
 )
 
-// carrying is what a loop needs to pass requests on. It is made with the first.
-type carrying struct {
-	into     [carryRoom]byte
-	out      [maxRequest]byte
-	head     []byte // of the answer; over TLS with its body
-	block    []byte // the head for HTTP/2
-	question Question
-	request  lean.Head
-	reply    Reply
+// forwarding is what a loop needs to pass requests on. It is made with the first.
+type forwarding struct {
+	into    [forwardBufBytes]byte
+	out     [maxRequest]byte
+	head    []byte // of the answer; over TLS with its body
+	block   []byte // the head for HTTP/2
+	forward ForwardRequest
+	request lean.Head
+	reply   Reply
 
-	flights map[int32]*flight // by the descriptor of their lines
-	asked   awaited           // flights of which nothing has come, those that wait as well
-	begun   awaited           // and those of which something has
-	idle    *flight           // used again
-	wake    func()
-	unwatch func(fd int) // ends the watch over a line
+	calls      map[int32]*call // by the descriptor of their lines
+	unanswered callList        // flights of which nothing has come, those that wait as well
+	partial    callList        // and those of which something has
+	idle       *call           // used again
+	wake       func()
+	unwatch    func(fd int) // ends the watch over a line
 
-	asleep atomic.Bool // nobody looks at ready before the loop is woken
-	some   atomic.Bool // there is something in ready
-	mu     sync.Mutex
-	ready  []*flight // that may have a place now; guarded by mu
-	spare  []*flight // room for the next
+	asleep   atomic.Bool // nobody looks at ready before the loop is woken
+	some     atomic.Bool // there is something in ready
+	mu       sync.Mutex
+	ready    []*call // that may have a place now; guarded by mu
+	readyBuf []*call // room for the next
 }
 
-// awaited are flights in the order in which their present wait began, which may take
+// callList are flights in the order in which their present wait began, which may take
 // so long.
-type awaited struct {
-	long        time.Duration
-	first, last *flight
+type callList struct {
+	timeout     time.Duration
+	first, last *call
 	timer       *time.Timer // nil: no flight is waited for
 	due         atomic.Bool // by timer: there are late ones
 	wake        func()
 }
 
-// flight is a request on its way, or one that waits for a place at its upstream.
-type flight struct {
-	k          *carrying // stays the same
+// call is a request on its way, or one that waits for a place at its upstream.
+type call struct {
+	k          *forwarding // stays the same
 	waits      bool
-	told       bool  // that it is ready; guarded by k.mu
+	notified   bool  // that it is ready; guarded by k.mu
 	c          *Conn // nil: it is over
-	passage    Passage
+	roundTrip  RoundTrip
 	head       string // of HTTP/1.1
 	stream     uint32 // of HTTP/2; 0: it is HTTP/1.1
 	fields     []hpack.HeaderField
 	method     string
 	body       int       // bytes of its body, which c holds
 	began      time.Time // of its wait in
-	in         *awaited
+	in         *callList
 	line       int32
-	prev, next *flight
+	prev, next *call
 }
 
 // lineKey tells the descriptors of lines from those of clients, and from a waker's.
@@ -97,30 +97,30 @@ func lineKey(fd int) int32 { return int32(-2 - fd) }
 // fdOf is the descriptor of a key.
 func fdOf(key int32) int { return int(-2 - key) }
 
-// carries reports whether the loop may pass requests of a connection on. What is
+// canForward reports whether the loop may pass requests of a connection on. What is
 // proved by a client's certificate is for a handler.
-func (lp *loop) carries(c *Conn) bool {
+func (lp *loop) canForward(c *Conn) bool {
 	l := lp.lane
-	if l.carrier == nil || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.held.Load() > carryHeld {
+	if l.forwarder == nil || !c.scope.Sites.Load().Passes() || l.draining.Load() || l.unsent.Load() > maxUnsent {
 		return false
 	}
 	if c.wire == nil {
-		return c.leanable()
+		return c.canServeDirect()
 	}
-	return l.through != nil && !c.vouched
+	return l.through != nil && !c.clientCert
 }
 
-// carry passes the request on that b begins with, if it may be passed on.
-func (lp *loop) carry(c *Conn, b []byte) bool {
-	if !lp.carries(c) {
+// forward passes the request on that b begins with, if it may be passed on.
+func (lp *loop) forward(c *Conn, b []byte) bool {
+	if !lp.canForward(c) {
 		return false
 	}
-	c.before = nil
+	c.prepared = nil
 	n, v := lean.End(b)
 	if v != lean.Whole {
 		return false
 	}
-	k := lp.carriage()
+	k := lp.ensureForwarding()
 	text := string(b[:n])
 	if !k.request.Parse(text) || k.request.Upgrades || k.request.Length > int64(len(b)-n) {
 		return false
@@ -128,82 +128,82 @@ func (lp *loop) carry(c *Conn, b []byte) bool {
 	size := int(k.request.Length)
 	f := k.take()
 	f.c, f.head, f.body = c, text, size
-	if !lp.ask(f, b[n:n+size]) {
-		c.before = k.question.Before
+	if !lp.forwardCall(f, b[n:n+size]) {
+		c.prepared = k.forward.Prepared
 		return false
 	}
 	if len(b) > n {
-		c.held = append(c.held, b[n:]...)
+		c.readAhead = append(c.readAhead, b[n:]...)
 	}
 	c.deadline.Store(0)
-	c.headBegun, c.last, c.fault = false, false, ""
-	c.phase.Store(uint32(active))
-	c.flight = f
-	c.away.Store(true)
-	if !f.waits && !lp.expect(f) {
-		lp.toCrew(f)
+	c.headStarted, c.closeAfter, c.fault = false, false, ""
+	c.state.Store(uint32(stateActive))
+	c.call = f
+	c.busy.Store(true)
+	if !f.waits && !lp.watchUpstream(f) {
+		lp.toWorker(f)
 	}
 	return true
 }
 
-// carriage is the loop's carrying.
-func (lp *loop) carriage() *carrying {
-	if lp.carrying == nil {
+// ensureForwarding is the loop's carrying.
+func (lp *loop) ensureForwarding() *forwarding {
+	if lp.fwd == nil {
 		wake := lp.waker.Wake
-		lp.carrying = &carrying{
-			flights: map[int32]*flight{}, wake: wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) },
-			asked: awaited{long: carryTime, wake: wake}, begun: awaited{long: begunTime, wake: wake},
+		lp.fwd = &forwarding{
+			calls: map[int32]*call{}, wake: wake, unwatch: func(fd int) { _ = lp.in.Remove(fd) },
+			unanswered: callList{timeout: forwardWait, wake: wake}, partial: callList{timeout: partialWait, wake: wake},
 		}
 	}
-	return lp.carrying
+	return lp.fwd
 }
 
-// pose makes the question of a flight, whose head is in carrying.
-func (lp *loop) pose(f *flight, body []byte) *Question {
-	k, c := lp.carrying, f.c
-	k.question = Question{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, HTTP2: f.stream != 0, Out: k.out[:0]}
+// fillForward makes the question of a flight, whose head is in carrying.
+func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
+	k, c := lp.fwd, f.c
+	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, HTTP2: f.stream != 0, Out: k.out[:0]}
 	if c.wire != nil {
-		k.question.Local = c.wire.LocalAddr()
+		k.forward.Local = c.wire.LocalAddr()
 	}
-	return &k.question
+	return &k.forward
 }
 
-// ask has the carrier take a new request, whose head is in carrying. If it reports
+// forwardCall has the carrier take a new request, whose head is in carrying. If it reports
 // false, the flight is dropped.
-func (lp *loop) ask(f *flight, body []byte) bool {
-	k := lp.carrying
-	q := lp.pose(f, body)
+func (lp *loop) forwardCall(f *call, body []byte) bool {
+	k := lp.fwd
+	q := lp.fillForward(f, body)
 	q.Waiting = f
-	if f.passage = lp.lane.carrier.Carry(q); f.passage == nil {
+	if f.roundTrip = lp.lane.forwarder.Forward(q); f.roundTrip == nil {
 		f.c = nil
 		k.drop(f)
 		return false
 	}
-	f.method, f.waits = k.request.Method, f.passage.Waits()
-	k.asked.add(f)
+	f.method, f.waits = k.request.Method, f.roundTrip.Waits()
+	k.unanswered.add(f)
 	return true
 }
 
-// expect watches for the answer to a request that was sent. It reports false where
+// watchUpstream watches for the answer to a request that was sent. It reports false where
 // the system has no room for that.
-func (lp *loop) expect(f *flight) bool {
-	k := lp.carrying
-	fd, serial, unknown := f.passage.Line(k.unwatch)
+func (lp *loop) watchUpstream(f *call) bool {
+	k := lp.fwd
+	fd, serial, unknown := f.roundTrip.Line(k.unwatch)
 	f.line = lineKey(fd)
-	k.flights[f.line] = f
+	k.calls[f.line] = f
 	if unknown && lp.in.Add(fd, epoll.In|epoll.PeerShut|epoll.Edge, f.line, serial) != nil {
 		return false
 	}
-	lp.lane.carried.Add(1)
+	lp.lane.forwarded.Add(1)
 	return true
 }
 
 // Ready notes that the flight need not wait any longer. It may be called from
 // anywhere, once for each flight that waits.
-func (f *flight) Ready() {
+func (f *call) Ready() {
 	k := f.k
 	k.mu.Lock()
-	f.told = true
+	f.notified = true
 	k.ready = append(k.ready, f)
 	k.some.Store(true)
 	k.mu.Unlock()
@@ -214,10 +214,10 @@ func (f *flight) Ready() {
 
 // start sends the requests that have waited.
 func (lp *loop) start() {
-	k := lp.carrying
+	k := lp.fwd
 	k.mu.Lock()
 	ready := k.ready
-	k.ready, k.spare = k.spare[:0], ready
+	k.ready, k.readyBuf = k.readyBuf[:0], ready
 	k.some.Store(false)
 	k.mu.Unlock()
 	for i, f := range ready {
@@ -228,62 +228,62 @@ func (lp *loop) start() {
 	}
 }
 
-func (lp *loop) startOne(f *flight) {
-	k, c := lp.carrying, f.c
-	defer lp.guard(c)
-	if lp.stray(f) {
+func (lp *loop) startOne(f *call) {
+	k, c := lp.fwd, f.c
+	defer lp.recoverPanic(c)
+	if lp.dropIfClientGone(f) {
 		return
 	}
-	if !lp.renew(f) || !f.passage.Start(lp.pose(f, c.held[:f.body])) {
-		lp.toCrew(f)
+	if !lp.reparse(f) || !f.roundTrip.Start(lp.fillForward(f, c.readAhead[:f.body])) {
+		lp.toWorker(f)
 		return
 	}
 	f.waits = false
 	f.unlink()
-	k.asked.add(f)
-	if !lp.expect(f) {
-		lp.toCrew(f)
+	k.unanswered.add(f)
+	if !lp.watchUpstream(f) {
+		lp.toWorker(f)
 	}
 }
 
-// renew reads the head of a flight once more. It reports false where the request is
+// reparse reads the head of a flight once more. It reports false where the request is
 // for a handler now.
-func (lp *loop) renew(f *flight) bool {
+func (lp *loop) reparse(f *call) bool {
 	if f.stream != 0 {
-		return parseFields(&lp.carrying.request, f.fields)
+		return parseFields(&lp.fwd.request, f.fields)
 	}
-	return !lp.lane.draining.Load() && lp.carrying.request.Parse(f.head)
+	return !lp.lane.draining.Load() && lp.fwd.request.Parse(f.head)
 }
 
-// rest reports whether the loop may sleep: from then on a flight that is ready
+// maySleep reports whether the loop may sleep: from then on a flight that is ready
 // wakes it.
-func (k *carrying) rest() bool {
+func (k *forwarding) maySleep() bool {
 	k.asleep.Store(true)
 	return !k.some.Load() || !k.asleep.CompareAndSwap(true, false)
 }
 
 // take is a flight for the next request.
-func (k *carrying) take() *flight {
+func (k *forwarding) take() *call {
 	f := k.idle
 	if f == nil {
-		return &flight{k: k}
+		return &call{k: k}
 	}
 	k.idle, f.next = f.next, nil
 	return f
 }
 
 // put has a flight used again.
-func (k *carrying) put(f *flight) {
+func (k *forwarding) put(f *call) {
 	clear(f.fields)
-	*f = flight{k: k, next: k.idle, fields: f.fields[:0]}
+	*f = call{k: k, next: k.idle, fields: f.fields[:0]}
 	k.idle = f
 }
 
 // drop has a flight used again that has not begun, unless it was told meanwhile that it
 // is ready: start would take it for the next request.
-func (k *carrying) drop(f *flight) {
+func (k *forwarding) drop(f *call) {
 	k.mu.Lock()
-	told := f.told
+	told := f.notified
 	k.mu.Unlock()
 	if !told {
 		k.put(f)
@@ -291,7 +291,7 @@ func (k *carrying) drop(f *flight) {
 }
 
 // add takes note of a flight. The first one starts the timer.
-func (a *awaited) add(f *flight) {
+func (a *callList) add(f *call) {
 	f.in, f.began = a, time.Now()
 	f.prev, f.next = a.last, nil
 	if a.last == nil {
@@ -301,31 +301,31 @@ func (a *awaited) add(f *flight) {
 	}
 	a.last = f
 	if a.timer == nil {
-		a.timer = time.AfterFunc(a.long, a.ring)
+		a.timer = time.AfterFunc(a.timeout, a.onTimer)
 	}
 }
 
-// ring has the loop look for late flights.
-func (a *awaited) ring() {
+// onTimer has the loop look for late flights.
+func (a *callList) onTimer() {
 	a.due.Store(true)
 	a.wake()
 }
 
 // remove forgets a flight.
-func (k *carrying) remove(f *flight) {
+func (k *forwarding) remove(f *call) {
 	f.unlink()
-	if f.c.flight = nil; f.stream != 0 {
-		f.c.host.landed(f)
+	if f.c.call = nil; f.stream != 0 {
+		f.c.h2host.forgetCall(f)
 	}
 	if f.c = nil; f.waits {
 		return // it may be told yet that it is ready
 	}
-	delete(k.flights, f.line)
+	delete(k.calls, f.line)
 	k.put(f)
 }
 
 // unlink takes a flight out of the order.
-func (f *flight) unlink() {
+func (f *call) unlink() {
 	a := f.in
 	if f.prev == nil {
 		a.first = f.next
@@ -339,109 +339,109 @@ func (f *flight) unlink() {
 	}
 }
 
-// late gives flights that take too long to the crew.
-func (lp *loop) late() {
-	if k := lp.carrying; k != nil {
-		lp.lateIn(&k.asked)
-		lp.lateIn(&k.begun)
+// expireCalls gives flights that take too long to the crew.
+func (lp *loop) expireCalls() {
+	if k := lp.fwd; k != nil {
+		lp.expireIn(&k.unanswered)
+		lp.expireIn(&k.partial)
 	}
 }
 
-func (lp *loop) lateIn(a *awaited) {
+func (lp *loop) expireIn(a *callList) {
 	if !a.due.Load() {
 		return
 	}
 	a.due.Store(false) // until there is another timer
 	now := time.Now()
 	a.timer = nil
-	for a.first != nil && now.Sub(a.first.began) >= a.long/2 {
-		if f := a.first; !lp.stray(f) {
-			lp.toCrew(f)
+	for a.first != nil && now.Sub(a.first.began) >= a.timeout/2 {
+		if f := a.first; !lp.dropIfClientGone(f) {
+			lp.toWorker(f)
 		}
 	}
 	if a.first != nil {
-		a.timer = time.AfterFunc(a.long, a.ring)
+		a.timer = time.AfterFunc(a.timeout, a.onTimer)
 	}
 }
 
-// toCrew has a goroutine go on with a flight: one of the crew, or net/http's.
-func (lp *loop) toCrew(f *flight) {
+// toWorker has a goroutine go on with a flight: one of the crew, or net/http's.
+func (lp *loop) toWorker(f *call) {
 	c, head := f.c, f.head
 	if f.stream != 0 {
-		lp.surrender(c)
+		lp.releaseStreams(c)
 		return
 	}
-	c.passage = lp.handOver(f)
+	c.roundTrip = lp.endCall(f)
 	if c.wire == nil {
-		lp.lane.crew.employ(order{c, head})
+		lp.lane.workers.submit(task{c, head})
 		return
 	}
-	c.held = append([]byte(head), c.held...)
-	c.phase.Store(uint32(between))
-	c.away.Store(false)
-	c.beginHead(len(c.held))
+	c.readAhead = append([]byte(head), c.readAhead...)
+	c.state.Store(uint32(stateReading))
+	c.busy.Store(false)
+	c.startHeadTimeout(len(c.readAhead))
 	c.leave()
 }
 
-// handOver ends a flight for whoever goes on with its passage.
-func (lp *loop) handOver(f *flight) Passage {
+// endCall ends a flight for whoever goes on with its passage.
+func (lp *loop) endCall(f *call) RoundTrip {
 	if !f.waits {
 		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
 	}
-	p := f.passage
-	lp.carrying.remove(f)
+	p := f.roundTrip
+	lp.fwd.remove(f)
 	return p
 }
 
-// stray gives a flight up whose client has gone, over HTTP/2: others are told by
+// dropIfClientGone gives a flight up whose client has gone, over HTTP/2: others are told by
 // their connections.
-func (lp *loop) stray(f *flight) bool {
+func (lp *loop) dropIfClientGone(f *call) bool {
 	if f.stream == 0 || !f.c.closed.Load() {
 		return false
 	}
-	lp.giveUp(f)
+	lp.discardCall(f)
 	return true
 }
 
-// giveUp ends a flight and its passage.
-func (lp *loop) giveUp(f *flight) {
-	f.passage.Discard()
-	lp.carrying.remove(f)
+// discardCall ends a flight and its passage.
+func (lp *loop) discardCall(f *call) {
+	f.roundTrip.Discard()
+	lp.fwd.remove(f)
 }
 
-// landed reads from a line that has become readable.
-func (lp *loop) landed(event *epoll.Event) {
-	k := lp.carrying
-	f := k.flights[event.Key()]
+// upstreamReadable reads from a line that has become readable.
+func (lp *loop) upstreamReadable(event *epoll.Event) {
+	k := lp.fwd
+	f := k.calls[event.Key()]
 	if f == nil {
 		return // it is idle, and looked at before it is used again
 	}
-	defer lp.guard(f.c)
-	if _, serial, _ := f.passage.Line(k.unwatch); serial != event.Generation() || lp.stray(f) {
+	defer lp.recoverPanic(f.c)
+	if _, serial, _ := f.roundTrip.Line(k.unwatch); serial != event.Generation() || lp.dropIfClientGone(f) {
 		return
 	}
 	l := lp.lane
-	if l.draining.Load() && f.stream == 0 || l.held.Load() > carryHeld {
-		lp.toCrew(f)
+	if l.draining.Load() && f.stream == 0 || l.unsent.Load() > maxUnsent {
+		lp.toWorker(f)
 		return
 	}
-	switch f.passage.Take(k.into[:], &k.reply) {
-	case More:
-		if f.in != &k.begun {
+	switch f.roundTrip.Take(k.into[:], &k.reply) {
+	case Incomplete:
+		if f.in != &k.partial {
 			f.unlink()
-			k.begun.add(f)
+			k.partial.add(f)
 		}
-	case Beyond:
-		lp.toCrew(f)
-	case Whole:
+	case NeedsHandler:
+		lp.toWorker(f)
+	case Complete:
 		if f.stream != 0 {
 			lp.replyStream(f)
 			return
 		}
-		c, p, body := f.c, f.passage, f.body
-		c.answered = theLane
+		c, p, body := f.c, f.roundTrip, f.body
+		c.answeredBy = byLane
 		if f.method == http.MethodPost {
-			c.answered = thePost
+			c.answeredBy = byLanePost
 		}
 		k.remove(f)
 		lp.reply(c, p, body)
@@ -450,33 +450,33 @@ func (lp *loop) landed(event *epoll.Event) {
 
 // reply sends the answer in carrying, and goes on with the client, who has sent so
 // many bytes of body.
-func (lp *loop) reply(c *Conn, p Passage, body int) {
-	k := lp.carrying
+func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
+	k := lp.fwd
 	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
 	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
-	c.phase.Store(uint32(between)) // a drain that begins now either sees this, or is seen below
-	c.setIdle(time.Now(), lp.lane.settings.Load())
-	if !c.comeBack() || err != nil {
+	c.state.Store(uint32(stateReading)) // a drain that begins now either sees this, or is seen below
+	c.awaitRequest(time.Now(), lp.lane.settings.Load())
+	if !c.resume() || err != nil {
 		if pending != nil {
 			pending.release()
 		}
-		c.away.Store(false)
+		c.busy.Store(false)
 		_ = c.Close()
 		return
 	}
-	c.reading.pending, c.held = pending, c.held[body:]
+	c.reading.pending, c.readAhead = pending, c.readAhead[body:]
 	switch {
 	case c.wire != nil:
-		lp.goOnWire(c)
+		lp.resumeTLS(c)
 	case pending != nil: // what is held comes behind it
-		lp.chat(c, 0)
-	case len(c.held) > 0:
-		n := copy(lp.scratch.buf[:], c.held)
-		c.held = nil
-		lp.chat(c, n)
+		lp.serveBytes(c, 0)
+	case len(c.readAhead) > 0:
+		n := copy(lp.scratch.buf[:], c.readAhead)
+		c.readAhead = nil
+		lp.serveBytes(c, n)
 	default:
-		c.held = nil
+		c.readAhead = nil
 	}
 }
 
@@ -484,7 +484,7 @@ func (lp *loop) reply(c *Conn, p Passage, body int) {
 // the rest; nil: there is none. Over TLS head and body go together, in one record if
 // they fit.
 func (lp *loop) sendReply(c *Conn) (pending *pendingWrite, err error) {
-	l, k := lp.lane, lp.carrying
+	l, k := lp.lane, lp.fwd
 	body, whole := k.reply.Body, true
 	var n int
 	if c.wire == nil {
@@ -492,41 +492,41 @@ func (lp *loop) sendReply(c *Conn) (pending *pendingWrite, err error) {
 	} else {
 		k.head, body = append(k.head, body...), nil
 		n, err = c.seal(k.head, nil)
-		whole = len(c.wire.rest) == 0
+		whole = len(c.wire.unsent) == 0
 	}
 	l.meters.Sent.Copied.Add(c.shard, uint64(n))
-	if pending = l.rest(k.head, body, n); pending == nil && !whole {
+	if pending = l.remainder(k.head, body, n); pending == nil && !whole {
 		pending = new(pendingWrite)
 	}
 	return pending, err
 }
 
-// rest is what a client has not taken of an answer of which n bytes are sent: a
+// remainder is what a client has not taken of an answer of which n bytes are sent: a
 // copy, since the answer's own memory is used again. nil: nothing.
-func (l *Lane) rest(head, body []byte, n int) *pendingWrite {
+func (l *Lane) remainder(head, body []byte, n int) *pendingWrite {
 	left := len(head) + len(body) - n
 	if left == 0 {
 		return nil
 	}
 	skip := min(n, len(head))
-	l.held.Add(int64(left))
-	return &pendingWrite{head: slices.Concat(head[skip:], body[n-skip:]), held: &l.held, holds: int64(left)}
+	l.unsent.Add(int64(left))
+	return &pendingWrite{head: slices.Concat(head[skip:], body[n-skip:]), unsent: &l.unsent, counted: int64(left)}
 }
 
-// stopCarrying ends what is on its way when the loop has ended.
-func (lp *loop) stopCarrying() {
-	k := lp.carrying
+// stopForwarding ends what is on its way when the loop has ended.
+func (lp *loop) stopForwarding() {
+	k := lp.fwd
 	if k == nil {
 		return
 	}
-	for _, a := range [...]*awaited{&k.asked, &k.begun} {
+	for _, a := range [...]*callList{&k.unanswered, &k.partial} {
 		if a.timer != nil {
 			a.timer.Stop()
 		}
 		for a.first != nil {
 			c := a.first.c
-			lp.giveUp(a.first)
-			c.away.Store(false)
+			lp.discardCall(a.first)
+			c.busy.Store(false)
 		}
 	}
 }

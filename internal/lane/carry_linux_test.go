@@ -16,7 +16,7 @@ import (
 // been told that it is ready. Its flight must not be that of another request when the
 // loop comes upon it.
 func TestToldFlightIsNotUsedAgain(t *testing.T) {
-	k := &carrying{wake: func() {}}
+	k := &forwarding{wake: func() {}}
 	f := k.take()
 	f.Ready()
 	k.drop(f)
@@ -33,7 +33,7 @@ func TestToldFlightIsNotUsedAgain(t *testing.T) {
 // A connection that has left its loop and got no other descriptor is an error for
 // whoever uses it, and nothing worse.
 func TestLostConnection(t *testing.T) {
-	l := (*link)(&Conn{lane: &Lane{meters: new(meter.Meters)}, fd: noFD, direct: &direct{}})
+	l := (*link)(&Conn{lane: &Lane{meters: new(meter.Meters)}, fd: noFD, handlerCtx: &handlerContext{}})
 	for name, use := range map[string]func() error{
 		"send":           func() error { return l.Send([]byte("HTTP/1.1 200 OK\r\n\r\n"), nil) },
 		"read":           func() error { _, err := (*Conn)(l).readBody(make([]byte, 1)); return err },
@@ -50,13 +50,13 @@ func TestLostConnection(t *testing.T) {
 
 // patientPassage is a request that waits for its place for ever, and the carrier that took it.
 type patientPassage struct {
-	Passage
+	RoundTrip
 	taken, discarded chan struct{}
 }
 
-func (w *patientPassage) Carry(*Question) Passage { close(w.taken); return w }
-func (w *patientPassage) Waits() bool             { return true }
-func (w *patientPassage) Discard()                { close(w.discarded) }
+func (w *patientPassage) Forward(*ForwardRequest) RoundTrip { close(w.taken); return w }
+func (w *patientPassage) Waits() bool                       { return true }
+func (w *patientPassage) Discard()                          { close(w.discarded) }
 
 // A request over TLS that is handed over on a connection which is being cut has no
 // handler that would go on with it, or give it up.
@@ -66,7 +66,7 @@ func TestPassageOfACutConnection(t *testing.T) {
 	sites.Add(site.New(1, []*site.Route{{Pattern: "/**", Passes: true}}), nil)
 	b.scope.Sites.Store(sites)
 	w := &patientPassage{taken: make(chan struct{}), discarded: make(chan struct{})}
-	b.lane.Carry(w)
+	b.lane.ForwardWith(w)
 	b.lane.Through(t.Context(), &lean.Server{})
 	t.Cleanup(b.lane.Close)
 	client := b.wired(t)
@@ -87,17 +87,17 @@ func TestPassageOfACutConnection(t *testing.T) {
 // connection is closed meanwhile.
 func TestLeftoverIsTaken(t *testing.T) {
 	w := &patientPassage{discarded: make(chan struct{})}
-	var l leftovers
+	var l handoffs
 	mark := []string{"1"}
-	l.put(1, &leftover{passage: w})
-	if l.of(mark) == nil {
+	l.put(1, &handoff{roundTrip: w})
+	if l.claim(mark) == nil {
 		t.Fatal("there is no passage")
 	}
-	l.drop()
-	if p := l.claim(mark); p == nil || *p != Passage(w) {
+	l.discardUnclaimed()
+	if p := l.remove(mark); p == nil || *p != RoundTrip(w) {
 		t.Error("nobody has the passage any more")
 	}
-	if l.claim(mark) != nil {
+	if l.remove(mark) != nil {
 		t.Error("it is there once more")
 	}
 }

@@ -17,17 +17,17 @@ type Named struct {
 // RemoteAddr is the client that was named.
 func (n *Named) RemoteAddr() net.Addr { return n.Client }
 
-// unnamed is the connection itself.
-func unnamed(nc net.Conn) net.Conn {
+// unwrapNamed is the connection itself.
+func unwrapNamed(nc net.Conn) net.Conn {
 	if n, ok := nc.(*Named); ok {
 		return n.Conn
 	}
 	return nc
 }
 
-// wholeSite is how much of an IPv6 address is counted: what a customer has is
+// ipv6ClientBits is how much of an IPv6 address is counted: what a customer has is
 // a network of 64 bits at least.
-const wholeSite = 64
+const ipv6ClientBits = 64
 
 // ClientOf returns what limits by address count a client as: its IPv4 address, or
 // the /64 network of its IPv6 address. The zero address, of UNIX sockets, is not
@@ -35,7 +35,7 @@ const wholeSite = 64
 func ClientOf(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
-		network, _ := a.Prefix(wholeSite) // cannot fail: it has 128 bits
+		network, _ := a.Prefix(ipv6ClientBits) // cannot fail: it has 128 bits
 		return network.Addr()
 	}
 	return a
@@ -60,27 +60,27 @@ func RemoteHost(addr net.Addr) string {
 	return ip.String()
 }
 
-// sender is who sent a request, as it is logged: remote, which is the
+// loggedClient is who sent a request, as it is logged: remote, which is the
 // connection's other end, or whom that one names if it is trusted.
-func (s *Settings) sender(remote string, q *request, b []byte) string {
-	if s.Clients == nil || s.named >= numKept || !q.has(s.named) {
+func (s *Settings) loggedClient(remote string, q *request, b []byte) string {
+	if s.Clients == nil || s.clientHeader >= numKept || !q.has(s.clientHeader) {
 		return remote
 	}
 	peer, _ := netip.ParseAddr(remote) // of a UNIX socket the zero address
 	if peer = peer.WithZone("").Unmap(); !s.Clients.Trusts(peer) {
 		return remote
 	}
-	return s.Clients.Named(peer, view(q.value(b, s.named))).String()
+	return s.Clients.Named(peer, view(q.value(b, s.clientHeader))).String()
 }
 
 // requestID is the id that a request has brought, where it is to be taken over: the
 // one that its log line has. Other ids are not made here, since nobody but the log
 // would see them.
 func (s *Settings) requestID(remote string, q *request, b []byte) string {
-	if s.ids >= numKept || !q.has(s.ids) {
+	if s.idHeader >= numKept || !q.has(s.idHeader) {
 		return ""
 	}
-	id := view(q.value(b, s.ids))
+	id := view(q.value(b, s.idHeader))
 	if !trace.UsableID(id) {
 		return ""
 	}
@@ -95,19 +95,19 @@ func (s *Settings) requestID(remote string, q *request, b []byte) string {
 	return id
 }
 
-// client is who sent a request, as gates know it. ok is false where only net/http
+// gateClient is who sent a request, as gates know it. ok is false where only net/http
 // can tell.
-func (s *Settings) client(remote net.Addr, q *request, b []byte) (client netip.Addr, ok bool) {
+func (s *Settings) gateClient(remote net.Addr, q *request, b []byte) (client netip.Addr, ok bool) {
 	peer := addrOf(remote)
 	switch {
 	case !s.Clients.Trusts(peer):
 		return peer, true
-	case s.named == hdrRefuse: // and so not in this request
+	case s.clientHeader == hdrRefuse: // and so not in this request
 		return peer, true
-	case s.named >= numKept:
+	case s.clientHeader >= numKept:
 		return peer, false
 	}
-	return s.Clients.Named(peer, view(q.value(b, s.named))), true
+	return s.Clients.Named(peer, view(q.value(b, s.clientHeader))), true
 }
 
 // addrOf is the address of a connection's other end, the zero one for a UNIX socket.

@@ -16,14 +16,14 @@ import (
 	"millrace/internal/send"
 )
 
-// phase says what net/http does with the connection, as its ConnState hook
+// connState says what net/http does with the connection, as its ConnState hook
 // tells.
-type phase uint32
+type connState uint32
 
 const (
-	between  phase = iota // new, or waiting for the next request, or reading its head
-	active                // a handler runs
-	hijacked              // not net/http's any more, and not ours
+	stateReading  connState = iota // new, or waiting for the next request, or reading its head
+	stateActive                    // a handler runs
+	stateHijacked                  // not net/http's any more, and not ours
 )
 
 // Conn is a client's connection as net/http sees it. It has exactly the
@@ -32,64 +32,64 @@ const (
 type Conn struct {
 	// What every hot request touches stands together: with many connections
 	// each further cache line is one from far away.
-	lane      *Lane
-	scope     *Scope
-	shard     uint32
-	outcome   outcome
-	headBegun bool         // a request's first byte has come
-	answered  answerer     // who answered last
-	away      atomic.Bool  // not the loop's for now: see through_linux.go
-	deadline  atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
-	reading   readState
-	remote    string // as logged; made at the first line
+	lane        *Lane
+	scope       *Scope
+	shard       uint32
+	outcome     outcome
+	headStarted bool         // a request's first byte has come
+	answeredBy  answerer     // who answered last
+	busy        atomic.Bool  // not the loop's for now: see through_linux.go
+	deadline    atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
+	reading     readState
+	remote      string // as logged; made at the first line
 
 	nc         net.Conn              // TCP, UNIX or TLS; nil for a loop-owned one
-	under      net.Conn              // what nc runs over: itself, or the TCP connection below TLS
+	transport  net.Conn              // what nc runs over: itself, or the TCP connection below TLS
 	sock       *send.Socket          // nil: use nc
 	onReadable func(fd uintptr) bool // readable, bound once
 	peer       net.Addr              // the client
 	local      net.Addr              // of a loop-owned one
-	gone       func()                // called once, when the connection is closed
+	onClose    func()                // called once, when the connection is closed
 
-	phase   atomic.Uint32
-	closed  atomic.Bool
-	writeBy atomic.Int64 // like deadline, for bytes to go
-	served  atomic.Bool  // something was answered
-	stall   stalled      // the sweeper's
-	taken   taken        // the sweeper's
+	state       atomic.Uint32
+	closed      atomic.Bool
+	writeBy     atomic.Int64 // like deadline, for bytes to go
+	served      atomic.Bool  // something was answered
+	queueSample queueSample  // the sweeper's
+	ackSample   ackSample    // the sweeper's
 
 	// Of the goroutine that reads (the lane's, net/http's own, or its
 	// background read while a handler runs; never two at once).
-	tracker tracker
-	held    []byte // read from nc, not yet seen by net/http
-	peek    [1]byte
-	ticket  ticket
-	more    bool                    // a request was held behind the one that is being answered
-	last    bool                    // the request that is being answered must be the connection's last
-	fault   fault                   // and has no other answer than this
-	deaf    atomic.Bool             // the rest of its body is not read
-	pace    Pace                    // of its body
-	wake    *wake                   // TLS only
-	front   atomic.Pointer[h2.Conn] // HTTP/2 only
-	parking atomic.Pointer[parking] // TLS only, and not net/http's
-	wire    *Wire                   // TLS only, once a loop has had it
-	vouched bool                    // of a wire: the client has proved who it is
-	host    *h2Host                 // HTTP/2 only, once a loop has had it
+	tracker    tracker
+	readAhead  []byte // read from nc, not yet seen by net/http
+	peek       [1]byte
+	info       requestInfo
+	pipelined  bool                    // a request was held behind the one that is being answered
+	closeAfter bool                    // the request that is being answered must be the connection's last
+	fault      fault                   // and has no other answer than this
+	inputEnded atomic.Bool             // the rest of its body is not read
+	pace       Pace                    // of its body
+	readWaker  *readWaker              // TLS only
+	h2conn     atomic.Pointer[h2.Conn] // HTTP/2 only
+	parking    atomic.Pointer[parking] // TLS only, and not net/http's
+	wire       *Wire                   // TLS only, once a loop has had it
+	clientCert bool                    // of a wire: the client has proved who it is
+	h2host     *h2Host                 // HTTP/2 only, once a loop has had it
 
 	// Of loop-owned connections, see loop.
-	take   func(*Conn)
-	mu     sync.Mutex // fd, and nc while it changes
-	fd     int        // noFD when no loop owns it
-	doomed bool       // to be closed as soon as it is none any more
-	muted  bool       // away, and the loop hears only of its end; by mu
+	onLeave    func(*Conn)
+	mu         sync.Mutex // fd, and nc while it changes
+	fd         int        // noFD when no loop owns it
+	cutPending bool       // to be closed as soon as it is none any more
+	endOnly    bool       // away, and the loop hears only of its end; by mu
 
-	flight  *flight // a request that the loop has passed on; the loop's alone
-	passage Passage // one that the handler is to go on with
-	before  any     // what a Carrier has left for the handler that is called next
+	call      *call     // a request that the loop has passed on; the loop's alone
+	roundTrip RoundTrip // one that the handler is to go on with
+	prepared  any       // what a Carrier has left for the handler that is called next
 
-	direct  *direct     // nil: no request went to the handler directly
-	watched int         // what the loop watches for the end of one that it does not own; by mu
-	shut    atomic.Bool // the client sends no more, once all is read
+	handlerCtx *handlerContext // nil: no request went to the handler directly
+	watchedFD  int             // what the loop watches for the end of one that it does not own; by mu
+	halfClosed atomic.Bool     // the client sends no more, once all is read
 
 	released bool // somebody else's, see Release; by mu
 	shed     bool // ends soon, to make room; by mu
@@ -115,16 +115,16 @@ type NetConn interface {
 	Serve() (forNetHTTP bool)
 }
 
-// wake interrupts the wait for the end of a handler on connections without a
+// readWaker interrupts the wait for the end of a handler on connections without a
 // raw socket.
-type wake struct {
+type readWaker struct {
 	mu   sync.Mutex
 	cond sync.Cond
 	past bool // the read deadline has passed, or the connection is closed
 }
 
-func newWake() *wake {
-	w := &wake{}
+func newReadWaker() *readWaker {
+	w := &readWaker{}
 	w.cond.L = &w.mu
 	return w
 }
@@ -133,21 +133,21 @@ func newWake() *wake {
 // must have done its handshake. gone is called once, when it is closed.
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 	peer := nc.RemoteAddr()
-	nc = unnamed(nc)
-	c := &Conn{nc: nc, under: nc, peer: peer, lane: l, scope: scope, gone: gone, shard: l.serial.Add(1), fd: noFD}
+	nc = unwrapNamed(nc)
+	c := &Conn{nc: nc, transport: nc, peer: peer, lane: l, scope: scope, onClose: gone, shard: l.serial.Add(1), fd: noFD}
 	tc, secure := nc.(*tls.Conn)
 	if secure {
-		c.under = tc.NetConn()
+		c.transport = tc.NetConn()
 		l.handshakes.Add(1)
 	} else {
 		c.onReadable = c.readable
-		c.sock = send.NewSocket(nc, c.stalled)
+		c.sock = send.NewSocket(nc, c.startWriteTimeout)
 	}
 	if c.sock == nil {
-		c.wake = newWake()
+		c.readWaker = newReadWaker()
 	}
 	l.track(c) // complete: from here on the sweeper sees it
-	c.awaitFirst()
+	c.awaitFirstRequest()
 	if secure {
 		return &TLSConn{c, tc}
 	}
@@ -173,45 +173,45 @@ func OnState(nc net.Conn, state http.ConnState) {
 	}
 	switch state {
 	case http.StateActive:
-		c.until(0)
-		c.headBegun, c.answered = false, netHTTP
-		c.more = len(c.held) > 0
-		c.last, c.fault = c.tracker.judge()
+		c.setInputDeadline(0)
+		c.headStarted, c.answeredBy = false, byNetHTTP
+		c.pipelined = len(c.readAhead) > 0
+		c.closeAfter, c.fault = c.tracker.judge()
 		c.pace = Pace{}
-		c.phase.Store(uint32(active))
+		c.state.Store(uint32(stateActive))
 	case http.StateIdle:
-		c.drop()
-		c.before = nil
+		c.discardRoundTrip()
+		c.prepared = nil
 		c.tracker.reset()
-		c.phase.Store(uint32(between)) // before its deadline: see Lane.Drain
-		c.setIdle(time.Now(), c.lane.settings.Load())
+		c.state.Store(uint32(stateReading)) // before its deadline: see Lane.Drain
+		c.awaitRequest(time.Now(), c.lane.settings.Load())
 	case http.StateHijacked:
-		if tcp, ok := c.under.(*net.TCPConn); ok {
+		if tcp, ok := c.transport.(*net.TCPConn); ok {
 			_ = tcp.SetKeepAlive(true) // nobody else notices a dead peer from here on
 		}
 		c.deadline.Store(0)
 		c.writeBy.Store(0)
-		c.phase.Store(uint32(hijacked))
+		c.state.Store(uint32(stateHijacked))
 	case http.StateClosed:
-		c.drop()
+		c.discardRoundTrip()
 	}
 }
 
-// setIdle starts the wait for the next request. At the end of a drain it is a short
+// awaitRequest starts the wait for the next request. At the end of a drain it is a short
 // one; Drain itself may come at any moment, so that is looked up after the store:
 // either this sees the drain, or the drain sees this.
-func (c *Conn) setIdle(now time.Time, s *Settings) {
+func (c *Conn) awaitRequest(now time.Time, s *Settings) {
 	if !c.served.Load() {
 		c.served.Store(true)
 	}
-	c.wait(now, s)
+	c.startIdleTimeout(now, s)
 }
 
-// awaitFirst is setIdle for a connection on which nothing was asked yet.
-func (c *Conn) awaitFirst() { c.wait(time.Now(), c.lane.settings.Load()) }
+// awaitFirstRequest is setIdle for a connection on which nothing was asked yet.
+func (c *Conn) awaitFirstRequest() { c.startIdleTimeout(time.Now(), c.lane.settings.Load()) }
 
-func (c *Conn) wait(now time.Time, s *Settings) {
-	c.until(now.Add(s.Idle).UnixNano() | idleMark)
+func (c *Conn) startIdleTimeout(now time.Time, s *Settings) {
+	c.setInputDeadline(now.Add(s.Idle).UnixNano() | idleMark)
 	if c.lane.closing.Load() {
 		c.deadline.Store(now.Add(min(s.Idle, drainLinger)).UnixNano() | idleMark)
 	}
@@ -224,53 +224,53 @@ const idleMark = 1
 // Deadlines of connections that were idle for too long, and whose goroutines are
 // to look once more: see lookAgain.
 const (
-	toLook  = idleMark
-	looking = 2 | idleMark
+	recheckDue = idleMark
+	rechecking = 2 | idleMark
 )
 
-// in returns the deadline that ends d from now.
-func (c *Conn) in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() &^ idleMark }
+// deadlineIn returns the deadline that ends d from now.
+func (c *Conn) deadlineIn(d time.Duration) int64 { return time.Now().Add(d).UnixNano() &^ idleMark }
 
 // Read implements [net.Conn] for net/http.
 func (c *Conn) Read(p []byte) (int, error) {
-	switch phase(c.phase.Load()) {
-	case active:
+	switch connState(c.state.Load()) {
+	case stateActive:
 		return c.readActive(p)
-	case hijacked:
-		if len(c.held) > 0 {
-			return c.unhold(p), nil
+	case stateHijacked:
+		if len(c.readAhead) > 0 {
+			return c.unbuffer(p), nil
 		}
 		return c.nc.Read(p)
 	}
-	if c.tracker.over {
+	if c.tracker.lostBefore {
 		return 0, io.EOF // what comes now may be the middle of something
 	}
-	if c.lane.on() && !c.begun() && c.tracker.clean() && len(c.held) <= min(len(p), maxHead) {
-		return c.hot(p)
+	if c.lane.on() && !c.startedOnLoop() && c.tracker.clean() && len(c.readAhead) <= min(len(p), maxHead) {
+		return c.readHot(p)
 	}
 	return c.readHead(p)
 }
 
-// begun reports whether a loop has begun with the request over TLS that comes next:
+// startedOnLoop reports whether a loop has begun with the request over TLS that comes next:
 // its handler goes on.
-func (c *Conn) begun() bool { return c.passage != nil || c.before != nil && c.scope.Secure }
+func (c *Conn) startedOnLoop() bool { return c.roundTrip != nil || c.prepared != nil && c.scope.Secure }
 
 // readHead reads a request's head for net/http after it has begun to, or where
 // the lane has lost count.
 func (c *Conn) readHead(p []byte) (int, error) {
-	if len(c.held) > 0 {
-		return c.handOver(p, c.unhold(p)), nil
+	if len(c.readAhead) > 0 {
+		return c.deliverHead(p, c.unbuffer(p)), nil
 	}
 	n, err := c.read(p)
-	for n == 0 && c.oneMore(err) {
+	for n == 0 && c.isRecheck(err) {
 		n, err = c.read(p)
 	}
-	return c.handOver(p, n), err
+	return c.deliverHead(p, n), err
 }
 
-// handOver takes note that p[:n] goes to net/http and returns how much of it
+// deliverHead takes note that p[:n] goes to net/http and returns how much of it
 // does: what belongs to a next request is held back until its turn.
-func (c *Conn) handOver(p []byte, n int) int {
+func (c *Conn) deliverHead(p []byte, n int) int {
 	if n == 0 {
 		return 0
 	}
@@ -279,19 +279,19 @@ func (c *Conn) handOver(p []byte, n int) int {
 			tell(c.peer)
 		}
 	}
-	if !c.headBegun {
-		c.headBegun = true
-		c.until(c.in(c.lane.settings.Load().Header))
+	if !c.headStarted {
+		c.headStarted = true
+		c.setInputDeadline(c.deadlineIn(c.lane.settings.Load().Header))
 	}
-	return c.pass(p[:n])
+	return c.deliver(p[:n])
 }
 
-// pass passes b on to net/http, as far as it belongs to this request, and holds
+// deliver passes b on to net/http, as far as it belongs to this request, and holds
 // the rest.
-func (c *Conn) pass(b []byte) int {
+func (c *Conn) deliver(b []byte) int {
 	k := c.tracker.pass(b)
 	if k < len(b) {
-		c.held = append(append(make([]byte, 0, len(b)-k+len(c.held)), b[k:]...), c.held...)
+		c.readAhead = append(append(make([]byte, 0, len(b)-k+len(c.readAhead)), b[k:]...), c.readAhead...)
 	}
 	return k
 }
@@ -301,37 +301,37 @@ func (c *Conn) pass(b []byte) int {
 // to go away. That one takes no byte of the next request, so that the lane
 // stays in step.
 func (c *Conn) readActive(p []byte) (int, error) {
-	if c.deaf.Load() {
+	if c.inputEnded.Load() {
 		return 0, io.EOF
 	}
 	if c.tracker.exact() {
-		return 0, c.quiet()
+		return 0, c.awaitGone()
 	}
 	if c.tracker.done && !c.tracker.lost && !c.tracker.chunked && int64(len(p)) > c.tracker.body {
 		p = p[:c.tracker.body]
 	}
-	if len(c.held) > 0 {
-		return c.pass(p[:c.unhold(p)]), nil
+	if len(c.readAhead) > 0 {
+		return c.deliver(p[:c.unbuffer(p)]), nil
 	}
 	// Where the tracker has lost count, one byte is what the background read
 	// asks for, and it may wait for as long as the handler runs.
 	if len(p) <= 1 {
 		n, err := c.read(p)
 		if n == 0 && errors.Is(err, io.EOF) {
-			if gone := send.AwaitGone(c.under); !errors.Is(gone, errors.ErrUnsupported) {
+			if gone := send.AwaitGone(c.transport); !errors.Is(gone, errors.ErrUnsupported) {
 				err = gone
 			}
 		}
-		return c.pass(p[:n]), err
+		return c.deliver(p[:n]), err
 	}
-	n, err := c.waitBody(p)
-	return c.pass(p[:n]), err
+	n, err := c.readBodyBlocking(p)
+	return c.deliver(p[:n]), err
 }
 
-func (c *Conn) unhold(p []byte) int {
-	n := copy(p, c.held)
-	if c.held = c.held[n:]; len(c.held) == 0 {
-		c.held = nil
+func (c *Conn) unbuffer(p []byte) int {
+	n := copy(p, c.readAhead)
+	if c.readAhead = c.readAhead[n:]; len(c.readAhead) == 0 {
+		c.readAhead = nil
 	}
 	return n
 }
@@ -343,41 +343,41 @@ func (c *Conn) read(p []byte) (int, error) {
 	return c.nc.Read(p)
 }
 
-// quiet waits for the client to leave, or for net/http to call the background
+// awaitGone waits for the client to leave, or for net/http to call the background
 // read off by a deadline in the past. A client that sends no more has not left: it
 // has asked, and waits for the answer (docs/decisions/0049).
-func (c *Conn) quiet() error {
+func (c *Conn) awaitGone() error {
 	if c.sock != nil {
-		return c.sock.Quiet()
+		return c.sock.AwaitGone()
 	}
 	var end error
-	if len(c.held) == 0 {
+	if len(c.readAhead) == 0 {
 		n, err := c.nc.Read(c.peek[:])
 		if n == 1 {
-			c.held = append(c.held, c.peek[0])
+			c.readAhead = append(c.readAhead, c.peek[0])
 		}
 		if err != nil && !errors.Is(err, io.EOF) { // that is close_notify, or an end without it (RFC 9112, 9.8)
 			return err
 		}
 		end = err
 	}
-	if err := send.AwaitGone(c.under); !errors.Is(err, errors.ErrUnsupported) {
+	if err := send.AwaitGone(c.transport); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	if end != nil {
 		return end
 	}
-	c.wake.mu.Lock()
-	defer c.wake.mu.Unlock()
-	for !c.wake.past {
-		c.wake.cond.Wait()
+	c.readWaker.mu.Lock()
+	defer c.readWaker.mu.Unlock()
+	for !c.readWaker.past {
+		c.readWaker.cond.Wait()
 	}
 	return os.ErrDeadlineExceeded
 }
 
 // Write implements [net.Conn] for net/http.
 func (c *Conn) Write(p []byte) (int, error) {
-	if phase(c.phase.Load()) == hijacked {
+	if connState(c.state.Load()) == stateHijacked {
 		return c.nc.Write(p)
 	}
 	n, err := c.transmit(p, nil)
@@ -393,13 +393,13 @@ const maxWrite = 64 << 10
 func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 	if c.sock != nil {
 		total, err = c.sock.Write(head, body)
-		c.unstall()
+		c.stopWriteTimeout()
 		return total, err
 	}
 	defer c.writeBy.Store(0)
 	for _, b := range [2][]byte{head, body} {
 		for len(b) > 0 {
-			c.stalled()
+			c.startWriteTimeout()
 			n, err := c.nc.Write(b[:min(len(b), maxWrite)])
 			total += int64(n)
 			if err != nil {
@@ -411,17 +411,17 @@ func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 	return total, nil
 }
 
-// stalled starts the clock for a client that takes nothing. While the lane
+// startWriteTimeout starts the clock for a client that takes nothing. While the lane
 // itself answers, nothing is waited for from the client meanwhile: a slow
 // download may take longer than a connection may be idle.
-func (c *Conn) stalled() {
-	if phase(c.phase.Load()) == between {
-		c.until(0)
+func (c *Conn) startWriteTimeout() {
+	if connState(c.state.Load()) == stateReading {
+		c.setInputDeadline(0)
 	}
-	c.writeBy.Store(c.in(c.lane.settings.Load().Write))
+	c.writeBy.Store(c.deadlineIn(c.lane.settings.Load().Write))
 }
 
-func (c *Conn) unstall() {
+func (c *Conn) stopWriteTimeout() {
 	if c.writeBy.Load() != 0 {
 		c.writeBy.Store(0)
 	}
@@ -430,7 +430,7 @@ func (c *Conn) unstall() {
 // ReadFrom implements [io.ReaderFrom]: it is how net/http hands a file over.
 // Files go by sendfile(2), over TCP and UNIX sockets alike.
 func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
-	if phase(c.phase.Load()) == hijacked {
+	if connState(c.state.Load()) == stateHijacked {
 		return io.Copy(struct{ io.Writer }{c.nc}, src)
 	}
 	if sec, moved, ok := send.SectionOf(src); ok && c.sock != nil {
@@ -447,7 +447,7 @@ func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
 func (c *Conn) sendFile(head []byte, sec *send.Section) (int64, error) {
 	if c.sock != nil && sec.HasDescriptor() {
 		nHead, n, err := c.sock.SendFile(head, sec)
-		c.unstall()
+		c.stopWriteTimeout()
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(nHead))
 		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(n))
 		return n, err
@@ -473,7 +473,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	c.unwatch()
+	c.stopWatching()
 	var err error
 	if c.wire != nil && c.isOwned() {
 		_ = c.nc.Close() // tells the client, as far as it takes it; the descriptor is still open
@@ -481,17 +481,17 @@ func (c *Conn) Close() error {
 	if !c.closeOwned() && c.nc != nil {
 		err = c.nc.Close()
 		c.wakeReader(true)
-		c.parking.Load().ended()
+		c.parking.Load().wakeClosed()
 	}
-	if front := c.front.Load(); front != nil {
+	if front := c.h2conn.Load(); front != nil {
 		front.Forget()
 	}
-	if c.host != nil {
-		c.host.left.drop()
+	if c.h2host != nil {
+		c.h2host.handoffs.discardUnclaimed()
 	}
 	c.lane.untrack(c)
-	if c.gone != nil {
-		c.gone()
+	if c.onClose != nil {
+		c.onClose()
 	}
 	return err
 }
@@ -502,32 +502,32 @@ func (c *Conn) Close() error {
 func (c *Conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.direct != nil && c.direct.cancel != nil {
-		c.direct.cancel()
+	if c.handlerCtx != nil && c.handlerCtx.cancel != nil {
+		c.handlerCtx.cancel()
 	}
 	switch {
 	case c.released: // it is somebody else's
 	case c.fd != noFD:
-		c.doomed = true
+		c.cutPending = true
 		shutdown(c.fd)
-	case c.under != nil:
-		c.endWatch()
-		_ = c.under.Close()
-		c.parking.Load().ended()
+	case c.transport != nil:
+		c.stopWatchingLocked()
+		_ = c.transport.Close()
+		c.parking.Load().wakeClosed()
 	default:
-		c.doomed = true
+		c.cutPending = true
 	}
 }
 
-// leaving reports whether the connection is being cut, or has been released.
-func (c *Conn) leaving() bool {
+// beingCut reports whether the connection is being cut, or has been released.
+func (c *Conn) beingCut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shed || c.released
 }
 
-// makeRoom cuts the connection and reports whether it was the first to do so.
-func (c *Conn) makeRoom() bool {
+// cutToMakeRoom cuts the connection and reports whether it was the first to do so.
+func (c *Conn) cutToMakeRoom() bool {
 	c.mu.Lock()
 	again := c.shed || c.released
 	c.shed = true
@@ -553,13 +553,13 @@ func (c *Conn) CloseWrite() error {
 // wakeReader wakes a Read that waits (see quiet) and tells it whether the read
 // deadline has passed.
 func (c *Conn) wakeReader(past bool) {
-	if c.wake == nil {
+	if c.readWaker == nil {
 		return
 	}
-	c.wake.mu.Lock()
-	c.wake.past = past || c.closed.Load()
-	c.wake.mu.Unlock()
-	c.wake.cond.Broadcast()
+	c.readWaker.mu.Lock()
+	c.readWaker.past = past || c.closed.Load()
+	c.readWaker.mu.Unlock()
+	c.readWaker.cond.Broadcast()
 }
 
 // LocalAddr implements [net.Conn].

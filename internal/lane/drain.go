@@ -18,13 +18,13 @@ const drainLinger = time.Second
 // any more are closed.
 func (l *Lane) Drain() {
 	l.DrainRequests()
-	l.ending.Do(func() { close(l.drain) })
+	l.drainOnce.Do(func() { close(l.drain) })
 	l.closing.Store(true)
 	soon := time.Now().Add(drainLinger).UnixNano() | idleMark
 	l.each(func(c *Conn) {
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
-		if d := c.deadline.Load(); d > soon && phase(c.phase.Load()) == between {
+		if d := c.deadline.Load(); d > soon && connState(c.state.Load()) == stateReading {
 			c.deadline.CompareAndSwap(d, soon)
 		}
 	})
@@ -37,11 +37,11 @@ func (l *Lane) Drain() {
 // (RFC 9112, 9.5).
 func (l *Lane) DrainRequests() {
 	if !l.draining.Swap(true) {
-		l.overdue.Store(time.Now().Add(drainLinger).UnixNano())
+		l.lingerEnds.Store(time.Now().Add(drainLinger).UnixNano())
 	}
 	l.each(func(c *Conn) {
-		if front := c.front.Load(); front != nil {
-			c.bid(front)
+		if front := c.h2conn.Load(); front != nil {
+			c.notifyDrain(front)
 		}
 	})
 }
@@ -60,17 +60,17 @@ func (l *Lane) shutdownHTTP2(front *h2.Conn) {
 // LastAnswer reports whether the answer to r should close the connection.
 func (l *Lane) LastAnswer(r *http.Request) bool {
 	c, ok := r.Context().Value(connKey{}).(*Conn)
-	if ok && c.last {
+	if ok && c.closeAfter {
 		return true
 	}
-	return l.draining.Load() && (!ok || !c.more || l.cutsShort(time.Now()))
+	return l.draining.Load() && (!ok || !c.pipelined || l.cutsShort(time.Now()))
 }
 
 // cutsShort reports whether the drain no longer answers what a client has sent
 // after the request at hand: one that never stops would hold it up to the end.
 // The client asks elsewhere what was not answered (RFC 9112, 9.3.2).
 func (l *Lane) cutsShort(now time.Time) bool {
-	end := l.overdue.Load()
+	end := l.lingerEnds.Load()
 	return end != 0 && now.UnixNano() > end
 }
 
@@ -92,8 +92,8 @@ func (l *Lane) Draining() bool { return l.draining.Load() }
 // must call it itself, before it returns.
 func EndInput(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.last = true
-		c.deaf.Store(true) // net/http's background read looks at it
+		c.closeAfter = true
+		c.inputEnded.Store(true) // net/http's background read looks at it
 	}
 }
 

@@ -96,7 +96,7 @@ func TestOwnedFileThatIsCold(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
 	name := filepath.Join(t.TempDir(), "file")
-	body := strings.Repeat("0123456789abcdef", 4*inTurn/16)
+	body := strings.Repeat("0123456789abcdef", 4*bytesPerEvent/16)
 	file := b.namedFileAnswer(t, name, body)
 	if !file.InMemory(0, int64(len(body))) {
 		t.Skip("the file system of the temporary folder does not say what is in memory")
@@ -177,7 +177,7 @@ func dropFromMemory(t *testing.T, name string) {
 func TestOwnedFileReadLate(t *testing.T) {
 	b := newBench(t, patient)
 	defer b.lane.Close()
-	body := strings.Repeat("0123456789abcdef", 3*inTurn/16)
+	body := strings.Repeat("0123456789abcdef", 3*bytesPerEvent/16)
 	if file := b.fileAnswer(t, body); !file.InMemory(0, int64(len(body))) {
 		t.Skip("the file system of the temporary folder does not say what is in memory")
 	}
@@ -204,7 +204,7 @@ func TestOwnedFileReadLate(t *testing.T) {
 func TestOwnedFileStalls(t *testing.T) {
 	b := newBench(t, Settings{Header: time.Hour, Body: time.Hour, Write: 40 * time.Millisecond, Idle: time.Hour})
 	defer b.lane.Close()
-	body := strings.Repeat("0123456789abcdef", 4*inTurn/16)
+	body := strings.Repeat("0123456789abcdef", 4*bytesPerEvent/16)
 	file := b.fileAnswer(t, body)
 	if !file.InMemory(0, int64(len(body))) {
 		t.Skip("the file system of the temporary folder does not say what is in memory")

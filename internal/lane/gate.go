@@ -30,12 +30,12 @@ type refusal struct {
 
 // newGate returns nil for the gate of answers that are for everybody. ok is false
 // when the lane could not tell what the gate asks for.
-func newGate(t *ticket, always http.Header) (_ *gate, ok bool) {
+func newGate(t *requestInfo, always http.Header) (_ *gate, ok bool) {
 	g := t.gate
 	if g == nil {
 		return nil, true
 	}
-	known := &gate{Gate: g, agent: g.LooksAtAgent(), plain: !t.OnlyGood && t.Dress == nil, always: always}
+	known := &gate{Gate: g, agent: g.LooksAtAgent(), plain: !t.SuccessOnly && t.ApplyHeaders == nil, always: always}
 	for i := range known.headers {
 		known.headers[i] = hdrRefuse
 		name := g.Header(i)
@@ -50,10 +50,10 @@ func newGate(t *ticket, always http.Header) (_ *gate, ok bool) {
 	return known, true
 }
 
-// guarded is what is sent for an answer with a gate: r itself, the gate's refusal, or
+// applyGate is what is sent for an answer with a gate: r itself, the gate's refusal, or
 // nil, where the handler must answer. A client that asks again and again should cost
 // no more than one that is let in.
-func (c *Conn) guarded(r *response, q *request, b []byte, now time.Time, s *Settings) *response {
+func (c *Conn) applyGate(r *response, q *request, b []byte, now time.Time, s *Settings) *response {
 	v, known := r.ask(c.RemoteAddr(), q, b, now, s)
 	switch {
 	case !known:
@@ -67,39 +67,39 @@ func (c *Conn) guarded(r *response, q *request, b []byte, now time.Time, s *Sett
 	default:
 		c.lane.meters.Refused.Rate.Add(c.shard, 1)
 	}
-	return r.refusal(v)
+	return r.refusalFor(v)
 }
 
-// refusal is the answer that a verdict leads to.
-func (r *response) refusal(v admit.Verdict) *response {
+// refusalFor is the answer that a verdict leads to.
+func (r *response) refusalFor(v admit.Verdict) *response {
 	seconds := v.Seconds()
 	if last := r.gate.last.Load(); last != nil && last.limit == v.Limit && last.seconds == seconds {
 		return last.response
 	}
-	w := recorded{header: http.Header{}}
+	w := recorder{header: http.Header{}}
 	v.Refuse(&w)
 	a := &send.Answer{Status: w.status, Header: w.header, Body: w.body, Size: int64(len(w.body))}
 	made := newResponse(a, Rule{always: r.gate.always}, r.job)
-	made.quiet = r.quiet
+	made.noLog = r.noLog
 	r.gate.last.Store(&refusal{v.Limit, seconds, made})
 	return made
 }
 
-// recorded is an answer that is kept.
-type recorded struct {
+// recorder is an answer that is kept.
+type recorder struct {
 	header http.Header
 	status int
 	body   []byte
 }
 
 // Header implements [http.ResponseWriter].
-func (w *recorded) Header() http.Header { return w.header }
+func (w *recorder) Header() http.Header { return w.header }
 
 // WriteHeader implements [http.ResponseWriter].
-func (w *recorded) WriteHeader(status int) { w.status = status }
+func (w *recorder) WriteHeader(status int) { w.status = status }
 
 // Write implements [http.ResponseWriter].
-func (w *recorded) Write(p []byte) (int, error) {
+func (w *recorder) Write(p []byte) (int, error) {
 	w.body = append(w.body, p...)
 	return len(p), nil
 }
@@ -119,7 +119,7 @@ func (r *response) admits(remote net.Addr, q *request, b []byte, now time.Time, 
 // tell who asks.
 func (r *response) ask(remote net.Addr, q *request, b []byte, now time.Time, s *Settings) (v admit.Verdict, known bool) {
 	g := r.gate
-	client, ok := s.client(remote, q, b)
+	client, ok := s.gateClient(remote, q, b)
 	if !ok {
 		return v, false
 	}

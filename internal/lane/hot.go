@@ -23,14 +23,14 @@ type scratch struct {
 	out outbox
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
 // outcome says why hot stopped looking at bytes.
 type outcome uint8
 
 const (
 	waiting  outcome = iota // for more bytes
-	foreign                 // what is left is for net/http
+	notHot                  // what is left is for net/http
 	blocked                 // the client takes no more for now: see pendingWrite
 	ended                   // the client sends no more, or reading failed
 	finished                // the last answer was sent, or could not be: nothing may follow
@@ -47,14 +47,14 @@ type readState struct {
 // pendingWrite is what could not be sent without waiting. Only slow clients and
 // files need one.
 type pendingWrite struct {
-	head, body []byte
-	batch      *[]byte // where head is, if borrowed
-	file       *response
-	sent       int64         // of the file
-	closing    bool          // nothing follows
-	waiting    bool          // a loop has it among those that wait for their clients
-	held       *atomic.Int64 // counts holds, which head has of it; nil: nothing does
-	holds      int64
+	head, body   []byte
+	batch        *[]byte // where head is, if borrowed
+	file         *response
+	sent         int64         // of the file
+	closing      bool          // nothing follows
+	awaitsClient bool          // a loop has it among those that wait for their clients
+	unsent       *atomic.Int64 // counts holds, which head has of it; nil: nothing does
+	counted      int64
 
 	// For the log line of a file, which is written at its end.
 	log   *accesslog.Log
@@ -69,74 +69,74 @@ type pendingWrite struct {
 // ended and is closed. Most connections of a site with a warm lane never cost
 // what net/http's state of one does.
 func (c *Conn) Serve() (forNetHTTP bool) {
-	if !c.lane.on() || c.begun() {
+	if !c.lane.on() || c.startedOnLoop() {
 		return true
 	}
-	defer c.guard()
+	defer c.recoverPanic()
 	t := &c.reading
 	if t.pending != nil && c.sendPending() != nil {
 		_ = c.Close()
 		return false
 	}
-	if len(c.held) > 0 {
+	if len(c.readAhead) > 0 {
 		t.p = make([]byte, maxHead)
-		t.n = c.unhold(t.p)
+		t.n = c.unbuffer(t.p)
 	}
 	for {
-		switch o := c.converse(); {
-		case o == finished, o == ended && (t.n == 0 || c.answered != netHTTP && t.n < leastNext):
+		switch o := c.serveHot(); {
+		case o == finished, o == ended && (t.n == 0 || c.answeredBy != byNetHTTP && t.n < minNextBytes):
 			_ = c.Close()
 			return false
-		case o == foreign:
-			switch c.meet() {
-			case over:
+		case o == notHot:
+			switch c.serveDirect() {
+			case connOver:
 				return false
-			case again:
+			case lookAgain:
 				continue
 			}
 		}
-		c.unwatch() // net/http looks itself
-		c.away.Store(false)
-		c.held, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
+		c.stopWatching() // net/http looks itself
+		c.busy.Store(false)
+		c.readAhead, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
 		return true
 	}
 }
 
-// hot reads between requests, when net/http holds nothing of the connection.
+// readHot reads between requests, when net/http holds nothing of the connection.
 // Complete hot requests are answered right here; it returns only with bytes
 // that are for net/http, which stand in p then.
-func (c *Conn) hot(p []byte) (int, error) {
+func (c *Conn) readHot(p []byte) (int, error) {
 	t := &c.reading
 	t.p, t.err = p[:min(len(p), maxHead)], nil
-	t.n = c.unhold(t.p) // all of it: Read has seen that there is room
+	t.n = c.unbuffer(t.p) // all of it: Read has seen that there is room
 	defer func() { t.p = nil }()
-	switch o := c.converse(); {
+	switch o := c.serveHot(); {
 	case o == finished:
 		// Even if more requests have come: their answers would be taken
 		// for those that could not be sent. Only at EOF net/http adds no
 		// answer of its own, which would be taken for the rest of a file.
 		return 0, io.EOF
-	case o == ended && (t.n == 0 || c.answered != netHTTP && t.n < leastNext):
+	case o == ended && (t.n == 0 || c.answeredBy != byNetHTTP && t.n < minNextBytes):
 		return 0, t.err
-	case c.emptyLine():
+	case c.startsWithEmptyLine():
 		// After a POST net/http forgives empty lines before the next
 		// request, and it does not know that there were others since,
 		// after which it would not. Let it see what it cannot forgive.
 		p[0] = 0
-		return c.handOver(p, t.n), nil
+		return c.deliverHead(p, t.n), nil
 	default: // after the end half a request is for net/http, too; the error will come again
-		return c.handOver(p, t.n), nil
+		return c.deliverHead(p, t.n), nil
 	}
 }
 
-// converse answers hot requests until it cannot go on, and says why.
-func (c *Conn) converse() outcome {
+// serveHot answers hot requests until it cannot go on, and says why.
+func (c *Conn) serveHot() outcome {
 	for {
 		var o outcome
 		if c.sock != nil {
-			o = c.hotRaw()
+			o = c.serveHotRaw()
 		} else {
-			o = c.hotStream()
+			o = c.serveHotStream()
 		}
 		if o != blocked {
 			return o
@@ -147,11 +147,11 @@ func (c *Conn) converse() outcome {
 	}
 }
 
-// hotRaw works within the poller's callback: being woken, reading, answering
+// serveHotRaw works within the poller's callback: being woken, reading, answering
 // and going back to wait are one pass through memory.
-func (c *Conn) hotRaw() (o outcome) {
+func (c *Conn) serveHotRaw() (o outcome) {
 	err := c.sock.Readable(c.onReadable)
-	for c.oneMore(err) {
+	for c.isRecheck(err) {
 		err = c.sock.Readable(c.onReadable)
 	}
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Conn) hotRaw() (o outcome) {
 
 // readable is c.onReadable.
 func (c *Conn) readable(fd uintptr) (done bool) {
-	s := scratches.Get().(*scratch)
+	s := scratchPool.Get().(*scratch)
 	n := copy(s.buf[:], c.reading.p[:c.reading.n])
 	limit := maxHead
 	if c.reading.p != nil {
@@ -171,16 +171,16 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 	}
 	for {
 		if n > 0 {
-			used, o := c.answer(s, s.buf[:n], fd)
+			used, o := c.answerHot(s, s.buf[:n], fd)
 			n = copy(s.buf[:], s.buf[used:n])
 			if c.outcome = o; o != waiting {
 				break
 			}
 			if n == limit {
-				c.outcome = foreign
+				c.outcome = notHot
 				break
 			}
-			c.beginHead(n)
+			c.startHeadTimeout(n)
 		}
 		m, ok, err := send.TryRead(fd, s.buf[n:limit])
 		if !ok {
@@ -200,32 +200,32 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 		c.reading.p = make([]byte, maxHead)
 	}
 	c.reading.n = copy(c.reading.p, s.buf[:n])
-	scratches.Put(s)
+	scratchPool.Put(s)
 	return c.outcome != waiting
 }
 
-// hotStream is for connections without a raw socket: TLS.
-func (c *Conn) hotStream() outcome {
+// serveHotStream is for connections without a raw socket: TLS.
+func (c *Conn) serveHotStream() outcome {
 	t := &c.reading
 	if t.p == nil {
 		t.p = make([]byte, maxHead)
 	}
 	for {
 		if t.n > 0 {
-			s := scratches.Get().(*scratch)
-			used, o := c.answer(s, t.p[:t.n], noDescriptor)
-			scratches.Put(s)
+			s := scratchPool.Get().(*scratch)
+			used, o := c.answerHot(s, t.p[:t.n], noDescriptor)
+			scratchPool.Put(s)
 			t.n = copy(t.p, t.p[used:t.n])
 			if o != waiting {
 				return o
 			}
 			if t.n == len(t.p) {
-				return foreign
+				return notHot
 			}
-			c.beginHead(t.n)
+			c.startHeadTimeout(t.n)
 		}
 		m, err := c.nc.Read(t.p[t.n:])
-		if t.n += m; m == 0 && c.oneMore(err) {
+		if t.n += m; m == 0 && c.isRecheck(err) {
 			continue
 		}
 		if err != nil {
@@ -235,21 +235,21 @@ func (c *Conn) hotStream() outcome {
 	}
 }
 
-// beginHead starts the clock for half a request: now it must come to its end.
-func (c *Conn) beginHead(n int) {
-	if n > 0 && !c.headBegun {
-		c.headBegun = true
-		c.until(c.in(c.lane.settings.Load().Header))
+// startHeadTimeout starts the clock for half a request: now it must come to its end.
+func (c *Conn) startHeadTimeout(n int) {
+	if n > 0 && !c.headStarted {
+		c.headStarted = true
+		c.setInputDeadline(c.deadlineIn(c.lane.settings.Load().Header))
 	}
 }
 
-// leastNext is how many bytes of a next request net/http waits for before it
+// minNextBytes is how many bytes of a next request net/http waits for before it
 // answers a malformed one; the first request of a connection it judges by fewer.
-const leastNext = 4
+const minNextBytes = 4
 
-// answer answers the hot requests at the start of b, and returns how much of b
+// answerHot answers the hot requests at the start of b, and returns how much of b
 // they were and why it stopped.
-func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
+func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	now := time.Now()
 	second := now.Unix()
 	sites := c.scope.Sites.Load()
@@ -262,17 +262,17 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 			break
 		}
 		if v == refused || size < len(req) && c.lane.cutsShort(now) {
-			o = foreign
+			o = notHot
 			break
 		}
 		r := c.lane.table.find(sites.ID(q.value(req, hdrHost)), req, q, second)
 		if r == nil {
-			o = foreign
+			o = notHot
 			break
 		}
 		notModified, ok := r.choose(req, q)
 		if ok && r.gate != nil {
-			if as := c.guarded(r, q, req, now, settings); as != r {
+			if as := c.applyGate(r, q, req, now, settings); as != r {
 				r, notModified, ok = as, false, as != nil
 			}
 		}
@@ -280,29 +280,29 @@ func (c *Conn) answer(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 			ok = r.answer.File.Retain() // not when it is being replaced at this moment
 		}
 		if !ok {
-			o = foreign
+			o = notHot
 			break
 		}
 		used += size
-		c.headBegun, c.answered = false, theLane
-		o = c.reply(s, r, req[:size], reply{notModified, used == len(b), fd, now, settings.Log})
+		c.headStarted, c.answeredBy = false, byLane
+		o = c.reply(s, r, req[:size], replyParams{notModified, used == len(b), fd, now, settings.Log})
 	}
-	if o == waiting || o == foreign {
+	if o == waiting || o == notHot {
 		if f := c.flush(&s.out, fd, false); f != waiting {
 			o = f
 		}
 	}
 	if used > 0 {
-		c.setIdle(now, settings)
+		c.awaitRequest(now, settings)
 	}
-	if o == foreign && c.answered != netHTTP && len(b)-used < leastNext {
+	if o == notHot && c.answeredBy != byNetHTTP && len(b)-used < minNextBytes {
 		o = waiting
 	}
 	return used, o
 }
 
-// reply is what one answer depends on besides its content.
-type reply struct {
+// replyParams is what one answer depends on besides its content.
+type replyParams struct {
 	notModified bool
 	last        bool // nothing more has come
 	fd          uintptr
@@ -311,7 +311,7 @@ type reply struct {
 }
 
 // reply sends one answer, or leaves it in the outbox when more will follow.
-func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
+func (c *Conn) reply(s *scratch, r *response, req []byte, y replyParams) (o outcome) {
 	status, sent := r.status, r.answer.Size
 	var st *stamped
 	if y.notModified {
@@ -322,7 +322,7 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	head, body := st.bytes, []byte(nil)
 	closing := y.last && c.lane.draining.Load()
 	if closing {
-		head = st.closing()
+		head = st.withClose()
 	}
 	switch {
 	case y.notModified:
@@ -339,19 +339,19 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y reply) (o outcome) {
 	case o == blocked:
 		c.reading.pending.closing = closing
 	}
-	c.record(y.log, answered{r, &s.req, req, status, sent, y.now, http1, ""})
+	c.record(y.log, answerRecord{r, &s.req, req, status, sent, y.now, http1, ""})
 	return o
 }
 
-// inTurn is the largest file that is sent within the poller's callback, where
+// bytesPerEvent is the largest file that is sent within the poller's callback, where
 // the loop's other connections wait for it: some hundred microseconds.
-const inTurn = 512 << 10
+const bytesPerEvent = 512 << 10
 
 // replyFile sends a file that is in the system's memory as far as the client
 // takes it, and leaves the rest, or all of one that may have to be read from the
 // disk, to sendPending, outside the poller's callback, where it may wait. The
 // reference to the file goes with it.
-func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y reply) outcome {
+func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y replyParams) outcome {
 	o, sent := c.flush(&s.out, y.fd, false), int64(0)
 	a := r.answer
 	switch {
@@ -361,25 +361,25 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 	case o != waiting:
 		a.File.Release()
 		return o
-	case y.fd < onWire && !closing && a.Size <= inTurn && a.File.Warm(y.now.Unix()):
+	case y.fd < onTLSLoop && !closing && a.Size <= bytesPerEvent && a.File.Warm(y.now.Unix()):
 		n, m, err := send.TrySendFile(y.fd, head, a.File, a.Base, a.Size)
 		c.lane.meters.Sent.Writev.Add(c.shard, uint64(n))
 		c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(m))
 		if err != nil || m == a.Size {
-			return c.sentFile(s, r, req, m, y, err)
+			return c.fileSent(s, r, req, m, y, err)
 		}
 		head, sent = head[n:], m
 	}
 	rs := &pendingWrite{head: head, file: r, sent: sent, closing: closing, log: y.log, began: y.now, req: s.req}
-	if !r.quiet && y.log.Wants(y.now, r.status, 0) {
+	if !r.noLog && y.log.Wants(y.now, r.status, 0) {
 		rs.line = bytes.Clone(req)
 	}
 	c.reading.pending = rs
 	return blocked
 }
 
-// sentFile ends an answer whose file went at once.
-func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply, err error) outcome {
+// fileSent ends an answer whose file went at once.
+func (c *Conn) fileSent(s *scratch, r *response, req []byte, sent int64, y replyParams, err error) outcome {
 	o := waiting
 	if err != nil {
 		c.reading.err, o = err, finished
@@ -387,14 +387,14 @@ func (c *Conn) sentFile(s *scratch, r *response, req []byte, sent int64, y reply
 		r.answer.File.WasSent(y.now.Unix())
 	}
 	r.answer.File.Release()
-	c.record(y.log, answered{r, &s.req, req, r.status, sent, y.now, http1, ""})
+	c.record(y.log, answerRecord{r, &s.req, req, r.status, sent, y.now, http1, ""})
 	return o
 }
 
 // sendPending sends what could not be sent at once.
 func (c *Conn) sendPending() error {
 	r := c.reading.pending
-	c.until(0) // a connection that is answered is not idle, however slow the disk
+	c.setInputDeadline(0) // a connection that is answered is not idle, however slow the disk
 	var n int64
 	var err error
 	if r.file == nil {
@@ -405,12 +405,12 @@ func (c *Conn) sendPending() error {
 		n, err = c.sendFile(r.head, a.File.Section(a.Base+r.sent, a.Size-r.sent))
 		r.sent += n
 	}
-	return c.restEnds(err)
+	return c.endPending(err)
 }
 
-// restEnds counts and logs an answer that could not be sent at once. The error is err, or
+// endPending counts and logs an answer that could not be sent at once. The error is err, or
 // io.EOF if the connection is to be closed.
-func (c *Conn) restEnds(err error) error {
+func (c *Conn) endPending(err error) error {
 	r := c.reading.pending
 	c.reading.pending = nil
 	if r.file != nil {
@@ -418,10 +418,10 @@ func (c *Conn) restEnds(err error) error {
 			r.file.answer.File.WasSent(time.Now().Unix())
 		}
 		r.file.answer.File.Release()
-		c.record(r.log, answered{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
+		c.record(r.log, answerRecord{r.file, &r.req, r.line, r.file.status, r.sent, r.began, http1, ""})
 	}
 	r.release()
-	c.setIdle(time.Now(), c.lane.settings.Load())
+	c.awaitRequest(time.Now(), c.lane.settings.Load())
 	if err == nil && r.closing {
 		err = io.EOF // net/http closes the connection
 	}
@@ -429,9 +429,9 @@ func (c *Conn) restEnds(err error) error {
 }
 
 func (r *pendingWrite) release() {
-	if r.held != nil {
-		r.held.Add(-r.holds)
-		r.held = nil
+	if r.unsent != nil {
+		r.unsent.Add(-r.counted)
+		r.unsent = nil
 	}
 	if r.batch != nil {
 		bufferPool.Put(r.batch)
@@ -481,7 +481,7 @@ func (o *outbox) add(b []byte) { o.n += copy((*o.batch)[o.n:], b) }
 // waits for the client, and on a loop.
 const (
 	noDescriptor = ^uintptr(0)
-	onWire       = noDescriptor - 1
+	onTLSLoop    = noDescriptor - 1
 )
 
 // flush sends the outbox, as far as that goes without waiting.
@@ -502,9 +502,9 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	default:
 		var err error
 		whole := true
-		if fd == onWire {
+		if fd == onTLSLoop {
 			n, err = c.seal(head, body)
-			whole = len(c.wire.rest) == 0
+			whole = len(c.wire.unsent) == 0
 		} else {
 			n, err = send.TryWrite(fd, head, body)
 		}
@@ -528,8 +528,8 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	return o
 }
 
-// answered is what is counted and logged of one answer.
-type answered struct {
+// answerRecord is what is counted and logged of one answer.
+type answerRecord struct {
 	response *response
 	req      *request
 	bytes    []byte // the request's own; req points into them
@@ -541,9 +541,9 @@ type answered struct {
 }
 
 // record counts an answer and logs it.
-func (c *Conn) record(log *accesslog.Log, a answered) {
+func (c *Conn) record(log *accesslog.Log, a answerRecord) {
 	took := a.count(c.shard)
-	if a.bytes == nil || a.response.quiet || !log.Wants(a.began, a.status, took) {
+	if a.bytes == nil || a.response.noLog || !log.Wants(a.began, a.status, took) {
 		return
 	}
 	if c.remote == "" {
@@ -551,17 +551,17 @@ func (c *Conn) record(log *accesslog.Log, a answered) {
 	}
 	settings := c.lane.settings.Load()
 	a.id = settings.requestID(c.remote, a.req, a.bytes)
-	a.log(log, settings.sender(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
+	a.log(log, settings.loggedClient(c.remote, a.req, a.bytes), c.scope.Secure, c.shard, took)
 }
 
 // count counts an answer and returns how long it took.
-func (a *answered) count(shard uint32) time.Duration {
+func (a *answerRecord) count(shard uint32) time.Duration {
 	took := time.Since(a.began)
 	a.response.job.Fast.Observe(shard, a.status, a.sent, took)
 	return took
 }
 
-func (a *answered) log(log *accesslog.Log, remote string, secure bool, shard uint32, took time.Duration) {
+func (a *answerRecord) log(log *accesslog.Log, remote string, secure bool, shard uint32, took time.Duration) {
 	target := a.req.path
 	if a.req.hasQuery {
 		target.to = a.req.query.to

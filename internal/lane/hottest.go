@@ -2,9 +2,9 @@ package lane
 
 import "net/http"
 
-// Asked is a request, as far as the answer depends on it. From one process it goes
+// HotRequest is a request, as far as the answer depends on it. From one process it goes
 // to the next, which may have another config.
-type Asked struct {
+type HotRequest struct {
 	Secure bool              `json:"secure,omitempty"` // it came over TLS
 	Host   string            `json:"host"`
 	Target string            `json:"target"`
@@ -23,9 +23,9 @@ var names = [numKept]string{
 	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site", hdrRequestID: "X-Request-Id",
 }
 
-// Cool forgets which answers were used lately, so that [Lane.Hottest] finds those
+// ResetRecent forgets which answers were used lately, so that [Lane.Hottest] finds those
 // that are used from now on.
-func (l *Lane) Cool() {
+func (l *Lane) ResetRecent() {
 	if !l.on() {
 		return
 	}
@@ -36,10 +36,10 @@ func (l *Lane) Cool() {
 	}
 }
 
-// Hottest lists requests that the lane has answered: those asked since [Lane.Cool]
+// HotRequests lists requests that the lane has answered: those asked since [Lane.ResetRecent]
 // before the others, of at most so many answers, and so many bytes. Those whose
 // answer has become void are among them, as the next one is asked for as well.
-func (l *Lane) Hottest(answers, bytes int) (list []Asked) {
+func (l *Lane) HotRequests(answers, bytes int) (list []HotRequest) {
 	if !l.on() {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (l *Lane) Hottest(answers, bytes int) (list []Asked) {
 				continue
 			}
 			for j := range e.variants {
-				a, size, ok := l.asked(e, &e.variants[j])
+				a, size, ok := l.hotRequest(e, &e.variants[j])
 				if !ok {
 					continue
 				}
@@ -67,7 +67,7 @@ func (l *Lane) Hottest(answers, bytes int) (list []Asked) {
 // askedBytes is about what one request has besides the texts in it.
 const askedBytes = 64
 
-func (l *Lane) asked(e *entry, v *variant) (a Asked, size int, ok bool) {
+func (l *Lane) hotRequest(e *entry, v *variant) (a HotRequest, size int, ok bool) {
 	a.Target = e.target
 	for _, s := range l.scopes {
 		if t := s.Sites.Load(); t != nil && t.Has(e.site) {
@@ -112,7 +112,7 @@ func (c coding) String() (text string) {
 }
 
 // Header is what the request has in its header.
-func (a *Asked) Header() http.Header {
+func (a *HotRequest) Header() http.Header {
 	h := http.Header{}
 	for name, value := range a.Fields {
 		h.Set(name, value)

@@ -54,24 +54,24 @@ func TestHottest(t *testing.T) {
 			e.recent.Store(true)
 		}
 	}
-	l.Cool()
+	l.ResetRecent()
 	for i := range l.table.slots {
 		if e := l.table.slots[i].Load(); e != nil && e.target == "/hot" {
 			e.recent.Store(true)
 		}
 	}
-	hot := []Asked{
+	hot := []HotRequest{
 		{Secure: true, Host: "a.example", Target: "/hot", Fields: map[string]string{"Accept-Encoding": "gzip, br"}},
 		{Secure: true, Host: "a.example", Target: "/hot"},
 	}
-	if diff := cmp.Diff(hot, l.Hottest(2, 1000)); diff != "" {
+	if diff := cmp.Diff(hot, l.HotRequests(2, 1000)); diff != "" {
 		t.Error(diff)
 	}
-	if got := l.Hottest(2, 100); len(got) != 1 { // bytes
+	if got := l.HotRequests(2, 100); len(got) != 1 { // bytes
 		t.Error(got)
 	}
 	all := map[string]bool{}
-	for _, a := range l.Hottest(100, 1000) {
+	for _, a := range l.HotRequests(100, 1000) {
 		all[fmt.Sprint(a.Host, a.Target, a.Header())] = true
 	}
 	want := map[string]bool{
@@ -83,8 +83,8 @@ func TestHottest(t *testing.T) {
 	}
 	off := New(Options{Off: true}, Settings{}, nil, meter.New())
 	defer off.Close()
-	off.Cool()
-	if got := off.Hottest(9, 999); got != nil {
+	off.ResetRecent()
+	if got := off.HotRequests(9, 999); got != nil {
 		t.Error(got)
 	}
 }

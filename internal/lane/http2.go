@@ -31,8 +31,8 @@ func (l *Lane) On() bool { return l.on() }
 // here, the others by net/http. It may return before the connection has ended;
 // done is called then.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
-	h := &h2Host{TLSConn: c, o: o}
-	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.paused})
+	h := &h2Host{TLSConn: c, options: o}
+	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.mustPause})
 	switch {
 	case front.Greet() != nil:
 		h.end(front)
@@ -43,25 +43,25 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	}):
 		done()
 	default:
-		c.front.Store(front)
+		c.h2conn.Store(front)
 		h.serve(front, done)
 	}
 }
 
 // serve serves a connection that no loop owns. It may be parked in between.
 func (h *h2Host) serve(front *h2.Conn, done func()) {
-	h.leaves = false
+	h.mustLeave = false
 	_ = front.Resume() // a read finds out
 	if h.lane.draining.Load() {
 		h.lane.shutdownHTTP2(front)
 	}
-	if nc := h.waiting; nc != nil {
-		h.waiting = nil
+	if nc := h.pendingInner; nc != nil {
+		h.pendingInner = nil
 		h.Inner(nc)
 	}
 	h.park(func() bool {
-		if h.run(front) {
-			if h.goHome(front) {
+		if h.runUntilIdle(front) {
+			if h.returnToLoop(front) {
 				done()
 				return false
 			}
@@ -73,13 +73,13 @@ func (h *h2Host) serve(front *h2.Conn, done func()) {
 	})
 }
 
-// goHome gives a quiet connection back to its loop.
-func (h *h2Host) goHome(front *h2.Conn) bool {
-	if h.lane.draining.Load() || h.wire != nil && len(h.wire.rest) > 0 || !front.Rest() {
+// returnToLoop gives a quiet connection back to its loop.
+func (h *h2Host) returnToLoop(front *h2.Conn) bool {
+	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !front.Rest() {
 		return false
 	}
-	if !h.watched {
-		h.watched = true
+	if !h.innerAwaited {
+		h.innerAwaited = true
 		h.lane.leaving.Go(h.inner.Wait) // as end does elsewhere
 	}
 	p := h.parking.Swap(nil)
@@ -95,13 +95,13 @@ func (h *h2Host) goHome(front *h2.Conn) bool {
 }
 
 // Leave implements [h2.Host].
-func (h *h2Host) Leave() { h.leaves = true }
+func (h *h2Host) Leave() { h.mustLeave = true }
 
 // Posted implements [h2.Host].
 func (h *h2Host) Posted() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.isAdopted() {
+	if h.isOwnedLocked() {
 		h.wakeLoop()
 	}
 }
@@ -109,7 +109,7 @@ func (h *h2Host) Posted() {
 // Close implements [net.Conn]. While a loop has the connection, net/http can only cut
 // it: its streams have ended.
 func (h *h2Host) Close() error {
-	if f := h.front.Load(); f != nil && f.Resting() {
+	if f := h.h2conn.Load(); f != nil && f.Resting() {
 		h.cut()
 		return nil
 	}
@@ -120,24 +120,24 @@ func (h *h2Host) Close() error {
 func (h *h2Host) end(front *h2.Conn) {
 	_ = h.Close() // if it is not: the client knows why
 	h.inner.Wait()
-	h.left.drop()
-	h.blame(front.Blamed())
+	h.handoffs.discardUnclaimed()
+	h.countRefusal(front.Blamed())
 }
 
-// paused reports whether the loop must do something first: wait for the client,
+// mustPause reports whether the loop must do something first: wait for the client,
 // or give the connection up.
-func (h *h2Host) paused() bool {
-	return h.wire.onLoop() && (len(h.wire.rest) > 0 || h.waiting != nil || h.leaves)
+func (h *h2Host) mustPause() bool {
+	return h.wire.onLoop() && (len(h.wire.unsent) > 0 || h.pendingInner != nil || h.mustLeave)
 }
 
-// run reads until the connection ends, or is quiet.
-func (h *h2Host) run(front *h2.Conn) (isQuiet bool) {
-	defer h.guard()
-	return quiet(front.Run())
+// runUntilIdle reads until the connection ends, or is quiet.
+func (h *h2Host) runUntilIdle(front *h2.Conn) (isQuiet bool) {
+	defer h.recoverPanic()
+	return endedByDeadline(front.Run())
 }
 
-// blame counts a connection that was cut off.
-func (h *h2Host) blame(why h2.Reason) {
+// countRefusal counts a connection that was cut off.
+func (h *h2Host) countRefusal(why h2.Reason) {
 	m := &h.lane.meters.HTTP2Refused
 	switch why {
 	case h2.Malformed:
@@ -159,90 +159,90 @@ func (h *h2Host) blame(why h2.Reason) {
 // h2Host is the lane as an HTTP/2 connection sees it.
 type h2Host struct {
 	*TLSConn
-	o       *HTTP2
-	inner   sync.WaitGroup
-	waiting net.Conn // net/http's side, which has yet to start: on a loop it cannot
+	options      *HTTP2
+	inner        sync.WaitGroup
+	pendingInner net.Conn // net/http's side, which has yet to start: on a loop it cannot
 
-	flights []*flight // requests that the loop has passed on, in the order of their streams; the loop's alone
-	unsent  bool      // there are answers to be written; the loop's alone
-	leaves  bool      // it must leave the loop
-	watched bool      // it has gone home, and somebody waits for net/http's side
-	left    leftovers // of flights, for net/http's handlers
+	calls        []*call  // requests that the loop has passed on, in the order of their streams; the loop's alone
+	needsFlush   bool     // there are answers to be written; the loop's alone
+	mustLeave    bool     // it must leave the loop
+	innerAwaited bool     // it has gone home, and somebody waits for net/http's side
+	handoffs     handoffs // of flights, for net/http's handlers
 }
 
-// passageField is [h2.Mark] as net/http writes it.
-const passageField = "Millrace-Passage"
+// roundTripField is [h2.Mark] as net/http writes it.
+const roundTripField = "Millrace-Passage"
 
-// leftovers are passages that handlers are to go on with, by the streams' numbers.
-type leftovers struct {
+// handoffs are passages that handlers are to go on with, by the streams' numbers.
+type handoffs struct {
 	mu  sync.Mutex
-	all map[string]*leftover
+	all map[string]*handoff
 }
 
-type leftover struct {
-	passage Passage
-	taken   bool // by the handler, which ends it
-	before  any  // what a Carrier has left, which did not carry the request
+type handoff struct {
+	roundTrip RoundTrip
+	claimed   bool // by the handler, which ends it
+	prepared  any  // what a Carrier has left, which did not carry the request
 }
 
-func (l *leftovers) put(id uint32, p *leftover) {
+func (l *handoffs) put(id uint32, p *handoff) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all == nil {
-		l.all = map[string]*leftover{}
+		l.all = map[string]*handoff{}
 	}
 	l.all[strconv.FormatUint(uint64(id), 10)] = p
 }
 
-// before is what a Carrier has left under a mark.
-func (l *leftovers) before(mark []string) any {
+// prepared is what a Carrier has left under a mark.
+func (l *handoffs) prepared(mark []string) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.all[strings.Join(mark, ",")]
 	if p == nil {
 		return nil
 	}
-	return p.before
+	return p.prepared
 }
 
-// of is the passage with a mark, which from then on is the handler's; nil: none.
-func (l *leftovers) of(mark []string) *Passage {
+// claim is the passage with a mark, which from then on is the handler's; nil: none.
+func (l *handoffs) claim(mark []string) *RoundTrip {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.all[strings.Join(mark, ",")]
 	if p == nil {
 		return nil
 	}
-	p.taken = true
-	return &p.passage
+	p.claimed = true
+	return &p.roundTrip
 }
 
-// claim is of, and forgets the passage.
-func (l *leftovers) claim(mark []string) *Passage {
-	p := l.of(mark)
+// remove is of, and forgets the passage.
+func (l *handoffs) remove(mark []string) *RoundTrip {
+	p := l.claim(mark)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.all, strings.Join(mark, ","))
 	return p
 }
 
-// drop gives up what no handler has taken. What one has taken stays until it claims
+// discardUnclaimed gives up what no handler has taken. What one has taken stays until it claims
 // that.
-func (l *leftovers) drop() {
+func (l *handoffs) discardUnclaimed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for mark, p := range l.all {
-		if p.taken {
+		if p.claimed {
 			continue
 		}
-		if delete(l.all, mark); p.passage != nil {
-			p.passage.Discard()
+		if delete(l.all, mark); p.roundTrip != nil {
+			p.roundTrip.Discard()
 		}
 	}
 }
 
 // Kept implements [h2.Host].
-func (h *h2Host) Kept(n int64) { h.lane.held.Add(n) }
+func (h *h2Host) Kept(n int64) { h.lane.unsent.Add(n) }
 
 // Read reads from the client.
 func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
@@ -255,7 +255,7 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 	defer h.writeBy.Store(0)
 	for len(p) > 0 && err == nil {
 		var n int
-		h.writeBy.Store(h.in(h.lane.settings.Load().Write))
+		h.writeBy.Store(h.deadlineIn(h.lane.settings.Load().Write))
 		n, err = h.nc.Write(p[:min(len(p), maxWrite)])
 		p, total = p[n:], total+n
 	}
@@ -269,10 +269,10 @@ func (h *h2Host) Turn(w h2.Wait) {
 	}
 	switch w {
 	case h2.Request:
-		h.setIdle(time.Now(), h.lane.settings.Load())
+		h.awaitRequest(time.Now(), h.lane.settings.Load())
 	case h2.Rest:
 		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else it is on its way
-			h.deadline.Store(h.in(h.lane.settings.Load().Header))
+			h.deadline.Store(h.deadlineIn(h.lane.settings.Load().Header))
 		}
 	case h2.Nothing:
 		h.deadline.Store(0)
@@ -282,17 +282,17 @@ func (h *h2Host) Turn(w h2.Wait) {
 // Inner starts net/http.
 func (h *h2Host) Inner(nc net.Conn) {
 	if h.wire.onLoop() {
-		h.waiting = nc
+		h.pendingInner = nc
 		return
 	}
 	ctx := context.WithValue(h.lane.WithDrain(context.Background()), h2Key{}, h.Conn)
-	h.inner.Go(func() { h.o.Serve(ctx, nc) })
+	h.inner.Go(func() { h.options.Serve(ctx, nc) })
 }
 
 // Answer answers a request from the table.
 func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room h2.Room) (out []byte, sent int, ok bool) {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+	s := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(s)
 	n, ok := matchFields(s.buf[:0], fields, &s.req)
 	if !ok {
 		return dst, 0, false
@@ -315,7 +315,7 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 	if notModified || q.headOnly {
 		size = 0
 	}
-	if len(block) > room.Frame || size > room.Window || a.File != nil && size > copied {
+	if len(block) > room.Frame || size > room.Window || a.File != nil && size > maxCopiedFile {
 		return dst, 0, false
 	}
 	body := a.Body
@@ -336,12 +336,12 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 		out = h2.AppendData(out, id, body[:size], room.Frame)
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(out)-len(dst)))
-	c.record(c.lane.settings.Load().Log, answered{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
+	c.record(c.lane.settings.Load().Log, answerRecord{r, q, req, status, int64(size), now, "HTTP/2.0", ""})
 	return out, size, true
 }
 
-// copied is the largest file that is copied into a turn's answers.
-const copied = maxWrite
+// maxCopiedFile is the largest file that is copied into a turn's answers.
+const maxCopiedFile = maxWrite
 
 // readFile reads a file that is in the system's memory.
 func readFile(r *response, body []byte, second int64) bool {
@@ -364,8 +364,8 @@ func readFile(r *response, body []byte, second int64) bool {
 // h2Key finds the HTTP/2 connection that a request came by.
 type h2Key struct{}
 
-// ticketKey finds the origin of such a request: there are many at once.
-type ticketKey struct{}
+// sourceKey finds the origin of such a request: there are many at once.
+type sourceKey struct{}
 
 // matchFields is match for the fields of HTTP/2: b gets their values, to which
 // r's spans point. What it accepts is what match accepts, in HTTP/2's form
@@ -387,7 +387,7 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 	if b, ok = matchPath(b, path, r); !ok {
 		return 0, false
 	}
-	b, r.headers[hdrHost] = keep(b, authority)
+	b, r.headers[hdrHost] = appendValue(b, authority)
 	te := false
 	for i := range rest {
 		if rest[i].Name == "te" { // net/http takes one
@@ -397,7 +397,7 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 			te = true
 			continue
 		}
-		if b, ok = keepField(b, &rest[i], r); !ok {
+		if b, ok = matchHPACKField(b, &rest[i], r); !ok {
 			return 0, false
 		}
 	}
@@ -452,14 +452,14 @@ func matchPath(b []byte, path string, r *request) ([]byte, bool) {
 	return append(b, path...), true
 }
 
-func keep(b []byte, value string) ([]byte, span) {
+func appendValue(b []byte, value string) ([]byte, span) {
 	from := len(b)
 	b = append(b, value...)
 	return b, span{uint16(from), uint16(len(b))}
 }
 
-// keepField takes one field.
-func keepField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
+// matchHPACKField takes one field.
+func matchHPACKField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 	v := f.Value
 	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !clearText(bytesOf(v)) {
 		return b, false
@@ -475,7 +475,7 @@ func keepField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 		if r.has(id) {
 			return b, false
 		}
-		b, r.headers[id] = keep(b, v)
+		b, r.headers[id] = appendValue(b, v)
 		return b, true
 	}
 	return b, harmlessHeader(name) == hdrHarmless && f.Name != "keep-alive" && f.Name != "content-type"

@@ -14,9 +14,9 @@ import (
 	"millrace/internal/stall"
 )
 
-// Visitor is a connection over HTTP/3 as the lane sees it. The connection itself
+// HTTP3Conn is a connection over HTTP/3 as the lane sees it. The connection itself
 // belongs to the library that speaks QUIC; its handler asks the lane first.
-type Visitor struct {
+type HTTP3Conn struct {
 	lane   *Lane
 	scope  *Scope
 	shard  uint32
@@ -24,26 +24,26 @@ type Visitor struct {
 	client net.Addr
 }
 
-// visitorKey finds the HTTP/3 connection that a request came by.
-type visitorKey struct{}
+// http3Key finds the HTTP/3 connection that a request came by.
+type http3Key struct{}
 
-// WithVisitor is for the context of the requests of a new HTTP/3 connection: it
+// WithHTTP3 is for the context of the requests of a new HTTP/3 connection: it
 // lets [AnswerHTTP3], Offer, Begin and Drain find the lane.
-func (l *Lane) WithVisitor(ctx context.Context, scope *Scope, client net.Addr) context.Context {
-	v := &Visitor{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client), client: client}
-	return l.WithDrain(context.WithValue(ctx, visitorKey{}, v))
+func (l *Lane) WithHTTP3(ctx context.Context, scope *Scope, client net.Addr) context.Context {
+	v := &HTTP3Conn{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client), client: client}
+	return l.WithDrain(context.WithValue(ctx, http3Key{}, v))
 }
 
 // AnswerHTTP3 answers a request over HTTP/3 if it is hot, and reports whether it
 // was. The request must have no body.
 func AnswerHTTP3(w http.ResponseWriter, r *http.Request) bool {
-	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
+	v, ok := r.Context().Value(http3Key{}).(*HTTP3Conn)
 	return ok && v.lane.on() && v.answer(w, r)
 }
 
-func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
+	s := scratchPool.Get().(*scratch)
+	defer scratchPool.Put(s)
 	n, ok := matchParsed(s.buf[:0], r, &s.req)
 	if !ok {
 		return false
@@ -65,7 +65,7 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 	if notModified || q.headOnly {
 		size = 0
 	}
-	if a.File != nil && size > copied {
+	if a.File != nil && size > maxCopiedFile {
 		return false
 	}
 	body := a.Body
@@ -89,9 +89,9 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 		waits.Go()
 	}
 	v.lane.meters.Sent.Copied.Add(v.shard, uint64(sent))
-	as := answered{found, q, req, status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}
-	if took := as.count(v.shard); !found.quiet && settings.Log.Wants(now, status, took) {
-		as.log(settings.Log, settings.sender(v.remote, q, req), true, v.shard, took)
+	as := answerRecord{found, q, req, status, int64(sent), now, "HTTP/3.0", settings.requestID(v.remote, q, req)}
+	if took := as.count(v.shard); !found.noLog && settings.Log.Wants(now, status, took) {
+		as.log(settings.Log, settings.loggedClient(v.remote, q, req), true, v.shard, took)
 	}
 	if sent < size {
 		panic(http.ErrAbortHandler) // ends the stream so that nobody takes the answer for complete
@@ -99,14 +99,14 @@ func (v *Visitor) answer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// atOnce is what QUIC takes without waiting for the client.
-const atOnce = 1 << 10
+// quicBuffered is what QUIC takes without waiting for the client.
+const quicBuffered = 1 << 10
 
 // writeBody writes a body, for each piece of which the client has the write timeout.
 func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) (sent int) {
 	d, ok := w.(interface{ SetWriteDeadline(t time.Time) error })
 	for len(body) > 0 {
-		if ok && len(body) > atOnce {
+		if ok && len(body) > quicBuffered {
 			_ = d.SetWriteDeadline(time.Now().Add(patience)) // of a stream
 		}
 		n, err := w.Write(body[:min(len(body), maxWrite)])
@@ -181,7 +181,7 @@ func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
 	if b, ok = matchPath(b, path, q); !ok {
 		return 0, false
 	}
-	b, q.headers[hdrHost] = keep(b, authority)
+	b, q.headers[hdrHost] = appendValue(b, authority)
 	var lower [maxHeaderName]byte
 	for name, values := range r.Header {
 		if len(values) != 1 || len(name) > maxHeaderName {
@@ -198,7 +198,7 @@ func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
 		if f.Name == "te" && f.Value == "trailers" {
 			continue
 		}
-		if b, ok = keepField(b, &f, q); !ok {
+		if b, ok = matchHPACKField(b, &f, q); !ok {
 			return 0, false
 		}
 	}

@@ -78,8 +78,8 @@ type Settings struct {
 	// Tracer says which requests' ids are taken over, for the log. nil: none.
 	Tracer *trace.Tracer
 
-	named headerID // what Clients reads
-	ids   headerID // the field of ids; numKept: there are none that are known
+	clientHeader headerID // what Clients reads
+	idHeader     headerID // the field of ids; numKept: there are none that are known
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -105,34 +105,34 @@ func (s *Scope) always() http.Header {
 
 // Lane is shared by all connections of a server.
 type Lane struct {
-	table    *table // nil when off
-	meters   *meter.Meters
-	settings atomic.Pointer[Settings]
-	draining atomic.Bool
-	closing  atomic.Bool   // idle connections are closed soon
-	overdue  atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
-	drain    chan struct{} // closed by Drain
-	ending   sync.Once     // closes it
-	scopes   []*Scope
-	serial   atomic.Uint32
+	table      *table // nil when off
+	meters     *meter.Meters
+	settings   atomic.Pointer[Settings]
+	draining   atomic.Bool
+	closing    atomic.Bool   // idle connections are closed soon
+	lingerEnds atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
+	drain      chan struct{} // closed by Drain
+	drainOnce  sync.Once     // closes it
+	scopes     []*Scope
+	serial     atomic.Uint32
 	// handshakes is how many TLS connections there have been.
 	handshakes atomic.Int64
 
 	through *lean.Server    // nil: net/http has all that is not hot
-	base    context.Context // of its requests
-	crew    crew
+	baseCtx context.Context // of its requests
+	workers workerPool
 
-	carrier Carrier       // nil: the loops pass nothing on
-	carried atomic.Uint64 // requests that loops have passed on
-	held    atomic.Int64  // bytes of answers that were passed on and that clients have not yet taken
+	forwarder Forwarder     // nil: the loops pass nothing on
+	forwarded atomic.Uint64 // requests that loops have passed on
+	unsent    atomic.Int64  // bytes of answers that were passed on and that clients have not yet taken
 
-	loops   []*loop
-	started sync.Once                    // the loops, by the first loop-owned connection
-	looping sync.WaitGroup               // the loops
-	parker  atomic.Pointer[epoll.Parker] // nil: nothing is parked
-	parks   sync.Once                    // the parker, by the first connection that it may have
-	leaving sync.WaitGroup               // connections whose time on a loop has ended
-	owned   ownedConns
+	loops      []*loop
+	loopsOnce  sync.Once                    // the loops, by the first loop-owned connection
+	loopsDone  sync.WaitGroup               // the loops
+	parker     atomic.Pointer[epoll.Parker] // nil: nothing is parked
+	parkerOnce sync.Once                    // the parker, by the first connection that it may have
+	leaving    sync.WaitGroup               // connections whose time on a loop has ended
+	owned      ownedConns
 
 	budget *stall.Budget // of streams; nil: they are not counted
 	conns  [connShards]connSet
@@ -153,7 +153,7 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 	for i := range l.conns {
 		l.conns[i].conns = map[*Conn]struct{}{}
 	}
-	s.ids = numKept
+	s.idHeader = numKept
 	l.settings.Store(&s)
 	l.done.Add(1)
 	go l.sweeper()
@@ -163,26 +163,26 @@ func New(o Options, s Settings, scopes []*Scope, m *meter.Meters) *Lane {
 // Set changes the settings, for open connections too.
 func (l *Lane) Set(s Settings) {
 	if s.Clients != nil {
-		s.named = lookupHeader([]byte(s.Clients.Header()))
+		s.clientHeader = lookupHeader([]byte(s.Clients.Header()))
 	}
-	s.ids = numKept
+	s.idHeader = numKept
 	if field := s.Tracer.Header(); field != "" {
-		s.ids = lookupHeader([]byte(field))
+		s.idHeader = lookupHeader([]byte(field))
 	}
 	l.settings.Store(&s)
 }
 
-// guard keeps a mistake on one connection from ending them all: it is closed,
+// recoverPanic keeps a mistake on one connection from ending them all: it is closed,
 // and the error log has the cause. Use it deferred.
-func (c *Conn) guard() {
+func (c *Conn) recoverPanic() {
 	if cause := recover(); cause != nil {
-		c.failed(cause)
+		c.closeAfterPanic(cause)
 	}
 }
 
-// failed closes a connection after a mistake, and lets go of the answer that it
+// closeAfterPanic closes a connection after a mistake, and lets go of the answer that it
 // still had to send.
-func (c *Conn) failed(cause any) {
+func (c *Conn) closeAfterPanic(cause any) {
 	if r := c.reading.pending; r != nil {
 		c.reading.pending = nil
 		if r.file != nil {
@@ -201,11 +201,11 @@ func (l *Lane) on() bool { return l.table != nil }
 // Forget drops the answers of sites that no scope has any more.
 func (l *Lane) Forget() {
 	if l.on() {
-		l.table.sweep(time.Now().Unix(), l.gone)
+		l.table.sweep(time.Now().Unix(), l.siteGone)
 	}
 }
 
-func (l *Lane) gone(id uint64) bool {
+func (l *Lane) siteGone(id uint64) bool {
 	for _, s := range l.scopes {
 		if t := s.Sites.Load(); t != nil && t.Has(id) {
 			return false
@@ -219,11 +219,11 @@ func (l *Lane) gone(id uint64) bool {
 func (l *Lane) Close() {
 	l.CloseAll()
 	l.stopLoops()
-	l.crew.close()
+	l.workers.close()
 	l.CloseAll() // those that have just left their loop
 	l.leaving.Wait()
 	close(l.stop)
-	l.parks.Do(func() {}) // from here on there is none
+	l.parkerOnce.Do(func() {}) // from here on there is none
 	l.parker.Load().Close()
 	l.done.Wait()
 	if l.on() {

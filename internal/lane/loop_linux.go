@@ -45,10 +45,10 @@ type loop struct {
 	writable [loopEvents]epoll.Event
 	scratch  scratch
 	number   int
-	carrying *carrying // nil: nothing was passed on yet
-	unsent   []*Conn   // of HTTP/2, with answers to be written at the end of a round
+	fwd      *forwarding // nil: nothing was passed on yet
+	toFlush  []*Conn     // of HTTP/2, with answers to be written at the end of a round
 	waker    *epoll.Waker
-	asked    chan chan struct{} // see Lane.Answer
+	pings    chan chan struct{} // see Lane.Answer
 }
 
 // ownedConns finds a loop-owned connection by its descriptor.
@@ -77,7 +77,7 @@ func (l *Lane) startLoops() {
 			return
 		}
 		l.loops = append(l.loops, lp)
-		l.looping.Go(lp.run)
+		l.loopsDone.Go(lp.run)
 	}
 }
 
@@ -100,26 +100,26 @@ func newLoop(l *Lane, number int) (*loop, error) {
 		_, _ = in.Close(), out.Close()
 		return nil, err
 	}
-	return &loop{lane: l, in: in, out: out, number: number, waker: waker, asked: make(chan chan struct{}, 1)}, nil
+	return &loop{lane: l, in: in, out: out, number: number, waker: waker, pings: make(chan chan struct{}, 1)}, nil
 }
 
 // stopLoops ends the loops, each when it finds nothing to do: every connection
 // must have been cut. Loop-owned connections that are still open are closed.
 func (l *Lane) stopLoops() {
-	l.started.Do(func() {}) // none may start any more
+	l.loopsOnce.Do(func() {}) // none may start any more
 	for _, lp := range l.loops {
 		_ = lp.in.Close()
 	}
-	l.looping.Wait()
+	l.loopsDone.Wait()
 	for _, lp := range l.loops {
-		lp.stopCarrying()
+		lp.stopForwarding()
 		_ = lp.waker.Close()
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
-		if c.isOwned() && !c.away.Load() { // one that is away has been cut, and its goroutine notices
+		if c.isOwned() && !c.busy.Load() { // one that is away has been cut, and its goroutine notices
 			if c.reading.pending != nil {
-				_ = c.restEnds(net.ErrClosed)
+				_ = c.endPending(net.ErrClosed)
 			}
 			_ = c.Close()
 		}
@@ -134,10 +134,10 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 	if !l.on() {
 		return false
 	}
-	if l.started.Do(l.startLoops); len(l.loops) == 0 {
+	if l.loopsOnce.Do(l.startLoops); len(l.loops) == 0 {
 		return false
 	}
-	fd, ok := send.Detach(unnamed(nc))
+	fd, ok := send.Detach(unwrapNamed(nc))
 	if !ok {
 		return false
 	}
@@ -146,12 +146,12 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 		_ = unix.Close(fd)
 		return false
 	}
-	c := &Conn{lane: l, scope: scope, gone: gone, take: take, peer: nc.RemoteAddr(), local: nc.LocalAddr(), shard: l.serial.Add(1), fd: fd}
+	c := &Conn{lane: l, scope: scope, onClose: gone, onLeave: take, peer: nc.RemoteAddr(), local: nc.LocalAddr(), shard: l.serial.Add(1), fd: fd}
 	_ = nc.Close()
 	c.onReadable = c.readable
-	lp := c.home()
+	lp := c.ownerLoop()
 	slot.Store(c)
-	c.awaitFirst()
+	c.awaitFirstRequest()
 	l.track(c)
 	if err := lp.watch(fd, c.shard); err != nil {
 		_ = c.Close() // the loop is gone, or the system has no room for another
@@ -176,11 +176,11 @@ const yieldAfter = 32
 // work serves until there is nothing left to do. Only then may the poller wait: it
 // is woken by what comes later, not by what is there already.
 func (lp *loop) work() (done bool) {
-	if k := lp.carrying; k != nil {
+	if k := lp.fwd; k != nil {
 		k.asleep.Store(false)
 	}
 	for looked := 0; ; {
-		k := lp.carrying
+		k := lp.fwd
 		if k != nil && k.some.Load() {
 			lp.start()
 		}
@@ -189,7 +189,7 @@ func (lp *loop) work() (done bool) {
 			looked = yieldAfter
 		} else {
 			n := lp.poll()
-			if n == 0 && (k == nil || k.rest()) {
+			if n == 0 && (k == nil || k.maySleep()) {
 				return false
 			}
 			looked += n
@@ -208,8 +208,8 @@ func (lp *loop) poll() int {
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
-	lp.late() // after that: what has just come is not late
-	if len(lp.unsent) > 0 {
+	lp.expireCalls() // after that: what has just come is not late
+	if len(lp.toFlush) > 0 {
 		lp.sendReplies()
 	}
 	return n
@@ -221,9 +221,9 @@ func (lp *loop) serve(event *epoll.Event) {
 	fd := int(event.Key())
 	if fd < 0 {
 		if fd == epoll.WakeKey {
-			lp.answer()
+			lp.pong()
 		} else {
-			lp.landed(event)
+			lp.upstreamReadable(event)
 		}
 		return
 	}
@@ -231,30 +231,30 @@ func (lp *loop) serve(event *epoll.Event) {
 	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
-	if c.away.Load() {
-		lp.meanwhile(c, event)
-		if c.flight != nil && event.Events&(epoll.HungUp|epoll.Failed) != 0 {
-			lp.toCrew(c.flight)
+	if c.busy.Load() {
+		lp.onEventWhileBusy(c, event)
+		if c.call != nil && event.Events&(epoll.HungUp|epoll.Failed) != 0 {
+			lp.toWorker(c.call)
 		}
 		return
 	}
 	if event.Events&epoll.PeerShut != 0 {
-		c.shut.Store(true)
+		c.halfClosed.Store(true)
 	}
 	idle := false
 	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // that was to make the loop look
-		idle = c.overdue(time.Now())
+		idle = c.idleTooLong(time.Now())
 		if err := lp.in.Change(fd, epoll.In|epoll.PeerShut, int32(fd), c.shard); err != nil {
 			_ = c.Close()
 			return
 		}
 	}
 	if c.wire != nil {
-		lp.serveWire(c)
+		lp.serveTLS(c)
 	} else {
-		lp.look(c)
+		lp.serveReadable(c)
 	}
-	if idle && lp.lane.owned.slot(fd).Load() == c && c.overdue(time.Now()) {
+	if idle && lp.lane.owned.slot(fd).Load() == c && c.idleTooLong(time.Now()) {
 		_ = c.Close() // nothing has come
 	}
 }
@@ -263,21 +263,21 @@ func (lp *loop) serve(event *epoll.Event) {
 // which there is. One that waits for room will look anyway, and one that is away is
 // not idle. c.mu must be held.
 func (c *Conn) wakeLoop() {
-	if !c.away.Load() {
-		_ = c.home().in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard)
+	if !c.busy.Load() {
+		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 }
 
-// overdue reports whether the connection has been idle for too long.
-func (c *Conn) overdue(now time.Time) bool {
+// idleTooLong reports whether the connection has been idle for too long.
+func (c *Conn) idleTooLong(now time.Time) bool {
 	d := c.deadline.Load()
 	return d&idleMark != 0 && d < now.UnixNano()
 }
 
-// look answers what has come on a connection, after what is left of an earlier
+// serveReadable answers what has come on a connection, after what is left of an earlier
 // answer.
-func (lp *loop) look(c *Conn) {
-	defer lp.guard(c)
+func (lp *loop) serveReadable(c *Conn) {
+	defer lp.recoverPanic(c)
 	n := 0
 	if c.reading.pending == nil {
 		var ok bool
@@ -290,24 +290,24 @@ func (lp *loop) look(c *Conn) {
 			return
 		}
 	}
-	lp.chat(c, n)
+	lp.serveBytes(c, n)
 }
 
-// chat answers the n bytes in the scratch buffer that have come on a connection,
+// serveBytes answers the n bytes in the scratch buffer that have come on a connection,
 // and those that are held.
-func (lp *loop) chat(c *Conn, n int) {
+func (lp *loop) serveBytes(c *Conn, n int) {
 	s := &lp.scratch
 	for {
 		if c.reading.pending != nil {
 			if !lp.sendPending(c) {
 				return
 			}
-			if n = copy(s.buf[:], c.held); n == 0 {
+			if n = copy(s.buf[:], c.readAhead); n == 0 {
 				return // the poller tells the loop of what comes from now on
 			}
-			c.held = nil
+			c.readAhead = nil
 		}
-		used, o := c.answer(s, s.buf[:n], uintptr(c.fd))
+		used, o := c.answerHot(s, s.buf[:n], uintptr(c.fd))
 		switch {
 		case o == waiting && used == n:
 			return
@@ -315,65 +315,65 @@ func (lp *loop) chat(c *Conn, n int) {
 			_ = c.Close()
 			return
 		case o == blocked:
-			c.held = append(c.held, s.buf[used:n]...) // waits behind the answer
-		case o == foreign && (lp.carry(c, s.buf[used:n]) || lp.dispatch(c, s.buf[used:n])):
+			c.readAhead = append(c.readAhead, s.buf[used:n]...) // waits behind the answer
+		case o == notHot && (lp.forward(c, s.buf[used:n]) || lp.submit(c, s.buf[used:n])):
 			return
 		default:
-			c.beginHead(n - used)
-			c.held = append(c.held, s.buf[used:n]...)
+			c.startHeadTimeout(n - used)
+			c.readAhead = append(c.readAhead, s.buf[used:n]...)
 			c.leave()
 			return
 		}
 	}
 }
 
-// guard is Conn.guard for a connection of the loop. Nothing of a connection that
+// recoverPanic is Conn.guard for a connection of the loop. Nothing of a connection that
 // failed may reach the next one: neither answers that were not sent yet nor its
 // place among those that wait.
-func (lp *loop) guard(c *Conn) {
+func (lp *loop) recoverPanic(c *Conn) {
 	cause := recover()
 	if cause == nil {
 		return
 	}
 	lp.scratch = scratch{}
-	if r := c.reading.pending; r != nil && r.waiting {
-		r.waiting = false
+	if r := c.reading.pending; r != nil && r.awaitsClient {
+		r.awaitsClient = false
 		lp.sending--
 	}
-	if c.flight != nil {
-		lp.giveUp(c.flight)
-		c.away.Store(false)
+	if c.call != nil {
+		lp.discardCall(c.call)
+		c.busy.Store(false)
 	}
-	for c.host != nil && len(c.host.flights) > 0 {
-		lp.giveUp(c.host.flights[0])
+	for c.h2host != nil && len(c.h2host.calls) > 0 {
+		lp.discardCall(c.h2host.calls[0])
 	}
-	c.failed(cause)
+	c.closeAfterPanic(cause)
 }
 
 // leave ends a connection's time on its loop.
 func (c *Conn) leave() {
 	fd := c.detach()
 	c.lane.leaving.Go(func() {
-		defer c.guard()
-		if c.settle(fd) {
-			if c.leanable() {
-				go c.carryOn() // a handler may never return
+		defer c.recoverPanic()
+		if c.toNetConn(fd) {
+			if c.canServeDirect() {
+				go c.serveOffLoop() // a handler may never return
 			} else {
-				c.take(c)
+				c.onLeave(c)
 			}
 			return
 		}
 		if c.reading.pending != nil {
-			_ = c.restEnds(net.ErrClosed)
+			_ = c.endPending(net.ErrClosed)
 		}
-		c.drop() // no handler will
+		c.discardRoundTrip() // no handler will
 		_ = c.Close()
 	})
 }
 
 // detach takes the connection from its loop.
 func (c *Conn) detach() (fd int) {
-	_ = c.home().in.Remove(c.fd)
+	_ = c.ownerLoop().in.Remove(c.fd)
 	c.lane.owned.slot(c.fd).Store(nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -382,25 +382,25 @@ func (c *Conn) detach() (fd int) {
 	return fd
 }
 
-// settle gives the connection back to package net.
-func (c *Conn) settle(fd int) bool {
+// toNetConn gives the connection back to package net.
+func (c *Conn) toNetConn(fd int) bool {
 	f := os.NewFile(uintptr(fd), "connection")
 	nc, err := net.FileConn(f)
 	_ = f.Close()
 	if c.wire != nil {
-		return c.settleWire(nc, err)
+		return c.wireToNetConn(nc, err)
 	}
 	if err != nil {
 		return false // no descriptors left
 	}
-	sock := send.NewSocket(nc, c.stalled)
+	sock := send.NewSocket(nc, c.startWriteTimeout)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nc, c.under, c.sock = nc, nc, sock
+	c.nc, c.transport, c.sock = nc, nc, sock
 	if sock == nil {
-		c.wake = newWake()
+		c.readWaker = newReadWaker()
 	}
-	return !c.doomed
+	return !c.cutPending
 }
 
 // closeOwned closes the descriptor of a loop-owned connection, if c is one.
@@ -425,7 +425,7 @@ func (c *Conn) queued() (n int, known bool) {
 	if c.fd != noFD {
 		return send.QueuedOn(c.fd)
 	}
-	return send.Queued(c.under)
+	return send.Queued(c.transport)
 }
 
 // acked is how many bytes the client has taken since it connected.
@@ -435,7 +435,7 @@ func (c *Conn) acked() (n uint64, known bool) {
 	if c.fd != noFD {
 		return send.AckedOn(c.fd)
 	}
-	return send.Acked(c.under)
+	return send.Acked(c.transport)
 }
 
 // shutdown ends a loop-owned connection from outside its loop, which then finds

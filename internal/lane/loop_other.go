@@ -12,14 +12,14 @@ import (
 	"millrace/internal/send"
 )
 
-// loop is the Linux way to serve many connections at once; elsewhere every
-// connection has a goroutine.
+// loop serves many connections on one goroutine by epoll, on Linux only. Elsewhere
+// every connection has a goroutine, so there is no loop.
 type loop struct{}
 
-// flight is a request that a loop has passed on.
-type flight struct{}
+// call is a request that a loop has forwarded to an upstream: never, here.
+type call struct{}
 
-// Carry implements [h2.Host]: there is no loop that could.
+// Carry implements [h2.Host]: there is no loop that could forward the request.
 func (*h2Host) Carry(uint32, []hpack.HeaderField) (taken, marked bool) { return false, false }
 
 // Drop implements [h2.Host].
@@ -32,8 +32,8 @@ type ownedConns struct{}
 
 func (*Lane) stopLoops() {}
 
-// Answer has nobody to ask: there are no loops on this system.
-func (*Lane) Answer(context.Context) error { return nil }
+// CheckLoops returns nil: there are no loops that could hang.
+func (*Lane) CheckLoops(context.Context) error { return nil }
 
 // Adopt reports false: there are no loops on this system.
 func (*Lane) Adopt(net.Conn, *Scope, func(), func(*Conn)) bool { return false }
@@ -43,13 +43,15 @@ func (*TLSConn) Adopt(func()) bool { return false }
 
 func (*TLSConn) adopt(*h2Host, *h2.Conn, func()) bool { return false }
 
-func (c *Conn) bid(front *h2.Conn) { go c.lane.shutdownHTTP2(front) } // which may wait for the client: until it is cut
+// notifyDrain uses a goroutine, since writing GOAWAY may wait for the client. It ends
+// when the connection is cut, at the latest.
+func (c *Conn) notifyDrain(h2conn *h2.Conn) { go c.lane.shutdownHTTP2(h2conn) }
 
 func (*Conn) closeOwned() bool { return false }
 
-func (c *Conn) queued() (n int, known bool) { return send.Queued(c.under) }
+func (c *Conn) queued() (n int, known bool) { return send.Queued(c.transport) }
 
-func (c *Conn) acked() (n uint64, known bool) { return send.Acked(c.under) }
+func (c *Conn) acked() (n uint64, known bool) { return send.Acked(c.transport) }
 
 func shutdown(int) {}
 
@@ -57,30 +59,30 @@ func (*Conn) wakeLoop() {}
 
 func (*Conn) isOwned() bool { return false }
 
-func (*Conn) isAdopted() bool { return false }
+func (*Conn) isOwnedLocked() bool { return false }
 
 func (*Conn) shutWrite() error { return nil }
 
-// crew answers for loops; there are none.
-type crew struct{}
+// workerPool has no workers: they serve requests for loops.
+type workerPool struct{}
 
-func (*crew) close() {}
+func (*workerPool) close() {}
 
-func (*Conn) leanable() bool { return false }
+func (*Conn) canServeDirect() bool { return false }
 
-// Switch reports false: nobody has descriptors here.
+// Switch reports false: only a loop's connection can be given away as a descriptor.
 func (*link) Switch([]byte) (fd int, early []byte, ok bool) { return 0, nil, false }
 
-func (*Conn) lookForEnd() {}
+func (*Conn) cancelIfGone() {}
 
-func (*Conn) watchEnd() {}
+func (*Conn) watchForClose() {}
 
-func (*Conn) unwatch() {}
+func (*Conn) stopWatching() {}
 
-func (*Conn) endWatch() {}
+func (*Conn) stopWatchingLocked() {}
 
-func (*Conn) unloop() error { return nil }
+func (*Conn) leaveLoop() error { return nil }
 
-func (*Conn) sendNow(_, _ []byte) (int, error) { return 0, nil }
+func (*Conn) trySend(_, _ []byte) (int, error) { return 0, nil }
 
-func (c *Conn) readBody(p []byte) (int, error) { return c.waitBody(p) }
+func (c *Conn) readBody(p []byte) (int, error) { return c.readBodyBlocking(p) }

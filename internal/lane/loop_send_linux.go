@@ -44,16 +44,16 @@ func (lp *loop) sendPending(c *Conn) bool {
 	r := c.reading.pending
 	sent, state := c.push(r)
 	if state == pushWaits {
-		if sent > 0 || !r.waiting {
-			c.stalled()
+		if sent > 0 || !r.awaitsClient {
+			c.startWriteTimeout()
 		}
-		if err := lp.await(c, r); err != nil {
+		if err := lp.watchWritable(c, r); err != nil {
 			lp.fail(c, r, err)
 		}
 		return false
 	}
-	err := lp.awaitInput(c, r)
-	c.unstall()
+	err := lp.watchReadable(c, r)
+	c.stopWriteTimeout()
 	switch state {
 	case pushCold:
 		c.leave()
@@ -65,7 +65,7 @@ func (lp *loop) sendPending(c *Conn) bool {
 		lp.fail(c, r, err)
 		return false
 	}
-	if c.restEnds(nil) != nil {
+	if c.endPending(nil) != nil {
 		_ = c.Close()
 		return false
 	}
@@ -75,33 +75,33 @@ func (lp *loop) sendPending(c *Conn) bool {
 // fail ends a connection whose answer cannot be sent, or that the system has no
 // room to watch.
 func (lp *loop) fail(c *Conn, r *pendingWrite, err error) {
-	if r.waiting {
-		r.waiting = false
+	if r.awaitsClient {
+		r.awaitsClient = false
 		lp.sending--
 	}
-	_ = c.restEnds(err)
+	_ = c.endPending(err)
 	_ = c.Close() // which leaves the epoll sets by itself
 }
 
-// await moves a connection to out. It is told of once, and what the client sends
+// watchWritable moves a connection to out. It is told of once, and what the client sends
 // can wait for as long as it has an answer to take.
-func (lp *loop) await(c *Conn, r *pendingWrite) error {
+func (lp *loop) watchWritable(c *Conn, r *pendingWrite) error {
 	const room = epoll.Out | epoll.OneShot
-	if r.waiting {
+	if r.awaitsClient {
 		return lp.out.Change(c.fd, room, int32(c.fd), c.shard)
 	}
-	r.waiting = true
+	r.awaitsClient = true
 	lp.sending++
 	_ = lp.in.Remove(c.fd)
 	return lp.out.Add(c.fd, room, int32(c.fd), c.shard)
 }
 
-// awaitInput moves a connection back, if it was moved.
-func (lp *loop) awaitInput(c *Conn, r *pendingWrite) error {
-	if !r.waiting {
+// watchReadable moves a connection back, if it was moved.
+func (lp *loop) watchReadable(c *Conn, r *pendingWrite) error {
+	if !r.awaitsClient {
 		return nil
 	}
-	r.waiting = false
+	r.awaitsClient = false
 	lp.sending--
 	_ = lp.out.Remove(c.fd)
 	return lp.watch(c.fd, c.shard)
@@ -119,11 +119,11 @@ const (
 
 // push sends of r what the client takes now, at most inTurn bytes of a file.
 func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
-	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.left()) {
+	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.leftForEvent()) {
 		return 0, pushCold
 	}
 	if c.wire != nil {
-		return c.pushWire(r)
+		return c.pushTLS(r)
 	}
 	if len(r.head)+len(r.body) > 0 {
 		var err error
@@ -138,14 +138,14 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 		return sent, pushDone
 	}
 	a := r.file.answer
-	n, err := send.TryFile(uintptr(c.fd), a.File, a.Base+r.sent, r.left())
+	n, err := send.TryFile(uintptr(c.fd), a.File, a.Base+r.sent, r.leftForEvent())
 	r.sent += n
 	sent += int(n)
 	c.lane.meters.Sent.Sendfile.Add(c.shard, uint64(n))
 	switch {
 	case r.sent == a.Size:
 		return sent, pushDone
-	case errors.Is(err, send.ErrOtherWay):
+	case errors.Is(err, send.ErrNeedsBlocking):
 		return sent, pushCold
 	case err != nil:
 		return sent, pushFailed
@@ -153,8 +153,8 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 	return sent, pushWaits
 }
 
-// left is how much of the file may go in this turn.
-func (r *pendingWrite) left() int64 { return min(r.file.answer.Size-r.sent, inTurn) }
+// leftForEvent is how much of the file may go in this turn.
+func (r *pendingWrite) leftForEvent() int64 { return min(r.file.answer.Size-r.sent, bytesPerEvent) }
 
 // pushBytes sends of the header and of a body from memory what the client takes.
 func (c *Conn) pushBytes(r *pendingWrite) (n int, err error) {

@@ -23,17 +23,17 @@ func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 	if !l.on() || w == nil {
 		return false
 	}
-	if l.started.Do(l.startLoops); len(l.loops) == 0 || !c.detachWire(w) {
+	if l.loopsOnce.Do(l.startLoops); len(l.loops) == 0 || !c.detachWire(w) {
 		return false
 	}
-	c.take = func(*Conn) { take() }
-	if c.host != host {
-		c.host = host
+	c.onLeave = func(*Conn) { take() }
+	if c.h2host != host {
+		c.h2host = host
 	}
 	if front != nil {
-		c.front.Store(front) // a drain finds it from here on, or the loop finds the drain
+		c.h2conn.Store(front) // a drain finds it from here on, or the loop finds the drain
 	}
-	lp, fd := c.home(), w.fd
+	lp, fd := c.ownerLoop(), w.fd
 	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
 	// TLS may already have read a request, of which the poller knows nothing. So the
 	// loop also asks to be told of room to write, which there is, and looks at once.
@@ -56,86 +56,86 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 		return false
 	}
 	_ = w.nc.Close()
-	w.nc, w.waiting, w.fd = nil, nil, fd
-	c.wire, c.fd, c.under = w, fd, nil
-	c.vouched = len(c.tls.ConnectionState().VerifiedChains) > 0
+	w.nc, w.writer, w.fd = nil, nil, fd
+	c.wire, c.fd, c.transport = w, fd, nil
+	c.clientCert = len(c.tls.ConnectionState().VerifiedChains) > 0
 	return true
 }
 
-// isAdopted reports whether a loop has the connection, with c.mu held.
-func (c *Conn) isAdopted() bool { return c.fd != noFD }
+// isOwnedLocked reports whether a loop has the connection, with c.mu held.
+func (c *Conn) isOwnedLocked() bool { return c.fd != noFD }
 
-// settleWire is settle for a connection over TLS; err is why there is no nc.
-func (c *Conn) settleWire(nc net.Conn, err error) bool {
+// wireToNetConn is settle for a connection over TLS; err is why there is no nc.
+func (c *Conn) wireToNetConn(nc net.Conn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil { // no descriptors left
 		c.wire.fd = goneFD
 		return false
 	}
-	c.wire.nc, c.wire.waiting, c.wire.fd = nc, new(waitingWrite), noFD
+	c.wire.nc, c.wire.writer, c.wire.fd = nc, new(blockingWriter), noFD
 	if tc, ok := c.nc.(*tls.Conn); ok {
-		c.under = tc.NetConn()
+		c.transport = tc.NetConn()
 	}
-	return !c.doomed
+	return !c.cutPending
 }
 
-// serveWire looks at a connection over TLS.
-func (lp *loop) serveWire(c *Conn) {
-	defer lp.guard(c)
-	c.wire.reads = readsInTurn
-	if c.host != nil {
-		lp.lookHTTP2(c)
+// serveTLS looks at a connection over TLS.
+func (lp *loop) serveTLS(c *Conn) {
+	defer lp.recoverPanic(c)
+	c.wire.readsLeft = readsPerEvent
+	if c.h2host != nil {
+		lp.serveHTTP2(c)
 		return
 	}
-	lp.lookWire(c)
+	lp.readTLS(c)
 }
 
-// lookWire is look for a connection over TLS. It reads until TLS has nothing
+// readTLS is look for a connection over TLS. It reads until TLS has nothing
 // more: of what that has read ahead the loop is not told.
-func (lp *loop) lookWire(c *Conn) { lp.chatWire(c, 0) }
+func (lp *loop) readTLS(c *Conn) { lp.serveTLSBytes(c, 0) }
 
-// goOnWire goes on with a client whose request was passed on and answered: with what
+// resumeTLS goes on with a client whose request was passed on and answered: with what
 // it has sent meanwhile and what TLS has read of that. The loop is told of the rest.
-func (lp *loop) goOnWire(c *Conn) {
-	c.wire.reads = 0
+func (lp *loop) resumeTLS(c *Conn) {
+	c.wire.readsLeft = 0
 	n := 0
 	if c.reading.pending == nil {
-		n, c.held = copy(lp.scratch.buf[:], c.held), nil
+		n, c.readAhead = copy(lp.scratch.buf[:], c.readAhead), nil
 	}
-	lp.chatWire(c, n)
+	lp.serveTLSBytes(c, n)
 }
 
-// chatWire answers the n bytes in the scratch buffer that have come, and what TLS
+// serveTLSBytes answers the n bytes in the scratch buffer that have come, and what TLS
 // has behind them.
-func (lp *loop) chatWire(c *Conn, n int) {
+func (lp *loop) serveTLSBytes(c *Conn, n int) {
 	s := &lp.scratch
 	for {
 		if c.reading.pending != nil {
 			if !lp.sendPending(c) {
 				return
 			}
-			n, c.held = copy(s.buf[:], c.held), nil
+			n, c.readAhead = copy(s.buf[:], c.readAhead), nil
 		}
 		if n > 0 {
-			used, o := c.answer(s, s.buf[:n], onWire)
+			used, o := c.answerHot(s, s.buf[:n], onTLSLoop)
 			n = copy(s.buf[:], s.buf[used:n])
 			switch {
 			case o == finished:
 				_ = c.Close()
 				return
 			case o == blocked:
-				c.held, n = append(c.held, s.buf[:n]...), 0 // waits behind the answer
+				c.readAhead, n = append(c.readAhead, s.buf[:n]...), 0 // waits behind the answer
 				continue
-			case o == foreign && lp.carry(c, s.buf[:n]):
+			case o == notHot && lp.forward(c, s.buf[:n]):
 				return
 			case n == len(s.buf):
-				lp.yield(c, s.buf[:n])
+				lp.leaveWith(c, s.buf[:n])
 				return
-			case o == foreign: // the body of a request may come in a record of its own
+			case o == notHot: // the body of a request may come in a record of its own
 				m, _ := c.nc.Read(s.buf[n:]) // an error comes again
 				if m == 0 {
-					lp.yield(c, s.buf[:n])
+					lp.leaveWith(c, s.buf[:n])
 					return
 				}
 				n += m
@@ -146,9 +146,9 @@ func (lp *loop) chatWire(c *Conn, n int) {
 		switch n += m; {
 		case m > 0: // an error comes again
 		case n > 0: // half a request
-			lp.yield(c, s.buf[:n])
+			lp.leaveWith(c, s.buf[:n])
 			return
-		case isLater(err):
+		case isWouldBlock(err):
 			return
 		default:
 			_ = c.Close()
@@ -157,16 +157,16 @@ func (lp *loop) chatWire(c *Conn, n int) {
 	}
 }
 
-// lookHTTP2 is lookWire for HTTP/2. The first stream that is for net/http ends the
+// serveHTTP2 is lookWire for HTTP/2. The first stream that is for net/http ends the
 // connection's time on the loop, once the client has taken what was answered.
-func (lp *loop) lookHTTP2(c *Conn) {
-	front := c.front.Load()
+func (lp *loop) serveHTTP2(c *Conn) {
+	front := c.h2conn.Load()
 	for {
 		if c.reading.pending != nil && !lp.sendPending(c) {
 			return
 		}
-		if c.host.waiting != nil || c.host.leaves {
-			c.host.unsent = false
+		if c.h2host.pendingInner != nil || c.h2host.mustLeave {
+			c.h2host.needsFlush = false
 			c.leave()
 			return
 		}
@@ -174,47 +174,47 @@ func (lp *loop) lookHTTP2(c *Conn) {
 			c.lane.shutdownHTTP2(front)
 		}
 		err := front.Run()
-		again := isLater(err) || errors.Is(err, h2.ErrPause)
+		again := isWouldBlock(err) || errors.Is(err, h2.ErrPause)
 		if !again {
-			c.host.blame(front.Blamed())
+			c.h2host.countRefusal(front.Blamed())
 		}
 		switch {
-		case len(c.wire.rest) > 0:
+		case len(c.wire.unsent) > 0:
 			c.reading.pending = &pendingWrite{closing: !again}
 		case !again:
 			_ = c.Close()
 			return
-		case isLater(err):
+		case isWouldBlock(err):
 			return
 		}
 	}
 }
 
-// bid has an HTTP/2 connection told that the server drains: by its loop, which is
+// notifyDrain has an HTTP/2 connection told that the server drains: by its loop, which is
 // woken for it, or by a goroutine, since writing may wait for the client. A
 // connection that is just leaving its loop notices the drain itself.
-func (c *Conn) bid(front *h2.Conn) {
+func (c *Conn) notifyDrain(front *h2.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.fd != noFD:
 		lp := c.lane.loops[int(c.shard)%len(c.lane.loops)]
 		_ = lp.in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard) // not there: it waits to write, and will look
-	case c.under != nil:
+	case c.transport != nil:
 		go c.lane.shutdownHTTP2(front)
 	}
 }
 
-// yield gives a connection up, with what it has read for whoever gets it.
-func (lp *loop) yield(c *Conn, read []byte) {
-	c.beginHead(len(read))
-	c.held = append(c.held, read...)
+// leaveWith gives a connection up, with what it has read for whoever gets it.
+func (lp *loop) leaveWith(c *Conn, read []byte) {
+	c.startHeadTimeout(len(read))
+	c.readAhead = append(c.readAhead, read...)
 	c.leave()
 }
 
-// pushWire is push for a connection over TLS. The part of a file that comes next
+// pushTLS is push for a connection over TLS. The part of a file that comes next
 // is in the system's memory.
-func (c *Conn) pushWire(r *pendingWrite) (sent int, state pushed) {
+func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 	sent, err := c.wire.flush()
 	if err != nil {
 		return sent, pushFailed
@@ -227,7 +227,7 @@ func (c *Conn) pushWire(r *pendingWrite) (sent int, state pushed) {
 	switch {
 	case err != nil:
 		return sent, pushFailed
-	case len(c.wire.rest) > 0 || len(r.head)+len(r.body) > 0:
+	case len(c.wire.unsent) > 0 || len(r.head)+len(r.body) > 0:
 		return sent, pushWaits
 	case r.file == nil:
 		return sent, pushDone
@@ -241,7 +241,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
 	a := r.file.answer
-	for turn := r.left(); turn > 0; {
+	for turn := r.leftForEvent(); turn > 0; {
 		b := (*buf)[:min(turn, int64(len(*buf)))]
 		if n, _ := a.File.ReadAt(b, a.Base+r.sent); n < len(b) {
 			return sent, pushCold // the goroutine reads it again, and reports the error
@@ -252,7 +252,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 		switch {
 		case err != nil:
 			return sent, pushFailed
-		case len(c.wire.rest) > 0:
+		case len(c.wire.unsent) > 0:
 			return sent, pushWaits
 		}
 	}

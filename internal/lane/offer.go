@@ -65,8 +65,8 @@ type Rule struct {
 	// holds for the path whatever the query says.
 	WithQuery bool
 
-	always http.Header // of the scope that the request came by
-	dress  func(h http.Header, status int, contentType []string)
+	always       http.Header // of the scope that the request came by
+	applyHeaders func(h http.Header, status int, contentType []string)
 }
 
 // without is a Rule's Lines but for fields of which drop says so.
@@ -98,31 +98,31 @@ const maxVaryOn = 12
 // it is offered for the second time: of very many addresses, most are never
 // asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
-	if take(r, a, rule) {
+	if observeOffer(r, a, rule) {
 		return
 	}
-	c := cameBy(r)
-	if c.lane == nil || c.ticket.site == 0 || !c.lane.on() || !rule.valid() {
+	c := sourceOf(r)
+	if c.lane == nil || c.info.site == 0 || !c.lane.on() || !rule.valid() {
 		return
 	}
 	if (r.Method != http.MethodGet && r.Method != http.MethodHead) || !strings.HasPrefix(r.RequestURI, "/") {
 		return
 	}
-	if c.ticket.OnlyGood && a.Code() >= http.StatusBadRequest {
+	if c.info.SuccessOnly && a.Code() >= http.StatusBadRequest {
 		return
 	}
-	if len(c.ticket.Vary) > 0 {
-		rule.VaryOn = slices.Concat(rule.VaryOn, c.ticket.Vary)
+	if len(c.info.Vary) > 0 {
+		rule.VaryOn = slices.Concat(rule.VaryOn, c.info.Vary)
 	}
 	varyOn, v, ok := varyBy(r, rule.VaryOn)
 	if !ok {
 		return
 	}
-	k := key{site: c.ticket.site, withQuery: rule.WithQuery, target: r.RequestURI}
+	k := key{site: c.info.site, withQuery: rule.WithQuery, target: r.RequestURI}
 	if path, _, found := strings.Cut(r.RequestURI, "?"); found && !rule.WithQuery {
 		k.target = path
 	}
-	if c.lane.table.holds(k, v, a, rule) {
+	if c.lane.table.has(k, v, a, rule) {
 		return
 	}
 	// A path that does not match can be written in many ways, and no request
@@ -130,13 +130,13 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
-	rule.always, rule.dress = c.scope.always(), c.ticket.Dress
-	if c.ticket.Drop != nil && rule.Lines != nil {
-		rule.Lines = without(rule.Lines, c.ticket.Drop)
+	rule.always, rule.applyHeaders = c.scope.always(), c.info.ApplyHeaders
+	if c.info.DropLine != nil && rule.Lines != nil {
+		rule.Lines = without(rule.Lines, c.info.DropLine)
 	}
-	v.response = newResponse(a, rule, c.ticket.job)
-	v.response.quiet = c.ticket.NoLog
-	if v.response.gate, ok = newGate(&c.ticket, rule.always); !ok {
+	v.response = newResponse(a, rule, c.info.job)
+	v.response.noLog = c.info.NoLog
+	if v.response.gate, ok = newGate(&c.info, rule.always); !ok {
 		return
 	}
 	if c.lane.table.put(k, varyOn, v) {
@@ -197,52 +197,52 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 	return id, values[0], len(values) == 1 && values[0] != "" && !secret
 }
 
-// ticket is what the server knows of the request that net/http is answering.
-type ticket struct {
+// requestInfo is what the server knows of the request that net/http is answering.
+type requestInfo struct {
 	site  uint64
 	job   *meter.Job
 	gate  *admit.Gate
 	trace *trace.Request // nil: nobody follows it
-	Around
+	Policy
 }
 
-// Around is what the server has around the job that answers a request.
-type Around struct {
+// Policy is what the server has around the job that answers a request.
+type Policy struct {
 	// Vary are request headers that had a say before the job ran.
 	Vary []string
-	// OnlyGood keeps answers from the lane whose status is 400 or more: the
+	// SuccessOnly keeps answers from the lane whose status is 400 or more: the
 	// server replaces them.
-	OnlyGood bool
-	// Dress changes the header of an answer with a status and a type of content,
+	SuccessOnly bool
+	// ApplyHeaders changes the header of an answer with a status and a type of content,
 	// in which the Date and what else changes by the second are missing. What it
 	// does must follow from the site, the request's path, Vary and the answer.
 	// nil: nothing.
-	Dress func(h http.Header, status int, contentType []string)
-	// Drop reports whether a field that changes by the second is left out. nil: none is.
-	Drop func(name string) bool
+	ApplyHeaders func(h http.Header, status int, contentType []string)
+	// DropLine reports whether a field that changes by the second is left out. nil: none is.
+	DropLine func(name string) bool
 	// NoLog keeps the answer out of the access log.
 	NoLog bool
 }
 
-// Narrow says more of a request that has begun.
-func Narrow(r *http.Request, a Around) {
-	if t := ticketOf(r); t != nil {
-		t.Around = a
+// SetPolicy says more of a request that has begun.
+func SetPolicy(r *http.Request, a Policy) {
+	if t := infoOf(r); t != nil {
+		t.Policy = a
 	}
 }
 
-// Guard says whom the answers to a request are for: the lane asks the gate at each
+// SetGate says whom the answers to a request are for: the lane asks the gate at each
 // hit. nil: everybody.
-func Guard(r *http.Request, g *admit.Gate) {
-	if t := ticketOf(r); t != nil {
+func SetGate(r *http.Request, g *admit.Gate) {
+	if t := infoOf(r); t != nil {
 		t.gate = g
 	}
 }
 
-// Follow lets [trace.From] find t in the context of a request that has begun. nil:
+// SetTrace lets [trace.From] find t in the context of a request that has begun. nil:
 // the request has ended.
-func Follow(r *http.Request, t *trace.Request) (same *http.Request) {
-	if of := ticketOf(r); of != nil {
+func SetTrace(r *http.Request, t *trace.Request) (same *http.Request) {
+	if of := infoOf(r); of != nil {
 		of.trace = t
 	} else if t != nil {
 		return r.WithContext(trace.With(r.Context(), t))
@@ -250,19 +250,19 @@ func Follow(r *http.Request, t *trace.Request) (same *http.Request) {
 	return r
 }
 
-// ticketOf is the ticket of a request, nil if it did not come by a lane.
-func ticketOf(r *http.Request) *ticket {
+// infoOf is the ticket of a request, nil if it did not come by a lane.
+func infoOf(r *http.Request) *requestInfo {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		return &c.ticket
+		return &c.info
 	}
-	if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
-		return &o.ticket
+	if o, ok := r.Context().Value(sourceKey{}).(*requestSource); ok {
+		return &o.info
 	}
 	return nil
 }
 
-// followed is the value of [trace.Key] in a context.
-func (t *ticket) followed() any {
+// traceValue is the value of [trace.Key] in a context.
+func (t *requestInfo) traceValue() any {
 	if t.trace == nil {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (t *ticket) followed() any {
 // Decline keeps every answer to a request from the lane, also those that are
 // offered later.
 func Decline(r *http.Request) {
-	if t := ticketOf(r); t != nil {
+	if t := infoOf(r); t != nil {
 		t.site = 0
 	}
 }
@@ -282,38 +282,38 @@ type connKey struct{}
 // WithConn is for http.Server.ConnContext: it lets Offer and Begin find the
 // connection.
 func WithConn(ctx context.Context, c *Conn) context.Context {
-	return ticketed{Context: ctx, conn: c, ticket: &c.ticket}
+	return infoContext{Context: ctx, conn: c, info: &c.info}
 }
 
-// ticketed is the context of all requests of a connection, or of one request over
+// infoContext is the context of all requests of a connection, or of one request over
 // HTTP/2 or HTTP/3: conn or origin is nil.
-type ticketed struct {
+type infoContext struct {
 	context.Context
 	conn   *Conn
-	origin *origin
-	ticket *ticket
+	source *requestSource
+	info   *requestInfo
 }
 
 // Value implements [context.Context].
-func (t ticketed) Value(key any) any {
+func (t infoContext) Value(key any) any {
 	switch key.(type) {
 	case connKey:
 		if t.conn != nil {
 			return t.conn
 		}
-	case ticketKey:
-		if t.origin != nil {
-			return t.origin
+	case sourceKey:
+		if t.source != nil {
+			return t.source
 		}
 	case trace.Key:
-		return t.ticket.followed()
+		return t.info.traceValue()
 	}
 	return t.Context.Value(key)
 }
 
-// withOrigin is the context of one request that came by o.
-func withOrigin(ctx context.Context, o *origin) context.Context {
-	return ticketed{Context: ctx, origin: o, ticket: &o.ticket}
+// withSource is the context of one request that came by o.
+func withSource(ctx context.Context, o *requestSource) context.Context {
+	return infoContext{Context: ctx, source: o, info: &o.info}
 }
 
 // Outside is r for a server inside another one: what it offers must not be taken
@@ -326,7 +326,7 @@ type outside struct{ context.Context }
 // Value implements [context.Context].
 func (o outside) Value(key any) any {
 	switch key.(type) {
-	case connKey, h2Key, ticketKey, visitorKey, witnessKey:
+	case connKey, h2Key, sourceKey, http3Key, observerKey:
 		return nil
 	}
 	return o.Context.Value(key)
@@ -338,40 +338,40 @@ func (o outside) Value(key any) any {
 // the connection's shard for the counters of package meter.
 func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		c.ticket = ticket{site: site, job: job}
+		c.info = requestInfo{site: site, job: job}
 		return r, c.shard
 	}
 	if c, ok := r.Context().Value(h2Key{}).(*Conn); ok {
-		o := &origin{ticket: ticket{site: site, job: job}, lane: c.lane, scope: c.scope, shard: c.shard}
-		if mark := r.Header[passageField]; mark != nil && c.host != nil {
-			o.passage = c.host.left.claim(mark)
-			delete(r.Header, passageField)
+		o := &requestSource{info: requestInfo{site: site, job: job}, lane: c.lane, scope: c.scope, shard: c.shard}
+		if mark := r.Header[roundTripField]; mark != nil && c.h2host != nil {
+			o.roundTrip = c.h2host.handoffs.remove(mark)
+			delete(r.Header, roundTripField)
 		}
-		return r.WithContext(withOrigin(r.Context(), o)), c.shard
+		return r.WithContext(withSource(r.Context(), o)), c.shard
 	}
-	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok {
-		return r.WithContext(withOrigin(r.Context(), &origin{ticket: ticket{site: site, job: job}, lane: v.lane, scope: v.scope, shard: v.shard})), v.shard
+	if v, ok := r.Context().Value(http3Key{}).(*HTTP3Conn); ok {
+		return r.WithContext(withSource(r.Context(), &requestSource{info: requestInfo{site: site, job: job}, lane: v.lane, scope: v.scope, shard: v.shard})), v.shard
 	}
 	return r, 0
 }
 
-// origin is where a request that the lane saw came by, as far as Offer needs it.
-type origin struct {
-	ticket ticket
-	lane   *Lane // nil: it came by another way
-	scope  *Scope
-	shard  uint32
+// requestSource is where a request that the lane saw came by, as far as Offer needs it.
+type requestSource struct {
+	info  requestInfo
+	lane  *Lane // nil: it came by another way
+	scope *Scope
+	shard uint32
 
-	passage *Passage // what its handler is to go on with; nil: nothing
+	roundTrip *RoundTrip // what its handler is to go on with; nil: nothing
 }
 
-// cameBy returns the origin of a request.
-func cameBy(r *http.Request) origin {
+// sourceOf returns the origin of a request.
+func sourceOf(r *http.Request) requestSource {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
-		return origin{ticket: c.ticket, lane: c.lane, scope: c.scope, shard: c.shard}
+		return requestSource{info: c.info, lane: c.lane, scope: c.scope, shard: c.shard}
 	}
-	if o, ok := r.Context().Value(ticketKey{}).(*origin); ok {
+	if o, ok := r.Context().Value(sourceKey{}).(*requestSource); ok {
 		return *o
 	}
-	return origin{}
+	return requestSource{}
 }

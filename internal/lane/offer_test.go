@@ -210,7 +210,7 @@ func TestLinesOncePerSecond(t *testing.T) {
 	if calls != 4 {
 		t.Errorf("made %d times in two seconds, want 4", calls)
 	}
-	if got := string(r.stamp(105).closing()); !strings.Contains(got, "Age: 5\r\nConnection: close\r\n\r\nbody") {
+	if got := string(r.stamp(105).withClose()); !strings.Contains(got, "Age: 5\r\nConnection: close\r\n\r\nbody") {
 		t.Errorf("the last answer is %q", got)
 	}
 }

@@ -7,14 +7,14 @@ import "time"
 // silence nor a few bytes now and then hold a connection for long. Time that the
 // server itself takes does not count.
 type Pace struct {
-	left  time.Duration
-	begun bool
+	left    time.Duration
+	started bool
 }
 
 // Left is how long the next bytes may take.
 func (p *Pace) Left(most time.Duration) time.Duration {
-	if !p.begun {
-		p.begun, p.left = true, most
+	if !p.started {
+		p.started, p.left = true, most
 	}
 	return p.left
 }

@@ -28,7 +28,7 @@ type parking struct {
 // park serves a connection, which waits without a goroutine while it is quiet.
 func (c *Conn) park(serve func() (quiet bool)) {
 	p := &parking{c: c, serve: serve}
-	c.lane.parks.Do(func() {
+	c.lane.parkerOnce.Do(func() {
 		parker := epoll.NewParker()
 		c.lane.parker.Store(parker)
 		c.lane.done.Go(parker.Run)
@@ -48,7 +48,7 @@ func (p *parking) run() {
 
 // Socket implements [epoll.Parked].
 func (p *parking) Socket() syscall.Conn {
-	nc := p.c.under
+	nc := p.c.transport
 	for {
 		if sc, ok := nc.(syscall.Conn); ok {
 			return sc
@@ -69,25 +69,25 @@ func (p *parking) Awake() {
 	}()
 }
 
-// quiet reports whether a read has ended for the sweeper.
-func quiet(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+// endedByDeadline reports whether a read has ended for the sweeper.
+func endedByDeadline(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// ended wakes a connection that was closed.
-func (p *parking) ended() {
+// wakeClosed wakes a connection that was closed.
+func (p *parking) wakeClosed() {
 	if p != nil {
 		p.c.lane.parker.Load().Leave(&p.place)
 	}
 }
 
-// rest parks a connection that has waited long enough for a request.
-func (p *parking) rest(deadline, now int64) {
-	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || phase(p.c.phase.Load()) != between {
+// parkIfIdle parks a connection that has waited long enough for a request.
+func (p *parking) parkIfIdle(deadline, now int64) {
+	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || connState(p.c.state.Load()) != stateReading {
 		return
 	}
 	if idle := int64(p.c.lane.settings.Load().Idle); now-(deadline-idle) >= int64(parkAfter) {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()
-		if !p.c.isAdopted() { // in the meantime
+		if !p.c.isOwnedLocked() { // in the meantime
 			_ = p.c.nc.SetReadDeadline(time.Unix(1, 0)) // a closed connection is not quiet
 		}
 	}

@@ -2,9 +2,9 @@ package lane
 
 import "net"
 
-// uncounted is a connection below TLS that counts against a limit until it is
+// limitedConn is a connection below TLS that counts against a limit until it is
 // closed, or until this is called.
-type uncounted interface{ Uncount() }
+type limitedConn interface{ Uncount() }
 
 // Release gives up a hijacked connection for good. The caller owns it from here on
 // and closes it; it also gets the bytes that were read already, which come before
@@ -14,17 +14,17 @@ type uncounted interface{ Uncount() }
 // that is not a hijacked one of a lane, or was released before, is returned as it is.
 func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	c, ok := FromNet(nc)
-	if !ok || phase(c.phase.Load()) != hijacked || !c.release() {
+	if !ok || connState(c.state.Load()) != stateHijacked || !c.release() {
 		return nc, nil
 	}
 	c.lane.untrack(c)
-	if c.gone != nil {
-		c.gone()
+	if c.onClose != nil {
+		c.onClose()
 	}
-	if u, ok := c.under.(uncounted); ok {
+	if u, ok := c.transport.(limitedConn); ok {
 		u.Uncount()
 	}
-	early, c.held = c.held, nil
+	early, c.readAhead = c.readAhead, nil
 	return c.nc, early
 }
 

@@ -38,7 +38,7 @@ func TestRelease(t *testing.T) {
 	server, client := socketPair(t)
 	gone := 0
 	c := hijack(t, b, server, func() { gone++ })
-	c.held = []byte("early")
+	c.readAhead = []byte("early")
 	raw, early := Release(c)
 	if raw != server || string(early) != "early" {
 		t.Errorf("released as %T, with %q", raw, early)

@@ -26,7 +26,7 @@ type response struct {
 	// from far away when there are many answers.
 	offered
 	job               *meter.Job
-	quiet             bool  // not in the access log
+	noLog             bool  // not in the access log
 	gate              *gate // nil: it is for everybody
 	full, notModified atomic.Pointer[stamped]
 	// The same as header blocks of HTTP/2, without the body.
@@ -37,10 +37,10 @@ type response struct {
 	etag                          string // "" if there is none that the lane may compare
 	lastModified                  string // the same
 
-	lines   func(b []byte, now int64) []byte
-	whole   []byte // the header of the answer itself, but for its last lines
-	head304 []byte // nil for another status than 200, which has no conditions
-	cost    int64  // bytes against the table's budget
+	lines    func(b []byte, now int64) []byte
+	headFull []byte // the header of the answer itself, but for its last lines
+	head304  []byte // nil for another status than 200, which has no conditions
+	cost     int64  // bytes against the table's budget
 }
 
 // offered is what an answer was offered as.
@@ -48,7 +48,7 @@ type offered struct {
 	answer        *send.Answer
 	version, also Version
 	expires       int64 // Unix seconds; 0 is never
-	changing      bool  // Rule.Lines is there
+	hasLines      bool  // Rule.Lines is there
 }
 
 func offeredAs(a *send.Answer, rule *Rule) offered {
@@ -61,7 +61,7 @@ func (r *response) same(as *response) bool {
 	if (r.gate == nil) != (as.gate == nil) || r.gate != nil && r.gate.Gate != as.gate.Gate {
 		return false
 	}
-	return r.offered == as.offered && r.quiet == as.quiet && bytes.Equal(r.whole, as.whole) && bytes.Equal(r.head304, as.head304)
+	return r.offered == as.offered && r.noLog == as.noLog && bytes.Equal(r.headFull, as.headFull) && bytes.Equal(r.head304, as.head304)
 }
 
 // stamped is a response as of one second.
@@ -88,9 +88,9 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		status:  a.Code(),
 	}
 	var buf [1 << 10]byte // so that what is kept has no spare room
-	r.whole = bytes.Clone(appendHead(buf[:0], r.status, dressed(a.Header, r.status, rule.dress), rule.always))
+	r.headFull = bytes.Clone(appendHead(buf[:0], r.status, headerFor(a.Header, r.status, rule.applyHeaders), rule.always))
 	if r.status == http.StatusOK {
-		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, dressed(a.Header, http.StatusNotModified, rule.dress), rule.always))
+		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, headerFor(a.Header, http.StatusNotModified, rule.applyHeaders), rule.always))
 		if wellFormedTag(a.ETag) {
 			r.etag = a.ETag
 		}
@@ -99,15 +99,15 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		}
 	}
 	r.cost = responseOverhead + int64(len(a.Header))*fieldOverhead + int64(len(a.Body)) +
-		int64(3*len(r.whole)+2*len(r.head304)) // in a.Header, as lines, and stamped
+		int64(3*len(r.headFull)+2*len(r.head304)) // in a.Header, as lines, and stamped
 	if len(a.Body) <= contiguous {
 		r.cost += int64(len(a.Body))
 	}
 	return r
 }
 
-// dressed is the header of an answer with a status, as the server changes it.
-func dressed(h http.Header, status int, dress func(http.Header, int, []string)) http.Header {
+// headerFor is the header of an answer with a status, as the server changes it.
+func headerFor(h http.Header, status int, dress func(http.Header, int, []string)) http.Header {
 	if dress == nil {
 		return h
 	}
@@ -144,12 +144,12 @@ func (r *Rule) expires() int64 {
 	return r.Expires.Unix()
 }
 
-// standing reports whether both versions are still valid.
-func (r *offered) standing() bool { return r.version.Valid() && r.also.Valid() }
+// current reports whether both versions are still valid.
+func (r *offered) current() bool { return r.version.Valid() && r.also.Valid() }
 
 // valid reports whether the response may still be used at a time.
 func (r *offered) valid(second int64) bool {
-	return r.standing() && (r.expires == 0 || second < r.expires)
+	return r.current() && (r.expires == 0 || second < r.expires)
 }
 
 // appendHead writes the status line and the header fields in the order in
@@ -205,7 +205,7 @@ func (r *response) stamp(second int64) *stamped {
 	if len(r.answer.Body) <= contiguous {
 		body = r.answer.Body
 	}
-	s := r.stampOn(r.whole, body, second)
+	s := r.stampOn(r.headFull, body, second)
 	r.full.Store(s)
 	return s
 }
@@ -253,9 +253,9 @@ func (r *response) stampOn(head, body []byte, second int64) *stamped {
 	return &stamped{second: second, head: len(b), bytes: append(b, body...)}
 }
 
-// closing returns the header with "Connection: close", for the last answer on
+// withClose returns the header with "Connection: close", for the last answer on
 // a connection, where net/http puts it.
-func (s *stamped) closing() []byte {
+func (s *stamped) withClose() []byte {
 	head := s.bytes[:s.head-2]
 	b := make([]byte, 0, len(s.bytes)+32)
 	b = append(append(b, head...), "Connection: close\r\n\r\n"...)

@@ -94,7 +94,7 @@ func (l *Lane) sweeper() {
 			}
 			if l.on() && now.Sub(lastTable) >= tableEvery {
 				lastTable = now
-				l.table.sweep(now.Unix(), l.gone)
+				l.table.sweep(now.Unix(), l.siteGone)
 			}
 		}
 	}
@@ -104,24 +104,24 @@ func (l *Lane) sweeper() {
 func (c *Conn) expire(now int64) {
 	d := c.deadline.Load()
 	if d != 0 && d < now {
-		if !c.lookAgain(d) {
+		if !c.recheckIdle(d) {
 			c.cut()
 		}
 		return
 	}
-	f := c.front.Load()
+	f := c.h2conn.Load()
 	if f != nil && c.lane.cutsShort(time.Unix(0, now)) && !f.IsShut() {
-		c.bid(f)
+		c.notifyDrain(f)
 	}
 	since := time.Unix(0, now).Add(-c.lane.settings.Load().Write)
 	if f != nil && (f.Expire(since) || c.writeBy.Load() == 0 && f.Stuck(since)) {
 		c.cut()
 		return
 	}
-	c.parking.Load().rest(d, now)
+	c.parking.Load().parkIfIdle(d, now)
 	by := c.writeBy.Load()
 	if by == 0 {
-		c.taken = taken{}
+		c.ackSample = ackSample{}
 		return
 	}
 	if !c.taking(by, now) || !c.keepsUp(now) {
@@ -129,53 +129,53 @@ func (c *Conn) expire(now int64) {
 	}
 }
 
-// lastLook is how long a goroutine has to look once more: time enough to be run on
+// recheckTime is how long a goroutine has to look once more: time enough to be run on
 // a busy machine.
-const lastLook = 100 * time.Millisecond
+const recheckTime = 100 * time.Millisecond
 
-// lookAgain has whoever reads from a connection that was idle until d, and too
+// recheckIdle has whoever reads from a connection that was idle until d, and too
 // long, look once more before it closes it: a request may have come that the
 // sweeper cannot know of. It reports false where nobody can be asked.
-func (c *Conn) lookAgain(d int64) bool {
-	if d&idleMark == 0 || c.front.Load() != nil {
+func (c *Conn) recheckIdle(d int64) bool {
+	if d&idleMark == 0 || c.h2conn.Load() != nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.released || c.doomed:
+	case c.released || c.cutPending:
 		return false
 	case c.fd != noFD:
 		c.wakeLoop()
-	case c.nc != nil && d != looking && c.deadline.CompareAndSwap(d, toLook):
+	case c.nc != nil && d != rechecking && c.deadline.CompareAndSwap(d, recheckDue):
 		// Again if need be: before it reads, net/http sets a deadline, too.
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // of a connection that is closed it does not matter
 	}
 	return true
 }
 
-// oneMore reports whether err is that of a read which the sweeper has ended by
+// isRecheck reports whether err is that of a read which the sweeper has ended by
 // lookAgain, and which is to be tried once more.
-func (c *Conn) oneMore(err error) bool {
-	if !quiet(err) || !c.deadline.CompareAndSwap(toLook, looking) {
+func (c *Conn) isRecheck(err error) bool {
+	if !endedByDeadline(err) || !c.deadline.CompareAndSwap(recheckDue, rechecking) {
 		return false
 	}
 	c.mu.Lock() // lookAgain has set its deadline by then
 	defer c.mu.Unlock()
-	return c.nc.SetReadDeadline(time.Now().Add(lastLook)) == nil
+	return c.nc.SetReadDeadline(time.Now().Add(recheckTime)) == nil
 }
 
-// until sets the deadline. If the sweeper was about to close the connection, it is not.
-func (c *Conn) until(deadline int64) {
-	if was := c.deadline.Swap(deadline); was == toLook || was == looking {
+// setInputDeadline sets the deadline. If the sweeper was about to close the connection, it is not.
+func (c *Conn) setInputDeadline(deadline int64) {
+	if was := c.deadline.Swap(deadline); was == recheckDue || was == rechecking {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		_ = c.nc.SetReadDeadline(time.Time{}) // a read finds out
 	}
 }
 
-// stalled is what the sweeper, alone, knows of a connection that waits to write.
-type stalled struct {
+// queueSample is what the sweeper, alone, knows of a connection that waits to write.
+type queueSample struct {
 	by     int64 // the deadline it is about
 	queued int   // bytes in the socket when it was last looked at
 }
@@ -186,26 +186,26 @@ type stalled struct {
 // client on a slow line needs longer than the write timeout. One that has taken
 // all is not waited for: the disk may be.
 func (c *Conn) taking(by, now int64) bool {
-	if c.stall.by == by && by >= now {
+	if c.queueSample.by == by && by >= now {
 		return true
 	}
 	queued, known := c.queued()
 	if by >= now {
-		c.stall = stalled{by, queued}
+		c.queueSample = queueSample{by, queued}
 		return true
 	}
-	if !known || (c.stall.by == by && queued > 0 && queued >= c.stall.queued) {
+	if !known || (c.queueSample.by == by && queued > 0 && queued >= c.queueSample.queued) {
 		return c.writeBy.Load() != by // it may have moved on just now
 	}
 	next := now + int64(c.lane.settings.Load().Write)
 	c.writeBy.CompareAndSwap(by, next)
-	c.stall = stalled{next, queued}
+	c.queueSample = queueSample{next, queued}
 	return true
 }
 
-// taken is what the sweeper, alone, knows of how fast a client takes what waits
+// ackSample is what the sweeper, alone, knows of how fast a client takes what waits
 // for it. The zero value: nothing waits.
-type taken struct {
+type ackSample struct {
 	at    int64  // when it was looked at last
 	acked uint64 // bytes that the client had taken by then
 	pace  Pace
@@ -220,7 +220,7 @@ func (c *Conn) keepsUp(now int64) bool {
 	if s.WriteRate <= 0 || !known {
 		return true
 	}
-	t := &c.taken
+	t := &c.ackSample
 	began := t.at == 0
 	waited, n := time.Duration(now-t.at), int(acked-t.acked)
 	t.at, t.acked = now, acked
@@ -249,13 +249,13 @@ func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	young := time.Now().Add(l.settings.Load().Idle - shedGrace).UnixNano()
 	return l.shed(which, func(c *Conn) (order int64, ok bool) {
 		d := c.deadline.Load()
-		return d, phase(c.phase.Load()) == between && d&idleMark != 0 && (d <= young || c.served.Load())
+		return d, connState(c.state.Load()) == stateReading && d&idleMark != 0 && (d <= young || c.served.Load())
 	})
 }
 
-// shedPatience is how long a client may take no bytes before its connection is cut
+// shedTimeout is how long a client may take no bytes before its connection is cut
 // to make room for others; half of the timeout if that is shorter.
-const shedPatience = 5 * time.Second
+const shedTimeout = 5 * time.Second
 
 // ShedSlow is ShedIdle for connections on which the server has waited for a while
 // for the rest of a head or a body, or for the client to take an answer. It closes
@@ -263,17 +263,17 @@ const shedPatience = 5 * time.Second
 func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
 	s, now := l.settings.Load(), time.Now()
 	late := func(deadline int64, allowed time.Duration) bool {
-		return deadline != 0 && deadline < now.Add(allowed-min(shedPatience, allowed/2)).UnixNano()
+		return deadline != 0 && deadline < now.Add(allowed-min(shedTimeout, allowed/2)).UnixNano()
 	}
 	return l.shed(which, func(c *Conn) (order int64, ok bool) {
 		if by := c.writeBy.Load(); late(by, s.Write) {
 			return by, true
 		}
 		d := c.deadline.Load()
-		switch p := phase(c.phase.Load()); {
-		case p == between && d&idleMark == 0:
+		switch p := connState(c.state.Load()); {
+		case p == stateReading && d&idleMark == 0:
 			return d, late(d, s.Header)
-		case p == active:
+		case p == stateActive:
 			return d, late(d, s.Body)
 		}
 		return 0, false
@@ -287,14 +287,14 @@ func (l *Lane) shed(which func(net.Addr) bool, candidate func(*Conn) (order int6
 		var least int64
 		l.each(func(c *Conn) {
 			order, ok := candidate(c)
-			if ok && (first == nil || order < least) && (which == nil || which(c.peer)) && !c.leaving() {
+			if ok && (first == nil || order < least) && (which == nil || which(c.peer)) && !c.beingCut() {
 				first, least = c, order
 			}
 		})
 		if first == nil {
 			return false
 		}
-		if first.makeRoom() {
+		if first.cutToMakeRoom() {
 			return true
 		}
 	}

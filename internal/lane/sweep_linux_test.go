@@ -99,7 +99,7 @@ func TestIdleForTooLong(t *testing.T) {
 						t.Error(err)
 					}
 					return
-				case <-time.After(3 * lastLook): // it was just being served
+				case <-time.After(3 * recheckTime): // it was just being served
 				}
 			}
 		})

@@ -40,10 +40,10 @@ type table struct {
 	full atomic.Bool     // since an entry had to go for another, until a quarter is free again
 	seen []atomic.Uint32 // see admits; as many as slots
 
-	mu    sync.Mutex // held by writers
-	used  int64      // bytes
-	count int64
-	hand  uint64 // the clock's
+	mu       sync.Mutex // held by writers
+	used     int64      // bytes
+	count    int64
+	clockPos uint64 // the clock's
 }
 
 // key names a resource: the site that it belongs to (which stands for the
@@ -161,14 +161,14 @@ func (t *table) put(k key, varyOn []headerID, v variant) bool {
 	h := t.hash(k.site, []byte(k.target), k.withQuery)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot, old := t.place(h, k)
+	slot, old := t.slotFor(h, k)
 	e := &entry{key: k, hash: h, varyOn: varyOn, recent: new(atomic.Bool)}
 	if old != nil && old.key == k && sameIDs(old.varyOn, varyOn) {
-		e.variants = old.keep(&v)
+		e.variants = old.kept(&v)
 		e.recent = old.recent
 	}
 	e.variants = append(e.variants, v)
-	t.swap(slot, e)
+	t.setSlot(slot, e)
 	for t.used > t.budget {
 		t.full.Store(true)
 		t.evict(e)
@@ -203,9 +203,9 @@ func (t *table) admits(k key) bool {
 	return room || t.seen[h&t.mask].Swap(mark) == mark
 }
 
-// holds reports whether exactly this answer is kept already: a request that
+// has reports whether exactly this answer is kept already: a request that
 // the lane refuses for other reasons offers it again each time.
-func (t *table) holds(k key, v variant, a *send.Answer, rule Rule) bool {
+func (t *table) has(k key, v variant, a *send.Answer, rule Rule) bool {
 	offer := offeredAs(a, &rule)
 	h := t.hash(k.site, []byte(k.target), k.withQuery)
 	bucket := h & t.mask &^ (ways - 1)
@@ -224,13 +224,13 @@ func (t *table) holds(k key, v variant, a *send.Answer, rule Rule) bool {
 	return false
 }
 
-// keep returns the variants that live on beside v: not the one that v
+// kept returns the variants that live on beside v: not the one that v
 // replaces, none that are void, no more than there may be. If v's response is
 // another wire form of an answer that is held already, v shares that.
-func (e *entry) keep(v *variant) []variant {
+func (e *entry) kept(v *variant) []variant {
 	kept := make([]variant, 0, len(e.variants)+1)
 	for _, o := range e.variants {
-		if !o.response.standing() || o.sameRequest(v) {
+		if !o.response.current() || o.sameRequest(v) {
 			continue
 		}
 		if o.response.same(v.response) {
@@ -266,9 +266,9 @@ func idBytes(ids []headerID) []byte {
 	return b
 }
 
-// place finds the slot for a key: its own, an empty one, or the next that the
+// slotFor finds the slot for a key: its own, an empty one, or the next that the
 // clock gives up within the bucket.
-func (t *table) place(h uint64, k key) (slot uint64, old *entry) {
+func (t *table) slotFor(h uint64, k key) (slot uint64, old *entry) {
 	bucket := h & t.mask &^ (ways - 1)
 	free := ^uint64(0)
 	for i := range uint64(ways) {
@@ -293,9 +293,9 @@ func (t *table) place(h uint64, k key) (slot uint64, old *entry) {
 	return victim, nil
 }
 
-// swap puts e, or nothing, into a slot and keeps count of bytes and of the
+// setSlot puts e, or nothing, into a slot and keeps count of bytes and of the
 // references to open files.
-func (t *table) swap(slot uint64, e *entry) {
+func (t *table) setSlot(slot uint64, e *entry) {
 	if e != nil {
 		e.each(func(r *response) {
 			t.used += r.cost
@@ -339,13 +339,13 @@ next:
 // any will do: under load every entry may be used again within one.
 func (t *table) evict(keep *entry) {
 	for steps := 0; ; steps++ {
-		slot := t.hand & t.mask
-		t.hand++
+		slot := t.clockPos & t.mask
+		t.clockPos++
 		e := t.slots[slot].Load()
 		if e == nil || e == keep || (e.recent.Swap(false) && steps < 2*len(t.slots)) {
 			continue
 		}
-		t.swap(slot, nil)
+		t.setSlot(slot, nil)
 		t.meters.LaneEvicted.Add(0, 1)
 		return
 	}
@@ -369,7 +369,7 @@ func (t *table) sweep(second int64, gone func(site uint64) bool) {
 			}
 		}
 		if !live {
-			t.swap(uint64(slot), nil)
+			t.setSlot(uint64(slot), nil)
 			t.meters.LaneVoided.Add(0, 1)
 		}
 	}

@@ -253,13 +253,13 @@ func TestTableValidity(t *testing.T) {
 	// A new life for the same bytes.
 	a := answerOf("again")
 	s.keep(key{1, "/again", false}, a, Rule{Expires: now.Add(-time.Second)}, nil, plain)
-	if s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(time.Hour)}) {
+	if s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(time.Hour)}) {
 		t.Error("an expired answer counts as held")
 	}
-	if !s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
+	if !s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second)}) {
 		t.Error("the very same offer does not count as held")
 	}
-	if s.holds(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
+	if s.has(key{1, "/again", false}, plain, a, Rule{Expires: now.Add(-time.Second), Also: many.Now()}) {
 		t.Error("an offer under another version counts as held")
 	}
 }
@@ -316,7 +316,7 @@ func TestScanLeavesTheHot(t *testing.T) {
 	// With room again, the first offer will do.
 	for i := range s.slots {
 		s.mu.Lock()
-		s.swap(uint64(i), nil)
+		s.setSlot(uint64(i), nil)
 		s.mu.Unlock()
 	}
 	if !s.offer("/?first", answerOf(body)) {

@@ -16,27 +16,27 @@ import (
 // that are not hot but simple (package lean); base is below their contexts. It
 // must be called before the first connection comes. Without it, and where there
 // are no loops, net/http has all of them.
-func (l *Lane) Through(base context.Context, s *lean.Server) { l.base, l.through = base, s }
+func (l *Lane) Through(base context.Context, s *lean.Server) { l.baseCtx, l.through = base, s }
 
-// direct is the context of the requests of a connection that the lane gives to the
+// handlerContext is the context of the requests of a connection that the lane gives to the
 // handler directly, without net/http. It is made with the first of them.
-type direct struct {
+type handlerContext struct {
 	context.Context
 	c      *Conn
 	remote string             // http.Request.RemoteAddr
 	cancel context.CancelFunc // of the request that is being answered; by c.mu
-	// moving is held where the connection may leave its loop, or is used as one of
+	// loopMu is held where the connection may leave its loop, or is used as one of
 	// a loop: one goroutine may read the body while another one sends.
-	moving sync.Mutex
+	loopMu sync.Mutex
 }
 
 // Value implements [context.Context].
-func (g *direct) Value(key any) any {
+func (g *handlerContext) Value(key any) any {
 	switch key.(type) {
 	case connKey:
 		return g.c
 	case trace.Key:
-		return g.c.ticket.followed()
+		return g.c.info.traceValue()
 	}
 	if key == http.LocalAddrContextKey {
 		return g.c.local
@@ -48,66 +48,66 @@ func (g *direct) Value(key any) any {
 type answerer uint8
 
 const (
-	netHTTP answerer = iota // or nobody
-	theLane
-	thePost // the through road, to a POST: net/http forgives empty lines behind it
+	byNetHTTP answerer = iota // or nobody
+	byLane
+	byLanePost // the through road, to a POST: net/http forgives empty lines behind it
 )
 
-// exchange answers one request by the handler, on this goroutine. What was read
+// serveExchange answers one request by the handler, on this goroutine. What was read
 // behind its head is held.
-func (c *Conn) exchange(x *lean.Exchange) lean.Outcome {
-	g := c.direct
+func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
+	g := c.handlerCtx
 	if g == nil {
-		g = &direct{Context: c.lane.base, c: c, remote: c.peer.String()}
+		g = &handlerContext{Context: c.lane.baseCtx, c: c, remote: c.peer.String()}
 	}
 	cancel := x.Begin(g, g.remote)
-	c.until(0)
-	c.headBegun, c.last, c.fault = false, false, ""
-	c.more = int64(len(c.held)) > x.Length()
+	c.setInputDeadline(0)
+	c.headStarted, c.closeAfter, c.fault = false, false, ""
+	c.pipelined = int64(len(c.readAhead)) > x.Length()
 	c.pace = Pace{}
-	c.phase.Store(uint32(active))
+	c.state.Store(uint32(stateActive))
 	c.mu.Lock()
-	c.direct, g.cancel = g, cancel
-	cut := c.doomed
+	c.handlerCtx, g.cancel = g, cancel
+	cut := c.cutPending
 	c.mu.Unlock()
 	if cut {
 		cancel()
-	} else if c.shut.Load() {
-		c.lookForEnd()
+	} else if c.halfClosed.Load() {
+		c.cancelIfGone()
 	}
 	o := x.Serve(c.lane.through, (*link)(c))
-	c.drop()
+	c.discardRoundTrip()
 	c.mu.Lock()
 	g.cancel = nil
 	c.mu.Unlock()
 	if o == lean.Hijacked {
 		return o
 	}
-	if c.answered = theLane; x.Method() == http.MethodPost {
-		c.answered = thePost
+	if c.answeredBy = byLane; x.Method() == http.MethodPost {
+		c.answeredBy = byLanePost
 	}
-	c.unstall()
-	c.phase.Store(uint32(between)) // before its deadline: see Lane.Drain
-	c.setIdle(time.Now(), c.lane.settings.Load())
+	c.stopWriteTimeout()
+	c.state.Store(uint32(stateReading)) // before its deadline: see Lane.Drain
+	c.awaitRequest(time.Now(), c.lane.settings.Load())
 	return o
 }
 
-// drop gives up a request that was sent, and that nobody went on with.
-func (c *Conn) drop() {
-	if p := c.passage; p != nil {
-		c.passage = nil
+// discardRoundTrip gives up a request that was sent, and that nobody went on with.
+func (c *Conn) discardRoundTrip() {
+	if p := c.roundTrip; p != nil {
+		c.roundTrip = nil
 		p.Discard()
 	}
 }
 
-// ends closes a connection after an answer that must be its last, if it is one.
-func (c *Conn) ends(o lean.Outcome) bool {
+// closeIfLast closes a connection after an answer that must be its last, if it is one.
+func (c *Conn) closeIfLast(o lean.Outcome) bool {
 	switch o {
 	case lean.Keep:
 		return false
 	case lean.Linger:
 		_ = c.CloseWrite()
-		lean.Rest()
+		lean.AwaitLinger()
 	}
 	if o != lean.Hijacked {
 		_ = c.Close()
@@ -115,65 +115,65 @@ func (c *Conn) ends(o lean.Outcome) bool {
 	return true
 }
 
-// meeting says what became of the bytes that are not hot.
-type meeting uint8
+// directResult says what became of the bytes that are not hot.
+type directResult uint8
 
 const (
-	forOthers meeting = iota // they are net/http's
-	again                    // look at them once more, and at what has come behind them
-	over                     // the connection has ended, or is somebody else's
+	notDirect directResult = iota // they are net/http's
+	lookAgain                     // look at them once more, and at what has come behind them
+	connOver                      // the connection has ended, or is somebody else's
 )
 
-// meet serves the request at the start of what was read, on the connection's
+// serveDirect serves the request at the start of what was read, on the connection's
 // goroutine.
-func (c *Conn) meet() meeting {
+func (c *Conn) serveDirect() directResult {
 	t := &c.reading
-	if !c.leanable() {
-		return forOthers
+	if !c.canServeDirect() {
+		return notDirect
 	}
-	if c.forgive(); c.tracker.lost {
-		return forOthers
+	if c.skipEmptyLines(); c.tracker.lost {
+		return notDirect
 	}
 	n, v := lean.End(t.p[:t.n])
 	if v == lean.Short && t.n < len(t.p) {
-		c.beginHead(t.n)
+		c.startHeadTimeout(t.n)
 		m, err := c.read(t.p[t.n:])
 		if t.n += m; err != nil {
 			t.err = err
-			return forOthers
+			return notDirect
 		}
-		return again
+		return lookAgain
 	}
 	if v != lean.Whole {
-		return forOthers
+		return notDirect
 	}
 	x := lean.New(string(t.p[:n]))
 	if x == nil {
-		return forOthers
+		return notDirect
 	}
 	if n < t.n {
-		c.held = append([]byte(nil), t.p[n:t.n]...)
+		c.readAhead = append([]byte(nil), t.p[n:t.n]...)
 	}
 	t.n = 0
-	c.watchEnd()
-	if c.ends(c.exchange(x)) {
-		return over
+	c.watchForClose()
+	if c.closeIfLast(c.serveExchange(x)) {
+		return connOver
 	}
-	t.n = c.unhold(t.p)
-	return again
+	t.n = c.unbuffer(t.p)
+	return lookAgain
 }
 
-// mostForgiven is how many bytes before a request may be the ends of lines
+// maxEmptyLineBytes is how many bytes before a request may be the ends of lines
 // where net/http forgives them.
-const mostForgiven = 4
+const maxEmptyLineBytes = 4
 
-// forgive leaves out empty lines behind a POST, as net/http does. Who sends them
+// skipEmptyLines leaves out empty lines behind a POST, as net/http does. Who sends them
 // may count bytes otherwise than we do: what follows is for net/http, as the
 // last request.
-func (c *Conn) forgive() {
+func (c *Conn) skipEmptyLines() {
 	t := &c.reading
 	n := 0
-	for c.answered == thePost && n < min(t.n, mostForgiven) && (t.p[n] == '\r' || t.p[n] == '\n') {
+	for c.answeredBy == byLanePost && n < min(t.n, maxEmptyLineBytes) && (t.p[n] == '\r' || t.p[n] == '\n') {
 		n++
 	}
 	if n > 0 {
@@ -182,10 +182,10 @@ func (c *Conn) forgive() {
 	}
 }
 
-// emptyLine reports whether what follows answers of the lane begins with the
+// startsWithEmptyLine reports whether what follows answers of the lane begins with the
 // end of a line.
-func (c *Conn) emptyLine() bool {
-	return c.answered != netHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
+func (c *Conn) startsWithEmptyLine() bool {
+	return c.answeredBy != byNetHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
 }
 
 // link is a Conn as package lean sees it.
@@ -194,21 +194,21 @@ type link Conn
 // Read reads the body of the request.
 func (l *link) Read(p []byte) (int, error) {
 	c := (*Conn)(l)
-	if c.deaf.Load() {
+	if c.inputEnded.Load() {
 		return 0, io.EOF
 	}
-	if len(c.held) > 0 {
-		return c.unhold(p), nil
+	if len(c.readAhead) > 0 {
+		return c.unbuffer(p), nil
 	}
 	n, err := c.readBody(p)
-	if c.shut.Load() {
-		c.lookForEnd()
+	if c.halfClosed.Load() {
+		c.cancelIfGone()
 	}
 	return n, err
 }
 
-// waitBody reads a body, at its pace.
-func (c *Conn) waitBody(p []byte) (int, error) {
+// readBodyBlocking reads a body, at its pace.
+func (c *Conn) readBodyBlocking(p []byte) (int, error) {
 	s, began := c.lane.settings.Load(), time.Now()
 	c.deadline.Store(began.Add(c.pace.Left(s.Body)).UnixNano() &^ idleMark)
 	defer c.deadline.Store(0)
@@ -220,7 +220,7 @@ func (c *Conn) waitBody(p []byte) (int, error) {
 // Send implements [lean.Link].
 func (l *link) Send(head, body []byte) error {
 	c := (*Conn)(l)
-	n, err := c.sendNow(head, body)
+	n, err := c.trySend(head, body)
 	if err == nil && n < len(head)+len(body) {
 		skip := min(n, len(head))
 		var m int64
@@ -234,7 +234,7 @@ func (l *link) Send(head, body []byte) error {
 // ReadFrom implements [io.ReaderFrom].
 func (l *link) ReadFrom(src io.Reader) (int64, error) {
 	c := (*Conn)(l)
-	if err := c.unloop(); err != nil {
+	if err := c.leaveLoop(); err != nil {
 		return 0, err
 	}
 	return c.ReadFrom(src)
@@ -243,10 +243,10 @@ func (l *link) ReadFrom(src io.Reader) (int64, error) {
 // Hijack implements [lean.Link].
 func (l *link) Hijack() (net.Conn, error) {
 	c := (*Conn)(l)
-	if err := c.unloop(); err != nil {
+	if err := c.leaveLoop(); err != nil {
 		return nil, err
 	}
-	c.unwatch()
+	c.stopWatching()
 	_ = c.nc.SetDeadline(time.Time{})
 	OnState(c, http.StateHijacked)
 	return c, nil
@@ -255,7 +255,7 @@ func (l *link) Hijack() (net.Conn, error) {
 // SetReadDeadline implements [lean.Link].
 func (l *link) SetReadDeadline(t time.Time) error {
 	c := (*Conn)(l)
-	if err := c.unloop(); err != nil {
+	if err := c.leaveLoop(); err != nil {
 		return err
 	}
 	return c.nc.SetReadDeadline(t)
@@ -264,7 +264,7 @@ func (l *link) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline implements [lean.Link].
 func (l *link) SetWriteDeadline(t time.Time) error {
 	c := (*Conn)(l)
-	if err := c.unloop(); err != nil {
+	if err := c.leaveLoop(); err != nil {
 		return err
 	}
 	return c.nc.SetWriteDeadline(t)

@@ -20,30 +20,30 @@ import (
 // loop's again, without a system call. Where the answer would have to wait for
 // the client, the connection leaves its loop, as it does for net/http.
 
-// crew is the goroutines that answer for the loops. There is at most one for
+// workerPool is the goroutines that answer for the loops. There is at most one for
 // each connection, and mostIdle of them wait for the next.
-type crew struct {
+type workerPool struct {
 	mu     sync.Mutex
-	idle   []*hand // the one that worked last is the next: its stack is in the cache
+	idle   []*worker // the one that worked last is the next: its stack is in the cache
 	closed bool
 }
 
-// mostIdle is how many goroutines wait for a request, with their stacks.
-const mostIdle = 64
+// maxIdleWorkers is how many goroutines wait for a request, with their stacks.
+const maxIdleWorkers = 64
 
-// hand is one of the crew.
-type hand struct{ orders chan order }
+// worker is one of the crew.
+type worker struct{ tasks chan task }
 
-// order is one request.
-type order struct {
+// task is one request.
+type task struct {
 	c    *Conn
 	head string
 }
 
-// dispatch has the crew answer the request that b begins with, if it may be one
+// submit has the crew answer the request that b begins with, if it may be one
 // of ours.
-func (lp *loop) dispatch(c *Conn, b []byte) bool {
-	if !c.leanable() {
+func (lp *loop) submit(c *Conn, b []byte) bool {
+	if !c.canServeDirect() {
 		return false
 	}
 	n, v := lean.End(b)
@@ -51,50 +51,50 @@ func (lp *loop) dispatch(c *Conn, b []byte) bool {
 		return false
 	}
 	if len(b) > n {
-		c.held = append(c.held, b[n:]...)
+		c.readAhead = append(c.readAhead, b[n:]...)
 	}
 	c.deadline.Store(0)
-	c.phase.Store(uint32(active))
-	c.away.Store(true)
-	lp.lane.crew.employ(order{c, string(b[:n])})
+	c.state.Store(uint32(stateActive))
+	c.busy.Store(true)
+	lp.lane.workers.submit(task{c, string(b[:n])})
 	return true
 }
 
-// leanable reports whether requests of the connection may take the through road:
+// canServeDirect reports whether requests of the connection may take the through road:
 // of plain ones that a loop has owned.
-func (c *Conn) leanable() bool {
-	return c.lane.through != nil && c.take != nil && !c.scope.Secure && c.home() != nil
+func (c *Conn) canServeDirect() bool {
+	return c.lane.through != nil && c.onLeave != nil && !c.scope.Secure && c.ownerLoop() != nil
 }
 
-// home is the loop that owns the connection, or has.
-func (c *Conn) home() *loop {
+// ownerLoop is the loop that owns the connection, or has.
+func (c *Conn) ownerLoop() *loop {
 	if n := len(c.lane.loops); n > 0 {
 		return c.lane.loops[int(c.shard)%n]
 	}
 	return nil
 }
 
-func (w *crew) employ(o order) {
-	var h *hand
+func (w *workerPool) submit(o task) {
+	var h *worker
 	w.mu.Lock()
 	if n := len(w.idle); n > 0 {
 		h, w.idle = w.idle[n-1], w.idle[:n-1]
 	}
 	w.mu.Unlock()
 	if h == nil {
-		h = &hand{make(chan order, 1)}
-		go h.work(w)
+		h = &worker{make(chan task, 1)}
+		go h.run(w)
 	}
-	h.orders <- o
+	h.tasks <- o
 }
 
-// work answers requests until it is no longer needed, or the crew is closed. A
+// run answers requests until it is no longer needed, or the crew is closed. A
 // handler that never returns keeps it for good, as with net/http.
-func (h *hand) work(w *crew) {
-	for o := range h.orders {
-		o.c.attend(o.head)
+func (h *worker) run(w *workerPool) {
+	for o := range h.tasks {
+		o.c.serveTask(o.head)
 		w.mu.Lock()
-		stay := !w.closed && len(w.idle) < mostIdle
+		stay := !w.closed && len(w.idle) < maxIdleWorkers
 		if stay {
 			w.idle = append(w.idle, h)
 		}
@@ -106,64 +106,64 @@ func (h *hand) work(w *crew) {
 }
 
 // close ends those that wait, and the others when they are ready.
-func (w *crew) close() {
+func (w *workerPool) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 	for _, h := range w.idle {
-		close(h.orders)
+		close(h.tasks)
 	}
 	w.idle = nil
 }
 
-// attend answers a request for the loop.
-func (c *Conn) attend(head string) {
+// serveTask answers a request for the loop.
+func (c *Conn) serveTask(head string) {
 	whole := false
 	defer func() {
 		cause := recover()
 		if cause == nil && whole {
 			return // it may be the loop's again
 		}
-		if c.drop(); cause != nil {
-			c.failed(cause)
+		if c.discardRoundTrip(); cause != nil {
+			c.closeAfterPanic(cause)
 		} else { // the handler has ended its goroutine
 			_ = c.Close()
 		}
 	}()
 	if x := lean.New(head); x == nil {
-		c.held = append([]byte(head), c.held...)
-		c.phase.Store(uint32(between))
-		c.beginHead(len(c.held))
-	} else if c.ends(c.exchange(x)) {
+		c.readAhead = append([]byte(head), c.readAhead...)
+		c.state.Store(uint32(stateReading))
+		c.startHeadTimeout(len(c.readAhead))
+	} else if c.closeIfLast(c.serveExchange(x)) {
 		whole = true
 		return
 	}
 	whole = true
-	if c.fd != noFD && len(c.held) == 0 && c.comeBack() {
+	if c.fd != noFD && len(c.readAhead) == 0 && c.resume() {
 		return
 	}
-	c.depart()
+	c.resumeOffLoop()
 }
 
-// comeBack gives the connection back to its loop. It reports false if the
+// resume gives the connection back to its loop. It reports false if the
 // connection is to be closed.
-func (c *Conn) comeBack() bool {
+func (c *Conn) resume() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.doomed {
+	if c.cutPending {
 		return false
 	}
-	c.away.Store(false)
-	if c.muted {
-		c.muted = false
-		_ = c.home().in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)
+	c.busy.Store(false)
+	if c.endOnly {
+		c.endOnly = false
+		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 	return true
 }
 
-// depart has a connection go on in a goroutine of its own.
-func (c *Conn) depart() {
-	w := &c.lane.crew
+// resumeOffLoop has a connection go on in a goroutine of its own.
+func (c *Conn) resumeOffLoop() {
+	w := &c.lane.workers
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -174,59 +174,59 @@ func (c *Conn) depart() {
 		c.leave()
 		return
 	}
-	go c.carryOn()
+	go c.serveOffLoop()
 }
 
-// carryOn serves a connection that has left its loop. Nobody waits for it, since
+// serveOffLoop serves a connection that has left its loop. Nobody waits for it, since
 // its handler may never return; it ends when the connection is cut otherwise.
-func (c *Conn) carryOn() {
-	defer c.guard()
-	c.take(c)
+func (c *Conn) serveOffLoop() {
+	defer c.recoverPanic()
+	c.onLeave(c)
 }
 
-// meanwhile looks at what has happened on a connection that is away.
-func (lp *loop) meanwhile(c *Conn, event *epoll.Event) {
+// onEventWhileBusy looks at what has happened on a connection that is away.
+func (lp *loop) onEventWhileBusy(c *Conn, event *epoll.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fd := int(event.Key())
-	if !c.away.Load() || fd != c.fd && fd != c.watched {
+	if !c.busy.Load() || fd != c.fd && fd != c.watchedFD {
 		return // it is told once more where that matters
 	}
 	if event.Events&(epoll.PeerShut|epoll.HungUp|epoll.Failed) != 0 {
-		c.shut.Store(true)
-		c.endOn(fd)
+		c.halfClosed.Store(true)
+		c.cancelIfGoneFD(fd)
 	}
-	if fd == c.fd && !c.muted {
-		c.muted = true
+	if fd == c.fd && !c.endOnly {
+		c.endOnly = true
 		_ = lp.in.Change(fd, epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
 	}
 }
 
-// lookForEnd ends the context of the request at hand if its client has gone.
-func (c *Conn) lookForEnd() {
+// cancelIfGone ends the context of the request at hand if its client has gone.
+func (c *Conn) cancelIfGone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if fd := c.fd; fd != noFD {
-		c.endOn(fd)
-	} else if c.watched > 0 {
-		c.endOn(c.watched)
+		c.cancelIfGoneFD(fd)
+	} else if c.watchedFD > 0 {
+		c.cancelIfGoneFD(c.watchedFD)
 	}
 }
 
-// endOn is lookForEnd for a descriptor, with c.mu held. A client that only sends no
+// cancelIfGoneFD is lookForEnd for a descriptor, with c.mu held. A client that only sends no
 // more still waits for its answer (docs/decisions/0049).
-func (c *Conn) endOn(fd int) {
-	if c.direct != nil && c.direct.cancel != nil && send.Gone(fd) {
-		c.direct.cancel()
+func (c *Conn) cancelIfGoneFD(fd int) {
+	if c.handlerCtx != nil && c.handlerCtx.cancel != nil && send.Gone(fd) {
+		c.handlerCtx.cancel()
 	}
 }
 
-// watchEnd has the loop watch for the end of a connection that has left it.
-func (c *Conn) watchEnd() {
-	if c.fd != noFD || c.watched > 0 {
+// watchForClose has the loop watch for the end of a connection that has left it.
+func (c *Conn) watchForClose() {
+	if c.fd != noFD || c.watchedFD > 0 {
 		return
 	}
-	sc, ok := c.under.(syscall.Conn)
+	sc, ok := c.transport.(syscall.Conn)
 	if !ok {
 		return
 	}
@@ -241,55 +241,55 @@ func (c *Conn) watchEnd() {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.watched = int(fd)
-		c.away.Store(true)
+		c.watchedFD = int(fd)
+		c.busy.Store(true)
 		slot.Store(c)
-		_ = c.home().in.Add(int(fd), epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
+		_ = c.ownerLoop().in.Add(int(fd), epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
 	})
 }
 
-// unwatch ends watchEnd: the connection is about to be closed, or has another owner.
-func (c *Conn) unwatch() {
+// stopWatching ends watchEnd: the connection is about to be closed, or has another owner.
+func (c *Conn) stopWatching() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endWatch()
+	c.stopWatchingLocked()
 }
 
-// endWatch is unwatch with c.mu held. It must come before the descriptor is
+// stopWatchingLocked is unwatch with c.mu held. It must come before the descriptor is
 // closed: its number may be another connection's right behind that.
-func (c *Conn) endWatch() {
-	if fd := c.watched; fd > 0 {
-		c.watched = 0
+func (c *Conn) stopWatchingLocked() {
+	if fd := c.watchedFD; fd > 0 {
+		c.watchedFD = 0
 		c.lane.owned.slot(fd).CompareAndSwap(c, nil)
-		_ = c.home().in.Remove(fd)
+		_ = c.ownerLoop().in.Remove(fd)
 	}
 }
 
-// unloop takes the connection from its loop for good, if it has one: something
+// leaveLoop takes the connection from its loop for good, if it has one: something
 // must be waited for.
-func (c *Conn) unloop() error {
-	c.direct.moving.Lock()
-	defer c.direct.moving.Unlock()
-	return c.quit()
+func (c *Conn) leaveLoop() error {
+	c.handlerCtx.loopMu.Lock()
+	defer c.handlerCtx.loopMu.Unlock()
+	return c.leaveLoopLocked()
 }
 
-// quit is unloop with the lock held.
-func (c *Conn) quit() error {
+// leaveLoopLocked is unloop with the lock held.
+func (c *Conn) leaveLoopLocked() error {
 	fd := c.fd
 	if fd == noFD {
-		return c.lost()
+		return c.closedErr()
 	}
 	c.detach()
-	if !c.settle(fd) {
+	if !c.toNetConn(fd) {
 		return net.ErrClosed
 	}
-	c.watchEnd()
+	c.watchForClose()
 	return nil
 }
 
-// lost is an error where a connection has left its loop and has become none of package
+// closedErr is an error where a connection has left its loop and has become none of package
 // net's: there was no descriptor left for that, or half of an answer could be sent.
-func (c *Conn) lost() error {
+func (c *Conn) closedErr() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nc == nil {
@@ -298,22 +298,22 @@ func (c *Conn) lost() error {
 	return nil
 }
 
-// sendNow sends what the client of a loop-owned connection takes at once. If that
+// trySend sends what the client of a loop-owned connection takes at once. If that
 // is not all, or there is no loop, the rest may be waited for.
-func (c *Conn) sendNow(head, body []byte) (n int, err error) {
-	c.direct.moving.Lock()
-	defer c.direct.moving.Unlock()
+func (c *Conn) trySend(head, body []byte) (n int, err error) {
+	c.handlerCtx.loopMu.Lock()
+	defer c.handlerCtx.loopMu.Unlock()
 	all := len(head) + len(body)
 	switch {
 	case c.fd == noFD:
-		return 0, c.lost()
+		return 0, c.closedErr()
 	case all == 0:
 		return 0, nil
 	case len(head) == 0:
 		head, body = body, nil
 	}
 	if n, err = send.TryWrite(uintptr(c.fd), head, body); err == nil && n < all {
-		err = c.quit()
+		err = c.leaveLoopLocked()
 	}
 	return n, err
 }
@@ -321,8 +321,8 @@ func (c *Conn) sendNow(head, body []byte) (n int, err error) {
 // Switch implements [lean.Link].
 func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	c := (*Conn)(l)
-	c.direct.moving.Lock()
-	defer c.direct.moving.Unlock()
+	c.handlerCtx.loopMu.Lock()
+	defer c.handlerCtx.loopMu.Unlock()
 	if c.fd == noFD {
 		return 0, nil, false
 	}
@@ -341,23 +341,23 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	}
 	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1) // nobody else notices a dead peer from here on
 	c.lane.untrack(c)
-	if c.gone != nil {
-		c.gone()
+	if c.onClose != nil {
+		c.onClose()
 	}
-	early, c.held = c.held, nil
+	early, c.readAhead = c.readAhead, nil
 	return fd, early, true
 }
 
-// readNow reads what is there of a loop-owned connection. If nothing is, or there
+// tryRead reads what is there of a loop-owned connection. If nothing is, or there
 // is no loop, it is not ok: then it may be waited for.
-func (c *Conn) readNow(p []byte) (n int, ok bool, err error) {
-	c.direct.moving.Lock()
-	defer c.direct.moving.Unlock()
+func (c *Conn) tryRead(p []byte) (n int, ok bool, err error) {
+	c.handlerCtx.loopMu.Lock()
+	defer c.handlerCtx.loopMu.Unlock()
 	if c.fd == noFD {
-		return 0, false, c.lost()
+		return 0, false, c.closedErr()
 	}
 	if n, ok, err = send.TryRead(uintptr(c.fd), p); !ok {
-		return 0, false, c.quit()
+		return 0, false, c.leaveLoopLocked()
 	}
 	if n == 0 && err == nil {
 		err = io.EOF
@@ -367,8 +367,8 @@ func (c *Conn) readNow(p []byte) (n int, ok bool, err error) {
 
 // readBody reads a part of a body: what is there, or what comes.
 func (c *Conn) readBody(p []byte) (int, error) {
-	if n, ok, err := c.readNow(p); ok || err != nil {
+	if n, ok, err := c.tryRead(p); ok || err != nil {
 		return n, err
 	}
-	return c.waitBody(p)
+	return c.readBodyBlocking(p)
 }

@@ -2,9 +2,9 @@ package lane
 
 import "bytes"
 
-// maxSince is how much of one request's head the tracker keeps while the rest
+// maxHeadSoFar is how much of one request's head the tracker keeps while the rest
 // has not come. net/http takes less, unless limits.header_bytes says more.
-const maxSince = 1 << 20
+const maxHeadSoFar = 1 << 20
 
 // tracker follows the framing of requests: it knows whether net/http holds bytes of a connection that it has not
 // yet consumed. It is told every byte that is passed on, and is sure only
@@ -14,14 +14,14 @@ const maxSince = 1 << 20
 // same reason a request about whose length there is any doubt is the last of
 // its connection, and one whose framing contradicts itself is refused (judge).
 type tracker struct {
-	since   []byte // an unfinished head, as passed on so far
-	body    int64  // bytes of the request's body that are still to be passed on
-	chunks  chunks // the same of a chunked body
-	chunked bool
-	done    bool // the head is complete
-	lost    bool // something was passed on whose length is not certain: for good
-	over    bool // that was before this request: it may begin anywhere
-	fault   fault
+	headSoFar   []byte // an unfinished head, as passed on so far
+	body        int64  // bytes of the request's body that are still to be passed on
+	chunks      chunks // the same of a chunked body
+	chunked     bool
+	done        bool // the head is complete
+	lost        bool // something was passed on whose length is not certain: for good
+	lostBefore bool // that was before this request: it may begin anywhere
+	fault       fault
 }
 
 // fault is why a request is refused; it has no other answer than that.
@@ -39,7 +39,7 @@ const (
 )
 
 // clean reports whether nothing was passed on since the last reset.
-func (t *tracker) clean() bool { return !t.lost && !t.done && len(t.since) == 0 }
+func (t *tracker) clean() bool { return !t.lost && !t.done && len(t.headSoFar) == 0 }
 
 // exact reports whether one whole request was passed on, and nothing else.
 func (t *tracker) exact() bool { return !t.lost && t.done && t.body == 0 && !t.chunked }
@@ -47,9 +47,9 @@ func (t *tracker) exact() bool { return !t.lost && t.done && t.body == 0 && !t.c
 // reset is called when net/http has answered and waits for the next request.
 func (t *tracker) reset() {
 	if !t.exact() {
-		t.lost, t.over = true, true
+		t.lost, t.lostBefore = true, true
 	}
-	t.done, t.since, t.fault = false, nil, ""
+	t.done, t.headSoFar, t.fault = false, nil, ""
 }
 
 // judge is called when net/http has read a request's head. It reports whether
@@ -59,12 +59,12 @@ func (t *tracker) judge() (last bool, f fault) {
 		t.lost = true // net/http found an end that is none for us
 	}
 	if t.lost && t.fault == "" {
-		t.fault = doubtful(t.since)
+		t.fault = doubtful(t.headSoFar)
 	}
-	if t.over {
+	if t.lostBefore {
 		t.fault = faultBefore
 	}
-	t.done, t.since = true, nil
+	t.done, t.headSoFar = true, nil
 	return t.lost || t.fault != "", t.fault
 }
 
@@ -87,32 +87,32 @@ func (t *tracker) pass(b []byte) int {
 		t.body -= n
 		return int(n)
 	}
-	before := len(t.since)
-	if before+len(b) > maxSince {
-		t.lost, t.fault, t.since = true, faultLong, nil
+	before := len(t.headSoFar)
+	if before+len(b) > maxHeadSoFar {
+		t.lost, t.fault, t.headSoFar = true, faultLong, nil
 		return len(b)
 	}
 	if t.lost { // only for judge
-		t.since = append(t.since, b...)
+		t.headSoFar = append(t.headSoFar, b...)
 		return len(b)
 	}
 	head := b
 	if before > 0 {
-		head = append(t.since, b...)
+		head = append(t.headSoFar, b...)
 	}
 	// Half a head is not looked at: its end is what the length depends on.
 	if !bytes.Contains(head[max(0, before-len(headEnd)+1):], []byte(headEnd)) {
-		t.keep(head, before)
+		t.keepHead(head, before)
 		return len(b)
 	}
 	h, ok := scanHead(head)
 	if !ok {
 		t.lost = true
-		t.keep(head, before)
+		t.keepHead(head, before)
 		return len(b)
 	}
 	n := min(int64(len(head)-h.end), h.length)
-	t.done, t.body, t.chunked, t.chunks, t.since = true, h.length-n, h.chunked, chunks{}, nil
+	t.done, t.body, t.chunked, t.chunks, t.headSoFar = true, h.length-n, h.chunked, chunks{}, nil
 	if t.fault = h.fault; h.fault != "" {
 		t.lost = true
 		return len(b)
@@ -124,13 +124,13 @@ func (t *tracker) pass(b []byte) int {
 	return passed
 }
 
-// keep remembers a head whose first bytes are kept already: of a head without
+// keepHead remembers a head whose first bytes are kept already: of a head without
 // such bytes, which is the caller's, it makes a copy.
-func (t *tracker) keep(head []byte, before int) {
+func (t *tracker) keepHead(head []byte, before int) {
 	if before == 0 {
 		head = bytes.Clone(head)
 	}
-	t.since = head
+	t.headSoFar = head
 }
 
 // headEnd is how a head ends.

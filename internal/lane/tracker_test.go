@@ -83,7 +83,7 @@ func TestTrackerLosesCount(t *testing.T) {
 		"no target":            "GET HTTP/1.1\r\nHost: a\r\n\r\n",
 		"too many spaces":      "GET / x HTTP/1.1\r\nHost: a\r\n\r\n",
 		"NUL":                  "GET / HTTP/1.1\r\nHost: \x00\r\n\r\n",
-		"longer than it keeps": "GET / HTTP/1.1\r\nX: " + strings.Repeat("a", maxSince+1),
+		"longer than it keeps": "GET / HTTP/1.1\r\nX: " + strings.Repeat("a", maxHeadSoFar+1),
 	} {
 		for _, step := range []int{1, 5, 100_000} {
 			var l tracker

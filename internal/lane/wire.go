@@ -16,12 +16,12 @@ import (
 type Wire struct {
 	nc            net.Conn // nil while a loop has it
 	local, remote net.Addr
-	waiting       *waitingWrite // on nc, and nil with it
+	writer        *blockingWriter // on nc, and nil with it
 
 	// Of the loop.
-	fd    int    // noFD: nc has it; goneFD: it was closed
-	reads int    // how often this turn may still read
-	rest  []byte // what was written and the client has not taken
+	fd        int    // noFD: nc has it; goneFD: it was closed
+	readsLeft int    // how often this turn may still read
+	unsent    []byte // what was written and the client has not taken
 }
 
 // goneFD is the descriptor of a Wire that was closed while a loop had it.
@@ -29,7 +29,7 @@ const goneFD = -2
 
 // NewWire returns a Wire to be put below TLS.
 func NewWire(nc net.Conn) *Wire {
-	return &Wire{nc: unnamed(nc), local: nc.LocalAddr(), remote: nc.RemoteAddr(), waiting: new(waitingWrite), fd: noFD}
+	return &Wire{nc: unwrapNamed(nc), local: nc.LocalAddr(), remote: nc.RemoteAddr(), writer: new(blockingWriter), fd: noFD}
 }
 
 // wireOf finds the Wire under a connection, nil if there is none.
@@ -46,28 +46,28 @@ func wireOf(nc net.Conn) *Wire {
 	}
 }
 
-// readsInTurn is how often one turn asks the kernel: for the beginning of a
+// readsPerEvent is how often one turn asks the kernel: for the beginning of a
 // record, and for its rest. What comes after that waits for the next turn, and
 // the loop's other connections do not.
-const readsInTurn = 3
+const readsPerEvent = 3
 
-// later says that nothing can be read for now. crypto/tls goes on after an error
+// wouldBlock says that nothing can be read for now. crypto/tls goes on after an error
 // that calls itself temporary.
-type later struct{}
+type wouldBlock struct{}
 
 // Error implements [error].
-func (later) Error() string { return "nothing has come yet" }
+func (wouldBlock) Error() string { return "nothing has come yet" }
 
 // Is makes it equal to a passed deadline, after which a reader may go on.
-func (later) Is(err error) bool { return err == os.ErrDeadlineExceeded }
+func (wouldBlock) Is(err error) bool { return err == os.ErrDeadlineExceeded }
 
 // Timeout implements [net.Error].
-func (later) Timeout() bool { return false }
+func (wouldBlock) Timeout() bool { return false }
 
 // Temporary implements [net.Error].
-func (later) Temporary() bool { return true }
+func (wouldBlock) Temporary() bool { return true }
 
-func isLater(err error) bool { return errors.Is(err, later{}) }
+func isWouldBlock(err error) bool { return errors.Is(err, wouldBlock{}) }
 
 // onLoop reports whether a loop has it. Only whoever has it may ask.
 func (w *Wire) onLoop() bool { return w != nil && w.fd != noFD }
@@ -83,21 +83,21 @@ func (w *Wire) Read(p []byte) (int, error) {
 	if w.fd == goneFD {
 		return 0, net.ErrClosed
 	}
-	if w.reads == 0 {
-		return 0, later{}
+	if w.readsLeft == 0 {
+		return 0, wouldBlock{}
 	}
-	w.reads--
+	w.readsLeft--
 	n, ok, err := send.TryRead(uintptr(w.fd), p)
 	switch {
 	case !ok:
-		w.reads = 0
-		return 0, later{}
+		w.readsLeft = 0
+		return 0, wouldBlock{}
 	case err != nil:
 		return 0, err
 	case n == 0:
 		return 0, io.EOF
 	case n < len(p):
-		w.reads = 0 // there was no more, or the loop is told
+		w.readsLeft = 0 // there was no more, or the loop is told
 	}
 	return n, nil
 }
@@ -106,45 +106,45 @@ func (w *Wire) Read(p []byte) (int, error) {
 // stops where something is left.
 func (w *Wire) Write(p []byte) (n int, err error) {
 	if w.fd == noFD {
-		if err := w.finish(); err != nil {
+		if err := w.flushBlocking(); err != nil {
 			return 0, err
 		}
-		return w.waiting.write(w.nc, p)
+		return w.writer.write(w.nc, p)
 	}
 	if w.fd == goneFD {
 		return 0, net.ErrClosed
 	}
-	if len(w.rest) == 0 && len(p) > 0 {
+	if len(w.unsent) == 0 && len(p) > 0 {
 		if n, err = send.TryWrite(uintptr(w.fd), p, nil); err != nil {
 			return n, err
 		}
 	}
 	if n < len(p) {
-		w.rest = append(w.rest, p[n:]...)
+		w.unsent = append(w.unsent, p[n:]...)
 	}
 	return len(p), nil
 }
 
 // flush sends of the rest what the client takes now.
 func (w *Wire) flush() (n int, err error) {
-	if len(w.rest) == 0 {
+	if len(w.unsent) == 0 {
 		return 0, nil
 	}
-	n, err = send.TryWrite(uintptr(w.fd), w.rest, nil)
-	if w.rest = w.rest[n:]; len(w.rest) == 0 {
-		w.rest = nil
+	n, err = send.TryWrite(uintptr(w.fd), w.unsent, nil)
+	if w.unsent = w.unsent[n:]; len(w.unsent) == 0 {
+		w.unsent = nil
 	}
 	return n, err
 }
 
-// finish sends what a loop has left, and waits for the client.
-func (w *Wire) finish() error {
-	if len(w.rest) == 0 {
+// flushBlocking sends what a loop has left, and waits for the client.
+func (w *Wire) flushBlocking() error {
+	if len(w.unsent) == 0 {
 		return nil
 	}
-	n, err := w.waiting.write(w.nc, w.rest)
-	if w.rest = w.rest[n:]; len(w.rest) == 0 {
-		w.rest = nil
+	n, err := w.writer.write(w.nc, w.unsent)
+	if w.unsent = w.unsent[n:]; len(w.unsent) == 0 {
+		w.unsent = nil
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func (w *Wire) SetWriteDeadline(t time.Time) error {
 	if w.fd != noFD {
 		return nil
 	}
-	return w.waiting.setDeadline(w.nc, t)
+	return w.writer.setDeadline(w.nc, t)
 }
 
 // seal encrypts of head and body as much as the client takes now, at most about
@@ -200,7 +200,7 @@ func (w *Wire) SetWriteDeadline(t time.Time) error {
 // is in the wire's rest.
 func (c *Conn) seal(head, body []byte) (n int, err error) {
 	for _, b := range [2][]byte{head, body} {
-		for len(b) > 0 && len(c.wire.rest) == 0 && n < inTurn {
+		for len(b) > 0 && len(c.wire.unsent) == 0 && n < bytesPerEvent {
 			m, err := c.nc.Write(b[:min(len(b), maxWrite)])
 			if n += m; err != nil {
 				return n, err

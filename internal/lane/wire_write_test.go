@@ -53,9 +53,9 @@ func TestWireWriteDeadline(t *testing.T) {
 			failed <- err
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
-			w.waiting.mu.Lock()
-			waits = w.waiting.now
-			w.waiting.mu.Unlock()
+			w.writer.mu.Lock()
+			waits = w.writer.blocking
+			w.writer.mu.Unlock()
 		}
 		_ = w.SetDeadline(time.Now())
 		select {

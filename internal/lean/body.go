@@ -10,13 +10,13 @@ import (
 // body is a request's body of known length, as net/http has it: it reads
 // nothing behind its end, and nothing after Close.
 type body struct {
-	mu     sync.Mutex
-	link   Link
-	failed func() // called when reading fails: the client is gone
-	left   int64  // bytes that were not read yet
-	ended  bool   // the end was seen
-	closed bool
-	early  bool // closed with more left than is read for the next request
+	mu        sync.Mutex
+	link      Link
+	failed    func() // called when reading fails: the client is gone
+	remaining int64  // bytes that were not read yet
+	ended     bool   // the end was seen
+	closed    bool
+	early     bool // closed with more left than is read for the next request
 }
 
 // Read implements [io.Reader].
@@ -36,21 +36,21 @@ func (b *body) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if int64(len(p)) > b.left {
-		p = p[:b.left]
+	if int64(len(p)) > b.remaining {
+		p = p[:b.remaining]
 	}
 	n, err := b.link.Read(p)
-	b.left -= int64(n)
+	b.remaining -= int64(n)
 	if err != nil {
 		b.failed()
 	}
 	if errors.Is(err, io.EOF) {
 		b.ended = true
-		if b.left > 0 {
+		if b.remaining > 0 {
 			err = io.ErrUnexpectedEOF
 		}
 	}
-	if err == nil && b.left == 0 {
+	if err == nil && b.remaining == 0 {
 		b.ended = true
 		err = io.EOF
 	}
@@ -67,11 +67,11 @@ func (b *body) Close() error {
 	defer func() { b.closed = true }()
 	switch {
 	case b.ended:
-	case b.left > mostUnread:
+	case b.remaining > maxUnread:
 		b.early = true
 	default:
-		n, err := io.CopyN(io.Discard, unlocked{b}, mostUnread)
-		b.early = n == mostUnread
+		n, err := io.CopyN(io.Discard, unlocked{b}, maxUnread)
+		b.early = n == maxUnread
 		if !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -84,38 +84,38 @@ type unlocked struct{ b *body }
 
 func (u unlocked) Read(p []byte) (int, error) { return u.b.read(p) }
 
-// leftover is what Response wants to know of a body before the head goes.
-type leftover uint8
+// unread is what Response wants to know of a body before the head goes.
+type unread uint8
 
 const (
-	nothing leftover = iota // the next request can follow
-	cut                     // it was closed before its end
-	tooMuch                 // more than is read for the next request
+	unreadNone    unread = iota // the next request can follow
+	unreadCut                   // it was closed before its end
+	unreadTooMuch               // more than is read for the next request
 )
 
-// rid reads what the handler has not read, so that clients that send all of a
+// discardUnread reads what the handler has not read, so that clients that send all of a
 // request before they read anything of the answer get that far.
-func (b *body) rid() leftover {
+func (b *body) discardUnread() unread {
 	b.mu.Lock()
-	closed, ended, left := b.closed, b.ended, b.left
+	closed, ended, left := b.closed, b.ended, b.remaining
 	b.mu.Unlock()
 	switch {
 	case closed && ended:
-		return nothing
+		return unreadNone
 	case closed:
-		return cut
-	case left >= mostUnread:
-		return tooMuch
+		return unreadCut
+	case left >= maxUnread:
+		return unreadTooMuch
 	}
-	switch _, err := io.CopyN(io.Discard, b, mostUnread+1); {
+	switch _, err := io.CopyN(io.Discard, b, maxUnread+1); {
 	case err == nil:
-		return tooMuch
+		return unreadTooMuch
 	case errors.Is(err, http.ErrBodyReadAfterClose):
-		return nothing
+		return unreadNone
 	case errors.Is(err, io.EOF) && b.Close() == nil:
-		return nothing
+		return unreadNone
 	}
-	return cut
+	return unreadCut
 }
 
 func (b *body) closedEarly() bool {

@@ -43,8 +43,8 @@ func (x *Exchange) Begin(ctx context.Context, remote string) context.CancelFunc 
 	return x.cancel
 }
 
-// asked is a request without an answer.
-type asked struct {
+// plainRequest is a request without an answer.
+type plainRequest struct {
 	url    url.URL
 	values [fewFields]string
 }
@@ -52,7 +52,7 @@ type asked struct {
 // Request is the head as a request of net/http without a body, from a client; nil
 // if its target is none.
 func (h *Head) Request(ctx context.Context, client string) *http.Request {
-	a := new(asked)
+	a := new(plainRequest)
 	if !h.locate(&a.url) {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 	w.x, w.server, w.link = x, s, l
 	w.header, w.length = http.Header{}, -1
 	if x.length > 0 {
-		x.body = body{link: l, failed: x.cancel, left: x.length}
+		x.body = body{link: l, failed: x.cancel, remaining: x.length}
 		x.request.Body = &x.body
 	}
 	defer x.cancel()
@@ -109,6 +109,6 @@ func (x *Exchange) Serve(s *Server, l Link) (o Outcome) {
 	return w.finish()
 }
 
-// Rest is how long a connection with the outcome Linger stays open for the
+// AwaitLinger is how long a connection with the outcome Linger stays open for the
 // client to read.
-func Rest() { time.Sleep(farewell) }
+func AwaitLinger() { time.Sleep(lingerTime) }

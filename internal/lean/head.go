@@ -15,7 +15,7 @@ type Head struct {
 	// Path and Query are the two parts of Target; Asks says that there is a question
 	// mark between them.
 	Path, Query string
-	Asks        bool
+	HasQuery    bool
 	// Simple says that Path stands for itself: nothing in it is encoded, and
 	// net/url writes it in no other way.
 	Simple bool
@@ -26,8 +26,8 @@ type Head struct {
 	// Lines are the other fields in the order in which they came, each name once.
 	Lines []field.Line
 
-	few   [fewFields]field.Line
-	parts int // of a Cookie over HTTP/2, but for the first
+	inline [fewFields]field.Line
+	parts  int // of a Cookie over HTTP/2, but for the first
 }
 
 // Parse reads a complete head, as [End] found it. It reports false for whatever
@@ -46,7 +46,7 @@ func (h *Head) Parse(text string) bool {
 	}
 	h.Target, h.Host, h.Length, h.Upgrades = target, "", 0, false
 	if h.Lines == nil {
-		h.Lines = h.few[:]
+		h.Lines = h.inline[:]
 	}
 	h.Lines = h.Lines[:0]
 	if !h.parseTarget() || !h.parseFields(rest[len("HTTP/1.1\r\n"):]) {
@@ -99,8 +99,8 @@ func (h *Head) parseTarget() bool {
 			return false
 		}
 	}
-	h.Path, h.Query, h.Asks = t[:n], "", n < len(t)
-	if h.Asks {
+	h.Path, h.Query, h.HasQuery = t[:n], "", n < len(t)
+	if h.HasQuery {
 		h.Query = t[n+1:]
 	}
 	return true
@@ -111,7 +111,7 @@ func (h *Head) parseFields(rest string) bool {
 	pragma, control, names, upgrade := false, false, false, false
 	for rest != "\r\n" {
 		end := strings.IndexByte(rest, '\n')
-		if end < 2 || rest[end-1] != '\r' || len(h.Lines) >= mostFields {
+		if end < 2 || rest[end-1] != '\r' || len(h.Lines) >= maxFields {
 			return false
 		}
 		line := rest[:end-1]

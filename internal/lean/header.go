@@ -28,9 +28,9 @@ type place struct{ from, to int }
 // cut removes the lines. Places behind it do not hold any more.
 func (p place) cut(out []byte) []byte { return slices.Delete(out, p.from, p.to) }
 
-// take appends the lines of a header, in net/http's order, with server's name
+// appendFields appends the lines of a header, in net/http's order, with server's name
 // if it has one.
-func (s *snapshot) take(out []byte, h http.Header, server string) []byte {
+func (s *snapshot) appendFields(out []byte, h http.Header, server string) []byte {
 	var few [24]string
 	names := few[:0]
 	for name := range h {
@@ -58,14 +58,14 @@ func (s *snapshot) take(out []byte, h http.Header, server string) []byte {
 		for _, v := range values {
 			out = append(append(append(append(out, name...), ": "...), clean(v)...), "\r\n"...)
 		}
-		s.note(name, values, place{from, len(out)})
+		s.record(name, values, place{from, len(out)})
 	}
 	s.switches = s.switches && field.Has(h["Connection"], "Upgrade")
 	return out
 }
 
-// note keeps what the end of the head depends on.
-func (s *snapshot) note(name string, values []string, at place) {
+// record keeps what the end of the head depends on.
+func (s *snapshot) record(name string, values []string, at place) {
 	one := ""
 	if len(values) > 0 {
 		one = values[0]
@@ -132,9 +132,9 @@ func hasBody(status int) bool {
 	return status > 199 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// take writes the status's fields.
-func (w *Response) take() {
-	w.out = w.snap.take(w.out, w.header, w.server.Name)
+// writeFields writes the status's fields.
+func (w *Response) writeFields() {
+	w.out = w.snap.appendFields(w.out, w.header, w.server.Name)
 	for _, v := range w.header["Trailer"] {
 		for name := range strings.SplitSeq(v, ",") {
 			if name = http.CanonicalHeaderKey(textproto.TrimString(name)); name != "" && mayTrail(name) {
@@ -160,11 +160,11 @@ func (w *Response) finishHead(p []byte) {
 	}
 	var drop [4]bool // in the order in which fields stand: Connection, Content-Length, Content-Type, Transfer-Encoding
 	if w.x.length > 0 && !w.closing && !w.duplex {
-		switch w.x.body.rid() {
-		case tooMuch:
+		switch w.x.body.discardUnread() {
+		case unreadTooMuch:
 			w.closing, w.linger, ends, drop[0] = true, true, true, true
 			s.connection = ""
-		case cut:
+		case unreadCut:
 			w.closing = true
 		}
 	}
@@ -257,5 +257,5 @@ func (w *Response) appendTrailers(out []byte) []byte {
 		return out
 	}
 	var s snapshot
-	return s.take(out, t, "")
+	return s.appendFields(out, t, "")
 }

@@ -16,7 +16,7 @@ func (h *Head) Assemble(method, target, authority string) bool {
 	}
 	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts = method, target, authority, 0, false, 0
 	if h.Lines == nil {
-		h.Lines = h.few[:]
+		h.Lines = h.inline[:]
 	}
 	h.Lines = h.Lines[:0]
 	return h.parseTarget()
@@ -25,7 +25,7 @@ func (h *Head) Assemble(method, target, authority string) bool {
 // Add takes a field over, whose name is in lower case. A Cookie may come in parts
 // (RFC 9113, 8.2.3).
 func (h *Head) Add(name, value string) bool {
-	if len(h.Lines) >= mostFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
+	if len(h.Lines) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
 		return false
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
@@ -34,7 +34,7 @@ func (h *Head) Add(name, value string) bool {
 			if name != "Cookie" {
 				return false
 			}
-			if h.parts++; h.parts >= mostFields { // HPACK has a byte for each, and they are copied again and again
+			if h.parts++; h.parts >= maxFields { // HPACK has a byte for each, and they are copied again and again
 				return false
 			}
 			l.Value += "; " + value

@@ -79,22 +79,22 @@ func (s *Server) now() string {
 const (
 	// sniffed is how much of a body net/http keeps back before it decides
 	// between a Content-Length and chunks.
-	kept = 2048
-	// together is how much is collected before it is sent: the head, and what
+	bodyBufBytes = 2048
+	// writeBufBytes is how much is collected before it is sent: the head, and what
 	// follows it as long as it is small.
-	together = 4096
-	// mostUnread is how much of a body that no handler has read is read for the
+	writeBufBytes = 4096
+	// maxUnread is how much of a body that no handler has read is read for the
 	// sake of the next request, as net/http has it.
-	mostUnread = 256 << 10
-	// farewell is for how long the client of an unread body may read its answer
+	maxUnread = 256 << 10
+	// lingerTime is for how long the client of an unread body may read its answer
 	// before the connection is closed, as net/http has it.
-	farewell = 500 * time.Millisecond
+	lingerTime = 500 * time.Millisecond
 )
 
 // buffers are what an answer is put together in.
 type buffers struct {
-	out  [together + 256]byte // with room for a chunk's line and for the end
-	body [kept]byte
+	out  [writeBufBytes + 256]byte // with room for a chunk's line and for the end
+	body [bodyBufBytes]byte
 }
 
 var bufferPool = sync.Pool{New: func() any { return new(buffers) }}

@@ -53,8 +53,8 @@ func End(b []byte) (n int, v Verdict) {
 	return n + 4, Whole
 }
 
-// mostFields is the most header fields of a request of ours.
-const mostFields = 64
+// maxFields is the most header fields of a request of ours.
+const maxFields = 64
 
 // New makes a request of a complete head, as [End] found it. It returns nil for
 // whatever net/http may see differently: see [Head.Parse].
@@ -100,7 +100,7 @@ func (h *Head) locate(to *url.URL) bool {
 		return true
 	}
 	to.Path, to.RawQuery = h.Path, h.Query
-	to.ForceQuery = h.Asks && h.Query == ""
+	to.ForceQuery = h.HasQuery && h.Query == ""
 	return true
 }
 

@@ -137,13 +137,13 @@ func TestCookieInParts(t *testing.T) {
 			t.Fatal("the request is not ours")
 		}
 		n := 0
-		for n < 10*mostFields && h.Add("cookie", "a=1") {
+		for n < 10*maxFields && h.Add("cookie", "a=1") {
 			n++
 		}
-		if n != mostFields {
+		if n != maxFields {
 			t.Errorf("a Cookie in %d parts is ours", n)
 		}
-		if got := h.Value("Cookie"); got != strings.Repeat("a=1; ", mostFields-1)+"a=1" {
+		if got := h.Value("Cookie"); got != strings.Repeat("a=1; ", maxFields-1)+"a=1" {
 			t.Errorf("it is %q", got)
 		}
 	}

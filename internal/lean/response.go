@@ -62,7 +62,7 @@ func caller() runtime.Frame {
 	}
 }
 
-func (w *Response) complain(what string) {
+func (w *Response) logMisuse(what string) {
 	c := caller()
 	w.server.Log("http: %s from %s (%s:%d)", what, c.Function, path.Base(c.File), c.Line)
 }
@@ -73,10 +73,10 @@ func (w *Response) WriteHeader(code int) {
 	case w.over:
 		return
 	case w.hijacked:
-		w.complain("response.WriteHeader on hijacked connection")
+		w.logMisuse("response.WriteHeader on hijacked connection")
 		return
 	case w.status != 0:
-		w.complain("superfluous response.WriteHeader call")
+		w.logMisuse("superfluous response.WriteHeader call")
 		return
 	case code < 100 || code > 999:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", code))
@@ -88,7 +88,7 @@ func (w *Response) WriteHeader(code int) {
 	}
 	w.status = code
 	w.out = appendStatus(w.out, code)
-	w.take()
+	w.writeFields()
 	if v := first(w.header, "Content-Length"); v != "" {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if err == nil && n >= 0 {
@@ -121,7 +121,7 @@ func (w *Response) release() {
 func (w *Response) interim(code int) {
 	w.out = appendStatus(w.out, code)
 	var s snapshot
-	w.out = s.take(w.out, w.header, "")
+	w.out = s.appendFields(w.out, w.header, "")
 	w.out = s.codings.cut(w.out)
 	w.out = s.lengths.cut(w.out)
 	w.out = append(w.out, "\r\n"...)
@@ -134,7 +134,7 @@ func (w *Response) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	total := len(p)
-	for len(p) > kept-w.n && w.err == nil {
+	for len(p) > bodyBufBytes-w.n && w.err == nil {
 		if w.n == 0 {
 			w.chunk(p)
 			p = nil
@@ -143,7 +143,7 @@ func (w *Response) Write(p []byte) (int, error) {
 		n := copy(w.buffers.body[w.n:], p)
 		w.n += n
 		p = p[n:]
-		w.spill()
+		w.flushBody()
 	}
 	if w.err != nil {
 		return total - len(p), w.err
@@ -158,11 +158,11 @@ func (w *Response) WriteString(s string) (int, error) {
 		return 0, err
 	}
 	total := len(s)
-	for len(s) > kept-w.n && w.err == nil { // never past the buffer, as in package bufio
+	for len(s) > bodyBufBytes-w.n && w.err == nil { // never past the buffer, as in package bufio
 		n := copy(w.buffers.body[w.n:], s)
 		w.n += n
 		s = s[n:]
-		w.spill()
+		w.flushBody()
 	}
 	if w.err != nil {
 		return total - len(s), w.err
@@ -175,7 +175,7 @@ func (w *Response) WriteString(s string) (int, error) {
 func (w *Response) begin(n int) error {
 	if w.hijacked {
 		if n > 0 {
-			w.complain("response.Write on hijacked connection")
+			w.logMisuse("response.Write on hijacked connection")
 		}
 		return http.ErrHijacked
 	}
@@ -198,8 +198,8 @@ func (w *Response) begin(n int) error {
 	return w.err
 }
 
-// spill moves what is kept on.
-func (w *Response) spill() {
+// flushBody moves what is kept on.
+func (w *Response) flushBody() {
 	if n := w.n; n > 0 && w.err == nil {
 		w.n = 0
 		w.chunk(w.buffers.body[:n])
@@ -216,22 +216,22 @@ func (w *Response) chunk(p []byte) {
 		return
 	}
 	if w.chunked {
-		w.room(20)
+		w.reserve(20)
 		w.out = append(strconv.AppendInt(w.out, int64(len(p)), 16), "\r\n"...)
 	}
-	if len(w.out)+len(p) <= together {
+	if len(w.out)+len(p) <= writeBufBytes {
 		w.out = append(w.out, p...)
 	} else {
 		_ = w.send(p)
 	}
 	if w.chunked {
-		w.room(2)
+		w.reserve(2)
 		w.out = append(w.out, "\r\n"...)
 	}
 }
 
-// room sends what there is unless n more bytes have their place behind it.
-func (w *Response) room(n int) {
+// reserve sends what there is unless n more bytes have their place behind it.
+func (w *Response) reserve(n int) {
 	if len(w.out)+n > len(w.buffers.out) {
 		_ = w.send(nil)
 	}
@@ -262,7 +262,7 @@ func (w *Response) ReadFrom(src io.Reader) (n int64, err error) {
 	if w.over {
 		return n, http.ErrHandlerTimeout
 	}
-	w.spill()
+	w.flushBody()
 	if !w.headed {
 		w.finishHead(nil)
 	}
@@ -293,7 +293,7 @@ func (w *Response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	w.spill()
+	w.flushBody()
 	if !w.headed {
 		w.finishHead(nil)
 	}
@@ -364,12 +364,12 @@ func (w *Response) finish() Outcome {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	w.spill()
+	w.flushBody()
 	if !w.headed {
 		w.finishHead(nil)
 	}
 	if w.chunked && w.x.method != http.MethodHead {
-		w.room(len("0\r\n\r\n"))
+		w.reserve(len("0\r\n\r\n"))
 		w.out = w.appendTrailers(append(w.out, "0\r\n"...))
 		w.out = append(w.out, "\r\n"...)
 	}
@@ -382,7 +382,7 @@ func (w *Response) finish() Outcome {
 	if f := x.request.MultipartForm; f != nil {
 		_ = f.RemoveAll()
 	}
-	w.unset()
+	w.resetDeadlines()
 	short := x.method != http.MethodHead && w.length != -1 && hasBody(w.status) && w.length != w.written
 	early := x.length > 0 && x.body.closedEarly()
 	switch {
@@ -401,14 +401,14 @@ func (w *Response) abandon() {
 		_ = w.send(nil)
 	}
 	w.release()
-	w.unset()
+	w.resetDeadlines()
 	if w.x.length > 0 {
 		_ = w.x.body.Close()
 	}
 }
 
-// unset takes back the handler's deadlines.
-func (w *Response) unset() {
+// resetDeadlines takes back the handler's deadlines.
+func (w *Response) resetDeadlines() {
 	if w.timed {
 		_ = w.link.SetReadDeadline(time.Time{})
 		_ = w.link.SetWriteDeadline(time.Time{})

@@ -102,7 +102,7 @@ func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Pass implements [lane.Passer], where it is known who is asked.
-func (s *Split) Pass(q *lane.Question) lane.Passage {
+func (s *Split) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	client := q.Client.String()
 	if from := s.usual.senderOf(q); from.trusted && from.client != q.From() {
 		client = netip.AddrPortFrom(from.client, 0).String() // as remote has it

@@ -68,12 +68,12 @@ func (h *Handler) carries() bool {
 }
 
 // Pass implements [lane.Passer].
-func (h *Handler) Pass(q *lane.Question) lane.Passage { return h.PassEdited(q, nil) }
+func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip { return h.PassEdited(q, nil) }
 
 // PassEdited is Pass for a job of which e, if it is not nil, edits the answers. If
-// the passage is handed over, that job finds it at [lane.Unfinished], and calls
+// the passage is handed over, that job finds it at [lane.RoundTripOf], and calls
 // Serve.
-func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
+func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 	if !h.simple || !h.calm(q) {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (h *Handler) PassEdited(q *lane.Question, e Editor) lane.Passage {
 
 // send sends the request, or has it wait for a new connection. If it reports false,
 // nothing was sent; see upstream.Passage.Send.
-func (p *passage) send(q *lane.Question, from *sender) bool {
+func (p *passage) send(q *lane.ForwardRequest, from *sender) bool {
 	text, err := p.request(q, from)
 	if err != nil {
 		p.Cancel()
@@ -110,8 +110,8 @@ func (p *passage) send(q *lane.Question, from *sender) bool {
 	return p.Send(text)
 }
 
-// Start implements [lane.Passage].
-func (p *passage) Start(q *lane.Question) bool {
+// Start implements [lane.RoundTrip].
+func (p *passage) Start(q *lane.ForwardRequest) bool {
 	if !p.Enter() {
 		return false
 	}
@@ -128,19 +128,19 @@ func appendLine(b []byte, name, value string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// Take implements [lane.Passage].
-func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
+// Take implements [lane.RoundTrip].
+func (p *passage) Take(buf []byte, r *lane.Reply) lane.Progress {
 	body, t := p.Passage.Take(buf, p.method, &p.answer)
 	switch {
 	case t == upstream.Wait:
-		return lane.More
+		return lane.Incomplete
 	case t == upstream.Other:
 		p.beyond = true
-		return lane.Beyond
+		return lane.NeedsHandler
 	case p.pages.For(p.answer.Status) != "", !p.restored():
 		p.beyond = true
 		p.Hold()
-		return lane.Beyond
+		return lane.NeedsHandler
 	}
 	if p.editor != nil {
 		p.lines = p.editor.Edit(p.answer.Status, p.lines)
@@ -151,7 +151,7 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Taken {
 	if p.handler.odd.Load() != 0 {
 		p.handler.odd.Store(0)
 	}
-	return lane.Whole
+	return lane.Complete
 }
 
 // restored puts the lines for the client together, in no order, as Serve does. It
@@ -195,13 +195,13 @@ func (p *passage) restored() bool {
 	return true
 }
 
-// Sent implements [lane.Passage].
+// Sent implements [lane.RoundTrip].
 func (p *passage) Sent(*lane.Conn, *lane.Reply) {
 	p.Release()
 	p.release()
 }
 
-// Discard implements [lane.Passage].
+// Discard implements [lane.RoundTrip].
 func (p *passage) Discard() {
 	p.Passage.Discard()
 	p.release()

@@ -20,7 +20,7 @@ type sender struct {
 	forwarded, xff string     // the chains of a trusted proxy
 }
 
-func (h *Handler) senderOf(q *lane.Question) sender {
+func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
 	peer := q.From()
 	s := sender{client: peer, now: hop{node: "unknown", proto: q.Scheme()}}
 	if peer.IsValid() {
@@ -46,12 +46,12 @@ type outgoing struct {
 	fields field.Lines
 	// value is valueOf, made once. It holds while the rules are applied.
 	value func(variable string) string
-	q     *lane.Question
+	q     *lane.ForwardRequest
 	from  *sender
 }
 
 // request writes the request down as Outgoing and the pool do. Its fields are collected.
-func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
+func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) {
 	h, head := p.handler, q.Head
 	host := h.host
 	switch host {
@@ -89,7 +89,7 @@ func (p *passage) request(q *lane.Question, from *sender) ([]byte, error) {
 
 // collect makes the fields, but for those that say which proxies the request has
 // passed, with which the rules have nothing to do.
-func (o *outgoing) collect(h *Handler, q *lane.Question, from *sender) {
+func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 	head, strip := q.Head, h.paths.strip
 	o.fields = o.fields[:0]
 	for _, l := range head.Lines {

@@ -261,7 +261,7 @@ type target struct {
 
 // target is moved for a loop. It reports false where that is for a goroutine.
 func (p *paths) target(head *lean.Head) (to target, ok bool) {
-	to = target{head.Path, head.Query, head.Asks}
+	to = target{head.Path, head.Query, head.HasQuery}
 	if !p.brief(to.path) {
 		return to, false
 	}

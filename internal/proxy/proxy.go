@@ -262,7 +262,7 @@ var errUpload = errors.New("the request's body could not be taken in")
 // not sent again.
 func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http.Response, error) {
 	pool, ours := h.pool.(*upstream.Pool)
-	if left := lane.Unfinished(r); left != nil && h.simple {
+	if left := lane.RoundTripOf(r); left != nil && h.simple {
 		if p, ok := (*left).(*passage); ok && p.handler == h {
 			*left = nil
 			h.handedOver(p.began, p.beyond)

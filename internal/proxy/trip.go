@@ -23,7 +23,7 @@ type Trip struct {
 // Tries reports whether it makes sense to Begin: the upstream's answers are mostly ones
 // for a loop. What the request will say is not known yet, but for its URL; so where a
 // server is chosen by more than that, loops do not make it.
-func (h *Handler) Tries(q *lane.Question) bool {
+func (h *Handler) Tries(q *lane.ForwardRequest) bool {
 	pool, ok := h.pool.(*upstream.Pool)
 	if !ok || h.stream || !pool.Loops() {
 		return false
@@ -35,7 +35,7 @@ func (h *Handler) Tries(q *lane.Question) bool {
 // Begin takes a connection for what q asks for into t, if there is one at once or
 // the request may wait for a place or a connection (see Waits). key is the one of
 // [upstream.WithHashKey]. It is for those who have asked Tries.
-func (h *Handler) Begin(t *Trip, q *lane.Question, key string) bool {
+func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 	pool, ours := h.pool.(*upstream.Pool)
 	if !ours {
 		return false
@@ -51,7 +51,7 @@ func (h *Handler) Begin(t *Trip, q *lane.Question, key string) bool {
 
 // calm reports whether a loop should try: see manyOdd. What loops between proxies
 // is refused on the other road.
-func (h *Handler) calm(q *lane.Question) bool {
+func (h *Handler) calm(q *lane.ForwardRequest) bool {
 	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return false
 	}
@@ -78,19 +78,19 @@ func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 	return true
 }
 
-// Answer reads what has come. With [lane.Whole] there is a response without a body,
+// Answer reads what has come. With [lane.Complete] there is a response without a body,
 // and the body, which is in buf until Release; the next call must be End, or Hold
 // if it is an answer for a goroutine.
-func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Taken) {
+func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Progress) {
 	body, taken := t.Take(buf, t.method, &t.answer)
 	switch taken {
 	case upstream.Wait:
-		return nil, nil, lane.More
+		return nil, nil, lane.Incomplete
 	case upstream.Other:
 		t.beyond = true
-		return nil, nil, lane.Beyond
+		return nil, nil, lane.NeedsHandler
 	}
-	return t.Response(t.method, &t.answer), body, lane.Whole
+	return t.Response(t.method, &t.answer), body, lane.Complete
 }
 
 // Hold ends the loop's part where a whole answer is one for a goroutine.

@@ -92,7 +92,7 @@ func TestTripDoubted(t *testing.T) {
 	if !head.Parse("GET /x HTTP/1.1\r\nHost: a\r\n\r\n") {
 		t.Fatal("no request")
 	}
-	q := &lane.Question{Head: &head, Scope: new(lane.Scope), Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
+	q := &lane.ForwardRequest{Head: &head, Scope: new(lane.Scope), Client: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}}
 	var trip Trip
 	if !h.Begin(&trip, q, "") {
 		t.Fatal("there was no connection")
@@ -112,11 +112,11 @@ func TestTripDoubted(t *testing.T) {
 	if !trip.Ask(r, nil, func() { doubted++ }) {
 		t.Fatal("the request was not sent on the other connection")
 	}
-	buf, taken := make([]byte, 64<<10), lane.More
-	for wait := time.Now().Add(10 * time.Second); taken == lane.More && time.Now().Before(wait); time.Sleep(time.Millisecond) {
+	buf, taken := make([]byte, 64<<10), lane.Incomplete
+	for wait := time.Now().Add(10 * time.Second); taken == lane.Incomplete && time.Now().Before(wait); time.Sleep(time.Millisecond) {
 		_, _, taken = trip.Answer(buf)
 	}
-	if taken != lane.Whole {
+	if taken != lane.Complete {
 		t.Fatalf("the answer is %v", taken)
 	}
 	trip.End()

@@ -12,9 +12,9 @@ import (
 // enough that a fast reader cannot keep the thread in the kernel for long.
 const chunk = 4 << 20
 
-// ErrOtherWay says that a file must be sent by a goroutine that may block: its file
+// ErrNeedsBlocking says that a file must be sent by a goroutine that may block: its file
 // system has no sendfile(2), or the file ends too early. SendFile tells these apart.
-var ErrOtherWay = errors.New("the file cannot be sent without waiting")
+var ErrNeedsBlocking = errors.New("the file cannot be sent without waiting")
 
 // SectionOf finds out whether src is a file that sendfile(2) can send: a
 // Section, an open file, or a part of one as io.CopyN makes it. moved must be

@@ -25,10 +25,10 @@ type Socket struct {
 
 	// Reading. The callbacks are bound once: a closure per call would be an
 	// allocation per request.
-	readable, quiet func(fd uintptr) bool
-	in              []byte
-	inN             int
-	inErr           error
+	readable, gone func(fd uintptr) bool
+	in             []byte
+	inN            int
+	inErr          error
 
 	// Writing.
 	writable, sendable func(fd uintptr) bool
@@ -53,7 +53,7 @@ func NewSocket(conn net.Conn, stalled func()) *Socket {
 	}
 	s := &Socket{raw: raw, stalled: stalled}
 	s.readable = s.readReady
-	s.quiet = func(fd uintptr) bool { return Gone(int(fd)) }
+	s.gone = func(fd uintptr) bool { return Gone(int(fd)) }
 	s.writable, s.sendable = s.writeReady, s.sendfileReady
 	return s
 }
@@ -173,7 +173,7 @@ func TrySendFile(fd uintptr, head []byte, f *File, off, n int64) (nHead int, nFi
 // TryFile sends as much of n bytes of a file with a descriptor from off on as
 // the peer takes now. The caller holds a reference to the file, and takes it to
 // be in memory: if it is not, this waits for the disk. The error is
-// [ErrOtherWay] where the file is not sent like this, or has become shorter.
+// [ErrNeedsBlocking] where the file is not sent like this, or has become shorter.
 func TryFile(fd uintptr, f *File, off, n int64) (sent int64, err error) {
 	for sent < n {
 		// Raw, as it hardly ever sleeps: told of the call, the scheduler takes the
@@ -184,7 +184,7 @@ func TryFile(fd uintptr, f *File, off, n int64) (sent int64, err error) {
 		case errno == syscall.EAGAIN:
 			return sent, nil
 		case cannotSendfile(errno), errno == 0 && r == 0:
-			return sent, ErrOtherWay
+			return sent, ErrNeedsBlocking
 		case errno != 0:
 			return sent, os.NewSyscallError("sendfile", errno)
 		default:
@@ -233,8 +233,8 @@ func (f *File) hasByte(off int64) bool {
 	}
 }
 
-// Quiet is [AwaitGone].
-func (s *Socket) Quiet() error { return awaitGone(s.raw, s.quiet) }
+// AwaitGone is [AwaitGone].
+func (s *Socket) AwaitGone() error { return awaitGone(s.raw, s.gone) }
 
 // Write sends head and then body, either of which may be empty, with as few
 // calls as the peer's window allows. It returns the bytes sent.
@@ -279,7 +279,7 @@ func (s *Socket) writeReady(fd uintptr) bool {
 			s.sent(int(n))
 		case syscall.EINTR:
 		case syscall.EAGAIN:
-			s.stall()
+			s.noteStall()
 			return false
 		default:
 			s.outErr = errno
@@ -307,7 +307,7 @@ func (s *Socket) sent(n int) {
 	}
 }
 
-func (s *Socket) stall() {
+func (s *Socket) noteStall() {
 	if s.progress && s.stalled != nil {
 		s.progress = false
 		s.stalled()
@@ -443,7 +443,7 @@ func (s *Socket) sendfileReady(fd uintptr) bool {
 			switch {
 			case errno == syscall.EINTR:
 			case errno == syscall.EAGAIN:
-				s.stall()
+				s.noteStall()
 				done = false
 				return
 			case errno != 0:

@@ -35,8 +35,8 @@ func TrySendFile(_ uintptr, _ []byte, _ *File, _, _ int64) (nHead int, nFile int
 	panic("send: no raw sockets on this system")
 }
 
-// Quiet is never called: there is no Socket.
-func (*Socket) Quiet() error { panic("send: no raw sockets on this system") }
+// AwaitGone is never called: there is no Socket.
+func (*Socket) AwaitGone() error { panic("send: no raw sockets on this system") }
 
 // AwaitGone cannot tell a peer that sends no more from one that has left.
 func AwaitGone(net.Conn) error { return errors.ErrUnsupported }

@@ -96,7 +96,7 @@ func TestSocketReads(t *testing.T) {
 func TestSocketQuiet(t *testing.T) {
 	overSockets(t, func(t *testing.T, s *Socket, nc, peer net.Conn, _ *atomic.Int64) {
 		quiet := make(chan error, 1)
-		go func() { quiet <- s.Quiet() }()
+		go func() { quiet <- s.AwaitGone() }()
 		for range 3 {
 			_, _ = io.WriteString(peer, "x")
 		}
@@ -114,7 +114,7 @@ func TestSocketQuiet(t *testing.T) {
 		if _, err := io.ReadFull(readerFunc(s.Read), buf); string(buf) != "xxx" || err != nil {
 			t.Errorf("afterwards %q is there, %v", buf, err)
 		}
-		go func() { quiet <- s.Quiet() }()
+		go func() { quiet <- s.AwaitGone() }()
 		_ = peer.(interface{ CloseWrite() error }).CloseWrite()
 		select {
 		case err := <-quiet:
@@ -134,7 +134,7 @@ func TestSocketQuiet(t *testing.T) {
 			t.Errorf("at the end: %v", err)
 		}
 		_ = nc.Close()
-		if err := s.Quiet(); !errors.Is(err, net.ErrClosed) {
+		if err := s.AwaitGone(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 	})

@@ -38,18 +38,18 @@ func (a *answerer) surround(now *current, came *http.Request, t *trace.Request) 
 }
 
 // narrow is what the lane has to know.
-func (a *around) narrow(found *answerer) lane.Around {
-	n := lane.Around{Vary: found.vary, OnlyGood: len(found.pages) > 0, NoLog: found.noLog}
+func (a *around) narrow(found *answerer) lane.Policy {
+	n := lane.Policy{Vary: found.vary, SuccessOnly: len(found.pages) > 0, NoLog: found.noLog}
 	if a == nil {
 		return n
 	}
-	n.Dress = a.apply
+	n.ApplyHeaders = a.apply
 	n.Vary = slices.Concat(n.Vary, a.rules.Vary())
 	if a.cors.Varies() {
 		n.Vary = append(n.Vary, "Origin")
 	}
 	if a.rules.Removes("Cache-Status") {
-		n.Drop = func(name string) bool { return name == "Cache-Status" }
+		n.DropLine = func(name string) bool { return name == "Cache-Status" }
 	}
 	return n
 }

@@ -26,7 +26,7 @@ import (
 // carried is a request that a loop passes on, with what ServeHTTP does for others:
 // the accounting, and what is around the job.
 type carried struct {
-	lane.Passage
+	lane.RoundTrip
 	begun
 	table *site.Table
 	route *site.Route
@@ -65,9 +65,9 @@ var carriedPool = sync.Pool{New: func() any {
 	return x
 }}
 
-// Carry implements [lane.Carrier]. What ServeHTTP would ask, find out or add that is
+// Forward implements [lane.Forwarder]. What ServeHTTP would ask, find out or add that is
 // not here keeps a request from being carried.
-func (s *Server) Carry(q *lane.Question) lane.Passage {
+func (s *Server) Forward(q *lane.ForwardRequest) lane.RoundTrip {
 	now, h := s.current.Load(), q.Head
 	if !h.Simple || strings.HasPrefix(h.Path, challengePath) || h.Length > int64(now.limits.BodyBytes) {
 		return nil
@@ -98,11 +98,11 @@ func (s *Server) Carry(q *lane.Question) lane.Passage {
 	x.prepare(q, now, trusted)
 	h.Path = below
 	if !x.mark.Exported() { // or a goroutine notes its steps
-		x.Passage = job.Pass(q)
+		x.RoundTrip = job.Pass(q)
 	}
-	if x.Passage == nil {
+	if x.RoundTrip == nil {
 		if x.admitted || x.mark.ID != "" || len(x.fields) > 0 {
-			q.Before = x.begun
+			q.Prepared = x.begun
 		}
 		x.leave()
 		return nil
@@ -144,7 +144,7 @@ func carriable(table *site.Table, h *lean.Head) (route *site.Route, job lane.Pas
 }
 
 // admits asks the gate of the route. Whom it does not let pass the handler answers.
-func (x *carried) admits(q *lane.Question) bool {
+func (x *carried) admits(q *lane.ForwardRequest) bool {
 	h := q.Head
 	gate := x.route.Gate.At(h.Path, "")
 	if gate == nil {
@@ -186,7 +186,7 @@ func onlyValue(lines []field.Line, name string) (value string, one bool) {
 
 // prepare says what the job is to add to the request, and keeps what is added to the
 // answer.
-func (x *carried) prepare(q *lane.Question, now *current, trusted bool) {
+func (x *carried) prepare(q *lane.ForwardRequest, now *current, trusted bool) {
 	h, route := q.Head, x.route
 	if t := now.follow.Tracer; t.Marks() {
 		x.idField = t.Header()
@@ -206,18 +206,18 @@ func (x *carried) prepare(q *lane.Question, now *current, trusted bool) {
 	x.tell(q)
 }
 
-func (x *carried) tell(q *lane.Question) { q.ID, q.Fields = x.said, x.fields }
+func (x *carried) tell(q *lane.ForwardRequest) { q.ID, q.Fields = x.said, x.fields }
 
-// Start implements [lane.Passage].
-func (x *carried) Start(q *lane.Question) bool {
+// Start implements [lane.RoundTrip].
+func (x *carried) Start(q *lane.ForwardRequest) bool {
 	x.tell(q)
-	return x.Passage.Start(q)
+	return x.RoundTrip.Start(q)
 }
 
-// Take implements [lane.Passage].
-func (x *carried) Take(buf []byte, r *lane.Reply) lane.Taken {
-	t := x.Passage.Take(buf, r)
-	if t == lane.Whole && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil || len(x.always) > 0) {
+// Take implements [lane.RoundTrip].
+func (x *carried) Take(buf []byte, r *lane.Reply) lane.Progress {
+	t := x.RoundTrip.Take(buf, r)
+	if t == lane.Complete && (x.idField != "" || x.route.Headers != nil || x.route.CORS != nil || len(x.always) > 0) {
 		x.dress(r)
 	}
 	return t
@@ -271,7 +271,7 @@ func (x *carried) valueOf(variable string) string {
 	return x.said
 }
 
-// Sent implements [lane.Passage].
+// Sent implements [lane.RoundTrip].
 func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 	took, sent := time.Since(x.began), int64(len(r.Body))
 	job := x.route.Job
@@ -286,7 +286,7 @@ func (x *carried) Sent(c *lane.Conn, r *lane.Reply) {
 			x.slow.Add(job, x.trace())
 		}
 	}
-	x.Passage.Sent(c, r)
+	x.RoundTrip.Sent(c, r)
 	x.leave()
 }
 
@@ -309,9 +309,9 @@ func (x *carried) trace() *trace.Trace {
 	}
 }
 
-// Discard implements [lane.Passage].
+// Discard implements [lane.RoundTrip].
 func (x *carried) Discard() {
-	x.Passage.Discard()
+	x.RoundTrip.Discard()
 	x.leave()
 }
 
@@ -329,16 +329,16 @@ func (x *carried) release() {
 }
 
 // goOn takes over the accounting of a passage that a handler goes on with.
-func goOn(p *lane.Passage) (*site.Table, begun) {
+func goOn(p *lane.RoundTrip) (*site.Table, begun) {
 	x, ok := (*p).(*carried)
 	if !ok { // that was done
 		return nil, begun{}
 	}
 	table, b := x.table, x.begun
-	*p = x.Passage
+	*p = x.RoundTrip
 	x.release()
 	return table, b
 }
 
 // Carried is how many requests the loops have passed on.
-func (s *Server) Carried() uint64 { return s.lane.Carried() }
+func (s *Server) Carried() uint64 { return s.lane.Forwarded() }

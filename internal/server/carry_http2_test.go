@@ -36,7 +36,7 @@ func (r *rig) askHTTP2(tb testing.TB, method, path string) (got string, carried 
 			tb.Fatal(err)
 		}
 		req.Host = "a.example"
-		before := r.srv.lane.Carried()
+		before := r.srv.lane.Forwarded()
 		resp, err := tr.RoundTrip(req)
 		if err != nil {
 			fmt.Fprintln(&all, "no answer")
@@ -47,7 +47,7 @@ func (r *rig) askHTTP2(tb testing.TB, method, path string) (got string, carried 
 		resp.Header.Del("Date")
 		fmt.Fprintf(&all, "%s %s %d %v %v %.100q %d\n", resp.Proto, resp.Status, resp.ContentLength, resp.Header, err != nil, body, len(body))
 		if i == 0 {
-			carried = r.srv.lane.Carried() > before
+			carried = r.srv.lane.Forwarded() > before
 		}
 	}
 	return all.String(), carried
@@ -129,13 +129,13 @@ func TestCarriedHTTP2Requests(t *testing.T) {
 		for i, r := range []*rig{p.with, p.without} {
 			p.set(false, okHead+"Content-Length: 5\r\n\r\nhello")
 			h := r.http2(t)
-			before := r.srv.lane.Carried()
+			before := r.srv.lane.Forwarded()
 			if err := h.open(1, asking(req.path, req.fields...)); err != nil {
 				t.Fatal(err)
 			}
 			status, body := h.answer(t, 1)
 			got[i] = status + " " + body
-			if carried := r.srv.lane.Carried() > before; i == 0 && carried != req.carried {
+			if carried := r.srv.lane.Forwarded() > before; i == 0 && carried != req.carried {
 				t.Errorf("%s %q: passed on by a loop: %v", req.path, req.fields, carried)
 			}
 			_ = h.nc.Close()
@@ -184,10 +184,10 @@ func TestCarriedHTTP2Oracle(t *testing.T) {
 		}
 		compare(t, on, off, input, uint32(i%4)*20)
 	}
-	if n := on.srv.lane.Carried(); n < 30 { // many more on a machine that is not slow
+	if n := on.srv.lane.Forwarded(); n < 30 { // many more on a machine that is not slow
 		t.Errorf("the loops passed on %d requests", n)
 	}
-	eventually(t, "nothing is held", func() bool { return on.srv.lane.Held() == 0 })
+	eventually(t, "nothing is held", func() bool { return on.srv.lane.Unsent() == 0 })
 }
 
 // TestCarriedHTTP2Faults: each way in which an upstream may go wrong ends as it does
@@ -283,7 +283,7 @@ func TestCarriedHTTP2Slow(t *testing.T) {
 	if times, ok := asked.Load("/slow/h1"); !ok || times.(*atomic.Int64).Load() != 1 {
 		t.Error("the origin was not asked once over HTTP/1.1")
 	}
-	if carried := r.srv.lane.Carried(); carried < n+1 {
+	if carried := r.srv.lane.Forwarded(); carried < n+1 {
 		t.Errorf("the loops passed on %d requests", carried)
 	}
 }
@@ -331,10 +331,10 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	}
 	_ = h.out.Flush()
 	lane := p.with.srv.lane
-	eventually(t, "all answers wait", func() bool { return lane.Held() >= n*59990 })
+	eventually(t, "all answers wait", func() bool { return lane.Unsent() >= n*59990 })
 	_ = h.WriteRSTStream(1, http2.ErrCodeCancel)
 	_ = h.out.Flush()
-	eventually(t, "one is forgotten", func() bool { return lane.Held() < n*59990 })
+	eventually(t, "one is forgotten", func() bool { return lane.Unsent() < n*59990 })
 	_ = h.WriteWindowUpdate(0, 1<<20)
 	_ = h.WriteWindowUpdate(3, 1000)
 	_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 60000 - 1000})
@@ -344,7 +344,7 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	}
 	_ = h.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 60000})
 	_ = h.out.Flush()
-	eventually(t, "nothing is held", func() bool { return lane.Held() == 0 })
+	eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
 	_ = h.WriteWindowUpdate(5, 0) // of a stream that has ended
 	if _, got := h.get(t, 99, "/a"); got != body {
 		t.Errorf("%d bytes", len(got))
@@ -355,9 +355,9 @@ func TestCarriedHTTP2Windows(t *testing.T) {
 	h = p.with.http2(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	_ = h.open(1, asking("/a"))
 	_ = h.out.Flush()
-	eventually(t, "an answer waits", func() bool { return lane.Held() > 0 })
+	eventually(t, "an answer waits", func() bool { return lane.Unsent() > 0 })
 	_ = h.nc.Close()
-	eventually(t, "nothing is held", func() bool { return lane.Held() == 0 })
+	eventually(t, "nothing is held", func() bool { return lane.Unsent() == 0 })
 }
 
 // TestCarriedHTTP2Drain: streams under way when the server drains are answered.
@@ -441,7 +441,7 @@ func TestCarriedHTTP2Together(t *testing.T) {
 	all.Wait()
 	eventually(t, "the loops pass requests on", func() bool { // on a busy machine, not all that they could
 		_, _ = r.http2(t).get(t, 1, "/again")
-		return r.srv.lane.Carried() > 0
+		return r.srv.lane.Forwarded() > 0
 	})
 }
 

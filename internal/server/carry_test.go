@@ -222,13 +222,13 @@ func (r *rig) ask(tb testing.TB, transport, method, req string) (got string, car
 	defer c.Close()
 	var all strings.Builder
 	c.br = bufio.NewReader(io.TeeReader(c.Conn, &all))
-	before := r.srv.lane.Carried()
+	before := r.srv.lane.Forwarded()
 	_, _ = io.WriteString(c.Conn, req)
 	res, _, err := c.tryAnswer(method)
 	for err == nil && (res.StatusCode == http.StatusContinue || res.StatusCode == http.StatusEarlyHints) {
 		res, _, err = c.tryAnswer(method)
 	}
-	carried = r.srv.lane.Carried() > before
+	carried = r.srv.lane.Forwarded() > before
 	if err == nil {
 		_, _ = io.WriteString(c.Conn, request("GET", "/ok"))
 		_, _, _ = c.tryAnswer("GET")
@@ -439,8 +439,8 @@ func TestCarriedPipeline(t *testing.T) {
 			t.Errorf("%d requests:\n%q\n%q", 3*n, got[0], got[1])
 		}
 	}
-	if p.with.srv.lane.Carried() < 20 {
-		t.Errorf("loops passed on %d requests", p.with.srv.lane.Carried())
+	if p.with.srv.lane.Forwarded() < 20 {
+		t.Errorf("loops passed on %d requests", p.with.srv.lane.Forwarded())
 	}
 }
 
@@ -472,7 +472,7 @@ func TestCarriedFaults(t *testing.T) {
 				if resp, body, err := c.tryAnswer(method); err == nil && resp.StatusCode < 500 {
 					got[i] = fmt.Sprint(resp.Status, body)
 				}
-				if before := r.srv.lane.Carried(); !off && before < 2 {
+				if before := r.srv.lane.Forwarded(); !off && before < 2 {
 					t.Errorf("loops passed on %d requests", before)
 				}
 				for range 2 {
@@ -498,9 +498,9 @@ func TestCarriedAgain(t *testing.T) {
 	for i := range 60 {
 		p.set(false, okHead+"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 		c.get("/chunked")
-		before := p.with.srv.lane.Carried()
+		before := p.with.srv.lane.Forwarded()
 		c.get("/ok")
-		if i > 5 && p.with.srv.lane.Carried() == before {
+		if i > 5 && p.with.srv.lane.Forwarded() == before {
 			t.Fatalf("not after %d answers in chunks", i+1)
 		}
 	}
@@ -576,7 +576,7 @@ func TestCarriedSlowReaders(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "nothing is held", func() bool { return p.with.srv.lane.Held() == 0 })
+	eventually(t, "nothing is held", func() bool { return p.with.srv.lane.Unsent() == 0 })
 }
 
 // Random answers of an upstream lead to the same, whoever takes them.

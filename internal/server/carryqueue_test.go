@@ -30,7 +30,7 @@ func TestCarriedQueue(t *testing.T) {
 	defer up.Close()
 	r := relay(t, strings.TrimPrefix(up.URL, "http://"), upstream.Options{Concurrency: 2}, false)
 	pair{r, r}.warm(t)
-	before := r.srv.lane.Carried()
+	before := r.srv.lane.Forwarded()
 	var all sync.WaitGroup
 	for i := range 30 {
 		c := r.dial(t, "tcp")
@@ -52,7 +52,7 @@ func TestCarriedQueue(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := r.srv.lane.Carried() - before; n < 400 {
+	if n := r.srv.lane.Forwarded() - before; n < 400 {
 		t.Errorf("the loops passed %d of 600 on", n)
 	}
 	if n := most.Load(); n > 2 {

@@ -159,7 +159,7 @@ func alike(t *testing.T, o upstream.Options, transport string, between func(i in
 	if !slices.Equal(both[0], both[1]) {
 		t.Errorf("the books say\n   on the loops: %+v\nby net/http: %+v", both[0], both[1])
 	}
-	return rigs[0].srv.lane.Carried(), all[0].said, both[0]
+	return rigs[0].srv.lane.Forwarded(), all[0].said, both[0]
 }
 
 // TestCarriedServers: one of several servers is chosen on the loops as it is by a
@@ -235,7 +235,7 @@ func TestCarriedServersHTTP2(t *testing.T) {
 				}
 				said[road] = append(said[road], fmt.Sprint(res.Status, res.Header, string(body), err))
 			}
-			if n := r.srv.lane.Carried(); road == 0 && n == 0 {
+			if n := r.srv.lane.Forwarded(); road == 0 && n == 0 {
 				t.Errorf("the loops passed %d of 30 on", n)
 			}
 		}
@@ -368,7 +368,7 @@ func TestCarriedServersShares(t *testing.T) {
 	if share := float64(s[0].Requests) / float64(s[0].Requests+s[1].Requests); share < 0.74 || share > 0.76 {
 		t.Errorf("the first of [3, 1] got %.1f %% of %d requests", 100*share, s[0].Requests+s[1].Requests)
 	}
-	if n, all := r.srv.lane.Carried(), s[0].Requests+s[1].Requests; n < all/10 { // most of them, but on a busy machine
+	if n, all := r.srv.lane.Forwarded(), s[0].Requests+s[1].Requests; n < all/10 { // most of them, but on a busy machine
 		t.Errorf("the loops passed %d of %d on", n, all)
 	}
 }

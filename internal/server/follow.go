@@ -49,7 +49,7 @@ func (w *writer) unfollow(now *current, r *http.Request, job *meter.Job, took ti
 	} else {
 		w.trace.Forget()
 	}
-	lane.Follow(r, nil) // an idle connection shall not keep the request
+	lane.SetTrace(r, nil) // an idle connection shall not keep the request
 }
 
 // summary is what is known of a request that has ended.

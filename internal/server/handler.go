@@ -53,12 +53,12 @@ func (s *Server) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	r, shard := lane.Begin(found.request, found.site, found.job)
 	if w.trace.On() {
-		r = lane.Follow(r, &w.trace)
+		r = lane.SetTrace(r, &w.trace)
 	}
 	w.r, w.site = came, found.on
 	w.pages, w.passed, w.noLog = found.pages, found.passed, found.noLog
 	if w.around != nil || len(found.vary) > 0 || len(found.pages) > 0 || found.noLog {
-		lane.Narrow(r, w.around.narrow(&found))
+		lane.SetPolicy(r, w.around.narrow(&found))
 	}
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -139,12 +139,12 @@ func (s *Server) trapped(found *answerer, r *http.Request, now *current, w *writ
 
 // finish counts and logs a request whose job has returned, or panicked.
 func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job, shard uint32, began time.Time) {
-	lane.Drop(r)
+	lane.DiscardRoundTrip(r)
 	if w.status == 0 {
 		w.stamp() // net/http will answer for a job that said nothing
 	}
 	if w.around != nil {
-		lane.Narrow(r, lane.Around{}) // an idle connection shall not keep the request
+		lane.SetPolicy(r, lane.Policy{}) // an idle connection shall not keep the request
 	}
 	if w.rehearsal {
 		return
@@ -172,12 +172,12 @@ func (s *Server) finish(now *current, r *http.Request, w *writer, job *meter.Job
 // enter takes part in the routing table that serves r. One that was passed on
 // stays in the table by which that was done.
 func (s *Server) enter(r *http.Request) (*site.Table, begun) {
-	if p := lane.Unfinished(r); p != nil {
+	if p := lane.RoundTripOf(r); p != nil {
 		if table, b := goOn(p); table != nil {
 			return table, b
 		}
 	}
-	b, _ := lane.Before(r).(begun)
+	b, _ := lane.Prepared(r).(begun)
 	if r.TLS != nil || cleartext(r) {
 		return enter(&s.secure), b
 	}
@@ -216,9 +216,9 @@ type answerer struct {
 // serve has the handler answer.
 func (a *answerer) serve(w *writer, r *http.Request) {
 	if a.foreign {
-		watched, witness := lane.Watch(r)
+		watched, observer := lane.Observe(r)
 		a.handler.ServeHTTP(w, watched)
-		witness.Settle(r, w.status, w.unnamed(), w.bytes)
+		observer.Settle(r, w.status, w.unnamed(), w.bytes)
 	} else {
 		a.handler.ServeHTTP(w, r)
 	}
@@ -297,7 +297,7 @@ func (s *Server) route(table *site.Table, r *http.Request) answerer {
 // request is let in, a rehearsal or one that a loop has asked about.
 func (s *Server) guarded(g *admit.Gate, now *current, admitted bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lane.Guard(r, g)
+		lane.SetGate(r, g)
 		if admitted {
 			h.ServeHTTP(w, r)
 			return

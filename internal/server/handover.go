@@ -26,8 +26,8 @@ func (s *Server) HandOver(patience time.Duration, stopped, leave func()) {
 // on with the sessions of this one's clients: they need no full handshake.
 func (s *Server) OwnTickets() []byte { return s.ticket.save() }
 
-// Answer asks the event loops whether they go round: see [lane.Lane.Answer].
-func (s *Server) Answer(ctx context.Context) error { return s.lane.Answer(ctx) }
+// Answer asks the event loops whether they go round: see [lane.Lane.CheckLoops].
+func (s *Server) Answer(ctx context.Context) error { return s.lane.CheckLoops(ctx) }
 
 // Hurry ends the patience of HandOver: the drain begins.
 func (s *Server) Hurry() {

@@ -191,7 +191,7 @@ func (s *Server) http3Host(socket *net.UDPConn) HTTP3Host {
 
 		TLS: func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.quic.tls.Load(), nil },
 		Context: func(ctx context.Context, client net.Addr) context.Context {
-			return s.lane.WithVisitor(ctx, &s.secure, client)
+			return s.lane.WithHTTP3(ctx, &s.secure, client)
 		},
 		Admit:   s.admitHTTP3,
 		Crowded: s.places.crowd,

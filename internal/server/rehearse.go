@@ -24,16 +24,18 @@ const (
 )
 
 // Cool and Hottest are those of the lane.
-func (s *Server) Cool() { s.lane.Cool() }
+func (s *Server) Cool() { s.lane.ResetRecent() }
 
 // Hottest lists what is asked most: see [lane.Lane.Hottest].
-func (s *Server) Hottest(answers, bytes int) []lane.Asked { return s.lane.Hottest(answers, bytes) }
+func (s *Server) Hottest(answers, bytes int) []lane.HotRequest {
+	return s.lane.HotRequests(answers, bytes)
+}
 
 // Rehearse asks for what clients will ask for, so that the fast lane has the
 // answers before they come. It returns when ctx ends at the latest, and then done
 // is closed when the last of these requests has ended. No request is logged,
 // counted or limited.
-func (s *Server) Rehearse(ctx context.Context, list []lane.Asked) (done <-chan struct{}) {
+func (s *Server) Rehearse(ctx context.Context, list []lane.HotRequest) (done <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() { // ends with the list, or with ctx and what was asked by then
 		defer close(ended)
@@ -49,8 +51,8 @@ func (s *Server) Rehearse(ctx context.Context, list []lane.Asked) (done <-chan s
 }
 
 // rehearseAll makes each request once.
-func (s *Server) rehearseAll(ctx context.Context, list []lane.Asked) {
-	next := make(chan *lane.Asked)
+func (s *Server) rehearseAll(ctx context.Context, list []lane.HotRequest) {
+	next := make(chan *lane.HotRequest)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer close(next)
@@ -71,7 +73,7 @@ func (s *Server) rehearseAll(ctx context.Context, list []lane.Asked) {
 }
 
 // rehearse makes one request. What it fails for is told to who asks in earnest.
-func (s *Server) rehearse(ctx context.Context, a *lane.Asked) {
+func (s *Server) rehearse(ctx context.Context, a *lane.HotRequest) {
 	target, err := url.ParseRequestURI(a.Target)
 	if err != nil {
 		return
@@ -85,7 +87,7 @@ func (s *Server) rehearse(ctx context.Context, a *lane.Asked) {
 		scope, r.TLS = &s.secure, &tls.ConnectionState{ServerName: a.Host, HandshakeComplete: true}
 	}
 	r.Header = a.Header()
-	within := s.lane.WithVisitor(ctx, scope, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	within := s.lane.WithHTTP3(ctx, scope, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	defer func() { _ = recover() }() // of a job that cuts its connection; its cause is logged
 	s.ServeHTTP(&audience{http.Header{}, audienceRoom}, r.WithContext(within))
 }

@@ -296,7 +296,7 @@ func New(setup Setup, lo lane.Options, m *meter.Meters, errorLog *slog.Logger) (
 	if s.lane.On() {
 		base := context.WithValue(s.h1.BaseContext(nil), http.ServerContextKey, s.h1)
 		s.lane.Through(base, &lean.Server{Handler: s, Name: lane.ServerName, Log: s.h1.ErrorLog.Printf})
-		s.lane.Carry(s)
+		s.lane.ForwardWith(s)
 		var err error
 		if s.laneH2, err = newLaneHTTP2(s.h2); err != nil {
 			s.cut()

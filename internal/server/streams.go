@@ -178,5 +178,5 @@ func (s *Server) Measure() {
 		waiting += c.Streams(now).Waiting
 	}
 	s.meters.Streams.Set(int64(s.budget.Open()))
-	s.meters.BufferedStreams.Set(int64(waiting)*stall.Cost + s.lane.Held())
+	s.meters.BufferedStreams.Set(int64(waiting)*stall.Cost + s.lane.Unsent())
 }

@@ -25,11 +25,11 @@ const (
 	// that goes on within Patience, without that they count: a download is without
 	// a window again and again.
 	Few = 4
-	// Narrow is a window, in bytes, that the beginning of an answer fills: a stream
+	// SmallWindow is a window, in bytes, that the beginning of an answer fills: a stream
 	// which has no more will wait, as a rule. Clients begin with 64 KiB and more.
-	Narrow = 16 << 10
-	// Patience is how long a stream may stand still before it waits.
-	Patience = time.Second
+	SmallWindow = 16 << 10
+	// StalledAfter is how long a stream may stand still before it waits.
+	StalledAfter = time.Second
 )
 
 // Conn is a connection with streams. Its methods are safe for concurrent use.
@@ -52,38 +52,38 @@ type Count struct {
 // Limits are what all connections may have together, and those of one client.
 type Limits struct{ All, Each int }
 
-// held is a connection with what it has.
-type held struct {
+// candidate is a connection with what it has.
+type candidate struct {
 	Conn
-	client netip.Addr
-	n      int
-	below  int // what its client has in this and in its smaller connections
+	client     netip.Addr
+	n          int
+	cumulative int // what its client has in this and in its smaller connections
 }
 
 // excess returns the connections that must end so that the others keep to the
 // limits; n is what counts.
 func excess(conns []Conn, n func(Conn) int, most Limits) (over []Conn) {
-	var all []held
+	var all []candidate
 	total := 0
 	for _, c := range conns {
 		if k := n(c); k > 0 {
-			all = append(all, held{Conn: c, client: c.Client(), n: k})
+			all = append(all, candidate{Conn: c, client: c.Client(), n: k})
 			total += k
 		}
 	}
-	slices.SortFunc(all, func(a, b held) int {
+	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(a.client.Compare(b.client), cmp.Compare(a.n, b.n))
 	})
 	for i := range all {
 		h := &all[i]
-		if h.below = h.n; i > 0 && h.client.IsValid() && all[i-1].client == h.client {
-			h.below += all[i-1].below
+		if h.cumulative = h.n; i > 0 && h.client.IsValid() && all[i-1].client == h.client {
+			h.cumulative += all[i-1].cumulative
 		}
 	}
 	// In this order each is the largest of the client that has the most.
-	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.below, a.below) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.cumulative, a.cumulative) })
 	for _, h := range all {
-		if total <= most.All && (h.below <= most.Each || !h.client.IsValid()) {
+		if total <= most.All && (h.cumulative <= most.Each || !h.client.IsValid()) {
 			break
 		}
 		over = append(over, h.Conn)
@@ -132,7 +132,7 @@ func (h *Handlers) Go() {
 // Streams is for [Conn].
 func (h *Handlers) Streams(now time.Time) Count {
 	c := Count{Open: int(h.open.Load()), Waiting: int(h.waiting.Load())}
-	if c.Waiting <= Few && now.UnixNano()-h.moved.Load() < int64(Patience) {
+	if c.Waiting <= Few && now.UnixNano()-h.moved.Load() < int64(StalledAfter) {
 		c.Waiting = 0
 	}
 	return c

@@ -90,16 +90,16 @@ func TestWatch(t *testing.T) {
 		}
 		attack.n.Store(9)
 		b.Add(5)
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		if !b.Pressed() || !attack.gone.Load() || slow.gone.Load() || !slices.Equal(told, []string{"attack"}) {
 			t.Errorf("%v %v %v", attack.gone.Load(), slow.gone.Load(), told)
 		}
 		b.Add(10) // of others, who wait for something else
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		attack.gone.Store(false) // they are back, and are found even if no more are opened
-		time.Sleep(calmFor + lookEvery)
+		time.Sleep(recheckAfter + checkEvery)
 		synctest.Wait()
 		if !attack.gone.Load() || slow.gone.Load() {
 			t.Error("the attack goes on")
@@ -129,7 +129,7 @@ func TestHandlers(t *testing.T) {
 		h.Begin()
 		h.Wait()
 		count(1, 0)
-		time.Sleep(Patience)
+		time.Sleep(StalledAfter)
 		count(1, 1)
 		h.Go()
 		h.Wait()

@@ -7,22 +7,22 @@ import (
 )
 
 const (
-	// lookEvery is how often connections are looked at while too many streams wait.
-	lookEvery = 10 * time.Millisecond
-	// calmFor is how long they are not looked at while there are many streams of
+	// checkEvery is how often connections are looked at while too many streams wait.
+	checkEvery = 10 * time.Millisecond
+	// recheckAfter is how long they are not looked at while there are many streams of
 	// which few wait, unless by quietShare of the limit more are opened.
-	calmFor    = time.Second
-	quietShare = 8
+	recheckAfter = time.Second
+	recheckShare = 8
 )
 
 // Budget is what a server's streams may take. Make it with [NewBudget]. Nil has no
 // limits.
 type Budget struct {
-	open    atomic.Int64
-	quietAt atomic.Int64 // with so many open streams, few waited
-	limit   atomic.Pointer[Budgets]
-	wake    chan struct{} // a token: there may be too many
-	refused func()
+	open      atomic.Int64
+	wakeAbove atomic.Int64 // with so many open streams, few waited
+	limit     atomic.Pointer[Budgets]
+	wake      chan struct{} // a token: there may be too many
+	refused   func()
 }
 
 // Budgets are the limits of a Budget.
@@ -46,7 +46,7 @@ func (b *Budget) Add(n int) {
 	if b == nil {
 		return
 	}
-	if b.open.Add(int64(n)); n >= 0 && b.Pressed() && b.open.Load() > b.quietAt.Load() {
+	if b.open.Add(int64(n)); n >= 0 && b.Pressed() && b.open.Load() > b.wakeAbove.Load() {
 		select {
 		case b.wake <- struct{}{}:
 		default:
@@ -76,7 +76,7 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 		case <-b.wake:
 		}
 		for b.Pressed() && ctx.Err() == nil {
-			over := b.look(conns(), time.Now())
+			over := b.excess(conns(), time.Now())
 			for _, c := range over {
 				evicted(c)
 				c.Evict()
@@ -86,10 +86,10 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(lookEvery):
+			case <-time.After(checkEvery):
 			}
 		}
-		if b.quietAt.Store(0); b.Pressed() { // since then, of which nobody was told
+		if b.wakeAbove.Store(0); b.Pressed() { // since then, of which nobody was told
 			b.Add(0)
 		}
 	}
@@ -97,16 +97,16 @@ func (b *Budget) Watch(ctx context.Context, conns func() []Conn, evicted func(Co
 
 // awaitPressure waits while few streams wait.
 func (b *Budget) awaitPressure(ctx context.Context) {
-	b.quietAt.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/quietShare))
+	b.wakeAbove.Store(b.open.Load() + int64(b.limit.Load().Waiting.Each/recheckShare))
 	select {
 	case <-ctx.Done():
-	case <-time.After(calmFor):
+	case <-time.After(recheckAfter):
 	case <-b.wake:
 	}
 }
 
-// look returns the connections that must end.
-func (b *Budget) look(conns []Conn, now time.Time) []Conn {
+// excess returns the connections that must end.
+func (b *Budget) excess(conns []Conn, now time.Time) []Conn {
 	most := b.limit.Load()
 	if over := excess(conns, func(c Conn) int { return c.Streams(now).Waiting }, most.Waiting); len(over) > 0 {
 		return over

@@ -9,14 +9,14 @@ import (
 	"millrace/internal/send"
 )
 
-// Witness stands between the lane and a handler that is not ours. Something may
+// Observer stands between the lane and a handler that is not ours. Something may
 // be around the job in there: it asks for a password, adds a header, compresses.
 // So no offer is taken but of a request that the program calls public, and only
 // if what was sent to the client is the answer that was offered, field by field.
 //
 // The job may run in another goroutine than the handler, and go on after it, as
 // in http.TimeoutHandler: an offer that is late is dropped.
-type Witness struct {
+type Observer struct {
 	mu      sync.Mutex
 	public  bool // the program says that everybody may have the answer
 	settled bool
@@ -25,30 +25,30 @@ type Witness struct {
 	seen    http.Header // of the request, as the job had it
 }
 
-type witnessKey struct{}
+type observerKey struct{}
 
-// Watch is r for a handler that is not ours. The witness must be settled.
-func Watch(r *http.Request) (*http.Request, *Witness) {
+// Observe is r for a handler that is not ours. The witness must be settled.
+func Observe(r *http.Request) (*http.Request, *Observer) {
 	// An answer to somebody who has signed in says nothing about what others may
 	// have. The fields are looked at here, since middleware may remove them.
-	w := &Witness{settled: len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 ||
+	w := &Observer{settled: len(r.Header["Authorization"])+len(r.Header["Cookie"]) > 0 ||
 		r.TLS != nil && len(r.TLS.PeerCertificates) > 0}
-	return r.WithContext(context.WithValue(r.Context(), witnessKey{}, w)), w
+	return r.WithContext(context.WithValue(r.Context(), observerKey{}, w)), w
 }
 
 // Public lets offers made for r be taken, if a handler that is not ours answers it.
 func Public(r *http.Request) {
-	if w, ok := r.Context().Value(witnessKey{}).(*Witness); ok {
+	if w, ok := r.Context().Value(observerKey{}).(*Observer); ok {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.public = true
 	}
 }
 
-// take notes an offer, and reports whether r is watched: then the offer must not be
+// observeOffer notes an offer, and reports whether r is watched: then the offer must not be
 // taken elsewhere.
-func take(r *http.Request, a *send.Answer, rule Rule) (watched bool) {
-	w, ok := r.Context().Value(witnessKey{}).(*Witness)
+func observeOffer(r *http.Request, a *send.Answer, rule Rule) (watched bool) {
+	w, ok := r.Context().Value(observerKey{}).(*Observer)
 	if !ok {
 		return false
 	}
@@ -67,7 +67,7 @@ var alsoByForeign = []string{"Host", "Origin"}
 
 // Settle ends the request r as it came: status, header and length of the body
 // are what was sent.
-func (w *Witness) Settle(r *http.Request, status int, header http.Header, length int64) {
+func (w *Observer) Settle(r *http.Request, status int, header http.Header, length int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.settled = true
