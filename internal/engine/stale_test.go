@@ -30,8 +30,8 @@ func TestStaleWhileDown(t *testing.T) {
 	sites := fmt.Sprintf(`
 sites:
 - routes:
-    /rfc/: {cache: {to: %[1]s, preset: rfc9111}}
-    /window/: {cache: {to: %[1]s, preset: rfc9111, stale_if_error: 10s}}
+    /rfc/: {cache: {to: %[1]s, preset: rfc9111, breaker: {requests: 10000}}}
+    /window/: {cache: {to: %[1]s, preset: rfc9111, stale_if_error: 10s, breaker: {requests: 10000}}}
 `, up)
 	n := 0
 	everyWay(t, sites, func(w *way) {
