@@ -3,10 +3,12 @@ package certs
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sort"
 	"strings"
 	"sync"
@@ -133,7 +135,7 @@ func explain(name string, err error, until time.Time) string {
 	}
 	problem, ok := errors.AsType[acme.Problem](err)
 	if !ok {
-		return err.Error()
+		return explainNoAnswer(err)
 	}
 	detail := problem.Detail
 	for _, sub := range problem.Subproblems {
@@ -162,6 +164,18 @@ func explain(name string, err error, until time.Time) string {
 		return limited(detail, until)
 	}
 	return err.Error()
+}
+
+// explainNoAnswer is explain for a CA that has said nothing itself.
+func explainNoAnswer(err error) string {
+	asked, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return err.Error()
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Sprintf("the certificate of the CA's own server is not trusted at %s: name the file with its root in \"ca_roots\" (%v)", asked.URL, asked.Err)
+	}
+	return fmt.Sprintf("the CA cannot be reached at %s: let this machine connect to it, or add another one to \"ca\" (%v)", asked.URL, asked.Err)
 }
 
 // limited says that a CA was asked for too much.
