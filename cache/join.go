@@ -269,5 +269,5 @@ func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object,
 	}
 	send.PassOn(x.w)
 	x.w.WriteHeader(resp.StatusCode)
-	x.copyBody(resp)
+	x.sendBody(resp)
 }

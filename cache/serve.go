@@ -198,12 +198,12 @@ func (x *exchange) variesOn(o *object.Object) []string {
 	return slices.Compact(names)
 }
 
-// copyBody sends an answer that is not kept, as it comes.
-func (x *exchange) copyBody(resp *http.Response) {
+// sendBody sends an answer that is not kept.
+func (x *exchange) sendBody(resp *http.Response) {
 	if x.r.Method == http.MethodHead || bodyless(resp.StatusCode) {
 		return
 	}
-	n, readErr, writeErr := proxy.CopyBody(x.w, resp)
+	n, readErr, writeErr := x.h.proxy.SendBody(x.w, resp)
 	x.h.meters.FromUpstream.Add(0, uint64(n))
 	if readErr != nil || writeErr != nil {
 		x.reason = "aborted"

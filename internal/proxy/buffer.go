@@ -130,52 +130,81 @@ func (h *Handler) passes(res *http.Response) bool {
 		strings.EqualFold(res.Header.Get("X-Accel-Buffering"), "no")
 }
 
-// sendBody sends an answer's body. Unless it is passed on as it comes, it is
-// read from the upstream as fast as that gives it, so that its place is free
-// again however slowly the client reads. What is too much for the memory goes to a
-// file; from then on it has no place, since the upstream may have to wait for the disk.
-func (h *Handler) sendBody(w http.ResponseWriter, res *http.Response) (readErr, writeErr error) {
+// SendBody sends an answer's body, and returns how many bytes of it were sent. Unless it
+// is passed on as it comes, it is read from the upstream as fast as that gives it, so that
+// its place is free again however slowly the client reads. What is too much for the memory
+// goes to a file; from then on it has no place, since the upstream may have to wait for the
+// disk.
+func (h *Handler) SendBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
 	if h.passes(res) || res.ContentLength == 0 {
-		_, readErr, writeErr = CopyBody(w, res)
-		return readErr, writeErr
+		return h.copyBody(w, res)
 	}
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
+	space := h.room.Space()
 	n, err := 0, error(nil)
 	if upstream.Ready(res.Body) { // else the header goes ahead, for which the client may have us wait
-		n, err = res.Body.Read(*buf)
+		n, err = res.Body.Read(*space)
 		if err == nil && int64(n) == res.ContentLength {
-			_, err = res.Body.Read((*buf)[n:cap(*buf)]) // the end, which frees the place
+			_, err = res.Body.Read((*space)[n:cap(*space)]) // the end, which frees the place
 		}
 	}
-	if err != nil { // that was all of it, as mostly
-		if n > 0 {
-			if _, werr := w.Write((*buf)[:n]); werr != nil {
-				return nil, werr
-			}
-		}
-		if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
-			return nil, nil
-		}
-		return err, nil
+	if err == nil {
+		return h.drain(w, res, space, n)
 	}
+	// That was all of it, as mostly.
+	defer h.room.Free(space)
+	if n > 0 {
+		if n, writeErr = w.Write((*space)[:n]); writeErr != nil {
+			return int64(n), nil, writeErr
+		}
+	}
+	if err == io.EOF { //nolint:errorlint // a wrapped one is not the body's end
+		err = nil
+	}
+	return int64(n), err, nil
+}
+
+// drain sends an answer's body, whose first n bytes are in a space, while it is taken in.
+func (h *Handler) drain(w http.ResponseWriter, res *http.Response, space *[]byte, n int) (sent int64, readErr, writeErr error) {
 	q := h.room.NewQueue(int64(h.buffer.Answer), int64(h.buffer.File))
+	q.Begin(space, n)
 	q.OnLate(func() { upstream.Yield(res.Body) })
 	filled := make(chan struct{})
 	go func() {
 		defer close(filled)
 		_ = q.Fill(res.Body, true) // Drain tells
 	}()
-	if n > 0 {
-		_, writeErr = w.Write((*buf)[:n])
-	}
-	if writeErr == nil {
-		_, readErr, writeErr = q.Drain(w, func() error { return send.Flush(w) })
-	}
+	sent, readErr, writeErr = q.Drain(w, func() error { return send.Flush(w) })
 	_ = q.Close() // of a file that nobody needs any more
 	if readErr != nil || writeErr != nil {
 		res.Body.Close() // which ends a Read
 	}
 	<-filled
-	return readErr, writeErr
+	return sent, readErr, writeErr
+}
+
+// copyBody sends an answer's body as it comes: before it waits for more, what has come
+// goes to the client, and be it the header alone.
+func (h *Handler) copyBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
+	space := h.room.Space()
+	defer h.room.Free(space)
+	for {
+		if !upstream.Ready(res.Body) {
+			if err := send.Flush(w); err != nil {
+				return sent, nil, err
+			}
+		}
+		n, err := res.Body.Read(*space)
+		if n > 0 {
+			m, werr := w.Write((*space)[:n])
+			if sent += int64(m); werr != nil {
+				return sent, nil, werr
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return sent, nil, nil
+		case err != nil:
+			return sent, err, nil
+		}
+	}
 }

@@ -18,12 +18,7 @@ import (
 	"millrace/internal/fieldname"
 	"millrace/internal/send"
 	"millrace/internal/spool"
-	"millrace/internal/upstream"
 )
-
-// copyBuffers hold what is under way from an upstream to a client. 32 KiB is
-// what io.Copy would take, and more than a socket usually has ready.
-var copyBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
 // interim passes interim responses (103 Early Hints) on while a round trip
 // lasts. The hook may run on another goroutine, and even later.
@@ -218,7 +213,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, res *http.Resp
 	if r.Method == http.MethodHead {
 		return
 	}
-	if readErr, writeErr := h.sendBody(w, res); readErr != nil || writeErr != nil {
+	if _, readErr, writeErr := h.SendBody(w, res); readErr != nil || writeErr != nil {
 		if readErr != nil && r.Context().Err() == nil {
 			h.errorLog.Warn("an answer of the upstream broke off and was cut off here, too",
 				"method", r.Method, "target", shortTarget(r), "cause", readErr)
@@ -270,33 +265,6 @@ func trail(w http.ResponseWriter, trailer http.Header, announced []string) {
 			w.Header()[name] = values
 		default:
 			w.Header()[http.TrailerPrefix+name] = values
-		}
-	}
-}
-
-// CopyBody sends an answer's body as it comes: before it waits for more, what has
-// come goes to the client, and be it the header alone.
-func CopyBody(w http.ResponseWriter, res *http.Response) (sent int64, readErr, writeErr error) {
-	buf := copyBuffers.Get().(*[]byte)
-	defer copyBuffers.Put(buf)
-	for {
-		if !upstream.Ready(res.Body) {
-			if err := send.Flush(w); err != nil {
-				return sent, nil, err
-			}
-		}
-		n, err := res.Body.Read(*buf)
-		if n > 0 {
-			m, werr := w.Write((*buf)[:n])
-			if sent += int64(m); werr != nil {
-				return sent, nil, werr
-			}
-		}
-		switch {
-		case err == io.EOF:
-			return sent, nil, nil
-		case err != nil:
-			return sent, err, nil
 		}
 	}
 }

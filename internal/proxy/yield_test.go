@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/spool"
 	"millrace/internal/upstream"
 )
 
@@ -132,3 +133,54 @@ func TestStuckReadersHoldNoPlace(t *testing.T) {
 		t.Errorf("%q", w.Body)
 	}
 }
+
+// TestStuckReadersCount: what a client who takes nothing holds counts for the room, to
+// the last piece.
+func TestStuckReadersCount(t *testing.T) {
+	const pieces, piece = 4, 32 << 10
+	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, pieces*piece)) }))
+	t.Cleanup(back.Close)
+	room := spool.NewRoom(spool.Options{}, slog.New(slog.DiscardHandler))
+	h, err := New(Options{}, http.DefaultTransport, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Share(room)
+	r, w := io.Pipe()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		h.sendTo(w, back.URL)
+	}()
+	used := func() int64 { n, _ := room.Used(); return n }
+	for deadline := time.Now().Add(5 * time.Second); used() < pieces*piece && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if used() != pieces*piece {
+		t.Errorf("%d bytes are held, %d count", pieces*piece, used())
+	}
+	if n, err := io.Copy(io.Discard, r); n != pieces*piece || err != nil {
+		t.Error(n, err)
+	}
+	if <-served; used() != 0 {
+		t.Errorf("%d bytes count at the end", used())
+	}
+}
+
+// sendTo has the answer of a URL sent to w.
+func (h *Handler) sendTo(w *io.PipeWriter, url string) {
+	defer w.Close()
+	res, err := http.Get(url) //nolint:noctx // in a test
+	if err == nil {
+		_, _, _ = h.SendBody(piped{httptest.NewRecorder(), w}, res)
+		res.Body.Close()
+	}
+}
+
+// piped is a ResponseWriter whose client is the other end of a pipe.
+type piped struct {
+	http.ResponseWriter
+	to *io.PipeWriter
+}
+
+func (p piped) Write(b []byte) (int, error) { return p.to.Write(b) }

@@ -18,7 +18,7 @@ type Queue struct {
 	mu     sync.Mutex
 	moved  sync.Cond // something came, went or ended
 	pieces []piece
-	memory int64
+	memory int64 // of pieces
 	file   *os.File
 	from   int64 // of the file: the first byte that nobody took
 	to     int64 // its length
@@ -26,7 +26,7 @@ type Queue struct {
 	closed bool
 	err    error // what comes after the last byte
 
-	held *[]byte // the piece that next gave last
+	held *[]byte // what next gave last; it counts for the room
 	rest []byte  // of it, for Read
 }
 
@@ -78,7 +78,7 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 			if q.admit(wait) {
 				q.pieces = append(q.pieces, piece{space, n})
 				q.moved.Broadcast()
-				return q.room.chunks.Get().(*[]byte), nil
+				return q.room.Space(), nil
 			}
 		}
 		if wait && !paused {
@@ -102,9 +102,11 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 // admit reserves memory for a piece. Where somebody waits for it, one always
 // goes, or two who wait for space would wait for ever.
 func (q *Queue) admit(wait bool) bool {
-	if wait && len(q.pieces) == 0 {
+	first := wait && len(q.pieces) == 0
+	switch {
+	case first && q.held == nil:
 		q.room.memory.Add(chunk)
-	} else if q.memory+chunk > q.most || !take(&q.room.memory, chunk, q.room.limits.Load().memory) {
+	case !first && q.memory+chunk > q.most, !take(&q.room.memory, chunk, q.room.limits.Load().memory):
 		return false
 	}
 	q.memory += chunk
@@ -164,7 +166,6 @@ func (q *Queue) next(wait bool) (b []byte, err error) {
 		p := q.pieces[0]
 		q.pieces = q.pieces[1:]
 		q.memory -= chunk
-		q.room.memory.Add(-chunk)
 		q.held, b = p.space, (*p.space)[:p.n]
 	} else if b, err = q.fromFile(); err != nil {
 		return nil, err
@@ -199,7 +200,8 @@ func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeE
 
 // fromFile reads a piece from the file, which begins anew when all of it was read.
 func (q *Queue) fromFile() ([]byte, error) {
-	q.held = q.room.chunks.Get().(*[]byte)
+	q.held = q.room.Space()
+	q.room.memory.Add(chunk) // also where it is full: this is how it gets empty
 	b := (*q.held)[:min(chunk, q.to-q.from)]
 	if n, err := q.file.ReadAt(b, q.from); n < len(b) {
 		if err == io.EOF {
@@ -217,10 +219,13 @@ func (q *Queue) fromFile() ([]byte, error) {
 	return b, nil
 }
 
+// release gives back what next gave last, for which put may be waiting.
 func (q *Queue) release() {
 	if q.held != nil {
-		q.room.chunks.Put(q.held)
+		q.room.Free(q.held)
 		q.held = nil
+		q.room.memory.Add(-chunk)
+		q.moved.Broadcast()
 	}
 }
 
@@ -289,7 +294,7 @@ func (q *Queue) Close() error {
 	q.moved.Broadcast()
 	q.release()
 	for _, p := range q.pieces {
-		q.room.chunks.Put(p.space)
+		q.room.Free(p.space)
 	}
 	q.room.memory.Add(-q.memory)
 	q.room.disk.Add(-q.to)

@@ -173,11 +173,26 @@ func (r *Room) file() (*os.File, error) {
 	return f, nil
 }
 
+// Space returns room for the beginning of a body. It goes to Begin, or back by Free.
+func (r *Room) Space() *[]byte { return r.chunks.Get().(*[]byte) }
+
+// Free takes back what Space gave.
+func (r *Room) Free(space *[]byte) { r.chunks.Put(space) }
+
+// Begin puts the first n bytes of a body into an empty q, from a space, which is q's from
+// now on. It comes before Fill, and waits for nothing.
+func (q *Queue) Begin(space *[]byte, n int) {
+	if n > 0 {
+		space, _ = q.put(space, n, true) // the first piece always goes
+	}
+	q.room.Free(space)
+}
+
 // Fill reads a body from src to its end into q, and returns what ended it but
 // for io.EOF. With wait it waits where there is no space, else it gives up with ErrFull.
 func (q *Queue) Fill(src io.Reader, wait bool) error {
-	space := q.room.chunks.Get().(*[]byte)
-	defer func() { q.room.chunks.Put(space) }()
+	space := q.room.Space()
+	defer func() { q.room.Free(space) }()
 	filled := 0
 	for {
 		n, err := src.Read((*space)[filled:])

@@ -154,3 +154,29 @@ func TestBreaksOff(t *testing.T) {
 	}
 	_ = q.Close()
 }
+
+// TestHeldCounts: what is being written counts until it is, wherever it was.
+func TestHeldCounts(t *testing.T) {
+	r := newRoom(t, Options{Memory: 2 * chunk})
+	q := r.NewQueue(1<<20, 1<<20)
+	space := r.Space()
+	q.Begin(space, copy(*space, random(chunk)))
+	if err := q.Fill(bytes.NewReader(random(2*chunk)), true); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{2 * chunk, chunk, chunk} { // the last piece is in the file
+		if _, err := q.next(true); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := r.Used(); got != want {
+			t.Errorf("with piece %d: %d bytes, want %d", i, got, want)
+		}
+	}
+	if _, err := q.next(true); err != io.EOF { //nolint:errorlint // it is not wrapped
+		t.Error(err)
+	}
+	if got, _ := r.Used(); got != 0 {
+		t.Errorf("%d bytes at the end", got)
+	}
+	_ = q.Close()
+}
