@@ -13,118 +13,118 @@ import (
 )
 
 // A host may take a request and answer it later, while the connection goes on: see
-// [Host.Carry]. Net/http never hears of such a stream, unless the host gives it up:
-// then net/http starts, and gets all of them at once, so that their numbers are in
-// order (RFC 9113, 5.1.1). From then on it gets all that the host does not answer
-// at once, until the connection rests (rest.go).
+// [Host.Forward]. Net/http gets such a stream only if the host hands it off. Then
+// net/http starts and gets all forwarded streams at once, so that their numbers are in
+// order (RFC 9113, 5.1.1). From then on it gets every request that the host does not
+// answer at once, until the connection is parked (park.go).
 
-// maxCarried is how many requests of a connection the host may have at a time,
-// those included whose answers wait for the client's window.
-const maxCarried = 100
+// maxForwarded is how many requests of a connection the host may have at a time,
+// including those whose answers wait for the client's window.
+const maxForwarded = 100
 
-// Mark is the field that a request has which the host had taken, when it goes to
-// net/http; its value is the stream's number. Clients cannot send it.
+// Mark is a field of requests that go to net/http although the host had taken them, or
+// had prepared them; its value is the stream's number. A client's is dropped.
 const Mark = "millrace-passage"
 
 func markOf(id uint32) hpack.HeaderField {
 	return hpack.HeaderField{Name: Mark, Value: strconv.FormatUint(uint64(id), 10)}
 }
 
-// carried is a stream whose request the host has taken.
-type carried struct {
-	id   uint32
-	left int64 // of its window
+// forwarded is a stream whose request the host has taken.
+type forwarded struct {
+	id     uint32
+	window int64 // bytes that may be sent
 }
 
-// late is an answer of which something has to wait: for the window, or for what
-// the client has not read yet.
-type late struct {
-	carried
-	head []byte // frames; nil: they have gone
+// pendingReply is an answer that could not be sent completely: it waits for the window,
+// or for the client to read.
+type pendingReply struct {
+	forwarded
+	head []byte // HEADERS frames; nil: they were sent
 	body []byte
 }
 
-// kept counts what is held of late answers.
-type kept struct {
-	mu    sync.Mutex
-	bytes int64
-	moved int64 // when one has last moved on, in Unix nanoseconds
-	gone  bool  // the connection is closed
+// bufferedBytes counts the bytes of pending replies.
+type bufferedBytes struct {
+	mu         sync.Mutex
+	bytes      int64
+	progressAt int64 // when a reply has last made progress, in Unix nanoseconds
+	closed     bool  // the connection is closed
 }
 
-// carry has the host take a new stream, if it can.
-func (c *Conn) carry(t *turn, id uint32, priority []byte) (taken, marked bool) {
+// forward lets the host take a new stream, if it can.
+func (c *Conn) forward(t *task, id uint32, priority []byte) (taken, marked bool) {
 	announced := uint32(firstTable)
 	if in := c.inner.Load(); in != nil {
-		if !c.resting.Load() {
+		if !c.parked.Load() {
 			return false, false
 		}
 		announced = in.table.Load()
 	}
-	if len(c.carried)+len(c.late) >= maxCarried || c.list.size > c.list.most || announced > c.settings.table {
+	if len(c.run.forwarded)+len(c.run.pending) >= maxForwarded || c.run.list.size > c.run.list.max || announced > c.run.settings.table {
 		return false, false
 	}
 	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
 		return false, false // as in answer
 	}
-	if taken, marked = c.host.Carry(id, t.fields); taken {
-		c.carried = append(c.carried, carried{id, int64(c.settings.window)})
+	if taken, marked = c.host.Forward(id, t.fields); taken {
+		c.run.forwarded = append(c.run.forwarded, forwarded{id, int64(c.run.settings.window)})
 	}
 	return taken, marked
 }
 
-// busy reports whether a request that the host has taken is not answered.
-func (c *Conn) busy() bool { return len(c.carried)+len(c.late) > 0 }
+// busy reports whether a request that the host has taken is not answered completely.
+func (c *Conn) busy() bool { return len(c.run.forwarded)+len(c.run.pending) > 0 }
 
-func (c *Conn) carriedAt(id uint32) int {
-	return slices.IndexFunc(c.carried, func(s carried) bool { return s.id == id })
+func (c *Conn) forwardedAt(id uint32) int {
+	return slices.IndexFunc(c.run.forwarded, func(s forwarded) bool { return s.id == id })
 }
 
-func (c *Conn) lateAt(id uint32) int {
-	return slices.IndexFunc(c.late, func(a late) bool { return a.id == id })
+func (c *Conn) pendingAt(id uint32) int {
+	return slices.IndexFunc(c.run.pending, func(a pendingReply) bool { return a.id == id })
 }
 
 // Reply answers a request that the host has taken: block is a finished header
-// block, as for [AppendHeaders], but of any length. Both may be used again after
-// that. What can be sent is sent with the next Flush, or Run; the rest when the
-// client takes it. It is for who calls Run, between its calls.
+// block, as for [AppendHeaders], but of any length. The caller may reuse block and body.
+// What the window allows is sent with the next Flush or Run, the rest when the client
+// grants more. Call it between calls of Run.
 func (c *Conn) Reply(id uint32, block, body []byte) error {
-	i := c.carriedAt(id)
+	i := c.forwardedAt(id)
 	if i < 0 {
 		return nil
 	}
-	a := late{carried: c.carried[i], body: body}
-	c.carried = slices.Delete(c.carried, i, i+1)
-	c.hot.add(id)
-	c.warm.Store(max(id, c.warm.Load()))
-	if table := c.settings.table; table < firstTable { // it has become smaller (RFC 7541, 4.2)
+	a := pendingReply{forwarded: c.run.forwarded[i], body: body}
+	c.run.forwarded = slices.Delete(c.run.forwarded, i, i+1)
+	c.run.answered.add(id)
+	c.lastAnswered.Store(max(id, c.lastAnswered.Load()))
+	if table := c.run.settings.table; table < firstTable { // it has become smaller (RFC 7541, 4.2)
 		block = append(appendInt(nil, 0x20, 5, uint64(table)), block...)
 	}
-	if len(c.late) > 0 || c.paused() {
-		a.head = appendHeaderFrames(nil, id, block, len(body) == 0, int(c.settings.frame))
+	if len(c.run.pending) > 0 || c.paused() {
+		a.head = appendHeaderFrames(nil, id, block, len(body) == 0, int(c.run.settings.frame))
 	} else {
-		c.out = appendHeaderFrames(c.room(), id, block, len(body) == 0, int(c.settings.frame))
-		if c.push(&a) {
-			return c.spillOut()
+		c.run.out = appendHeaderFrames(c.outBuffer(), id, block, len(body) == 0, int(c.run.settings.frame))
+		if c.sendPart(&a) {
+			return c.flushLargeOut()
 		}
 	}
 	a.body = bytes.Clone(a.body)
-	c.late = append(c.late, a)
-	c.keep(len(a.head) + len(a.body))
-	return c.spillOut()
+	c.run.pending = append(c.run.pending, a)
+	c.countBuffered(len(a.head) + len(a.body))
+	return c.flushLargeOut()
 }
 
-// push puts of an answer what the window has room for into out, and reports whether
+// sendPart appends as much of an answer to out as the window allows, and reports whether
 // that was all.
-func (c *Conn) push(a *late) bool {
+func (c *Conn) sendPart(a *pendingReply) bool {
 	if a.head != nil {
-		c.out, a.head = append(c.room(), a.head...), nil
+		c.run.out, a.head = append(c.outBuffer(), a.head...), nil
 	}
-	n := int(max(0, min(int64(len(a.body)), a.left, c.window.left())))
+	n := int(max(0, min(int64(len(a.body)), a.window, c.window.left())))
 	if n > 0 && c.window.take(int64(n)) {
-		c.out = appendPart(c.room(), a.id, a.body[:n], int(min(c.settings.frame, record)), n == len(a.body))
-		a.left, a.body = a.left-int64(n), a.body[n:]
-		c.flood.useful(n)
+		c.run.out = appendPart(c.outBuffer(), a.id, a.body[:n], int(min(c.run.settings.frame, record)), n == len(a.body))
+		a.window, a.body = a.window-int64(n), a.body[n:]
+		c.flood.countUseful(n)
 	}
 	return len(a.body) == 0
 }
@@ -160,139 +160,138 @@ func appendHeaderFrames(b []byte, id uint32, block []byte, end bool, most int) [
 	}
 }
 
-// room is where answers of the host are collected until they are written.
-func (c *Conn) room() []byte {
-	if c.lease == nil {
-		c.lease = outs.Get().(*[]byte)
-		c.out = (*c.lease)[:0]
+// outBuffer is where the host's answers are collected until they are written.
+func (c *Conn) outBuffer() []byte {
+	if c.run.outBuf == nil {
+		c.run.outBuf = outBuffers.Get().(*[]byte)
+		c.run.out = (*c.run.outBuf)[:0]
 	}
-	return c.out
+	return c.run.out
 }
 
-func (c *Conn) spillOut() error {
-	if len(c.out) < maxOut {
+func (c *Conn) flushLargeOut() error {
+	if len(c.run.out) < maxOut {
 		return nil
 	}
 	return c.flushOut()
 }
 
-// flushOut writes answers of the host.
+// flushOut writes the collected answers of the host.
 func (c *Conn) flushOut() error {
-	if c.lease == nil {
+	if c.run.outBuf == nil {
 		return nil
 	}
 	var err error
-	if len(c.out) > 0 {
-		c.wmu.lock()
-		_, err = c.host.Write(c.out)
-		c.wmu.unlock()
+	if len(c.run.out) > 0 {
+		c.w.mu.lock()
+		_, err = c.host.Write(c.run.out)
+		c.w.mu.unlock()
 	}
-	outs.Put(c.lease) // which never grew: what is longer was copied from it
-	c.out, c.lease = nil, nil
+	outBuffers.Put(c.run.outBuf) // which never grew: what is longer was copied from it
+	c.run.out, c.run.outBuf = nil, nil
 	return err
 }
 
-// Flush writes what Reply has to say. It returns [io.EOF] when the connection has
-// nothing more to do. It is for who calls Run, between its calls.
+// Flush writes what Reply has collected. It returns [io.EOF] when the connection has
+// nothing more to do. Call it between calls of Run.
 func (c *Conn) Flush() error {
 	if err := c.flushOut(); err != nil {
 		return err
 	}
-	if c.leaving && !c.busy() {
+	if c.run.phase == phaseLeaving && !c.busy() {
 		return io.EOF
 	}
-	c.turned(len(c.partial) > 0 || c.block.open)
+	c.reportWait(len(c.run.partial) > 0 || c.run.block.open)
 	return nil
 }
 
-// sendLate goes on with late answers.
-func (c *Conn) sendLate() error {
-	for i := 0; i < len(c.late) && !c.paused(); {
-		a := &c.late[i]
+// sendPending goes on with the pending replies.
+func (c *Conn) sendPending() error {
+	for i := 0; i < len(c.run.pending) && !c.paused(); {
+		a := &c.run.pending[i]
 		before := len(a.head) + len(a.body)
-		if c.push(a) {
-			c.late = slices.Delete(c.late, i, i+1)
-			c.keep(-before)
+		if c.sendPart(a) {
+			c.run.pending = slices.Delete(c.run.pending, i, i+1)
+			c.countBuffered(-before)
 		} else {
 			if now := len(a.head) + len(a.body); now < before {
-				c.keep(now - before)
+				c.countBuffered(now - before)
 			}
 			i++
 		}
-		if err := c.spillOut(); err != nil {
+		if err := c.flushLargeOut(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keep counts what is held.
-func (c *Conn) keep(n int) {
-	k := &c.kept
+// countBuffered adds to the bytes of pending replies.
+func (c *Conn) countBuffered(n int) {
+	k := &c.buffered
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.gone {
+	if k.closed {
 		return
 	}
 	if n < 0 || k.bytes == 0 {
-		k.moved = time.Now().UnixNano()
+		k.progressAt = time.Now().UnixNano()
 	}
 	k.bytes += int64(n)
-	c.host.Kept(int64(n))
+	c.host.Buffered(int64(n))
 }
 
-// Forget says that the connection is closed: nothing is held for it any more, and
-// net/http's side ends.
-func (c *Conn) Forget() {
+// Release says that the connection is closed: its pending replies are not counted any
+// more, and net/http's side ends.
+func (c *Conn) Release() {
 	c.stop()
-	k := &c.kept
+	k := &c.buffered
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.gone = true; k.bytes > 0 {
-		c.host.Kept(-k.bytes)
+	if k.closed = true; k.bytes > 0 {
+		c.host.Buffered(-k.bytes)
 		k.bytes = 0
 	}
 }
 
-// Stuck reports whether something is held, and nothing of that has moved on since
-// then. Its host should end the connection, if it does not wait for its client
-// to read.
+// Stuck reports whether replies are pending and none has made progress since the time
+// given. The host should close the connection then.
 func (c *Conn) Stuck(since time.Time) bool {
-	k := &c.kept
+	k := &c.buffered
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.bytes == 0 || k.moved > since.UnixNano() {
+	if k.bytes == 0 || k.progressAt > since.UnixNano() {
 		return false
 	}
-	c.blame(Stalled)
+	c.setReason(Stalled)
 	return true
 }
 
-// dropped ends a stream that the host has taken, and reports whether it was one.
-func (c *Conn) dropped(id uint32) bool {
-	if i := c.carriedAt(id); i >= 0 {
-		c.carried = slices.Delete(c.carried, i, i+1)
-		c.hot.add(id)
-		c.host.Drop(id)
+// cancel ends a stream that the host has taken, and reports whether it was one.
+func (c *Conn) cancel(id uint32) bool {
+	if i := c.forwardedAt(id); i >= 0 {
+		c.run.forwarded = slices.Delete(c.run.forwarded, i, i+1)
+		c.run.answered.add(id)
+		c.host.Cancel(id)
 		return true
 	}
-	i := c.lateAt(id)
+	i := c.pendingAt(id)
 	if i < 0 {
 		return false
 	}
-	c.keep(-len(c.late[i].head) - len(c.late[i].body))
-	c.late = slices.Delete(c.late, i, i+1)
+	c.countBuffered(-len(c.run.pending[i].head) - len(c.run.pending[i].body))
+	c.run.pending = slices.Delete(c.run.pending, i, i+1)
 	return true
 }
 
-// widenCarried adds to the window of a stream that the host has taken, and reports
+// growForwarded adds to the window of a stream that the host has taken, and reports
 // whether it is one.
-func (c *Conn) widenCarried(t *turn, id uint32, n int64) (was bool, err error) {
+func (c *Conn) growForwarded(t *task, id uint32, n int64) (was bool, err error) {
 	var left *int64
-	if i := c.carriedAt(id); i >= 0 {
-		left = &c.carried[i].left
-	} else if i := c.lateAt(id); i >= 0 {
-		left = &c.late[i].left
+	if i := c.forwardedAt(id); i >= 0 {
+		left = &c.run.forwarded[i].window
+	} else if i := c.pendingAt(id); i >= 0 {
+		left = &c.run.pending[i].window
 	} else {
 		return false, nil
 	}
@@ -304,9 +303,9 @@ func (c *Conn) widenCarried(t *turn, id uint32, n int64) (was bool, err error) {
 		why = codeFlowControl
 	default:
 		*left += n
-		return true, c.sendLate()
+		return true, c.sendPending()
 	}
-	c.dropped(id)
+	c.cancel(id)
 	if c.resets.Many(time.Now()) {
 		return true, c.flooded(t, Resets)
 	}
@@ -314,52 +313,52 @@ func (c *Conn) widenCarried(t *turn, id uint32, n int64) (was bool, err error) {
 	return true, nil
 }
 
-// shiftCarried adds to the windows of all of them (RFC 9113, 6.9.2). It reports
-// false where one becomes larger than it may be.
-func (c *Conn) shiftCarried(by int64) bool {
-	for i := range c.carried {
-		if c.carried[i].left += by; c.carried[i].left > maxWindow {
+// shiftForwarded adds to the windows of all of them (RFC 9113, 6.9.2). It reports false
+// where one becomes too large.
+func (c *Conn) shiftForwarded(by int64) bool {
+	for i := range c.run.forwarded {
+		if c.run.forwarded[i].window += by; c.run.forwarded[i].window > maxWindow {
 			return false
 		}
 	}
-	for i := range c.late {
-		if c.late[i].left += by; c.late[i].left > maxWindow {
+	for i := range c.run.pending {
+		if c.run.pending[i].window += by; c.run.pending[i].window > maxWindow {
 			return false
 		}
 	}
 	return true
 }
 
-// Yield has net/http start, and go on with all that the host has taken. It is for
-// who calls Run, between its calls.
-func (c *Conn) Yield() error {
-	t := turns.Get().(*turn)
-	defer t.putBack()
-	in, err := c.cold(t)
+// Handoff starts net/http and gives it all requests that the host has taken. Call it
+// between calls of Run.
+func (c *Conn) Handoff() error {
+	t := tasks.Get().(*task)
+	defer t.release()
+	in, err := c.ensureInner(t)
 	if err != nil {
 		return err
 	}
-	c.rouse(t, in)
+	c.beginUnpark(t, in)
 	return c.deliver(t)
 }
 
-// surrender passes on what the host has taken.
-func (c *Conn) surrender(t *turn, in *inner) {
-	if len(c.carried) == 0 {
+// handoffForwarded gives net/http the requests that the host has taken.
+func (c *Conn) handoffForwarded(t *task, in *inner) {
+	if len(c.run.forwarded) == 0 {
 		return
 	}
-	c.host.Surrender(func(id uint32, fields []hpack.HeaderField) {
-		i := c.carriedAt(id)
+	c.host.Handoff(func(id uint32, fields []hpack.HeaderField) {
+		i := c.forwardedAt(id)
 		if i < 0 {
 			return
 		}
-		left := c.carried[i].left
-		in.last = id
+		left := c.run.forwarded[i].window
+		in.lastPassed = id
 		in.begin(id, left, false)
-		t.pass = appendBlock(t.pass, id, flagEndStream, nil, fields, markOf(id))
-		if more := left - int64(c.settings.window); more > 0 {
-			t.pass = appendWindowUpdate(t.pass, id, more)
+		t.toInner = appendBlock(t.toInner, id, flagEndStream, nil, fields, markOf(id))
+		if more := left - int64(c.run.settings.window); more > 0 {
+			t.toInner = appendWindowUpdate(t.toInner, id, more)
 		}
 	})
-	c.carried = nil
+	c.run.forwarded = nil
 }

@@ -42,7 +42,7 @@ func TestCarry(t *testing.T) {
 		t.Error(got)
 	}
 	r.taken(2)
-	if r.host.waits() != Nothing {
+	if r.host.waits() != WaitNothing {
 		t.Error("the connection counts as idle")
 	}
 	r.reply(3, okBlock, "three")
@@ -53,7 +53,7 @@ func TestCarry(t *testing.T) {
 	if got := r.answer(1); got != "" {
 		t.Error(got)
 	}
-	r.eventually("the connection is idle", func() bool { return r.host.waits() == Request })
+	r.eventually("the connection is idle", func() bool { return r.host.waits() == WaitRequest })
 	r.reply(1, okBlock, "again") // nobody waits for that
 	r.ask(7, "/cold")
 	if got := r.answer(7); got != "cold" {
@@ -126,7 +126,7 @@ func TestYield(t *testing.T) {
 		r.ask(id, "/carry")
 	}
 	r.taken(10)
-	r.act(func() { r.must(r.conn.Yield()) })
+	r.act(func() { r.must(r.conn.Handoff()) })
 	for range 10 {
 		for {
 			if f := r.next(); f.Header().Flags.Has(http2.FlagDataEndStream) {

@@ -26,7 +26,7 @@ func TestHotAndCold(t *testing.T) {
 			t.Fatalf("%d bytes, %v", len(got), r.got)
 		}
 	}
-	r.eventually("the next request is awaited", func() bool { return r.host.waits() == Request })
+	r.eventually("the next request is awaited", func() bool { return r.host.waits() == WaitRequest })
 }
 
 // A read that fills the buffer of a quiet connection to the last byte has no rest.
@@ -37,8 +37,8 @@ func TestReadOfExactlyTheBuffer(t *testing.T) {
 	var b bytes.Buffer
 	fr := http2.NewFramer(&b, nil)
 	_ = fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: r.fields("/hot"), EndStream: true, EndHeaders: true})
-	_ = fr.WriteRawFrame(0x77, 0, 0, make([]byte, small-b.Len()-frameHead))
-	if b.Len() != small {
+	_ = fr.WriteRawFrame(0x77, 0, 0, make([]byte, waitBuffer-b.Len()-frameHead))
+	if b.Len() != waitBuffer {
 		t.Fatal(b.Len())
 	}
 	r.raw(b.Bytes())
@@ -77,7 +77,7 @@ func TestBlocksInParts(t *testing.T) {
 			StreamID: id, BlockFragment: block[:2], EndStream: true, PadLength: 7,
 			Priority: http2.PriorityParam{StreamDep: 0, Weight: 9},
 		}))
-		r.eventually("the rest is awaited", func() bool { return r.host.waits() == Rest })
+		r.eventually("the rest is awaited", func() bool { return r.host.waits() == WaitFrame })
 		r.must(r.fr.WriteContinuation(id, false, nil))
 		r.must(r.fr.WriteContinuation(id, true, block[2:]))
 		if got := r.answer(id); got != path[1:] {
@@ -212,9 +212,9 @@ func TestProtocolErrors(t *testing.T) {
 
 func TestSettingsComeFirst(t *testing.T) {
 	c := New(nil, Options{})
-	tn := &turn{}
+	tn := &task{}
 	c.host = &deaf{}
-	if _, err := c.frames(tn, appendHead(nil, head{kind: framePing, length: 8})); !errors.Is(err, ErrProtocol) {
+	if _, err := c.handleFrames(tn, appendHead(nil, head{kind: framePing, length: 8})); !errors.Is(err, ErrProtocol) {
 		t.Error(err)
 	}
 }
@@ -261,7 +261,7 @@ func TestLongHeaders(t *testing.T) {
 	if f := r.gone(); f.ErrCode != http2.ErrCodeEnhanceYourCalm {
 		t.Error(f)
 	}
-	if err := r.ended(); !errors.Is(err, ErrFlood) || r.conn.Blamed() != Headers {
-		t.Error(err, r.conn.Blamed())
+	if err := r.ended(); !errors.Is(err, ErrFlood) || r.conn.Reason() != Headers {
+		t.Error(err, r.conn.Reason())
 	}
 }

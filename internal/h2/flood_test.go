@@ -29,10 +29,10 @@ func TestBlamed(t *testing.T) {
 			}
 		}, Headers},
 		"idle frames": {func(r *rig) {
-			for range 3 * maxIdle / (frameHead + 5) {
+			for range 3 * maxControl / (frameHead + 5) {
 				_ = r.fr.WritePriority(1, http2.PriorityParam{StreamDep: 3})
 			}
-		}, Idle},
+		}, ControlFrames},
 		"resets": {func(r *rig) {
 			r.ask(1, "/hot")
 			for range 3 * resetBurst {
@@ -48,7 +48,7 @@ func TestBlamed(t *testing.T) {
 			}
 			_ = r.nc.Close()
 			_ = r.ended()
-			if got := r.conn.Blamed(); got != c.want {
+			if got := r.conn.Reason(); got != c.want {
 				t.Errorf("blamed for %d, want %d", got, c.want)
 			}
 		})
@@ -59,33 +59,33 @@ func TestBlamed(t *testing.T) {
 func TestLateWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(&deaf{}, Options{})
-		tn := &turn{}
+		tn := &task{}
 		for _, n := range []int64{0, 1, maxWindow - defaultWindow} {
-			if err := c.lateWindow(tn, 1, n); err != nil || len(tn.out) > 0 {
+			if err := c.windowAfterEnd(tn, 1, n); err != nil || len(tn.out) > 0 {
 				t.Errorf("an increment of %d: %v, % x", n, err, tn.out)
 			}
 		}
-		if err := c.lateWindow(tn, 1, maxWindow-defaultWindow+1); err != nil || !bytes.Equal(tn.out, appendReset(nil, 1, codeFlowControl)) {
+		if err := c.windowAfterEnd(tn, 1, maxWindow-defaultWindow+1); err != nil || !bytes.Equal(tn.out, appendReset(nil, 1, codeFlowControl)) {
 			t.Errorf("an increment too large: %v, % x", err, tn.out)
 		}
-		c.settings.window = 0 // then nothing is too large
-		if tn.out = nil; c.lateWindow(tn, 1, maxWindow) != nil || len(tn.out) > 0 {
+		c.run.settings.window = 0 // then nothing is too large
+		if tn.out = nil; c.windowAfterEnd(tn, 1, maxWindow) != nil || len(tn.out) > 0 {
 			t.Errorf("% x", tn.out)
 		}
-		c.settings.window = 1
+		c.run.settings.window = 1
 		for range resetBurst - 1 {
-			if err := c.lateWindow(tn, 1, maxWindow); err != nil {
+			if err := c.windowAfterEnd(tn, 1, maxWindow); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(time.Second) // of the test's clock
 		for range resetRate {
-			if err := c.lateWindow(tn, 1, maxWindow); err != nil {
+			if err := c.windowAfterEnd(tn, 1, maxWindow); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := c.lateWindow(tn, 1, maxWindow); err == nil || c.Blamed() != Resets {
-			t.Errorf("%v, blamed for %d", err, c.Blamed())
+		if err := c.windowAfterEnd(tn, 1, maxWindow); err == nil || c.Reason() != Resets {
+			t.Errorf("%v, blamed for %d", err, c.Reason())
 		}
 	})
 }
@@ -94,11 +94,11 @@ func TestLateWindow(t *testing.T) {
 // block that says so is on its way: an answer of the host's could overtake it.
 func TestTableIsNamedWhenSent(t *testing.T) {
 	c := New(&deaf{}, Options{})
-	in := &inner{c: c, in: newPipe(), open: map[uint32]flow{}}
+	in := &inner{c: c, pipe: newPipe(), open: map[uint32]flow{}}
 	in.table.Store(firstTable)
 	block := []byte{0x3f, 100 - 31, 0x88}
-	in.held = append(appendHead(nil, head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: 1}), block...)
-	if err := in.whole(parseHead(in.held)); err != nil {
+	in.partial = append(appendHead(nil, head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: 1}), block...)
+	if err := in.frameDone(parseHead(in.partial)); err != nil {
 		t.Fatal(err)
 	}
 	if got := in.table.Load(); got != firstTable {
@@ -133,7 +133,7 @@ func TestLateFramesOnRefusedStreams(t *testing.T) {
 	r.must(r.fr.WritePriority(refused, http2.PriorityParam{Weight: 3}))
 	r.must(r.fr.WriteRSTStream(refused, http2.ErrCodeCancel))
 	r.must(r.fr.WriteRSTStream(1, http2.ErrCodeCancel)) // there is room for one again
-	next := r.conn.last.Load() + 2
+	next := r.conn.lastOpened.Load() + 2
 	r.ask(next, "/hot")
 	for r.next().Header().StreamID != next {
 	}

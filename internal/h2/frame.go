@@ -49,16 +49,16 @@ const (
 	settingEnablePush      = 0x2
 	settingInitialWindow   = 0x4
 	settingMaxFrameSize    = 0x5
-	settingUnknown         = 0xfeed // which is ignored
+	settingUnknown         = 0xfeed // receivers ignore it
 )
 
 const (
 	frameHead = 9 // bytes before a frame's payload
-	// maxRead is the largest frame that clients may send: the least that the
-	// RFC allows, so that a frame and its head fit a small buffer.
+	// maxRead is the largest frame that clients may send: the smallest limit that the
+	// RFC allows, so that a frame and its head fit into a small buffer.
 	maxRead       = 16 << 10
 	defaultWindow = 65535
-	firstTable    = 4096 // bytes of HPACK's table, of either side (RFC 9113, 6.5.2)
+	firstTable    = 4096 // bytes of each HPACK table at the start (RFC 9113, 6.5.2)
 	maxWindow     = 1<<31 - 1
 	idMask        = 1<<31 - 1
 )
@@ -87,8 +87,8 @@ func appendHead(b []byte, h head) []byte {
 	return binary.BigEndian.AppendUint32(b, h.id)
 }
 
-// AppendHeaders appends a HEADERS frame with a finished header block, which
-// must not be longer than a frame may be: 16 KiB always fit.
+// AppendHeaders appends a HEADERS frame with an encoded header block. The block must not
+// be longer than a frame may be: 16 KiB always fit.
 func AppendHeaders(b []byte, id uint32, block []byte, endStream bool) []byte {
 	h := head{length: len(block), kind: frameHeaders, flags: flagEndHeaders, id: id}
 	if endStream {
@@ -98,7 +98,7 @@ func AppendHeaders(b []byte, id uint32, block []byte, endStream bool) []byte {
 }
 
 // AppendData appends a body as DATA frames, the last of which ends the stream.
-// A frame has up to most bytes of it.
+// A frame has at most most bytes of it.
 func AppendData(b []byte, id uint32, body []byte, most int) []byte {
 	for {
 		n := min(len(body), most)
@@ -123,7 +123,7 @@ func appendReset(b []byte, id uint32, c code) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(c))
 }
 
-func appendGoAway(b []byte, last uint32, c code) []byte {
+func appendGoaway(b []byte, last uint32, c code) []byte {
 	b = appendHead(b, head{length: 8, kind: frameGoAway})
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, last), uint32(c))
 }

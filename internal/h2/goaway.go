@@ -1,62 +1,62 @@
 package h2
 
-// lastStream is the highest that there may be.
-const lastStream = 1<<31 - 1
+// maxStreamID is the highest number of a stream (RFC 9113, 5.1.1).
+const maxStreamID = 1<<31 - 1
 
-// Warn tells the client to open no more streams, and goes on with those that are
-// on their way (RFC 9113, 6.8). It may wait for the client to read.
+// Warn sends a first GOAWAY: the client shall open no more streams; those that are on
+// their way are still answered (RFC 9113, 6.8). It may wait for the client to read.
 func (c *Conn) Warn() {
-	c.mu.Lock()
-	again := c.warned || c.away
-	c.warned = true
-	c.mu.Unlock()
+	c.goaway.mu.Lock()
+	again := c.goaway.warned || c.goaway.final
+	c.goaway.warned = true
+	c.goaway.mu.Unlock()
 	if !again {
-		c.sayGoAway(lastStream)
+		c.writeGoaway(maxStreamID)
 	}
 }
 
-// Shutdown tells the client that streams which have not come by now will not be
-// answered here, and lets the others end. It may wait for the client to read.
+// Shutdown sends the last GOAWAY: streams that have not come by now are not answered,
+// the others end normally. It may wait for the client to read.
 func (c *Conn) Shutdown() {
-	c.mu.Lock()
-	again := c.away
-	c.away, c.limit = true, c.last.Load()
-	limit := c.limit
-	c.mu.Unlock()
+	c.goaway.mu.Lock()
+	again := c.goaway.final
+	c.goaway.final, c.goaway.limit = true, c.lastOpened.Load()
+	limit := c.goaway.limit
+	c.goaway.mu.Unlock()
 	if !again {
-		c.sayGoAway(limit)
+		c.writeGoaway(limit)
 	}
 }
 
 // IsShut reports whether Shutdown was called.
 func (c *Conn) IsShut() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away
+	c.goaway.mu.Lock()
+	defer c.goaway.mu.Unlock()
+	return c.goaway.final
 }
 
-func (c *Conn) sayGoAway(limit uint32) {
-	c.wmu.lock()
+func (c *Conn) writeGoaway(limit uint32) {
+	c.w.mu.lock()
 	var b []byte
-	if !c.told { // they come first; that they come twice does no harm (RFC 9113, 3.4)
-		c.told = true
+	if !c.w.settingsSent { // SETTINGS come first (RFC 9113, 3.4); a second time they change nothing
+		c.w.settingsSent = true
 		b = append(appendHead(b, head{length: len(c.o.Settings), kind: frameSettings}), c.o.Settings...)
 	}
-	posted, _ := c.putOut(appendGoAway(b, limit, codeNo)) // Run finds out
-	if c.wmu.unlock(); posted {
-		c.host.Posted()
+	posted, _ := c.writeOrPost(appendGoaway(b, limit, codeNo)) // Run returns the error of its next write
+	if c.w.mu.unlock(); posted {
+		c.host.Wake()
 	}
 }
 
-// leave takes note that net/http answers no stream beyond last, and returns what
-// the client is told: the host may have answered later ones.
-func (c *Conn) leave(last uint32) uint32 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last = max(last, c.warm.Load())
-	if c.away {
-		last = min(last, c.limit) // it never grows (RFC 9113, 6.8)
+// limitTo notes net/http's GOAWAY: it answers no stream beyond last. It returns the
+// stream for the client's GOAWAY, since the host may have answered later ones.
+func (c *Conn) limitTo(last uint32) uint32 {
+	c.goaway.mu.Lock()
+	defer c.goaway.mu.Unlock()
+	last = max(last, c.lastAnswered.Load())
+	if c.goaway.final {
+		last = min(last, c.goaway.limit) // it never grows (RFC 9113, 6.8)
 	}
-	c.away, c.limit = true, last
+	c.goaway.final, c.goaway.limit = true, last
 	return last
 }

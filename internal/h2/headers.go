@@ -12,13 +12,13 @@ const (
 	// many CONTINUATION frames it may have (CVE-2024-27316 and its kind).
 	maxBlock = 64 << 10
 	maxParts = 8
-	// maxBomb is how many times longer than Options.HeaderList a decoded block may
-	// be, whose client is still told that it is too long: beyond that it is a bomb,
-	// of references to large fields in the table.
+	// maxBomb bounds HPACK bombs, blocks of references to large fields in the table. A
+	// decoded block that is longer than Options.HeaderList is refused with 431, one that
+	// is maxBomb times longer ends the connection.
 	maxBomb = 4
 )
 
-// block is a header block of which more will come.
+// block is a header block that is not complete.
 type block struct {
 	open     bool
 	id       uint32
@@ -28,19 +28,20 @@ type block struct {
 	parts    int
 }
 
-// headerList collects the fields of a block. The field that exceeds the limit is
-// cut to what exceeds it. Further fields are decoded, and forgotten.
+// headerList collects the fields of a block. The field that exceeds max is cut so that
+// the list is one byte too long: net/http then refuses it. Further fields are decoded,
+// since HPACK has a state, and dropped.
 type headerList struct {
 	fields []hpack.HeaderField
 	size   int
-	most   int
+	max    int
 }
 
 func (l *headerList) emit(f hpack.HeaderField) {
 	before := l.size
 	l.size += int(f.Size())
-	switch over := l.size - l.most; {
-	case before > l.most:
+	switch over := l.size - l.max; {
+	case before > l.max:
 		return
 	case over > 0:
 		f.Value = f.Value[:len(f.Value)-min(len(f.Value), over-1)]
@@ -65,25 +66,25 @@ func (h head) unpad(p []byte) (priority, block []byte, why code) {
 	return priority, p, codeNo
 }
 
-// headers works off a HEADERS frame.
-func (c *Conn) headers(t *turn, h head, p []byte) error {
+// headers handles a HEADERS frame.
+func (c *Conn) headers(t *task, h head, p []byte) error {
 	priority, p, why := h.unpad(p)
 	if why != codeNo {
 		return c.fail(t, why)
 	}
 	if h.has(flagEndHeaders) {
-		return c.stream(t, h.id, h.flags, priority, p)
+		return c.headerBlock(t, h.id, h.flags, priority, p)
 	}
-	c.block = block{
+	c.run.block = block{
 		open: true, id: h.id, flags: h.flags,
 		priority: append([]byte(nil), priority...), b: append([]byte(nil), p...),
 	}
 	return nil
 }
 
-// continuation works off what follows a HEADERS frame.
-func (c *Conn) continuation(t *turn, h head, p []byte) error {
-	b := &c.block
+// continuation handles a CONTINUATION frame.
+func (c *Conn) continuation(t *task, h head, p []byte) error {
+	b := &c.run.block
 	if !b.open {
 		return c.fail(t, codeProtocol)
 	}
@@ -95,34 +96,34 @@ func (c *Conn) continuation(t *turn, h head, p []byte) error {
 	if !h.has(flagEndHeaders) {
 		return nil
 	}
-	done := c.block
-	c.block = block{}
-	return c.stream(t, done.id, done.flags|flagEndHeaders, done.priority, done.b)
+	done := c.run.block
+	c.run.block = block{}
+	return c.headerBlock(t, done.id, done.flags|flagEndHeaders, done.priority, done.b)
 }
 
-// stream works off a complete header block: a request or trailers.
-func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) error {
-	c.list = headerList{fields: t.fields[:0], most: c.o.HeaderList}
-	_, err := c.dec.Write(encoded)
-	if err = errors.Join(err, c.dec.Close()); err != nil {
+// headerBlock handles a complete header block: a request or trailers.
+func (c *Conn) headerBlock(t *task, id uint32, flags byte, priority, encoded []byte) error {
+	c.run.list = headerList{fields: t.fields[:0], max: c.o.HeaderList}
+	_, err := c.run.dec.Write(encoded)
+	if err = errors.Join(err, c.run.dec.Close()); err != nil {
 		return c.fail(t, codeCompression)
 	}
-	t.fields = c.list.fields
-	if c.list.size > maxBomb*c.list.most {
+	t.fields = c.run.list.fields
+	if c.run.list.size > maxBomb*c.run.list.max {
 		return c.flooded(t, Headers)
 	}
-	known, own := c.last.Load(), hpack.HeaderField{}
+	known, own := c.lastOpened.Load(), hpack.HeaderField{}
 	switch {
 	case id&1 == 0:
 		return c.fail(t, codeProtocol)
-	case c.refuses(id):
+	case c.openStream(id):
 		return nil
 	case id > known:
 		if flags&flagEndStream != 0 {
 			if c.answer(t, id, priority) {
 				return nil
 			}
-			taken, marked := c.carry(t, id, priority)
+			taken, marked := c.forward(t, id, priority)
 			if taken {
 				return nil
 			}
@@ -130,73 +131,73 @@ func (c *Conn) stream(t *turn, id uint32, flags byte, priority, encoded []byte) 
 				own = markOf(id)
 			}
 		}
-		if c.crowded() {
+		if c.overBudget() {
 			return c.decline(t, id)
 		}
 		if own.Name == "" {
-			if own = c.list.refuse(); own.Name != "" {
-				t.fields = c.list.fields
-				c.declined.add(id) // what comes of a body is not wanted (RFC 9113, 8.1)
+			if own = c.run.list.refuse(); own.Name != "" {
+				t.fields = c.run.list.fields
+				c.run.declined.add(id) // its body is discarded (RFC 9113, 8.1)
 			}
 		}
-	default: // trailers, of a stream of net/http's
-		if c.declined.has(id) {
+	default: // trailers of a stream that net/http has
+		if c.run.declined.has(id) {
 			return nil
 		}
-		if in := c.inner.Load(); in != nil && id <= in.last {
-			in.fed(id, flags&flagEndStream != 0)
+		if in := c.inner.Load(); in != nil && id <= in.lastPassed {
+			in.bodyReceived(id, flags&flagEndStream != 0)
 			break
 		}
-		if c.hot.has(id) || c.carriedAt(id) >= 0 {
+		if c.run.answered.has(id) || c.forwardedAt(id) >= 0 {
 			return c.fail(t, codeStreamClosed)
 		}
 		return c.fail(t, codeProtocol)
 	}
-	in, err := c.cold(t)
+	in, err := c.ensureInner(t)
 	if err != nil {
 		return err
 	}
-	c.rouse(t, in)
-	if id > in.last {
-		in.last = id
-		in.begin(id, int64(c.settings.window), flags&flagEndStream == 0 && !c.connects())
+	c.beginUnpark(t, in)
+	if id > in.lastPassed {
+		in.lastPassed = id
+		in.begin(id, int64(c.run.settings.window), flags&flagEndStream == 0 && !c.connects())
 	}
-	t.pass = appendBlock(t.pass, id, flags, priority, t.fields, own)
+	t.toInner = appendBlock(t.toInner, id, flags, priority, t.fields, own)
 	return nil
 }
 
-// answer has the host answer a new stream, if it can.
-func (c *Conn) answer(t *turn, id uint32, priority []byte) bool {
+// answer lets the host answer a new stream at once, if it can.
+func (c *Conn) answer(t *task, id uint32, priority []byte) bool {
 	announced := uint32(firstTable)
 	if in := c.inner.Load(); in != nil {
 		announced = in.table.Load()
 	}
-	if c.list.size > c.list.most || announced > c.settings.table {
+	if c.run.list.size > c.run.list.max || announced > c.run.settings.table {
 		return false
 	}
 	if priority != nil && binary.BigEndian.Uint32(priority)&idMask == id {
-		return false // a stream cannot depend on itself: net/http says so
+		return false // a stream that depends on itself is an error, which net/http reports
 	}
-	room := Room{Window: int(min(c.window.left(), int64(c.settings.window))), Frame: int(min(c.settings.frame, maxRead))}
+	room := Room{Window: int(min(c.window.left(), int64(c.run.settings.window))), Frame: int(min(c.run.settings.frame, maxRead))}
 	out, sent, ok := c.host.Answer(t.out, id, t.fields, room)
 	if !ok || !c.window.take(int64(sent)) {
 		return false
 	}
-	t.hot = append(t.hot, hot{id, c.urgency(id, t.fields), len(t.out), len(out)})
+	t.answers = append(t.answers, pendingAnswer{id, c.urgency(id, t.fields), len(t.out), len(out)})
 	t.out = out
-	c.flood.useful(sent)
-	c.hot.add(id)
-	c.warm.Store(max(id, c.warm.Load()))
+	c.flood.countUseful(sent)
+	c.run.answered.add(id)
+	c.lastAnswered.Store(max(id, c.lastAnswered.Load()))
 	return true
 }
 
-// appendBlock appends a HEADERS frame, and CONTINUATION frames if it takes any,
-// that carries fields as literals which no table keeps (RFC 7541, 6.2.2). They
-// are as they came: what is wrong with them is for net/http to see. Only [Mark] and
-// [Refused] are ours alone: own is one of them, or has no name.
+// appendBlock appends a HEADERS frame, and CONTINUATION frames where one is not enough,
+// with the fields as literals without indexing (RFC 7541, 6.2.2). Faulty fields stay as
+// they are: net/http reports them. A client's [Mark] or [Refused] is left out; own is the
+// server's, or has no name.
 func appendBlock(b []byte, id uint32, flags byte, priority []byte, fields []hpack.HeaderField, own hpack.HeaderField) []byte {
-	const kept = flagEndStream
-	h := head{kind: frameHeaders, flags: flags & kept, id: id}
+	const flagsKept = flagEndStream
+	h := head{kind: frameHeaders, flags: flags & flagsKept, id: id}
 	if priority != nil {
 		h.flags |= flagPriority
 	}
@@ -263,9 +264,8 @@ func appendString(b []byte, s string) []byte {
 	return append(appendInt(b, 0, 7, uint64(len(s))), s...)
 }
 
-// AppendField appends a field as a literal that no table keeps, its name by its
-// number in the static table if that is not 0 (RFC 7541, 6.2.2). name must be in
-// lower case.
+// AppendField appends a field as a literal without indexing (RFC 7541, 6.2.2). static is
+// the number of its name in the static table; 0: it has none. name must be in lower case.
 func AppendField(b []byte, static int, name, value string) []byte {
 	b = appendInt(b, 0, 4, uint64(static))
 	if static == 0 {

@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// pipe carries the client's frames to net/http. It holds up to maxPipe bytes:
-// net/http reads at once, whatever its handlers do.
+// pipe hands the client's frames to net/http. maxPipe bytes in it make a write wait,
+// which is rare: net/http reads at once, whatever its handlers do.
 type pipe struct {
-	mu     sync.Mutex
-	change sync.Cond
-	b      []byte
-	from   int
-	closed bool
-	part   bool   // what was written last ends in the middle of a frame
-	later  []byte // what comes behind that frame
+	mu         sync.Mutex
+	change     sync.Cond
+	b          []byte
+	from       int
+	closed     bool
+	midFrame   bool   // the last write ended in the middle of a frame
+	afterFrame []byte // inserted frames, which come after that frame
 }
 
 const maxPipe = 64 << 10
@@ -36,30 +36,31 @@ func (p *pipe) write(b []byte, part bool) error {
 	if p.closed {
 		return errGone
 	}
-	if p.from > 0 && len(p.b)+len(b) > cap(p.b) { // a busy one is never empty
+	if p.from > 0 && len(p.b)+len(b) > cap(p.b) { // under load the pipe is never empty
 		p.b, p.from = p.b[:copy(p.b, p.b[p.from:])], 0
 	}
 	p.b = append(p.b, b...)
-	if p.part = part; !part {
-		p.b, p.later = append(p.b, p.later...), nil
+	if p.midFrame = part; !part {
+		p.b, p.afterFrame = append(p.b, p.afterFrame...), nil
 	}
 	p.change.Broadcast()
 	return nil
 }
 
-// crowded reports whether a write might soon have to wait.
-func (p *pipe) crowded() bool {
+// nearlyFull reports whether a write might soon have to wait.
+func (p *pipe) nearlyFull() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.b)-p.from >= maxPipe/2
 }
 
-// insert adds a frame of somebody else's, which is short, between two others.
+// insert adds a short frame that does not come from the client, between two others. It
+// never waits.
 func (p *pipe) insert(frame []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.part {
-		p.later = append(p.later, frame...)
+	if p.midFrame {
+		p.afterFrame = append(p.afterFrame, frame...)
 		return
 	}
 	p.b = append(p.b, frame...)
@@ -79,7 +80,7 @@ func (p *pipe) read(b []byte) (int, error) {
 	n := copy(b, p.b[p.from:])
 	if p.from += n; p.from == len(p.b) {
 		if p.from = 0; cap(p.b) > 4<<10 {
-			p.b = nil // a quiet connection holds nothing
+			p.b = nil // an idle connection holds no memory
 		}
 		p.b = p.b[:0]
 		p.change.Broadcast()

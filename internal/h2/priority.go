@@ -13,28 +13,28 @@ import (
 // 7 the least (RFC 9218, 4.1).
 const usual = 3
 
-// maxHot is how many answers of the host's go out before what is for net/http
-// is handed over, and others get the connection.
-const maxHot = 128
+// maxPendingAnswers is how many answers of the host are collected before they are
+// written, so that frames for net/http, and other answers, get their turn.
+const maxPendingAnswers = 128
 
-// hot is an answer of the host's that has not been written yet.
-type hot struct {
+// pendingAnswer is an answer of the host that is collected and not written yet.
+type pendingAnswer struct {
 	id       uint32
 	urgency  uint8
-	from, to int // in turn.out
+	from, to int // in task.out
 }
 
-// order puts answers that stand beside each other in the order of their urgency.
-// What stands between them keeps its place: they may have to do with it.
-func (t *turn) order() {
-	for rest := t.hot; len(rest) > 1; {
+// order sorts answers by urgency. Only neighbours change places: a frame between two
+// answers, such as RST_STREAM, may belong to one of them and stays where it is.
+func (t *task) order() {
+	for rest := t.answers; len(rest) > 1; {
 		n := 1
 		for n < len(rest) && rest[n].from == rest[n-1].to {
 			n++
 		}
 		run := rest[:n]
 		rest = rest[n:]
-		byUrgency := func(a, b hot) int { return cmp.Compare(a.urgency, b.urgency) }
+		byUrgency := func(a, b pendingAnswer) int { return cmp.Compare(a.urgency, b.urgency) }
 		if slices.IsSortedFunc(run, byUrgency) {
 			continue
 		}
@@ -48,9 +48,9 @@ func (t *turn) order() {
 	}
 }
 
-// urgency is that of a request.
+// urgency returns the urgency of a request (RFC 9218).
 func (c *Conn) urgency(id uint32, fields []hpack.HeaderField) uint8 {
-	if u, ok := c.updates.of(id); ok {
+	if u, ok := c.run.updates.of(id); ok {
 		return u
 	}
 	for i := range fields {
@@ -73,21 +73,21 @@ func parseUrgency(dictionary string) uint8 {
 	return u
 }
 
-// priorityUpdate takes a PRIORITY_UPDATE frame (RFC 9218, 7.1): for an answer that
-// has not been written, or a stream that comes soon. Net/http has no use for it,
-// and what is wrong with it is ignored, as net/http does.
-func (c *Conn) priorityUpdate(t *turn, h head, p []byte) {
+// priorityUpdate handles a PRIORITY_UPDATE frame (RFC 9218, 7.1): for an answer that was
+// not written yet, or a stream that the client will open. Net/http ignores such frames,
+// also faulty ones, and so does this.
+func (c *Conn) priorityUpdate(t *task, h head, p []byte) {
 	if h.id != 0 || len(p) < 4 {
 		return
 	}
 	id, u := binary.BigEndian.Uint32(p)&idMask, parseUrgency(string(p[4:]))
-	for i := range t.hot {
-		if t.hot[i].id == id {
-			t.hot[i].urgency = u
+	for i := range t.answers {
+		if t.answers[i].id == id {
+			t.answers[i].urgency = u
 		}
 	}
-	if c.unused(id) && id&1 == 1 {
-		c.updates.add(id, u)
+	if c.unopened(id) && id&1 == 1 {
+		c.run.updates.add(id, u)
 	}
 }
 
@@ -106,7 +106,7 @@ func (u *updates) add(id uint32, urgency uint8) {
 	u.n++
 }
 
-// of is the newest that was said about a stream.
+// of returns the last urgency that came for a stream.
 func (u *updates) of(id uint32) (urgency uint8, ok bool) {
 	for i := range len(u.last) {
 		if at := u.last[(int(u.n)+len(u.last)-1-i)%len(u.last)]; at.id == id {

@@ -53,7 +53,7 @@ func TestUrgentAnswersComeFirst(t *testing.T) {
 	ask(15)
 	update(15, "nonsense")
 	_ = fr.WriteRawFrame(framePriorityUpdate, 0, 9, []byte("x")) // wrong, and ignored
-	if b.Len() >= small {
+	if b.Len() >= waitBuffer {
 		t.Fatalf("%d bytes are more than one turn", b.Len())
 	}
 	r.raw(b.Bytes())
@@ -85,7 +85,7 @@ func (a *asked) Answer(dst []byte, id uint32, _ []hpack.HeaderField, _ Room) ([]
 	if id == 1 {
 		return dst, 0, false
 	}
-	if a.answers++; a.handed == 0 && bytes.Contains(a.c.inner.Load().in.b, []byte("/cold")) {
+	if a.answers++; a.handed == 0 && bytes.Contains(a.c.inner.Load().pipe.b, []byte("/cold")) {
 		a.handed = a.answers
 	}
 	return AppendHeaders(dst, id, []byte{0x88}, true), 0, true
@@ -100,11 +100,11 @@ func TestHotAnswersOfOneTurn(t *testing.T) {
 	for id := uint32(1); len(b) < maxRead-100; id += 2 {
 		b = AppendHeaders(b, id, block, true)
 	}
-	if _, err := host.c.frames(&turn{}, b); err != nil {
+	if _, err := host.c.handleFrames(&task{}, b); err != nil {
 		t.Fatal(err)
 	}
-	if host.answers < 2*maxHot || host.handed == 0 || host.handed > maxHot+1 {
-		t.Errorf("net/http hears of the first request behind %d of %d hot answers, want %d at most", host.handed, host.answers, maxHot)
+	if host.answers < 2*maxPendingAnswers || host.handed == 0 || host.handed > maxPendingAnswers+1 {
+		t.Errorf("net/http hears of the first request behind %d of %d hot answers, want %d at most", host.handed, host.answers, maxPendingAnswers)
 	}
 }
 

@@ -40,7 +40,7 @@ type host struct {
 	posts int
 }
 
-func (h *host) Carry(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
+func (h *host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
 	for _, f := range fields {
 		if f.Name == ":path" && strings.HasPrefix(f.Value, "/carry") {
 			h.mu.Lock()
@@ -52,13 +52,13 @@ func (h *host) Carry(id uint32, fields []hpack.HeaderField) (taken, marked bool)
 	return false, false
 }
 
-func (h *host) Drop(id uint32) {
+func (h *host) Cancel(id uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taken = slices.DeleteFunc(h.taken, func(other uint32) bool { return other == id })
 }
 
-func (h *host) Surrender(pass func(uint32, []hpack.HeaderField)) {
+func (h *host) Handoff(pass func(uint32, []hpack.HeaderField)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range h.taken {
@@ -67,15 +67,15 @@ func (h *host) Surrender(pass func(uint32, []hpack.HeaderField)) {
 	h.taken = nil
 }
 
-func (h *host) Leave() {}
+func (h *host) LeaveLoop() {}
 
-func (h *host) Posted() {
+func (h *host) Wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.posts++
 }
 
-func (h *host) Kept(n int64) {
+func (h *host) Buffered(n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held += n
@@ -128,7 +128,7 @@ type unwrapped struct{ net.Conn }
 
 func (u unwrapped) UnencryptedNetConn() net.Conn { return u.Conn }
 
-func (h *host) Turn(w Wait) {
+func (h *host) Awaits(w Wait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.turn = w
@@ -211,7 +211,7 @@ func start(t *testing.T, h http.Handler, said ...http2.Setting) *rig {
 	go func() {
 		err := r.run()
 		_ = other.Close()
-		r.conn.Forget()
+		r.conn.Release()
 		r.host.inner.Wait()
 		r.done <- err
 	}()

@@ -8,28 +8,28 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Screen stands before net/http's HTTP/2 where there is no [Conn]. What the client sends
-// goes through as it is, but for header blocks: those of requests that net/http would
-// reset, or take for others, are made such that a handler refuses them (see [Refused]).
-// All blocks are written anew, as literals, since HPACK has a state (RFC 7541, 2.2).
+// Screen stands before net/http's HTTP/2 where there is no [Conn]. It passes the client's
+// frames on unchanged, except header blocks: a request that net/http would reset, or take
+// for another one, is rewritten to one that a handler refuses (see [Refused]). All blocks
+// are encoded anew, as literals, since HPACK has a state (RFC 7541, 2.2).
 type Screen struct {
-	net.Conn // of which the preface was read
-	dec      *hpack.Decoder
-	list     headerList
-	most     int
-	in       []byte // the beginning of a frame
-	more     bool   // in has more than that
-	out      []byte // for net/http
-	rest     int    // of the payload of a frame that goes through
-	raw      []byte // the frames of a header block that has not ended
-	block    block
-	blind    bool // the client broke the protocol: net/http says so
-	buf      [4 << 10]byte
+	net.Conn    // its preface was read
+	dec         *hpack.Decoder
+	list        headerList
+	maxList     int
+	in          []byte // the beginning of a frame
+	backlog     bool   // in has whole frames, too
+	out         []byte // for net/http
+	payloadLeft int    // bytes of a frame's payload that pass unchanged
+	raw         []byte // the frames of a header block that is not complete
+	block       block
+	transparent bool // everything passes: the client broke the protocol, and net/http will say so
+	buf         [4 << 10]byte
 }
 
-// NewScreen returns one. headerList is the largest header list that net/http takes.
+// NewScreen returns a Screen. headerList is the largest header list that net/http takes.
 func NewScreen(nc net.Conn, headerList int) *Screen {
-	s := &Screen{Conn: nc, dec: hpack.NewDecoder(firstTable, nil), most: headerList}
+	s := &Screen{Conn: nc, dec: hpack.NewDecoder(firstTable, nil), maxList: headerList}
 	s.dec.SetEmitFunc(s.list.emit)
 	s.dec.SetMaxStringLength(maxBlock)
 	return s
@@ -50,51 +50,51 @@ func ReadPreface(r io.Reader) error {
 // Read implements [net.Conn].
 func (s *Screen) Read(p []byte) (int, error) {
 	for len(s.out) == 0 {
-		if s.more {
-			s.take(nil)
+		if s.backlog {
+			s.handleRead(nil)
 			continue
 		}
-		if s.blind || s.rest > 0 && len(s.in) == 0 {
-			return s.through(p)
+		if s.transparent || s.payloadLeft > 0 && len(s.in) == 0 {
+			return s.readThrough(p)
 		}
 		n, err := s.Conn.Read(s.buf[:])
-		s.take(s.buf[:n])
+		s.handleRead(s.buf[:n])
 		if err != nil && len(s.out) == 0 {
 			return 0, err
 		}
 	}
 	n := copy(p, s.out)
 	if s.out = s.out[n:]; len(s.out) == 0 {
-		s.out = nil // a quiet connection holds nothing
+		s.out = nil // an idle connection holds no memory
 	}
 	return n, nil
 }
 
-// through reads what nobody looks at.
-func (s *Screen) through(p []byte) (int, error) {
-	if !s.blind && len(p) > s.rest {
-		p = p[:s.rest]
+// readThrough reads bytes that pass unchanged straight into p.
+func (s *Screen) readThrough(p []byte) (int, error) {
+	if !s.transparent && len(p) > s.payloadLeft {
+		p = p[:s.payloadLeft]
 	}
 	n, err := s.Conn.Read(p)
-	s.rest = max(0, s.rest-n)
+	s.payloadLeft = max(0, s.payloadLeft-n)
 	return n, err
 }
 
-// take works off what was read.
-func (s *Screen) take(b []byte) {
-	s.more = false
+// handleRead handles what was read.
+func (s *Screen) handleRead(b []byte) {
+	s.backlog = false
 	if len(s.in) > 0 {
 		b, s.in = append(s.in, b...), nil
 	}
 	for len(b) > 0 {
-		if s.more = len(s.out) >= maxOut; s.more { // a few bytes may be many fields
+		if s.backlog = len(s.out) >= maxOut; s.backlog { // a few bytes may be many fields
 			break
 		}
-		if n := min(s.rest, len(b)); n > 0 || s.blind {
-			if s.blind {
+		if n := min(s.payloadLeft, len(b)); n > 0 || s.transparent {
+			if s.transparent {
 				n = len(b)
 			}
-			s.out, b, s.rest = append(s.out, b[:n]...), b[n:], max(0, s.rest-n)
+			s.out, b, s.payloadLeft = append(s.out, b[:n]...), b[n:], max(0, s.payloadLeft-n)
 			continue
 		}
 		if len(b) < frameHead {
@@ -102,62 +102,64 @@ func (s *Screen) take(b []byte) {
 		}
 		h := parseHead(b)
 		if !s.block.open && h.kind != frameHeaders || h.length > maxRead {
-			s.give(h, b[:frameHead])
+			s.passFrame(h, b[:frameHead])
 			b = b[frameHead:]
 			continue
 		}
 		if len(b) < frameHead+h.length {
 			break
 		}
-		s.part(h, b[:frameHead+h.length])
+		s.blockFrame(h, b[:frameHead+h.length])
 		b = b[frameHead+h.length:]
 	}
 	s.in = append(s.in, b...)
 }
 
-// give has a frame go through, whose payload follows.
-func (s *Screen) give(h head, raw []byte) {
+// passFrame passes the head of a frame on. Its payload follows.
+func (s *Screen) passFrame(h head, raw []byte) {
 	if s.block.open || h.length > maxRead {
-		s.expose()
+		s.turnTransparent()
 	}
-	s.out, s.rest = append(s.out, raw...), h.length
+	s.out, s.payloadLeft = append(s.out, raw...), h.length
 }
 
-// expose lets net/http see what is wrong, and everything behind it.
-func (s *Screen) expose() {
-	s.out, s.raw, s.blind = append(s.out, s.raw...), nil, true
+// turnTransparent passes the faulty frames and everything after them to net/http, which
+// says what is wrong.
+func (s *Screen) turnTransparent() {
+	s.out, s.raw, s.transparent = append(s.out, s.raw...), nil, true
 }
 
-// part works off a frame of a header block, or one that should be.
-func (s *Screen) part(h head, frame []byte) {
+// blockFrame handles a frame of a header block, or one that stands where such a frame
+// must.
+func (s *Screen) blockFrame(h head, frame []byte) {
 	s.raw = append(s.raw, frame...)
 	p := frame[frameHead:]
 	if !s.block.open {
 		priority, fragment, why := h.unpad(p)
 		if why != codeNo {
-			s.expose()
+			s.turnTransparent()
 			return
 		}
 		s.block = block{id: h.id, flags: h.flags, priority: append([]byte(nil), priority...), b: append([]byte(nil), fragment...)}
 	} else {
 		s.block.parts++
-		if h.kind != frameContinuation || h.id != s.block.id || s.block.parts > maxParts || len(s.block.b)+len(p) > max(maxBlock, s.most) {
-			s.expose()
+		if h.kind != frameContinuation || h.id != s.block.id || s.block.parts > maxParts || len(s.block.b)+len(p) > max(maxBlock, s.maxList) {
+			s.turnTransparent()
 			return
 		}
 		s.block.b = append(s.block.b, p...)
 	}
 	if s.block.open = !h.has(flagEndHeaders); !s.block.open {
-		s.whole()
+		s.headerBlock()
 	}
 }
 
-// whole works off a complete header block.
-func (s *Screen) whole() {
-	s.list = headerList{most: s.most}
+// headerBlock passes a complete header block on.
+func (s *Screen) headerBlock() {
+	s.list = headerList{max: s.maxList}
 	_, err := s.dec.Write(s.block.b)
-	if err = errors.Join(err, s.dec.Close()); err != nil || s.list.size > maxBomb*s.most {
-		s.expose()
+	if err = errors.Join(err, s.dec.Close()); err != nil || s.list.size > maxBomb*s.maxList {
+		s.turnTransparent()
 		return
 	}
 	own := s.list.refuse()

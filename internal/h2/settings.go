@@ -2,13 +2,13 @@ package h2
 
 import "encoding/binary"
 
-// innerFrame is the frame size that net/http is told: it hands over that much at
-// once, and it is cut to what the client takes. A larger one would keep the other
-// streams waiting.
+// innerFrame is the largest frame size that net/http gets in SETTINGS, so that it writes
+// this much at once. Conn cuts it to the frames that the client takes. A larger one would
+// delay the other streams.
 const innerFrame = 256 << 10
 
-// settingsFrame works off the client's SETTINGS.
-func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
+// settingsFrame handles the client's SETTINGS.
+func (c *Conn) settingsFrame(t *task, h head, p []byte) error {
 	switch {
 	case h.id != 0:
 		return c.fail(t, codeProtocol)
@@ -17,19 +17,19 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 	case h.has(flagAck):
 		return nil // of ours: net/http's are not sent
 	}
-	before := c.settings
+	before := c.run.settings
 	for rest := p; len(rest) > 0; rest = rest[6:] {
 		id, v := binary.BigEndian.Uint16(rest), binary.BigEndian.Uint32(rest[2:])
-		if why := c.settings.set(id, v); why != codeNo {
+		if why := c.run.settings.set(id, v); why != codeNo {
 			return c.fail(t, why)
 		}
 	}
-	by := int64(c.settings.window) - int64(before.window)
+	by := int64(c.run.settings.window) - int64(before.window)
 	if by != 0 {
-		if !c.shiftCarried(by) {
+		if !c.shiftForwarded(by) {
 			return c.fail(t, codeFlowControl)
 		}
-		if err := c.sendLate(); err != nil {
+		if err := c.sendPending(); err != nil {
 			return err
 		}
 	}
@@ -38,19 +38,19 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 		t.out = appendHead(t.out, head{kind: frameSettings, flags: flagAck})
 		return nil
 	}
-	// Net/http changes its encoder's table beside a header block that another
-	// goroutine is encoding with it, which can end the process. So it hears of
-	// the table before its first stream and not again.
-	if c.settings.table < before.table {
+	// Net/http changes its encoder's table while another goroutine may be encoding a
+	// header block with it, which can end the process. So it gets the table's size
+	// before its first stream and not again.
+	if c.run.settings.table < before.table {
 		return c.fail(t, codeInternal)
 	}
-	in.frame.Store(c.settings.frame)
+	in.frame.Store(c.run.settings.frame)
 	if by != 0 {
-		in.shift(by)
+		in.shiftWindows(by)
 	}
-	at := len(t.pass)
-	t.pass = append(appendHead(t.pass, h), p...)
-	for b := t.pass[at+frameHead:]; len(b) > 0; b = b[6:] {
+	at := len(t.toInner)
+	t.toInner = append(appendHead(t.toInner, h), p...)
+	for b := t.toInner[at+frameHead:]; len(b) > 0; b = b[6:] {
 		switch binary.BigEndian.Uint16(b) {
 		case settingMaxFrameSize:
 			binary.BigEndian.PutUint32(b[2:], innerFrame)
@@ -61,7 +61,7 @@ func (c *Conn) settingsFrame(t *turn, h head, p []byte) error {
 	return nil
 }
 
-// set takes one setting over, or says what is wrong with it.
+// set stores one setting, or returns the error code for it.
 func (s *clientSettings) set(id uint16, v uint32) code {
 	switch id {
 	case settingHeaderTableSize:
@@ -88,7 +88,7 @@ func (s *clientSettings) set(id uint16, v uint32) code {
 	return codeNo
 }
 
-// appendTo appends all that the client has set as one frame for net/http.
+// appendTo appends all of the client's settings as one frame for net/http.
 func (s *clientSettings) appendTo(b []byte) []byte {
 	at := len(b)
 	b = appendHead(b, head{kind: frameSettings})

@@ -9,20 +9,19 @@ import (
 	"millrace/internal/stall"
 )
 
-// flow is what is known of a stream that net/http answers.
+// flow is the progress of a stream that net/http answers. Times are in Unix nanoseconds.
 type flow struct {
-	left  int64 // of the stream's window
-	moved int64 // when the answer has last moved on, in Unix nanoseconds; 0: it has not begun
-	cut   bool  // it has not for too long: net/http was told
-	fed   int64 // when something of the request's body has come last; 0: all of it has
+	window     int64 // bytes that may be sent
+	progressAt int64 // when the answer has last moved on; 0: it has not begun
+	reset      bool  // the answer made no progress for too long, and net/http resets the stream
+	bodyAt     int64 // when bytes of the request's body have come last; 0: it is complete
 }
 
-// begin notes that a stream was passed on, with that window, and whether a body
-// follows.
+// begin notes a stream that net/http gets, its window, and whether a body follows.
 func (in *inner) begin(id uint32, window int64, body bool) {
-	f := flow{left: window}
+	f := flow{window: window}
 	if body {
-		f.fed = time.Now().UnixNano()
+		f.bodyAt = time.Now().UnixNano()
 	}
 	in.mu.Lock()
 	in.open[id] = f
@@ -30,63 +29,63 @@ func (in *inner) begin(id uint32, window int64, body bool) {
 	in.c.o.Budget.Add(1)
 }
 
-// connects reports whether the request is a CONNECT: its stream is a connection, such as
-// a WebSocket's (RFC 8441), on which the client may be silent for long. Who answers has
-// its own limits for these.
+// connects reports whether the request is a CONNECT. Its stream is a connection, such as
+// a WebSocket's (RFC 8441), on which the client may be silent for long; the job that
+// answers has limits of its own for these.
 func (c *Conn) connects() bool {
-	return slices.ContainsFunc(c.list.fields, func(f hpack.HeaderField) bool { return f.Name == ":method" && f.Value == "CONNECT" })
+	return slices.ContainsFunc(c.run.list.fields, func(f hpack.HeaderField) bool { return f.Name == ":method" && f.Value == "CONNECT" })
 }
 
-// fed notes that something of a body has come, and whether that was its end.
-func (in *inner) fed(id uint32, end bool) {
+// bodyReceived notes bytes of a request's body; end: the last ones.
+func (in *inner) bodyReceived(id uint32, end bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	f, ok := in.open[id]
-	if !ok || f.fed == 0 {
+	if !ok || f.bodyAt == 0 {
 		return
 	}
-	if f.fed = 0; !end {
-		f.fed = time.Now().UnixNano()
+	if f.bodyAt = 0; !end {
+		f.bodyAt = time.Now().UnixNano()
 	}
 	in.open[id] = f
 }
 
-// moved notes that n bytes of an answer, or its header, have gone.
-func (in *inner) moved(id uint32, n int64) {
+// progressed notes that n bytes of an answer were written, or its header.
+func (in *inner) progressed(id uint32, n int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if f, ok := in.open[id]; ok {
-		f.left -= n
-		f.moved = time.Now().UnixNano()
+		f.window -= n
+		f.progressAt = time.Now().UnixNano()
 		in.open[id] = f
 	}
 }
 
-// widen adds to the window of a stream, and reports whether it is open.
-func (in *inner) widen(id uint32, n int64) bool {
+// growWindow adds to the window of a stream, and reports whether it is open.
+func (in *inner) growWindow(id uint32, n int64) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	f, ok := in.open[id]
 	if ok {
-		f.left += n
+		f.window += n
 		in.open[id] = f
 	}
 	return ok
 }
 
-// shift adds to the windows of all streams (RFC 9113, 6.9.2).
-func (in *inner) shift(by int64) {
+// shiftWindows adds to the windows of all streams (RFC 9113, 6.9.2).
+func (in *inner) shiftWindows(by int64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for id, f := range in.open {
-		f.left += by
+		f.window += by
 		in.open[id] = f
 	}
 }
 
-// Expire ends the streams whose clients have given them no window since then,
-// though their answers had begun. It reports true when it is the connection that
-// has none: its host should end it. Net/http has no limit for either.
+// Expire resets the streams whose answer had begun before the time given and has waited
+// for the stream's window since then. It reports true where the connection's window is
+// what is empty: the host should close the connection. Net/http has no limit for either.
 func (c *Conn) Expire(since time.Time) (over bool) {
 	in := c.inner.Load()
 	if in == nil {
@@ -98,30 +97,31 @@ func (c *Conn) Expire(since time.Time) (over bool) {
 	defer in.mu.Unlock()
 	for id, f := range in.open {
 		switch {
-		case f.moved == 0 || f.moved > before:
+		case f.progressAt == 0 || f.progressAt > before:
 		case noWindow:
-			c.blame(Stalled)
+			c.setReason(Stalled)
 			return true
-		case f.left <= 0 && !f.cut:
-			f.cut = true
+		case f.window <= 0 && !f.reset:
+			f.reset = true
 			in.open[id] = f
-			// To this net/http answers with RST_STREAM, and ends the handler's wait.
-			in.in.insert(appendWindowUpdate(nil, id, 0))
+			// An increment of 0 is an error (RFC 9113, 6.9): net/http answers with
+			// RST_STREAM and ends the handler's write.
+			in.pipe.insert(appendWindowUpdate(nil, id, 0))
 		}
 	}
 	return false
 }
 
-// wasCut reports whether net/http resets a stream because it was told to.
-func (in *inner) wasCut(id uint32) bool {
+// wasReset reports whether Expire had net/http reset a stream.
+func (in *inner) wasReset(id uint32) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.open[id].cut
+	return in.open[id].reset
 }
 
-// Streams counts the streams that net/http has open, and those that wait for the
-// client: to send more of its request, or a window for the answer. blocked says that
-// the client does not read at all.
+// Streams counts the streams that net/http has open, and those of them that wait for the
+// client to send more of a request or to grant window for an answer. blocked: the client
+// reads nothing from the connection, so all of them wait.
 func (c *Conn) Streams(now time.Time, blocked bool) (n stall.Count) {
 	in := c.inner.Load()
 	if in == nil || c.evicted.Load() {
@@ -132,38 +132,38 @@ func (c *Conn) Streams(now time.Time, blocked bool) (n stall.Count) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n.Open = len(in.open)
-	many := 0 // without a window
+	noWindow := 0
 	for _, f := range in.open {
-		stuck := f.moved != 0 && (f.left <= 0 || empty)
+		stuck := f.progressAt != 0 && (f.window <= 0 || empty)
 		if stuck {
-			many++
+			noWindow++
 		}
-		if blocked || stuck && f.moved <= late || f.fed != 0 && f.fed <= late {
+		if blocked || stuck && f.progressAt <= late || f.bodyAt != 0 && f.bodyAt <= late {
 			n.Waiting++
 		}
 	}
-	if many > stall.Few {
-		n.Waiting = max(n.Waiting, many)
+	if noWindow > stall.Few {
+		n.Waiting = max(n.Waiting, noWindow)
 	}
 	return n
 }
 
-// Evict says that the host ends the connection, since too many of its streams wait,
-// and with tell it tells the client, if nobody writes just now.
-func (c *Conn) Evict(tell bool) {
-	c.blame(TooMany)
-	if c.evicted.Store(true); !tell || !c.wmu.try() {
+// Evict notes that the host closes the connection, since too many of its streams wait.
+// With notify the client gets a GOAWAY first, unless another goroutine is writing.
+func (c *Conn) Evict(notify bool) {
+	c.setReason(TooMany)
+	if c.evicted.Store(true); !notify || !c.w.mu.try() {
 		return
 	}
-	defer c.wmu.unlock()
-	if c.told && !c.Resting() {
-		_, _ = c.host.Write(appendGoAway(nil, c.lastAnswered(), codeEnhanceYourCalm)) // it ends anyway
+	defer c.w.mu.unlock()
+	if c.w.settingsSent && !c.Parked() {
+		_, _ = c.host.Write(appendGoaway(nil, c.goawayLast(), codeEnhanceYourCalm)) // the connection ends anyway
 	}
 }
 
-// crowded reports whether a further stream is to be refused: there are too many that
-// wait for their clients, and this connection has more than a few of those.
-func (c *Conn) crowded() bool {
+// overBudget reports whether a further stream is to be refused: too many streams of the
+// server wait for their clients, and this connection has more than a few of them.
+func (c *Conn) overBudget() bool {
 	in := c.inner.Load()
 	if in == nil || !c.o.Budget.Pressed() {
 		return false
@@ -172,21 +172,21 @@ func (c *Conn) crowded() bool {
 	defer in.mu.Unlock()
 	n := 0
 	for _, f := range in.open {
-		if f.left < stall.SmallWindow || f.fed != 0 {
+		if f.window < stall.SmallWindow || f.bodyAt != 0 {
 			n++
 		}
 	}
 	return n > stall.Few
 }
 
-// decline refuses a stream of which nothing was done: its client may ask again (RFC
-// 9113, 8.7).
-func (c *Conn) decline(t *turn, id uint32) error {
+// decline refuses a stream before anything of it was processed, so that the client may
+// safely retry it (RFC 9113, 8.7).
+func (c *Conn) decline(t *task, id uint32) error {
 	c.o.Budget.Refuse()
 	if c.resets.Many(time.Now()) {
 		return c.flooded(t, Resets)
 	}
-	c.declined.add(id)
+	c.run.declined.add(id)
 	t.out = appendReset(t.out, id, codeRefusedStream)
 	return nil
 }

@@ -40,7 +40,7 @@ func TestStalledStream(t *testing.T) {
 	r.eventually("the window is used up", func() bool {
 		inner.mu.Lock()
 		defer inner.mu.Unlock()
-		return inner.open[1].left == 0 && inner.open[1].moved > 0
+		return inner.open[1].window == 0 && inner.open[1].progressAt > 0
 	})
 	if r.conn.Expire(time.Now().Add(-time.Hour)) {
 		t.Error("the connection is over")
@@ -70,7 +70,7 @@ func TestStalledStream(t *testing.T) {
 	if got := r.answer(5); got != "cold" {
 		t.Error(got)
 	}
-	if r.conn.Blamed() != None {
+	if r.conn.Reason() != None {
 		t.Error("the client is blamed")
 	}
 }
@@ -81,12 +81,12 @@ func TestStalledConnection(t *testing.T) {
 	r.ask(1, "/big")
 	r.data(1, defaultWindow)
 	r.eventually("the window is used up", func() bool { return r.conn.window.left() == 0 })
-	if r.conn.Expire(time.Now().Add(-time.Hour)) || r.conn.Blamed() != None {
+	if r.conn.Expire(time.Now().Add(-time.Hour)) || r.conn.Reason() != None {
 		t.Error("over too early")
 	}
 	r.eventually("it is over", func() bool { return r.conn.Expire(time.Now()) })
-	if r.conn.Blamed() != Stalled {
-		t.Errorf("blamed for %d", r.conn.Blamed())
+	if r.conn.Reason() != Stalled {
+		t.Errorf("blamed for %d", r.conn.Reason())
 	}
 	r.must(r.fr.WriteWindowUpdate(0, 1000))
 	r.eventually("it goes on", func() bool { return !r.conn.Expire(time.Now().Add(-time.Hour)) })

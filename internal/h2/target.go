@@ -11,12 +11,13 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Refusal is an answer to a request whose header block tells that it is none, or not for
-// this connection. Net/http and quic-go would reset its stream, or take it for another.
+// Refusal is the answer to a request whose header block is not one of a request that is
+// served here: for instance with the scheme http over TLS, or a target that is no path.
+// Net/http and quic-go would reset its stream, or take it for another request.
 type Refusal struct {
 	Status int // 0: nothing is wrong
 	Text   string
-	// Plain: net/http says so itself over HTTP/1.1, without nosniff.
+	// Plain: over HTTP/1.1 net/http gives this answer itself, without nosniff.
 	Plain bool
 }
 
@@ -25,14 +26,14 @@ func TooLong() Refusal {
 	return Refusal{http.StatusRequestHeaderFieldsTooLarge, "431 Request Header Fields Too Large", true}
 }
 
-// Refuse looks at the :scheme and the :path of a request over TLS, which are empty where
-// there is none: then it is malformed, and net/http or quic-go says so. A scheme is not
-// malformed that nobody here serves (RFC 9113, 8.3.1; RFC 9114, 4.3.1).
+// Refuse checks the :scheme and the :path of a request over TLS. An empty one is
+// malformed, which net/http and quic-go report themselves. Another scheme than https is
+// not malformed, but it is not served (RFC 9113, 8.3.1; RFC 9114, 4.3.1).
 func Refuse(scheme, path string) Refusal {
 	switch {
 	case badTarget(path):
 		return Refusal{http.StatusBadRequest, "400 Bad Request", true}
-	case path != "" && path[0] != '/' && path != "*": // an address, say
+	case path != "" && path[0] != '/' && path != "*": // such as https://example.org/
 		return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
 	case scheme == "" || strings.EqualFold(scheme, "https"):
 		return Refusal{}
@@ -42,13 +43,13 @@ func Refuse(scheme, path string) Refusal {
 	return Refusal{http.StatusBadRequest, NoRequest + "\n", false}
 }
 
-// What clients are told, also over HTTP/1.1.
+// Texts of refusals, also over HTTP/1.1.
 const (
 	NotHTTPS  = "This connection is for https addresses."
 	NoRequest = "This is not a request."
 )
 
-// badTarget reports whether a path is none that net/url takes.
+// badTarget reports whether net/url refuses a path.
 func badTarget(path string) bool {
 	odd := func(r rune) bool { return r == '%' || r <= ' ' || r == 0x7f }
 	if path == "" || path[0] == '/' && !strings.ContainsFunc(path, odd) {
@@ -58,8 +59,9 @@ func badTarget(path string) bool {
 	return err != nil
 }
 
-// Refused is the field by which a request comes to a handler that must refuse it: it has
-// a status, the scheme and the path as they came, and net/http sees others.
+// Refused is the field of a request that the handler must refuse. Its value is the status,
+// and the scheme and path as the client has sent them, for example "421 http /a";
+// net/http gets https and "/" in :scheme and :path, which it accepts.
 const (
 	Refused = "Millrace-Refused"
 	refused = "millrace-refused" // as it is sent
@@ -68,8 +70,8 @@ const (
 // maxLogged is how much of a path is logged where the header is too long.
 const maxLogged = 1 << 10
 
-// refuse makes a request that must be refused one that net/http takes. own is the field
-// to add, without a name for other requests.
+// refuse rewrites a request that must be refused to one that net/http accepts. own is the
+// field [Refused] for it; other requests get one without a name.
 func (l *headerList) refuse() (own hpack.HeaderField) {
 	var scheme, path *string
 	for i := range l.fields {
@@ -84,7 +86,7 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 		return own // malformed, or CONNECT
 	}
 	no, target := Refuse(*scheme, *path), *path
-	if l.size > l.most {
+	if l.size > l.max {
 		no, target = TooLong(), target[:min(len(target), maxLogged)]
 	}
 	if no.Status != 0 {
@@ -94,7 +96,7 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 	if *scheme != "" {
 		*scheme = "https" // net/http knows it in lower case only (RFC 3986, 3.1)
 	}
-	if l.size > l.most {
+	if l.size > l.max {
 		l.fields = slices.DeleteFunc(l.fields, func(f hpack.HeaderField) bool {
 			return !f.IsPseudo() || len(f.Value) > maxLogged
 		})
@@ -102,7 +104,8 @@ func (l *headerList) refuse() (own hpack.HeaderField) {
 	return own
 }
 
-// RefusalOf says why a request must be refused, and gives it back its target.
+// RefusalOf returns why a request must be refused, and restores its target, which the log
+// names.
 func RefusalOf(r *http.Request) Refusal {
 	was := r.Header[Refused]
 	if r.ProtoMajor != 2 || len(was) != 1 {
@@ -118,7 +121,7 @@ func RefusalOf(r *http.Request) Refusal {
 	return Refuse(scheme, path)
 }
 
-// Answer says it.
+// Answer writes the refusal.
 func (r Refusal) Answer(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -127,5 +130,5 @@ func (r Refusal) Answer(w http.ResponseWriter) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(r.Text)))
 	w.WriteHeader(r.Status)
-	_, _ = io.WriteString(w, r.Text) // else the client has gone
+	_, _ = io.WriteString(w, r.Text) // an error: the client has gone
 }

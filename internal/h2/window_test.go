@@ -20,7 +20,7 @@ type deaf struct{ host }
 func (*deaf) Write(p []byte) (int, error) { return len(p), nil }
 func (*deaf) Read([]byte) (int, error)    { return 0, io.EOF }
 func (*deaf) Close() error                { return nil }
-func (*deaf) Turn(Wait)                   {}
+func (*deaf) Awaits(Wait)                 {}
 
 // The host and net/http share the connection's window: what both send never
 // exceeds it, and all of it can be used.
@@ -103,7 +103,7 @@ func TestShutdown(t *testing.T) {
 		_, _ = w.Write(b)
 	}))
 	r.must(r.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: r.fields("/x"), EndHeaders: true}))
-	r.eventually("the stream is open", func() bool { return r.host.waits() == Nothing })
+	r.eventually("the stream is open", func() bool { return r.host.waits() == WaitNothing })
 	r.conn.Shutdown()
 	r.conn.Shutdown()
 	if f := r.gone(); f.LastStreamID != 1 || f.ErrCode != http2.ErrCodeNo {
@@ -125,7 +125,7 @@ func TestShutdown(t *testing.T) {
 	if got := r.answer(1); got != "late" {
 		t.Fatal(got)
 	}
-	r.eventually("nothing is awaited but a request", func() bool { return r.host.waits() == Request })
+	r.eventually("nothing is awaited but a request", func() bool { return r.host.waits() == WaitRequest })
 }
 
 // SETTINGS are the first frame, even when the drain was faster.

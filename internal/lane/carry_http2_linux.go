@@ -15,8 +15,8 @@ import (
 // does here: it gets all of the connection's flights at once, and the connection
 // leaves its loop.
 
-// Carry implements [h2.Host].
-func (h *h2Host) Carry(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
+// Forward implements [h2.Host].
+func (h *h2Host) Forward(id uint32, fields []hpack.HeaderField) (taken, marked bool) {
 	if !h.wire.onLoop() {
 		return false, false
 	}
@@ -62,8 +62,8 @@ func (h *h2Host) forgetCall(f *call) {
 	}
 }
 
-// Drop implements [h2.Host].
-func (h *h2Host) Drop(id uint32) {
+// Cancel implements [h2.Host].
+func (h *h2Host) Cancel(id uint32) {
 	for _, f := range h.calls {
 		if f.stream == id {
 			h.ownerLoop().discardCall(f)
@@ -72,8 +72,8 @@ func (h *h2Host) Drop(id uint32) {
 	}
 }
 
-// Surrender implements [h2.Host].
-func (h *h2Host) Surrender(pass func(id uint32, fields []hpack.HeaderField)) {
+// Handoff implements [h2.Host].
+func (h *h2Host) Handoff(pass func(id uint32, fields []hpack.HeaderField)) {
 	lp := h.ownerLoop()
 	for len(h.calls) > 0 {
 		f := h.calls[0]
@@ -86,7 +86,7 @@ func (h *h2Host) Surrender(pass func(id uint32, fields []hpack.HeaderField)) {
 // surrender has net/http go on with all flights of a connection.
 func (lp *loop) releaseStreams(c *Conn) {
 	defer lp.recoverPanic(c)
-	if c.h2conn.Load().Yield() != nil {
+	if c.h2conn.Load().Handoff() != nil {
 		_ = c.Close()
 		return
 	}

@@ -484,7 +484,7 @@ func (c *Conn) Close() error {
 		c.parking.Load().wakeClosed()
 	}
 	if front := c.h2conn.Load(); front != nil {
-		front.Forget()
+		front.Release()
 	}
 	if c.h2host != nil {
 		c.h2host.handoffs.discardUnclaimed()

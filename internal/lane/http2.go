@@ -34,7 +34,7 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, options: o}
 	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.mustPause})
 	switch {
-	case front.Greet() != nil:
+	case front.ReadPreface() != nil:
 		h.end(front)
 		done()
 	case c.adopt(h, front, func() { // the loop's lane waits for who leaves it
@@ -51,7 +51,7 @@ func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 // serve serves a connection that no loop owns. It may be parked in between.
 func (h *h2Host) serve(front *h2.Conn, done func()) {
 	h.mustLeave = false
-	_ = front.Resume() // a read finds out
+	_ = front.Unpark() // a read finds out
 	if h.lane.draining.Load() {
 		h.lane.shutdownHTTP2(front)
 	}
@@ -75,7 +75,7 @@ func (h *h2Host) serve(front *h2.Conn, done func()) {
 
 // returnToLoop gives a quiet connection back to its loop.
 func (h *h2Host) returnToLoop(front *h2.Conn) bool {
-	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !front.Rest() {
+	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !front.Park() {
 		return false
 	}
 	if !h.innerAwaited {
@@ -90,15 +90,15 @@ func (h *h2Host) returnToLoop(front *h2.Conn) bool {
 		return true
 	}
 	h.parking.Store(p)
-	_ = front.Resume() // a read finds out
+	_ = front.Unpark() // a read finds out
 	return false
 }
 
-// Leave implements [h2.Host].
-func (h *h2Host) Leave() { h.mustLeave = true }
+// LeaveLoop implements [h2.Host].
+func (h *h2Host) LeaveLoop() { h.mustLeave = true }
 
-// Posted implements [h2.Host].
-func (h *h2Host) Posted() {
+// Wake implements [h2.Host].
+func (h *h2Host) Wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isOwnedLocked() {
@@ -109,7 +109,7 @@ func (h *h2Host) Posted() {
 // Close implements [net.Conn]. While a loop has the connection, net/http can only cut
 // it: its streams have ended.
 func (h *h2Host) Close() error {
-	if f := h.h2conn.Load(); f != nil && f.Resting() {
+	if f := h.h2conn.Load(); f != nil && f.Parked() {
 		h.cut()
 		return nil
 	}
@@ -121,7 +121,7 @@ func (h *h2Host) end(front *h2.Conn) {
 	_ = h.Close() // if it is not: the client knows why
 	h.inner.Wait()
 	h.handoffs.discardUnclaimed()
-	h.countRefusal(front.Blamed())
+	h.countRefusal(front.Reason())
 }
 
 // mustPause reports whether the loop must do something first: wait for the client,
@@ -144,7 +144,7 @@ func (h *h2Host) countRefusal(why h2.Reason) {
 		m.Malformed.Add(h.shard, 1)
 	case h2.Headers:
 		m.Headers.Add(h.shard, 1)
-	case h2.Idle:
+	case h2.ControlFrames:
 		m.Idle.Add(h.shard, 1)
 	case h2.Resets:
 		m.Resets.Add(h.shard, 1)
@@ -241,8 +241,8 @@ func (l *handoffs) discardUnclaimed() {
 	}
 }
 
-// Kept implements [h2.Host].
-func (h *h2Host) Kept(n int64) { h.lane.unsent.Add(n) }
+// Buffered implements [h2.Host].
+func (h *h2Host) Buffered(n int64) { h.lane.unsent.Add(n) }
 
 // Read reads from the client.
 func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
@@ -262,19 +262,19 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 	return total, err
 }
 
-// Turn sets the connection's deadline.
-func (h *h2Host) Turn(w h2.Wait) {
-	if w != h2.Nothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
+// Awaits sets the connection's deadline.
+func (h *h2Host) Awaits(w h2.Wait) {
+	if w != h2.WaitNothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
 		return // the client was told to leave: what it still sends does not extend its time
 	}
 	switch w {
-	case h2.Request:
+	case h2.WaitRequest:
 		h.awaitRequest(time.Now(), h.lane.settings.Load())
-	case h2.Rest:
+	case h2.WaitFrame:
 		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else it is on its way
 			h.deadline.Store(h.deadlineIn(h.lane.settings.Load().Header))
 		}
-	case h2.Nothing:
+	case h2.WaitNothing:
 		h.deadline.Store(0)
 	}
 }

@@ -19,14 +19,14 @@ type loop struct{}
 // call is a request that a loop has forwarded to an upstream: never, here.
 type call struct{}
 
-// Carry implements [h2.Host]: there is no loop that could forward the request.
-func (*h2Host) Carry(uint32, []hpack.HeaderField) (taken, marked bool) { return false, false }
+// Forward implements [h2.Host]: there is no loop that could forward the request.
+func (*h2Host) Forward(uint32, []hpack.HeaderField) (taken, marked bool) { return false, false }
 
-// Drop implements [h2.Host].
-func (*h2Host) Drop(uint32) {}
+// Cancel implements [h2.Host].
+func (*h2Host) Cancel(uint32) {}
 
-// Surrender implements [h2.Host].
-func (*h2Host) Surrender(func(uint32, []hpack.HeaderField)) {}
+// Handoff implements [h2.Host].
+func (*h2Host) Handoff(func(uint32, []hpack.HeaderField)) {}
 
 type ownedConns struct{}
 

@@ -176,7 +176,7 @@ func (lp *loop) serveHTTP2(c *Conn) {
 		err := front.Run()
 		again := isWouldBlock(err) || errors.Is(err, h2.ErrPause)
 		if !again {
-			c.h2host.countRefusal(front.Blamed())
+			c.h2host.countRefusal(front.Reason())
 		}
 		switch {
 		case len(c.wire.unsent) > 0:
