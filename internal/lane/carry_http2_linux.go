@@ -135,7 +135,7 @@ func (lp *loop) sendStreams(c *Conn) {
 		return // it has left the loop meanwhile
 	}
 	c.h2host.needsFlush = false
-	if c.closed.Load() || c.h2host.pendingInner != nil || c.h2host.mustLeave || c.reading.pending != nil {
+	if c.state.load().ended() || c.h2host.pendingInner != nil || c.h2host.mustLeave || c.reading.pending != nil {
 		return
 	}
 	err := c.h2conn.Load().Flush()

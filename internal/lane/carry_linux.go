@@ -137,9 +137,9 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 	}
 	c.deadline.Store(0)
 	c.headStarted, c.closeAfter, c.fault = false, false, ""
-	c.state.Store(uint32(stateActive))
+	c.state.set(stateActive)
 	c.call = f
-	c.busy.Store(true)
+	c.setMode(loopWatches)
 	if !f.waits && !lp.watchUpstream(f) {
 		lp.toWorker(f)
 	}
@@ -377,8 +377,8 @@ func (lp *loop) toWorker(f *call) {
 		return
 	}
 	c.readAhead = append([]byte(head), c.readAhead...)
-	c.state.Store(uint32(stateReading))
-	c.busy.Store(false)
+	c.state.set(stateReading)
+	c.setMode(loopServes)
 	c.startHeadTimeout(len(c.readAhead))
 	c.leave()
 }
@@ -396,7 +396,7 @@ func (lp *loop) endCall(f *call) RoundTrip {
 // dropIfClientGone gives a flight up whose client has gone, over HTTP/2: others are told by
 // their connections.
 func (lp *loop) dropIfClientGone(f *call) bool {
-	if f.stream == 0 || !f.c.closed.Load() {
+	if f.stream == 0 || !f.c.state.load().ended() {
 		return false
 	}
 	lp.discardCall(f)
@@ -455,13 +455,13 @@ func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
 	k.head = lp.lane.through.AppendHead(k.head[:0], k.reply.Status, k.reply.Lines)
 	pending, err := lp.sendReply(c)
 	p.Sent(c, &k.reply)
-	c.state.Store(uint32(stateReading)) // a drain that begins now either sees this, or is seen below
+	c.state.set(stateReading) // a drain that begins now either sees this, or is seen below
 	c.awaitRequest(time.Now(), lp.lane.settings.Load())
 	if !c.resume() || err != nil {
 		if pending != nil {
 			pending.release()
 		}
-		c.busy.Store(false)
+		c.setMode(loopServes)
 		_ = c.Close()
 		return
 	}
@@ -526,7 +526,7 @@ func (lp *loop) stopForwarding() {
 		for a.first != nil {
 			c := a.first.c
 			lp.discardCall(a.first)
-			c.busy.Store(false)
+			c.setMode(loopServes)
 		}
 	}
 }

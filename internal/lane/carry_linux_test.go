@@ -33,7 +33,10 @@ func TestToldFlightIsNotUsedAgain(t *testing.T) {
 // A connection that has left its loop and got no other descriptor is an error for
 // whoever uses it, and nothing worse.
 func TestLostConnection(t *testing.T) {
-	l := (*link)(&Conn{lane: &Lane{meters: new(meter.Meters)}, fd: noFD, handlerCtx: &handlerContext{}})
+	l := (*link)(&Conn{
+		connHot:    connHot{lane: &Lane{meters: new(meter.Meters)}},
+		connLocked: connLocked{fd: noFD, handlerCtx: &handlerContext{}},
+	})
 	for name, use := range map[string]func() error{
 		"send":           func() error { return l.Send([]byte("HTTP/1.1 200 OK\r\n\r\n"), nil) },
 		"read":           func() error { _, err := (*Conn)(l).readBody(make([]byte, 1)); return err },

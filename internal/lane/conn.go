@@ -16,83 +16,106 @@ import (
 	"millrace/internal/send"
 )
 
-// connState says what net/http does with the connection, as its ConnState hook
-// tells.
-type connState uint32
-
-const (
-	stateReading  connState = iota // new, or waiting for the next request, or reading its head
-	stateActive                    // a handler runs
-	stateHijacked                  // not net/http's any more, and not ours
-)
-
 // Conn is a client's connection as net/http sees it. It has exactly the
 // methods that are written here: nothing of the connection below is promoted
-// that could pass by bytes which the lane holds.
+// that could let bytes pass by which the lane has read ahead.
+//
+// Its fields are grouped by who may touch them. Whoever serves the connection is one
+// goroutine at a time: its loop, a worker, a goroutine of its own, or net/http's.
 type Conn struct {
-	// What every hot request touches stands together: with many connections
-	// each further cache line is one from far away.
+	connHot
+	connShared
+	connLocked
+	connNet
+	connFixed
+	connRequest
+	connForward
+	connSweep
+}
+
+// connHot is what every hot request touches. It stands first and together: with many
+// connections each further cache line is one from far away. Lane, scope and shard
+// never change; the rest is for whoever serves the connection, but for the atomics.
+type connHot struct {
 	lane        *Lane
 	scope       *Scope
 	shard       uint32
 	outcome     outcome
-	headStarted bool         // a request's first byte has come
-	answeredBy  answerer     // who answered last
-	busy        atomic.Bool  // not the loop's for now: see through_linux.go
-	deadline    atomic.Int64 // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
+	headStarted bool          // a request's first byte has come
+	answeredBy  answerer      // who has sent the last answer
+	mode        atomic.Uint32 // a loopMode
+	deadline    atomic.Int64  // Unix nanoseconds by which bytes must come; 0 is none; see idleMark
 	reading     readState
-	remote      string // as logged; made at the first line
+	remote      string // the client's address as it is logged; made for the first line
+}
 
-	nc         net.Conn              // TCP, UNIX or TLS; nil for a loop-owned one
-	transport  net.Conn              // what nc runs over: itself, or the TCP connection below TLS
-	sock       *send.Socket          // nil: use nc
+// connShared is for everybody at any time.
+type connShared struct {
+	state      stateVar
+	served     atomic.Bool             // something was answered
+	halfClosed atomic.Bool             // the client sends no more: what is in the socket is all
+	inputEnded atomic.Bool             // the rest of the request's body is not read
+	writeBy    atomic.Int64            // like deadline, for bytes to go
+	h2conn     atomic.Pointer[h2.Conn] // HTTP/2 only
+	parking    atomic.Pointer[parking] // TLS only, and not net/http's
+}
+
+// connLocked changes with mu held. Whoever serves the connection may read fd without.
+type connLocked struct {
+	mu         sync.Mutex
+	fd         int             // noFD when no loop owns the connection
+	watchedFD  int             // what the loop watches for the end of one that it does not own; 0: nothing
+	cutPending bool            // to be closed by whoever gets it next
+	shed       bool            // was cut to make room
+	handlerCtx *handlerContext // nil: no request went to the handler directly
+}
+
+// connNet is the network below. Whoever serves the connection replaces it with mu held,
+// when the connection moves between a loop and package net.
+type connNet struct {
+	wire       *Wire        // TLS only, once a loop has had it
+	nc         net.Conn     // TCP, UNIX or TLS; nil for a loop-owned one
+	transport  net.Conn     // what nc runs over: itself, or the TCP connection below TLS
+	sock       *send.Socket // nil: use nc
+	h2host     *h2Host      // HTTP/2 only, once a loop has had it
+	readWaker  *readWaker   // TLS only
+	clientCert bool         // of a wire: the client has proved who it is
+}
+
+// connFixed is set before a second goroutine knows the connection, and by TLSConn.adopt
+// before a loop does.
+type connFixed struct {
 	onReadable func(fd uintptr) bool // readable, bound once
 	peer       net.Addr              // the client
 	local      net.Addr              // of a loop-owned one
 	onClose    func()                // called once, when the connection is closed
+	onLeave    func(*Conn)           // called when its loop gives it up; nil: it has never had one
+}
 
-	state       atomic.Uint32
-	closed      atomic.Bool
-	writeBy     atomic.Int64 // like deadline, for bytes to go
-	served      atomic.Bool  // something was answered
-	queueSample queueSample  // the sweeper's
-	ackSample   ackSample    // the sweeper's
-
-	// Of the goroutine that reads (the lane's, net/http's own, or its
-	// background read while a handler runs; never two at once).
+// connRequest is for the goroutine that reads: the lane's, net/http's own, or its
+// background read while a handler runs; never two at once.
+type connRequest struct {
 	tracker    tracker
 	readAhead  []byte // read from nc, not yet seen by net/http
 	peek       [1]byte
 	info       requestInfo
-	pipelined  bool                    // a request was held behind the one that is being answered
-	closeAfter bool                    // the request that is being answered must be the connection's last
-	fault      fault                   // and has no other answer than this
-	inputEnded atomic.Bool             // the rest of its body is not read
-	pace       Pace                    // of its body
-	readWaker  *readWaker              // TLS only
-	h2conn     atomic.Pointer[h2.Conn] // HTTP/2 only
-	parking    atomic.Pointer[parking] // TLS only, and not net/http's
-	wire       *Wire                   // TLS only, once a loop has had it
-	clientCert bool                    // of a wire: the client has proved who it is
-	h2host     *h2Host                 // HTTP/2 only, once a loop has had it
+	pipelined  bool  // a request had come behind the one that is being answered
+	closeAfter bool  // the request that is being answered must be the connection's last
+	fault      fault // and has no other answer than this
+	pace       Pace  // of its body
+}
 
-	// Of loop-owned connections, see loop.
-	onLeave    func(*Conn)
-	mu         sync.Mutex // fd, and nc while it changes
-	fd         int        // noFD when no loop owns it
-	cutPending bool       // to be closed as soon as it is none any more
-	endOnly    bool       // away, and the loop hears only of its end; by mu
+// connForward is a request that the loop has forwarded to an upstream.
+type connForward struct {
+	call      *call     // until its answer has come; for the loop alone
+	roundTrip RoundTrip // the handler is to go on with it
+	prepared  any       // what a Forwarder that did not forward the request has left for its handler
+}
 
-	call      *call     // a request that the loop has passed on; the loop's alone
-	roundTrip RoundTrip // one that the handler is to go on with
-	prepared  any       // what a Carrier has left for the handler that is called next
-
-	handlerCtx *handlerContext // nil: no request went to the handler directly
-	watchedFD  int             // what the loop watches for the end of one that it does not own; by mu
-	halfClosed atomic.Bool     // the client sends no more, once all is read
-
-	released bool // somebody else's, see Release; by mu
-	shed     bool // ends soon, to make room; by mu
+// connSweep is for the sweeper alone.
+type connSweep struct {
+	queueSample queueSample
+	ackSample   ackSample
 }
 
 // noFD is the descriptor of a connection that has a net.Conn.
@@ -134,7 +157,12 @@ func newReadWaker() *readWaker {
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 	peer := nc.RemoteAddr()
 	nc = unwrapNamed(nc)
-	c := &Conn{nc: nc, transport: nc, peer: peer, lane: l, scope: scope, onClose: gone, shard: l.serial.Add(1), fd: noFD}
+	c := &Conn{
+		connHot:    connHot{lane: l, scope: scope, shard: l.serial.Add(1)},
+		connLocked: connLocked{fd: noFD},
+		connNet:    connNet{nc: nc, transport: nc},
+		connFixed:  connFixed{peer: peer, onClose: gone},
+	}
 	tc, secure := nc.(*tls.Conn)
 	if secure {
 		c.transport = tc.NetConn()
@@ -178,12 +206,12 @@ func OnState(nc net.Conn, state http.ConnState) {
 		c.pipelined = len(c.readAhead) > 0
 		c.closeAfter, c.fault = c.tracker.judge()
 		c.pace = Pace{}
-		c.state.Store(uint32(stateActive))
+		c.state.set(stateActive)
 	case http.StateIdle:
 		c.discardRoundTrip()
 		c.prepared = nil
 		c.tracker.reset()
-		c.state.Store(uint32(stateReading)) // before its deadline: see Lane.Drain
+		c.state.set(stateReading) // before its deadline: see Lane.Drain
 		c.awaitRequest(time.Now(), c.lane.settings.Load())
 	case http.StateHijacked:
 		if tcp, ok := c.transport.(*net.TCPConn); ok {
@@ -191,7 +219,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 		}
 		c.deadline.Store(0)
 		c.writeBy.Store(0)
-		c.state.Store(uint32(stateHijacked))
+		c.state.set(stateHijacked)
 	case http.StateClosed:
 		c.discardRoundTrip()
 	}
@@ -233,10 +261,12 @@ func (c *Conn) deadlineIn(d time.Duration) int64 { return time.Now().Add(d).Unix
 
 // Read implements [net.Conn] for net/http.
 func (c *Conn) Read(p []byte) (int, error) {
-	switch connState(c.state.Load()) {
+	switch c.state.load() {
+	case stateClosed:
+		return 0, net.ErrClosed
 	case stateActive:
 		return c.readActive(p)
-	case stateHijacked:
+	case stateHijacked, stateReleased:
 		if len(c.readAhead) > 0 {
 			return c.unbuffer(p), nil
 		}
@@ -377,7 +407,7 @@ func (c *Conn) awaitGone() error {
 
 // Write implements [net.Conn] for net/http.
 func (c *Conn) Write(p []byte) (int, error) {
-	if connState(c.state.Load()) == stateHijacked {
+	if c.state.load().givenAway() {
 		return c.nc.Write(p)
 	}
 	n, err := c.transmit(p, nil)
@@ -415,7 +445,7 @@ func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 // itself answers, nothing is waited for from the client meanwhile: a slow
 // download may take longer than a connection may be idle.
 func (c *Conn) startWriteTimeout() {
-	if connState(c.state.Load()) == stateReading {
+	if c.state.load() == stateReading {
 		c.setInputDeadline(0)
 	}
 	c.writeBy.Store(c.deadlineIn(c.lane.settings.Load().Write))
@@ -430,7 +460,7 @@ func (c *Conn) stopWriteTimeout() {
 // ReadFrom implements [io.ReaderFrom]: it is how net/http hands a file over.
 // Files go by sendfile(2), over TCP and UNIX sockets alike.
 func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
-	if connState(c.state.Load()) == stateHijacked {
+	if c.state.load().givenAway() {
 		return io.Copy(struct{ io.Writer }{c.nc}, src)
 	}
 	if sec, moved, ok := send.SectionOf(src); ok && c.sock != nil {
@@ -470,7 +500,7 @@ var bufferPool = sync.Pool{New: func() any { b := make([]byte, maxWrite); return
 
 // Close implements [net.Conn].
 func (c *Conn) Close() error {
-	if c.closed.Swap(true) {
+	if !c.state.end(stateClosed) {
 		return net.ErrClosed
 	}
 	c.stopWatching()
@@ -506,7 +536,7 @@ func (c *Conn) cut() {
 		c.handlerCtx.cancel()
 	}
 	switch {
-	case c.released: // it is somebody else's
+	case c.state.load() == stateReleased: // it is somebody else's
 	case c.fd != noFD:
 		c.cutPending = true
 		shutdown(c.fd)
@@ -523,13 +553,13 @@ func (c *Conn) cut() {
 func (c *Conn) beingCut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.shed || c.released
+	return c.shed || c.state.load() == stateReleased
 }
 
 // cutToMakeRoom cuts the connection and reports whether it was the first to do so.
 func (c *Conn) cutToMakeRoom() bool {
 	c.mu.Lock()
-	again := c.shed || c.released
+	again := c.shed || c.state.load() == stateReleased
 	c.shed = true
 	c.mu.Unlock()
 	if !again {
@@ -557,7 +587,7 @@ func (c *Conn) wakeReader(past bool) {
 		return
 	}
 	c.readWaker.mu.Lock()
-	c.readWaker.past = past || c.closed.Load()
+	c.readWaker.past = past || c.state.load().ended()
 	c.readWaker.mu.Unlock()
 	c.readWaker.cond.Broadcast()
 }

@@ -24,7 +24,7 @@ func (l *Lane) Drain() {
 	l.each(func(c *Conn) {
 		// Only deadlines that are there are moved: a connection without
 		// one is being answered, and an upload has its own.
-		if d := c.deadline.Load(); d > soon && connState(c.state.Load()) == stateReading {
+		if d := c.deadline.Load(); d > soon && c.state.load() == stateReading {
 			c.deadline.CompareAndSwap(d, soon)
 		}
 	})

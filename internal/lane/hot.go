@@ -96,7 +96,7 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 			}
 		}
 		c.stopWatching() // net/http looks itself
-		c.busy.Store(false)
+		c.setMode(loopServes)
 		c.readAhead, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
 		return true
 	}

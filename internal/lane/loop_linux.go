@@ -117,7 +117,7 @@ func (l *Lane) stopLoops() {
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
-		if c.isOwned() && !c.busy.Load() { // one that is away has been cut, and its goroutine notices
+		if c.isOwned() && c.loopServes() { // one that is away has been cut, and its goroutine notices
 			if c.reading.pending != nil {
 				_ = c.endPending(net.ErrClosed)
 			}
@@ -146,7 +146,11 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 		_ = unix.Close(fd)
 		return false
 	}
-	c := &Conn{lane: l, scope: scope, onClose: gone, onLeave: take, peer: nc.RemoteAddr(), local: nc.LocalAddr(), shard: l.serial.Add(1), fd: fd}
+	c := &Conn{
+		connHot:    connHot{lane: l, scope: scope, shard: l.serial.Add(1)},
+		connLocked: connLocked{fd: fd},
+		connFixed:  connFixed{peer: nc.RemoteAddr(), local: nc.LocalAddr(), onClose: gone, onLeave: take},
+	}
 	_ = nc.Close()
 	c.onReadable = c.readable
 	lp := c.ownerLoop()
@@ -231,7 +235,7 @@ func (lp *loop) serve(event *epoll.Event) {
 	if c == nil || c.shard != event.Generation() {
 		return // closed a moment ago, within the same round of events
 	}
-	if c.busy.Load() {
+	if !c.loopServes() {
 		lp.onEventWhileBusy(c, event)
 		if c.call != nil && event.Events&(epoll.HungUp|epoll.Failed) != 0 {
 			lp.toWorker(c.call)
@@ -263,7 +267,7 @@ func (lp *loop) serve(event *epoll.Event) {
 // which there is. One that waits for room will look anyway, and one that is away is
 // not idle. c.mu must be held.
 func (c *Conn) wakeLoop() {
-	if !c.busy.Load() {
+	if c.loopServes() {
 		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 }
@@ -342,7 +346,7 @@ func (lp *loop) recoverPanic(c *Conn) {
 	}
 	if c.call != nil {
 		lp.discardCall(c.call)
-		c.busy.Store(false)
+		c.setMode(loopServes)
 	}
 	for c.h2host != nil && len(c.h2host.calls) > 0 {
 		lp.discardCall(c.h2host.calls[0])

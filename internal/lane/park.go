@@ -81,7 +81,7 @@ func (p *parking) wakeClosed() {
 
 // parkIfIdle parks a connection that has waited long enough for a request.
 func (p *parking) parkIfIdle(deadline, now int64) {
-	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || connState(p.c.state.Load()) != stateReading {
+	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || p.c.state.load() != stateReading {
 		return
 	}
 	if idle := int64(p.c.lane.settings.Load().Idle); now-(deadline-idle) >= int64(parkAfter) {

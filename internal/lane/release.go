@@ -14,7 +14,7 @@ type limitedConn interface{ Uncount() }
 // that is not a hijacked one of a lane, or was released before, is returned as it is.
 func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	c, ok := FromNet(nc)
-	if !ok || connState(c.state.Load()) != stateHijacked || !c.release() {
+	if !ok || c.state.load() != stateHijacked || !c.release() {
 		return nc, nil
 	}
 	c.lane.untrack(c)
@@ -42,9 +42,5 @@ type Switcher interface {
 func (c *Conn) release() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed.Swap(true) {
-		return false
-	}
-	c.released = true
-	return true
+	return c.state.end(stateReleased)
 }

@@ -143,7 +143,7 @@ func (c *Conn) recheckIdle(d int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.released || c.cutPending:
+	case c.state.load() == stateReleased || c.cutPending:
 		return false
 	case c.fd != noFD:
 		c.wakeLoop()
@@ -249,7 +249,7 @@ func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	young := time.Now().Add(l.settings.Load().Idle - shedGrace).UnixNano()
 	return l.shed(which, func(c *Conn) (order int64, ok bool) {
 		d := c.deadline.Load()
-		return d, connState(c.state.Load()) == stateReading && d&idleMark != 0 && (d <= young || c.served.Load())
+		return d, c.state.load() == stateReading && d&idleMark != 0 && (d <= young || c.served.Load())
 	})
 }
 
@@ -270,7 +270,7 @@ func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
 			return by, true
 		}
 		d := c.deadline.Load()
-		switch p := connState(c.state.Load()); {
+		switch p := c.state.load(); {
 		case p == stateReading && d&idleMark == 0:
 			return d, late(d, s.Header)
 		case p == stateActive:

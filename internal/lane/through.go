@@ -65,7 +65,7 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 	c.headStarted, c.closeAfter, c.fault = false, false, ""
 	c.pipelined = int64(len(c.readAhead)) > x.Length()
 	c.pace = Pace{}
-	c.state.Store(uint32(stateActive))
+	c.state.set(stateActive)
 	c.mu.Lock()
 	c.handlerCtx, g.cancel = g, cancel
 	cut := c.cutPending
@@ -87,7 +87,7 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 		c.answeredBy = byLanePost
 	}
 	c.stopWriteTimeout()
-	c.state.Store(uint32(stateReading)) // before its deadline: see Lane.Drain
+	c.state.set(stateReading) // before its deadline: see Lane.Drain
 	c.awaitRequest(time.Now(), c.lane.settings.Load())
 	return o
 }

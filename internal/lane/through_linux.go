@@ -54,8 +54,8 @@ func (lp *loop) submit(c *Conn, b []byte) bool {
 		c.readAhead = append(c.readAhead, b[n:]...)
 	}
 	c.deadline.Store(0)
-	c.state.Store(uint32(stateActive))
-	c.busy.Store(true)
+	c.state.set(stateActive)
+	c.setMode(loopWatches)
 	lp.lane.workers.submit(task{c, string(b[:n])})
 	return true
 }
@@ -132,7 +132,7 @@ func (c *Conn) serveTask(head string) {
 	}()
 	if x := lean.New(head); x == nil {
 		c.readAhead = append([]byte(head), c.readAhead...)
-		c.state.Store(uint32(stateReading))
+		c.state.set(stateReading)
 		c.startHeadTimeout(len(c.readAhead))
 	} else if c.closeIfLast(c.serveExchange(x)) {
 		whole = true
@@ -153,9 +153,7 @@ func (c *Conn) resume() bool {
 	if c.cutPending {
 		return false
 	}
-	c.busy.Store(false)
-	if c.endOnly {
-		c.endOnly = false
+	if loopMode(c.mode.Swap(uint32(loopServes))) == loopWatchesEnd {
 		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 	return true
@@ -189,15 +187,15 @@ func (lp *loop) onEventWhileBusy(c *Conn, event *epoll.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fd := int(event.Key())
-	if !c.busy.Load() || fd != c.fd && fd != c.watchedFD {
+	if c.loopServes() || fd != c.fd && fd != c.watchedFD {
 		return // it is told once more where that matters
 	}
 	if event.Events&(epoll.PeerShut|epoll.HungUp|epoll.Failed) != 0 {
 		c.halfClosed.Store(true)
 		c.cancelIfGoneFD(fd)
 	}
-	if fd == c.fd && !c.endOnly {
-		c.endOnly = true
+	if fd == c.fd && loopMode(c.mode.Load()) == loopWatches {
+		c.setMode(loopWatchesEnd)
 		_ = lp.in.Change(fd, epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
 	}
 }
@@ -242,7 +240,7 @@ func (c *Conn) watchForClose() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.watchedFD = int(fd)
-		c.busy.Store(true)
+		c.setMode(loopWatches)
 		slot.Store(c)
 		_ = c.ownerLoop().in.Add(int(fd), epoll.PeerShut|epoll.Edge, int32(fd), c.shard)
 	})

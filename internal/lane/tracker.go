@@ -14,14 +14,14 @@ const maxHeadSoFar = 1 << 20
 // same reason a request about whose length there is any doubt is the last of
 // its connection, and one whose framing contradicts itself is refused (judge).
 type tracker struct {
-	headSoFar   []byte // an unfinished head, as passed on so far
-	body        int64  // bytes of the request's body that are still to be passed on
-	chunks      chunks // the same of a chunked body
-	chunked     bool
-	done        bool // the head is complete
-	lost        bool // something was passed on whose length is not certain: for good
+	headSoFar  []byte // an unfinished head, as passed on so far
+	body       int64  // bytes of the request's body that are still to be passed on
+	chunks     chunks // the same of a chunked body
+	chunked    bool
+	done       bool // the head is complete
+	lost       bool // something was passed on whose length is not certain: for good
 	lostBefore bool // that was before this request: it may begin anywhere
-	fault       fault
+	fault      fault
 }
 
 // fault is why a request is refused; it has no other answer than that.

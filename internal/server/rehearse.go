@@ -23,7 +23,7 @@ const (
 	audienceRoom = 1 << 20
 )
 
-// Cool and Hottest are those of the lane.
+// Cool and Hottest are ResetRecent and HotRequests of the lane.
 func (s *Server) Cool() { s.lane.ResetRecent() }
 
 // Hottest lists what is asked most: see [lane.Lane.Hottest].
