@@ -51,11 +51,11 @@ type Memory struct {
 	evicting sync.Mutex
 	shards   [shards]shard
 
-	start  sync.Mutex // for started and closed
-	begun  bool
-	closed bool
-	stop   chan struct{}
-	swept  sync.WaitGroup
+	start   sync.Mutex // for started and closed
+	started bool
+	closed  bool
+	stop    chan struct{}
+	swept   sync.WaitGroup
 }
 
 var _ Bus = (*Memory)(nil)
@@ -84,10 +84,10 @@ func (m *Memory) Start(l Listener) error {
 	if m.closed {
 		return ErrClosed
 	}
-	if m.begun {
+	if m.started {
 		return errors.New("the bus was started before")
 	}
-	m.begun = true
+	m.started = true
 	m.listener = l
 	m.swept.Go(m.sweep) // Close waits for it
 	return nil

@@ -153,7 +153,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 			return err
 		}
 		if d.Unasked != nil {
-			pool.OnUnasked(d.Unasked)
+			pool.OnUnsolicited(d.Unasked)
 		}
 		h.life.owned = append(h.life.owned, pool)
 		transport = pool

@@ -66,14 +66,14 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 func (p *passing) Edit(status int, lines []field.Line) []field.Line {
 	h := p.h
 	if rfc9111.Unsafe(p.method) {
-		h.invalidate(h.life.ctx, p.method, p.url, status, told(lines))
+		h.invalidate(h.life.ctx, p.method, p.url, status, invalidating(lines))
 	}
 	lines = h.public(lines)
 	return append(lines, field.Line{Name: "Cache-Status", Value: bypassed(p.why, status)})
 }
 
-// told are the fields of an answer that say what else it makes invalid.
-func told(lines []field.Line) http.Header {
+// invalidating are the fields of an answer that say what else it makes invalid.
+func invalidating(lines []field.Line) http.Header {
 	var header http.Header
 	for i := range lines {
 		switch l := &lines[i]; l.Name {

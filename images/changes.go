@@ -145,8 +145,8 @@ func (h *Handler) drop(p *staleRecord) {
 	h.meters.Dropped.Add(0, uint64(h.variants.drop(h.closing, p.file, ids)))
 }
 
-// tidyAll removes orphans from the store.
-func (h *Handler) tidyAll() {
+// cleanUpAll removes orphans from the store.
+func (h *Handler) cleanUpAll() {
 	if _, err := h.Tidy(h.closing); err != nil && h.closing.Err() == nil {
 		h.log.Warn("the folder of converted images could not be tidied", "err", err)
 	}

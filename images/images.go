@@ -140,7 +140,7 @@ func newHandler(o Options, d Deps) (*Handler, error) {
 	h.closing, h.end = context.WithCancel(context.Background())
 	h.running.Go(func() { h.again(followEvery, followEvery, h.follow) })
 	h.running.Go(h.dropLoop)
-	h.running.Go(func() { h.again(tidyAfter, tidyEvery, h.tidyAll) })
+	h.running.Go(func() { h.again(tidyAfter, tidyEvery, h.cleanUpAll) })
 	if o.Prefetch {
 		h.running.Go(func() { h.again(0, prefetchEvery, h.prefetch) })
 	}
@@ -232,7 +232,7 @@ func (h *Handler) serveOther(w http.ResponseWriter, r *http.Request) {
 	switch hints := h.options.Params.AcceptCH(); {
 	case h.options.OnlyImages:
 		h.meters.Served.Add("refused extension")
-		sayText(w, r, http.StatusBadRequest, "File extension not allowed!\n")
+		respondText(w, r, http.StatusBadRequest, "File extension not allowed!\n")
 	case hints != "":
 		h.source.ServeOriginal(w, r, original.Terms{Header: http.Header{"Accept-Ch": {hints}}})
 	default:
@@ -250,8 +250,8 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// sayText answers with a line.
-func sayText(w http.ResponseWriter, r *http.Request, status int, text string) {
+// respondText answers with a line.
+func respondText(w http.ResponseWriter, r *http.Request, status int, text string) {
 	header := w.Header()
 	header["Content-Type"] = []string{"text/plain; charset=utf-8"}
 	header["X-Content-Type-Options"] = []string{"nosniff"}

@@ -33,10 +33,10 @@ const (
 // seen are the scripts that paths have led to.
 type seen struct {
 	mu    sync.Mutex
-	paths map[string]sight
+	paths map[string]cachedTarget
 }
 
-type sight struct {
+type cachedTarget struct {
 	target target
 	until  time.Time
 }
@@ -47,9 +47,9 @@ func (s *seen) note(path string, t target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paths == nil || len(s.paths) >= maxSeen {
-		s.paths = map[string]sight{}
+		s.paths = map[string]cachedTarget{}
 	}
-	s.paths[strings.Clone(path)] = sight{t, now.Add(seenFor)}
+	s.paths[strings.Clone(path)] = cachedTarget{t, now.Add(seenFor)}
 }
 
 // of is what a path has led to a moment ago.
@@ -103,7 +103,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	default:
 		return nil
 	}
-	request, ok := fastcgi.AppendRequest(q.Out, func(b []byte) []byte { return h.appendQuestion(b, q, t) }, q.Body)
+	request, ok := fastcgi.AppendRequest(q.Out, func(b []byte) []byte { return h.appendParams(b, q, t) }, q.Body)
 	var line fastcgi.Line
 	if ok {
 		line, ok = fastcgi.Ask(socket, request)
@@ -117,8 +117,8 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	return p
 }
 
-// appendQuestion is params for a request that the lane has read.
-func (h *Handler) appendQuestion(b []byte, q *lane.ForwardRequest, t target) []byte {
+// appendParams is params for a request that the lane has read.
+func (h *Handler) appendParams(b []byte, q *lane.ForwardRequest, t target) []byte {
 	about := about{method: q.Head.Method, uri: q.Head.Target, path: q.Head.Path, query: q.Head.Query, proto: "HTTP/1.1", host: q.Head.Host, secure: q.Scope.Secure, remote: q.Client.String()}
 	if q.HTTP2 {
 		about.proto = "HTTP/2.0"

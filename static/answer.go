@@ -78,7 +78,7 @@ func (h *Handler) finish(s *snapshot, p content) *send.Answer {
 	if variant {
 		asked = file
 	}
-	h.rules.load().dress(header, "/"+asked, true)
+	h.rules.load().applyHeaders(header, "/"+asked, true)
 	return a
 }
 

@@ -47,7 +47,7 @@ type archiver interface {
 func (h *Handler) archive(w http.ResponseWriter, r *http.Request, name, kind string) {
 	types := map[string]string{"zip": "application/zip", "tar.gz": "application/gzip"}
 	if types[kind] == "" {
-		sayStatus(w, r, http.StatusBadRequest)
+		respondStatus(w, r, http.StatusBadRequest)
 		return
 	}
 	select {
@@ -55,16 +55,16 @@ func (h *Handler) archive(w http.ResponseWriter, r *http.Request, name, kind str
 		defer func() { <-h.archives }()
 	default:
 		w.Header()["Retry-After"] = []string{"10"}
-		sayStatus(w, r, http.StatusServiceUnavailable)
+		respondStatus(w, r, http.StatusServiceUnavailable)
 		return
 	}
 	files, err := h.below(r, name)
 	switch {
 	case errors.Is(err, errTooLarge):
-		sayStatus(w, r, http.StatusRequestEntityTooLarge)
+		respondStatus(w, r, http.StatusRequestEntityTooLarge)
 		return
 	case err != nil:
-		sayStatus(w, r, http.StatusServiceUnavailable)
+		respondStatus(w, r, http.StatusServiceUnavailable)
 		return
 	}
 	base := path.Base("/" + strings.TrimSuffix(name, "/"))

@@ -11,7 +11,7 @@ import (
 // fail answers a request whose name led to no file.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
 	rules := h.rules.load()
-	rules.dress(w.Header(), pathOf(r), false)
+	rules.applyHeaders(w.Header(), pathOf(r), false)
 	switch {
 	case errors.Is(err, errDirectory):
 		redirect(w, r, directorySegment(name))
@@ -20,34 +20,34 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, name string, err 
 			h.notFound(w, r)
 		}
 	case errors.Is(err, errNotAcceptable):
-		sayStatus(w, r, http.StatusNotAcceptable)
+		respondStatus(w, r, http.StatusNotAcceptable)
 	case errors.Is(err, errForbidden):
-		sayStatus(w, r, http.StatusForbidden)
+		respondStatus(w, r, http.StatusForbidden)
 	default:
 		w.Header()["Retry-After"] = []string{"1"}
-		sayStatus(w, r, http.StatusServiceUnavailable)
+		respondStatus(w, r, http.StatusServiceUnavailable)
 	}
 }
 
 // notFound answers 404 with the site's page for it, if it has one.
 func (h *Handler) notFound(w http.ResponseWriter, r *http.Request) {
 	rules := h.rules.load()
-	rules.dress(w.Header(), pathOf(r), false)
+	rules.applyHeaders(w.Header(), pathOf(r), false)
 	if h.private.covers(h.options.NotFound) {
-		sayStatus(w, r, http.StatusNotFound)
+		respondStatus(w, r, http.StatusNotFound)
 		return
 	}
 	u, err := h.use(h.options.NotFound, r.Header)
 	if err != nil {
-		sayStatus(w, r, http.StatusNotFound)
+		respondStatus(w, r, http.StatusNotFound)
 		return
 	}
 	defer u.done()
 	send.ServeStatus(w, r, http.StatusNotFound, rules.under(u.answer, pathOf(r), false))
 }
 
-// sayStatus answers with the status and its name.
-func sayStatus(w http.ResponseWriter, r *http.Request, status int) {
+// respondStatus answers with the status and its name.
+func respondStatus(w http.ResponseWriter, r *http.Request, status int) {
 	body := strconv.Itoa(status) + " " + http.StatusText(status) + "\n"
 	h := w.Header()
 	h["Content-Type"] = []string{"text/plain; charset=utf-8"}

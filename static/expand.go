@@ -21,11 +21,13 @@ const (
 	maxWindow = 8 << 20
 )
 
-// lone reports whether there are only compressed forms of the file.
-func (f *found) lone() bool { return f.file != "" && f.sources[negotiate.Identity] == (stamp{}) }
+// onlyCompressed reports whether there are only compressed forms of the file.
+func (f *found) onlyCompressed() bool {
+	return f.file != "" && f.sources[negotiate.Identity] == (stamp{})
+}
 
-// probeLone is probe for a name of which there are only compressed forms.
-func (h *Handler) probeLone(t *tree, name string) (f found, dir stamp, err error) {
+// probeCompressed is probe for a name of which there are only compressed forms.
+func (h *Handler) probeCompressed(t *tree, name string) (f found, dir stamp, err error) {
 	f.tree, f.file = t, name
 	dir = t.stampOf(dirOf(name))
 	some := false
@@ -40,9 +42,9 @@ func (h *Handler) probeLone(t *tree, name string) (f found, dir stamp, err error
 	return f, dir, nil
 }
 
-// expandLone makes the form for clients that can take none of the compressed
+// expandCompressed makes the form for clients that can take none of the compressed
 // ones. There is none when it is too large, or what is there is broken.
-func (h *Handler) expandLone(s *snapshot) error {
+func (h *Handler) expandCompressed(s *snapshot) error {
 	if s.available == 0 {
 		return errForbidden
 	}

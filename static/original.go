@@ -41,7 +41,7 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	f, err := h.original(s.found.tree, s.found.file, s.found.sources[negotiate.Identity])
 	f.Generation = s.read
 	if rules != nil {
-		f.Dress = func(header http.Header) { rules.dress(header, pathOf(r), true) }
+		f.Dress = func(header http.Header) { rules.applyHeaders(header, pathOf(r), true) }
 		if !rules.current() { // another request finds the new ones
 			return f, original.ErrYoung
 		}
@@ -141,7 +141,7 @@ func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t origin
 		a.Header[field] = values
 	}
 	if u.offer && !t.Interim && rules.current() {
-		rule := rules.narrow(u.rule())
+		rule := rules.restrictOffer(u.rule())
 		rule.VaryOn = slices.Concat(rule.VaryOn, t.VaryOn)
 		rule.WithQuery, rule.Also = t.WithQuery, t.Also
 		lane.Offer(r, &a, rule)

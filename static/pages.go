@@ -150,7 +150,7 @@ func (h *Handler) application(w http.ResponseWriter, r *http.Request, name strin
 	a := *u.answer
 	a.Header = maps.Clone(a.Header)
 	a.Header["Vary"] = append(slices.Clone(a.Header["Vary"]), "Accept", "Sec-Fetch-Mode")
-	h.rules.load().dress(a.Header, pathOf(r), true)
+	h.rules.load().applyHeaders(a.Header, pathOf(r), true)
 	send.Serve(w, r, &a)
 	return true
 }

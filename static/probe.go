@@ -72,7 +72,7 @@ func (h *Handler) probeIn(t *tree, name string) (f found, dir stamp, err error) 
 		err = errNotFound
 	}
 	if errors.Is(err, errNotFound) && h.expand != nil && h.options.Decompress && f.file != "" {
-		return h.probeLone(t, name)
+		return h.probeCompressed(t, name)
 	}
 	if err != nil {
 		return found{}, stamp{}, err

@@ -198,16 +198,16 @@ func (f *folderRules) closes(file string) bool {
 	return closed
 }
 
-// narrow keeps an answer of the lane for requests for which the rules say the same.
-func (f *folderRules) narrow(rule lane.Rule) lane.Rule {
+// restrictOffer keeps an answer of the lane for requests for which the rules say the same.
+func (f *folderRules) restrictOffer(rule lane.Rule) lane.Rule {
 	if f != nil && f.redirects.Hosts() {
 		rule.VaryOn = append(rule.VaryOn[:len(rule.VaryOn):len(rule.VaryOn)], "Host")
 	}
 	return rule
 }
 
-// dress gives the answer to a path its fields. file: it is what the path stands for.
-func (f *folderRules) dress(header http.Header, path string, file bool) {
+// applyHeaders gives the answer to a path its fields. file: it is what the path stands for.
+func (f *folderRules) applyHeaders(header http.Header, path string, file bool) {
 	if f != nil {
 		f.headers.Apply(header, path, file)
 	}
@@ -220,7 +220,7 @@ func (f *folderRules) under(a *send.Answer, path string, file bool) *send.Answer
 	}
 	own := *a
 	own.Header = maps.Clone(a.Header)
-	f.dress(own.Header, path, file)
+	f.applyHeaders(own.Header, path, file)
 	return &own
 }
 
@@ -246,7 +246,7 @@ func (h *Handler) ruledFirst(w http.ResponseWriter, r *http.Request, rules *fold
 		return false
 	}
 	if _, closed := rules.headers.Closed(pathOf(r)); closed {
-		sayStatus(w, r, http.StatusForbidden)
+		respondStatus(w, r, http.StatusForbidden)
 		return true
 	}
 	if readsOnly(r) {
@@ -281,7 +281,7 @@ func (h *Handler) ruled(w http.ResponseWriter, r *http.Request, rules *folderRul
 }
 
 func (h *Handler) redirectTo(w http.ResponseWriter, r *http.Request, rules *folderRules, t rulefile.Target) {
-	rules.dress(w.Header(), pathOf(r), false)
+	rules.applyHeaders(w.Header(), pathOf(r), false)
 	w.Header()["Cache-Control"] = []string{otherCache} // 301 would be kept for ever
 	w.Header()["X-Content-Type-Options"] = nosniff
 	guard.SendTo(w, h.location(t), t.Status)
@@ -306,7 +306,7 @@ func (h *Handler) ruledFile(w http.ResponseWriter, r *http.Request, rules *folde
 		return false
 	}
 	if rules.closes(name) {
-		sayStatus(w, r, http.StatusForbidden)
+		respondStatus(w, r, http.StatusForbidden)
 		return true
 	}
 	got, err := h.use(name, r.Header)
@@ -322,7 +322,7 @@ func (h *Handler) ruledFile(w http.ResponseWriter, r *http.Request, rules *folde
 	}
 	defer got.done()
 	if rules.closes(got.snapshot.found.file) {
-		sayStatus(w, r, http.StatusForbidden)
+		respondStatus(w, r, http.StatusForbidden)
 		return true
 	}
 	a := rules.under(got.answer, pathOf(r), t.Status == http.StatusOK)
@@ -331,7 +331,7 @@ func (h *Handler) ruledFile(w http.ResponseWriter, r *http.Request, rules *folde
 		return true
 	}
 	if forced && got.offer && rules.current() {
-		lane.Offer(r, a, rules.narrow(got.rule()))
+		lane.Offer(r, a, rules.restrictOffer(got.rule()))
 	}
 	send.Serve(w, r, a)
 	return true

@@ -127,8 +127,8 @@ func (s *snapshot) cost() (bytes int64, files int) {
 	return bytes, files
 }
 
-// glance makes a snapshot of what a name leads to now, without opening it.
-func (h *Handler) glance(e *entry) (*snapshot, error) {
+// stat makes a snapshot of what a name leads to now, without opening it.
+func (h *Handler) stat(e *entry) (*snapshot, error) {
 	if h.watch != nil {
 		h.watch.add(dirOf(e.name)) // before the versions are taken: no change may fall between
 	}
@@ -147,12 +147,12 @@ func (h *Handler) glance(e *entry) (*snapshot, error) {
 	return s, nil
 }
 
-// look is glance for who has something that was made of the file: it goes to
+// look is stat for who has something that was made of the file: it goes to
 // nobody when the file itself may not be read any more, which only the system
 // can tell (modes, lists, its policies). So the file is opened, once for each
 // state of it: what revokes a permission changes the file's ctime or a folder.
 func (h *Handler) look(e *entry) (*snapshot, error) {
-	s, err := h.glance(e)
+	s, err := h.stat(e)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (h *Handler) look(e *entry) (*snapshot, error) {
 // read makes a snapshot of what a name leads to now, with all that it takes to
 // serve it.
 func (h *Handler) read(e *entry) (*snapshot, error) {
-	s, err := h.glance(e)
+	s, err := h.stat(e)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +206,8 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 			s.answers[c], s.available = a, s.available.With(c)
 		}
 	}
-	if f.lone() {
-		if err := h.expandLone(s); err != nil {
+	if f.onlyCompressed() {
+		if err := h.expandCompressed(s); err != nil {
 			s.release()
 			return nil, err
 		}

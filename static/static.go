@@ -394,7 +394,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = []string{"GET, HEAD"}
-		sayStatus(w, r, http.StatusMethodNotAllowed)
+		respondStatus(w, r, http.StatusMethodNotAllowed)
 		return
 	}
 	if r.URL.Path == "" { // the mount point without its slash
@@ -420,11 +420,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer u.done()
 	if rules.closes(u.snapshot.found.file) { // by another path than its own, as /about for about.html
-		sayStatus(w, r, http.StatusForbidden)
+		respondStatus(w, r, http.StatusForbidden)
 		return
 	}
 	if u.offer && rules.current() {
-		lane.Offer(r, u.answer, rules.narrow(u.rule()))
+		lane.Offer(r, u.answer, rules.restrictOffer(u.rule()))
 	}
 	send.Serve(w, r, u.answer)
 }

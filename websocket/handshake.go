@@ -165,7 +165,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		if s := openStream(w, r, header); s != nil {
 			defer s.end()
 			place.keep()
-			place.hand(func() {}) // a moment early: Serve returns at the end only
+			place.release(func() {}) // a moment early: Serve returns at the end only
 			_ = h.engine.Serve(s, h.settings, p, state)
 		}
 		return
@@ -175,7 +175,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 	if s, ok := w.(lane.Switcher); ok && h.engine.TakesDescriptors() {
 		if fd, early, ok := s.Switch(head); ok {
 			place.keep()
-			place.hand(func() { _ = h.engine.AdoptDescriptor(fd, early, h.settings, p, state) }) // closed already: as the connection is
+			place.release(func() { _ = h.engine.AdoptDescriptor(fd, early, h.settings, p, state) }) // closed already: as the connection is
 			return
 		}
 	}
@@ -184,7 +184,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 		return
 	}
 	place.keep()
-	place.hand(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
+	place.release(func() { _ = h.engine.Adopt(raw, early, h.settings, p, state) }) // closed already: as the connection is
 }
 
 // switching is the head of the answer that accepts a handshake, with these fields.

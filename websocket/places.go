@@ -103,9 +103,9 @@ func (w *peer) ending() func() {
 
 // seat is what one handshake has of the places.
 type seat struct {
-	hand func(over func()) // see take
-	who  *peer
-	kept bool // who is the connection's, which calls End
+	release func(over func()) // see take
+	who     *peer
+	kept    bool // who is the connection's, which calls End
 }
 
 // keep gives who to the connection.
@@ -116,16 +116,16 @@ func (s *seat) keep() *peer {
 
 // leave gives back what no connection has.
 func (s *seat) leave() {
-	s.hand(func() {})
+	s.release(func() {})
 	if !s.kept {
 		s.who.End()
 	}
 }
 
-// take takes a place. hand gives it back, once, when over has had the engine
+// take takes a place. release gives it back, once, when over has had the engine
 // count the connection: to others both are one moment, so that nobody is
 // counted twice or not at all.
-func (p *Places) take() (hand func(over func()), ok bool) {
+func (p *Places) take() (release func(over func()), ok bool) {
 	if p == nil {
 		return func(over func()) { over() }, true
 	}

@@ -40,7 +40,7 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	case err != nil:
 		h.proxy.Fail(w, r, err)
 	case tunnel == nil:
-		h.tellUpstreamRefused(r, res.StatusCode)
+		h.logUpstreamRefused(r, res.StatusCode)
 		h.proxy.Answer(w, r, res)
 	default:
 		h.join(w, r, res, tunnel, place)
@@ -81,7 +81,7 @@ func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Respons
 	back, behind := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
 	who := place.keep()
-	place.hand(func() {
+	place.release(func() {
 		_ = h.engine.Join(raw, early, back, behind, h.settings, func() {
 			_ = tunnel.Close()
 			who.End()
@@ -101,7 +101,7 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	back, early := tunnel.Conn, tunnel.Early
 	tunnel.Conn, tunnel.Early = nil, nil
 	who := place.keep()
-	place.hand(func() {
+	place.release(func() {
 		_ = h.engine.Join(front, nil, back, early, h.settings, func() {
 			_ = tunnel.Close()
 			who.End()

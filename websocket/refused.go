@@ -14,13 +14,13 @@ import (
 // nothing. What an operator can mend is therefore in the error log, with what to
 // type.
 
-// tellEvery is how often each kind of refusal is logged: it may be the same for
+// refusalLogInterval is how often each kind of refusal is logged: it may be the same for
 // every client, and the access log has each of them.
-const tellEvery = 10 * time.Second
+const refusalLogInterval = 10 * time.Second
 
-// tellOriginRefused logs that a page of another site was refused.
-func (h *Handler) tellOriginRefused(r *http.Request) {
-	h.toldOrigin.Do(func() {
+// logOriginRefused logs that a page of another site was refused.
+func (h *Handler) logOriginRefused(r *http.Request) {
+	h.originRefusals.Do(func() {
 		h.errorLog.Warn("a WebSocket is refused: its page is of another site", "origin", shortened(r.Header.Get("Origin")), "host", shortened(r.Host),
 			"hint", "to let that site connect: websocket.origins in a config, or millrace ws --origin")
 	})
@@ -35,10 +35,10 @@ func (h *Handler) full(warn *rate.Sometimes, r *http.Request, why, hint string) 
 	return &channels.Refusal{Status: http.StatusServiceUnavailable, Text: strings.ToUpper(why[:1]) + why[1:] + ": come again later."}
 }
 
-// tellUpstreamRefused logs that the upstream refuses a WebSocket with a status
+// logUpstreamRefused logs that the upstream refuses a WebSocket with a status
 // that servers use for an Origin or a Host that they do not know, and what helps
 // most often.
-func (h *Handler) tellUpstreamRefused(r *http.Request, status int) {
+func (h *Handler) logUpstreamRefused(r *http.Request, status int) {
 	host, origin := h.options.ProxyOptions().Host, r.Header.Get("Origin")
 	var hint string
 	switch status {
@@ -54,7 +54,7 @@ func (h *Handler) tellUpstreamRefused(r *http.Request, status int) {
 	default:
 		return
 	}
-	h.toldUpstream.Do(func() {
+	h.upstreamRefusals.Do(func() {
 		h.errorLog.Warn("the upstream refuses a WebSocket", "status", status, "target", shortened(r.URL.RequestURI()),
 			"origin", shortened(origin), "host_sent", host, "hint", hint)
 	})

@@ -41,8 +41,8 @@ type Handler struct {
 	pool     *upstream.Pool
 	channels *channels.Channels // of channels
 
-	errorLog                 *slog.Logger
-	toldOrigin, toldUpstream rate.Sometimes
+	errorLog                         *slog.Logger
+	originRefusals, upstreamRefusals rate.Sometimes
 
 	warnRoute, warnAll, warnAddress rate.Sometimes // that there is no place
 
@@ -77,8 +77,8 @@ func New(o Options, d Deps) (*Handler, error) {
 
 func newHandler(o Options, d Deps) (*Handler, error) {
 	h := &Handler{options: o, engine: d.Engine, meters: d.Meters, errorLog: cmp.Or(d.ErrorLog, slog.Default()), leaving: make(chan struct{})}
-	for _, told := range []*rate.Sometimes{&h.toldOrigin, &h.toldUpstream, &h.warnRoute, &h.warnAll, &h.warnAddress} {
-		told.Interval = tellEvery
+	for _, told := range []*rate.Sometimes{&h.originRefusals, &h.upstreamRefusals, &h.warnRoute, &h.warnAll, &h.warnAddress} {
+		told.Interval = refusalLogInterval
 	}
 	if h.meters == nil {
 		h.meters = &meter.WebSocket{}
@@ -212,7 +212,7 @@ func (h *Handler) admit(r *http.Request) *channels.Refusal {
 }
 
 func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
-	h.tellOriginRefused(r)
+	h.logOriginRefused(r)
 	return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
 }
 
@@ -228,7 +228,7 @@ func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 		own(func() {})
 		return nil, h.full(&h.warnAll, r, "this server has as many WebSockets as it may have", h.all.more())
 	}
-	s := &seat{hand: func(over func()) { all(func() { own(over) }) }}
+	s := &seat{release: func(over func()) { all(func() { own(over) }) }}
 	if s.who, ok = h.all.admit(r); !ok {
 		s.leave()
 		return nil, h.full(&h.warnAddress, r, "this address has as many WebSockets as it may have", "limits.websockets_per_address, or limits.trusted_proxies for a proxy that comes for many clients")

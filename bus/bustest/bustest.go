@@ -20,8 +20,8 @@ import (
 	"millrace/bus"
 )
 
-// patience is how long the suite waits for what must happen.
-const patience = 30 * time.Second
+// waitLimit is how long the suite waits for what must happen.
+const waitLimit = 30 * time.Second
 
 // usual are bounds that no test but those of bounds reaches.
 func usual() bus.Keep { return bus.Keep{Messages: 1000, Age: 10 * time.Minute} }
@@ -159,7 +159,7 @@ func (m *machine) present(channel string, clients ...string) {
 // delivered returns what has come, once it is n messages.
 func (m *machine) delivered(channel string, n int) []bus.Message {
 	m.t.Helper()
-	end := time.After(patience)
+	end := time.After(waitLimit)
 	for {
 		m.mu.Lock()
 		got, news := m.got[channel], m.news
@@ -227,7 +227,7 @@ func ask[T any](t *testing.T, what string, call func(done func(T, error))) (T, e
 			t.Fatalf("done was called twice for %s", what)
 		}
 		return a.value, a.err
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatalf("done was not called for %s", what)
 		panic("not reached")
 	}
@@ -259,7 +259,7 @@ func (m *machine) top(channel string) bus.Position {
 // eventually waits for what nobody tells.
 func (m *machine) eventually(what string, ok func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.t.Fatalf("did not happen: %s", what)
 		}

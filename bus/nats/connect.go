@@ -46,26 +46,26 @@ const (
 
 // link is the state of the connection as the supervisor sees it.
 type link struct {
-	mu      sync.Mutex
-	phase   phase
-	changed chan struct{} // closed at the next change of phase
-	told    string        // the last State that the listener got
-	since   time.Time     // up
+	mu        sync.Mutex
+	phase     phase
+	changed   chan struct{} // closed at the next change of phase
+	lastState string        // the last State that the listener got
+	since     time.Time     // up
 
 	// dials counts connections, and is ahead of caughtUp while nothing is known
 	// about what was missed before the latest. What comes meanwhile is held back.
 	dials    atomic.Uint64
 	caughtUp atomic.Uint64
 
-	wake   chan struct{} // something has happened: look
-	missed bool          // messages were dropped
-	doubt  bool          // a request failed that should not have
+	wake    chan struct{} // something has happened: look
+	missed  bool          // messages were dropped
+	suspect bool          // a request failed that should not have
 }
 
 func (l *link) init() {
 	l.changed = make(chan struct{})
 	l.wake = make(chan struct{}, 1)
-	l.told = "nothing"
+	l.lastState = "nothing"
 }
 
 // note changes something that the supervisor must look at.
@@ -196,7 +196,7 @@ func (b *Bus) run() {
 	for b.ctx.Err() == nil {
 		dials := b.link.dials.Load()
 		b.link.mu.Lock()
-		b.link.missed, b.link.doubt = false, false
+		b.link.missed, b.link.suspect = false, false
 		b.link.mu.Unlock()
 		if !b.nc.IsConnected() {
 			b.isDown(b.noServer())
@@ -228,14 +228,14 @@ func (b *Bus) isDown(err error) {
 	if b.ctx.Err() != nil {
 		return
 	}
-	b.tell(err.Error(), err)
+	b.notifyState(err.Error(), err)
 	b.link.set(down)
 }
 
-func (b *Bus) tell(text string, err error) {
+func (b *Bus) notifyState(text string, err error) {
 	b.link.mu.Lock()
-	known := b.link.told == text
-	b.link.told = text
+	known := b.link.lastState == text
+	b.link.lastState = text
 	b.link.mu.Unlock()
 	if known {
 		return
@@ -283,7 +283,7 @@ func (b *Bus) sync(dials uint64) error {
 			break
 		}
 	}
-	b.tell("", nil)
+	b.notifyState("", nil)
 	return nil
 }
 
@@ -318,8 +318,8 @@ func (b *Bus) watch(dials uint64) {
 	tick := false
 	for {
 		b.link.mu.Lock()
-		missed, doubt := b.link.missed, b.link.doubt
-		b.link.missed, b.link.doubt = false, false
+		missed, doubt := b.link.missed, b.link.suspect
+		b.link.missed, b.link.suspect = false, false
 		b.link.mu.Unlock()
 		if b.link.dials.Load() != dials || !b.nc.IsConnected() {
 			b.isDown(b.noServer())

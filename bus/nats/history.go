@@ -38,7 +38,7 @@ type reading struct {
 
 // get asks for one message. The question has seq, next_by_subj or both, or
 // last_by_subj.
-func (b *Bus) get(ctx context.Context, question getQuestion) (stored, error) {
+func (b *Bus) get(ctx context.Context, question getRequest) (stored, error) {
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
@@ -70,7 +70,7 @@ func (b *Bus) get(ctx context.Context, question getQuestion) (stored, error) {
 	return s, nil
 }
 
-type getQuestion struct {
+type getRequest struct {
 	Seq  uint64 `json:"seq,omitempty"`
 	Next string `json:"next_by_subj,omitempty"`
 	Last string `json:"last_by_subj,omitempty"`
@@ -85,7 +85,7 @@ func (b *Bus) tokenOf(subject string) string {
 
 // read reads what the stream has of a channel after a number.
 func (b *Bus) read(ctx context.Context, token string, after uint64) (reading, error) {
-	last, err := b.get(ctx, getQuestion{Last: b.in(token)})
+	last, err := b.get(ctx, getRequest{Last: b.in(token)})
 	if errors.Is(err, errNoMessage) {
 		return reading{}, nil
 	}
@@ -98,7 +98,7 @@ func (b *Bus) read(ctx context.Context, token string, after uint64) (reading, er
 		if at >= last.seq {
 			return r, nil
 		}
-		s, err := b.get(ctx, getQuestion{Seq: at + 1, Next: b.in(token)})
+		s, err := b.get(ctx, getRequest{Seq: at + 1, Next: b.in(token)})
 		if errors.Is(err, errNoMessage) {
 			return r, nil // it has expired meanwhile
 		}
@@ -196,7 +196,7 @@ func (b *Bus) whole(ctx context.Context, token string, after uint64, r reading) 
 		return true, nil // the last one is older, and the oldest go first
 	}
 	if r.last > 0 && after > 0 {
-		oldest, err := b.get(ctx, getQuestion{Seq: 1, Next: b.in(token)})
+		oldest, err := b.get(ctx, getRequest{Seq: 1, Next: b.in(token)})
 		if err == nil && oldest.seq <= after {
 			return true, nil // an older one is still there, and the oldest go first
 		}
@@ -236,7 +236,7 @@ func (b *Bus) History(name string, since *bus.Position, limit int, done func(bus
 		}
 		h, err := b.history(ctx, name, since, limit)
 		if err != nil {
-			b.link.note(func() { b.link.doubt = true })
+			b.link.note(func() { b.link.suspect = true })
 			done(bus.History{}, b.unless(fmt.Errorf("%w: the history of a channel: %w", bus.ErrDown, err)))
 			return
 		}
@@ -307,10 +307,10 @@ func (b *Bus) catchUp(ctx context.Context, now info, dials uint64) error {
 	}
 	src := source{token: ">", after: from, until: now.last}
 	if !known {
-		src.since = b.begun.Add(-skew)
+		src.since = b.startedAt.Add(-skew)
 	}
 	if n > 0 {
-		if err := b.consume(ctx, src, func(found []stored) error { return b.handOut(id, found) }); err != nil {
+		if err := b.consume(ctx, src, func(found []stored) error { return b.distribute(id, found) }); err != nil {
 			return fmt.Errorf("%w: catching up: %w", bus.ErrDown, err)
 		}
 	}
@@ -340,8 +340,8 @@ func (b *Bus) within(ctx context.Context, now info, n int) (info, error) {
 	return after, nil
 }
 
-// handOut gives messages to the workers of their channels.
-func (b *Bus) handOut(id uint64, found []stored) error {
+// distribute gives messages to the workers of their channels.
+func (b *Bus) distribute(id uint64, found []stored) error {
 	var parts [workers][]stored
 	for _, s := range found {
 		for i, w := range b.workers {

@@ -26,9 +26,9 @@ const (
 	partBytes = 128 << 10
 	// peersMost bounds how many machines are remembered.
 	peersMost = 4096
-	// questionsMost bounds how many questions of others wait for an answer;
+	// requestsMost bounds how many questions of others wait for an answer;
 	// beyond, they go unanswered.
-	questionsMost = 1024
+	requestsMost = 1024
 	// answersMost bounds how many parts of answers wait to be read.
 	answersMost = 1024
 )
@@ -47,21 +47,21 @@ func (m beatBody) bytes() []byte {
 
 // peers are the other machines, as far as they were heard of.
 type peers struct {
-	mu        sync.Mutex
-	heard     map[string]time.Time
-	beats     chan *nats.Msg
-	questions chan *nats.Msg
+	mu       sync.Mutex
+	seen     map[string]time.Time
+	beats    chan *nats.Msg
+	requests chan *nats.Msg
 }
 
 // start subscribes to what others say and ask.
 func (p *peers) start(b *Bus) error {
-	p.heard = map[string]time.Time{}
+	p.seen = map[string]time.Time{}
 	p.beats = make(chan *nats.Msg, peersMost)
-	p.questions = make(chan *nats.Msg, questionsMost)
+	p.requests = make(chan *nats.Msg, requestsMost)
 	if _, err := b.nc.ChanSubscribe(b.o.Name+".beat", p.beats); err != nil {
 		return err
 	}
-	_, err := b.nc.ChanSubscribe(b.o.Name+".members", p.questions)
+	_, err := b.nc.ChanSubscribe(b.o.Name+".members", p.requests)
 	return err
 }
 
@@ -71,14 +71,14 @@ func (p *peers) note(m beatBody, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m.Bye {
-		delete(p.heard, m.ID)
+		delete(p.seen, m.ID)
 		return false
 	}
-	_, known := p.heard[m.ID]
-	if !known && len(p.heard) >= peersMost {
+	_, known := p.seen[m.ID]
+	if !known && len(p.seen) >= peersMost {
 		return false
 	}
-	p.heard[m.ID] = now
+	p.seen[m.ID] = now
 	return !known
 }
 
@@ -87,9 +87,9 @@ func (p *peers) living(now time.Time) map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]bool{}
-	for id, at := range p.heard {
+	for id, at := range p.seen {
 		if now.Sub(at) >= gone {
-			delete(p.heard, id)
+			delete(p.seen, id)
 			continue
 		}
 		all[id] = true
@@ -97,16 +97,16 @@ func (p *peers) living(now time.Time) map[string]bool {
 	return all
 }
 
-// say tells the other machines something. Nobody hears it while the server
+// publishBeat tells the other machines something. Nobody hears it while the server
 // cannot be reached.
-func (b *Bus) say(m beatBody) {
+func (b *Bus) publishBeat(m beatBody) {
 	m.ID = b.id
 	_ = b.nc.Publish(b.o.Name+".beat", m.bytes())
 }
 
 // bye says that this machine goes, so that nobody waits for it.
 func (p *peers) bye(b *Bus) {
-	b.say(beatBody{Bye: true})
+	b.publishBeat(beatBody{Bye: true})
 	_ = b.nc.FlushTimeout(answerWait) // who does not hear it notices after a while
 }
 
@@ -116,38 +116,38 @@ func (b *Bus) beat() {
 	t := time.NewTicker(beat)
 	defer t.Stop()
 	_, changed := b.link.now()
-	b.say(beatBody{Hello: true})
+	b.publishBeat(beatBody{Hello: true})
 	for {
 		select {
 		case <-b.ctx.Done():
 			return
 		case <-t.C:
-			b.say(beatBody{})
+			b.publishBeat(beatBody{})
 		case <-changed:
 			var p phase
 			if p, changed = b.link.now(); p == syncing {
-				b.say(beatBody{Hello: true})
+				b.publishBeat(beatBody{Hello: true})
 			}
 		case m := <-b.peers.beats:
-			b.hear(m)
-		case m := <-b.peers.questions:
+			b.onBeat(m)
+		case m := <-b.peers.requests:
 			b.answer(m)
 		}
 	}
 }
 
-func (b *Bus) hear(m *nats.Msg) {
+func (b *Bus) onBeat(m *nats.Msg) {
 	var body beatBody
 	if json.Unmarshal(m.Data, &body) != nil || body.ID == "" || body.ID == b.id {
 		return
 	}
 	if b.peers.note(body, time.Now()) || body.Hello {
-		b.say(beatBody{})
+		b.publishBeat(beatBody{})
 	}
 }
 
-// question asks for the members of a channel.
-type question struct {
+// membersRequest asks for the members of a channel.
+type membersRequest struct {
 	ID      string `json:"id"`
 	Channel string `json:"channel"`
 }
@@ -161,7 +161,7 @@ type part struct {
 
 // answer tells who is in a channel here.
 func (b *Bus) answer(m *nats.Msg) {
-	var q question
+	var q membersRequest
 	if json.Unmarshal(m.Data, &q) != nil || q.ID == b.id || m.Reply == "" || bus.CheckChannel(q.Channel) != nil {
 		return
 	}
@@ -235,7 +235,7 @@ func (b *Bus) others(ctx context.Context, name string) ([]bus.Member, error) {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails when the connection is closed
-	text, err := json.Marshal(question{b.id, name})
+	text, err := json.Marshal(membersRequest{b.id, name})
 	if err != nil {
 		return nil, err
 	}

@@ -102,17 +102,17 @@ type Options struct {
 
 // Bus implements [bus.Bus].
 type Bus struct {
-	o        Options
-	log      *slog.Logger
-	id       string // this machine's, anew each time
-	seed     maphash.Seed
-	seq      atomic.Uint64 // of IDs made here
-	fills    atomic.Uint64 // of readings
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	listener bus.Listener
-	begun    time.Time // Start
-	window   time.Duration
+	o         Options
+	log       *slog.Logger
+	id        string // this machine's, anew each time
+	seed      maphash.Seed
+	seq       atomic.Uint64 // of IDs made here
+	fills     atomic.Uint64 // of readings
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	listener  bus.Listener
+	startedAt time.Time // Start
+	window    time.Duration
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -211,7 +211,7 @@ func (b *Bus) Start(l bus.Listener) error {
 	}
 	b.start = true
 	b.listener = l
-	b.begun = time.Now()
+	b.startedAt = time.Now()
 	if err := b.peers.start(b); err != nil {
 		b.mu.Unlock()
 		return fmt.Errorf("subscribing to the other machines: %w", err)

@@ -69,7 +69,7 @@ func TestPause(t *testing.T) {
 // TestPeers hears of machines, and forgets them.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := peers{heard: map[string]time.Time{}}
+		p := peers{seen: map[string]time.Time{}}
 		living := func() string {
 			var all []string
 			for id := range p.living(time.Now()) {
@@ -98,7 +98,7 @@ func TestPeers(t *testing.T) {
 		for i := range 2 * peersMost {
 			p.note(beatBody{ID: fmt.Sprint(i)}, time.Now())
 		}
-		if n := len(p.heard); n != peersMost {
+		if n := len(p.seen); n != peersMost {
 			t.Errorf("%d machines are remembered, the bound is %d", n, peersMost)
 		}
 	})

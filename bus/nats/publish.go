@@ -70,7 +70,7 @@ func (b *Bus) Publish(ctx context.Context, m bus.Message) (bus.Message, error) {
 		if !errors.Is(err, bus.ErrDown) {
 			return bus.Message{}, err
 		}
-		b.link.note(func() { b.link.doubt = true })
+		b.link.note(func() { b.link.suspect = true })
 	}
 	if err := ctx.Err(); err != nil {
 		return bus.Message{}, err

@@ -162,10 +162,10 @@ func (b *Bus) info(ctx context.Context, token string) (info, error) {
 type infos struct {
 	mu   sync.Mutex
 	busy bool
-	next *flight // begins when the one under way has ended
+	next *infoCall // begins when the one under way has ended
 }
 
-type flight struct {
+type infoCall struct {
 	done chan struct{}
 	info info
 	err  error
@@ -177,7 +177,7 @@ func (b *Bus) share(ctx context.Context) (info, error) {
 	f := b.infos.next
 	lead := f == nil
 	if lead {
-		f = &flight{done: make(chan struct{})}
+		f = &infoCall{done: make(chan struct{})}
 		b.infos.next = f
 	}
 	if lead && !b.infos.busy {

@@ -250,8 +250,8 @@ func (w *worker) hold(c *channel, m *nats.Msg) {
 	w.held += len(m.Data)
 }
 
-// unhold takes back what is held.
-func (w *worker) unhold(c *channel) []*nats.Msg {
+// takeHeld takes back what is held.
+func (w *worker) takeHeld(c *channel) []*nats.Msg {
 	held := c.held
 	c.held = nil
 	delete(w.holding, c)
@@ -324,7 +324,7 @@ func (w *worker) fillGap(c *channel, after uint64) {
 func (w *worker) filled(c *channel, whole bool) {
 	c.fill = 0
 	if w.find(c.token, nil) != c {
-		w.unhold(c)
+		w.takeHeld(c)
 		return
 	}
 	if !whole && w.b.ctx.Err() == nil {
@@ -334,7 +334,7 @@ func (w *worker) filled(c *channel, whole bool) {
 	// gap, so the last one held tells where it begins.
 	again := c.again
 	c.again = false
-	for _, m := range w.unhold(c) {
+	for _, m := range w.takeHeld(c) {
 		if !whole {
 			// A gap before it has been told.
 			if s, _, ok := w.b.live(m); ok {
@@ -401,7 +401,7 @@ func (w *worker) end(id, until uint64, now info, first bool) {
 	}
 	for c := range w.holding {
 		if w.find(c.token, nil) != c { // ignored meanwhile
-			w.unhold(c)
+			w.takeHeld(c)
 		}
 	}
 }
@@ -419,7 +419,7 @@ func (w *worker) reset() {
 		c.owed = nil
 		w.mu.Unlock()
 		c.seen, c.fill, c.gap, c.count, c.again = 0, 0, 0, 0, false
-		w.unhold(c)
+		w.takeHeld(c)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -127,8 +127,8 @@ type Fetch struct {
 	stored  []*object.Object // what may be validated
 	at      purge.Time       // read before the request leaves
 
-	sent  time.Time         // by a loop; see Ask
-	begun *upstream.Passage // what a loop has sent, for the goroutine; nil: nothing
+	sent        time.Time         // by a loop; see Ask
+	sentEarlier *upstream.Passage // what a loop has sent, for the goroutine; nil: nothing
 
 	gone   <-chan struct{}     // the leader's client has left
 	over   chan struct{}       // closed when the fetch has ended

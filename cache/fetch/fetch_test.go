@@ -34,7 +34,7 @@ func TestEndBeforeTheLeaderListens(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	resp := &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(""))}
-	if f.New(fl, q, nil).hand(ended, resp, "private") {
+	if f.New(fl, q, nil).handOff(ended, resp, "private") {
 		t.Error("nobody took it")
 	}
 	if !f.Passes(q) {

@@ -83,12 +83,12 @@ type onlyReader struct{ io.Reader }
 // anyone gets it, so that a client which has it may rely on its being stored. An answer that breaks
 // off in that time is a failure, for which a stored answer can be served instead.
 type preview struct {
-	body  *fill.Body
-	whole bool // nobody gets any of it before all of it is there, unless that is late
-	show  func()
-	shown atomic.Bool
-	timer *time.Timer // nil without one
-	came  int
+	body     *fill.Body
+	whole    bool // nobody gets any of it before all of it is there, unless that is late
+	show     func()
+	shown    atomic.Bool
+	timer    *time.Timer // nil without one
+	received int
 }
 
 func (t *Fetch) preview(body *fill.Body, out Outcome) *preview {
@@ -113,7 +113,7 @@ func (t *Fetch) preview(body *fill.Body, out Outcome) *preview {
 // Write implements io.Writer.
 func (v *preview) Write(p []byte) (int, error) {
 	n, err := v.body.Write(p)
-	if v.came += n; err == nil && !v.whole && v.came > LookAhead {
+	if v.received += n; err == nil && !v.whole && v.received > LookAhead {
 		v.show()
 	}
 	return n, err

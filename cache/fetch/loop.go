@@ -19,7 +19,7 @@ func (t *Fetch) Lead() { t.c.Meters.Fills.Add(1) }
 // Ask is the request, and what is to be called if its answer is put in doubt.
 func (t *Fetch) Ask() (out *http.Request, doubt func()) {
 	t.sent = time.Now()
-	return t.request(t.R.Context(), false), t.c.Purges.Doubt(t.c.urlOf(t.R))
+	return t.request(t.R.Context(), false), t.c.Purges.OnSuspect(t.c.urlOf(t.R))
 }
 
 // Arrived stores a whole answer for whose body there is room in memory, and gives
@@ -57,7 +57,7 @@ func (t *Fetch) Arrived(resp *http.Response, content []byte) (out Outcome, ok bo
 // GoOn prepares the goroutine of a fetch that a loop has begun, for r, the same
 // request as a handler has it; begun is the request to the upstream if it was sent.
 func (t *Fetch) GoOn(r *http.Request, begun *upstream.Passage) {
-	t.R, t.gone, t.begun = r, r.Context().Done(), begun
+	t.R, t.gone, t.sentEarlier = r, r.Context().Done(), begun
 	t.c.Meters.Fills.Add(-1)
 }
 

@@ -14,8 +14,8 @@ import (
 // send asks the upstream, and takes in its interim answers.
 func (t *Fetch) send(out *http.Request) (*http.Response, error) {
 	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
-		if begun := t.begun; begun != nil {
-			t.begun = nil
+		if begun := t.sentEarlier; begun != nil {
+			t.sentEarlier = nil
 			return pool.Resume(out, begun, t.hint)
 		}
 		return pool.Ask(out, t.hint)

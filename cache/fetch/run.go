@@ -41,7 +41,7 @@ func (t *Fetch) run() {
 		}
 	}()
 	ctx = trace.With(ctx, t.Trace)
-	if !t.pass && t.begun == nil && t.fallback() == nil {
+	if !t.pass && t.sentEarlier == nil && t.fallback() == nil {
 		step := trace.Begin(ctx, trace.Lookup)
 		o, tier := t.c.Tiers.Find(ctx, t.R, t.Key)
 		step.End(tier, nil)
@@ -58,7 +58,7 @@ func (t *Fetch) run() {
 
 // ask asks the upstream; handed means that the leader has the answer.
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
-	ctx = upstream.OnDoubt(upstream.WithHashKey(ctx, t.Key), t.c.Purges.Doubt(t.c.urlOf(t.R)))
+	ctx = upstream.OnSuspect(upstream.WithHashKey(ctx, t.Key), t.c.Purges.OnSuspect(t.c.urlOf(t.R)))
 	out := t.request(ctx, validate)
 	step := t.Trace.Begin(trace.Upstream)
 	t.Trace.Inject(out.Header)
@@ -98,7 +98,7 @@ func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	}
 	o, reason := t.judge(resp, sent, received)
 	if reason != "" && (reason != rfc9111.NoLifetime || t.pass || t.Personal) {
-		return t.hand(ctx, resp, reason)
+		return t.handOff(ctx, resp, reason)
 	}
 	t.grow(ctx, resp, o, reason)
 	return false
@@ -131,8 +131,8 @@ func (t *Fetch) hides() bool {
 	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.R.Header, time.Now(), false)
 }
 
-// hand gives an answer to the leader alone, and sends everyone else on.
-func (t *Fetch) hand(ctx context.Context, resp *http.Response, reason string) (handed bool) {
+// handOff gives an answer to the leader alone, and sends everyone else on.
+func (t *Fetch) handOff(ctx context.Context, resp *http.Response, reason string) (handed bool) {
 	if !t.pass && t.lasting(reason) {
 		t.fetcher.passes.add(passKey(t.Key, t.Personal))
 	}

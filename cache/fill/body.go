@@ -97,7 +97,7 @@ func NewBody(o BodyOptions) *Body {
 	}
 	b := &Body{o: o}
 	if o.Expected > o.Memory {
-		b.outgrow()
+		b.leaveMemory()
 	}
 	return b
 }
@@ -142,7 +142,7 @@ func (b *Body) put(p []byte) (int, error) {
 	case b.spill != nil && !b.full:
 		return b.putSpill(p)
 	case !b.full && b.size+int64(len(p)) > b.o.Memory:
-		b.outgrow()
+		b.leaveMemory()
 		return 0, nil
 	}
 	if free := b.free(); len(free) > 0 {

@@ -55,7 +55,7 @@ func (f *Fill[O]) Leave() {
 		panic("fill: Leave without Enter")
 	}
 	f.wanted--
-	f.rest()
+	f.startLinger()
 }
 
 // Context is the leader's: it ends when nobody was interested for linger (with
@@ -75,12 +75,12 @@ func (f *Fill[O]) Context(linger, limit time.Duration) context.Context {
 	if f.finished {
 		end(nil)
 	}
-	f.rest()
+	f.startLinger()
 	return ctx
 }
 
-// rest starts the linger time if nobody is interested. f.mu is held.
-func (f *Fill[O]) rest() {
+// startLinger starts the linger time if nobody is interested. f.mu is held.
+func (f *Fill[O]) startLinger() {
 	switch {
 	case f.wanted > 0 || f.ctx == nil || f.finished:
 	case f.linger <= 0:

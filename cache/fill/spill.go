@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// outgrow begins a body's life outside of memory. What is in memory goes to the
+// leaveMemory begins a body's life outside of memory. What is in memory goes to the
 // spill first; readers go on in memory meanwhile.
-func (b *Body) outgrow() {
+func (b *Body) leaveMemory() {
 	s := b.openSpill()
 	copied := s != nil
 	for i := 0; copied && i < len(b.chunks); i++ {

@@ -169,7 +169,7 @@ func globEntry(text string) (entry, error) {
 			}
 		}
 		scheme, e.scheme = p.scheme, p.scheme != ""
-		e.text = p.host + p.rest
+		e.text = p.host + p.path
 		e.host, _ = cutPort(p.host)
 	}
 	if e.scheme {

@@ -42,7 +42,7 @@ func placeOf(o *Object) place {
 type parts struct {
 	scheme string // in lower case; "" if not known
 	host   string // in lower case, with its port unless that is the scheme's
-	rest   string // from the path on, without a fragment; begins with "/"
+	path   string // from the path on, without a fragment; begins with "/"
 }
 
 // cut takes a URL apart. It never fails: check tells what is wrong with a
@@ -75,9 +75,9 @@ func cut(url string) parts {
 
 func (p *parts) join() string {
 	if p.scheme == "" {
-		return p.host + p.rest
+		return p.host + p.path
 	}
-	return p.scheme + "://" + p.host + p.rest
+	return p.scheme + "://" + p.host + p.path
 }
 
 // is reports whether join would give just that.
@@ -92,7 +92,7 @@ func (p *parts) is(url string) bool {
 		}
 	}
 	after, ok := strings.CutPrefix(url, p.host)
-	return ok && after == p.rest
+	return ok && after == p.path
 }
 
 // check says what is wrong with a URL in a selector.

@@ -10,32 +10,32 @@ import (
 // from the shared store can be placed in it: it carries the last announcement
 // that its machine had heard when it asked the upstream.
 type order struct {
-	mu    sync.Mutex
-	heard []heard               // the latest, oldest first
-	own   map[string]purge.Time // ours that we have not heard yet, with their numbers here
+	mu       sync.Mutex
+	received []announced           // the latest, oldest first
+	own      map[string]purge.Time // ours that we have not heard yet, with their numbers here
 }
 
-// heard is an announcement. What this machine asked its upstream for at the
+// announced is an announcement. What this machine asked its upstream for at the
 // moment at of its index, or later, is younger than the announcement. What other
 // machines say is younger than it may be older than purges of ours that they
 // had yet to hear of; it is surely younger than what was purged here up to floor.
-type heard struct {
+type announced struct {
 	id        string
 	at, floor purge.Time
 }
 
-// maxHeard is how many announcements are remembered, and how many of our own
+// maxAnnounced is how many announcements are remembered, and how many of our own
 // may be under way. An object from before the oldest is taken to be older than
 // every purge that this machine knows of.
-const maxHeard = 10_000
+const maxAnnounced = 10_000
 
-// tell notes an announcement of our own, to be made once take, which returns
+// announceOwn notes an announcement of our own, to be made once take, which returns
 // its number, has put it into effect here.
-func (l *order) tell(id string, take func() purge.Time) {
+func (l *order) announceOwn(id string, take func() purge.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := take()
-	if l.own == nil || len(l.own) >= maxHeard {
+	if l.own == nil || len(l.own) >= maxAnnounced {
 		clear(l.own) // what is forgotten takes effect twice
 		if l.own == nil {
 			l.own = map[string]purge.Time{}
@@ -44,8 +44,8 @@ func (l *order) tell(id string, take func() purge.Time) {
 	l.own[id] = at
 }
 
-// told forgets an announcement of our own, and reports whether it was one.
-func (l *order) told(id string) bool {
+// forgetOwn forgets an announcement of our own, and reports whether it was one.
+func (l *order) forgetOwn(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.forget(id)
@@ -57,31 +57,31 @@ func (l *order) forget(id string) bool {
 	return ok
 }
 
-// hear gives an announcement its place, and calls take if it is not our own.
-func (l *order) hear(id string, index *purge.Index, take func()) {
+// receive gives an announcement its place, and calls take if it is not our own.
+func (l *order) receive(id string, index *purge.Index, take func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.forget(id) {
 		take()
 	}
-	h := heard{id: id, at: index.Now()}
+	h := announced{id: id, at: index.Now()}
 	h.floor = h.at
 	for _, at := range l.own {
 		h.floor = min(h.floor, at-1)
 	}
-	if len(l.heard) >= maxHeard {
-		l.heard = append(l.heard[:0], l.heard[maxHeard/2:]...)
+	if len(l.received) >= maxAnnounced {
+		l.received = append(l.received[:0], l.received[maxAnnounced/2:]...)
 	}
-	l.heard = append(l.heard, h)
+	l.received = append(l.received, h)
 }
 
 // epoch is the last announcement heard before a moment of the index.
 func (l *order) epoch(at purge.Time) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(l.heard) - 1; i >= 0; i-- {
-		if l.heard[i].at <= at {
-			return l.heard[i].id
+	for i := len(l.received) - 1; i >= 0; i-- {
+		if l.received[i].at <= at {
+			return l.received[i].id
 		}
 	}
 	return ""
@@ -92,9 +92,9 @@ func (l *order) epoch(at purge.Time) string {
 func (l *order) time(epoch string) purge.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := len(l.heard) - 1; i >= 0; i-- {
-		if l.heard[i].id == epoch {
-			return l.heard[i].floor
+	for i := len(l.received) - 1; i >= 0; i-- {
+		if l.received[i].id == epoch {
+			return l.received[i].floor
 		}
 	}
 	return 0

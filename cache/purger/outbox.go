@@ -237,14 +237,14 @@ func (p *Purger) later(a announcement, why error) error {
 	switch did {
 	case waits:
 	case needless:
-		p.order.told(a.ID) // nobody will hear of it; the other one is older, and stands for both
+		p.order.forgetOwn(a.ID) // nobody will hear of it; the other one is older, and stands for both
 	case tooMany:
 		one := everything().announcement
-		p.order.tell(one.ID, func() purge.Time { return p.purge(one.Purge)[0].at })
+		p.order.announceOwn(one.ID, func() purge.Time { return p.purge(one.Purge)[0].at })
 		var replaced []string
 		replaced, err = p.outbox.merge(one)
 		for _, id := range append(replaced, a.ID) {
-			p.order.told(id)
+			p.order.forgetOwn(id)
 		}
 		p.o.ErrorLog.Warn("too many purges wait until other machines can be told: everything is purged", "limit", maxOutbox)
 	}
@@ -255,7 +255,7 @@ func (p *Purger) later(a announcement, why error) error {
 // others have been told, what they have stored counts as older than those.
 func (p *Purger) reopen() {
 	for _, u := range p.outbox.list {
-		p.order.tell(u.ID, func() purge.Time { return p.purge(u.Purge)[0].at })
+		p.order.announceOwn(u.ID, func() purge.Time { return p.purge(u.Purge)[0].at })
 	}
 }
 

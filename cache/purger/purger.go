@@ -50,7 +50,7 @@ type Purger struct {
 	order      order
 	journal    journal
 	outbox     outbox
-	doubts     chan purge.Selector // see Doubt
+	suspects   chan purge.Selector // see OnSuspect
 
 	ctx   context.Context // of what is done in the background
 	start func(func())    // begins a goroutine
@@ -61,7 +61,7 @@ type Purger struct {
 // NewPurger opens journal and outbox, and repeats the purges that an earlier run has
 // left there.
 func NewPurger(o Options) (*Purger, error) {
-	p := &Purger{o: o, doubts: make(chan purge.Selector, maxDoubts), done: make(chan struct{})}
+	p := &Purger{o: o, suspects: make(chan purge.Selector, maxSuspects), done: make(chan struct{})}
 	if o.Journal != "" {
 		if err := p.journal.open(o.Journal, o.Index, o.ErrorLog); err != nil {
 			return nil, err
@@ -78,9 +78,9 @@ func NewPurger(o Options) (*Purger, error) {
 // end with ctx, or after [Purger.Stop].
 func (p *Purger) Run(ctx context.Context, start func(func())) {
 	p.ctx, p.start = ctx, start
-	start(p.doubtLoop)
+	start(p.purgeSuspects)
 	if p.o.Publish != nil {
-		start(p.greet)
+		start(p.announce)
 		start(p.deliver)
 	}
 }
@@ -122,7 +122,7 @@ func (p *Purger) Purge(ctx context.Context, s purge.Selector) error {
 	}
 	id := rand.Text()
 	var done []purged
-	p.order.tell(id, func() purge.Time { done = p.purge(s); return done[0].at })
+	p.order.announceOwn(id, func() purge.Time { done = p.purge(s); return done[0].at })
 	err := p.journal.add(done)
 	a := announcement{ID: id, Purge: s}
 	message, merr := json.Marshal(a)
@@ -164,9 +164,9 @@ type announcement struct {
 	Purge purge.Selector `json:"purge,omitzero"`
 }
 
-// greet announces this machine, so that what it stores has a place in the order
+// announce announces this machine, so that what it stores has a place in the order
 // of purges from the beginning. It tries until it has been heard or Close.
-func (p *Purger) greet() {
+func (p *Purger) announce() {
 	const pause = time.Second // a store that is down says so at once
 	for p.ctx.Err() == nil {
 		message, err := json.Marshal(announcement{ID: rand.Text(), Hello: true})
@@ -191,7 +191,7 @@ func (p *Purger) Message(message []byte, lost bool) {
 		p.purge(purge.Selector{All: true})
 	}
 	if lost && p.o.Publish != nil {
-		p.start(p.greet) // the order of purges begins anew: so does this machine's place in it
+		p.start(p.announce) // the order of purges begins anew: so does this machine's place in it
 	}
 	if message == nil {
 		return
@@ -202,7 +202,7 @@ func (p *Purger) Message(message []byte, lost bool) {
 		a.Purge = purge.Selector{All: true}
 	}
 	var done []purged
-	p.order.hear(a.ID, p.o.Index, func() {
+	p.order.receive(a.ID, p.o.Index, func() {
 		if !a.Hello {
 			done = p.purge(a.Purge)
 		}

@@ -60,7 +60,7 @@ func Normal(name string, h http.Header, languages []string) string {
 			value = compact(lines)
 			break
 		}
-		value = ranking(wishes, slices.ContainsFunc(wishes, func(w wish) bool { return w.name == "*" && w.q > 0 }))
+		value = ranking(wishes, slices.ContainsFunc(wishes, func(w preference) bool { return w.name == "*" && w.q > 0 }))
 	case "Accept-Language":
 		wishes, ok := weighed(lines)
 		switch {
@@ -116,18 +116,18 @@ func compact(lines []string) string {
 	return b.String()
 }
 
-// wish is a member of Accept-Encoding or Accept-Language.
-type wish struct {
+// preference is a member of Accept-Encoding or Accept-Language.
+type preference struct {
 	name string // in lower case
 	q    int    // weight in thousandths (RFC 9110, 12.4.2)
 }
 
 // weighed reads a list of names with weights, the heaviest first and by name
 // among equals. ok is false when it is written otherwise or names one twice.
-func weighed(lines []string) (wishes []wish, ok bool) {
+func weighed(lines []string) (wishes []preference, ok bool) {
 	for member := range field.Members(lines) {
 		name, parameter, weighted := strings.Cut(member, ";")
-		w := wish{name: field.Lower(strings.TrimRight(name, " \t")), q: 1000}
+		w := preference{name: field.Lower(strings.TrimRight(name, " \t")), q: 1000}
 		if weighted {
 			if w.q, ok = weight(strings.TrimLeft(parameter, " \t")); !ok {
 				return nil, false
@@ -142,13 +142,13 @@ func weighed(lines []string) (wishes []wish, ok bool) {
 		}
 		wishes = append(wishes, w)
 	}
-	slices.SortStableFunc(wishes, func(a, b wish) int { return strings.Compare(a.name, b.name) }) // as below: one sort less in the program
+	slices.SortStableFunc(wishes, func(a, b preference) int { return strings.Compare(a.name, b.name) }) // as below: one sort less in the program
 	for i := 1; i < len(wishes); i++ {
 		if wishes[i].name == wishes[i-1].name {
 			return nil, false
 		}
 	}
-	slices.SortStableFunc(wishes, func(a, b wish) int { return b.q - a.q })
+	slices.SortStableFunc(wishes, func(a, b preference) int { return b.q - a.q })
 	return wishes, true
 }
 
@@ -164,7 +164,7 @@ func weight(s string) (q int, ok bool) {
 // and "!x" for what is refused. Without keepRefused, refusals that change
 // nothing are left out: only what would otherwise be acceptable unasked, which
 // is identity and, through it, *, can be refused (RFC 9110, 12.5.3).
-func ranking(wishes []wish, keepRefused bool) string {
+func ranking(wishes []preference, keepRefused bool) string {
 	var b strings.Builder
 	for i, w := range wishes {
 		if w.q == 0 {
@@ -187,7 +187,7 @@ func ranking(wishes []wish, keepRefused bool) string {
 }
 
 // preferred is the language that the wishes give the most weight, "" if none.
-func preferred(wishes []wish, languages []string) string {
+func preferred(wishes []preference, languages []string) string {
 	best, most := "", 0
 	for _, l := range languages {
 		l = field.Lower(l)
@@ -201,7 +201,7 @@ func preferred(wishes []wish, languages []string) string {
 // languageWeight is the weight of the longest range that covers a language, as
 // de covers de-CH (RFC 4647, 3.3.1), else of one that falls back to it, as
 // de-AT does to de (3.4), else of *.
-func languageWeight(wishes []wish, language string) int {
+func languageWeight(wishes []preference, language string) int {
 	longest, q := -1, 0
 	for _, w := range wishes {
 		if (w.name == language || strings.HasPrefix(language, w.name+"-")) && len(w.name) > longest {

@@ -41,9 +41,9 @@ type Settings struct {
 	Policy  rfc9111.Policy
 	Key     *key.Maker
 	Bypass  bool
-	Cookies Custody
-	Auth    Custody
-	proof   Custody  // what a request was let in for, where neither is it
+	Cookies Handling
+	Auth    Handling
+	proof   Handling // what a request was let in for, where neither is it
 	ByHost  bool     // the host is in the key
 	Made    []string // headers in the key that reach the upstream as they are made here
 	Edits   bool     // requests for other URLs may have the same key
@@ -55,15 +55,15 @@ type Settings struct {
 	spelled  map[string]string // headers that are in the key, by their fold
 }
 
-// Custody is what becomes of a request's Cookie or Authorization.
-type Custody int
+// Handling is what becomes of a request's Cookie or Authorization.
+type Handling int
 
 // What may become of them.
 const (
-	Secret  Custody = iota // the request bypasses the cache
-	Keyed                  // it is in the key, and reaches the upstream
-	Dropped                // it makes no difference, and does not reach the upstream
-	Free                   // it reaches the upstream, as the RFC leaves it
+	Secret  Handling = iota // the request bypasses the cache
+	Keyed                   // it is in the key, and reaches the upstream
+	Dropped                 // it makes no difference, and does not reach the upstream
+	Free                    // it reaches the upstream, as the RFC leaves it
 )
 
 type statusRange struct{ from, to int }
@@ -185,7 +185,7 @@ func (s *Settings) Personal(r *http.Request) bool {
 
 // ProofOf is what becomes of what a gate has let a request in for: the same as of
 // Authorization, whatever field it was in. Dropped where there was none.
-func (s *Settings) ProofOf(r *http.Request) Custody {
+func (s *Settings) ProofOf(r *http.Request) Handling {
 	switch p := signin.ProofOf(r.Context()); {
 	case p.Cookie != "" && !s.keys(p.Cookie), p.Asked && !s.keysAll(r.Header):
 		return s.proof

@@ -50,8 +50,8 @@ type decoder struct {
 	adobe      bool
 	transform  byte // of adobe
 
-	scans int
-	begun bool // some scan's header was sound
+	scans   int
+	scanned bool // some scan's header was sound
 	// damage is the first thing that was wrong with a file that goes on being
 	// decoded.
 	damage string
@@ -84,7 +84,7 @@ func (d *decoder) read() error {
 			break
 		}
 		if err := d.handle(marker, segment); err != nil {
-			if !d.begun || d.scans > d.o.MaxScans || !errors.Is(err, ErrFormat) {
+			if !d.scanned || d.scans > d.o.MaxScans || !errors.Is(err, ErrFormat) {
 				return err
 			}
 			d.damaged("what follows its first scan is broken")
@@ -92,9 +92,9 @@ func (d *decoder) read() error {
 		}
 	}
 	switch {
-	case !d.begun && d.damage != "":
+	case !d.scanned && d.damage != "":
 		return fmt.Errorf("%w: %s", ErrFormat, d.damage)
-	case !d.begun:
+	case !d.scanned:
 		return fmt.Errorf("%w: it has no picture", ErrFormat)
 	case d.o.Whole && d.damage != "":
 		return fmt.Errorf("%w: %s", ErrFormat, d.damage)

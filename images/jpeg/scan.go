@@ -103,7 +103,7 @@ func (d *decoder) readScan(h []byte) error {
 		}
 		s.components = append(s.components, c)
 	}
-	d.begun = true
+	d.scanned = true
 	if d.progressive && s.first > d.last && d.last == 0 {
 		return nil // no detail is needed at this size
 	}

@@ -125,7 +125,7 @@ func (o Options) Parse(r *http.Request) (Params, error) {
 	if err != nil {
 		return Params{}, err
 	}
-	p, err := o.wish(a, signed)
+	p, err := o.paramsOf(a, signed)
 	if err != nil {
 		return Params{}, err
 	}
@@ -173,8 +173,8 @@ func (a *asked) read(query string) error {
 	return nil
 }
 
-// wish makes parameters of what was asked for, or says why not.
-func (o Options) wish(a asked, signed bool) (p Params, err error) {
+// paramsOf makes parameters of what was asked for, or says why not.
+func (o Options) paramsOf(a asked, signed bool) (p Params, err error) {
 	if a.preset != nil {
 		preset, known := o.Presets[*a.preset]
 		if !known {

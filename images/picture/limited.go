@@ -33,7 +33,7 @@ func (p *Picture) Limited420() *Picture {
 	if p.Limited {
 		copyPlane(q.Y, p.Y, w, h)
 	} else {
-		narrowLuma().plane(q.Y, p.Y, w, h)
+		limitedLuma().plane(q.Y, p.Y, w, h)
 	}
 	if p.Model == Gray {
 		fill(b[n:n+2*cw*ch], 128)
@@ -58,7 +58,7 @@ func chroma(q, p *Picture) {
 		case p.Limited:
 			copyPlane(pl.dst, pl.src, cw, ch)
 		default:
-			narrowChroma().plane(pl.dst, pl.src, cw, ch)
+			limitedChroma().plane(pl.dst, pl.src, cw, ch)
 		}
 	}
 }

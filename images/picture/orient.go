@@ -22,7 +22,7 @@ func (p *Picture) Orient(exif int) *Picture {
 	swap := exif >= 5
 	if p.Model == YCbCr {
 		sx, sy := p.Sub.shifts()
-		p = p.widen(sx == 1 && mirrorX && p.Width%2 == 1, sy == 1 && mirrorY && p.Height%2 == 1)
+		p = p.upsampleChroma(sx == 1 && mirrorX && p.Width%2 == 1, sy == 1 && mirrorY && p.Height%2 == 1)
 	}
 	w, h, sub := p.Width, p.Height, p.Sub
 	if swap {
@@ -48,8 +48,8 @@ func (p *Picture) Orient(exif int) *Picture {
 	return q
 }
 
-// widen gives chroma a sample for each column or row, or both.
-func (p *Picture) widen(x, y bool) *Picture {
+// upsampleChroma gives chroma a sample for each column or row, or both.
+func (p *Picture) upsampleChroma(x, y bool) *Picture {
 	if !x && !y {
 		return p
 	}

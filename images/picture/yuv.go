@@ -39,28 +39,28 @@ func apply(dst, src Plane, w, h int, t *table) {
 	}
 }
 
-// narrow is a map of full to limited range, dst = (src·mul + add)/255 rounded,
+// limitedRange is a map of full to limited range, dst = (src·mul + add)/255 rounded,
 // as numbers for eight samples at once: they are worked on in lanes of 16 bits,
 // which none of the products exceeds. Exact, and at 3 operations a sample
 // quicker than a table's load for each.
-type narrow struct{ mul, add uint64 }
+type limitedRange struct{ mul, add uint64 }
 
 // lanes repeats a number in the four lanes.
 const lanes = 0x0001_0001_0001_0001
 
-// narrowLuma is 16 + y·219/255, narrowChroma is 128 + (c-128)·224/255. Both with
+// limitedLuma is 16 + y·219/255, limitedChroma is 128 + (c-128)·224/255. Both with
 // half a step added, for rounding.
-func narrowLuma() narrow   { return narrow{219, (16*255 + 127) * lanes} }
-func narrowChroma() narrow { return narrow{224, (128*255 - 128*224 + 127) * lanes} }
+func limitedLuma() limitedRange   { return limitedRange{219, (16*255 + 127) * lanes} }
+func limitedChroma() limitedRange { return limitedRange{224, (128*255 - 128*224 + 127) * lanes} }
 
 // sample does one sample. x/255 is (x+1 + x/256)/256 for x below 65,535.
-func (n narrow) sample(v byte) byte {
+func (n limitedRange) sample(v byte) byte {
 	x := uint32(v)*uint32(n.mul) + uint32(n.add&0xffff)
 	return byte((x + 1 + x>>8) >> 8)
 }
 
 // row does a row of samples.
-func (n narrow) row(dst, src []byte) {
+func (n limitedRange) row(dst, src []byte) {
 	const bytes = 0x00ff_00ff_00ff_00ff
 	dst = dst[:len(src)]
 	for len(src) >= 8 && len(dst) >= 8 {
@@ -77,7 +77,7 @@ func (n narrow) row(dst, src []byte) {
 	}
 }
 
-func (n narrow) plane(dst, src Plane, w, h int) {
+func (n limitedRange) plane(dst, src Plane, w, h int) {
 	for y := range h {
 		n.row(dst.row(y, w), src.row(y, w))
 	}

@@ -11,10 +11,10 @@ func TestTables(t *testing.T) {
 	for i := range 256 {
 		y := 16 + float64(i)*219/255
 		c := 128 + float64(i-128)*224/255
-		if v := narrowLuma().sample(byte(i)); float64(v) != math.Round(y) {
+		if v := limitedLuma().sample(byte(i)); float64(v) != math.Round(y) {
 			t.Errorf("luma %d becomes %d instead of %.2f", i, v, y)
 		}
-		if v := narrowChroma().sample(byte(i)); math.Abs(float64(v)-c) > 0.5 {
+		if v := limitedChroma().sample(byte(i)); math.Abs(float64(v)-c) > 0.5 {
 			t.Errorf("chroma %d becomes %d instead of %.2f", i, v, c)
 		}
 		if i >= 16 && i <= 235 {

@@ -102,11 +102,11 @@ type work struct {
 
 // Queue runs jobs.
 type Queue struct {
-	o       Options
-	ctx     context.Context // of all jobs
-	cancel  context.CancelFunc
-	hand    chan *work // what runs and has not been taken by its worker yet
-	workers sync.WaitGroup
+	o        Options
+	ctx      context.Context // of all jobs
+	cancel   context.CancelFunc
+	runnable chan *work // what runs and has not been taken by its worker yet
+	workers  sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
@@ -142,11 +142,11 @@ func New(o Options) *Queue {
 	q := &Queue{
 		o: o,
 		// No more than Workers run, so handing over never blocks.
-		hand:    make(chan *work, o.Workers),
-		byKey:   map[string]*work{},
-		running: map[*work]struct{}{},
-		active:  time.Now(),
-		costs:   costs{},
+		runnable: make(chan *work, o.Workers),
+		byKey:    map[string]*work{},
+		running:  map[*work]struct{}{},
+		active:   time.Now(),
+		costs:    costs{},
 	}
 	for p := range q.waiting {
 		q.waiting[p] = list.New()
@@ -154,7 +154,7 @@ func New(o Options) *Queue {
 	q.ctx, q.cancel = context.WithCancel(context.Background())
 	for range o.Workers {
 		q.workers.Go(func() {
-			for w := range q.hand {
+			for w := range q.runnable {
 				q.run(w)
 			}
 		})
@@ -281,7 +281,7 @@ func (q *Queue) dispatch() {
 		if w.low = w.Priority != Urgent; w.low {
 			q.low++
 		}
-		q.hand <- w
+		q.runnable <- w
 	}
 	q.setAlarm()
 }
@@ -424,7 +424,7 @@ func (q *Queue) Close() error {
 	if !q.closed {
 		q.closed = true
 		q.cancel()
-		close(q.hand) // dispatch sends no more
+		close(q.runnable) // dispatch sends no more
 		if q.wake != nil {
 			q.wake.Stop()
 		}

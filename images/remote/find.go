@@ -45,8 +45,8 @@ type failure struct {
 	until time.Time
 }
 
-// flight is a question to a host that is under way.
-type flight struct {
+// call is a question to a host that is under way.
+type call struct {
 	done  chan struct{}
 	found found // set before done is closed
 	err   error
@@ -86,8 +86,8 @@ func (s *Source) find(r *http.Request, name string) (found, error) {
 	}
 }
 
-// look returns what is known of a name, or the flight that will tell.
-func (s *Source) look(name string) (found, *flight, error) {
+// look returns what is known of a name, or the call under way that will tell.
+func (s *Source) look(name string) (found, *call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -104,7 +104,7 @@ func (s *Source) look(name string) (found, *flight, error) {
 	if known && now.Before(e.expires) {
 		return e.found(), nil, nil
 	}
-	fl, err := s.fly(name)
+	fl, err := s.startCall(name)
 	if known && now.Before(e.expires.Add(e.fresh)) {
 		// Not long stale: nobody waits, and the next one gets what comes.
 		return e.found(), nil, nil
@@ -118,21 +118,21 @@ func (e *entry) found() found {
 	return found{file: e.file, version: e.gen.Now(), fresh: e.fresh}
 }
 
-// fly begins to ask about a name, or joins those who do. s.mu is held.
-func (s *Source) fly(name string) (*flight, error) {
-	if fl, ok := s.flights[name]; ok {
+// startCall begins to ask about a name, or joins those who do. s.mu is held.
+func (s *Source) startCall(name string) (*call, error) {
+	if fl, ok := s.calls[name]; ok {
 		return fl, nil
 	}
-	if len(s.flights) >= mostWaiting {
+	if len(s.calls) >= mostWaiting {
 		return nil, errBusy
 	}
-	fl := &flight{done: make(chan struct{})}
-	s.flights[name] = fl
+	fl := &call{done: make(chan struct{})}
+	s.calls[name] = fl
 	var known *file
 	if e, ok := s.files.get(name); ok {
 		known = e.file
 	}
-	s.wg.Go(func() { s.land(name, fl, s.fetch(name, known)) })
+	s.wg.Go(func() { s.endCall(name, fl, s.fetch(name, known)) })
 	return fl, nil
 }
 
@@ -164,12 +164,12 @@ type outcome struct {
 	kept    *file // in the store from before, or nil
 }
 
-// land takes an outcome in and wakes those who wait for it.
-func (s *Source) land(name string, fl *flight, o outcome) {
+// endCall takes an outcome in and wakes those who wait for it.
+func (s *Source) endCall(name string, fl *call, o outcome) {
 	defer close(fl.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.flights, name)
+	delete(s.calls, name)
 	if s.closing.Err() != nil {
 		fl.err = errClosed
 		return
@@ -264,7 +264,7 @@ func (s *Source) sweep() {
 
 // complain logs a failure, once in a while.
 func (s *Source) complain(name string, err error) {
-	s.told.Do(func() {
+	s.loopWarning.Do(func() {
 		s.log.Warn("a remote image cannot be fetched", "url", s.url(name).String(), "error", err)
 	})
 }

@@ -97,20 +97,20 @@ func (o Options) Check() map[string]error {
 
 // Source fetches originals, keeps them in a store, and serves them as they are.
 type Source struct {
-	o         Options
-	base      *url.URL
-	hosts     []host
-	keep      store.Store
-	log       *slog.Logger
-	client    *http.Client
-	transport *http.Transport
-	via       string // tells our own requests, should they come back
-	told      rate.Sometimes
+	o           Options
+	base        *url.URL
+	hosts       []host
+	keep        store.Store
+	log         *slog.Logger
+	client      *http.Client
+	transport   *http.Transport
+	via         string // tells our own requests, should they come back
+	loopWarning rate.Sometimes
 
 	mu       sync.Mutex
 	files    lru[*entry]
 	failures lru[failure]
-	flights  map[string]*flight // at most mostWaiting
+	calls    map[string]*call // at most mostWaiting
 
 	fetches chan struct{}
 	closing context.Context
@@ -146,11 +146,11 @@ func New(o Options, keep store.Store, errorLog *slog.Logger) (*Source, error) {
 	_, _ = rand.Read(id) // it never fails
 	s := &Source{
 		o: o, base: base, keep: keep, log: errorLog,
-		via:     "1.1 millrace-" + hex.EncodeToString(id),
-		files:   newLRU[*entry](mostFiles),
-		flights: map[string]*flight{}, failures: newLRU[failure](mostFailures),
-		fetches: make(chan struct{}, mostFetches),
-		told:    rate.Sometimes{Interval: betweenLines},
+		via:   "1.1 millrace-" + hex.EncodeToString(id),
+		files: newLRU[*entry](mostFiles),
+		calls: map[string]*call{}, failures: newLRU[failure](mostFailures),
+		fetches:     make(chan struct{}, mostFetches),
+		loopWarning: rate.Sometimes{Interval: betweenLines},
 	}
 	s.hosts = append(s.hosts, host{name: strings.ToLower(base.Hostname()), port: base.Port()})
 	for _, h := range o.Hosts {

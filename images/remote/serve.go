@@ -76,12 +76,12 @@ func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Source) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = []string{"GET, HEAD"}
-		say(w, r, http.StatusMethodNotAllowed, "only GET and HEAD")
+		respond(w, r, http.StatusMethodNotAllowed, "only GET and HEAD")
 		return
 	}
 	name, ok := nameOf(r.URL)
 	if !ok {
-		say(w, r, http.StatusNotFound, "no such file")
+		respond(w, r, http.StatusNotFound, "no such file")
 		return
 	}
 	f, o, err := s.get(r, name)
@@ -175,21 +175,21 @@ func (s *Source) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var timeout net.Error
 	switch {
 	case errors.Is(err, original.ErrNone):
-		say(w, r, http.StatusNotFound, "no such file")
+		respond(w, r, http.StatusNotFound, "no such file")
 	case errors.Is(err, errLoop):
-		say(w, r, http.StatusLoopDetected, "the host of this file asks us for it")
+		respond(w, r, http.StatusLoopDetected, "the host of this file asks us for it")
 	case errors.Is(err, errBusy), errors.Is(err, errClosed), errors.Is(err, store.ErrDown), errors.Is(err, store.ErrFull):
 		w.Header()["Retry-After"] = []string{"1"}
-		say(w, r, http.StatusServiceUnavailable, "the file cannot be fetched now")
+		respond(w, r, http.StatusServiceUnavailable, "the file cannot be fetched now")
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		say(w, r, http.StatusGatewayTimeout, "the host of this file does not answer")
+		respond(w, r, http.StatusGatewayTimeout, "the host of this file does not answer")
 	default:
-		say(w, r, http.StatusBadGateway, "the host of this file does not give it")
+		respond(w, r, http.StatusBadGateway, "the host of this file does not give it")
 	}
 }
 
-// say answers with a line.
-func say(w http.ResponseWriter, r *http.Request, status int, text string) {
+// respond answers with a line.
+func respond(w http.ResponseWriter, r *http.Request, status int, text string) {
 	text = strconv.Itoa(status) + " " + text + "\n"
 	maps.Copy(w.Header(), http.Header{
 		"Content-Type":           {"text/plain; charset=utf-8"},

@@ -15,10 +15,10 @@ import (
 	"millrace/images/sandbox"
 )
 
-// calmAfter is when a worker without work gives back to the system what its last
+// freeMemoryAfter is when a worker without work gives back to the system what its last
 // image has taken: the budget counts what runs. Between two images of a row
 // that would only cost time.
-const calmAfter = 100 * time.Millisecond
+const freeMemoryAfter = 100 * time.Millisecond
 
 // programBytes are resident in a worker that Go's limit does not count: pages of
 // the program's file.
@@ -73,10 +73,10 @@ func serve(in io.Reader, out io.Writer, open func(context.Context, hello) (conve
 	if err := writeFrame(out, w, 0); err != nil {
 		return err
 	}
-	calm := time.AfterFunc(calmAfter, debug.FreeOSMemory)
+	calm := time.AfterFunc(freeMemoryAfter, debug.FreeOSMemory)
 	defer calm.Stop()
 	for w.Failure == nil {
-		calm.Reset(calmAfter)
+		calm.Reset(freeMemoryAfter)
 		var j job
 		size, err := readFrame(r, &j, maxSource)
 		calm.Stop()

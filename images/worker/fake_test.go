@@ -132,7 +132,7 @@ func openFake(_ context.Context, h hello) (converter, *welcome, error) {
 	if h.Level == "none" {
 		return nil, nil, errors.New("there is no such level")
 	}
-	return fake{h}, &welcome{Abilities: Abilities{Level: "fake", Formats: map[codec.Format]Ability{codec.WebP: {"fake", "a test"}}}}, nil
+	return fake{h}, &welcome{Abilities: Abilities{Level: "fake", Formats: map[codec.Format]Capability{codec.WebP: {"fake", "a test"}}}}, nil
 }
 
 func (f fake) convert(_ context.Context, source []byte, s convert.Spec) (*convert.Result, error) {

@@ -152,14 +152,14 @@ func New(ctx context.Context, o Options) (*Pool, error) {
 // Abilities are what the workers can write.
 type Abilities struct {
 	Level   string // "tools", "embedded", "tools+embedded"
-	Formats map[codec.Format]Ability
+	Formats map[codec.Format]Capability
 	// Tools are the commands that passed their self-test, so that each worker
 	// need not test them again.
 	Tools []codec.Tested `json:",omitempty"`
 }
 
-// Ability is who writes a format.
-type Ability struct {
+// Capability is who writes a format.
+type Capability struct {
 	Level string // "tools" or "embedded"
 	By    string // such as "cwebp 1.2.4"
 }

@@ -61,7 +61,7 @@ func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		p.OnUnasked(b.server.countUnasked)
+		p.OnUnsolicited(b.server.countUnasked)
 		p.OnLookupFailure(func() { b.server.meters.UpstreamLookups.Add(0, 1) })
 		return p, p, nil
 	})

@@ -42,7 +42,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if a.at.kind == kindStdout && a.at.content > 0 {
-			a.patience()
+			a.extendDeadline()
 			n, err := a.conn.in.Read(p[:min(len(p), a.at.content)])
 			a.at.content -= n
 			if err != nil {
@@ -92,8 +92,8 @@ func (a *Answer) tells(have []byte) bool {
 	return len(have) > 0
 }
 
-// patience gives the application time for its next piece.
-func (a *Answer) patience() {
+// extendDeadline gives the application time for its next piece.
+func (a *Answer) extendDeadline() {
 	if d := a.conn.options.Read; d > 0 && a.conn.in.Buffered() == 0 {
 		_ = a.conn.nc.SetReadDeadline(time.Now().Add(d))
 		if a.ctx.Err() != nil { // which has set one in the past, maybe before that
@@ -116,7 +116,7 @@ func (a *Answer) advance() error {
 		if _, err := in.Discard(a.at.content + a.at.padding); err != nil {
 			return unexpected(err)
 		}
-		a.patience()
+		a.extendDeadline()
 		var err error
 		if a.at, err = readRecord(in, &a.conn.scratch); err != nil {
 			return unexpected(err)

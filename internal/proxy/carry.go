@@ -74,7 +74,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip { return h.PassEdi
 // the passage is handed over, that job finds it at [lane.RoundTripOf], and calls
 // Serve.
 func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
-	if !h.simple || !h.calm(q) {
+	if !h.simple || !h.shouldTry(q) {
 		return nil
 	}
 	to, ok := h.paths.target(q.Head)

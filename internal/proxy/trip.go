@@ -29,7 +29,7 @@ func (h *Handler) Tries(q *lane.ForwardRequest) bool {
 		return false
 	}
 	_, ok = h.paths.target(q.Head)
-	return ok && h.calm(q)
+	return ok && h.shouldTry(q)
 }
 
 // Begin takes a connection for what q asks for into t, if there is one at once or
@@ -49,9 +49,9 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 	return true
 }
 
-// calm reports whether a loop should try: see manyOdd. What loops between proxies
+// shouldTry reports whether a loop should try: see manyOdd. What loops between proxies
 // is refused on the other road.
-func (h *Handler) calm(q *lane.ForwardRequest) bool {
+func (h *Handler) shouldTry(q *lane.ForwardRequest) bool {
 	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return false
 	}
@@ -60,7 +60,7 @@ func (h *Handler) calm(q *lane.ForwardRequest) bool {
 }
 
 // Ask sends r, which has no body, with room for its text. doubt is what
-// [upstream.OnDoubt] is given elsewhere. If it reports false, nothing was sent, see
+// [upstream.OnSuspect] is given elsewhere. If it reports false, nothing was sent, see
 // [upstream.Passage.Send]; it may also wait for a new connection, and is asked again
 // then.
 func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
@@ -73,7 +73,7 @@ func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 		return false
 	}
 	if !t.Waits() {
-		t.Doubted(doubt) // only now: Send takes another connection where the server has closed this one
+		t.OnSuspect(doubt) // only now: Send takes another connection where the server has closed this one
 	}
 	return true
 }

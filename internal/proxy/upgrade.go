@@ -90,8 +90,8 @@ func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error 
 func (h *Handler) join(front net.Conn, early *bufio.Reader, back io.ReadWriteCloser, r *http.Request) {
 	ended := make(chan error, 2)
 	var both sync.WaitGroup
-	both.Go(func() { ended <- pour(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) })
-	both.Go(func() { ended <- pour(front, back) })
+	both.Go(func() { ended <- copyHalf(back, io.MultiReader(io.LimitReader(early, int64(early.Buffered())), front)) })
+	both.Go(func() { ended <- copyHalf(front, back) })
 	for range 2 {
 		var err error
 		select {
@@ -110,8 +110,8 @@ func (h *Handler) join(front net.Conn, early *bufio.Reader, back io.ReadWriteClo
 	both.Wait()
 }
 
-// pour copies up to the end of src, and then ends dst's side.
-func pour(dst io.Writer, src io.Reader) error {
+// copyHalf copies up to the end of src, and then ends dst's side.
+func copyHalf(dst io.Writer, src io.Reader) error {
 	buf := upgradeBuffers.Get().(*[]byte)
 	defer upgradeBuffers.Put(buf)
 	if _, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, *buf); err != nil {

@@ -26,8 +26,8 @@ type Queue struct {
 	closed bool
 	err    error // what comes after the last byte
 
-	held *[]byte // what next gave last; it counts for the room
-	rest []byte  // of it, for Read
+	lent   *[]byte // what next gave last; it counts for the room
+	unread []byte  // of it, for Read
 }
 
 // piece is a part of the body in memory.
@@ -104,7 +104,7 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 func (q *Queue) admit(wait bool) bool {
 	first := wait && len(q.pieces) == 0
 	switch {
-	case first && q.held == nil:
+	case first && q.lent == nil:
 		q.room.memory.Add(chunk)
 	case !first && q.memory+chunk > q.most, !take(&q.room.memory, chunk, q.room.limits.Load().memory):
 		return false
@@ -166,7 +166,7 @@ func (q *Queue) next(wait bool) (b []byte, err error) {
 		p := q.pieces[0]
 		q.pieces = q.pieces[1:]
 		q.memory -= chunk
-		q.held, b = p.space, (*p.space)[:p.n]
+		q.lent, b = p.space, (*p.space)[:p.n]
 	} else if b, err = q.fromFile(); err != nil {
 		return nil, err
 	}
@@ -200,9 +200,9 @@ func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeE
 
 // fromFile reads a piece from the file, which begins anew when all of it was read.
 func (q *Queue) fromFile() ([]byte, error) {
-	q.held = q.room.Space()
+	q.lent = q.room.Space()
 	q.room.memory.Add(chunk) // also where it is full: this is how it gets empty
-	b := (*q.held)[:min(chunk, q.to-q.from)]
+	b := (*q.lent)[:min(chunk, q.to-q.from)]
 	if n, err := q.file.ReadAt(b, q.from); n < len(b) {
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
@@ -221,9 +221,9 @@ func (q *Queue) fromFile() ([]byte, error) {
 
 // release gives back what next gave last, for which put may be waiting.
 func (q *Queue) release() {
-	if q.held != nil {
-		q.room.Free(q.held)
-		q.held = nil
+	if q.lent != nil {
+		q.room.Free(q.lent)
+		q.lent = nil
 		q.room.memory.Add(-chunk)
 		q.moved.Broadcast()
 	}
@@ -231,15 +231,15 @@ func (q *Queue) release() {
 
 // Read implements io.Reader.
 func (q *Queue) Read(to []byte) (int, error) {
-	for len(q.rest) == 0 {
+	for len(q.unread) == 0 {
 		b, err := q.next(true)
 		if err != nil {
 			return 0, err
 		}
-		q.rest = b
+		q.unread = b
 	}
-	n := copy(to, q.rest)
-	q.rest = q.rest[n:]
+	n := copy(to, q.unread)
+	q.unread = q.unread[n:]
 	return n, nil
 }
 
@@ -298,7 +298,7 @@ func (q *Queue) Close() error {
 	}
 	q.room.memory.Add(-q.memory)
 	q.room.disk.Add(-q.to)
-	q.pieces, q.memory, q.rest, q.from, q.to = nil, 0, nil, 0, 0
+	q.pieces, q.memory, q.unread, q.from, q.to = nil, 0, nil, 0, 0
 	if q.file == nil {
 		return nil
 	}

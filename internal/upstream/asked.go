@@ -41,9 +41,9 @@ func picksOf(o Options) picks {
 	return picks{hash, o.Sticky.Cookie != "" || hash && (kind == "header" || kind == "cookie")}
 }
 
-// wish is wishOf for a request of a loop. It reports false where the choice goes by
+// demandOfAsked is demandOf for a request of a loop. It reports false where the choice goes by
 // what is not known.
-func (p *Pool) wish(a *Asked) (what wish, ok bool) {
+func (p *Pool) demandOfAsked(a *Asked) (what demand, ok bool) {
 	if p.picks.byFields && a.Fields == nil {
 		return what, false
 	}
@@ -139,7 +139,7 @@ func cookieValue(s string) bool {
 // sticks is the cookie that stick sets, as a field's value; "": none.
 func (x *Passage) sticks() string {
 	p := x.pool
-	if p.options.Sticky.Cookie == "" || !p.strays(x.what, x.place.server) {
+	if p.options.Sticky.Cookie == "" || !p.needsCookie(x.what, x.place.server) {
 		return ""
 	}
 	return p.cookie(x.place.server, x.secure)

@@ -45,9 +45,9 @@ func FuzzAsked(f *testing.F) {
 		}
 		a := Asked{Client: addressOf(remote), Path: path, Query: query, Asks: asks || query != "", Fields: &lines}
 		for _, p := range pools {
-			want := p.wishOf(r, false)
+			want := p.demandOf(r, false)
 			want.from = ""
-			if got, ok := p.wish(&a); !ok || got != want {
+			if got, ok := p.demandOfAsked(&a); !ok || got != want {
 				t.Errorf("hash_by %q: %+v, want %+v", p.options.HashBy, got, want)
 			}
 		}
@@ -86,7 +86,7 @@ func TestPassageUnknown(t *testing.T) {
 		}
 	}
 	p := newPool(t, Options{To: hosts(2), Balance: "hash"}, nil)
-	if what, ok := p.wish(&Asked{Path: "/", Key: "the key"}); !ok || what.key != fnv1a("the key") {
+	if what, ok := p.demandOfAsked(&Asked{Path: "/", Key: "the key"}); !ok || what.key != fnv1a("the key") {
 		t.Error("not by its key")
 	}
 }

@@ -17,7 +17,7 @@ func (s set) len() int                { return bits.OnesCount64(uint64(s)) }
 
 // balancer chooses one of at least two candidates, all of which have room. It
 // is called with Pool.mu held.
-type balancer func(p *Pool, now time.Duration, candidates []*server, what wish) *server
+type balancer func(p *Pool, now time.Duration, candidates []*server, what demand) *server
 
 // balancers are the values of Options.Balance.
 var balancers = map[string]balancer{
@@ -29,7 +29,7 @@ var balancers = map[string]balancer{
 
 // roundRobin takes the next one by index, so that a server which comes back
 // does not shift the others' turns.
-func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ wish) *server {
+func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ demand) *server {
 	next := candidates[0]
 	for _, s := range candidates {
 		if s.index >= p.turn {
@@ -43,7 +43,7 @@ func roundRobin(p *Pool, _ time.Duration, candidates []*server, _ wish) *server 
 
 // load is how many requests a server is working on; for a request that will
 // become a stream, its streams count as well.
-func (s *server) load(what wish) int {
+func (s *server) load(what demand) int {
 	if what.stream {
 		return s.running + s.streams
 	}
@@ -51,7 +51,7 @@ func (s *server) load(what wish) int {
 }
 
 // leastConnections takes the one with the least load, a random one of several.
-func leastConnections(_ *Pool, _ time.Duration, candidates []*server, what wish) *server {
+func leastConnections(_ *Pool, _ time.Duration, candidates []*server, what demand) *server {
 	var best *server
 	ties := 0
 	for _, s := range candidates {
@@ -72,7 +72,7 @@ func leastConnections(_ *Pool, _ time.Duration, candidates []*server, what wish)
 // even as the best of all, without all requests of a moment running to the
 // same one. For a stream the load counts first: how fast a server
 // accepts one says little about what thousands of them cost it.
-func twoChoices(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
+func twoChoices(_ *Pool, now time.Duration, candidates []*server, what demand) *server {
 	i := rand.IntN(len(candidates))
 	j := rand.IntN(len(candidates) - 1)
 	if j >= i {
@@ -112,7 +112,7 @@ func (s *server) cost(now time.Duration) float64 {
 // Consistent Hashing with Bounded Loads, SODA 2018), so a popular key cannot
 // sink its server. Streams do not count as load here: few of them would already part
 // those with the same key, such as the visitors of one room.
-func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what wish) *server {
+func rendezvous(_ *Pool, _ time.Duration, candidates []*server, what demand) *server {
 	total := 1
 	for _, s := range candidates {
 		total += s.running

@@ -58,7 +58,7 @@ func (b *body) stalls() {
 	if !b.reading.Load() {
 		return
 	}
-	if more := b.try.upload.patience(b.timeout); more > 0 {
+	if more := b.try.upload.timeLeft(b.timeout); more > 0 {
 		b.timer.Reset(more) // the server may itself be waiting for the client's upload
 		return
 	}
@@ -121,7 +121,7 @@ func (b *body) end(o outcome, err error) {
 	if b.stream || b.yielded {
 		t.pool.streamEnded(t.place)
 	} else {
-		t.pool.ended(t.place, o, err)
+		t.pool.recordEnd(t.place, o, err)
 	}
 }
 
@@ -296,10 +296,10 @@ func (u *upload) failed() error {
 	return u.err
 }
 
-// patience is how much of a timeout is left to a server that may be waiting for
+// timeLeft is how much of a timeout is left to a server that may be waiting for
 // the client: all of it while the client is sending, else what is left since it
 // last did.
-func (u *upload) patience(timeout time.Duration) time.Duration {
+func (u *upload) timeLeft(timeout time.Duration) time.Duration {
 	if u == nil {
 		return 0
 	}

@@ -31,8 +31,8 @@ func newBreaker(limits Breaker) breaker {
 
 func (b *breaker) isOpen() bool { return b.until != 0 }
 
-// calm reports whether no result of this request is waited for.
-func (b *breaker) calm() bool { return b.until == 0 }
+// isClosed reports whether no result of this request is waited for.
+func (b *breaker) isClosed() bool { return b.until == 0 }
 
 // admits reports whether a request may pass.
 func (b *breaker) admits(now time.Duration) bool {

@@ -91,9 +91,9 @@ func (c *client) keeps(n *newcomer, now, free time.Duration) bool {
 	return !c.closed && len(c.idle)+c.lined < c.most && !c.givesWay(now, free, n.had)
 }
 
-// spare is put for a connection that nobody has used. From now on the server may end
+// putPreconnected is put for a connection that nobody has used. From now on the server may end
 // it, like one that was used.
-func (c *client) spare(w *wire, now time.Duration) {
+func (c *client) putPreconnected(w *wire, now time.Duration) {
 	w.uses = max(w.uses, 1)
 	c.put(w, now)
 }
@@ -134,7 +134,7 @@ func (c *client) expire() {
 // without a request.
 func (c *client) giveUp(w *wire) {
 	if w.look() == unsolicited {
-		w.accuse(c.server)
+		w.reportUnsolicited(c.server)
 	}
 	w.close()
 }

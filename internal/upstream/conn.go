@@ -36,26 +36,26 @@ const (
 //
 // What comes later is indistinguishable from the answer. So a server that was
 // seen to send such bytes once is asked on new connections only, for distrustFor;
-// and the answers on a connection where they are seen are put in doubt ([OnDoubt]).
+// and the answers on a connection where they are seen are put in doubt ([OnSuspect]).
 type conn struct {
 	net.Conn
-	link    link   // what it is made of, as far as it is known
-	plain   bool   // neither TLS nor HTTP/2, in which servers send first as well
-	unasked func() // called when bytes came without a request; not nil
-	phase   atomic.Uint32
-	broken  atomic.Bool // reading or writing failed while it was open
-	closed  atomic.Bool
-	spoke   atomic.Bool // bytes came before anything was asked
-	speaks  atomic.Uint32
+	link          link   // what it is made of, as far as it is known
+	plain         bool   // neither TLS nor HTTP/2, in which servers send first as well
+	onUnsolicited func() // called when bytes came without a request; not nil
+	phase         atomic.Uint32
+	broken        atomic.Bool // reading or writing failed while it was open
+	closed        atomic.Bool
+	spoke         atomic.Bool // bytes came before anything was asked
+	speaks        atomic.Uint32
 
-	mu      sync.Mutex
-	changed sync.Cond // parked or closed
-	records records   // of TLS
-	uses    int       // how many requests were given it
-	parked  bool      // the reader has found nothing, and waits for more
-	looked  bool      // no bytes have come since the reader asked for some
-	accused bool      // unasked was called
-	doubts  []func()  // of the latest answers, oldest first: see OnDoubt
+	mu                  sync.Mutex
+	changed             sync.Cond // parked or closed
+	records             records   // of TLS
+	uses                int       // how many requests were given it
+	parked              bool      // the reader has found nothing, and waits for more
+	looked              bool      // no bytes have come since the reader asked for some
+	reportedUnsolicited bool      // onUnsolicited was called
+	suspects            []func()  // of the latest answers, oldest first: see OnSuspect
 }
 
 // What a connection speaks, once it is known.
@@ -66,7 +66,7 @@ const (
 )
 
 func newConn(nc net.Conn, speaks uint32, unasked func()) *conn {
-	c := &conn{Conn: nc, plain: speaks == speaksHTTP1, unasked: unasked}
+	c := &conn{Conn: nc, plain: speaks == speaksHTTP1, onUnsolicited: unasked}
 	c.changed.L = &c.mu
 	c.speaks.Store(speaks)
 	if s, ok := nc.(syscall.Conn); ok {
@@ -95,14 +95,14 @@ func readThrough(c *conn, b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
 		c.mu.Lock()
-		c.came(b[:n])
+		c.received(b[:n])
 		c.mu.Unlock()
 	}
 	return n, err
 }
 
-// came takes in what the reader has got, with c.mu held.
-func (c *conn) came(b []byte) {
+// received takes in what the reader has got, with c.mu held.
+func (c *conn) received(b []byte) {
 	if c.speaks.Load() == speaksHTTP2 {
 		return
 	}
@@ -117,7 +117,7 @@ func (c *conn) came(b []byte) {
 		c.spoke.Store(c.spoke.Load() || c.plain || c.uses > 1) // a TLS server may send tickets after the handshake
 	case returned:
 		if c.plain && !isTimeoutNotice(b) {
-			c.accuse()
+			c.reportUnsolicited()
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (c *conn) Close() error {
 	// read, but not by the goroutine that would have called waits.
 	phase := c.phase.Load()
 	if c.link.sees() && c.speaks.Load() == speaksHTTP1 && !c.looked && (phase == returned || phase == given && c.uses > 1) && !c.records.goodbye() {
-		c.accuse()
+		c.reportUnsolicited()
 	}
 	c.mu.Unlock()
 	return c.Conn.Close()
@@ -177,41 +177,41 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// accuse tells that bytes came which nobody asked for, once, with c.mu held.
-func (c *conn) accuse() {
-	if c.accused {
+// reportUnsolicited tells that bytes came which nobody asked for, once, with c.mu held.
+func (c *conn) reportUnsolicited() {
+	if c.reportedUnsolicited {
 		return
 	}
-	c.accused = true
-	c.unasked()
-	for _, doubt := range c.doubts {
+	c.reportedUnsolicited = true
+	c.onUnsolicited()
+	for _, doubt := range c.suspects {
 		doubt()
 	}
-	c.doubts = nil
+	c.suspects = nil
 }
 
-// maxDoubts is how many of the latest answers on a connection can be put in
+// maxSuspects is how many of the latest answers on a connection can be put in
 // doubt. Bytes that nobody asked for and that nobody has seen shift every answer
 // behind them by one; the next ones are seen sooner or later.
-const maxDoubts = 16
+const maxSuspects = 16
 
-// doubted notes what to call if the answer that is to come is put in doubt, with
+// registerSuspect notes what to call if the answer that is to come is put in doubt, with
 // c.mu held.
-func (c *conn) doubted(f *func()) {
+func (c *conn) registerSuspect(f *func()) {
 	if f == nil || c.uses == 1 { // nothing can have come before the first answer
 		return
 	}
-	if len(c.doubts) >= maxDoubts {
-		c.doubts = append(c.doubts[:0], c.doubts[1:]...)
+	if len(c.suspects) >= maxSuspects {
+		c.suspects = append(c.suspects[:0], c.suspects[1:]...)
 	}
-	c.doubts = append(c.doubts, *f)
+	c.suspects = append(c.suspects, *f)
 }
 
-// early is accuse without c.mu held.
-func (c *conn) early() {
+// reportEarly is accuse without c.mu held.
+func (c *conn) reportEarly() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.accuse()
+	c.reportUnsolicited()
 }
 
 // begin is called when a request has been given the connection.
@@ -223,7 +223,7 @@ func (c *conn) begin(doubt *func()) {
 		return
 	}
 	c.uses++
-	c.doubted(doubt)
+	c.registerSuspect(doubt)
 	c.phase.Store(given)
 	if c.uses > 1 && !c.settle() {
 		c.spoke.Store(true)

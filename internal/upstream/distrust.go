@@ -17,31 +17,31 @@ const distrustFor = 10 * time.Minute
 
 // distrust notes whether a server has sent such bytes lately.
 type distrust struct {
-	since time.Time // what until is counted from
-	log   *slog.Logger
-	until atomic.Int64 // nanoseconds; not later than now: none
-	count atomic.Uint64
-	tell  atomic.Pointer[func()] // see Pool.OnUnasked
-	over  atomic.Bool            // the pool is closed, and its idle connections are
+	since         time.Time // what until is counted from
+	log           *slog.Logger
+	until         atomic.Int64 // nanoseconds; not later than now: none
+	count         atomic.Uint64
+	onUnsolicited atomic.Pointer[func()] // see Pool.OnUnsolicited
+	over          atomic.Bool            // the pool is closed, and its idle connections are
 }
 
-// OnUnasked registers f, which is called for each connection that was closed
+// OnUnsolicited registers f, which is called for each connection that was closed
 // because the server sent bytes without a request. f must return at once.
-func (p *Pool) OnUnasked(f func()) {
+func (p *Pool) OnUnsolicited(f func()) {
 	for _, s := range p.servers {
-		s.distrust.tell.Store(&f)
+		s.distrust.onUnsolicited.Store(&f)
 	}
 }
 
-// unasked notes that s has sent bytes without a request. It may be
+// noteUnsolicited notes that s has sent bytes without a request. It may be
 // called by net/http with locks held.
-func (s *server) unasked() {
+func (s *server) noteUnsolicited() {
 	d := &s.distrust
 	if d.over.Load() {
 		return
 	}
 	d.count.Add(1)
-	if tell := d.tell.Load(); tell != nil {
+	if tell := d.onUnsolicited.Load(); tell != nil {
 		(*tell)()
 	}
 	now := int64(time.Since(d.since))
@@ -65,19 +65,19 @@ func (s *server) transporter() http.RoundTripper {
 	return s.transport
 }
 
-type doubtKey struct{}
+type suspectKey struct{}
 
-// OnDoubt registers f, which is called at most once, when the answer to a request
+// OnSuspect registers f, which is called at most once, when the answer to a request
 // with this context may have been sent before the request: bytes without a
 // request came later on its connection, and it was not the first request there. The
 // answer is usually complete by then. f must return at once, and may be called
 // with locks of net/http held.
-func OnDoubt(ctx context.Context, f func()) context.Context {
-	return context.WithValue(ctx, doubtKey{}, &f)
+func OnSuspect(ctx context.Context, f func()) context.Context {
+	return context.WithValue(ctx, suspectKey{}, &f)
 }
 
-// doubtOf is what OnDoubt was given; nil: nothing.
-func doubtOf(ctx context.Context) *func() {
-	f, _ := ctx.Value(doubtKey{}).(*func())
+// onSuspectOf is what OnDoubt was given; nil: nothing.
+func onSuspectOf(ctx context.Context) *func() {
+	f, _ := ctx.Value(suspectKey{}).(*func())
 	return f
 }

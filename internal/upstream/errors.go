@@ -105,8 +105,8 @@ func exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// blame is what an error without an answer says about the server.
-func blame(err error) outcome {
+// outcomeOf is what an error without an answer says about the server.
+func outcomeOf(err error) outcome {
 	if exhausted(err) {
 		return undecided
 	}

@@ -27,16 +27,16 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, http1.BufferSize); r
 // also drives the connection; only a body that is not small has another one
 // (send.go).
 type exchange struct {
-	pool   *Pool
-	place  place
-	held   bool // place has to be given back; probes have none
-	server *server
-	caller context.Context
-	outer  *httptrace.ClientTrace // the caller's hooks; nil: none
-	hints  Interim                // the caller's, too
-	begun  *Passage               // the request, sent already; nil: it was not, or was taken over
-	upload *upload                // nil: no body
-	sender *sender                // nil: the body was sent with the header, or there is none
+	pool        *Pool
+	place       place
+	held        bool // place has to be given back; probes have none
+	server      *server
+	caller      context.Context
+	outer       *httptrace.ClientTrace // the caller's hooks; nil: none
+	hints       Interim                // the caller's, too
+	sentEarlier *Passage               // the request, sent already; nil: it was not, or was taken over
+	upload      *upload                // nil: no body
+	sender      *sender                // nil: the body was sent with the header, or there is none
 
 	wire   *wire
 	buffer *[]byte // what in reads into; nil: given back
@@ -46,14 +46,14 @@ type exchange struct {
 	body   http1.Body
 	out    outgoing
 
-	listens bool        // stop detaches the context from the connection, if there is one
-	stop    func() bool // nil: none
-	sent    bool        // bytes of the request may have reached the server
-	came    bool        // a byte of an answer came
-	early   bool        // bytes came before they were asked for
-	stuck   atomic.Bool // the server does not take the body
-	state   atomic.Int32
-	reading atomic.Pointer[wire] // the connection, for a Close beside a Read
+	listens     bool        // stop detaches the context from the connection, if there is one
+	stop        func() bool // nil: none
+	sent        bool        // bytes of the request may have reached the server
+	answerBegan bool        // a byte of an answer came
+	early       bool        // bytes came before they were asked for
+	stuck       atomic.Bool // the server does not take the body
+	state       atomic.Int32
+	reading     atomic.Pointer[wire] // the connection, for a Close beside a Read
 
 	// While a sender is at work, guarded by its mutex.
 	limit time.Duration // when the header, or this read of the body, is late; 0: never
@@ -68,7 +68,7 @@ type exchange struct {
 // there is an answer whose body does that. begun is the request as it was sent
 // already; nil: it was not.
 func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, begun *Passage) (*http.Response, *failure) {
-	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim, begun: begun}
+	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: begun}
 	err := x.run(r, target)
 	if errors.Is(err, errSpeaksHTTP2) {
 		c.server.speaks.Store(speaksHTTP2)
@@ -82,14 +82,14 @@ func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim 
 	}
 	f := x.failure(err)
 	x.abandon()
-	p.gaveUp(c, f)
+	p.recordTry(c, f)
 	return nil, f
 }
 
 // run gets a connection, sends r and reads the header of the answer.
 func (x *exchange) run(r *http.Request, target string) error {
 	x.outer = httptrace.ContextClientTrace(x.caller)
-	doubt := doubtOf(x.caller)
+	doubt := onSuspectOf(x.caller)
 	x.first = x.server.introduction(r)
 	out, err := x.write(r, target)
 	if err != nil {
@@ -97,8 +97,8 @@ func (x *exchange) run(r *http.Request, target string) error {
 	}
 	defer out.release()
 	for fresh := x.server.distrusted(); ; fresh = true {
-		begun := x.begun
-		x.begun = nil
+		begun := x.sentEarlier
+		x.sentEarlier = nil
 		if begun != nil {
 			err = x.takeOver(begun)
 		} else {
@@ -122,7 +122,7 @@ func (x *exchange) run(r *http.Request, target string) error {
 			return err
 		}
 		x.drop()
-		x.sent, x.came, x.early = false, false, false
+		x.sent, x.answerBegan, x.early = false, false, false
 	}
 }
 
@@ -130,7 +130,7 @@ func (x *exchange) run(r *http.Request, target string) error {
 // may be sent again at once: the server closed it at the same moment, as it may,
 // or had sent bytes without a request.
 func (x *exchange) stale(r *http.Request, err error) bool {
-	if x.wire.uses <= 1 || x.came || isTimeout(err) || x.caller.Err() != nil {
+	if x.wire.uses <= 1 || x.answerBegan || isTimeout(err) || x.caller.Err() != nil {
 		return false
 	}
 	if !x.sent {
@@ -169,7 +169,7 @@ func (x *exchange) connect(fresh bool) error {
 // try writes out on the connection and reads the header of the answer.
 func (x *exchange) try(out *outgoing, doubt *func()) error {
 	w := x.wire
-	w.doubted(doubt)
+	w.registerSuspect(doubt)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	if out.later != 0 {
@@ -187,7 +187,7 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 	switch {
 	case a.found == unsolicited:
 		x.early = true
-		w.accuse(x.server)
+		w.reportUnsolicited(x.server)
 		return errEarly
 	case a.found == gone:
 		return errClosed
@@ -234,7 +234,7 @@ func (x *exchange) takeOver(begun *Passage) error {
 // resume reads the header of the answer to a request that was sent, of which some
 // may have come.
 func (x *exchange) resume(begun *Passage, out *outgoing, doubt *func()) error {
-	x.wire.doubted(doubt)
+	x.wire.registerSuspect(doubt)
 	now := x.pool.now()
 	x.limit = now + x.pool.options.HeaderTimeout
 	x.arm(now)
@@ -263,11 +263,11 @@ func (x *exchange) begin() {
 
 // firstByte notes that n bytes of an answer came.
 func (x *exchange) firstByte(n int) {
-	if n <= 0 || x.came {
+	if n <= 0 || x.answerBegan {
 		return
 	}
-	x.came = true
-	x.wire.newcomer.answered()
+	x.answerBegan = true
+	x.wire.newcomer.gotAnswer()
 	if x.outer != nil && x.outer.GotFirstResponseByte != nil {
 		x.outer.GotFirstResponseByte()
 	}
@@ -294,7 +294,7 @@ func (x *exchange) header(method string) error {
 		case code == http.StatusContinue && x.sender != nil:
 			x.sender.goAhead()
 		}
-		if err := tell(x.outer, x.hints, x.resp.StatusCode, x.resp.Header); err != nil {
+		if err := forwardInterim(x.outer, x.hints, x.resp.StatusCode, x.resp.Header); err != nil {
 			return err
 		}
 		if left -= used; x.hints != nil || x.outer != nil && x.outer.Got1xxResponse != nil {
@@ -364,7 +364,7 @@ func (x *exchange) isLate() bool {
 	if !s.headed {
 		return true
 	}
-	more := x.upload.patience(x.pool.options.BodyTimeout)
+	more := x.upload.timeLeft(x.pool.options.BodyTimeout)
 	x.limit = now + more // the server may itself be waiting for the client's upload
 	return more <= 0
 }
@@ -414,8 +414,8 @@ func (x *exchange) forget() {
 
 // abandon ends an exchange without an answer.
 func (x *exchange) abandon() {
-	if x.begun != nil {
-		x.begun.hangUp()
+	if x.sentEarlier != nil {
+		x.sentEarlier.hangUp()
 	}
 	x.drop()
 	x.endSending(false)
@@ -426,7 +426,7 @@ func (x *exchange) abandon() {
 // of net/http.
 func (x *exchange) failure(err error) *failure {
 	name := x.server.name
-	f := &failure{outcome: blame(err), sent: x.sent}
+	f := &failure{outcome: outcomeOf(err), sent: x.sent}
 	wrap := func(kind, cause error) *failure {
 		f.err = &upstreamError{kind, name, cause}
 		return f
@@ -454,7 +454,7 @@ func (x *exchange) failure(err error) *failure {
 	case isTimeout(err):
 		f.final = f.sent // the server is still busy with it: do not send it again
 		return wrap(ErrTimeout, err)
-	case x.came:
+	case x.answerBegan:
 		f.final = true
 		return wrap(ErrProtocol, err)
 	}

@@ -71,7 +71,7 @@ func TestPlaceIsFree(t *testing.T) {
 // the connection ends with it.
 func TestEarlyAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *wires) {
-		w.set("a:80", faulty.Script{faulty.Head(), faulty.Send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"), faulty.Deaf()})
+		w.set("a:80", faulty.Script{faulty.Head(), faulty.Send("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"), faulty.Unresponsive()})
 		p := newPool(t, Options{To: []string{"http://a"}}, w)
 		for _, length := range []int64{-1, 1 << 30} {
 			body, writer := io.Pipe()
@@ -190,7 +190,7 @@ func await(c *client) {
 	c.mu.Lock()
 	w := c.idle[0]
 	c.mu.Unlock()
-	for w.look() == quiet {
+	for w.look() == noData {
 		time.Sleep(time.Millisecond)
 	}
 }

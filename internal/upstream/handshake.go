@@ -34,15 +34,15 @@ type handshake struct {
 	pool  *Pool
 	place place
 
-	raw    net.Conn    // what was dialled; nil: not connected
-	conn   net.Conn    // the same, or TLS over it
-	stop   func() bool // detaches the context from raw
-	reader *bufio.Reader
-	left   int64 // bytes that the header may still have
-	inBody bool  // after it: no limit
-	sent   bool  // bytes of the request may have reached the server
-	came   bool  // a byte of an answer came
-	broke  error // why no more comes
+	raw         net.Conn    // what was dialled; nil: not connected
+	conn        net.Conn    // the same, or TLS over it
+	stop        func() bool // detaches the context from raw
+	reader      *bufio.Reader
+	left        int64 // bytes that the header may still have
+	inBody      bool  // after it: no limit
+	sent        bool  // bytes of the request may have reached the server
+	answerBegan bool  // a byte of an answer came
+	broke       error // why no more comes
 
 	newcomer *newcomer // nil: no connection
 }
@@ -107,9 +107,9 @@ func (h *handshake) Read(b []byte) (int, error) {
 	}
 	n, err := h.conn.Read(b[:min(int64(len(b)), h.left)])
 	h.left -= int64(n)
-	if n > 0 && !h.came {
-		h.came = true
-		h.newcomer.answered()
+	if n > 0 && !h.answerBegan {
+		h.answerBegan = true
+		h.newcomer.gotAnswer()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.broke = err
@@ -216,7 +216,7 @@ func (b *lastBody) Close() error {
 // errors of net/http.
 func (h *handshake) failure(caller context.Context, err error) *failure {
 	name := h.place.server.name
-	f := &failure{outcome: blame(err), sent: h.sent}
+	f := &failure{outcome: outcomeOf(err), sent: h.sent}
 	wrap := func(kind error) *failure {
 		f.err = &upstreamError{kind, name, err}
 		return f
@@ -243,7 +243,7 @@ func (h *handshake) failure(caller context.Context, err error) *failure {
 	case !h.sent && strings.Contains(err.Error(), "no application protocol"):
 		f.outcome = undecided // it speaks HTTP/2 alone, and is well
 		return wrap(ErrUnreachable)
-	case h.came:
+	case h.answerBegan:
 		f.final = true
 		return wrap(ErrProtocol)
 	}

@@ -45,7 +45,7 @@ func (p *Pool) probe(s *server) error {
 		Host:   s.hostField,
 		Header: http.Header{"User-Agent": {"millrace-health"}},
 	}).WithContext(ctx)
-	resp, err := p.knock(s, r, path)
+	resp, err := p.sendProbe(s, r, path)
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,8 @@ func (p *Pool) probe(s *server) error {
 	return fmt.Errorf("the answer is %d", resp.StatusCode)
 }
 
-// knock sends r to s, even if all places are taken.
-func (p *Pool) knock(s *server, r *http.Request, path string) (*http.Response, error) {
+// sendProbe sends r to s, even if all places are taken.
+func (p *Pool) sendProbe(s *server, r *http.Request, path string) (*http.Response, error) {
 	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
 		return s.transporter().RoundTrip(r)
 	}

@@ -424,7 +424,7 @@ func TestHash(t *testing.T) {
 		p := newPool(t, Options{To: hosts(4), Balance: "hash"}, w)
 		where := func(tried set) (at []int) {
 			for i := range 400 {
-				s, err := p.choose(0, wish{key: fnv1a(fmt.Sprint("/", i)), tried: tried})
+				s, err := p.choose(0, demand{key: fnv1a(fmt.Sprint("/", i)), tried: tried})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -452,7 +452,7 @@ func TestHash(t *testing.T) {
 		}
 		total := 0
 		for range 100 {
-			s, _ := p.choose(0, wish{key: 42})
+			s, _ := p.choose(0, demand{key: 42})
 			s.running++
 			total++
 			if most := int(math.Ceil(1.25 * float64(total) / 4)); s.running > most {

@@ -66,7 +66,7 @@ func (c *conn) tryRead(fd uintptr) bool {
 	}
 	if l.readErr = err; err == nil && n > 0 {
 		l.got = n
-		c.came(l.into[:n])
+		c.received(l.into[:n])
 	}
 	return true
 }

@@ -75,10 +75,10 @@ func (n *newcomer) begin() {
 	c.arm(n.since)
 }
 
-// answered says that bytes of an answer came; the first end the wait. Connections that
+// gotAnswer says that bytes of an answer came; the first end the wait. Connections that
 // began to wait clearly earlier have a worker as well then: they merely wait for
 // something slow. Whoever drives the connection calls it, so had needs no lock.
-func (n *newcomer) answered() {
+func (n *newcomer) gotAnswer() {
 	if n == nil || n.had != 0 {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 // nobody but the first gets any of them.
 func FuzzHostile(f *testing.F) {
 	for _, s := range faulty.Scenarios() {
-		f.Add(s.Method == http.MethodHead, s.Said())
+		f.Add(s.Method == http.MethodHead, s.Output())
 	}
 	f.Add(false, okAnswer+okAnswer)
 	f.Add(false, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"+okAnswer)

@@ -20,12 +20,12 @@ const mostTaken = 64 << 10
 // does not know: a loop of its own watches it. Only plain connections become
 // lines, and only idle ones. All that is said of a [wire] holds for it.
 type line struct {
-	fd     int
-	serial uint32       // random: tells it from who had its descriptor before
-	known  func(fd int) // ends its loop's watch over it; nil: its loop does not know it
-	uses   int
-	since  time.Duration
-	doubts []func()
+	fd       int
+	serial   uint32       // random: tells it from who had its descriptor before
+	known    func(fd int) // ends its loop's watch over it; nil: its loop does not know it
+	uses     int
+	since    time.Duration
+	suspects []func()
 
 	newcomer *newcomer // never nil
 }
@@ -47,9 +47,9 @@ type Passage struct {
 	got    []byte  // of an answer of which not all has come; in buffer
 	buffer *[]byte // of takenPool; nil: none
 
-	what    wish
+	what    demand
 	secure  bool    // the client is there over TLS
-	told    Told    // nil: the request cannot wait, or has
+	waker   Waker   // nil: the request cannot wait, or has
 	waiter  *waiter // for a place, before there is one; nil: there is
 	waited  bool    // whoever goes on with it keeps its place
 	lost    error   // why there is no connection
@@ -70,19 +70,19 @@ const (
 
 // Begin takes a place and an idle connection for a request, without waiting for
 // either. If all places are taken, or no connection is idle, the request may wait for
-// one, see Waits: told is told when that is over; nil: it does not wait. Begin reports
+// one, see Waits: waker is told when that is over; nil: it does not wait. Begin reports
 // false where the request is not for a loop, and has chosen no server for it then: a
-// server that was chosen keeps the request, or a turn would be lost, unless told is nil.
-func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Told) bool {
+// server that was chosen keeps the request, or a turn would be lost, unless waker is nil.
+func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Waker) bool {
 	if p.options.ProxyProtocol != "" {
 		return false
 	}
-	what, ok := p.wish(a)
+	what, ok := p.demandOfAsked(a)
 	if !ok {
 		return false
 	}
 	now := p.now()
-	*x = Passage{pool: p, loop: loop, what: what, secure: a.Secure, told: told}
+	*x = Passage{pool: p, loop: loop, what: what, secure: a.Secure, waker: told}
 	p.mu.Lock()
 	if !p.loopable() {
 		p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *Pool) Begin(x *Passage, loop int, a *Asked, told Told) bool {
 	case x.place.server == nil:
 		return waits
 	case !ours:
-		return x.waitFor(func(w *waiter) { w.tell() })
+		return x.waitFor(func(w *waiter) { w.notify() })
 	}
 	x.line = x.place.server.client.takeLine(loop, now)
 	return x.line != nil || x.connect()
@@ -123,11 +123,11 @@ func (x *Passage) connect() bool {
 // waitFor has a request that has a place wait for what f begins. Where it cannot
 // wait it gives the place back.
 func (x *Passage) waitFor(f func(*waiter)) bool {
-	if x.told == nil {
+	if x.waker == nil {
 		x.giveBack()
 		return false
 	}
-	w := &waiter{wish: x.what, told: x.told, since: x.place.since, ready: make(chan struct{}), place: x.place}
+	w := &waiter{demand: x.what, waker: x.waker, since: x.place.since, ready: make(chan struct{}), place: x.place}
 	x.place, x.waiter = place{}, w
 	x.count()
 	f(w)
@@ -151,11 +151,11 @@ func (p *Pool) connect(w *waiter) {
 		if p.ctx.Err() == nil {
 			w.lost = err // else it is not the server's doing
 		}
-		w.tell()
+		w.notify()
 	}
 	p.mu.Unlock()
 	if gone && made != nil {
-		c.spare(made, p.now())
+		c.putPreconnected(made, p.now())
 	}
 	if orphaned { // after that: who gets the place finds the connection
 		p.unused(w.place)
@@ -179,14 +179,14 @@ func (p *Pool) unmade(w *waiter) error {
 	w.made, w.gone = nil, true
 	p.mu.Unlock()
 	if made != nil {
-		w.place.server.client.spare(made, p.now())
+		w.place.server.client.putPreconnected(made, p.now())
 	}
 	return lost
 }
 
 // loopable reports whether loops may have lines to the server, with p.mu held.
 func (s *server) loopable() bool {
-	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.calm()
+	return s.client != nil && s.client.tls == nil && !s.distrusted() && s.breaker.isClosed()
 }
 
 // Loops reports whether loops may make requests now, of which the URL is known and not
@@ -204,7 +204,7 @@ func (p *Pool) Loops() bool {
 func (p *Pool) loopable() bool { return slices.ContainsFunc(p.servers, (*server).loopable) }
 
 // wait puts the request into the queue, if there is room, with p.mu held.
-func (x *Passage) wait(now time.Duration, client netip.Prefix, told Told) bool {
+func (x *Passage) wait(now time.Duration, client netip.Prefix, told Waker) bool {
 	p := x.pool
 	if p.queue.len > 0 {
 		p.dispatch(now) // a server may have come back since
@@ -214,7 +214,7 @@ func (x *Passage) wait(now time.Duration, client netip.Prefix, told Told) bool {
 	}
 	x.counted = true
 	p.budget.add(now, 0)
-	x.waiter = &waiter{wish: x.what, client: client, told: told, since: now, ready: make(chan struct{})}
+	x.waiter = &waiter{demand: x.what, client: client, waker: told, since: now, ready: make(chan struct{})}
 	p.queue.push(x.waiter)
 	p.dispatch(now)
 	return true
@@ -274,8 +274,8 @@ func (x *Passage) Write(b []byte, r *http.Request) ([]byte, error) {
 	return http1.AppendRequest(b, r, s.lines(r, target, s.prefix))
 }
 
-// Doubted is [OnDoubt] for the answer that is to come, once its request was sent.
-func (x *Passage) Doubted(f func()) { x.line.doubted(f) }
+// OnSuspect is [OnSuspect] for the answer that is to come, once its request was sent.
+func (x *Passage) OnSuspect(f func()) { x.line.registerSuspect(f) }
 
 // Line is the connection's descriptor, and a number that the one before it, with
 // the same descriptor, had not. unknown says that its loop must begin to watch it,
@@ -298,7 +298,7 @@ func (x *Passage) Cancel() {
 	}
 	l := x.line
 	x.line = nil
-	l.uses = max(l.uses-1, 1) // as spare
+	l.uses = max(l.uses-1, 1) // as putPreconnected does
 	x.place.server.client.putLine(l, x.loop, x.pool.now())
 	x.giveBack()
 }
@@ -319,7 +319,7 @@ func (x *Passage) Discard() {
 	switch {
 	case x.line != nil:
 		x.hangUp()
-		x.pool.failed(x.place, undecided, nil)
+		x.pool.recordFailure(x.place, undecided, nil)
 	case x.place.server != nil:
 		x.giveBack()
 	}
@@ -375,7 +375,7 @@ func (x *Passage) End() {
 	x.line = nil
 	switch {
 	case x.more: // than it was asked for
-		l.accuse(s)
+		l.reportUnsolicited(s)
 		l.close()
 	case s.distrusted():
 		l.close()
@@ -383,28 +383,28 @@ func (x *Passage) End() {
 		s.client.putLine(l, x.loop, x.pool.now())
 	}
 	x.count()
-	x.pool.answered(x.place, true)
+	x.pool.recordAnswer(x.place, true)
 	x.place = place{}
 }
 
-// doubted is that of a wire.
-func (l *line) doubted(f func()) {
+// registerSuspect is that of a wire.
+func (l *line) registerSuspect(f func()) {
 	if l.uses == 1 {
 		return
 	}
-	if len(l.doubts) >= maxDoubts {
-		l.doubts = append(l.doubts[:0], l.doubts[1:]...)
+	if len(l.suspects) >= maxSuspects {
+		l.suspects = append(l.suspects[:0], l.suspects[1:]...)
 	}
-	l.doubts = append(l.doubts, f)
+	l.suspects = append(l.suspects, f)
 }
 
-// accuse is that of a wire.
-func (l *line) accuse(s *server) {
-	s.unasked()
-	for _, doubt := range l.doubts {
+// reportUnsolicited is that of a wire.
+func (l *line) reportUnsolicited(s *server) {
+	s.noteUnsolicited()
+	for _, doubt := range l.suspects {
 		doubt()
 	}
-	l.doubts = nil
+	l.suspects = nil
 }
 
 // takeLine is the line of a loop that was used last, or an idle connection that
@@ -419,7 +419,7 @@ func (c *client) takeLine(loop int, now time.Duration) *line {
 	}
 	w := c.takeIdle(now)
 	if w == nil {
-		if l = c.takeAway(now); l != nil {
+		if l = c.detachLine(now); l != nil {
 			l.uses++
 		}
 		return l
@@ -439,7 +439,7 @@ func (c *client) lineFor(made *wire, loop int, now time.Duration) *line {
 	}
 	l := lineOf(made)
 	if l == nil {
-		c.spare(made, now)
+		c.putPreconnected(made, now)
 		return nil
 	}
 	l.uses++
@@ -463,9 +463,9 @@ func (c *client) lastLine(loop int, now time.Duration) *line {
 	return l
 }
 
-// takeAway is an idle line of any loop, which no longer watches it; nil: there is
+// detachLine is an idle line of any loop, which no longer watches it; nil: there is
 // none.
-func (c *client) takeAway(now time.Duration) (l *line) {
+func (c *client) detachLine(now time.Duration) (l *line) {
 	c.mu.Lock()
 	for loop := 0; loop < len(c.lines) && l == nil; loop++ {
 		l = c.lastLine(loop, now)
@@ -483,7 +483,7 @@ func (c *client) take(now time.Duration) *wire {
 	if w := c.takeIdle(now); w != nil {
 		return w
 	}
-	l := c.takeAway(now)
+	l := c.detachLine(now)
 	if l == nil {
 		return nil
 	}
@@ -548,7 +548,7 @@ func (c *client) allLines() []*line {
 // giveUpLine is giveUp for a line.
 func (c *client) giveUpLine(l *line) {
 	if l.look() == unsolicited {
-		l.accuse(c.server)
+		l.reportUnsolicited(c.server)
 	}
 	l.close()
 }
@@ -567,11 +567,11 @@ func (l *line) wire() (*wire, error) {
 		return nil, err
 	}
 	w := newWire(nc)
-	w.uses, w.since, w.doubts, w.newcomer = l.uses, l.since, l.doubts, l.newcomer
+	w.uses, w.since, w.suspects, w.newcomer = l.uses, l.since, l.suspects, l.newcomer
 	return w, nil
 }
 
 // newLine takes a detached descriptor over.
 func newLine(fd int, w *wire) *line {
-	return &line{fd: fd, serial: rand.Uint32(), uses: w.uses, since: w.since, doubts: w.doubts, newcomer: w.newcomer}
+	return &line{fd: fd, serial: rand.Uint32(), uses: w.uses, since: w.since, suspects: w.suspects, newcomer: w.newcomer}
 }

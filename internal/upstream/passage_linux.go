@@ -51,7 +51,7 @@ func (x *Passage) Send(text []byte) bool {
 	for x.line != nil {
 		l := x.line
 		found, err, n := l.look(), errClosed, 0
-		if found == quiet {
+		if found == noData {
 			n, err = retried(func() (int, error) { return rawWrite(uintptr(l.fd), text) })
 			if n == len(text) {
 				l.newcomer.begin()
@@ -59,12 +59,12 @@ func (x *Passage) Send(text []byte) bool {
 			}
 		}
 		if found == unsolicited {
-			l.accuse(x.place.server)
+			l.reportUnsolicited(x.place.server)
 			err = errEarly
 		}
 		l.newcomer.end()
 		l.close()
-		if n > 0 || found == quiet && (err == nil || errors.Is(err, syscall.EAGAIN)) {
+		if n > 0 || found == noData && (err == nil || errors.Is(err, syscall.EAGAIN)) {
 			break // it is too long for a loop
 		}
 		if l.uses == 1 && x.waited {
@@ -97,7 +97,7 @@ func (x *Passage) Take(buf []byte, method string, a *http1.Answer) (body []byte,
 	case err != nil || n <= 0:
 		return nil, Other
 	}
-	x.line.newcomer.answered()
+	x.line.newcomer.gotAnswer()
 	all := buf[:before+n]
 	size, s := http1.Scan(unsafe.String(unsafe.SliceData(all), len(all)), method, a)
 	whole := int64(size) + a.Body

@@ -20,8 +20,8 @@ type place struct {
 	since  time.Duration
 }
 
-// wish is what a request asks of the server that is chosen for it.
-type wish struct {
+// demand is what a request asks of the server that is chosen for it.
+type demand struct {
 	key    uint64 // what balance: hash goes by
 	tried  set    // rather another than these
 	stream bool   // it will become a stream, if the server agrees
@@ -32,11 +32,11 @@ type wish struct {
 // waiter is a request in the queue.
 type waiter struct {
 	prev, next *waiter
-	wish
+	demand
 	client netip.Prefix
 	turn   uint64
 	ready  chan struct{} // closed when place or err is there
-	told   Told          // who hears of that, too; nil: nobody
+	waker  Waker         // who hears of that, too; nil: nobody
 	since  time.Duration // when it came
 	place  place
 	err    error
@@ -50,15 +50,15 @@ type waiter struct {
 	orphaned bool  // that goroutine has the place, and gives it back
 }
 
-// Told is told, from anywhere and within a lock, that a request of a loop need not
+// Waker is told, from anywhere and within a lock, that a request of a loop need not
 // wait any longer. It must not call the pool.
-type Told interface{ Ready() }
+type Waker interface{ Ready() }
 
-// tell says that place or err is there.
-func (w *waiter) tell() {
+// notify says that place or err is there.
+func (w *waiter) notify() {
 	close(w.ready)
-	if w.told != nil {
-		w.told.Ready()
+	if w.waker != nil {
+		w.waker.Ready()
 	}
 }
 
@@ -151,7 +151,7 @@ func (q *queue) displace(client netip.Prefix) bool {
 		c.last-- // it was that client's last
 	}
 	w.err = &upstreamError{kind: ErrBusy, cause: errQueueFull}
-	w.tell()
+	w.notify()
 	return true
 }
 
@@ -182,7 +182,7 @@ func (q *queue) remove(w *waiter) {
 var errFull = errors.New("all places are taken")
 
 // acquire gets a request a place, at a server it has not tried if possible.
-func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
+func (p *Pool) acquire(ctx context.Context, what demand) (place, error) {
 	if ctx.Err() != nil {
 		return place{}, interrupted(ctx)
 	}
@@ -211,7 +211,7 @@ func (p *Pool) acquire(ctx context.Context, what wish) (place, error) {
 		p.mu.Unlock()
 		return place{}, &upstreamError{kind: ErrBusy, cause: errQueueFull}
 	}
-	w := &waiter{wish: what, client: client, since: now, ready: make(chan struct{})}
+	w := &waiter{demand: what, client: client, since: now, ready: make(chan struct{})}
 	p.queue.push(w)
 	p.mu.Unlock()
 	return p.wait(ctx, w)
@@ -245,7 +245,7 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 	}
 	// The place came at the same moment.
 	if w.err == nil && ctx.Err() != nil {
-		p.failed(w.place, undecided, nil)
+		p.recordFailure(w.place, undecided, nil)
 		return place{}, err
 	}
 	return w.place, w.err
@@ -255,7 +255,7 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 // none may be asked, errFull where those that may have no room. One whose
 // streams are all taken may not be asked for one more, and there is no waiting
 // for that: streams last.
-func (p *Pool) choose(now time.Duration, what wish) (*server, error) {
+func (p *Pool) choose(now time.Duration, what demand) (*server, error) {
 	var up, calm, room, mild set
 	streaming := false
 	for _, s := range p.servers {
@@ -324,9 +324,9 @@ func (p *Pool) enter(s *server, now time.Duration) place {
 // waits only while some server is full, a place always comes free later.
 func (p *Pool) dispatch(now time.Duration) {
 	for w := p.queue.first; w != nil; w = p.queue.first {
-		s, err := p.choose(now, w.wish)
+		s, err := p.choose(now, w.demand)
 		if errors.Is(err, errFull) && w.tried != 0 {
-			s, err = p.choose(now, wish{key: w.key, stream: w.stream}) // the same server again, rather than holding the others up
+			s, err = p.choose(now, demand{key: w.key, stream: w.stream}) // the same server again, rather than holding the others up
 		}
 		if errors.Is(err, errFull) {
 			return
@@ -336,7 +336,7 @@ func (p *Pool) dispatch(now time.Duration) {
 		if w.err = err; err == nil {
 			w.place = p.enter(s, now)
 		}
-		w.tell()
+		w.notify()
 	}
 }
 
@@ -359,9 +359,9 @@ func (p *Pool) observe(c place, now time.Duration, o outcome) change {
 	return c.server.observe(now, o, c.probe, len(p.servers) == 1)
 }
 
-// answered records that a header came. done says that the answer is complete, and
+// recordAnswer records that a header came. done says that the answer is complete, and
 // the place free.
-func (p *Pool) answered(c place, done bool) {
+func (p *Pool) recordAnswer(c place, done bool) {
 	now := p.now()
 	p.mu.Lock()
 	ch := p.observe(c, now, succeeded)
@@ -372,9 +372,9 @@ func (p *Pool) answered(c place, done bool) {
 	p.log(c.server, ch, nil)
 }
 
-// gaveUp is failed for a try that says why. A request that fails wherever it is sent
+// recordTry is failed for a try that says why. A request that fails wherever it is sent
 // says something about the first server only, and more about itself.
-func (p *Pool) gaveUp(c place, f *failure) {
+func (p *Pool) recordTry(c place, f *failure) {
 	o := f.outcome
 	switch {
 	case o != failed:
@@ -383,11 +383,11 @@ func (p *Pool) gaveUp(c place, f *failure) {
 	case c.again:
 		o = undecided
 	}
-	p.failed(c, o, f.err)
+	p.recordFailure(c, o, f.err)
 }
 
-// failed records that a try has ended without an answer, and frees its place.
-func (p *Pool) failed(c place, o outcome, err error) {
+// recordFailure records that a try has ended without an answer, and frees its place.
+func (p *Pool) recordFailure(c place, o outcome, err error) {
 	now := p.now()
 	p.mu.Lock()
 	ch := p.observe(c, now, o)
@@ -396,9 +396,9 @@ func (p *Pool) failed(c place, o outcome, err error) {
 	p.log(c.server, ch, err)
 }
 
-// ended frees the place of a request whose answer has ended. An answer that
+// recordEnd frees the place of a request whose answer has ended. An answer that
 // broke off is a failure; a complete one is counted already.
-func (p *Pool) ended(c place, o outcome, err error) {
+func (p *Pool) recordEnd(c place, o outcome, err error) {
 	p.mu.Lock()
 	ch := unchanged
 	if o == failed {

@@ -217,7 +217,7 @@ func TestTimeouts(t *testing.T) {
 		"TLS handshake": {"https://a", func(chan struct{}) func(net.Conn) { return never }, nil, 3 * time.Second},
 		"header":        {"http://a", func(chan struct{}) func(net.Conn) { return never }, nil, 7 * time.Second},
 		"upload": {"http://a", func(done chan struct{}) func(net.Conn) {
-			return func(c net.Conn) { faulty.Play(c, faulty.Script{faulty.Head(), faulty.Deaf()}, done) }
+			return func(c net.Conn) { faulty.Play(c, faulty.Script{faulty.Head(), faulty.Unresponsive()}, done) }
 		}, func(t *testing.T) *http.Request {
 			return newRequest(t, "POST", "/", io.MultiReader(strings.NewReader(strings.Repeat("x", 1<<20))))
 		}, 11 * time.Second},

@@ -37,11 +37,11 @@ func (x *exchange) answer(r *http.Request) (*http.Response, *failure) {
 	}
 	x.reply()
 	if x.wire == nil {
-		x.pool.answered(x.place, true)
+		x.pool.recordAnswer(x.place, true)
 		x.held = false
 		return resp, nil
 	}
-	x.pool.answered(x.place, false)
+	x.pool.recordAnswer(x.place, false)
 	if isEventStream(resp.Header) {
 		if !x.pool.stream(x.place) {
 			return nil, x.noStream()
@@ -69,7 +69,7 @@ func (x *exchange) reply() *http.Response {
 // noStream gives up an answer because all streams are taken.
 func (x *exchange) noStream() *failure {
 	x.abandon()
-	x.pool.ended(x.place, undecided, nil)
+	x.pool.recordEnd(x.place, undecided, nil)
 	return &failure{err: &upstreamError{ErrBusy, x.server.name, errAllStreams}, final: true}
 }
 
@@ -122,7 +122,7 @@ func (b *reply) ready() bool {
 		return true // Read says why
 	}
 	// Over TLS nobody knows what the kernel's bytes hold.
-	is := x.body.Ready() || x.wire != nil && x.wire.raw != nil && x.wire.peek() != quiet
+	is := x.body.Ready() || x.wire != nil && x.wire.raw != nil && x.wire.peek() != noData
 	if !x.state.CompareAndSwap(reading, resting) {
 		x.end(false, undecided, nil) // Close came meanwhile
 	}
@@ -193,7 +193,7 @@ func (x *exchange) end(whole bool, o outcome, err error) {
 	if x.stream || x.late {
 		x.pool.streamEnded(x.place)
 	} else {
-		x.pool.ended(x.place, o, err)
+		x.pool.recordEnd(x.place, o, err)
 	}
 }
 
@@ -210,7 +210,7 @@ func (x *exchange) free(whole bool) {
 	alone := x.unlisten()
 	keep := whole && x.head.Keep
 	if keep && int64(x.in.Buffered()) > x.body.Left() {
-		w.accuse(x.server)
+		w.reportUnsolicited(x.server)
 		keep = false
 	}
 	if !keep || !sent || !alone || x.server.distrusted() {
@@ -223,7 +223,7 @@ func (x *exchange) free(whole bool) {
 // switchProtocols hands the connection over.
 func (x *exchange) switchProtocols() (*http.Response, *failure) {
 	p := x.pool
-	p.answered(x.place, false)
+	p.recordAnswer(x.place, false)
 	if !p.stream(x.place) {
 		return nil, x.noStream()
 	}

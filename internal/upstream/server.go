@@ -74,9 +74,9 @@ func newServer(i int, a address, o Options, way *connector, log *slog.Logger, st
 	if i < len(o.Weights) {
 		s.weight = float64(o.Weights[i])
 	}
-	single := newTransport(way, o, s.unasked)
+	single := newTransport(way, o, s.noteUnsolicited)
 	single.DisableKeepAlives = true
-	s.transport, s.single = newTransport(way, o, s.unasked), single
+	s.transport, s.single = newTransport(way, o, s.noteUnsolicited), single
 	if a.scheme != "h2c" {
 		s.client = newClient(s, o, started)
 	}

@@ -85,7 +85,7 @@ func TestWeights(t *testing.T) {
 				var running []*server
 				const n = 4000
 				for i := range n {
-					s, err := p.choose(0, wish{key: fnv1a(fmt.Sprint("/", i))})
+					s, err := p.choose(0, demand{key: fnv1a(fmt.Sprint("/", i))})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -123,7 +123,7 @@ func TestSlowStart(t *testing.T) {
 			part := func(now time.Duration) float64 {
 				n := 0
 				for i := range 1000 {
-					s, err := p.choose(now, wish{key: fnv1a(fmt.Sprint("/", i))})
+					s, err := p.choose(now, demand{key: fnv1a(fmt.Sprint("/", i))})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -48,9 +48,9 @@ func tokenOf(name string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// wishOf is what a request asks for.
-func (p *Pool) wishOf(r *http.Request, stream bool) wish {
-	what := wish{key: p.hashOf(r), stream: stream, from: r.RemoteAddr}
+// demandOf is what a request asks for.
+func (p *Pool) demandOf(r *http.Request, stream bool) demand {
+	what := demand{key: p.hashOf(r), stream: stream, from: r.RemoteAddr}
 	if p.options.Sticky.Cookie == "" || len(p.servers) == 1 {
 		return what
 	}
@@ -75,14 +75,14 @@ func (p *Pool) named(token string) *server {
 
 // stick sets the cookie that names the server which has answered, unless the client
 // has it already, or its own server is only busy at the moment.
-func (p *Pool) stick(r *http.Request, resp *http.Response, what wish, s *server) {
-	if p.options.Sticky.Cookie != "" && p.strays(what, s) {
+func (p *Pool) stick(r *http.Request, resp *http.Response, what demand, s *server) {
+	if p.options.Sticky.Cookie != "" && p.needsCookie(what, s) {
 		resp.Header.Add("Set-Cookie", p.cookie(s, r.TLS != nil))
 	}
 }
 
-// strays reports whether a client gets the cookie of the server that has answered.
-func (p *Pool) strays(what wish, s *server) bool {
+// needsCookie reports whether a client gets the cookie of the server that has answered.
+func (p *Pool) needsCookie(what demand, s *server) bool {
 	return len(p.servers) > 1 && what.stuck&(1<<s.index) == 0 && !p.comesBack(what.stuck)
 }
 

@@ -97,7 +97,7 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 	if c := connOf(info.Conn); c != nil {
 		t.conn.Store(c)
 		t.place.server.speaks.Store(c.speaks.Load())
-		c.begin(doubtOf(t.Context))
+		c.begin(onSuspectOf(t.Context))
 		if c.spoke.Load() && c.speaks.Load() == speaksHTTP1 {
 			_ = c.Close() // net/http finds that out, and takes another one
 		}
@@ -112,7 +112,7 @@ func (t *try) gotFirstByte() {
 	t.first.Store(true)
 	if c := t.conn.Load(); c != nil && c.speaks.Load() == speaksHTTP1 && c.phase.Load() != answered {
 		t.early.Store(true)
-		c.early()
+		c.reportEarly()
 		_ = c.Close() // it is useless whatever that says
 	}
 	if t.outer != nil && t.outer.GotFirstResponseByte != nil {
@@ -136,11 +136,11 @@ func (t *try) gotInterim(code int, header textproto.MIMEHeader) error {
 	case t.interims.Add(1) > maxInterim:
 		return errInterims
 	}
-	return tell(t.outer, t.interim, code, http.Header(header))
+	return forwardInterim(t.outer, t.interim, code, http.Header(header))
 }
 
-// tell passes an interim answer on to those who want it.
-func tell(outer *httptrace.ClientTrace, interim Interim, code int, header http.Header) error {
+// forwardInterim passes an interim answer on to those who want it.
+func forwardInterim(outer *httptrace.ClientTrace, interim Interim, code int, header http.Header) error {
 	if outer != nil && outer.Got1xxResponse != nil {
 		if err := outer.Got1xxResponse(code, textproto.MIMEHeader(header)); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (p *Pool) pass(r *http.Request, target string, c place, up *upload, interim
 	if err != nil {
 		f := t.failure(r.Context(), err)
 		t.release()
-		p.gaveUp(c, f)
+		p.recordTry(c, f)
 		return nil, f
 	}
 	resp.Request = r
@@ -256,18 +256,18 @@ func repairNames(h http.Header) error {
 func (t *try) answer(resp *http.Response) (*http.Response, *failure) {
 	p, c := t.pool, t.place
 	if resp.Body == http.NoBody {
-		p.answered(c, true)
+		p.recordAnswer(c, true)
 		t.release()
 		return resp, nil
 	}
-	p.answered(c, false)
+	p.recordAnswer(c, false)
 	t.body.inner, t.body.try, t.body.timeout = resp.Body, t, p.options.BodyTimeout
 	upgraded := resp.StatusCode == http.StatusSwitchingProtocols
 	if upgraded || isEventStream(resp.Header) {
 		if !p.stream(c) {
 			resp.Body.Close()
 			t.release()
-			p.ended(c, undecided, nil)
+			p.recordEnd(c, undecided, nil)
 			return nil, &failure{err: &upstreamError{ErrBusy, c.server.name, errAllStreams}, final: true}
 		}
 		t.body.stream, t.body.timeout = true, 0
@@ -295,7 +295,7 @@ func isEventStream(h http.Header) bool {
 func (t *try) failure(caller context.Context, err error) *failure {
 	name := t.place.server.name
 	c := t.conn.Load()
-	f := &failure{outcome: blame(err), sent: c != nil && (c.speaks.Load() != speaksHTTP1 || c.phase.Load() != given)}
+	f := &failure{outcome: outcomeOf(err), sent: c != nil && (c.speaks.Load() != speaksHTTP1 || c.phase.Load() != given)}
 	wrap := func(kind, cause error) *failure {
 		f.err = &upstreamError{kind, name, cause}
 		return f

@@ -174,7 +174,7 @@ func TestDistrust(t *testing.T) {
 				w.set("a:80", faulty.Script{faulty.Request(), faulty.OK("hello"), faulty.Pause(time.Second), faulty.Send(c.talk)})
 				p := newPool(t, Options{To: []string{"http://a"}}, w)
 				told := 0
-				p.OnUnasked(func() { told++ })
+				p.OnUnsolicited(func() { told++ })
 				get(t, p)
 				time.Sleep(2 * time.Second)
 				synctest.Wait()

@@ -82,7 +82,7 @@ func (p *Pool) Upgrade(r *http.Request) (*http.Response, *Tunnel, error) {
 		return nil, nil, err
 	}
 	var tunnel *Tunnel
-	resp, err := p.repeat(r, nil, p.wishOf(r, true), place{}, func(c place, _ *upload) (*http.Response, *failure) {
+	resp, err := p.repeat(r, nil, p.demandOf(r, true), place{}, func(c place, _ *upload) (*http.Response, *failure) {
 		var resp *http.Response
 		var f *failure
 		resp, tunnel, f = p.tryUpgrade(r, target, c)
@@ -144,17 +144,17 @@ func (p *Pool) tryUpgrade(r *http.Request, target string, c place) (*http.Respon
 	if err != nil {
 		h.abandon()
 		f := h.failure(r.Context(), err)
-		p.gaveUp(c, f)
+		p.recordTry(c, f)
 		return nil, nil, f
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		resp, f := h.answer(r, resp)
 		return resp, nil, f
 	}
-	p.answered(c, false)
+	p.recordAnswer(c, false)
 	if !p.stream(c) { // others were faster
 		h.abandon()
-		p.ended(c, undecided, nil)
+		p.recordEnd(c, undecided, nil)
 		return nil, nil, &failure{err: &upstreamError{ErrBusy, c.server.name, errAllStreams}, final: true}
 	}
 	return resp, &Tunnel{Conn: h.conn, Early: h.early(), pool: p, server: c.server}, nil

@@ -205,7 +205,7 @@ func TestUpgradeTimeouts(t *testing.T) {
 		after  time.Duration
 	}{
 		"TLS handshake":   {"https://a:80", faulty.Script{faulty.Hang()}, 3 * time.Second},
-		"taking the head": {"http://a", faulty.Script{faulty.Deaf()}, 7 * time.Second},
+		"taking the head": {"http://a", faulty.Script{faulty.Unresponsive()}, 7 * time.Second},
 		"header":          {"http://a", faulty.Script{faulty.Hang()}, 7 * time.Second},
 		"body":            {"http://a", faulty.Script{faulty.Request(), faulty.Send("HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\nhello"), faulty.Hang()}, 11 * time.Second},
 	} {
@@ -253,7 +253,7 @@ func TestUpgradeCancelled(t *testing.T) {
 		body   bool
 	}{
 		"TLS handshake":   {"https://a:80", faulty.Script{faulty.Hang()}, false},
-		"taking the head": {"http://a", faulty.Script{faulty.Deaf()}, false},
+		"taking the head": {"http://a", faulty.Script{faulty.Unresponsive()}, false},
 		"header":          {"http://a", faulty.Script{faulty.Hang()}, false},
 		"in the header":   {"http://a", faulty.Script{faulty.Request(), faulty.Send("HTTP/1.1 101 "), faulty.Hang()}, false},
 		"body":            {"http://a", faulty.Script{faulty.Request(), faulty.Send("HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\nhello"), faulty.Hang()}, true},

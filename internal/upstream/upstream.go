@@ -191,7 +191,7 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 		up.abandon()
 		return nil, err
 	}
-	return p.repeat(r, up, p.wishOf(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.demandOf(r, false), place{}, func(c place, up *upload) (*http.Response, *failure) {
 		return p.try(r, target, c, up, interim)
 	})
 }
@@ -217,7 +217,7 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 		x.count()
 	}
 	begun := x.line != nil || x.lost != nil
-	return p.repeat(r, up, p.wishOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
+	return p.repeat(r, up, p.demandOf(r, false), x.place, func(c place, up *upload) (*http.Response, *failure) {
 		if begun {
 			begun = false
 			return p.ask(r, target, c, up, interim, x)
@@ -232,7 +232,7 @@ type Interim func(status int, header http.Header) error
 // repeat gets r a place and calls try with it, until there is an answer or the
 // failure may not be repeated. try gives the place back, or its answer does. has
 // is a place that the request has already.
-func (p *Pool) repeat(r *http.Request, up *upload, what wish, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
+func (p *Pool) repeat(r *http.Request, up *upload, what demand, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
 	defer func() { up.settle() }()
 	again := false
 	for n := 1; ; n++ {

@@ -50,7 +50,7 @@ func (s *server) share(now time.Duration) float64 {
 
 // weightedRoundRobin spreads each server's turns evenly: all gain what their
 // weight is, and the richest pays for its turn.
-func weightedRoundRobin(_ *Pool, now time.Duration, candidates []*server, _ wish) *server {
+func weightedRoundRobin(_ *Pool, now time.Duration, candidates []*server, _ demand) *server {
 	var best *server
 	total := 0.0
 	for _, s := range candidates {
@@ -65,7 +65,7 @@ func weightedRoundRobin(_ *Pool, now time.Duration, candidates []*server, _ wish
 }
 
 // weightedConnections is leastConnections by the load for each unit of weight.
-func weightedConnections(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
+func weightedConnections(_ *Pool, now time.Duration, candidates []*server, what demand) *server {
 	var best *server
 	var least float64
 	ties := 0
@@ -85,7 +85,7 @@ func weightedConnections(_ *Pool, now time.Duration, candidates []*server, what 
 
 // weightedChoices is twoChoices, where a server of twice the weight is looked at
 // twice as often and may have twice the load.
-func weightedChoices(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
+func weightedChoices(_ *Pool, now time.Duration, candidates []*server, what demand) *server {
 	a := byWeight(now, candidates, nil)
 	b := byWeight(now, candidates, a)
 	wa, wb := a.share(now), b.share(now)
@@ -127,7 +127,7 @@ func byWeight(now time.Duration, candidates []*server, not *server) (one *server
 // weightedRendezvous is rendezvous with scores that give each server keys in
 // proportion to its weight, and a bound of its load that is so as well
 // (Schindelhauer and Schomaker, Weighted Distributed Hash Tables, SPAA 2005).
-func weightedRendezvous(_ *Pool, now time.Duration, candidates []*server, what wish) *server {
+func weightedRendezvous(_ *Pool, now time.Duration, candidates []*server, what demand) *server {
 	running, total := 1, 0.0
 	for _, s := range candidates {
 		running += s.running

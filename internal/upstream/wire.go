@@ -15,7 +15,7 @@ import (
 type state int
 
 const (
-	quiet       state = iota // nothing, as it should be
+	noData      state = iota // nothing, as it should be
 	gone                     // its end, or something after which there is no use in it
 	unsolicited              // bytes came without a request
 )
@@ -29,18 +29,18 @@ const (
 // look at the socket right before the next request is written, was not asked
 // for. What comes later is indistinguishable from the answer; so a server that
 // was seen to send such bytes is asked on new connections only, for
-// distrustFor, and the answers on that connection are put in doubt ([OnDoubt]).
+// distrustFor, and the answers on that connection are put in doubt ([OnSuspect]).
 type wire struct {
 	net   net.Conn // what is written to and read from: base, or TLS over it
 	base  net.Conn
 	raw   syscall.RawConn // of base; nil: over TLS, or none of the kernel's sockets
 	below *below          // base as TLS sees it; nil: not over TLS
 
-	uses   int           // requests that were given it
-	since  time.Duration // when it became idle, on the pool's clock
-	until  time.Duration // the deadline of reads, on the same; 0: none
-	doubts []func()      // of the latest answers, oldest first
-	asking asking        // the question under way, on a socket of the kernel's
+	uses     int           // requests that were given it
+	since    time.Duration // when it became idle, on the pool's clock
+	until    time.Duration // the deadline of reads, on the same; 0: none
+	suspects []func()      // of the latest answers, oldest first
+	asking   asking        // the question under way, on a socket of the kernel's
 
 	newcomer *newcomer
 }
@@ -81,30 +81,30 @@ func (w *wire) setUntil(started time.Time, until time.Duration) {
 	_ = w.base.SetReadDeadline(at) // one that cannot be set is broken, which the read will say
 }
 
-// doubted notes what to call if the answer that is to come is put in doubt.
-func (w *wire) doubted(f *func()) {
+// registerSuspect notes what to call if the answer that is to come is put in doubt.
+func (w *wire) registerSuspect(f *func()) {
 	if f == nil || w.uses == 1 { // before a first answer there was nothing
 		return
 	}
-	if len(w.doubts) >= maxDoubts {
-		w.doubts = append(w.doubts[:0], w.doubts[1:]...)
+	if len(w.suspects) >= maxSuspects {
+		w.suspects = append(w.suspects[:0], w.suspects[1:]...)
 	}
-	w.doubts = append(w.doubts, *f)
+	w.suspects = append(w.suspects, *f)
 }
 
-// accuse tells that bytes came which nobody asked for. The connection is of no
+// reportUnsolicited tells that bytes came which nobody asked for. The connection is of no
 // more use.
-func (w *wire) accuse(s *server) {
-	s.unasked()
-	for _, doubt := range w.doubts {
+func (w *wire) reportUnsolicited(s *server) {
+	s.noteUnsolicited()
+	for _, doubt := range w.suspects {
 		doubt()
 	}
-	w.doubts = nil
+	w.suspects = nil
 }
 
-// glanceTime is how long a look at what is not a socket of the kernel's may take:
+// quickReadTime is how long a look at what is not a socket of the kernel's may take:
 // those are in tests, and on systems of which we know too little.
-const glanceTime = 10 * time.Microsecond
+const quickReadTime = 10 * time.Microsecond
 
 // look is what there is to read on a connection that nobody has asked anything
 // yet, or whose answer is complete. It never waits.
@@ -113,13 +113,13 @@ func (w *wire) look() state {
 	case w.raw != nil:
 		return w.peek()
 	case w.uses <= 1:
-		return quiet // a TLS server may send tickets after the handshake
+		return noData // a TLS server may send tickets after the handshake
 	}
 	if w.below != nil {
-		w.below.glance = true
-		defer w.below.relax(w)
+		w.below.noWait = true
+		defer w.below.endQuickRead(w)
 	} else {
-		defer w.hurry()()
+		defer w.shortenReads()()
 	}
 	var b [16]byte
 	n, err := w.net.Read(b[:]) // TLS takes in what is its own, such as tickets
@@ -127,14 +127,14 @@ func (w *wire) look() state {
 	case n > 0 && !isTimeoutNotice(b[:n]):
 		return unsolicited
 	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (w.below == nil || w.below.records.between()):
-		return quiet
+		return noData
 	}
 	return gone
 }
 
-// hurry gives reads next to no time, until what it returns is called.
-func (w *wire) hurry() (relax func()) {
-	_ = w.base.SetReadDeadline(time.Now().Add(glanceTime))
+// shortenReads gives reads next to no time, until what it returns is called.
+func (w *wire) shortenReads() (relax func()) {
+	_ = w.base.SetReadDeadline(time.Now().Add(quickReadTime))
 	return func() {
 		_ = w.base.SetReadDeadline(time.Time{})
 		w.until = 0
@@ -146,13 +146,13 @@ func (w *wire) hurry() (relax func()) {
 type below struct {
 	net.Conn
 	raw     syscall.RawConn // nil: none of the kernel's sockets
-	glance  bool
+	noWait  bool
 	records records
 }
 
-// relax ends a glance.
-func (b *below) relax(w *wire) {
-	if b.glance = false; b.raw == nil {
+// endQuickRead ends a glance.
+func (b *below) endQuickRead(w *wire) {
+	if b.noWait = false; b.raw == nil {
 		w.until = 0
 	}
 }
@@ -160,10 +160,10 @@ func (b *below) relax(w *wire) {
 // Read implements net.Conn.
 func (b *below) Read(to []byte) (n int, err error) {
 	switch {
-	case !b.glance:
+	case !b.noWait:
 		n, err = b.Conn.Read(to)
 	case b.raw == nil:
-		_ = b.SetReadDeadline(time.Now().Add(glanceTime))
+		_ = b.SetReadDeadline(time.Now().Add(quickReadTime))
 		n, err = b.Conn.Read(to)
 		_ = b.SetReadDeadline(time.Time{})
 	default:
@@ -196,7 +196,7 @@ type asking struct {
 // answer's cannot be missed, and no read has to be tried before there is one.
 func (w *wire) ask(out, into []byte) (a *asking, err error) {
 	a = &w.asking
-	a.out, a.into, a.sent, a.got, a.wrote, a.found, a.err = out, into, 0, 0, false, quiet, nil
+	a.out, a.into, a.sent, a.got, a.wrote, a.found, a.err = out, into, 0, 0, false, noData, nil
 	defer func() { a.out, a.into = nil, nil }()
 	if w.raw != nil {
 		if err = w.raw.Read(a.try); err == nil {

@@ -41,11 +41,11 @@ func peekAt(fd, uses int) state {
 	})
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
-		return quiet
+		return noData
 	case err == nil && n > 0 && !isTimeoutNotice(b[:n]):
 		return unsolicited
 	case uses <= 1 && n == 0:
-		return quiet
+		return noData
 	}
 	return gone
 }
@@ -55,7 +55,7 @@ func peekAt(fd, uses int) state {
 func (w *wire) tryAsk(fd uintptr) bool {
 	a := &w.asking
 	if !a.wrote {
-		if a.found = peekAt(int(fd), w.uses); a.found != quiet {
+		if a.found = peekAt(int(fd), w.uses); a.found != noData {
 			return true
 		}
 		n, err := retried(func() (int, error) { return rawWrite(fd, a.out) })

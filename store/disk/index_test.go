@@ -287,7 +287,7 @@ func TestTable(t *testing.T) {
 	var tab table
 	want := map[id]int64{}
 	for step := range 60_000 {
-		// Few different ids, of which many have the same home.
+		// Few different ids, of which many have the same first slot.
 		i := id{8 * byte(r.IntN(32)), 0, 0, 0, 0, 0, 0, 0, byte(r.IntN(9))}
 		switch n := r.IntN(10); {
 		case n < 5:

@@ -43,9 +43,9 @@ func (e *entry) blocks() int64 { return int64(e.word &^ uint32(allFlags)) }
 
 func (t *table) len() int { return len(t.entries) - len(t.free) }
 
-// home is the slot where the search for i begins. The id is a cryptographic
+// firstSlot is the slot where the search for i begins. The id is a cryptographic
 // hash already.
-func (t *table) home(i id) uint64 {
+func (t *table) firstSlot(i id) uint64 {
 	return binary.LittleEndian.Uint64(i[:]) & uint64(len(t.slots)-1)
 }
 
@@ -54,7 +54,7 @@ func (t *table) find(i id) (slot uint64, e *entry) {
 	if len(t.slots) == 0 {
 		return 0, nil
 	}
-	for slot = t.home(i); t.slots[slot] != 0; slot = (slot + 1) & uint64(len(t.slots)-1) {
+	for slot = t.firstSlot(i); t.slots[slot] != 0; slot = (slot + 1) & uint64(len(t.slots)-1) {
 		if e := &t.entries[t.slots[slot]-1]; e.id == i {
 			return slot, e
 		}
@@ -132,7 +132,7 @@ func (t *table) remove(i id) int64 {
 	// Close the gap: move up what was pushed past it.
 	mask := uint64(len(t.slots) - 1)
 	for next := (slot + 1) & mask; t.slots[next] != 0; next = (next + 1) & mask {
-		home := t.home(t.entries[t.slots[next]-1].id)
+		home := t.firstSlot(t.entries[t.slots[next]-1].id)
 		if (next-home)&mask >= (next-slot)&mask {
 			t.slots[slot] = t.slots[next]
 			slot = next

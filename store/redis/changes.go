@@ -42,8 +42,8 @@ func (c *changes) take() (keys []string, all bool) {
 	return keys, all
 }
 
-// tell calls f until ctx ends. Open starts it, Close waits for it.
-func (c *changes) tell(ctx context.Context, f func([]string)) {
+// notify calls f until ctx ends. Open starts it, Close waits for it.
+func (c *changes) notify(ctx context.Context, f func([]string)) {
 	for {
 		select {
 		case <-ctx.Done():

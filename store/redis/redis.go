@@ -131,7 +131,7 @@ func Open(o Options) (*Redis, error) {
 	r.position.Store(&from)
 	r.wg.Go(r.supervise)
 	if o.Changed != nil {
-		r.wg.Go(func() { r.changes.tell(r.closing, o.Changed) })
+		r.wg.Go(func() { r.changes.notify(r.closing, o.Changed) })
 	}
 	if o.Message != nil {
 		r.wg.Go(r.listen)

@@ -44,7 +44,7 @@ func (a *asker) ask(ctx context.Context, r *http.Request) (claimed, error) {
 	case status != http.StatusOK:
 		return claimed{}, fmt.Errorf("%w: asking %s: the answer is %d, not 200, 401 or 403", token.ErrUnavailable, a.name, status)
 	}
-	c, err := answered(body, time.Now())
+	c, err := claimsOfAnswer(body, time.Now())
 	if err != nil && !errors.Is(err, token.ErrUnauthorized) {
 		err = fmt.Errorf("%w: asking %s: %w", token.ErrUnavailable, a.name, err)
 	}

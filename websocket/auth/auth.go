@@ -168,7 +168,7 @@ func (c *Checker) grant(t token.Claims, err error) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	claims, err := said(t)
+	claims, err := claimsOfToken(t)
 	if err != nil {
 		return nil, err
 	}

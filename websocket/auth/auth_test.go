@@ -147,7 +147,7 @@ func TestNoTokenWhereOneIsNeeded(t *testing.T) {
 // TestInfo is about bytes that everyone else is sent.
 func TestInfo(t *testing.T) {
 	info := func(text string) ([]byte, error) {
-		c, err := said(token.Claims{Members: map[string]json.RawMessage{"info": json.RawMessage(text)}})
+		c, err := claimsOfToken(token.Claims{Members: map[string]json.RawMessage{"info": json.RawMessage(text)}})
 		return c.info, err
 	}
 	if got, err := info("{\n \"a\": \"\xff\" }"); err != nil || string(got) != `{"a":"`+"\uFFFD"+`"}` {
@@ -359,14 +359,14 @@ func FuzzClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal([]byte(text), &members)
-		if c, err := said(token.Claims{Members: members}); err == nil {
+		if c, err := claimsOfToken(token.Claims{Members: members}); err == nil {
 			g := rights{subscribe: newRight([]string{"user:{sub}:*"})}.grant(c.user, c)
 			g.MaySubscribe(text)
 			if strings.ContainsAny(string(g.Info), "\n\r") || len(g.Info) > maxInfo {
 				t.Errorf("info %q", g.Info)
 			}
 		}
-		if a, err := answered([]byte(text), time.Unix(0, 0)); err == nil && len(a.user) > maxUser {
+		if a, err := claimsOfAnswer([]byte(text), time.Unix(0, 0)); err == nil && len(a.user) > maxUser {
 			t.Errorf("user %q", a.user)
 		}
 	})

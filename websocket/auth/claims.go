@@ -76,8 +76,8 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 	return nil
 }
 
-// said is what a good token says.
-func said(t token.Claims) (claimed, error) {
+// claimsOfToken is what a good token says.
+func claimsOfToken(t token.Claims) (claimed, error) {
 	c := claimed{expires: t.Expires}
 	if err := c.read(t.Members, "sub"); err != nil {
 		return claimed{}, fmt.Errorf("%w: the token cannot be read: %w", token.ErrUnauthorized, err)
@@ -85,8 +85,8 @@ func said(t token.Claims) (claimed, error) {
 	return c, nil
 }
 
-// answered reads what a URL said.
-func answered(data []byte, now time.Time) (claimed, error) {
+// claimsOfAnswer reads what a URL said.
+func claimsOfAnswer(data []byte, now time.Time) (claimed, error) {
 	var m map[string]json.RawMessage
 	var c claimed
 	if err := json.Unmarshal(data, &m); err != nil || m == nil {

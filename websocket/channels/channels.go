@@ -100,7 +100,7 @@ type Channels struct {
 	maxPublish int
 	commands   int
 	interval   time.Duration // between two commands, on the average
-	begun      time.Time     // what sessions count their time from
+	started    time.Time     // what sessions count their time from
 
 	last         int // the runner of those that have goroutines
 	meters       *meter.WebSocket
@@ -139,7 +139,7 @@ func New(o Options, d Deps) (*Channels, error) {
 		perClient:    or(o.PerClient, defaultPerClient),
 		maxPublish:   int(or(o.MaxPublish, defaultMaxPublish)),
 		commands:     or(o.Commands, defaultCommands),
-		begun:        time.Now(),
+		started:      time.Now(),
 		last:         d.Runners - 1,
 		meters:       or(d.Meters, new(meter.WebSocket)),
 		errorLog:     or(d.ErrorLog, slog.Default()),

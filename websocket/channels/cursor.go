@@ -48,9 +48,9 @@ func channelKey(channel string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:keyBytes])
 }
 
-// tellApart gives marks whose channels have the same key longer ones: somebody
+// disambiguate gives marks whose channels have the same key longer ones: somebody
 // may have chosen the name of a channel for that.
-func (c cursor) tellApart(channels []string) {
+func (c cursor) disambiguate(channels []string) {
 	seen := map[string]bool{}
 	for i := range c {
 		if seen[c[i].key] {

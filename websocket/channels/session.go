@@ -29,7 +29,7 @@ type session struct {
 	more    map[string]*hub.Subscription
 	pending map[string]*joining // those of them that were not answered yet
 
-	spent  time.Duration // until when commands are paid for, since Channels.begun
+	spent  time.Duration // until when commands are paid for, since Channels.started
 	slot   int32         // in the expiry's heap, which owns it
 	asking uint8         // answers of the bus that are waited for
 	end    func()        // called when the connection is over; nil: nobody asks
@@ -142,7 +142,7 @@ func (c *Channels) message(s *session, op frame.Opcode, data []byte) {
 // what it may spend in a window. One that goes on in spite of the errors
 // overdraws more and more. (This is GCRA: a token bucket in one number.)
 func (c *Channels) spend(s *session, cost int) (over time.Duration) {
-	now := time.Since(c.begun)
+	now := time.Since(c.started)
 	s.spent = max(s.spent, now) + time.Duration(cost)*c.interval
 	return s.spent - now - window
 }

@@ -65,7 +65,7 @@ func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
 		s.places = append(s.places, &place{s: s, i: i, channel: channel})
 		s.marks = append(s.marks, newMark(channel))
 	}
-	s.marks.tellApart(channels)
+	s.marks.disambiguate(channels)
 	if c.presence {
 		s.member = newMember(grant, "")
 	}
@@ -197,7 +197,7 @@ func (s *stream) next(text []byte) (w written, end string) {
 				break // the rest of it is for the next batch
 			}
 		} else if it.start != nil {
-			s.begun(&w, it)
+			s.writeStart(&w, it)
 		} else {
 			s.published(&w, it)
 		}
@@ -214,9 +214,9 @@ func (s *stream) next(text []byte) (w written, end string) {
 	return w, ""
 }
 
-// begun writes where a subscription begins that has nothing (more) to catch up
+// writeStart writes where a subscription begins that has nothing (more) to catch up
 // with. An event without data is not shown to anyone, but its id counts.
-func (s *stream) begun(w *written, it *item) {
+func (s *stream) writeStart(w *written, it *item) {
 	at := it.at
 	if s.places[at.i] != at || it.start.Down { // there will be a reset when the bus is back
 		return
@@ -259,7 +259,7 @@ func (s *stream) missed(w *written, it *item) bool {
 	if len(a.Missed) > 0 {
 		return false
 	}
-	s.begun(w, it)
+	s.writeStart(w, it)
 	return true
 }
 

@@ -56,7 +56,7 @@ func (j *joining) replace() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !j.settled && len(j.id) > 0 {
-		j.say(failure(&fault{replaced, "another command for this channel came before this one was done", j.channel}, j.id))
+		j.send(failure(&fault{replaced, "another command for this channel came before this one was done", j.channel}, j.id))
 	}
 	j.settle()
 }
@@ -169,7 +169,7 @@ func (j *joining) done(a hub.Answer, err error) {
 			j.c.hub.Unsubscribe(j.sub)
 		}
 	default:
-		j.tell(a)
+		j.sendAnswer(a)
 		if j.kept {
 			j.later(j.forget)
 		}
@@ -177,8 +177,8 @@ func (j *joining) done(a hub.Answer, err error) {
 	j.settle()
 }
 
-// tell sends the answer, and what was missed.
-func (j *joining) tell(a hub.Answer) {
+// sendAnswer sends the answer, and what was missed.
+func (j *joining) sendAnswer(a hub.Answer) {
 	if a.Down && j.since != nil {
 		a.Top = *j.since // where it will ask again after the reset that is to come
 	}
@@ -192,15 +192,15 @@ func (j *joining) tell(a hub.Answer) {
 	if j.client != "" {
 		b = appendQuoted(append(b, `,"client":`...), j.client)
 	}
-	j.say(append(b, '}'))
+	j.send(append(b, '}'))
 	for _, m := range a.Missed {
-		j.say(j.c.text(m))
+		j.send(j.c.text(m))
 	}
 }
 
 // fail answers with an error that may be gone when the client tries again.
 func (j *joining) fail(text string) {
-	j.say(failure(&fault{unavailable, text, j.channel}, j.id))
+	j.send(failure(&fault{unavailable, text, j.channel}, j.id))
 	j.later(j.failed)
 }
 
@@ -212,7 +212,7 @@ func (j *joining) failed() {
 	}
 }
 
-func (j *joining) say(text []byte) {
+func (j *joining) send(text []byte) {
 	j.port.Answer(frame.Prepare(frame.Text, text, j.c.compressFrom))
 }
 

@@ -124,7 +124,7 @@ func BenchmarkSlab(b *testing.B) {
 		sl := &slab{}
 		for i := range conns {
 			c := sl.get()
-			c.set, c.seen = set, uint32(i%60)
+			c.set, c.lastBytes = set, uint32(i%60)
 			lp.wheel.put(c, 1+uint32(i%60))
 		}
 		heap, _ := inUse().minus(before)

@@ -49,32 +49,32 @@ const (
 // Conn is one WebSocket. A quiet one is nothing but this, and it is made to
 // be small: 128 bytes.
 type Conn struct {
-	set    *Settings
-	state  any
-	loop   *loop            // nil: it has a goroutine
-	driver *goroutineDriver // nil: it is on a loop
-	held   *held            // nil: nothing has come by halves
-	out    *output
+	set     *Settings
+	state   any
+	loop    *loop            // nil: it has a goroutine
+	driver  *goroutineDriver // nil: it is on a loop
+	partial *partialInput    // nil: nothing has come by halves
+	out     *output
 
 	next, prev *Conn // in the runner's wheel
 
 	left int64 // bytes of the frame's payload that have not come
 	size int64 // bytes of the message so far, as on the wire
 
-	mask   [4]byte
-	utf8   frame.UTF8
-	fd     int32
-	slot   uint32 // in its loop's slab
-	gen    uint32 // counts who had the slot
-	seen   uint32 // tick when bytes came last, or a ping was sent
-	heard  uint32 // tick when a message came last
-	flags  flags
-	code   frame.Code // of the first close frame, ours or the peer's
-	due    uint16     // slot of the wheel, + 1; 0: not in it
-	op     frame.Opcode
-	now    frame.Opcode // the frame's own
-	params frame.Params
-	slight uint16 // frames that brought nearly nothing, within a second
+	mask        [4]byte
+	utf8        frame.UTF8
+	fd          int32
+	slot        uint32 // in its loop's slab
+	gen         uint32 // counts who had the slot
+	lastBytes   uint32 // tick when bytes came last, or a ping was sent
+	lastMessage uint32 // tick when a message came last
+	flags       flags
+	code        frame.Code // of the first close frame, ours or the peer's
+	due         uint16     // slot of the wheel, + 1; 0: not in it
+	op          frame.Opcode
+	now         frame.Opcode // the frame's own
+	params      frame.Params
+	slight      uint16 // frames that brought nearly nothing, within a second
 }
 
 func (c *Conn) is(f flags) bool { return c.flags&f != 0 }
@@ -185,7 +185,7 @@ func (c *Conn) fail(e *frame.Error) {
 		c.sendClose(e.Code, e.Reason)
 	}
 	c.put(failed)
-	c.letGo()
+	c.releaseInput()
 	if c.driver == nil {
 		c.loop.discardInput(c)
 	}

@@ -212,14 +212,14 @@ const (
 	cutEvery = 10
 )
 
-// away is where Leave sends connections.
-type away struct {
+// leaveOrder is where Leave sends connections.
+type leaveOrder struct {
 	code   frame.Code
 	within time.Duration
 }
 
 // hint is the reason that one connection is told.
-func (a *away) hint() string { return reconnectHint(drawn(a.within)) }
+func (a *leaveOrder) hint() string { return reconnectHint(drawn(a.within)) }
 
 // Leave ends all connections with these settings in good order: Leaver is
 // called, a close frame is sent whose reason says after how many seconds to
@@ -227,8 +227,8 @@ func (a *away) hint() string { return reconnectHint(drawn(a.within)) }
 // cut. It returns when all are closed. Those that are adopted from now on go, too,
 // at once.
 func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration) {
-	a := &away{code, within}
-	s.away.Store(a)
+	a := &leaveOrder{code, within}
+	s.leaving.Store(a)
 	e.each(s, func(c *Conn) { c.leave(a) })
 	for _, o := range e.strand.eachPipe(s) {
 		e.sendOff(o, code, a.hint())
@@ -264,7 +264,7 @@ func (e *Engine) each(s *Settings, f func(c *Conn)) {
 }
 
 // leave sends a connection away.
-func (c *Conn) leave(a *away) {
+func (c *Conn) leave(a *leaveOrder) {
 	if c.is(closeSent | dead | doomed) {
 		return
 	}
@@ -281,7 +281,7 @@ func (c *Conn) leave(a *away) {
 
 // leaveToo sends a connection away that comes while others with its settings go.
 func (c *Conn) leaveToo() {
-	if a := c.set.away.Load(); a != nil {
+	if a := c.set.leaving.Load(); a != nil {
 		c.leave(a)
 	}
 }

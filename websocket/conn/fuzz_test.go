@@ -91,7 +91,7 @@ func talk(t *testing.T, e *Engine, input []byte, kind uint8, cut func() int) (ca
 	e.count(s, 1)
 	rw := &sink{}
 	c := e.strand.newConn(rw, s, p, nil)
-	c.driver.rest(c, func() { s.App.Open(c) })
+	c.driver.finishTurn(c, func() { s.App.Open(c) })
 	// What is read is unmasked in place.
 	input = bytes.Clone(input)
 	for len(input) > 0 && !rw.closed {

@@ -27,7 +27,7 @@ type goroutineDriver struct {
 	busy       bool // the reader writes, or waits for who does
 	discarding bool // another goroutine reads meanwhile, see discard
 	gone       bool // the connection is over
-	then       afterwards
+	then       afterOutput
 
 	parked    epoll.Place
 	wasParked bool   // once at least
@@ -45,11 +45,11 @@ const recordRead = 16 << 10
 
 var readPool = sync.Pool{New: func() any { b := make([]byte, frame.MaxHeader+recordRead); return &b }}
 
-// afterwards is what happens when all output has gone.
-type afterwards uint8
+// afterOutput is what happens when all output has gone.
+type afterOutput uint8
 
 const (
-	goOn afterwards = iota
+	goOn afterOutput = iota
 	halfClose
 	closeAll
 )
@@ -354,7 +354,7 @@ func (o *goroutineDriver) cut() error {
 
 // serve is the connection's goroutine. Its first turn was begun by newConn.
 func (o *goroutineDriver) serve(c *Conn, early []byte) {
-	o.rest(c, func() {
+	o.finishTurn(c, func() {
 		c.set.App.Open(c)
 		c.leaveToo()
 	})
@@ -379,7 +379,7 @@ func (o *goroutineDriver) read(c *Conn) {
 		if n > 0 {
 			o.take(c, func() { c.input(buf[:n]) })
 		}
-		if isQuiet(sock, err) && !o.over(c) {
+		if isIdleTimeout(sock, err) && !o.over(c) {
 			if o.park(c) {
 				break // and somebody else goes on, or has
 			}
@@ -411,14 +411,14 @@ func (o *goroutineDriver) over(c *Conn) bool {
 // left of the input meanwhile.
 func (o *goroutineDriver) take(c *Conn, f func()) {
 	o.turn.Lock()
-	o.rest(c, f)
+	o.finishTurn(c, f)
 }
 
-// rest is take in a turn that has begun.
-func (o *goroutineDriver) rest(c *Conn, f func()) {
+// finishTurn is take in a turn that has begun.
+func (o *goroutineDriver) finishTurn(c *Conn, f func()) {
 	for {
 		o.call(c, f)
-		left := c.held != nil && c.held.rest != nil
+		left := c.partial != nil && c.partial.unparsed != nil
 		writer := o.settle(c, true)
 		o.turn.Unlock()
 		if writer {
@@ -440,12 +440,12 @@ func (c *Conn) input(b []byte) {
 	if c.is(failed | closeSeen | doomed) {
 		return
 	}
-	if c.held != nil && c.held.nHead > 0 {
-		b = append(append(make([]byte, 0, int(c.held.nHead)+len(b)), c.held.head[:c.held.nHead]...), b...)
-		c.held.nHead = 0
+	if c.partial != nil && c.partial.nHead > 0 {
+		b = append(append(make([]byte, 0, int(c.partial.nHead)+len(b)), c.partial.head[:c.partial.nHead]...), b...)
+		c.partial.nHead = 0
 	}
 	c.consume(b)
-	c.tidy()
+	c.releaseEmptyInput()
 }
 
 // finish is the end. Nobody gets a turn any more.
@@ -457,7 +457,7 @@ func (o *goroutineDriver) finish(c *Conn) {
 		c.set.App.Closed(c, c.endCode())
 	}()
 	c.countClose(closedNone)
-	c.letGo()
+	c.releaseInput()
 	o.turn.Unlock()
 	o.mu.Lock()
 	o.gone, o.sealed = true, true

@@ -6,16 +6,16 @@ import (
 	"millrace/websocket/frame"
 )
 
-// held is what has come by halves.
-type held struct {
-	head    [frame.MaxHeader]byte // of a header
-	nHead   uint8
-	control []byte       // of a control frame's payload
-	message []byte       // of a message; of a compressed one only if it is small
-	packed  frame.Pieces // of a compressed message that is not small
-	rest    []byte       // not looked at, since the output before it waits
-	taken   int          // of the budget, for the message
-	stalled int          // and for rest
+// partialInput is what has come by halves.
+type partialInput struct {
+	head     [frame.MaxHeader]byte // of a header
+	nHead    uint8
+	control  []byte       // of a control frame's payload
+	message  []byte       // of a message; of a compressed one only if it is small
+	packed   frame.Pieces // of a compressed message that is not small
+	unparsed []byte       // not looked at, since the output before it waits
+	taken    int          // of the budget, for the message
+	stalled  int          // and for rest
 
 	inflation *frame.Inflation // of the message, which has come whole
 }
@@ -23,13 +23,13 @@ type held struct {
 // Sizes of buffers that go back to a pool; larger ones are rare and are left
 // to the garbage collector.
 const (
-	minHeld   = 512
-	maxPooled = 128 << 10
+	minPartial = 512
+	maxPooled  = 128 << 10
 )
 
-// heldPool and scratchPool keep what busy connections use again and again.
+// partialPool and scratchPool keep what busy connections use again and again.
 var (
-	heldPool    = sync.Pool{New: func() any { return &held{} }}
+	partialPool = sync.Pool{New: func() any { return &partialInput{} }}
 	scratchPool = sync.Pool{New: func() any { b := make([]byte, 0, 4096); return &b }}
 )
 
@@ -39,15 +39,15 @@ func putScratch(b *[]byte) {
 	}
 }
 
-func (c *Conn) hold() *held {
-	if c.held == nil {
-		c.held = heldPool.Get().(*held)
+func (c *Conn) partialInput() *partialInput {
+	if c.partial == nil {
+		c.partial = partialPool.Get().(*partialInput)
 	}
-	return c.held
+	return c.partial
 }
 
 // take asks the budget for n more bytes.
-func (h *held) take(s *Settings, n int) bool {
+func (h *partialInput) take(s *Settings, n int) bool {
 	if !s.Budget.take(n) {
 		return false
 	}
@@ -56,7 +56,7 @@ func (h *held) take(s *Settings, n int) bool {
 	return true
 }
 
-func (h *held) give(s *Settings) {
+func (h *partialInput) give(s *Settings) {
 	s.giveBack(h.taken)
 	h.taken = 0
 }
@@ -70,29 +70,29 @@ func (s *Settings) giveBack(n int) {
 }
 
 // stall keeps input that is not to be looked at yet. There is none.
-func (h *held) stall(s *Settings, b []byte) bool {
+func (h *partialInput) stall(s *Settings, b []byte) bool {
 	if !h.take(s, len(b)) {
 		return false
 	}
 	h.taken -= len(b)
 	h.stalled = len(b)
-	h.rest = append([]byte(nil), b...)
+	h.unparsed = append([]byte(nil), b...)
 	return true
 }
 
 // resume returns what stall has kept.
-func (h *held) resume(s *Settings) []byte {
-	b := h.rest
+func (h *partialInput) resume(s *Settings) []byte {
+	b := h.unparsed
 	s.giveBack(h.stalled)
-	h.rest, h.stalled = nil, 0
+	h.unparsed, h.stalled = nil, 0
 	return b
 }
 
 // keep adds the next part of a message. What is announced but has not come
 // costs nothing.
-func (h *held) keep(s *Settings, p []byte) bool {
+func (h *partialInput) keep(s *Settings, p []byte) bool {
 	if need := len(h.message) + len(p); need > cap(h.message) {
-		size := max(minHeld, 2*cap(h.message), need)
+		size := max(minPartial, 2*cap(h.message), need)
 		if size > 64<<10 {
 			size = max(need, min(size, need+need/4))
 		}
@@ -106,15 +106,15 @@ func (h *held) keep(s *Settings, p []byte) bool {
 }
 
 // pack adds the next part of a compressed message.
-func (h *held) pack(s *Settings, p []byte) bool {
+func (h *partialInput) pack(s *Settings, p []byte) bool {
 	if h.packed.Size() == 0 && len(h.message)+len(p) <= directIn {
 		return h.keep(s, p)
 	}
-	return h.spill(s, p)
+	return h.appendPacked(s, p)
 }
 
-// spill adds p to packed, behind what was in message.
-func (h *held) spill(s *Settings, p []byte) bool {
+// appendPacked adds p to packed, behind what was in message.
+func (h *partialInput) appendPacked(s *Settings, p []byte) bool {
 	take := func(n int) bool { return h.take(s, n) }
 	if h.message != nil {
 		if !h.packed.Add(h.message, take) {
@@ -128,32 +128,32 @@ func (h *held) spill(s *Settings, p []byte) bool {
 }
 
 // dropPacked is called when a message was decompressed.
-func (h *held) dropPacked(s *Settings) {
+func (h *partialInput) dropPacked(s *Settings) {
 	n := h.packed.Free()
 	h.taken -= n
 	s.giveBack(n)
 }
 
 // dropMessage is called when a message was given to the App.
-func (h *held) dropMessage(s *Settings) {
+func (h *partialInput) dropMessage(s *Settings) {
 	h.give(s)
 	h.message = nil
 }
 
-// tidy gives held back when nothing is in it.
-func (c *Conn) tidy() {
-	if h := c.held; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.packed.Size() == 0 && h.rest == nil {
-		c.letGo()
+// releaseEmptyInput gives held back when nothing is in it.
+func (c *Conn) releaseEmptyInput() {
+	if h := c.partial; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.packed.Size() == 0 && h.unparsed == nil {
+		c.releaseInput()
 	}
 }
 
-// letGo forgets all that is held.
-func (c *Conn) letGo() {
-	h := c.held
+// releaseInput forgets all that is held.
+func (c *Conn) releaseInput() {
+	h := c.partial
 	if h == nil {
 		return
 	}
-	c.held = nil
+	c.partial = nil
 	if h.inflation != nil {
 		h.inflation.Stop()
 		h.inflation = nil
@@ -165,6 +165,6 @@ func (c *Conn) letGo() {
 	h.packed.Free()
 	h.give(c.set)
 	h.resume(c.set)
-	h.nHead, h.message, h.rest, h.control = 0, nil, nil, h.control[:0]
-	heldPool.Put(h)
+	h.nHead, h.message, h.unparsed, h.control = 0, nil, nil, h.control[:0]
+	partialPool.Put(h)
 }

@@ -38,11 +38,11 @@ func (c *Conn) inflate(p []byte) fault {
 			return f
 		}
 	}
-	h := c.hold()
+	h := c.partialInput()
 	if len(h.message) > 0 {
 		p = nil // it is what is there
 	}
-	if !h.spill(c.set, p) {
+	if !h.appendPacked(c.set, p) {
 		return overBudget
 	}
 	return c.inflateInSteps()
@@ -50,7 +50,7 @@ func (c *Conn) inflate(p []byte) fault {
 
 // inflateInSteps decompresses what has been packed.
 func (c *Conn) inflateInSteps() fault {
-	h, set := c.held, c.set
+	h, set := c.partial, c.set
 	h.inflation = frame.NewInflation(&h.packed, set.heldLimit(), func(n int) bool { return h.take(set, n) })
 	if c.driver == nil {
 		if h.inflation.Step() {
@@ -72,7 +72,7 @@ func (c *Conn) inflateInSteps() fault {
 
 // inflated gives the App what was decompressed in steps.
 func (c *Conn) inflated() fault {
-	h := c.held
+	h := c.partial
 	x := h.inflation
 	h.inflation = nil
 	h.dropPacked(c.set)
@@ -91,9 +91,9 @@ func (c *Conn) unpacked(data []byte) fault {
 		return notUTF8
 	}
 	c.set.App.Message(c, c.op, data)
-	if c.held != nil {
-		c.held.dropMessage(c.set)
-		c.tidy()
+	if c.partial != nil {
+		c.partial.dropMessage(c.set)
+		c.releaseEmptyInput()
 	}
 	return fine
 }

@@ -16,7 +16,7 @@ func (x *inflater) idle() bool { return x.now.c == nil && len(x.line.waiting) ==
 
 // inflateLater puts a connection into the line, and reads nothing more of it.
 func (lp *loop) inflateLater(c *Conn) {
-	lp.inflater.line.push(c.Handle(), c.held.packed.Size())
+	lp.inflater.line.push(c.Handle(), c.partial.packed.Size())
 	if c.out == nil {
 		lp.watch(c, 0) // its end is told nevertheless
 	}
@@ -32,7 +32,7 @@ func (lp *loop) inflateStep() {
 		}
 	}
 	lp.inTurn(x.now.c, func(c *Conn) {
-		if c.held.inflation.Step() {
+		if c.partial.inflation.Step() {
 			x.now = Handle{}
 			lp.inflated(c)
 		}
@@ -42,7 +42,7 @@ func (lp *loop) inflateStep() {
 // inflated goes on with a connection whose message has been decompressed.
 func (lp *loop) inflated(c *Conn) {
 	c.cut(inflating | pinged)
-	c.seen = lp.tick // it was not read from: its silence says nothing
+	c.lastBytes = lp.tick // it was not read from: its silence says nothing
 	if f := c.inflated(); f != fine {
 		c.fail(&faults[f])
 		lp.readOn(c)

@@ -188,7 +188,7 @@ func TestPackedLeavesNoGarbage(t *testing.T) {
 	const size, part = 1 << 20, 1000
 	s := &Settings{Budget: NewBudget(2 * size)}
 	s.prepare()
-	var h held
+	var h partialInput
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for sum := 0; sum < size; sum += part {

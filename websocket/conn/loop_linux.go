@@ -172,14 +172,14 @@ func (lp *loop) read(c *Conn) {
 		return
 	}
 	from := frame.MaxHeader
-	if h := c.held; h != nil && h.nHead > 0 {
+	if h := c.partial; h != nil && h.nHead > 0 {
 		from -= int(h.nHead)
 		copy(lp.buf[from:], h.head[:h.nHead])
 		h.nHead = 0
 	}
 	c.consume(lp.buf[from : frame.MaxHeader+n])
-	if c.held != nil {
-		c.tidy()
+	if c.partial != nil {
+		c.releaseEmptyInput()
 	}
 }
 
@@ -238,7 +238,7 @@ func (lp *loop) flush(body []byte) {
 	rest = append(rest, body[max(0, n-len(b)):]...)
 	lp.queue(c, rest, false)
 	if n > 0 {
-		c.out.rest = true
+		c.out.partial = true
 	}
 }
 
@@ -415,10 +415,10 @@ func (lp *loop) adopt(fd int, early []byte, s *Settings, p frame.Params, state a
 		lp.wheel.put(c, n)
 	}
 	if len(early) > 0 && !c.is(doomed) {
-		c.seen = lp.tick
+		c.lastBytes = lp.tick
 		c.set.Meters.BytesIn.Add(uint32(lp.index), uint64(len(early)))
 		c.consume(early)
-		c.tidy()
+		c.releaseEmptyInput()
 	}
 }
 
@@ -434,7 +434,7 @@ func (lp *loop) enter(fd int, s *Settings, p frame.Params, state any) *Conn {
 		return nil
 	}
 	c := lp.slab.get()
-	*c = Conn{set: s, state: state, loop: lp, params: p, fd: int32(fd), slot: c.slot, gen: c.gen + 1, seen: lp.tick, heard: lp.tick}
+	*c = Conn{set: s, state: state, loop: lp, params: p, fd: int32(fd), slot: c.slot, gen: c.gen + 1, lastBytes: lp.tick, lastMessage: lp.tick}
 	if err := lp.poller.Add(fd, epoll.In|epoll.PeerShut, int32(c.slot), c.gen); err != nil {
 		c.set = nil
 		lp.slab.put(c)
@@ -476,7 +476,7 @@ func (lp *loop) release(c *Conn) {
 		lp.batch, lp.current = lp.batch[:0], nil
 	}
 	lp.wheel.take(c)
-	c.letGo()
+	c.releaseInput()
 	if c.out != nil {
 		c.out.forget(c.set, droppedGone)
 	}

@@ -6,15 +6,15 @@ import (
 
 // output is what waits for a socket that takes no more.
 type output struct {
-	chunks []chunk
-	first  int    // the chunk that goes next
-	going  int    // chunks from first on that somebody is writing just now
-	skip   int    // bytes of the first that have gone
-	rest   bool   // the first is the rest of a frame that has begun to go
-	bytes  int    // that wait
-	length int    // messages that others have sent, and that wait
-	shared int    // bytes of those; all of the first's until it has gone
-	since  uint32 // tick of the last progress
+	chunks  []chunk
+	first   int    // the chunk that goes next
+	going   int    // chunks from first on that somebody is writing just now
+	skip    int    // bytes of the first that have gone
+	partial bool   // the first is the rest of a frame that has begun to go
+	bytes   int    // that wait
+	length  int    // messages that others have sent, and that wait
+	shared  int    // bytes of those; all of the first's until it has gone
+	since   uint32 // tick of the last progress
 }
 
 // chunk is a part of the output: what was collected in a turn, or a message
@@ -48,7 +48,7 @@ func (o *output) shift() {
 		putScratch(k.from)
 	}
 	*k = chunk{}
-	o.rest = false
+	o.partial = false
 	o.first++
 	if o.first == len(o.chunks) {
 		o.chunks, o.first = o.chunks[:0], 0
@@ -70,9 +70,9 @@ func (o *output) advance(n int) {
 	o.skip = n
 }
 
-// begun is how many chunks are on their way, in part at least.
-func (o *output) begun() int {
-	if o.going == 0 && (o.skip > 0 || o.rest) {
+// inProgress is how many chunks are on their way, in part at least.
+func (o *output) inProgress() int {
+	if o.going == 0 && (o.skip > 0 || o.partial) {
 		return 1
 	}
 	return o.going
@@ -81,26 +81,26 @@ func (o *output) begun() int {
 // dropOldest forgets the message that waits longest and has not begun to go.
 // It reports false if there is none.
 func (o *output) dropOldest() bool {
-	for i := o.first + o.begun(); i < len(o.chunks); i++ {
+	for i := o.first + o.inProgress(); i < len(o.chunks); i++ {
 		if !o.chunks[i].message {
 			continue
 		}
 		// What stands before it, mostly nothing, moves up: the list may be long.
-		drop, skip, rest := o.chunks[i], o.skip, o.rest
+		drop, skip, rest := o.chunks[i], o.skip, o.partial
 		copy(o.chunks[o.first+1:i+1], o.chunks[o.first:i])
 		o.chunks[o.first] = drop
 		o.bytes -= len(drop.b)
 		o.shift()
-		o.skip, o.rest = skip, rest
+		o.skip, o.partial = skip, rest
 		return true
 	}
 	return false
 }
 
-// onlyBegun forgets everything but what is on its way, and returns how many
+// dropWaiting forgets everything but what is on its way, and returns how many
 // messages that were.
-func (o *output) onlyBegun() (dropped int) {
-	keep := o.begun()
+func (o *output) dropWaiting() (dropped int) {
+	keep := o.inProgress()
 	for i := o.first + keep; i < len(o.chunks); i++ {
 		k := &o.chunks[i]
 		o.bytes -= len(k.b)

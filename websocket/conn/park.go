@@ -55,9 +55,9 @@ func (o *goroutineDriver) extendWait(sock syscall.Conn) {
 	}
 }
 
-// isQuiet reports whether a read has ended because nothing came for parkAfter.
+// isIdleTimeout reports whether a read has ended because nothing came for parkAfter.
 // TLS stands as before: what it has of a record that is not whole it keeps.
-func isQuiet(sock syscall.Conn, err error) bool {
+func isIdleTimeout(sock syscall.Conn, err error) bool {
 	return sock != nil && errors.Is(err, os.ErrDeadlineExceeded)
 }
 

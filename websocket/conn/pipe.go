@@ -40,7 +40,7 @@ func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarl
 		}
 	}
 	o := &goroutinePipe{strand: e.strand, set: s, pipe: p, ends: [2]net.Conn{front, back}}
-	o.heard.Store(e.now())
+	o.lastBytes.Store(e.now())
 	e.strand.pipe(o)
 	e.strand.readers.Go(func() { o.serve(early) })
 	return nil
@@ -54,19 +54,19 @@ const (
 
 // pipe is what both drivers know about a proxied connection.
 type pipe struct {
-	ends    [2]*Conn // on a loop
-	walk    [2]frame.Walker
-	lost    [2]bool // what came from there is no WebSocket: nothing can be put in
-	over    bool    // the client was told, or has all there was
-	deaf    bool    // the upstream takes no more
-	off     bool    // the upstream is not watched: it is gone, but the client has not yet taken what it had said
-	parted  bool    // the client sends no more, but may still be answered
-	counted bool    // the end has been, in Meters.Closed
-	leaving bool
-	code    frame.Code // to leave with at the end of the frame, with
-	hint    string     // this reason
-	once    sync.Once
-	release func()
+	ends            [2]*Conn // on a loop
+	walk            [2]frame.Walker
+	lost            [2]bool // what came from there is no WebSocket: nothing can be put in
+	over            bool    // the client was told, or has all there was
+	upstreamStalled bool    // the upstream takes no more
+	off             bool    // the upstream is not watched: it is gone, but the client has not yet taken what it had said
+	parted          bool    // the client sends no more, but may still be answered
+	counted         bool    // the end has been, in Meters.Closed
+	leaving         bool
+	code            frame.Code // to leave with at the end of the frame, with
+	hint            string     // this reason
+	once            sync.Once
+	release         func()
 }
 
 // follow takes bytes that came from one end and counts the frames.
@@ -119,9 +119,9 @@ func (p *pipe) done() { p.once.Do(p.release) }
 // upstreamGone is what a client is told whose upstream has died.
 const upstreamGone = "the upstream has gone away"
 
-// farewell is a close frame as a client sends it, to an upstream that is left:
+// maskedClose is a close frame as a client sends it, to an upstream that is left:
 // masked, with the code alone.
-func farewell(code frame.Code) []byte {
+func maskedClose(code frame.Code) []byte {
 	h := frame.Header{Fin: true, Op: frame.Close, Masked: true, Length: 2}
 	return append(h.Append(nil), byte(code>>8), byte(code)) // a mask of zeros leaves them as they are
 }

@@ -14,14 +14,14 @@ import (
 // goroutinePipe is a proxied connection of which one side at least is not plain: a
 // goroutine for each direction.
 type goroutinePipe struct {
-	strand *strand
-	set    *Settings
-	pipe   *pipe
-	ends   [2]net.Conn
-	heard  atomic.Uint32 // tick when something came last
+	strand    *strand
+	set       *Settings
+	pipe      *pipe
+	ends      [2]net.Conn
+	lastBytes atomic.Uint32 // tick when something came last
 	// mu is held while something is written to that end; mu[frontEnd] also for
 	// pipe.walk[backEnd], over, counted and leaving, mu[backEnd] for
-	// pipe.walk[frontEnd] and deaf.
+	// pipe.walk[frontEnd] and upstreamStalled.
 	mu      [2]sync.Mutex
 	sentOff uint32 // tick when it was told that it was too quiet, the strand's; 0: not
 }
@@ -47,10 +47,10 @@ func (s *strand) pipe(o *goroutinePipe) {
 func (s *strand) idlePipes(now uint32) {
 	for _, o := range s.eachPipe(nil) {
 		switch {
-		case o.set.Idle <= 0 || int32(now-o.heard.Load()-ticks(o.set.Idle)) < 0:
+		case o.set.Idle <= 0 || int32(now-o.lastBytes.Load()-ticks(o.set.Idle)) < 0:
 		case o.sentOff == 0:
 			o.sentOff = max(now, 1)
-			s.engine.sendOff(o, frame.Timeout, tooQuiet)
+			s.engine.sendOff(o, frame.Timeout, idleReason)
 		case now-o.sentOff >= closeTime: // within a frame
 			o.cut()
 		}
@@ -72,15 +72,15 @@ func (s *strand) eachPipe(set *Settings) (list []*goroutinePipe) {
 // serve passes on until both directions have ended. The caller's goroutine is
 // one of them; it waits for the other.
 func (o *goroutinePipe) serve(early [2][]byte) {
-	if a := o.set.away.Load(); a != nil {
+	if a := o.set.leaving.Load(); a != nil {
 		o.leave(a.code, a.hint())
 	}
 	var other sync.WaitGroup
 	other.Go(func() {
-		o.pour(backEnd, early[backEnd])
+		o.forward(backEnd, early[backEnd])
 		o.upstreamEnded()
 	})
-	o.pour(frontEnd, early[frontEnd])
+	o.forward(frontEnd, early[frontEnd])
 	o.clientEnded()
 	other.Wait()
 	if _, stream := o.ends[frontEnd].(cutter); !stream { // that ends with the handler
@@ -94,10 +94,10 @@ func (o *goroutinePipe) serve(early [2][]byte) {
 	o.strand.engine.count(o.set, -1)
 }
 
-// pour passes on what comes from one end until it ends. What the client sends
+// forward passes on what comes from one end until it ends. What the client sends
 // when nobody takes it any more is thrown away, so that its connection can end
 // in good order.
-func (o *goroutinePipe) pour(from int, early []byte) {
+func (o *goroutinePipe) forward(from int, early []byte) {
 	src := o.ends[from]
 	var small [pipePeek]byte
 	ok := len(early) == 0 || o.pass(from, early) || from == frontEnd
@@ -109,7 +109,7 @@ func (o *goroutinePipe) pour(from int, early []byte) {
 		}
 		n, err := src.Read(buf)
 		if n > 0 {
-			o.heard.Store(o.strand.engine.now())
+			o.lastBytes.Store(o.strand.engine.now())
 		}
 		ok = (n == 0 || o.pass(from, buf[:n]) || from == frontEnd) && err == nil
 		if n == len(buf) && big == nil {
@@ -129,7 +129,7 @@ func (o *goroutinePipe) pass(from int, b []byte) bool {
 	to := 1 - from
 	o.mu[to].Lock()
 	defer o.mu[to].Unlock()
-	if to == frontEnd && o.pipe.over || to == backEnd && o.pipe.deaf {
+	if to == frontEnd && o.pipe.over || to == backEnd && o.pipe.upstreamStalled {
 		return false
 	}
 	o.pipe.follow(from, b, o.set)
@@ -158,7 +158,7 @@ func (o *goroutinePipe) pass(from int, b []byte) bool {
 // that is still to be read, and behind it the end.
 func (o *goroutinePipe) refused(to int, err error) {
 	if to == backEnd {
-		o.pipe.deaf = true
+		o.pipe.upstreamStalled = true
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
@@ -194,7 +194,7 @@ func (o *goroutinePipe) clientEnded() {
 	told := o.pipe.over
 	o.mu[frontEnd].Unlock()
 	o.mu[backEnd].Lock()
-	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.deaf && !told
+	parted := o.pipe.walk[frontEnd].Closed() && !o.pipe.upstreamStalled && !told
 	o.mu[backEnd].Unlock()
 	if !parted {
 		_ = cut(o.ends[backEnd])
@@ -236,7 +236,7 @@ func (o *goroutinePipe) leave(code frame.Code, hint string) {
 	defer o.mu[backEnd].Unlock()
 	if w := &o.pipe.walk[frontEnd]; !o.pipe.lost[frontEnd] && w.Between() && !w.Closed() {
 		_ = o.ends[backEnd].SetWriteDeadline(time.Now().Add(closeTime * tickTime))
-		_, _ = o.ends[backEnd].Write(farewell(frame.GoingAway))
+		_, _ = o.ends[backEnd].Write(maskedClose(frame.GoingAway))
 	}
 }
 

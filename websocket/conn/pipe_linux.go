@@ -73,9 +73,9 @@ func (lp *loop) readyPipe(c *Conn, events uint32) {
 		lp.pipeEnded(p, me)
 	case p.over: // whatever the client still says: its upstream is gone
 	default:
-		c.heard = lp.tick
+		c.lastMessage = lp.tick
 		if other := p.ends[1-me]; other != nil && !other.is(closeSent) {
-			other.heard = lp.tick
+			other.lastMessage = lp.tick
 		}
 		lp.pass(p, me, lp.buf[:n])
 	}
@@ -86,7 +86,7 @@ func (lp *loop) readyPipe(c *Conn, events uint32) {
 // reports false if that is not what has happened.
 func (lp *loop) parted(p *pipe) bool {
 	front, back := p.ends[frontEnd], p.ends[backEnd]
-	if p.over || p.deaf || p.parted || back == nil || !p.walk[frontEnd].Closed() {
+	if p.over || p.upstreamStalled || p.parted || back == nil || !p.walk[frontEnd].Closed() {
 		return false
 	}
 	p.parted = true
@@ -107,7 +107,7 @@ func (lp *loop) pushPipe(p *pipe, me int) bool {
 		lp.doom(c)
 		return false
 	case err != nil: // it may have said why: that is still to be read, and behind it the end
-		p.deaf = true
+		p.upstreamStalled = true
 		c.out.forget(c.set, droppedGone)
 		c.out = nil
 	case !all:
@@ -134,7 +134,7 @@ func (lp *loop) endedEarly(p *pipe, me int) {
 		lp.doom(c)
 		return
 	}
-	p.deaf, p.off = true, true
+	p.upstreamStalled, p.off = true, true
 }
 
 // watchPipe says what to wait for: input, if the other side takes it, and room
@@ -166,7 +166,7 @@ func (lp *loop) watchPipe(p *pipe, i int) {
 // pass writes what came from one end to the other.
 func (lp *loop) pass(p *pipe, from int, b []byte) {
 	to := p.ends[1-from]
-	if to == nil || from == frontEnd && p.deaf {
+	if to == nil || from == frontEnd && p.upstreamStalled {
 		return
 	}
 	s := to.set
@@ -183,7 +183,7 @@ func (lp *loop) pass(p *pipe, from int, b []byte) {
 			}
 			// An upstream that takes no more may have said why: that is
 			// still to be read, and behind it the end.
-			p.deaf = true
+			p.upstreamStalled = true
 			return
 		}
 	}
@@ -210,7 +210,7 @@ func (lp *loop) insert(p *pipe) bool {
 	p.countClose(front.set, closeReason(p.code, true))
 	if back := p.ends[backEnd]; back != nil {
 		if w := &p.walk[frontEnd]; back.out == nil && !p.lost[frontEnd] && w.Between() && !w.Closed() {
-			_, _ = send.TryWrite(uintptr(back.fd), farewell(frame.GoingAway), nil)
+			_, _ = send.TryWrite(uintptr(back.fd), maskedClose(frame.GoingAway), nil)
 		}
 		lp.doom(back)
 	}

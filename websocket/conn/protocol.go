@@ -69,7 +69,7 @@ func (c *Conn) consume(b []byte) {
 				c.failWith(err)
 				return
 			case n == 0:
-				k := c.hold()
+				k := c.partialInput()
 				k.nHead = uint8(copy(k.head[:], b))
 				return
 			}
@@ -99,18 +99,18 @@ func (c *Conn) failWith(err error) {
 
 // stall keeps input for when the output has gone.
 func (c *Conn) stall(b []byte) {
-	if !c.hold().stall(c.set, b) {
+	if !c.partialInput().stall(c.set, b) {
 		c.fail(&faults[overBudget])
 	}
 }
 
 // resume looks at what stall has kept.
 func (c *Conn) resume() {
-	if c.held == nil || c.held.rest == nil || c.is(inflating) {
+	if c.partial == nil || c.partial.unparsed == nil || c.is(inflating) {
 		return
 	}
-	c.consume(c.held.resume(c.set))
-	c.tidy()
+	c.consume(c.partial.resume(c.set))
+	c.releaseEmptyInput()
 }
 
 // begin takes a frame's header (RFC 6455, 5.2, 5.4 and 5.5).
@@ -203,7 +203,7 @@ func (c *Conn) payload(p []byte) bool {
 	if end {
 		c.cut(inMessage)
 		if !c.is(closeSent) {
-			c.heard = c.tick()
+			c.lastMessage = c.tick()
 		}
 		c.set.Meters.MessagesIn.Add(c.shard(), 1)
 	}
@@ -237,26 +237,26 @@ func (c *Conn) collect(p []byte, end bool) fault {
 	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
 		return notUTF8
 	}
-	if end && (c.held == nil || len(c.held.message) == 0) {
+	if end && (c.partial == nil || len(c.partial.message) == 0) {
 		c.set.App.Message(c, c.op, p) // as it was read: the usual case
 		return fine
 	}
-	h := c.hold()
+	h := c.partialInput()
 	if !h.keep(c.set, p) {
 		return overBudget
 	}
 	if end {
 		c.set.App.Message(c, c.op, h.message)
 		h.dropMessage(c.set)
-		c.tidy()
+		c.releaseEmptyInput()
 	}
 	return fine
 }
 
 // compressed collects a compressed message, and has it decompressed.
 func (c *Conn) compressed(p []byte, end bool) fault {
-	if h := c.held; h != nil && (len(h.message) > 0 || h.packed.Size() > 0) || !end {
-		h = c.hold()
+	if h := c.partial; h != nil && (len(h.message) > 0 || h.packed.Size() > 0) || !end {
+		h = c.partialInput()
 		if !h.pack(c.set, p) {
 			return overBudget
 		}
@@ -273,17 +273,17 @@ func (c *Conn) compressed(p []byte, end bool) fault {
 
 // control takes a control frame, which may come by halves as any other.
 func (c *Conn) control(p []byte, whole bool) bool {
-	if c.held != nil && len(c.held.control) > 0 || !whole {
-		h := c.hold()
+	if c.partial != nil && len(c.partial.control) > 0 || !whole {
+		h := c.partialInput()
 		h.control = append(h.control, p...)
 		if !whole {
 			return true
 		}
 		p = h.control
 		defer func() {
-			if c.held == h { // else letGo was called, and it may be another connection's by now
+			if c.partial == h { // else releaseInput was called, and it may be another connection's by now
 				h.control = h.control[:0]
-				c.tidy()
+				c.releaseEmptyInput()
 			}
 		}()
 	}
@@ -313,7 +313,7 @@ func (c *Conn) closing(p []byte) {
 		c.sendClose(code, "")
 	}
 	c.put(closeSeen)
-	c.letGo()
+	c.releaseInput()
 	c.schedule(closeTime)
 }
 

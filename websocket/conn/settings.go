@@ -93,7 +93,7 @@ type Settings struct {
 	once     sync.Once
 	streamer Streamer     // App, if it is one
 	open     atomic.Int64 // connections
-	away     atomic.Pointer[away]
+	leaving  atomic.Pointer[leaveOrder]
 }
 
 // defaultHeld is MaxHeld where it is not given: as much as a large message of

@@ -61,7 +61,7 @@ func (s *strand) newConn(rw io.ReadWriteCloser, set *Settings, p frame.Params, s
 	c.driver.strand, c.driver.rw = s, rw
 	c.driver.drained.L = &c.driver.mu
 	now := s.engine.now()
-	c.seen, c.heard = now, now
+	c.lastBytes, c.lastMessage = now, now
 	c.driver.turn.Lock()
 	s.readers.Add(1) // until finish
 	s.mu.Lock()

@@ -5,7 +5,7 @@ import "millrace/websocket/frame"
 // schedule has the connection looked at in n ticks, at the latest.
 func (c *Conn) schedule(n uint32) {
 	if c.is(closeSent | closeSeen | failed) {
-		c.heard = c.tick() + n // from here on: by when it has to be over
+		c.lastMessage = c.tick() + n // from here on: by when it has to be over
 	}
 	if c.driver != nil {
 		c.driver.strand.post(func() { c.driver.strand.enter(c, n) })
@@ -24,15 +24,15 @@ func (c *Conn) tick() uint32 {
 
 // has takes note that bytes have come.
 func (c *Conn) has(now uint32) {
-	if c.seen != now {
+	if c.lastBytes != now {
 		c.slight = 0
 	}
-	c.seen = now
+	c.lastBytes = now
 	c.cut(pinged)
 }
 
-// tooQuiet is what somebody is told who has said nothing.
-const tooQuiet = "nothing was said for too long"
+// idleReason is what somebody is told who has said nothing.
+const idleReason = "nothing was said for too long"
 
 // verdict is what is to be done with a connection whose slot of the wheel has come.
 type verdict uint8
@@ -50,10 +50,10 @@ const (
 func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 	const never = wheelSlots - 1
 	if c.is(closeSent | closeSeen | failed) {
-		if c.after(now, c.heard) {
+		if c.after(now, c.lastMessage) {
 			return cutOff, 0
 		}
-		return wait, c.heard - now
+		return wait, c.lastMessage - now
 	}
 	next := uint32(never)
 	within := func(since uint32, n uint32) bool { // and not over yet
@@ -83,16 +83,16 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 		// this sees it in time.
 		within(now, ticks(s.WriteTimeout))
 	}
-	if s.Idle > 0 && !within(c.heard, ticks(s.Idle)) {
+	if s.Idle > 0 && !within(c.lastMessage, ticks(s.Idle)) {
 		return sendOff, 0
 	}
 	switch {
 	case s.Ping <= 0 || c.is(pipeEnd):
 	case c.is(pinged):
-		if s.PongTimeout > 0 && !within(c.seen, ticks(s.PongTimeout)) {
+		if s.PongTimeout > 0 && !within(c.lastBytes, ticks(s.PongTimeout)) {
 			return cutOff, 0
 		}
-	case !within(c.seen, ticks(s.Ping)):
+	case !within(c.lastBytes, ticks(s.Ping)):
 		return ping, 0
 	}
 	return wait, next
@@ -123,14 +123,14 @@ func (c *Conn) act(v verdict, now uint32) {
 	switch v {
 	case ping:
 		c.put(pinged)
-		c.seen = now
+		c.lastBytes = now
 		c.write(frame.Header{Fin: true, Op: frame.Ping}, nil)
 	case sendOff:
 		if c.is(pipeEnd) {
-			c.leavePipe(frame.Timeout, tooQuiet)
+			c.leavePipe(frame.Timeout, idleReason)
 			return
 		}
-		c.Close(frame.Timeout, tooQuiet)
+		c.Close(frame.Timeout, idleReason)
 	case stuck:
 		c.takesNothing()
 	case cutOff:

@@ -70,7 +70,7 @@ func TestWheel(t *testing.T) {
 func TestTimeUp(t *testing.T) {
 	s := &Settings{Ping: 10 * tickTime, PongTimeout: 60 * tickTime, Idle: 20 * tickTime, WriteTimeout: 5 * tickTime}
 	base := uint32(1<<32 - 12) // wraps on the way
-	c := &Conn{set: s, seen: base, heard: base}
+	c := &Conn{set: s, lastBytes: base, lastMessage: base}
 	at := func(n uint32, want verdict, next uint32) {
 		t.Helper()
 		if v, got := c.timeUp(base + n); v != want || v == wait && got != next {
@@ -81,14 +81,14 @@ func TestTimeUp(t *testing.T) {
 	at(4, wait, 6)
 	at(10, ping, 0)
 	c.put(pinged)
-	c.seen = base + 10
+	c.lastBytes = base + 10
 	at(10, wait, 10) // it is idle before the pong is due
 	at(20, sendOff, 0)
 	c.out = &output{bytes: 1, since: base + 18}
 	at(20, wait, 3) // it is not read from
 	at(23, stuck, 0)
 	c.out = nil
-	c.heard, c.flags = base+30, closeSent
+	c.lastMessage, c.flags = base+30, closeSent
 	at(29, wait, 1)
 	at(30, cutOff, 0)
 }

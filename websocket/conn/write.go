@@ -94,7 +94,7 @@ func (c *Conn) endUnread(code frame.Code, reason string, within uint32) {
 // replace forgets what has not begun to go for what is to be the last.
 func (o *output) replace(s *Settings, last chunk) {
 	bytes, length := o.bytes, o.length
-	for range o.onlyBegun() {
+	for range o.dropWaiting() {
 		s.Meters.Dropped.Add(droppedSlow)
 	}
 	o.push(last)

@@ -93,13 +93,13 @@ func (x *Inflation) pause(n int) error {
 	}
 	defer func() { x.read += n }()
 	if x.read >= x.quota {
-		return x.rest()
+		return x.endStep()
 	}
 	return nil
 }
 
-// rest ends a step.
-func (x *Inflation) rest() error {
+// endStep ends a step.
+func (x *Inflation) endStep() error {
 	if !x.yield(struct{}{}) {
 		return &Error{GoingAway, "it was stopped"}
 	}
@@ -111,7 +111,7 @@ func (x *Inflation) rest() error {
 func (x *Inflation) space() ([]byte, error) {
 	if x.out.full() {
 		if x.out.size-x.filled >= stepOut {
-			if err := x.rest(); err != nil {
+			if err := x.endStep(); err != nil {
 				return nil, err
 			}
 		}

@@ -34,7 +34,7 @@ type channel struct {
 	// asked: only offsets with the same gen can be compared.
 	gen       uint16
 	listening bool      // the bus delivers
-	wish      bool      // somebody waits for that
+	wanted    bool      // somebody waits for that
 	tuning    bool      // h.tuner has it
 	asking    bool      // the bus is asked for the history
 	waiting   *[]waiter // for the next question; nil: nobody
@@ -81,7 +81,7 @@ func (h *Hub) listens(ch *channel) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if !ch.listening {
-		ch.wish = true
+		ch.wanted = true
 		h.tune(ch)
 	}
 	return ch.listening
@@ -103,8 +103,8 @@ func (h *Hub) settle(ch *channel) {
 	for {
 		st.mu.Lock()
 		switch {
-		case ch.subs > 0 && !ch.listening && ch.wish:
-			ch.wish = false
+		case ch.subs > 0 && !ch.listening && ch.wanted:
+			ch.wanted = false
 			st.mu.Unlock()
 			err := h.bus.Listen(ch.name)
 			if err == nil {

@@ -61,8 +61,8 @@ const (
 type flags uint8
 
 const (
-	toldJoins flags = 1 << iota // gets notes of joins and leaves
-	member                      // is in channel.members
+	wantsMembers flags = 1 << iota // gets notes of joins and leaves
+	member                         // is in channel.members
 )
 
 // Subscription is a subscriber's place in a channel. It is small, and what a
@@ -121,7 +121,7 @@ func (h *Hub) Subscribe(r Request) (*Subscription, error) {
 	if h.o.Presence {
 		j.member = r.Member
 		if r.Joins {
-			s.flags |= toldJoins
+			s.flags |= wantsMembers
 		}
 	}
 	sh.mu.Lock()
@@ -211,7 +211,7 @@ func (h *Hub) begin(s *Subscription, j *joining) {
 	l.through(s)
 	l.joined()
 	s.state, s.join = live, nil
-	h.tellMember(s, j.member, Join)
+	h.notifyMember(s, j.member, Join)
 }
 
 // Unsubscribe ends deliveries at once, also one that has not begun: when it
@@ -225,8 +225,8 @@ func (h *Hub) StopJoins(s *Subscription) {
 	l := s.list
 	l.shard.mu.Lock()
 	defer l.shard.mu.Unlock()
-	if s.state != gone && s.flags&toldJoins != 0 {
-		s.flags &^= toldJoins
+	if s.state != gone && s.flags&wantsMembers != 0 {
+		s.flags &^= wantsMembers
 		l.joins.Add(-1)
 	}
 }

@@ -51,7 +51,7 @@ func (l *list) add(s *Subscription) {
 	l.subs = append(l.subs, s)
 	l.size.Add(1)
 	l.shard.subscriptions.Add(1)
-	if s.flags&toldJoins != 0 {
+	if s.flags&wantsMembers != 0 {
 		l.joins.Add(1)
 	}
 }
@@ -79,7 +79,7 @@ func (l *list) remove(s *Subscription) {
 	}
 	l.size.Add(-1)
 	l.shard.subscriptions.Add(-1)
-	if s.flags&toldJoins != 0 {
+	if s.flags&wantsMembers != 0 {
 		l.joins.Add(-1)
 	}
 }

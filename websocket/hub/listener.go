@@ -50,11 +50,11 @@ func (h *Hub) Deliver(m bus.Message) {
 
 // Placed implements [bus.Listener].
 func (h *Hub) Placed(channel, id string, offset uint64) {
-	h.tell(Note{Kind: Placed, Channel: channel, ID: id, Offset: offset})
+	h.notify(Note{Kind: Placed, Channel: channel, ID: id, Offset: offset})
 }
 
-// tell sends a note to all subscribers of a channel.
-func (h *Hub) tell(n Note) {
+// notify sends a note to all subscribers of a channel.
+func (h *Hub) notify(n Note) {
 	first, _ := h.lists(n.Channel)
 	h.spread(first, n, false)
 }
@@ -113,7 +113,7 @@ func (h *Hub) reset(st *stripe, names ...string) {
 // State implements [bus.Listener].
 func (h *Hub) State(err error) {
 	for channel := range h.outage.set(err) {
-		h.tell(Note{Kind: Reset, Channel: channel})
+		h.notify(Note{Kind: Reset, Channel: channel})
 	}
 }
 
@@ -167,11 +167,11 @@ func (h *Hub) absent(s *Subscription) {
 		ch.members = nil
 	}
 	st.mu.Unlock()
-	h.tellMember(s, m, Leave)
+	h.notifyMember(s, m, Leave)
 }
 
-// tellMember tells that a member came or went.
-func (h *Hub) tellMember(s *Subscription, m *bus.Member, kind string) {
+// notifyMember tells that a member came or went.
+func (h *Hub) notifyMember(s *Subscription, m *bus.Member, kind string) {
 	if m == nil {
 		return
 	}

@@ -99,7 +99,7 @@ func (p *Publication) cost() int64 { return int64(len(p.Data)) + publicationCost
 
 // isFor reports whether a note may be told to s.
 func (p *Publication) isFor(s *Subscription) bool {
-	return p.Note == nil || s.flags&toldJoins != 0 || p.Note.Kind != Join && p.Note.Kind != Leave
+	return p.Note == nil || s.flags&wantsMembers != 0 || p.Note.Kind != Join && p.Note.Kind != Leave
 }
 
 // isReset reports whether p is a reset note.

@@ -32,7 +32,7 @@ func (h *Hub) ask(w waiter) {
 	ch.asking = true
 	gen := ch.gen
 	st.mu.Unlock()
-	h.question(ch, []waiter{w}, gen)
+	h.askHistory(ch, []waiter{w}, gen)
 }
 
 // next returns who waits for the next question, and the channel's gen before it.
@@ -53,8 +53,8 @@ func (h *Hub) next(ch *channel) (group []waiter, gen uint16) {
 	return group, ch.gen
 }
 
-// question asks for a group, and then for those who came meanwhile.
-func (h *Hub) question(ch *channel, group []waiter, gen uint16) {
+// askHistory asks for a group, and then for those who came meanwhile.
+func (h *Hub) askHistory(ch *channel, group []waiter, gen uint16) {
 	for len(group) > 0 {
 		asked, others := group, []waiter(nil)
 		since := earliest(asked)
@@ -69,7 +69,7 @@ func (h *Hub) question(ch *channel, group []waiter, gen uint16) {
 			if phase.Swap(answered) == away {
 				h.alone(others)
 				group, gen := h.next(ch)
-				h.question(ch, group, gen)
+				h.askHistory(ch, group, gen)
 			}
 		})
 		if phase.CompareAndSwap(here, away) {

@@ -120,8 +120,8 @@ func Hang() Step {
 	}
 }
 
-// Deaf neither reads nor writes until the server closes.
-func Deaf() Step {
+// Unresponsive neither reads nor writes until the server closes.
+func Unresponsive() Step {
 	return func(c *Conn) error {
 		<-c.done
 		return errEnd
@@ -185,26 +185,26 @@ func OK(body string) Step {
 // Good answers every request well.
 func Good(body string) Script { return Script{Loop(Request(), OK(body))} }
 
-// Said is what the script of a scenario writes to someone who asks once, where
+// Output is what the script of a scenario writes to someone who asks once, where
 // that is known and short, and waits for nothing.
-func (s Scenario) Said() string {
+func (s Scenario) Output() string {
 	var said strings.Builder
 	asked := false
 	over := make(chan struct{})
 	close(over)
-	Play(pretend{said: &said, asked: &asked}, s.Script, over)
+	Play(fakeConn{written: &said, asked: &asked}, s.Script, over)
 	return said.String()
 }
 
-// pretend is a connection on which one request came, and nothing after it.
-type pretend struct {
+// fakeConn is a connection on which one request came, and nothing after it.
+type fakeConn struct {
 	net.Conn
-	said  *strings.Builder
-	asked *bool
+	written *strings.Builder
+	asked   *bool
 }
 
 // Read implements io.Reader.
-func (p pretend) Read(b []byte) (int, error) {
+func (p fakeConn) Read(b []byte) (int, error) {
 	if *p.asked {
 		return 0, io.EOF
 	}
@@ -213,15 +213,15 @@ func (p pretend) Read(b []byte) (int, error) {
 }
 
 // Write implements io.Writer, and takes no flood.
-func (p pretend) Write(b []byte) (int, error) {
-	if len(b)+p.said.Len() > 4<<10 {
+func (p fakeConn) Write(b []byte) (int, error) {
+	if len(b)+p.written.Len() > 4<<10 {
 		return 0, errEnd
 	}
-	return p.said.Write(b)
+	return p.written.Write(b)
 }
 
 // Close implements io.Closer.
-func (pretend) Close() error { return nil }
+func (fakeConn) Close() error { return nil }
 
 // Play plays a script on a connection, which it closes at the end, and returns
 // the connection as it was left. It stops early when done is closed and the

@@ -87,7 +87,7 @@ func TestReset(t *testing.T) {
 
 // TestClose: no script outlives the server, whatever it is doing.
 func TestClose(t *testing.T) {
-	s := serve(t, faulty.Script{faulty.Hang()}, faulty.Script{faulty.Deaf()}, faulty.Script{faulty.Pause(time.Hour)},
+	s := serve(t, faulty.Script{faulty.Hang()}, faulty.Script{faulty.Unresponsive()}, faulty.Script{faulty.Pause(time.Hour)},
 		faulty.Script{faulty.Trickle("ab", time.Hour)}, faulty.Script{faulty.Flood("x", faulty.EndlessHeader)})
 	for range 5 {
 		c, err := net.Dial("tcp", s.Addr)

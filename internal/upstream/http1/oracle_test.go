@@ -195,7 +195,7 @@ func seeds() []string {
 		"HTTP/1.1 +20 OK\r\n\r\n", "http/1.1 200 OK\r\n\r\n", "HTTP/1.1 2000 OK\r\n\r\n",
 	}
 	for _, s := range faulty.Scenarios() {
-		if text := s.Said(); text != "" && len(text) < 3000 {
+		if text := s.Output(); text != "" && len(text) < 3000 {
 			all = append(all, text)
 		}
 	}
