@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -17,7 +19,7 @@ import (
 	"millrace/lab/result"
 )
 
-//go:embed page.css page.js
+//go:embed page.html page.css page.js
 var pageFiles embed.FS
 
 // maxPage is how large a page may be, in bytes, whatever was measured: it is to
@@ -72,17 +74,17 @@ func HTML(w io.Writer, res *result.Result) error {
 // unitGap is the space between a figure and its unit, where no line may end.
 var unitGap = regexp.MustCompile(`(\d) (%|/s|[kM]/s|[µmn]?s\b|[KMGT]?i?B\b)`)
 
-// A page is what is written.
+// A page is what the template shows.
 type page struct {
 	*result.Result
 	Policy     string // Content-Security-Policy: only what stands in the page itself
-	CSS, JS    markup
-	Raw        markup // JSON
+	CSS        template.CSS
+	JS         template.JS
+	Raw        template.JS // JSON
 	RawThinned bool
 	Slug       string
 	Thinned    []string
 
-	Opens    bool     // there are tables or charts that stand right below the answer
 	Kicker   []string // what kind of measurement, when, by whom
 	Failed   []result.Gate
 	Claimed  string
@@ -96,27 +98,19 @@ type page struct {
 	Verdicts  []verdictRow
 	Baseline  string // of all verdicts; empty where there are several
 	Medians   []medianTable
-	Tables    []table
-	Charts    []picture
 	Checks    []result.Gate
 	Facts     [][2]string
+
+	// Those that lead stand right below the answer.
+	LeadTables, MoreTables []table
+	LeadCharts, MoreCharts []picture
 }
 
 // A picture is a chart in two widths, of which the page shows one.
 type picture struct {
 	Title, About string
-	Lead         bool // it stands right below the answer
-	Wide, Narrow markup
-}
-
-// MoreTables reports whether there are tables beside those below the answer.
-func (p *page) MoreTables() bool {
-	return slices.ContainsFunc(p.Tables, func(t table) bool { return !t.Lead })
-}
-
-// MoreCharts is the same of charts.
-func (p *page) MoreCharts() bool {
-	return slices.ContainsFunc(p.Charts, func(c picture) bool { return !c.Lead })
+	Index        int // of the chart in the raw data
+	Wide, Narrow template.HTML
 }
 
 type verdictRow struct {
@@ -193,8 +187,11 @@ func newPage(res *result.Result, t thinning) (*page, error) {
 	}
 	const wideFrom = 5 // columns: such tables get the whole width
 	for _, t := range res.Tables {
-		p.Opens = p.Opens || t.Lead
-		p.Tables = append(p.Tables, table{t, figureColumns(len(t.Columns), t.Rows), len(t.Columns) >= wideFrom || longCells(t)})
+		to := &p.MoreTables
+		if t.Lead {
+			to = &p.LeadTables
+		}
+		*to = append(*to, table{t, figureColumns(len(t.Columns), t.Rows), len(t.Columns) >= wideFrom || longCells(t)})
 	}
 	return p, p.draw(res, t)
 }
@@ -247,10 +244,10 @@ func (p *page) draw(res *result.Result, t thinning) error {
 		}
 		p.Intervals = append(p.Intervals, pic)
 	}
-	for _, c := range res.Charts {
+	for i, c := range res.Charts {
 		l := lineOf(c)
-		for i := range l.Series {
-			l.Series[i].Points = chart.Thin(l.Series[i].Points, t.points)
+		for k := range l.Series {
+			l.Series[k].Points = chart.Thin(l.Series[k].Points, t.points)
 		}
 		narrow := chart.Size{Width: narrowLines, Height: narrowHeight}
 		if t.wideOnly {
@@ -260,9 +257,12 @@ func (p *page) draw(res *result.Result, t thinning) error {
 		if err != nil {
 			return err
 		}
-		pic.Lead = c.Lead
-		p.Opens = p.Opens || c.Lead
-		p.Charts = append(p.Charts, pic)
+		pic.Index = i
+		to := &p.MoreCharts
+		if c.Lead {
+			to = &p.LeadCharts
+		}
+		*to = append(*to, pic)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 	pic := picture{Title: title, About: about}
 	for _, s := range []struct {
 		size chart.Size
-		to   *markup
+		to   *template.HTML
 	}{{wide, &pic.Wide}, {narrow, &pic.Narrow}} {
 		if s.size.Width == 0 {
 			continue
@@ -281,7 +281,7 @@ func draw(title, about string, svg func(io.Writer, chart.Size) error, wide, narr
 		if err := svg(&b, s.size); err != nil {
 			return pic, fmt.Errorf("drawing %q: %w", title, err)
 		}
-		*s.to = markup(b.String()) // chart escapes all texts
+		*s.to = template.HTML(b.String()) // chart escapes all texts
 	}
 	return pic, nil
 }
@@ -337,29 +337,37 @@ func capital(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// render writes the page.
+// render fills the template in.
 func (p *page) render() ([]byte, error) {
 	css, cssErr := pageFiles.ReadFile("page.css")
 	js, jsErr := pageFiles.ReadFile("page.js")
 	if err := errors.Join(cssErr, jsErr); err != nil {
 		return nil, fmt.Errorf("reading the page's own files: %w", err)
 	}
-	p.CSS, p.JS = markup(css), markup(js) // our own, embedded
+	p.CSS, p.JS = template.CSS(css), template.JS(js) // our own, embedded
 	// The browser runs this script and no other, whatever got into the page.
 	hash := sha256.Sum256(js)
 	p.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'"
-	var w writer
-	w.head(p)
-	w.put("\n<main>\n")
-	w.story(p)
-	w.nav(p)
-	w.verdicts(p)
-	w.medians(p)
-	w.more(p)
-	w.checks(p.Checks)
-	w.plan(p)
-	w.end(p)
-	return bytes.Map(visible, w.b.Bytes()), nil
+	t, err := template.New("page.html").Funcs(template.FuncMap{
+		"figure":   chart.Figure,
+		"command":  commandLine,
+		"gateSign": gateSign,
+		"capital":  capital,
+		"count":    count,
+		"number":   number,
+		"exact":    func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }, // to sort by
+		"bytes":    func(n int64) string { return chart.Figure(float64(n), "bytes") },
+		"at":       func(list []bool, i int) bool { return i < len(list) && list[i] },
+		"keep":     func(s string) string { return unitGap.ReplaceAllString(s, "$1\u00a0$2") }, // on one line
+	}).ParseFS(pageFiles, "page.html")
+	if err != nil {
+		return nil, fmt.Errorf("reading the page's template: %w", err)
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, p); err != nil {
+		return nil, fmt.Errorf("filling the page in: %w", err)
+	}
+	return bytes.Map(visible, b.Bytes()), nil
 }
 
 // visible replaces what could not be seen in a page or would turn its text

@@ -8,6 +8,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"regexp"
 	"strings"
@@ -49,7 +50,7 @@ func checkPage(t *testing.T, page string) {
 		t.Error("the raw data is not JSON")
 	}
 	hash := sha256.Sum256([]byte(found[1][2]))
-	policy := strings.ReplaceAll(page[:2000], "&#39;", "'")
+	policy := html.UnescapeString(page[:2000])
 	if !strings.Contains(policy, "'sha256-"+base64.StdEncoding.EncodeToString(hash[:])+"'") || !strings.Contains(policy, "default-src 'none'") {
 		t.Error("the policy does not allow the page's script, or allows more")
 	}

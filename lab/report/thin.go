@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"html/template"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,7 +177,7 @@ var rawThinnings = []rawThinning{{2000, 5000}, {1000, 2000}, {500, 1000}, {250, 
 
 // rawData is the result as JSON in at most room bytes, safe within a script
 // element: the whole of it where it fits, else with fewer points and samples.
-func rawData(whole, small *result.Result, room int) (raw markup, complete bool) {
+func rawData(whole, small *result.Result, room int) (raw template.JS, complete bool) {
 	if data, ok := marshalWithin(whole, room); ok {
 		return data, true
 	}
@@ -204,7 +205,7 @@ var escapeMarks = strings.NewReplacer(
 
 // marshalWithin writes a result as JSON if that fits. json.Marshal escapes <, >
 // and &, so that no text can end the script element.
-func marshalWithin(res *result.Result, room int) (markup, bool) {
+func marshalWithin(res *result.Result, room int) (template.JS, bool) {
 	least := len(res.Samples)*sampleBytes + weight(res)/2
 	for _, c := range res.Charts {
 		for _, s := range c.Series {
@@ -218,7 +219,7 @@ func marshalWithin(res *result.Result, room int) (markup, bool) {
 	if err != nil || len(data) > room {
 		return "", false
 	}
-	return markup(escapeMarks.Replace(string(data))), true // escaped by json.Marshal
+	return template.JS(escapeMarks.Replace(string(data))), true // escaped by json.Marshal
 }
 
 func thinRaw(res *result.Result, t rawThinning) *result.Result {
