@@ -23,6 +23,7 @@ package dashboard
 
 import (
 	"context"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -94,6 +95,7 @@ type Dashboard struct {
 	errors  *slog.Logger
 	secret  string // in forms: a page of another origin cannot know it
 	mux     *http.ServeMux
+	pages   func() *template.Template
 
 	profiles Profiles
 	watchers watchers
@@ -111,6 +113,7 @@ func New(s Source, a Actions, errors *slog.Logger) *Dashboard {
 	d := &Dashboard{source: s, actions: a, errors: errors, secret: newSecret()}
 	d.watchers.init()
 	d.mux = d.routes()
+	d.pages = sync.OnceValue(d.parsePages)
 	return d
 }
 

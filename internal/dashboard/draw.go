@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"millrace/internal/chart"
 )
 
-// The sizes of the drawings, in their own units. A column is five seconds: then the
-// drawing changes every five seconds, and not more is sent.
+// The sizes of the drawings, in their own units; page.html has them too. A column is
+// five seconds: then the drawing changes every five seconds, and not more is sent.
 const (
 	perColumn   = 5
 	columns     = history / perColumn
 	columnWidth = 12
-	drawWidth   = columns * columnWidth
 	stripHeight = 72
 	heatRow     = 14 // pixels, as the style sheet has it for the labels
 )
@@ -35,71 +33,67 @@ func grid(seconds []second) (cells [columns][]second) {
 	return cells
 }
 
-// strip is one figure over the last five minutes.
+// A strip is one figure over the last five minutes, as paths of a bar for each column.
 type strip struct {
-	about   string // what it is, and how high it was
-	values  [columns]float64
-	bad     [columns]float64 // the part of values that is errors
-	highest float64          // the upper end
+	About     string // what it is, and how high it was
+	Bars, Bad string // Bad: the part that is errors
 }
 
-// draw draws a bar for each column.
-func (s *strip) draw() markup {
+// bars is the path of values, the highest of which may be as high as the strip.
+func bars(values *[columns]float64, highest float64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<figure><figcaption>%s</figcaption><svg class="strip" viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
-		s.about, drawWidth, stripHeight, s.about)
-	bars := func(class string, values *[columns]float64) {
-		fmt.Fprintf(&b, `<path class="%s" d="`, class)
-		for i, v := range values {
-			if v > 0 {
-				fmt.Fprintf(&b, "M%d %dv%.0fh%dV%dz", i*columnWidth, stripHeight, -max(1, v/s.highest*(stripHeight-2)), columnWidth-2, stripHeight)
-			}
+	for i, v := range values {
+		if v > 0 {
+			fmt.Fprintf(&b, "M%d %dv%.0fh%dV%dz", i*columnWidth, stripHeight, -max(1, v/highest*(stripHeight-2)), columnWidth-2, stripHeight)
 		}
-		b.WriteString(`"/>`)
 	}
-	bars("bar", &s.values)
-	bars("bar-bad", &s.bad)
-	b.WriteString(`</svg></figure>`)
-	return markup(b.String())
+	return b.String()
 }
 
-// drawNow draws requests per second with the errors among them, CPU and memory.
-func drawNow(seconds []second, cores int) markup {
-	var rate, cpu, memory strip
-	cpuMost := 0.0
+// strips are requests per second with the errors among them, CPU and memory.
+func strips(seconds []second, cores int) []strip {
+	var rate, bad, cpu, memory [columns]float64
 	for i, c := range grid(seconds) {
 		for _, s := range c {
-			rate.values[i] += float64(s.requests) / float64(len(c))
-			rate.bad[i] += float64(s.failed) / float64(len(c))
-			cpu.values[i] += s.cpu.Seconds() / float64(len(c))
-			memory.values[i] = max(memory.values[i], float64(s.memory))
+			rate[i] += float64(s.requests) / float64(len(c))
+			bad[i] += float64(s.failed) / float64(len(c))
+			cpu[i] += s.cpu.Seconds() / float64(len(c))
+			memory[i] = max(memory[i], float64(s.memory))
 		}
-		rate.highest = max(rate.highest, rate.values[i])
-		cpuMost = max(cpuMost, cpu.values[i])
-		memory.highest = max(memory.highest, memory.values[i])
 	}
-	cpu.highest = float64(cores)
-	rate.about = "Requests per second, at most " + chart.Figure(rate.highest, "1/s")
-	if slices.Max(rate.bad[:]) > 0 {
-		rate.about += "; errors (5xx) are red"
+	highest := slices.Max(rate[:])
+	requests := strip{"Requests per second, at most " + chart.Figure(highest, "1/s"), bars(&rate, highest), bars(&bad, highest)}
+	if slices.Max(bad[:]) > 0 {
+		requests.About += "; errors (5xx) are red"
 	}
-	cpu.about = fmt.Sprintf("CPU, at most %.2f of %d cores", cpuMost, cores)
-	memory.about = "Memory, at most " + chart.Figure(memory.highest, "bytes")
-	drawn := `<div class="strips">` + rate.draw()
-	if cpuMost > 0 {
-		drawn += cpu.draw()
+	all := []strip{requests}
+	if most := slices.Max(cpu[:]); most > 0 {
+		all = append(all, strip{About: fmt.Sprintf("CPU, at most %.2f of %d cores", most, cores), Bars: bars(&cpu, float64(cores))})
 	}
-	if memory.highest > 0 {
-		drawn += memory.draw()
+	if most := slices.Max(memory[:]); most > 0 {
+		all = append(all, strip{About: "Memory, at most " + chart.Figure(most, "bytes"), Bars: bars(&memory, most)})
 	}
-	return drawn + `</div>`
+	return all
 }
 
 // levels is how many shades a cell of the heat strip may have.
 const levels = 5
 
-// drawHeat draws the distribution of times in each column.
-func drawHeat(seconds []second) markup {
+// A heat strip is the distribution of times in each column: a row for each range of
+// times, the longest at the top.
+type heat struct {
+	Rows   []string // what they are called
+	Height int
+	Shades []shade
+}
+
+// A shade is the path of all cells that have it, from 1 for the palest on.
+type shade struct {
+	N     int
+	Cells string
+}
+
+func heatOf(seconds []second) *heat {
 	var cells [columns][heatRows]uint64
 	top, low := 0, heatRows-1
 	for i, column := range grid(seconds) {
@@ -120,31 +114,25 @@ func drawHeat(seconds []second) markup {
 			sum += n
 		}
 		for row, n := range cells[i] {
-			if n == 0 {
-				continue
+			if n > 0 {
+				fmt.Fprintf(&shades[shadeOf(float64(n)/float64(sum))], "M%d %dh%dv%dh-%dz", i*columnWidth, (top-row)*heatRow, columnWidth-1, heatRow-1, columnWidth-1)
 			}
-			shade := shadeOf(float64(n) / float64(sum))
-			fmt.Fprintf(&shades[shade], "M%d %dh%dv%dh-%dz", i*columnWidth, (top-row)*heatRow, columnWidth-1, heatRow-1, columnWidth-1)
 		}
 	}
-	var b strings.Builder
-	b.WriteString(`<div class="heat"><ul aria-hidden="true">`)
+	h := &heat{Height: (top - low + 1) * heatRow}
+	for i := range shades {
+		if shades[i].Len() > 0 {
+			h.Shades = append(h.Shades, shade{i + 1, shades[i].String()})
+		}
+	}
 	for row := top; row >= low; row-- {
 		text := "more"
 		if row < len(heatBounds) {
-			text = "≤ " + shortTime(heatBounds[row])
+			text = "≤ " + chart.Figure(heatBounds[row].Seconds(), "s")
 		}
-		fmt.Fprintf(&b, `<li>%s</li>`, text)
+		h.Rows = append(h.Rows, text)
 	}
-	height := (top - low + 1) * heatRow
-	fmt.Fprintf(&b, `</ul><svg viewBox="0 0 %d %d" height="%d" preserveAspectRatio="none" role="img" aria-label="How long requests took in the last five minutes; the table below has the figures">`, drawWidth, height, height)
-	for i := range shades {
-		if shades[i].Len() > 0 {
-			fmt.Fprintf(&b, `<path class="heat-%d" d="%s"/>`, i+1, shades[i].String())
-		}
-	}
-	b.WriteString(`</svg></div>`)
-	return markup(b.String())
+	return h
 }
 
 // shadeOf is the shade for a share of a column's requests. A single slow request
@@ -157,5 +145,3 @@ func shadeOf(share float64) int {
 	}
 	return 0
 }
-
-func shortTime(d time.Duration) string { return chart.Figure(d.Seconds(), "s") }

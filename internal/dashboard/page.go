@@ -5,7 +5,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
-	"io"
+	"html/template"
 	"mime"
 	"net/http"
 	"path"
@@ -17,6 +17,9 @@ import (
 
 //go:embed assets
 var assets embed.FS
+
+//go:embed page.html
+var pages string
 
 // policy lets the page load what is its own and nothing else; nothing is inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -136,7 +139,7 @@ func (d *Dashboard) logRows(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	d.guard(w)
 	p := d.tail(r.URL.Query().Get("filter"), tailRows)
-	_, _ = io.WriteString(w, string(d.inner(&p)))
+	_, _ = w.Write(d.fill("inner", &p)) // the client may have gone
 }
 
 // flame draws the last profile; against says the how many-th before it is compared.
@@ -160,47 +163,93 @@ func (d *Dashboard) guard(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 }
 
-// write writes a page.
-func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, panels []Panel, one bool) {
-	v := view{panels: panels, one: one, now: time.Now(), filter: r.URL.Query().Get("filter")}
-	if d.source.Addrs != nil {
-		v.where = d.source.Addrs()
-	}
-	if d.source.Maintenance != nil {
-		v.closed, _ = d.source.Maintenance()
-	}
-	if one && panels[0].ID == profileID {
-		v.flame, v.diff, v.earlier = d.flames(r)
-	}
-	d.guard(w)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = io.WriteString(w, string(d.html(&v))) // the client may have gone
+// A view is what a page shows.
+type view struct {
+	Title    string
+	Panels   []Panel
+	One      bool   // a page of one panel
+	Filter   string // of the log
+	Now      time.Time
+	Where    []string
+	Closed   bool // for maintenance
+	profiles      // of the profile's own page
 }
 
-// flames are the drawings of the profile's own page.
-func (d *Dashboard) flames(r *http.Request) (flame, diff markup, earlier []int) {
+// profiles are the drawings of CPU profiles.
+type profiles struct {
+	Flame, Difference template.HTML
+	Earlier           []int // those that can be compared with
+}
+
+// write writes a page.
+func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, panels []Panel, one bool) {
+	v := view{Title: "Millrace", Panels: panels, One: one, Now: time.Now(), Filter: r.URL.Query().Get("filter")}
+	if d.source.Addrs != nil {
+		v.Where = d.source.Addrs()
+	}
+	if d.source.Maintenance != nil {
+		v.Closed, _ = d.source.Maintenance()
+	}
+	if one {
+		v.Title = panels[0].Title + " · Millrace"
+	}
+	if one && panels[0].ID == profileID {
+		v.profiles = d.drawProfiles(r)
+	}
+	d.guard(w)
+	page := d.fill("page", &v)
+	if page == nil {
+		http.Error(w, "The page could not be made: see the server's messages.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page) // the client may have gone
+}
+
+func (d *Dashboard) drawProfiles(r *http.Request) (p profiles) {
 	var b bytes.Buffer
 	if found, err := d.profiles.flame(&b, 0); found && err == nil {
-		flame = markup(b.String())
+		p.Flame = template.HTML(b.String()) // chart escapes all texts
 	}
 	nth, _ := strconv.Atoi(r.URL.Query().Get("against"))
 	b.Reset()
 	if found, err := d.profiles.flame(&b, max(1, nth)); found && err == nil {
-		diff = markup(b.String())
+		p.Difference = template.HTML(b.String())
 	}
 	for i := 1; i < maxProfiles; i++ {
 		if _, before := d.profiles.two(i); before != nil {
-			earlier = append(earlier, i)
+			p.Earlier = append(p.Earlier, i)
 		}
 	}
-	return flame, diff, earlier
+	return p
+}
+
+// parsePages reads the templates. They are read for the first page: a server that
+// nobody looks at does without.
+func (d *Dashboard) parsePages() *template.Template {
+	return template.Must(template.New("dashboard").Funcs(template.FuncMap{
+		"show":    Show,
+		"secret":  func() string { return d.secret },
+		"actions": func() *Actions { return &d.actions },
+	}).Parse(pages))
+}
+
+// fill fills in one of the templates. That fails only by a fault of ours, which is
+// logged; then there is nil.
+func (d *Dashboard) fill(name string, with any) []byte {
+	var b bytes.Buffer
+	if err := d.pages().ExecuteTemplate(&b, name, with); err != nil {
+		d.errors.Error("a page of the dashboard could not be made", "err", err)
+		return nil
+	}
+	return b.Bytes()
 }
 
 // render makes the part of each panel that changes.
 func (d *Dashboard) render(panels []Panel) map[string]string {
 	out := make(map[string]string, len(panels))
 	for i := range panels {
-		out[panels[i].ID] = string(d.inner(&panels[i]))
+		out[panels[i].ID] = string(d.fill("inner", &panels[i]))
 	}
 	return out
 }

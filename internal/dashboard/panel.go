@@ -68,7 +68,21 @@ type Panel struct {
 	Empty   string
 	Columns []Column
 	Rows    []Row
-	Drawing markup // SVG of our own, above the table
+	Strips  []strip // drawings above the table
+	Heat    *heat
+}
+
+// Shown reports whether a panel has anything to show.
+func (p Panel) Shown() bool { return len(p.Rows) > 0 || p.Empty != "" }
+
+// Value is that of a row in a column, as text.
+func (p Panel) Value(row Row, key string) string {
+	for i, c := range p.Columns {
+		if c.Key == key {
+			return Show(c.Unit, row.Values[i])
+		}
+	}
+	return ""
 }
 
 // panelJSON is a Panel as JSON: the rows are objects, whose order of keys is that

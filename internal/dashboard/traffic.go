@@ -90,7 +90,7 @@ func (d *Dashboard) summary(now time.Time) Panel {
 	add("their size", Bytes, float64(m.LaneBytes.Load()))
 	add("up for", Seconds, now.Sub(d.source.Started).Seconds())
 	p.Rows = append(p.Rows, Row{Values: []any{"version", d.source.Version, nil}})
-	p.Drawing = drawNow(r.seconds, runtime.GOMAXPROCS(0))
+	p.Strips = strips(r.seconds, runtime.GOMAXPROCS(0))
 	return p
 }
 
@@ -120,7 +120,7 @@ func (d *Dashboard) latency() Panel {
 		}
 		p.Rows = append(p.Rows, Row{Values: []any{upTo, float64(n), ratio(float64(n), float64(all))}})
 	}
-	p.Drawing = drawHeat(d.recorder.seconds)
+	p.Heat = heatOf(d.recorder.seconds)
 	return p
 }
 
