@@ -146,9 +146,9 @@ var thirdParty = map[string][]string{
 	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
 	"images/worker":     {"golang.org/x/sys"},
 	"internal/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
-	"images/remote":     {"golang.org/x/time"}, // a log line once in a while
-	"store/s3":          {"golang.org/x/time"}, // a log line once in a while
-	"websocket":         {"golang.org/x/time"}, // a log line once in a while
+	"images/remote":     {"golang.org/x/time"},                                 // a log line once in a while
+	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
+	"websocket":         {"golang.org/x/time"},                                 // a log line once in a while
 	"internal/token":    {"github.com/golang-jwt/jwt/v5"},
 	"websocket/conn":    {"golang.org/x/sys"},
 	"websocket/frame":   {"github.com/klauspost/compress"},

@@ -74,7 +74,9 @@ type Options struct {
 	// StoreSize is the most that the folder may hold. Default 10GiB.
 	StoreSize bytesize.Size `yaml:"store_size"`
 	// Shared is a bucket that several machines keep variants in:
-	// s3://host/bucket/prefix.
+	// s3://host/bucket/prefix. Its keys are found as other S3 programs find them:
+	// in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the profile AWS_PROFILE of
+	// ~/.aws, or from the role of this machine, container or pod.
 	Shared string `yaml:"shared"`
 
 	// MaxMegapixels and MaxSize are the largest images that are converted;

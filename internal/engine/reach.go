@@ -12,6 +12,7 @@ import (
 	"millrace/internal/confine"
 	"millrace/internal/server"
 	"millrace/internal/spool"
+	"millrace/store/s3"
 )
 
 // Reach is what a server with this config has to reach: what the config names, what
@@ -35,6 +36,7 @@ func Reach(cfg *config.Config, own string) []confine.Rule {
 			r.read(path, "the config")
 		}
 	}
+	r.keys(cfg)
 	r.programs(cfg)
 	r.system()
 	return r.rules
@@ -185,22 +187,41 @@ func Configs(cfg *config.Config, own string) (all []string) {
 	return all
 }
 
-// trusted are files that are read and that no key names by itself.
-func trusted(cfg *config.Config) (all []string) {
+// shared are the URLs of what machines share.
+func shared(cfg *config.Config) (urls []string) {
 	for _, s := range cfg.Sites {
 		for _, route := range s.Routes {
 			switch {
 			case route.Cache != nil:
-				all = append(all, trustedBy(route.Cache.Shared)...)
+				urls = append(urls, route.Cache.Shared)
 			case route.Images != nil:
-				all = append(all, trustedBy(route.Images.Shared)...)
+				urls = append(urls, route.Images.Shared)
 			}
 		}
 	}
 	if a := cfg.TLS.Auto; a != nil && a.Shared() {
-		all = append(all, trustedBy(a.Storage)...)
+		urls = append(urls, a.Storage)
+	}
+	return append(urls, cfg.TLS.Tickets.Shared)
+}
+
+// trusted are files that are read and that no key names by itself.
+func trusted(cfg *config.Config) (all []string) {
+	for _, text := range shared(cfg) {
+		all = append(all, trustedBy(text)...)
 	}
 	return all
+}
+
+// keys lets the files be read, and what takes their place, that may have the keys
+// of S3 servers.
+func (r *reach) keys(cfg *config.Config) {
+	for _, text := range shared(cfg) {
+		for _, path := range s3.Files(text) {
+			r.extra(confine.Read, "keys for S3", path)
+			r.rules = append(r.rules, confine.Around(absolute(path), confine.Read, "keys for S3")...)
+		}
+	}
 }
 
 // trustedBy is the file of certificates that the URL of a shared store names.

@@ -95,9 +95,10 @@ type KeyPair struct {
 type TicketOptions struct {
 	// Shared is where several machines keep the keys of their tickets in common,
 	// so that each takes those of the others: a Redis or Valkey, as in
-	// redis://host:6379, or a bucket, as in s3://host/bucket/prefix. While it
-	// cannot be reached, every machine goes on with the keys it has. Default:
-	// each process has its own keys, and forgets them when it ends.
+	// redis://host:6379, or a bucket, as in s3://host/bucket/prefix (its own keys
+	// are from where images.shared has them). While it cannot be reached, every
+	// machine goes on with the keys it has. Default: each process has its own
+	// keys, and forgets them when it ends.
 	Shared string `yaml:"shared"`
 	// Secret seals the keys that are shared, with AES-256-GCM: the same text of
 	// at least 32 characters on all machines, such as "openssl rand -base64 32"

@@ -39,7 +39,8 @@ type AutoOptions struct {
 	Email string `yaml:"email"`
 	// Storage is the folder for keys, certificates and the account, or what several
 	// machines share: a Redis or Valkey, as in redis://host:6379, or a bucket, as in
-	// s3://host/bucket/prefix. Machines that share it issue each certificate once.
+	// s3://host/bucket/prefix, with keys from where images.shared has them. Machines
+	// that share it issue each certificate once.
 	// Default: a folder below $STATE_DIRECTORY, $XDG_DATA_HOME or ~/.local/share,
 	// where a copy is kept of what is shared as well.
 	Storage string `yaml:"storage"`

@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
+
+	"github.com/minio/minio-go/v7"
 
 	"millrace/store"
 )
@@ -86,7 +89,7 @@ func (s *Store) judge(ctx context.Context, ups uint64, err error) error {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrFull), errors.Is(err, store.ErrDown):
 		return err // by us, about what came
 	}
-	if answer, ok := errors.AsType[*answerError](err); ok {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return s.judgeAnswer(ups, answer)
 	}
 	if err := s.refusal(ctx); err != nil {
@@ -105,8 +108,12 @@ func plain(err error) error {
 	return err
 }
 
-// unreachable reports whether an error means that no connection can be had.
+// unreachable reports whether an error means that no connection can be had, or no
+// key.
 func unreachable(err error) bool {
+	if errors.Is(err, errNoKey) {
+		return true
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
@@ -119,29 +126,29 @@ func unreachable(err error) bool {
 
 // judgeAnswer turns an error that the server has answered with into one of the
 // store. Only codes are repeated: the rest of an answer may hold anything.
-func (s *Store) judgeAnswer(ups uint64, answer *answerError) error {
-	switch answer.code {
-	case noSuchKey, "InvalidRange": // a range of an object that is empty, and so not ours
+func (s *Store) judgeAnswer(ups uint64, answer minio.ErrorResponse) error {
+	switch answer.Code {
+	case minio.NoSuchKey, "InvalidRange": // a range of an object that is empty, and so not ours
 		s.health.worked()
 		return store.ErrNotFound
 	case "EntityTooLarge", "QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded":
-		return fmt.Errorf("%w: the server says %s", store.ErrFull, answer.code)
+		return fmt.Errorf("%w: the server says %s", store.ErrFull, answer.Code)
 	}
-	if answer.status == http.StatusInsufficientStorage {
-		return fmt.Errorf("%w: the server says %d", store.ErrFull, answer.status)
+	if answer.StatusCode == http.StatusInsufficientStorage {
+		return fmt.Errorf("%w: the server says %d", store.ErrFull, answer.StatusCode)
 	}
 	if text := s.advice(answer); text != "" {
 		err := errors.New(text)
 		// One that may read and not write is not down. The check reads.
-		if answer.status != http.StatusForbidden || aboutIdentity(answer.code) {
+		if answer.StatusCode != http.StatusForbidden || aboutIdentity(answer.Code) {
 			s.health.failed(ups, false, err)
 		} else {
 			s.refused.Do(func() { s.log.Warn("s3 refuses a request", "error", err) })
 		}
 		return fmt.Errorf("%w: %w", store.ErrDown, err)
 	}
-	err := fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.status)
-	if answer.status >= 500 || answer.status == http.StatusTooManyRequests {
+	err := fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.StatusCode)
+	if answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests {
 		s.health.failed(ups, true, err)
 	}
 	return fmt.Errorf("%w: %w", store.ErrDown, err)
@@ -151,47 +158,50 @@ func (s *Store) judgeAnswer(ups uint64, answer *answerError) error {
 // about what is asked.
 func aboutIdentity(code string) bool {
 	switch code {
-	case badSignature, badKey, "InvalidToken", "ExpiredToken", "ExpiredTokenException", "RequestTimeTooSkewed":
+	case minio.SignatureDoesNotMatch, minio.InvalidAccessKeyID, "InvalidToken", "RequestTimeTooSkewed":
 		return true
 	}
-	return false
+	return expired(code)
 }
+
+// expired reports whether a code is that of keys that were good for a while.
+func expired(code string) bool { return code == "ExpiredToken" || code == "ExpiredTokenException" }
 
 // longestCode bounds what is repeated of an answer.
 const longestCode = 64
 
-func code(answer *answerError) string {
-	if answer.code == "" || len(answer.code) > longestCode {
+func code(answer minio.ErrorResponse) string {
+	if answer.Code == "" || len(answer.Code) > longestCode || strings.Contains(answer.Code, " ") { // a status with its text
 		return "an error"
 	}
-	return answer.code
+	return answer.Code
 }
 
 // advice is what to do about an error that lasts until someone does it.
-func (s *Store) advice(answer *answerError) string {
-	const where = "in the URL or in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-	switch answer.code {
-	case noSuchBucket:
+func (s *Store) advice(answer minio.ErrorResponse) string {
+	const where = "in the URL, in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or in the profile"
+	switch answer.Code {
+	case minio.NoSuchBucket:
 		scheme := "https"
 		if !s.to.secure {
 			scheme = "http"
 		}
 		return fmt.Sprintf("there is no bucket %s on %s: create it, for example with: aws --endpoint-url %s://%s s3 mb s3://%s",
 			s.to.bucket, s.to.host, scheme, s.to.host, s.to.bucket)
-	case badSignature:
+	case minio.SignatureDoesNotMatch:
 		return "the server says SignatureDoesNotMatch: check the secret " + where + " (" + escapes + " there)"
-	case badKey, "XAdminUserNotFound": // the latter is versitygw's
-		return "the server says " + answer.code + ": check the access key " + where
+	case minio.InvalidAccessKeyID, "XAdminUserNotFound": // the latter is versitygw's
+		return "the server says " + answer.Code + ": check the access key " + where
 	case "InvalidToken", "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
-		return "the server says " + answer.code + ": get a new AWS_SESSION_TOKEN with its keys, and start again"
-	case accessDenied:
+		return "the server says " + answer.Code + ": get a new AWS_SESSION_TOKEN with its keys, and start again"
+	case minio.AccessDenied:
 		return "the server says AccessDenied: give the access key the rights s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on bucket " + s.to.bucket
 	case "RequestTimeTooSkewed":
 		return "the server says RequestTimeTooSkewed: set this machine's clock"
-	case "InvalidRegion", authorizationError, "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
-		return "the server says " + answer.code + ": check the region, ?region=… in the URL"
+	case minio.InvalidRegion, minio.AuthorizationHeaderMalformed, "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
+		return "the server says " + answer.Code + ": check the region, ?region=… in the URL"
 	}
-	if answer.status == http.StatusUnauthorized || answer.status == http.StatusForbidden {
+	if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
 		return "the server says " + code(answer) + ": check the access key and the secret " + where + ", and their rights"
 	}
 	return ""
@@ -206,17 +216,17 @@ func (s *Store) check() error {
 	if err == nil {
 		return body.Close()
 	}
-	answer, ok := errors.AsType[*answerError](err)
+	answer, ok := errors.AsType[minio.ErrorResponse](err)
 	switch {
 	case !ok && ctx.Err() != nil:
 		return errSlow
 	case !ok:
 		return plain(err)
-	case answer.code == noSuchKey || answer.code == "InvalidRange":
+	case answer.Code == minio.NoSuchKey || answer.Code == "InvalidRange":
 		return nil
 	}
 	if text := s.advice(answer); text != "" {
 		return errors.New(text)
 	}
-	return fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.status)
+	return fmt.Errorf("the server answers with %s (status %d)", code(answer), answer.StatusCode)
 }

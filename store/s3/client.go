@@ -2,26 +2,35 @@ package s3
 
 import (
 	"context"
-	"encoding/xml"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// A client speaks the four requests of S3 that a store needs. A library for all
-// of S3 makes the program more than a MB larger (decision 42).
+// A client sends the four requests of S3 that a store needs. minio-go would
+// repeat them by itself, but without learning a region that differs from the
+// one that it was told, and also when there is no server.
 type client struct {
-	http  http.RoundTripper
 	to    target
-	learn atomic.Pointer[string] // the region that the server has told; nil: none
+	http  http.RoundTripper
+	keys  *credentials.Credentials
+	where atomic.Pointer[regional]
+}
+
+// regional is the library's client for one region.
+type regional struct {
+	*minio.Core
+	region string
 }
 
 // attempts is how often the client tries a request. A second time is for
@@ -30,242 +39,175 @@ type client struct {
 // up the caller's time.
 const attempts = 2
 
-// againAfter is about how long the client waits before the second time when the
-// server has answered that it cannot.
-const againAfter = 100 * time.Millisecond
+// mostListing bounds what is read of a page of names with at most 1024 bytes
+// each, escaped. The library itself bounds errors.
+const mostListing = 4 << 20
 
-// Bounds of what is read of answers that are not objects.
-const (
-	mostError   = 64 << 10
-	mostListing = 4 << 20 // of a page of names with at most 1024 bytes each, escaped
-)
-
-// answerError is an error that the server has answered with. Code and region may
-// hold anything.
-type answerError struct {
-	status int
-	code   string
-	region string // where the bucket is
+// newClient makes a client that sends its requests through a transport.
+func newClient(to target, tr http.RoundTripper) (*client, error) {
+	c := &client{to: to, http: &limits{tr}}
+	var err error
+	if c.keys, err = to.credentials(); err != nil {
+		return nil, err
+	}
+	region := to.region
+	if region == "" {
+		region = s3utils.GetRegionFromURL(url.URL{Host: to.host})
+	}
+	if region == "" {
+		region = "us-east-1" // most servers are in this one, or say which it is
+	}
+	return c, c.use(region)
 }
 
-// Error implements error.
-func (e *answerError) Error() string { return fmt.Sprintf("%s (status %d)", code(e), e.status) }
+// use has requests be for a region from now on.
+func (c *client) use(region string) error {
+	core, err := minio.NewCore(c.to.host, &minio.Options{
+		Creds:      c.keys,
+		Secure:     c.to.secure,
+		Region:     region,
+		Transport:  c.http,
+		MaxRetries: 1, // of attempts
+	})
+	if err != nil {
+		return errors.New("s3 URL: the host cannot be used; write s3://host/bucket or s3://host:port/bucket")
+	}
+	core.SetS3EnableDualstack(strings.Contains(c.to.host, ".dualstack.")) // Amazon's host as the URL has it
+	c.where.Store(&regional{core, region})
+	return nil
+}
 
-// The codes that the store knows.
-const (
-	noSuchKey          = "NoSuchKey"
-	noSuchBucket       = "NoSuchBucket"
-	accessDenied       = "AccessDenied"
-	badSignature       = "SignatureDoesNotMatch"
-	badKey             = "InvalidAccessKeyId"
-	authorizationError = "AuthorizationHeaderMalformed"
-)
-
-// A request is one of S3's, which may be sent twice.
-type request struct {
-	method string
-	name   string // of the object; "": the bucket
-	query  url.Values
-	span   int64                // how many bytes of the object are wanted; 0: all
-	body   func() io.ReadCloser // from the beginning; nil: none
-	size   int64                // of the body
-	sum    func() (hex string)  // SHA-256 of the body, asked for where TLS does not protect it
+// try makes a request, a second time where that may help. After an error that
+// may pass, the library has waited for up to 200 ms.
+func (c *client) try(ctx context.Context, request func(*minio.Core) error) error {
+	for n := 1; ; n++ {
+		at := c.where.Load()
+		err := request(at.Core)
+		if err == nil || n == attempts || ctx.Err() != nil {
+			return err
+		}
+		answer, answered := errors.AsType[minio.ErrorResponse](err)
+		switch {
+		case !answered: // the connection
+			if unreachable(err) {
+				return err
+			}
+		case answer.Region != "" && answer.Region != at.region && validRegion(answer.Region):
+			if err := c.use(answer.Region); err != nil {
+				return err
+			}
+		case expired(answer.Code):
+			c.keys.Expire() // there may be new ones already
+		case answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests || answer.Code == "RequestTimeout":
+		default:
+			return err
+		}
+	}
 }
 
 // get asks for an object, or its first n bytes if n is not 0. The body has size
 // bytes and is to be closed.
 func (c *client) get(ctx context.Context, name string, n int64) (body io.ReadCloser, size int64, err error) {
-	resp, err := c.do(ctx, &request{method: http.MethodGet, name: name, span: n})
-	if err != nil {
-		return nil, 0, err
+	var o minio.GetObjectOptions
+	if n > 0 {
+		if err := o.SetRange(0, n-1); err != nil {
+			return nil, 0, err
+		}
 	}
-	if resp.ContentLength < 0 {
-		resp.Body.Close()
+	err = c.try(ctx, func(api *minio.Core) (err error) {
+		var info minio.ObjectInfo
+		body, info, _, err = api.GetObject(ctx, c.to.bucket, name, o)
+		size = info.Size
+		return err
+	})
+	if err == nil && size < 0 {
+		_ = body.Close() // there is another error already
 		return nil, 0, errors.New("the answer has no length")
 	}
-	return resp.Body, resp.ContentLength, nil
+	return body, size, err
 }
 
-// put stores an object of size bytes. When it returns nobody reads from any more.
+// put stores an object of size bytes, in one piece: parts would be left behind
+// by a process that ends, and not every server knows sums at the end of a body.
+// When it returns nobody reads from any more.
 func (c *client) put(ctx context.Context, name string, from io.ReaderAt, size int64) error {
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	whole := func() io.Reader { return io.NewSectionReader(from, 0, size) }
-	return c.forget(c.do(ctx, &request{
-		method: http.MethodPut, name: name, size: size,
-		body: func() io.ReadCloser {
-			reading.Add(1)
-			return &sent{whole(), sync.OnceFunc(reading.Done)}
-		},
-		sum: func() string { return sumOf(whole()) },
-	}))
+	o := minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true}
+	sum := "" // TLS protects the body
+	if !c.to.secure {
+		sum = sumOf(io.NewSectionReader(from, 0, size))
+	}
+	return c.try(ctx, func(api *minio.Core) error {
+		body := &sent{from: io.NewSectionReader(from, 0, size)}
+		defer body.end()
+		_, err := api.PutObject(ctx, c.to.bucket, name, body, size, "", sum, o)
+		return err
+	})
 }
 
-// sent is a body that is being sent. net/http closes it when it has finished
-// with it, which may be after the answer came.
+// sumOf is the SHA-256 of a body, "" if it cannot be read, which sending it will
+// tell.
+func sumOf(r io.Reader) string {
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// sent is a body that is being sent. net/http may go on reading it after the
+// answer came.
 type sent struct {
-	io.Reader
-	done func()
+	mu    sync.Mutex
+	from  io.Reader
+	ended bool
 }
 
-// Close implements io.Closer.
-func (s *sent) Close() error {
-	s.done()
-	return nil
+// Read implements io.Reader.
+func (s *sent) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return 0, errEarly
+	}
+	return s.from.Read(p)
 }
+
+// end waits for a Read and lets no other begin.
+func (s *sent) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+var errEarly = errors.New("the server has answered before it had all of the body")
 
 func (c *client) remove(ctx context.Context, name string) error {
-	return c.forget(c.do(ctx, &request{method: http.MethodDelete, name: name}))
+	return c.try(ctx, func(api *minio.Core) error {
+		return api.RemoveObject(ctx, c.to.bucket, name, minio.RemoveObjectOptions{})
+	})
 }
 
-// forget drops an answer.
-func (c *client) forget(resp *http.Response, err error) error {
-	if err != nil {
-		return err
-	}
-	_, _ = io.CopyN(io.Discard, resp.Body, mostError) // so that the connection is used again
-	return resp.Body.Close()
-}
-
-// listed is an object in a listing.
-type listed struct {
-	Key  string
-	Size int64
-}
-
-// listing is a part of one: ListBucketResult.
-type listing struct {
-	Contents     []listed
-	EncodingType string
-	IsTruncated  bool
-	Next         string `xml:"NextContinuationToken"`
-}
-
-// list asks for names in the bucket (ListObjectsV2), in their order: those that
-// begin with a prefix, behind after or what a token of an earlier part stands
-// for. A server need not give as many as it is asked for.
-func (c *client) list(ctx context.Context, prefix, after, token string, most int) (*listing, error) {
-	query := url.Values{
-		"list-type": {"2"}, "max-keys": {strconv.Itoa(most)},
-		"encoding-type": {"url"}, // XML does not take every name
-	}
-	for key, value := range map[string]string{"prefix": prefix, "start-after": after, "continuation-token": token} {
-		if value != "" {
-			query.Set(key, value)
-		}
-	}
-	resp, err := c.do(ctx, &request{method: http.MethodGet, query: query})
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var l listing
-	if err := xml.NewDecoder(io.LimitReader(resp.Body, mostListing)).Decode(&l); err != nil {
-		return nil, fmt.Errorf("the list of objects cannot be read: %w", err)
-	}
-	if l.IsTruncated && l.Next == "" {
-		return nil, errors.New("the list of objects has more and does not say where")
-	}
-	if l.EncodingType != "url" {
-		return &l, nil
-	}
-	for i := range l.Contents {
-		if l.Contents[i].Key, err = url.QueryUnescape(l.Contents[i].Key); err != nil {
-			return nil, errors.New("the list of objects has a name that cannot be read")
-		}
-	}
-	return &l, nil
-}
-
-// do sends a request and returns an answer that is no error.
-func (c *client) do(ctx context.Context, r *request) (*http.Response, error) {
-	for n := 1; ; n++ {
-		region := c.region()
-		resp, err := c.once(ctx, r, region)
-		if err == nil || n == attempts || ctx.Err() != nil {
-			return resp, err
-		}
-		answer, answered := errors.AsType[*answerError](err)
-		switch {
-		case !answered: // the connection
-			if unreachable(err) {
-				return nil, err
+// list returns at most so many objects, in the order of their names, that are
+// below the prefix and come after a name.
+func (c *client) list(ctx context.Context, after string, most int) (names []*found, err error) {
+	owner := false
+	o := minio.ListObjectsOptions{Prefix: c.to.prefix, Recursive: true, StartAfter: after, MaxKeys: most, FetchOwner: &owner}
+	err = c.try(ctx, func(api *minio.Core) error {
+		names = names[:0]
+		for object := range api.ListObjectsIter(ctx, c.to.bucket, o) {
+			if object.Err != nil {
+				return object.Err
 			}
-		case answer.region != "" && answer.region != region:
-			c.learn.Store(&answer.region)
-		case answer.status >= 500 || answer.status == http.StatusTooManyRequests || answer.code == "RequestTimeout":
-			if !sleep(ctx, againAfter/2+rand.N(againAfter)) {
-				return nil, err
+			if object.Key > after { // some servers ignore start-after
+				names = append(names, &found{name: object.Key, size: object.Size})
 			}
-		default:
-			return nil, err
+			if len(names) == most {
+				break
+			}
 		}
-	}
-}
-
-// region is the one in use: what the server has told, or else the URL. Most
-// servers are in this one.
-func (c *client) region() string {
-	if told := c.learn.Load(); told != nil {
-		return *told
-	}
-	if c.to.region != "" {
-		return c.to.region
-	}
-	return "us-east-1"
-}
-
-func (c *client) once(ctx context.Context, r *request, region string) (*http.Response, error) {
-	req := &http.Request{Method: r.method, URL: c.to.address(region, r.name), Header: http.Header{}, ContentLength: r.size}
-	req.URL.RawQuery = query(r.query)
-	req.Host = req.URL.Host
-	if r.span > 0 {
-		req.Header.Set("Range", "bytes=0-"+strconv.FormatInt(r.span-1, 10))
-	}
-	sum := emptySum
-	if r.body != nil {
-		req.Header.Set("Content-Type", "application/octet-stream")
-		req.Body = r.body()
-		if sum = unsignedPayload; !c.to.secure {
-			sum = r.sum()
-		}
-	}
-	sign(req, identity{c.to.key, c.to.secret, c.to.token, region}, sum, time.Now())
-	req.Header.Set("User-Agent", "millrace")
-	resp, err := c.http.RoundTrip(req.WithContext(ctx)) // by itself it follows no redirect: that needs a new signature
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode/100 != 2 {
-		defer resp.Body.Close()
-		return nil, refused(resp, r.name)
-	}
-	return resp, nil
-}
-
-// refused reads an error of S3.
-func refused(resp *http.Response, name string) *answerError {
-	var text struct{ Code, Region string }
-	_ = xml.NewDecoder(io.LimitReader(resp.Body, mostError)).Decode(&text) // it may not be XML
-	e := &answerError{resp.StatusCode, text.Code, text.Region}
-	if region := resp.Header.Get("X-Amz-Bucket-Region"); region != "" {
-		e.region = region
-	}
-	if !validRegion(e.region) {
-		e.region = ""
-	}
-	if e.code != "" {
-		return e
-	}
-	switch resp.StatusCode {
-	case http.StatusNotFound:
-		if e.code = noSuchKey; name == "" {
-			e.code = noSuchBucket
-		}
-	case http.StatusForbidden:
-		e.code = accessDenied
-	}
-	return e
+		return ctx.Err() // the iterator ends without an error then
+	})
+	return names, err
 }
 
 // validRegion reports whether a region may become part of a host name.
@@ -275,24 +217,23 @@ func validRegion(s string) bool {
 	})
 }
 
-// address is the URL of an object, or of the bucket. Amazon and Alibaba want the
-// bucket in the name of the host, which a certificate covers if it has no dots;
-// the others have it in the path.
-func (t *target) address(region, name string) *url.URL {
-	u := &url.URL{Scheme: "http", Host: t.host, Path: "/" + t.bucket + "/" + name}
-	if t.secure {
-		u.Scheme = "https"
+// limits bounds what the library reads, and says what it would say with the
+// whole address.
+type limits struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (l *limits) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, errNoAnswer
 	}
-	if name == "" {
-		u.Path = "/" + t.bucket + "/"
+	if err == nil && r.URL.Query().Has("list-type") {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, mostListing), resp.Body}
 	}
-	amazon := strings.HasSuffix(t.host, ".amazonaws.com") || strings.HasSuffix(t.host, ".amazonaws.com.cn")
-	if t.host == "s3.amazonaws.com" && region != "us-east-1" {
-		u.Host = "s3." + region + ".amazonaws.com"
-	}
-	if (amazon || strings.HasSuffix(t.host, ".aliyuncs.com")) && (!t.secure || !strings.Contains(t.bucket, ".")) {
-		u.Host, u.Path = t.bucket+"."+u.Host, "/"+name
-	}
-	u.RawPath = escape(u.Path, true)
-	return u
+	return resp, err
 }
+
+var errNoAnswer = errors.New("the server has closed the connection without an answer")

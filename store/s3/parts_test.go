@@ -59,32 +59,6 @@ func TestURL(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION"} {
-		t.Setenv(name, "")
-	}
-	if _, err := Open(Options{URL: "s3://host/bucket"}); err == nil || !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
-		t.Errorf("without a key: %v", err)
-	}
-	t.Setenv("AWS_ACCESS_KEY_ID", "envkey")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "envsecret")
-	t.Setenv("AWS_REGION", "envregion")
-	got, err := parseURL("s3://host/bucket")
-	if err == nil {
-		err = got.environment()
-	}
-	if err != nil || got.key != "envkey" || got.secret != "envsecret" || got.region != "envregion" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	got, err = parseURL("s3://k:s@host/bucket?region=r")
-	if err == nil {
-		err = got.environment()
-	}
-	if err != nil || got.key != "k" || got.secret != "s" || got.region != "r" {
-		t.Errorf("the URL comes first: %+v, %v", got, err)
-	}
-}
-
 func TestCertificates(t *testing.T) {
 	const url = "s3://k:s@host/bucket?ca="
 	if _, err := Open(Options{URL: url + "/does/not/exist"}); err == nil {

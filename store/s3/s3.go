@@ -34,8 +34,8 @@ import (
 type Options struct {
 	// URL is s3://host[:port]/bucket[/prefix] for HTTPS, s3+http:// for plain
 	// HTTP, with ?region=… where the server wants one. The access key and the
-	// secret stand before the host as in other URLs, or in the environment
-	// (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN). With TLS,
+	// secret stand before the host as in other URLs. Otherwise they are those of
+	// the environment, a profile or this machine's role: README.md. With TLS,
 	// ?ca=FILE trusts the certificates in a PEM file instead of the system's,
 	// and ?skip_verify=true trusts any.
 	URL string
@@ -106,9 +106,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := to.environment(); err != nil {
-		return nil, err
-	}
+	to.environment()
 	if o.Largest == 0 {
 		o.Largest = defaultLargest
 	}
@@ -123,7 +121,9 @@ func Open(o Options) (*Store, error) {
 	if s.transport, err = to.transport(); err != nil {
 		return nil, err
 	}
-	s.client = &client{http: s.transport, to: to}
+	if s.client, err = newClient(to, s.transport); err != nil {
+		return nil, err
+	}
 	s.closing, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.supervise)
 	return s, nil

@@ -27,14 +27,14 @@ const patience = 20 * time.Second
 // A server is a real S3 server of its own, over a folder.
 type server struct {
 	*servertest.Process
-	t           *testing.T
+	t           testing.TB
 	dir         string
 	addr        string
 	key, secret string
 }
 
 // start runs the server with one bucket, millrace.
-func start(t *testing.T) *server {
+func start(t testing.TB) *server {
 	t.Helper()
 	s := &server{Process: servertest.New(t), t: t, dir: t.TempDir(), addr: "127.0.0.1:" + servertest.FreePort(t), key: random(10), secret: random(20) + "/+"}
 	s.bucket("millrace")
@@ -71,7 +71,7 @@ func (s *server) url(addr, prefix string) string {
 }
 
 // open opens a store that is closed at the test's end.
-func open(t *testing.T, o Options) *Store {
+func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Timeout == 0 {
 		o.Timeout = patience

@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // target is what Options.URL says.
@@ -24,7 +27,7 @@ type target struct {
 	ca         string // a PEM file
 	skipVerify bool
 
-	key, secret, token string
+	key, secret string
 }
 
 // longestPrefix leaves room for a name of 32 characters within S3's 1024 bytes.
@@ -68,7 +71,7 @@ func parseURL(text string) (target, error) {
 	if t.bucket == "" {
 		return fail("no bucket; write s3://host/bucket/prefix")
 	}
-	if !validBucket(t.bucket) {
+	if s3utils.CheckValidBucketName(t.bucket) != nil {
 		return fail("that is not the name of a bucket: 3 to 63 letters, digits, dots and hyphens")
 	}
 	if t.prefix != "" {
@@ -108,22 +111,9 @@ func (t *target) parameters(u *url.URL) error {
 	return nil
 }
 
-// environment adds what the URL does not say and the environment does.
-func (t *target) environment() error {
-	if t.region == "" {
-		t.region = os.Getenv("AWS_REGION")
-	}
-	if t.region == "" {
-		t.region = os.Getenv("AWS_DEFAULT_REGION")
-	}
-	if t.key != "" {
-		return nil
-	}
-	t.key, t.secret, t.token = os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")
-	if t.key == "" || t.secret == "" {
-		return errors.New("s3: no access key: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write s3://KEY:SECRET@host/bucket")
-	}
-	return nil
+// environment adds the region that the URL does not say and the environment does.
+func (t *target) environment() {
+	t.region = cmp.Or(t.region, os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
 }
 
 // transport is a pool of connections of the store's own.
@@ -152,22 +142,4 @@ func (t *target) transport() (*http.Transport, error) {
 		}
 	}
 	return tr, nil
-}
-
-// validBucket reports whether S3 takes a name, by today's rules or by the looser
-// ones of old buckets.
-func validBucket(name string) bool {
-	if len(name) < 3 || len(name) > 63 || net.ParseIP(name) != nil {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case strings.IndexByte("._-:", c) < 0, i == 0, i == len(name)-1:
-			return false
-		case c != '_' && c != ':' && (name[i-1] == '.' || c == '.' && name[i-1] == '-'):
-			return false // .. and .- and -.
-		}
-	}
-	return true
 }

@@ -61,21 +61,8 @@ func (s *Store) Walk(ctx context.Context, fn func(key string, head []byte, size 
 // list returns a page of objects, those after a name.
 func (s *Store) list(ctx context.Context, after string) (names []*found, err error) {
 	err = s.call(ctx, 0, func(ctx context.Context, _ func(int64)) error {
-		names = names[:0]
-		for token := ""; ; {
-			l, err := s.client.list(ctx, s.to.prefix, after, token, page)
-			if err != nil {
-				return err
-			}
-			for _, o := range l.Contents {
-				if len(names) < page && o.Key > after { // some servers ignore start-after
-					names = append(names, &found{name: o.Key, size: o.Size})
-				}
-			}
-			if token = l.Next; !l.IsTruncated || len(names) == page {
-				return nil
-			}
-		}
+		names, err = s.client.list(ctx, after, page)
+		return err
 	})
 	return names, err
 }
