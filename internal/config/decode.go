@@ -29,6 +29,7 @@ type decoder struct {
 	snippets map[string]snippet
 	using    []string        // snippets that are being put in
 	parts    []part          // files that are included
+	treeText int             // bytes of their text
 	included map[string]bool // their names
 	includes []string        // what the config names for that
 	nodes    int

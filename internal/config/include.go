@@ -24,10 +24,10 @@ const (
 
 	// maxIncluded bounds the files of one config.
 	maxIncluded = 20_000
-	// maxTrees bounds the included files that are held as trees of YAML, which take
-	// many times the memory of the text. The others are parsed again when it is their
-	// turn.
-	maxTrees = 64
+	// maxTreeText bounds the text, in bytes, of the included files that are held as
+	// trees of YAML, which take some forty times its memory. The others are parsed again
+	// when it is their turn.
+	maxTreeText = 128 << 10
 )
 
 // gathered are the keys of a config that are read before all others.
@@ -43,7 +43,7 @@ type snippet struct {
 // part is a file that a config includes.
 type part struct {
 	source *source
-	body   ast.Node // nil: beyond maxTrees, or decoded
+	body   ast.Node // nil: beyond maxTreeText, or decoded
 	data   []byte
 }
 
@@ -173,7 +173,7 @@ func (d *decoder) add(file string, data []byte) {
 		return
 	}
 	p := part{&own.source, body, data}
-	if len(d.parts) >= maxTrees {
+	if d.treeText += len(data); d.treeText > maxTreeText {
 		p.body = nil
 	}
 	d.included[file] = true

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,6 +70,37 @@ snippets:
 	}
 	if r := cfg.Sites[2].Routes["/"]; r.Static == nil || r.Auth == nil {
 		t.Errorf("a snippet of a snippet: %+v", r)
+	}
+}
+
+// Files of more text than is held as trees know the snippets of each other and their own
+// anchors as all others do, and what is wrong with them is found where it is.
+func TestIncludeLarge(t *testing.T) {
+	files := map[string]string{"m.yaml": "include: [conf.d/*.yaml]", "conf.d/z.yaml": "snippets: {last: {deny: {status: 410}}}"}
+	for _, name := range []string{"a", "b", "c"} {
+		text := "sites:\n- {hosts: [" + name + ".example], routes: {/: {use: last}, /x/: &x {redirect: {to: /" + name + "}}, /y/: *x}}\n"
+		files["conf.d/"+name+".yaml"] = text + strings.Repeat("# what nobody reads\n", maxTreeText*2/3/20)
+	}
+	dir := tree(t, files)
+	cfg, err := Load(filepath.Join(dir, "m.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"a", "b", "c"} {
+		s := cfg.Sites[i]
+		if y := s.Routes["/y/"].Redirect; s.Hosts[0] != name+".example" || s.Routes["/"].Deny == nil || y == nil || y.To != "/"+name {
+			t.Errorf("%s is read as %+v", name, s)
+		}
+	}
+	for _, name := range []string{"a", "c"} {
+		path := filepath.Join(dir, "conf.d", name+".yaml")
+		if err := os.WriteFile(path, []byte(files["conf.d/"+name+".yaml"]+"- {hosts: [d.example], routs: {}}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		line := strings.Count(files["conf.d/"+name+".yaml"], "\n") + 1
+		if _, err := Load(filepath.Join(dir, "m.yaml")); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s:%d:", path, line)) {
+			t.Errorf("a mistake in %s is told of as %v", name, err)
+		}
 	}
 }
 

@@ -266,6 +266,18 @@ func (s *Server) reload(cfg *config.Config) error {
 	return nil
 }
 
+// Loading spares memory until done is called: a config of many sites that is read and
+// built takes as much as the one that serves, and much garbage.
+func (s *Server) Loading() (done func()) {
+	s.mu.RLock()
+	many := len(s.config.Sites) >= manySites
+	s.mu.RUnlock()
+	if !many {
+		return func() {}
+	}
+	return s.garbage.Spare()
+}
+
 // ReloadFailed counts a reload that ended before Reload, with a config that
 // could not be read. The dashboard shows why, until one succeeds.
 func (s *Server) ReloadFailed(why error) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strings"
 	"testing"
 )
@@ -40,6 +41,17 @@ func TestManySites(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+	if os.Getenv("GOGC")+os.Getenv("GOMEMLIMIT") == "" {
+		before := gcPercent()
+		done := srv.Loading()
+		if during := gcPercent(); during >= before {
+			t.Errorf("GOGC is %d while a config is loaded, %d before", during, before)
+		}
+		done()
+		if after := gcPercent(); after != before {
+			t.Errorf("GOGC is %d after a config was loaded, %d before", after, before)
+		}
+	}
 	visit()
 	if more := descriptors(t) - files; more > 600 {
 		t.Errorf("%d descriptors for %d sites that were visited", more, n)
@@ -48,6 +60,13 @@ func TestManySites(t *testing.T) {
 		t.Fatal(err)
 	}
 	visit()
+}
+
+// gcPercent is GOGC as it is now.
+func gcPercent() uint64 {
+	s := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
 }
 
 func descriptors(t *testing.T) int {

@@ -17,6 +17,7 @@
 package gogc
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -35,6 +36,9 @@ const (
 	leastGarbage bytesize.Size = 8 << 20
 	// goPercent is Go's own default, and the most that is ever set.
 	goPercent = 100
+	// sparingPercent holds while memory is spared. With 40, reading and building a config
+	// of 10,000 sites takes a fifth more CPU than with 100, and 35 MB less.
+	sparingPercent = 40
 )
 
 // percentFor is what GOGC should be while live bytes are in use.
@@ -47,9 +51,10 @@ func percentFor(budget, live bytesize.Size) int {
 // where there are several governors, the one that was set last counts.
 type Governor struct {
 	mu      sync.Mutex
-	budget  bytesize.Size // 0: left alone
-	percent int           // what was set last
-	before  int           // what was set when the first budget came
+	budget  bytesize.Size // 0: none
+	sparing int           // how many have called Spare
+	percent int           // what was set last; 0: GOGC is left alone
+	before  int           // what was set then
 	watched bool          // a sentinel is alive
 }
 
@@ -69,25 +74,50 @@ func (g *Governor) Budget(b bytesize.Size) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch b {
-	case g.budget:
-		return
-	case 0:
-		debug.SetGCPercent(g.before)
-		g.budget = 0
-		return
-	}
-	first := g.budget == 0
 	g.budget = b
-	percent := percentFor(b, liveHeap())
-	if before := debug.SetGCPercent(percent); first {
-		g.before = before
-	}
-	g.percent = percent
-	if !g.watched {
+	g.set()
+	if b > 0 && !g.watched {
 		g.watched = true
 		watchCollections(g)
 	}
+}
+
+// Spare has garbage collected sooner until done is called: for work that takes much
+// memory for a short time.
+func (g *Governor) Spare() (done func()) {
+	if g == nil {
+		return func() {}
+	}
+	g.spare(1)
+	return sync.OnceFunc(func() { g.spare(-1) })
+}
+
+func (g *Governor) spare(more int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sparing += more
+	g.set()
+}
+
+// set puts into force what is wanted now. g.mu must be held.
+func (g *Governor) set() {
+	want := 0
+	if g.budget > 0 {
+		want = percentFor(g.budget, liveHeap())
+	}
+	if g.sparing > 0 {
+		want = min(cmp.Or(want, sparingPercent), sparingPercent)
+	}
+	switch {
+	case want == g.percent: // setting it stops the world for some microseconds
+	case want == 0:
+		debug.SetGCPercent(g.before)
+	default:
+		if was := debug.SetGCPercent(want); g.percent == 0 {
+			g.before = was
+		}
+	}
+	g.percent = want
 }
 
 // sentinel is garbage at once, so that the next collection finds it. It must
@@ -109,10 +139,7 @@ func (g *Governor) adjust() {
 		g.watched = false
 		return
 	}
-	if percent := percentFor(g.budget, liveHeap()); percent != g.percent {
-		debug.SetGCPercent(percent) // stops the world for some microseconds
-		g.percent = percent
-	}
+	g.set()
 	watchCollections(g)
 }
 

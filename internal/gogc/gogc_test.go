@@ -76,6 +76,42 @@ func TestGovernorFollowsTheHeap(t *testing.T) {
 	}
 }
 
+// TestSpare: as long as somebody spares memory, collections come sooner, whatever the
+// budget; then everything is as it was.
+func TestSpare(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetGCPercent(90)
+	defer debug.SetGCPercent(before)
+	g := New()
+	is := func(want uint64) {
+		t.Helper()
+		if got := current(); got != want {
+			t.Errorf("GOGC is %d, want %d", got, want)
+		}
+	}
+	one := g.Spare()
+	two := g.Spare()
+	is(sparingPercent)
+	one()
+	one()
+	is(sparingPercent)
+	two()
+	is(90)
+	three := g.Spare()
+	g.Budget(1 << 40)
+	is(sparingPercent)
+	three()
+	is(goPercent)
+	four := g.Spare()
+	is(sparingPercent)
+	g.Budget(0)
+	is(sparingPercent)
+	four()
+	is(90)
+	(*Governor)(nil).Spare()()
+}
+
 func TestGovernorLeavesTheUsersSetting(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Run(name, func(t *testing.T) {

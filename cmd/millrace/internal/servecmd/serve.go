@@ -180,6 +180,7 @@ func (w life) serve(cfg *config.Config) error {
 		if upgrade.done {
 			return errors.New("another process has taken over: it is the one to reload")
 		}
+		defer srv.Loading()()
 		next, err := w.load()
 		if err != nil {
 			srv.ReloadFailed(cmdline.BadConfig(w.File, err))
