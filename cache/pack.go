@@ -98,7 +98,7 @@ func (h *Handler) packLoop() {
 			}
 			rest.Reset(packRest)
 		case <-rest.C:
-			tools.Rest()
+			tools.FreeMemory()
 		}
 	}
 }

@@ -195,10 +195,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.meters.Served.Add(c.label)
-	if f.Dress != nil {
+	if f.ApplyHeaders != nil {
 		a := *c.answer
 		a.Header = maps.Clone(a.Header)
-		f.Dress(a.Header)
+		f.ApplyHeaders(a.Header)
 		c.answer = &a
 	}
 	if !c.interim {

@@ -110,7 +110,7 @@ func (b *Background) workLoop() {
 			j.handler.during(func() { j.run(&tools) })
 			rest.Reset(encoderRest)
 		case <-rest.C:
-			tools.Rest()
+			tools.FreeMemory()
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (h *Handler) Original(r *http.Request) (original.File, error) {
 	f, err := h.original(s.found.tree, s.found.file, s.found.sources[negotiate.Identity])
 	f.Generation = s.read
 	if rules != nil {
-		f.Dress = func(header http.Header) { rules.applyHeaders(header, pathOf(r), true) }
+		f.ApplyHeaders = func(header http.Header) { rules.applyHeaders(header, pathOf(r), true) }
 		if !rules.current() { // another request finds the new ones
 			return f, original.ErrYoung
 		}

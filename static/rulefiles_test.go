@@ -186,7 +186,7 @@ func TestRulesHoldForWhatIsMadeOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	header := http.Header{}
-	if f.Dress(header); header.Get("X-Picture") != "yes" {
+	if f.ApplyHeaders(header); header.Get("X-Picture") != "yes" {
 		t.Errorf("fields of what is made of it: %v", header)
 	}
 	if _, err := h.Original(httptest.NewRequestWithContext(t.Context(), "GET", "/b.jpg", nil)); err != original.ErrNone { //nolint:errorlint // it is not wrapped

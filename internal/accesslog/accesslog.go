@@ -131,7 +131,7 @@ func Open(o Options, dropped *meter.Counter, report func(err error, lost uint64)
 		format: format, fields: fields, sample: newSample(o), options: o, dropped: dropped, report: report,
 		some: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		quit: make(chan struct{}), done: make(chan struct{}),
-		out: sink{to: to, spare: make([]byte, 0, shardBytes)},
+		out: sink{to: to, empty: make([]byte, 0, shardBytes)},
 	}
 	for i := range l.shard {
 		l.shard[i].buf = make([]byte, 0, shardBytes)

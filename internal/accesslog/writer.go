@@ -10,7 +10,7 @@ import (
 // sink is where the writer's lines go.
 type sink struct {
 	to      io.WriteCloser
-	spare   []byte    // empty, capacity shardBytes: swapped for a shard's full one
+	empty   []byte    // empty, capacity shardBytes: swapped for a shard's full one
 	torn    bool      // the file ends in the middle of a line
 	last    error     // of the latest write
 	failing bool      // it was reported, and that all is well again was not
@@ -52,13 +52,13 @@ func (l *Log) flush() {
 		s := &l.shard[i]
 		s.mu.Lock()
 		lines := s.buf
-		s.buf = l.out.spare
+		s.buf = l.out.empty
 		s.mu.Unlock()
 		if len(lines) > 0 {
 			l.takeNext() // after the swap: a line written after Reopen must not go to the old file
 			l.writeLines(lines)
 		}
-		l.out.spare = lines[:0]
+		l.out.empty = lines[:0]
 	}
 }
 

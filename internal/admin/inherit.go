@@ -95,8 +95,9 @@ func (a *Admin) TakeBack() {
 	}
 }
 
-// HandOver is Close for a listener that another process has too: its path stays.
-func (a *Admin) HandOver() error {
+// CloseShared is Close for a listener that another process has too: the path of its
+// socket stays.
+func (a *Admin) CloseShared() error {
 	if a.off() {
 		return nil
 	}

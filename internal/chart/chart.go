@@ -72,11 +72,11 @@ const hugest = 1e300
 // finite reports whether a figure can be drawn.
 func finite(v float64) bool { return math.Abs(v) <= hugest } // false for NaN, too
 
-// Thin makes at most n points of a series (n is at least 4) by keeping the
+// Downsample makes at most n points of a series (n is at least 4) by keeping the
 // least and the greatest figure of each stretch, in their order, and both ends:
 // spikes stay. A stretch without any number stays a gap. The points given are
 // not changed, and returned as they are when they are few enough.
-func Thin(points [][2]float64, n int) [][2]float64 {
+func Downsample(points [][2]float64, n int) [][2]float64 {
 	n = max(n, 4)
 	if len(points) <= n {
 		return points

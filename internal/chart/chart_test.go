@@ -141,7 +141,7 @@ func TestThin(t *testing.T) {
 	for i := 4000; i < 6000; i++ {
 		points[i][1] = nan
 	}
-	thin := Thin(points, 600)
+	thin := Downsample(points, 600)
 	if len(thin) > 600 || len(thin) < 280 {
 		t.Errorf("%d points are left", len(thin))
 	}
@@ -163,10 +163,10 @@ func TestThin(t *testing.T) {
 		t.Error("the ends are lost")
 	}
 	few := points[:100]
-	if got := Thin(few, 100); &got[0] != &few[0] || len(got) != 100 {
+	if got := Downsample(few, 100); &got[0] != &few[0] || len(got) != 100 {
 		t.Error("few points are not left alone")
 	}
-	if got := Thin(points, 0); len(got) > 4 {
+	if got := Downsample(points, 0); len(got) > 4 {
 		t.Errorf("%d points for none asked", len(got))
 	}
 }

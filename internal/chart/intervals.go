@@ -104,13 +104,13 @@ func Effect(ratio, low, high float64) (change, interval string) {
 // intervalDrawing is an interval plot with its columns found.
 type intervalDrawing struct {
 	*Intervals
-	rows   []Interval
-	x      scale
-	ticks  []float64
-	width  float64
-	narrow bool // labels stand above their row
-	row    float64
-	label  float64 // width of the column of labels
+	rows        []Interval
+	x           scale
+	ticks       []float64
+	width       float64
+	labelsAbove bool // labels stand above their row
+	row         float64
+	label       float64 // width of the column of labels
 	// Where the columns of figures are: the change ends at the first, the
 	// interval and the verdict begin at the others.
 	change, interval, verdict float64
@@ -148,7 +148,7 @@ func (v *Intervals) Standalone(w io.Writer, size Size) error {
 
 func (v *Intervals) layout(size Size) *intervalDrawing {
 	d := &intervalDrawing{Intervals: v, rows: v.Rows[:min(len(v.Rows), maxRows)], width: float64(size.Width)}
-	d.narrow = size.Width < 520
+	d.labelsAbove = size.Width < 520
 	var change, interval, verdict float64
 	groups := 0
 	e := extent{1, 1, true}
@@ -173,7 +173,7 @@ func (v *Intervals) layout(size Size) *intervalDrawing {
 	d.interval = d.verdict - interval - 12
 	d.change = d.interval - 8
 	from, to := d.label, d.change-change-16
-	if d.narrow {
+	if d.labelsAbove {
 		d.row, from, to = 38, 8, d.width-8
 	}
 	// Some room at both ends, and never a scale on which noise looks large.
@@ -315,7 +315,7 @@ func (d *intervalDrawing) drawRow(c canvas, y float64, r Interval) {
 	label, figures := font{size: textSize, paint: ink}, font{size: smallSize, paint: ink}
 	right := font{size: smallSize, paint: ink, anchor: end}
 	middle := y + d.row/2
-	if d.narrow {
+	if d.labelsAbove {
 		text := r.figures()
 		room := d.width - textWidth(text, smallSize) - 10
 		c.area(box(0, y, d.width, 19), paper, stroke{}) // no axis through the text

@@ -128,7 +128,7 @@ const (
 func (l *Line) layout(size Size, titled bool) *lineDrawing {
 	d := &lineDrawing{Line: l, size: size}
 	for _, s := range l.Series[:min(len(l.Series), maxSeries)] {
-		s.Points = Thin(s.Points, min(maxPoints, 2*size.Width))
+		s.Points = Downsample(s.Points, min(maxPoints, 2*size.Width))
 		d.series = append(d.series, s)
 	}
 	var ex, ey extent

@@ -165,9 +165,9 @@ func (t *Tools) Pack(c negotiate.Coding, e Effort, plain []byte, stop <-chan str
 	return bytes.Clone(out.Bytes()), nil
 }
 
-// Rest gives the encoders' memory back to the system. Call it when nothing has
+// FreeMemory gives the encoders' memory back to the system. Call it when nothing has
 // been compressed for seconds.
-func (t *Tools) Rest() {
+func (t *Tools) FreeMemory() {
 	if *t == (Tools{}) {
 		return
 	}

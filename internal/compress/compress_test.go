@@ -84,7 +84,7 @@ func TestPack(t *testing.T) {
 			}
 		}
 	}
-	tools.Rest()
+	tools.FreeMemory()
 	if tools != (Tools{}) {
 		t.Error("encoders are kept at rest")
 	}

@@ -25,14 +25,14 @@ import (
 type checker struct {
 	cfg *Config
 	doc *document
-	// told are the paths that a job's own Check has found something wrong with.
-	told map[string]bool
-	all  []route // of all sites; nil: routes has not been called
+	// reported are the paths that a job's own Check has found something wrong with.
+	reported map[string]bool
+	all      []route // of all sites; nil: routes has not been called
 }
 
 // check adds what is wrong with cfg to the document's findings.
 func check(cfg *Config, doc *document) {
-	c := &checker{cfg: cfg, doc: doc, told: map[string]bool{}}
+	c := &checker{cfg: cfg, doc: doc, reported: map[string]bool{}}
 	c.upstreams() // first: these know more to say than the options themselves
 	c.websockets()
 	c.numbers(reflect.ValueOf(cfg).Elem(), "")
@@ -69,7 +69,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 		faults := o.Check()
 		for _, key := range sortedKeys(faults) {
 			c.value(join(path, key), faults[key].Error(), "")
-			c.told[join(path, key)] = true
+			c.reported[join(path, key)] = true
 		}
 	}
 	switch v.Kind() {
@@ -92,7 +92,7 @@ func (c *checker) numbers(v reflect.Value, path string) {
 			c.numbers(it.Value(), path+"["+it.Key().String()+"]")
 		}
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		if v.Int() < 0 && !c.told[path] {
+		if v.Int() < 0 && !c.reported[path] {
 			c.value(path, fmt.Sprintf("%q must not be negative", lastKey(path)), "leave it out for the default")
 		}
 	}
@@ -273,7 +273,7 @@ func (c *checker) sites() {
 	hosts := map[string]string{} // to the place it was first
 	for i, s := range c.cfg.Sites {
 		path := fmt.Sprintf("sites[%d]", i)
-		if c.doc.unread[path] || c.doc.unread[path+strayKey] {
+		if c.doc.unread[path] || c.doc.unread[path+unknownKey] {
 			continue
 		}
 		if len(s.Hosts) == 0 && !c.doc.unread[path+".hosts"] {
@@ -367,7 +367,7 @@ func (c *checker) route(path, route string, r Route) {
 	var jobs []string
 	v := reflect.ValueOf(r)
 	for _, f := range c.doc.fieldsOf(v.Type()) {
-		if slices.Contains(around, f.name) {
+		if slices.Contains(nonJobKeys, f.name) {
 			continue
 		}
 		if !v.FieldByIndex(f.index).IsNil() || c.doc.unread[join(path, f.name)] {
@@ -385,7 +385,7 @@ func (c *checker) route(path, route string, r Route) {
 		return cmp.Or(cmp.Compare(p.line, q.line), cmp.Compare(p.column, q.column))
 	})
 	switch {
-	case len(jobs) == 0 && !c.doc.unread[path] && !c.doc.unread[path+strayKey]:
+	case len(jobs) == 0 && !c.doc.unread[path] && !c.doc.unread[path+unknownKey]:
 		c.key(path, fmt.Sprintf("the route %s has no job", route), "one of "+strings.Join(jobNames(), ", "))
 	case len(jobs) > 1:
 		c.key(join(path, jobs[1]), fmt.Sprintf("the route %s has %d jobs: %s", route, len(jobs), strings.Join(jobs, " and ")), "keep one")
@@ -404,12 +404,12 @@ func (c *checker) route(path, route string, r Route) {
 	if r.PHP != nil {
 		c.php(path, r)
 	}
-	c.around(path, route, r)
+	c.nonJobOptions(path, route, r)
 }
 
 func jobNames() (names []string) {
 	for _, f := range fieldsOf(reflect.TypeFor[Route]()) {
-		if !slices.Contains(around, f.name) {
+		if !slices.Contains(nonJobKeys, f.name) {
 			names = append(names, f.name)
 		}
 	}

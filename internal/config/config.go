@@ -237,8 +237,8 @@ type Route struct {
 	Use []string `yaml:"use"`
 }
 
-// around are the keys of a route that are no jobs: they hold for whatever answers.
-var around = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "intercept_errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
+// nonJobKeys are the keys of a route that are no jobs: they go with any job.
+var nonJobKeys = []string{"try", "auth", "access", "rate_limit", "challenge", "errors", "intercept_errors", "body_bytes", "early_hints", "no_log", "headers", "cors", "use"}
 
 // TrustedProxies are the addresses and networks of proxies in front that the
 // limits or any route name.

@@ -173,7 +173,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value, path string, depth int)
 			}
 			hint, meant := keyHint(key, fields)
 			d.doc.at(at, fmt.Sprintf("unknown key %q%s", key, where), hint)
-			d.doc.unread[path+strayKey], d.doc.unread[join(path, meant)] = true, true
+			d.doc.unread[path+unknownKey], d.doc.unread[join(path, meant)] = true, true
 			return
 		}
 		was := d.verbatim
@@ -190,15 +190,15 @@ func keyHint(key string, fields []field) (hint, meant string) {
 		names = append(names, f.name)
 	}
 	if len(names) == 0 {
-		return "it has none: write {}", strayKey
+		return "it has none: write {}", unknownKey
 	}
 	if hint = foreign[strings.ToLower(key)]; hint != "" {
-		return hint, strayKey
+		return hint, unknownKey
 	}
 	if meant = Nearest(key, names); meant != "" {
 		return fmt.Sprintf("did you mean %q?", meant), meant
 	}
-	return "known here: " + strings.Join(names, ", "), strayKey
+	return "known here: " + strings.Join(names, ", "), unknownKey
 }
 
 // mapping decodes a map with keys of the user's choice.
@@ -236,7 +236,7 @@ func (d *decoder) pairs(n ast.Node, v reflect.Value, path string, f func(key str
 	for _, pair := range values {
 		key, at, ok := d.keyText(pair.Key)
 		if !ok {
-			d.doc.unread[path+strayKey] = true
+			d.doc.unread[path+unknownKey] = true
 			continue
 		}
 		if line, twice := lines[key]; twice {

@@ -44,8 +44,8 @@ type source struct {
 	anchors map[string]ast.Node
 }
 
-// strayKey is added to a map's path in unread when it has an unknown key.
-const strayKey = ".?"
+// unknownKey is added to a map's path in unread when it has an unknown key.
+const unknownKey = ".?"
 
 // document is a config file that is being read, and what is wrong with it.
 type document struct {

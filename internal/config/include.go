@@ -257,7 +257,7 @@ func (d *decoder) use(n ast.Node, v reflect.Value, path string, depth int) {
 				hint = "snippets: {" + name + ": {…}} at the top of the config is one"
 			}
 			d.doc.at(at, fmt.Sprintf("there is no snippet %s", name), hint)
-			d.doc.unread[path+strayKey] = true
+			d.doc.unread[path+unknownKey] = true
 			continue
 		case slices.Contains(d.using, name):
 			d.doc.at(at, fmt.Sprintf("the snippet %s leads to itself: %s", name, strings.Join(append(d.using, name), ", ")), "")

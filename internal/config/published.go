@@ -74,7 +74,7 @@ func (p published) config(doc *document) *Config {
 			doc.values[to], doc.keys[to] = at, doc.keys[from]
 		}
 	}
-	if p.Stacosys == "" && !doc.unread["Stacosys"] && !doc.unread[strayKey] {
+	if p.Stacosys == "" && !doc.unread["Stacosys"] && !doc.unread[unknownKey] {
 		doc.at(doc.key("Stacosys"), "\"Stacosys\" is missing: the address of the upstream", "for example \"Stacosys\": \"http://127.0.0.1:5000\"")
 		doc.unread[route+".to"], doc.unread[route+".to[0]"] = true, true
 	}

@@ -69,10 +69,10 @@ func (c *checker) tables(at string, r guard.Rule) {
 	if m == nil {
 		return
 	}
-	if _, err := match.NewTemplate(r.Rewrite, m.Path, in); err != nil && !c.told[at+".rewrite"] {
+	if _, err := match.NewTemplate(r.Rewrite, m.Path, in); err != nil && !c.reported[at+".rewrite"] {
 		c.value(at+".rewrite", err.Error(), "")
 	}
-	if r.Redirect != nil && !c.told[at+".redirect.to"] {
+	if r.Redirect != nil && !c.reported[at+".redirect.to"] {
 		if _, err := match.NewTemplate(r.Redirect.To, m.Path, in); err != nil {
 			c.value(at+".redirect.to", err.Error(), "")
 		}
@@ -121,9 +121,9 @@ func (s Site) Intercepts(r Route) bool {
 	return s.InterceptErrors
 }
 
-// around checks the keys of a route that hold for whatever answers.
-func (c *checker) around(path, route string, r Route) {
-	if r.Redirect != nil && !c.told[join(path, "redirect.to")] {
+// nonJobOptions checks a route's keys that go with any job: try, early_hints, redirect.to.
+func (c *checker) nonJobOptions(path, route string, r Route) {
+	if r.Redirect != nil && !c.reported[join(path, "redirect.to")] {
 		of, err := match.NewPath(route)
 		if err != nil {
 			of, _ = match.NewPath("")

@@ -92,7 +92,7 @@ func (c *checker) certificates() {
 	c.certificate("tls", server.KeyPair{Cert: t.Cert, Key: t.Key}, first)
 	for i, pair := range t.Certificates {
 		path := fmt.Sprintf("tls.certificates[%d]", i)
-		if c.doc.unread[path] || c.doc.unread[path+strayKey] {
+		if c.doc.unread[path] || c.doc.unread[path+unknownKey] {
 			continue
 		}
 		if pair.Cert == "" {

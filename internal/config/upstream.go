@@ -171,7 +171,7 @@ func (c *checker) upstreamsOf(path, scheme, pattern string, o proxy.Options, own
 		c.value(join(path, "strip_prefix"), err.Error(), "")
 	}
 	to := join(path, "to")
-	if c.doc.unread[path] || c.doc.unread[path+strayKey] {
+	if c.doc.unread[path] || c.doc.unread[path+unknownKey] {
 		c.doc.unread[to] = true
 	}
 	if len(o.To) == 0 && !c.doc.unread[to] {

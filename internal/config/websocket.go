@@ -10,7 +10,7 @@ import (
 func (c *checker) websockets() {
 	for _, r := range c.routes() {
 		path := join(r.path, "websocket")
-		if c.doc.unread[path] || c.doc.unread[path+strayKey] || r.anyUnread(c, path) {
+		if c.doc.unread[path] || c.doc.unread[path+unknownKey] || r.anyUnread(c, path) {
 			// Which of the three was meant cannot be told.
 			c.doc.unread[join(path, "echo")] = true
 		}

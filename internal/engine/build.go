@@ -180,11 +180,11 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		folder := rc.Static != nil || rc.Images != nil || rc.WebSocket != nil && rc.WebSocket.Channels != nil
-		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: asItCame(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
+		r := &site.Route{Pattern: pattern, Handler: site.Mount(pattern, h, folder), Job: b.server.meters.Route(siteName(sc.Hosts), pattern, job), AsItCame: passesRawPaths(rc, signInOf(sc, rc)), Foreign: rc.Handler != nil, Passes: rc.Proxy != nil || rc.Cache != nil || rc.PHP != nil}
 		if c, ok := h.(*cache.Handler); ok {
 			b.next.cached[r] = cachedRoute{c, signInOf(sc, rc)}
 		}
-		if err := b.around(sc, rc, r, on); err != nil {
+		if err := b.wrapHandler(sc, rc, r, on); err != nil {
 			return nil, fmt.Errorf("route %s: %w", pattern, err)
 		}
 		if r.Headers, r.CORS, err = answers(b.config.HeaderLists(sc, &rc), policy); err != nil {
@@ -195,10 +195,10 @@ func (b *builder) routes(sc config.Site, on *siteRef) (routes []*site.Route, err
 	return routes, nil
 }
 
-// asItCame reports whether a route passes paths on that are not clean. Where another
+// passesRawPaths reports whether a route passes paths on that are not clean, such as /a/../b. Where another
 // server decides by the path who is let in, it does not: the upstream might read dots
 // in another way.
-func asItCame(rc config.Route, o *signin.Options) bool {
+func passesRawPaths(rc config.Route, o *signin.Options) bool {
 	switch {
 	case o != nil && o.URL != "":
 		return false
@@ -303,9 +303,9 @@ func routeName(hosts []string, pattern string) string {
 	return pattern
 }
 
-// carry takes a part over from the old graph or opens a new one. Parts that it
-// uses must be carried first.
-func carry[T any](b *builder, k string, open func() (T, io.Closer, error)) (T, error) {
+// reuseOrOpen takes a part (a cache, a pool of connections, a bus) over from the old
+// graph, or opens a new one. A part that uses others comes after them.
+func reuseOrOpen[T any](b *builder, k string, open func() (T, io.Closer, error)) (T, error) {
 	p, ok := b.next.parts[k]
 	if !ok {
 		if p, ok = b.old.parts[k]; !ok || b.freedPart(k) {

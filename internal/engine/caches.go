@@ -38,9 +38,9 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	}
 	k := keyOf("cache", o)
 	_, twice := b.next.parts[k]
-	h, err := carry(b, k, func() (*cache.Handler, io.Closer, error) {
+	h, err := reuseOrOpen(b, k, func() (*cache.Handler, io.Closer, error) {
 		d.Meters = b.server.meters.Cache(name)
-		d.Purged = func(what purge.Selector) error { return b.server.tellPurge(name, what) }
+		d.Purged = func(what purge.Selector) error { return b.server.forwardPurge(name, what) }
 		return openCache(o, d)
 	})
 	if err == nil && !twice {
@@ -170,7 +170,7 @@ func (b *builder) disk(o cache.Options) (store.Store, error) {
 	}
 	with := disk.Options{Dir: o.Disk, Limit: o.DiskSize}
 	options := keyOf("options", with)
-	d, err := carry(b, "disk "+dir, func() (diskStore, io.Closer, error) {
+	d, err := reuseOrOpen(b, "disk "+dir, func() (diskStore, io.Closer, error) {
 		d, err := disk.Open(with)
 		return diskStore{d, options}, d, err
 	})

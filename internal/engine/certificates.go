@@ -44,7 +44,7 @@ func (b *builder) certificates() error {
 	var kept store.Store
 	if o.Shared() {
 		var err error
-		kept, err = carry(b, keyOf("certificates' store", o.Storage), func() (store.Store, io.Closer, error) {
+		kept, err = reuseOrOpen(b, keyOf("certificates' store", o.Storage), func() (store.Store, io.Closer, error) {
 			s, err := openStore(o.Storage, keptFor, certificateCall, b.server.errors)
 			return s, s, err
 		})
@@ -52,7 +52,7 @@ func (b *builder) certificates() error {
 			return fmt.Errorf("storage: %w", err)
 		}
 	}
-	auto, err := carry(b, keyOf("certificates", settings), func() (certifier, io.Closer, error) {
+	auto, err := reuseOrOpen(b, keyOf("certificates", settings), func() (certifier, io.Closer, error) {
 		c, err := openCertifier(*o, kept, b.server.errors)
 		return c, c, err
 	})

@@ -85,13 +85,13 @@ type Server struct {
 	board   *dashboard.Dashboard // the same
 	room    *spool.Room          // where bodies are that one side has sent and the other has not taken
 
-	mu     sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
-	graph  *graph
-	config *config.Config         // of the graph
-	freed  bool                   // the folders that only one process may open were given away
-	closed *Maintenance           // what a command has said; nil: what the config says
-	told   bool                   // a successor knows closed
-	unread atomic.Pointer[string] // why the last reload failed; nil if it did not
+	mu              sync.RWMutex // held by Reload, ReopenLogs and the end of Run; for reading, while the operator works with a cache
+	graph           *graph
+	config          *config.Config         // of the graph
+	freed           bool                   // the folders that only one process may open were given away
+	closed          *Maintenance           // what a command has said; nil: what the config says
+	maintenanceSent bool                   // closed was sent to a successor
+	unread          atomic.Pointer[string] // why the last reload failed; nil if it did not
 	// predecessors is how many processes there were before this one, each of which
 	// has handed over to the next.
 	predecessors int
@@ -132,7 +132,7 @@ func New(cfg *config.Config, o Options) (*Server, error) {
 		return nil, errors.Join(err, s.admin.Close(), g.close(nil))
 	}
 	if from := o.From; from != nil {
-		s.rehearse(from.State.Hot)
+		s.warmUp(from.State.Hot)
 		from.Sockets.Close() // what is used has descriptors of its own
 		s.options.Sockets, s.options.From = nil, nil
 	}

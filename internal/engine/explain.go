@@ -70,7 +70,7 @@ func Explain(cfg *config.Config, r *http.Request) (*Explanation, error) {
 	return &e.Explanation, nil
 }
 
-func (e *explainer) say(step, format string, args ...any) {
+func (e *explainer) addStep(step, format string, args ...any) {
 	e.Steps = append(e.Steps, ExplainedStep{step, fmt.Sprintf(format, args...)})
 }
 
@@ -85,13 +85,13 @@ func (e *explainer) explain(r *http.Request) error {
 	}
 	sc, how := siteOf(e.cfg, r.Host)
 	if sc == nil {
-		e.say("site", "none has the host %q, and none is for all hosts", r.Host)
+		e.addStep("site", "none has the host %q, and none is for all hosts", r.Host)
 		e.ended(http.StatusNotFound, "No site is served under this host name.")
 		e.cold = "only answers of a site are kept"
 		return nil
 	}
 	e.site, e.Site = *sc, strings.Join(sc.Hosts, ", ")
-	e.say("site", "%s", how)
+	e.addStep("site", "%s", how)
 	if err := e.build(); err != nil {
 		return err
 	}
@@ -106,17 +106,17 @@ func (e *explainer) explain(r *http.Request) error {
 	e.rules(steps)
 	switch f := e.found; {
 	case f.Clean != "":
-		e.say("path", "%s is not clean: the client is sent to %s", r.URL.Path, f.Clean)
+		e.addStep("path", "%s is not clean: the client is sent to %s", r.URL.Path, f.Clean)
 		e.ended(http.StatusMovedPermanently, "redirect to %s", f.Clean)
 		e.cold = "redirects to a clean path are not kept"
 		return nil
 	case f.Ambiguous:
-		e.say("path", "some servers read %s as a path that another route or rule is for: it is not passed on", r.URL.Path)
+		e.addStep("path", "some servers read %s as a path that another route or rule is for: it is not passed on", r.URL.Path)
 		e.ended(http.StatusBadRequest, "This path can be read in more than one way.")
 		e.cold = "no route answers"
 		return nil
 	case f.Route == nil:
-		e.say("route", "none is for %s", f.Request.URL.Path)
+		e.addStep("route", "none is for %s", f.Request.URL.Path)
 		e.ended(http.StatusNotFound, "Nothing is here.")
 		e.cold = "no route answers"
 		return nil
@@ -132,12 +132,12 @@ func (e *explainer) listener(r *http.Request) bool {
 		listen, name = e.cfg.TLS.Listen, "HTTPS"
 	}
 	if len(listen) == 0 {
-		e.say("listener", "%s is not served: no address listens for it; what follows would hold if one did", name)
+		e.addStep("listener", "%s is not served: no address listens for it; what follows would hold if one did", name)
 	} else {
-		e.say("listener", "%s, at %s", name, strings.Join(listen, ", "))
+		e.addStep("listener", "%s, at %s", name, strings.Join(listen, ", "))
 	}
 	if r.TLS == nil && e.cfg.TLS.Redirects() {
-		e.say("redirect", "plain HTTP is sent to HTTPS (tls.redirect)")
+		e.addStep("redirect", "plain HTTP is sent to HTTPS (tls.redirect)")
 		e.ended(http.StatusPermanentRedirect, "redirect to https://%s%s", r.Host, r.URL.RequestURI())
 		e.cold = "redirects are not kept"
 		return false
@@ -193,7 +193,7 @@ func (e *explainer) build() error {
 	e.scope = b.scope
 	var routes []*site.Route
 	for pattern, rc := range e.site.Routes {
-		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: asItCame(rc, signInOf(e.site, rc)), Private: signInOf(e.site, rc) != nil})
+		routes = append(routes, &site.Route{Pattern: pattern, AsItCame: passesRawPaths(rc, signInOf(e.site, rc)), Private: signInOf(e.site, rc) != nil})
 	}
 	rules, err := b.rules(e.site, routes, nil)
 	if err != nil {
@@ -208,9 +208,9 @@ func (e *explainer) rules(steps []site.Step) {
 	var others []string
 	flush := func() {
 		if len(others) == 1 {
-			e.say("rule "+others[0], "is for other paths")
+			e.addStep("rule "+others[0], "is for other paths")
 		} else if len(others) > 1 {
-			e.say("rules "+others[0]+"–"+others[len(others)-1], "are for other paths")
+			e.addStep("rules "+others[0]+"–"+others[len(others)-1], "are for other paths")
 		}
 		others = nil
 	}
@@ -222,16 +222,16 @@ func (e *explainer) rules(steps []site.Step) {
 			continue
 		case s.Fails != "":
 			flush()
-			e.say("rule "+number, "%s, but not with this %s", s.Pattern, strings.TrimSpace(s.Fails+" "+s.Name))
+			e.addStep("rule "+number, "%s, but not with this %s", s.Pattern, strings.TrimSpace(s.Fails+" "+s.Name))
 		case s.Nowhere:
 			flush()
-			e.say("rule "+number, "%s: what the request says would lead out of the path that the rule names, and nothing answers", s.Pattern)
+			e.addStep("rule "+number, "%s: what the request says would lead out of the path that the rule names, and nothing answers", s.Pattern)
 		case s.To != "":
 			flush()
-			e.say("rule "+number, "%s: the path is %s from here on", s.Pattern, s.To)
+			e.addStep("rule "+number, "%s: the path is %s from here on", s.Pattern, s.To)
 		default:
 			flush()
-			e.say("rule "+number, "%s: holds, and ends the way", s.Pattern)
+			e.addStep("rule "+number, "%s: holds, and ends the way", s.Pattern)
 		}
 	}
 	flush()
@@ -241,7 +241,7 @@ func (e *explainer) rules(steps []site.Step) {
 func (e *explainer) ends(r *http.Request) {
 	pages := e.site.Pages(e.route)
 	if page := pages.For(e.Status); page != "" {
-		e.say("page", "the answer to %d is %s (errors), with the same status", e.Status, page)
+		e.addStep("page", "the answer to %d is %s (errors), with the same status", e.Status, page)
 		e.cold = "pages for errors are not kept"
 	}
 	e.fields()
@@ -257,10 +257,10 @@ func (e *explainer) ends(r *http.Request) {
 		if len(e.found.Vary) > 0 {
 			text += ", to requests with the same " + strings.Join(e.found.Vary, ", ")
 		}
-		e.say("lane", "%s", text)
+		e.addStep("lane", "%s", text)
 		return
 	}
-	e.say("lane", "cold: %s", e.cold)
+	e.addStep("lane", "cold: %s", e.cold)
 }
 
 // folder opens a route's folder for a look.

@@ -28,12 +28,12 @@ func (e *explainer) trapped(r *http.Request) (answers bool, err error) {
 	}
 	switch own, at := trap.Asked(r.URL); {
 	case own:
-		e.say("trap", "this path is a trap: a program that asks for it is turned away from all sites with traps")
+		e.addStep("trap", "this path is a trap: a program that asks for it is turned away from all sites with traps")
 		e.ended(http.StatusNotFound, "Nothing is here.")
 		e.cold = "answers of traps are not kept"
 		return true, nil
 	case at:
-		e.say("trap", "the presets have this path: a program that asks for it is turned away if the answer is 403, 404, 405 or 410")
+		e.addStep("trap", "the presets have this path: a program that asks for it is turned away if the answer is 403, 404, 405 or 410")
 		e.cold = "paths of traps are not kept"
 	}
 	return false, nil
@@ -49,9 +49,9 @@ func (e *explainer) challenged(r *http.Request, rc config.Route) {
 		return
 	}
 	if s, err := admit.NewTable().Suspects(*o, nil, "", ""); err == nil && s.Asks(r.UserAgent()) {
-		e.say("challenge", "a proof is needed, because of the User-Agent %q", r.UserAgent())
+		e.addStep("challenge", "a proof is needed, because of the User-Agent %q", r.UserAgent())
 	} else {
-		e.say("challenge", "suspicious clients need a proof; this User-Agent is not one")
+		e.addStep("challenge", "suspicious clients need a proof; this User-Agent is not one")
 	}
 }
 
@@ -70,10 +70,10 @@ func (e *explainer) closed(r *http.Request) (answers bool, err error) {
 		return false, err //nolint:wrapcheck // says it all
 	}
 	if !m.Matches(r) {
-		e.say("maintenance", "all sites are closed, but not for %s (maintenance.allow)", e.client(r))
+		e.addStep("maintenance", "all sites are closed, but not for %s (maintenance.allow)", e.client(r))
 		return false, nil
 	}
-	e.say("maintenance", "all sites are closed: nothing else is looked at")
+	e.addStep("maintenance", "all sites are closed: nothing else is looked at")
 	w := &answerHead{header: http.Header{}}
 	h.ServeHTTP(w, r)
 	e.Job = "maintenance"
@@ -99,12 +99,12 @@ func (e *explainer) admitted(r *http.Request, rc config.Route) (ok bool, err err
 			return false, fmt.Errorf("access: %w", err)
 		}
 		if !allowed {
-			e.say("access", "%s is turned away by %s access", visitorOf(e.client(r)), of)
+			e.addStep("access", "%s is turned away by %s access", visitorOf(e.client(r)), of)
 			e.ended(http.StatusForbidden, "403 Forbidden, by access")
 			e.cold = "who is turned away is asked anew each time"
 			return false, nil
 		}
-		e.say("access", "%s may ask, by %s access", visitorOf(e.client(r)), of)
+		e.addStep("access", "%s may ask, by %s access", visitorOf(e.client(r)), of)
 	}
 	e.challenged(r, rc)
 	e.rate("the route", rc.RateLimit, r)
@@ -126,7 +126,7 @@ func (e *explainer) rate(of string, o *admit.Rate, r *http.Request) {
 		return
 	}
 	if except, err := netset.Parse(o.Except); err == nil && len(o.Except) > 0 && except.Has(e.client(r)) {
-		e.say("rate", "%s is not counted (rate_limit.except of %s)", visitorOf(e.client(r)), of)
+		e.addStep("rate", "%s is not counted (rate_limit.except of %s)", visitorOf(e.client(r)), of)
 		return
 	}
 	by := "each address"
@@ -140,7 +140,7 @@ func (e *explainer) rate(of string, o *admit.Rate, r *http.Request) {
 	if o.Burst > 0 {
 		burst = ", " + strconv.Itoa(o.Burst) + " at once"
 	}
-	e.say("rate", "%s of %s%s for %s; more gets 429. How much is left only the running server knows", o.Rate, of, burst, by)
+	e.addStep("rate", "%s of %s%s for %s; more gets 429. How much is left only the running server knows", o.Rate, of, burst, by)
 }
 
 // fields says what the rules for headers do to the answer.
@@ -167,7 +167,7 @@ func (e *explainer) fields() {
 		if len(does) == 0 {
 			continue
 		}
-		e.say("headers", "%s%s", strings.Join(does, "; "), whenOf(l))
+		e.addStep("headers", "%s%s", strings.Join(does, "; "), whenOf(l))
 	}
 }
 

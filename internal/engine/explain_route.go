@@ -72,7 +72,7 @@ func says(o guard.Rule) string {
 // enter is a route, with what is around its job.
 func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) error {
 	e.Route, e.route = route.Pattern, rc
-	e.say("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
+	e.addStep("route", "%s: %s", route.Pattern, whyRoute(route.Pattern, r.URL.Path, e.found.Rule))
 	if ok, err := e.admitted(r, rc); !ok || err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 		}
 	}
 	if rc.BodyBytes > 0 {
-		e.say("body", "up to %s", rc.BodyBytes)
+		e.addStep("body", "up to %s", rc.BodyBytes)
 	}
 	if len(rc.Try) > 0 {
 		return e.try(r, route, rc)
@@ -100,15 +100,15 @@ func (e *explainer) enter(r *http.Request, route *site.Route, rc config.Route) e
 func (e *explainer) signIn(r *http.Request, o signin.Options) bool {
 	e.cold = "behind " + o.Kind() + " nothing is kept"
 	if e.excepted(r, o) {
-		e.say("auth", "%s is not asked for %s (auth.except)", visitorOf(e.client(r)), o.Kind())
+		e.addStep("auth", "%s is not asked for %s (auth.except)", visitorOf(e.client(r)), o.Kind())
 		return true
 	}
 	if _, _, ok := r.BasicAuth(); !ok && o.JWT == nil && o.URL == "" && o.Signed == nil {
-		e.say("auth", "a password is needed, and the request has none")
+		e.addStep("auth", "a password is needed, and the request has none")
 		e.ended(http.StatusUnauthorized, "the question for a password")
 		return false
 	}
-	e.say("auth", "%s is needed; that is not checked here", o.Kind())
+	e.addStep("auth", "%s is needed; that is not checked here", o.Kind())
 	return true
 }
 
@@ -150,22 +150,22 @@ func (e *explainer) try(r *http.Request, route *site.Route, rc config.Route) err
 		return nil
 	}
 	for _, missing := range rc.Try[:i] {
-		e.say("try", "%s is not there", missing)
+		e.addStep("try", "%s is not there", missing)
 	}
 	if i > 0 || path != r.URL.Path {
 		e.cold = cmp.Or(e.cold, "an answer of try holds only while the paths before it are not there")
 	}
 	next := site.WithPath(r, path, query)
 	if i < len(rc.Try)-1 {
-		e.say("try", "%s is there: %s", rc.Try[i], path)
+		e.addStep("try", "%s is there: %s", rc.Try[i], path)
 		return e.job(next, route, rc)
 	}
 	if c.status != 0 {
-		e.say("try", "%s is what is left", c.last)
+		e.addStep("try", "%s is what is left", c.last)
 		e.ended(c.status, "%d, as try says", c.status)
 		return nil
 	}
-	e.say("try", "%s is what is left", c.last)
+	e.addStep("try", "%s is what is left", c.last)
 	to := c.end(e.on, next.URL)
 	if e.tries++; e.tries > maxTries {
 		e.ended(http.StatusLoopDetected, "try leads in circles")
@@ -192,32 +192,32 @@ func (e *explainer) job(r *http.Request, route *site.Route, rc config.Route) err
 		e.beside("cache", rc.Cache.To)
 	case rc.PHP != nil:
 		e.Job, e.To = "php", rc.PHP.To
-		e.say("job", "php: a script of %s, run by %s, or a file that is none", rc.Static.Root, strings.Join(rc.PHP.To, ", "))
+		e.addStep("job", "php: a script of %s, run by %s, or a file that is none", rc.Static.Root, strings.Join(rc.PHP.To, ", "))
 		e.cold = cmp.Or(e.cold, "what a script answers is not kept")
 		e.ended(0, "php-fpm at %s, or a file of %s", strings.Join(rc.PHP.To, ", "), rc.Static.Root)
 	case rc.Static != nil:
 		return e.static(r, route, *rc.Static, rc.Images != nil)
 	case rc.Images != nil:
 		e.Job = "images"
-		e.say("job", "images, with originals of another host")
+		e.addStep("job", "images, with originals of another host")
 		e.ended(0, "the best variant that there is of the image")
 	case rc.Cache != nil:
 		e.Job, e.To = "cache", rc.Cache.To
-		e.say("job", "cache, in front of %s", strings.Join(e.To, ", "))
+		e.addStep("job", "cache, in front of %s", strings.Join(e.To, ", "))
 		if n := rc.Cache.Dictionaries.Of(r.URL.Path); n > 0 {
-			e.say("job", "browsers that have another answer, by %s, get what is different, if the answer is everybody's (cache.dictionaries)", rc.Cache.Dictionaries[n-1])
+			e.addStep("job", "browsers that have another answer, by %s, get what is different, if the answer is everybody's (cache.dictionaries)", rc.Cache.Dictionaries[n-1])
 		}
 		e.caveat(r, rc)
-		e.say("cache", "`millrace cache explain URL` asks the running server what it has")
+		e.addStep("cache", "`millrace cache explain URL` asks the running server what it has")
 		e.ended(0, "what is stored, or else the answer of %s", strings.Join(e.To, ", "))
 	case rc.WebSocket != nil:
 		e.Job = "websocket"
-		e.say("job", "websocket")
+		e.addStep("job", "websocket")
 		e.cold = cmp.Or(e.cold, "WebSockets are conversations")
 		e.ended(0, "a WebSocket, or the page to try it with")
 	case rc.Proxy != nil:
 		e.Job, e.To = "proxy", rc.Proxy.To
-		e.say("job", "proxy, to %s", strings.Join(e.To, ", "))
+		e.addStep("job", "proxy, to %s", strings.Join(e.To, ", "))
 		e.cold = cmp.Or(e.cold, "proxy keeps nothing")
 		e.ended(0, "the answer of %s", strings.Join(e.To, ", "))
 	default:
@@ -236,9 +236,9 @@ func (e *explainer) beside(job string, to []string) {
 // caveat says what keeps a cache from keeping an answer.
 func (e *explainer) caveat(r *http.Request, rc config.Route) {
 	if reason, hint := rc.Cache.Caveat(r); reason != "" {
-		e.say("cache", "%s", reason)
+		e.addStep("cache", "%s", reason)
 		if hint != "" {
-			e.say("cache", "%s", hint)
+			e.addStep("cache", "%s", hint)
 		}
 	}
 }
@@ -270,10 +270,10 @@ func (e *explainer) byItself(r *http.Request, h http.Handler, by string) {
 	h.ServeHTTP(w, r)
 	if to := w.header.Get("Location"); to != "" {
 		e.To = []string{to}
-		e.say("job", "redirect to %s", to)
+		e.addStep("job", "redirect to %s", to)
 		e.ended(w.status, "redirect to %s, by %s", to, by)
 	} else {
-		e.say("job", "%s", e.Job)
+		e.addStep("job", "%s", e.Job)
 		e.ended(w.status, "%d %s, by %s", w.status, http.StatusText(w.status), by)
 	}
 	if e.Job != "respond" {
@@ -331,14 +331,14 @@ func (e *explainer) static(r *http.Request, route *site.Route, o static.Options,
 		e.noFile(f, o)
 	}
 	if len(f.Fields) > 0 {
-		e.say("job", "the fields below these lines of _headers are added: %s", strings.Trim(fmt.Sprint(f.Fields), "[]"))
+		e.addStep("job", "the fields below these lines of _headers are added: %s", strings.Trim(fmt.Sprint(f.Fields), "[]"))
 	}
 	return nil
 }
 
 // noFile says why no file answers.
 func (e *explainer) noFile(f static.Finding, o static.Options) {
-	e.say("job", "%s, folder %s: %s", e.Job, strings.Join(o.Folders(), ", then "), f.Why)
+	e.addStep("job", "%s, folder %s: %s", e.Job, strings.Join(o.Folders(), ", then "), f.Why)
 	if f.To == "" {
 		e.ended(f.Status, "%d: %s", f.Status, f.Why)
 		e.cold = cmp.Or(e.cold, "only files are kept")
@@ -352,17 +352,17 @@ func (e *explainer) noFile(f static.Finding, o static.Options) {
 // file says which file answers, and why that one.
 func (e *explainer) file(f static.Finding, o static.Options, below string) {
 	e.File = path.Join(f.Folder, f.File)
-	e.say("job", "%s: %s", e.Job, e.File)
+	e.addStep("job", "%s: %s", e.Job, e.File)
 	if folders := o.Folders(); f.Folder != o.Root {
-		e.say("job", "from %s, which is asked after %s (static.fallback)", f.Folder, strings.Join(folders[:slices.Index(folders, f.Folder)], ", "))
+		e.addStep("job", "from %s, which is asked after %s (static.fallback)", f.Folder, strings.Join(folders[:slices.Index(folders, f.Folder)], ", "))
 	}
 	if n := o.Dictionaries.Of(below); n > 0 {
-		e.say("job", "where it is text, browsers that have another version, by %s, get what has changed (static.dictionaries)", o.Dictionaries[n-1])
+		e.addStep("job", "where it is text, browsers that have another version, by %s, get what has changed (static.dictionaries)", o.Dictionaries[n-1])
 	}
 	if f.By == "" {
 		e.ended(f.Status, "the file %s", e.File)
 		return
 	}
-	e.say("job", "%s", f.Why)
+	e.addStep("job", "%s", f.Why)
 	e.ended(f.Status, "the file %s, by %s", e.File, f.By)
 }

@@ -52,7 +52,7 @@ func (b *builder) share(l *admit.Limit, o admit.Rate, key string) error {
 		return nil
 	}
 	url := o.Shared
-	s, err := carry(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
+	s, err := reuseOrOpen(b, keyOf("limits", url), func() (*sharedLimits, io.Closer, error) {
 		ask, closer, err := openLimits(url, b.server.errors)
 		if err != nil {
 			return nil, nil, err
@@ -88,7 +88,7 @@ func (b *builder) lists(sc config.Site, rc config.Route) (*admit.Lists, error) {
 	if o == nil || o.Off {
 		return nil, nil
 	}
-	return carry(b, keyOf("access", o), func() (*admit.Lists, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("access", o), func() (*admit.Lists, io.Closer, error) {
 		l, err := admit.Open(*o, b.server.errors)
 		return l, l, err
 	})

@@ -50,7 +50,7 @@ func (s *Server) Cool() { s.server.Cool() }
 func (s *Server) FreeFolders(to *handover.Successor) (state handover.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freed, s.told = true, true
+	s.freed, s.maintenanceSent = true, true
 	state.Predecessors, state.Tickets = s.predecessors, s.server.OwnTickets()
 	if hot, err := json.Marshal(s.server.Hottest(mostHot, mostHotBytes)); err == nil { // texts
 		state.Hot = hot
@@ -78,8 +78,9 @@ const (
 	rehearsal    = time.Second
 )
 
-// rehearse asks for what the predecessor's clients have asked for most.
-func (s *Server) rehearse(hot json.RawMessage) {
+// warmUp serves the requests that were most frequent at the predecessor once, without
+// a client, so that their answers are in memory when clients come.
+func (s *Server) warmUp(hot json.RawMessage) {
 	var list []lane.HotRequest
 	if len(hot) == 0 || json.Unmarshal(hot, &list) != nil || len(list) == 0 {
 		return // or another version's
@@ -98,16 +99,16 @@ type purged struct {
 	Purge purge.Selector `json:"purge"`
 }
 
-// tellPurge tells the successor, if there is one.
-func (s *Server) tellPurge(route string, what purge.Selector) error {
+// forwardPurge sends a purge to the successor, if there is one.
+func (s *Server) forwardPurge(route string, what purge.Selector) error {
 	if heir := s.heir.Load(); heir != nil {
 		return heir.Tell(purged{route, what}) //nolint:wrapcheck // it says what was done
 	}
 	return nil
 }
 
-// Hear takes in what the predecessor was told.
-func (s *Server) Hear(news json.RawMessage) {
+// HandleMessage applies a purge that the predecessor was sent during the upgrade.
+func (s *Server) HandleMessage(news json.RawMessage) {
 	var p purged
 	if err := json.Unmarshal(news, &p); err != nil {
 		s.errors.Warn("the process before this one says what this one does not understand: it is of another version", "err", err)
@@ -158,7 +159,7 @@ func (s *Server) inheritState() {
 func (s *Server) TakeFoldersBack() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = false
+	s.maintenanceSent = false
 	s.heir.Store(nil)
 	for name, h := range s.graph.caches {
 		if err := h.SavePurges(); err != nil {
@@ -196,7 +197,7 @@ func (s *Server) Retire() {
 		patience = defaultUpgradeTimeout
 	}
 	s.server.HandOver(patience, s.leaveAlone, s.leaveWebSockets)
-	if err := s.admin.HandOver(); err != nil {
+	if err := s.admin.CloseShared(); err != nil {
 		s.errors.Warn("closing the admin listener for the new process", "err", err)
 	}
 }
@@ -216,9 +217,9 @@ func (s *Server) Answer(ctx context.Context) error {
 	return engine.Answer(ctx)
 }
 
-// Hurry ends the time that Retire gives: WebSockets are told to come back, and the
+// StartDrain ends the time that Retire gives: WebSockets are told to come back, and the
 // drain begins.
-func (s *Server) Hurry() { s.server.Hurry() }
+func (s *Server) StartDrain() { s.server.Hurry() }
 
 // leaveAlone tells the subscribers of channels without a bus to come back.
 func (s *Server) leaveAlone() {

@@ -26,7 +26,7 @@ const engineTest = 20 * time.Second
 func (b *builder) images(name string, rc config.Route) (*images.Handler, error) {
 	o := *rc.Images
 	eo := o.EngineOptions()
-	engine, err := carry(b, keyOf("images engine", eo), func() (*images.Engine, io.Closer, error) {
+	engine, err := reuseOrOpen(b, keyOf("images engine", eo), func() (*images.Engine, io.Closer, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), engineTest)
 		defer cancel()
 		e, err := images.NewEngine(ctx, eo, b.server.options.Worker, b.server.errors)
@@ -52,14 +52,14 @@ func (b *builder) images(name string, rc config.Route) (*images.Handler, error) 
 		return nil, err
 	}
 	if o.Shared != "" {
-		if d.Shared, err = carry(b, keyOf("bucket", o.Shared), func() (*s3.Store, io.Closer, error) {
+		if d.Shared, err = reuseOrOpen(b, keyOf("bucket", o.Shared), func() (*s3.Store, io.Closer, error) {
 			bucket, err := s3.Open(s3.Options{URL: o.Shared, ErrorLog: b.server.errors})
 			return bucket, bucket, err
 		}); err != nil {
 			return nil, err
 		}
 	}
-	h, err := carry(b, keyOf("images "+name, []any{rc.Static, o}), func() (*images.Handler, io.Closer, error) {
+	h, err := reuseOrOpen(b, keyOf("images "+name, []any{rc.Static, o}), func() (*images.Handler, io.Closer, error) {
 		h, err := images.New(o, d)
 		return h, h, err
 	})
@@ -77,7 +77,7 @@ func (b *builder) variants(o images.Options, scope string) (*disk.Store, error) 
 		return nil, err
 	}
 	options := keyOf("options", o.StoreSize)
-	d, err := carry(b, keyOf("variants", dir), func() (diskStore, io.Closer, error) {
+	d, err := reuseOrOpen(b, keyOf("variants", dir), func() (diskStore, io.Closer, error) {
 		d, err := images.OpenStore(o, scope)
 		if errors.Is(err, disk.ErrInUse) {
 			err = fmt.Errorf("%w; another millrace converts the same folder: stop it, or give this one a folder of its own with images.store", err)
@@ -98,7 +98,7 @@ func (b *builder) originals(rc config.Route, keep store.Store) (original.Source,
 	if rc.Static != nil {
 		return b.static(rc)
 	}
-	return carry(b, keyOf("remote", []any{rc.Images.Remote, rc.Images.Store}), func() (*remote.Source, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("remote", []any{rc.Images.Remote, rc.Images.Store}), func() (*remote.Source, io.Closer, error) {
 		r, err := remote.New(*rc.Images.Remote, keep, b.server.errors)
 		return r, r, err
 	})

@@ -41,7 +41,7 @@ func (s *Server) closedNow() Maintenance {
 func (s *Server) SetMaintenance(on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.told {
+	if s.maintenanceSent {
 		return errUpgrading
 	}
 	before := s.closed

@@ -33,7 +33,7 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 	if strings.HasSuffix(pattern, "/") {
 		prefix = strings.TrimSuffix(pattern, "/")
 	}
-	return carry(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images, b.config.Limits.TrustedProxies}), func() (*php.Handler, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("php "+name, []any{rc.PHP, rc.Static, rc.Images, b.config.Limits.TrustedProxies}), func() (*php.Handler, io.Closer, error) {
 		h, err := php.Open(*rc.PHP, php.Deps{
 			Files:    files,
 			Static:   php.Static{Root: rc.Static.Root, Index: rc.Static.Index, Hides: rc.Static.Hider()},

@@ -49,14 +49,14 @@ func (b *builder) copies(o proxy.Options) (*proxy.Copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	return carry(b, keyOf("mirror", []any{o.Mirror, to}), func() (*proxy.Copies, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("mirror", []any{o.Mirror, to}), func() (*proxy.Copies, io.Closer, error) {
 		c := proxy.NewCopies(o.Mirror, pool, func() { b.server.meters.Unmirrored.Add(0, 1) })
 		return c, c, nil
 	})
 }
 
 func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {
-	return carry(b, keyOf("upstream", o), func() (*upstream.Pool, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("upstream", o), func() (*upstream.Pool, io.Closer, error) {
 		p, err := upstream.New(o, b.server.errors)
 		if err != nil {
 			return nil, nil, err

@@ -150,8 +150,9 @@ func (b *builder) rules(sc config.Site, routes []*site.Route, gate *admit.Gate) 
 	return rules, nil
 }
 
-// around puts what a route has besides its job around its handler.
-func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *siteRef) error {
+// wrapHandler puts the options that go with any job around a route's handler: early
+// hints, try, sign-in; limits and error pages go into the route itself.
+func (b *builder) wrapHandler(sc config.Site, rc config.Route, r *site.Route, on *siteRef) error {
 	r.BodyBytes, r.NoLog, r.Pages = int64(rc.BodyBytes), rc.NoLog, sc.Pages(rc)
 	if sc.Intercepts(rc) {
 		r.Intercepted = r.Pages
@@ -174,7 +175,7 @@ func (b *builder) around(sc config.Site, rc config.Route, r *site.Route, on *sit
 	if o == nil {
 		return nil
 	}
-	gate, err := carry(b, keyOf("auth", []any{o, b.config.TrustedProxies(), b.config.Limits.ClientHeader}), func() (*signin.Gate, io.Closer, error) {
+	gate, err := reuseOrOpen(b, keyOf("auth", []any{o, b.config.TrustedProxies(), b.config.Limits.ClientHeader}), func() (*signin.Gate, io.Closer, error) {
 		g, err := signin.New(*o, b.clients, b.server.errors)
 		return g, g, err
 	})

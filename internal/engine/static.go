@@ -43,7 +43,7 @@ func runBeside(rc config.Route) []string {
 func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	o := *rc.Static
 	o.Log = b.server.errors
-	background, err := carry(b, "static background", func() (*static.Background, io.Closer, error) {
+	background, err := reuseOrOpen(b, "static background", func() (*static.Background, io.Closer, error) {
 		all := static.NewBackground(server.Descriptors())
 		return all, all, nil
 	})
@@ -52,12 +52,12 @@ func (b *builder) static(rc config.Route) (*static.Handler, error) {
 	}
 	o.Background = background
 	if rc.Files != nil { // which cannot be compared with those of the old graph
-		return carry(b, keyOf("files", []any{b.server.builds, o}), func() (*static.Handler, io.Closer, error) {
+		return reuseOrOpen(b, keyOf("files", []any{b.server.builds, o}), func() (*static.Handler, io.Closer, error) {
 			h, err := static.New(rc.Files, o)
 			return h, h, err
 		})
 	}
-	return carry(b, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("static", o), func() (*static.Handler, io.Closer, error) {
 		if site := b.server.options.Packed; site != nil {
 			if site.Folder(o.Root) != nil {
 				h, err := static.OpenPacked(site, o)

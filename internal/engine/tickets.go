@@ -17,7 +17,7 @@ func (b *builder) tickets() (server.SharedTickets, error) {
 	if o.Shared == "" || len(b.config.TLS.Listen) == 0 {
 		return server.SharedTickets{}, nil
 	}
-	shared, err := carry(b, keyOf("tickets", o.Shared), func() (store.Store, io.Closer, error) {
+	shared, err := reuseOrOpen(b, keyOf("tickets", o.Shared), func() (store.Store, io.Closer, error) {
 		s, err := openStore(o.Shared, 0, 0, b.server.errors)
 		return s, s, err
 	})

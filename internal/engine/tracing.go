@@ -20,7 +20,7 @@ func (b *builder) follow() (f server.Follow, err error) {
 		return f, nil
 	}
 	s := b.server
-	e, err := carry(b, keyOf("otlp", tracing), func() (*otlp.Exporter, io.Closer, error) {
+	e, err := reuseOrOpen(b, keyOf("otlp", tracing), func() (*otlp.Exporter, io.Closer, error) {
 		e, err := otlp.Open(*tracing, s.options.Version, &s.meters.Tracing, func(err error) {
 			s.errors.Warn("spans are not sent; they are counted in millrace_traces_total", "err", err)
 		})

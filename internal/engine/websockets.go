@@ -47,7 +47,7 @@ func (g *graph) boundHistories() {
 // engine, which a reload carries over together with the handlers whose options
 // are the same: their connections do not notice.
 func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options) (*websocket.Handler, error) {
-	engine, err := carry(b, "websocket engine", func() (*conn.Engine, io.Closer, error) {
+	engine, err := reuseOrOpen(b, "websocket engine", func() (*conn.Engine, io.Closer, error) {
 		e := conn.NewEngine(b.server.errors)
 		return e, e, nil
 	})
@@ -75,7 +75,7 @@ func (b *builder) webSocket(hosts []string, pattern string, o websocket.Options)
 			bound = func() { memory.Bound(o.Channels.Keep()) }
 		}
 	}
-	h, err := carry(b, keyOf("websocket "+name, o), func() (*websocket.Handler, io.Closer, error) {
+	h, err := reuseOrOpen(b, keyOf("websocket "+name, o), func() (*websocket.Handler, io.Closer, error) {
 		d := websocket.Deps{Engine: engine, Pool: pool, Places: places, Meters: b.server.meters.WebSocket(name), ErrorLog: b.server.errors}
 		if o.Channels != nil {
 			d.Bus = shared.Join()
@@ -98,7 +98,7 @@ func (b *builder) webSocketPlaces(engine *conn.Engine, o websocket.Options) (*we
 		setup.SocketDescriptors = 2 // it has a connection to its upstream as well
 	}
 	setup.Sockets = func() int { return setup.SocketDescriptors * engine.Open() }
-	p, err := carry(b, "websocket places", func() (*webSocketLimits, io.Closer, error) {
+	p, err := reuseOrOpen(b, "websocket places", func() (*webSocketLimits, io.Closer, error) {
 		p := &webSocketLimits{}
 		p.now.Store(&socketShare{setup.Share(), setup.Trusted}) // for who comes before serves
 		p.places = websocket.NewPlaces(func() int { return p.now.Load().share.WebSockets }, engine.Open)
@@ -163,13 +163,13 @@ type routeBus struct {
 func (b *builder) bus(name string, o channels.Options) (routeBus, error) {
 	keep := o.Keep()
 	if o.Bus == "" {
-		return carry(b, "bus "+name, func() (routeBus, io.Closer, error) {
+		return reuseOrOpen(b, "bus "+name, func() (routeBus, io.Closer, error) {
 			memory := bus.NewMemory(keep)
 			shared := bus.Share(memory)
 			return routeBus{shared, memory}, shared, nil
 		})
 	}
-	return carry(b, keyOf("bus "+name, []any{o.Bus, o.BusName, keep}), func() (routeBus, io.Closer, error) {
+	return reuseOrOpen(b, keyOf("bus "+name, []any{o.Bus, o.BusName, keep}), func() (routeBus, io.Closer, error) {
 		n, err := openBus(o, keep, b.server.errors)
 		if err != nil {
 			return routeBus{}, nil, err

@@ -64,7 +64,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		case <-k.more:
 		}
-		if err := k.tidy(ctx); err != nil && ctx.Err() == nil {
+		if err := k.cleanUp(ctx); err != nil && ctx.Err() == nil {
 			k.fail(err)
 		}
 	}
@@ -95,8 +95,8 @@ func (k *keeper) list() (all []old, err error) {
 	return all, nil
 }
 
-// tidy removes what is too old or too much, then compresses what is left.
-func (k *keeper) tidy(ctx context.Context) error {
+// cleanUp removes what is too old or too much, then compresses what is left.
+func (k *keeper) cleanUp(ctx context.Context) error {
 	all, err := k.list()
 	if err != nil {
 		return fmt.Errorf("looking for old log files: %w", err)

@@ -165,7 +165,7 @@ func TestKeeps(t *testing.T) {
 		}
 	}
 	k := &keeper{o: Options{Keep: 4, KeepFor: 3*time.Hour + time.Minute}, path: path}
-	if err := k.tidy(t.Context()); err != nil {
+	if err := k.cleanUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	left, err := k.list()
@@ -286,7 +286,7 @@ func TestTidyTogether(t *testing.T) {
 	for range keepers {
 		k := &keeper{o: Options{Keep: files}, path: path} // a lock is that of who has opened the file, not of the process
 		all.Go(func() {
-			if err := k.tidy(t.Context()); err != nil {
+			if err := k.cleanUp(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})

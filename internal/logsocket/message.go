@@ -12,7 +12,7 @@ import (
 // head is what is the same in front of every message of syslog.
 type head struct {
 	facility int
-	rest     string // " HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA "
+	fields   string // " HOSTNAME APP-NAME PROCID MSGID STRUCTURED-DATA "
 	second   int64
 	stamp    [len(stampLayout)]byte
 }
@@ -34,7 +34,7 @@ func newHead(facility int, ident string) head {
 		host = ""
 	}
 	fields := []string{"", token(host, maxHostname), token(ident, maxAppName), strconv.Itoa(os.Getpid()), nothing, nothing, ""}
-	return head{facility: facility, rest: strings.Join(fields, " ")}
+	return head{facility: facility, fields: strings.Join(fields, " ")}
 }
 
 // token makes a name one that a header may have: printable ASCII without spaces.
@@ -66,7 +66,7 @@ func (h *head) append(b []byte, severity Severity, now time.Time) []byte {
 	b = append(b, h.stamp[:]...)
 	ms := now.Nanosecond() / int(time.Millisecond)
 	b = append(b, '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-	return append(b, h.rest...)
+	return append(b, h.fields...)
 }
 
 // appendJournal appends an entry of journald's native protocol: a field to a line,

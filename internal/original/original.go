@@ -57,9 +57,9 @@ type File struct {
 	Generation lane.Version
 	// CacheControl is what the file is served with.
 	CacheControl string
-	// Dress changes the header of what is sent for it, also if that was made of it;
+	// ApplyHeaders changes the header of what is sent for it, also if that was made of it;
 	// nil: nothing. What it does holds as long as Generation.
-	Dress func(http.Header)
+	ApplyHeaders func(http.Header)
 	// Open opens it. It may be another content by then: whoever reads compares
 	// the size, and whether Generation is still valid afterwards.
 	Open func() (io.ReadCloser, error)

@@ -139,7 +139,7 @@ func (e *Exporter) run() {
 		case t := <-e.queue:
 			batch = append(batch, t)
 		case <-e.quit:
-			e.rest(batch)
+			e.flush(batch)
 			return
 		}
 		delay.Reset(batchDelay)
@@ -151,7 +151,7 @@ func (e *Exporter) run() {
 			case <-delay.C:
 				break collect
 			case <-e.quit:
-				e.rest(batch)
+				e.flush(batch)
 				return
 			}
 		}
@@ -161,8 +161,8 @@ func (e *Exporter) run() {
 	}
 }
 
-// rest sends what is still there at the end.
-func (e *Exporter) rest(batch []*trace.Trace) {
+// flush sends what is still there at the end.
+func (e *Exporter) flush(batch []*trace.Trace) {
 	for {
 		select {
 		case t := <-e.queue:

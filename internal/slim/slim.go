@@ -48,13 +48,13 @@ type TLS server.TLSOptions
 
 // Site is what some hosts serve.
 type Site struct {
-	Hosts  []string
-	Routes map[string]Route
-	Around // for paths that no route answers
+	Hosts         []string
+	Routes        map[string]Route
+	HeaderOptions // for paths that no route answers
 }
 
-// Around is what is around a job.
-type Around struct {
+// HeaderOptions are what a site or a route says about the header fields of its answers.
+type HeaderOptions struct {
 	Headers []headers.List
 	CORS    *CORS
 }
@@ -62,7 +62,7 @@ type Around struct {
 // CORS is cors.Options as JSON, without its short form.
 type CORS cors.CORSOptions
 
-func (a *Around) compile() (*headers.AnswerRules, *cors.CORS, error) {
+func (a *HeaderOptions) compile() (*headers.AnswerRules, *cors.CORS, error) {
 	rules, faults := headers.CompileAnswers(a.Headers)
 	for key, err := range faults {
 		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
@@ -82,7 +82,7 @@ type Route struct {
 	Static   *static.Options
 	Redirect *guard.Redirect
 	Deny     *guard.Deny
-	Around
+	HeaderOptions
 }
 
 // ErrPlan says that the site was packed for a full millrace.

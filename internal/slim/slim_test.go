@@ -38,7 +38,7 @@ func TestPlanServes(t *testing.T) {
 	plan, err := json.Marshal(Plan{
 		Listen: []string{"127.0.0.1:0"}, TLS: TLS(server.TLSOptions{MinVersion: "1.3"}), Log: accesslog.Options{Format: "off"},
 		Sites: []Site{{Routes: map[string]Route{
-			"/": {Static: &static.Options{Root: "."}, Around: Around{
+			"/": {Static: &static.Options{Root: "."}, HeaderOptions: HeaderOptions{
 				Headers: headers.Lists(&headers.AnswerOptions{Security: &headers.Security{}}, nil, false),
 				CORS:    &CORS{Origins: []string{"https://a.example"}},
 			}},

@@ -30,7 +30,7 @@ type recorded struct {
 // entry that asks for it. It is called by Run alone.
 func (s *Store) record() {
 	s.mu.Lock()
-	on, flight, asked := s.o.Recorder && !s.o.Off, s.flight, s.asked
+	on, flight, asked := s.o.Recorder && !s.o.Off, s.recorder, s.asked
 	s.mu.Unlock()
 	switch {
 	case !on:
@@ -78,13 +78,13 @@ func (s *Store) start() {
 		s.report(fmt.Errorf("slow_requests.recorder: %w", err))
 		return
 	}
-	s.flight, s.failure = flight, ""
+	s.recorder, s.failure = flight, ""
 }
 
 func (s *Store) stop() {
 	s.mu.Lock()
-	flight := s.flight
-	s.flight, s.failure, s.asked = nil, "", 0
+	flight := s.recorder
+	s.recorder, s.failure, s.asked = nil, "", 0
 	s.mu.Unlock()
 	if flight != nil {
 		flight.Stop()

@@ -139,11 +139,11 @@ type Store struct {
 	turned  time.Time
 	p99     map[*meter.Job]time.Duration
 
-	flight  *trace.FlightRecorder // nil: off
-	failure string                // why
-	asked   uint64                // the entry that the recorder is to be read for; 0: none
-	read    time.Time             // when it was read last
-	traces  []recorded            // the last ones
+	recorder *trace.FlightRecorder // nil: off
+	failure  string                // why
+	asked    uint64                // the entry that the recorder is to be read for; 0: none
+	read     time.Time             // when it was read last
+	traces   []recorded            // the last ones
 }
 
 // New makes a store for the routes that are counted in m. report is told why the
@@ -258,7 +258,7 @@ func (s *Store) Add(j *meter.Job, t *follow.Trace) {
 		s.dropOne()
 	}
 	s.entries = append(s.entries, Entry{Number: s.last, Trace: t, P99: s.p99[j]})
-	if s.flight != nil && s.asked == 0 && time.Since(s.read) >= readEvery {
+	if s.recorder != nil && s.asked == 0 && time.Since(s.read) >= readEvery {
 		s.asked = s.last
 		wake(s.more)
 	}
@@ -285,7 +285,7 @@ func (s *Store) List() List {
 	l := List{Entries: slices.Clone(s.entries), Seen: s.seen, Off: s.o.Off, Recorder: "off"}
 	slices.Reverse(l.Entries)
 	switch {
-	case s.flight != nil:
+	case s.recorder != nil:
 		l.Recorder = "on"
 	case s.failure != "":
 		l.Recorder = s.failure

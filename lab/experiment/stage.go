@@ -63,15 +63,15 @@ func (s *Stage) Plan(work float64) {
 	s.work, s.planned = work, time.Now()
 }
 
-// Say tells that something that takes time begins. The event's time and
+// Emit reports that something that takes time begins. The event's time and
 // progress are filled in.
-func (s *Stage) Say(e result.Event) {
+func (s *Stage) Emit(e result.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.emit(e)
 }
 
-// Step is Say, and counts some of the planned work as done.
+// Step is Emit, and counts some of the planned work as done.
 func (s *Stage) Step(work float64, e result.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,18 +120,18 @@ func (s *Stage) emit(e result.Event) {
 	s.env.Watch(e)
 }
 
-// spareFiles are the descriptors that a process needs beside its connections.
-const spareFiles = 400
+// reservedFiles are the descriptors that a process needs beside its connections.
+const reservedFiles = 400
 
 // MostConnections is how many a process may hold open here, at the most the number
 // that is wanted; a note says where it is less.
 func (s *Stage) MostConnections(wanted int) int {
 	files, err := load.RaiseFileLimit()
-	if err != nil || int(files)-spareFiles >= wanted {
+	if err != nil || int(files)-reservedFiles >= wanted {
 		return wanted
 	}
 	s.Note("a process may hold only %d descriptors here, so there are fewer quiet connections than there should be (raise that with ulimit -Hn as root)", files)
-	return max(1, int(files)-spareFiles)
+	return max(1, int(files)-reservedFiles)
 }
 
 // Sleep waits, unless ctx ends.

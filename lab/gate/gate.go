@@ -161,22 +161,22 @@ func Check(slots []Slot, limits Limits) []result.Gate {
 	return gates
 }
 
-// sight is whether a gauge could look at some slots.
-type sight int
+// coverage is whether a gauge could look at some slots.
+type coverage int
 
 const (
-	looked sight = iota
-	blind        // the figure is not there
-	idle         // the question does not arise
+	looked coverage = iota
+	blind           // the figure is not there
+	idle            // the question does not arise
 )
 
 // A gauge is one gate over slots.
 type gauge struct {
 	name, limit string
 	most        func(workload string) float64
-	measure     func([]Slot) (float64, sight) // beyond most is a failure
-	say         func([]Slot) string           // the figures
-	blind, idle string                        // what to say when it could not look, or had no reason to
+	measure     func([]Slot) (float64, coverage) // beyond most is a failure
+	detail      func([]Slot) string              // the figures
+	blind, idle string                           // what to say when it could not look, or had no reason to
 }
 
 // judge measures each group, and names those that fail, or else the one that is
@@ -218,7 +218,7 @@ func (g gauge) judge(groups [][]Slot) result.Gate {
 
 // describe names a group, its figures, and its slot that is furthest out.
 func (g gauge) describe(slots []Slot) string {
-	text := title(slots) + ": " + g.say(slots)
+	text := title(slots) + ": " + g.detail(slots)
 	if len(slots) == 1 {
 		return text
 	}
@@ -231,7 +231,7 @@ func (g gauge) describe(slots []Slot) string {
 	if at < 0 {
 		return text
 	}
-	return fmt.Sprintf("%s (block %d: %s)", text, slots[at].Block, g.say(slots[at:at+1]))
+	return fmt.Sprintf("%s (block %d: %s)", text, slots[at].Block, g.detail(slots[at:at+1]))
 }
 
 func title(slots []Slot) string {

@@ -49,30 +49,30 @@ func gauges(limits Limits) []gauge {
 	return []gauge{
 		{
 			name: nameErrors, limit: failures, most: limits.failures,
-			measure: failedShare, say: sayFailed,
+			measure: failedShare, detail: failedDetail,
 		},
 		{
 			name:  nameLittle,
 			limit: "rate × mean latency within " + percent(limits.Little) + " of the requests in flight, and one request for each at the edges of the window",
-			most:  fixed(limits.Little), measure: offLittle, say: sayLittle,
+			most:  fixed(limits.Little), measure: offLittle, detail: littleDetail,
 			blind: fmt.Sprintf("fewer than %d answers for each request in flight", fewAnswers),
 			idle:  "nothing was put under load",
 		},
 		{
 			name: nameGenerator, limit: "each of its threads busy for at most " + percent(limits.Generator) + " of the time",
-			most: fixed(limits.Generator), measure: generatorShare, say: sayGenerator,
+			most: fixed(limits.Generator), measure: generatorShare, detail: generatorDetail,
 			blind: "the CPU time of the generator is not known",
 			idle:  "nothing was put under load",
 		},
 		{
 			name: nameLate, limit: "at most " + percent(limits.Late) + " of sends late",
-			most: fixed(limits.Late), measure: lateShare, say: sayLate,
+			most: fixed(limits.Late), measure: lateShare, detail: lateDetail,
 			blind: "nothing was sent",
 			idle:  "closed loop: no send has a time of its own",
 		},
 		{
 			name: nameSteal, limit: "at most " + percent(limits.Steal) + " of CPU time stolen",
-			most: fixed(limits.Steal), measure: stealShare, say: sayStolen,
+			most: fixed(limits.Steal), measure: stealShare, detail: stolenDetail,
 			blind: "the steal time of this machine cannot be read",
 		},
 	}
@@ -106,7 +106,7 @@ func sum(slots []Slot) (t total) {
 // failedShare is the share of requests that failed. A changed answer is mostly
 // one with another status, so it counts once: the larger of both. A target that
 // answered nothing failed altogether.
-func failedShare(slots []Slot) (float64, sight) {
+func failedShare(slots []Slot) (float64, coverage) {
 	t := sum(slots)
 	if t.requests == 0 {
 		return 1, looked
@@ -114,7 +114,7 @@ func failedShare(slots []Slot) (float64, sight) {
 	return float64(max(t.non2xx, t.changed)+t.error) / float64(t.requests+t.error), looked
 }
 
-func sayFailed(slots []Slot) string {
+func failedDetail(slots []Slot) string {
 	t := sum(slots)
 	if t.requests == 0 {
 		return withFirst(fmt.Sprintf("no answer at all, %d errors", t.error), t.first)
@@ -159,7 +159,7 @@ func flying(slots []Slot) (made, were float64) {
 // when it closes not at all. Those are as many as are in flight, so they move the
 // product by up to one mean latency each: in a window with N answers for each
 // request in flight by 1/N.
-func offLittle(slots []Slot) (float64, sight) {
+func offLittle(slots []Slot) (float64, coverage) {
 	if slots[0].Task {
 		return 0, idle
 	}
@@ -175,7 +175,7 @@ func offLittle(slots []Slot) (float64, sight) {
 	return math.Abs(made/were-1) - places/answers, looked
 }
 
-func sayLittle(slots []Slot) string {
+func littleDetail(slots []Slot) string {
 	made, were := flying(slots)
 	kind := "connections"
 	if slots[0].OpenLoop {
@@ -192,14 +192,14 @@ func sayLittle(slots []Slot) string {
 
 // generatorShare is how busy the generator's threads were. That the target's core
 // is busy too changes nothing: a thread that never sleeps sets the pace itself.
-func generatorShare(slots []Slot) (float64, sight) {
+func generatorShare(slots []Slot) (float64, coverage) {
 	if slots[0].Task {
 		return 0, idle
 	}
 	return weighted(slots, func(s Slot) float64 { return s.GeneratorCPU })
 }
 
-func sayGenerator(slots []Slot) string {
+func generatorDetail(slots []Slot) string {
 	share, _ := generatorShare(slots)
 	if slots[0].Threads == 1 {
 		return fmt.Sprintf("its thread was busy for %s of the time", percent(share))
@@ -207,18 +207,18 @@ func sayGenerator(slots []Slot) string {
 	return fmt.Sprintf("its %d threads were busy for %s of the time", slots[0].Threads, percent(share))
 }
 
-func stealShare(slots []Slot) (float64, sight) {
+func stealShare(slots []Slot) (float64, coverage) {
 	return weighted(slots, func(s Slot) float64 { return s.Steal })
 }
 
-func sayStolen(slots []Slot) string {
+func stolenDetail(slots []Slot) string {
 	share, _ := stealShare(slots)
 	return percent(share) + " stolen"
 }
 
 // weighted is the mean of a share over the slots, by their length. A slot in
 // which it is unknown makes the mean unknown.
-func weighted(slots []Slot, share func(Slot) float64) (float64, sight) {
+func weighted(slots []Slot, share func(Slot) float64) (float64, coverage) {
 	mean, seconds := 0.0, 0.0
 	for _, s := range slots {
 		v := share(s)
@@ -231,7 +231,7 @@ func weighted(slots []Slot, share func(Slot) float64) (float64, sight) {
 	return mean / seconds, looked
 }
 
-func lateShare(slots []Slot) (float64, sight) {
+func lateShare(slots []Slot) (float64, coverage) {
 	if !slots[0].OpenLoop {
 		return 0, idle
 	}
@@ -242,7 +242,7 @@ func lateShare(slots []Slot) (float64, sight) {
 	return float64(t.late) / float64(t.sent), looked
 }
 
-func sayLate(slots []Slot) string {
+func lateDetail(slots []Slot) string {
 	t := sum(slots)
 	text := fmt.Sprintf("%d of %d sends late (%s)", t.late, t.sent, percent(float64(t.late)/float64(t.sent)))
 	if t.dropped > 0 {

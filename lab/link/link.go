@@ -29,8 +29,8 @@ type Conditions struct {
 
 // Counts say what became of packets since the link was opened.
 type Counts struct {
-	Carried, Lost uint64
-	Crowded       uint64 // lost because too many were under way
+	Delivered, Lost uint64
+	Crowded         uint64 // lost because too many were under way
 }
 
 // ErrUnsupported is why there is no link: the error says what is missing.

@@ -26,8 +26,8 @@ type Link struct {
 	tcp    string     // how TCP finds its rate there
 	now    atomic.Pointer[Conditions]
 
-	wait                   sync.WaitGroup // for the goroutines that carry
-	carried, lost, crowded atomic.Uint64
+	wait                     sync.WaitGroup // for the goroutines that carry
+	delivered, lost, crowded atomic.Uint64
 }
 
 // Open makes one that loses nothing and takes no time yet. The same packets are
@@ -108,7 +108,7 @@ func setReno() string {
 
 // Counts say what became of packets.
 func (l *Link) Counts() Counts {
-	return Counts{Carried: l.carried.Load(), Lost: l.lost.Load(), Crowded: l.crowded.Load()}
+	return Counts{Delivered: l.delivered.Load(), Lost: l.lost.Load(), Crowded: l.crowded.Load()}
 }
 
 // Close ends the link. The network is gone when the last process has left it.
@@ -164,7 +164,7 @@ func (l *Link) give(under <-chan packet) {
 	for p := range under {
 		time.Sleep(time.Until(p.due))
 		if _, err := l.device.Write(p.bytes); err == nil { // the kernel drops, too
-			l.carried.Add(1)
+			l.delivered.Add(1)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func TestLink(t *testing.T) {
 			t.Errorf("%+v: %v is less than two round trips", now, time.Since(began))
 		}
 		after := l.Counts()
-		lost, all := after.Lost-before.Lost, after.Lost+after.Carried-before.Lost-before.Carried
+		lost, all := after.Lost-before.Lost, after.Lost+after.Delivered-before.Lost-before.Delivered
 		if share := float64(lost) / float64(all); now.Loss == 0 && lost > 0 || now.Loss > 0 && (share < now.Loss/3 || share > now.Loss*3) {
 			t.Errorf("%+v: %d of %d packets were lost", now, lost, all)
 		}

@@ -183,8 +183,8 @@ func (l *loop) lose(c *conn, kind *uint64, err error) {
 	l.setback(l.clock())
 }
 
-// rest leaves a connection without a request.
-func (l *loop) rest(c *conn) {
+// setIdle leaves a connection without a request.
+func (l *loop) setIdle(c *conn) {
 	c.state = resting
 	l.idle.push(c.number)
 }
@@ -321,7 +321,7 @@ func (l *loop) complete(c *conn, h *head, body, bytes int64, ends bool) {
 	}
 	l.fly(now, -1)
 	if l.arrivals == nil {
-		l.quiet.answered(now)
+		l.gaps.answered(now)
 	}
 	page := &l.pages[c.page]
 	right := h.status == page.status && body == page.body || l.isRight(page, h.status, body)

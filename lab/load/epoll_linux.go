@@ -14,7 +14,7 @@ import (
 // fastPath says that HTTP/1.1 without TLS runs on epoll loops here.
 const fastPath = true
 
-// An order is what the driver wants of a loop: a cut at an occasion, or to
+// An order is what the driver wants of a loop: a cut for a reason, or to
 // begin or to end.
 type order uint8
 
@@ -60,7 +60,7 @@ func (d *looped) newLoop(number int, requests [][]byte) (*loop, error) {
 	l := &loop{
 		plan: d.plan, number: number, dialer: dialer,
 		pages: make([]page, len(requests)), events: make([]epoll.Event, eventsAtOnce), buf: make([]byte, bufferSize),
-		cur: new(tally), spare: new(tally), waiting: true,
+		cur: new(tally), other: new(tally), waiting: true,
 		orders: make(chan order, 1), obeyed: make(chan struct{}, 1), settled: make(chan struct{}, 1),
 		filled: d.isFilled, done: make(chan struct{}),
 	}
@@ -141,11 +141,11 @@ func (d *looped) order(o order) {
 	}
 }
 
-func (d *looped) cut(why occasion) *tally {
+func (d *looped) cut(why cutReason) *tally {
 	d.order(order(why))
 	d.joined.reset()
 	for _, l := range d.loops {
-		d.joined.join(l.spare)
+		d.joined.join(l.other)
 	}
 	return &d.joined
 }
@@ -157,9 +157,9 @@ func (d *looped) stop() ending {
 	var e ending
 	for i, l := range d.loops {
 		if i == 0 {
-			e.quiet = l.quiet.spans
+			e.gaps = l.gaps.spans
 		} else { // one thread alone that hears nothing is not a hole
-			e.quiet = together(e.quiet, l.quiet.spans)
+			e.gaps = together(e.gaps, l.gaps.spans)
 		}
 		e.connect.Merge(&l.connect)
 		e.err = errors.Join(e.err, l.err)

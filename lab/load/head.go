@@ -97,13 +97,13 @@ type fields struct {
 	close     bool  // Connection: close
 	keep      bool  // Connection: keep-alive
 	framing   bool  // the field before was one of these, and may not be folded
-	begun     bool  // there was a field before
+	seen      bool  // there was a field before
 }
 
 // add takes one field line. RFC 9112, section 5.
 func (f *fields) add(line []byte) error {
 	if line[0] == ' ' || line[0] == '\t' { // 5.2: obsolete folding
-		if f.framing || !f.begun {
+		if f.framing || !f.seen {
 			return malformed("a folded line where none may be: %q", clip(line))
 		}
 		return nil
@@ -115,7 +115,7 @@ func (f *fields) add(line []byte) error {
 	if bytes.IndexByte(line, '\r') >= 0 { // RFC 9112, 2.2: others may see a line's end in it
 		return malformed("a carriage return within a header line: %q", clip(line))
 	}
-	f.begun, f.framing = true, true
+	f.seen, f.framing = true, true
 	// The length of a name tells most fields from the three that matter.
 	switch name := line[:colon]; {
 	case colon == len("content-length") && is(name, "content-length"):

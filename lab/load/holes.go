@@ -22,35 +22,35 @@ const (
 	// holeIntervals is how many of the usual intervals between a connection's
 	// answers it is at least.
 	holeIntervals = 10
-	// maxQuiet bounds the stretches that a driver remembers.
-	maxQuiet = 4096
+	// maxGaps bounds the stretches that a driver remembers.
+	maxGaps = 4096
 )
 
 // A span is a stretch of the run's clock, in ns.
 type span struct{ from, to int64 }
 
-// quiet finds the stretches without an answer.
-type quiet struct {
+// gaps finds the stretches without an answer.
+type gaps struct {
 	last  int64 // when the last answer came, or the window opened; 0: it has not
 	spans []span
 }
 
 // open begins to look.
-func (q *quiet) open(now int64) { q.last, q.spans = now, q.spans[:0] }
+func (q *gaps) open(now int64) { q.last, q.spans = now, q.spans[:0] }
 
 // answered is called for each answer, and at the end of the window.
-func (q *quiet) answered(now int64) {
+func (q *gaps) answered(now int64) {
 	switch {
 	case q.last == 0: // not within the window
 		return
-	case now-q.last >= int64(shortestHole) && len(q.spans) < maxQuiet:
+	case now-q.last >= int64(shortestHole) && len(q.spans) < maxGaps:
 		q.spans = append(q.spans, span{q.last, now})
 	}
 	q.last = now
 }
 
 // close ends it.
-func (q *quiet) close(now int64) {
+func (q *gaps) close(now int64) {
 	q.answered(now)
 	q.last = 0
 }

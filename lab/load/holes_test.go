@@ -13,7 +13,7 @@ import (
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
-	var q quiet
+	var q gaps
 	q.answered(ms(5)) // before the window
 	q.answered(ms(500))
 	q.open(ms(1000))

@@ -40,7 +40,7 @@ const (
 )
 
 // A loop is one thread that serves its share of the connections. Everything in
-// it belongs to that thread, but for the channels, and spare between two orders.
+// it belongs to that thread, but for the channels, and other between two orders.
 type loop struct {
 	*plan
 	number  int // of d.Threads
@@ -74,12 +74,12 @@ type loop struct {
 	limited bool   // left counts
 	left    uint64 // answers still wanted
 	flying  uint64 // requests in flight
-	flownAt int64  // until when cur.flight is up to date
+	flownAt int64  // until when cur.requestTime is up to date
 	opensAt int64  // when the window opened
 
-	cur, spare *tally
+	cur, other *tally
 	cutAt      int64
-	quiet      quiet // of closed loops
+	gaps       gaps // of closed loops
 	cpu        meter
 	connect    Histogram
 
@@ -103,10 +103,10 @@ func (l *loop) run() {
 	l.cpu.start()
 	defer l.cpu.stop()
 	for !l.stopped {
-		n, err := l.set.Wait(l.events, l.patience())
+		n, err := l.set.Wait(l.events, l.pollTimeout())
 		if err != nil {
 			l.err = fmt.Errorf("wait for connections: %w", err)
-			l.spare.reset()
+			l.other.reset()
 			break
 		}
 		if l.arrivals != nil {
@@ -128,8 +128,8 @@ func (l *loop) run() {
 	}
 }
 
-// patience is how long to wait for events, in ns; negative: as long as it takes.
-func (l *loop) patience() int64 {
+// pollTimeout is how long to wait for events, in ns; negative: as long as it takes.
+func (l *loop) pollTimeout() int64 {
 	until := int64(never)
 	if l.toOpen.count > 0 && l.opening < l.mayOpen() {
 		until = l.retryAt
@@ -207,14 +207,14 @@ func (l *loop) mayOpen() int {
 func (l *loop) next(c *conn, now int64) {
 	switch {
 	case !l.mayAsk():
-		l.rest(c)
+		l.setIdle(c)
 	case l.arrivals == nil:
 		l.ask(c, now, now)
 	case l.arrivals.next <= now:
 		// It was free since the loop woke up to its answer, as far as can be known.
 		l.askDue(c, max(l.arrivals.next, l.woken), now)
 	default:
-		l.rest(c)
+		l.setIdle(c)
 	}
 }
 
@@ -247,7 +247,7 @@ func errTooSlow(timeout time.Duration) error { return fmt.Errorf("no answer with
 
 // fly counts requests in flight over time.
 func (l *loop) fly(now int64, change int) {
-	l.cur.flight += int64(l.flying) * (now - l.flownAt)
+	l.cur.requestTime += int64(l.flying) * (now - l.flownAt)
 	l.flownAt = now
 	l.flying += uint64(change)
 }

@@ -22,7 +22,7 @@ func (l *loop) obey() {
 		l.stopped = true
 	default:
 		l.sweep(now)
-		l.cut(occasion(o), now)
+		l.cut(cutReason(o), now)
 	}
 	l.obeyed <- struct{}{}
 }
@@ -41,8 +41,8 @@ func (l *loop) begin(now int64) {
 	}
 }
 
-// cut hands over what was counted since the last cut, as l.spare.
-func (l *loop) cut(why occasion, now int64) {
+// cut hands over what was counted since the last cut, as l.other.
+func (l *loop) cut(why cutReason, now int64) {
 	if why == windowCloses {
 		if l.arrivals != nil {
 			l.cur.dropped += l.arrivals.skip(now, l.opensAt)
@@ -51,16 +51,16 @@ func (l *loop) cut(why occasion, now int64) {
 	}
 	switch {
 	case why == windowOpens && l.arrivals == nil:
-		l.quiet.open(now)
+		l.gaps.open(now)
 	case why == windowCloses:
-		l.quiet.close(now)
+		l.gaps.close(now)
 	}
 	l.fly(now, 0)
 	t := l.cur
 	t.took, t.open, t.flying = time.Duration(now-l.cutAt), l.open, l.flying
 	t.cpu = l.cpu.since()
 	l.cutAt = now
-	l.cur, l.spare = l.spare, t
+	l.cur, l.other = l.other, t
 	l.cur.reset()
 	if why == windowOpens {
 		l.opensAt = now

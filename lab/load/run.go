@@ -31,20 +31,20 @@ type driver interface {
 	begin()
 	// cut returns what was counted since the cut before, and the state now. The
 	// tally is the caller's until the next cut.
-	cut(occasion) *tally
+	cut(cutReason) *tally
 	// full is sent to when as many requests were answered as the plan wants.
 	full() <-chan struct{}
 	// stop ends the load and closes the connections.
 	stop() ending
 }
 
-// An occasion is why a cut is made.
-type occasion uint8
+// A cutReason is why a cut is made.
+type cutReason uint8
 
 const (
-	tickOver     occasion = iota
-	windowOpens           // requests count from now
-	windowCloses          // no more requests from now
+	tickOver     cutReason = iota
+	windowOpens            // requests count from now
+	windowCloses           // no more requests from now
 )
 
 // An ending is what a driver knows when all is over.
@@ -52,7 +52,7 @@ type ending struct {
 	connect Histogram
 	answers []Answer // by path
 	changed uint64   // first answers that differ between threads
-	quiet   []span   // of a closed loop: stretches of the window without an answer
+	gaps    []span   // of a closed loop: stretches of the window without an answer
 	err     error    // why it could not go on
 }
 
@@ -76,7 +76,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if r.driver, err = newDriver(ctx, p); err != nil {
 		return r.result, fmt.Errorf("prepare the load on %s: %w", p.URL, err)
 	}
-	return r.result, r.carryOut(ctx)
+	return r.result, r.execute(ctx)
 }
 
 func newDriver(ctx context.Context, p *plan) (driver, error) {
@@ -103,8 +103,8 @@ type run struct {
 	total    tally     // of the window
 }
 
-// carryOut does all but to choose the driver.
-func (r *run) carryOut(ctx context.Context) error {
+// execute does all but choose the driver.
+func (r *run) execute(ctx context.Context) error {
 	err := r.driver.open(ctx)
 	if err == nil {
 		t := r.driver.cut(tickOver)
@@ -228,11 +228,11 @@ func (r *run) finish(end *ending) {
 	res.Latency, res.Service = t.latency, t.service
 	if r.Arrival == Closed {
 		res.Service = t.latency
-		r.findHoles(end.quiet)
+		r.findHoles(end.gaps)
 	}
 	res.Connect = end.connect
 	if t.took > 0 {
-		res.InFlight = float64(t.flight) / float64(res.Took)
+		res.InFlight = float64(t.requestTime) / float64(res.Took)
 	}
 	res.Unanswered, res.Late, res.Dropped = t.flying, t.late, t.dropped
 	res.CPUUser, res.CPU, res.Instructions = t.cpu.user, t.cpu.user+t.cpu.system, t.cpu.instructions

@@ -44,8 +44,8 @@ type slow struct {
 	pages    []page
 	connect  Histogram
 	cur      *tally
-	spare    *tally
-	quiet    quiet // of closed loops
+	other    *tally
+	gaps     gaps // of closed loops
 }
 
 func newSlow(p *plan) (driver, error) {
@@ -77,7 +77,7 @@ func newSlowOver(p *plan, dialer client.Dialer) *slow {
 	d := &slow{
 		plan: p, dialer: dialer, fulls: make(chan struct{}, 1), due: make(chan int64),
 		slots: make(chan struct{}, maxDialing), tried: make(chan struct{}),
-		untried: p.Connections, pages: make([]page, len(p.Paths)), cur: new(tally), spare: new(tally), used: usage(),
+		untried: p.Connections, pages: make([]page, len(p.Paths)), cur: new(tally), other: new(tally), used: usage(),
 	}
 	d.mayAsk.L = &d.mu
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -124,7 +124,7 @@ func (d *slow) stop() ending {
 	d.mu.Unlock()
 	d.cancel()
 	d.wg.Wait()
-	e := ending{connect: d.connect, answers: make([]Answer, len(d.Paths)), quiet: d.quiet.spans}
+	e := ending{connect: d.connect, answers: make([]Answer, len(d.Paths)), gaps: d.gaps.spans}
 	for i, path := range d.Paths {
 		if d.pages[i].sample.done {
 			e.answers[i] = d.pages[i].sample.Answer
@@ -137,7 +137,7 @@ func (d *slow) stop() ending {
 	return e
 }
 
-func (d *slow) cut(why occasion) *tally {
+func (d *slow) cut(why cutReason) *tally {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.clock()
@@ -153,13 +153,13 @@ func (d *slow) cut(why occasion) *tally {
 	d.cutAt = now
 	used := usage()
 	t.cpu, d.used = used.sub(d.used), used
-	d.cur, d.spare = d.spare, t
+	d.cur, d.other = d.other, t
 	d.cur.reset()
 	switch {
 	case why == windowOpens && d.Arrival == Closed:
-		d.quiet.open(now)
+		d.gaps.open(now)
 	case why == windowCloses:
-		d.quiet.close(now)
+		d.gaps.close(now)
 	}
 	if why == windowOpens {
 		d.opensAt = now
@@ -170,7 +170,7 @@ func (d *slow) cut(why occasion) *tally {
 
 // fly counts requests in flight over time.
 func (d *slow) fly(now int64, change int) {
-	d.cur.flight += int64(d.flying) * (now - d.flownAt)
+	d.cur.requestTime += int64(d.flying) * (now - d.flownAt)
 	d.flownAt = now
 	d.flying += uint64(change)
 }

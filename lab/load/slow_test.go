@@ -80,7 +80,7 @@ func runFake(t *testing.T, f *fake, c Config) (*Result, error) {
 	p.base = time.Now()
 	r := &run{plan: p, result: &Result{Status: map[int]uint64{}}}
 	r.driver = newSlowOver(p, f)
-	err = r.carryOut(t.Context())
+	err = r.execute(t.Context())
 	if f.open.Load() != 0 || !f.closed.Load() {
 		t.Errorf("%d connections are still open, the dialer is closed: %v", f.open.Load(), f.closed.Load())
 	}

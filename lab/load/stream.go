@@ -202,7 +202,7 @@ func (d *slow) ask(conn client.Conn, s *stream, answered *atomic.Bool) bool {
 	s.held = false
 	d.reserved--
 	if d.Arrival == Closed {
-		d.quiet.answered(end)
+		d.gaps.answered(end)
 	}
 	d.answered(page, &a, time.Duration(end-s.due), time.Duration(end-now))
 	answered.Store(true)

@@ -6,18 +6,18 @@ import (
 
 // A tally is what one thread, or several together, counted over some time.
 type tally struct {
-	took     time.Duration // summed over threads
-	requests uint64
-	bytes    uint64
-	body     uint64
-	late     uint64
-	dropped  uint64
-	flight   int64 // requests in flight × ns
-	cpu      cpu
-	errors   Errors
-	latency  Histogram
-	service  Histogram // of open loops; latency is the same in a closed one
-	status   [1000]uint64
+	took        time.Duration // summed over threads
+	requests    uint64
+	bytes       uint64
+	body        uint64
+	late        uint64
+	dropped     uint64
+	requestTime int64 // requests in flight × ns
+	cpu         cpu
+	errors      Errors
+	latency     Histogram
+	service     Histogram // of open loops; latency is the same in a closed one
+	status      [1000]uint64
 
 	// The state at the end of that time.
 	open   int    // connections
@@ -62,7 +62,7 @@ func (t *tally) add(o *tally) {
 	t.body += o.body
 	t.late += o.late
 	t.dropped += o.dropped
-	t.flight += o.flight
+	t.requestTime += o.requestTime
 	t.cpu.user += o.cpu.user
 	t.cpu.system += o.cpu.system
 	t.cpu.instructions += o.cpu.instructions
@@ -90,7 +90,7 @@ func (t *tally) reset() {
 	latency, service := &t.latency, &t.service
 	latency.reset()
 	service.reset()
-	t.took, t.requests, t.bytes, t.body, t.late, t.dropped, t.flight = 0, 0, 0, 0, 0, 0, 0
+	t.took, t.requests, t.bytes, t.body, t.late, t.dropped, t.requestTime = 0, 0, 0, 0, 0, 0, 0
 	t.cpu, t.errors, t.open, t.flying = cpu{}, Errors{}, 0, 0
 	clear(t.status[:])
 }

@@ -247,7 +247,7 @@ func (p *page) draw(res *result.Result, t thinning) error {
 	for i, c := range res.Charts {
 		l := lineOf(c)
 		for k := range l.Series {
-			l.Series[k].Points = chart.Thin(l.Series[k].Points, t.points)
+			l.Series[k].Points = chart.Downsample(l.Series[k].Points, t.points)
 		}
 		narrow := chart.Size{Width: narrowLines, Height: narrowHeight}
 		if t.wideOnly {

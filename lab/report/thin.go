@@ -233,7 +233,7 @@ func thinRaw(res *result.Result, t rawThinning) *result.Result {
 		c.Charts[i].Series = slices.Clone(c.Charts[i].Series)
 		for j := range c.Charts[i].Series {
 			s := &c.Charts[i].Series[j]
-			s.Points = slices.Clone(chart.Thin(s.Points, t.points))
+			s.Points = slices.Clone(chart.Downsample(s.Points, t.points))
 			for k, p := range s.Points {
 				s.Points[k] = [2]float64{fiveDigits(p[0]), fiveDigits(p[1])}
 			}

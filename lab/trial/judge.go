@@ -109,22 +109,22 @@ func (p *Plan) decide(w Workload) []string {
 	return p.Decide
 }
 
-// question is one metric on one workload.
-type question struct{ workload, metric string }
+// comparison is one metric on one workload.
+type comparison struct{ workload, metric string }
 
-func (q question) key() string { return q.workload + "\x00" + q.metric }
+func (q comparison) key() string { return q.workload + "\x00" + q.metric }
 
 // verdicts judges one arm against another in all deciding metrics, as one
 // family: Holm's adjustment is over its metrics and workloads.
 func (t *trial) verdicts(arm, baseline string) []result.Verdict {
 	family := map[string][]stats.Pair{}
-	var questions []question
+	var questions []comparison
 	for _, w := range t.plan.Workloads {
 		for _, m := range t.res.Metrics {
 			if !slices.Contains(t.plan.decide(w), m.Key) {
 				continue
 			}
-			q := question{w.Name, m.Key}
+			q := comparison{w.Name, m.Key}
 			if pairs := t.pairs(q, arm, baseline); len(pairs) > 0 {
 				family[q.key()] = pairs
 				questions = append(questions, q)
@@ -160,7 +160,7 @@ func (t *trial) rule() stats.Rule {
 }
 
 // pairs are the log-ratios of the blocks in which both arms were measured.
-func (t *trial) pairs(q question, arm, baseline string) []stats.Pair {
+func (t *trial) pairs(q comparison, arm, baseline string) []stats.Pair {
 	below := map[int]float64{}
 	for _, s := range t.res.Samples {
 		if s.Arm == baseline && s.Workload == q.workload {
@@ -181,7 +181,7 @@ func (t *trial) pairs(q question, arm, baseline string) []stats.Pair {
 	return out
 }
 
-func (t *trial) verdict(q question, arm, baseline string, d stats.Decision) result.Verdict {
+func (t *trial) verdict(q comparison, arm, baseline string, d stats.Decision) result.Verdict {
 	m := t.metric(q.metric)
 	v := result.Verdict{
 		Workload: q.workload, Metric: q.metric, Arm: arm, Baseline: baseline,
@@ -243,7 +243,7 @@ func (t *trial) decided() bool {
 
 // check asks the sanity gates.
 func (t *trial) check() {
-	t.tellRepeats()
+	t.noteRepeats()
 	if len(t.slots) == 0 {
 		return
 	}

@@ -39,8 +39,8 @@ func (t *trial) disturbed(slots []gate.Slot, took time.Duration) bool {
 	return true
 }
 
-// tellRepeats says what was measured again.
-func (t *trial) tellRepeats() {
+// noteRepeats says what was measured again.
+func (t *trial) noteRepeats() {
 	switch r := t.repeats; {
 	case r.count == 1:
 		t.note(fmt.Sprintf("one block was measured again, because the hypervisor took %.1f %% of the CPU time from it", 100*r.worst))

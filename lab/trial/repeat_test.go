@@ -37,7 +37,7 @@ func TestDisturbedBlocksAreRepeated(t *testing.T) {
 	if again != 3 {
 		t.Errorf("%d of 10 blocks again, want 3", again)
 	}
-	tr.tellRepeats()
+	tr.noteRepeats()
 	if notes := strings.Join(tr.res.Notes, "\n"); !strings.Contains(notes, "3 blocks were measured again") || !strings.Contains(notes, "up to 16.0 %") {
 		t.Errorf("notes %q", notes)
 	}

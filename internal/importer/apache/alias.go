@@ -166,7 +166,7 @@ func (t *site) plainRules() {
 		}
 		t.closed = append(t.closed, inner.closed...)
 		for _, d := range o.list {
-			if t.im.Fate(d) != 0 {
+			if t.im.Outcome(d) != 0 {
 				continue
 			}
 			if all {

@@ -201,7 +201,7 @@ func (im *importer) flat(list []*draft.Directive) (flat []*draft.Directive) {
 		switch lower(d) {
 		case "ifmodule", "ifdefine", "ifversion", "iffile", "ifdirective", "ifsection":
 			if !im.holds(d) && lower(d) == "ifdefine" && keepsOut(d.Block) {
-				im.Whole(d, draft.Left, "it is for an Apache that is started with or without -D "+strings.TrimPrefix(d.Arg(0), "!")+", and keeps clients out there: write it by hand if that is yours")
+				im.Whole(d, draft.Untranslated, "it is for an Apache that is started with or without -D "+strings.TrimPrefix(d.Arg(0), "!")+", and keeps clients out there: write it by hand if that is yours")
 				continue
 			}
 			if !im.holds(d) {

@@ -65,7 +65,7 @@ func (t *site) section(d *draft.Directive, do string) {
 	if t.guardOf([]layer{{list: list}}).open() {
 		return
 	}
-	t.im.Whole(d, draft.Left, do)
+	t.im.Whole(d, draft.Untranslated, do)
 	t.close(d, do)
 }
 

@@ -176,7 +176,7 @@ func TestLines(t *testing.T) {
 		}
 		got := node.String()
 		if !strings.Contains(got, want) {
-			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", text, got, want, strings.Join(report.NotCarriedOver(), "\n"))
+			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", text, got, want, strings.Join(report.UntranslatedLines(), "\n"))
 		}
 		for _, fault := range tested().Faults(got) {
 			t.Errorf("%s\nbecomes\n%s\n%s", text, got, fault)

@@ -33,12 +33,12 @@ func expression(text string, ignoreCase bool) (string, error) {
 
 // pattern is what a RewriteRule compares the path with.
 type pattern struct {
-	expr   string // for the whole path; "" is every path of the context
-	path   string // instead of an expression: a path, or a folder
-	all    bool   // it matches every path, or every one but the folder's own
-	not    bool   // all but what it matches
-	groups int
-	rest   bool // {1} is the whole path without the slash in front
+	expr      string // for the whole path; "" is every path of the context
+	path      string // instead of an expression: a path, or a folder
+	all       bool   // it matches every path, or every one but the folder's own
+	not       bool   // all but what it matches
+	groups    int
+	wholePath bool // {1} is the whole path without the slash in front
 }
 
 // inContext makes an expression for paths below url one for the whole path; in
@@ -61,7 +61,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 		}
 		return p, nil
 	case withRest[expr]:
-		p.all, p.rest = true, true
+		p.all, p.wholePath = true, true
 		if perDir || strings.HasPrefix(expr, "^/") {
 			expr = "^/(.*)$"
 			if url != "/" && url != "" {
@@ -69,7 +69,7 @@ func inContext(text, url string, perDir, ignoreCase bool) (p pattern, err error)
 			}
 		} else {
 			expr = "^(.*)$" // of the host: the slash belongs to it
-			p.rest = false
+			p.wholePath = false
 		}
 	case perDir:
 		expr = below(expr, url)
@@ -184,7 +184,7 @@ func (c *context) substitution(text string, p pattern, w way) (string, error) {
 // group is what $n stands for.
 func (p pattern) group(n int, before string) string {
 	switch {
-	case n == 0 && p.all, n == 1 && p.rest && p.expr == "":
+	case n == 0 && p.all, n == 1 && p.wholePath && p.expr == "":
 		if strings.HasSuffix(before, "/") || before == "" || strings.Contains(before, "?") {
 			if strings.Contains(before, "?") {
 				return "{rest}"

@@ -72,7 +72,7 @@ func (t *site) isFront(c *context, r *rule, files []*fileTest) bool {
 	}
 	to := target
 	if hasQuery && query != "" {
-		q, err := c.substitution(query, pattern{all: true, rest: true, groups: 1}, way{})
+		q, err := c.substitution(query, pattern{all: true, wholePath: true, groups: 1}, way{})
 		if err != nil {
 			return false
 		}
@@ -130,7 +130,7 @@ func (t *site) pass(c *context, r *rule, ways []way) []ruleDraft {
 			t.markRule(r, draft.Defaulted, "nothing asks for the variable")
 			return nil
 		}
-		t.markRule(r, draft.Left, "variables are not set by rules: "+strings.Join(r.odd, ", "))
+		t.markRule(r, draft.Untranslated, "variables are not set by rules: "+strings.Join(r.odd, ", "))
 		return nil
 	}
 	if len(ways) == 1 && !ways[0].never && !r.p.not {
@@ -149,7 +149,7 @@ func (t *site) pass(c *context, r *rule, ways []way) []ruleDraft {
 			return nil
 		}
 	}
-	t.markRule(r, draft.Left, "the rules behind it are for these requests as well: write a rule before them with a route")
+	t.markRule(r, draft.Untranslated, "the rules behind it are for these requests as well: write a rule before them with a route")
 	return nil
 }
 

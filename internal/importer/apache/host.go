@@ -287,10 +287,10 @@ func (im *importer) sites() *draft.Node {
 		site := draft.Map()
 		switch {
 		case len(h.names) > 0 && len(names) == 0:
-			im.Whole(h.line, draft.Left, "another virtual host has the same names, and sites are not told apart by port: give it names of its own")
+			im.Whole(h.line, draft.Untranslated, "another virtual host has the same names, and sites are not told apart by port: give it names of its own")
 			continue
 		case len(h.names) == 0 && (fallback || h.local):
-			im.Whole(h.line, draft.Left, "a second host without a name: sites are not told apart by address. Give it a ServerName")
+			im.Whole(h.line, draft.Untranslated, "a second host without a name: sites are not told apart by address. Give it a ServerName")
 			continue
 		case len(names) > 0:
 			for _, n := range names {

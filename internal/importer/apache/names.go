@@ -237,7 +237,7 @@ func (t *site) nameRules() {
 			if guards(s.list) {
 				t.close(s.line, "write it as a rule with a regex: "+s.err.Error())
 			} else {
-				t.im.Whole(s.line, draft.Left, "write it as a rule with a regex: "+s.err.Error())
+				t.im.Whole(s.line, draft.Untranslated, "write it as a rule with a regex: "+s.err.Error())
 			}
 			continue
 		}

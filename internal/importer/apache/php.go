@@ -180,11 +180,11 @@ func (t *site) frontWithQuery(p *place, node, php *draft.Node, script string) {
 	if t.named.Get(script) != nil {
 		return
 	}
-	t.named.Set(script, t.around(p, at.Clone()))
+	t.named.Set(script, t.routeOptions(p, at.Clone()))
 	name := t.freeName("php" + strings.ReplaceAll(p.path, "/", "-"))
 	scripts := at.Clone()
 	scripts.Get("static").Set("root", draft.Text(cutSuffix(slashed(p.dir), strings.TrimPrefix(p.path, "/"))))
-	t.named.Set(name, t.around(p, scripts))
+	t.named.Set(name, t.routeOptions(p, scripts))
 	expr := `\.php(?:/|$)`
 	if p.path != "/" {
 		expr = "^" + regexp.QuoteMeta(p.path) + ".*" + expr
@@ -228,8 +228,8 @@ func (t *site) innerPlaces(p *place) (paths []string) {
 	return paths
 }
 
-// around enters what holds around the job of a place.
-func (t *site) around(p *place, node *draft.Node) *draft.Node {
+// routeOptions adds the keys that go with any job: access, auth, errors, headers.
+func (t *site) routeOptions(p *place, node *draft.Node) *draft.Node {
 	if p.guard.access != nil {
 		node.Set("access", p.guard.access.Clone())
 	}

@@ -167,10 +167,10 @@ func (t *site) rules(c *context, list []*draft.Directive) (out []ruleDraft) {
 }
 
 // markRule gives a rule and its conditions a fate.
-func (t *site) markRule(r *rule, fate draft.Fate, why string) {
+func (t *site) markRule(r *rule, fate draft.Outcome, why string) {
 	t.im.Whole(r.line, fate, why)
 	for _, c := range r.conds {
-		if fate == draft.Left {
+		if fate == draft.Untranslated {
 			t.im.Leave(c.line, "belongs to the rule of line "+strconv.Itoa(r.line.Line))
 			continue
 		}
@@ -227,10 +227,10 @@ func (r *rule) about() bool {
 // closes the paths that it is for, or else the site.
 func (t *site) lost(c *context, r *rule, err error) []ruleDraft {
 	if !r.refuses() && !r.about() || r.target == "-" && !r.refuses() {
-		t.markRule(r, draft.Left, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
+		t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v", err))
 		return nil
 	}
-	t.markRule(r, draft.Left, fmt.Sprintf("write it as a rule (docs/routes.md): %v. What it is for answers 403 until then", err))
+	t.markRule(r, draft.Untranslated, fmt.Sprintf("write it as a rule (docs/routes.md): %v. What it is for answers 403 until then", err))
 	p, bad := inContext(r.line.Arg(0), c.url, c.perDir, r.noCase)
 	if bad != nil || p.not || p.all && p.path == "" {
 		if why := r.line.At() + ": " + r.line.String(); !slices.Contains(t.closed, why) {
@@ -380,9 +380,9 @@ func (t *site) write1(c *context, r *rule, w way) (*draft.Node, error) {
 			return nil, fmt.Errorf("a rule has one expression for the path: put %q and %q together", r.line.Arg(0), w.regex)
 		}
 		uses := strings.Contains(r.target, "$")
-		p = pattern{expr: w.regex, all: true, rest: uses}
+		p = pattern{expr: w.regex, all: true, wholePath: uses}
 	}
-	if p.all && p.rest && w.regex == "" && (!strings.Contains(r.target, "$1") || c.url == "/" || c.url == "") {
+	if p.all && p.wholePath && w.regex == "" && (!strings.Contains(r.target, "$1") || c.url == "/" || c.url == "") {
 		// {path} does without a group
 		if c.url == "/" || c.url == "" {
 			p.expr = ""
@@ -466,7 +466,7 @@ func (t *site) action(c *context, r *rule, p pattern, w way, n *draft.Node) erro
 	}
 	to = strings.NewReplacer("//{path}", "{path}", "/{path}", "{path}").Replace(to)
 	if hasQuery || r.drop {
-		q, err := c.substitution(query, pattern{all: p.all, rest: p.rest, groups: p.groups, expr: p.expr}, w)
+		q, err := c.substitution(query, pattern{all: p.all, wholePath: p.wholePath, groups: p.groups, expr: p.expr}, w)
 		if err != nil {
 			return err
 		}

@@ -149,7 +149,7 @@ func folderExpression(glob string) string {
 func (t *site) byExpression(d *draft.Directive, text string) {
 	list := t.im.flat(d.Block)
 	if !guards(list) {
-		t.im.Whole(d, draft.Left, "folders have no expressions: write a route for each of them")
+		t.im.Whole(d, draft.Untranslated, "folders have no expressions: write a route for each of them")
 		return
 	}
 	expr, err := expression(text, false)

@@ -12,18 +12,18 @@ func otherwise(d *draft.Directive) draft.Note {
 	name := lower(d)
 	for _, r := range defaults() {
 		if slices.Contains(r.names, name) || slices.ContainsFunc(r.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			return draft.Note{Fate: draft.Defaulted, Why: r.why}
+			return draft.Note{Outcome: draft.Defaulted, Why: r.why}
 		}
 	}
 	if len(d.Args) == 1 && strings.EqualFold(d.Arg(0), "off") && slices.Contains(offHere(), name) {
-		return draft.Note{Fate: draft.Defaulted, Why: "it is off here, too"}
+		return draft.Note{Outcome: draft.Defaulted, Why: "it is off here, too"}
 	}
 	for _, r := range missing() {
 		if slices.Contains(r.names, name) || slices.ContainsFunc(r.prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
-			return draft.Note{Fate: draft.Left, Why: r.why}
+			return draft.Note{Outcome: draft.Untranslated, Why: r.why}
 		}
 	}
-	return draft.Note{Fate: draft.Left, Why: "not known to the importer here: see docs/config.md for what there is"}
+	return draft.Note{Outcome: draft.Untranslated, Why: "not known to the importer here: see docs/config.md for what there is"}
 }
 
 // offHere are directives of which nothing is done here unless a config says so: "off" is

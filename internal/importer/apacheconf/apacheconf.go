@@ -38,7 +38,7 @@ func (r *reader) load(name string, depth int) ([]*draft.Directive, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{reader: r, name: name, rest: text, includes: depth}
+	p := &parser{reader: r, name: name, remaining: text, includes: depth}
 	list, err := p.section("", 0)
 	return list, source.At(err, name, p.line)
 }
@@ -46,21 +46,21 @@ func (r *reader) load(name string, depth int) ([]*draft.Directive, error) {
 // parser reads one file.
 type parser struct {
 	*reader
-	name     string
-	rest     string
-	line     int // the last one that was read
-	start    int // the first of what is read, where lines are continued
-	includes int // how deep
+	name      string
+	remaining string
+	line      int // the last one that was read
+	start     int // the first of what is read, where lines are continued
+	includes  int // how deep
 }
 
 // next is the next line with the lines that continue it; false at the end.
 func (p *parser) next() (string, bool) {
-	for p.rest != "" {
+	for p.remaining != "" {
 		var text strings.Builder
 		p.start = p.line + 1
-		for more := true; more && p.rest != ""; {
-			line, rest, _ := strings.Cut(p.rest, "\n")
-			p.rest = rest
+		for more := true; more && p.remaining != ""; {
+			line, rest, _ := strings.Cut(p.remaining, "\n")
+			p.remaining = rest
 			p.line++
 			line = strings.TrimSuffix(line, "\r")
 			line, more = strings.CutSuffix(line, `\`)

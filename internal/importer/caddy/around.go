@@ -12,9 +12,10 @@ import (
 	"millrace/internal/importer/draft"
 )
 
-// decorate translates what holds around answers.
+// addMiddleware translates a directive that changes what other directives answer: header,
+// basic_auth, request_body.
 func (t *site) decorate(d *draft.Directive, sc *scope, alts []conds, args []string) {
-	w := &around{line: d, alts: alts}
+	w := &middleware{line: d, alts: alts}
 	switch d.Name {
 	case "header":
 		t.fields(d, sc, alts, args, w)
@@ -50,13 +51,13 @@ func (t *site) decorate(d *draft.Directive, sc *scope, alts []conds, args []stri
 		return
 	}
 	if w.apply != nil {
-		sc.around = append(sc.around, w)
+		sc.middlewares = append(sc.middlewares, w)
 	}
 }
 
 // other is for lines that stand for nothing here.
 func (t *site) other(d *draft.Directive) {
-	switch do, guards := leftover(d.Name); {
+	switch do, guards := adviceFor(d.Name); {
 	case strings.HasPrefix(do, "="):
 		t.im.Whole(d, draft.Defaulted, do[1:])
 	case guards:
@@ -66,9 +67,9 @@ func (t *site) other(d *draft.Directive) {
 	}
 }
 
-// leftover says what is to be done about a directive; "=" begins the reason of
+// adviceFor says what is to be done about a directive; "=" begins the reason of
 // one that is a default. guards: it may keep clients out.
-func leftover(name string) (do string, guards bool) {
+func adviceFor(name string) (do string, guards bool) {
 	switch name {
 	case "encode":
 		return "=br, zstd and gzip are on", false
@@ -97,7 +98,7 @@ func leftover(name string) (do string, guards bool) {
 }
 
 // fields translates header.
-func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string, w *around) {
+func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string, w *middleware) {
 	t.im.Used(d)
 	rules := draft.Map()
 	add := func(line *draft.Directive, field string, values []string) {
@@ -136,7 +137,7 @@ func (t *site) fields(d *draft.Directive, sc *scope, alts []conds, args []string
 		return
 	}
 	w.alts = alts
-	sc.around = append(sc.around, w)
+	sc.middlewares = append(sc.middlewares, w)
 }
 
 // merge puts rules on fields beside others.
@@ -236,7 +237,7 @@ func (t *site) forward(d *draft.Directive, args []string) (*draft.Node, error) {
 }
 
 // body translates the size of a request's body.
-func (t *site) body(d *draft.Directive, w *around) {
+func (t *site) body(d *draft.Directive, w *middleware) {
 	t.im.Used(d)
 	for _, b := range d.Block {
 		size, ok := bytes(b.Arg(0))

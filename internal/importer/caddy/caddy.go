@@ -37,7 +37,7 @@ func Translate(config *caddyconf.Config, o Options) (*draft.Node, *draft.Report)
 
 // otherwise is for lines that nothing has asked for.
 func otherwise(d *draft.Directive) draft.Note {
-	return draft.Note{Fate: draft.Left, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
+	return draft.Note{Outcome: draft.Untranslated, Why: "nothing is known about it: look for a counterpart in docs/coming-from/caddy.md"}
 }
 
 // importer is one translation.
@@ -173,7 +173,7 @@ func (im *importer) sites() *draft.Node {
 		hosts = slices.DeleteFunc(hosts, func(h string) bool { return taken[h] })
 		switch {
 		case all && taken[""], !all && len(hosts) == 0:
-			im.Whole(b.Directive, draft.Left, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own, or a process of its own")
+			im.Whole(b.Directive, draft.Untranslated, "another block has the same hosts, and sites are not told apart by port: give it hosts of its own, or a process of its own")
 			continue
 		}
 		node := draft.Map()

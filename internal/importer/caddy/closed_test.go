@@ -68,10 +68,10 @@ func TestLines(t *testing.T) {
 		node, report := Translate(c, options())
 		got := regexp.MustCompile(`(?m)^ *# [^R].*\n`).ReplaceAllString(node.String(), "")
 		if !strings.Contains(got, want) {
-			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", block, got, want, strings.Join(report.NotCarriedOver(), "\n"))
+			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", block, got, want, strings.Join(report.UntranslatedLines(), "\n"))
 		}
 		if strings.Contains(got, remove) {
-			t.Errorf("%s\nis closed:\n%s", block, strings.Join(report.NotCarriedOver(), "\n"))
+			t.Errorf("%s\nis closed:\n%s", block, strings.Join(report.UntranslatedLines(), "\n"))
 		}
 		if _, err := config.Parse("x.yaml", []byte(got)); err != nil && !strings.Contains(err.Error(), "no folder") && !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s\nbecomes\n%s\n%v", block, got, err)

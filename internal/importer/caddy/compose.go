@@ -13,8 +13,8 @@ func (t *site) spread() {
 	var out []*answer
 	for _, a := range t.answers {
 		parts := []*answer{a}
-		around := a.around
-		a.around = nil
+		around := a.middlewares
+		a.middlewares = nil
 		for _, w := range around {
 			for _, c := range w.alts {
 				parts = t.spreadOne(parts, w, c)
@@ -28,12 +28,12 @@ func (t *site) spread() {
 // maxParts bounds into how many routes one answer is split.
 const maxParts = 64
 
-func (t *site) spreadOne(parts []*answer, w *around, c conds) (out []*answer) {
+func (t *site) spreadOne(parts []*answer, w *middleware, c conds) (out []*answer) {
 	for _, p := range parts {
 		switch {
-		case slices.Contains(p.around, w) || !c.meets(p.conds) || p.goesOn || p.build == nil && refuses(p.action):
+		case slices.Contains(p.middlewares, w) || !c.meets(p.conds) || p.goesOn || p.build == nil && refuses(p.action):
 		case c.covers(p.conds):
-			p.around = append(p.around, w)
+			p.middlewares = append(p.middlewares, w)
 		default:
 			both, ok := c.and(p.conds)
 			switch {
@@ -45,12 +45,12 @@ func (t *site) spreadOne(parts []*answer, w *around, c conds) (out []*answer) {
 				t.im.Leave(w.line, "write it into the routes that it is for: its conditions and theirs are too many for one rule")
 			default:
 				part := *p
-				part.conds, part.around = both, append(slices.Clone(p.around), w)
+				part.conds, part.middlewares = both, append(slices.Clone(p.middlewares), w)
 				part.guard = p.guard || w.guard
 				out = append(out, &part)
 			}
 		}
-		if slices.Contains(p.around, w) {
+		if slices.Contains(p.middlewares, w) {
 			p.guard = p.guard || w.guard
 		}
 		out = append(out, p)
@@ -165,12 +165,12 @@ func (t *site) writeRoute(key string, a *answer) {
 		built, err := a.build(key)
 		if err != nil {
 			t.im.Leave(a.line, err.Error())
-			built = notCarriedOver()
+			built = notImplemented()
 		}
 		node = built
 	}
-	var signIn *around
-	for _, w := range a.around {
+	var signIn *middleware
+	for _, w := range a.middlewares {
 		if w.guard && signIn != nil {
 			t.close(w.line, "a route has one auth, and here clients must pass that of "+signIn.line.At()+" as well: have one server decide (auth.url), or keep one of the two")
 		} else if w.guard {
@@ -265,7 +265,7 @@ func before(key, other string) bool {
 // writeOne writes an answer as a rule, as a route, or as both.
 func (t *site) writeOne(a *answer, needsRule bool, rules *draft.Node) {
 	comment := a.line.At() + ": " + a.line.String()
-	alone := a.build == nil && len(a.around) == 0
+	alone := a.build == nil && len(a.middlewares) == 0
 	if alone && (needsRule || a.guard && hasLetters(a.path) || a.action.Get("redirect") != nil && a.path != "" && !t.isKey(a)) {
 		n := a.rule(a.guard)
 		a.action.CopyTo(n)

@@ -164,7 +164,7 @@ func below(prefix string, paths []string) (string, bool) {
 	var exprs []string
 	for _, p := range paths {
 		switch end, suffix := strings.CutPrefix(p, "*"); {
-		case !pathsMeet(prefix, p):
+		case !pathsOverlap(prefix, p):
 		case pathCovers(prefix, p):
 			exprs = append(exprs, expressionOf(p, false))
 		case suffix && !strings.Contains(end, "*") && strings.HasSuffix(prefix, "*") && strings.Count(prefix, "*") == 1:
@@ -238,8 +238,8 @@ func pathCovers(a, b string) bool {
 	return strings.HasPrefix(other, head) && b != ""
 }
 
-// pathsMeet reports whether a path may be one of both.
-func pathsMeet(a, b string) bool {
+// pathsOverlap reports whether a path may be one of both.
+func pathsOverlap(a, b string) bool {
 	if a == "" || b == "" {
 		return true
 	}
@@ -278,7 +278,7 @@ func (c conds) covers(o conds) bool {
 		return false
 	}
 	for _, n := range c.not {
-		if !slices.Contains(o.not, n) && (o.path == "" || pathsMeet(n, o.path)) {
+		if !slices.Contains(o.not, n) && (o.path == "" || pathsOverlap(n, o.path)) {
 			return false
 		}
 	}
@@ -331,7 +331,7 @@ func (c conds) meets(o conds) bool {
 	}
 	if c.regex != "" || o.regex != "" {
 		reach := func(c conds) string { return c.path + c.within }
-		return c.paths != nil || o.paths != nil || pathsMeet(reach(c), reach(o))
+		return c.paths != nil || o.paths != nil || pathsOverlap(reach(c), reach(o))
 	}
 	each := func(c conds) []string {
 		if c.paths != nil {
@@ -340,7 +340,7 @@ func (c conds) meets(o conds) bool {
 		return []string{c.path}
 	}
 	return slices.ContainsFunc(each(c), func(p string) bool {
-		return slices.ContainsFunc(each(o), func(q string) bool { return pathsMeet(p, q) })
+		return slices.ContainsFunc(each(o), func(q string) bool { return pathsOverlap(p, q) })
 	})
 }
 
@@ -387,7 +387,7 @@ func (c conds) and(o conds) (conds, bool) {
 		if pathCovers(n, c.path) && c.path != "" {
 			return c, false
 		}
-		if (c.regex != "" || c.paths != nil || pathsMeet(n, c.path)) && !slices.Contains(c.not, n) {
+		if (c.regex != "" || c.paths != nil || pathsOverlap(n, c.path)) && !slices.Contains(c.not, n) {
 			c.not = append(c.not, n)
 		}
 	}

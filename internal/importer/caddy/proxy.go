@@ -100,7 +100,7 @@ func (t *site) proxy(d *draft.Directive, sc *scope, args []string, a *answer) er
 	if err != nil {
 		return err
 	}
-	for _, e := range sc.around {
+	for _, e := range sc.middlewares {
 		if e.line.Name == "request_header" {
 			p.header(e.line, e.line.Args, p.request, inProxy)
 		}
@@ -395,7 +395,7 @@ func (p *proxyDraft) header(d *draft.Directive, args []string, to *draft.Node, i
 			return
 		case strings.HasPrefix(name, "x-forwarded-") || name == "forwarded" || name == "via" || name == "connection" || name == "upgrade":
 			t.im.Standard(d, "upstreams are told who the client is, and connections are upgraded, by themselves")
-			if len(args) > 1 && t.im.Fate(d) == draft.Translated {
+			if len(args) > 1 && t.im.Outcome(d) == draft.Translated {
 				return
 			}
 			return

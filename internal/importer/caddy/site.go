@@ -40,24 +40,25 @@ type link struct {
 // answer is what answers some requests, or gives them another path.
 type answer struct {
 	conds
-	line   *draft.Directive
-	name   string // for its route, if it needs one without a path
-	action *draft.Node
-	build  func(key string) (*draft.Node, error) // a route for a key; nil: action is all
-	around []*around
-	guard  bool    // it keeps clients out, so all spellings of its path are meant
-	strips bool    // only its own path leads to it
-	goesOn bool    // a rewrite
-	same   *answer // the answer whose route this leads to
-	route  string  // what was written
+	line        *draft.Directive
+	name        string // for its route, if it needs one without a path
+	action      *draft.Node
+	build       func(key string) (*draft.Node, error) // a route for a key; nil: action is all
+	middlewares []*middleware
+	guard       bool    // it keeps clients out, so all spellings of its path are meant
+	strips      bool    // only its own path leads to it
+	goesOn      bool    // a rewrite
+	same        *answer // the answer whose route this leads to
+	route       string  // what was written
 
 	proxies bool
 	static  bool
 	try     []string // of the answer that follows where there is no file
 }
 
-// around is what holds for answers, whatever they are.
-type around struct {
+// middleware is a directive that changes what others answer, such as header or
+// basic_auth: apply writes its keys into a route.
+type middleware struct {
 	line  *draft.Directive
 	alts  []conds
 	guard bool
@@ -66,18 +67,18 @@ type around struct {
 
 // scope is a block: what its directives are within.
 type scope struct {
-	outer      *scope
-	alts       []conds
-	matchers   map[string]*matcher
-	root       string
-	strip      string
-	to         string // a rewrite within the block
-	try        []string
-	broken     *draft.Directive // a line that changes paths in a way that is not known
-	around     []*around
-	top        bool
-	plain      bool // for plain HTTP
-	fileServer bool // something in it, or around it, serves files
+	outer       *scope
+	alts        []conds
+	matchers    map[string]*matcher
+	root        string
+	strip       string
+	to          string // a rewrite within the block
+	try         []string
+	broken      *draft.Directive // a line that changes paths in a way that is not known
+	middlewares []*middleware
+	top         bool
+	plain       bool // for plain HTTP
+	fileServer  bool // something in it, or around it, serves files
 }
 
 // close lets nobody in until somebody has looked at a line.
@@ -209,7 +210,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 		return
 	}
 	defer func() { t.nested-- }()
-	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, around: slices.Clone(sc.around), plain: sc.plain, fileServer: sc.fileServer}
+	inner := &scope{outer: sc, alts: alts, root: sc.root, strip: sc.strip, to: sc.to, try: sc.try, broken: sc.broken, middlewares: slices.Clone(sc.middlewares), plain: sc.plain, fileServer: sc.fileServer}
 	before := len(t.answers)
 	if d.Name == "handle_path" {
 		prefix := strings.TrimSuffix(d.Arg(0), "*")
@@ -227,7 +228,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 	if d.Name == "route" {
 		if len(t.answers) == before {
 			// What changes requests or answers holds for what follows.
-			sc.around = append(sc.around, inner.around[len(sc.around):]...)
+			sc.middlewares = append(sc.middlewares, inner.middlewares[len(sc.middlewares):]...)
 			if all := len(alts) == 1 && alts[0].any(); all {
 				sc.root, sc.try, sc.to, sc.strip = inner.root, inner.try, inner.to, inner.strip
 			}
@@ -241,7 +242,7 @@ func (t *site) group(d *draft.Directive, sc *scope, alts []conds, name string) {
 				continue
 			}
 		}
-		t.add(&answer{conds: c, line: d, name: name, action: draft.Map().Set("respond", draft.Map().Set("status", draft.Number(200)).Flow()).Flow(), around: inner.around})
+		t.add(&answer{conds: c, line: d, name: name, action: draft.Map().Set("respond", draft.Map().Set("status", draft.Number(200)).Flow()).Flow(), middlewares: inner.middlewares})
 	}
 }
 
@@ -262,7 +263,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 			t.never(d, sc, e)
 			continue
 		}
-		a := &answer{conds: c, line: d, name: m.name, around: slices.Clone(sc.around)}
+		a := &answer{conds: c, line: d, name: m.name, middlewares: slices.Clone(sc.middlewares)}
 		if a.name == "" && sc.outer != nil {
 			a.name = t.nameOf(sc)
 		}
@@ -290,7 +291,7 @@ func (t *site) terminal(d *draft.Directive, sc *scope, alts []conds, args []stri
 		}
 		if err != nil {
 			t.im.Leave(d, err.Error())
-			a.build, a.action, a.guard = nil, notCarriedOver(), true
+			a.build, a.action, a.guard = nil, notImplemented(), true
 		} else {
 			t.im.Used(d)
 		}
@@ -345,8 +346,8 @@ func (t *site) nameOf(sc *scope) string {
 	return ""
 }
 
-// notCarriedOver answers for what could not be translated.
-func notCarriedOver() *draft.Node {
+// notImplemented answers for what could not be translated.
+func notImplemented() *draft.Node {
 	return draft.Map().Set("respond", draft.Map().Set("status", draft.Number(501)).Set("text", draft.Text("not carried over")).Flow()).Flow()
 }
 

@@ -54,39 +54,39 @@ func NewLedger() *Ledger { return &Ledger{fates: map[*Directive]Note{}} }
 // Used marks lines as translated, unless something about them was left.
 func (l *Ledger) Used(list ...*Directive) {
 	for _, d := range list {
-		if d != nil && l.fates[d].Fate != Left {
-			l.fates[d] = Note{Fate: Translated}
+		if d != nil && l.fates[d].Outcome != Untranslated {
+			l.fates[d] = Note{Outcome: Translated}
 		}
 	}
 }
 
 // Standard marks a line as replaced by a default.
 func (l *Ledger) Standard(d *Directive, why string) {
-	if d != nil && l.fates[d].Fate == 0 {
-		l.fates[d] = Note{Fate: Defaulted, Why: why}
+	if d != nil && l.fates[d].Outcome == 0 {
+		l.fates[d] = Note{Outcome: Defaulted, Why: why}
 	}
 }
 
 // Leave marks a line as not carried over. What is in its block goes with it.
 func (l *Ledger) Leave(d *Directive, do string) {
 	old := l.fates[d]
-	if old.Fate == Left {
+	if old.Outcome == Untranslated {
 		if strings.Contains(old.Why, do) {
 			return
 		}
 		do = old.Why + "; " + do
 	}
-	l.fates[d] = Note{Fate: Left, Why: do}
+	l.fates[d] = Note{Outcome: Untranslated, Why: do}
 }
 
 // Whole marks a line and all that is in its block.
-func (l *Ledger) Whole(d *Directive, fate Fate, why string) {
+func (l *Ledger) Whole(d *Directive, fate Outcome, why string) {
 	switch fate {
 	case Translated:
 		l.Used(d)
 	case Defaulted:
 		l.Standard(d, why)
-	case Left:
+	case Untranslated:
 		l.Leave(d, why)
 	}
 	for _, b := range d.Block {
@@ -94,8 +94,8 @@ func (l *Ledger) Whole(d *Directive, fate Fate, why string) {
 	}
 }
 
-// Fate is what became of a line, 0 if nobody has said.
-func (l *Ledger) Fate(d *Directive) Fate { return l.fates[d].Fate }
+// Outcome is what became of a line, 0 if nobody has said.
+func (l *Ledger) Outcome(d *Directive) Outcome { return l.fates[d].Outcome }
 
 // Report gives each line its fate; otherwise says that of lines that nobody has
 // spoken for. A line that stands in several places, since it was imported, is
@@ -107,7 +107,7 @@ func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Rep
 	walk = func(list []*Directive) {
 		for _, d := range list {
 			note := l.fates[d]
-			if note.Fate == 0 {
+			if note.Outcome == 0 {
 				note = otherwise(d)
 			}
 			note.At, note.Line = d.At(), d.String()
@@ -115,7 +115,7 @@ func (l *Ledger) Report(list []*Directive, otherwise func(*Directive) Note) *Rep
 				seen[note] = true
 				r.Add(note)
 			}
-			if note.Fate == Left && d.Opens && l.fates[d].Fate != 0 {
+			if note.Outcome == Untranslated && d.Opens && l.fates[d].Outcome != 0 {
 				continue // what is inside went with it
 			}
 			walk(d.Block)

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Fate is what became of a line of the original.
-type Fate int
+// Outcome is what became of a line of the original.
+type Outcome int
 
-// The fates.
+// The outcomes.
 const (
-	Translated Fate = iota + 1
-	Defaulted       // Millrace does it, or something like it, unasked
-	Left            // it was not carried over
+	Translated   Outcome = iota + 1
+	Defaulted            // Millrace does it, or something like it, unasked
+	Untranslated         // it was not carried over
 )
 
 // Note says what became of one line, and why or what to do.
 type Note struct {
-	At   string // file:line
-	Line string // what stands there
-	Fate Fate
-	Why  string // for Defaulted the reason, for Left what to do
+	At      string // file:line
+	Line    string // what stands there
+	Outcome Outcome
+	Why     string // for Defaulted the reason, for Untranslated what to do
 }
 
 // Report is what became of each line.
@@ -33,21 +33,21 @@ type Report struct {
 func (r *Report) Add(n Note) { r.Notes = append(r.Notes, n) }
 
 // Count is how many lines had a fate.
-func (r *Report) Count(f Fate) int {
+func (r *Report) Count(f Outcome) int {
 	n := 0
 	for _, note := range r.Notes {
-		if note.Fate == f {
+		if note.Outcome == f {
 			n++
 		}
 	}
 	return n
 }
 
-// NotCarriedOver lists what was left, two lines for each.
-func (r *Report) NotCarriedOver() []string {
+// UntranslatedLines lists what was not carried over, two lines for each.
+func (r *Report) UntranslatedLines() []string {
 	var lines []string
 	for _, n := range r.Notes {
-		if n.Fate == Left {
+		if n.Outcome == Untranslated {
 			lines = append(lines, fmt.Sprintf("%s: %s", n.At, oneLineOf(n.Line)), "    "+oneLineOf(n.Why))
 		}
 	}
@@ -60,7 +60,7 @@ func (r *Report) Defaults() []string {
 	var reasons []string
 	of := map[string][]string{}
 	for _, n := range r.Notes {
-		if n.Fate != Defaulted {
+		if n.Outcome != Defaulted {
 			continue
 		}
 		if of[n.Why] == nil {
@@ -103,7 +103,7 @@ func (r *Report) File(title string, config *Node) string {
 		}
 	}
 	head(title, "")
-	if left := r.NotCarriedOver(); len(left) > 0 {
+	if left := r.UntranslatedLines(); len(left) > 0 {
 		head("NOT CARRIED OVER. Look at each of these before this config goes live:", "")
 		for _, l := range left {
 			head("  " + l)

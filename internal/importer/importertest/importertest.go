@@ -83,7 +83,7 @@ func (im Importer) Closed(t *testing.T, cases map[string]Case) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, left := node.String(), strings.Join(report.NotCarriedOver(), "\n")
+			got, left := node.String(), strings.Join(report.UntranslatedLines(), "\n")
 			for _, want := range c.Want {
 				if !strings.Contains(got, want) {
 					t.Errorf("without %q:\n%s\n%s", want, got, left)
@@ -132,7 +132,7 @@ func (im Importer) Whatever(t *testing.T, text string, lines func() int) {
 		t.Errorf("%d fates for %d lines", got, most)
 	}
 	for _, n := range report.Notes {
-		if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
+		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" {
 			t.Errorf("without a fate: %+v", n)
 		}
 	}

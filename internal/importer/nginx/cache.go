@@ -31,7 +31,7 @@ func (t *site) cache(l *location, o *draft.Node) string {
 			case "host", "upgrade", "connection", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded":
 			case "x-real-ip":
 				t.im.leave(d, "a cache's answers are for everyone: its upstream is told of no client by X-Real-IP")
-				t.im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: "a cache's answers are for everyone: its upstream is not told of one client"}
+				t.im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a cache's answers are for everyone: its upstream is not told of one client"}
 			default:
 				if strings.Contains(d.Arg(1), "$") {
 					t.im.leave(d, "a cache's answers are for everyone: its request_headers have no variables")
@@ -156,7 +156,7 @@ func (t *site) cacheKey(l *location, o *draft.Node) {
 	if key.Len() > 0 {
 		o.Set("key", key.Flow())
 		t.im.used(d)
-		t.im.fates[d] = draft.Note{Fate: draft.Translated}
+		t.im.fates[d] = draft.Note{Outcome: draft.Translated}
 	}
 }
 

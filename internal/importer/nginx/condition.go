@@ -33,7 +33,7 @@ func (t *site) condition(d *nginxconf.Directive, l *location) {
 			t.im.leave(d, "what it does is not carried over")
 		}
 	}
-	if t.im.fates[d].Fate != draft.Left {
+	if t.im.fates[d].Outcome != draft.Untranslated {
 		t.im.used(d)
 	}
 	for _, way := range ways {
@@ -188,7 +188,7 @@ func (t *site) fileCondition(d *nginxconf.Directive, l *location, words []string
 			key := "@upstream"
 			at := &location{scope: &scope{parent: l.scope, list: d.Block}, block: d, kind: namedLocation, path: key, key: key}
 			if node := t.proxy(at, inner); node != nil {
-				t.around(at, node)
+				t.routeOptions(at, node)
 				t.route(at, node)
 				l.fallback = key
 				t.im.used(d)

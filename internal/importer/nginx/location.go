@@ -72,7 +72,7 @@ func (t *site) location(l *location) {
 	switch {
 	case node != nil:
 		t.guard(l, node, access)
-		t.around(l, node)
+		t.routeOptions(l, node)
 		t.route(l, node)
 	case l.node != nil: // it is a route already
 		t.guard(l, l.node, access)
@@ -136,7 +136,7 @@ func (t *site) leaveWhole(l *location) {
 	}
 	var reasons []string
 	for _, d := range l.list {
-		if note := t.im.fates[d]; note.Fate == draft.Left {
+		if note := t.im.fates[d]; note.Outcome == draft.Untranslated {
 			reasons = append(reasons, strings.TrimSuffix(d.String(), ";")+": "+note.Why)
 		}
 	}
@@ -217,7 +217,7 @@ func (t *site) answers(l *location, answer *draft.Node) {
 		l.whole = true
 		return
 	}
-	t.around(l, answer)
+	t.routeOptions(l, answer)
 	t.route(l, answer)
 }
 
@@ -361,8 +361,9 @@ func notAJob(name string) string {
 	return "put it into the application, and pass the path on with proxy"
 }
 
-// around translates what holds for whatever answers.
-func (t *site) around(l *location, node *draft.Node) {
+// routeOptions translates the directives that go with any job: auth_basic, error_page,
+// add_header, client_max_body_size, access_log.
+func (t *site) routeOptions(l *location, node *draft.Node) {
 	if node.Get("deny") == nil && t.passwords(l, node) {
 		t.im.used(l.last("auth_basic"), l.last("auth_basic_user_file"))
 	}

@@ -51,33 +51,33 @@ type importer struct {
 // used marks a line as translated, unless something about it was left.
 func (im *importer) used(list ...*nginxconf.Directive) {
 	for _, d := range list {
-		if d != nil && im.fates[d].Fate != draft.Left {
-			im.fates[d] = draft.Note{Fate: draft.Translated}
+		if d != nil && im.fates[d].Outcome != draft.Untranslated {
+			im.fates[d] = draft.Note{Outcome: draft.Translated}
 		}
 	}
 }
 
 // standard marks a line as replaced by a default.
 func (im *importer) standard(d *nginxconf.Directive, why string) {
-	if d != nil && im.fates[d].Fate == 0 {
-		im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: why}
+	if d != nil && im.fates[d].Outcome == 0 {
+		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
 	}
 }
 
 // partly marks a line that was translated as one that does not hold everywhere.
 func (im *importer) partly(d *nginxconf.Directive, why string) {
-	if im.fates[d].Fate == draft.Translated {
-		im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: why}
+	if im.fates[d].Outcome == draft.Translated {
+		im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: why}
 	}
 }
 
 // leave marks a line as not carried over.
 func (im *importer) leave(d *nginxconf.Directive, do string) {
 	old := im.fates[d]
-	if old.Fate == draft.Left && !strings.Contains(old.Why, do) {
+	if old.Outcome == draft.Untranslated && !strings.Contains(old.Why, do) {
 		do = old.Why + "; " + do
 	}
-	im.fates[d] = draft.Note{Fate: draft.Left, Why: do}
+	im.fates[d] = draft.Note{Outcome: draft.Untranslated, Why: do}
 }
 
 // account gives each line its fate. Those that nothing has asked for are known
@@ -85,12 +85,12 @@ func (im *importer) leave(d *nginxconf.Directive, do string) {
 func (im *importer) account(list []*nginxconf.Directive, report *draft.Report) {
 	for _, d := range list {
 		note := im.fates[d]
-		if note.Fate == 0 {
+		if note.Outcome == 0 {
 			note = fromTables(d)
 		}
 		note.At, note.Line = d.At(), d.String()
 		report.Add(note)
-		if note.Fate == draft.Left && d.Opens && im.fates[d].Fate != 0 || wholeBlocks()[d.Name.Text] {
+		if note.Outcome == draft.Untranslated && d.Opens && im.fates[d].Outcome != 0 || wholeBlocks()[d.Name.Text] {
 			continue // what is inside went with it
 		}
 		im.account(d.Block, report)
@@ -179,7 +179,7 @@ func (im *importer) log(root *draft.Node, http *scope) {
 			im.logFile(log, d, millraceLog(im.path(file)))
 		}
 	}
-	if im.fates[d].Fate == 0 {
+	if im.fates[d].Outcome == 0 {
 		im.used(d)
 	}
 	root.Set("log", log)

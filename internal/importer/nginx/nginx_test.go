@@ -181,7 +181,7 @@ func TestLines(t *testing.T) {
 	} {
 		got, report := translated(t, block)
 		if !strings.Contains(got, want) {
-			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", block, got, want, strings.Join(report.NotCarriedOver(), "\n"))
+			t.Errorf("%s\nbecomes\n%s\nwithout %q\n%s", block, got, want, strings.Join(report.UntranslatedLines(), "\n"))
 		}
 		if _, err := config.Parse("x.yaml", []byte(got)); err != nil && !strings.Contains(err.Error(), "no folder") && !strings.Contains(err.Error(), "no such file") && !strings.Contains(err.Error(), "/etc/nginx/p") {
 			t.Errorf("%s\nbecomes\n%s\n%v", block, got, err)
@@ -198,10 +198,10 @@ func TestNothingIsDropped(t *testing.T) {
 	_, report := Translate(list, options())
 	var names []string
 	for _, n := range report.Notes {
-		if n.Fate == 0 || n.Fate != draft.Translated && n.Why == "" {
+		if n.Outcome == 0 || n.Outcome != draft.Translated && n.Why == "" {
 			t.Errorf("%+v", n)
 		}
-		if n.Fate == draft.Left {
+		if n.Outcome == draft.Untranslated {
 			names = append(names, strings.Fields(n.Line)[0])
 		}
 	}

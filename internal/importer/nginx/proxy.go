@@ -88,7 +88,7 @@ func (im *importer) upstreamServer(u *upstream, d *nginxconf.Directive) {
 		switch name {
 		case "down":
 			im.standard(d, "a server that is down is left out")
-			im.fates[d] = draft.Note{Fate: draft.Defaulted, Why: "a server that is down is left out"}
+			im.fates[d] = draft.Note{Outcome: draft.Defaulted, Why: "a server that is down is left out"}
 			return
 		case "backup":
 			im.leave(d, "servers have no second rank: this one is left out. Servers that fail are not asked anyway")
@@ -123,7 +123,7 @@ type target struct {
 	to       []string
 	path     string // in the place of the location's
 	hasPath  bool
-	behind   bool   // before the whole path of the request
+	prepend  bool   // before the whole path of the request
 	hostName string // what nginx sends as Host
 	keys     *draft.Node
 }
@@ -147,7 +147,7 @@ func (t *site) proxyTarget(l *location, d *nginxconf.Directive) (*target, error)
 	if scheme == "" {
 		return nil, fmt.Errorf("%q is neither http nor https", text)
 	}
-	out := &target{keys: draft.Map(), behind: behind}
+	out := &target{keys: draft.Map(), prepend: behind}
 	if socket, is := strings.CutPrefix(rest, "unix:"); is {
 		socket, out.path, out.hasPath = strings.Cut(socket, ":")
 		out.to, out.hostName = []string{"unix:" + socket}, "localhost"
@@ -272,10 +272,10 @@ func (t *site) proxyPath(l *location, to *target, o *draft.Node) error {
 			}
 			o.Set("to", draft.OneOrMore(to.to...))
 		}
-		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.behind {
+		if p := strings.TrimSuffix(to.path, "/"); p != "" && strings.HasSuffix(to.path, "/") != strings.HasSuffix(l.path, "/") && !to.prepend {
 			t.im.partly(l.block, fmt.Sprintf("the rest of the path goes behind a slash: nginx makes %s of %s", to.path+"x", l.path+"x"))
 		}
-		if l.path != "/" && !to.behind {
+		if l.path != "/" && !to.prepend {
 			o.Set("strip_prefix", draft.Text(strings.TrimSuffix(l.path, "/")+"/"))
 		}
 	}
@@ -320,7 +320,7 @@ func wholePath(expr string) string {
 func (t *site) proxyRewrites(l *location, o *draft.Node) {
 	list := draft.List()
 	for _, d := range l.each("rewrite") {
-		if t.im.fates[d].Fate != 0 {
+		if t.im.fates[d].Outcome != 0 {
 			continue
 		}
 		expr, err := expression(d.Arg(0), false)

@@ -167,7 +167,7 @@ func (im *importer) names(s *server, d *nginxconf.Directive) {
 		}
 	}
 	s.names = unique(s.names)
-	if len(s.names) == 0 && im.fates[d].Fate != draft.Left {
+	if len(s.names) == 0 && im.fates[d].Outcome != draft.Untranslated {
 		s.any = true
 	}
 }

@@ -12,24 +12,24 @@ func fromTables(d *nginxconf.Directive) draft.Note {
 	name := d.Name.Text
 	for _, r := range defaults() {
 		if slices.Contains(r.names, name) {
-			return draft.Note{Fate: draft.Defaulted, Why: r.why}
+			return draft.Note{Outcome: draft.Defaulted, Why: r.why}
 		}
 	}
 	if len(d.Args) == 1 && d.Arg(0) == "off" && slices.Contains(offHere(), name) {
-		return draft.Note{Fate: draft.Defaulted, Why: "it is off here, too"}
+		return draft.Note{Outcome: draft.Defaulted, Why: "it is off here, too"}
 	}
 	for _, r := range missing() {
 		if slices.Contains(r.names, name) {
-			return draft.Note{Fate: draft.Left, Why: r.why}
+			return draft.Note{Outcome: draft.Untranslated, Why: r.why}
 		}
 	}
 	if d.Opens {
-		return draft.Note{Fate: draft.Left, Why: "no counterpart is known to the importer: see docs/config.md for what there is"}
+		return draft.Note{Outcome: draft.Untranslated, Why: "no counterpart is known to the importer: see docs/config.md for what there is"}
 	}
 	if other := meant(name); other != "" {
-		return draft.Note{Fate: draft.Left, Why: "not known to the importer: is " + other + " meant? Nothing is done for it"}
+		return draft.Note{Outcome: draft.Untranslated, Why: "not known to the importer: is " + other + " meant? Nothing is done for it"}
 	}
-	return draft.Note{Fate: draft.Left, Why: "not known to the importer here: see docs/config.md for what there is"}
+	return draft.Note{Outcome: draft.Untranslated, Why: "not known to the importer here: see docs/config.md for what there is"}
 }
 
 // offHere are directives of which nothing is done here unless a config says so: "off" is

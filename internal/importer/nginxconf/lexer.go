@@ -19,23 +19,23 @@ const (
 // lexer splits a file as nginx does (ngx_conf_read_token): quotes count at the
 // beginning of a word alone, and braces within one belong to a variable.
 type lexer struct {
-	name  string
-	rest  string
-	line  int
-	start int // the line on which the last word began
+	name      string
+	remaining string
+	line      int
+	start     int // the line on which the last word began
 }
 
 const space = " \t\r\n"
 
 func (l *lexer) next() (Word, tokenKind, error) {
 	l.skip()
-	if l.rest == "" {
+	if l.remaining == "" {
 		return Word{}, isEnd, nil
 	}
 	l.start = l.line
-	switch c := l.rest[0]; c {
+	switch c := l.remaining[0]; c {
 	case ';', '{', '}':
-		l.rest = l.rest[1:]
+		l.remaining = l.remaining[1:]
 		return Word{}, map[byte]tokenKind{';': isSemicolon, '{': isOpen, '}': isClose}[c], nil
 	case '"', '\'':
 		w, err := l.quoted(c)
@@ -47,14 +47,14 @@ func (l *lexer) next() (Word, tokenKind, error) {
 // skip passes white space and comments.
 func (l *lexer) skip() {
 	for {
-		trimmed := strings.TrimLeft(l.rest, space)
-		l.take(len(l.rest) - len(trimmed))
-		if !strings.HasPrefix(l.rest, "#") {
+		trimmed := strings.TrimLeft(l.remaining, space)
+		l.take(len(l.remaining) - len(trimmed))
+		if !strings.HasPrefix(l.remaining, "#") {
 			return
 		}
-		end := strings.IndexByte(l.rest, '\n')
+		end := strings.IndexByte(l.remaining, '\n')
 		if end < 0 {
-			end = len(l.rest)
+			end = len(l.remaining)
 		}
 		l.take(end)
 	}
@@ -62,21 +62,21 @@ func (l *lexer) skip() {
 
 // take goes on by n bytes.
 func (l *lexer) take(n int) string {
-	taken := l.rest[:n]
+	taken := l.remaining[:n]
 	l.line += strings.Count(taken, "\n")
-	l.rest = l.rest[n:]
+	l.remaining = l.remaining[n:]
 	return taken
 }
 
 func (l *lexer) quoted(quote byte) (Word, error) {
-	for i := 1; i < len(l.rest); i++ {
-		switch l.rest[i] {
+	for i := 1; i < len(l.remaining); i++ {
+		switch l.remaining[i] {
 		case '\\':
 			i++
 		case quote:
 			raw := l.take(i + 1)
-			if l.rest != "" && !strings.ContainsRune(space+";{)", rune(l.rest[0])) {
-				return Word{}, fmt.Errorf("%q stands right behind a closing quote", l.rest[:1])
+			if l.remaining != "" && !strings.ContainsRune(space+";{)", rune(l.remaining[0])) {
+				return Word{}, fmt.Errorf("%q stands right behind a closing quote", l.remaining[:1])
 			}
 			return Word{Text: unescape(raw[1 : len(raw)-1]), Raw: raw, Quoted: true}, nil
 		}
@@ -86,17 +86,17 @@ func (l *lexer) quoted(quote byte) (Word, error) {
 
 func (l *lexer) plain() Word {
 	i := 0
-	for i < len(l.rest) {
-		switch c := l.rest[i]; {
+	for i < len(l.remaining) {
+		switch c := l.remaining[i]; {
 		case c == '\\':
 			i++
-		case strings.IndexByte(space, c) >= 0, c == ';', c == '{' && (i == 0 || l.rest[i-1] != '$'):
+		case strings.IndexByte(space, c) >= 0, c == ';', c == '{' && (i == 0 || l.remaining[i-1] != '$'):
 			raw := l.take(i)
 			return Word{Text: unescape(raw), Raw: raw}
 		}
 		i++
 	}
-	raw := l.take(len(l.rest))
+	raw := l.take(len(l.remaining))
 	return Word{Text: unescape(raw), Raw: raw}
 }
 
@@ -134,14 +134,14 @@ func unescape(s string) string {
 // and comments may hold braces.
 func (l *lexer) code() (string, error) {
 	depth := 1
-	for i := 0; i < len(l.rest); i++ {
-		switch c := l.rest[i]; {
-		case strings.HasPrefix(l.rest[i:], "--"):
-			if n := strings.IndexByte(l.rest[i:], '\n'); n > 0 {
+	for i := 0; i < len(l.remaining); i++ {
+		switch c := l.remaining[i]; {
+		case strings.HasPrefix(l.remaining[i:], "--"):
+			if n := strings.IndexByte(l.remaining[i:], '\n'); n > 0 {
 				i += n
 			}
 		case c == '"', c == '\'':
-			i += quotedLength(l.rest[i:])
+			i += quotedLength(l.remaining[i:])
 		case c == '{':
 			depth++
 		case c == '}':

@@ -82,7 +82,7 @@ func (l *loader) load(name string, depth int) ([]*Directive, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{lexer: lexer{name: name, rest: text, line: 1}, loader: l, includes: depth}
+	p := &parser{lexer: lexer{name: name, remaining: text, line: 1}, loader: l, includes: depth}
 	list, err := p.block(0)
 	return list, source.At(err, name, p.line)
 }

@@ -136,7 +136,7 @@ func (r *cacheRun) measure(ctx context.Context) error {
 		return err
 	}
 	r.Built()
-	r.Say(result.Event{Kind: result.EventStep, Text: "stampede, expiry and a dying API, for all arms at once"})
+	r.Emit(result.Event{Kind: result.EventStep, Text: "stampede, expiry and a dying API, for all arms at once"})
 	perArm := r.runPlan.cold + r.runPlan.errors
 	hot := time.Duration(r.runPlan.blocks) * (r.runPlan.slot + r.runPlan.warmup)
 	r.Plan(float64(len(r.arms)) * (perArm + hot).Seconds())
@@ -165,7 +165,7 @@ func (r *cacheRun) measure(ctx context.Context) error {
 // startKept starts all arms at the same time. Those that do not start are
 // left out from here on.
 func (r *cacheRun) startKept(ctx context.Context) error {
-	r.Say(result.Event{Kind: result.EventStep, Text: "starting all arms"})
+	r.Emit(result.Event{Kind: result.EventStep, Text: "starting all arms"})
 	started := make([]*runningArm, len(r.arms))
 	errs := make([]error, len(r.arms))
 	var all sync.WaitGroup // of one goroutine for each arm

@@ -166,7 +166,7 @@ func TestSweep(t *testing.T) {
 	f, in := newFake(t)
 	f.broken = pageURL(17)
 	finding := loadFinding{}
-	if err := finding.lookBehind(t.Context(), in); err != nil {
+	if err := finding.queryUpstream(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	if wrong, checked := finding.wrong(); wrong != 2 || checked != 2*urlCount {
@@ -182,7 +182,7 @@ func TestSweep(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := finding.lookBehind(ctx, in); err == nil {
+	if err := finding.queryUpstream(ctx, in); err == nil {
 		t.Error("cancelled: no error")
 	}
 }

@@ -57,14 +57,14 @@ func (r *cacheRun) measureHot(ctx context.Context) error {
 		return nil
 	}
 	plan.Blocks = []int{blocks}
-	r.Say(result.Event{Kind: result.EventStep, Workload: hotLoad, Text: "full caches, compared block by block"})
+	r.Emit(result.Event{Kind: result.EventStep, Workload: hotLoad, Text: "full caches, compared block by block"})
 	var hot result.Result
 	err := trial.RunPlan(ctx, plan, &hot, func(e result.Event) {
 		if e.Kind == result.EventSample {
 			r.Step((r.runPlan.slot + r.runPlan.warmup).Seconds(), e)
 			return
 		}
-		r.Say(e)
+		r.Emit(e)
 	})
 	r.adopt(&hot)
 	return err

@@ -88,7 +88,7 @@ func (r *cacheRun) load(ctx context.Context, arm *cacheArm, workload string) (lo
 	f := loadFinding{arm: arm.name, workload: workload}
 	setting := r.setting(workload)
 	length := setting.length
-	r.Say(result.Event{Kind: result.EventStep, Arm: arm.name, Workload: workload, Text: fmt.Sprintf("%s, %s: %v of load", arm.name, workload, length)})
+	r.Emit(result.Event{Kind: result.EventStep, Arm: arm.name, Workload: workload, Text: fmt.Sprintf("%s, %s: %v of load", arm.name, workload, length)})
 	in, release, err := r.instance(ctx, arm, workload, setting)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -106,7 +106,7 @@ func (r *cacheRun) load(ctx context.Context, arm *cacheArm, workload string) (lo
 	m := cost.Meter{Target: target}
 	cfg := loadConfig(in.url)
 	cfg.Duration, cfg.Varies, cfg.Window = length, workload == errorLoad, m.Window
-	cfg.Progress = func(k load.Tick) { r.Say(tick(arm.name, workload, k)) }
+	cfg.Progress = func(k load.Tick) { r.Emit(tick(arm.name, workload, k)) }
 
 	if f.result, f.during, err = r.loadAndCheck(ctx, in, cfg); err != nil {
 		err = errors.Join(err, m.Err())
@@ -115,7 +115,7 @@ func (r *cacheRun) load(ctx context.Context, arm *cacheArm, workload string) (lo
 		return f, err
 	}
 	if err == nil {
-		err = f.lookBehind(ctx, in)
+		err = f.queryUpstream(ctx, in)
 	}
 	f.measure(&m)
 	r.Step(length.Seconds(), result.Event{
@@ -136,7 +136,7 @@ func (r *cacheRun) loadAndCheck(ctx context.Context, in *runningArm, cfg load.Co
 	random := rand.New(rand.NewPCG(r.env.Seed, 0x636865)) // a choice that must be repeatable
 	go func() { checks <- client.beside(beside, random) }()
 	got, err := load.Run(ctx, cfg)
-	stop(errTold)
+	stop(errLoadOver)
 	during := <-checks
 	if errors.Is(err, load.ErrNoAnswer) && ctx.Err() == nil {
 		err = nil
@@ -144,10 +144,10 @@ func (r *cacheRun) loadAndCheck(ctx context.Context, in *runningArm, cfg load.Co
 	return got, during, err
 }
 
-// lookBehind asks the API how often it was asked, makes it quick, and then asks
+// queryUpstream asks the API how often it was asked, makes it quick, and then asks
 // for every URL twice, by connections of their own, so that all workers of a
 // service are asked.
-func (f *loadFinding) lookBehind(ctx context.Context, in *runningArm) (err error) {
+func (f *loadFinding) queryUpstream(ctx context.Context, in *runningArm) (err error) {
 	client := newChecker(in, false)
 	defer client.close()
 	if f.asked, err = client.count(ctx); err != nil {

@@ -109,7 +109,7 @@ func (r *cacheRun) virtualEnvironment(ctx context.Context, source string) (dir, 
 	if _, err := os.Stat(filepath.Join(dir, venvDone)); err == nil {
 		return dir, version, nil
 	}
-	r.Say(result.Event{Kind: result.EventStep, Text: "making a virtual environment for Flask and Sanic"})
+	r.Emit(result.Event{Kind: result.EventStep, Text: "making a virtual environment for Flask and Sanic"})
 	if err := os.RemoveAll(dir); err != nil {
 		return "", "", fmt.Errorf("removing an unfinished virtual environment: %w", err)
 	}
@@ -144,7 +144,7 @@ func (r *cacheRun) runPython(ctx context.Context, cmd *exec.Cmd) (last string, e
 		line := strings.TrimSpace(s.Text())
 		if what, ok := strings.CutPrefix(line, "Collecting "); ok {
 			name, _, _ := strings.Cut(what, " ")
-			r.Say(result.Event{Kind: result.EventStep, Text: "pip: " + name})
+			r.Emit(result.Event{Kind: result.EventStep, Text: "pip: " + name})
 		}
 		if line != "" {
 			lines = append(lines, line)

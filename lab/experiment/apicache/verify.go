@@ -246,5 +246,5 @@ func (c *gradeCounts) merge(o gradeCounts) {
 	}
 }
 
-// errTold is why a context ended that was ended on purpose.
-var errTold = errors.New("the load is over")
+// errLoadOver is why a context ended that was ended on purpose.
+var errLoadOver = errors.New("the load is over")

@@ -55,8 +55,8 @@ const (
 	mayBeStale     = time.Minute
 	becomesStale   = fresh + 1100*time.Millisecond // nginx counts whole seconds
 	refreshWithin  = slow + 300*time.Millisecond   // after the question that begins it
-	// patience is longer than any of the caches makes a client wait for another.
-	patience = 30 * time.Second
+	// clientTimeout is longer than any of the caches makes a client wait for another.
+	clientTimeout = 30 * time.Second
 )
 
 // path is one of a case's own, which no other slot of this instance asks for.
@@ -159,7 +159,7 @@ type clients struct {
 
 // dial opens connections that hangUp closes.
 func dial(ctx context.Context, url string, o origin.Object, n int) (*clients, error) {
-	d, err := client.New(client.Options{Protocol: "http1", URL: url, Paths: []string{o.Target()}, Timeout: patience})
+	d, err := client.New(client.Options{Protocol: "http1", URL: url, Paths: []string{o.Target()}, Timeout: clientTimeout})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (m *measurement) share(ctx context.Context, url string, from, to int, objec
 		paths = append(paths, object(i).Target())
 	}
 	got, err := load.Run(ctx, load.Config{
-		URL: url, Paths: paths, Connections: 1, Threads: 1, Requests: uint64(len(paths)), Duration: floodWithin, Timeout: patience, Varies: true,
+		URL: url, Paths: paths, Connections: 1, Threads: 1, Requests: uint64(len(paths)), Duration: floodWithin, Timeout: clientTimeout, Varies: true,
 	})
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func ask(ctx context.Context, conn client.Conn) (string, error) {
 // our VCL has Varnish take it.
 func forget(ctx context.Context, slot trial.TaskSlot) error {
 	transport := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: clientTimeout}
 	method, url, text := "BAN", slot.URL, ""
 	if socket, ok := strings.CutPrefix(slot.Instance.URL[control], "unix:"); ok {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -26,8 +26,8 @@ const (
 	// sourcesPerClient are the source addresses of one client, each good for some
 	// 28,000 connections to one server.
 	sourcesPerClient = 4
-	// rampPatience is how long one connection may take for one phase.
-	rampPatience = 10 * time.Second
+	// rampTimeout is how long one connection may take for one phase.
+	rampTimeout = 10 * time.Second
 	// clientEnd is how long a client may take to end when its input does.
 	clientEnd = 5 * time.Second
 )
@@ -123,7 +123,7 @@ func (w *ramp) clientCommands(arm *echoServer, addresses []string, n int) [][]st
 		commands[i] = []string{
 			w.client, "-address", address, "-path", arm.path, "-connections", strconv.Itoa(share),
 			"-first-source", strconv.Itoa(2 + i*sourcesPerClient), "-sources", strconv.Itoa(sourcesPerClient),
-			"-busy", strconv.Itoa(max(1, busyAtOnce/len(addresses))), "-timeout", rampPatience.String(), "-limit", w.rampPlan.limit.String(),
+			"-busy", strconv.Itoa(max(1, busyAtOnce/len(addresses))), "-timeout", rampTimeout.String(), "-limit", w.rampPlan.limit.String(),
 		}
 	}
 	return commands

@@ -212,7 +212,7 @@ func (w *ramp) block(ctx context.Context, round, block, n int, failed map[string
 			w.Step(workOf(n), result.Event{Kind: result.EventStep, Arm: arm.name, Text: fmt.Sprintf("%s broke before, and is not asked for %d connections", arm.name, n)})
 			continue
 		}
-		w.Say(result.Event{Kind: result.EventStep, Arm: arm.name, Workload: workloadName(n), Text: fmt.Sprintf("%s, round %d: %d connections", arm.name, round+1, n)})
+		w.Emit(result.Event{Kind: result.EventStep, Arm: arm.name, Workload: workloadName(n), Text: fmt.Sprintf("%s, round %d: %d connections", arm.name, round+1, n)})
 		f, err := w.measureArm(ctx, arm, n)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -127,7 +127,7 @@ func readLog(name string) (*load.Histogram, error) {
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("reading h2load's log: %w: %q", errSaidNothing, lines.Text())
+			return nil, fmt.Errorf("reading h2load's log: %w: %q", errNoResult, lines.Text())
 		}
 		us, err := strconv.ParseInt(fields[2], 10, 64)
 		if err != nil {
@@ -177,14 +177,14 @@ var (
 // errNoEnd is why a run was ended.
 var errNoEnd = errors.New("h2load did not end")
 
-// errSaidNothing is why a run of h2load is of no use.
-var errSaidNothing = errors.New("h2load has not said what it has measured")
+// errNoResult is why a run of h2load is of no use.
+var errNoResult = errors.New("h2load has not said what it has measured")
 
 // result is what h2load has counted. timed: it had a window of its own.
 func (w words) result(timed bool) (trial.TaskResult, error) {
 	requests, codes := counted.FindStringSubmatch(w.text), statuses.FindStringSubmatch(w.text)
 	if requests == nil || codes == nil || timed && (!w.opened || !w.closed) {
-		return trial.TaskResult{}, errSaidNothing
+		return trial.TaskResult{}, errNoResult
 	}
 	// What failed has what was reset, refused or late in it. A redirect counts as
 	// a success there. The 2xx are no count of the window: an answer whose head

@@ -40,7 +40,7 @@ func TestListen(t *testing.T) {
 	}
 	for _, wrong := range []string{"", "requests: 1 total\n", strings.Replace(said, "Main benchmark duration is over", "x", 1)} {
 		w := listen(strings.NewReader(wrong), func(bool) {})
-		if _, err := w.result(true); !errors.Is(err, errSaidNothing) {
+		if _, err := w.result(true); !errors.Is(err, errNoResult) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}

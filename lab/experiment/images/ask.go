@@ -27,7 +27,7 @@ type answered struct {
 
 // newClient is a client with connections of its own.
 func newClient() *http.Client {
-	return &http.Client{Timeout: patience, Transport: &http.Transport{}}
+	return &http.Client{Timeout: commandTimeout, Transport: &http.Transport{}}
 }
 
 // ask asks for an image as a browser that takes WebP.
@@ -63,7 +63,7 @@ type conversions struct {
 
 // count asks millrace's admin socket for the conversions of all routes.
 func count(ctx context.Context, socket string) (sum conversions, err error) {
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+	client := &http.Client{Timeout: commandTimeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer

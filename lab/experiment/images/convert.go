@@ -19,8 +19,8 @@ const (
 	// visit is how long a client may wait for a conversion: the most that
 	// millrace's images.wait takes.
 	visit = 30 * time.Second
-	// patience is how long a command, or a visitor, may take.
-	patience = visit + 10*time.Second
+	// commandTimeout is how long a command, or a visitor, may take.
+	commandTimeout = visit + 10*time.Second
 	// settle is how long a server rests before and after its work: what a start
 	// still has to do is not part of it, what an answer leaves to do is.
 	settle = 300 * time.Millisecond
@@ -50,7 +50,7 @@ func (m *measurement) byCommand(ctx context.Context, c command) (got trial.TaskR
 		for _, a := range c.args[1:] {
 			args = append(args, files.Replace(a))
 		}
-		limited, cancel := context.WithTimeout(ctx, patience)
+		limited, cancel := context.WithTimeout(ctx, commandTimeout)
 		cmd := exec.CommandContext(limited, c.args[0], args...)
 		highest, err := runWatched(cmd)
 		cancel()
@@ -128,7 +128,7 @@ func (m *measurement) byServer(ctx context.Context, slot trial.TaskSlot) (got tr
 	most, watchErr := watched()
 	used, readErr := slot.Target.Read()
 	slot.Window(false)
-	if err = errors.Join(err, watchErr, readErr, sleep(ctx, m.rest)); err != nil {
+	if err = errors.Join(err, watchErr, readErr, sleep(ctx, m.idle)); err != nil {
 		return got, err
 	}
 	rested, err := slot.Target.Read()

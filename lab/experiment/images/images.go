@@ -51,14 +51,14 @@ type measurement struct {
 	*experiment.Stage
 	*fileserver.Servers
 	size
-	photos   []photograph       // in the folder of the site
-	ready    map[string][]byte  // what is answered, by path
-	answers  string             // the folder in which these are files
-	crops    []string           // names in the site
-	crowded  []string           // likewise
-	changes  int                // of the crops
-	commands map[string]command // by arm
-	samples  map[sample]string  // the file of each distinct WebP
+	photos      []photograph       // in the folder of the site
+	ready       map[string][]byte  // what is answered, by path
+	answers     string             // the folder in which these are files
+	crops       []string           // names in the site
+	burstImages []string           // likewise
+	changes     int                // of the crops
+	commands    map[string]command // by arm
+	samples     map[sample]string  // the file of each distinct WebP
 }
 
 // size is how much there is of everything.
@@ -66,20 +66,20 @@ type size struct {
 	quick   bool
 	crops   int // images that change
 	passes  int // over these
-	clients int // of the crowd
-	crowd   int // images of the crowd
+	clients int // of the burst
+	burst   int // images of the burst
 	each    int // requests of a client
 	alone   time.Duration
-	rest    time.Duration
+	idle    time.Duration
 }
 
 // sizeFor is that of a mode. A server rests until its workers, which end after 3
 // s without work, are gone.
 func sizeFor(mode result.Mode) size {
 	if mode == result.Full {
-		return size{crops: 40, passes: 4, clients: 64, crowd: 20, each: 5, alone: 3 * time.Second, rest: 4 * time.Second}
+		return size{crops: 40, passes: 4, clients: 64, burst: 20, each: 5, alone: 3 * time.Second, idle: 4 * time.Second}
 	}
-	return size{quick: true, crops: 8, passes: 2, clients: 8, crowd: 4, each: 2, alone: time.Second, rest: 4 * time.Second}
+	return size{quick: true, crops: 8, passes: 2, clients: 8, burst: 4, each: 2, alone: time.Second, idle: 4 * time.Second}
 }
 
 func run(ctx context.Context, env experiment.Env, res *result.Result) error {

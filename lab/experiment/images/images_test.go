@@ -268,7 +268,7 @@ func TestServer(t *testing.T) {
 	if err != nil || got.Done != 2 || got.Failed != 0 || got.Values[growth] <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	m.crowded, m.clients, m.each = []string{"a.jpg", "b.jpg"}, 2, 2
+	m.burstImages, m.clients, m.each = []string{"a.jpg", "b.jpg"}, 2, 2
 	var crowd trial.TaskResult
 	values := m.askAll(t.Context(), slot.URL, &crowd)
 	if crowd.Done != 4 || crowd.Failed != 0 || values[originals] != 2 || values[slowest] <= 0 {

@@ -70,11 +70,11 @@ func readyPhotos() []readyPhoto {
 }
 
 const (
-	// smallFile is what is asked for beside a crowd, smallSize its bytes.
+	// smallFile is what is asked for beside a burst, smallSize its bytes.
 	smallFile = "small.txt"
 	smallSize = 501
-	// crowdFrom are the megapixels that an image of the crowd has at least.
-	crowdFrom = 4
+	// burstFrom are the megapixels that an image of the burst has at least.
+	burstFrom = 4
 )
 
 // prepare makes the site: the photographs under several names, for each variant
@@ -99,11 +99,11 @@ func (m *measurement) prepare() error {
 	var all, large []string
 	for _, p := range m.photos {
 		all = append(all, filepath.Join(m.Site, p.name))
-		if p.megapixels >= crowdFrom {
+		if p.megapixels >= burstFrom {
 			large = append(large, filepath.Join(m.Site, p.name))
 		}
 	}
-	if m.crowded, err = spread(m.Site, large, m.size.crowd, "crowd"); err != nil {
+	if m.burstImages, err = spread(m.Site, large, m.size.burst, "crowd"); err != nil {
 		return err
 	}
 	m.crops, err = makeSmall(m.Site, all, m.size.crops)

@@ -51,7 +51,7 @@ func (m *measurement) quality(ctx context.Context, res *result.Result) error {
 		key := originals[s.photo].hash + " " + s.hash
 		v, ok := known[key]
 		if !ok {
-			m.Say(result.Event{Kind: result.EventStep, Text: "SSIMULACRA2 of " + s.photo + " by " + s.arm})
+			m.Emit(result.Event{Kind: result.EventStep, Text: "SSIMULACRA2 of " + s.photo + " by " + s.arm})
 			var err error
 			if v, err = score(ctx, filepath.Join(m.Site, s.photo), file); err != nil {
 				m.Note("SSIMULACRA2 is not known of all results: %v", err)

@@ -13,7 +13,7 @@ import (
 // The workloads that are not of one kind with others.
 const (
 	folder  = "folder"
-	crowd   = "crowd"
+	burst   = "crowd"
 	inARow  = "row"
 	missing = "missing"
 	refused = "refused"
@@ -77,8 +77,8 @@ func (m *measurement) workloads() []trial.Workload {
 	}
 	all = append(all,
 		trial.Workload{
-			Name: crowd, About: fmt.Sprintf("%d clients ask at once for %d photographs that are not converted, with a budget of %d MiB", m.clients, m.size.crowd, memory),
-			Arms: engines, Task: m.crowd, Decide: []string{peak, smallBeside},
+			Name: burst, About: fmt.Sprintf("%d clients ask at once for %d photographs that are not converted, with a budget of %d MiB", m.clients, m.size.burst, memory),
+			Arms: engines, Task: m.burst, Decide: []string{peak, smallBeside},
 		},
 		trial.Workload{
 			Name: inARow, About: fmt.Sprintf("%d pictures of half a megapixel to a whole one, converted again after each of %d changes", m.size.crops, m.passes-1),

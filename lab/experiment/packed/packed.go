@@ -89,7 +89,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) error {
 
 // prepare writes the site and packs it.
 func (m *measurement) prepare(ctx context.Context) error {
-	m.Say(result.Event{Kind: result.EventStep, Text: fmt.Sprintf("packing a site of %d files", pages)})
+	m.Emit(result.Event{Kind: result.EventStep, Text: fmt.Sprintf("packing a site of %d files", pages)})
 	if err := fileserver.Write(m.Site, append(fileserver.Site(), pageFiles()...)); err != nil {
 		return err
 	}

@@ -27,8 +27,8 @@ const (
 const (
 	// starts are how many there are in a slot.
 	starts = 5
-	// patience is how long a start, or an answer, may take.
-	patience = 10 * time.Second
+	// answerTimeout is how long a start, or an answer, may take.
+	answerTimeout = 10 * time.Second
 	// pause is between two attempts to connect: short beside what is measured.
 	pause = 200 * time.Microsecond
 	// clients ask at once.
@@ -58,7 +58,7 @@ func (m *measurement) startOften(ctx context.Context, slot trial.TaskSlot) (tria
 // the server. It does not wait for the server by package subject, which looks
 // less often.
 func (m *measurement) startOnce(ctx context.Context, l fileserver.Launch) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	address, err := subject.FreeAddress()
 	if err != nil {
@@ -126,7 +126,7 @@ func (m *measurement) askForAll(ctx context.Context, slot trial.TaskSlot) (resul
 	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
 		files, accepted := pageFiles(), encodings()
 		client := &http.Client{
-			Timeout:   patience,
+			Timeout:   answerTimeout,
 			Transport: &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true},
 		}
 		defer client.CloseIdleConnections()

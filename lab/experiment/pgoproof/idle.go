@@ -27,8 +27,8 @@ const (
 	// idleSettle is how long the connections rest before the memory is read:
 	// long enough for goroutines to park and the collector to come round.
 	idleSettle = 700 * time.Millisecond
-	// idlePatience is how long one connection may take to be answered.
-	idlePatience = 5 * time.Second
+	// idleTimeout is how long one connection may take to be answered.
+	idleTimeout = 5 * time.Second
 )
 
 // idleMemory is the resident memory of each arm with idle connections.
@@ -114,7 +114,7 @@ func (p *proof) idleOnce(ctx context.Context, a proofArm, n int) (rss uint64, er
 // has all that it keeps for one.
 func openIdle(ctx context.Context, address, path string, n int) ([]net.Conn, error) {
 	conns := make([]net.Conn, 0, n)
-	dialer := net.Dialer{Timeout: idlePatience}
+	dialer := net.Dialer{Timeout: idleTimeout}
 	request := "GET " + path + " HTTP/1.1\r\nHost: " + address + "\r\n\r\n"
 	for len(conns) < n {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -130,7 +130,7 @@ func openIdle(ctx context.Context, address, path string, n int) ([]net.Conn, err
 }
 
 func askOnce(conn net.Conn, request string) error {
-	if err := conn.SetDeadline(time.Now().Add(idlePatience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(idleTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, request); err != nil {

@@ -130,15 +130,15 @@ func newProof(env experiment.Env, p Proof, res *result.Result) *proof {
 // itself reports whether millrace is what is measured.
 func (p *proof) itself() bool { return p.Args == nil }
 
-// rest is what is kept of the run for what comes after the trial.
-func (p *proof) rest() time.Duration {
+// reserve is the time that is kept for what comes after the trial.
+func (p *proof) reserve() time.Duration {
 	if p.env.Mode == result.Full {
 		return 2 * time.Minute
 	}
 	return 12 * time.Second
 }
 
-func (p *proof) begin(text string) { p.Say(result.Event{Kind: result.EventStep, Text: text}) }
+func (p *proof) begin(text string) { p.Emit(result.Event{Kind: result.EventStep, Text: text}) }
 
 func (p *proof) run(ctx context.Context, res *result.Result) error {
 	if p.itself() && p.Without == "" {
@@ -153,7 +153,7 @@ func (p *proof) run(ctx context.Context, res *result.Result) error {
 		return err
 	}
 	p.Built()
-	plan, rest := p.plan(), p.rest()
+	plan, rest := p.plan(), p.reserve()
 	plan.Budget = p.Left() - rest
 	share := float64(plan.Budget) / float64(plan.Budget+rest)
 	err := trial.RunPlan(ctx, plan, res, p.Part(0, share, rest))

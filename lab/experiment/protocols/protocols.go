@@ -36,9 +36,9 @@ const (
 	// large and largeQuick are the large file in bytes.
 	large      = 64 << 20
 	largeQuick = 4 << 20
-	// patience is how long one answer may take: the large file over a link that
+	// answerTimeout is how long one answer may take: the large file over a link that
 	// loses packets takes minutes over TCP.
-	patience = 10 * time.Minute
+	answerTimeout = 10 * time.Minute
 	// startTime is how long a server may take until it answers over a protocol.
 	startTime = 10 * time.Second
 	// compressing is how long a server may take to compress what it was asked for
@@ -221,7 +221,7 @@ func (m *measurement) conclude(res *result.Result, chosen []rows.Row) {
 		if tcp := m.link.TCP(); tcp != "reno" {
 			m.Note("TCP finds its rate by %s here, and not by Reno as QUIC does: rows with lost packets compare that, too", tcp)
 		}
-		m.Note("the link carried %d packets, lost %d as it should, and %d because too many were under way", c.Carried, c.Lost, c.Crowded)
+		m.Note("the link carried %d packets, lost %d as it should, and %d because too many were under way", c.Delivered, c.Lost, c.Crowded)
 	}
 	var parts []string
 	// Where none of the rows for the answer was measured, it is about all.

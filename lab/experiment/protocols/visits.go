@@ -81,7 +81,7 @@ func (m *measurement) rows() []rows.Row {
 func (m *measurement) options(protocol, at string, p place, paths ...string) client.Options {
 	o := client.Options{
 		Protocol: protocol, URL: at, Paths: paths, Header: fileserver.Chromium(), Insecure: true,
-		Timeout: patience,
+		Timeout: answerTimeout,
 	}
 	if protocol != http1 {
 		o.Streams = fileserver.Assets
@@ -130,7 +130,7 @@ func (m *measurement) small(ctx context.Context, slot trial.TaskSlot, p place) (
 	if p.far {
 		visitors, times = 32, m.amount(150)
 	}
-	return m.gather(ctx, slot, p, crowd{visitors, times, []string{"/"}, func(_ client.Dialer, open client.Conn) error {
+	return m.gather(ctx, slot, p, burst{visitors, times, []string{"/"}, func(_ client.Dialer, open client.Conn) error {
 		return fileserver.Ask(ctx, open, 0)
 	}})
 }
@@ -145,7 +145,7 @@ func (m *measurement) page(ctx context.Context, slot trial.TaskSlot, p place) (t
 	if p.far {
 		visitors = 1 // their time is to be the link's, not that of two cores
 	}
-	return m.gather(ctx, slot, p, crowd{visitors, times, paths, func(d client.Dialer, _ client.Conn) error {
+	return m.gather(ctx, slot, p, burst{visitors, times, paths, func(d client.Dialer, _ client.Conn) error {
 		c, err := d.Dial(ctx)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, p place
 	if !p.far {
 		downloads = m.amount(6)
 	}
-	return m.gather(ctx, slot, p, crowd{1, downloads, []string{fileserver.LargePath}, func(d client.Dialer, _ client.Conn) error {
+	return m.gather(ctx, slot, p, burst{1, downloads, []string{fileserver.LargePath}, func(d client.Dialer, _ client.Conn) error {
 		c, err := d.Dial(ctx)
 		if err != nil {
 			return err
@@ -204,17 +204,17 @@ func (m *measurement) download(ctx context.Context, slot trial.TaskSlot, p place
 	}})
 }
 
-// A crowd are visitors that do something so many times, all at once, each with an
+// A burst are visitors that do something so many times, all at once, each with an
 // open connection of its own. Its paths are those of all connections.
-type crowd struct {
+type burst struct {
 	visitors, times int
 	paths           []string
 	do              func(d client.Dialer, open client.Conn) error
 }
 
-// gather has a crowd do it. Each visitor does it once before it counts, and before
+// gather has a burst do it. Each visitor does it once before it counts, and before
 // the link loses anything; but for downloads, whose time would be doubled.
-func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, p place, c crowd) (trial.TaskResult, error) {
+func (m *measurement) gather(ctx context.Context, slot trial.TaskSlot, p place, c burst) (trial.TaskResult, error) {
 	d, err := client.New(m.options(slot.Arm, slot.URL, p, c.paths...))
 	if err != nil {
 		return trial.TaskResult{}, err

@@ -44,8 +44,8 @@ func attackMetrics() []result.Metric {
 const (
 	// every is how often the good client asks, each time on a new connection.
 	every = 20 * time.Millisecond
-	// goodPatience is how long it waits for a connection, and for an answer.
-	goodPatience = 10 * time.Second
+	// goodTimeout is how long it waits for a connection, and for an answer.
+	goodTimeout = 10 * time.Second
 	// allowance is what its 99th percentile may have beyond twice that of an idle server.
 	allowance = 20 * time.Millisecond
 	// besieged is how long an attack lasts before the good client is looked at.
@@ -154,7 +154,7 @@ type good struct {
 }
 
 func newGood(url string) (*good, error) {
-	d, err := client.New(client.Options{Protocol: "http1", URL: strings.TrimSuffix(url, "/") + small, Timeout: goodPatience})
+	d, err := client.New(client.Options{Protocol: "http1", URL: strings.TrimSuffix(url, "/") + small, Timeout: goodTimeout})
 	return &good{dialer: d, want: content(sizeOf(small))}, err
 }
 
@@ -177,7 +177,7 @@ func (g *good) visit(ctx context.Context, length time.Duration) (v visit) {
 		if experiment.Sleep(ctx, due-time.Since(began)) != nil {
 			break
 		}
-		all.Go(func() { // ends with its answer, or goodPatience
+		all.Go(func() { // ends with its answer, or goodTimeout
 			err := ask(ctx, g.dialer, g.want)
 			took := time.Since(began) - due
 			mu.Lock()

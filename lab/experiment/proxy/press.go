@@ -21,8 +21,8 @@ import (
 	"millrace/lab/trial"
 )
 
-// patience is how long a connection, or an answer, may take.
-const patience = 20 * time.Second
+// clientTimeout is how long a connection, or an answer, may take.
+const clientTimeout = 20 * time.Second
 
 // errAnswer is an answer that is not the application's.
 var errAnswer = errors.New("a wrong answer")
@@ -70,7 +70,7 @@ func (m *measurement) press(ctx context.Context, slot trial.TaskSlot, b h2load.B
 		protocol = "http1"
 	}
 	b.Exe, b.URL = m.h2load, strings.TrimSuffix(slot.Instance.URL[secure], "/")+small
-	d, err := client.New(client.Options{Protocol: protocol, URL: b.URL, Insecure: true, Timeout: patience})
+	d, err := client.New(client.Options{Protocol: protocol, URL: b.URL, Insecure: true, Timeout: clientTimeout})
 	if err != nil {
 		return trial.TaskResult{}, err
 	}
@@ -115,7 +115,7 @@ func open(ctx context.Context, slot trial.TaskSlot, n int) (trial.TaskResult, er
 	var next int
 	var times load.Histogram
 	d, err := client.New(client.Options{
-		Protocol: "websocket", URL: "ws" + strings.TrimPrefix(strings.TrimSuffix(slot.URL, "/"), "http") + echoPath, Timeout: patience,
+		Protocol: "websocket", URL: "ws" + strings.TrimPrefix(strings.TrimSuffix(slot.URL, "/"), "http") + echoPath, Timeout: clientTimeout,
 		LocalAddr: func() net.Addr {
 			mu.Lock()
 			defer mu.Unlock()

@@ -91,7 +91,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return err
 	}
 	m.Built()
-	stop, err := m.startBehind(ctx)
+	stop, err := m.startUpstreams(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,13 +110,13 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	return err
 }
 
-// startBehind starts the application and the echo that the proxies are in front of.
-func (m *measurement) startBehind(ctx context.Context) (stop func(), err error) {
-	app, err := m.behind(ctx, appSubject)
+// startUpstreams starts the application and the echo that the proxies are in front of.
+func (m *measurement) startUpstreams(ctx context.Context) (stop func(), err error) {
+	app, err := m.startUpstream(ctx, appSubject)
 	if err != nil {
 		return nil, err
 	}
-	echo, err := m.behind(ctx, echoSubject)
+	echo, err := m.startUpstream(ctx, echoSubject)
 	if err != nil {
 		_ = app.Stop() // that the other one did not start matters more
 		return nil, err
@@ -128,7 +128,7 @@ func (m *measurement) startBehind(ctx context.Context) (stop func(), err error) 
 // startTime is how long a server may take until it listens.
 const startTime = 10 * time.Second
 
-func (m *measurement) behind(ctx context.Context, name string) (*subject.Process, error) {
+func (m *measurement) startUpstream(ctx context.Context, name string) (*subject.Process, error) {
 	exe, err := m.Programs.Path(name)
 	if err != nil {
 		return nil, err

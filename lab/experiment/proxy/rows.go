@@ -150,8 +150,8 @@ func (m *measurement) transfers() []rows.Row {
 	download := rows.Row{
 		Name: "download", Figure: "CPU per download", Metric: rows.CPU, Ours: millrace, Arms: proxies(), Goal: 1.1, Quick: true, Headline: true,
 		About: fmt.Sprintf("GET of %d MiB, 4 times on one connection", size>>20),
-		Load:  load.Config{Paths: []string{fmt.Sprintf("/%d", size)}, Connections: 1, Threads: 1, Requests: 4, Timeout: patience},
-		Slot:  patience,
+		Load:  load.Config{Paths: []string{fmt.Sprintf("/%d", size)}, Connections: 1, Threads: 1, Requests: 4, Timeout: clientTimeout},
+		Slot:  clientTimeout,
 	}
 	return []rows.Row{
 		download,

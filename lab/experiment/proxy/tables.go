@@ -32,16 +32,16 @@ func sideTable(res *result.Result, timed []rows.Row) result.Table {
 	}, append([]rows.Peer{{Arm: millrace, Name: "millrace"}, {Arm: sockets, Name: "millrace ws"}}, peers()...))
 }
 
-// A stand is what became of a good client of one server.
-type stand struct {
+// goodClient is what became of a good client of one server under attack.
+type goodClient struct {
 	failed    float64 // in all rounds
 	idle, p99 float64 // medians, ns
 	rounds    int
 }
 
-// standOf is false where the server was not attacked.
-func standOf(res *result.Result, row, arm string) (stand, bool) {
-	s := stand{idle: experiment.MedianOf(res, arm, row, goodIdle), p99: experiment.MedianOf(res, arm, row, goodP99)}
+// goodClientOf is false where the server was not attacked.
+func goodClientOf(res *result.Result, row, arm string) (goodClient, bool) {
+	s := goodClient{idle: experiment.MedianOf(res, arm, row, goodIdle), p99: experiment.MedianOf(res, arm, row, goodP99)}
 	for _, sample := range res.Samples {
 		if sample.Arm == arm && sample.Workload == row {
 			s.failed += sample.Values[goodFailed]
@@ -51,11 +51,11 @@ func standOf(res *result.Result, row, arm string) (stand, bool) {
 	return s, s.rounds > 0
 }
 
-func (s stand) most() float64 { return 2*s.idle + float64(allowance) }
+func (s goodClient) most() float64 { return 2*s.idle + float64(allowance) }
 
-func (s stand) reached() bool { return s.failed == 0 && s.p99 <= s.most() }
+func (s goodClient) reached() bool { return s.failed == 0 && s.p99 <= s.most() }
 
-func (s stand) verdict() string {
+func (s goodClient) verdict() string {
 	var why []string
 	if s.failed > 0 {
 		why = append(why, fmt.Sprintf("%.0f failed", s.failed))
@@ -79,7 +79,7 @@ func attackTable(res *result.Result, attacks []rows.Row) result.Table {
 	}
 	for _, r := range attacks {
 		for _, arm := range r.Arms {
-			s, ok := standOf(res, r.Name, arm)
+			s, ok := goodClientOf(res, r.Name, arm)
 			if !ok {
 				continue
 			}
@@ -101,7 +101,7 @@ func attackTable(res *result.Result, attacks []rows.Row) result.Table {
 func attacksHeld(res *result.Result, attacks []rows.Row) string {
 	var held, lost []string
 	for _, r := range attacks {
-		s, ok := standOf(res, r.Name, r.Ours)
+		s, ok := goodClientOf(res, r.Name, r.Ours)
 		switch {
 		case ok && s.reached():
 			held = append(held, fmt.Sprintf("%q", r.Name))

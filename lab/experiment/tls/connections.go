@@ -87,9 +87,9 @@ func (m *measurement) shake(ctx context.Context, slot trial.TaskSlot, http2, res
 	return trial.TaskResult{Done: uint64(clients * times)}, err
 }
 
-// quietOn measures quiet connections on a server of their own that has done
+// measureIdle measures idle connections on a server of their own that has done
 // nothing before: one that was loaded holds memory that it uses again.
-func (m *measurement) quietOn(ctx context.Context, slot trial.TaskSlot, http2 bool) (result trial.TaskResult, err error) {
+func (m *measurement) measureIdle(ctx context.Context, slot trial.TaskSlot, http2 bool) (result trial.TaskResult, err error) {
 	err = m.Alone(ctx, slot.Arm, func(in *trial.Instance, target *record.Target) error {
 		result, err = m.hold(ctx, in.URL[""], target, http2, m.most)
 		return err

@@ -28,7 +28,7 @@ func (m *measurement) view(ctx context.Context, slot trial.TaskSlot) (trial.Task
 		paths = append(paths, f.Path)
 	}
 	d, err := client.New(client.Options{
-		Protocol: "http2", URL: slot.URL, Paths: paths, Header: fileserver.Chromium(), Insecure: true, Streams: fileserver.Assets, Timeout: patience,
+		Protocol: "http2", URL: slot.URL, Paths: paths, Header: fileserver.Chromium(), Insecure: true, Streams: fileserver.Assets, Timeout: visitTimeout,
 	})
 	if err != nil {
 		return trial.TaskResult{}, err

@@ -61,7 +61,7 @@ func (m *measurement) requests() []rows.Row {
 			Name: fmt.Sprintf("h3-%d", streams), Goal: 1, Figure: "CPU per request", Metric: rows.CPU,
 			Ours: millraceH3, Arms: []string{caddyH3, millraceH3}, Connections: 50,
 			About: fmt.Sprintf("GET / (501 bytes) over HTTP/3, 50 connections with %s, from the lab's own client", plural(streams, "stream")),
-			Load:  load.Config{Protocol: load.HTTP3, Connections: 50, Streams: streams, Insecure: true, Timeout: patience},
+			Load:  load.Config{Protocol: load.HTTP3, Connections: 50, Streams: streams, Insecure: true, Timeout: visitTimeout},
 		})
 	}
 	cold := m.loaded(h2load.Burst{Connections: 50, Streams: 10}, rows.Row{
@@ -123,7 +123,7 @@ func (m *measurement) connections() []rows.Row {
 			Name: "quiet-" + p.suffix, Figure: "memory per connection", Metric: perConnection, Ours: millrace, Arms: servers(), Quick: p.http2,
 			About: fmt.Sprintf("%d connections over TLS that have asked once over %s, after %v in which nothing happens", m.most, p.name, rest),
 			Task: func(ctx context.Context, slot trial.TaskSlot) (trial.TaskResult, error) {
-				return m.quietOn(ctx, slot, p.http2)
+				return m.measureIdle(ctx, slot, p.http2)
 			},
 		}
 		if p.http2 {

@@ -17,8 +17,8 @@ import (
 	"millrace/lab/experiment/fileserver"
 )
 
-// patience is how long a connection, or an answer, may take.
-const patience = 20 * time.Second
+// visitTimeout is how long a connection, or an answer, may take.
+const visitTimeout = 20 * time.Second
 
 // http1 is the protocol that a server speaks without ALPN, too (RFC 7301, 6).
 const http1 = "http/1.1"
@@ -53,7 +53,7 @@ func visit(ctx context.Context, at string, config *tls.Config) (*visitor, error)
 	if err != nil {
 		return nil, fmt.Errorf("reading the server's URL: %w", err)
 	}
-	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: visitTimeout}, Config: config}
 	conn, err := d.DialContext(ctx, "tcp", u.Host)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", u.Host, err)
@@ -75,7 +75,7 @@ func (v *visitor) close() { _ = v.conn.Close() } // what it has to say no longer
 
 // get asks for a path and returns the body.
 func (v *visitor) get(path string) ([]byte, error) {
-	err := v.conn.SetDeadline(time.Now().Add(patience))
+	err := v.conn.SetDeadline(time.Now().Add(visitTimeout))
 	v.reader = bufio.NewReader(v.conn)
 	var body []byte
 	if err == nil && v.http2 {

@@ -54,7 +54,7 @@ func (m *measurement) arms(ctx context.Context, mode result.Mode) []trial.Arm {
 		m.Arm(gws+overTLS, "the echo over gws over TLS", m.peer(peers()[0], "wss", "/echo", "-cert", m.cert, "-key", m.key)),
 		m.Arm(millrace+overTLS, "millrace ws over TLS", m.millraceTLS()),
 		m.Arm("nginx"+proxy, "nginx in front of an echo, as its documentation says", m.passedOn(m.nginx(ctx))),
-		m.Arm(millrace+proxy, "millrace ws proxy in front of the same echo", m.passedOn(m.millrace("/echo", "proxy", "ws://"+m.behind))),
+		m.Arm(millrace+proxy, "millrace ws proxy in front of the same echo", m.passedOn(m.millrace("/echo", "proxy", "ws://"+m.upstream))),
 	)
 }
 
@@ -97,19 +97,19 @@ func (m *measurement) started(at func(fileserver.Place) map[string]string, args 
 // nginx passes WebSockets on.
 func (m *measurement) nginx(ctx context.Context) fileserver.Launch {
 	l := m.NginxWith(ctx, "ws.conf.tmpl", func(p fileserver.Place) map[string]string {
-		return map[string]string{"Address": p.Address, "Upstream": m.behind}
+		return map[string]string{"Address": p.Address, "Upstream": m.upstream}
 	})
 	l.URLs = urls("ws", "/echo")
 	return l
 }
 
-// errNothingBehind is why nothing is passed on.
-var errNothingBehind = errors.New("there is no executable of millrace, whose echo would stand behind it")
+// errNoUpstream is why nothing is passed on.
+var errNoUpstream = errors.New("there is no executable of millrace, whose echo would stand behind it")
 
 // passedOn is a proxy, where there is something behind it.
 func (m *measurement) passedOn(l fileserver.Launch) fileserver.Launch {
-	if m.behind == "" && l.Missing == nil {
-		return fileserver.Launch{Missing: errNothingBehind}
+	if m.upstream == "" && l.Missing == nil {
+		return fileserver.Launch{Missing: errNoUpstream}
 	}
 	return l
 }

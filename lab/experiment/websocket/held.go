@@ -44,12 +44,12 @@ const (
 	// sources are the source addresses, each good for some 28,000 connections to
 	// one server.
 	sources = 4
-	// patience is how long a connection, or a message, may take.
-	patience = 10 * time.Second
+	// messageTimeout is how long a connection, or a message, may take.
+	messageTimeout = 10 * time.Second
 )
 
-// A crowd is connections that are open.
-type crowd struct {
+// connections are those of one workload that are open.
+type connections struct {
 	dialer client.Dialer
 	conns  []client.Conn
 	failed uint64
@@ -58,21 +58,21 @@ type crowd struct {
 
 // gather opens connections, and says on each what is to be said first, where
 // that is not empty; the answer is read.
-func gather(ctx context.Context, url, hello string, n int) (*crowd, error) {
+func gather(ctx context.Context, url, hello string, n int) (*connections, error) {
 	var next atomic.Uint32
 	d, err := client.New(client.Options{
-		Protocol: "websocket", URL: url, Insecure: true, Timeout: patience,
+		Protocol: "websocket", URL: url, Insecure: true, Timeout: messageTimeout,
 		LocalAddr: func() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+next.Add(1)%sources))} },
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := &crowd{dialer: d}
+	c := &connections{dialer: d}
 	var mu sync.Mutex // guards c
 	each(n, func(int) {
 		conn, err := d.Dial(ctx)
 		if err == nil && hello != "" {
-			err = greet(ctx, conn, hello)
+			err = subscribe(ctx, conn, hello)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -91,8 +91,8 @@ func gather(ctx context.Context, url, hello string, n int) (*crowd, error) {
 // errNoMessenger cannot happen: every WebSocket is one.
 var errNoMessenger = errors.New("the connection is not a WebSocket")
 
-// greet says what comes first, and waits for the answer that takes up its words.
-func greet(ctx context.Context, conn client.Conn, hello string) error {
+// subscribe sends a client's subscription, and waits for its confirmation.
+func subscribe(ctx context.Context, conn client.Conn, hello string) error {
 	m, ok := conn.(client.Messenger)
 	if !ok {
 		return errNoMessenger
@@ -108,7 +108,7 @@ func greet(ctx context.Context, conn client.Conn, hello string) error {
 }
 
 // part closes all connections.
-func (c *crowd) part() {
+func (c *connections) part() {
 	each(len(c.conns), func(i int) { _ = c.conns[i].Close() }) // what they have to say no longer matters
 	_ = c.dialer.Close()
 }
@@ -127,8 +127,8 @@ func each(n int, do func(i int)) {
 	all.Wait()
 }
 
-// quiet is the workload of connections on which nothing happens.
-func quiet(name string, n int, rest time.Duration, arms []string) trial.Workload {
+// idleWorkload is the workload of connections on which nothing happens.
+func idleWorkload(name string, n int, rest time.Duration, arms []string) trial.Workload {
 	return trial.Workload{
 		Name: name, About: fmt.Sprintf("%d connections on which nothing happens for %v", n, rest),
 		Arms: arms, Decide: []string{perConnection},

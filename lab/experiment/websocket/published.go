@@ -77,7 +77,7 @@ func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Durat
 		}
 	}
 	err = d.publish(ctx, slot, every)
-	late := time.AfterFunc(patience, stop) // what has not come then is lost
+	late := time.AfterFunc(messageTimeout, stop) // what has not come then is lost
 	all.Wait()
 	late.Stop()
 	slot.Window(false)
@@ -98,7 +98,7 @@ func broadcast(ctx context.Context, slot trial.TaskSlot, n int, every time.Durat
 func (d *delivery) publish(ctx context.Context, slot trial.TaskSlot, every time.Duration) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 1}
 	defer transport.CloseIdleConnections()
-	poster := &http.Client{Transport: transport, Timeout: patience}
+	poster := &http.Client{Transport: transport, Timeout: messageTimeout}
 	start := time.Since(d.began)
 	for i := range before + d.count {
 		due := start + time.Duration(i)*every

@@ -42,7 +42,7 @@ func Experiment() experiment.Experiment {
 type measurement struct {
 	*experiment.Stage
 	*fileserver.Servers
-	behind    string // host:port of the echo that proxies are in front of
+	upstream  string // host:port of the echo that proxies are in front of
 	cert, key string // files
 }
 
@@ -56,14 +56,14 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return err
 	}
 	if env.Millrace != "" && env.Mode == result.Full {
-		echo, err := m.startBehind(ctx)
+		echo, err := m.startUpstream(ctx)
 		if err != nil {
 			return err
 		}
 		defer echo.Stop() //nolint:errcheck // that it died shows in what is passed on to it
-		m.behind = echo.Address()
+		m.upstream = echo.Address()
 	}
-	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(quietConnections))
+	plan := newPlan(m.arms(ctx, env.Mode), env, m.MostConnections(idleConnections))
 	plan.Budget = m.Left()
 	err = trial.RunPlan(ctx, plan, res, m.Part(0, 1, 0))
 	res.Tables = append(res.Tables, experiment.Beside(res, millrace, millrace+overTLS, millrace+channels, millrace+proxy))
@@ -71,11 +71,11 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	return err
 }
 
-// quietConnections are how many there are of those on which nothing happens.
-const quietConnections = 3000
+// idleConnections are how many there are of those on which nothing happens.
+const idleConnections = 3000
 
-// startBehind starts the echo that proxies are in front of.
-func (m *measurement) startBehind(ctx context.Context) (*subject.Process, error) {
+// startUpstream starts the echo that proxies are in front of.
+func (m *measurement) startUpstream(ctx context.Context) (*subject.Process, error) {
 	return subject.Retry(ctx, func() (*subject.Process, error) {
 		address, err := subject.FreeAddress()
 		if err != nil {
@@ -110,7 +110,7 @@ func newPlan(arms []trial.Arm, env experiment.Env, most int) trial.Plan {
 	} else {
 		p.Slot, p.Warmup = 250*time.Millisecond, 50*time.Millisecond
 		p.Workloads = []trial.Workload{
-			quiet("quiet", min(most, 1000), 500*time.Millisecond, nil), echo(20, 50), published(1000, 20*time.Millisecond, 15),
+			idleWorkload("quiet", min(most, 1000), 500*time.Millisecond, nil), echo(20, 50), published(1000, 20*time.Millisecond, 15),
 		}
 		for i := range p.Workloads {
 			p.Workloads[i].Arms = []string{gws, millrace}
@@ -133,9 +133,9 @@ func newPlan(arms []trial.Arm, env experiment.Env, most int) trial.Plan {
 func full(most int) []trial.Workload {
 	const rest = 2 * time.Second
 	w := []trial.Workload{
-		quiet("quiet", most, rest, echoArms()),
-		quiet("quiet over TLS", most/4, rest, []string{gws + overTLS, millrace + overTLS}),
-		quiet("quiet, passed on", most/2, rest, []string{"nginx" + proxy, millrace + proxy}),
+		idleWorkload("quiet", most, rest, echoArms()),
+		idleWorkload("quiet over TLS", most/4, rest, []string{gws + overTLS, millrace + overTLS}),
+		idleWorkload("quiet, passed on", most/2, rest, []string{"nginx" + proxy, millrace + proxy}),
 	}
 	for _, size := range []int{20, 1024} {
 		for _, n := range []int{50, 1000} {

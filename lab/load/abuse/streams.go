@@ -12,9 +12,9 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A crowd is the open streams of one connection of HTTP/2.
-type crowd struct {
-	*Siege
+// openStreams are those of one connection of HTTP/2.
+type openStreams struct {
+	*Attack
 	framer *http2.Framer
 	block  []byte // the header block of each request
 	open   map[uint32]bool
@@ -23,8 +23,8 @@ type crowd struct {
 	body   []byte
 }
 
-// heard is what matters of a frame.
-type heard struct {
+// received is what matters of a frame.
+type received struct {
 	kind   http2.FrameType
 	stream uint32
 	ends   bool // the stream
@@ -35,8 +35,8 @@ type heard struct {
 
 // streams opens POST requests on a connection and sends pieces of their bodies
 // until the server ends it.
-func (s *Siege) streams(ctx context.Context, conn net.Conn) {
-	c := &crowd{Siege: s, framer: http2.NewFramer(conn, conn), open: map[uint32]bool{}, most: s.Streams, body: s.piece()}
+func (s *Attack) streams(ctx context.Context, conn net.Conn) {
+	c := &openStreams{Attack: s, framer: http2.NewFramer(conn, conn), open: map[uint32]bool{}, most: s.Streams, body: s.piece()}
 	c.block = s.headers()
 	defer func() { s.held.Add(-int64(len(c.open))) }()
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil || c.framer.WriteSettings() != nil {
@@ -44,7 +44,7 @@ func (s *Siege) streams(ctx context.Context, conn net.Conn) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	frames := make(chan heard)
+	frames := make(chan received)
 	go c.listen(ctx, frames) // ends with the connection or ctx
 	defer conn.Close()
 	pieces, again := time.NewTicker(s.Every), time.NewTicker(s.Again)
@@ -75,7 +75,7 @@ func (s *Siege) streams(ctx context.Context, conn net.Conn) {
 
 // headers is the header block of a request, without a dynamic table: it is the
 // same each time.
-func (s *Siege) headers() []byte {
+func (s *Attack) headers() []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	e.SetMaxDynamicTableSize(0)
@@ -93,14 +93,14 @@ func (s *Siege) headers() []byte {
 }
 
 // listen passes on what the server says; it closes frames at the end.
-func (c *crowd) listen(ctx context.Context, frames chan<- heard) {
+func (c *openStreams) listen(ctx context.Context, frames chan<- received) {
 	defer close(frames)
 	for {
 		f, err := c.framer.ReadFrame()
 		if err != nil {
 			return
 		}
-		h := heard{kind: f.Header().Type, stream: f.Header().StreamID}
+		h := received{kind: f.Header().Type, stream: f.Header().StreamID}
 		switch f := f.(type) {
 		case *http2.SettingsFrame:
 			h.ack = f.IsAck()
@@ -125,7 +125,7 @@ func (c *crowd) listen(ctx context.Context, frames chan<- heard) {
 }
 
 // take answers a frame.
-func (c *crowd) take(h heard) error {
+func (c *openStreams) take(h received) error {
 	switch {
 	case h.kind == http2.FrameSettings && !h.ack:
 		if h.most > 0 {
@@ -151,7 +151,7 @@ func (c *crowd) take(h heard) error {
 }
 
 // fill opens as many streams as may be.
-func (c *crowd) fill() error {
+func (c *openStreams) fill() error {
 	for len(c.open) < c.most {
 		if c.last == 0 {
 			c.last = 1
@@ -169,7 +169,7 @@ func (c *crowd) fill() error {
 }
 
 // send sends a piece on each stream.
-func (c *crowd) send() error {
+func (c *openStreams) send() error {
 	for stream := range c.open {
 		if err := c.framer.WriteData(stream, false, c.body); err != nil {
 			return err

@@ -77,7 +77,7 @@ func (t *target) connectError(err error) error {
 		return err
 	}
 	says := func(format string, args ...any) error {
-		return &failure{said: ErrConnect.Error() + " to " + t.address + ": " + fmt.Sprintf(format, args...), kind: ErrConnect, cause: err}
+		return &failure{text: ErrConnect.Error() + " to " + t.address + ": " + fmt.Sprintf(format, args...), kind: ErrConnect, cause: err}
 	}
 	if why := certificateTrouble(err); why != "" {
 		return says("%s; to accept any certificate, use --insecure", why)
@@ -103,11 +103,11 @@ func (t *target) connectError(err error) error {
 // A failure is an error of one of our kinds in words of our own, with what it
 // came from for errors.Is and errors.As.
 type failure struct {
-	said        string
+	text        string
 	kind, cause error
 }
 
-func (f *failure) Error() string   { return f.said }
+func (f *failure) Error() string   { return f.text }
 func (f *failure) Unwrap() []error { return []error{f.kind, f.cause} }
 
 // certificateTrouble says what is wrong with a certificate, or nothing if that

@@ -56,7 +56,7 @@ func (d *http2Dialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	if c, ok := conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol != "h2" {
 		conn.Close()
-		return nil, &failure{said: ErrConnect.Error() + " to " + d.address + ": it speaks TLS but not this protocol over it", kind: ErrConnect}
+		return nil, &failure{text: ErrConnect.Error() + " to " + d.address + ": it speaks TLS but not this protocol over it", kind: ErrConnect}
 	}
 	return conn, nil
 }

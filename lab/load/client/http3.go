@@ -111,7 +111,7 @@ func (d *http3Dialer) quicError(err error) error {
 	if _, idle := errors.AsType[*quic.IdleTimeoutError](err); idle || isTimeout(err) {
 		// Nothing tells a UDP port where nobody listens from a slow one.
 		return &failure{
-			said:  fmt.Sprintf("%v to %s: no answer to QUIC's handshake within %v: does the target speak HTTP/3 on this UDP port?", ErrConnect, d.address, d.timeout),
+			text:  fmt.Sprintf("%v to %s: no answer to QUIC's handshake within %v: does the target speak HTTP/3 on this UDP port?", ErrConnect, d.address, d.timeout),
 			kind:  ErrConnect,
 			cause: err,
 		}

@@ -127,7 +127,7 @@ func (c *webSocketConn) refused(status int, err error) error {
 		return d.connectError(fmt.Errorf("upgrade to WebSocket: %w", err))
 	}
 	return &failure{
-		said:  fmt.Sprintf("%v to %s: it answered %d %s to the upgrade: is there a WebSocket at this path?", ErrConnect, d.address, status, http.StatusText(status)),
+		text:  fmt.Sprintf("%v to %s: it answered %d %s to the upgrade: is there a WebSocket at this path?", ErrConnect, d.address, status, http.StatusText(status)),
 		kind:  ErrConnect,
 		cause: err,
 	}

@@ -29,13 +29,13 @@ type Clean struct {
 func (c *Clean) Run(s console.Streams) error {
 	ctx, stop := console.UntilInterrupted()
 	defer stop()
-	all, err := c.albums()
+	all, err := c.folders()
 	switch {
 	case err != nil:
 		return err
 	case len(all) > 0:
 		for _, a := range all {
-			if err := c.album(ctx, a, s); err != nil {
+			if err := c.cleanFolder(ctx, a, s); err != nil {
 				return err
 			}
 		}
@@ -54,20 +54,20 @@ func (c *Clean) Run(s console.Streams) error {
 
 // cleanedBy has a server do it.
 func cleanedBy(ctx context.Context, r *remote.Server, s console.Streams) error {
-	done, err := tidy(ctx, r)
+	done, err := clean(ctx, r)
 	if err != nil {
 		return err
 	}
 	for _, route := range slices.Sorted(maps.Keys(done)) {
-		if err := tellTidied(s, route, done[route]); err != nil {
+		if err := printCleaned(s, route, done[route]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellTidied says what was removed.
-func tellTidied(s console.Streams, name string, t images.Tidied) error {
+// printCleaned says what was removed.
+func printCleaned(s console.Streams, name string, t images.Tidied) error {
 	freed := ""
 	if t.Removed > 0 {
 		freed = ", " + console.Amount(t.Bytes)
@@ -76,8 +76,8 @@ func tellTidied(s console.Streams, name string, t images.Tidied) error {
 	return err
 }
 
-// album cleans what is kept of one folder.
-func (c *Clean) album(ctx context.Context, a album, s console.Streams) error {
+// cleanFolder cleans what is kept of one folder.
+func (c *Clean) cleanFolder(ctx context.Context, a imageFolder, s console.Streams) error {
 	r, _, err := having(ctx, c.Flags, a.dir)
 	switch {
 	case err != nil:
@@ -107,11 +107,11 @@ func (c *Clean) album(ctx context.Context, a album, s console.Streams) error {
 	if err = errors.Join(err, o.close()); err != nil {
 		return err
 	}
-	return tellTidied(s, a.name, done)
+	return printCleaned(s, a.name, done)
 }
 
 // removeAll removes every variant in a store, whatever it was made of.
-func (a album) removeAll(ctx context.Context, s console.Streams) error {
+func (a imageFolder) removeAll(ctx context.Context, s console.Streams) error {
 	disk, err := images.OpenStore(a.images, a.scope)
 	if err != nil {
 		return a.inUse(err)
@@ -129,7 +129,7 @@ func (a album) removeAll(ctx context.Context, s console.Streams) error {
 	if err = errors.Join(err, disk.Close()); err != nil {
 		return err
 	}
-	return tellTidied(s, a.name, done)
+	return printCleaned(s, a.name, done)
 }
 
 // store cleans a folder of variants by what they say they were made of.
@@ -138,12 +138,12 @@ func (c *Clean) store(ctx context.Context, s console.Streams) error {
 	if err != nil {
 		return fmt.Errorf("the folder for what is converted: %w", err)
 	}
-	a := album{name: c.Store, dir: dir, images: images.Options{Store: c.Store}}
+	a := imageFolder{name: c.Store, dir: dir, images: images.Options{Store: c.Store}}
 	if _, err := os.Stat(c.Store); err != nil {
 		return fmt.Errorf("the folder for what is converted: %w", err)
 	}
 	if c.All {
-		return c.album(ctx, a, s)
+		return c.cleanFolder(ctx, a, s)
 	}
 	disk, err := images.OpenStore(a.images, "")
 	if err != nil {
@@ -162,11 +162,11 @@ func (c *Clean) store(ctx context.Context, s console.Streams) error {
 			s.Say("%s of %s are kept: there is no such folder now; --all removes them\n", console.Count(kept.Scopes[scope], "variant"), scope)
 			continue
 		}
-		one, err := newAlbum(*config.ForDir(scope).Sites[0].Routes["/"].Static, a.images)
+		one, err := newImageFolder(*config.ForDir(scope).Sites[0].Routes["/"].Static, a.images)
 		if err != nil {
 			return err
 		}
-		if err := c.album(ctx, one, s); err != nil {
+		if err := c.cleanFolder(ctx, one, s); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // shownNames is how many images are named for each cause of a failure.
 const shownNames = 3
 
-// convert converts an album's images and prints what came of it.
-func (a album) convert(ctx context.Context, jobs int, s console.Streams) (err error) {
+// convert converts a folder's images and prints what came of it.
+func (a imageFolder) convert(ctx context.Context, jobs int, s console.Streams) (err error) {
 	o, err := a.open(ctx, jobs)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (a album) convert(ctx context.Context, jobs int, s console.Streams) (err er
 		return console.Failure(errors.New("none of the formats can be written here"), "leave --formats and images.engine out: what is built in writes both")
 	}
 	s.Say("converting the images of %s: %s\n", a.name, imageworker.Writers(can))
-	r := conversion{album: a, began: time.Now(), cut: map[string]bool{}}
+	r := conversion{imageFolder: a, began: time.Now(), cut: map[string]bool{}}
 	var b *console.Bar
 	failed := 0
 	r.summary, err = o.Ahead(ctx, images.AheadOptions{Jobs: jobs, Progress: func(p images.Progress) {
@@ -56,9 +56,9 @@ func (a album) convert(ctx context.Context, jobs int, s console.Streams) (err er
 	return r.conclude(ctx, s)
 }
 
-// conversion is that of an album.
+// conversion is that of one folder.
 type conversion struct {
-	album
+	imageFolder
 	summary images.Summary
 	total   int
 	began   time.Time
@@ -140,12 +140,12 @@ func (r *conversion) failures(b *strings.Builder) {
 		if more := len(names) - shownNames; more > 0 {
 			shown += fmt.Sprintf(" and %d more", more)
 		}
-		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", console.Count(len(names), "image"), told(cause), shown)
+		fmt.Fprintf(b, "\n  %s: %s\n    %s\n", console.Count(len(names), "image"), reasonText(cause), shown)
 	}
 }
 
-// told says in words why an image was not converted.
-func told(cause string) string {
+// reasonText says in words why an image was not converted.
+func reasonText(cause string) string {
 	switch cause {
 	case "not an image":
 		return "not an image, whatever the name says: served as it is"

@@ -57,7 +57,7 @@ func (c *Convert) Run(verb *cli.Node, s console.Streams) error {
 	if err != nil {
 		return err
 	}
-	all, err := albums(cfg)
+	all, err := imageFolders(cfg)
 	if err != nil {
 		return err
 	}
@@ -116,8 +116,8 @@ func (c *Convert) meant(group *cli.Node) error {
 	return cmdline.OtherVerb(c.Dir, group)
 }
 
-// album is a folder of images that is served with images.
-type album struct {
+// imageFolder is a folder of images that a route converts.
+type imageFolder struct {
 	name   string // how a person calls it
 	scope  string // how the store does
 	dir    string // where variants are kept
@@ -125,28 +125,28 @@ type album struct {
 	images images.Options
 }
 
-// albums are those of a config, in the order of hosts and paths. Images from
+// imageFolders are those of a config, in the order of hosts and paths. Images from
 // another host are not in a folder, and are left out.
-func albums(cfg *config.Config) (all []album, err error) {
+func imageFolders(cfg *config.Config) (all []imageFolder, err error) {
 	for _, site := range cfg.Sites {
 		for _, r := range site.Routes {
 			if r.Images == nil || r.Static == nil {
 				continue
 			}
-			a, err := newAlbum(*r.Static, *r.Images)
+			a, err := newImageFolder(*r.Static, *r.Images)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, a)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b album) int { return strings.Compare(a.scope, b.scope) })
+	slices.SortStableFunc(all, func(a, b imageFolder) int { return strings.Compare(a.scope, b.scope) })
 	return all, nil
 }
 
-// newAlbum finds out what the server would call a folder.
-func newAlbum(st static.Options, o images.Options) (a album, err error) {
-	a = album{name: st.Root, static: st, images: o}
+// newImageFolder finds out what the server would call a folder.
+func newImageFolder(st static.Options, o images.Options) (a imageFolder, err error) {
+	a = imageFolder{name: st.Root, static: st, images: o}
 	if a.scope, err = st.Scope(); err != nil {
 		return a, fmt.Errorf("the folder of the images: %w", err)
 	}
@@ -159,8 +159,8 @@ func newAlbum(st static.Options, o images.Options) (a album, err error) {
 	return a, nil
 }
 
-// openAlbum is one with all that works on it.
-type openAlbum struct {
+// openFolder is one with its store, its source and its engine.
+type openFolder struct {
 	*images.Handler
 	disk   *disk.Store
 	source *static.Handler
@@ -172,8 +172,8 @@ const engineTest = 20 * time.Second
 
 // open opens what is kept, and starts an engine. jobs is how many conversions
 // may run at once, 0 for the default.
-func (a album) open(ctx context.Context, jobs int) (o *openAlbum, err error) {
-	o = &openAlbum{}
+func (a imageFolder) open(ctx context.Context, jobs int) (o *openFolder, err error) {
+	o = &openFolder{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, o.close())
@@ -202,7 +202,7 @@ func (a album) open(ctx context.Context, jobs int) (o *openAlbum, err error) {
 }
 
 // inUse says what to do about a folder that a server has.
-func (a album) inUse(err error) error {
+func (a imageFolder) inUse(err error) error {
 	if !errors.Is(err, disk.ErrInUse) {
 		return err
 	}
@@ -213,7 +213,7 @@ func (a album) inUse(err error) error {
 }
 
 // close ends everything that was begun.
-func (o *openAlbum) close() error {
+func (o *openFolder) close() error {
 	var errs []error
 	if o.Handler != nil {
 		errs = append(errs, o.Close())

@@ -17,8 +17,8 @@ import (
 // causes in words, no more than a few names each.
 func TestConversionTable(t *testing.T) {
 	r := conversion{
-		album: album{name: "photos", dir: "/var/cache/photos"},
-		took:  90 * time.Second,
+		imageFolder: imageFolder{name: "photos", dir: "/var/cache/photos"},
+		took:        90 * time.Second,
 		summary: images.Summary{
 			Pictures: 7, Bytes: 20_000_000, Smallest: 5_000_000,
 			Formats: map[string]images.Saving{
@@ -57,7 +57,7 @@ func TestConversionStopped(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	r := conversion{
-		album: album{name: "photos"}, total: 9, cut: map[string]bool{"c.jpg": true},
+		imageFolder: imageFolder{name: "photos"}, total: 9, cut: map[string]bool{"c.jpg": true},
 		summary: images.Summary{
 			Pictures: 3, Formats: map[string]images.Saving{"webp": {Made: 2, Bytes: 1, Of: 2}},
 			Failed: map[string][]string{"failed": {"c.jpg"}},
@@ -80,7 +80,7 @@ func TestConversionOfNothing(t *testing.T) {
 		"there are no images in photos":                   {},
 		"none of the images of photos could be converted": {Pictures: 1, Failed: map[string][]string{"broken": {"a.jpg"}}},
 	} {
-		r := conversion{album: album{name: "photos"}, summary: sum}
+		r := conversion{imageFolder: imageFolder{name: "photos"}, summary: sum}
 		if err := r.conclude(t.Context(), console.Streams{Out: &out, Err: &out}); err == nil || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}

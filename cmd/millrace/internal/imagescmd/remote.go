@@ -19,8 +19,8 @@ func imageStats(ctx context.Context, r *remote.Server) (stats map[string]images.
 	return stats, r.List(ctx, control.Prefix, "images", &stats)
 }
 
-// tidy makes a running server remove variants without an original.
-func tidy(ctx context.Context, r *remote.Server) (done map[string]images.Tidied, err error) {
+// clean makes a running server remove variants without an original.
+func clean(ctx context.Context, r *remote.Server) (done map[string]images.Tidied, err error) {
 	return done, r.Post(ctx, control.Clean, "images", &done)
 }
 
@@ -89,9 +89,9 @@ type Place struct {
 	Store  string `placeholder:"DIR" complete:"dir" env:"MILLRACE_IMAGES_STORE" help:"The folder for what is converted, if it is not the usual one."`
 }
 
-// albums are the folders that the command line names; none: the running
+// folders are the folders that the command line names; none: the running
 // server's. What a folder is served with does not matter here.
-func (p Place) albums() ([]album, error) {
+func (p Place) folders() ([]imageFolder, error) {
 	switch {
 	case p.Dir != "" && p.Config != "":
 		return nil, console.Usage("a folder and a config: only one of them can be given", "leave one of them out")
@@ -100,14 +100,14 @@ func (p Place) albums() ([]album, error) {
 		if err != nil {
 			return nil, cmdline.BadConfig(p.Config, err)
 		}
-		all, err := albums(cfg)
+		all, err := imageFolders(cfg)
 		if err == nil && len(all) == 0 {
 			err = console.Failure(fmt.Errorf("%s serves no folder with images", p.Config), "write \"images: on\" beside a route's \"static:\"")
 		}
 		return all, err
 	case p.Dir != "":
-		a, err := newAlbum(*config.ForDir(p.Dir).Sites[0].Routes["/"].Static, images.Options{Store: p.Store})
-		return []album{a}, err
+		a, err := newImageFolder(*config.ForDir(p.Dir).Sites[0].Routes["/"].Static, images.Options{Store: p.Store})
+		return []imageFolder{a}, err
 	}
 	return nil, nil
 }

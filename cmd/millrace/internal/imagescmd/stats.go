@@ -54,7 +54,7 @@ func (c *Stats) Run(s console.Streams) error {
 // stats are those of each route of the server, or of each folder; running: a
 // server has them.
 func (c *Stats) stats(ctx context.Context) (all map[string]images.Stats, running bool, err error) {
-	folders, err := c.albums()
+	folders, err := c.folders()
 	if err != nil {
 		return nil, false, err
 	}
@@ -86,7 +86,7 @@ func (c *Stats) stats(ctx context.Context) (all map[string]images.Stats, running
 }
 
 // stats are those of a folder that no server has.
-func (a album) stats(ctx context.Context) (s images.Stats, err error) {
+func (a imageFolder) stats(ctx context.Context) (s images.Stats, err error) {
 	for _, dir := range a.static.Folders() {
 		if err := config.CheckDir(dir); err != nil {
 			return s, err

@@ -215,7 +215,7 @@ func (r *comparison) read(node *draft.Node, report *draft.Report, name, cert, ke
 	if err != nil {
 		return nil, cmdline.BadConfig("what millrace import writes", err)
 	}
-	if n := report.Count(draft.Left); n > 0 {
+	if n := report.Count(draft.Untranslated); n > 0 {
 		r.streams.Say("%s not carried over: millrace import %s %s lists them\n", console.Count(n, "line"), strings.ToLower(r.theirName()), name)
 	}
 	return cfg, nil

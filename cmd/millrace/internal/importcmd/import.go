@@ -162,10 +162,10 @@ func (o output) write(s console.Streams, command string, node *draft.Node, repor
 	} else if err := writeFile(name, text, o.Force, command); err != nil {
 		return err
 	}
-	for _, line := range report.NotCarriedOver() {
+	for _, line := range report.UntranslatedLines() {
 		s.Say("%s\n", line)
 	}
-	s.Say("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Left))
+	s.Say("%s: %d lines translated, %d replaced by defaults, %d not carried over\n", name, report.Count(draft.Translated), report.Count(draft.Defaulted), report.Count(draft.Untranslated))
 	if _, err := config.Parse(name, []byte(text)); err != nil {
 		s.Say("%v\n", err)
 		s.Say("  the config is written; change the lines above until millrace check %s says ok\n", name)

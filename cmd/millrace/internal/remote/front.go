@@ -17,8 +17,8 @@ const maxIdle = 256
 
 // Site is how a running server's pages are called.
 type Site struct {
-	Home   string // its own address, without a slash at its end
-	Secure bool   // it serves HTTPS itself
+	BaseURL string // its own address, without a slash at its end
+	Secure  bool   // it serves HTTPS itself
 }
 
 // Site asks the server where it is.
@@ -38,7 +38,7 @@ func (r *Server) Site(ctx context.Context) (Site, error) {
 // address, and where something before it ends TLS, https has become http.
 func (s Site) Asked(text string) string {
 	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
-		return s.Home + text
+		return s.BaseURL + text
 	}
 	if rest, ok := strings.CutPrefix(text, "https://"); ok && !s.Secure {
 		return "http://" + rest

@@ -22,7 +22,7 @@ func TestFrontAddresses(t *testing.T) {
 	if _, err := NewFront(nil); err == nil {
 		t.Error("a front without an address")
 	}
-	plain, secure := Site{Home: "http://127.0.0.1:80"}, Site{"https://a", true}
+	plain, secure := Site{BaseURL: "http://127.0.0.1:80"}, Site{"https://a", true}
 	for _, c := range []struct {
 		at                  Site
 		text, asked, purged string

@@ -139,8 +139,8 @@ func (b *sandbox) hold(folders ...string) {
 // looking is how often watch looks.
 const looking = 10 * time.Second
 
-// mostTold bounds what it tells: of more, each says the same.
-const mostTold = 100
+// maxReported bounds what it reports: of more, each says the same.
+const maxReported = 100
 
 // watch tells of files and folders that were replaced by others out of reach, until
 // the server ends.
@@ -158,7 +158,7 @@ func (b *sandbox) watch(ctx context.Context, s console.Streams) {
 		case <-tick.C:
 		}
 		for _, r := range b.domain.Beyond(*b.rules.Load()) {
-			if !told[r.Path] && len(told) < mostTold {
+			if !told[r.Path] && len(told) < maxReported {
 				told[r.Path] = true
 				s.Tell(slog.LevelWarn, b.restart("another file or folder has taken the place of "+r.Path+", and the sandbox reaches only the one from the start").Error())
 			}

@@ -171,7 +171,7 @@ func (w life) serve(cfg *config.Config) error {
 	s.Format(cfg.Log.Format)
 	from.Prepared()
 	var srv *engine.Server
-	upgrade := newUpgrader(from, w.box, s, &service{tell: s})
+	upgrade := newUpgrader(from, w.box, s, &service{streams: s})
 	reload := func() (err error) {
 		upgrade.config.Lock()
 		defer upgrade.config.Unlock()
@@ -265,9 +265,9 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 	defer drain()
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }() // ends with Run, which is waited for below
-	upgrade.from.Ready(srv.Hear)
+	upgrade.from.Ready(srv.HandleMessage)
 	if upgrade.from == nil { // else the predecessor says whose service this is
-		upgrade.service.say("READY=1\nSTATUS=serving")
+		upgrade.service.notify("READY=1\nSTATUS=serving")
 	}
 	watched, unwatch := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -311,7 +311,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 			case lingers:
 				lingers = false
 				s.Tell(slog.LevelInfo, "ending WebSockets, finishing running requests; again to stop now")
-				srv.Hurry()
+				srv.StartDrain()
 			case ctx.Err() != nil:
 				now = true
 				if err := srv.Close(); err != nil {
@@ -319,7 +319,7 @@ func serve(srv *engine.Server, signals <-chan os.Signal, reload func() error, up
 				}
 			default:
 				s.Tell(slog.LevelInfo, "finishing running requests; again to stop now")
-				upgrade.service.say("STOPPING=1")
+				upgrade.service.notify("STOPPING=1")
 				drain()
 			}
 		}

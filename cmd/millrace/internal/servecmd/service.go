@@ -16,35 +16,35 @@ import (
 // stops, and while it works well it says so for the unit's watchdog (sd_notify(3)).
 // Elsewhere it does nothing.
 type service struct {
-	tell   console.Streams
-	handed atomic.Bool // another process is the service: systemd hears nothing more from this one
+	streams console.Streams
+	handed  atomic.Bool // another process is the service: systemd hears nothing more from this one
 }
 
-// say tells systemd.
-func (v *service) say(state string) {
+// notify tells systemd a state.
+func (v *service) notify(state string) {
 	if v.handed.Load() {
 		return
 	}
 	if err := handover.NotifySystemd(state); err != nil {
-		v.tell.Tell(slog.LevelWarn, err.Error())
+		v.streams.Tell(slog.LevelWarn, err.Error())
 	}
 }
 
 // reloading says that the config is being read, and returns what says the result.
 func (v *service) reloading() (done func(error)) {
-	v.say("RELOADING=1\nMONOTONIC_USEC=" + handover.MonotonicTime())
+	v.notify("RELOADING=1\nMONOTONIC_USEC=" + handover.MonotonicTime())
 	return func(err error) {
 		status := "READY=1\nSTATUS=serving"
 		if err != nil {
 			status = "READY=1\nSTATUS=serving by the old config: the new one has mistakes"
 		}
-		v.say(status)
+		v.notify(status)
 	}
 }
 
-// handOver says which process is the service from now on.
-func (v *service) handOver(pid int) {
-	v.say(fmt.Sprintf("MAINPID=%d", pid))
+// setMainPID says which process is the service from now on.
+func (v *service) setMainPID(pid int) {
+	v.notify(fmt.Sprintf("MAINPID=%d", pid))
 	v.handed.Store(true)
 }
 
@@ -69,9 +69,9 @@ func (v *service) watch(ctx context.Context, answer func(context.Context) error)
 		cancel()
 		switch {
 		case err == nil:
-			v.say("WATCHDOG=1")
+			v.notify("WATCHDOG=1")
 		case ctx.Err() == nil:
-			v.tell.Tell(slog.LevelError, "the watchdog is not told that all is well: "+err.Error())
+			v.streams.Tell(slog.LevelError, "the watchdog is not told that all is well: "+err.Error())
 		}
 	}
 }

@@ -79,7 +79,7 @@ type upgrader struct {
 	missing error  // why it is not known
 	from    *handover.Predecessor
 	box     *sandbox
-	tell    console.Streams
+	streams console.Streams
 	srv     *engine.Server
 	service *service
 	handed  chan int    // the successor's number, once it serves
@@ -89,7 +89,7 @@ type upgrader struct {
 
 // newUpgrader finds the program that runs, before anybody puts another one there.
 func newUpgrader(from *handover.Predecessor, box *sandbox, s console.Streams, service *service) *upgrader {
-	u := &upgrader{from: from, box: box, tell: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
+	u := &upgrader{from: from, box: box, streams: s, service: service, handed: make(chan int, 1), config: new(sync.Mutex)}
 	u.program, u.missing = calledAs()
 	return u
 }
@@ -125,14 +125,14 @@ func (u *upgrader) run() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", admin.ErrNotNow, err)
 	}
-	u.tell.Tell(slog.LevelInfo, "starting "+u.program+" anew")
+	u.streams.Tell(slog.LevelInfo, "starting "+u.program+" anew")
 	n, err := u.start(starter)
 	if err != nil {
-		u.tell.Tell(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
+		u.streams.Tell(slog.LevelError, fmt.Sprintf("not upgraded; this process goes on: %v", err))
 		return err
 	}
 	u.done = true
-	u.service.handOver(n.Pid())
+	u.service.setMainPID(n.Pid())
 	u.handed <- n.Pid()
 	return nil
 }

@@ -20,9 +20,9 @@ type event struct {
 
 // events reads a stream.
 type events struct {
-	r     *bufio.Reader
-	begun bool
-	cr    bool // the last line ended in CR: an LF right behind it belongs to it
+	r       *bufio.Reader
+	started bool
+	cr      bool // the last line ended in CR: an LF right behind it belongs to it
 	// id is that of the latest event, with data or without: where to go on. An
 	// event without one has that of the event before.
 	id string
@@ -91,8 +91,8 @@ func (s *events) line() (string, error) {
 }
 
 func (s *events) finish(line []byte) string {
-	if !s.begun {
-		s.begun = true
+	if !s.started {
+		s.started = true
 		line = bytes.TrimPrefix(line, []byte("\ufeff"))
 	}
 	return string(line)

@@ -114,7 +114,7 @@ func (c *Listen) once(ctx context.Context, s console.Streams) (connected bool, e
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status says most of it
-		err := at.refused(resp, "not listening to "+strings.Join(c.Channel, ", "), said(body), "show a token: --token TOKEN, or MILLRACE_WS_TOKEN")
+		err := at.refused(resp, "not listening to "+strings.Join(c.Channel, ", "), errorText(body), "show a token: --token TOKEN, or MILLRACE_WS_TOKEN")
 		if resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests {
 			return false, finalError{err}
 		}

@@ -109,7 +109,7 @@ func (at *channelsAt) publish(ctx context.Context, channel string, data []byte, 
 		return "", fmt.Errorf("reading the answer: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return "", at.refused(resp, "not published to "+channel, said(body),
+		return "", at.refused(resp, "not published to "+channel, errorText(body),
 			"show one of the server's keys: --key KEY, or MILLRACE_WS_KEY; it has those of `millrace ws --channels --key KEY`")
 	}
 	var answer struct {
@@ -121,8 +121,8 @@ func (at *channelsAt) publish(ctx context.Context, channel string, data []byte, 
 	return "published to " + channel, nil
 }
 
-// said is the message in an answer: JSON with an error, or a line of text.
-func said(body []byte) string {
+// errorText is the message in an answer: JSON with an error, or a line of text.
+func errorText(body []byte) string {
 	var answer struct {
 		Error string `json:"error"`
 	}

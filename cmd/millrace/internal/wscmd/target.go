@@ -63,7 +63,7 @@ func (f channelFlags) find(ctx context.Context) (*channelsAt, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, place, _ := strings.Cut(front.Site.Home, "://")
+	scheme, place, _ := strings.Cut(front.Site.BaseURL, "://")
 	if front.Site.Secure { // plain HTTP may only redirect
 		scheme = "https"
 	}

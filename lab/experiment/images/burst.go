@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// smallRate is how often a small file is asked for beside a crowd, a second.
+	// smallRate is how often a small file is asked for beside a burst, a second.
 	smallRate = 200
 	// smallConnections share these requests: one that waits holds up no other.
 	smallConnections = 4
-	// crowdLimit is how long a crowd's conversions may take.
-	crowdLimit = 3 * time.Minute
+	// burstLimit is how long a burst's conversions may take.
+	burstLimit = 3 * time.Minute
 	// askEvery is how often the server is asked how many are done.
 	askEvery = 250 * time.Millisecond
 	// rowClients ask for the conversions in a row.
@@ -31,10 +31,10 @@ const (
 	noticed = 2 * time.Second
 )
 
-// crowd has many clients ask at once for photographs that are not converted,
+// burst has many clients ask at once for photographs that are not converted,
 // beside one that asks for a small file.
-func (m *measurement) crowd(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
-	ctx, cancel := context.WithTimeout(ctx, crowdLimit)
+func (m *measurement) burst(ctx context.Context, slot trial.TaskSlot) (got trial.TaskResult, err error) {
+	ctx, cancel := context.WithTimeout(ctx, burstLimit)
 	defer cancel()
 	before, err := count(ctx, slot.Instance.URL[control])
 	if err != nil {
@@ -54,7 +54,7 @@ func (m *measurement) crowd(ctx context.Context, slot trial.TaskSlot) (got trial
 	}
 	beside := make(chan latency, 1)
 	go func() { // ends with loaded, and is waited for below
-		p99, err := small(loading, slot.URL, crowdLimit)
+		p99, err := small(loading, slot.URL, burstLimit)
 		beside <- latency{p99, err}
 	}()
 	began := time.Now()
@@ -68,8 +68,8 @@ func (m *measurement) crowd(ctx context.Context, slot trial.TaskSlot) (got trial
 	if err = errors.Join(err, watchErr, meanwhile.err); err != nil {
 		return got, err
 	}
-	if n := now.Converted - before.Converted; n != uint64(len(m.crowded)) {
-		fail(&got, 1, fmt.Sprintf("%d photographs took %d conversions; %d failed, %d were turned away", len(m.crowded), n, now.Failed, now.Shed))
+	if n := now.Converted - before.Converted; n != uint64(len(m.burstImages)) {
+		fail(&got, 1, fmt.Sprintf("%d photographs took %d conversions; %d failed, %d were turned away", len(m.burstImages), n, now.Failed, now.Shed))
 	}
 	got.Values[peak], got.Values[smallAlone], got.Values[smallBeside] = float64(most), float64(alone), float64(meanwhile.p99)
 	return got, nil
@@ -88,7 +88,7 @@ func (m *measurement) askAll(ctx context.Context, url string, got *trial.TaskRes
 			<-begin
 			for k := range m.each {
 				start := time.Now()
-				a, err := ask(ctx, client, url+m.crowded[(i+k*7)%len(m.crowded)])
+				a, err := ask(ctx, client, url+m.burstImages[(i+k*7)%len(m.burstImages)])
 				waited := float64(time.Since(start))
 				mu.Lock()
 				switch {
@@ -161,7 +161,7 @@ func (m *measurement) row(ctx context.Context, slot trial.TaskSlot) (got trial.T
 		}
 		if err == nil {
 			m.pass(ctx, slot.URL, &got)
-			err = sleep(ctx, m.rest) // until the workers have ended
+			err = sleep(ctx, m.idle) // until the workers have ended
 		}
 		now, readErr := slot.Target.Read()
 		err = errors.Join(err, readErr)
