@@ -20,7 +20,7 @@ import (
 	"millrace/lab/subject"
 )
 
-// TestRightAnswer has the golden values of bench/subjects/apiupstream.
+// TestRightAnswer has the golden values of bench/subjects/upstream.
 func TestRightAnswer(t *testing.T) {
 	for _, c := range []struct {
 		page    string
@@ -118,7 +118,7 @@ func FuzzParseCount(f *testing.F) {
 	})
 }
 
-// A fakeAPI answers as bench/subjects/apiupstream does, and as a cache in front
+// A fakeAPI answers as bench/subjects/upstream does, and as a cache in front
 // of it that keeps everything, errors too, until it is told to forget.
 type fakeAPI struct {
 	mu      sync.Mutex

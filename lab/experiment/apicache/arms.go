@@ -55,9 +55,9 @@ func (r *cacheRun) prepare(ctx context.Context) error {
 	if r.env.Bench == nil {
 		return experiment.ErrNoSources
 	}
-	programs, err := r.Build(ctx, []experiment.Program{{Name: "apiupstream"}, {Name: "apigocache"}})
+	programs, err := r.Build(ctx, []experiment.Program{{Name: "upstream"}, {Name: "apigocache"}})
 	if err == nil {
-		r.upstream, err = programs.Path("apiupstream")
+		r.upstream, err = programs.Path("upstream")
 	}
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (r *cacheRun) prepare(ctx context.Context) error {
 	places := new(atomic.Int64)
 	arms := []*cacheArm{{
 		name: directArm, about: "the API itself, without a cache: what the published figures of Flask are, by their least latency", workers: 1,
-		version: subject.GoVersion(r.upstream, ""), shown: []string{"apiupstream", "-listen", "127.0.0.1:PORT"},
+		version: subject.GoVersion(r.upstream, ""), shown: []string{"upstream", "api", "-listen", "127.0.0.1:PORT"},
 	}, goArm(programs), r.nginxArm(ctx), r.millraceArm(ctx)}
 	arms = append(arms, r.pythonArms(ctx)...)
 	for _, a := range arms {
@@ -178,7 +178,7 @@ func (r *cacheRun) start(ctx context.Context, arm *cacheArm, s upstreamSetting) 
 }
 
 func (r *cacheRun) startOnce(ctx context.Context, arm *cacheArm, s upstreamSetting) (*runningArm, error) {
-	args := []string{"-delay", s.delay.String(), "-errors", strconv.FormatFloat(s.errors, 'g', -1, 64), "-seed", strconv.FormatUint(r.env.Seed, 10)}
+	args := []string{"api", "-delay", s.delay.String(), "-errors", strconv.FormatFloat(s.errors, 'g', -1, 64), "-seed", strconv.FormatUint(r.env.Seed, 10)}
 	api, err := startAt(ctx, func(address string) (*exec.Cmd, error) {
 		return exec.Command(r.upstream, append(args, "-listen", address)...), nil
 	})

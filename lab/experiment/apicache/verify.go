@@ -33,7 +33,7 @@ func pageTargets() []string {
 }
 
 // rightAnswer is what the API answers for a URL: 40 bytes that differ for each.
-// bench/subjects/apiupstream computes the same.
+// bench/subjects/upstream computes the same.
 func rightAnswer(page string, version int) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s#%d", page, version) // never fails

@@ -23,7 +23,7 @@ const (
 // An echoServer is one arm.
 type echoServer struct {
 	name, about string
-	subject     string   // folder of bench/subjects
+	library     string   // of bench/subjects/websocket; empty: it is millrace
 	env         []string // of go build
 	module      string   // whose version is told
 	placebo     string
@@ -32,8 +32,13 @@ type echoServer struct {
 	exe         string
 }
 
-// A subject of bench/subjects has its WebSocket everywhere.
-func subjectArgs(address string) []string { return []string{"-listen", address} }
+// subjectName is the folder of bench/subjects that has the servers and the client.
+const subjectName = "websocket"
+
+// libraryArgs start a server of bench/subjects/websocket, whose WebSocket is at any path.
+func libraryArgs(library string) func(string) []string {
+	return func(address string) []string { return []string{"-library", library, "-listen", address} }
+}
 
 // millrace ws is the echo.
 func millraceArgs(address string) []string {
@@ -42,25 +47,25 @@ func millraceArgs(address string) []string {
 
 // command is what a reader types to start the arm's server at an address.
 func (a *echoServer) command(address string) []string {
-	program := a.subject
-	if program == "" {
-		program = a.name
+	program := a.name
+	if a.library != "" {
+		program = subjectName
 	}
 	return append([]string{program}, a.args(address)...)
 }
 
 func echoServers() []*echoServer {
 	arms := []*echoServer{
-		{name: baselineArm, about: "golang.org/x/net/websocket and one io.Copy per connection, as published", subject: "wsxnet", module: "golang.org/x/net"},
-		{name: arm386, about: "the same built for 32 bits (GOARCH=386), which the author suspected", subject: "wsxnet", env: []string{"GOARCH=386"}, module: "golang.org/x/net"},
-		{name: "gws", about: "github.com/lxzan/gws with its default options", subject: "wsgws", module: "github.com/lxzan/gws"},
-		{name: "coder", about: "github.com/coder/websocket with its default options", subject: "wscoder", module: "github.com/coder/websocket"},
+		{name: baselineArm, about: "golang.org/x/net/websocket and one io.Copy per connection, as published", library: "xnet", module: "golang.org/x/net"},
+		{name: arm386, about: "the same built for 32 bits (GOARCH=386), which the author suspected", library: "xnet", env: []string{"GOARCH=386"}, module: "golang.org/x/net"},
+		{name: "gws", about: "github.com/lxzan/gws with its default options", library: "gws", module: "github.com/lxzan/gws"},
+		{name: "coder", about: "github.com/coder/websocket with its default options", library: "coder", module: "github.com/coder/websocket"},
 		{name: millraceArm, about: "millrace ws, its echo, no log", path: "/echo", args: millraceArgs},
-		{name: placeboArm, about: "the same as xnet once more, to see how far apart two of the same are", subject: "wsxnet", module: "golang.org/x/net", placebo: baselineArm},
+		{name: placeboArm, about: "the same as xnet once more, to see how far apart two of the same are", library: "xnet", module: "golang.org/x/net", placebo: baselineArm},
 	}
 	for _, a := range arms {
-		if a.subject != "" {
-			a.path, a.args = "/", subjectArgs
+		if a.library != "" {
+			a.path, a.args = "/", libraryArgs(a.library)
 		}
 	}
 	return arms
@@ -72,15 +77,15 @@ func (w *ramp) build(ctx context.Context) error {
 	if w.env.Bench == nil {
 		return experiment.ErrNoSources
 	}
-	list := []experiment.Program{{Name: "wsclient"}}
+	list := []experiment.Program{{Name: subjectName}}
 	for _, arm := range echoServers() {
-		if arm.subject != "" && arm.placebo == "" {
-			list = append(list, experiment.Program{Key: arm.name, Name: arm.subject, Env: arm.env})
+		if arm.env != nil {
+			list = append(list, experiment.Program{Key: arm.name, Name: subjectName, Env: arm.env})
 		}
 	}
 	programs, err := w.Build(ctx, list)
 	if err == nil {
-		w.client, err = programs.Path("wsclient")
+		w.client, err = programs.Path(subjectName)
 	}
 	if err != nil {
 		return err
@@ -95,7 +100,7 @@ func (w *ramp) build(ctx context.Context) error {
 		} else {
 			w.arms = append(w.arms, arm)
 			shown.Size = subject.Size(arm.exe)
-			if arm.subject == "" {
+			if arm.library == "" {
 				shown.Version = subject.Version(ctx, arm.exe, "version")
 			} else {
 				shown.Version = subject.GoVersion(arm.exe, arm.module)
@@ -112,15 +117,15 @@ func (w *ramp) build(ctx context.Context) error {
 // program builds an arm's executable; millrace's is the very program that runs
 // this.
 func (w *ramp) program(programs *experiment.Programs, arm *echoServer) (err error) {
-	if arm.subject == "" {
+	if arm.library == "" {
 		if arm.exe = w.env.Millrace; arm.exe == "" {
 			return experiment.ErrNoMillrace
 		}
 		return nil
 	}
-	key := arm.name
-	if arm.placebo != "" {
-		key = arm.placebo
+	key := subjectName
+	if arm.env != nil {
+		key = arm.name
 	}
 	arm.exe, err = programs.Path(key)
 	return err

@@ -41,7 +41,7 @@ type clientsReport struct {
 	connect, upgrade, echo load.Histogram
 }
 
-// clientLine is a client's report as it writes it; see bench/subjects/internal/wsramp.
+// clientLine is a client's report as it writes it; see bench/subjects/websocket/ramp.go.
 type clientLine struct {
 	Connections int        `json:"connections"`
 	Succeeded   int        `json:"succeeded"`
@@ -121,7 +121,7 @@ func (w *ramp) clientCommands(arm *echoServer, addresses []string, n int) [][]st
 	for i, address := range addresses {
 		share := n*(i+1)/len(addresses) - n*i/len(addresses)
 		commands[i] = []string{
-			w.client, "-address", address, "-path", arm.path, "-connections", strconv.Itoa(share),
+			w.client, "client", "-address", address, "-path", arm.path, "-connections", strconv.Itoa(share),
 			"-first-source", strconv.Itoa(2 + i*sourcesPerClient), "-sources", strconv.Itoa(sourcesPerClient),
 			"-busy", strconv.Itoa(max(1, busyAtOnce/len(addresses))), "-timeout", rampTimeout.String(), "-limit", w.rampPlan.limit.String(),
 		}

@@ -41,7 +41,7 @@ func curveSizes(mode result.Mode) []int {
 func (m *measurement) curveArms(ctx context.Context) []trial.Arm {
 	arms := []trial.Arm{
 		m.subjectArm(base, "", ""),
-		m.Arm(embeddedArm, "", m.Subject(curveSubject, "", fileserver.SiteArgs)),
+		m.Arm(embeddedArm, "", m.Subject(curveSubject, "", siteArgs(embeddedArm))),
 		m.Arm("millrace-disk", "", m.Millrace(false)),
 		m.Arm(packedArm, "", m.packed),
 		m.Arm("nginx", "", m.Nginx(ctx, "")),

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"millrace/lab/experiment"
@@ -70,6 +71,8 @@ const (
 	base = "nethttp-disk"
 	// embeddedArm is the one that the claim is about.
 	embeddedArm = "nethttp-embed"
+	// linkedArm has the site in variables that the linker has filled.
+	linkedArm = "nethttp-ldflags"
 	// packedArm is the site in one executable.
 	packedArm = "millrace-packed"
 )
@@ -129,24 +132,41 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 	for _, f := range files {
 		hash.Write(f.Content())
 	}
-	programs := []experiment.Program{{Name: base}, {Name: embeddedArm}, {
-		Name: "nethttp-ldflags", Flags: []string{ldflags(files, hex.EncodeToString(hash.Sum(nil)))},
-	}}
+	linked := ldflags(files, hex.EncodeToString(hash.Sum(nil)))
+	overlayFlag := ""
 	if m.Env.Bench != nil {
 		over, err := m.curveOverlay(large)
 		if err != nil {
 			return err
 		}
-		programs = append(programs, experiment.Program{Key: curveSubject, Name: embeddedArm, Flags: []string{"-overlay=" + over}})
+		overlayFlag = "-overlay=" + over
 	}
-	for _, name := range []string{"millrace-embed", "fasthttp-disk", "fasthttp-embed", "gin-disk", "gin-embed"} {
-		programs = append(programs, experiment.Program{Name: name})
-	}
-	if m.Programs, err = m.Build(ctx, programs); err != nil {
+	if m.Programs, err = m.Build(ctx, programs(linked, overlayFlag)); err != nil {
 		return err
 	}
 	m.packed = m.Packed(ctx, filepath.Join(m.Env.Work, "millrace-packed"))
 	return ctx.Err()
+}
+
+// programs are the executables by arm, those of the claim first. linked are the flags
+// that put the site into variables, overlayFlag is the one which adds the curve's files.
+func programs(linked, overlayFlag string) []experiment.Program {
+	ldflags := fileserver.Program(linkedArm, "ldflags", "disk")
+	ldflags.Flags = append(ldflags.Flags, linked)
+	list := []experiment.Program{fileserver.Program(base, "nethttp", "disk"), fileserver.Program(embeddedArm, "nethttp"), ldflags}
+	if overlayFlag != "" {
+		curve := fileserver.Program(curveSubject, "nethttp")
+		curve.Flags = append(curve.Flags, overlayFlag)
+		list = append(list, curve)
+	}
+	return append(
+		list,
+		fileserver.Program("millrace-embed", "millrace"),
+		fileserver.Program("fasthttp-disk", "fasthttp", "disk"),
+		fileserver.Program("fasthttp-embed", "fasthttp"),
+		fileserver.Program("gin-disk", "gin", "disk"),
+		fileserver.Program("gin-embed", "gin"),
+	)
 }
 
 // curveOverlay puts the curve's files where the subject embeds them. They lie
@@ -159,7 +179,7 @@ func (m *measurement) curveOverlay(files []fileserver.File) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(dir, "overlay.json")
-	into := filepath.Join(bench, "subjects", "internal", "site", "embedded", "files")
+	into := filepath.Join(bench, "subjects", "fileserver", "files")
 	return name, overlay(name, dir, into, files)
 }
 
@@ -169,7 +189,7 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	for _, a := range []struct{ name, module, about string }{
 		{base, "", "net/http's FileServer on a folder, JSON encoded for each request"},
 		{embeddedArm, "", "the same on go:embed through fs.Sub and http.FS"},
-		{"nethttp-ldflags", "", "files in variables that the linker filled (-X), pictures base64-decoded for each request"},
+		{linkedArm, "", "files in variables that the linker filled (-X), pictures base64-decoded for each request"},
 		{"gin-disk", ginModule, "Gin's StaticFS on a folder"},
 		{"gin-embed", ginModule, "Gin's StaticFS on go:embed"},
 		{"fasthttp-disk", fasthttpModule, "fasthttp's FS on a folder"},
@@ -191,10 +211,26 @@ const (
 	fasthttpModule = "github.com/valyala/fasthttp"
 )
 
-// subjectArm is an arm whose server is a subject of the same name that takes
-// -root and -listen.
+// subjectArm is an arm whose server is bench/subjects/fileserver.
 func (m *measurement) subjectArm(name, module, about string) trial.Arm {
-	return m.Arm(name, about, m.Subject(name, module, fileserver.SiteArgs))
+	return m.Arm(name, about, m.Subject(name, module, siteArgs(name)))
+}
+
+// siteArgs are those of fileserver as an arm: gin-embed is -server gin -embed.
+func siteArgs(arm string) func(fileserver.Place) []string {
+	server, embedded := strings.CutSuffix(strings.TrimSuffix(arm, "-disk"), "-embed")
+	if arm == linkedArm {
+		server = "ldflags"
+	}
+	return func(p fileserver.Place) []string {
+		args := []string{"-server", server}
+		if embedded {
+			args = append(args, "-embed")
+		} else if arm != linkedArm {
+			args = append(args, "-root", p.Site)
+		}
+		return append(args, "-listen", p.Address)
+	}
 }
 
 // newPlan is what is measured; the caller sets the budget.

@@ -53,7 +53,7 @@ func bare(t *testing.T, env experiment.Env) *measurement {
 	env.Work = t.TempDir()
 	m := &measurement{Stage: experiment.NewStage(env, &result.Result{}), Servers: &fileserver.Servers{Env: env}}
 	var err error
-	if m.Programs, err = m.Build(t.Context(), []experiment.Program{{Name: "nethttp-embed"}}); err != nil {
+	if m.Programs, err = m.Build(t.Context(), programs("-ldflags=", "")); err != nil {
 		t.Fatal(err)
 	}
 	m.packed = m.Packed(t.Context(), filepath.Join(env.Work, "packed"))

@@ -67,7 +67,9 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	if err := fileserver.WriteLarge(m.Site, size); err != nil {
 		return err
 	}
-	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "nethttp"}, {Name: "fasthttpfs"}}); err != nil {
+	if m.Programs, err = m.Build(ctx, []experiment.Program{
+		fileserver.Program("nethttp", "nethttp", "disk"), fileserver.Program("fasthttp", "fasthttp", "disk"),
+	}); err != nil {
 		return err
 	}
 	m.Built()
@@ -80,10 +82,13 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 
 // arms are all, the baseline first.
 func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	withSocket := func(p fileserver.Place) []string {
-		return []string{"-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
+	withSocket := func(server string) func(p fileserver.Place) []string {
+		return func(p fileserver.Place) []string {
+			return []string{"-server", server, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
+		}
 	}
-	netHTTP, fastHTTP := m.Subject("nethttp", "", withSocket), m.Subject("fasthttpfs", "github.com/valyala/fasthttp", withSocket)
+	netHTTP := m.Subject("nethttp", "", withSocket("nethttp-plain"))
+	fastHTTP := m.Subject("fasthttp", "github.com/valyala/fasthttp", withSocket("fasthttp-plain"))
 	netHTTP.Socket, fastHTTP.Socket = true, true
 	arms := []trial.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.Nginx(ctx, "")),

@@ -191,8 +191,12 @@ func (s *Servers) Subject(key, module string, args func(Place) []string) Launch 
 	return Launch{Exe: exe, Version: subject.GoVersion(exe, module), Args: args}
 }
 
-// SiteArgs are those of a subject that serves a folder.
-func SiteArgs(p Place) []string { return []string{"-root", p.Site, "-listen", p.Address} }
+// Program is bench/subjects/fileserver with one library alone, so that sizes and memory are
+// those of that library. tags are its build tags: the library, and disk where no site
+// is to be embedded.
+func Program(key string, tags ...string) experiment.Program {
+	return experiment.Program{Key: key, Name: "fileserver", Flags: []string{"-tags=single," + strings.Join(tags, ",")}}
+}
 
 // Millrace starts millrace itself on the site, without a log as the others unless
 // the flags say otherwise.

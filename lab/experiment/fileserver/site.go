@@ -16,7 +16,7 @@ type File struct {
 	Name     string // within the folder
 	Path     string // of its URL
 	Size     int    // bytes
-	Variable string // in bench/subjects/nethttp-ldflags
+	Variable string // in bench/subjects/fileserver/ldflags.go
 }
 
 // Site are six small files and one JSON method, whose answer is a file

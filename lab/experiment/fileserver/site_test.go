@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const embeddedFiles = "../../../bench/subjects/internal/site/embedded/files"
+const embeddedFiles = "../../../bench/subjects/fileserver/files"
 
 func TestSiteIsWhatTheSubjectsEmbed(t *testing.T) {
 	for _, f := range Site() {

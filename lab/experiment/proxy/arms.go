@@ -23,12 +23,15 @@ const (
 	sockets = "millrace-ws"
 )
 
-// The programs of bench/subjects that stand behind the proxies. The echo is the arm
-// gws as well.
+// The programs of bench/subjects that the proxies forward to. The echo is the arm gws as
+// well.
 const (
-	appSubject  = "proxyupstream"
-	echoSubject = "wsgws"
+	appSubject  = "upstream"
+	echoSubject = "websocket"
 )
+
+// echoArgs are those of the echo.
+func echoArgs(address string) []string { return []string{"-library", "gws", "-listen", address} }
 
 // echoPath is where the echo is.
 const echoPath = "/echo"
@@ -44,7 +47,7 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	direct := m.MillraceWith(func(p fileserver.Place) []string {
 		return []string{"ws", "--listen", p.Address, "--log", "off", "--admin", "off"}
 	})
-	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p fileserver.Place) []string { return []string{"-listen", p.Address} })
+	peer := m.Subject(echoSubject, "github.com/lxzan/gws", func(p fileserver.Place) []string { return echoArgs(p.Address) })
 	return []trial.Arm{
 		m.Arm(nginx, "two workers, connections to the upstream kept, no log", m.urls(m.nginx(ctx))),
 		m.Arm(haproxy, "two threads, connections to the upstream kept, no log", m.urls(m.haproxy(ctx))),

@@ -112,11 +112,11 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 
 // startUpstreams starts the application and the echo that the proxies are in front of.
 func (m *measurement) startUpstreams(ctx context.Context) (stop func(), err error) {
-	app, err := m.startUpstream(ctx, appSubject)
+	app, err := m.startUpstream(ctx, appSubject, func(address string) []string { return []string{"bytes", "-listen", address} })
 	if err != nil {
 		return nil, err
 	}
-	echo, err := m.startUpstream(ctx, echoSubject)
+	echo, err := m.startUpstream(ctx, echoSubject, echoArgs)
 	if err != nil {
 		_ = app.Stop() // that the other one did not start matters more
 		return nil, err
@@ -128,7 +128,7 @@ func (m *measurement) startUpstreams(ctx context.Context) (stop func(), err erro
 // startTime is how long a server may take until it listens.
 const startTime = 10 * time.Second
 
-func (m *measurement) startUpstream(ctx context.Context, name string) (*subject.Process, error) {
+func (m *measurement) startUpstream(ctx context.Context, name string, args func(address string) []string) (*subject.Process, error) {
 	exe, err := m.Programs.Path(name)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (m *measurement) startUpstream(ctx context.Context, name string) (*subject.
 		if err != nil {
 			return nil, err
 		}
-		return subject.Start(ctx, exec.Command(exe, "-listen", address), address, startTime)
+		return subject.Start(ctx, exec.Command(exe, args(address)...), address, startTime)
 	})
 }
 

@@ -89,7 +89,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	if err := writeZeros(m.Site, size); err != nil {
 		return err
 	}
-	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "sendfile"}}); err != nil {
+	if m.Programs, err = m.Build(ctx, []experiment.Program{fileserver.Program("sendfile", "nethttp", "disk")}); err != nil {
 		return err
 	}
 	m.Built()
@@ -136,7 +136,7 @@ func (m *measurement) arms(ctx context.Context) []trial.Arm {
 	var arms []trial.Arm
 	for _, way := range ways() {
 		l := m.Subject("sendfile", "", func(p fileserver.Place) []string {
-			return []string{"-how", way.how, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
+			return []string{"-server", "sendfile", "-how", way.how, "-root", p.Site, "-listen", p.Address, "-unix", p.Socket}
 		})
 		l.Socket = true
 		arms = append(arms, m.Arm(way.name, way.about, l))

@@ -23,8 +23,6 @@ const (
 	noLane     = "millrace-nolane"
 	bareNet    = "nethttp"
 	pageName   = "index.html"
-	// pageSubject is the program of bench/subjects that is the arm bareNet.
-	pageSubject = "tlspage"
 )
 
 // servers are the arms of almost every row, the baseline first.
@@ -32,8 +30,8 @@ func servers() []string { return []string{nginx, h2o, caddy, millrace} }
 
 // arms are all, the baseline first.
 func (m *measurement) arms(ctx context.Context) []trial.Arm {
-	bare := m.Subject(pageSubject, "", func(p fileserver.Place) []string {
-		return []string{"-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", beside(p, m.cert), "-key", beside(p, m.key)}
+	bare := m.Subject(bareNet, "", func(p fileserver.Place) []string {
+		return []string{"-server", "page", "-page", filepath.Join(p.Site, pageName), "-listen", p.Address, "-cert", beside(p, m.cert), "-key", beside(p, m.key)}
 	})
 	return []trial.Arm{
 		m.Arm(nginx, "sendfile, open_file_cache, two workers, no log", m.secure(m.NginxWith(ctx, "tls.conf.tmpl", func(p fileserver.Place) map[string]string {

@@ -24,12 +24,13 @@ const publish = "publish"
 
 func echoArms() []string { return []string{gws, millrace, "coder", "gorilla"} }
 
-// peers are the servers of bench/subjects by arm.
-func peers() [][3]string {
-	return [][3]string{
-		{gws, "wsgws", "github.com/lxzan/gws"},
-		{"coder", "wscoder", "github.com/coder/websocket"},
-		{"gorilla", "wsgorilla", "github.com/gorilla/websocket"},
+// peers are the servers of bench/subjects/websocket: the library's name, which is the
+// arm's, and its module.
+func peers() [][2]string {
+	return [][2]string{
+		{gws, "github.com/lxzan/gws"},
+		{"coder", "github.com/coder/websocket"},
+		{"gorilla", "github.com/gorilla/websocket"},
 	}
 }
 
@@ -65,9 +66,11 @@ func urls(scheme, path string) func(fileserver.Place) map[string]string {
 	}
 }
 
-// peer is a server of bench/subjects.
-func (m *measurement) peer(what [3]string, scheme, path string, flags ...string) fileserver.Launch {
-	l := m.Subject(what[1], what[2], func(p fileserver.Place) []string { return append([]string{"-listen", p.Address}, flags...) })
+// peer is a server of bench/subjects/websocket.
+func (m *measurement) peer(what [2]string, scheme, path string, flags ...string) fileserver.Launch {
+	l := m.Subject("websocket", what[1], func(p fileserver.Place) []string {
+		return append([]string{"-library", what[0], "-listen", p.Address}, flags...)
+	})
 	l.URLs = urls(scheme, path)
 	return l
 }

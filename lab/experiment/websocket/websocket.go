@@ -48,7 +48,7 @@ type measurement struct {
 
 func run(ctx context.Context, env experiment.Env, res *result.Result) (err error) {
 	m := &measurement{Stage: experiment.NewStage(env, res), Servers: &fileserver.Servers{Env: env}}
-	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "wsgws"}, {Name: "wscoder"}, {Name: "wsgorilla"}}); err != nil {
+	if m.Programs, err = m.Build(ctx, []experiment.Program{{Name: "websocket"}}); err != nil {
 		return err
 	}
 	m.Built()
