@@ -16,9 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
 )
-
 
 func TestParse(t *testing.T) {
 	for in, want := range map[string]string{

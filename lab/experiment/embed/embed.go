@@ -151,21 +151,21 @@ func (m *measurement) prepare(ctx context.Context) (err error) {
 // programs are the executables by arm, those of the claim first. linked are the flags
 // that put the site into variables, overlayFlag is the one which adds the curve's files.
 func programs(linked, overlayFlag string) []experiment.Program {
-	ldflags := fileserver.Program(linkedArm, "ldflags", "disk")
+	ldflags := fileserver.FileServerProgram(linkedArm, "ldflags", "disk")
 	ldflags.Flags = append(ldflags.Flags, linked)
-	list := []experiment.Program{fileserver.Program(base, "nethttp", "disk"), fileserver.Program(embeddedArm, "nethttp"), ldflags}
+	list := []experiment.Program{fileserver.FileServerProgram(base, "nethttp", "disk"), fileserver.FileServerProgram(embeddedArm, "nethttp"), ldflags}
 	if overlayFlag != "" {
-		curve := fileserver.Program(curveSubject, "nethttp")
+		curve := fileserver.FileServerProgram(curveSubject, "nethttp")
 		curve.Flags = append(curve.Flags, overlayFlag)
 		list = append(list, curve)
 	}
 	return append(
 		list,
-		fileserver.Program("millrace-embed", "millrace"),
-		fileserver.Program("fasthttp-disk", "fasthttp", "disk"),
-		fileserver.Program("fasthttp-embed", "fasthttp"),
-		fileserver.Program("gin-disk", "gin", "disk"),
-		fileserver.Program("gin-embed", "gin"),
+		fileserver.FileServerProgram("millrace-embed", "millrace"),
+		fileserver.FileServerProgram("fasthttp-disk", "fasthttp", "disk"),
+		fileserver.FileServerProgram("fasthttp-embed", "fasthttp"),
+		fileserver.FileServerProgram("gin-disk", "gin", "disk"),
+		fileserver.FileServerProgram("gin-embed", "gin"),
 	)
 }
 

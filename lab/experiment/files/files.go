@@ -68,7 +68,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 		return err
 	}
 	if m.Programs, err = m.Build(ctx, []experiment.Program{
-		fileserver.Program("nethttp", "nethttp", "disk"), fileserver.Program("fasthttp", "fasthttp", "disk"),
+		fileserver.FileServerProgram("nethttp", "nethttp", "disk"), fileserver.FileServerProgram("fasthttp", "fasthttp", "disk"),
 	}); err != nil {
 		return err
 	}

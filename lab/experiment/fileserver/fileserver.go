@@ -191,10 +191,10 @@ func (s *Servers) Subject(key, module string, args func(Place) []string) Launch 
 	return Launch{Exe: exe, Version: subject.GoVersion(exe, module), Args: args}
 }
 
-// Program is bench/subjects/fileserver with one library alone, so that sizes and memory are
+// FileServerProgram is bench/subjects/fileserver with one library alone, so that sizes and memory are
 // those of that library. tags are its build tags: the library, and disk where no site
 // is to be embedded.
-func Program(key string, tags ...string) experiment.Program {
+func FileServerProgram(key string, tags ...string) experiment.Program {
 	return experiment.Program{Key: key, Name: "fileserver", Flags: []string{"-tags=single," + strings.Join(tags, ",")}}
 }
 

@@ -145,7 +145,7 @@ func Answer(res *result.Result, rows []Row) string {
 	for _, all := range []bool{false, true} {
 		var parts []string
 		for _, r := range rows {
-			if s, ok := compare(res, r, r.Arms[0]); ok && (r.Headline || all) {
+			if s, ok := compareWith(res, r, r.Arms[0]); ok && (r.Headline || all) {
 				parts = append(parts, fmt.Sprintf("%s of %s's on %q", s.text(), r.Arms[0], r.Name))
 			}
 		}

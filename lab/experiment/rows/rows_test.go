@@ -78,7 +78,7 @@ func TestStand(t *testing.T) {
 			res.Samples = append(res.Samples, result.Sample{Arm: arm, Workload: "r", Block: block, Values: map[string]float64{CPU: ns * factor}})
 		}
 	}
-	s, ok := compare(res, r, "nginx")
+	s, ok := compareWith(res, r, "nginx")
 	if !ok || s.ratio != 2 || s.least != 2 || s.most != 2 || s.rounds != 3 || s.mine != 400 {
 		t.Errorf("%+v", s)
 	}

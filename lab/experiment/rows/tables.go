@@ -10,18 +10,18 @@ import (
 	"millrace/lab/result"
 )
 
-// A comparison is millrace's figure beside a peer's: the ratios of the rounds.
-type comparison struct {
+// A peerRatio is millrace's figure beside a peer's: the ratios of the rounds.
+type peerRatio struct {
 	mine, theirs       float64 // medians
 	ratio, least, most float64
 	rounds             int
 }
 
-func (s comparison) text() string { return fmt.Sprintf("%.2f (%.2f–%.2f)", s.ratio, s.least, s.most) }
+func (s peerRatio) text() string { return fmt.Sprintf("%.2f (%.2f–%.2f)", s.ratio, s.least, s.most) }
 
-// compare sets millrace with another arm on a row, round by round; false where
+// compareWith sets millrace with another arm on a row, round by round; false where
 // there is no round with both.
-func compare(res *result.Result, r Row, other string) (comparison, bool) {
+func compareWith(res *result.Result, r Row, other string) (peerRatio, bool) {
 	theirs := map[int]float64{}
 	for _, s := range res.Samples {
 		if s.Workload == r.Name && s.Arm == other && s.Values[r.Metric] > 0 {
@@ -35,9 +35,9 @@ func compare(res *result.Result, r Row, other string) (comparison, bool) {
 		}
 	}
 	if len(ratios) == 0 {
-		return comparison{}, false
+		return peerRatio{}, false
 	}
-	return comparison{
+	return peerRatio{
 		mine: experiment.MedianOf(res, r.Ours, r.Name, r.Metric), theirs: experiment.MedianOf(res, other, r.Name, r.Metric),
 		ratio: experiment.Median(ratios), least: slices.Min(ratios), most: slices.Max(ratios), rounds: len(ratios),
 	}, true
@@ -63,7 +63,7 @@ func standings(res *result.Result, rows []Row, peers []Peer) result.Table {
 		t.Columns = append(t.Columns, p.Name)
 	}
 	for _, r := range rows {
-		s, ok := compare(res, r, r.Arms[0])
+		s, ok := compareWith(res, r, r.Arms[0])
 		if !ok {
 			continue
 		}
@@ -122,7 +122,7 @@ func (r Row) must(unit string) string {
 	return ""
 }
 
-func (r Row) reached(s comparison) string {
+func (r Row) reached(s peerRatio) string {
 	switch {
 	case r.Most == 0 && r.Goal == 0:
 		return ""
@@ -141,7 +141,7 @@ func losses(res *result.Result, rows []Row) result.Table {
 	}
 	for _, r := range rows {
 		for _, peer := range r.Arms {
-			s, ok := compare(res, r, peer)
+			s, ok := compareWith(res, r, peer)
 			if !ok || peer == r.Ours || s.ratio <= 1 {
 				continue
 			}

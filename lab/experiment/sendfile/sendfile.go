@@ -89,7 +89,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	if err := writeZeros(m.Site, size); err != nil {
 		return err
 	}
-	if m.Programs, err = m.Build(ctx, []experiment.Program{fileserver.Program("sendfile", "nethttp", "disk")}); err != nil {
+	if m.Programs, err = m.Build(ctx, []experiment.Program{fileserver.FileServerProgram("sendfile", "nethttp", "disk")}); err != nil {
 		return err
 	}
 	m.Built()

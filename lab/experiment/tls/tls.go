@@ -79,7 +79,7 @@ func run(ctx context.Context, env experiment.Env, res *result.Result) (err error
 	if err := m.prepare(chosen); err != nil {
 		return err
 	}
-	programs := []experiment.Program{fileserver.Program(bareNet, "page", "disk")}
+	programs := []experiment.Program{fileserver.FileServerProgram(bareNet, "page", "disk")}
 	if !m.quick {
 		programs = append(programs, experiment.Program{Name: caddy})
 	}
