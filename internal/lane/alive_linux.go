@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// CheckLoops has every loop say that it still goes round, and returns when all have.
-// The error says which one has not by the end of ctx. Loops wait for nothing but
-// their descriptors: one that does not answer hangs.
+// CheckLoops asks every loop for a sign of life, and returns when all have given it. The
+// error says which one has not before ctx has ended: a loop waits for nothing but events, so
+// that one hangs.
 func (l *Lane) CheckLoops(ctx context.Context) error {
 	if !l.on() {
 		return nil
@@ -17,7 +17,7 @@ func (l *Lane) CheckLoops(ctx context.Context) error {
 		answered := make(chan struct{})
 		select {
 		case lp.pings <- answered:
-		default: // an earlier question waits: this one need not
+		default: // it has not answered the last CheckLoops
 			return fmt.Errorf("event loop %d has not answered the last time", i)
 		}
 		lp.waker.Wake()
@@ -30,7 +30,7 @@ func (l *Lane) CheckLoops(ctx context.Context) error {
 	return nil
 }
 
-// pong answers who asks whether the loop goes round.
+// pong answers a CheckLoops.
 func (lp *loop) pong() {
 	select {
 	case answered := <-lp.pings:

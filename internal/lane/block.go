@@ -6,8 +6,8 @@ import (
 	"millrace/internal/h2"
 )
 
-// block is an answer's header as an HTTP/2 header block, with the date of one
-// second. Like the result of stamp, it is made at most once a second and shared.
+// block returns the header as an HTTP/2 header block, with the date of a second. Like a
+// stamped, it is made at most once a second and shared.
 func (r *response) block(second int64, notModified bool) []byte {
 	of := &r.blockFull
 	if notModified {
@@ -27,8 +27,8 @@ func (r *response) block(second int64, notModified bool) []byte {
 	return s.bytes
 }
 
-// appendBlock appends the fields of a header in HTTP/1.1's form as literals
-// that no table keeps: net/http's encoder shares the client's table.
+// appendBlock appends the fields of a header in HTTP/1.1's form as a header block. They are
+// literals without indexing: only net/http's encoder may change the dynamic table.
 func appendBlock(b, text []byte) []byte {
 	line, rest, _ := bytes.Cut(text, []byte("\r\n"))
 	const proto = "HTTP/1.1 "
@@ -62,8 +62,8 @@ func appendStatus(b []byte, status string) []byte {
 	return h2.AppendField(b, first, ":status", status)
 }
 
-// staticName is the number of a field's name in HPACK's static table (RFC 7541,
-// A), 0 if it is not there.
+// staticName returns the index of a field's name in HPACK's static table (RFC 7541, A), 0
+// if it is not there.
 func staticName(name string) int {
 	switch name {
 	case "accept-ranges":

@@ -12,53 +12,52 @@ import (
 	"millrace/internal/site"
 )
 
-// ForwardWith has the loops pass requests on to other servers, where c says that this
-// can be done without a goroutine. It must be called before the first connection
-// comes.
+// ForwardWith lets the loops forward requests to upstreams where c does so, without a
+// goroutine. It must be called before the first connection comes.
 func (l *Lane) ForwardWith(c Forwarder) { l.forwarder = c }
 
-// Forwarder passes requests on.
+// Forwarder forwards requests to upstreams.
 type Forwarder interface {
-	// Forward sends a request to another server, if that can be done at once and
-	// nothing is to be done on its way, or on the way of its answer, that needs an
-	// [http.Handler]. Otherwise it returns nil, and has sent nothing.
+	// Forward sends a request to an upstream, if that can be done at once, and if
+	// neither the request nor its answer needs an [http.Handler]. Otherwise it
+	// returns nil, and has sent nothing.
 	Forward(q *ForwardRequest) RoundTrip
 }
 
-// Passer is a job whose requests may be passed on in that way.
+// Passer is a job whose requests may be forwarded like this.
 type Passer interface {
-	// Pass is Carry, for what concerns the job alone.
+	// Pass does the job's part of [Forwarder.Forward].
 	Pass(q *ForwardRequest) RoundTrip
 }
 
-// ForwardRequest is a request as it is passed on. It is used again for the next one.
+// ForwardRequest is a request to forward. The loop uses the same one again for the next.
 type ForwardRequest struct {
 	Head   *lean.Head // its strings live as long as the request
-	Body   []byte     // all of it
+	Body   []byte     // the whole body
 	Scope  *Scope
 	Client net.Addr
-	Local  net.Addr // where the client has connected to
+	Local  net.Addr // the address that the client has connected to
 	Loop   int      // the number of the loop
-	HTTP2  bool     // else it is HTTP/1.1
-	Out    []byte   // room for the request as it is sent
-	// ID is the request's id, "" for any.
+	HTTP2  bool     // it came over HTTP/2, else over HTTP/1.1
+	Out    []byte   // an empty buffer for the request as it is sent
+	// ID is the request's id; "": it has none yet.
 	ID string
-	// Fields are for other servers, in place of the request's own of the same names. One
-	// without a value only takes that away.
+	// Fields replace the request's own of the same names on the way to the upstream.
+	// One without a value only removes it.
 	Fields []field.Line
-	// Pages: answers with a status that has one are for the handler.
+	// Pages are the site's error pages: an answer whose status has one is for the handler.
 	Pages site.Pages
-	// Prepared is what the handler finds at [Before] if the request is not carried.
+	// Prepared is what [Prepared] returns to the handler if the request is not forwarded.
 	Prepared any
-	// Waiting is told when a request that waits for a place may have one: see
-	// [Passage]. nil: it must not wait.
+	// Waiting.Ready is called when a request that waits for a connection to the
+	// upstream may have one: see [RoundTrip.Waits]. nil: it must not wait.
 	Waiting interface{ Ready() }
 }
 
-// From is the address of the client, the zero one on a UNIX socket.
+// From returns the client's address, the zero one for a UNIX socket.
 func (q *ForwardRequest) From() netip.Addr { return addrOf(q.Client) }
 
-// Scheme is the one that the client has used.
+// Scheme returns "http" or "https", as the client has used it.
 func (q *ForwardRequest) Scheme() string {
 	if q.Scope.Secure {
 		return "https"
@@ -76,8 +75,8 @@ func (q *ForwardRequest) Replaced(name string) bool {
 	return false
 }
 
-// Prepared is what a [Carrier] has left for the handler of r, which it did not carry;
-// nil for nothing. It is for the first who asks.
+// Prepared returns what a [Forwarder], which did not forward r, has left for r's handler in
+// [ForwardRequest.Prepared]; nil for nothing. Call it once.
 func Prepared(r *http.Request) any {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		left := c.prepared
@@ -92,8 +91,8 @@ func Prepared(r *http.Request) any {
 	return nil
 }
 
-// Request is the question as a request of net/http without a body; nil if its target
-// is none. Of TLS it only says that there is some.
+// Request returns the request as one of net/http without a body; nil if its target is not
+// valid. Its TLS only says that there is some.
 func (q *ForwardRequest) Request(ctx context.Context) *http.Request {
 	r := q.Head.Request(ctx, q.Client.String())
 	if r == nil {
@@ -108,49 +107,50 @@ func (q *ForwardRequest) Request(ctx context.Context) *http.Request {
 	return r
 }
 
-// Reply is an answer as a client gets it: as the handler would have set it.
+// Reply is an answer for the client, as a handler would have sent it.
 type Reply struct {
 	Status int
 	Lines  []field.Line // for [lean.Server.AppendHead]
 	Body   []byte
 }
 
-// Progress says what became of bytes that came for a [Passage].
+// Progress is the outcome of [RoundTrip.Take].
 type Progress int
 
-// The cases.
+// The outcomes.
 const (
-	Incomplete   Progress = iota // the answer has not come to its end
-	Complete                     // it is in the Reply
-	NeedsHandler                 // it is one for the handler
+	Incomplete   Progress = iota // more of the answer must come
+	Complete                     // the answer is in the Reply
+	NeedsHandler                 // a handler must go on with it
 )
 
-// RoundTrip is a request that was sent, until its answer has come. All methods are
-// for the loop alone.
+// RoundTrip is a request that was forwarded, until its answer has come. Only the loop calls
+// its methods.
 type RoundTrip interface {
-	// Waits reports whether the request waits for a place, and was not sent yet.
+	// Waits reports whether the request was not sent yet, as all connections to the
+	// upstream are in use.
 	Waits() bool
-	// Start sends it, after [Question.Waiting] was told. The question is the same.
-	// If it reports false, the handler goes on.
+	// Start sends it, after Ready was called. q is the same request as before. If it
+	// returns false, a handler must go on.
 	Start(q *ForwardRequest) bool
-	// Line is the connection on which the answer comes, and a number that differs
+	// Line returns the descriptor on which the answer comes, and a number that differs
 	// from that of the connection which had this descriptor before. If unknown is
-	// true, the loop must begin to watch it, edge-triggered; unwatch ends that, from
-	// anywhere.
+	// true, the loop must begin to watch it, edge-triggered; unwatch, which any
+	// goroutine may call, ends that.
 	Line(unwatch func(fd int)) (fd int, serial uint32, unknown bool)
-	// Take reads what has come. With Whole, the strings and the body of r hold
-	// until buf is used again, and the passage has ended but for Sent.
+	// Take reads what has come. If the answer is Complete, the strings and the body of r
+	// are valid until buf is used again, and only Sent may be called after it.
 	Take(buf []byte, r *Reply) Progress
-	// Sent is called when the answer was sent, or is queued for its client.
+	// Sent is called when the answer was sent, or is buffered for the client.
 	Sent(client *Conn, r *Reply)
-	// Discard gives the request up.
+	// Discard ends the round trip: nobody wants the answer.
 	Discard()
 }
 
-// RoundTripOf is where the handler of r finds the passage of a request that a loop
-// has sent already: it must wait for that answer instead of sending the request
-// again. nil: the request was not sent. Whoever takes the passage sets it to nil,
-// or replaces it by the inner passage that the next handler understands.
+// RoundTripOf returns where r's handler finds the round trip of a request that a loop has
+// forwarded already: it must wait for that answer instead of sending the request again.
+// nil: it was not forwarded. Whoever takes the round trip sets it to nil, or to the inner
+// one that the next handler understands.
 func RoundTripOf(r *http.Request) *RoundTrip {
 	var p *RoundTrip
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
@@ -168,7 +168,7 @@ func RoundTripOf(r *http.Request) *RoundTrip {
 	return p
 }
 
-// DiscardRoundTrip gives the passage of r up, if there is one that its handler did not take.
+// DiscardRoundTrip discards r's round trip, if there is one that no handler has taken.
 func DiscardRoundTrip(r *http.Request) {
 	if p := RoundTripOf(r); p != nil {
 		was := *p
@@ -177,14 +177,13 @@ func DiscardRoundTrip(r *http.Request) {
 	}
 }
 
-// Forwarded is how many requests the loops have passed on.
+// Forwarded returns how many requests the loops have forwarded.
 func (l *Lane) Forwarded() uint64 { return l.forwarded.Load() }
 
-// Shard is a number that stays the same for the connection and differs between
-// connections.
+// Shard returns the connection's number, for counters that are kept in shards.
 func (c *Conn) Shard() uint32 { return c.shard }
 
-// LoggedAs is the connection's other end, as it is logged.
+// LoggedAs returns the address of the connection's other end for the log.
 func (c *Conn) LoggedAs() string {
 	if c.remote == "" {
 		c.remote = RemoteHost(c.RemoteAddr())
@@ -192,5 +191,5 @@ func (c *Conn) LoggedAs() string {
 	return c.remote
 }
 
-// Unsent is how many bytes of answers the loops hold that clients have not yet taken.
+// Unsent returns how many bytes of upstreams' answers the loops buffer for their clients.
 func (l *Lane) Unsent() int64 { return l.unsent.Load() }

@@ -10,9 +10,9 @@ import (
 	"millrace/internal/lean"
 )
 
-// A request over HTTP/2 is passed on as one over HTTP/1.1 is, but its connection
-// goes on meanwhile, with many flights at a time. What the crew does there, net/http
-// does here: it gets all of the connection's flights at once, and the connection
+// A request over HTTP/2 is forwarded as one over HTTP/1.1 is, but its connection
+// goes on meanwhile, with many calls at a time. What a worker does there, net/http
+// does here: it gets all of the connection's calls at once, and the connection
 // leaves its loop.
 
 // Forward implements [h2.Host].
@@ -55,7 +55,7 @@ func parseFields(head *lean.Head, fields []hpack.HeaderField) bool {
 	return true
 }
 
-// forgetCall forgets a flight.
+// forgetCall forgets a call.
 func (h *h2Host) forgetCall(f *call) {
 	if i := slices.Index(h.calls, f); i >= 0 {
 		h.calls = slices.Delete(h.calls, i, i+1)
@@ -83,7 +83,7 @@ func (h *h2Host) Handoff(pass func(id uint32, fields []hpack.HeaderField)) {
 	}
 }
 
-// surrender has net/http go on with all flights of a connection.
+// releaseStreams has net/http go on with all calls of a connection.
 func (lp *loop) releaseStreams(c *Conn) {
 	defer lp.recoverPanic(c)
 	if c.h2conn.Load().Handoff() != nil {
@@ -96,7 +96,7 @@ func (lp *loop) releaseStreams(c *Conn) {
 	lp.serveHTTP2(c)
 }
 
-// replyStream answers a flight with what is in carrying. It is written at the end of
+// replyStream answers a call with what is in fwd. It is written at the end of
 // the round, together with the connection's others.
 func (lp *loop) replyStream(f *call) {
 	k, c, p, id := lp.fwd, f.c, f.roundTrip, f.stream
@@ -120,7 +120,7 @@ func (lp *loop) replyStream(f *call) {
 	}
 }
 
-// sendReplies writes what the flights of a round have brought over HTTP/2.
+// sendReplies writes what the calls of a round have brought over HTTP/2.
 func (lp *loop) sendReplies() {
 	for i, c := range lp.toFlush {
 		lp.toFlush[i] = nil

@@ -14,11 +14,11 @@ import (
 	"millrace/internal/send"
 )
 
-// A request that is only passed on needs no goroutine: the loop sends it on an
+// A request that is only forwarded needs no goroutine: the loop sends it on an
 // idle connection to the upstream, serves other connections, and sends the answer
 // when it has come (docs/decisions/0040). Meanwhile the client's connection is
-// marked as away, as it is while a goroutine of the crew answers. What is not plain
-// (a long answer, a slow one, a client that leaves) is given to the crew, which
+// only watched (loopWatches), as it is while a worker answers. What is not plain
+// (a long answer, a slow one, a client that leaves) is given to a worker, which
 // goes on from where the loop has got to.
 
 const (
@@ -27,12 +27,12 @@ const (
 	// forwardWait is how long a loop waits for an answer. After that a goroutine
 	// waits, which has timeouts and notices when its client leaves.
 	forwardWait = 100 * time.Millisecond
-	// partialWait is how long it waits for the rest of an answer of which something has
+	// partialWait is how long it waits for the remainder of an answer of which something has
 	// come: applications send in several pieces what they have ready. After that a
 	// goroutine sends the client what there is.
 	partialWait = 20 * time.Millisecond
 	// maxUnsent is how many bytes of answers the loops hold for clients that do not
-	// take them at once. Beyond that the crew sends them, within the proxy's buffers.
+	// take them at once. Beyond that a worker sends them, within the proxy's buffers.
 	maxUnsent = 16 << 20
 	// maxRequest is the room for a request as it is sent: what a client may have
 	// sent, and what a proxy adds.
@@ -50,7 +50,7 @@ type forwarding struct {
 	reply   Reply
 
 	calls      map[int32]*call // by the descriptor of their lines
-	unanswered callList        // flights of which nothing has come, those that wait as well
+	unanswered callList        // calls of which nothing has come, those that wait as well
 	partial    callList        // and those of which something has
 	idle       *call           // used again
 	wake       func()
@@ -63,12 +63,12 @@ type forwarding struct {
 	readyBuf []*call // room for the next
 }
 
-// callList are flights in the order in which their present wait began, which may take
+// callList are calls in the order in which their present wait began, which may take
 // so long.
 type callList struct {
 	timeout     time.Duration
 	first, last *call
-	timer       *time.Timer // nil: no flight is waited for
+	timer       *time.Timer // nil: no call is waited for
 	due         atomic.Bool // by timer: there are late ones
 	wake        func()
 }
@@ -110,7 +110,7 @@ func (lp *loop) canForward(c *Conn) bool {
 	return l.through != nil && !c.clientCert
 }
 
-// forward passes the request on that b begins with, if it may be passed on.
+// forward passes the request on that b begins with, if it may be forwarded.
 func (lp *loop) forward(c *Conn, b []byte) bool {
 	if !lp.canForward(c) {
 		return false
@@ -146,7 +146,7 @@ func (lp *loop) forward(c *Conn, b []byte) bool {
 	return true
 }
 
-// ensureForwarding is the loop's carrying.
+// ensureForwarding is the loop's fwd.
 func (lp *loop) ensureForwarding() *forwarding {
 	if lp.fwd == nil {
 		wake := lp.waker.Wake
@@ -158,7 +158,7 @@ func (lp *loop) ensureForwarding() *forwarding {
 	return lp.fwd
 }
 
-// fillForward makes the question of a flight, whose head is in carrying.
+// fillForward makes the ForwardRequest of a call, whose head is in fwd.
 func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	k, c := lp.fwd, f.c
 	k.forward = ForwardRequest{Head: &k.request, Body: body, Scope: c.scope, Client: c.RemoteAddr(), Local: c.local, Loop: lp.number, HTTP2: f.stream != 0, Out: k.out[:0]}
@@ -168,8 +168,8 @@ func (lp *loop) fillForward(f *call, body []byte) *ForwardRequest {
 	return &k.forward
 }
 
-// forwardCall has the carrier take a new request, whose head is in carrying. If it reports
-// false, the flight is dropped.
+// forwardCall has the forwarder take a new request, whose head is in fwd. If it reports
+// false, the call is dropped.
 func (lp *loop) forwardCall(f *call, body []byte) bool {
 	k := lp.fwd
 	q := lp.fillForward(f, body)
@@ -198,8 +198,8 @@ func (lp *loop) watchUpstream(f *call) bool {
 	return true
 }
 
-// Ready notes that the flight need not wait any longer. It may be called from
-// anywhere, once for each flight that waits.
+// Ready notes that the call need not wait any longer. It may be called from
+// anywhere, once for each call that waits.
 func (f *call) Ready() {
 	k := f.k
 	k.mu.Lock()
@@ -246,7 +246,7 @@ func (lp *loop) startOne(f *call) {
 	}
 }
 
-// reparse reads the head of a flight once more. It reports false where the request is
+// reparse reads the head of a call once more. It reports false where the request is
 // for a handler now.
 func (lp *loop) reparse(f *call) bool {
 	if f.stream != 0 {
@@ -255,14 +255,14 @@ func (lp *loop) reparse(f *call) bool {
 	return !lp.lane.draining.Load() && lp.fwd.request.Parse(f.head)
 }
 
-// maySleep reports whether the loop may sleep: from then on a flight that is ready
+// maySleep reports whether the loop may sleep: from then on a call that is ready
 // wakes it.
 func (k *forwarding) maySleep() bool {
 	k.asleep.Store(true)
 	return !k.some.Load() || !k.asleep.CompareAndSwap(true, false)
 }
 
-// take is a flight for the next request.
+// take is a call for the next request.
 func (k *forwarding) take() *call {
 	f := k.idle
 	if f == nil {
@@ -272,14 +272,14 @@ func (k *forwarding) take() *call {
 	return f
 }
 
-// put has a flight used again.
+// put has a call used again.
 func (k *forwarding) put(f *call) {
 	clear(f.fields)
 	*f = call{k: k, next: k.idle, fields: f.fields[:0]}
 	k.idle = f
 }
 
-// drop has a flight used again that has not begun, unless it was told meanwhile that it
+// drop has a call used again that has not begun, unless it was notified meanwhile that it
 // is ready: start would take it for the next request.
 func (k *forwarding) drop(f *call) {
 	k.mu.Lock()
@@ -290,7 +290,7 @@ func (k *forwarding) drop(f *call) {
 	}
 }
 
-// add takes note of a flight. The first one starts the timer.
+// add takes note of a call. The first one starts the timer.
 func (a *callList) add(f *call) {
 	f.in, f.began = a, time.Now()
 	f.prev, f.next = a.last, nil
@@ -305,26 +305,26 @@ func (a *callList) add(f *call) {
 	}
 }
 
-// onTimer has the loop look for late flights.
+// onTimer has the loop look for late calls.
 func (a *callList) onTimer() {
 	a.due.Store(true)
 	a.wake()
 }
 
-// remove forgets a flight.
+// remove forgets a call.
 func (k *forwarding) remove(f *call) {
 	f.unlink()
 	if f.c.call = nil; f.stream != 0 {
 		f.c.h2host.forgetCall(f)
 	}
 	if f.c = nil; f.waits {
-		return // it may be told yet that it is ready
+		return // it may be notified yet that it is ready
 	}
 	delete(k.calls, f.line)
 	k.put(f)
 }
 
-// unlink takes a flight out of the order.
+// unlink takes a call out of the order.
 func (f *call) unlink() {
 	a := f.in
 	if f.prev == nil {
@@ -339,7 +339,7 @@ func (f *call) unlink() {
 	}
 }
 
-// expireCalls gives flights that take too long to the crew.
+// expireCalls gives calls that take too long to a worker.
 func (lp *loop) expireCalls() {
 	if k := lp.fwd; k != nil {
 		lp.expireIn(&k.unanswered)
@@ -364,7 +364,7 @@ func (lp *loop) expireIn(a *callList) {
 	}
 }
 
-// toWorker has a goroutine go on with a flight: one of the crew, or net/http's.
+// toWorker has a goroutine go on with a call: a worker, or net/http's.
 func (lp *loop) toWorker(f *call) {
 	c, head := f.c, f.head
 	if f.stream != 0 {
@@ -383,7 +383,7 @@ func (lp *loop) toWorker(f *call) {
 	c.leave()
 }
 
-// endCall ends a flight for whoever goes on with its passage.
+// endCall ends a call for whoever goes on with its round trip.
 func (lp *loop) endCall(f *call) RoundTrip {
 	if !f.waits {
 		_ = lp.in.Remove(fdOf(f.line)) // it gets another number, and this entry would stay
@@ -393,8 +393,8 @@ func (lp *loop) endCall(f *call) RoundTrip {
 	return p
 }
 
-// dropIfClientGone gives a flight up whose client has gone, over HTTP/2: others are told by
-// their connections.
+// dropIfClientGone discards a call over HTTP/2 whose client has gone. For HTTP/1.1 the
+// events of the client's connection do that.
 func (lp *loop) dropIfClientGone(f *call) bool {
 	if f.stream == 0 || !f.c.state.load().ended() {
 		return false
@@ -403,7 +403,7 @@ func (lp *loop) dropIfClientGone(f *call) bool {
 	return true
 }
 
-// discardCall ends a flight and its passage.
+// discardCall ends a call and its round trip.
 func (lp *loop) discardCall(f *call) {
 	f.roundTrip.Discard()
 	lp.fwd.remove(f)
@@ -448,7 +448,7 @@ func (lp *loop) upstreamReadable(event *epoll.Event) {
 	}
 }
 
-// reply sends the answer in carrying, and goes on with the client, who has sent so
+// reply sends the answer in fwd, and goes on with the client, who has sent so
 // many bytes of body.
 func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
 	k := lp.fwd
@@ -469,7 +469,7 @@ func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
 	switch {
 	case c.wire != nil:
 		lp.resumeTLS(c)
-	case pending != nil: // what is held comes behind it
+	case pending != nil: // what was read ahead comes behind it
 		lp.serveBytes(c, 0)
 	case len(c.readAhead) > 0:
 		n := copy(lp.scratch.buf[:], c.readAhead)
@@ -480,8 +480,8 @@ func (lp *loop) reply(c *Conn, p RoundTrip, body int) {
 	}
 }
 
-// sendReply sends of the answer in carrying what the client takes now, and returns
-// the rest; nil: there is none. Over TLS head and body go together, in one record if
+// sendReply sends as much of the answer in fwd as the client takes now, and returns
+// the remainder; nil: there is none. Over TLS head and body go together, in one record if
 // they fit.
 func (lp *loop) sendReply(c *Conn) (pending *pendingWrite, err error) {
 	l, k := lp.lane, lp.fwd

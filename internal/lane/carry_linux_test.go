@@ -13,7 +13,7 @@ import (
 )
 
 // A request that waited for a moment, and is then none for the loop after all, may have
-// been told that it is ready. Its flight must not be that of another request when the
+// been told that it is ready. Its call must not be that of another request when the
 // loop comes upon it.
 func TestToldFlightIsNotUsedAgain(t *testing.T) {
 	k := &forwarding{wake: func() {}}
@@ -51,7 +51,7 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// patientPassage is a request that waits for its place for ever, and the carrier that took it.
+// patientPassage is a request that waits for its place for ever, and the forwarder that took it.
 type patientPassage struct {
 	RoundTrip
 	taken, discarded chan struct{}
@@ -86,7 +86,7 @@ func TestPassageOfACutConnection(t *testing.T) {
 	<-client.gone
 }
 
-// A passage that a handler is about to take is the handler's, also where its
+// A round trip that a handler is about to take is the handler's, also where its
 // connection is closed meanwhile.
 func TestLeftoverIsTaken(t *testing.T) {
 	w := &patientPassage{discarded: make(chan struct{})}

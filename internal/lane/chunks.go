@@ -2,18 +2,18 @@ package lane
 
 import "bytes"
 
-// Bounds of what stands around a chunk. net/http allows about as much.
+// Bounds of a chunk's size and of a trailer's line. net/http's are about the same.
 const (
 	maxChunkDigits = 15
 	maxChunkLine   = 4 << 10 // an extension, or a line of the trailer
 )
 
-// chunks finds the end of a chunked body (RFC 9112, 7.1). Like the tracker, it
-// is sure only where no two parsers differ: every line ends in CRLF, a size has
-// nothing but digits before its extension, a trailer's line has a name. It does not look at the data.
+// chunks finds the end of a chunked body (RFC 9112, 7.1). Like scanHead, it accepts only what
+// all parsers read alike: every line ends in CRLF, a size has nothing but digits before
+// its extension, a trailer's line has a name.
 type chunks struct {
 	stage  chunkStage
-	left   int64 // the chunk's size so far, then what has not come of it
+	left   int64 // the chunk's size so far, then how many of its bytes are still to come
 	digits int
 	line   int // bytes of the line so far
 }
@@ -35,8 +35,8 @@ const (
 	chunksEnd // the last LF
 )
 
-// feed takes the next bytes and returns how many of them are the body's, and
-// whether that is its end. It is not ok when there is doubt.
+// feed reads the next bytes. It returns how many of them are the body's, and whether the
+// body ends with them. ok is false where parsers might differ.
 func (c *chunks) feed(b []byte) (n int, end, ok bool) {
 	for n < len(b) {
 		if c.stage == chunkData {
@@ -59,7 +59,7 @@ func (c *chunks) feed(b []byte) (n int, end, ok bool) {
 	return n, false, true
 }
 
-// step takes one byte of what is around the data.
+// step reads a byte that is not a chunk's data.
 func (c *chunks) step(b byte) bool {
 	switch c.stage {
 	case chunkSize:
@@ -104,7 +104,7 @@ func (c *chunks) step(b byte) bool {
 	return b == '\n' // chunksEnd
 }
 
-// size takes a byte of the line with a chunk's size.
+// size reads a byte of the line with a chunk's size.
 func (c *chunks) size(b byte) bool {
 	digit := bytes.IndexByte([]byte("0123456789abcdef"), b|0x20)
 	switch {

@@ -7,17 +7,17 @@ import (
 	"millrace/internal/trace"
 )
 
-// Named is a TCP or UNIX connection whose client somebody else has named, who
-// stands in between and may be trusted.
+// Named is a TCP or UNIX connection through a trusted proxy, which has named the client
+// in a PROXY header.
 type Named struct {
 	net.Conn
 	Client net.Addr
 }
 
-// RemoteAddr is the client that was named.
+// RemoteAddr returns the client's address, not the proxy's.
 func (n *Named) RemoteAddr() net.Addr { return n.Client }
 
-// unwrapNamed is the connection itself.
+// unwrapNamed returns the connection below a Named.
 func unwrapNamed(nc net.Conn) net.Conn {
 	if n, ok := nc.(*Named); ok {
 		return n.Conn
@@ -25,13 +25,12 @@ func unwrapNamed(nc net.Conn) net.Conn {
 	return nc
 }
 
-// ipv6ClientBits is how much of an IPv6 address is counted: what a customer has is
-// a network of 64 bits at least.
+// ipv6ClientBits is how much of an IPv6 address tells clients apart: a provider gives a
+// customer at least a /64 network.
 const ipv6ClientBits = 64
 
-// ClientOf returns what limits by address count a client as: its IPv4 address, or
-// the /64 network of its IPv6 address. The zero address, of UNIX sockets, is not
-// counted.
+// ClientOf returns by what limits count a client: its IPv4 address, or the /64 network
+// of its IPv6 address. The zero address, of UNIX sockets, is not counted.
 func ClientOf(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is6() {
@@ -41,7 +40,7 @@ func ClientOf(a netip.Addr) netip.Addr {
 	return a
 }
 
-// RemoteHost is a client's address as it is logged: without the port, "-" on a
+// RemoteHost returns a client's address for the log: without the port, and "-" for a
 // UNIX socket.
 func RemoteHost(addr net.Addr) string {
 	var ip net.IP
@@ -60,22 +59,21 @@ func RemoteHost(addr net.Addr) string {
 	return ip.String()
 }
 
-// loggedClient is who sent a request, as it is logged: remote, which is the
-// connection's other end, or whom that one names if it is trusted.
+// loggedClient returns the client for the log: remote, the connection's other end, or
+// the client that it names if it is a trusted proxy.
 func (s *Settings) loggedClient(remote string, q *request, b []byte) string {
 	if s.Clients == nil || s.clientHeader >= numKept || !q.has(s.clientHeader) {
 		return remote
 	}
-	peer, _ := netip.ParseAddr(remote) // of a UNIX socket the zero address
+	peer, _ := netip.ParseAddr(remote) // the zero address for a UNIX socket
 	if peer = peer.WithZone("").Unmap(); !s.Clients.Trusts(peer) {
 		return remote
 	}
 	return s.Clients.Named(peer, view(q.value(b, s.clientHeader))).String()
 }
 
-// requestID is the id that a request has brought, where it is to be taken over: the
-// one that its log line has. Other ids are not made here, since nobody but the log
-// would see them.
+// requestID returns the id for the log of a request that has brought one from a trusted
+// peer. The lane makes no ids: only the log would see them.
 func (s *Settings) requestID(remote string, q *request, b []byte) string {
 	if s.idHeader >= numKept || !q.has(s.idHeader) {
 		return ""
@@ -86,7 +84,7 @@ func (s *Settings) requestID(remote string, q *request, b []byte) string {
 	}
 	proxy := false
 	if s.Clients != nil {
-		peer, _ := netip.ParseAddr(remote) // of a UNIX socket the zero address
+		peer, _ := netip.ParseAddr(remote) // the zero address for a UNIX socket
 		proxy = s.Clients.Trusts(peer.WithZone("").Unmap())
 	}
 	if !s.Tracer.Trusts(proxy) {
@@ -95,14 +93,14 @@ func (s *Settings) requestID(remote string, q *request, b []byte) string {
 	return id
 }
 
-// gateClient is who sent a request, as gates know it. ok is false where only net/http
-// can tell.
+// gateClient returns the client for an access gate. ok is false where a field names it
+// that the lane does not keep: net/http must serve the request.
 func (s *Settings) gateClient(remote net.Addr, q *request, b []byte) (client netip.Addr, ok bool) {
 	peer := addrOf(remote)
 	switch {
 	case !s.Clients.Trusts(peer):
 		return peer, true
-	case s.clientHeader == hdrRefuse: // and so not in this request
+	case s.clientHeader == hdrRefuse: // a request with this field is not the lane's
 		return peer, true
 	case s.clientHeader >= numKept:
 		return peer, false
@@ -110,7 +108,7 @@ func (s *Settings) gateClient(remote net.Addr, q *request, b []byte) (client net
 	return s.Clients.Named(peer, view(q.value(b, s.clientHeader))), true
 }
 
-// addrOf is the address of a connection's other end, the zero one for a UNIX socket.
+// addrOf returns the IP address of a TCP or UDP peer, the zero address for a UNIX socket.
 func addrOf(a net.Addr) netip.Addr {
 	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok { // TCP and UDP
 		return a.AddrPort().Addr().Unmap().WithZone("")

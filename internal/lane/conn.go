@@ -54,7 +54,7 @@ type connShared struct {
 	state      stateVar
 	served     atomic.Bool             // something was answered
 	halfClosed atomic.Bool             // the client sends no more: what is in the socket is all
-	inputEnded atomic.Bool             // the rest of the request's body is not read
+	inputEnded atomic.Bool             // no more of the request's body is read
 	writeBy    atomic.Int64            // like deadline, for bytes to go
 	h2conn     atomic.Pointer[h2.Conn] // HTTP/2 only
 	parking    atomic.Pointer[parking] // TLS only, and not net/http's
@@ -118,7 +118,7 @@ type connSweep struct {
 	ackSample   ackSample
 }
 
-// noFD is the descriptor of a connection that has a net.Conn.
+// noFD is the descriptor of a connection that no loop owns: it has a net.Conn.
 const noFD = -1
 
 // TLSConn is a Conn over TLS. It alone has ConnectionState: net/http fills
@@ -134,12 +134,12 @@ func (c *TLSConn) ConnectionState() tls.ConnectionState { return c.tls.Connectio
 // NetConn is a connection behind the lane: a *Conn or a *TLSConn.
 type NetConn interface {
 	net.Conn
-	// Serve answers while the lane can (see Conn.Serve).
+	// Serve answers requests until one is for net/http (see Conn.Serve).
 	Serve() (forNetHTTP bool)
 }
 
-// readWaker interrupts the wait for the end of a handler on connections without a
-// raw socket.
+// readWaker ends the background read of net/http on a connection without a raw socket:
+// see Conn.awaitGone.
 type readWaker struct {
 	mu   sync.Mutex
 	cond sync.Cond
@@ -152,8 +152,9 @@ func newReadWaker() *readWaker {
 	return w
 }
 
-// NewConn puts the lane in front of an accepted connection; a TLS connection
-// must have done its handshake. gone is called once, when it is closed.
+// NewConn returns an accepted connection with the lane before net/http. A TLS
+// connection must have completed its handshake. gone is called once, when the
+// connection is closed.
 func (l *Lane) NewConn(nc net.Conn, scope *Scope, gone func()) NetConn {
 	peer := nc.RemoteAddr()
 	nc = unwrapNamed(nc)
@@ -225,9 +226,7 @@ func OnState(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// awaitRequest starts the wait for the next request. At the end of a drain it is a short
-// one; Drain itself may come at any moment, so that is looked up after the store:
-// either this sees the drain, or the drain sees this.
+// awaitRequest starts the idle timeout after an answer.
 func (c *Conn) awaitRequest(now time.Time, s *Settings) {
 	if !c.served.Load() {
 		c.served.Store(true)
@@ -235,9 +234,12 @@ func (c *Conn) awaitRequest(now time.Time, s *Settings) {
 	c.startIdleTimeout(now, s)
 }
 
-// awaitFirstRequest is setIdle for a connection on which nothing was asked yet.
+// awaitFirstRequest starts the idle timeout of a new connection.
 func (c *Conn) awaitFirstRequest() { c.startIdleTimeout(time.Now(), c.lane.settings.Load()) }
 
+// startIdleTimeout sets the deadline of an idle connection; it is a short one while the
+// server drains. Drain, which shortens deadlines, may be called at any moment: closing is
+// read after the deadline was stored, so that one of the two sees the other.
 func (c *Conn) startIdleTimeout(now time.Time, s *Settings) {
 	c.setInputDeadline(now.Add(s.Idle).UnixNano() | idleMark)
 	if c.lane.closing.Load() {
@@ -245,15 +247,15 @@ func (c *Conn) startIdleTimeout(now time.Time, s *Settings) {
 	}
 }
 
-// idleMark is the bit of a deadline that says that the connection waits for the
-// first byte of a request: not for the rest of one.
+// idleMark is the bit of a deadline that says that the connection is idle: it waits for
+// the first byte of a request, and not for the remaining ones.
 const idleMark = 1
 
-// Deadlines of connections that were idle for too long, and whose goroutines are
-// to look once more: see lookAgain.
+// Deadlines of a connection that was idle for too long, and whose goroutine must read
+// once more before it closes it: see recheckIdle.
 const (
-	recheckDue = idleMark
-	rechecking = 2 | idleMark
+	recheckDue = idleMark     // the sweeper has asked for it
+	rechecking = 2 | idleMark // the goroutine reads
 )
 
 // deadlineIn returns the deadline that ends d from now.
@@ -273,7 +275,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return c.nc.Read(p)
 	}
 	if c.tracker.lostBefore {
-		return 0, io.EOF // what comes now may be the middle of something
+		return 0, io.EOF // what comes now may be the middle of a request
 	}
 	if c.lane.on() && !c.startedOnLoop() && c.tracker.clean() && len(c.readAhead) <= min(len(p), maxHead) {
 		return c.readHot(p)
@@ -281,12 +283,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.readHead(p)
 }
 
-// startedOnLoop reports whether a loop has begun with the request over TLS that comes next:
-// its handler goes on.
+// startedOnLoop reports whether a loop has already worked on the request over TLS that
+// comes next: it was forwarded, or prepared for that. A handler must serve it then.
 func (c *Conn) startedOnLoop() bool { return c.roundTrip != nil || c.prepared != nil && c.scope.Secure }
 
-// readHead reads a request's head for net/http after it has begun to, or where
-// the lane has lost count.
+// readHead reads for net/http what the lane must not look at: the remaining bytes of a
+// head of which net/http has the first, and everything where the lane has lost count.
 func (c *Conn) readHead(p []byte) (int, error) {
 	if len(c.readAhead) > 0 {
 		return c.deliverHead(p, c.unbuffer(p)), nil
@@ -298,8 +300,9 @@ func (c *Conn) readHead(p []byte) (int, error) {
 	return c.deliverHead(p, n), err
 }
 
-// deliverHead takes note that p[:n] goes to net/http and returns how much of it
-// does: what belongs to a next request is held back until its turn.
+// deliverHead passes bytes of a head, which stand in p[:n], to net/http, and starts the
+// header timeout with the first. It returns how many go: those of a pipelined request
+// stay in readAhead until net/http has answered this one.
 func (c *Conn) deliverHead(p []byte, n int) int {
 	if n == 0 {
 		return 0
@@ -316,8 +319,8 @@ func (c *Conn) deliverHead(p []byte, n int) int {
 	return c.deliver(p[:n])
 }
 
-// deliver passes b on to net/http, as far as it belongs to this request, and holds
-// the rest.
+// deliver tells the tracker that b goes to net/http, and returns how much of b belongs
+// to this request. The remaining bytes are put back before readAhead.
 func (c *Conn) deliver(b []byte) int {
 	k := c.tracker.pass(b)
 	if k < len(b) {
@@ -326,10 +329,9 @@ func (c *Conn) deliver(b []byte) int {
 	return k
 }
 
-// readActive reads while a handler runs: the request's body, or, once there is
-// nothing left of it, net/http's background read, which waits for the client
-// to go away. That one takes no byte of the next request, so that the lane
-// stays in step.
+// readActive reads while net/http's handler runs: first the request's body. After that
+// net/http makes its background read, to notice that the client leaves. It gets no byte
+// of the next request, or the lane could not read that one.
 func (c *Conn) readActive(p []byte) (int, error) {
 	if c.inputEnded.Load() {
 		return 0, io.EOF
@@ -343,8 +345,8 @@ func (c *Conn) readActive(p []byte) (int, error) {
 	if len(c.readAhead) > 0 {
 		return c.deliver(p[:c.unbuffer(p)]), nil
 	}
-	// Where the tracker has lost count, one byte is what the background read
-	// asks for, and it may wait for as long as the handler runs.
+	// Where the tracker has lost count: the background read asks for one byte, and
+	// may wait as long as the handler runs, so it has no timeout.
 	if len(p) <= 1 {
 		n, err := c.read(p)
 		if n == 0 && errors.Is(err, io.EOF) {
@@ -358,6 +360,7 @@ func (c *Conn) readActive(p []byte) (int, error) {
 	return c.deliver(p[:n]), err
 }
 
+// unbuffer moves bytes from readAhead to p.
 func (c *Conn) unbuffer(p []byte) int {
 	n := copy(p, c.readAhead)
 	if c.readAhead = c.readAhead[n:]; len(c.readAhead) == 0 {
@@ -373,9 +376,10 @@ func (c *Conn) read(p []byte) (int, error) {
 	return c.nc.Read(p)
 }
 
-// awaitGone waits for the client to leave, or for net/http to call the background
-// read off by a deadline in the past. A client that sends no more has not left: it
-// has asked, and waits for the answer (docs/decisions/0049).
+// awaitGone is the background read of net/http after the whole request was read. It
+// returns when the client leaves, or when net/http ends it by a deadline in the past. A
+// client that has only closed its sending side still waits for the answer
+// (docs/decisions/0049).
 func (c *Conn) awaitGone() error {
 	if c.sock != nil {
 		return c.sock.AwaitGone()
@@ -415,7 +419,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return int(n), err
 }
 
-// maxWrite is how much is written at once where no raw socket tells of
+// maxWrite is the most that one Write of a net.Conn gets, which does not tell of its
 // progress: a slow client has the write timeout for each such piece.
 const maxWrite = 64 << 10
 
@@ -441,9 +445,8 @@ func (c *Conn) transmit(head, body []byte) (total int64, err error) {
 	return total, nil
 }
 
-// startWriteTimeout starts the clock for a client that takes nothing. While the lane
-// itself answers, nothing is waited for from the client meanwhile: a slow
-// download may take longer than a connection may be idle.
+// startWriteTimeout is called when the client takes no more for now. Where the lane
+// answers by itself it ends the idle timeout: a slow download may take longer than that.
 func (c *Conn) startWriteTimeout() {
 	if c.state.load() == stateReading {
 		c.setInputDeadline(0)
@@ -451,14 +454,15 @@ func (c *Conn) startWriteTimeout() {
 	c.writeBy.Store(c.deadlineIn(c.lane.settings.Load().Write))
 }
 
+// stopWriteTimeout is called when the client has taken everything.
 func (c *Conn) stopWriteTimeout() {
 	if c.writeBy.Load() != 0 {
 		c.writeBy.Store(0)
 	}
 }
 
-// ReadFrom implements [io.ReaderFrom]: it is how net/http hands a file over.
-// Files go by sendfile(2), over TCP and UNIX sockets alike.
+// ReadFrom implements [io.ReaderFrom]: net/http calls it for the body of a file, which
+// goes by sendfile(2), over TCP and UNIX sockets alike.
 func (c *Conn) ReadFrom(src io.Reader) (int64, error) {
 	if c.state.load().givenAway() {
 		return io.Copy(struct{ io.Writer }{c.nc}, src)
@@ -513,8 +517,8 @@ func (c *Conn) Close() error {
 		c.wakeReader(true)
 		c.parking.Load().wakeClosed()
 	}
-	if front := c.h2conn.Load(); front != nil {
-		front.Release()
+	if h2conn := c.h2conn.Load(); h2conn != nil {
+		h2conn.Release()
 	}
 	if c.h2host != nil {
 		c.h2host.handoffs.discardUnclaimed()
@@ -526,9 +530,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// cut ends the connection from outside, below TLS: the close of a TLS
-// connection may wait for its client. Whoever reads or writes finds out, and
-// closes it.
+// cut ends the connection from any goroutine. Whoever serves it gets an error and calls
+// Close. It closes what is below TLS, since the close of TLS may wait for the client.
 func (c *Conn) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -549,14 +552,15 @@ func (c *Conn) cut() {
 	}
 }
 
-// beingCut reports whether the connection is being cut, or has been released.
+// beingCut reports whether the connection was cut to make room, or was released.
 func (c *Conn) beingCut() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.shed || c.state.load() == stateReleased
 }
 
-// cutToMakeRoom cuts the connection and reports whether it was the first to do so.
+// cutToMakeRoom cuts the connection. It reports false if that was done before, or if the
+// connection was released.
 func (c *Conn) cutToMakeRoom() bool {
 	c.mu.Lock()
 	again := c.shed || c.state.load() == stateReleased
@@ -580,8 +584,7 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// wakeReader wakes a Read that waits (see quiet) and tells it whether the read
-// deadline has passed.
+// wakeReader wakes the wait of awaitGone, which ends if the read deadline has passed.
 func (c *Conn) wakeReader(past bool) {
 	if c.readWaker == nil {
 		return
@@ -603,8 +606,8 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline implements [net.Conn]. net/http uses it to call its
-// background read off; its timeouts are the lane's.
+// SetReadDeadline implements [net.Conn]. net/http uses it only to end its background
+// read: the lane has the timeouts.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	err := c.nc.SetReadDeadline(t)
 	c.wakeReader(!t.IsZero() && !t.After(time.Now()))

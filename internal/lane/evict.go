@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// blockedFor is how long a client that has more than stall.Few streams may take
-	// nothing of what is written, before all of them wait for it.
+	// blockedFor is how long a client may take nothing of what is written before all
+	// its streams count as waiting for it, if they are more than stall.Few.
 	blockedFor = 100 * time.Millisecond
 	// goAwayTime is how long a client has to take GOAWAY.
 	goAwayTime = 100 * time.Millisecond
 )
 
-// Budget has the lane's streams of HTTP/2 counted by b. It is called before the
-// first connection.
+// Budget sets who counts the lane's streams of HTTP/2. It must be called before the first
+// connection comes.
 func (l *Lane) Budget(b *stall.Budget) { l.budget = b }
 
-// WithStreams appends the connections of HTTP/2 that net/http answers; client is
-// what limits count an address as.
+// WithStreams appends the lane's connections of HTTP/2 to a list. client returns by what
+// limits count an address: see ClientOf.
 func (l *Lane) WithStreams(to []stall.Conn, client func(net.Addr) netip.Addr) []stall.Conn {
 	l.each(func(c *Conn) {
 		if c.h2conn.Load() != nil {
@@ -31,7 +31,7 @@ func (l *Lane) WithStreams(to []stall.Conn, client func(net.Addr) netip.Addr) []
 	return to
 }
 
-// stallConn is a connection of HTTP/2 as a budget sees it.
+// stallConn implements [stall.Conn] for a connection of HTTP/2.
 type stallConn struct {
 	*Conn
 	client func(net.Addr) netip.Addr

@@ -10,26 +10,27 @@ import (
 	"millrace/internal/send"
 )
 
-// gate is an answer's gate with the headers that it counts by.
+// gate is an answer's access gate, with the request headers that it looks at.
 type gate struct {
 	*admit.Gate
-	headers [admit.MaxRates]headerID // hdrRefuse: none that the lane must look at
+	headers [admit.MaxRates]headerID // hdrRefuse: no header, or one that no request of the lane has
 	agent   bool                     // it looks at the User-Agent
-	// plain: what it refuses gets nothing but the refusal, which the lane can send.
+	// plain: the server changes nothing of a refusal, so the lane can send it.
 	plain  bool
 	always http.Header
 	last   atomic.Pointer[refusal]
 }
 
-// refusal is the answer to who may not pass, made once for all who get the same.
+// refusal is the answer to a client that the gate refuses. It is kept for others that get
+// the same.
 type refusal struct {
-	limit    *admit.Limit // nil: the address may not ask
-	seconds  int64        // until it may ask again
+	limit    *admit.Limit // nil: the address is denied
+	seconds  int64        // of Retry-After
 	response *response
 }
 
-// newGate returns nil for the gate of answers that are for everybody. ok is false
-// when the lane could not tell what the gate asks for.
+// newGate returns nil where everybody may have the answers. ok is false when the gate looks
+// at a header that the lane does not keep.
 func newGate(t *requestInfo, always http.Header) (_ *gate, ok bool) {
 	g := t.gate
 	if g == nil {
@@ -42,7 +43,7 @@ func newGate(t *requestInfo, always http.Header) (_ *gate, ok bool) {
 		if name == "" {
 			continue
 		}
-		// A request with a header that the lane does not know is not its own.
+		// hdrRefuse: a request with such a header is not hot.
 		if known.headers[i] = lookupHeader([]byte(name)); known.headers[i] >= numKept && known.headers[i] != hdrRefuse {
 			return nil, false
 		}
@@ -50,8 +51,8 @@ func newGate(t *requestInfo, always http.Header) (_ *gate, ok bool) {
 	return known, true
 }
 
-// applyGate is what is sent for an answer with a gate: r itself, the gate's refusal, or
-// nil, where the handler must answer. A client that asks again and again should cost
+// applyGate returns what to send in place of an answer with a gate: r itself, a refusal, or
+// nil, where the handler must answer. A client that is refused again and again should cost
 // no more than one that is let in.
 func (c *Conn) applyGate(r *response, q *request, b []byte, now time.Time, s *Settings) *response {
 	v, known := r.ask(c.RemoteAddr(), q, b, now, s)
@@ -70,7 +71,7 @@ func (c *Conn) applyGate(r *response, q *request, b []byte, now time.Time, s *Se
 	return r.refusalFor(v)
 }
 
-// refusalFor is the answer that a verdict leads to.
+// refusalFor returns the answer for a verdict that refuses.
 func (r *response) refusalFor(v admit.Verdict) *response {
 	seconds := v.Seconds()
 	if last := r.gate.last.Load(); last != nil && last.limit == v.Limit && last.seconds == seconds {
@@ -85,7 +86,7 @@ func (r *response) refusalFor(v admit.Verdict) *response {
 	return made
 }
 
-// recorder is an answer that is kept.
+// recorder is an [http.ResponseWriter] that keeps the answer.
 type recorder struct {
 	header http.Header
 	status int
@@ -104,8 +105,7 @@ func (w *recorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// admits reports whether the gate of an answer lets a request pass. What it refuses
-// net/http answers.
+// admits reports whether the gate lets a request have the answer. If not, net/http answers.
 func (r *response) admits(remote net.Addr, q *request, b []byte, now time.Time, s *Settings) bool {
 	if r.gate == nil {
 		return true
@@ -114,9 +114,9 @@ func (r *response) admits(remote net.Addr, q *request, b []byte, now time.Time, 
 	return known && v.Passes()
 }
 
-// ask asks the gate of an answer about a request, and counts it. Ask it last: what
-// it has let pass is to be answered here. known is false where only net/http can
-// tell who asks.
+// ask asks the gate about a request, which counts it against the client's limits. So call it
+// last: what it lets pass must be answered here. known is false where only net/http can
+// find the client.
 func (r *response) ask(remote net.Addr, q *request, b []byte, now time.Time, s *Settings) (v admit.Verdict, known bool) {
 	g := r.gate
 	client, ok := s.gateClient(remote, q, b)

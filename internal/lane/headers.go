@@ -3,9 +3,9 @@ package lane
 // headerID names a request header that the lane knows.
 type headerID uint8
 
-// Headers whose value is kept, because an entry may vary on it, the log prints
-// it, or it makes the request conditional. To entries that do not vary on them
-// they are harmless, as Cache-Control is to all but some caches.
+// Headers whose value is kept, because an entry may vary on it, the log prints it, or it
+// makes the request conditional. An entry that does not vary on one is sent whatever it
+// says: so with Cache-Control, on which only some caches' answers vary.
 const (
 	hdrHost headerID = iota
 	hdrAcceptEncoding
@@ -50,10 +50,10 @@ const (
 	hdrRefuse headerID = 0xff // unknown: net/http decides
 )
 
-// maxHeaderName bounds the names that are looked up; a longer one is unknown.
+// maxHeaderName is the longest name that lookupHeader knows.
 const maxHeaderName = 40
 
-// lookupHeader finds a header by its name, in any letter case.
+// lookupHeader returns the id of a name in any letter case.
 func lookupHeader(name []byte) headerID {
 	if len(name) > maxHeaderName {
 		return hdrRefuse
@@ -135,9 +135,9 @@ func keptHeader(name []byte) headerID {
 	return hdrRefuse
 }
 
-// framingHeader finds the headers that say how long a request is or what the
-// connection becomes. None of them is for the lane, but the tracker must know
-// them (Connection alone is accepted, as "keep-alive").
+// framingHeader knows the headers that say how long a request is or what becomes of the
+// connection. Of these match accepts only "Connection: keep-alive"; the tracker looks at
+// the lengths.
 func framingHeader(name []byte) headerID {
 	switch string(name) {
 	case "connection":
@@ -158,8 +158,8 @@ func framingHeader(name []byte) headerID {
 	return hdrRefuse
 }
 
-// harmlessHeader reports whether a header, sent by browsers, crawlers or proxies,
-// changes no answer. A request with a header that is not listed goes to net/http.
+// harmlessHeader knows the headers of browsers, crawlers and proxies that change no answer.
+// A request with a header that no list has goes to net/http.
 func harmlessHeader(name []byte) headerID {
 	switch string(name) {
 	case "dnt", "priority", "upgrade-insecure-requests", "x-requested-with",

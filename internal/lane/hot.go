@@ -14,9 +14,9 @@ import (
 	"millrace/internal/send"
 )
 
-// scratch is the memory needed to look at one connection's bytes. It is borrowed
-// only while there are any. With a thousand connections, memory of their own would
-// be cold at every request; this stays in the processor's cache.
+// scratch is the memory for reading and answering one connection's requests. A connection
+// has one only while it is served. With a thousand connections, memory of their own would
+// not be in the processor's cache; this is.
 type scratch struct {
 	buf [maxHead]byte
 	req request
@@ -25,35 +25,35 @@ type scratch struct {
 
 var scratchPool = sync.Pool{New: func() any { return new(scratch) }}
 
-// outcome says why hot stopped looking at bytes.
+// outcome says why no further request was answered.
 type outcome uint8
 
 const (
-	waiting  outcome = iota // for more bytes
-	notHot                  // what is left is for net/http
+	waiting  outcome = iota // more bytes must come
+	notHot                  // the next request is not hot
 	blocked                 // the client takes no more for now: see pendingWrite
-	ended                   // the client sends no more, or reading failed
-	finished                // the last answer was sent, or could not be: nothing may follow
+	ended                   // reading failed, or has reached the end
+	finished                // the connection's last answer was sent, or sending failed
 )
 
-// readState is where hot stands on one connection.
+// readState is what was read of a connection, and what of its answers is not sent.
 type readState struct {
-	p       []byte // where bytes stay that are not answered: net/http's buffer; before net/http, made when needed
-	n       int    // how many are in it
+	p       []byte // the buffer: net/http's if that reads, else made when needed
+	n       int    // how many bytes in it are not answered
 	err     error
 	pending *pendingWrite
 }
 
-// pendingWrite is what could not be sent without waiting. Only slow clients and
-// files need one.
+// pendingWrite is the part of an answer that could not be sent without waiting. Only slow
+// clients and files need one.
 type pendingWrite struct {
 	head, body   []byte
-	batch        *[]byte // where head is, if borrowed
+	batch        *[]byte // head's buffer if that is from bufferPool
 	file         *response
-	sent         int64         // of the file
-	closing      bool          // nothing follows
-	awaitsClient bool          // a loop has it among those that wait for their clients
-	unsent       *atomic.Int64 // counts holds, which head has of it; nil: nothing does
+	sent         int64         // bytes of the file
+	closing      bool          // the connection is to be closed after it
+	awaitsClient bool          // the connection is in its loop's out
+	unsent       *atomic.Int64 // Lane.unsent, which counts the bytes of head; nil: they are not counted
 	counted      int64
 
 	// For the log line of a file, which is written at its end.
@@ -63,11 +63,9 @@ type pendingWrite struct {
 	req   request
 }
 
-// Serve answers a new connection's requests for as long as they are hot. It
-// reports true when something has come that is for net/http, which then gets
-// the connection and sees it for the first time; otherwise the connection has
-// ended and is closed. Most connections of a site with a warm lane never cost
-// what net/http's state of one does.
+// Serve serves requests until one comes that is for net/http: then it returns true, and
+// net/http gets the connection. If it returns false, the connection was closed. Most
+// connections of a site with a filled lane never need net/http, nor its memory.
 func (c *Conn) Serve() (forNetHTTP bool) {
 	if !c.lane.on() || c.startedOnLoop() {
 		return true
@@ -95,41 +93,42 @@ func (c *Conn) Serve() (forNetHTTP bool) {
 				continue
 			}
 		}
-		c.stopWatching() // net/http looks itself
+		c.stopWatching() // net/http does it by its background read
 		c.setMode(loopServes)
 		c.readAhead, t.p, t.n = bytes.Clone(t.p[:t.n]), nil, 0
 		return true
 	}
 }
 
-// readHot reads between requests, when net/http holds nothing of the connection.
-// Complete hot requests are answered right here; it returns only with bytes
-// that are for net/http, which stand in p then.
+// readHot is Read where net/http waits for a request and has no byte of it. It answers hot
+// requests, and returns with the first bytes in p that are for net/http.
 func (c *Conn) readHot(p []byte) (int, error) {
 	t := &c.reading
 	t.p, t.err = p[:min(len(p), maxHead)], nil
-	t.n = c.unbuffer(t.p) // all of it: Read has seen that there is room
+	t.n = c.unbuffer(t.p) // everything: Read has checked that there is room
 	defer func() { t.p = nil }()
 	switch o := c.serveHot(); {
 	case o == finished:
-		// Even if more requests have come: their answers would be taken
-		// for those that could not be sent. Only at EOF net/http adds no
-		// answer of its own, which would be taken for the rest of a file.
+		// Also if more requests have come: the client would take their answers for
+		// those that could not be sent. It is EOF since after any other error
+		// net/http sends an answer, which the client would take for the remaining
+		// bytes of a file.
 		return 0, io.EOF
 	case o == ended && (t.n == 0 || c.answeredBy != byNetHTTP && t.n < minNextBytes):
 		return 0, t.err
 	case c.startsWithEmptyLine():
-		// After a POST net/http forgives empty lines before the next
-		// request, and it does not know that there were others since,
-		// after which it would not. Let it see what it cannot forgive.
+		// net/http skips empty lines after a POST. If its last request was one, it
+		// would skip these, although the lane has answered others since. A zero
+		// byte makes it refuse the request, as it should.
 		p[0] = 0
 		return c.deliverHead(p, t.n), nil
-	default: // after the end half a request is for net/http, too; the error will come again
+	default: // half a request before the end as well: net/http's next read gets the error
 		return c.deliverHead(p, t.n), nil
 	}
 }
 
-// serveHot answers hot requests until it cannot go on, and says why.
+// serveHot reads and answers hot requests, and waits for the client in between. It never
+// returns waiting or blocked.
 func (c *Conn) serveHot() outcome {
 	for {
 		var o outcome
@@ -147,8 +146,8 @@ func (c *Conn) serveHot() outcome {
 	}
 }
 
-// serveHotRaw works within the poller's callback: being woken, reading, answering
-// and going back to wait are one pass through memory.
+// serveHotRaw serves a connection with a raw socket. It reads and answers within the
+// callback of Go's poller, so that waking, answering and waiting again are one call.
 func (c *Conn) serveHotRaw() (o outcome) {
 	err := c.sock.Readable(c.onReadable)
 	for c.isRecheck(err) {
@@ -161,7 +160,8 @@ func (c *Conn) serveHotRaw() (o outcome) {
 	return c.outcome
 }
 
-// readable is c.onReadable.
+// readable is the callback: it reads and answers what has come. It returns false if it
+// is to be called again when more has come.
 func (c *Conn) readable(fd uintptr) (done bool) {
 	s := scratchPool.Get().(*scratch)
 	n := copy(s.buf[:], c.reading.p[:c.reading.n])
@@ -204,7 +204,7 @@ func (c *Conn) readable(fd uintptr) (done bool) {
 	return c.outcome != waiting
 }
 
-// serveHotStream is for connections without a raw socket: TLS.
+// serveHotStream serves a connection without a raw socket, such as one over TLS.
 func (c *Conn) serveHotStream() outcome {
 	t := &c.reading
 	if t.p == nil {
@@ -235,7 +235,8 @@ func (c *Conn) serveHotStream() outcome {
 	}
 }
 
-// startHeadTimeout starts the clock for half a request: now it must come to its end.
+// startHeadTimeout is called when the first n bytes of a head have come: the others must
+// come within the header timeout.
 func (c *Conn) startHeadTimeout(n int) {
 	if n > 0 && !c.headStarted {
 		c.headStarted = true
@@ -243,12 +244,12 @@ func (c *Conn) startHeadTimeout(n int) {
 	}
 }
 
-// minNextBytes is how many bytes of a next request net/http waits for before it
-// answers a malformed one; the first request of a connection it judges by fewer.
+// minNextBytes is how many bytes net/http reads of a second or later request before it
+// answers that it is malformed. Of a connection's first request it needs fewer.
 const minNextBytes = 4
 
-// answerHot answers the hot requests at the start of b, and returns how much of b
-// they were and why it stopped.
+// answerHot answers the hot requests at the start of b. It returns how many bytes of b
+// they took, and why it has stopped.
 func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome) {
 	now := time.Now()
 	second := now.Unix()
@@ -277,7 +278,7 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 			}
 		}
 		if ok && r.answer.File != nil && !notModified && !q.headOnly {
-			ok = r.answer.File.Retain() // not when it is being replaced at this moment
+			ok = r.answer.File.Retain() // false if it was closed just now
 		}
 		if !ok {
 			o = notHot
@@ -301,16 +302,16 @@ func (c *Conn) answerHot(s *scratch, b []byte, fd uintptr) (used int, o outcome)
 	return used, o
 }
 
-// replyParams is what one answer depends on besides its content.
+// replyParams is what an answer depends on besides the response.
 type replyParams struct {
 	notModified bool
-	last        bool // nothing more has come
+	last        bool // no further request has come
 	fd          uintptr
 	now         time.Time
 	log         *accesslog.Log
 }
 
-// reply sends one answer, or leaves it in the outbox when more will follow.
+// reply sends an answer, or leaves it in the outbox if another request has come.
 func (c *Conn) reply(s *scratch, r *response, req []byte, y replyParams) (o outcome) {
 	status, sent := r.status, r.answer.Size
 	var st *stamped
@@ -330,7 +331,7 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y replyParams) (o outc
 		head, sent = head[:len(head)-(len(st.bytes)-st.head)], 0
 	case r.answer.File != nil:
 		return c.replyFile(s, r, req, head, closing, y)
-	case len(st.bytes) == st.head: // too large to stand beside its header
+	case len(st.bytes) == st.head: // the body is larger than contiguous
 		body = r.answer.Body
 	}
 	switch o = c.queue(&s.out, head, body, y.fd); {
@@ -343,19 +344,20 @@ func (c *Conn) reply(s *scratch, r *response, req []byte, y replyParams) (o outc
 	return o
 }
 
-// bytesPerEvent is the largest file that is sent within the poller's callback, where
-// the loop's other connections wait for it: some hundred microseconds.
+// bytesPerEvent is the most that a loop sends for one event, and the largest file that
+// is sent within a poller's callback: other connections wait for it, some hundred
+// microseconds.
 const bytesPerEvent = 512 << 10
 
-// replyFile sends a file that is in the system's memory as far as the client
-// takes it, and leaves the rest, or all of one that may have to be read from the
-// disk, to sendPending, outside the poller's callback, where it may wait. The
-// reference to the file goes with it.
+// replyFile sends as much of a file as the client takes now, if the file is in the page
+// cache. The remaining bytes, and all of a file that may have to be read from the disk,
+// are left to sendPending, which may wait. The caller's reference to the file goes over to
+// the pendingWrite.
 func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool, y replyParams) outcome {
 	o, sent := c.flush(&s.out, y.fd, false), int64(0)
 	a := r.answer
 	switch {
-	case o == blocked: // what was queued before it goes first
+	case o == blocked: // what was queued goes first
 		head = slices.Concat(c.reading.pending.head, c.reading.pending.body, head)
 		c.reading.pending.release()
 	case o != waiting:
@@ -378,7 +380,7 @@ func (c *Conn) replyFile(s *scratch, r *response, req, head []byte, closing bool
 	return blocked
 }
 
-// fileSent ends an answer whose file went at once.
+// fileSent counts and logs an answer whose file was sent at once, or failed to be.
 func (c *Conn) fileSent(s *scratch, r *response, req []byte, sent int64, y replyParams, err error) outcome {
 	o := waiting
 	if err != nil {
@@ -391,10 +393,10 @@ func (c *Conn) fileSent(s *scratch, r *response, req []byte, sent int64, y reply
 	return o
 }
 
-// sendPending sends what could not be sent at once.
+// sendPending sends what could not be sent at once, and waits for the client and the disk.
 func (c *Conn) sendPending() error {
 	r := c.reading.pending
-	c.setInputDeadline(0) // a connection that is answered is not idle, however slow the disk
+	c.setInputDeadline(0) // no idle timeout meanwhile, however slow the disk is
 	var n int64
 	var err error
 	if r.file == nil {
@@ -408,8 +410,8 @@ func (c *Conn) sendPending() error {
 	return c.endPending(err)
 }
 
-// endPending counts and logs an answer that could not be sent at once. The error is err, or
-// io.EOF if the connection is to be closed.
+// endPending counts and logs an answer that could not be sent at once; err is the outcome
+// of sending. It returns err, or io.EOF if the connection is to be closed.
 func (c *Conn) endPending(err error) error {
 	r := c.reading.pending
 	c.reading.pending = nil
@@ -446,7 +448,7 @@ type outbox struct {
 	n          int
 }
 
-// queue adds an answer to the outbox.
+// queue adds an answer to the outbox, after flushing it if it is full.
 func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
 	held := out.n + len(out.head) + len(out.body)
 	if held > 0 && held+len(head)+len(body) > maxWrite {
@@ -474,17 +476,18 @@ func (c *Conn) queue(out *outbox, head, body []byte, fd uintptr) outcome {
 	return waiting
 }
 
-// add copies b behind what is there; there is room for it.
+// add appends a copy of b to the batch, which has room for it.
 func (o *outbox) add(b []byte) { o.n += copy((*o.batch)[o.n:], b) }
 
-// Stand-ins for the descriptor of a connection over TLS: with a goroutine, which
-// waits for the client, and on a loop.
+// These stand for the descriptor of a connection over TLS: one with a goroutine, which
+// waits for the client, and one on a loop.
 const (
 	noDescriptor = ^uintptr(0)
 	onTLSLoop    = noDescriptor - 1
 )
 
-// flush sends the outbox, as far as that goes without waiting.
+// flush sends the outbox. What the client does not take at once becomes a pendingWrite;
+// with noDescriptor it waits instead.
 func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	head, body, batch := out.head, out.body, out.batch
 	if batch != nil {
@@ -528,16 +531,16 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	return o
 }
 
-// answerRecord is what is counted and logged of one answer.
+// answerRecord is what is counted and logged of an answer.
 type answerRecord struct {
 	response *response
 	req      *request
-	bytes    []byte // the request's own; req points into them
+	bytes    []byte // the request, to which the spans of req refer; nil: it is not logged
 	status   int
 	sent     int64 // bytes of the body
 	began    time.Time
 	proto    string
-	id       string // set when it is logged
+	id       string // the request's; set when it is logged
 }
 
 // record counts an answer and logs it.
@@ -591,9 +594,9 @@ func (a *answerRecord) log(log *accesslog.Log, remote string, secure bool, shard
 
 const http1 = "HTTP/1.1"
 
-// bytesOf is s as bytes without a copy, to be read only.
+// bytesOf returns s as bytes without a copy. They must not be changed.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// view is b as a string without a copy. The log only reads it during Write,
-// while the read buffer stands still.
+// view returns b as a string without a copy. It is valid until b is changed: the log reads
+// it only during Write.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

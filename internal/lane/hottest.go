@@ -2,8 +2,9 @@ package lane
 
 import "net/http"
 
-// HotRequest is a request, as far as the answer depends on it. From one process it goes
-// to the next, which may have another config.
+// HotRequest is a request that the lane has answered, without what the answer does not
+// depend on. At an upgrade one process passes them to its successor, which may have
+// another config.
 type HotRequest struct {
 	Secure bool              `json:"secure,omitempty"` // it came over TLS
 	Host   string            `json:"host"`
@@ -11,7 +12,7 @@ type HotRequest struct {
 	Fields map[string]string `json:"fields,omitempty"`
 }
 
-// names are the kept headers as [http.Header] has them.
+// names has the canonical names of the kept headers.
 var names = [numKept]string{
 	hdrHost: "Host", hdrAcceptEncoding: "Accept-Encoding", hdrAccept: "Accept", hdrAcceptLanguage: "Accept-Language",
 	hdrAuthorization: "Authorization", hdrCookie: "Cookie", hdrOrigin: "Origin", hdrReferer: "Referer",
@@ -23,7 +24,7 @@ var names = [numKept]string{
 	hdrAvailableDictionary: "Available-Dictionary", hdrSecFetchSite: "Sec-Fetch-Site", hdrRequestID: "X-Request-Id",
 }
 
-// ResetRecent forgets which answers were used lately, so that [Lane.Hottest] finds those
+// ResetRecent forgets which answers were used. [Lane.HotRequests] then begins with those
 // that are used from now on.
 func (l *Lane) ResetRecent() {
 	if !l.on() {
@@ -36,9 +37,9 @@ func (l *Lane) ResetRecent() {
 	}
 }
 
-// HotRequests lists requests that the lane has answered: those asked since [Lane.ResetRecent]
-// before the others, of at most so many answers, and so many bytes. Those whose
-// answer has become void are among them, as the next one is asked for as well.
+// HotRequests lists requests that the lane has answered, those since [Lane.ResetRecent]
+// first: of at most so many answers, and so many bytes. Those whose answer has become
+// invalid are among them, since clients will ask for the next one, too.
 func (l *Lane) HotRequests(answers, bytes int) (list []HotRequest) {
 	if !l.on() {
 		return nil
@@ -64,9 +65,11 @@ func (l *Lane) HotRequests(answers, bytes int) (list []HotRequest) {
 	return list
 }
 
-// askedBytes is about what one request has besides the texts in it.
+// askedBytes is about the size of a request besides its texts.
 const askedBytes = 64
 
+// hotRequest returns a request that leads to a variant, and about its size. ok is false if
+// its site is gone.
 func (l *Lane) hotRequest(e *entry, v *variant) (a HotRequest, size int, ok bool) {
 	a.Target = e.target
 	for _, s := range l.scopes {
@@ -111,7 +114,7 @@ func (c coding) String() (text string) {
 	return text
 }
 
-// Header is what the request has in its header.
+// Header returns the request's header.
 func (a *HotRequest) Header() http.Header {
 	h := http.Header{}
 	for name, value := range a.Fields {

@@ -14,83 +14,83 @@ import (
 	"millrace/internal/h2"
 )
 
-// HTTP2 is net/http's part in the HTTP/2 connections of a lane.
+// HTTP2 is how a lane reaches net/http for its HTTP/2 connections.
 type HTTP2 struct {
-	// Settings and HeaderList are of [h2.Options].
+	// Settings and HeaderList are those of [h2.Options].
 	Settings   []byte
 	HeaderList int
-	// Serve runs net/http on a connection whose preface was read, until it ends,
-	// with ctx below its requests' contexts.
+	// Serve runs net/http on a connection whose preface was read, until it ends.
+	// ctx is the parent of its requests' contexts.
 	Serve func(ctx context.Context, nc net.Conn)
 }
 
-// On reports whether the lane answers at all.
+// On reports whether the lane answers requests.
 func (l *Lane) On() bool { return l.on() }
 
-// ServeHTTP2 serves a new connection that has agreed on HTTP/2: hot requests
-// here, the others by net/http. It may return before the connection has ended;
-// done is called then.
+// ServeHTTP2 serves a new connection that has agreed on HTTP/2: hot requests by the lane,
+// the others by net/http. It may return before the connection has ended. done is called
+// when this goroutine is no longer needed for it.
 func (c *TLSConn) ServeHTTP2(o *HTTP2, done func()) {
 	h := &h2Host{TLSConn: c, options: o}
-	front := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.mustPause})
+	h2conn := h2.New(h, h2.Options{Settings: o.Settings, HeaderList: o.HeaderList, Stall: c.lane.settings.Load().Write, Budget: c.lane.budget, Pause: h.mustPause})
 	switch {
-	case front.ReadPreface() != nil:
-		h.end(front)
+	case h2conn.ReadPreface() != nil:
+		h.end(h2conn)
 		done()
-	case c.adopt(h, front, func() { // the loop's lane waits for who leaves it
+	case c.adopt(h, h2conn, func() { // the lane waits for connections that leave their loop
 		c.lane.leaving.Add(1)
-		h.serve(front, c.lane.leaving.Done)
+		h.serve(h2conn, c.lane.leaving.Done)
 	}):
 		done()
 	default:
-		c.h2conn.Store(front)
-		h.serve(front, done)
+		c.h2conn.Store(h2conn)
+		h.serve(h2conn, done)
 	}
 }
 
-// serve serves a connection that no loop owns. It may be parked in between.
-func (h *h2Host) serve(front *h2.Conn, done func()) {
+// serve serves a connection that no loop owns. While it is idle it may be parked.
+func (h *h2Host) serve(h2conn *h2.Conn, done func()) {
 	h.mustLeave = false
-	_ = front.Unpark() // a read finds out
+	_ = h2conn.Unpark() // a read finds out
 	if h.lane.draining.Load() {
-		h.lane.shutdownHTTP2(front)
+		h.lane.shutdownHTTP2(h2conn)
 	}
 	if nc := h.pendingInner; nc != nil {
 		h.pendingInner = nil
 		h.Inner(nc)
 	}
 	h.park(func() bool {
-		if h.runUntilIdle(front) {
-			if h.returnToLoop(front) {
+		if h.runUntilIdle(h2conn) {
+			if h.returnToLoop(h2conn) {
 				done()
 				return false
 			}
 			return true
 		}
-		h.end(front)
+		h.end(h2conn)
 		done()
 		return false
 	})
 }
 
-// returnToLoop gives a quiet connection back to its loop.
-func (h *h2Host) returnToLoop(front *h2.Conn) bool {
-	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !front.Park() {
+// returnToLoop gives an idle connection back to its loop.
+func (h *h2Host) returnToLoop(h2conn *h2.Conn) bool {
+	if h.lane.draining.Load() || h.wire != nil && len(h.wire.unsent) > 0 || !h2conn.Park() {
 		return false
 	}
-	if !h.innerAwaited {
+	if !h.innerAwaited { // a loop cannot wait for it, as end does
 		h.innerAwaited = true
-		h.lane.leaving.Go(h.inner.Wait) // as end does elsewhere
+		h.lane.leaving.Go(h.inner.Wait)
 	}
 	p := h.parking.Swap(nil)
-	if h.adopt(h, front, func() {
+	if h.adopt(h, h2conn, func() {
 		h.lane.leaving.Add(1)
-		h.serve(front, h.lane.leaving.Done)
+		h.serve(h2conn, h.lane.leaving.Done)
 	}) {
 		return true
 	}
 	h.parking.Store(p)
-	_ = front.Unpark() // a read finds out
+	_ = h2conn.Unpark() // a read finds out
 	return false
 }
 
@@ -106,8 +106,8 @@ func (h *h2Host) Wake() {
 	}
 }
 
-// Close implements [net.Conn]. While a loop has the connection, net/http can only cut
-// it: its streams have ended.
+// Close implements [net.Conn]. net/http can only cut a parked connection, which the loop
+// then closes: no stream needs it.
 func (h *h2Host) Close() error {
 	if f := h.h2conn.Load(); f != nil && f.Parked() {
 		h.cut()
@@ -116,27 +116,27 @@ func (h *h2Host) Close() error {
 	return h.TLSConn.Close()
 }
 
-// end counts a connection that has ended.
-func (h *h2Host) end(front *h2.Conn) {
-	_ = h.Close() // if it is not: the client knows why
+// end closes a connection, waits for net/http and counts why it was refused, if it was.
+func (h *h2Host) end(h2conn *h2.Conn) {
+	_ = h.Close() // if it was not closed before
 	h.inner.Wait()
 	h.handoffs.discardUnclaimed()
-	h.countRefusal(front.Reason())
+	h.countRefusal(h2conn.Reason())
 }
 
-// mustPause reports whether the loop must do something first: wait for the client,
-// or give the connection up.
+// mustPause reports whether no further frame must be handled now: the loop has to wait for
+// the client, or the connection must leave it.
 func (h *h2Host) mustPause() bool {
 	return h.wire.onLoop() && (len(h.wire.unsent) > 0 || h.pendingInner != nil || h.mustLeave)
 }
 
-// runUntilIdle reads until the connection ends, or is quiet.
-func (h *h2Host) runUntilIdle(front *h2.Conn) (isQuiet bool) {
+// runUntilIdle serves the connection until it ends, or the sweeper finds it idle.
+func (h *h2Host) runUntilIdle(h2conn *h2.Conn) (idle bool) {
 	defer h.recoverPanic()
-	return endedByDeadline(front.Run())
+	return endedByDeadline(h2conn.Run())
 }
 
-// countRefusal counts a connection that was cut off.
+// countRefusal counts a connection that was ended for what its client did.
 func (h *h2Host) countRefusal(why h2.Reason) {
 	m := &h.lane.meters.HTTP2Refused
 	switch why {
@@ -156,33 +156,35 @@ func (h *h2Host) countRefusal(why h2.Reason) {
 	}
 }
 
-// h2Host is the lane as an HTTP/2 connection sees it.
+// h2Host implements [h2.Host] for one connection.
 type h2Host struct {
 	*TLSConn
 	options      *HTTP2
-	inner        sync.WaitGroup
-	pendingInner net.Conn // net/http's side, which has yet to start: on a loop it cannot
+	inner        sync.WaitGroup // net/http's goroutines
+	pendingInner net.Conn       // for Inner: net/http can start only after the connection has left its loop
 
-	calls        []*call  // requests that the loop has passed on, in the order of their streams; the loop's alone
-	needsFlush   bool     // there are answers to be written; the loop's alone
-	mustLeave    bool     // it must leave the loop
-	innerAwaited bool     // it has gone home, and somebody waits for net/http's side
-	handoffs     handoffs // of flights, for net/http's handlers
+	calls        []*call  // requests that the loop has forwarded, in the order of their streams; for the loop alone
+	needsFlush   bool     // answers were queued and not written; for the loop alone
+	mustLeave    bool     // the connection must leave its loop
+	innerAwaited bool     // a goroutine waits for inner
+	handoffs     handoffs // forwarded requests that net/http's handlers go on with
 }
 
 // roundTripField is [h2.Mark] as net/http writes it.
 const roundTripField = "Millrace-Passage"
 
-// handoffs are passages that handlers are to go on with, by the streams' numbers.
+// handoffs are requests that a loop has begun and handlers go on with. The key is the
+// stream's number, which the handler finds in the field roundTripField.
 type handoffs struct {
 	mu  sync.Mutex
 	all map[string]*handoff
 }
 
+// handoff is one of them.
 type handoff struct {
 	roundTrip RoundTrip
-	claimed   bool // by the handler, which ends it
-	prepared  any  // what a Carrier has left, which did not carry the request
+	claimed   bool // by the handler, which then ends the round trip
+	prepared  any  // what a Forwarder that did not forward the request has left for the handler
 }
 
 func (l *handoffs) put(id uint32, p *handoff) {
@@ -194,7 +196,7 @@ func (l *handoffs) put(id uint32, p *handoff) {
 	l.all[strconv.FormatUint(uint64(id), 10)] = p
 }
 
-// prepared is what a Carrier has left under a mark.
+// prepared returns what a Forwarder has left under a mark, nil for nothing.
 func (l *handoffs) prepared(mark []string) any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +207,8 @@ func (l *handoffs) prepared(mark []string) any {
 	return p.prepared
 }
 
-// claim is the passage with a mark, which from then on is the handler's; nil: none.
+// claim returns the round trip with a mark, which the handler must end from then on; nil if
+// there is none.
 func (l *handoffs) claim(mark []string) *RoundTrip {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,7 +220,7 @@ func (l *handoffs) claim(mark []string) *RoundTrip {
 	return &p.roundTrip
 }
 
-// remove is of, and forgets the passage.
+// remove is claim, and forgets the round trip.
 func (l *handoffs) remove(mark []string) *RoundTrip {
 	p := l.claim(mark)
 	l.mu.Lock()
@@ -226,8 +229,8 @@ func (l *handoffs) remove(mark []string) *RoundTrip {
 	return p
 }
 
-// discardUnclaimed gives up what no handler has taken. What one has taken stays until it claims
-// that.
+// discardUnclaimed discards the round trips that no handler has claimed. The others stay
+// until they are removed.
 func (l *handoffs) discardUnclaimed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,7 +252,7 @@ func (h *h2Host) Read(p []byte) (int, error) { return h.nc.Read(p) }
 
 // Write writes to the client, which has the write timeout for each piece.
 func (h *h2Host) Write(p []byte) (total int, err error) {
-	if h.wire.onLoop() { // where the loop sees to the timeout
+	if h.wire.onLoop() { // the loop starts the timeout
 		return h.nc.Write(p)
 	}
 	defer h.writeBy.Store(0)
@@ -265,13 +268,13 @@ func (h *h2Host) Write(p []byte) (total int, err error) {
 // Awaits sets the connection's deadline.
 func (h *h2Host) Awaits(w h2.Wait) {
 	if w != h2.WaitNothing && h.lane.draining.Load() && h.deadline.Load()&idleMark != 0 {
-		return // the client was told to leave: what it still sends does not extend its time
+		return // the client was told to leave: its requests do not extend its time
 	}
 	switch w {
 	case h2.WaitRequest:
 		h.awaitRequest(time.Now(), h.lane.settings.Load())
 	case h2.WaitFrame:
-		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else it is on its way
+		if h.deadline.Load()&idleMark != 0 || h.deadline.Load() == 0 { // else the timeout runs already
 			h.deadline.Store(h.deadlineIn(h.lane.settings.Load().Header))
 		}
 	case h2.WaitNothing:
@@ -340,10 +343,10 @@ func (h *h2Host) Answer(dst []byte, id uint32, fields []hpack.HeaderField, room 
 	return out, size, true
 }
 
-// maxCopiedFile is the largest file that is copied into a turn's answers.
+// maxCopiedFile is the largest file that is copied into the answers of one Run.
 const maxCopiedFile = maxWrite
 
-// readFile reads a file that is in the system's memory.
+// readFile reads a file that is in the page cache. It returns false for any other.
 func readFile(r *response, body []byte, second int64) bool {
 	a := r.answer
 	if !a.File.Retain() {
@@ -361,14 +364,15 @@ func readFile(r *response, body []byte, second int64) bool {
 	return true
 }
 
-// h2Key finds the HTTP/2 connection that a request came by.
+// h2Key is the context key of the *Conn of an HTTP/2 connection.
 type h2Key struct{}
 
-// sourceKey finds the origin of such a request: there are many at once.
+// sourceKey is the context key of the *requestSource of a request over HTTP/2 or HTTP/3: of
+// these there are many at once on a connection.
 type sourceKey struct{}
 
-// matchFields is match for the fields of HTTP/2: b gets their values, to which
-// r's spans point. What it accepts is what match accepts, in HTTP/2's form
+// matchFields is match for the fields of a request over HTTP/2. Their values are appended
+// to b, to which r's spans refer. It accepts what match accepts, in HTTP/2's form
 // (RFC 9113, 8.3.1), and "te: trailers".
 func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bool) {
 	*r = request{coding: codingAbsent}
@@ -404,10 +408,11 @@ func matchFields(b []byte, fields []hpack.HeaderField, r *request) (n int, ok bo
 	return len(b), finish(b, r) == matched
 }
 
-// pseudo are the pseudo-fields of a request (RFC 9113, 8.3.1).
+// pseudo has the pseudo-header fields of a request (RFC 9113, 8.3.1).
 type pseudo struct{ method, scheme, path, authority string }
 
-// splitPseudo takes them from the beginning of the fields: each once, and none empty.
+// splitPseudo splits the pseudo-header fields from the others. It is not ok if one comes
+// twice or is empty.
 func splitPseudo(fields []hpack.HeaderField) (p pseudo, rest []hpack.HeaderField, ok bool) {
 	rest = fields
 	for ; len(rest) > 0 && len(rest[0].Name) > 0 && rest[0].Name[0] == ':'; rest = rest[1:] {
@@ -431,7 +436,7 @@ func splitPseudo(fields []hpack.HeaderField) (p pseudo, rest []hpack.HeaderField
 	return p, rest, true
 }
 
-// matchPath takes a path and its query.
+// matchPath appends a path and its query to b, if match would accept them.
 func matchPath(b []byte, path string, r *request) ([]byte, bool) {
 	n := 0
 	for n < len(path) && class[path[n]]&isPath != 0 {
@@ -452,13 +457,14 @@ func matchPath(b []byte, path string, r *request) ([]byte, bool) {
 	return append(b, path...), true
 }
 
+// appendValue appends a field's value to b and returns its span.
 func appendValue(b []byte, value string) ([]byte, span) {
 	from := len(b)
 	b = append(b, value...)
 	return b, span{uint16(from), uint16(len(b))}
 }
 
-// matchHPACKField takes one field.
+// matchHPACKField is matchField for a field of HTTP/2.
 func matchHPACKField(b []byte, f *hpack.HeaderField, r *request) ([]byte, bool) {
 	v := f.Value
 	if v == "" || v[0] == ' ' || v[len(v)-1] == ' ' || len(b)+len(v) > maxHead || !clearText(bytesOf(v)) {

@@ -14,8 +14,8 @@ import (
 	"millrace/internal/stall"
 )
 
-// HTTP3Conn is a connection over HTTP/3 as the lane sees it. The connection itself
-// belongs to the library that speaks QUIC; its handler asks the lane first.
+// HTTP3Conn is what the lane keeps of a connection over HTTP/3. The connection itself
+// belongs to quic-go, whose handler calls [AnswerHTTP3] first.
 type HTTP3Conn struct {
 	lane   *Lane
 	scope  *Scope
@@ -24,18 +24,18 @@ type HTTP3Conn struct {
 	client net.Addr
 }
 
-// http3Key finds the HTTP/3 connection that a request came by.
+// http3Key is the context key of the *HTTP3Conn of a request.
 type http3Key struct{}
 
-// WithHTTP3 is for the context of the requests of a new HTTP/3 connection: it
-// lets [AnswerHTTP3], Offer, Begin and Drain find the lane.
+// WithHTTP3 returns the parent context for the requests of a new HTTP/3 connection, in
+// which [AnswerHTTP3], Offer, Begin and Drain find the lane.
 func (l *Lane) WithHTTP3(ctx context.Context, scope *Scope, client net.Addr) context.Context {
 	v := &HTTP3Conn{lane: l, scope: scope, shard: l.serial.Add(1), remote: RemoteHost(client), client: client}
 	return l.WithDrain(context.WithValue(ctx, http3Key{}, v))
 }
 
-// AnswerHTTP3 answers a request over HTTP/3 if it is hot, and reports whether it
-// was. The request must have no body.
+// AnswerHTTP3 answers a request over HTTP/3 if it is hot, and reports whether it was. The
+// request must have no body.
 func AnswerHTTP3(w http.ResponseWriter, r *http.Request) bool {
 	v, ok := r.Context().Value(http3Key{}).(*HTTP3Conn)
 	return ok && v.lane.on() && v.answer(w, r)
@@ -99,15 +99,15 @@ func (v *HTTP3Conn) answer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// quicBuffered is what QUIC takes without waiting for the client.
+// quicBuffered is how much quic-go buffers without waiting for the client.
 const quicBuffered = 1 << 10
 
-// writeBody writes a body, for each piece of which the client has the write timeout.
-func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) (sent int) {
+// writeBody writes a body in pieces. The client has the timeout for each.
+func writeBody(w http.ResponseWriter, body []byte, timeout time.Duration) (sent int) {
 	d, ok := w.(interface{ SetWriteDeadline(t time.Time) error })
 	for len(body) > 0 {
 		if ok && len(body) > quicBuffered {
-			_ = d.SetWriteDeadline(time.Now().Add(patience)) // of a stream
+			_ = d.SetWriteDeadline(time.Now().Add(timeout)) // of a stream
 		}
 		n, err := w.Write(body[:min(len(body), maxWrite)])
 		body, sent = body[n:], sent+n
@@ -118,14 +118,14 @@ func writeBody(w http.ResponseWriter, body []byte, patience time.Duration) (sent
 	return sent
 }
 
-// fields is an answer's header in the form in which a handler sets it, with the
-// date of one second. Nobody changes it.
+// fields is an answer's header as a handler sets it, with the date of one second. It must
+// not be changed.
 type fields struct {
 	second int64
 	header http.Header
 }
 
-// fields is made at most once a second and shared.
+// fields returns the header as of a second. It is made at most once a second and shared.
 func (r *response) fields(second int64, notModified bool) *fields {
 	of := &r.fieldsFull
 	if notModified {
@@ -144,9 +144,8 @@ func (r *response) fields(second int64, notModified bool) *fields {
 	return f
 }
 
-// headerOf are the fields of a header in HTTP/1.1's form. Names are in lower case,
-// which is how they are sent: quic-go copies each that is not. Those that it looks
-// for itself are written as it looks for them.
+// headerOf parses a header in HTTP/1.1's form. Names are in lower case, as they are sent:
+// quic-go would copy others. Those that it looks up itself are canonical.
 func headerOf(text []byte) http.Header {
 	h := http.Header{"Content-Type": nil} // or quic-go would guess one
 	_, rest, _ := bytes.Cut(text, []byte("\r\n"))
@@ -166,8 +165,8 @@ func headerOf(text []byte) http.Header {
 	}
 }
 
-// matchParsed is match for a request whose header another parser has read: b gets
-// its values, to which q's spans point. What it accepts is what match accepts.
+// matchParsed is match for a request that quic-go has parsed. The fields' values are
+// appended to b, to which q's spans refer. It accepts what match accepts.
 func matchParsed(b []byte, r *http.Request, q *request) (n int, ok bool) {
 	*q = request{coding: codingAbsent}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.ContentLength != 0 {

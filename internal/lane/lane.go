@@ -1,26 +1,32 @@
-// Package lane is the fast lane: it sits in front of net/http on every
-// HTTP/1.1 connection, answers what it already has as finished bytes, and lets
-// everything else through untouched. The slow lane teaches it by Offer.
+// Package lane is the fast lane: it reads every connection before net/http does.
+// It answers a request by itself where it keeps the finished answer, as for
+// "GET /logo.png" a moment after it was first asked for; such a request is called
+// hot. Every other request it hands off unchanged. Jobs fill it by Offer.
 //
-// The life of a hot request, in the order of the code:
+// The way of a hot request, in the order of the code:
 //
-//	loop          connections that nothing slow was asked of yet wait here (loop_linux.go)
-//	Conn.Read     later net/http asks for bytes (conn.go); between requests the lane looks at them first
-//	match         a strict subset of HTTP/1.1, or nothing (match.go)
+//	loop          serves connections on which only hot requests have come (loop_linux.go)
+//	Conn.Read     serves those that net/http has: it calls Read, and the lane looks first (conn.go)
+//	match         parses a strict subset of HTTP/1.1; anything else is not hot (match.go)
 //	table.find    site + path (+ query) + variant → finished answer (table.go)
-//	response      its bytes with this second's Date, or 304 (response.go)
+//	response      the answer's bytes with this second's Date, or 304 (response.go)
 //	send.Socket   one system call (package send)
+//
+// A request that is not hot goes one of three ways. A loop forwards it to an upstream
+// (carry_linux.go). A worker or the connection's goroutine calls the handler without
+// net/http (through.go). Or net/http serves it.
 //
 // What keeps it safe:
 //
 //   - There is one full HTTP parser in the product, net/http's. The lane can
 //     only be less permissive: any doubt goes to net/http, byte for byte.
-//   - The lane looks at bytes only while it knows that net/http holds none
-//     (tracker.go); where it has lost count it stays out for good.
-//   - No answer outlives its rule: an offer is filed under the site that the
-//     request was answered by, and under a Version taken before its content was read.
-//   - Time between requests is the lane's own: net/http has no timeouts here,
-//     since it never hears of lane answers (sweep.go).
+//   - The lane reads requests only while it knows that net/http holds no byte of
+//     an unfinished one (tracker.go). On a connection where it has lost count it
+//     leaves all requests to net/http.
+//   - No answer outlives its rule: an offer is stored under the site that has
+//     answered the request, with a Version taken before its content was read.
+//   - The lane has all timeouts: net/http cannot, as it does not see the requests
+//     that the lane answers (sweep.go).
 package lane
 
 import (
@@ -59,7 +65,7 @@ type Options struct {
 type Settings struct {
 	Header time.Duration // from a request's first byte to the end of its head
 	Body   time.Duration // how far an upload may be behind BodyRate
-	Write  time.Duration // an answer of which the client takes nothing
+	Write  time.Duration // for how long the client may take nothing of an answer
 	Idle   time.Duration // between requests
 	Log    *accesslog.Log
 	// BodyRate is the least an upload may send, in bytes a second. 0: any
@@ -68,18 +74,19 @@ type Settings struct {
 	// WriteRate is the least a client may take of an answer that waits for it, in
 	// bytes a second. 0: any progress will do.
 	WriteRate int64
-	Errors    *slog.Logger // nil: nothing is told
-	// Clients finds who is behind a proxy, for the log. nil: nobody is.
+	Errors    *slog.Logger // nil: errors are not logged
+	// Clients finds the address of a client behind a trusted proxy, for the log.
+	// nil: the connection's other end is the client.
 	Clients *realip.Finder
-	// Announced is told who begins a connection with a PROXY header, which should
-	// not get here. nil: nobody is.
+	// Announced is called with the peer of a connection that begins with a PROXY
+	// header where none is expected. nil: nothing is called.
 	Announced func(net.Addr)
 
-	// Tracer says which requests' ids are taken over, for the log. nil: none.
+	// Tracer says from which requests an id is taken over, for the log. nil: none.
 	Tracer *trace.Tracer
 
-	clientHeader headerID // what Clients reads
-	idHeader     headerID // the field of ids; numKept: there are none that are known
+	clientHeader headerID // the field that Clients reads
+	idHeader     headerID // the field with a request's id; numKept: none that the lane knows
 }
 
 // Scope is what one kind of listener serves: the plain ones, the TLS ones.
@@ -88,14 +95,14 @@ type Scope struct {
 	Sites atomic.Pointer[site.Table]
 	// Secure is true behind TLS.
 	Secure bool
-	// Always are the fields that every answer has, in place of what the job says
-	// in them: Alt-Svc (RFC 7838), Strict-Transport-Security (RFC 6797). Nil:
-	// none. They may change only together with the numbers of the sites, under
-	// which answers are filed. Nobody changes the header itself.
+	// Always has fields that replace the job's in every answer, such as Alt-Svc
+	// (RFC 7838) and Strict-Transport-Security (RFC 6797). Nil: none. Store another
+	// header only together with new site numbers, as answers are stored under these
+	// with the fields in them. Never change a header that was stored.
 	Always atomic.Pointer[http.Header]
 }
 
-// always are the fields of Always.
+// always returns the header of Always, nil for none.
 func (s *Scope) always() http.Header {
 	if p := s.Always.Load(); p != nil {
 		return *p
@@ -109,35 +116,34 @@ type Lane struct {
 	meters     *meter.Meters
 	settings   atomic.Pointer[Settings]
 	draining   atomic.Bool
-	closing    atomic.Bool   // idle connections are closed soon
-	lingerEnds atomic.Int64  // Unix nanoseconds; 0: not draining. From then on pipelines are cut short
+	closing    atomic.Bool   // idle connections are closed after drainLinger
+	lingerEnds atomic.Int64  // Unix nanoseconds from which pipelines are cut short; 0: not draining
 	drain      chan struct{} // closed by Drain
 	drainOnce  sync.Once     // closes it
 	scopes     []*Scope
 	serial     atomic.Uint32
-	// handshakes is how many TLS connections there have been.
-	handshakes atomic.Int64
+	handshakes atomic.Int64 // TLS connections so far
 
-	through *lean.Server    // nil: net/http has all that is not hot
+	through *lean.Server    // serves simple requests that are not hot; nil: net/http does
 	baseCtx context.Context // of its requests
 	workers workerPool
 
-	forwarder Forwarder     // nil: the loops pass nothing on
-	forwarded atomic.Uint64 // requests that loops have passed on
-	unsent    atomic.Int64  // bytes of answers that were passed on and that clients have not yet taken
+	forwarder Forwarder     // nil: the loops forward nothing
+	forwarded atomic.Uint64 // requests that loops have forwarded
+	unsent    atomic.Int64  // bytes of upstreams' answers that loops buffer for their clients
 
 	loops      []*loop
-	loopsOnce  sync.Once                    // the loops, by the first loop-owned connection
-	loopsDone  sync.WaitGroup               // the loops
-	parker     atomic.Pointer[epoll.Parker] // nil: nothing is parked
-	parkerOnce sync.Once                    // the parker, by the first connection that it may have
-	leaving    sync.WaitGroup               // connections whose time on a loop has ended
+	loopsOnce  sync.Once                    // starts the loops, with the first connection for them
+	loopsDone  sync.WaitGroup               // ends with the loops
+	parker     atomic.Pointer[epoll.Parker] // nil: no connection was parked yet
+	parkerOnce sync.Once                    // starts the parker, with the first connection for it
+	leaving    sync.WaitGroup               // goroutines of connections that have left their loop
 	owned      ownedConns
 
 	budget *stall.Budget // of streams; nil: they are not counted
 	conns  [connShards]connSet
-	stop   chan struct{}
-	done   sync.WaitGroup
+	stop   chan struct{}  // closed to end the sweeper
+	done   sync.WaitGroup // the sweeper, the parker, and what they have started
 }
 
 // New returns a lane and starts its sweeper, which Close ends.
@@ -172,16 +178,16 @@ func (l *Lane) Set(s Settings) {
 	l.settings.Store(&s)
 }
 
-// recoverPanic keeps a mistake on one connection from ending them all: it is closed,
-// and the error log has the cause. Use it deferred.
+// recoverPanic closes the connection after a panic, which is logged: a mistake with one
+// connection must not end the process. Use it deferred.
 func (c *Conn) recoverPanic() {
 	if cause := recover(); cause != nil {
 		c.closeAfterPanic(cause)
 	}
 }
 
-// closeAfterPanic closes a connection after a mistake, and lets go of the answer that it
-// still had to send.
+// closeAfterPanic closes the connection, releases the answer that it was sending, and
+// logs the cause.
 func (c *Conn) closeAfterPanic(cause any) {
 	if r := c.reading.pending; r != nil {
 		c.reading.pending = nil
@@ -198,13 +204,14 @@ func (c *Conn) closeAfterPanic(cause any) {
 
 func (l *Lane) on() bool { return l.table != nil }
 
-// Forget drops the answers of sites that no scope has any more.
+// Forget drops the answers of sites that are in no scope's routing table any more.
 func (l *Lane) Forget() {
 	if l.on() {
 		l.table.sweep(time.Now().Unix(), l.siteGone)
 	}
 }
 
+// siteGone reports whether no scope's routing table has the site.
 func (l *Lane) siteGone(id uint64) bool {
 	for _, s := range l.scopes {
 		if t := s.Sites.Load(); t != nil && t.Has(id) {
@@ -214,8 +221,8 @@ func (l *Lane) siteGone(id uint64) bool {
 	return true
 }
 
-// Close cuts every connection, waits for those that no net/http has, and drops
-// every answer.
+// Close cuts every connection, waits until those that net/http does not have are
+// closed, and drops every answer.
 func (l *Lane) Close() {
 	l.CloseAll()
 	l.stopLoops()

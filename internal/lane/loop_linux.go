@@ -15,47 +15,47 @@ import (
 )
 
 const (
-	// loopEvents is how many connections a loop is told of at once.
+	// loopEvents is how many events epoll returns at once.
 	loopEvents = 256
-	// ownedChunk and ownedChunks bound the table of connections, by descriptor
-	// number: a million, allocated a thousand at a time.
+	// ownedChunk and ownedChunks bound the table of connections by descriptor: a
+	// million, allocated a thousand at a time.
 	ownedChunk  = 1 << 10
 	ownedChunks = 1 << 10
 )
 
-// loop owns connections that have asked for nothing but hot answers so
-// far. They have no goroutine and no buffer, only a Conn. All are
-// served on the loop's own stack and scratch, which stay in the cache; at a
-// thousand connections that is worth a quarter of the time of a goroutine
-// each (docs/decisions/0004). What a client does not take at once the loop sends
-// when there is room again. The first request that is for net/http, and the
-// first file that would have to be read from the disk, ends a connection's time
-// on its loop for good (docs/decisions/0021).
+// loop is an event loop, which serves many connections on one goroutine. They have no
+// goroutine and no buffer of their own, only a Conn: the loop's stack and scratch stay in
+// the processor's cache. At a thousand connections that saves a quarter of the time of a
+// goroutine for each (docs/decisions/0004). What a client does not take at once the loop
+// sends when the socket has room again. A connection leaves its loop for a goroutine when
+// that must wait: with a request for net/http, with a file that must be read from the disk
+// (docs/decisions/0021), with a handler whose client takes its answer slowly.
 //
-// Connections over TLS are the same, with a [Wire] below TLS (loop_wire_linux.go).
+// The same goes for connections over TLS, with a [Wire] below TLS (loop_wire_linux.go).
 //
-// A connection is watched with its descriptor as the key and its shard as the
+// epoll watches a connection with its descriptor as the key and its shard as the
 // generation.
 type loop struct {
 	lane     *Lane
-	in       *epoll.Poller // loop-owned connections that may send requests
+	in       *epoll.Poller // connections from which the loop reads
 	events   [loopEvents]epoll.Event
-	sending  int        // loop-owned connections that wait in out
-	out      *epoll.Set // those with an answer to take, and in
+	sending  int        // how many connections are in out
+	out      *epoll.Set // connections with a pending answer, and in itself
 	writable [loopEvents]epoll.Event
 	scratch  scratch
 	number   int
-	fwd      *forwarding // nil: nothing was passed on yet
-	toFlush  []*Conn     // of HTTP/2, with answers to be written at the end of a round
+	fwd      *forwarding // nil: nothing was forwarded yet
+	toFlush  []*Conn     // of HTTP/2, with answers to be written after all events of a poll
 	waker    *epoll.Waker
-	pings    chan chan struct{} // see Lane.Answer
+	pings    chan chan struct{} // from Lane.CheckLoops; the loop closes what it gets
 }
 
-// ownedConns finds a loop-owned connection by its descriptor.
+// ownedConns finds a loop's connection by its descriptor.
 type ownedConns struct {
 	chunks [ownedChunks]atomic.Pointer[[ownedChunk]atomic.Pointer[Conn]]
 }
 
+// slot returns the place for a descriptor; nil if its number is too large.
 func (g *ownedConns) slot(fd int) *atomic.Pointer[Conn] {
 	if fd < 0 || fd >= ownedChunk*ownedChunks {
 		return nil
@@ -67,9 +67,9 @@ func (g *ownedConns) slot(fd int) *atomic.Pointer[Conn] {
 	return &chunk.Load()[fd%ownedChunk]
 }
 
-// startLoops starts a loop for each core. They end with stopLoops. Where the
-// system has no descriptors left for them there are none, and every
-// connection has a goroutine.
+// startLoops starts a loop for each core, which stopLoops ends. If the system has no
+// descriptors left for them there are fewer or none. With none, every connection has a
+// goroutine.
 func (l *Lane) startLoops() {
 	for range runtime.GOMAXPROCS(0) {
 		lp, err := newLoop(l, len(l.loops))
@@ -103,10 +103,10 @@ func newLoop(l *Lane, number int) (*loop, error) {
 	return &loop{lane: l, in: in, out: out, number: number, waker: waker, pings: make(chan chan struct{}, 1)}, nil
 }
 
-// stopLoops ends the loops, each when it finds nothing to do: every connection
-// must have been cut. Loop-owned connections that are still open are closed.
+// stopLoops ends the loops, each when it has nothing to do: every connection must have been
+// cut before. It closes those of their connections that are still open.
 func (l *Lane) stopLoops() {
-	l.loopsOnce.Do(func() {}) // none may start any more
+	l.loopsOnce.Do(func() {}) // from here on none can start
 	for _, lp := range l.loops {
 		_ = lp.in.Close()
 	}
@@ -117,7 +117,7 @@ func (l *Lane) stopLoops() {
 		_ = lp.out.Close()
 	}
 	l.each(func(c *Conn) {
-		if c.isOwned() && c.loopServes() { // one that is away has been cut, and its goroutine notices
+		if c.isOwned() && c.loopServes() { // of the others, which were cut, somebody else finds out
 			if c.reading.pending != nil {
 				_ = c.endPending(net.ErrClosed)
 			}
@@ -126,10 +126,10 @@ func (l *Lane) stopLoops() {
 	})
 }
 
-// Adopt gives a plain connection that was just accepted to a loop; nc itself is
-// closed. It reports false, and leaves nc alone, where that is not possible.
-// gone is called once, when the connection is closed; take when the loop gives
-// it up, in a goroutine of its own: it should call Serve first.
+// Adopt gives a plain connection that was just accepted to a loop, which gets a duplicate of
+// its descriptor; nc itself is closed. It returns false, and leaves nc alone, where that is
+// not possible. gone is called once, when the connection is closed. take is called in a
+// goroutine of its own when the connection leaves its loop; it should first call Serve.
 func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) bool {
 	if !l.on() {
 		return false
@@ -158,27 +158,26 @@ func (l *Lane) Adopt(nc net.Conn, scope *Scope, gone func(), take func(*Conn)) b
 	c.awaitFirstRequest()
 	l.track(c)
 	if err := lp.watch(fd, c.shard); err != nil {
-		_ = c.Close() // the loop is gone, or the system has no room for another
+		_ = c.Close() // the loop has ended, or epoll has no room for another
 	}
 	return true
 }
 
-// watch adds a connection, of which the loop is told when there is something to
-// read.
+// watch has epoll tell the loop when there is something to read on a connection.
 func (lp *loop) watch(fd int, shard uint32) error {
 	return lp.in.Add(fd, epoll.In|epoll.PeerShut, int32(fd), shard)
 }
 
-// run is the loop's goroutine. It is started by startLoops; stopLoops waits.
+// run is the loop's goroutine. startLoops starts it and stopLoops waits for it.
 func (lp *loop) run() { lp.in.Run(lp.work) }
 
-// yieldAfter is how many connections a loop looks at before it lets others run.
-// One that finds nothing waits, and they run as well, so a loop that is not busy
-// is not held up: to yield costs more than to look at a connection.
+// yieldAfter is how many events a busy loop handles before it lets other goroutines run. To
+// yield costs more than to handle an event. A loop that is not busy soon waits, which lets
+// them run as well.
 const yieldAfter = 32
 
-// work serves until there is nothing left to do. Only then may the poller wait: it
-// is woken by what comes later, not by what is there already.
+// work serves until there is nothing left to do. Only then may the poller wait, as it is not
+// woken for events that are there already.
 func (lp *loop) work() (done bool) {
 	if k := lp.fwd; k != nil {
 		k.asleep.Store(false)
@@ -200,27 +199,26 @@ func (lp *loop) work() (done bool) {
 		}
 		if looked >= yieldAfter {
 			looked = 0
-			runtime.Gosched() // under load there is always more
+			runtime.Gosched() // under load there are always more events
 		}
 	}
 }
 
-// poll serves the connections that have something to read, without waiting, and
-// returns how many there were.
+// poll handles the events that are there, without waiting, and returns how many it got.
 func (lp *loop) poll() int {
 	n := lp.in.Poll(lp.events[:])
 	for i := range n {
 		lp.serve(&lp.events[i])
 	}
-	lp.expireCalls() // after that: what has just come is not late
+	lp.expireCalls() // afterwards, since what has just come is not late
 	if len(lp.toFlush) > 0 {
 		lp.sendReplies()
 	}
 	return n
 }
 
-// serve looks at one connection. The watch is level-triggered: what is left in the
-// socket will be told again.
+// serve handles one event. Connections are watched level-triggered: epoll tells again of
+// what is left in the socket.
 func (lp *loop) serve(event *epoll.Event) {
 	fd := int(event.Key())
 	if fd < 0 {
@@ -233,7 +231,7 @@ func (lp *loop) serve(event *epoll.Event) {
 	}
 	c := lp.lane.owned.slot(fd).Load()
 	if c == nil || c.shard != event.Generation() {
-		return // closed a moment ago, within the same round of events
+		return // it was closed within the same poll
 	}
 	if !c.loopServes() {
 		lp.onEventWhileBusy(c, event)
@@ -246,7 +244,7 @@ func (lp *loop) serve(event *epoll.Event) {
 		c.halfClosed.Store(true)
 	}
 	idle := false
-	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // that was to make the loop look
+	if event.Events&epoll.Out != 0 && c.reading.pending == nil { // see wakeLoop
 		idle = c.idleTooLong(time.Now())
 		if err := lp.in.Change(fd, epoll.In|epoll.PeerShut, int32(fd), c.shard); err != nil {
 			_ = c.Close()
@@ -259,27 +257,27 @@ func (lp *loop) serve(event *epoll.Event) {
 		lp.serveReadable(c)
 	}
 	if idle && lp.lane.owned.slot(fd).Load() == c && c.idleTooLong(time.Now()) {
-		_ = c.Close() // nothing has come
+		_ = c.Close() // nothing has come on it
 	}
 }
 
-// wakeLoop has the loop look at a connection, for which it asks for room to write,
-// which there is. One that waits for room will look anyway, and one that is away is
-// not idle. c.mu must be held.
+// wakeLoop has the loop serve a connection: it watches for room to write, which there is. If
+// the connection waits for room, the loop serves it anyway; if the loop only watches it, it
+// is not idle. c.mu must be held.
 func (c *Conn) wakeLoop() {
 	if c.loopServes() {
 		_ = c.ownerLoop().in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard)
 	}
 }
 
-// idleTooLong reports whether the connection has been idle for too long.
+// idleTooLong reports whether the idle timeout has passed.
 func (c *Conn) idleTooLong(now time.Time) bool {
 	d := c.deadline.Load()
 	return d&idleMark != 0 && d < now.UnixNano()
 }
 
-// serveReadable answers what has come on a connection, after what is left of an earlier
-// answer.
+// serveReadable sends what is pending of an earlier answer, and then serves the requests that
+// have come.
 func (lp *loop) serveReadable(c *Conn) {
 	defer lp.recoverPanic(c)
 	n := 0
@@ -297,8 +295,8 @@ func (lp *loop) serveReadable(c *Conn) {
 	lp.serveBytes(c, n)
 }
 
-// serveBytes answers the n bytes in the scratch buffer that have come on a connection,
-// and those that are held.
+// serveBytes serves the requests in the first n bytes of the scratch buffer, or in readAhead
+// after a pending answer.
 func (lp *loop) serveBytes(c *Conn, n int) {
 	s := &lp.scratch
 	for {
@@ -307,7 +305,7 @@ func (lp *loop) serveBytes(c *Conn, n int) {
 				return
 			}
 			if n = copy(s.buf[:], c.readAhead); n == 0 {
-				return // the poller tells the loop of what comes from now on
+				return // epoll tells of what comes from now on
 			}
 			c.readAhead = nil
 		}
@@ -331,9 +329,8 @@ func (lp *loop) serveBytes(c *Conn, n int) {
 	}
 }
 
-// recoverPanic is Conn.guard for a connection of the loop. Nothing of a connection that
-// failed may reach the next one: neither answers that were not sent yet nor its
-// place among those that wait.
+// recoverPanic is Conn.recoverPanic for a connection of the loop. It also clears what the
+// loop has of that connection, so that nothing of it reaches another one.
 func (lp *loop) recoverPanic(c *Conn) {
 	cause := recover()
 	if cause == nil {
@@ -354,7 +351,7 @@ func (lp *loop) recoverPanic(c *Conn) {
 	c.closeAfterPanic(cause)
 }
 
-// leave ends a connection's time on its loop.
+// leave has the connection leave its loop: onLeave gets it, in a goroutine of its own.
 func (c *Conn) leave() {
 	fd := c.detach()
 	c.lane.leaving.Go(func() {
@@ -370,12 +367,12 @@ func (c *Conn) leave() {
 		if c.reading.pending != nil {
 			_ = c.endPending(net.ErrClosed)
 		}
-		c.discardRoundTrip() // no handler will
+		c.discardRoundTrip() // no handler will go on with it
 		_ = c.Close()
 	})
 }
 
-// detach takes the connection from its loop.
+// detach takes the descriptor from the loop, which does not know the connection any more.
 func (c *Conn) detach() (fd int) {
 	_ = c.ownerLoop().in.Remove(c.fd)
 	c.lane.owned.slot(c.fd).Store(nil)
@@ -386,7 +383,8 @@ func (c *Conn) detach() (fd int) {
 	return fd
 }
 
-// toNetConn gives the connection back to package net.
+// toNetConn makes a net.Conn of a descriptor that was detached. It returns false if the
+// system has no descriptor left for that, or the connection was cut.
 func (c *Conn) toNetConn(fd int) bool {
 	f := os.NewFile(uintptr(fd), "connection")
 	nc, err := net.FileConn(f)
@@ -395,7 +393,7 @@ func (c *Conn) toNetConn(fd int) bool {
 		return c.wireToNetConn(nc, err)
 	}
 	if err != nil {
-		return false // no descriptors left
+		return false
 	}
 	sock := send.NewSocket(nc, c.startWriteTimeout)
 	c.mu.Lock()
@@ -407,7 +405,7 @@ func (c *Conn) toNetConn(fd int) bool {
 	return !c.cutPending
 }
 
-// closeOwned closes the descriptor of a loop-owned connection, if c is one.
+// closeOwned closes the descriptor, if a loop owns the connection.
 func (c *Conn) closeOwned() (was bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -415,14 +413,14 @@ func (c *Conn) closeOwned() (was bool) {
 		return false
 	}
 	c.lane.owned.slot(c.fd).Store(nil)
-	_ = unix.Close(c.fd) // leaves the epoll set by itself: there is no other reference
+	_ = unix.Close(c.fd) // epoll forgets it, as there is no duplicate
 	if c.fd = noFD; c.wire != nil {
 		c.wire.fd = goneFD
 	}
 	return true
 }
 
-// queued is how many bytes the client has been sent and has not yet taken.
+// queued returns how many bytes are in the socket that the client has not taken.
 func (c *Conn) queued() (n int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -432,7 +430,7 @@ func (c *Conn) queued() (n int, known bool) {
 	return send.Queued(c.transport)
 }
 
-// acked is how many bytes the client has taken since it connected.
+// acked returns how many bytes the client has acknowledged since it connected.
 func (c *Conn) acked() (n uint64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -442,13 +440,14 @@ func (c *Conn) acked() (n uint64, known bool) {
 	return send.Acked(c.transport)
 }
 
-// shutdown ends a loop-owned connection from outside its loop, which then finds
-// the end of the stream.
+// shutdown ends a loop's connection from another goroutine: the loop reads the end of the
+// stream and closes it.
 func shutdown(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) }
 
-// shutWrite tells the client of a loop-owned connection that no more comes.
+// shutWrite closes the sending side of a loop's connection.
 func (c *Conn) shutWrite() error { return unix.Shutdown(c.fd, unix.SHUT_WR) }
 
+// isOwned reports whether a loop owns the connection.
 func (c *Conn) isOwned() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

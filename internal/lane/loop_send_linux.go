@@ -10,17 +10,17 @@ import (
 	"millrace/internal/send"
 )
 
-// outWait is for how long the loop waits in out: only a bound, as everything that
-// it looks at is in there.
+// outWait bounds how long the loop waits in out. Whatever the loop must handle ends the
+// wait.
 const outWait = int64(time.Second)
 
-// inputKey stands in out for the connections that may send requests.
+// inputKey is the key of loop.in within out.
 const inputKey = -1
 
-// sendWaiting is poll while clients still have answers to take. It blocks its
-// thread: clients mostly take more within microseconds, and waiting in Go's poller
-// would cost several times as much. As that poller does not watch out, it is not
-// woken by every byte that a client takes.
+// sendWaiting is poll while there are pending answers. It waits in a thread: clients mostly
+// take more within microseconds, and waiting in Go's poller would cost several times as
+// much. That poller does not watch out, so that not every byte which a client takes wakes
+// it.
 func (lp *loop) sendWaiting() {
 	n, err := lp.out.Wait(lp.writable[:], outWait)
 	if err != nil {
@@ -35,11 +35,10 @@ func (lp *loop) sendWaiting() {
 	}
 }
 
-// sendPending goes on with an answer that a client did not take at once. It
-// reports whether the answer has ended and more may follow on the connection.
-// Otherwise the loop is told when the client takes more, or the connection is
-// closed, or has left the loop: with a file that would have to be read from the
-// disk, or that the system does not send.
+// sendPending goes on with an answer that the client did not take at once. It returns true
+// if all of it is sent and the next request may be served. Otherwise epoll tells of room,
+// or the connection was closed, or it has left the loop: with a file that must be read from
+// the disk, or that sendfile(2) cannot send.
 func (lp *loop) sendPending(c *Conn) bool {
 	r := c.reading.pending
 	sent, state := c.push(r)
@@ -72,19 +71,18 @@ func (lp *loop) sendPending(c *Conn) bool {
 	return true
 }
 
-// fail ends a connection whose answer cannot be sent, or that the system has no
-// room to watch.
+// fail closes a connection whose answer cannot be sent, or that epoll cannot watch.
 func (lp *loop) fail(c *Conn, r *pendingWrite, err error) {
 	if r.awaitsClient {
 		r.awaitsClient = false
 		lp.sending--
 	}
 	_ = c.endPending(err)
-	_ = c.Close() // which leaves the epoll sets by itself
+	_ = c.Close() // then epoll forgets it
 }
 
-// watchWritable moves a connection to out. It is told of once, and what the client sends
-// can wait for as long as it has an answer to take.
+// watchWritable moves a connection to out, where epoll tells once of room. Requests wait in
+// the socket meanwhile.
 func (lp *loop) watchWritable(c *Conn, r *pendingWrite) error {
 	const room = epoll.Out | epoll.OneShot
 	if r.awaitsClient {
@@ -96,7 +94,7 @@ func (lp *loop) watchWritable(c *Conn, r *pendingWrite) error {
 	return lp.out.Add(c.fd, room, int32(c.fd), c.shard)
 }
 
-// watchReadable moves a connection back, if it was moved.
+// watchReadable moves a connection back to in, if it is in out.
 func (lp *loop) watchReadable(c *Conn, r *pendingWrite) error {
 	if !r.awaitsClient {
 		return nil
@@ -107,17 +105,17 @@ func (lp *loop) watchReadable(c *Conn, r *pendingWrite) error {
 	return lp.watch(c.fd, c.shard)
 }
 
-// pushed says how far a part of an answer went.
+// pushed says how much of an answer was sent.
 type pushed uint8
 
 const (
 	pushDone   pushed = iota // all of it
-	pushWaits                // for the client, or for other connections' turn
-	pushCold                 // for the disk, or for another way to send it
-	pushFailed               // the connection is broken
+	pushWaits                // some; the client takes no more, or other connections are next
+	pushCold                 // some; a goroutine must read the file from the disk, or copy it
+	pushFailed               // sending has failed
 )
 
-// push sends of r what the client takes now, at most inTurn bytes of a file.
+// push sends as much of r as the client takes now, at most bytesPerEvent of a file.
 func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 	if r.file != nil && !r.file.answer.File.InMemory(r.file.answer.Base+r.sent, r.leftForEvent()) {
 		return 0, pushCold
@@ -153,10 +151,10 @@ func (c *Conn) push(r *pendingWrite) (sent int, state pushed) {
 	return sent, pushWaits
 }
 
-// leftForEvent is how much of the file may go in this turn.
+// leftForEvent returns how much of the file may be sent for this event.
 func (r *pendingWrite) leftForEvent() int64 { return min(r.file.answer.Size-r.sent, bytesPerEvent) }
 
-// pushBytes sends of the header and of a body from memory what the client takes.
+// pushBytes sends as much of the header and of a body in memory as the client takes now.
 func (c *Conn) pushBytes(r *pendingWrite) (n int, err error) {
 	switch {
 	case r.file != nil:

@@ -12,13 +12,13 @@ import (
 	"millrace/internal/send"
 )
 
-// Adopt gives a new connection to a loop, below TLS: see loop. It reports false,
-// and changes nothing, where that is not possible. take is called when the loop
-// gives it up, in a goroutine of its own: it should call Serve first.
+// Adopt gives a new connection, whose handshake is complete, to a loop. It returns false, and
+// changes nothing, where that is not possible. take is called in a goroutine of its own
+// when the connection leaves its loop; it should first call Serve.
 func (c *TLSConn) Adopt(take func()) bool { return c.adopt(nil, nil, take) }
 
-// adopt is Adopt for a connection of HTTP/2, too, which has a host and a front.
-func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
+// adopt is Adopt; for a connection of HTTP/2 with its host and h2conn, else nil.
+func (c *TLSConn) adopt(host *h2Host, h2conn *h2.Conn, take func()) bool {
 	l, w := c.lane, wireOf(c.tls.NetConn())
 	if !l.on() || w == nil {
 		return false
@@ -30,25 +30,25 @@ func (c *TLSConn) adopt(host *h2Host, front *h2.Conn, take func()) bool {
 	if c.h2host != host {
 		c.h2host = host
 	}
-	if front != nil {
-		c.h2conn.Store(front) // a drain finds it from here on, or the loop finds the drain
+	if h2conn != nil {
+		c.h2conn.Store(h2conn) // from here on a drain finds it; the loop finds one that was before
 	}
 	lp, fd := c.ownerLoop(), w.fd
-	l.owned.slot(fd).Store(c.Conn) // from here on all is the loop's
-	// TLS may already have read a request, of which the poller knows nothing. So the
-	// loop also asks to be told of room to write, which there is, and looks at once.
+	l.owned.slot(fd).Store(c.Conn) // from here on the loop serves it
+	// TLS may have read a request already, of which epoll knows nothing. So the loop
+	// also watches for room to write, which there is, and serves the connection at once.
 	if err := lp.in.Add(fd, epoll.In|epoll.Out|epoll.PeerShut, int32(fd), c.shard); err != nil {
 		_ = c.Close()
 	}
 	return true
 }
 
-// detachWire takes the descriptor out of Go's poller.
+// detachWire moves the descriptor from the Wire's net.Conn to the loop.
 func (c *TLSConn) detachWire(w *Wire) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fd, ok := send.Detach(w.nc)
-	if !ok { // it was cut, perhaps
+	if !ok { // it may have been cut
 		return false
 	}
 	if c.lane.owned.slot(fd) == nil {
@@ -62,14 +62,14 @@ func (c *TLSConn) detachWire(w *Wire) bool {
 	return true
 }
 
-// isOwnedLocked reports whether a loop has the connection, with c.mu held.
+// isOwnedLocked is isOwned with c.mu held.
 func (c *Conn) isOwnedLocked() bool { return c.fd != noFD }
 
-// wireToNetConn is settle for a connection over TLS; err is why there is no nc.
+// wireToNetConn is toNetConn for a connection over TLS; err is why there is no nc.
 func (c *Conn) wireToNetConn(nc net.Conn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil { // no descriptors left
+	if err != nil { // no descriptor is left
 		c.wire.fd = goneFD
 		return false
 	}
@@ -80,7 +80,7 @@ func (c *Conn) wireToNetConn(nc net.Conn, err error) bool {
 	return !c.cutPending
 }
 
-// serveTLS looks at a connection over TLS.
+// serveTLS serves a connection over TLS, with HTTP/1.1 or HTTP/2.
 func (lp *loop) serveTLS(c *Conn) {
 	defer lp.recoverPanic(c)
 	c.wire.readsLeft = readsPerEvent
@@ -91,12 +91,12 @@ func (lp *loop) serveTLS(c *Conn) {
 	lp.readTLS(c)
 }
 
-// readTLS is look for a connection over TLS. It reads until TLS has nothing
-// more: of what that has read ahead the loop is not told.
+// readTLS is serveReadable for HTTP/1.1 over TLS. It reads until TLS has nothing more, since
+// epoll does not tell of what TLS has read ahead.
 func (lp *loop) readTLS(c *Conn) { lp.serveTLSBytes(c, 0) }
 
-// resumeTLS goes on with a client whose request was passed on and answered: with what
-// it has sent meanwhile and what TLS has read of that. The loop is told of the rest.
+// resumeTLS goes on after the answer to a forwarded request: with what was read ahead, by the
+// lane or by TLS. epoll tells of what is in the socket.
 func (lp *loop) resumeTLS(c *Conn) {
 	c.wire.readsLeft = 0
 	n := 0
@@ -106,7 +106,7 @@ func (lp *loop) resumeTLS(c *Conn) {
 	lp.serveTLSBytes(c, n)
 }
 
-// serveTLSBytes answers the n bytes in the scratch buffer that have come, and what TLS
+// serveTLSBytes serves the requests in the first n bytes of the scratch buffer, and what TLS
 // has behind them.
 func (lp *loop) serveTLSBytes(c *Conn, n int) {
 	s := &lp.scratch
@@ -133,7 +133,7 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 				lp.leaveWith(c, s.buf[:n])
 				return
 			case o == notHot: // the body of a request may come in a record of its own
-				m, _ := c.nc.Read(s.buf[n:]) // an error comes again
+				m, _ := c.nc.Read(s.buf[n:]) // the next read gets the error again
 				if m == 0 {
 					lp.leaveWith(c, s.buf[:n])
 					return
@@ -144,7 +144,7 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 		}
 		m, err := c.nc.Read(s.buf[n:])
 		switch n += m; {
-		case m > 0: // an error comes again
+		case m > 0: // the next read gets an error again
 		case n > 0: // half a request
 			lp.leaveWith(c, s.buf[:n])
 			return
@@ -157,10 +157,10 @@ func (lp *loop) serveTLSBytes(c *Conn, n int) {
 	}
 }
 
-// serveHTTP2 is lookWire for HTTP/2. The first stream that is for net/http ends the
-// connection's time on the loop, once the client has taken what was answered.
+// serveHTTP2 serves HTTP/2. With the first stream for net/http the connection leaves its
+// loop, after the client has taken the answers before.
 func (lp *loop) serveHTTP2(c *Conn) {
-	front := c.h2conn.Load()
+	h2conn := c.h2conn.Load()
 	for {
 		if c.reading.pending != nil && !lp.sendPending(c) {
 			return
@@ -171,12 +171,12 @@ func (lp *loop) serveHTTP2(c *Conn) {
 			return
 		}
 		if c.lane.draining.Load() {
-			c.lane.shutdownHTTP2(front)
+			c.lane.shutdownHTTP2(h2conn)
 		}
-		err := front.Run()
+		err := h2conn.Run()
 		again := isWouldBlock(err) || errors.Is(err, h2.ErrPause)
 		if !again {
-			c.h2host.countRefusal(front.Reason())
+			c.h2host.countRefusal(h2conn.Reason())
 		}
 		switch {
 		case len(c.wire.unsent) > 0:
@@ -190,30 +190,30 @@ func (lp *loop) serveHTTP2(c *Conn) {
 	}
 }
 
-// notifyDrain has an HTTP/2 connection told that the server drains: by its loop, which is
-// woken for it, or by a goroutine, since writing may wait for the client. A
-// connection that is just leaving its loop notices the drain itself.
-func (c *Conn) notifyDrain(front *h2.Conn) {
+// notifyDrain has a client of HTTP/2 told that the server drains: by its loop, which is woken
+// for it, or by a goroutine, since writing may wait for the client. A connection that is
+// just leaving its loop finds out by itself.
+func (c *Conn) notifyDrain(h2conn *h2.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.fd != noFD:
 		lp := c.lane.loops[int(c.shard)%len(c.lane.loops)]
-		_ = lp.in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard) // not there: it waits to write, and will look
+		_ = lp.in.Change(c.fd, epoll.In|epoll.Out|epoll.PeerShut, int32(c.fd), c.shard) // fails if the connection is in out: the loop serves it when there is room
 	case c.transport != nil:
-		go c.lane.shutdownHTTP2(front)
+		go c.lane.shutdownHTTP2(h2conn)
 	}
 }
 
-// leaveWith gives a connection up, with what it has read for whoever gets it.
+// leaveWith has a connection leave the loop, with bytes that were read of a request.
 func (lp *loop) leaveWith(c *Conn, read []byte) {
 	c.startHeadTimeout(len(read))
 	c.readAhead = append(c.readAhead, read...)
 	c.leave()
 }
 
-// pushTLS is push for a connection over TLS. The part of a file that comes next
-// is in the system's memory.
+// pushTLS is push for a connection over TLS. The next part of a file must be in the page
+// cache.
 func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 	sent, err := c.wire.flush()
 	if err != nil {
@@ -236,7 +236,7 @@ func (c *Conn) pushTLS(r *pendingWrite) (sent int, state pushed) {
 	return sent + n, state
 }
 
-// sealFile goes on with a file.
+// sealFile encrypts and sends the next part of a file.
 func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 	buf := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buf)
@@ -244,7 +244,7 @@ func (c *Conn) sealFile(r *pendingWrite) (sent int, state pushed) {
 	for turn := r.leftForEvent(); turn > 0; {
 		b := (*buf)[:min(turn, int64(len(*buf)))]
 		if n, _ := a.File.ReadAt(b, a.Base+r.sent); n < len(b) {
-			return sent, pushCold // the goroutine reads it again, and reports the error
+			return sent, pushCold // the goroutine reads it again, and gets the error
 		}
 		n, err := c.nc.Write(b)
 		c.lane.meters.Sent.Copied.Add(c.shard, uint64(n))

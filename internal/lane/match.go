@@ -7,38 +7,37 @@ import (
 	"millrace/internal/field"
 )
 
-// verdict is what a look at the first bytes of a request says.
+// verdict is the result of parsing what has come of a request.
 type verdict uint8
 
 const (
-	refused verdict = iota // not for the lane: net/http decides
-	short                  // right so far, but the head has not ended
+	refused verdict = iota // not hot: others serve it
+	short                  // fine so far, but the head is not complete
 	matched
 )
 
 // span is a part of the connection's read buffer.
 type span struct{ from, to uint16 }
 
-// maxHead is the longest request head the lane looks at: net/http's read
-// buffer, into which it reads. Spans rely on it being below 64 KiB.
+// maxHead is the longest request head that the lane reads: the size of net/http's read
+// buffer, into which it reads. Spans need it to be below 64 KiB.
 const maxHead = 4096
 
-// request is a request that the lane understands completely. All spans point
-// into the buffer it was matched in.
+// request is a request that match has accepted. Its spans refer to the buffer that it was
+// matched in.
 type request struct {
 	headOnly bool // HEAD
 	path     span
 	query    span // after the question mark; empty without one
 	hasQuery bool
-	headers  [numKept]span // values of the headers that are kept; {0,0} when absent
+	headers  [numKept]span // values of the kept headers; {0,0}: absent
 	coding   coding        // the set of codings in Accept-Encoding
 }
 
-// match reads one request head from the start of b. It accepts a strict subset
-// of what net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host,
-// unreserved path bytes, headers that are known to be harmless, no body and no
-// doubt. n is the length of the head when it matched. It is a pure function of
-// b and allocates nothing.
+// match parses the request head at the start of b. It accepts a strict subset of what
+// net/http accepts: GET or HEAD, origin-form, HTTP/1.1, one Host, no percent sign in the
+// path, only headers that are kept or harmless, no body. n is the length of the head when
+// it matched. It is a pure function of b and allocates nothing.
 func match(b []byte, r *request) (n int, v verdict) {
 	if len(b) > maxHead {
 		b = b[:maxHead]
@@ -105,11 +104,11 @@ func matchRequestLine(b []byte, r *request) (n int, v verdict) {
 	return n + len(proto), matched
 }
 
-// isPrefix reports whether what has come so far can still become want.
+// isPrefix reports whether b is the beginning of want, but not all of it.
 func isPrefix(b []byte, want string) bool { return len(b) < len(want) && string(b) == want[:len(b)] }
 
-// matchField reads the header line b[from:to]. Only "Name: value" with exactly
-// one space is understood, which is what every client sends.
+// matchField parses the header line b[from:to]. It accepts only "Name: value" with exactly
+// one space, as all clients write it.
 func matchField(b []byte, from, to int, r *request) bool {
 	line := b[from:to]
 	colon := bytes.IndexByte(line, ':')
@@ -127,7 +126,7 @@ func matchField(b []byte, from, to int, r *request) bool {
 	switch {
 	case id == hdrConnection:
 		return string(value) == "keep-alive"
-	case id >= numKept: // harmless, and nobody asks for it
+	case id >= numKept:
 		return id == hdrHarmless
 	case r.headers[id].to != 0: // twice
 		return false
@@ -136,7 +135,7 @@ func matchField(b []byte, from, to int, r *request) bool {
 	return true
 }
 
-// finish checks what can only be known at the end of the head.
+// finish checks what is only known at the end of the head.
 func finish(b []byte, r *request) verdict {
 	host := r.value(b, hdrHost)
 	if len(host) == 0 { // RFC 9112, 3.2: exactly one, and not empty
@@ -148,7 +147,7 @@ func finish(b []byte, r *request) verdict {
 		}
 	}
 	if r.has(hdrAvailableDictionary) && r.has(hdrSecFetchSite) && string(r.value(b, hdrSecFetchSite)) != "same-origin" {
-		return refused // what a dictionary shortens is for nobody who might not read it (RFC 9842, 9.3)
+		return refused // net/http decides whether another origin may use a dictionary (RFC 9842, 9.3)
 	}
 	r.coding = codingAbsent
 	if s := r.headers[hdrAcceptEncoding]; s.to != 0 {

@@ -9,25 +9,25 @@ import (
 	"millrace/internal/send"
 )
 
-// Observer stands between the lane and a handler that is not ours. Something may
-// be around the job in there: it asks for a password, adds a header, compresses.
-// So no offer is taken but of a request that the program calls public, and only
-// if what was sent to the client is the answer that was offered, field by field.
+// Observer decides about the offers of a job inside another program's handler. Middleware
+// may stand between the two, which asks for a password, adds a header or compresses. So an
+// offer is passed on only for a request that the program has called public, and only if
+// exactly the offered answer was sent to the client, field by field.
 //
-// The job may run in another goroutine than the handler, and go on after it, as
-// in http.TimeoutHandler: an offer that is late is dropped.
+// The job may run in another goroutine than the handler, and longer, as with
+// http.TimeoutHandler: an offer that comes after Settle is dropped.
 type Observer struct {
 	mu      sync.Mutex
-	public  bool // the program says that everybody may have the answer
-	settled bool
-	answer  *send.Answer // that was offered last
+	public  bool         // the program says that everybody may have the answer
+	settled bool         // no offer counts any more
+	answer  *send.Answer // what was offered last
 	rule    Rule
-	seen    http.Header // of the request, as the job had it
+	seen    http.Header // the request's, as the job saw it
 }
 
 type observerKey struct{}
 
-// Observe is r for a handler that is not ours. The witness must be settled.
+// Observe returns r for another program's handler. When that has returned, call Settle.
 func Observe(r *http.Request) (*http.Request, *Observer) {
 	// An answer to somebody who has signed in says nothing about what others may
 	// have. The fields are looked at here, since middleware may remove them.
@@ -36,7 +36,8 @@ func Observe(r *http.Request) (*http.Request, *Observer) {
 	return r.WithContext(context.WithValue(r.Context(), observerKey{}, w)), w
 }
 
-// Public lets offers made for r be taken, if a handler that is not ours answers it.
+// Public says that everybody may have the answer to r, where another program's handler
+// serves it.
 func Public(r *http.Request) {
 	if w, ok := r.Context().Value(observerKey{}).(*Observer); ok {
 		w.mu.Lock()
@@ -45,8 +46,8 @@ func Public(r *http.Request) {
 	}
 }
 
-// observeOffer notes an offer, and reports whether r is watched: then the offer must not be
-// taken elsewhere.
+// observeOffer notes an offer. It returns true if r has an observer: then Offer must do
+// nothing.
 func observeOffer(r *http.Request, a *send.Answer, rule Rule) (watched bool) {
 	w, ok := r.Context().Value(observerKey{}).(*Observer)
 	if !ok {
@@ -60,13 +61,12 @@ func observeOffer(r *http.Request, a *send.Answer, rule Rule) (watched bool) {
 	return true
 }
 
-// alsoByForeign are what the answers of a handler that is not ours vary on in
-// any case: routers look at the host, and fields for other origins are added
-// where there is one.
+// alsoByForeign is what answers of another program's handler vary on in any case: routers
+// look at the host, and middleware adds fields for other origins.
 var alsoByForeign = []string{"Host", "Origin"}
 
-// Settle ends the request r as it came: status, header and length of the body
-// are what was sent.
+// Settle offers the answer to the lane if it was sent as the job has offered it. r is the
+// request before Observe; status, header and the body's length are what was sent.
 func (w *Observer) Settle(r *http.Request, status int, header http.Header, length int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +78,7 @@ func (w *Observer) Settle(r *http.Request, status int, header http.Header, lengt
 	rule := w.rule
 	for _, name := range rule.VaryOn {
 		if !slices.Equal(r.Header.Values(name), w.seen.Values(name)) {
-			return // somebody has changed what the answer was chosen by
+			return // middleware has changed what the answer depends on
 		}
 	}
 	rule.VaryOn = slices.Concat(rule.VaryOn, alsoByForeign)
@@ -86,14 +86,14 @@ func (w *Observer) Settle(r *http.Request, status int, header http.Header, lengt
 	Offer(r, a, rule)
 }
 
-// sent reports whether the fields that were sent are those of an answer, but for
-// what the server adds to all.
+// sent reports whether the fields that were sent are those of an answer, besides those
+// that the server adds to all.
 func sent(have, want http.Header) bool {
 	own := func(name string) bool {
 		switch name {
 		case "Server", "Date", "Connection", "Alt-Svc":
 			return true
-		case "Content-Length": // the length of the body was compared; it may not stand here any more
+		case "Content-Length": // Settle has compared the body's length
 			return true
 		}
 		return false

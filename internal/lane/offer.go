@@ -16,14 +16,13 @@ import (
 	"millrace/internal/trace"
 )
 
-// Generation counts the versions of what several answers are made of: a file's
-// content, a purge tag. Invalidate ends the life of every answer offered under
-// an older version, at once, also of answers that were prepared before and are
-// offered later. The zero value is ready.
+// Generation counts the versions of something that answers are made of: a file's content,
+// a purge tag. Invalidate ends at once every answer offered with an older version, also
+// one whose offer is still to come. The zero value is ready.
 type Generation struct{ n atomic.Uint64 }
 
-// Version is a generation's state at one moment. Take it before reading what
-// the answer is made of. The zero Version is always valid.
+// Version is a generation's state at one moment. Take it before you read what the answer
+// is made of. The zero Version is always valid.
 type Version struct {
 	gen *Generation
 	at  uint64
@@ -38,38 +37,37 @@ func (g *Generation) Invalidate() { g.n.Add(1) }
 // Valid reports whether the generation has not been invalidated since.
 func (v Version) Valid() bool { return v.gen == nil || v.gen.n.Load() == v.at }
 
-// Rule says for which requests, and how long, an offered answer is right.
+// Rule says for which requests an offered answer may be sent, and how long.
 type Rule struct {
-	// VaryOn names every request header that had a say in choosing the answer,
-	// those of its Vary among them. A request in which one of them differs is
-	// not answered by the lane. Accept-Encoding is compared as the set of
-	// codings it names. An answer that varies on Authorization or Cookie is only
-	// ever given to requests without them. A header that the lane does not know
-	// must have been absent: a request that has it goes to net/http.
+	// VaryOn names every request header that the choice of the answer depended on,
+	// those of its Vary among them. The lane does not answer a request in which one
+	// of them differs. Accept-Encoding is compared as the set of codings that it
+	// names. An answer that varies on Authorization or Cookie is only sent to
+	// requests without them. A header that the lane does not know must have been
+	// absent: requests that have it go to net/http.
 	VaryOn []string
 	// Version must have been taken before the answer's content was read.
 	Version Version
 	// Also is a second version that must be valid: Version may stand for one
 	// object, Also for a purge of many.
 	Also Version
-	// Lines appends the header lines, each with its line end, that change from
-	// second to second (Age, Cache-Status), for the time now in Unix seconds.
-	// It is called at most about once a second, and must be safe to call at
-	// once from several connections; what it says must follow from the Answer,
-	// the versions and Expires. The answer's Header then has a Date of its own,
+	// Lines appends the header lines that change from second to second (Age,
+	// Cache-Status), each with its line end; now is in Unix seconds. It is called
+	// about once a second, from several goroutines, and may depend only on the
+	// Answer, the versions and Expires. The answer's Header must have a Date then,
 	// which stays as it is (RFC 9111, 5.1). nil: the Date is this second's.
 	Lines func(b []byte, now int64) []byte
 	// Expires ends the answer's life; zero means only the versions do.
 	Expires time.Time
-	// WithQuery makes the query part of the key; without it the answer
-	// holds for the path whatever the query says.
+	// WithQuery makes the query part of the key. Without it the answer is sent for
+	// the path with any query.
 	WithQuery bool
 
-	always       http.Header // of the scope that the request came by
+	always       http.Header // Scope.Always
 	applyHeaders func(h http.Header, status int, contentType []string)
 }
 
-// without is a Rule's Lines but for fields of which drop says so.
+// without returns Lines without the fields for which drop returns true.
 func without(lines func([]byte, int64) []byte, drop func(name string) bool) func([]byte, int64) []byte {
 	return func(b []byte, now int64) []byte {
 		var buf [changingLines]byte
@@ -82,21 +80,18 @@ func without(lines func([]byte, int64) []byte, drop func(name string) bool) func
 	}
 }
 
-// maxVaryOn bounds the headers besides Accept-Encoding that one answer may vary
-// on: each is compared on every hit, at a nanosecond or two. A cache varies on
-// Host, Authorization, Cookie, Cache-Control, Pragma, Origin and two
-// or three that the answer's Vary names.
+// maxVaryOn bounds the headers besides Accept-Encoding that an answer may vary on: each is
+// compared at every hit, in a nanosecond or two. A cache varies on Host, Authorization,
+// Cookie, Cache-Control, Pragma, Origin and two or three that the answer's Vary names.
 const maxVaryOn = 12
 
-// Offer lets the fast lane answer the next such request itself. It does
-// nothing where there is no lane (a test, another program's server)
-// and declines what the lane could not honour. The answer must be the one that
-// r's method, target and headers led to, conditions and ranges aside; Offer
-// must be called before the job's ServeHTTP returns.
+// Offer lets the lane answer the next such request by itself. It does nothing where there is
+// no lane (in a test, in another program's server), or where the lane could not repeat the
+// answer. The answer must be the one to r's method, target and headers, conditions and
+// ranges aside. Offer must be called before the job's ServeHTTP returns.
 //
-// Once the table is full, an answer with a query in its key is taken only when
-// it is offered for the second time: of very many addresses, most are never
-// asked for again.
+// In a full table, an answer with a query in its key is stored only when it is offered for
+// the second time: of very many addresses, most are never asked for again.
 func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if observeOffer(r, a, rule) {
 		return
@@ -125,8 +120,7 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 	if c.lane.table.has(k, v, a, rule) {
 		return
 	}
-	// A path that does not match can be written in many ways, and no request
-	// would ever find it.
+	// No request for a path that does not match would find its answer.
 	if !matchable(k.target) || !c.lane.table.admits(k) || !offerable(a, rule) {
 		return
 	}
@@ -146,8 +140,8 @@ func Offer(r *http.Request, a *send.Answer, rule Rule) {
 
 func (r *Rule) valid() bool { return r.Version.Valid() && r.Also.Valid() }
 
-// varyBy finds what requests must have in common with r to get the same
-// answer. ok is false when the lane could not tell.
+// varyBy returns what a request must have in common with r to get the same answer. ok is
+// false when the lane could not compare that.
 func varyBy(r *http.Request, names []string) (varyOn []headerID, v variant, ok bool) {
 	v.anyCoding = true
 	if n := min(len(names), maxVaryOn); n > 0 {
@@ -177,8 +171,8 @@ func varyBy(r *http.Request, names []string) (varyOn []headerID, v variant, ok b
 	return varyOn, v, true
 }
 
-// varyValue finds a header by name and its one value in r, "" when it is
-// absent. ok is false when the lane cannot tell requests apart by it.
+// varyValue returns a header's id and its value in r, "" when it is absent. ok is false when
+// the lane cannot tell requests apart by it.
 func varyValue(r *http.Request, name string) (id headerID, value string, ok bool) {
 	id = lookupHeader([]byte(name))
 	if id == hdrHost {
@@ -197,50 +191,50 @@ func varyValue(r *http.Request, name string) (id headerID, value string, ok bool
 	return id, values[0], len(values) == 1 && values[0] != "" && !secret
 }
 
-// requestInfo is what the server knows of the request that net/http is answering.
+// requestInfo is what the server has told the lane about a request that a handler serves.
 type requestInfo struct {
 	site  uint64
 	job   *meter.Job
 	gate  *admit.Gate
-	trace *trace.Request // nil: nobody follows it
+	trace *trace.Request // nil: it is not traced
 	Policy
 }
 
-// Policy is what the server has around the job that answers a request.
+// Policy is what the server does with every answer to a request besides the job that makes
+// it, and what the lane must do in its place: for instance the operator's rules for headers.
 type Policy struct {
-	// Vary are request headers that had a say before the job ran.
+	// Vary names request headers on which it depends, besides the job's.
 	Vary []string
-	// SuccessOnly keeps answers from the lane whose status is 400 or more: the
-	// server replaces them.
+	// SuccessOnly keeps answers with a status of 400 or more out of the lane: the
+	// server replaces them by its own pages.
 	SuccessOnly bool
-	// ApplyHeaders changes the header of an answer with a status and a type of content,
-	// in which the Date and what else changes by the second are missing. What it
-	// does must follow from the site, the request's path, Vary and the answer.
-	// nil: nothing.
+	// ApplyHeaders changes the header of an answer with a status and a content type.
+	// The Date and the fields of Rule.Lines are not in it. What it does may depend
+	// only on the site, the request's path, Vary and the answer. nil: nothing.
 	ApplyHeaders func(h http.Header, status int, contentType []string)
-	// DropLine reports whether a field that changes by the second is left out. nil: none is.
+	// DropLine reports whether a field of Rule.Lines is left out. nil: none is.
 	DropLine func(name string) bool
 	// NoLog keeps the answer out of the access log.
 	NoLog bool
 }
 
-// SetPolicy says more of a request that has begun.
+// SetPolicy sets the policy for the answers to a request, after Begin.
 func SetPolicy(r *http.Request, a Policy) {
 	if t := infoOf(r); t != nil {
 		t.Policy = a
 	}
 }
 
-// SetGate says whom the answers to a request are for: the lane asks the gate at each
-// hit. nil: everybody.
+// SetGate says who may have the answers to a request: the lane asks the gate at each hit.
+// nil: everybody.
 func SetGate(r *http.Request, g *admit.Gate) {
 	if t := infoOf(r); t != nil {
 		t.gate = g
 	}
 }
 
-// SetTrace lets [trace.From] find t in the context of a request that has begun. nil:
-// the request has ended.
+// SetTrace lets [trace.From] find t in the context of a request, after Begin. nil: the
+// request has ended.
 func SetTrace(r *http.Request, t *trace.Request) (same *http.Request) {
 	if of := infoOf(r); of != nil {
 		of.trace = t
@@ -250,7 +244,7 @@ func SetTrace(r *http.Request, t *trace.Request) (same *http.Request) {
 	return r
 }
 
-// infoOf is the ticket of a request, nil if it did not come by a lane.
+// infoOf returns the info of a request, nil if it did not come through a lane.
 func infoOf(r *http.Request) *requestInfo {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		return &c.info
@@ -261,7 +255,7 @@ func infoOf(r *http.Request) *requestInfo {
 	return nil
 }
 
-// traceValue is the value of [trace.Key] in a context.
+// traceValue is the context's value for [trace.Key].
 func (t *requestInfo) traceValue() any {
 	if t.trace == nil {
 		return nil
@@ -269,8 +263,8 @@ func (t *requestInfo) traceValue() any {
 	return t.trace
 }
 
-// Decline keeps every answer to a request from the lane, also those that are
-// offered later.
+// Decline keeps every answer to a request out of the lane, also those that are offered
+// later.
 func Decline(r *http.Request) {
 	if t := infoOf(r); t != nil {
 		t.site = 0
@@ -279,14 +273,14 @@ func Decline(r *http.Request) {
 
 type connKey struct{}
 
-// WithConn is for http.Server.ConnContext: it lets Offer and Begin find the
-// connection.
+// WithConn is for http.Server.ConnContext: it returns a context in which Offer and Begin
+// find the connection.
 func WithConn(ctx context.Context, c *Conn) context.Context {
 	return infoContext{Context: ctx, conn: c, info: &c.info}
 }
 
-// infoContext is the context of all requests of a connection, or of one request over
-// HTTP/2 or HTTP/3: conn or origin is nil.
+// infoContext is the context of all requests of a connection of HTTP/1.1, which sets conn,
+// or of one request over HTTP/2 or HTTP/3, which sets source.
 type infoContext struct {
 	context.Context
 	conn   *Conn
@@ -311,13 +305,13 @@ func (t infoContext) Value(key any) any {
 	return t.Context.Value(key)
 }
 
-// withSource is the context of one request that came by o.
+// withSource returns the context of a request over HTTP/2 or HTTP/3.
 func withSource(ctx context.Context, o *requestSource) context.Context {
 	return infoContext{Context: ctx, source: o, info: &o.info}
 }
 
-// Outside is r for a server inside another one: what it offers must not be taken
-// for answers of the other's routes.
+// Outside returns r for a server inside another one, whose offers must not be stored under
+// the outer one's routes.
 func Outside(r *http.Request) *http.Request { return r.WithContext(outside{r.Context()}) }
 
 // outside is a context in which no lane is found.
@@ -332,10 +326,9 @@ func (o outside) Value(key any) any {
 	return o.Context.Value(key)
 }
 
-// Begin tells the lane whose answer the request on this connection will be,
-// before the job runs: offers made for it are filed under that site. site is
-// the number of the configuration that this request is answered by. It returns
-// the connection's shard for the counters of package meter.
+// Begin tells the lane which site and job serve a request, before the job runs: its offers
+// are stored under the site's number. It returns the request to go on with, and the
+// connection's shard for the counters of package meter.
 func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, shard uint32) {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		c.info = requestInfo{site: site, job: job}
@@ -355,17 +348,17 @@ func Begin(r *http.Request, site uint64, job *meter.Job) (same *http.Request, sh
 	return r, 0
 }
 
-// requestSource is where a request that the lane saw came by, as far as Offer needs it.
+// requestSource is what Offer must know of the connection that a request came on.
 type requestSource struct {
 	info  requestInfo
-	lane  *Lane // nil: it came by another way
+	lane  *Lane // nil: there is no lane
 	scope *Scope
 	shard uint32
 
-	roundTrip *RoundTrip // what its handler is to go on with; nil: nothing
+	roundTrip *RoundTrip // what its handler must go on with; nil: nothing
 }
 
-// sourceOf returns the origin of a request.
+// sourceOf returns the source of a request.
 func sourceOf(r *http.Request) requestSource {
 	if c, ok := r.Context().Value(connKey{}).(*Conn); ok {
 		return requestSource{info: c.info, lane: c.lane, scope: c.scope, shard: c.shard}

@@ -11,7 +11,7 @@ import (
 	"millrace/internal/send"
 )
 
-// matchable reports whether match can accept a request for this target.
+// matchable reports whether match accepts requests for this target.
 func matchable(target string) bool {
 	path, query, _ := strings.Cut(target, "?")
 	for i := range len(path) {
@@ -27,8 +27,7 @@ func matchable(target string) bool {
 	return len(target) < maxHead
 }
 
-// offerable reports whether an answer can be replayed as bytes, such that they
-// are those that net/http would send.
+// offerable reports whether the lane would send an answer byte for byte as net/http does.
 func offerable(a *send.Answer, rule Rule) bool {
 	for name, values := range a.Header {
 		if !offerableField(name, values, rule) {
@@ -39,8 +38,8 @@ func offerable(a *send.Answer, rule Rule) bool {
 	return dated == (rule.Lines != nil) && framed(a) && (a.File == nil || a.File.HasDescriptor())
 }
 
-// offerableField refuses what belongs to one connection or one client, what
-// net/http would repair, and an answer whose Vary names what the rule does not.
+// offerableField refuses fields for one connection or one client, fields that net/http would
+// repair, and a Vary with a name that is not in the rule's VaryOn.
 func offerableField(name string, values []string, rule Rule) bool {
 	switch name {
 	case "Set-Cookie", "Connection", "Trailer", "Transfer-Encoding":
@@ -65,8 +64,8 @@ func offerableField(name string, values []string, rule Rule) bool {
 	return true
 }
 
-// fieldValue reports whether v is a header's value as it may stand on the wire
-// (RFC 9110, 5.5): a line break in it would be another header, or another answer.
+// fieldValue reports whether v is a valid field value (RFC 9110, 5.5): a line break in it
+// would begin another header, or another answer.
 func fieldValue(v string) bool {
 	return field.Value(v) && textproto.TrimString(v) == v
 }
@@ -81,8 +80,8 @@ func allNamed(vary, varyOn []string) bool {
 	return true
 }
 
-// framed reports whether the answer's length is beyond doubt: a wrong one
-// would make the client take a part of it for the next answer.
+// framed reports whether the answer's length is right: with a wrong one the client would
+// take a part of it for the next answer.
 func framed(a *send.Answer) bool {
 	length, sized := a.Header["Content-Length"]
 	switch code := a.Code(); {

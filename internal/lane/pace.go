@@ -2,16 +2,16 @@ package lane
 
 import "time"
 
-// Pace enforces the minimum speed of an upload. It has a budget of time, at most the
-// body timeout. Waiting uses it up, and bytes earn some back, so that neither
-// silence nor a few bytes now and then hold a connection for long. Time that the
-// server itself takes does not count.
+// Pace enforces a minimum speed of transfer, for instance 1 KiB/s of an upload. It is a
+// budget of time, at most the timeout. Waiting uses it up, and bytes earn some back:
+// neither silence nor one byte now and then keeps a connection for long. Time in which
+// the server itself does not read does not count.
 type Pace struct {
 	left    time.Duration
 	started bool
 }
 
-// Left is how long the next bytes may take.
+// Left returns how long the next bytes may take. most is the timeout.
 func (p *Pace) Left(most time.Duration) time.Duration {
 	if !p.started {
 		p.started, p.left = true, most
@@ -19,8 +19,8 @@ func (p *Pace) Left(most time.Duration) time.Duration {
 	return p.left
 }
 
-// Took notes that n bytes came after that time. rate is in bytes a second;
-// with 0 any byte will do.
+// Took records that n bytes came after waited. rate is the minimum in bytes a second;
+// with 0 any byte renews the budget.
 func (p *Pace) Took(waited time.Duration, n int, most time.Duration, rate int64) {
 	if n <= 0 {
 		return

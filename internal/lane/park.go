@@ -10,23 +10,23 @@ import (
 	"millrace/internal/epoll"
 )
 
-// parkAfter is how long a TLS connection without a request keeps its goroutine.
+// parkAfter is how long an idle TLS connection keeps its goroutine.
 const parkAfter = time.Second
 
-// parking lets a TLS connection wait without a goroutine, whose stack is about
-// a third of what a quiet connection takes. The sweeper finds out that it is
-// quiet, and ends its read: a timer of its own for each connection would be
-// moved at every request.
+// parking lets an idle TLS connection wait without a goroutine, whose stack is about a
+// third of its memory. The sweeper finds idle connections and ends their reads: a timer
+// for each connection would have to be moved at every request.
 type parking struct {
 	c     *Conn
 	place epoll.Place
-	// serve reads until there is nothing more to do. quiet is true when a read
-	// has ended because the sweeper said so; then it is called again.
-	serve func() (quiet bool)
+	// serve reads and serves requests. It returns true when the sweeper has ended a
+	// read, and is called again when there is something to read. false: the
+	// connection has ended, or is somebody else's.
+	serve func() (idle bool)
 }
 
-// park serves a connection, which waits without a goroutine while it is quiet.
-func (c *Conn) park(serve func() (quiet bool)) {
+// park calls serve, and has the connection wait without a goroutine between its calls.
+func (c *Conn) park(serve func() (idle bool)) {
 	p := &parking{c: c, serve: serve}
 	c.lane.parkerOnce.Do(func() {
 		parker := epoll.NewParker()
@@ -39,7 +39,7 @@ func (c *Conn) park(serve func() (quiet bool)) {
 
 func (p *parking) run() {
 	for p.serve() {
-		_ = p.c.nc.SetReadDeadline(time.Time{}) // a read finds out
+		_ = p.c.nc.SetReadDeadline(time.Time{}) // on an error the next read fails, too
 		if p.c.lane.parker.Load().Enter(&p.place, p) {
 			return
 		}
@@ -63,23 +63,23 @@ func (p *parking) Socket() syscall.Conn {
 
 // Awake implements [epoll.Parked].
 func (p *parking) Awake() {
-	go func() { // ends with the connection, or when it is quiet again
+	go func() { // ends with the connection, or when it is parked again
 		_ = p.c.nc.SetReadDeadline(time.Time{}) // the sweeper may have come meanwhile
 		p.run()
 	}()
 }
 
-// endedByDeadline reports whether a read has ended for the sweeper.
+// endedByDeadline reports whether a read has ended because the sweeper wanted it to.
 func endedByDeadline(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// wakeClosed wakes a connection that was closed.
+// wakeClosed wakes a parked connection that was closed, so that its goroutine ends it.
 func (p *parking) wakeClosed() {
 	if p != nil {
 		p.c.lane.parker.Load().Leave(&p.place)
 	}
 }
 
-// parkIfIdle parks a connection that has waited long enough for a request.
+// parkIfIdle ends the read of a connection that was idle for parkAfter: then it is parked.
 func (p *parking) parkIfIdle(deadline, now int64) {
 	if p == nil || p.c.lane.parker.Load() == nil || deadline&idleMark == 0 || p.c.state.load() != stateReading {
 		return
@@ -87,8 +87,8 @@ func (p *parking) parkIfIdle(deadline, now int64) {
 	if idle := int64(p.c.lane.settings.Load().Idle); now-(deadline-idle) >= int64(parkAfter) {
 		p.c.mu.Lock()
 		defer p.c.mu.Unlock()
-		if !p.c.isOwnedLocked() { // in the meantime
-			_ = p.c.nc.SetReadDeadline(time.Unix(1, 0)) // a closed connection is not quiet
+		if !p.c.isOwnedLocked() { // it may have got to a loop meanwhile
+			_ = p.c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection alone
 		}
 	}
 }

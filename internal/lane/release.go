@@ -2,16 +2,16 @@ package lane
 
 import "net"
 
-// limitedConn is a connection below TLS that counts against a limit until it is
-// closed, or until this is called.
+// limitedConn is a connection below TLS that counts against limits.connections until it is
+// closed or Uncount is called.
 type limitedConn interface{ Uncount() }
 
-// Release gives up a hijacked connection for good. The caller owns it from here on
-// and closes it; it also gets the bytes that were read already, which come before
-// what is still to be read. For the server the connection is closed: it no longer counts against
-// limits.connections, a drain does not wait for it, and Close does not cut it.
-// The connection is a *net.TCPConn, *net.UnixConn or *tls.Conn. A connection
-// that is not a hijacked one of a lane, or was released before, is returned as it is.
+// Release hands a hijacked connection off to the caller, who then owns it and must close it.
+// early are bytes that were read already; they come before those in raw. For the server
+// the connection is closed: it no longer counts against limits.connections, a drain does
+// not wait for it, and Close does not cut it. raw is a *net.TCPConn, *net.UnixConn or
+// *tls.Conn. A connection that is no hijacked one of a lane, or was released before, is
+// returned as it is.
 func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	c, ok := FromNet(nc)
 	if !ok || c.state.load() != stateHijacked || !c.release() {
@@ -28,17 +28,17 @@ func Release(nc net.Conn) (raw net.Conn, early []byte) {
 	return c.nc, early
 }
 
-// Switcher is an [http.ResponseWriter] that may give up its connection as a
-// descriptor, without any of net/http and of package net.
+// Switcher is an [http.ResponseWriter] that can hand its connection off as a descriptor,
+// which costs less than a hijack.
 type Switcher interface {
-	// Switch sends head, the whole head of an answer with the status 101. With ok
-	// the descriptor is the caller's, as by [Release]; early are bytes that were
-	// read already. Otherwise nothing was sent, and the caller should hijack.
+	// Switch sends head, the whole head of an answer with the status 101, and returns
+	// the descriptor, which is the caller's as after [Release]. early are bytes that
+	// were read already. Where ok is false nothing was sent; hijack then.
 	Switch(head []byte) (fd int, early []byte, ok bool)
 }
 
-// release marks c as closed. It waits for a cut that has begun; afterwards nobody
-// cuts it any more.
+// release ends the server's part in the connection. A cut is over by then or does nothing,
+// as both hold mu. It returns false if the connection was closed before.
 func (c *Conn) release() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,50 +13,49 @@ import (
 	"millrace/internal/send"
 )
 
-// contiguous is the largest body that is kept in one piece with its header,
-// copied once a second. BenchmarkWriteSizes: a body as a second part of the
-// call costs about half a microsecond more at 1 and 4 KiB; at 16 KiB the
-// difference is lost in the rest.
+// contiguous is the largest body that stands in one buffer with its header, into which it
+// is copied once a second. BenchmarkWriteSizes: as a second buffer of the system call a
+// body of 1 or 4 KiB costs about half a microsecond more; at 16 KiB the difference does
+// not show.
 const contiguous = 16 << 10
 
-// response is one finished answer, shared by all connections: the wire form of
-// a send.Answer. All but the date, or what stands in its place, never changes.
+// response is a finished answer as the bytes that are sent, shared by all connections.
+// Nothing in it changes but the date, or the lines in its place.
 type response struct {
-	// What every hit touches comes first: two cache lines, each of which is one
-	// from far away when there are many answers.
+	// What every hit reads comes first: two cache lines. With many answers none of
+	// them is in the processor's cache.
 	offered
 	job               *meter.Job
 	noLog             bool  // not in the access log
-	gate              *gate // nil: it is for everybody
+	gate              *gate // nil: everybody may have the answer
 	full, notModified atomic.Pointer[stamped]
-	// The same as header blocks of HTTP/2, without the body.
+	// The headers of these as header blocks of HTTP/2.
 	blockFull, blockNotModified atomic.Pointer[stamped]
-	// The same as a handler sets them, for HTTP/3.
+	// The headers of these as fields that a handler sets, for HTTP/3.
 	fieldsFull, fieldsNotModified atomic.Pointer[fields]
 	status                        int
-	etag                          string // "" if there is none that the lane may compare
-	lastModified                  string // the same
+	etag                          string // "": the lane has none to compare
+	lastModified                  string // "": the lane has none to compare
 
-	lines    func(b []byte, now int64) []byte
-	headFull []byte // the header of the answer itself, but for its last lines
-	head304  []byte // nil for another status than 200, which has no conditions
-	cost     int64  // bytes against the table's budget
+	lines    func(b []byte, now int64) []byte // Rule.Lines
+	headFull []byte                           // the header of the whole answer, without the lines that change
+	head304  []byte                           // the header of 304; nil for another status than 200, which has no conditions
+	cost     int64                            // bytes against the table's budget
 }
 
-// offered is what an answer was offered as.
+// offered identifies an offer: an equal one need not be stored again.
 type offered struct {
 	answer        *send.Answer
 	version, also Version
-	expires       int64 // Unix seconds; 0 is never
-	hasLines      bool  // Rule.Lines is there
+	expires       int64 // Unix seconds; 0: never
+	hasLines      bool  // the rule has Lines
 }
 
 func offeredAs(a *send.Answer, rule *Rule) offered {
 	return offered{a, rule.Version, rule.Also, rule.expires(), rule.Lines != nil}
 }
 
-// same reports whether two responses are the same bytes for the same clients and
-// for as long.
+// same reports whether two responses have the same bytes, clients and lifetime.
 func (r *response) same(as *response) bool {
 	if (r.gate == nil) != (as.gate == nil) || r.gate != nil && r.gate.Gate != as.gate.Gate {
 		return false
@@ -64,7 +63,7 @@ func (r *response) same(as *response) bool {
 	return r.offered == as.offered && r.noLog == as.noLog && bytes.Equal(r.headFull, as.headFull) && bytes.Equal(r.head304, as.head304)
 }
 
-// stamped is a response as of one second.
+// stamped is a response with the date of one second.
 type stamped struct {
 	second int64
 	head   int    // length of the header within bytes
@@ -72,10 +71,9 @@ type stamped struct {
 }
 
 const (
-	// responseOverhead stands for the structs of an entry, its response and its
-	// answer, and for the allocator's rounding; fieldOverhead for one header
-	// field in the answer's map beside its text. TestTableMemory holds them
-	// against the heap.
+	// responseOverhead is the memory of the structs of an entry, its response and its
+	// answer, with the allocator's rounding. fieldOverhead is that of a header field
+	// in the answer's map besides its text. TestTableMemory compares both with the heap.
 	responseOverhead = 1024
 	fieldOverhead    = 80
 )
@@ -87,7 +85,7 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		lines:   rule.Lines,
 		status:  a.Code(),
 	}
-	var buf [1 << 10]byte // so that what is kept has no spare room
+	var buf [1 << 10]byte // appended to and then cloned, so that no spare capacity is kept
 	r.headFull = bytes.Clone(appendHead(buf[:0], r.status, headerFor(a.Header, r.status, rule.applyHeaders), rule.always))
 	if r.status == http.StatusOK {
 		r.head304 = bytes.Clone(appendHead(buf[:0], http.StatusNotModified, headerFor(a.Header, http.StatusNotModified, rule.applyHeaders), rule.always))
@@ -99,16 +97,16 @@ func newResponse(a *send.Answer, rule Rule, job *meter.Job) *response {
 		}
 	}
 	r.cost = responseOverhead + int64(len(a.Header))*fieldOverhead + int64(len(a.Body)) +
-		int64(3*len(r.headFull)+2*len(r.head304)) // in a.Header, as lines, and stamped
+		int64(3*len(r.headFull)+2*len(r.head304)) // in a.Header, here, and stamped
 	if len(a.Body) <= contiguous {
 		r.cost += int64(len(a.Body))
 	}
 	return r
 }
 
-// headerFor is the header of an answer with a status, as the server changes it.
-func headerFor(h http.Header, status int, dress func(http.Header, int, []string)) http.Header {
-	if dress == nil {
+// headerFor returns the header of an answer with a status, changed by the server's policy.
+func headerFor(h http.Header, status int, apply func(http.Header, int, []string)) http.Header {
+	if apply == nil {
 		return h
 	}
 	own := make(http.Header, len(h)+4)
@@ -117,7 +115,7 @@ func headerFor(h http.Header, status int, dress func(http.Header, int, []string)
 			own[name] = values
 		}
 	}
-	dress(own, status, h["Content-Type"])
+	apply(own, status, h["Content-Type"])
 	return own
 }
 
@@ -136,7 +134,7 @@ func wellFormedTag(etag string) bool {
 	return true
 }
 
-// expires is Expires in Unix seconds, 0 for never.
+// expires returns Expires in Unix seconds, 0 for never.
 func (r *Rule) expires() int64 {
 	if r.Expires.IsZero() {
 		return 0
@@ -147,15 +145,14 @@ func (r *Rule) expires() int64 {
 // current reports whether both versions are still valid.
 func (r *offered) current() bool { return r.version.Valid() && r.also.Valid() }
 
-// valid reports whether the response may still be used at a time.
+// valid reports whether the answer may be sent at a time, in Unix seconds.
 func (r *offered) valid(second int64) bool {
 	return r.current() && (r.expires == 0 || second < r.expires)
 }
 
-// appendHead writes the status line and the header fields in the order in
-// which net/http writes them, so that both lanes answer byte for byte alike.
-// The Date, or the lines in its place, and the empty line that ends the header
-// are added by stamp.
+// appendHead appends the status line and the header fields in net/http's order, so that
+// the lane and net/http send the same bytes. The lines that change and the empty line are
+// appended by stampOn.
 func appendHead(b []byte, status int, h, always http.Header) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
@@ -191,12 +188,11 @@ func appendHead(b []byte, status int, h, always http.Header) []byte {
 	return b
 }
 
-// ServerName is what the Server header says in both lanes.
+// ServerName is the value of the Server header.
 const ServerName = "millrace"
 
-// stamp returns the whole answer as of now. It is rebuilt at most once a second
-// and shared; the bytes that an earlier second's writers still send stay as
-// they are.
+// stamp returns the whole answer as of a second. It is made at most once a second and
+// shared. Bytes of an earlier second, which may still be being sent, do not change.
 func (r *response) stamp(second int64) *stamped {
 	if s := r.full.Load(); s != nil && s.second == second {
 		return s
@@ -210,7 +206,7 @@ func (r *response) stamp(second int64) *stamped {
 	return s
 }
 
-// stamp304 returns the 304 answer as of now.
+// stamp304 returns the answer 304 as of a second.
 func (r *response) stamp304(second int64) *stamped {
 	if s := r.notModified.Load(); s != nil && s.second == second {
 		return s
@@ -220,8 +216,8 @@ func (r *response) stamp304(second int64) *stamped {
 	return s
 }
 
-// forgetStamps lets go of what was made for a second that has passed: with a
-// small body it is as large as the answer, and is made anew for the next request.
+// forgetStamps drops what was made for a second that has passed: with a small body it is as
+// large as the answer.
 func (r *response) forgetStamps(second int64) {
 	for _, of := range []*atomic.Pointer[stamped]{&r.full, &r.notModified, &r.blockFull, &r.blockNotModified} {
 		if s := of.Load(); s != nil && s.second < second-1 {
@@ -235,8 +231,8 @@ func (r *response) forgetStamps(second int64) {
 	}
 }
 
-// changingLines is room for the lines that change: a Date, or Age and a short
-// Cache-Status, and the empty line.
+// changingLines is the room for the lines that change: a Date, or Age and a short
+// Cache-Status, and for the empty line.
 const changingLines = 128
 
 func (r *response) stampOn(head, body []byte, second int64) *stamped {
@@ -253,8 +249,8 @@ func (r *response) stampOn(head, body []byte, second int64) *stamped {
 	return &stamped{second: second, head: len(b), bytes: append(b, body...)}
 }
 
-// withClose returns the header with "Connection: close", for the last answer on
-// a connection, where net/http puts it.
+// withClose returns the bytes with "Connection: close", where net/http puts it, for the
+// last answer on a connection.
 func (s *stamped) withClose() []byte {
 	head := s.bytes[:s.head-2]
 	b := make([]byte, 0, len(s.bytes)+32)
@@ -262,10 +258,9 @@ func (s *stamped) withClose() []byte {
 	return append(b, s.bytes[s.head:]...)
 }
 
-// choose decides between the whole answer and 304 for a matched request. ok is
-// false when the request's condition is not one that the lane can decide: only
-// a single, exactly equal validator is (RFC 9110, 13.1.2 and 13.1.3). Other
-// statuses than 200 have none (13.2.1).
+// choose decides between the whole answer and 304. ok is false when the lane cannot evaluate
+// the request's condition: it understands one validator that is exactly equal (RFC 9110,
+// 13.1.2 and 13.1.3). Conditions apply only to a 200 (13.2.1).
 func (r *response) choose(b []byte, q *request) (notModified, ok bool) {
 	if r.status != http.StatusOK {
 		return false, true

@@ -13,13 +13,13 @@ import (
 const (
 	// connShards keeps accepting connections from waiting for each other.
 	connShards = 16
-	// sweepMin and sweepMax bound how often deadlines are looked at. One
-	// clock for all connections costs nothing per request, where a timer of
-	// its own for each would be set and moved at every one.
+	// sweepMin and sweepMax bound how often deadlines are checked. One sweeper for
+	// all connections costs a request nothing; a timer for each connection would have
+	// to be moved at every request.
 	sweepMin = 5 * time.Millisecond
 	sweepMax = time.Second
-	// tableEvery is how often void answers are cleared out of the table;
-	// they are never used, but hold memory and open files until then.
+	// tableEvery is how often invalid answers are removed from the table. They are
+	// never used, but take memory and open files until then.
 	tableEvery = 5 * time.Second
 )
 
@@ -44,7 +44,7 @@ func (l *Lane) untrack(c *Conn) {
 	l.meters.Connections.Add(-1)
 }
 
-// each calls visit for every open connection, which may close meanwhile.
+// each calls visit for every open connection. Some may be closed by then.
 func (l *Lane) each(visit func(*Conn)) {
 	var open []*Conn
 	for i := range l.conns {
@@ -58,7 +58,7 @@ func (l *Lane) each(visit func(*Conn)) {
 	}
 }
 
-// Open is the number of open connections.
+// Open returns the number of open connections.
 func (l *Lane) Open() int {
 	n := 0
 	for i := range l.conns {
@@ -129,13 +129,13 @@ func (c *Conn) expire(now int64) {
 	}
 }
 
-// recheckTime is how long a goroutine has to look once more: time enough to be run on
-// a busy machine.
+// recheckTime is how long the last read of an idle connection may take: time enough for
+// its goroutine to be scheduled on a busy machine.
 const recheckTime = 100 * time.Millisecond
 
-// recheckIdle has whoever reads from a connection that was idle until d, and too
-// long, look once more before it closes it: a request may have come that the
-// sweeper cannot know of. It reports false where nobody can be asked.
+// recheckIdle asks whoever reads from a connection, whose idle timeout has passed at d,
+// to read once more before closing it: a request may be in the socket, of which the
+// sweeper cannot know. It reports false where nobody can be asked.
 func (c *Conn) recheckIdle(d int64) bool {
 	if d&idleMark == 0 || c.h2conn.Load() != nil {
 		return false
@@ -149,42 +149,44 @@ func (c *Conn) recheckIdle(d int64) bool {
 		c.wakeLoop()
 	case c.nc != nil && d != rechecking && c.deadline.CompareAndSwap(d, recheckDue):
 		// Again if need be: before it reads, net/http sets a deadline, too.
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // of a connection that is closed it does not matter
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection alone
 	}
 	return true
 }
 
-// isRecheck reports whether err is that of a read which the sweeper has ended by
-// lookAgain, and which is to be tried once more.
+// isRecheck reports whether err is that of a read which recheckIdle has ended. The caller
+// reads once more, for at most recheckTime.
 func (c *Conn) isRecheck(err error) bool {
 	if !endedByDeadline(err) || !c.deadline.CompareAndSwap(recheckDue, rechecking) {
 		return false
 	}
-	c.mu.Lock() // lookAgain has set its deadline by then
+	c.mu.Lock() // recheckIdle has set its deadline by then
 	defer c.mu.Unlock()
 	return c.nc.SetReadDeadline(time.Now().Add(recheckTime)) == nil
 }
 
-// setInputDeadline sets the deadline. If the sweeper was about to close the connection, it is not.
+// setInputDeadline sets the deadline for bytes from the client. If the sweeper was about
+// to close the connection for being idle, it does not.
 func (c *Conn) setInputDeadline(deadline int64) {
 	if was := c.deadline.Swap(deadline); was == recheckDue || was == rechecking {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_ = c.nc.SetReadDeadline(time.Time{}) // a read finds out
+		_ = c.nc.SetReadDeadline(time.Time{}) // on an error the next read fails, too
 	}
 }
 
-// queueSample is what the sweeper, alone, knows of a connection that waits to write.
+// queueSample is how full the socket was when the sweeper last looked, on a connection
+// whose client is to take more.
 type queueSample struct {
-	by     int64 // the deadline it is about
-	queued int   // bytes in the socket when it was last looked at
+	by     int64 // the write deadline then
+	queued int   // bytes in the socket
 }
 
-// taking reports whether a client that the lane waits for still has time, or
-// has used it: the kernel tells that there is room again only when a third of
-// the socket's buffer is free. That may be a megabyte, for which an honest
-// client on a slow line needs longer than the write timeout. One that has taken
-// all is not waited for: the disk may be.
+// taking reports whether the client may have more time, at its write deadline as well: if
+// it has taken bytes since the last look. The kernel says that there is room again only
+// when a third of the socket's buffer is free. That may be a megabyte, for which a client
+// on a slow line needs longer than the write timeout. With nothing queued the wait is not
+// for the client, but perhaps for the disk.
 func (c *Conn) taking(by, now int64) bool {
 	if c.queueSample.by == by && by >= now {
 		return true
@@ -195,7 +197,7 @@ func (c *Conn) taking(by, now int64) bool {
 		return true
 	}
 	if !known || (c.queueSample.by == by && queued > 0 && queued >= c.queueSample.queued) {
-		return c.writeBy.Load() != by // it may have moved on just now
+		return c.writeBy.Load() != by // the client may have taken some just now
 	}
 	next := now + int64(c.lane.settings.Load().Write)
 	c.writeBy.CompareAndSwap(by, next)
@@ -203,17 +205,16 @@ func (c *Conn) taking(by, now int64) bool {
 	return true
 }
 
-// ackSample is what the sweeper, alone, knows of how fast a client takes what waits
-// for it. The zero value: nothing waits.
+// ackSample is how much the client had taken when the sweeper last looked. The zero value:
+// no bytes wait for it.
 type ackSample struct {
-	at    int64  // when it was looked at last
-	acked uint64 // bytes that the client had taken by then
+	at    int64  // when that was, in Unix nanoseconds
+	acked uint64 // bytes that the client's kernel had acknowledged
 	pace  Pace
 }
 
-// keepsUp reports whether a client that the lane waits for takes at least
-// WriteRate, but for the write timeout. What its kernel has acknowledged counts.
-// When all was taken, something else is waited for than the client.
+// keepsUp reports whether the client takes at least WriteRate. It may be behind that by
+// as long as the write timeout. With nothing queued the wait is not for the client.
 func (c *Conn) keepsUp(now int64) bool {
 	s := c.lane.settings.Load()
 	acked, known := c.acked()
@@ -232,19 +233,19 @@ func (c *Conn) keepsUp(now int64) bool {
 		t.pace.left = left - waited
 	}
 	t.pace.Took(waited, n, s.Write, s.WriteRate)
-	return t.pace.left > 0 || c.writeBy.Load() == 0 // it may have taken the rest just now
+	return t.pace.left > 0 || c.writeBy.Load() == 0 // it may have taken everything just now
 }
 
 // CloseAll closes every connection at once.
 func (l *Lane) CloseAll() { l.each((*Conn).cut) }
 
-// shedGrace is how long a new connection has for its first request before it
-// counts as idle: that may be on its way.
+// shedGrace is for how long a new connection without a request does not count as idle:
+// the request may be on its way.
 const shedGrace = time.Second
 
-// ShedIdle closes the connection that has been idle for longest, to make room
-// for a new one: of those whose clients which is true for, of all if it is nil.
-// It reports whether there was one. Half a request is not idle.
+// ShedIdle closes the connection that has been idle for longest, to make room for a new
+// one. It considers those for whose clients which returns true; nil: all. It reports
+// whether there was one. A connection with half a request is not idle.
 func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	young := time.Now().Add(l.settings.Load().Idle - shedGrace).UnixNano()
 	return l.shed(which, func(c *Conn) (order int64, ok bool) {
@@ -253,13 +254,13 @@ func (l *Lane) ShedIdle(which func(net.Addr) bool) bool {
 	})
 }
 
-// shedTimeout is how long a client may take no bytes before its connection is cut
-// to make room for others; half of the timeout if that is shorter.
+// shedTimeout is how long a client may neither send nor take bytes before ShedSlow may cut
+// its connection; half of the usual timeout if that is shorter.
 const shedTimeout = 5 * time.Second
 
-// ShedSlow is ShedIdle for connections on which the server has waited for a while
-// for the rest of a head or a body, or for the client to take an answer. It closes
-// the one that would be cut off first anyway.
+// ShedSlow is ShedIdle for connections on which the server waits for the remaining bytes
+// of a head or a body, or for the client to take an answer. It closes the one whose
+// timeout passes first.
 func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
 	s, now := l.settings.Load(), time.Now()
 	late := func(deadline int64, allowed time.Duration) bool {
@@ -280,7 +281,7 @@ func (l *Lane) ShedSlow(which func(net.Addr) bool) bool {
 	})
 }
 
-// shed closes the candidate that comes first.
+// shed cuts the candidate with the lowest order.
 func (l *Lane) shed(which func(net.Addr) bool, candidate func(*Conn) (order int64, ok bool)) bool {
 	for {
 		var first *Conn

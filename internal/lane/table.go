@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// ways is how many slots a key may stand in: eight pointers are one cache line.
+	// ways is how many slots a key has to choose from: eight pointers are one cache line.
 	ways = 8
-	// slotBytes is the budget that one slot stands for. Finished answers of
-	// small files cost two to four KiB each, so the slots outnumber them.
+	// slotBytes is how much of the budget there is for each slot. Finished answers of
+	// small files cost two to four KiB each, so there are more slots than answers.
 	slotBytes = 1 << 10
-	// minSlots keeps a tiny budget from making collisions the rule.
+	// minSlots avoids collisions with a tiny budget.
 	minSlots = 1 << 10
-	// maxSlots bounds the table itself, at 8 MiB of pointers.
+	// maxSlots bounds the table itself to 8 MiB of pointers.
 	maxSlots = 1 << 20
-	// maxVariants is how many forms of one resource are kept: five codings
-	// and a few classes of another header.
+	// maxVariants is how many variants of one resource are kept: for instance five
+	// codings, and a few values of another header.
 	maxVariants = 16
-	// maxShare is the part of the budget one answer may take: all variants of
-	// one resource together stay below it.
+	// maxShare: one answer may take 1/maxShare of the budget, so that all variants of
+	// a resource together stay below a half.
 	maxShare = 2 * maxVariants
 )
 
-// table holds finished answers. Readers take no lock: a slot is one atomic
-// pointer to an immutable entry. It is set-associative with a clock for
-// eviction, bounded in entries by its slots and in bytes by its budget.
+// table has the finished answers. Readers take no lock: a slot is an atomic pointer to an
+// immutable entry. The table is a set-associative cache that evicts by the clock
+// algorithm. Its slots bound the number of entries, its budget their bytes.
 type table struct {
 	seed   maphash.Seed
 	mask   uint64
@@ -37,38 +37,38 @@ type table struct {
 	budget int64
 	meters *meter.Meters
 
-	full atomic.Bool     // since an entry had to go for another, until a quarter is free again
-	seen []atomic.Uint32 // see admits; as many as slots
+	full atomic.Bool     // an entry was evicted, and less than a quarter of the budget is free since
+	seen []atomic.Uint32 // marks of keys that were offered once: see admits; as many as slots
 
-	mu       sync.Mutex // held by writers
+	mu       sync.Mutex // for writers
 	used     int64      // bytes
 	count    int64
-	clockPos uint64 // the clock's
+	clockPos uint64 // the slot at which evict looks next
 }
 
-// key names a resource: the site that it belongs to (which stands for the
-// listener, the scheme and everything configured for them), and the path, or
-// the raw target when the query has a say.
+// key names a resource by its site, which stands for the listener, the scheme and all
+// that is configured for them, and by its path, or its raw target where the answer
+// depends on the query.
 type key struct {
 	site      uint64
 	target    string
 	withQuery bool
 }
 
-// entry is one resource with its variants. It is replaced, never changed.
+// entry is a resource with its variants. It is replaced, never changed.
 type entry struct {
 	key
 	hash     uint64
 	varyOn   []headerID // besides Accept-Encoding
 	variants []variant
-	recent   *atomic.Bool // used since the clock's hand came by; shared by successors
+	recent   *atomic.Bool // used since evict last looked; shared by the entries that replace this one
 }
 
-// variant is a response with what the request must say to get it.
+// variant is a response, and what a request must say to get it.
 type variant struct {
 	anyCoding bool // the answer does not vary on Accept-Encoding
 	coding    coding
-	values    []string // of varyOn; "" is absent (an empty value is never matched)
+	values    []string // of varyOn; "": the field must be absent (an empty value never matches)
 	response  *response
 }
 
@@ -87,7 +87,8 @@ func newTable(budget int64, meters *meter.Meters) *table {
 	}
 }
 
-// find looks a matched request up. It takes no lock and allocates nothing.
+// find returns the answer to a matched request, nil if there is none that is valid. It
+// takes no lock and allocates nothing.
 func (t *table) find(site uint64, b []byte, q *request, second int64) *response {
 	path := b[q.path.from:q.path.to]
 	if r := t.lookup(site, path, false, b, q, second); r != nil {
@@ -128,7 +129,7 @@ func (t *table) hash(site uint64, target []byte, withQuery bool) uint64 {
 	return h ^ site*0x9e3779b97f4a7c15
 }
 
-// choose finds the variant for a request.
+// choose returns the response of the variant for a request, nil if there is none.
 func (e *entry) choose(b []byte, q *request) *response {
 next:
 	for i := range e.variants {
@@ -153,7 +154,7 @@ func (t *table) put(k key, varyOn []headerID, v variant) bool {
 		return false
 	}
 	if f := v.response.answer.File; f != nil {
-		if !f.Retain() { // replaced while the offer was under way
+		if !f.Retain() { // closed while the offer was made
 			return false
 		}
 		defer f.Release()
@@ -176,16 +177,14 @@ func (t *table) put(k key, varyOn []headerID, v variant) bool {
 	return true
 }
 
-// admits reports whether an answer is worth the place of another. While there
-// is room every one is; afterwards one with a query in its key must be offered
-// twice, of which the first leaves no more than a mark. A crawler that walks
-// through addresses once each then takes no place from what is asked for again
-// (TestScanLeavesTheHot), and costs about 1 µs for each of them instead of 10
-// (BenchmarkOffer); a million took half a second of offers, and 13 s without,
-// most of it for the garbage collector. Marks are overwritten by those of
-// other keys, which is how they age.
+// admits reports whether an answer may be stored. While there is room every one may. In a
+// full table, one with a query in its key must be offered twice: the first offer only
+// leaves a mark. So a crawler that asks for each address once evicts nothing that is asked
+// for again (TestScanLeavesTheHot). An offer that is not admitted costs about 1 µs instead
+// of 10 (BenchmarkOffer): a million of them took half a second, against 13 s, most of it
+// for the garbage collector. A mark ages by being overwritten with another key's.
 func (t *table) admits(k key) bool {
-	if !k.withQuery { // there are not more paths than the job has files
+	if !k.withQuery { // there are no more such keys than the job has paths
 		return true
 	}
 	h := t.hash(k.site, []byte(k.target), true)
@@ -203,8 +202,8 @@ func (t *table) admits(k key) bool {
 	return room || t.seen[h&t.mask].Swap(mark) == mark
 }
 
-// has reports whether exactly this answer is kept already: a request that
-// the lane refuses for other reasons offers it again each time.
+// has reports whether exactly this answer is stored already: a request that the lane does
+// not match offers it again each time.
 func (t *table) has(k key, v variant, a *send.Answer, rule Rule) bool {
 	offer := offeredAs(a, &rule)
 	h := t.hash(k.site, []byte(k.target), k.withQuery)
@@ -224,9 +223,9 @@ func (t *table) has(k key, v variant, a *send.Answer, rule Rule) bool {
 	return false
 }
 
-// kept returns the variants that live on beside v: not the one that v
-// replaces, none that are void, no more than there may be. If v's response is
-// another wire form of an answer that is held already, v shares that.
+// kept returns the variants to keep beside v: not the one that v replaces, none that are
+// invalid, and at most maxVariants-1. If another variant has the same response, v gets
+// that one.
 func (e *entry) kept(v *variant) []variant {
 	kept := make([]variant, 0, len(e.variants)+1)
 	for _, o := range e.variants {
@@ -266,8 +265,8 @@ func idBytes(ids []headerID) []byte {
 	return b
 }
 
-// slotFor finds the slot for a key: its own, an empty one, or the next that the
-// clock gives up within the bucket.
+// slotFor returns the slot for a key: its own, with the entry in it, an empty one, or that
+// of an entry to evict from the bucket.
 func (t *table) slotFor(h uint64, k key) (slot uint64, old *entry) {
 	bucket := h & t.mask &^ (ways - 1)
 	free := ^uint64(0)
@@ -293,8 +292,8 @@ func (t *table) slotFor(h uint64, k key) (slot uint64, old *entry) {
 	return victim, nil
 }
 
-// setSlot puts e, or nothing, into a slot and keeps count of bytes and of the
-// references to open files.
+// setSlot puts e, or nil, into a slot, and updates the counts of bytes and entries and
+// the references to open files.
 func (t *table) setSlot(slot uint64, e *entry) {
 	if e != nil {
 		e.each(func(r *response) {
@@ -321,7 +320,7 @@ func (t *table) setSlot(slot uint64, e *entry) {
 	t.meters.LaneEntries.Set(t.count)
 }
 
-// each visits every response once, however many variants share it.
+// each calls visit once for every response, also for one that several variants share.
 func (e *entry) each(visit func(*response)) {
 next:
 	for i, v := range e.variants {
@@ -334,9 +333,9 @@ next:
 	}
 }
 
-// evict moves the clock's hand to the next entry that was not used since it
-// came by, and drops that; never keep, which has just come. After two rounds
-// any will do: under load every entry may be used again within one.
+// evict removes the next entry that was not used since evict last looked at it, but never
+// keep, which was just stored. After two rounds it removes any: under load every entry may
+// be used again within a round.
 func (t *table) evict(keep *entry) {
 	for steps := 0; ; steps++ {
 		slot := t.clockPos & t.mask
@@ -351,8 +350,8 @@ func (t *table) evict(keep *entry) {
 	}
 }
 
-// sweep drops what can never be used again: void and expired answers, those of
-// sites that are gone, and copies of bodies with the date of an earlier second.
+// sweep removes what can never be used again: invalid and expired answers, those of sites
+// that are gone, and stamped copies of an earlier second.
 func (t *table) sweep(second int64, gone func(site uint64) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -375,5 +374,5 @@ func (t *table) sweep(second int64, gone func(site uint64) bool) {
 	}
 }
 
-// close drops everything.
+// close removes everything.
 func (t *table) close() { t.sweep(0, func(uint64) bool { return true }) }

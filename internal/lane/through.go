@@ -12,21 +12,21 @@ import (
 	"millrace/internal/trace"
 )
 
-// Through has the lane call a handler itself, without net/http, for requests
-// that are not hot but simple (package lean); base is below their contexts. It
-// must be called before the first connection comes. Without it, and where there
-// are no loops, net/http has all of them.
+// Through sets the server of simple requests that are not hot (package lean): the lane then
+// calls its handler without net/http. base is the parent of their contexts. Through must
+// be called before the first connection comes. Without it, and where there are no loops,
+// net/http serves these requests.
 func (l *Lane) Through(base context.Context, s *lean.Server) { l.baseCtx, l.through = base, s }
 
-// handlerContext is the context of the requests of a connection that the lane gives to the
-// handler directly, without net/http. It is made with the first of them.
+// handlerContext is the parent context of a connection's requests for which the lane calls
+// the handler without net/http. It is made for the first of them.
 type handlerContext struct {
 	context.Context
 	c      *Conn
 	remote string             // http.Request.RemoteAddr
-	cancel context.CancelFunc // of the request that is being answered; by c.mu
-	// loopMu is held where the connection may leave its loop, or is used as one of
-	// a loop: one goroutine may read the body while another one sends.
+	cancel context.CancelFunc // of the request that is being answered; guarded by c.mu
+	// loopMu is held while the loop's descriptor is used, and while the connection
+	// leaves its loop: one goroutine may read the body while another one sends.
 	loopMu sync.Mutex
 }
 
@@ -44,17 +44,17 @@ func (g *handlerContext) Value(key any) any {
 	return g.Context.Value(key)
 }
 
-// answerer says what answered last on a connection.
+// answerer says who has sent the last answer on a connection.
 type answerer uint8
 
 const (
-	byNetHTTP answerer = iota // or nobody
+	byNetHTTP answerer = iota // or nobody has
 	byLane
-	byLanePost // the through road, to a POST: net/http forgives empty lines behind it
+	byLanePost // to a POST, behind which net/http skips empty lines
 )
 
-// serveExchange answers one request by the handler, on this goroutine. What was read
-// behind its head is held.
+// serveExchange calls the handler for a request, on this goroutine. Bytes behind its head
+// are in readAhead.
 func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 	g := c.handlerCtx
 	if g == nil {
@@ -92,7 +92,7 @@ func (c *Conn) serveExchange(x *lean.Exchange) lean.Outcome {
 	return o
 }
 
-// discardRoundTrip gives up a request that was sent, and that nobody went on with.
+// discardRoundTrip discards a forwarded request that no handler has gone on with.
 func (c *Conn) discardRoundTrip() {
 	if p := c.roundTrip; p != nil {
 		c.roundTrip = nil
@@ -100,7 +100,8 @@ func (c *Conn) discardRoundTrip() {
 	}
 }
 
-// closeIfLast closes a connection after an answer that must be its last, if it is one.
+// closeIfLast closes the connection if the answer must be its last. It reports whether the
+// connection is closed or hijacked.
 func (c *Conn) closeIfLast(o lean.Outcome) bool {
 	switch o {
 	case lean.Keep:
@@ -115,17 +116,17 @@ func (c *Conn) closeIfLast(o lean.Outcome) bool {
 	return true
 }
 
-// directResult says what became of the bytes that are not hot.
+// directResult is the outcome of serveDirect.
 type directResult uint8
 
 const (
-	notDirect directResult = iota // they are net/http's
-	lookAgain                     // look at them once more, and at what has come behind them
-	connOver                      // the connection has ended, or is somebody else's
+	notDirect directResult = iota // the request is for net/http
+	lookAgain                     // it was served, or more of it has come: go on
+	connOver                      // the connection was closed or hijacked
 )
 
-// serveDirect serves the request at the start of what was read, on the connection's
-// goroutine.
+// serveDirect serves the request at the start of what was read without net/http, on the
+// connection's goroutine.
 func (c *Conn) serveDirect() directResult {
 	t := &c.reading
 	if !c.canServeDirect() {
@@ -163,13 +164,12 @@ func (c *Conn) serveDirect() directResult {
 	return lookAgain
 }
 
-// maxEmptyLineBytes is how many bytes before a request may be the ends of lines
-// where net/http forgives them.
+// maxEmptyLineBytes is how many CR and LF before a request net/http skips.
 const maxEmptyLineBytes = 4
 
-// skipEmptyLines leaves out empty lines behind a POST, as net/http does. Who sends them
-// may count bytes otherwise than we do: what follows is for net/http, as the
-// last request.
+// skipEmptyLines skips empty lines behind a POST, as net/http does. A client that sends them
+// may see the end of the request elsewhere than the server, so the next request is for
+// net/http, as the connection's last.
 func (c *Conn) skipEmptyLines() {
 	t := &c.reading
 	n := 0
@@ -182,13 +182,13 @@ func (c *Conn) skipEmptyLines() {
 	}
 }
 
-// startsWithEmptyLine reports whether what follows answers of the lane begins with the
-// end of a line.
+// startsWithEmptyLine reports whether the bytes behind a request that the lane has answered
+// begin with an empty line.
 func (c *Conn) startsWithEmptyLine() bool {
 	return c.answeredBy != byNetHTTP && c.reading.n > 0 && (c.reading.p[0] == '\r' || c.reading.p[0] == '\n')
 }
 
-// link is a Conn as package lean sees it.
+// link implements [lean.Link] for a Conn.
 type link Conn
 
 // Read reads the body of the request.
@@ -207,7 +207,7 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBodyBlocking reads a body, at its pace.
+// readBodyBlocking reads a part of a body and waits for it, for as long as the pace allows.
 func (c *Conn) readBodyBlocking(p []byte) (int, error) {
 	s, began := c.lane.settings.Load(), time.Now()
 	c.deadline.Store(began.Add(c.pace.Left(s.Body)).UnixNano() &^ idleMark)

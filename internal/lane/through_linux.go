@@ -13,35 +13,35 @@ import (
 	"millrace/internal/send"
 )
 
-// A request of a loop-owned connection that is not hot may take any time, so a
-// goroutine of the crew answers it while the loop goes on: the connection is
-// away. The loop still watches it, and tells its request when the client has
-// gone; what else comes waits in the socket. Afterwards the connection is the
-// loop's again, without a system call. Where the answer would have to wait for
-// the client, the connection leaves its loop, as it does for net/http.
+// A handler may take any time. So a worker calls it for a connection of a loop, while the
+// loop serves others. The connection stays on its loop, which only watches it (loopWatches):
+// when the client leaves, the loop cancels the request's context, and what the client sends
+// waits in the socket. After the answer the loop serves the connection again, without a
+// system call. If sending must wait for the client, the connection leaves its loop, as it
+// does for net/http.
 
-// workerPool is the goroutines that answer for the loops. There is at most one for
-// each connection, and mostIdle of them wait for the next.
+// workerPool has the goroutines that call handlers for the loops. A connection needs at most
+// one of them at a time. Up to maxIdleWorkers stay when they have nothing to do.
 type workerPool struct {
 	mu     sync.Mutex
-	idle   []*worker // the one that worked last is the next: its stack is in the cache
+	idle   []*worker // a stack: the one that worked last is still in the processor's cache
 	closed bool
 }
 
-// maxIdleWorkers is how many goroutines wait for a request, with their stacks.
+// maxIdleWorkers bounds the goroutines, and their stacks, that wait for a request.
 const maxIdleWorkers = 64
 
-// worker is one of the crew.
+// worker is a goroutine of a pool.
 type worker struct{ tasks chan task }
 
-// task is one request.
+// task is a request for a worker: its connection and its head.
 type task struct {
 	c    *Conn
 	head string
 }
 
-// submit has the crew answer the request that b begins with, if it may be one
-// of ours.
+// submit has a worker serve the request at the start of b. It returns false if the request
+// is not complete or for net/http.
 func (lp *loop) submit(c *Conn, b []byte) bool {
 	if !c.canServeDirect() {
 		return false
@@ -60,13 +60,14 @@ func (lp *loop) submit(c *Conn, b []byte) bool {
 	return true
 }
 
-// canServeDirect reports whether requests of the connection may take the through road:
-// of plain ones that a loop has owned.
+// canServeDirect reports whether the lane may serve the connection's requests without
+// net/http: if it is a plain one, and on a loop or was so before.
 func (c *Conn) canServeDirect() bool {
 	return c.lane.through != nil && c.onLeave != nil && !c.scope.Secure && c.ownerLoop() != nil
 }
 
-// ownerLoop is the loop that owns the connection, or has.
+// ownerLoop returns the event loop that serves this connection, or served it before it left
+// its loop; nil where there are no loops.
 func (c *Conn) ownerLoop() *loop {
 	if n := len(c.lane.loops); n > 0 {
 		return c.lane.loops[int(c.shard)%n]
@@ -74,6 +75,7 @@ func (c *Conn) ownerLoop() *loop {
 	return nil
 }
 
+// submit gives the task to an idle worker, or to a new one.
 func (w *workerPool) submit(o task) {
 	var h *worker
 	w.mu.Lock()
@@ -88,8 +90,8 @@ func (w *workerPool) submit(o task) {
 	h.tasks <- o
 }
 
-// run answers requests until it is no longer needed, or the crew is closed. A
-// handler that never returns keeps it for good, as with net/http.
+// run serves tasks until enough others are idle, or the pool is closed. A handler that never
+// returns keeps its worker for ever, as with net/http.
 func (h *worker) run(w *workerPool) {
 	for o := range h.tasks {
 		o.c.serveTask(o.head)
@@ -105,7 +107,7 @@ func (h *worker) run(w *workerPool) {
 	}
 }
 
-// close ends those that wait, and the others when they are ready.
+// close ends the idle workers at once, and the others after their tasks.
 func (w *workerPool) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,17 +118,17 @@ func (w *workerPool) close() {
 	w.idle = nil
 }
 
-// serveTask answers a request for the loop.
+// serveTask serves a request on a worker, and then gives the connection back to its loop.
 func (c *Conn) serveTask(head string) {
 	whole := false
 	defer func() {
 		cause := recover()
 		if cause == nil && whole {
-			return // it may be the loop's again
+			return // the loop may use c by now
 		}
 		if c.discardRoundTrip(); cause != nil {
 			c.closeAfterPanic(cause)
-		} else { // the handler has ended its goroutine
+		} else { // the handler has called runtime.Goexit
 			_ = c.Close()
 		}
 	}()
@@ -145,8 +147,8 @@ func (c *Conn) serveTask(head string) {
 	c.resumeOffLoop()
 }
 
-// resume gives the connection back to its loop. It reports false if the
-// connection is to be closed.
+// resume has the loop serve the connection again. It returns false if the connection must be
+// closed.
 func (c *Conn) resume() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +161,7 @@ func (c *Conn) resume() bool {
 	return true
 }
 
-// resumeOffLoop has a connection go on in a goroutine of its own.
+// resumeOffLoop has a goroutine of its own serve the connection from now on.
 func (c *Conn) resumeOffLoop() {
 	w := &c.lane.workers
 	w.mu.Lock()
@@ -175,20 +177,21 @@ func (c *Conn) resumeOffLoop() {
 	go c.serveOffLoop()
 }
 
-// serveOffLoop serves a connection that has left its loop. Nobody waits for it, since
-// its handler may never return; it ends when the connection is cut otherwise.
+// serveOffLoop serves a connection that has left its loop. Nobody waits for this goroutine,
+// since a handler may never return; without one it ends when the connection is cut.
 func (c *Conn) serveOffLoop() {
 	defer c.recoverPanic()
 	c.onLeave(c)
 }
 
-// onEventWhileBusy looks at what has happened on a connection that is away.
+// onEventWhileBusy handles an event of a connection that the loop only watches: it cancels
+// the request if the client has gone, and stops epoll from telling of input.
 func (lp *loop) onEventWhileBusy(c *Conn, event *epoll.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fd := int(event.Key())
 	if c.loopServes() || fd != c.fd && fd != c.watchedFD {
-		return // it is told once more where that matters
+		return // the loop serves it by now, or the descriptor is of another connection
 	}
 	if event.Events&(epoll.PeerShut|epoll.HungUp|epoll.Failed) != 0 {
 		c.halfClosed.Store(true)
@@ -200,7 +203,7 @@ func (lp *loop) onEventWhileBusy(c *Conn, event *epoll.Event) {
 	}
 }
 
-// cancelIfGone ends the context of the request at hand if its client has gone.
+// cancelIfGone cancels the request that is being served if its client has gone.
 func (c *Conn) cancelIfGone() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,15 +214,16 @@ func (c *Conn) cancelIfGone() {
 	}
 }
 
-// cancelIfGoneFD is lookForEnd for a descriptor, with c.mu held. A client that only sends no
-// more still waits for its answer (docs/decisions/0049).
+// cancelIfGoneFD is cancelIfGone for a descriptor, with c.mu held. A client that has only
+// closed its sending side still waits for the answer (docs/decisions/0049).
 func (c *Conn) cancelIfGoneFD(fd int) {
 	if c.handlerCtx != nil && c.handlerCtx.cancel != nil && send.Gone(fd) {
 		c.handlerCtx.cancel()
 	}
 }
 
-// watchForClose has the loop watch for the end of a connection that has left it.
+// watchForClose has the loop watch a connection that has left it, so that a client which
+// goes cancels its request.
 func (c *Conn) watchForClose() {
 	if c.fd != noFD || c.watchedFD > 0 {
 		return
@@ -246,15 +250,15 @@ func (c *Conn) watchForClose() {
 	})
 }
 
-// stopWatching ends watchEnd: the connection is about to be closed, or has another owner.
+// stopWatching undoes watchForClose, before the connection is closed or somebody else's.
 func (c *Conn) stopWatching() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stopWatchingLocked()
 }
 
-// stopWatchingLocked is unwatch with c.mu held. It must come before the descriptor is
-// closed: its number may be another connection's right behind that.
+// stopWatchingLocked is stopWatching with c.mu held. It must come before the descriptor is
+// closed, whose number another connection may get at once.
 func (c *Conn) stopWatchingLocked() {
 	if fd := c.watchedFD; fd > 0 {
 		c.watchedFD = 0
@@ -263,15 +267,15 @@ func (c *Conn) stopWatchingLocked() {
 	}
 }
 
-// leaveLoop takes the connection from its loop for good, if it has one: something
-// must be waited for.
+// leaveLoop takes the connection from its loop, if it is on one: this goroutine must wait for
+// the client.
 func (c *Conn) leaveLoop() error {
 	c.handlerCtx.loopMu.Lock()
 	defer c.handlerCtx.loopMu.Unlock()
 	return c.leaveLoopLocked()
 }
 
-// leaveLoopLocked is unloop with the lock held.
+// leaveLoopLocked is leaveLoop with loopMu held.
 func (c *Conn) leaveLoopLocked() error {
 	fd := c.fd
 	if fd == noFD {
@@ -285,8 +289,8 @@ func (c *Conn) leaveLoopLocked() error {
 	return nil
 }
 
-// closedErr is an error where a connection has left its loop and has become none of package
-// net's: there was no descriptor left for that, or half of an answer could be sent.
+// closedErr returns an error for a connection that has left its loop without becoming a
+// net.Conn: no descriptor was left for it, or it was closed with half an answer sent.
 func (c *Conn) closedErr() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,8 +300,9 @@ func (c *Conn) closedErr() error {
 	return nil
 }
 
-// trySend sends what the client of a loop-owned connection takes at once. If that
-// is not all, or there is no loop, the rest may be waited for.
+// trySend sends as much as the client takes at once, on a connection that a loop owns. If
+// that is not all, the connection leaves its loop, and the caller may wait. Without a loop
+// it sends nothing.
 func (c *Conn) trySend(head, body []byte) (n int, err error) {
 	c.handlerCtx.loopMu.Lock()
 	defer c.handlerCtx.loopMu.Unlock()
@@ -328,7 +333,7 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	case n == 0 && err == nil:
 		return 0, nil, false
 	case n < len(head):
-		_ = c.Close() // half a head is of no use to anybody
+		_ = c.Close() // half a head was sent: the connection is of no use
 		return 0, nil, false
 	}
 	c.lane.meters.Sent.Copied.Add(c.shard, uint64(len(head)))
@@ -346,8 +351,9 @@ func (l *link) Switch(head []byte) (fd int, early []byte, ok bool) {
 	return fd, early, true
 }
 
-// tryRead reads what is there of a loop-owned connection. If nothing is, or there
-// is no loop, it is not ok: then it may be waited for.
+// tryRead reads what has come on a connection that a loop owns. ok is false if nothing has:
+// then the connection leaves its loop, and the caller may wait. It is also false without a
+// loop.
 func (c *Conn) tryRead(p []byte) (n int, ok bool, err error) {
 	c.handlerCtx.loopMu.Lock()
 	defer c.handlerCtx.loopMu.Unlock()
@@ -363,7 +369,7 @@ func (c *Conn) tryRead(p []byte) (n int, ok bool, err error) {
 	return n, true, err
 }
 
-// readBody reads a part of a body: what is there, or what comes.
+// readBody reads a part of a body, and waits for it if nothing has come.
 func (c *Conn) readBody(p []byte) (int, error) {
 	if n, ok, err := c.tryRead(p); ok || err != nil {
 		return n, err

@@ -2,33 +2,31 @@ package lane
 
 import "bytes"
 
-// maxHeadSoFar is how much of one request's head the tracker keeps while the rest
-// has not come. net/http takes less, unless limits.header_bytes says more.
+// maxHeadSoFar is how much of an incomplete head the tracker keeps. net/http takes less, unless limits.header_bytes says more.
 const maxHeadSoFar = 1 << 20
 
-// tracker follows the framing of requests: it knows whether net/http holds bytes of a connection that it has not
-// yet consumed. It is told every byte that is passed on, and is sure only
-// while these form exactly one request whose length it can tell without doubt.
-// A mistake here would let the lane read bytes in a place where net/http sees
-// the middle of something else: request smuggling (RFC 9112, 11.2). For the
-// same reason a request about whose length there is any doubt is the last of
-// its connection, and one whose framing contradicts itself is refused (judge).
+// tracker follows the framing of the requests that go to net/http, to know when net/http
+// has read exactly one of them: only then may the lane read the next. It sees every byte
+// that is passed on. Where it is not certain how long a request is, that is the last one
+// of its connection; one whose framing contradicts itself is refused (judge). A mistake
+// here would be request smuggling (RFC 9112, 11.2): the lane would take for a request what
+// net/http takes for the middle of another one.
 type tracker struct {
-	headSoFar  []byte // an unfinished head, as passed on so far
+	headSoFar  []byte // what was passed on of an incomplete head
 	body       int64  // bytes of the request's body that are still to be passed on
-	chunks     chunks // the same of a chunked body
+	chunks     chunks // where a chunked body stands
 	chunked    bool
 	done       bool // the head is complete
-	lost       bool // something was passed on whose length is not certain: for good
-	lostBefore bool // that was before this request: it may begin anywhere
+	lost       bool // the length of what was passed on is not certain, and never will be
+	lostBefore bool // lost before this request: it may begin anywhere
 	fault      fault
 }
 
-// fault is why a request is refused; it has no other answer than that.
+// fault is the text of the answer to a request that is refused for its framing.
 type fault string
 
-// The framing that RFC 9112, 6.1 and 6.3, call faulty. Whoever takes the one
-// field and whoever takes the other see different requests behind it.
+// Framing that RFC 9112 calls faulty (6.1, 6.3): two servers that go by different fields
+// would see different requests behind it.
 const (
 	faultBoth    fault = "A request with both Content-Length and Transfer-Encoding is refused (RFC 9112, 6.1)."
 	faultOld     fault = "A request in HTTP/1.0 with Transfer-Encoding is refused (RFC 9112, 6.1)."
@@ -56,7 +54,7 @@ func (t *tracker) reset() {
 // the request must be the last of its connection, and what is wrong with it.
 func (t *tracker) judge() (last bool, f fault) {
 	if !t.done {
-		t.lost = true // net/http found an end that is none for us
+		t.lost = true // net/http found an end of the head where the tracker found none
 	}
 	if t.lost && t.fault == "" {
 		t.fault = doubtful(t.headSoFar)
@@ -68,8 +66,8 @@ func (t *tracker) judge() (last bool, f fault) {
 	return t.lost || t.fault != "", t.fault
 }
 
-// pass takes note of b, which is about to be passed on, and returns how much
-// of it may be: less than all when another request begins within b.
+// pass is called with bytes that are to go to net/http. It returns how many of them may:
+// fewer than all if the next request begins within them.
 func (t *tracker) pass(b []byte) int {
 	switch {
 	case t.done && t.lost:
@@ -124,8 +122,8 @@ func (t *tracker) pass(b []byte) int {
 	return passed
 }
 
-// keepHead remembers a head whose first bytes are kept already: of a head without
-// such bytes, which is the caller's, it makes a copy.
+// keepHead keeps a head. If none of it was kept before, the memory is the caller's, and is
+// copied.
 func (t *tracker) keepHead(head []byte, before int) {
 	if before == 0 {
 		head = bytes.Clone(head)
@@ -136,7 +134,7 @@ func (t *tracker) keepHead(head []byte, before int) {
 // headEnd is how a head ends.
 const headEnd = "\r\n\r\n"
 
-// head is what the framing of a request says.
+// head is the framing of a request.
 type head struct {
 	end     int   // where the body begins
 	length  int64 // of the body, by Content-Length
@@ -144,10 +142,9 @@ type head struct {
 	fault   fault
 }
 
-// scanHead finds the end of the complete request head that b begins with, and
-// the length of the body that follows it. It is sure only of heads about which
-// no two parsers differ; everything whose extent is open to argument (another
-// coding than chunked, a bare line feed, a folded line …) is not ok.
+// scanHead finds the end of the complete request head at the start of b, and the length of
+// the body that follows it. It is ok only for heads that all parsers read alike: not with
+// another coding than chunked, a bare line feed, a folded line …
 func scanHead(b []byte) (h head, ok bool) {
 	line, next, ok := headLine(b, 0)
 	if !ok {
@@ -191,9 +188,8 @@ func scanHead(b []byte) (h head, ok bool) {
 	}
 }
 
-// doubtful finds what is wrong with a head that scanHead is not sure of. It
-// reads as tolerantly as any parser could: a name that somebody may take for
-// one of the two counts as it.
+// doubtful finds what is wrong with a head for which scanHead is not ok. It is as tolerant
+// as any parser could be: "Content-Length :" counts as a Content-Length.
 func doubtful(b []byte) fault {
 	line, rest, _ := bytes.Cut(b, []byte{'\n'})
 	old := bytes.HasSuffix(bytes.TrimRight(line, " \t\r"), []byte("HTTP/1.0"))
@@ -225,8 +221,8 @@ func doubtful(b []byte) fault {
 	return ""
 }
 
-// headLine returns the line that begins at from, without its CRLF, and where
-// the next begins. Control bytes, a bare CR and a bare LF are refused.
+// headLine returns the line at from, without its CRLF, and where the next one begins.
+// Control bytes, a bare CR and a bare LF are refused.
 func headLine(b []byte, from int) (line []byte, next int, ok bool) {
 	n := bytes.IndexByte(b[from:], '\n')
 	if n <= 0 || b[from+n-1] != '\r' {
@@ -260,8 +256,7 @@ func token(b []byte) bool {
 	return len(b) > 0
 }
 
-// wellFormedRequestLine accepts METHOD SP target SP HTTP/1.1 and nothing else
-// but HTTP/1.0 (old).
+// wellFormedRequestLine accepts METHOD SP target SP HTTP/1.1, or HTTP/1.0, which is old.
 func wellFormedRequestLine(line []byte) (old, ok bool) {
 	method, rest, _ := bytes.Cut(line, []byte{' '})
 	target, proto, _ := bytes.Cut(rest, []byte{' '})

@@ -10,21 +10,21 @@ import (
 	"millrace/internal/send"
 )
 
-// Wire is the network below TLS. crypto/tls has one connection for its whole
-// life; what is behind a Wire changes: a net.Conn, which waits, or a descriptor
-// that a loop owns, which never does. It begins with a net.Conn.
+// Wire is the network below TLS. A tls.Conn keeps one net.Conn for its whole life, while
+// the connection moves between a goroutine and a loop. So TLS gets a Wire, which reads and
+// writes a net.Conn, and waits, or a loop's descriptor, and never waits.
 type Wire struct {
-	nc            net.Conn // nil while a loop has it
+	nc            net.Conn // nil while a loop owns the connection
 	local, remote net.Addr
-	writer        *blockingWriter // on nc, and nil with it
+	writer        *blockingWriter // of nc, and nil with it
 
-	// Of the loop.
-	fd        int    // noFD: nc has it; goneFD: it was closed
-	readsLeft int    // how often this turn may still read
-	unsent    []byte // what was written and the client has not taken
+	// For the loop.
+	fd        int    // noFD: there is nc; goneFD: it was closed
+	readsLeft int    // how often Read may still read for this event
+	unsent    []byte // what TLS has written and the client has not taken
 }
 
-// goneFD is the descriptor of a Wire that was closed while a loop had it.
+// goneFD is the descriptor of a Wire that was closed while a loop owned it.
 const goneFD = -2
 
 // NewWire returns a Wire to be put below TLS.
@@ -46,19 +46,19 @@ func wireOf(nc net.Conn) *Wire {
 	}
 }
 
-// readsPerEvent is how often one turn asks the kernel: for the beginning of a
-// record, and for its rest. What comes after that waits for the next turn, and
-// the loop's other connections do not.
+// readsPerEvent is how many system calls read for one event: some for the header of a TLS
+// record and for its body. What comes after that waits for the next event, so that the
+// loop's other connections do not.
 const readsPerEvent = 3
 
-// wouldBlock says that nothing can be read for now. crypto/tls goes on after an error
-// that calls itself temporary.
+// wouldBlock is the error of Read where nothing can be read for now. crypto/tls can go on
+// after an error that is temporary.
 type wouldBlock struct{}
 
 // Error implements [error].
 func (wouldBlock) Error() string { return "nothing has come yet" }
 
-// Is makes it equal to a passed deadline, after which a reader may go on.
+// Is makes it equal to a passed deadline, after which internal/h2 can go on, too.
 func (wouldBlock) Is(err error) bool { return err == os.ErrDeadlineExceeded }
 
 // Timeout implements [net.Error].
@@ -69,10 +69,10 @@ func (wouldBlock) Temporary() bool { return true }
 
 func isWouldBlock(err error) bool { return errors.Is(err, wouldBlock{}) }
 
-// onLoop reports whether a loop has it. Only whoever has it may ask.
+// onLoop reports whether a loop owns the connection. Only its owner may call it.
 func (w *Wire) onLoop() bool { return w != nil && w.fd != noFD }
 
-// NetConn returns the net.Conn, nil while a loop has the Wire.
+// NetConn returns the net.Conn, nil while a loop owns the connection.
 func (w *Wire) NetConn() net.Conn { return w.nc }
 
 // Read implements [net.Conn].
@@ -97,13 +97,13 @@ func (w *Wire) Read(p []byte) (int, error) {
 	case n == 0:
 		return 0, io.EOF
 	case n < len(p):
-		w.readsLeft = 0 // there was no more, or the loop is told
+		w.readsLeft = 0 // there is no more, or epoll tells the loop of it
 	}
 	return n, nil
 }
 
-// Write implements [net.Conn]. On a loop it takes everything: whoever writes
-// stops where something is left.
+// Write implements [net.Conn]. On a loop it takes all of p, and keeps in unsent what the
+// client does not take. Callers must write no more until that is empty.
 func (w *Wire) Write(p []byte) (n int, err error) {
 	if w.fd == noFD {
 		if err := w.flushBlocking(); err != nil {
@@ -125,7 +125,7 @@ func (w *Wire) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// flush sends of the rest what the client takes now.
+// flush sends as much of unsent as the client takes now.
 func (w *Wire) flush() (n int, err error) {
 	if len(w.unsent) == 0 {
 		return 0, nil
@@ -137,7 +137,7 @@ func (w *Wire) flush() (n int, err error) {
 	return n, err
 }
 
-// flushBlocking sends what a loop has left, and waits for the client.
+// flushBlocking sends what a loop has left in unsent, and waits for the client.
 func (w *Wire) flushBlocking() error {
 	if len(w.unsent) == 0 {
 		return nil
@@ -149,7 +149,7 @@ func (w *Wire) flushBlocking() error {
 	return err
 }
 
-// Close implements [net.Conn]. A loop closes its descriptor itself.
+// Close implements [net.Conn]. The descriptor of a loop is closed by Conn.closeOwned.
 func (w *Wire) Close() error {
 	if w.fd != noFD {
 		return nil
@@ -157,7 +157,7 @@ func (w *Wire) Close() error {
 	return w.nc.Close()
 }
 
-// CloseWrite tells the client that nothing more will come.
+// CloseWrite closes the sending side.
 func (w *Wire) CloseWrite() error {
 	if w.fd != noFD {
 		return errors.ErrUnsupported
@@ -174,7 +174,7 @@ func (w *Wire) LocalAddr() net.Addr { return w.local }
 // RemoteAddr implements [net.Conn].
 func (w *Wire) RemoteAddr() net.Addr { return w.remote }
 
-// SetDeadline implements [net.Conn]. On a loop nothing waits.
+// SetDeadline implements [net.Conn]. On a loop it does nothing, as nothing waits there.
 func (w *Wire) SetDeadline(t time.Time) error {
 	return errors.Join(w.SetReadDeadline(t), w.SetWriteDeadline(t))
 }
@@ -195,9 +195,9 @@ func (w *Wire) SetWriteDeadline(t time.Time) error {
 	return w.writer.setDeadline(w.nc, t)
 }
 
-// seal encrypts of head and body as much as the client takes now, at most about
-// inTurn, and returns how much that was. What it did not take of it after all
-// is in the wire's rest.
+// seal encrypts and sends head and body until the client takes no more, or about
+// bytesPerEvent were sent. It returns how much it has encrypted; what the client did not
+// take of that is in the wire's unsent.
 func (c *Conn) seal(head, body []byte) (n int, err error) {
 	for _, b := range [2][]byte{head, body} {
 		for len(b) > 0 && len(c.wire.unsent) == 0 && n < bytesPerEvent {

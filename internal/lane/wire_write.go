@@ -10,26 +10,26 @@ import (
 	"millrace/internal/send"
 )
 
-// blockingWriter is how a Wire writes to its net.Conn. What the client takes at
-// once goes by a raw system call; only for the rest does a goroutine wait, and
-// only then does Go's poller hear of the deadline. net/http sets one before each
-// write over HTTP/2 and clears it after: telling the poller of both took 1.4 µs
-// of the 48 µs of a small answer.
+// blockingWriter writes to the net.Conn of a Wire. It first sends by a raw system call
+// what the client takes at once. Only for the remaining bytes does it wait in Go's poller,
+// and only then does that get the deadline. net/http sets a deadline before each write
+// over HTTP/2 and clears it after: passing both on took 1.4 µs of the 48 µs of a small
+// answer.
 type blockingWriter struct {
-	mu       sync.Mutex // of the two below
+	mu       sync.Mutex // for deadline and blocking
 	deadline time.Time
-	blocking bool // somebody waits
+	blocking bool // a goroutine waits in nc.Write
 
 	raw   syscall.RawConn
-	noRaw bool // there is no raw
-	// One write; try is bound once, as a closure would be an allocation for each.
+	noRaw bool // the connection has none
+	// One write. try is bound once: a closure for each would be an allocation.
 	try func(fd uintptr)
 	p   []byte
 	n   int
 	err error
 }
 
-// setDeadline is SetWriteDeadline of nc.
+// setDeadline implements SetWriteDeadline for nc.
 func (w *blockingWriter) setDeadline(nc net.Conn, t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,7 +40,7 @@ func (w *blockingWriter) setDeadline(nc net.Conn, t time.Time) error {
 	return nil
 }
 
-// write is Write of nc.
+// write implements Write for nc.
 func (w *blockingWriter) write(nc net.Conn, p []byte) (n int, err error) {
 	if w.expired() {
 		return 0, &net.OpError{Op: "write", Net: nc.LocalAddr().Network(), Source: nc.LocalAddr(), Addr: nc.RemoteAddr(), Err: os.ErrDeadlineExceeded}
@@ -63,6 +63,7 @@ func (w *blockingWriter) expired() bool {
 	return !w.deadline.IsZero() && !time.Now().Before(w.deadline)
 }
 
+// beginBlocking gives the deadline to Go's poller.
 func (w *blockingWriter) beginBlocking(nc net.Conn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +71,7 @@ func (w *blockingWriter) beginBlocking(nc net.Conn) error {
 	return nc.SetWriteDeadline(w.deadline)
 }
 
-// endBlocking clears the poller's deadline, which would otherwise apply to later writes.
+// endBlocking takes the deadline back: it would apply to later writes.
 func (w *blockingWriter) endBlocking(nc net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +93,7 @@ func (w *blockingWriter) tryWrite(nc net.Conn, p []byte) (n int, err error) {
 	return w.n, err
 }
 
-// findRaw finds the raw connection, once.
+// findRaw looks for the raw connection, once.
 func (w *blockingWriter) findRaw(nc net.Conn) bool {
 	if w.noRaw {
 		return false
