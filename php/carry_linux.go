@@ -15,12 +15,13 @@ import (
 	"millrace/internal/site"
 )
 
-// A request without much to it, for a script that was there a moment ago, the lane's
-// loops pass on to php-fpm without a goroutine (docs/decisions/0040). What is more
-// than that, or does not go as expected, run and answer do.
+// On Linux, an event loop of the lane forwards a simple request to php-fpm without a
+// goroutine if its script was found a moment ago (docs/decisions/0040). All other
+// requests, and answers that are not simple, are for run and answer.
 
 const (
-	// carried is the most that a loop takes of an answer, and carriedBody of a request.
+	// carried is the longest answer that a loop takes, carriedBody the longest body of
+	// a request.
 	carried     = 64 << 10
 	carriedBody = 32 << 10
 	// seenFor is how long a loop may rely on what was found in the folder: it must
@@ -30,7 +31,7 @@ const (
 	maxSeen = 1024
 )
 
-// seen are the scripts that paths have led to.
+// seen remembers which scripts paths led to, for loops.
 type seen struct {
 	mu    sync.Mutex
 	paths map[string]cachedTarget
@@ -52,7 +53,7 @@ func (s *seen) note(path string, t target) {
 	s.paths[strings.Clone(path)] = cachedTarget{t, now.Add(seenFor)}
 }
 
-// of is what a path has led to a moment ago.
+// of returns what a path led to a moment ago.
 func (s *seen) of(path string) (target, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +61,7 @@ func (s *seen) of(path string) (target, bool) {
 	return found.target, ok && time.Now().Before(found.until)
 }
 
-// passage is a request that a loop has passed on.
+// passage is a request that a loop forwards.
 type passage struct {
 	h      *Handler
 	line   fastcgi.Line
@@ -76,8 +77,8 @@ var (
 	rooms    = sync.Pool{New: func() any { return new([carried]byte) }}
 )
 
-// socketOf is the path of the socket that loops may use: the only one, whose
-// connections nobody keeps.
+// socketOf is the socket that loops may use; "" for none. There must be exactly one
+// address, and no connections may be kept.
 func (o *Options) socketOf() string {
 	if len(o.To) != 1 || o.Idle > 0 {
 		return ""
@@ -180,8 +181,8 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Progress {
 	return lane.Complete
 }
 
-// plain makes the answer of a script's whole output, if answer would do nothing else
-// with it than to send it.
+// plain makes the lane's answer of a script's whole output, if answer would send it as
+// it is.
 func (p *passage) plain(out []byte, r *lane.Reply) bool {
 	end := bytes.Index(out, []byte("\r\n\r\n"))
 	if end < 0 {
@@ -232,7 +233,7 @@ func (p *passage) free() {
 	passages.Put(p)
 }
 
-// resume goes on with a request that a loop has passed on; false if it has not.
+// resume continues a request that a loop has forwarded; false if none has.
 func (h *Handler) resume(w http.ResponseWriter, r *http.Request) bool {
 	left := lane.RoundTripOf(r)
 	if left == nil {

@@ -16,7 +16,7 @@ import (
 	"millrace/internal/trace"
 )
 
-// about is what a request says beside its fields.
+// about is what a request says besides its fields.
 type about struct {
 	method, uri, proto, host string
 	path, query              string // that the script answers for: rules may have made them
@@ -25,8 +25,8 @@ type about struct {
 	length, kind             string // of the body; "" for none
 }
 
-// params are what php-fpm is told of a request: the variables of CGI (RFC 3875,
-// 4.1) with those that PHP's manual adds.
+// params are the parameters that php-fpm gets for a request: the variables of CGI (RFC
+// 3875, 4.1) and those that PHP's manual adds.
 func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 	about := about{method: r.Method, uri: requestURI(r), path: r.URL.Path, query: r.URL.RawQuery, proto: r.Proto, host: r.Host, secure: r.TLS != nil, remote: r.RemoteAddr, kind: r.Header.Get("Content-Type")}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
@@ -52,8 +52,8 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 	return h.appendOwn(b)
 }
 
-// contentLength is how long a request's body is, for PHP: "" for none. A method that
-// means a body has an empty one (RFC 9110, 8.6).
+// contentLength is CONTENT_LENGTH for PHP: "" for a request without a body. For a
+// method that means a body, an empty one has length 0 (RFC 9110, 8.6).
 func contentLength(n int64, method, said string) string {
 	if n == 0 && said == "" && method != http.MethodPost && method != http.MethodPut && method != http.MethodPatch {
 		return ""
@@ -128,11 +128,11 @@ func requestURI(r *http.Request) string {
 	return r.URL.RequestURI()
 }
 
-// variable is the name of a header field for CGI, "" for one that is told in
-// another way or not at all: to a script a name with an underscore or a dot is the one
-// with a dash (RFC 3875, 4.1.18), Proxy is a setting of HTTP clients (CVE-2016-5385),
-// and what claims to know the client, or what was asked for, better than the connection
-// says is nobody's word but that of a proxy that is trusted.
+// variable is the CGI variable of a header field; "" for a field that scripts get in
+// another way or must not get. A name with an underscore or a dot is dropped, since
+// scripts could not tell it from the one with a dash (RFC 3875, 4.1.18). Proxy is
+// dropped, since HTTP_PROXY is a setting of HTTP clients (CVE-2016-5385).
+// X-Forwarded-For and the like are kept from a trusted proxy only.
 func variable(name string, trusted bool) string {
 	switch name {
 	case "X-Ssl-Client-Subject": // of a proxy's upstreams: PHP has SSL_CLIENT_S_DN, and nobody's word for it

@@ -134,7 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// run asks php-fpm, once the request is there as a whole.
+// run asks php-fpm for a script's answer, once all of the request's body has come.
 func (h *Handler) run(w http.ResponseWriter, r *http.Request, t target) {
 	body, err := h.takeIn(r)
 	if err != nil {
@@ -180,7 +180,8 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, site.Refusal(status), status)
 }
 
-// place waits until php-fpm may be asked, and returns what gives the place back.
+// place waits until php-fpm may be asked, and returns the function that releases the
+// place.
 func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), ok bool) {
 	leave = func() { <-h.places }
 	select {
@@ -204,7 +205,7 @@ func (h *Handler) place(w http.ResponseWriter, r *http.Request) (leave func(), o
 	}
 }
 
-// running is an answer that comes.
+// running is an answer that is still coming.
 type running struct {
 	answer *fastcgi.Answer
 	step   trace.Span
@@ -221,7 +222,7 @@ func (a *running) end() {
 	a.leave()
 }
 
-// fail answers for a php-fpm that could not.
+// fail answers a request for which php-fpm gave no answer.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, t target, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // the client has gone
@@ -247,7 +248,7 @@ const (
 // errHead is what is wrong with a head.
 var errHead = errors.New("the script's header fields cannot be read")
 
-// answer passes an answer on.
+// answer sends a script's answer to the client.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *running) {
 	in := newOutput(a.answer)
 	defer in.free()
@@ -300,9 +301,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target, a *ru
 	}
 }
 
-// send sends the body, of which length bytes are meant if that is not negative: what is
-// there at once, the rest as the client takes it, while php-fpm's worker goes on to other
-// requests. No client holds that up, also not at the first bytes.
+// send sends the body: what has come at once, the rest as fast as the client takes it.
+// php-fpm's worker is free as soon as it has written everything, however slow the
+// client is. length is the body's if it is not negative.
 func (h *Handler) send(w http.ResponseWriter, in *output, length int64, a *running, whole bool) (int64, error) {
 	first, _ := in.Peek(in.Buffered()) // it is there
 	rest := io.Reader(&in.limit)
@@ -334,8 +335,8 @@ func (h *Handler) send(w http.ResponseWriter, in *output, length int64, a *runni
 	return sent, err
 }
 
-// output is what a script writes, read ahead. Its buffer is used again: it is as
-// large as all else that a request takes together, ten times over.
+// output is what a script writes, read ahead. Its buffer is pooled: it is ten times as
+// large as all else that a request allocates.
 type output struct {
 	*bufio.Reader
 	limit io.LimitedReader
@@ -371,8 +372,8 @@ func (o *output) free() {
 	outputs.Put(o)
 }
 
-// readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3): what maxHead bytes
-// do not hold is none.
+// readHead reads the head of a CGI answer (RFC 3875, 6.2 and 6.3) of at most maxHead
+// bytes.
 func readHead(in *output) (status int, header textproto.MIMEHeader, err error) {
 	header, err = textproto.NewReader(in.Reader).ReadMIMEHeader()
 	if err != nil {
@@ -394,8 +395,8 @@ func readHead(in *output) (status int, header textproto.MIMEHeader, err error) {
 	return status, header, nil
 }
 
-// passOn copies the fields that are the client's business, and returns the
-// length that the script says its answer has, -1 if it does not.
+// passOn copies the fields that the client gets, and returns the length that the
+// script gives its answer; -1 if it gives none.
 func passOn(to http.Header, from textproto.MIMEHeader) (length int64, err error) {
 	length = -1
 	for name, values := range from {

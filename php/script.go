@@ -20,9 +20,9 @@ type target struct {
 // isScript reports whether a file is run, by its name.
 func isScript(name string) bool { return strings.HasSuffix(name, ".php") && name != ".php" }
 
-// looksRun reports whether a name could be that of a program, also with a spelling that
-// is not run here, or of a copy of one, like app.php.txt, app.php_old or app.php5~: then
-// its source must not be shown.
+// looksRun reports whether a name could be a program's source, which must not be
+// shown: also with an extension that is not run here, and for copies such as
+// app.php.txt, app.php_old and app.php5~.
 func looksRun(name string) bool {
 	name = strings.ToLower(strings.TrimRight(name, ". "))
 	for rest := name; ; {
@@ -42,8 +42,8 @@ func looksRun(name string) bool {
 	}
 }
 
-// rendered are the endings of what is no program's source, whatever stands before them:
-// a page that was saved as index.php.html, say.
+// rendered are the extensions of files that are no program's source whatever comes
+// before: of a page saved as index.php.html, for example.
 var rendered = []string{
 	".html", ".htm", ".js", ".mjs", ".css", ".map", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif", ".svg", ".ico", ".pdf", ".woff", ".woff2", ".mp3", ".mp4", ".webm",
 }
@@ -85,7 +85,7 @@ func (h *Handler) find(name string) target {
 	return h.folder(clean, name)
 }
 
-// folder is who answers for a folder: its script before its page.
+// folder returns who answers for a folder: its script, or else its page.
 func (h *Handler) folder(clean, name string) target {
 	script := path.Join(clean, h.options.Index)
 	runs := h.runs(script, "/"+script)
@@ -101,8 +101,8 @@ func (h *Handler) folder(clean, name string) target {
 	return target{}
 }
 
-// fronted is the front controller for a path, or the files' own answer for what is
-// missing.
+// fronted returns who answers for a path that does not exist: the front controller, or
+// else static with a 404.
 func (h *Handler) fronted(name string) target {
 	if h.front == "" || !h.runs(h.front, "/"+h.front) {
 		return target{}
@@ -135,7 +135,7 @@ func (h *Handler) isFile(file string) bool {
 	return err == nil && info.Mode()&fs.ModeType == 0
 }
 
-// dot is a name as [os.Root] has it.
+// dot is a name as [os.Root] wants it: "." for the root itself.
 func dot(name string) string {
 	if name == "" {
 		return "."

@@ -15,7 +15,7 @@ const (
 	spoolFile   = 1 << 30
 )
 
-// errLong is why no more of a request is taken.
+// errLong means that a request's body is longer than is buffered for one request.
 var errLong = errors.New("more than is held for one request")
 
 // upload is a request's body, of which all has come.
@@ -24,7 +24,7 @@ type upload struct {
 	size         int64
 }
 
-// takeIn reads the request's body, so that a slow client holds no worker.
+// takeIn reads all of the request's body, so that a slow client occupies no worker.
 func (h *Handler) takeIn(r *http.Request) (*upload, error) {
 	u := &upload{}
 	if r.Body == nil || r.Body == http.NoBody {
@@ -46,7 +46,7 @@ func (u *upload) body() io.Reader {
 	return u.Queue
 }
 
-// close gives up what is held.
+// close gives back what the body takes.
 func (u *upload) close() {
 	if u.Queue != nil {
 		_ = u.Close() // of a file that nobody needs any more

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// maxStderr bounds what is told of an answer's complaints, in bytes.
+// maxStderr bounds what of an answer's standard error is logged, in bytes.
 const maxStderr = 8 << 10
 
 // Answer is what an application writes on its standard output: a CGI answer
@@ -56,7 +56,7 @@ func (a *Answer) Read(p []byte) (int, error) {
 	}
 }
 
-// Ready reports whether a Read returns at once.
+// Ready reports whether a Read would return without waiting.
 func (a *Answer) Ready() bool {
 	in := a.conn.in
 	for !a.done {
@@ -74,8 +74,8 @@ func (a *Answer) Ready() bool {
 	return true
 }
 
-// tells reports whether a Read returns something, or the end, with nothing more than
-// what is buffered.
+// tells reports whether have, all that is buffered, suffices for a Read to return
+// output or the end.
 func (a *Answer) tells(have []byte) bool {
 	at := a.at
 	for at.kind != kindStdout || at.content == 0 {
@@ -92,7 +92,7 @@ func (a *Answer) tells(have []byte) bool {
 	return len(have) > 0
 }
 
-// extendDeadline gives the application time for its next piece.
+// extendDeadline gives the application Options.Read more time for its next bytes.
 func (a *Answer) extendDeadline() {
 	if d := a.conn.options.Read; d > 0 && a.conn.in.Buffered() == 0 {
 		_ = a.conn.nc.SetReadDeadline(time.Now().Add(d))
@@ -109,7 +109,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// advance goes on to the next record with output, or to the end.
+// advance reads up to the content of the next record with output, or to the end of the
+// answer.
 func (a *Answer) advance() error {
 	in := a.conn.in
 	for {
@@ -138,7 +139,7 @@ func (a *Answer) advance() error {
 	}
 }
 
-// complain collects what came on the standard error.
+// complain collects what the application wrote on its standard error.
 func (a *Answer) complain() error {
 	text := make([]byte, min(a.at.content, max(0, maxStderr-a.stderr.Len())))
 	n, err := io.ReadFull(a.conn.in, text)
@@ -172,15 +173,15 @@ func (a *Answer) end() error {
 	return nil
 }
 
-// status tells of a program that ended badly; php-fpm's always end with 0.
+// status logs that a program ended with an error; under php-fpm all end with 0.
 func (a *Answer) status(code uint32) {
 	if code != 0 {
 		fmt.Fprintf(&a.stderr, "\nthe script ended with status %d", code)
 	}
 }
 
-// cause prefers why a request could not be sent, or was given up, to what that
-// led to.
+// cause returns why the request could not be sent, or was given up, where there is
+// such a reason; else err, which the reading of the answer met.
 func (a *Answer) cause(ctx context.Context, err error) error {
 	if failed := a.sendFailed.Load(); failed != nil {
 		return *failed
@@ -194,8 +195,8 @@ func (a *Answer) cause(ctx context.Context, err error) error {
 // giveUp closes the connection of a request that has failed.
 func (a *Answer) giveUp() { a.discard(a.stop()) }
 
-// discard closes the connection once nobody sends on it. idle: the context has not
-// begun to end its calls, and never will.
+// discard closes the connection once nobody writes the body on it any more. idle says
+// that the context's end has not set the connection's deadline and never will.
 func (a *Answer) discard(idle bool) {
 	_ = a.conn.nc.Close()
 	a.sending.Wait()
@@ -204,8 +205,8 @@ func (a *Answer) discard(idle bool) {
 	}
 }
 
-// Close gives the connection back after a whole answer, and else closes it, which
-// ends the request. Closing twice is no error.
+// Close keeps the connection for the next request if all of the answer was read.
+// Otherwise it closes it, which ends the request. Closing twice is no error.
 func (a *Answer) Close() error {
 	if a.closed {
 		return nil

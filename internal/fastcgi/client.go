@@ -72,8 +72,9 @@ type Request struct {
 	Repeat bool
 }
 
-// small is up to which length a body is written before the answer is read. What
-// is longer could wait for an application that itself waits to write.
+// small is the longest body that is written before the answer is read. With a longer
+// one both sides could wait: this one to write the body, and an application that does
+// not read it to write its answer.
 const small = 32 << 10
 
 // Do sends a request. The answer must be read to its end or closed.
@@ -94,8 +95,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 	}
 }
 
-// Resume goes on with a request that was sent with [AppendRequest] on a connection,
-// which it takes over: of the answer, some bytes have come.
+// Resume continues a request that was sent with [AppendRequest] on nc, which it takes
+// over. came are the bytes of the answer that were read already.
 func (c *Client) Resume(ctx context.Context, nc net.Conn, came []byte) (*Answer, error) {
 	one := newConn(nc, &c.options)
 	a := &Answer{client: c, ctx: ctx, conn: one, alone: true}
@@ -194,7 +195,7 @@ func split(to string) (network, addr string) {
 	return "tcp", to
 }
 
-// give takes a connection back after a whole answer.
+// give keeps a connection after a whole answer, or closes it.
 func (c *Client) give(nc *conn) {
 	c.mu.Lock()
 	keep := !c.closed && len(c.idle) < c.options.Keep && nc.in.Buffered() == 0
@@ -217,7 +218,7 @@ type conn struct {
 	scratch [headerLen]byte
 }
 
-// conns are those that are closed.
+// conns are closed connections, whose buffers are used again.
 var conns = sync.Pool{New: func() any { return &conn{in: bufio.NewReaderSize(nil, 16<<10)} }}
 
 func newConn(nc net.Conn, o *Options) *conn {

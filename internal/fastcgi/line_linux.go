@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Line is a connection that has no goroutine and that Go's poller does not know: a
-// loop of its own watches it.
+// Line is a connection that an event loop watches itself. It has no goroutine, and
+// Go's poller does not know it.
 type Line struct {
 	FD     int
 	Serial uint32 // random: tells it from who had its descriptor before

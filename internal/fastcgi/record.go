@@ -29,7 +29,7 @@ const (
 	maxContent    = 65535 - 7 // a multiple of 8, so that none needs padding
 )
 
-// ErrProtocol is what an application did not say in FastCGI's words.
+// ErrProtocol means that an application's answer is not FastCGI.
 var ErrProtocol = errors.New("the application does not speak FastCGI")
 
 // appendHeader appends the header of a record.
@@ -75,7 +75,7 @@ func appendLength(b []byte, n int) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(n)|1<<31)
 }
 
-// record is the header of one that comes.
+// record is the header of a record that is being read.
 type record struct {
 	kind    byte
 	content int // bytes that are left of the content

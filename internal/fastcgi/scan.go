@@ -18,7 +18,7 @@ func AppendRequest(b []byte, params func(b []byte) []byte, body []byte) (out []b
 	return appendHeader(b, kindStdin, 0), true
 }
 
-// State is what bytes of an answer are.
+// State is how much of an answer Scan was given.
 type State int
 
 // The states.
@@ -28,8 +28,8 @@ const (
 	Odd                  // one that [Client.Resume] has to look at
 )
 
-// Scan looks at all that has come of an answer, and appends what of it is output of a
-// request that went well, without complaints.
+// Scan reads all that has come of an answer, and appends the output in it to out. It
+// is Odd if the request did not go well, or wrote to standard error.
 func Scan(out, raw []byte) ([]byte, State) {
 	for {
 		if len(raw) < headerLen {

@@ -2,9 +2,9 @@ package proxy
 
 import "net/http"
 
-// Answer passes on an answer that the upstream gave to a request made by
-// [Handler.Outgoing]. The request had no body, and the status is not 101. Answer
-// closes the answer's body, and panics as Serve does.
+// Answer sends the client an upstream's answer to a request that [Handler.Outgoing]
+// made. The request had no body, and the status is not 101. Answer closes the answer's
+// body, and panics as Serve does.
 func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, res *http.Response) {
 	if err := checkResponse(res); err != nil {
 		res.Body.Close()

@@ -101,7 +101,8 @@ func (s *Split) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// Pass implements [lane.Passer], where it is known who is asked.
+// Pass implements [lane.Passer]. It forwards only requests whose version is known from
+// the request alone; a client that is to get a cookie goes to ServeHTTP.
 func (s *Split) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	client := q.Client.String()
 	if from := s.usual.senderOf(q); from.trusted && from.client != q.From() {
@@ -126,7 +127,8 @@ func (s *Split) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 	return to.Pass(q)
 }
 
-// choose says who is asked, or that it is to be drawn and the visitor told.
+// choose returns which version a request goes to. known is false where that is still
+// to be drawn, and the visitor to be given a cookie.
 func (s *Split) choose(chosen string, cookies []string, client string) (to *Handler, known bool) {
 	switch chosen {
 	case "always":

@@ -12,8 +12,8 @@ import (
 	"millrace/internal/upstream/http1"
 )
 
-// passage is a request that a loop passes on. What goes out, and what comes back,
-// is the same as by ServeHTTP.
+// passage is a request that an event loop forwards. The upstream and the client get
+// the same as by ServeHTTP.
 type passage struct {
 	upstream.Passage
 	handler *Handler
@@ -28,8 +28,8 @@ type passage struct {
 	beyond  bool // its answer is not for a loop
 }
 
-// Editor has a say about the answers that a loop takes, for a job that uses the
-// proxy: it does what [Handler.Serve]'s hook does.
+// Editor changes the answers that a loop takes, for a job that uses the proxy. It does
+// there what the hook of [Handler.Serve] does.
 type Editor interface {
 	// Edit changes the lines of an answer, in place or by a longer slice. They need
 	// no order, but those of one name. It runs on the loop, and must not wait.
@@ -42,9 +42,9 @@ var passagePool = sync.Pool{New: func() any {
 	return p
 }}
 
-// An upstream whose last manyOdd answers were not plain enough for a loop is likely
-// to give another such answer, and finding that out costs more than the other road
-// takes from the start. One in tryAgain requests looks whether that has changed.
+// manyOdd is after how many answers in a row that a loop cannot take, for example with
+// a long body, loops stop trying: such a try costs more than the handler alone. One
+// request in tryAgain still tries, to notice when that has changed.
 const (
 	manyOdd  = 8
 	tryAgain = 64
@@ -53,15 +53,15 @@ const (
 	slow = 50 * time.Millisecond
 )
 
-// handedOver counts what a loop has begun and a goroutine goes on with.
+// handedOver counts a request that a loop has begun and a goroutine continues.
 func (h *Handler) handedOver(began time.Time, beyond bool) {
 	if beyond || time.Since(began) >= slow {
 		h.odd.Add(1)
 	}
 }
 
-// carries reports whether nothing is done on a request's way that needs an
-// http.Request.
+// carries reports whether loops can forward the route's requests: nothing on their way
+// needs an http.Request.
 func (h *Handler) carries() bool {
 	_, ours := h.pool.(*upstream.Pool)
 	return ours && !h.stream
@@ -100,7 +100,7 @@ func (h *Handler) PassEdited(q *lane.ForwardRequest, e Editor) lane.RoundTrip {
 }
 
 // send sends the request, or has it wait for a new connection. If it reports false,
-// nothing was sent; see upstream.Passage.Send.
+// nothing was sent; see [upstream.Passage.Send].
 func (p *passage) send(q *lane.ForwardRequest, from *sender) bool {
 	text, err := p.request(q, from)
 	if err != nil {
@@ -154,8 +154,8 @@ func (p *passage) Take(buf []byte, r *lane.Reply) lane.Progress {
 	return lane.Complete
 }
 
-// restored puts the lines for the client together, in no order, as Serve does. It
-// reports false where there is more to it.
+// restored makes the lines of the client's answer, as Serve does but in no order. It
+// reports false where the handler has to do it.
 func (p *passage) restored() bool {
 	const via, events = "1.1 " + pseudonym, "text/event-stream"
 	paths := &p.handler.paths

@@ -175,7 +175,7 @@ func chains(c claims, now hop) (forwarded, xff string, first hop) {
 	return forwarded, xff, first
 }
 
-// fromXFF makes a Forwarded of an X-Forwarded-For. The first entry also has the
+// fromXFF translates an X-Forwarded-For into a Forwarded. The first entry also gets
 // host and scheme of X-Forwarded-Host and -Proto, if these are present.
 func fromXFF(xff string, first hop) string {
 	nodes := strings.Split(xff, ",")

@@ -78,7 +78,7 @@ func (m *Mirror) check(o Options, faults map[string]error) {
 	}
 }
 
-// OfMirror are the options of the mirror's pool: no copy is sent a second time.
+// OfMirror are the options of the mirror's pool. It never repeats a copy.
 func (o Options) OfMirror() upstream.Options {
 	m := o.Options
 	m.To, m.Weights, m.Sticky = o.Mirror.To, nil, upstream.Sticky{}
@@ -100,8 +100,9 @@ type Copies struct {
 	running sync.WaitGroup
 }
 
-// NewCopies has copies sent to a pool, which stays the caller's. dropped is called
-// for each request that is not mirrored since too many copies are under way.
+// NewCopies makes the sender of copies. The pool stays the caller's to close. dropped
+// is called for each request that is not mirrored because too many copies are under
+// way.
 func NewCopies(m Mirror, pool http.RoundTripper, dropped func()) *Copies {
 	c := &Copies{
 		pool: pool, percent: cmp.Or(m.Share, 100), body: int64(cmp.Or(max(m.Body, 0), 64<<10)), dropped: dropped,
@@ -171,7 +172,7 @@ func (c *Copies) send(out *http.Request, body *upload) {
 	})
 }
 
-// take copies a body. It reports false where that is longer than it may be.
+// take copies a body into q. It reports false if the body is longer than is allowed.
 func (c *Copies) take(q *http.Request, body *upload) bool {
 	if body.first == nil { // from now on nothing is freed before the end
 		body.first = body.kept.Reader()

@@ -11,8 +11,8 @@ import (
 	"millrace/internal/lean"
 )
 
-// sender is who has sent a request that a loop passes on: what trust, peer and
-// Asked say of an http.Request.
+// sender is who sent a request that a loop forwards. It holds what trust, peer and
+// Asked find out about an http.Request.
 type sender struct {
 	trusted        bool       // the connection's other end is a proxy that is believed
 	client         netip.Addr // whom that names, or the other end itself; the zero address on a UNIX socket
@@ -40,7 +40,8 @@ func claimsOf(head *lean.Head) claims {
 	return claims{head.Value("Forwarded"), head.Value("X-Forwarded-For"), head.Value("X-Forwarded-Host"), head.Value("X-Forwarded-Proto")}
 }
 
-// outgoing is where a request goes, and its fields, which rules may change.
+// outgoing is the request that the upstream gets: its target, and its fields, which
+// rules may change.
 type outgoing struct {
 	to     target
 	fields field.Lines
@@ -50,7 +51,8 @@ type outgoing struct {
 	from  *sender
 }
 
-// request writes the request down as Outgoing and the pool do. Its fields are collected.
+// request writes the request as Outgoing and the pool would. collect has made its
+// fields.
 func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) {
 	h, head := p.handler, q.Head
 	host := h.host

@@ -213,8 +213,9 @@ func (p *paths) outgoing(u *url.URL) {
 	}
 }
 
-// moved is the escaped path and the query that the upstream gets. ok is false where that
-// would lead out of the path that the rewrite, or the upstream's address, names.
+// moved returns the escaped path and the query that the upstream gets. ok is false
+// where that would lead out of the path that the rewrite, or the upstream's address,
+// names: /../admin, for example.
 func (p *paths) moved(raw, query string) (newPath, newQuery string, ok bool) {
 	if p.strip != "" {
 		raw = stripped(raw, p.strip)
@@ -250,16 +251,17 @@ func (o *Options) Stays(u *url.URL) bool {
 	return p.stays(u)
 }
 
-// brief reports whether a loop may find out where a path leads.
+// brief reports whether matching a path is quick enough for an event loop.
 func (p *paths) brief(path string) bool { return p.work == 0 || len(path)*p.work <= maxWork }
 
-// target is where a request of a loop goes.
+// target is where a loop forwards a request to.
 type target struct {
 	path, query string
 	asks        bool // there is a question mark between them
 }
 
-// target is moved for a loop. It reports false where that is for a goroutine.
+// target returns what moved does. It reports false where that takes too long for a
+// loop, or the request must be refused.
 func (p *paths) target(head *lean.Head) (to target, ok bool) {
 	to = target{head.Path, head.Query, head.HasQuery}
 	if !p.brief(to.path) {
@@ -270,7 +272,8 @@ func (p *paths) target(head *lean.Head) (to target, ok bool) {
 	return to, len(p.rewrites) == 0 || ok && lean.Simple(to.path)
 }
 
-// Constant sets what every upstream of the route is told, whoever asks.
+// Constant sets the fields of request_headers whose values do not depend on the
+// request.
 func (h *Handler) Constant(header http.Header) {
 	if h.paths.strip != "" {
 		header["X-Forwarded-Prefix"] = []string{h.paths.strip}
@@ -278,7 +281,7 @@ func (h *Handler) Constant(header http.Header) {
 	h.rules.Apply(field.Map(header), func(string) string { return "" }) // without variables
 }
 
-// stripped is an escaped path without a prefix that is not escaped.
+// stripped removes prefix, which is not escaped, from the start of an escaped path.
 func stripped(raw, prefix string) string {
 	i := 0
 	for n := 0; n < len(prefix); n++ {
@@ -351,7 +354,7 @@ func (h *Handler) Restore(header http.Header, r *http.Request) {
 	}
 }
 
-// moves reports whether paths of the upstream are others for the client.
+// moves reports whether clients see other paths than the upstream's.
 func (p *paths) moves() bool {
 	if p.strip != "" {
 		return true
@@ -364,8 +367,8 @@ func (p *paths) moves() bool {
 	return false
 }
 
-// address is the value of Location, Content-Location or Refresh as a client may use
-// it that has asked for a host in a scheme.
+// address translates the value of Location, Content-Location or Refresh for a client
+// that asked for the host asked in a scheme.
 func (p *paths) address(name, value, scheme, asked string) string {
 	before, target, quote := "", value, ""
 	if name == "Refresh" {
@@ -377,7 +380,8 @@ func (p *paths) address(name, value, scheme, asked string) string {
 	return value
 }
 
-// restored is an address as the client may use it, if that is another one.
+// restored translates an address of the upstream into one that the client may use;
+// false where it stays as it is.
 func (p *paths) restored(to, scheme, asked string) (string, bool) {
 	if lower := strings.ToLower(to[:min(len(to), len("https://"))]); strings.HasPrefix(lower, "http://") || strings.HasPrefix(lower, "https://") || strings.HasPrefix(to, "//") {
 		begin := strings.Index(to, "//") + 2
@@ -410,7 +414,8 @@ func (p *paths) restored(to, scheme, asked string) (string, bool) {
 	return harmless(moved), ok
 }
 
-// harmless keeps a path that begins with two slashes from being taken for a host.
+// harmless makes one slash of several at the start of a path: browsers take what
+// follows two for a host.
 func harmless(to string) string {
 	if len(to) > 1 && to[0] == '/' && (to[1] == '/' || to[1] == '\\') {
 		return "/." + to
@@ -439,7 +444,7 @@ func sameOrigin(origin, normal string) bool {
 	return scheme == ourScheme && authority.Normal(scheme, host) == ourHost
 }
 
-// publicOfAny is public for the first server that it holds for.
+// publicOfAny is public with the prefix of the first server that the path is below.
 func (p *paths) publicOfAny(rest string) (string, bool) {
 	if !p.moves() {
 		return "", false
@@ -452,8 +457,8 @@ func (p *paths) publicOfAny(rest string) (string, bool) {
 	return "", false
 }
 
-// public is a path of the upstream as clients see it. One that is public
-// already is left alone, and so is one that is not below prefix.
+// public translates a path of the upstream into the one that clients see. A path that
+// clients see already is left alone, and so is one that is not below prefix.
 func (p *paths) public(rest, prefix string) (string, bool) {
 	if p.strip != "" && below(rest, p.strip) || !below(rest, prefix) {
 		return rest, false
@@ -467,7 +472,7 @@ func below(path, prefix string) bool {
 	return ok && (rest == "" || strings.IndexByte("/?#", rest[0]) >= 0)
 }
 
-// cookie is a Set-Cookie with another Path.
+// cookie translates the Path of a Set-Cookie.
 func (p *paths) cookie(line string) string {
 	if strings.HasPrefix(line, "__Host-") {
 		return line // whose Path is / (draft-ietf-httpbis-rfc6265bis, 4.1.3.2)

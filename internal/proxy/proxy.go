@@ -257,9 +257,9 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, seen func(*http.
 // errUpload says of a step that the request's body did not come.
 var errUpload = errors.New("the request's body could not be taken in")
 
-// ask sends out to the upstream, and relays interim answers if r's client knows
-// them: in HTTP/1.0 there are none (RFC 9110, 15.2). What a loop has sent already is
-// not sent again.
+// ask sends out to the upstream, unless an event loop has sent it already. It relays
+// interim answers if r's client knows them: in HTTP/1.0 there are none (RFC 9110,
+// 15.2).
 func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http.Response, error) {
 	pool, ours := h.pool.(*upstream.Pool)
 	if left := lane.RoundTripOf(r); left != nil && h.simple {
@@ -279,7 +279,8 @@ func (h *Handler) ask(out *http.Request, relay *interim, r *http.Request) (*http
 	return h.pool.RoundTrip(out.WithContext(relay.watch(out.Context())))
 }
 
-// failed is Fail, unless it was the client who failed.
+// failed answers for a request that failed: with Fail, unless the client's body was
+// the cause.
 func (h *Handler) failed(w http.ResponseWriter, r *http.Request, body *upload, err error) {
 	body.closeAfter(w.Header(), r)
 	if status := body.fault(); status != 0 && r.Context().Err() == nil {

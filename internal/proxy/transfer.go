@@ -34,8 +34,8 @@ func (i *interim) watch(ctx context.Context) context.Context {
 	}})
 }
 
-// pass sends one. 100 is not sent on: it makes the transport read the body, and
-// by that net/http sends its own.
+// pass sends one to the client. A 100 is not sent: on it the transport reads the body,
+// and that makes net/http send one.
 func (i *interim) pass(code int, header http.Header) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -62,11 +62,10 @@ func (i *interim) stop() {
 	i.over = true
 }
 
-// upload is a request's body on its way to the upstream. The transport reads it
-// on a goroutine of its own, maybe even after the answer has come: when the
-// handler has ended, no further Read begins. One that waits for the client then
-// ends by the server's timeout, and net/http waits for it before it does
-// anything with the connection.
+// upload is a request's body on its way to the upstream. The transport reads it on
+// another goroutine, possibly even after the answer has come. When the handler
+// returns, no further Read begins. A Read that waits for the client then ends by the
+// server's timeout; net/http waits for that before it uses the connection again.
 type upload struct {
 	in      *http.Request
 	kept    *spool.Queue          // where all of it was taken in before; nil: it comes from the client
@@ -97,9 +96,9 @@ func (h *Handler) newUpload(r, out *http.Request) *upload {
 	return u
 }
 
-// mayTrail refuses what must not come after the body, because it decides how
-// the message is framed, routed or trusted (RFC 9110, 6.5.1): in any spelling,
-// since there are upstreams that merge trailers into the header.
+// mayTrail reports whether a field may be a trailer. A field that decides how the
+// message is framed, routed or trusted may not (RFC 9110, 6.5.1), in any spelling:
+// some upstreams merge trailers into the header.
 func mayTrail(name string) bool {
 	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
 	return field.Token(name) && !isConnectionLevel(canonical) && !protected(canonical) && !fieldname.Override(name)
@@ -143,7 +142,7 @@ func (u *upload) trail() {
 	}
 }
 
-// repeated is the body of an upload for another try.
+// repeated is an upload's body for another try.
 type repeated struct {
 	*upload
 	from *spool.Reader

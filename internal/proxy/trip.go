@@ -9,8 +9,8 @@ import (
 	"millrace/internal/upstream/http1"
 )
 
-// Trip is a request to the upstream, and its answer, on a connection of a loop: for
-// a job that makes the request and looks at the answer itself.
+// Trip is a request to the upstream that an event loop makes, for a job that makes the
+// request and reads the answer itself: the cache, for example.
 type Trip struct {
 	upstream.Passage
 	handler *Handler
@@ -20,9 +20,9 @@ type Trip struct {
 	beyond  bool // its answer is not for a loop
 }
 
-// Tries reports whether it makes sense to Begin: the upstream's answers are mostly ones
-// for a loop. What the request will say is not known yet, but for its URL; so where a
-// server is chosen by more than that, loops do not make it.
+// Tries reports whether Begin is worth while: the upstream's last answers were mostly
+// ones that a loop can take, and its servers are chosen by no more than the URL, the
+// only part of the request that is known yet.
 func (h *Handler) Tries(q *lane.ForwardRequest) bool {
 	pool, ok := h.pool.(*upstream.Pool)
 	if !ok || h.stream || !pool.Loops() {
@@ -32,9 +32,9 @@ func (h *Handler) Tries(q *lane.ForwardRequest) bool {
 	return ok && h.shouldTry(q)
 }
 
-// Begin takes a connection for what q asks for into t, if there is one at once or
-// the request may wait for a place or a connection (see Waits). key is the one of
-// [upstream.WithHashKey]. It is for those who have asked Tries.
+// Begin takes a connection for the request q into t, or has it wait for a place or a
+// connection (see Waits). key is the one of [upstream.WithHashKey]. It may be called
+// only after Tries reported true.
 func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 	pool, ours := h.pool.(*upstream.Pool)
 	if !ours {
@@ -49,8 +49,8 @@ func (h *Handler) Begin(t *Trip, q *lane.ForwardRequest, key string) bool {
 	return true
 }
 
-// shouldTry reports whether a loop should try: see manyOdd. What loops between proxies
-// is refused on the other road.
+// shouldTry reports whether a loop should try to forward q; see manyOdd. Requests that
+// loop between proxies are refused by the handler.
 func (h *Handler) shouldTry(q *lane.ForwardRequest) bool {
 	if h.odd.Load() >= manyOdd && h.tried.Add(1)%tryAgain != 0 {
 		return false
@@ -59,10 +59,10 @@ func (h *Handler) shouldTry(q *lane.ForwardRequest) bool {
 	return via == "" || !looping(via)
 }
 
-// Ask sends r, which has no body, with room for its text. doubt is what
-// [upstream.OnSuspect] is given elsewhere. If it reports false, nothing was sent, see
-// [upstream.Passage.Send]; it may also wait for a new connection, and is asked again
-// then.
+// Ask sends r, which has no body; its text is written into room. doubt is called if
+// the answer turns out to be suspect, see [upstream.OnSuspect]. If it reports false,
+// nothing was sent, see [upstream.Passage.Send]. If it waits for a new connection, Ask
+// is called again when there is one.
 func (t *Trip) Ask(r *http.Request, room []byte, doubt func()) bool {
 	text, err := t.Write(room, r)
 	if err != nil {
@@ -93,13 +93,14 @@ func (t *Trip) Answer(buf []byte) (*http.Response, []byte, lane.Progress) {
 	return t.Response(t.method, &t.answer), body, lane.Complete
 }
 
-// Hold ends the loop's part where a whole answer is one for a goroutine.
+// Hold ends the loop's part of an answer that came whole and that a goroutine has to
+// read.
 func (t *Trip) Hold() {
 	t.beyond = true
 	t.Passage.Hold()
 }
 
-// End frees the connection and the place behind a whole answer.
+// End releases the connection and the place after a whole answer.
 func (t *Trip) End() {
 	t.Passage.End()
 	if t.handler.odd.Load() != 0 {
@@ -107,7 +108,8 @@ func (t *Trip) End() {
 	}
 }
 
-// Late is the passage for a goroutine that goes on with it, for [upstream.Pool.Resume].
+// Late returns the unfinished exchange, for the goroutine that continues it by
+// [upstream.Pool.Resume].
 func (t *Trip) Late() *upstream.Passage {
 	t.handler.handedOver(t.began, t.beyond)
 	return &t.Passage

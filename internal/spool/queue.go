@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Queue is one body on its way: first what is in memory, then what is in the
-// file, in order. One goroutine fills it and one takes from it.
+// Queue holds one body between a side that sends and one that takes: first the part in
+// memory, then the part in a file, in order. One goroutine fills it and another takes
+// from it.
 type Queue struct {
 	room     *Room
 	most     int64 // in memory
@@ -44,11 +45,11 @@ func (r *Room) NewQueue(memory, disk int64) *Queue {
 	return q
 }
 
-// OnLate sets what Fill calls once where it may wait and who takes from the queue is
-// so far behind that there is no memory for more.
+// OnLate sets what Fill calls, once, if it waits and the side that takes is so far
+// behind that no memory is left.
 func (q *Queue) OnLate(f func()) { q.late = f }
 
-// pause waits until it is the turn of n more bytes for a file.
+// pause waits until n more bytes may go to a file; see spillRate.
 func (q *Queue) pause(n int) {
 	q.mu.Unlock()
 	if q.late != nil {
@@ -99,8 +100,8 @@ func (q *Queue) put(space *[]byte, n int, wait bool) (*[]byte, error) {
 	}
 }
 
-// admit reserves memory for a piece. Where somebody waits for it, one always
-// goes, or two who wait for space would wait for ever.
+// admit reserves memory for a piece. A queue whose filler waits always gets one:
+// otherwise several that wait for memory which the others hold would wait for ever.
 func (q *Queue) admit(wait bool) bool {
 	first := wait && len(q.pieces) == 0
 	switch {
@@ -113,7 +114,7 @@ func (q *Queue) admit(wait bool) bool {
 	return true
 }
 
-// spill writes to the file.
+// spill writes to the temporary file what memory has no room for.
 func (q *Queue) spill(b []byte) error {
 	n := int64(len(b))
 	if q.broken || q.to+n > q.mostDisk || !take(&q.room.disk, n, q.room.limits.Load().disk) {
@@ -198,7 +199,8 @@ func (q *Queue) Drain(w io.Writer, flush func() error) (n int64, readErr, writeE
 	}
 }
 
-// fromFile reads a piece from the file, which begins anew when all of it was read.
+// fromFile reads a piece from the file, which is written from its beginning again when
+// all of it was read.
 func (q *Queue) fromFile() ([]byte, error) {
 	q.lent = q.room.Space()
 	q.room.memory.Add(chunk) // also where it is full: this is how it gets empty
@@ -243,7 +245,7 @@ func (q *Queue) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// Reader reads a body that is whole, and leaves it where it is.
+// Reader reads a whole body without removing it from the queue.
 type Reader struct {
 	q     *Queue
 	piece int
@@ -282,8 +284,8 @@ func (r *Reader) Read(to []byte) (int, error) {
 	return 0, q.err
 }
 
-// Close gives the space back. Who fills the queue gets ErrClosed. It must not
-// be called while Drain or Read runs.
+// Close gives memory and disk back. Fill returns ErrClosed. Close must not be called
+// while Drain or Read runs.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -31,16 +31,16 @@ const (
 	// burst is how much of that time may be saved up: 64 MiB go at once, so that a fast
 	// client who reads in fits and starts is not slowed down.
 	burst = 250 * time.Millisecond
-	// ahead is what one may be before its time, since a timer is no more exact.
+	// ahead is how much too early a write may be: a timer is no more exact than that.
 	ahead = 2 * time.Millisecond
 	// logPause is the least time between two lines about a full disk.
 	logPause = time.Minute
 )
 
-// ErrFull says that neither memory nor disk has a place for more.
+// ErrFull means that neither memory nor disk has room for more.
 var ErrFull = errors.New("the space for buffered bodies is full")
 
-// ErrClosed says that the other side has given up.
+// ErrClosed means that the side which takes has given up.
 var ErrClosed = errors.New("the buffered body was closed")
 
 // Options bound what all bodies together may take.
@@ -133,7 +133,8 @@ func take(used *atomic.Int64, n, most int64) bool {
 	return false
 }
 
-// pace takes note of n bytes that are to go to a file, and returns how long they wait.
+// pace counts n bytes that are to go to a file, and returns how long they have to
+// wait.
 func (r *Room) pace(n int) time.Duration {
 	now := time.Now()
 	r.mu.Lock()
@@ -173,14 +174,15 @@ func (r *Room) file() (*os.File, error) {
 	return f, nil
 }
 
-// Space returns room for the beginning of a body. It goes to Begin, or back by Free.
+// Space returns a buffer for the beginning of a body, for Begin. Where Begin is not
+// called, Free takes it back.
 func (r *Room) Space() *[]byte { return r.chunks.Get().(*[]byte) }
 
 // Free takes back what Space gave.
 func (r *Room) Free(space *[]byte) { r.chunks.Put(space) }
 
-// Begin puts the first n bytes of a body into an empty q, from a space, which is q's from
-// now on. It comes before Fill, and waits for nothing.
+// Begin puts the first n bytes of a body, which are in space, into an empty queue,
+// which owns space from then on. It is called before Fill, and does not wait.
 func (q *Queue) Begin(space *[]byte, n int) {
 	if n > 0 {
 		space, _ = q.put(space, n, true) // the first piece always goes
@@ -188,8 +190,9 @@ func (q *Queue) Begin(space *[]byte, n int) {
 	q.room.Free(space)
 }
 
-// Fill reads a body from src to its end into q, and returns what ended it but
-// for io.EOF. With wait it waits where there is no space, else it gives up with ErrFull.
+// Fill reads src to its end into the queue, and returns why it broke off; nil at its
+// end. Where there is no room, it waits if wait is set; otherwise it gives up with
+// ErrFull.
 func (q *Queue) Fill(src io.Reader, wait bool) error {
 	space := q.room.Space()
 	defer func() { q.room.Free(space) }()

@@ -8,8 +8,8 @@ import (
 	"millrace/internal/field"
 )
 
-// Asked is what the choice of a server may go by, of a request that a loop passes
-// on: what an http.Request says of others.
+// Asked holds what of a request that an event loop forwards may decide which server it
+// goes to: what the pool reads from an http.Request otherwise.
 type Asked struct {
 	// Client is who asks, the zero address on a UNIX socket.
 	Client netip.Addr
@@ -41,8 +41,8 @@ func picksOf(o Options) picks {
 	return picks{hash, o.Sticky.Cookie != "" || hash && (kind == "header" || kind == "cookie")}
 }
 
-// demandOfAsked is demandOf for a request of a loop. It reports false where the choice goes by
-// what is not known.
+// demandOfAsked is demandOf for a request that an event loop forwards. It reports
+// false where the choice goes by a field that is not known yet.
 func (p *Pool) demandOfAsked(a *Asked) (what demand, ok bool) {
 	if p.picks.byFields && a.Fields == nil {
 		return what, false
@@ -65,7 +65,7 @@ func (p *Pool) demandOfAsked(a *Asked) (what demand, ok bool) {
 	return what, true
 }
 
-// hashFor is hashOf for a request of a loop.
+// hashFor is hashOf for a request that an event loop forwards.
 func (p *Pool) hashFor(a *Asked) uint64 {
 	key := ""
 	switch by := &p.hashBy; by.kind {

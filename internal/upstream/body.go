@@ -66,7 +66,7 @@ func (b *body) stalls() {
 	b.inner.Close() // which ends the Read
 }
 
-// judge turns the end of inner into ours.
+// judge maps the error with which inner ended to the one that the caller gets.
 func (b *body) judge(err error) error {
 	t := b.try
 	name := t.place.server.name
@@ -93,9 +93,10 @@ func (b *body) judge(err error) error {
 	return err
 }
 
-// Yield says that who reads an answer's body waits for somebody else. The answer then
-// no longer counts as one of Concurrency but as one of Streams, if there is room for
-// one more. It is called between two Reads, by who reads.
+// Yield is called by the reader of an answer's body that has to wait for somebody
+// else, for example for a slow client. The answer then counts as one of Streams and no
+// longer as one of Concurrency, if there is room for one more stream. It must not be
+// called during a Read.
 func Yield(answer io.ReadCloser) {
 	if b, ok := answer.(interface{ yield() }); ok {
 		b.yield()
@@ -263,8 +264,8 @@ func (u *upload) again(getBody func() (io.ReadCloser, error)) (*upload, bool) {
 	return newUpload(inner, u.timeout), true
 }
 
-// settle says that no further try will come: net/http closes the body when it
-// is done with it, or has already.
+// settle says that no further try will come. It closes inner if net/http has already
+// closed the upload; otherwise net/http's Close will.
 func (u *upload) settle() {
 	if u == nil {
 		return
@@ -296,9 +297,9 @@ func (u *upload) failed() error {
 	return u.err
 }
 
-// timeLeft is how much of a timeout is left to a server that may be waiting for
-// the client: all of it while the client is sending, else what is left since it
-// last did.
+// timeLeft is how much of a timeout the server still has while it may be waiting for
+// the client's body: all of it while the client is sending, and afterwards what is
+// left since the client last sent something.
 func (u *upload) timeLeft(timeout time.Duration) time.Duration {
 	if u == nil {
 		return 0

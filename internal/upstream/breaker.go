@@ -31,7 +31,8 @@ func newBreaker(limits Breaker) breaker {
 
 func (b *breaker) isOpen() bool { return b.until != 0 }
 
-// isClosed reports whether no result of this request is waited for.
+// isClosed reports whether the breaker is closed: then the result of a single request
+// decides nothing.
 func (b *breaker) isClosed() bool { return b.until == 0 }
 
 // admits reports whether a request may pass.

@@ -48,8 +48,8 @@ func newClient(s *server, o Options, started time.Time) *client {
 	return c
 }
 
-// take is the connection that was used last, since it is the least likely to
-// have been closed meanwhile; nil: none.
+// takeIdle takes the connection that was used last, since it is the least likely to
+// have been closed by the server meanwhile; nil: none is idle.
 func (c *client) takeIdle(now time.Duration) *wire {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,15 +84,16 @@ func (c *client) put(w *wire, now time.Duration) {
 	c.mu.Unlock()
 }
 
-// keeps reports, with c.mu held, whether a connection that is free is kept. free is when
-// it was free before. It may be one that nobody has used, and waits for nothing then.
+// keeps reports, with c.mu held, whether a connection that is free now is kept open.
+// free is when it was free before; for one that no request has used yet, that is the
+// same moment, and it does not give way to others.
 func (c *client) keeps(n *newcomer, now, free time.Duration) bool {
 	c.newcomers.remove(n)
 	return !c.closed && len(c.idle)+c.lined < c.most && !c.givesWay(now, free, n.had)
 }
 
-// putPreconnected is put for a connection that nobody has used. From now on the server may end
-// it, like one that was used.
+// putPreconnected puts a connection into the pool that no request has used. From now
+// on the server may end it, like one that was used.
 func (c *client) putPreconnected(w *wire, now time.Duration) {
 	w.uses = max(w.uses, 1)
 	c.put(w, now)
@@ -130,7 +131,7 @@ func (c *client) expire() {
 	}
 }
 
-// giveUp closes an idle connection, on which the server may have sent bytes
+// giveUp closes an idle connection, and reports it if the server has sent bytes on it
 // without a request.
 func (c *client) giveUp(w *wire) {
 	if w.look() == unsolicited {

@@ -17,7 +17,7 @@ const (
 	returned               // the answer is whole, and the connection back in the pool
 )
 
-// conn watches the order of question and answer on a connection of HTTP/1.
+// conn checks on a connection of HTTP/1 that each answer comes after its request.
 //
 // net/http gives a connection to the next request before it has looked whether
 // the server sent more than it announced, and takes what it then finds for the
@@ -86,8 +86,8 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readThrough reads from a connection of which nothing is known: not when its
-// bytes came, nor whether there are more.
+// readThrough reads from a connection that is not a socket of this system's: it is not
+// known when its bytes came, nor whether there are more.
 func readThrough(c *conn, b []byte) (int, error) {
 	c.mu.Lock()
 	c.looked = true
@@ -101,7 +101,7 @@ func readThrough(c *conn, b []byte) (int, error) {
 	return n, err
 }
 
-// received takes in what the reader has got, with c.mu held.
+// received notes what net/http's reader has read, with c.mu held.
 func (c *conn) received(b []byte) {
 	if c.speaks.Load() == speaksHTTP2 {
 		return
@@ -128,7 +128,7 @@ func isTimeoutNotice(b []byte) bool {
 	return len(b) >= 12 && string(b[:7]) == "HTTP/1." && string(b[8:12]) == " 408"
 }
 
-// waits takes in that there is nothing to read now, with c.mu held.
+// waits notes that the reader has found nothing and waits for more, with c.mu held.
 func (c *conn) waits() {
 	c.parked = true
 	c.changed.Broadcast()
@@ -177,7 +177,8 @@ func (c *conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// reportUnsolicited tells that bytes came which nobody asked for, once, with c.mu held.
+// reportUnsolicited reports, once, that the server sent bytes without a request, and
+// calls what OnSuspect registered for the latest answers. c.mu is held.
 func (c *conn) reportUnsolicited() {
 	if c.reportedUnsolicited {
 		return
@@ -190,13 +191,14 @@ func (c *conn) reportUnsolicited() {
 	c.suspects = nil
 }
 
-// maxSuspects is how many of the latest answers on a connection can be put in
-// doubt. Bytes that nobody asked for and that nobody has seen shift every answer
-// behind them by one; the next ones are seen sooner or later.
+// maxSuspects is how many of the latest answers on a connection can be reported as
+// suspect. An unsolicited answer that was not noticed shifts all that follow by one:
+// each client gets the answer to the request before its own. The next unsolicited
+// bytes are noticed sooner or later.
 const maxSuspects = 16
 
-// registerSuspect notes what to call if the answer that is to come is put in doubt, with
-// c.mu held.
+// registerSuspect keeps f, to be called if the next answer turns out to be suspect.
+// c.mu is held.
 func (c *conn) registerSuspect(f *func()) {
 	if f == nil || c.uses == 1 { // nothing can have come before the first answer
 		return
@@ -207,15 +209,15 @@ func (c *conn) registerSuspect(f *func()) {
 	c.suspects = append(c.suspects, *f)
 }
 
-// reportEarly is accuse without c.mu held.
+// reportEarly is reportUnsolicited for callers that do not hold c.mu.
 func (c *conn) reportEarly() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reportUnsolicited()
 }
 
-// begin is called when a request has been given the connection.
-// doubt is that of the request, if it has one.
+// begin is called when net/http has chosen the connection for a request. doubt is what
+// OnSuspect registered for it; nil: nothing.
 func (c *conn) begin(doubt *func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +249,8 @@ func (c *conn) settle() bool {
 // maybe to a request that has got it by now.
 func (c *conn) back() { c.phase.CompareAndSwap(answered, returned) }
 
-// connOf finds ours below what net/http calls the connection.
+// connOf returns the conn in what net/http calls the connection, which is that or TLS
+// over it; nil: there is none.
 func connOf(nc net.Conn) *conn {
 	switch nc := nc.(type) {
 	case *conn:

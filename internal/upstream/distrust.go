@@ -76,7 +76,7 @@ func OnSuspect(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, suspectKey{}, &f)
 }
 
-// onSuspectOf is what OnDoubt was given; nil: nothing.
+// onSuspectOf returns what OnSuspect registered; nil: nothing.
 func onSuspectOf(ctx context.Context) *func() {
 	f, _ := ctx.Value(suspectKey{}).(*func())
 	return f

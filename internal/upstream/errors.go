@@ -91,21 +91,21 @@ func interrupted(ctx context.Context) error {
 	return &upstreamError{kind: context.Canceled, cause: cause}
 }
 
-// Unreachable reports whether an error of RoundTrip says that no server could be asked,
-// or that none said anything: they are down. One that is too slow, or says something
-// that is no answer, is not.
+// Unreachable reports whether an error of RoundTrip means that the servers are down:
+// none could be connected to, or none answered at all. A server that is too slow, or
+// answers something that is not HTTP, is not down.
 func Unreachable(err error) bool {
 	_, connecting := errors.AsType[*dialError](err)
 	return connecting || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnhealthy)
 }
 
-// exhausted reports whether an error says that this machine, or this process, has no
-// descriptors left: no server can do anything about that.
+// exhausted reports whether this machine, or this process, has no file descriptors
+// left. The server is not to blame for that.
 func exhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// outcomeOf is what an error without an answer says about the server.
+// outcomeOf is the outcome, for the server's record, of a try that ended in an error.
 func outcomeOf(err error) outcome {
 	if exhausted(err) {
 		return undecided
@@ -119,7 +119,8 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// dialError is a failed connect, so that it can be told from what happens on a connection.
+// dialError is a failed connect. The type tells it from errors on a connection that
+// was made.
 type dialError struct{ error }
 
 // Unwrap returns what [net.Dialer] said.

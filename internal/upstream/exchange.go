@@ -64,9 +64,9 @@ type exchange struct {
 	err    error
 }
 
-// ask sends r to the server of c over HTTP/1.1, and gives the place back unless
-// there is an answer whose body does that. begun is the request as it was sent
-// already; nil: it was not.
+// ask sends r to the server of c over HTTP/1.1. It releases the place unless it
+// returns an answer, whose body does that. begun is the request if an event loop has
+// sent it already; nil: it was not sent.
 func (p *Pool) ask(r *http.Request, target string, c place, up *upload, interim Interim, begun *Passage) (*http.Response, *failure) {
 	x := &exchange{pool: p, place: c, held: true, server: c.server, caller: r.Context(), upload: up, hints: interim, sentEarlier: begun}
 	err := x.run(r, target)
@@ -213,8 +213,8 @@ func (x *exchange) try(out *outgoing, doubt *func()) error {
 	return x.header(out.method)
 }
 
-// takeOver goes on with the connection of a request that was sent, or with what has
-// kept one from being made.
+// takeOver continues a request that an event loop has sent, on the same connection; or
+// returns why the loop got no connection.
 func (x *exchange) takeOver(begun *Passage) error {
 	if begun.lost != nil {
 		x.early = errors.Is(begun.lost, errEarly)
@@ -231,8 +231,8 @@ func (x *exchange) takeOver(begun *Passage) error {
 	return nil
 }
 
-// resume reads the header of the answer to a request that was sent, of which some
-// may have come.
+// resume reads the header of the answer to a request that was sent. Some of it may
+// have come already.
 func (x *exchange) resume(begun *Passage, out *outgoing, doubt *func()) error {
 	x.wire.registerSuspect(doubt)
 	now := x.pool.now()
@@ -307,8 +307,8 @@ func (x *exchange) header(method string) error {
 	}
 }
 
-// source is the connection as an exchange reads from it: within its time, and
-// as long as its request's context lives.
+// source is what an exchange reads the answer from: its connection, until a timeout or
+// the end of the request's context.
 type source exchange
 
 // Read implements io.Reader.
@@ -380,7 +380,7 @@ func (x *exchange) listen() {
 	}
 }
 
-// unlisten ends that, and reports whether the connection was left alone.
+// unlisten undoes listen, and reports whether the connection was left open.
 func (x *exchange) unlisten() bool {
 	x.listens = false
 	if x.stop == nil {

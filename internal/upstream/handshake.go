@@ -150,7 +150,8 @@ func (h *handshake) read(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// early takes the bytes that came after the header, and gives the reader back.
+// early returns the bytes that came behind the header, and puts the reader back into
+// its pool.
 func (h *handshake) early() []byte {
 	var early []byte
 	if n := h.reader.Buffered(); n > 0 {

@@ -65,7 +65,7 @@ func (p *Pool) probe(s *server) error {
 	return fmt.Errorf("the answer is %d", resp.StatusCode)
 }
 
-// sendProbe sends r to s, even if all places are taken.
+// sendProbe sends r to s, also when all places are taken.
 func (p *Pool) sendProbe(s *server, r *http.Request, path string) (*http.Response, error) {
 	if s.client == nil || s.speaks.Load() == speaksHTTP2 {
 		return s.transporter().RoundTrip(r)

@@ -32,8 +32,8 @@ const (
 	patienceAgain = time.Second
 )
 
-// newcomer is how a connection began: it waits for its first answer, until it has
-// that. A nil one is of a server that takes all. Its client's mu guards it.
+// newcomer is a new connection that waits for its first answer. It is nil for servers
+// that accept any number of connections. Its client's mu guards it.
 type newcomer struct {
 	client     *client
 	connecting time.Duration // how long that took
@@ -51,7 +51,7 @@ type newcomers struct {
 	timer       *time.Timer // has an idle connection give way
 }
 
-// begin has n wait, if it has had no answer and does not wait yet.
+// begin enters n into the list, unless it has had an answer or is in it already.
 func (n *newcomer) begin() {
 	if n == nil || n.had != 0 {
 		return
@@ -75,9 +75,9 @@ func (n *newcomer) begin() {
 	c.arm(n.since)
 }
 
-// gotAnswer says that bytes of an answer came; the first end the wait. Connections that
-// began to wait clearly earlier have a worker as well then: they merely wait for
-// something slow. Whoever drives the connection calls it, so had needs no lock.
+// gotAnswer notes that bytes of an answer came. The first end the wait. It also shows
+// that connections which began to wait clearly earlier have a worker: they wait for
+// something slow. Only who drives the connection calls it, so had needs no lock.
 func (n *newcomer) gotAnswer() {
 	if n == nil || n.had != 0 {
 		return
@@ -101,7 +101,7 @@ func (n *newcomer) gotAnswer() {
 	list.remove(n)
 }
 
-// end ends the wait of a connection that is closed.
+// end takes a connection that is closed out of the list.
 func (n *newcomer) end() {
 	if n == nil {
 		return
@@ -111,7 +111,7 @@ func (n *newcomer) end() {
 	n.client.newcomers.remove(n)
 }
 
-// postpone says that no connection gives way to n for a while.
+// postpone has no connection give way to n for a while.
 func (n *newcomer) postpone(now time.Duration) {
 	n.due = max(n.due, now+max(patienceAgain, now-n.since))
 }
@@ -136,8 +136,9 @@ func (list *newcomers) remove(n *newcomer) {
 }
 
 // givesWay reports, with c.mu held, whether a connection whose answer is complete is
-// closed for a newcomer: it had its turn, which began with its first answer, and it
-// should have given way when it was free before. In a burst of new connections none was.
+// closed so that its worker can serve a new connection. It is if it was used for a
+// turn's time since its first answer, and was already due to give way when it was free
+// before; in a burst of new connections none was.
 func (c *client) givesWay(now, free, began time.Duration) bool {
 	if now-began < patience {
 		return false
@@ -170,7 +171,8 @@ func (c *client) arm(now time.Duration) {
 	}
 }
 
-// relieve has idle connections give way, those first that were idle longest.
+// relieve closes idle connections for new ones that wait, those first that were idle
+// longest.
 func (c *client) relieve() {
 	now := time.Since(c.started)
 	var wires []*wire
@@ -198,8 +200,8 @@ func (c *client) relieve() {
 	}
 }
 
-// oldest is since when the connection that was idle longest is, of which there is one,
-// with c.mu held.
+// oldest is when the connection that is idle longest became idle, with c.mu held.
+// There must be one.
 func (c *client) oldest() time.Duration {
 	oldest := longest + time.Since(c.started)
 	if len(c.idle) > 0 {

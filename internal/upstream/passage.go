@@ -12,13 +12,13 @@ import (
 	"millrace/internal/upstream/http1"
 )
 
-// mostTaken is the longest answer, with its header, that a passage takes. What is
-// longer a goroutine reads.
+// mostTaken is the longest answer, with its header, that an event loop reads itself. A
+// goroutine reads longer ones.
 const mostTaken = 64 << 10
 
-// line is a connection to a server that has no goroutine and that Go's poller
-// does not know: a loop of its own watches it. Only plain connections become
-// lines, and only idle ones. All that is said of a [wire] holds for it.
+// line is an idle connection, without TLS, that an event loop watches; Go's poller
+// does not know it. What the comment of [wire] says of stray answers holds for lines,
+// too.
 type line struct {
 	fd       int
 	serial   uint32       // random: tells it from who had its descriptor before
@@ -171,8 +171,8 @@ func (p *Pool) unused(c place) {
 	p.leave(c)
 }
 
-// unmade leaves to others what was made for a request that no longer waits, and says
-// why nothing could be made; nil: for no reason.
+// unmade offers a connection that was made for a request, which no longer waits, to
+// others, and returns why none could be made; nil if one was.
 func (p *Pool) unmade(w *waiter) error {
 	p.mu.Lock()
 	made, lost := w.made, w.lost

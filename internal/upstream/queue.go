@@ -10,9 +10,9 @@ import (
 	"millrace/internal/trace"
 )
 
-// place is the right to have one request under way at a server. Its holder gives it
-// back: by failed if no answer came; otherwise by answered, or by ended or stream
-// after that.
+// place is the right to have one request under way at a server. Its holder releases it
+// exactly once: with recordFailure if no answer came, otherwise with recordAnswer,
+// recordEnd or stream.
 type place struct {
 	server *server
 	probe  bool // the one request that a half-open breaker lets pass
@@ -20,7 +20,7 @@ type place struct {
 	since  time.Duration
 }
 
-// demand is what a request asks of the server that is chosen for it.
+// demand is what a request demands of the server that is chosen for it.
 type demand struct {
 	key    uint64 // what balance: hash goes by
 	tried  set    // rather another than these
@@ -50,11 +50,12 @@ type waiter struct {
 	orphaned bool  // that goroutine has the place, and gives it back
 }
 
-// Waker is told, from anywhere and within a lock, that a request of a loop need not
-// wait any longer. It must not call the pool.
+// Waker is notified when a request of an event loop need not wait any longer. Ready
+// may be called on any goroutine, with locks held; it must return at once and must not
+// call the pool.
 type Waker interface{ Ready() }
 
-// notify says that place or err is there.
+// notify says that place or err is set.
 func (w *waiter) notify() {
 	close(w.ready)
 	if w.waker != nil {
@@ -80,14 +81,15 @@ type turns struct {
 	len  int
 }
 
-// clientOf is who has a turn of its own: an IPv4 address, or a network of 64 bits,
-// as one customer gets it. Whoever has none shares one.
+// clientOf is the client whose turn a request takes: an IPv4 address, or an IPv6
+// network of 64 bits, which is what one customer gets. All clients without an address
+// share one turn.
 func clientOf(remote string) netip.Prefix {
 	return customer(addressOf(remote))
 }
 
-// addressOf is the address of a client in one spelling, the zero one for whoever has
-// none, as on a UNIX socket.
+// addressOf is the address of a client, without zone and IPv4 in IPv6; the zero one on
+// a UNIX socket.
 func addressOf(remote string) netip.Addr {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -96,7 +98,7 @@ func addressOf(remote string) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// customer is who has a turn of its own, by an address that may be none.
+// customer is clientOf for an address that was parsed already.
 func customer(addr netip.Addr) netip.Prefix {
 	prefix, _ := addr.Prefix(min(addr.BitLen(), 64)) // never an error
 	return prefix
@@ -139,8 +141,8 @@ func (q *queue) push(w *waiter) {
 	q.len++
 }
 
-// displace makes room for a request of a client by sending away the one whose
-// turn is last, if that is later than the client's own.
+// displace makes room in a full queue by sending away the waiter whose turn is last,
+// if that is later than the turn of this client's new request.
 func (q *queue) displace(client netip.Prefix) bool {
 	w := q.last
 	if w == nil || w.turn <= q.nextTurn(client) {
@@ -251,10 +253,10 @@ func (p *Pool) wait(ctx context.Context, w *waiter) (c place, err error) {
 	return w.place, w.err
 }
 
-// choose finds a server for a request, with p.mu held: [ErrUnhealthy] where
-// none may be asked, errFull where those that may have no room. One whose
-// streams are all taken may not be asked for one more, and there is no waiting
-// for that: streams last.
+// choose finds a server for a request, with p.mu held. The error is [ErrUnhealthy]
+// where no server may be asked; [ErrBusy] for a stream where all streams are taken,
+// since those last and waiting would be in vain; and errFull where the servers that
+// may be asked have no room now.
 func (p *Pool) choose(now time.Duration, what demand) (*server, error) {
 	var up, calm, room, mild set
 	streaming := false
@@ -372,8 +374,9 @@ func (p *Pool) recordAnswer(c place, done bool) {
 	p.log(c.server, ch, nil)
 }
 
-// recordTry is failed for a try that says why. A request that fails wherever it is sent
-// says something about the first server only, and more about itself.
+// recordTry is recordFailure with the reason. A request that fails wherever it is
+// sent, for example for a page that crashes the application, counts against the first
+// server only.
 func (p *Pool) recordTry(c place, f *failure) {
 	o := f.outcome
 	switch {

@@ -26,9 +26,8 @@ const (
 // reply is an exchange as the body of its answer.
 type reply exchange
 
-// answer hands the response over. Its connection, and its place, are free again
-// as soon as the body has been read from the network: at once, where it came
-// with the header.
+// answer returns the response. Connection and place are released as soon as all of the
+// body was read from the network: at once, if it came with the header.
 func (x *exchange) answer(r *http.Request) (*http.Response, *failure) {
 	resp := &x.resp
 	resp.Request = r
@@ -158,7 +157,7 @@ func (b *reply) yield() {
 	}
 }
 
-// judge turns the end of the body into ours.
+// judge maps the error with which the body ended to the one that the caller gets.
 func (x *exchange) judge(err error) error {
 	name := x.server.name
 	switch {

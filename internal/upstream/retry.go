@@ -37,8 +37,8 @@ func (p *Pool) again(r *http.Request, f *failure, up *upload, n int) (*upload, b
 	return next, true
 }
 
-// unwelcome reports whether try n of r is repeated for the status of its answer,
-// as [Retries.Status] says.
+// unwelcome reports whether try n of r is repeated for its answer's status, by
+// [Retries.Status].
 func (p *Pool) unwelcome(r *http.Request, resp *http.Response, up *upload, n int) bool {
 	if !p.repeats(r.Method, resp.StatusCode) || up != nil || n >= p.options.Retries.Attempts || r.Context().Err() != nil {
 		return false

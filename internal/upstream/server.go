@@ -20,7 +20,7 @@ const (
 	maxEjections = 5
 )
 
-// outcome is what the result of a try says about its server.
+// outcome is what a try says about its server, for the server's record.
 type outcome int
 
 const (

@@ -48,7 +48,8 @@ func tokenOf(name string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// demandOf is what a request asks for.
+// demandOf is what a request demands of its server: by hash key, cookie, and whether
+// it becomes a stream.
 func (p *Pool) demandOf(r *http.Request, stream bool) demand {
 	what := demand{key: p.hashOf(r), stream: stream, from: r.RemoteAddr}
 	if p.options.Sticky.Cookie == "" || len(p.servers) == 1 {
@@ -81,7 +82,8 @@ func (p *Pool) stick(r *http.Request, resp *http.Response, what demand, s *serve
 	}
 }
 
-// needsCookie reports whether a client gets the cookie of the server that has answered.
+// needsCookie reports whether the client is given the cookie of the server that
+// answered: it has none of a server that may be asked again.
 func (p *Pool) needsCookie(what demand, s *server) bool {
 	return len(p.servers) > 1 && what.stuck&(1<<s.index) == 0 && !p.comesBack(what.stuck)
 }

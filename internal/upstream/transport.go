@@ -18,8 +18,8 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// newTransport keeps the connections to one address. unasked is called when
-// bytes came on one that nobody had asked for.
+// newTransport makes net/http's client for one address. unasked is called when the
+// server sent bytes without a request.
 func newTransport(way *connector, o Options, unasked func()) *http.Transport {
 	protocols, speaks := new(http.Protocols), unknownHTTP
 	switch way.scheme {

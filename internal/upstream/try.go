@@ -139,7 +139,7 @@ func (t *try) gotInterim(code int, header textproto.MIMEHeader) error {
 	return forwardInterim(t.outer, t.interim, code, http.Header(header))
 }
 
-// forwardInterim passes an interim answer on to those who want it.
+// forwardInterim gives an interim answer to the caller's hooks.
 func forwardInterim(outer *httptrace.ClientTrace, interim Interim, code int, header http.Header) error {
 	if outer != nil && outer.Got1xxResponse != nil {
 		if err := outer.Got1xxResponse(code, textproto.MIMEHeader(header)); err != nil {
@@ -218,7 +218,7 @@ func (p *Pool) pass(r *http.Request, target string, c place, up *upload, interim
 	return t.answer(resp)
 }
 
-// refuse is why an answer that net/http lets pass is none.
+// refuse returns why an answer that net/http accepts is not acceptable; nil: it is.
 func (t *try) refuse(r *http.Request, resp *http.Response) error {
 	switch {
 	case t.early.Load():

@@ -121,8 +121,9 @@ func upgradeTarget(r *http.Request) (string, error) {
 // protocols are those that a header's Upgrade names.
 func protocols(h http.Header) []string { return slices.Collect(field.Members(h["Upgrade"])) }
 
-// switched is why an answer with status 101 is none: the server must name the
-// protocol, and it must be one that was asked for (RFC 9110, 7.8).
+// switched returns what is wrong with an answer with status 101; nil: nothing. The
+// server must name the protocol, and it must be one that was asked for (RFC 9110,
+// 7.8).
 func switched(asked, answer http.Header) error {
 	to := protocols(answer)
 	if len(to) == 0 || !field.Has(answer["Connection"], "upgrade") {

@@ -196,8 +196,9 @@ func (p *Pool) Ask(r *http.Request, interim Interim) (*http.Response, error) {
 	})
 }
 
-// Resume is Ask for a request that a loop has begun, as a passage: it waits for the
-// answer, or, where it was not sent yet, for a place first. r must be the request that the passage was made of.
+// Resume is Ask for a request that an event loop has begun. It waits for the answer,
+// or for a place first if the request was not sent. r must be the request that x was
+// made of.
 func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Response, error) {
 	up := newUpload(r.Body, p.options.BodyTimeout)
 	target, err := targetOf(r)
@@ -229,9 +230,9 @@ func (p *Pool) Resume(r *http.Request, x *Passage, interim Interim) (*http.Respo
 // Interim is told of an interim answer, whose header it may keep.
 type Interim func(status int, header http.Header) error
 
-// repeat gets r a place and calls try with it, until there is an answer or the
-// failure may not be repeated. try gives the place back, or its answer does. has
-// is a place that the request has already.
+// repeat acquires a place for r and calls try with it, until there is an answer or the
+// failure may not be repeated. try releases the place, or its answer's body does. has
+// is a place that the request already holds; the zero one: none.
 func (p *Pool) repeat(r *http.Request, up *upload, what demand, has place, try func(place, *upload) (*http.Response, *failure)) (*http.Response, error) {
 	defer func() { up.settle() }()
 	again := false

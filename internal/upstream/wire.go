@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// state is what is found on a connection before a request is written to it.
+// state is what look finds on a connection before a request is written to it.
 type state int
 
 const (
@@ -20,8 +20,8 @@ const (
 	unsolicited              // bytes came without a request
 )
 
-// wire is a connection of HTTP/1.1 that has no goroutine of its own: whoever
-// asks writes and reads.
+// wire is a connection of HTTP/1.1 without a goroutine of its own: the goroutine that
+// makes a request writes it and reads the answer.
 //
 // Nothing that has reached this machine before a request leaves it is taken for
 // the answer to that request. Bytes are read for a request only, each answer
@@ -81,7 +81,7 @@ func (w *wire) setUntil(started time.Time, until time.Duration) {
 	_ = w.base.SetReadDeadline(at) // one that cannot be set is broken, which the read will say
 }
 
-// registerSuspect notes what to call if the answer that is to come is put in doubt.
+// registerSuspect keeps f, to be called if the next answer turns out to be suspect.
 func (w *wire) registerSuspect(f *func()) {
 	if f == nil || w.uses == 1 { // before a first answer there was nothing
 		return
@@ -92,8 +92,8 @@ func (w *wire) registerSuspect(f *func()) {
 	w.suspects = append(w.suspects, *f)
 }
 
-// reportUnsolicited tells that bytes came which nobody asked for. The connection is of no
-// more use.
+// reportUnsolicited reports that the server sent bytes without a request, and that the
+// latest answers are suspect. The connection is of no more use.
 func (w *wire) reportUnsolicited(s *server) {
 	s.noteUnsolicited()
 	for _, doubt := range w.suspects {
@@ -102,12 +102,12 @@ func (w *wire) reportUnsolicited(s *server) {
 	w.suspects = nil
 }
 
-// quickReadTime is how long a look at what is not a socket of the kernel's may take:
-// those are in tests, and on systems of which we know too little.
+// quickReadTime is how long look may read from a connection that is not a socket of
+// the kernel's: those of tests, and on systems where it cannot be looked at without
+// reading.
 const quickReadTime = 10 * time.Microsecond
 
-// look is what there is to read on a connection that nobody has asked anything
-// yet, or whose answer is complete. It never waits.
+// look returns what there is to read before a request is written. It never waits.
 func (w *wire) look() state {
 	switch {
 	case w.raw != nil:
@@ -132,7 +132,8 @@ func (w *wire) look() state {
 	return gone
 }
 
-// shortenReads gives reads next to no time, until what it returns is called.
+// shortenReads gives reads next to no time, until the function that it returns is
+// called.
 func (w *wire) shortenReads() (relax func()) {
 	_ = w.base.SetReadDeadline(time.Now().Add(quickReadTime))
 	return func() {
@@ -141,8 +142,8 @@ func (w *wire) shortenReads() (relax func()) {
 	}
 }
 
-// below is the network as TLS sees it. While it glances, a Read takes what is
-// there and does not wait; TLS can go on after that.
+// below is the network as TLS sees it. With noWait set, a Read takes what is there and
+// does not wait; TLS can go on after that.
 type below struct {
 	net.Conn
 	raw     syscall.RawConn // nil: none of the kernel's sockets
@@ -150,7 +151,7 @@ type below struct {
 	records records
 }
 
-// endQuickRead ends a glance.
+// endQuickRead lets reads wait again.
 func (b *below) endQuickRead(w *wire) {
 	if b.noWait = false; b.raw == nil {
 		w.until = 0

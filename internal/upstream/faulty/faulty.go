@@ -185,8 +185,8 @@ func OK(body string) Step {
 // Good answers every request well.
 func Good(body string) Script { return Script{Loop(Request(), OK(body))} }
 
-// Output is what the script of a scenario writes to someone who asks once, where
-// that is known and short, and waits for nothing.
+// Output is what a scenario's script writes to a client that makes one request; empty
+// where that is long, or comes with pauses.
 func (s Scenario) Output() string {
 	var said strings.Builder
 	asked := false

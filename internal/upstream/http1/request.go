@@ -91,7 +91,8 @@ func (l *Lines) Append(b []byte, method string) ([]byte, error) {
 	return b, nil
 }
 
-// ours reports whether a field is not r's to say, in whatever spelling.
+// ours reports whether Append writes this field itself, so that the request's own is
+// dropped.
 func ours(name string) bool {
 	switch len(name) {
 	case len("Host"):
@@ -156,8 +157,8 @@ func appendAnnounced(b []byte, trailer http.Header) ([]byte, error) {
 	return append(b, "\r\n"...), nil
 }
 
-// hostable reports whether s may be the value of Host: all that RFC 3986, 3.2.2
-// allows in a name or an address, and a port.
+// hostable reports whether s may be the value of Host: a name or an address with what
+// RFC 3986, 3.2.2 allows, and a port.
 func hostable(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {
