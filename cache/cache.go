@@ -42,7 +42,7 @@ import (
 	"millrace/store/disk"
 )
 
-// Deps are what a handler works with beside its Options; the zero value works.
+// Deps are what a handler works with besides its Options; the zero value works.
 type Deps struct {
 	// Shared is a store that several machines have in common, with Publish to
 	// tell them of purges; nil: none. They stay the caller's.
@@ -59,13 +59,13 @@ type Deps struct {
 	ErrorLog *slog.Logger // nil: slog.Default()
 	// Transport replaces the way to the upstream, in tests and other programs.
 	Transport http.RoundTripper
-	// Unasked is called for each connection to the upstream that is closed because
-	// the upstream sent bytes without a request; nil: nobody is told.
+	// Unasked is called for each connection to the upstream that is closed because the
+	// upstream sent bytes without a request; nil: nothing is called.
 	Unasked func()
 	// Room is where bodies are buffered that are not stored; nil: one of its own.
 	Room *spool.Room
 	// Purged is called with each purge of this cache, before Purge returns; nil:
-	// nobody is told. What other machines purge is not among them.
+	// nothing is called. Purges of other machines are not among them.
 	Purged func(purge.Selector) error
 }
 
@@ -93,7 +93,7 @@ type Handler struct {
 	life     life
 }
 
-// traits are what requests ask of the options.
+// traits are properties of the options that every request needs.
 type traits struct {
 	languages  []string
 	hidden     []string // fields that are for this cache alone
@@ -102,7 +102,7 @@ type traits struct {
 	tells      bool     // purges are written to a disk, or told to other machines
 }
 
-// life is what begins with New and ends with Close.
+// life is what runs from New to Close.
 type life struct {
 	ctx     context.Context // ends with Close: nothing goes on after it
 	end     context.CancelFunc
@@ -131,7 +131,7 @@ func New(o Options, d Deps) (*Handler, error) {
 	return h, nil
 }
 
-// open makes what can fail.
+// open does the part of New that can fail.
 func (h *Handler) open(o Options, d Deps) (err error) {
 	if h.rules, err = o.rules(); err != nil {
 		return err
@@ -212,9 +212,9 @@ func (h *Handler) openTiers(o Options, d Deps) (err error) {
 	return err
 }
 
-// within is the path of what is kept about purges in the folder of a disk, which
-// leaves names alone that it does not know. Earlier versions had it beside the
-// folder.
+// within is the path of a file about purges in the folder of the disk tier, which
+// leaves alone what it does not know. Earlier versions had the file beside the folder,
+// from where it is moved.
 func within(disk, name string) (string, error) {
 	path, before := filepath.Join(disk, name), disk+"."+name
 	if _, err := os.Lstat(path); err == nil {
@@ -273,8 +273,8 @@ func (h *Handler) Close() error {
 	return errors.Join(errs...)
 }
 
-// Measure sets the gauges of what the tiers hold. It is quick: for whoever reads
-// the meters, just before.
+// Measure updates the gauges of what the tiers hold. It is quick; call it right before
+// the meters are read.
 func (h *Handler) Measure() {
 	h.meters.Memory.Set(h.tiers.Bytes())
 	h.meters.Objects.Set(h.tiers.Entries())

@@ -41,10 +41,10 @@ func (d *dictionaries) of(o *object.Object, path string) int {
 	return rule
 }
 
-// shortened is the smallest form of an answer for a client that has another one, nil
-// where there is none yet, or nothing is gained. known is false where the next such
-// request may get another form, or somebody has made the dictionary's name up: the
-// lane, which has room for a few variants, shall not keep it.
+// shortened returns the smallest form of an answer for a client that has another one
+// as a dictionary; nil if there is none yet, or it saves nothing. known is false where
+// the lane must not keep the form, of whose variants it has room for a few: the next
+// such request may get another one, or the client has made the dictionary's hash up.
 func (x *exchange) shortened(o *object.Object, rule int) (body []byte, coding string, known bool) {
 	if len(x.r.Header[dictionary.Header]) == 0 {
 		return nil, "", true

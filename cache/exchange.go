@@ -127,7 +127,7 @@ func (x *exchange) request() fetch.Request {
 // url is the URL of the request as its client, and a purge, names it.
 func (x *exchange) url() string { return x.scheme + "://" + x.host + x.r.URL.RequestURI() }
 
-// bypass says why the request is none of the cache's business, or "".
+// bypass says why the request bypasses the cache; "": it does not.
 func (x *exchange) bypass() string { return bypass(x.h.rules, x.set, x.r) }
 
 func bypass(all *rules.Rules, set *rules.Settings, r *http.Request) string {
@@ -148,7 +148,7 @@ type about struct {
 	has        func(name string) bool // a field
 }
 
-// private says why a request is none of the cache's business, or "".
+// private says why a request bypasses the cache; "": it does not.
 func private(all *rules.Rules, set *rules.Settings, r about) string {
 	switch {
 	case r.method != http.MethodGet && r.method != http.MethodHead:
@@ -173,8 +173,8 @@ func private(all *rules.Rules, set *rules.Settings, r about) string {
 	return ""
 }
 
-// makeKey is the key of what the upstream would be asked: its parts are what is
-// sent, and not how a client or a proxy has put it.
+// makeKey is the key under which the answer is stored. It is made of what the upstream
+// is sent, so that different spellings of one request share it.
 func (x *exchange) makeKey() string {
 	r := x.r
 	if len(x.set.Made) > 0 {

@@ -7,8 +7,8 @@ import (
 	"millrace/cache/rfc9111"
 )
 
-// forward sends a request on that is none of the cache's business: uploads,
-// upgrades, whatever is one user's alone.
+// forward forwards a request that bypasses the cache: uploads, upgrades, requests with
+// a user's own credentials.
 func (x *exchange) forward() {
 	h := x.h
 	x.outcome, x.reason = "bypass", x.private

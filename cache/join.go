@@ -18,8 +18,8 @@ import (
 	"millrace/internal/upstream"
 )
 
-// join joins or leads the fetch for a request. It reports false when that
-// led to what is not this request's, having written nothing.
+// join joins or leads the fetch for a request, and answers from its outcome. It
+// reports false, having written nothing, if the outcome is not for this request.
 func (x *exchange) join(o *object.Object) bool {
 	q := x.request()
 	if x.h.fetches.Passes(q) || x.demand.NoStore || x.r.Method == http.MethodHead {
@@ -48,10 +48,10 @@ func (x *exchange) join(o *object.Object) bool {
 	return x.arrive(o, out, err, true)
 }
 
-// tooLate reports whether what a fetch led to is not for one that came while
-// it was under way: purged since it began, perhaps before this request did; or
-// of so slow a body that its lifetime is over (RFC 9111, 4); or without a
-// lifetime, so that nothing says that it is right for a request with credentials.
+// tooLate reports whether the outcome of a fetch is not for a request that joined it
+// under way: it was purged since the fetch began, perhaps before this request came; or
+// its body was so slow that its lifetime is over (RFC 9111, 4); or it has no lifetime
+// and this request has credentials.
 func (x *exchange) tooLate(out fetch.Outcome) bool {
 	o := out.Object
 	return o.State(x.h.purges.Index()) != purge.Valid ||
@@ -59,7 +59,7 @@ func (x *exchange) tooLate(out fetch.Outcome) bool {
 		out.Reason == rfc9111.NoLifetime && x.personal
 }
 
-// lead runs the fetch beside the leader's request, and answers that.
+// lead runs the fetch as its leader, and answers the request from it.
 func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 	x.taken = t.Take
 	defer t.Take()
@@ -94,8 +94,8 @@ func (x *exchange) lead(t *fetch.Fetch, o *object.Object) bool {
 	}
 }
 
-// why says why the upstream is asked (RFC 9211, 2.2), where o is stored; nil: nothing
-// is. What was purged softly is stale, however young.
+// why is the reason for a fetch, as Cache-Status names it (RFC 9211, 2.2). o is what
+// is stored; nil: nothing. What was purged softly is stale, however young.
 func (x *exchange) why(o *object.Object) string {
 	switch {
 	case o == nil:
@@ -106,7 +106,7 @@ func (x *exchange) why(o *object.Object) string {
 	return "request"
 }
 
-// interims passes on what came just before the answer.
+// interims forwards the interim answers that came right before the answer.
 func (x *exchange) interims(t *fetch.Fetch) {
 	for {
 		select {
@@ -118,8 +118,8 @@ func (x *exchange) interims(t *fetch.Fetch) {
 	}
 }
 
-// interim passes a 1xx on, but 100 and 101, which are between neighbours, and
-// none to HTTP/1.0, which has none (RFC 9110, 15.2).
+// interim forwards a 1xx, except 100 and 101, which are between neighbours. HTTP/1.0
+// has none (RFC 9110, 15.2).
 func (x *exchange) interim(i fetch.Hint) {
 	if i.Status <= http.StatusSwitchingProtocols || i.Status > 199 || !x.r.ProtoAtLeast(1, 1) || proxy.CheckHeader(i.Header) != nil {
 		return
@@ -134,16 +134,16 @@ func (x *exchange) interim(i fetch.Hint) {
 	maps.Copy(h, kept)
 }
 
-// pass goes alone: what comes back is known to be for one client each, or is
-// asked for in a way that nobody shares.
+// pass fetches for this request alone: the answers for its key are known to differ by
+// client (hit-for-miss), or it asks in a way that nobody shares.
 func (x *exchange) pass(o *object.Object) bool {
 	t, leave := x.h.fetches.NewPass(x.request())
 	defer leave()
 	return x.lead(t, o)
 }
 
-// arrive answers from an outcome. It reports false when that is not for this
-// request.
+// arrive answers from an outcome. It reports false, having written nothing, if the
+// outcome is not for this request.
 func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined bool) bool {
 	switch {
 	case err != nil && x.r.Context().Err() != nil:
@@ -205,7 +205,7 @@ func (x *exchange) arrive(o *object.Object, out fetch.Outcome, err error, joined
 	return false
 }
 
-// fail answers for an upstream that did not.
+// fail answers when the upstream failed.
 func (x *exchange) fail(err error) {
 	if x.r.Context().Err() != nil { // one that has closed one way only must not take nothing for an answer
 		x.outcome, x.reason = "error", "client gone"
@@ -219,8 +219,9 @@ func (x *exchange) fail(err error) {
 	x.h.proxy.Fail(x.w, x.r, err)
 }
 
-// receive takes the answer that is for nobody else. Where a range was asked for of
-// what is too large to be kept, the upstream is asked again for that alone.
+// receive takes over an answer that is for this client alone. If the client wants a
+// range of an answer that is too large to be stored, the upstream is asked again for
+// that range.
 func (x *exchange) receive(t *fetch.Fetch, resp *http.Response, o *object.Object, reason string) bool {
 	if reason == "too-large" && !t.Pass() && x.r.Header["Range"] != nil {
 		resp.Body.Close()
@@ -232,7 +233,7 @@ func (x *exchange) receive(t *fetch.Fetch, resp *http.Response, o *object.Object
 	return true
 }
 
-// direct sends the leader the answer that is for nobody else.
+// direct sends an answer that is for this client alone.
 func (x *exchange) direct(t *fetch.Fetch, resp *http.Response, o *object.Object, reason string) {
 	defer t.Finish()
 	defer resp.Body.Close()

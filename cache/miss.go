@@ -17,8 +17,8 @@ import (
 	"millrace/internal/site"
 )
 
-// missing is a request for what is not stored, which a loop fetches: it leads the
-// fetch for its key, as join and lead have a handler do it, but without a goroutine.
+// missing is a request for what is not stored that an event loop fetches. It leads the
+// fetch for its key, as join and lead do for a handler, but without a goroutine.
 type missing struct {
 	proxy.Trip
 	h     *Handler
@@ -35,8 +35,8 @@ var missingPool = sync.Pool{New: func() any { return new(missing) }}
 // none if it has not changed.
 var selective = []string{"Range", "If-Range", "If-None-Match", "If-Modified-Since"}
 
-// misses reports whether a loop may fetch: nothing has to be looked up that a loop
-// would wait for.
+// misses reports whether event loops may fetch: that needs no tier but memory, and
+// nothing else that a loop would wait for.
 func (h *Handler) misses() bool {
 	return !h.tiers.Slow()
 }
@@ -71,8 +71,8 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 	return m
 }
 
-// lead becomes the leader of the key's fetch and sends the request. It reports
-// false where that is not for a loop. A server is chosen last: never for a request
+// lead becomes the leader of the key's fetch and sends the request. It reports false
+// where a goroutine has to do that. The server is chosen last, never for a request
 // that is not sent.
 func (m *missing) lead(q *lane.ForwardRequest) bool {
 	h, x := m.h, &m.x
@@ -186,7 +186,7 @@ func (m *missing) release() {
 	missingPool.Put(m)
 }
 
-// takeOver is what a loop has begun for the handler of r; nil: nothing.
+// takeOver returns the fetch that an event loop has begun for r; nil: none.
 func (h *Handler) takeOver(r *http.Request) *missing {
 	left := lane.RoundTripOf(r)
 	if left == nil {
@@ -200,7 +200,7 @@ func (h *Handler) takeOver(r *http.Request) *missing {
 	return m
 }
 
-// resume goes on with what a loop has begun, as join does with a new fetch.
+// resume continues a fetch that an event loop has begun, as join does with a new one.
 func (x *exchange) resume(m *missing) bool {
 	defer m.fill.Leave()
 	m.fetch.GoOn(x.r, m.Late())

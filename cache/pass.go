@@ -13,8 +13,8 @@ import (
 	"millrace/internal/lane"
 )
 
-// passing is a request that bypasses the cache and that a loop passes on: with what
-// forward does for all others.
+// passing is a request that bypasses the cache and that an event loop forwards, in the
+// way that exchange.forward does in a handler.
 type passing struct {
 	lane.RoundTrip
 	h      *Handler
@@ -26,10 +26,10 @@ type passing struct {
 
 var passingPool = sync.Pool{New: func() any { return new(passing) }}
 
-// passes reports whether a loop may pass on a request with a method. What the
-// answers to unsafe ones invalidate may be told to a disk, and to other machines,
-// and a loop must not wait for either. Where a proxy in front has a say in the URL,
-// requests are for goroutines.
+// passes reports whether event loops may forward requests with a method. The answer to
+// an unsafe one can lead to a purge, and with a disk or other machines that would have
+// to be waited for. Behind trusted proxies, whose fields are part of the URL, handlers
+// do it.
 func (h *Handler) passes(method string) bool {
 	return h.cors == nil && !h.trusting && (!h.tells || !rfc9111.Unsafe(method))
 }
@@ -72,7 +72,7 @@ func (p *passing) Edit(status int, lines []field.Line) []field.Line {
 	return append(lines, field.Line{Name: "Cache-Status", Value: bypassed(p.why, status)})
 }
 
-// invalidating are the fields of an answer that say what else it makes invalid.
+// invalidating returns the fields of an answer that name what else it invalidates.
 func invalidating(lines []field.Line) http.Header {
 	var header http.Header
 	for i := range lines {
@@ -87,7 +87,7 @@ func invalidating(lines []field.Line) http.Header {
 	return header
 }
 
-// public leaves out, in place, what is for this cache alone.
+// public removes, in place, the fields that are for this cache alone.
 func (h *Handler) public(lines []field.Line) []field.Line {
 	kept := lines[:0]
 	for _, l := range lines {
@@ -122,8 +122,7 @@ func (p *passing) release() {
 	passingPool.Put(p)
 }
 
-// goOn has the proxy find its own part of a passage that the handler of r goes on
-// with.
+// goOn lets the proxy find its own part of what an event loop has begun for r.
 func goOn(r *http.Request) {
 	left := lane.RoundTripOf(r)
 	if left == nil {

@@ -25,17 +25,17 @@ func (h *Handler) Purge(ctx context.Context, s purge.Selector) error {
 	return err
 }
 
-// SavePurges writes the file that keeps purges over a restart anew: another process
-// that was to take the folder over, and has failed, may have replaced it.
+// SavePurges writes the journal of purges again. It is needed when another process,
+// which was to take over the folder and has failed, may have replaced the file.
 func (h *Handler) SavePurges() error { return h.purges.Save() }
 
-// Message takes in what a machine has published, this one included. lost means
-// that others were missed: everything older is validated before its next use.
+// Message receives an announcement that a machine has published, maybe this one. lost
+// means that others were missed: everything older is validated before its next use.
 func (h *Handler) Message(message []byte, lost bool) { h.purges.Message(message, lost) }
 
-// Changed takes in that other machines have replaced objects in the shared
-// store; nil means that any may have been. What is in memory is still right,
-// but no longer the latest: it goes.
+// Changed is called when other machines have replaced objects in the shared store; nil
+// means that any may have been. What memory has under these keys is still right, but
+// no longer the latest, and is evicted.
 func (h *Handler) Changed(keys []string) {
 	for _, shared := range keys {
 		if mine, ok := h.tiers.Key(shared); ok {
@@ -44,9 +44,9 @@ func (h *Handler) Changed(keys []string) {
 	}
 }
 
-// invalidate forgets what an answer to an unsafe method makes invalid (RFC
-// 9111, 4.4). Only what is stored, or may be, is worth a purge: else anyone
-// could fill the purge index with URLs. target is what the client asked for.
+// invalidate purges what an answer to an unsafe method makes invalid (RFC 9111, 4.4).
+// target is what the client asked for. Only what is stored, or is being fetched, is
+// purged: otherwise anyone could fill the purge index with URLs.
 func (h *Handler) invalidate(ctx context.Context, method string, target url.URL, status int, header http.Header) {
 	for _, u := range rfc9111.Invalidated(method, &target, status, header) {
 		under := h.fetches.Running() > 0 // before the look: a fill that ends between has stored by then

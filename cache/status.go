@@ -42,7 +42,7 @@ func storedStatus(how string, ttl int64) string {
 	return statusName + "; hit; ttl=" + strconv.FormatInt(ttl, 10) + "; detail=" + how
 }
 
-// forward describes an answer that came from the upstream.
+// forward describes a forwarded request for Cache-Status.
 type forward struct {
 	why       string // RFC 9211, 2.2: bypass, method, uri-miss, vary-miss, miss, request, stale, partial
 	status    int    // of the upstream's answer; 0: none

@@ -12,13 +12,13 @@ import (
 	"millrace/internal/send"
 )
 
-// rangeAhead is how far after what has come a range may begin that is sent from
-// a body that grows. One that begins later is asked for by itself.
+// rangeAhead is how far behind the last byte that has come a range may begin to be
+// sent from a body that grows. One that begins later is asked for by itself.
 const rangeAhead = 8 << 20
 
-// stream answers from a fetch's body while it grows. It reports false, having
-// written nothing, when that has found its place by now, or has moved on; or, with
-// x.far, when the range that is asked for is too far from what has come.
+// stream answers from a fetch's body while it grows. It reports false, having written
+// nothing, if the body is stored by now, or is a window that has moved on; or, with
+// x.far set, if the range is too far behind the last byte that has come.
 func (x *exchange) stream(o *object.Object, body *fill.Body) bool {
 	h := x.visible(o)
 	x.h.cors.Apply(h, x.r)
@@ -87,7 +87,7 @@ func (x *exchange) begin(o *object.Object, h http.Header, unchanged bool) {
 	x.w.WriteHeader(o.Status)
 }
 
-// follow sends so many bytes of what comes, all for -1.
+// follow sends length bytes as they come; all for -1.
 func (x *exchange) follow(reader *fill.Reader, length int64) {
 	reader.Flush(func() { _ = send.Flush(x.w) })
 	to := io.Writer(x.w)

@@ -30,10 +30,11 @@ const (
 	encoderRest = 2 * time.Second
 )
 
-// Background works for handlers while nobody asks them: it looks whether the files that
-// they hold have changed, compresses, and bounds what they keep open together. One
-// Background serves all folders of a server, so that a folder costs neither a goroutine
-// nor a descriptor before its first visitor. Close it after its handlers.
+// Background does for handlers what no request should wait for: it checks whether
+// files that they hold have changed, compresses, and bounds the files that they hold
+// open together. One Background serves all folders of a server, so that a folder costs
+// neither a goroutine nor a descriptor before its first visitor. Close it after its
+// handlers.
 type Background struct {
 	jobs    chan job
 	closing chan struct{}
@@ -133,8 +134,9 @@ func (b *Background) leave(h *Handler) {
 	}
 }
 
-// opened notes that a tree has opened its directory. Where too many are open another
-// one is closed: if possible one that was not used since the last search.
+// opened notes that a tree has opened its directory. If too many are open, it closes
+// another one, if possible one that was not used since it last looked for one to
+// close.
 func (b *Background) opened(t *tree) {
 	var victim *tree
 	b.mu.Lock()
@@ -157,7 +159,7 @@ func (b *Background) opened(t *tree) {
 	}
 }
 
-// hold notes that a handler holds n more open files, or fewer.
+// hold counts n more open files of a handler; n may be negative.
 func (b *Background) hold(n int) {
 	if b != nil && n != 0 {
 		b.files.Add(int64(n))
@@ -193,8 +195,8 @@ func (b *Background) builtAt() time.Time {
 	return b.built
 }
 
-// privates returns the names that options keep back: handlers with the same list share
-// it.
+// privates returns the names that the options keep back from clients. Handlers with
+// the same list share it.
 func (b *Background) privates(o Options) *private {
 	if b == nil {
 		return o.privates()

@@ -8,8 +8,8 @@ import (
 	"millrace/internal/send"
 )
 
-// wantCompressed queues a snapshot for compression, once. One that is still
-// racy is about to be read again, and then has its turn.
+// wantCompressed queues a snapshot for compression, once. A racy one is left out: it
+// is about to be read again, and is queued then.
 func (h *Handler) wantCompressed(e *entry, s *snapshot) {
 	if s == nil || s.shut || !s.compressible && s.dictionary == 0 || s.racy && !h.trees.fixed() || !s.queued.CompareAndSwap(false, true) {
 		return
@@ -68,8 +68,8 @@ func plainBytes(a *send.Answer) ([]byte, bool) {
 	return b, err == nil
 }
 
-// publish replaces a snapshot by one that has more encodings. The lane's
-// answers fall, so that the next request gets the smaller one.
+// publish replaces a snapshot by one that has more encodings. What the lane has of it
+// becomes invalid, so that the next request gets the smaller one.
 func (h *Handler) publish(e *entry, s *snapshot, add func(next *snapshot)) {
 	e.loading.Lock()
 	defer e.loading.Unlock()

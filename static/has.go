@@ -54,8 +54,8 @@ type Finding struct {
 	Fields []int  // the lines of _headers with a path that is this one
 }
 
-// Explain says which file answers a request, whose path is the one below the root,
-// or why none does.
+// Explain says which file answers a request, or why none does. The request's path is
+// the one below the root.
 func (h *Handler) Explain(r *http.Request) Finding {
 	rules := h.rules.load()
 	if rules == nil {
@@ -88,7 +88,7 @@ func readsOnly(r *http.Request) bool {
 	return r.Method == http.MethodGet || r.Method == http.MethodHead
 }
 
-// explainRules says what the folder's own rules make of a request.
+// explainRules says which of the folder's own rules decides a request.
 func (h *Handler) explainRules(r *http.Request, rules *folderRules, forced bool) (f Finding, ok bool) {
 	t, ok, _ := rules.find(r, forced)
 	if !ok {

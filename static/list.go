@@ -41,8 +41,8 @@ func (h *Handler) isFolder(name string) bool {
 // folderName is a folder's name as a file system has it.
 func folderName(name string) string { return cmp.Or(strings.TrimSuffix(name, "/"), ".") }
 
-// list answers with what is in a folder without an index; false if that is not
-// for clients, or the name is none of a folder.
+// list answers with a listing of a folder that has no index. It reports false, having
+// written nothing, where listings are off or name is no folder.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, name string) bool {
 	if !h.options.Listing || !h.isFolder(name) {
 		return false

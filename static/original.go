@@ -20,9 +20,9 @@ import (
 
 var _ original.Source = (*Handler)(nil)
 
-// Original is the file that a request names, for a job that makes others of it.
-// A file that does not hold still, or has changed this very moment, is refused:
-// it is served as it is.
+// Original returns the file that a request names, for a job that makes other files of
+// it. It refuses a file that keeps changing or has changed this very moment; such a
+// file is served as it is.
 func (h *Handler) Original(r *http.Request) (original.File, error) {
 	h.wake()
 	name, ok := h.requestName(r.URL)
@@ -117,7 +117,8 @@ func (h *Handler) List(ctx context.Context, fn func(name string) error) error {
 // Memory is what contents are held in.
 func (h *Handler) Memory() *original.Memory { return h.table.memory.Memory }
 
-// ServeOriginal is ServeHTTP under other terms.
+// ServeOriginal is ServeHTTP with other cache headers and rules for the lane, for
+// package images.
 func (h *Handler) ServeOriginal(w http.ResponseWriter, r *http.Request, t original.Terms) {
 	h.wake()
 	rules := h.rules.load()

@@ -89,7 +89,8 @@ func (h *Handler) typeOf(file string) mediaType {
 	return t
 }
 
-// findPage is the page for a clean URL. err says why there is nothing else.
+// findPage finds the page for a clean URL: about.html for about. Without one it
+// returns err.
 func (h *Handler) findPage(t *tree, name string, err error) (string, fs.FileInfo, error) {
 	page := name + pageExtension
 	if h.private.covers(page) {
@@ -102,8 +103,8 @@ func (h *Handler) findPage(t *tree, name string, err error) (string, fs.FileInfo
 	return page, info, nil
 }
 
-// toClean sends a client from a page's file to its clean URL; false if that
-// leads elsewhere.
+// toClean redirects from a page's file to its clean URL. It reports false where the
+// clean URL would lead to another file.
 func (h *Handler) toClean(w http.ResponseWriter, r *http.Request, name string) bool {
 	plain, ok := strings.CutSuffix(name, pageExtension)
 	if !ok || !named(r, name) {
@@ -122,8 +123,8 @@ func (h *Handler) toClean(w http.ResponseWriter, r *http.Request, name string) b
 	return true
 }
 
-// named reports whether the client itself has named a file: a rule, or an error whose
-// page it is, may have led to it, too.
+// named reports whether the client itself asked for a file by its name. It has not
+// where a rule led to the file, or the file is the page for an error.
 func named(r *http.Request, name string) bool {
 	u, err := url.ParseRequestURI(r.RequestURI)
 	return err == nil && path.Base(u.Path) == path.Base(name)

@@ -26,10 +26,10 @@ func dirOf(name string) string {
 	return "."
 }
 
-// probe finds out which files answer for a name, by looking at them only: those of
-// the first tree that has an answer. dirs are the stamps of their directory, in that
-// tree and in those before it. They are taken first: what appears there later will
-// show.
+// probe finds out which files answer for a name, only by looking at them: those of the
+// first tree that has an answer. dirs are the stamps of their directory in that tree
+// and in those before it. They are taken before the look, so that a file which appears
+// later changes them.
 func (h *Handler) probe(name string) (f found, dirs []stamp, err error) {
 	last := len(h.trees) - 1
 	for _, t := range h.trees[:last] {

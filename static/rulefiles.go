@@ -34,7 +34,7 @@ type ruleFiles struct {
 	sum    [sha256.Size]byte
 }
 
-// folderRules are what a folder says itself of its answers. A nil one says nothing.
+// folderRules are the rules of a folder's own _redirects and _headers; nil: none.
 type folderRules struct {
 	redirects *rulefile.Redirects
 	headers   *rulefile.Headers
@@ -47,7 +47,7 @@ var ruleNames = [2]string{rulefile.RedirectsName, rulefile.HeadersName}
 // load returns the rules that hold now.
 func (f *ruleFiles) load() *folderRules { return f.now.Load() }
 
-// forget has the files read again, whatever they look like.
+// forget makes readRules read the files again even if they look unchanged.
 func (f *ruleFiles) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,7 +198,8 @@ func (f *folderRules) closes(file string) bool {
 	return closed
 }
 
-// restrictOffer keeps an answer of the lane for requests for which the rules say the same.
+// restrictOffer restricts what the lane may repeat to requests for which the rules
+// decide the same.
 func (f *folderRules) restrictOffer(rule lane.Rule) lane.Rule {
 	if f != nil && f.redirects.Hosts() {
 		rule.VaryOn = append(rule.VaryOn[:len(rule.VaryOn):len(rule.VaryOn)], "Host")
@@ -206,14 +207,15 @@ func (f *folderRules) restrictOffer(rule lane.Rule) lane.Rule {
 	return rule
 }
 
-// applyHeaders gives the answer to a path its fields. file: it is what the path stands for.
+// applyHeaders sets the fields that _headers has for a path. file says whether the
+// path stands for a file.
 func (f *folderRules) applyHeaders(header http.Header, path string, file bool) {
 	if f != nil {
 		f.headers.Apply(header, path, file)
 	}
 }
 
-// under is an answer under another path than its own.
+// under is an answer as it is sent for another path than its file's.
 func (f *folderRules) under(a *send.Answer, path string, file bool) *send.Answer {
 	if f == nil {
 		return a
@@ -224,7 +226,7 @@ func (f *folderRules) under(a *send.Answer, path string, file bool) *send.Answer
 	return &own
 }
 
-// find is what a rule says of a request.
+// find returns what a rule decides about a request.
 func (f *folderRules) find(r *http.Request, forced bool) (t rulefile.Target, ok, byQuery bool) {
 	return f.redirects.Find(rulefile.Asked{Path: pathOf(r), Query: r.URL.RawQuery, Host: match.Host(r), Secure: r.TLS != nil}, forced)
 }

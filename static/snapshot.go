@@ -111,7 +111,7 @@ func (s *snapshot) release() {
 	}
 }
 
-// cost is what the snapshot takes of the budgets.
+// cost is what the snapshot counts against the bounds on memory and open files.
 func (s *snapshot) cost() (bytes int64, files int) {
 	for _, a := range s.answers {
 		if a != nil {
@@ -147,10 +147,11 @@ func (h *Handler) stat(e *entry) (*snapshot, error) {
 	return s, nil
 }
 
-// look is stat for who has something that was made of the file: it goes to
-// nobody when the file itself may not be read any more, which only the system
-// can tell (modes, lists, its policies). So the file is opened, once for each
-// state of it: what revokes a permission changes the file's ctime or a folder.
+// look is stat for a job that has made something else of the file, a converted image
+// for example. That must not be sent when the file itself may not be read any more,
+// which only the system can tell (modes, access lists, its policies). So the file is
+// opened, once for each state of it: revoking a permission changes its ctime or a
+// folder's.
 func (h *Handler) look(e *entry) (*snapshot, error) {
 	s, err := h.stat(e)
 	if err != nil {
@@ -215,7 +216,8 @@ func (h *Handler) read(e *entry) (*snapshot, error) {
 	return s, nil
 }
 
-// settle notes the directories' stamps, but those that are too new to prove anything.
+// settle keeps the directories' stamps, except those that are too new to prove
+// anything.
 func (s *snapshot) settle(dirs []stamp, now time.Time) {
 	for i := range dirs {
 		if dirs[i].racy(now) {

@@ -29,7 +29,7 @@ type table struct {
 	closed  bool
 }
 
-// place is what the table notes on an entry, under its lock.
+// place is an entry's place in the table; the table's lock guards it.
 type place struct {
 	recent, open *list.Element
 	bytes        int64
@@ -114,7 +114,7 @@ func (t *table) shutOne(least int) bool {
 	return true
 }
 
-// replace exchanges the snapshot and keeps the accounts.
+// replace exchanges an entry's snapshot and updates the sums.
 func (t *table) replace(e *entry, s *snapshot) {
 	bytes, files := int64(0), 0
 	if s != nil {
@@ -143,7 +143,7 @@ func (t *table) evict() {
 	}
 }
 
-// shut takes an entry's descriptors, and keeps what is known of its file.
+// shut closes an entry's files, and keeps what is known of them.
 func (t *table) shut(e *entry) {
 	e.gen.Invalidate()
 	t.replace(e, e.snapshot.Load().withoutFiles(e.gen.Now()))

@@ -15,7 +15,7 @@ import (
 	"millrace/internal/packfile"
 )
 
-// What looking for a file can end in, beside the file.
+// The errors of a search for a file.
 var (
 	errNotFound      = errors.New("no such file")
 	errForbidden     = errors.New("no permission to read it")

@@ -17,8 +17,8 @@ func (o Options) Folders() []string {
 	return append([]string{o.Root}, o.Fallback...)
 }
 
-// Scope names the folders, by their absolute paths, for who keeps what was made of
-// their files.
+// Scope names the folders by their absolute paths: the key under which a job stores
+// what it made of their files.
 func (o Options) Scope() (string, error) {
 	scope := ""
 	for i, dir := range o.Folders() {

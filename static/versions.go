@@ -34,7 +34,8 @@ var varyDictionary = []string{"Accept-Encoding", dictionary.Header}
 // varyDictionaryHeader is that as one line.
 var varyDictionaryHeader = []string{"Accept-Encoding, " + dictionary.Header}
 
-// versions are what visitors may have of files that have new names with new contents.
+// versions are contents that visitors may still have from before, of files whose names
+// change with the content.
 type versions struct {
 	on     bool
 	sought atomic.Bool // those that are there at the first request
@@ -83,10 +84,10 @@ func (h *Handler) versionOf(name string, kind mediaType, size int64) int {
 	return h.options.Dictionaries.Of("/" + name)
 }
 
-// fromVersion is the answer for a client that has another version of a file; nil
-// where there is none (yet). known is false where the next such request may get
-// another answer, or somebody has made the dictionary's name up: the lane, which has
-// room for a few variants, shall not keep it.
+// fromVersion returns the answer for a client that has another version of a file; nil
+// if there is none (yet). known is false where the lane must not keep the answer, of
+// whose variants it has room for a few: the next such request may get another one, or
+// the client has made the dictionary's hash up.
 func (h *Handler) fromVersion(name string, s *snapshot, header http.Header) (a *send.Answer, known bool) {
 	ask, ok := dictionary.Asked(header)
 	if !ok || !h.versions.kept.Has(s.dictionary, ask.Hash) {

@@ -136,8 +136,8 @@ func (w *watcher) removeOne(d watchedDir) {
 
 func (w *watcher) close() { _ = w.fs.Close() } // nothing to be lost
 
-// watchLoop voids what the system says has changed. To void is one atomic
-// step, so events are not gathered first; the kernel merges repeated ones.
+// watchLoop invalidates what the system says has changed. That takes one atomic step,
+// so events are not collected first; the kernel merges repeated ones.
 func (h *Handler) watchLoop() {
 	for {
 		select {
@@ -158,7 +158,7 @@ func (h *Handler) watchLoop() {
 	}
 }
 
-// changed voids what an event concerns. One root may lie in another.
+// changed invalidates what an event is about. One root may lie in another.
 func (h *Handler) changed(event fsnotify.Event) {
 	for _, root := range h.watch.roots {
 		rel, err := filepath.Rel(root, event.Name)

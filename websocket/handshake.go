@@ -29,8 +29,8 @@ func isConnect(r *http.Request) bool {
 	return r.Method == http.MethodConnect && r.ProtoMajor >= 2
 }
 
-// wantsWebSocket reports whether r asks for the protocol at all; how well is
-// for check to say.
+// wantsWebSocket reports whether r asks for a WebSocket at all; check says whether it
+// does so correctly.
 func wantsWebSocket(r *http.Request) bool {
 	if isConnect(r) {
 		return strings.EqualFold(r.Header.Get(":protocol"), "websocket")
@@ -38,7 +38,7 @@ func wantsWebSocket(r *http.Request) bool {
 	return field.Has(r.Header["Upgrade"], "websocket")
 }
 
-// check is what RFC 6455, 4.2.1, wants of a client; nil is well done.
+// check returns what is wrong with a handshake (RFC 6455, 4.2.1); nil: nothing.
 func check(r *http.Request) *channels.Refusal {
 	refuse := func(text string) *channels.Refusal {
 		return &channels.Refusal{Status: http.StatusBadRequest, Text: text}
@@ -97,9 +97,9 @@ func (h *Handler) accepts(r *http.Request) bool {
 	return false
 }
 
-// sameHost compares with the Host of the request; a port that is the scheme's
-// own need not be there. What came without TLS may have had it before us; what
-// came with it is not a page's that had none.
+// sameHost compares an origin with the request's Host, in which the scheme's own port
+// may be missing. A page from https may come without TLS, behind a proxy that ended
+// it; a page from http never comes with TLS.
 func sameHost(origin *url.URL, r *http.Request) bool {
 	if r.TLS != nil && origin.Scheme != "https" {
 		return false
@@ -124,7 +124,8 @@ func matchesOrigin(allowed, origin string, u *url.URL) bool {
 		strings.EqualFold(u.Host[len(u.Host)-len(host)-1:], "."+host)
 }
 
-// subprotocol is the first of ours that the client offers, or none.
+// subprotocol is the first of the route's subprotocols that the client offers; "" for
+// none.
 func (h *Handler) subprotocol(r *http.Request) string {
 	for _, ours := range h.options.Subprotocols {
 		for theirs := range field.Members(r.Header["Sec-Websocket-Protocol"]) {
@@ -142,7 +143,7 @@ func acceptKey(key string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// answerTo is the header of a handshake's answer.
+// answerTo makes the header that accepts a handshake.
 func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params) {
 	header = http.Header{}
 	if !h.options.Compression.Off {
@@ -157,8 +158,8 @@ func (h *Handler) answerTo(r *http.Request) (header http.Header, p frame.Params)
 	return header, p
 }
 
-// open completes the handshake and hands the connection over to the engine. It
-// returns when that has it; over HTTP/2, when the connection is over.
+// open completes the handshake and hands the connection over to the engine. It returns
+// after that; over HTTP/2, when the connection is over.
 func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place *seat) {
 	header, p := h.answerTo(r)
 	if isConnect(r) {
@@ -199,8 +200,8 @@ func switching(header http.Header) []byte {
 	return append(head, "\r\n"...)
 }
 
-// switchProtocols answers with 101 and takes the connection over: without
-// anything of net/http's or the lane's, but with what was read ahead.
+// switchProtocols answers with 101 and takes the connection out of net/http and the
+// lane. early is what was read ahead.
 func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, head []byte) (raw net.Conn, early []byte, ok bool) {
 	nc, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -221,7 +222,7 @@ func (h *Handler) switchProtocols(w http.ResponseWriter, r *http.Request, head [
 	return raw, early, true
 }
 
-// readAhead is what net/http has read of what comes behind the handshake.
+// readAhead returns what net/http has read behind the handshake.
 func readAhead(r *bufio.Reader) []byte {
 	if r.Buffered() == 0 {
 		return nil

@@ -193,7 +193,8 @@ func (o Options) checkKind(faults map[string]error) {
 	}
 }
 
-// checkProxied refuses what only whoever speaks the protocol can do.
+// checkProxied refuses options that a proxy cannot have, because it does not speak the
+// protocol itself.
 func (o Options) checkProxied(faults map[string]error) {
 	const why = "%q does nothing for a proxy: %s"
 	if len(o.Subprotocols) > 0 {

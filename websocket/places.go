@@ -26,8 +26,8 @@ type Places struct {
 	peers    map[netip.Addr]*peer // with a place
 }
 
-// NewPlaces returns as many places as most says, 0 for no limit, where open is
-// the number of connections that there are.
+// NewPlaces bounds clients to as many as most returns, 0 for no limit. open returns
+// how many are connected.
 func NewPlaces(most, open func() int) *Places { return &Places{most: most, open: open} }
 
 // PerAddress bounds those of one address that is not exempt. It must be called
@@ -48,8 +48,8 @@ func (p *Places) more() string {
 	return p.hint()
 }
 
-// peer is an address with places. All of its connections have the same one. It
-// is nil for clients that are not counted by address.
+// peer counts the connections of one address; all of them share it. It is nil for
+// clients that are not counted by address.
 type peer struct {
 	of   *Places
 	addr netip.Addr
@@ -93,7 +93,7 @@ func (w *peer) End() {
 	}
 }
 
-// ending is End as a function, nil for nobody.
+// ending is End as a function; nil for a nil peer.
 func (w *peer) ending() func() {
 	if w == nil {
 		return nil
@@ -101,20 +101,20 @@ func (w *peer) ending() func() {
 	return w.end
 }
 
-// seat is what one handshake has of the places.
+// seat is what one handshake has taken of Places.
 type seat struct {
 	release func(over func()) // see take
 	who     *peer
 	kept    bool // who is the connection's, which calls End
 }
 
-// keep gives who to the connection.
+// keep leaves the address's place to the connection, which calls End.
 func (s *seat) keep() *peer {
 	s.kept = true
 	return s.who
 }
 
-// leave gives back what no connection has.
+// leave gives back what the connection did not keep.
 func (s *seat) leave() {
 	s.release(func() {})
 	if !s.kept {
@@ -122,9 +122,9 @@ func (s *seat) leave() {
 	}
 }
 
-// take takes a place. release gives it back, once, when over has had the engine
-// count the connection: to others both are one moment, so that nobody is
-// counted twice or not at all.
+// take takes a place. release gives it back, once, after it has called over, in which
+// the engine counts the connection. Both happen under the lock, so that the client is
+// never counted twice or not at all.
 func (p *Places) take() (release func(over func()), ok bool) {
 	if p == nil {
 		return func(over func()) { over() }, true

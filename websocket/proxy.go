@@ -11,9 +11,8 @@ import (
 	"millrace/internal/upstream"
 )
 
-// passOn joins the client with one of the upstream's servers. What the
-// upstream says to the handshake goes back as it is; the connections that
-// follow are the engine's.
+// passOn connects the client with one of the upstream's servers. The upstream's answer
+// to the handshake is forwarded as it is; then the engine drives both connections.
 func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	if h.proxy.Refuse(w, r) {
 		return
@@ -47,7 +46,8 @@ func (h *Handler) passOn(w http.ResponseWriter, r *http.Request, place *seat) {
 	}
 }
 
-// agreed checks what the upstream answers to our own handshake (RFC 6455, 4.1).
+// agreed checks the upstream's answer to the handshake that this proxy has made (RFC
+// 6455, 4.1).
 func agreed(res *http.Response, key string) error {
 	switch {
 	case !field.Has(res.Header["Upgrade"], "websocket"):
@@ -58,7 +58,7 @@ func agreed(res *http.Response, key string) error {
 	return nil
 }
 
-// join answers the client and has the engine pass on from here.
+// join answers the client and hands both connections over to the engine.
 func (h *Handler) join(w http.ResponseWriter, r *http.Request, res *http.Response, tunnel *upstream.Tunnel, place *seat) {
 	header := http.Header{}
 	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol", "Set-Cookie"} {
@@ -111,5 +111,5 @@ func (h *Handler) joinStream(w http.ResponseWriter, r *http.Request, header http
 	<-over
 }
 
-// passPlain passes on what is not a WebSocket: the upstream knows what to say.
+// passPlain forwards a request that is not for a WebSocket.
 func (h *Handler) passPlain(w http.ResponseWriter, r *http.Request) { h.proxy.ServeHTTP(w, r) }

@@ -10,9 +10,8 @@ import (
 	"millrace/websocket/channels"
 )
 
-// To a browser all refused handshakes look the same, and its page is told
-// nothing. What an operator can mend is therefore in the error log, with what to
-// type.
+// A browser tells its page nothing about why a handshake was refused. So what an
+// operator can do about it is in the error log, with what to type.
 
 // refusalLogInterval is how often each kind of refusal is logged: it may be the same for
 // every client, and the access log has each of them.
@@ -26,7 +25,7 @@ func (h *Handler) logOriginRefused(r *http.Request) {
 	})
 }
 
-// full refuses a client for which there is no place, and logs which limit that is
+// full refuses a client for which there is no place. It logs which limit was reached
 // and what raises it.
 func (h *Handler) full(warn *rate.Sometimes, r *http.Request, why, hint string) *channels.Refusal {
 	warn.Do(func() {

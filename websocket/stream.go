@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// stream is a WebSocket over HTTP/2 (RFC 8441): the request's body is one
-// direction, the answer's the other. What net/http has for it may be used only
-// until the handler returns, and must not be touched by whoever comes later:
-// see end.
+// stream is a WebSocket over HTTP/2 (RFC 8441): the request's body is one direction,
+// the answer's body the other. net/http allows neither to be used after the handler
+// has returned; see end.
 type stream struct {
 	io.Reader
 	w  io.Writer
@@ -35,7 +34,8 @@ func openStream(w http.ResponseWriter, r *http.Request, header http.Header) *str
 	return &stream{Reader: r.Body, w: w, rc: rc}
 }
 
-// end is called last: when it returns, nobody uses the stream, nor will.
+// end is called when the handler returns. It waits until nobody uses the stream; later
+// uses fail.
 func (s *stream) end() {
 	s.mu.Lock()
 	s.over = true

@@ -167,7 +167,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handshake is the life of a request for a WebSocket.
+// handshake answers a request for a WebSocket.
 func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	if fault := check(r); fault != nil {
 		h.refuse(w, r, fault)
@@ -198,9 +198,9 @@ func (h *Handler) handshake(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admit says who may connect at all. While others are told to come back, a
-// handshake that was on its way is not refused: a page would only hear that it
-// failed. The client is told to come back as well, as soon as it is connected.
+// admit says whether clients may connect now. While the route's clients are being sent
+// away, a handshake on its way is still accepted, since its page would only see a
+// failure; the client is told to come back as soon as it is connected.
 func (h *Handler) admit(r *http.Request) *channels.Refusal {
 	switch {
 	case !h.accepts(r):
@@ -216,8 +216,8 @@ func (h *Handler) refusedOrigin(r *http.Request) *channels.Refusal {
 	return &channels.Refusal{Status: http.StatusForbidden, Text: "Pages of this origin may not connect here."}
 }
 
-// place takes one of the places of this handler, one of all handlers, and one
-// of those that the client's address may have.
+// place takes a place of this handler, one of all handlers together, and one of the
+// client's address.
 func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 	own, ok := h.places.take()
 	if !ok {
@@ -236,7 +236,8 @@ func (h *Handler) place(r *http.Request) (*seat, *channels.Refusal) {
 	return s, nil
 }
 
-// answered serves what channels have besides WebSockets, below their route.
+// answered serves the other paths of channels: event streams, publishing, the client.
+// It reports whether the request was for one of them.
 func (h *Handler) answered(w http.ResponseWriter, r *http.Request) bool {
 	switch r.URL.Path {
 	case "/sse":
@@ -266,7 +267,7 @@ func serveText(w http.ResponseWriter, r *http.Request, contentType string, text 
 	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(text)))
 }
 
-// plain answers who comes without a WebSocket.
+// plain answers a request that is not for a WebSocket.
 func (h *Handler) plain(w http.ResponseWriter, r *http.Request) {
 	if h.page != nil {
 		h.page.ServeHTTP(w, r)
@@ -355,8 +356,8 @@ func (h *Handler) Measure() {
 // HasChannels reports whether clients can publish and subscribe here.
 func (h *Handler) HasChannels() bool { return h.channels != nil }
 
-// Leave tells all clients to come back (1012), ends their event streams, and
-// returns when they are gone. Who connects from now on is told so at once.
+// Leave tells all clients to come back (1012), ends their event streams, and returns
+// when they are gone. A client that connects later is told the same at once.
 func (h *Handler) Leave() { h.leave(frame.ServiceRestart) }
 
 // Close tells all clients to come back (1012; 1001 if the server ends, which the

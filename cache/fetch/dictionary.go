@@ -10,11 +10,12 @@ import (
 	"millrace/internal/dictionary"
 )
 
-// audience are the fields that an answer may vary by and still be for everybody: of
-// others nobody knows whether they are one user's.
+// audience are the fields that an answer may vary by and still be for everybody. Any
+// other field may be one user's.
 var audience = []string{"Accept", "Accept-Encoding", "Accept-Language", "Origin"}
 
-// plain asks for an answer that dictionaries are for as it is: it is compressed here.
+// plain asks for an uncompressed answer, if it may become a dictionary: it is
+// compressed here.
 func (t *Fetch) plain(h http.Header) {
 	if t.c.Dictionaries.Of(t.R.URL.Path) > 0 {
 		delete(h, "Accept-Encoding")

@@ -72,7 +72,7 @@ type Config struct {
 	Start        func(func())    // begins a goroutine that the owner waits for
 }
 
-// Fetcher leads requests for a key to one fetch.
+// Fetcher leads all requests for a key to one fetch.
 type Fetcher struct {
 	c         Config
 	fills     fill.Group[Outcome]
@@ -94,9 +94,9 @@ type Request struct {
 	Trace *trace.Request // of the client who waits; nil: nobody follows it
 }
 
-// passKey is what is remembered when an answer was not to be shared. Requests
-// with credentials have one of their own: answers to them are often private
-// where those to others are not.
+// passKey is the key under which it is remembered that an answer was not to be shared.
+// Requests with credentials have one of their own, since answers to them are often
+// private where those to others are not.
 func passKey(key string, personal bool) string {
 	if personal {
 		return key + "\x00personal"
@@ -104,7 +104,7 @@ func passKey(key string, personal bool) string {
 	return key
 }
 
-// Outcome is what a fetch has led to, once that is known.
+// Outcome is what a fetch has led to. It is known with the header of the answer.
 type Outcome struct {
 	Object   *object.Object // what to answer with; its body is in it, or
 	Body     *fill.Body     // still growing
@@ -138,7 +138,7 @@ type Fetch struct {
 	take   sync.Once
 }
 
-// Hint is an interim answer (RFC 9110, 15.2).
+// Hint is an interim answer (RFC 9110, 15.2), for the leader's client.
 type Hint struct {
 	Status int
 	Header http.Header
@@ -165,8 +165,8 @@ func (f *Fetcher) Join(q Request) (fl *fill.Fill[Outcome], leader bool) {
 	return f.fills.Join(f.fillKey(q))
 }
 
-// fillKey is the cache key, and the values of what its answers are known to
-// vary by: those who will not get the same answer should not wait for it.
+// fillKey is the cache key, with the values of the fields that its answers are known
+// to vary by: a request that will get another answer must not wait for this one.
 func (f *Fetcher) fillKey(q Request) string {
 	s := f.c.Tiers.Look(q.Key)
 	if s == nil || len(s.Objects[0].Vary) == 0 {
@@ -189,9 +189,8 @@ func (f *Fetcher) New(fl *fill.Fill[Outcome], q Request, o *object.Object) *Fetc
 	return t
 }
 
-// NewPass prepares a fetch that nobody joins: what comes back is known to be for
-// one client each, or is asked for in a way that nobody shares. leave is called
-// when its answer is sent.
+// NewPass prepares a fetch that nobody joins, for exchange.pass. leave is to be called
+// when its answer was sent.
 func (f *Fetcher) NewPass(q Request) (t *Fetch, leave func()) {
 	fl, _ := f.fills.Join(q.Key + "\x00alone " + strconv.FormatUint(f.passes.serial.Add(1), 10))
 	fl.Enter()
@@ -207,8 +206,8 @@ func (f *Fetcher) prepare(fl *fill.Fill[Outcome], q Request) *Fetch {
 	}
 }
 
-// Refresh fetches in the background what is stored and stale, unless that is under
-// way.
+// Refresh fetches in the background what is stored and stale, unless a fetch for it is
+// under way.
 func (f *Fetcher) Refresh(q Request, o *object.Object) {
 	if f.refreshes.Add(1) > maxRefreshes {
 		f.refreshes.Add(-1)
@@ -242,18 +241,19 @@ func (t *Fetch) Wait(ctx context.Context) (Outcome, error) { return t.fill.Wait(
 // Hints are the interim answers, for the leader.
 func (t *Fetch) Hints() <-chan Hint { return t.hints }
 
-// Answer is where the leader gets what is for nobody else. Who takes it closes its
-// body and calls Finish.
+// Answer delivers to the leader an answer that is for its client alone. Whoever
+// receives it closes its body and calls Finish.
 func (t *Fetch) Answer() <-chan *http.Response { return t.answer }
 
 // Over is closed when the fetch has ended.
 func (t *Fetch) Over() <-chan struct{} { return t.over }
 
-// Take says that the leader reads the answer, or will not. It may be called again.
+// Take says that the leader reads the answer, or never will. It may be called again.
 func (t *Fetch) Take() { t.take.Do(func() { close(t.taken) }) }
 
 // Finish ends a fetch whose answer its leader has taken.
 func (t *Fetch) Finish() { t.fill.Finish() }
 
-// Pass reports whether the fetch is for its leader alone, and asks as that did.
+// Pass reports whether the fetch is for its leader alone, with the client's request as
+// it came.
 func (t *Fetch) Pass() bool { return t.pass }

@@ -8,23 +8,25 @@ import (
 	"millrace/internal/upstream"
 )
 
-// A loop may drive a fetch instead of a goroutine, where nothing is stored for the
-// key and there is no tier but memory: it calls Lead, sends what Ask returns, and calls
-// Arrived with the answer. What that does not take, and whatever goes wrong, is for
-// the goroutine: GoOn, and then [Fetch.Start]. None of the methods waits.
+// An event loop may drive a fetch instead of a goroutine, where nothing is stored for
+// the key and there is no tier but memory. It calls Lead, sends what Ask returns, and
+// calls Arrived with the answer. If Arrived refuses that, or anything goes wrong, the
+// loop hands the fetch over to a goroutine: GoOn, and then [Fetch.Start]. None of
+// these methods waits.
 
-// Lead begins such a fetch.
+// Lead begins a fetch that an event loop drives.
 func (t *Fetch) Lead() { t.c.Meters.Fills.Add(1) }
 
-// Ask is the request, and what is to be called if its answer is put in doubt.
+// Ask returns the request, and the function to call if its answer turns out to be
+// suspect; see [upstream.OnSuspect].
 func (t *Fetch) Ask() (out *http.Request, doubt func()) {
 	t.sent = time.Now()
 	return t.request(t.R.Context(), false), t.c.Purges.OnSuspect(t.c.urlOf(t.R))
 }
 
-// Arrived stores a whole answer for whose body there is room in memory, and gives
-// it to all who wait: the fetch has ended. It reports false, and has done nothing,
-// where it is for nobody else or means something else.
+// Arrived stores a whole answer, if there is room for its body in memory, and gives it
+// to all who wait; the fetch has ended then. It reports false, and has done nothing,
+// if the answer is for this client alone, or a 304, or a failure.
 func (t *Fetch) Arrived(resp *http.Response, content []byte) (out Outcome, ok bool) {
 	if resp.StatusCode == http.StatusNotModified {
 		return out, false
@@ -54,15 +56,16 @@ func (t *Fetch) Arrived(resp *http.Response, content []byte) (out Outcome, ok bo
 	return out, true
 }
 
-// GoOn prepares the goroutine of a fetch that a loop has begun, for r, the same
-// request as a handler has it; begun is the request to the upstream if it was sent.
+// GoOn prepares the goroutine that continues a fetch which an event loop has begun. r
+// is the request as a handler has it; begun is the request to the upstream, nil if it
+// was not sent.
 func (t *Fetch) GoOn(r *http.Request, begun *upstream.Passage) {
 	t.R, t.gone, t.sentEarlier = r, r.Context().Done(), begun
 	t.c.Meters.Fills.Add(-1)
 }
 
-// GiveUp ends a fetch that a loop has begun and nobody goes on with. If others wait
-// for it, the goroutine fetches for them.
+// GiveUp ends a fetch that an event loop has begun and that its client no longer
+// wants. If others wait for it, a goroutine fetches for them.
 func (t *Fetch) GiveUp() {
 	t.c.Meters.Fills.Add(-1)
 	if !t.fill.Abandon() {

@@ -11,7 +11,7 @@ import (
 	"millrace/internal/upstream"
 )
 
-// send asks the upstream, and takes in its interim answers.
+// send sends the request to the upstream, and collects its interim answers.
 func (t *Fetch) send(out *http.Request) (*http.Response, error) {
 	if pool, ok := t.c.Transport.(*upstream.Pool); ok {
 		if begun := t.sentEarlier; begun != nil {
@@ -25,7 +25,7 @@ func (t *Fetch) send(out *http.Request) (*http.Response, error) {
 	})))
 }
 
-// hint takes in an interim answer.
+// hint keeps an interim answer for the leader, or drops it if too many wait.
 func (t *Fetch) hint(code int, h http.Header) error {
 	select {
 	case t.hints <- Hint{code, h.Clone()}:
@@ -34,7 +34,7 @@ func (t *Fetch) hint(code int, h http.Header) error {
 	return nil
 }
 
-// request is what goes to the upstream.
+// request makes the request for the upstream.
 func (t *Fetch) request(ctx context.Context, validate bool) *http.Request {
 	// The request's own context says which fields name its user: they must not go.
 	out := t.c.Proxy.Shared(t.R, t.Settings.ByHost).WithContext(ctx)

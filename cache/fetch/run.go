@@ -56,7 +56,7 @@ func (t *Fetch) run() {
 	handed = t.ask(ctx, true)
 }
 
-// ask asks the upstream; handed means that the leader has the answer.
+// ask asks the upstream. handed means that the leader has got the answer for itself.
 func (t *Fetch) ask(ctx context.Context, validate bool) (handed bool) {
 	ctx = upstream.OnSuspect(upstream.WithHashKey(ctx, t.Key), t.c.Purges.OnSuspect(t.c.urlOf(t.R)))
 	out := t.request(ctx, validate)
@@ -131,7 +131,8 @@ func (t *Fetch) hides() bool {
 	return o != nil && o.State(t.c.Purges.Index()) != purge.Gone && o.Facts.OnError(t.R.Header, time.Now(), false)
 }
 
-// handOff gives an answer to the leader alone, and sends everyone else on.
+// handOff hands an answer that is not to be shared to the leader; everyone else asks
+// for themselves.
 func (t *Fetch) handOff(ctx context.Context, resp *http.Response, reason string) (handed bool) {
 	if !t.pass && t.lasting(reason) {
 		t.fetcher.passes.add(passKey(t.Key, t.Personal))

@@ -49,8 +49,8 @@ func (t *Fetch) object(status int, header http.Header, facts rfc9111.Facts) *obj
 	return o
 }
 
-// tagged adds the tag by which an object is found that was asked for by another
-// URL than the one of its key.
+// tagged adds a tag with the URL that was asked for, where the key does not begin with
+// it, so that a purge of that URL finds the object.
 func (t *Fetch) tagged(tags []string, url string) []string {
 	if !t.Settings.Edits {
 		return tags
@@ -93,7 +93,7 @@ func withoutOrigin(h http.Header) http.Header {
 	return c
 }
 
-// commit stores a whole answer, or gives back what it was written to.
+// commit stores a whole answer, or gives up its place on the disk.
 func (t *Fetch) commit(o *object.Object, body *fill.Body, keep bool) {
 	size, ok := body.Whole()
 	if !ok { // it did not say how large it is, and there was no place for all of it

@@ -25,7 +25,8 @@ const (
 	windowChunks = 8
 )
 
-// Spill is where a body goes that has become too large for memory. store.Writer is one.
+// Spill is what a body that is too large for memory is written to; a store.Writer is
+// one.
 type Spill interface {
 	io.Writer
 	io.ReaderAt // of what was written so far
@@ -56,9 +57,9 @@ type chunk struct {
 
 func (c chunk) end() int64 { return c.at + int64(len(c.b)) }
 
-// Body is a growing sequence of bytes with one writer and any number of
-// readers, each with a position of its own. It is in memory; or, once it has
-// been spilt, in the Spill; or a window of it is in memory.
+// Body is a growing sequence of bytes with one writer and any number of readers, each
+// with a position of its own. It is in memory; or, once it has spilled, in the Spill;
+// or only a window of it is in memory.
 type Body struct {
 	o BodyOptions
 

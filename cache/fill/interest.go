@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// Enter and Leave count those who want the outcome or read the body: every
-// waiter calls Enter and later, once, Leave. When the last one has left for
-// longer than the fill lingers, the leader's context ends.
+// Enter and Leave count the requests that want the outcome or read the body: each
+// calls Enter and later, once, Leave. When none has been left for longer than the fill
+// lingers, the leader's context ends.
 //
-// Enter returns false when that has happened, or the fill's time is up, or it was
-// abandoned: the
-// caller must not wait for it, owes no Leave, and should join again. It will
-// not meet the same fill. A refresh that nobody waits for enters for itself.
+// Enter returns false if that has happened, or the fill's time is up, or it was
+// abandoned. The caller must not wait for this fill, owes no Leave, and should join
+// again; it will get another fill. A refresh that nobody waits for enters for itself.
 func (f *Fill[O]) Enter() bool {
 	f.mu.Lock()
 	over := f.over || !f.finished && f.ctx != nil && f.ctx.Err() != nil
@@ -29,9 +28,9 @@ func (f *Fill[O]) Enter() bool {
 	return !over
 }
 
-// Abandon ends a fill that nobody has settled, if the one who calls is the only one
-// who wants it; its Leave is still owed. Otherwise it reports false, and the fill
-// has to go on for the others. Whoever comes later starts a fill of its own.
+// Abandon ends a fill without an outcome, if the caller is the only one who wants it;
+// its Leave is still owed. Otherwise it reports false: the fill has to go on for the
+// others. Later requests start a fill of their own.
 func (f *Fill[O]) Abandon() bool {
 	f.group.mu.Lock()
 	defer f.group.mu.Unlock()
@@ -47,7 +46,7 @@ func (f *Fill[O]) Abandon() bool {
 	return true
 }
 
-// Leave takes back one Enter. It panics when there was none.
+// Leave undoes one Enter. It panics if there was none.
 func (f *Fill[O]) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +94,8 @@ func (f *Fill[O]) startLinger() {
 	}
 }
 
-// lapse ends the context when the linger time is over. The timer may have fired just
-// before somebody came and left again; then the time is not up.
+// lapse ends the context when the fill has lingered. Where the timer fired just before
+// somebody came and left again, the time is not up.
 func (f *Fill[O]) lapse() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// leaveMemory begins a body's life outside of memory. What is in memory goes to the
+// leaveMemory continues a body outside of memory. What is in memory is written to the
 // spill first; readers go on in memory meanwhile.
 func (b *Body) leaveMemory() {
 	s := b.openSpill()
@@ -77,11 +77,10 @@ func (b *Body) readSpilt(p []byte, offset int64) (int, error) {
 	return 0, fmt.Errorf("%w: reading what was spilt: %w", ErrBroken, err)
 }
 
-// Reseat is for ending the spill's life while there are readers, after Close:
-// a store.Writer can be read only until its Commit. It waits for reads under
-// way, holds back further ones, and calls to, which commits and returns where
-// the same bytes are now. Readers go on there; with an error they get ErrBroken
-// where they still need spilt bytes.
+// Reseat moves the readers of a closed body from the spill to where it is stored: a
+// store.Writer can be read only until its Commit. It waits for reads under way, holds
+// back further ones, and calls to, which commits and returns a reader of the stored
+// bytes. If that fails, readers that still need spilled bytes get ErrBroken.
 func (b *Body) Reseat(to func() (io.ReaderAt, error)) error {
 	b.seatMu.Lock()
 	defer b.seatMu.Unlock()

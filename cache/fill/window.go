@@ -17,8 +17,8 @@ func (b *Body) becomeWindow() {
 	}
 }
 
-// watch makes the end of a reader's context drop it, so that one that is stuck
-// in a write to a dead client does not hold up all others. b.mu is held.
+// watch drops a reader when its context ends, so that one which is stuck in a write to
+// a dead client does not hold up all others. b.mu is held.
 func (b *Body) watch(r *Reader) {
 	r.unwatch = context.AfterFunc(r.ctx, func() {
 		b.mu.Lock()

@@ -59,7 +59,7 @@ func (n names) has(name string) bool {
 	return n.exact[name] || slices.ContainsFunc(n.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// editor takes out of a query what does not count. The zero value leaves it.
+// editor removes from a query what does not count. The zero value changes nothing.
 type editor struct {
 	active bool
 	none   bool // nothing counts

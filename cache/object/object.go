@@ -254,8 +254,8 @@ func (o *Object) State(index *purge.Index) purge.State {
 	return state
 }
 
-// Living lists what is stored under a key and not purged for good, first first,
-// which may be nil.
+// Living lists what is stored under a key and not purged for good. first, if it is not
+// nil, comes first.
 func (s *Variants) Living(index *purge.Index, first *Object) []*Object {
 	var list []*Object
 	if first != nil {

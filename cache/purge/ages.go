@@ -24,7 +24,7 @@ func (m *times) raise(n times) {
 
 func (m times) latest() Time { return max(m.soft, m.hard) }
 
-// state is what the times mean for an object that was valid at a moment.
+// state is what the times mean for an object that was valid at the moment since.
 func (m times) state(since Time) State {
 	switch {
 	case m.hard > since:
@@ -145,7 +145,7 @@ func (p *patterns) latest() Time {
 	return p.list[len(p.list)-1].times.latest()
 }
 
-// state is the worst that a pattern purged since a moment says of a place.
+// state is the worst that a pattern purged after since means for an object at a place.
 func (p *patterns) state(at *place, since Time) State {
 	s := Valid
 	for i := len(p.list) - 1; i >= 0; i-- {

@@ -5,13 +5,14 @@ import (
 	"millrace/cache/purge"
 )
 
-// maxSuspects is how many answers that turned out to be doubtful wait until other
-// machines have been told of them. An upstream gets no chance to bring about
-// many: after the first its connections are not used again.
+// maxSuspects is how many answers that turned out to be suspect wait until other
+// machines have been notified. An upstream hardly causes more than one: after the
+// first its connections are not used again.
 const maxSuspects = 64
 
-// OnSuspect is what to do when it turns out that the answer to a request for a URL may
-// have been sent before the request was: it is purged for good, here at once.
+// OnSuspect returns the function to call if the answer for a URL turns out to have
+// been sent before the request was (see [upstream.OnSuspect]). It purges that URL,
+// hard: here at once, elsewhere in the background.
 func (p *Purger) OnSuspect(url string) func() {
 	s := purge.Selector{URL: key.Normal(url), Hard: true}
 	return func() {
@@ -24,7 +25,7 @@ func (p *Purger) OnSuspect(url string) func() {
 	}
 }
 
-// purgeSuspects purges what is doubtful everywhere, until Close.
+// purgeSuspects purges suspect answers everywhere, until Close.
 func (p *Purger) purgeSuspects() {
 	for {
 		select {

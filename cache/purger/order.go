@@ -6,19 +6,19 @@ import (
 	"millrace/cache/purge"
 )
 
-// order keeps the order of purges that all machines see, so that an object
-// from the shared store can be placed in it: it carries the last announcement
-// that its machine had heard when it asked the upstream.
+// order keeps the order of purges that all machines see. An object in the shared store
+// carries its place in it: the last announcement that its machine had received when it
+// asked the upstream.
 type order struct {
 	mu       sync.Mutex
 	received []announced           // the latest, oldest first
 	own      map[string]purge.Time // ours that we have not heard yet, with their numbers here
 }
 
-// announced is an announcement. What this machine asked its upstream for at the
-// moment at of its index, or later, is younger than the announcement. What other
-// machines say is younger than it may be older than purges of ours that they
-// had yet to hear of; it is surely younger than what was purged here up to floor.
+// announced is an announcement that was received. What this machine asked its upstream
+// for at the moment at of its index, or later, is younger than the announcement. What
+// other machines call younger may still be older than purges of this machine that they
+// had yet to receive; it is surely younger than what was purged here up to floor.
 type announced struct {
 	id        string
 	at, floor purge.Time
@@ -29,8 +29,8 @@ type announced struct {
 // every purge that this machine knows of.
 const maxAnnounced = 10_000
 
-// announceOwn notes an announcement of our own, to be made once take, which returns
-// its number, has put it into effect here.
+// announceOwn notes an announcement that this machine is about to make. take puts the
+// purge into effect here, and returns its number.
 func (l *order) announceOwn(id string, take func() purge.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *order) announceOwn(id string, take func() purge.Time) {
 	l.own[id] = at
 }
 
-// forgetOwn forgets an announcement of our own, and reports whether it was one.
+// forgetOwn forgets an announcement of this machine, and reports whether it was one.
 func (l *order) forgetOwn(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +57,8 @@ func (l *order) forget(id string) bool {
 	return ok
 }
 
-// receive gives an announcement its place, and calls take if it is not our own.
+// receive notes an announcement in the order. If another machine made it, take puts
+// its purge into effect.
 func (l *order) receive(id string, index *purge.Index, take func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +76,7 @@ func (l *order) receive(id string, index *purge.Index, take func()) {
 	l.received = append(l.received, h)
 }
 
-// epoch is the last announcement heard before a moment of the index.
+// epoch is the last announcement received before a moment of the index.
 func (l *order) epoch(at purge.Time) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

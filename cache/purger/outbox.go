@@ -30,10 +30,10 @@ const (
 	outboxName = ".purge.json"
 )
 
-// outbox holds the purges that other machines could not be told of, each in a
-// file of its own until they are: so that a restart neither brings back here
-// what was purged here, nor keeps them from hearing of it. Several processes
-// may have the same folder: a purge that is told twice takes effect twice.
+// outbox holds the purges that other machines could not be notified of, each in a file
+// until they are. So a restart neither brings back what was purged here, nor keeps it
+// from the others. Several processes may share the folder: a purge that is announced
+// twice takes effect twice.
 type outbox struct {
 	dir string // "": in memory only
 
@@ -112,8 +112,8 @@ func (b *outbox) ring() {
 	}
 }
 
-// covered reports whether one that waits says as much as s, and will be told later
-// than now.
+// covered reports whether a purge that waits in the outbox covers s as well, and will
+// be announced later than now.
 func (b *outbox) covered(s purge.Selector) bool {
 	for _, u := range b.list {
 		all, same := purge.Selector{All: true, Hard: u.Purge.Hard}, s
@@ -134,7 +134,8 @@ const (
 	tooMany               // nothing: merge them
 )
 
-// add notes one. The error says that it may not be told if this process ends first.
+// add puts an announcement into the outbox. The error says that it may be lost if this
+// process ends first.
 func (b *outbox) add(a announcement) (noted, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -149,7 +150,7 @@ func (b *outbox) add(a announcement) (noted, error) {
 	return waits, errors.Join(b.save(a), b.inMemory())
 }
 
-// errNoOutbox is told when there is no folder.
+// errNoOutbox is the error for the operator where there is no folder.
 var errNoOutbox = errors.New("if this server ends before that, purge again; `disk: DIR` in the config keeps purges over a restart")
 
 func (b *outbox) inMemory() error {
@@ -203,7 +204,7 @@ func (b *outbox) remove(id string) {
 	}
 }
 
-// next is the oldest one, which is on its way from now on.
+// next returns the oldest announcement, which is being sent from now on; nil: none.
 func (b *outbox) next() *unsent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,7 +215,7 @@ func (b *outbox) next() *unsent {
 	return b.list[0]
 }
 
-// sent takes u out of the list, if told, or leaves it there.
+// sent takes u out of the list if it was published, and otherwise leaves it there.
 func (b *outbox) sent(u *unsent, told bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,8 +231,8 @@ func (b *outbox) sent(u *unsent, told bool) {
 	}
 }
 
-// later has the others told of a purge when the shared store answers again. why is
-// what has kept them from being told now.
+// later has a purge announced when the shared store answers again. why is what kept it
+// from being announced now.
 func (p *Purger) later(a announcement, why error) error {
 	did, err := p.outbox.add(a)
 	switch did {
@@ -251,15 +252,15 @@ func (p *Purger) later(a announcement, why error) error {
 	return errors.Join(fmt.Errorf("purged here, but other machines were not told: %w; they will be, as soon as the shared store answers", why), err)
 }
 
-// reopen makes the purges that an earlier run could not tell of hold here. Until
-// others have been told, what they have stored counts as older than those.
+// reopen puts the purges into effect here that an earlier run could not announce.
+// Until they are announced, what other machines have stored counts as older.
 func (p *Purger) reopen() {
 	for _, u := range p.outbox.list {
 		p.order.announceOwn(u.ID, func() purge.Time { return p.purge(u.Purge)[0].at })
 	}
 }
 
-// deliver tells the others what waits, until Close.
+// deliver announces what waits, until Close.
 func (p *Purger) deliver() {
 	for {
 		select {

@@ -109,9 +109,9 @@ func (p *Purger) Epoch(at purge.Time) string { return p.order.epoch(at) }
 // everything, when the epoch is not known here.
 func (p *Purger) Time(epoch string) purge.Time { return p.order.time(epoch) }
 
-// Purge takes effect before it returns, here; and on other machines as soon as
-// they hear of it. An error means that it may not survive a crash, or that the
-// others have not been told yet: they will be when the shared store answers again.
+// Purge takes effect here before it returns, and on other machines as soon as they
+// receive it. An error means that it may not survive a crash, or that the others have
+// not been notified yet: they will be when the shared store answers again.
 func (p *Purger) Purge(ctx context.Context, s purge.Selector) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -164,8 +164,8 @@ type announcement struct {
 	Purge purge.Selector `json:"purge,omitzero"`
 }
 
-// announce announces this machine, so that what it stores has a place in the order
-// of purges from the beginning. It tries until it has been heard or Close.
+// announce announces this machine, so that what it stores has a place in the order of
+// purges from the beginning. It repeats that until it was received, or Close.
 func (p *Purger) announce() {
 	const pause = time.Second // a store that is down says so at once
 	for p.ctx.Err() == nil {
@@ -184,8 +184,8 @@ func (p *Purger) announce() {
 	}
 }
 
-// Message takes in what a machine has published, this one included. lost means
-// that others were missed: everything older is validated before its next use.
+// Message receives an announcement that a machine has published, maybe this one. lost
+// means that others were missed: everything older is validated before its next use.
 func (p *Purger) Message(message []byte, lost bool) {
 	if lost {
 		p.purge(purge.Selector{All: true})

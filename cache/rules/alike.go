@@ -8,8 +8,8 @@ import (
 	"millrace/cache/purge"
 )
 
-// Alike is what has to be purged for a selector: for a URL also what is stored
-// under the same key, by a request for another URL.
+// Alike returns what a purge has to cover: the selector itself, and for a URL also
+// what requests for other URLs have stored under the same key.
 func (b *Rules) Alike(s purge.Selector) []purge.Selector {
 	list := []purge.Selector{s}
 	if s.URL == "" {

@@ -7,8 +7,8 @@ import (
 	"millrace/internal/fieldname"
 )
 
-// Scrub takes out of a request's header what the key does not know, so that it
-// cannot have a say in an answer that others get.
+// Scrub removes from a request's header what is not in the key, so that it cannot
+// influence an answer that others get.
 func (s *Settings) Scrub(h http.Header) {
 	for name := range h {
 		if !s.passes(name) {

@@ -55,10 +55,10 @@ type Settings struct {
 	spelled  map[string]string // headers that are in the key, by their fold
 }
 
-// Handling is what becomes of a request's Cookie or Authorization.
+// Handling is how a request's Cookie or Authorization is treated.
 type Handling int
 
-// What may become of them.
+// The ways to treat it.
 const (
 	Secret  Handling = iota // the request bypasses the cache
 	Keyed                   // it is in the key, and reaches the upstream
@@ -150,9 +150,9 @@ func (s *Settings) fill(o Options, rule Rule) error {
 	return err
 }
 
-// guard decides what becomes of what tells users apart. What is in the key may
-// be stored; what is not in it must not reach the upstream, or one user's
-// answer would become everyone's.
+// guard decides how what tells users apart is treated. What is in the key may be
+// stored. What is not in it must not reach the upstream, or one user's answer would
+// become everyone's.
 func (s *Settings) guard(keys key.Options, share bool) {
 	for _, name := range keys.Headers {
 		switch http.CanonicalHeaderKey(name) {
@@ -183,8 +183,8 @@ func (s *Settings) Personal(r *http.Request) bool {
 		s.ProofOf(r) == Free
 }
 
-// ProofOf is what becomes of what a gate has let a request in for: the same as of
-// Authorization, whatever field it was in. Dropped where there was none.
+// ProofOf is how the credentials are treated for which a gate admitted a request: as
+// Authorization is, whatever field they were in. Dropped where there are none.
 func (s *Settings) ProofOf(r *http.Request) Handling {
 	switch p := signin.ProofOf(r.Context()); {
 	case p.Cookie != "" && !s.keys(p.Cookie), p.Asked && !s.keysAll(r.Header):
@@ -200,8 +200,8 @@ func (s *Settings) keys(cookie string) bool {
 	return s.Cookies == Keyed && (len(s.listed) == 0 || slices.Contains(s.listed, cookie))
 }
 
-// keysAll reports whether all credentials that a request has are in the key. One
-// that has none was let in for something that nobody knows.
+// keysAll reports whether all credentials of a request are in the key. It is false for
+// a request without any: nobody knows what it was admitted for.
 func (s *Settings) keysAll(h http.Header) bool {
 	cookie, authorization := len(h["Cookie"]) > 0, len(h["Authorization"]) > 0
 	return (cookie || authorization) && (!authorization || s.Auth == Keyed) &&
@@ -243,9 +243,9 @@ func (b *Rules) Sure(u *url.URL) bool {
 	return true
 }
 
-// ForAnswer is the policy that decides over an answer's life, with the name of the
-// rule it is from; asked are the settings that held for the request, whose part
-// stays.
+// ForAnswer returns the policy that decides how long an answer may be used, with the
+// name of its rule. asked are the settings that held for the request; what they
+// decided stays.
 func (b *Rules) ForAnswer(asked *Settings, r *http.Request, status int, contentType string) (policy rfc9111.Policy, rule string) {
 	policy = asked.Policy
 	policy.Proved = asked.ProofOf(r) == Free

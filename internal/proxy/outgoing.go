@@ -89,8 +89,8 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 	return append(b, q.Body...), nil
 }
 
-// collect makes the fields, but for those that say which proxies the request has
-// passed, with which the rules have nothing to do.
+// collect makes the fields of the request, except Forwarded, X-Forwarded-For and Via,
+// which rules cannot change.
 func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 	head, strip := q.Head, h.paths.strip
 	o.fields = o.fields[:0]

@@ -51,8 +51,8 @@ func (a *asker) ask(ctx context.Context, r *http.Request) (claimed, error) {
 	return c, err
 }
 
-// request is what a client's becomes: what says who it is, and nothing that
-// tells how its body or connection is to be handled.
+// request makes the request for the URL out of a client's: with the fields that say
+// who the client is, without those about its body or connection.
 func (a *asker) request(ctx context.Context, r *http.Request) *http.Request {
 	u := *a.url
 	if u.RawQuery == "" { // else a client could say again what we say in ours

@@ -152,10 +152,9 @@ func tokenOf(r *http.Request, cookie string) string {
 	return ""
 }
 
-// Token is the grant of a token that comes later, to go on behind the first
-// one's end. It does not block: for a key that has to be fetched first it
-// returns token.ErrUnavailable. That the user is still the same is for the caller to
-// say.
+// Token returns the grant of a token that a client sends later, before its first one
+// ends. It does not block: for a key that has to be fetched first it returns
+// token.ErrUnavailable. The caller checks that the user is still the same.
 func (c *Checker) Token(t string) (*Grant, error) {
 	if c.tokens == nil {
 		return nil, fmt.Errorf("%w: tokens are not used here", token.ErrUnauthorized)

@@ -76,7 +76,7 @@ func patternList(m map[string]json.RawMessage, key string, to *[]pattern) error 
 	return nil
 }
 
-// claimsOfToken is what a good token says.
+// claimsOfToken returns the claims of a token that was verified.
 func claimsOfToken(t token.Claims) (claimed, error) {
 	c := claimed{expires: t.Expires}
 	if err := c.read(t.Members, "sub"); err != nil {
@@ -85,7 +85,7 @@ func claimsOfToken(t token.Claims) (claimed, error) {
 	return c, nil
 }
 
-// claimsOfAnswer reads what a URL said.
+// claimsOfAnswer reads the claims in a URL's answer.
 func claimsOfAnswer(data []byte, now time.Time) (claimed, error) {
 	var m map[string]json.RawMessage
 	var c claimed

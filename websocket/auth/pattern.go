@@ -77,7 +77,8 @@ func (p patterns) match(channel string) bool {
 	return false
 }
 
-// A right is what the options give to anyone: always, and by name.
+// A right is a permission that the options give to anyone: always holds for clients
+// without a name, too.
 type right struct{ always, named []pattern }
 
 func newRight(texts []string) right {
@@ -93,7 +94,7 @@ func newRight(texts []string) right {
 	return r
 }
 
-// of is what a user has, with what it was given besides.
+// of returns the patterns of a user: the options' and its own.
 func (r right) of(user string, own []pattern) patterns {
 	all := patterns{shared: r.always, own: own}
 	for _, p := range r.named {

@@ -168,9 +168,9 @@ func New(o Options, d Deps) (*Channels, error) {
 	return c, nil
 }
 
-// Connect decides about a client that wants a WebSocket; the state is for
-// [conn.Engine.Adopt]. It may wait for whoever is asked. end is called when the
-// connection is over, nil for nobody. An error is *Refusal.
+// Connect decides whether a client may open a WebSocket; the state it returns is for
+// [conn.Engine.Adopt]. It may wait for a URL or a key. end, if it is not nil, is
+// called when the connection is over. An error is a *Refusal.
 func (c *Channels) Connect(r *http.Request, end func()) (state any, err error) {
 	grant, no := c.grant(r)
 	if no != nil {
@@ -179,7 +179,7 @@ func (c *Channels) Connect(r *http.Request, end func()) (state any, err error) {
 	return &session{grant: grant, slot: noSlot, end: end}, nil
 }
 
-// grant asks what a client may do.
+// grant returns what a client may do.
 func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
 	grant, err := c.auth.Connect(r.Context(), r)
 	switch {
@@ -196,13 +196,13 @@ func (c *Channels) grant(r *http.Request) (*auth.Grant, *Refusal) {
 	return nil, refusal(http.StatusServiceUnavailable, token.ErrUnavailable.Error())
 }
 
-// Refusal is an HTTP status and what to say with it.
+// Refusal is an HTTP status and the text that goes with it.
 type Refusal struct {
 	Status int
 	Text   string
 }
 
-// refusal makes a sentence of what errors say.
+// refusal makes a sentence of an error's text.
 func refusal(status int, text string) *Refusal {
 	if text != "" {
 		text = strings.ToUpper(text[:1]) + text[1:] + "."
@@ -239,7 +239,8 @@ func (c *Channels) Leaving(k *conn.Conn, _ frame.Code, reconnect time.Duration) 
 	k.Send(frame.Text, leaving(reconnect))
 }
 
-// leaving tells in how many seconds to come back, to the millisecond.
+// leaving is the message that says in how many seconds to come back, to the
+// millisecond.
 func leaving(reconnect time.Duration) []byte {
 	b := strconv.AppendFloat([]byte(`{"reconnect":`), reconnect.Round(time.Millisecond).Seconds(), 'f', -1, 64)
 	return append(b, '}')
@@ -268,8 +269,7 @@ func newMember(g *auth.Grant, client string) *bus.Member {
 	return &bus.Member{Client: client, User: g.User, Info: g.Info}
 }
 
-// publishContext is how long a publication may take before whoever waits for it
-// is told so.
+// publishContext bounds how long a publication may take before its client is answered.
 func publishContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, publishTimeout)
 }

@@ -33,7 +33,7 @@ type command struct {
 	Limit  int             `json:"limit"`
 }
 
-// fault is an error as clients are told it.
+// fault is an error in a client's command, with what the client is told.
 type fault struct {
 	code    code
 	text    string
@@ -104,7 +104,7 @@ func parseCommand(text []byte) (command, *fault) {
 	return c, c.check(channel)
 }
 
-// check looks at what belongs to some commands.
+// check checks the members that only some commands have.
 func (c *command) check(channel string) *fault {
 	bad := func(text string) *fault { return &fault{badRequest, text, channel} }
 	if (c.Subscribe != nil || c.History != nil) && (c.Offset != nil) != (c.Epoch != nil) {
@@ -183,7 +183,7 @@ func (c *command) channel() string {
 	return ""
 }
 
-// since is where a subscription or a history goes on.
+// since is the position behind which a subscription or a history continues; nil: none.
 func (c *command) since() *bus.Position {
 	if c.Offset == nil || c.Epoch == nil {
 		return nil

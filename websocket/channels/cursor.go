@@ -48,8 +48,8 @@ func channelKey(channel string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:keyBytes])
 }
 
-// disambiguate gives marks whose channels have the same key longer ones: somebody
-// may have chosen the name of a channel for that.
+// disambiguate gives marks whose channels have the same short key a longer one: a
+// client may have chosen a channel's name for that collision.
 func (c cursor) disambiguate(channels []string) {
 	seen := map[string]bool{}
 	for i := range c {
@@ -60,7 +60,7 @@ func (c cursor) disambiguate(channels []string) {
 	}
 }
 
-// move goes to a place.
+// move sets the mark to a position.
 func (m *mark) move(p bus.Position) {
 	if m.epoch == "" || p.Epoch != m.Epoch {
 		// A dot and a tilde are what an id is made of.

@@ -11,13 +11,13 @@ import (
 
 // What is sent often is put together by hand: one allocation, no reflection.
 
-// text is a publication as clients are told it. On a bus of several machines it
-// has its ID besides the offset: the one that it was published on may deliver it
-// without an offset, before that or (if the others only seemed not to have it)
-// after, and a client goes from one to another.
+// text is a publication as clients get it. On a bus of several machines it has its ID
+// besides the offset: the machine on which it was published may deliver it without an
+// offset, earlier or (if the others only seemed to be missing) also later, and a
+// client may move from one machine to another.
 func (c *Channels) text(m bus.Message) []byte { return appendText(newText(0, m), m, c.shared) }
 
-// newText has room for a publication behind so many bytes.
+// newText allocates room for a publication behind head bytes.
 func newText(head int, m bus.Message) []byte {
 	return make([]byte, 0, head+len(`{"message":"","offset":,"id":"","data":}`)+21+len(m.Channel)+len(m.ID)+len(m.Data))
 }
@@ -28,7 +28,7 @@ func appendText(b []byte, m bus.Message, withID bool) []byte {
 	return append(appendData(b, m), '}')
 }
 
-// appendPlace adds the offset, and the ID of what has none or if it is wanted.
+// appendPlace adds the offset. It adds the ID if there is no offset, or withID is set.
 func appendPlace(b []byte, m bus.Message, withID bool) []byte {
 	if m.Offset > 0 {
 		b = strconv.AppendUint(append(b, `"offset":`...), m.Offset, 10)
@@ -61,7 +61,7 @@ func (c *Channels) event(m bus.Message) []byte {
 	return append(b, '\n')
 }
 
-// note is news about a channel.
+// note makes the message about a channel's news.
 func note(n hub.Note) []byte {
 	switch n.Kind {
 	case hub.Placed:
@@ -111,7 +111,7 @@ func appendID(b []byte, id json.RawMessage) []byte {
 	return append(append(b, `,"id":`...), id...)
 }
 
-// failure is an error as clients are told it.
+// failure makes the message about an error.
 func failure(f *fault, id json.RawMessage) []byte {
 	b := appendQuoted([]byte(`{"error":`), f.text)
 	b = appendQuoted(append(b, `,"code":`...), string(f.code))

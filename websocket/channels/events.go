@@ -97,8 +97,8 @@ func (c *Channels) ServeEvents(w http.ResponseWriter, r *http.Request, leaving <
 	c.meters.Closed.Add(s.run(out, r.Context().Done(), leaving))
 }
 
-// admit says who wants a stream of what, and which of that it may not have. The
-// grant comes first: a client whose token has ended is told so (401), whatever
+// admit returns the channels of a stream, and those that the client may not subscribe
+// to. The grant is checked first: a client whose token has ended gets 401, whatever
 // else it asks for.
 func (c *Channels) admit(r *http.Request) (channels, refused []string, _ *auth.Grant, _ *Refusal) {
 	if r.Method != http.MethodGet {
@@ -157,8 +157,8 @@ func refuse(w http.ResponseWriter, f *Refusal, allow string) {
 	http.Error(w, f.Text, f.Status)
 }
 
-// run writes what comes until something ends the stream, and says what. Its first
-// bytes tell the client that it will get whatever is published from now on.
+// run writes events until something ends the stream, and returns what. Its first bytes
+// tell the client that it will get everything that is published from now on.
 func (s *stream) run(out *eventWriter, gone, leaving <-chan struct{}) (why string) {
 	if s.awaitStart(gone, leaving) {
 		return endGone
@@ -223,7 +223,7 @@ func (s *stream) awaitStart(gone, leaving <-chan struct{}) bool {
 	return false
 }
 
-// drain writes what waits.
+// drain writes all events that wait.
 func (s *stream) drain(out *eventWriter, gone <-chan struct{}) (why string) {
 	buffer := batches.Get().(*[]byte)
 	defer func() {

@@ -13,11 +13,10 @@ const noSlot = -1
 // the time of day, which may be set.
 const longestSleep = time.Minute
 
-// expiry ends sessions when their grants end: at the moment, not with a timer
-// each but with one for all, on one goroutine that newExpiry starts and close
-// waits for. Commands look at the clock themselves, so nothing is done with a
-// grant that has ended; what is delivered in the moment until the connection is
-// closed is not checked again.
+// expiry ends sessions at the moment at which their grants end. It has one timer for
+// all, on a goroutine that newExpiry starts and close waits for. Commands check the
+// time themselves, so nothing is done with a grant that has ended; deliveries in the
+// moment until the connection is closed are not checked again.
 type expiry struct {
 	wake chan struct{} // the first one may be another
 	stop chan struct{}
@@ -82,7 +81,7 @@ func (e *expiry) run() {
 	}
 }
 
-// sweep ends what has to end, and returns how long nothing more has to.
+// sweep ends the sessions that are due, and returns how long none is due after that.
 func (e *expiry) sweep() time.Duration {
 	for {
 		e.mu.Lock()

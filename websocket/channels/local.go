@@ -9,8 +9,8 @@ import (
 	"millrace/internal/fieldname"
 )
 
-// notLocal says why a request may not come from a program on this machine, ""
-// if it does: a proxy and a browser here speak for others.
+// notLocal says why a request may not come from a program on this machine; "": it
+// does. A proxy or a browser on this machine speaks for others.
 func notLocal(r *http.Request) string {
 	if ap, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		if !ap.Addr().Unmap().IsLoopback() {

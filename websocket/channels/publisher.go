@@ -28,14 +28,11 @@ var (
 	errDone = errors.New("the channels are being closed: come back and try again")
 )
 
-// publisher sends the publications of WebSocket clients, whose loops must not
-// wait: those of one client one after the other, so that they keep their order.
-// One to a channel whose subscription by the same client is not answered yet
-// waits for that, and so do those behind it: whoever subscribes and publishes
-// gets what he has published.
-//
-// Its goroutines are started by add when there is something to do, end when
-// there is nothing more, and are waited for by close.
+// publisher sends the publications of WebSocket clients, whose loops must not wait for
+// the bus. It sends those of one client one after the other, so that they keep their
+// order. A publication to a channel to which the same client is just subscribing waits
+// for the answer to that, and so do the client's later ones: whoever subscribes and
+// then publishes gets its own publication.
 type publisher struct {
 	publish func(ctx context.Context, m bus.Message) (bus.Message, error)
 	ctx     context.Context // ends with close
@@ -50,7 +47,7 @@ type publisher struct {
 	closed  bool
 }
 
-// line is what waits of one client.
+// line is the queue of one client's publications.
 type line struct {
 	s     *session
 	jobs  []job
@@ -98,7 +95,7 @@ func (p *publisher) add(s *session, j job) error {
 	return nil
 }
 
-// offer makes a line ready if the first job in it can be done; mu is held.
+// offer adds a line to ready if its first job can be done; mu is held.
 func (p *publisher) offer(l *line) {
 	if p.closed || !l.idle || len(l.jobs) == 0 || l.jobs[0].waits() {
 		return
@@ -115,7 +112,8 @@ func (p *publisher) staff() {
 	}
 }
 
-// release looks again at a client of which something waited for a subscription.
+// release is called when a subscription was answered for which publications of a
+// client wait.
 func (p *publisher) release(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +156,8 @@ func (p *publisher) next() (*line, job, bool) {
 	return l, j, true
 }
 
-// finish puts a line back to the end if something more can be done of it, so that
-// all clients have their turn.
+// finish puts a line at the end of ready if its next job can be done, so that clients
+// take turns.
 func (p *publisher) finish(l *line, cost int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

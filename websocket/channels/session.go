@@ -107,7 +107,7 @@ func (s *session) Deliver(p *hub.Publication) {
 	s.port.Deliver(p.Frame())
 }
 
-// message takes what the client says.
+// message handles a client's message.
 func (c *Channels) message(s *session, op frame.Opcode, data []byte) {
 	if op != frame.Text {
 		s.port.Close(frame.Unsupported, "the channels speak JSON in text messages")
@@ -138,16 +138,16 @@ func (c *Channels) message(s *session, op frame.Opcode, data []byte) {
 	}
 }
 
-// spend pays for a command, and returns by how much the client has overdrawn
-// what it may spend in a window. One that goes on in spite of the errors
-// overdraws more and more. (This is GCRA: a token bucket in one number.)
+// spend counts a command against the client's rate, and returns by how much the client
+// has exceeded it. A client that goes on in spite of errors exceeds it more and more.
+// (This is GCRA: a token bucket in one number.)
 func (c *Channels) spend(s *session, cost int) (over time.Duration) {
 	now := time.Since(c.started)
 	s.spent = max(s.spent, now) + time.Duration(cost)*c.interval
 	return s.spent - now - window
 }
 
-// obey does what a command says. What it returns is sent to the client.
+// obey executes a command. The client is sent the fault that it returns.
 func (c *Channels) obey(s *session, cmd *command) *fault {
 	switch {
 	case cmd.Subscribe != nil:
@@ -167,7 +167,7 @@ func (c *Channels) obey(s *session, cmd *command) *fault {
 	return nil
 }
 
-// publish puts a publication where it is sent from.
+// publish hands a publication to the publisher.
 func (c *Channels) publish(s *session, cmd *command) *fault {
 	channel := *cmd.Publish
 	if !s.grant.MayPublish(channel) {
@@ -207,7 +207,7 @@ func (c *Channels) published(m bus.Message, err error, channel string, id json.R
 	return append(appendPlace(append(b, ','), m, false), '}')
 }
 
-// unpublished says why a publication failed; the log has the rest.
+// unpublished says to the client why a publication failed; the log has the details.
 func (c *Channels) unpublished(err error, channel string) *fault {
 	switch {
 	case errors.Is(err, bus.ErrTooBig):
@@ -316,7 +316,7 @@ func (c *Channels) members(channel string, id json.RawMessage, members []bus.Mem
 	return append(b, `]}`...)
 }
 
-// renew goes on with a new token.
+// renew replaces the client's grant by that of a new token.
 func (c *Channels) renew(s *session, cmd *command) *fault {
 	g, err := c.auth.Token(*cmd.Token)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"millrace/websocket/hub"
 )
 
-// stream is one event stream. The runner of the hub's last shard puts items into
-// its queue, the request's goroutine takes them out; everything else belongs to
-// that goroutine.
+// stream is one event stream. The runner of the hub's last shard puts items into its
+// queue; the request's goroutine takes them out, and everything else belongs to that
+// goroutine.
 type stream struct {
 	c       *Channels
 	grant   *auth.Grant
@@ -51,7 +51,8 @@ type item struct {
 	start *hub.Answer
 }
 
-// written is what is to be subtracted when a text is on its way.
+// written is a text being written, and what is to be subtracted from what waits when
+// it is.
 type written struct {
 	text          []byte
 	events        int
@@ -72,9 +73,10 @@ func newStream(c *Channels, channels []string, grant *auth.Grant) *stream {
 	return s
 }
 
-// subscribe begins all channels, each behind its place in an id. Where a part of
-// the id could not be read, a channel without a place may have had it there: it
-// begins behind a place that nobody knows, and is told so (a reset).
+// subscribe subscribes to all channels, each behind its position in the client's last
+// id. If a part of the id could not be read (whole is false), a channel without a
+// position may have had one there. It then starts behind an unknown position, so that
+// the client gets a reset.
 func (s *stream) subscribe(from map[string]bus.Position, whole bool) *Refusal {
 	for i, at := range s.places {
 		var since *bus.Position
@@ -123,8 +125,8 @@ func (s *stream) count(bytes, length int) {
 	s.c.meters.QueuedMessages.Add(int64(length))
 }
 
-// done takes the hub's answer. What was missed is the history's and counts for no
-// bound of ours: it is kept there anyway.
+// done receives the hub's answer. What was missed counts for no bound of the stream:
+// the history keeps it anyway.
 func (at *place) done(a hub.Answer, err error) {
 	s := at.s
 	s.mu.Lock()
@@ -214,8 +216,8 @@ func (s *stream) next(text []byte) (w written, end string) {
 	return w, ""
 }
 
-// writeStart writes where a subscription begins that has nothing (more) to catch up
-// with. An event without data is not shown to anyone, but its id counts.
+// writeStart writes the position at which a subscription starts when nothing (more)
+// was missed. No client shows an event without data, but it keeps its id.
 func (s *stream) writeStart(w *written, it *item) {
 	at := it.at
 	if s.places[at.i] != at || it.start.Down { // there will be a reset when the bus is back
@@ -230,8 +232,8 @@ func (s *stream) writeStart(w *written, it *item) {
 	w.text = append(s.appendID(w.text), '\n')
 }
 
-// missed writes what was missed, as much as is for one batch, and reports
-// whether that was all.
+// missed writes what was missed, up to the size of a batch, and reports whether that
+// was all.
 func (s *stream) missed(w *written, it *item) bool {
 	at, a := it.at, it.start
 	if s.places[at.i] != at {
@@ -303,8 +305,8 @@ func (s *stream) appendRefused(b []byte) []byte {
 	return b
 }
 
-// again subscribes anew behind what was written, since something may have been
-// missed.
+// again subscribes to a channel again, behind what was written, since something may
+// have been missed.
 func (s *stream) again(at *place) {
 	s.c.hub.Unsubscribe(at.sub)
 	fresh := &place{s: s, i: at.i, channel: at.channel}
@@ -322,7 +324,7 @@ func (s *stream) appendID(b []byte) []byte {
 	return append(s.marks.appendTo(append(b, "id: "...)), '\n')
 }
 
-// written takes a batch off what waits.
+// written subtracts a batch that was written from what waits.
 func (s *stream) written(w written) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

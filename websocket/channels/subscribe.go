@@ -13,14 +13,13 @@ import (
 	"millrace/websocket/hub"
 )
 
-// mostMissed is how many bytes may wait for all clients of a route when one more
-// is to be sent more than a queue of what it has missed: as much as 20 histories
-// of 100 large messages.
+// mostMissed is how many bytes may wait for all clients of a route if one more client
+// is to get more of what it has missed than fits into its queue: as much as 20
+// histories of 100 large messages.
 const mostMissed = 128 << 20
 
-// joining is a subscription that was asked for and not answered yet. The
-// answer comes on the runner, not always in the turn, and the client may have
-// changed its mind by then.
+// joining is a subscription that the hub has not answered yet. The answer comes on the
+// runner, not always in the turn, and the client may have changed its mind by then.
 type joining struct {
 	c       *Channels
 	s       *session
@@ -43,15 +42,15 @@ type joining struct {
 	over atomic.Bool // settled, and what there is to say is said
 }
 
-// cancel has no answer sent, unless it was sent already.
+// cancel prevents the answer, unless it was sent already.
 func (j *joining) cancel() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.settle()
 }
 
-// replace is cancel for who changes its mind, and waits for an answer if it has
-// given the command an id.
+// replace is cancel for a client that has sent a later subscribe or unsubscribe: if it
+// waits for an answer to the first command, by its id, it gets an error.
 func (j *joining) replace() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +60,7 @@ func (j *joining) replace() {
 	j.settle()
 }
 
-// settle is called when there is no more to say; mu is held.
+// settle marks the subscription as answered; mu is held.
 func (j *joining) settle() {
 	j.settled = true
 	j.over.Store(true)
@@ -125,8 +124,8 @@ func unsubscribable(err error, channel string) *fault {
 	return &fault{tooMany, err.Error(), channel}
 }
 
-// keep remembers a subscription that was not answered at once. It reports
-// whether it was answered with an error of ours.
+// keep remembers in the session a subscription that was not answered at once. It
+// reports whether it was refused already.
 func (j *joining) keep(sub *hub.Subscription) (refused bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -152,8 +151,8 @@ func (j *joining) forget() {
 	}
 }
 
-// done takes the hub's answer. It is on the runner: Answer is all that it may
-// call, and what was missed goes out before anything newer can come.
+// done receives the hub's answer, on the runner, where Answer is the only method it
+// may call. What was missed is sent before anything newer can come.
 func (j *joining) done(a hub.Answer, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -198,13 +197,13 @@ func (j *joining) sendAnswer(a hub.Answer) {
 	}
 }
 
-// fail answers with an error that may be gone when the client tries again.
+// fail answers with an error of the kind that may not come again.
 func (j *joining) fail(text string) {
 	j.send(failure(&fault{unavailable, text, j.channel}, j.id))
 	j.later(j.failed)
 }
 
-// failed takes back what was put into the session, if it still is there.
+// failed removes the subscription from the session, if it is still there.
 func (j *joining) failed() {
 	j.forget()
 	if j.sub != nil && (j.s.first == j.sub || j.s.more[j.channel] == j.sub) {
@@ -216,9 +215,9 @@ func (j *joining) send(text []byte) {
 	j.port.Answer(frame.Prepare(frame.Text, text, j.c.compressFrom))
 }
 
-// hasRoom reports whether what a client has missed may wait for it. As much as
-// may wait for any client always may; more, unless clients that come back and do
-// not read have taken all the memory that there is for it.
+// hasRoom reports whether what a client has missed may be queued for it. As much as
+// fits into any client's queue always may. More may, unless clients that came back and
+// do not read have taken up mostMissed.
 func (c *Channels) hasRoom(missed []bus.Message) bool {
 	size := 0
 	for i := range missed {
@@ -237,15 +236,16 @@ func (c *Channels) unsubscribe(s *session, cmd *command) *fault {
 	return nil
 }
 
-// unsubscribed tells the client. As "subscribed" it does not wait for the end of
-// the turn: so the two come in the order in which they are said.
+// unsubscribed sends the answer at once, as that to subscribe is sent, and not at the
+// end of the turn: so the two keep their order.
 func (s *session) unsubscribed(channel string, id json.RawMessage) {
 	said := append(answer("unsubscribed", channel, id), '}')
 	s.port.Answer(frame.Prepare(frame.Text, said, 0))
 }
 
-// drop ends a subscription if there is one. The hub is told first: a
-// subscription whose answer is not wanted any more must not be delivered to.
+// drop ends a subscription, if there is one. It unsubscribes from the hub first, so
+// that nothing more is delivered to a subscription whose answer is not wanted any
+// more.
 func (c *Channels) drop(s *session, channel string) (found bool) {
 	sub := s.take(channel)
 	if sub != nil {
@@ -258,8 +258,8 @@ func (c *Channels) drop(s *session, channel string) (found bool) {
 	return sub != nil
 }
 
-// revoke ends the subscriptions that a new grant does not allow, and joins and
-// leaves where it does not.
+// revoke ends the subscriptions that a new grant does not allow, and the notes of
+// joins and leaves where it does not allow those.
 func (c *Channels) revoke(s *session) {
 	var gone []string
 	look := func(sub *hub.Subscription) {

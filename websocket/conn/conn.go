@@ -90,7 +90,7 @@ func (c *Conn) SetState(state any) { c.state = state }
 // Settings are those of Adopt.
 func (c *Conn) Settings() *Settings { return c.set }
 
-// runner is where the connection lives.
+// runner is the loop, or the strand, on which the connection's turns run.
 func (c *Conn) runner() *runner {
 	if c.driver != nil {
 		return &c.driver.strand.runner
@@ -139,8 +139,8 @@ func (c *Conn) SendPiece(op frame.Opcode, data []byte, first, last bool) {
 // called not only in the turn, but by whatever runs on the connection's runner.
 func (c *Conn) Deliver(p *frame.Prepared) { c.deliver(p, true) }
 
-// Answer is Deliver for what the client has asked for itself: it does not count
-// as waiting for a slow client, and is never dropped.
+// Answer is Deliver for an answer to the client's own request: it does not count as
+// waiting for a slow client, and is never dropped.
 func (c *Conn) Answer(p *frame.Prepared) { c.deliver(p, false) }
 
 func (c *Conn) deliver(p *frame.Prepared, shared bool) {
@@ -177,8 +177,8 @@ func (c *Conn) sendClose(code frame.Code, reason string) {
 	c.put(closeSent)
 }
 
-// fail is for a peer that does not keep to the protocol: it is told why, and
-// nothing that still comes from it counts (RFC 6455, 7.1.7).
+// fail ends the connection of a peer that breaks the protocol. The peer is told why,
+// and nothing more that it sends counts (RFC 6455, 7.1.7).
 func (c *Conn) fail(e *frame.Error) {
 	c.countClose(closeReason(e.Code, true))
 	if !c.is(closeSent) {
@@ -219,11 +219,11 @@ func (c *Conn) countClose(reason string) {
 // shard spreads the counters.
 func (c *Conn) shard() uint32 { return uint32(c.runner().index) }
 
-// Handle returns what may be kept and used from anywhere, also after the
+// Handle returns a handle, which may be kept and used from anywhere, also after the
 // connection's end.
 func (c *Conn) Handle() Handle { return Handle{c: c, on: c.runner(), gen: c.gen} }
 
-// Handle is a connection from outside its turn. The zero Handle is none.
+// Handle stands for a connection outside of its turn. The zero Handle stands for none.
 type Handle struct {
 	c   *Conn
 	on  *runner

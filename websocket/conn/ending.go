@@ -8,9 +8,9 @@ import (
 	"millrace/internal/send"
 )
 
-// endWriting says that nothing more comes from us, over TLS and below it, and
-// leaves the other direction open. Over TLS it waits up to five seconds for a
-// client that does not read, unless the connection is cut meanwhile.
+// endWriting ends our direction, over TLS and below it, and leaves the other one open.
+// Over TLS it waits up to five seconds for a client that does not read, unless the
+// connection is cut meanwhile.
 func endWriting(rw io.Closer) {
 	half, ok := rw.(interface{ CloseWrite() error })
 	if !ok {
@@ -23,8 +23,8 @@ func endWriting(rw io.Closer) {
 	}
 }
 
-// socket is what a connection comes down to, below TLS and whatever else says
-// what is below it; nil for a stream of HTTP/2, which is not a connection.
+// socket returns the connection below TLS and other wrappers; nil for a stream of
+// HTTP/2, which has none of its own.
 func socket(rw io.Closer) net.Conn {
 	nc, _ := rw.(net.Conn)
 	for {
@@ -36,11 +36,12 @@ func socket(rw io.Closer) net.Conn {
 	}
 }
 
-// cutter is a stream of HTTP/2, of which Close lets arrive what was written.
+// cutter is a stream of HTTP/2: its Close lets arrive what was written, its Cut does
+// not.
 type cutter interface{ Cut() error }
 
-// cut ends a connection at once: below TLS, whose own Close may wait for a
-// client that does not read, and without regard to what is being written.
+// cut ends a connection at once, whatever is being written: below TLS, whose own Close
+// may wait for a client that does not read.
 func cut(rw io.Closer) error {
 	switch rw := rw.(type) {
 	case interface{ NetConn() net.Conn }:
@@ -51,12 +52,12 @@ func cut(rw io.Closer) error {
 	return rw.Close()
 }
 
-// alertRoom is how many bytes may be on their way to a client for another
-// record of TLS to be taken for certain: the least that a socket's buffer has.
+// alertRoom is how many bytes may be on their way to a client when another record of
+// TLS certainly fits: the smallest buffer that a socket has.
 const alertRoom = 2 << 10
 
-// takesMore reports whether the farewell of TLS, for which package tls would
-// wait up to five seconds if the client does not read, can be sent at once.
+// takesMore reports whether the close_notify of TLS can be sent at once. Package tls
+// would wait up to five seconds with it for a client that does not read.
 func takesMore(rw io.Closer) bool {
 	if _, ok := rw.(*tls.Conn); !ok {
 		return true

@@ -41,9 +41,9 @@ type Engine struct {
 	inflate places
 }
 
-// NewEngine starts an engine: a loop for each core where the system has them,
-// and one goroutine for all connections that have one of their own. errorLog
-// is told of Apps that panic, which costs them a connection; nil is slog.Default().
+// NewEngine starts an engine: a loop for each core where the system has them, and one
+// goroutine for all connections that have one of their own. Panics of Apps, which cost
+// them a connection, go to errorLog; nil is slog.Default().
 func NewEngine(errorLog *slog.Logger) *Engine {
 	if errorLog == nil {
 		errorLog = slog.Default()
@@ -75,8 +75,9 @@ func (e *Engine) Runners() int { return len(e.runners) }
 // loop delays all of its connections: do a part, and post the rest again.
 func (e *Engine) Post(i int, f func()) { e.runners[i].post(f) }
 
-// Answer has every runner say that it still goes round, and returns when all have.
-// The error says which one has not by the end of ctx. A nil engine has none.
+// Answer checks that the runners still run: it has each of them answer, and returns
+// when all have. The error says which one has not by the end of ctx. A nil engine has
+// none.
 func (e *Engine) Answer(ctx context.Context) error {
 	if e == nil || e.closed.Load() {
 		return nil
@@ -212,13 +213,14 @@ const (
 	cutEvery = 10
 )
 
-// leaveOrder is where Leave sends connections.
+// leaveOrder is what Leave has ordered: with which code, and within what time clients
+// are to come back.
 type leaveOrder struct {
 	code   frame.Code
 	within time.Duration
 }
 
-// hint is the reason that one connection is told.
+// hint is the reason for one connection's close frame.
 func (a *leaveOrder) hint() string { return reconnectHint(drawn(a.within)) }
 
 // Leave ends all connections with these settings in good order: Leaver is
@@ -246,7 +248,7 @@ func (e *Engine) Leave(s *Settings, code frame.Code, within, grace time.Duration
 	}
 }
 
-// sendOff has a pipe told to leave by a goroutine, for which Close waits.
+// sendOff has a pipe leave, on a goroutine, for which Close waits.
 func (e *Engine) sendOff(o *goroutinePipe, code frame.Code, hint string) {
 	e.adopts.RLock()
 	defer e.adopts.RUnlock()
@@ -263,7 +265,7 @@ func (e *Engine) each(s *Settings, f func(c *Conn)) {
 	e.strand.post(func() { e.strand.each(s, f) })
 }
 
-// leave sends a connection away.
+// leave ends a connection for Leave.
 func (c *Conn) leave(a *leaveOrder) {
 	if c.is(closeSent | dead | doomed) {
 		return
@@ -279,7 +281,7 @@ func (c *Conn) leave(a *leaveOrder) {
 	c.Close(a.code, reconnectHint(back))
 }
 
-// leaveToo sends a connection away that comes while others with its settings go.
+// leaveToo ends a connection that comes after Leave was called for its settings.
 func (c *Conn) leaveToo() {
 	if a := c.set.leaving.Load(); a != nil {
 		c.leave(a)
@@ -293,7 +295,7 @@ func (e *Engine) cutPipes(s *Settings) {
 	}
 }
 
-// drawn spreads the return of those who are sent away.
+// drawn draws when one client is to come back, so that not all come at once.
 func drawn(within time.Duration) time.Duration {
 	if within <= 0 {
 		return 0
@@ -301,7 +303,7 @@ func drawn(within time.Duration) time.Duration {
 	return rand.N(within)
 }
 
-// reconnectHint is the reason in a close frame that sends somebody away for a while.
+// reconnectHint is the reason in a close frame whose client is to come back after d.
 func reconnectHint(d time.Duration) string {
 	return "reconnect in " + strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 }
@@ -328,12 +330,12 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// mistake is told of functions that were posted and have panicked.
+// mistake logs that a posted function has panicked.
 func (e *Engine) mistake(cause any) {
 	e.errors.Error("a task of the WebSockets failed", "cause", cause, "stack", string(debug.Stack()))
 }
 
-// guard keeps a mistake of an App from ending all connections.
+// guard ends the connection, and not the process, when an App panics.
 func (e *Engine) guard(c *Conn) {
 	if cause := recover(); cause != nil {
 		c.put(doomed)

@@ -9,9 +9,9 @@ import (
 	"millrace/websocket/frame"
 )
 
-// goroutineDriver drives a connection with a goroutine that reads from it.
-// Whoever has output and finds no writer becomes the writer: the reader itself,
-// so that an echo costs no switch, or a goroutine that ends when nothing waits.
+// goroutineDriver drives a connection with a goroutine that reads from it. Whoever has
+// output and finds no writer becomes the writer: the reader itself, so that an echo
+// costs no switch between goroutines, or a goroutine that ends when nothing waits.
 type goroutineDriver struct {
 	strand *strand
 	rw     io.ReadWriteCloser
@@ -36,8 +36,8 @@ type goroutineDriver struct {
 	first [firstRead]byte
 }
 
-// firstRead is what a quiet connection waits with. A larger buffer is borrowed
-// when there is more.
+// firstRead is the buffer with which a quiet connection waits. It takes a larger one
+// from a pool when there is more to read.
 const firstRead = 256
 
 // recordRead is that larger buffer: a record of TLS.
@@ -45,7 +45,7 @@ const recordRead = 16 << 10
 
 var readPool = sync.Pool{New: func() any { b := make([]byte, frame.MaxHeader+recordRead); return &b }}
 
-// afterOutput is what happens when all output has gone.
+// afterOutput is what to do when all output was written.
 type afterOutput uint8
 
 const (
@@ -54,15 +54,16 @@ const (
 	closeAll
 )
 
-// inTurn calls f in the connection's turn, unless it is over. What f sends is
-// written by another goroutine.
+// inTurn calls f in the connection's turn, unless the connection is over. Another
+// goroutine writes what f sends.
 func (o *goroutineDriver) inTurn(c *Conn, f func()) {
 	o.turn.Lock()
 	defer o.turn.Unlock()
 	o.during(c, f)
 }
 
-// tryTurn is inTurn for who has no time to wait for another turn's end.
+// tryTurn is inTurn for callers that cannot wait for another turn's end; false: there
+// is one.
 func (o *goroutineDriver) tryTurn(c *Conn, f func()) bool {
 	if !o.turn.TryLock() {
 		return false
@@ -80,7 +81,7 @@ func (o *goroutineDriver) during(c *Conn, f func()) {
 	o.settle(c, false)
 }
 
-// call calls f, which may panic. The turn is the caller's.
+// call calls f, which may panic. The caller has the turn.
 func (o *goroutineDriver) call(c *Conn, f func()) {
 	o.mu.Lock()
 	o.inside = true
@@ -89,7 +90,7 @@ func (o *goroutineDriver) call(c *Conn, f func()) {
 	f()
 }
 
-// write collects a frame.
+// write adds a frame to the turn's output.
 func (o *goroutineDriver) write(h frame.Header, body []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +98,7 @@ func (o *goroutineDriver) write(h frame.Header, body []byte) {
 	*b = append(h.Append(*b), body...)
 }
 
-// writeLast collects a close frame.
+// writeLast adds a close frame, behind which nothing is sent.
 func (o *goroutineDriver) writeLast(last []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +107,7 @@ func (o *goroutineDriver) writeLast(last []byte) {
 	o.sealed = true
 }
 
-// collect is where a turn's output goes. mu is held, here and below.
+// collect returns the buffer of a turn's output. mu is held, here and below.
 func (o *goroutineDriver) collect() *[]byte {
 	if o.batch == nil {
 		o.batch = scratchPool.Get().(*[]byte)
@@ -124,7 +125,7 @@ func (o *goroutineDriver) collected() int {
 	return len(*o.batch)
 }
 
-// queueBatch puts what was collected behind the rest of the output.
+// queueBatch moves the turn's output behind the output that waits already.
 func (o *goroutineDriver) queueBatch(c *Conn) {
 	if o.batch == nil {
 		return
@@ -146,8 +147,8 @@ func (o *goroutineDriver) output(c *Conn) *output {
 	return c.out
 }
 
-// settle ends a turn: what was collected is handed over. If the caller is the
-// reader, it reports whether that has to drain; else another goroutine does.
+// settle ends a turn and has its output written. If the caller is the reader, it
+// reports whether the caller has to drain; otherwise another goroutine does.
 func (o *goroutineDriver) settle(c *Conn, reader bool) (writer bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -208,7 +209,7 @@ func (o *goroutineDriver) deliver(c *Conn, p *frame.Prepared, shared bool) {
 	}
 }
 
-// replace has last be all that still waits; see Conn.tooSlow.
+// replace drops what still waits, and queues last; see Conn.tooSlow.
 func (o *goroutineDriver) replace(c *Conn, last chunk) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,8 +225,8 @@ const (
 	writeUpTo = 64 << 10
 )
 
-// next is what is to be written next, a part of a chunk or several of them,
-// which are put together in buf. mu is held.
+// next returns what is to be written next: a part of a chunk, or several small chunks,
+// which are joined in buf. mu is held.
 func (o *output) next(buf **[]byte) []byte {
 	b := o.chunks[o.first].b[o.skip:]
 	o.going = 1
@@ -300,8 +301,8 @@ func (o *goroutineDriver) drop(c *Conn) {
 	c.out = nil
 }
 
-// awaitDrained is the backpressure: nothing is read while output waits, unless
-// that is the last.
+// awaitDrained is the backpressure: it waits until all output was written, before more
+// is read. It does not wait behind a close frame.
 func (o *goroutineDriver) awaitDrained() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -314,9 +315,9 @@ func (o *goroutineDriver) awaitDrained() {
 // maxCloseFrame is the size of the longest close frame of a server.
 const maxCloseFrame = 2 + frame.MaxControl
 
-// discard reads and throws away what a failed client sends, in the place of the
-// reader, which is writing: the client may take our close frame only when it has
-// sent everything. It ends with the connection, or with what the client sends.
+// discard reads and throws away what a failed client sends, while the reader is busy
+// with writing: the client may read our close frame only when it has sent everything.
+// It ends with the connection, or with what the client sends.
 func (o *goroutineDriver) discard(c *Conn) {
 	if d, ok := o.rw.(readDeadliner); ok {
 		_ = d.SetReadDeadline(time.Time{}) // that of the last read
@@ -407,8 +408,8 @@ func (o *goroutineDriver) over(c *Conn) bool {
 	return c.is(doomed)
 }
 
-// take has f called in the turn and writes what it has sent, and then what was
-// left of the input meanwhile.
+// take calls f in the turn and writes what it has sent, and then parses the input that
+// has waited for that.
 func (o *goroutineDriver) take(c *Conn, f func()) {
 	o.turn.Lock()
 	o.finishTurn(c, f)
@@ -481,7 +482,7 @@ func (o *goroutineDriver) finish(c *Conn) {
 	s.readers.Done()
 }
 
-// endCode is what the App is told.
+// endCode is the close code that the App gets.
 func (c *Conn) endCode() frame.Code {
 	if c.code == 0 || !c.is(closeSent|closeSeen) {
 		return frame.Abnormal

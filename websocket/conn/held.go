@@ -6,7 +6,8 @@ import (
 	"millrace/websocket/frame"
 )
 
-// partialInput is what has come by halves.
+// partialInput is input of which not all has come: of a header, a control frame or a
+// message.
 type partialInput struct {
 	head     [frame.MaxHeader]byte // of a header
 	nHead    uint8
@@ -69,7 +70,7 @@ func (s *Settings) giveBack(n int) {
 	}
 }
 
-// stall keeps input that is not to be looked at yet. There is none.
+// stall keeps input that cannot be parsed yet. Nothing may be kept already.
 func (h *partialInput) stall(s *Settings, b []byte) bool {
 	if !h.take(s, len(b)) {
 		return false
@@ -88,8 +89,8 @@ func (h *partialInput) resume(s *Settings) []byte {
 	return b
 }
 
-// keep adds the next part of a message. What is announced but has not come
-// costs nothing.
+// keep adds the next part of a message. Memory is taken for what has come, not for
+// what a header announces.
 func (h *partialInput) keep(s *Settings, p []byte) bool {
 	if need := len(h.message) + len(p); need > cap(h.message) {
 		size := max(minPartial, 2*cap(h.message), need)
@@ -140,14 +141,14 @@ func (h *partialInput) dropMessage(s *Settings) {
 	h.message = nil
 }
 
-// releaseEmptyInput gives held back when nothing is in it.
+// releaseEmptyInput gives c.partial back if it is empty.
 func (c *Conn) releaseEmptyInput() {
 	if h := c.partial; h != nil && h.nHead == 0 && len(h.control) == 0 && h.message == nil && h.packed.Size() == 0 && h.unparsed == nil {
 		c.releaseInput()
 	}
 }
 
-// releaseInput forgets all that is held.
+// releaseInput gives c.partial back, with all that is in it.
 func (c *Conn) releaseInput() {
 	h := c.partial
 	if h == nil {

@@ -19,8 +19,8 @@ const (
 	directOut = 64 << 10
 )
 
-// inflate decompresses a message that has come whole. On a loop the App may get
-// it later: nothing more of the connection is looked at until then.
+// inflate decompresses a message of which all has come. On a loop this may take until
+// after the turn; nothing more of the connection is read until then.
 func (c *Conn) inflate(p []byte) fault {
 	limit := c.set.heldLimit()
 	if len(p) <= directIn {
@@ -115,7 +115,7 @@ func inflateFault(err error) fault {
 	return notDeflate
 }
 
-// line is who waits to decompress, with the size of the message.
+// line is a queue of those who wait to decompress a message, with its size.
 type line[T any] struct {
 	waiting []inLine[T]
 	oldest  bool // whose turn it is
@@ -128,8 +128,8 @@ type inLine[T any] struct {
 
 func (l *line[T]) push(who T, size int) { l.waiting = append(l.waiting, inLine[T]{who, size}) }
 
-// pop takes out the smallest and who waits longest by turns: small messages do
-// not wait for a crowd of large ones, and no message waits for ever.
+// pop takes out, by turns, the smallest and the one that waits longest: small messages
+// do not wait for many large ones, and none waits for ever.
 func (l *line[T]) pop() (who T, ok bool) {
 	if len(l.waiting) == 0 {
 		return who, false

@@ -85,8 +85,8 @@ func (lp *loop) run() {
 	_ = lp.waker.Close()
 }
 
-// work serves until there is nothing to do: only then may the poller wait,
-// which learns of what comes later, but not of what is there.
+// work serves until there is nothing to do. Only then may the poller wait: it reports
+// what comes later, but not what is there already.
 func (lp *loop) work() (done bool) {
 	lp.tick = lp.engine.now()
 	for {
@@ -105,8 +105,8 @@ func (lp *loop) work() (done bool) {
 	}
 }
 
-// serve looks at one connection. The watch is level-triggered: what is left in
-// the socket will be told again.
+// serve serves one connection. The watch is level-triggered: what is left in the
+// socket is reported again.
 func (lp *loop) serve(event *epoll.Event) {
 	if event.Key() == epoll.WakeKey {
 		return // edge-triggered: seeing it is enough, the inbox is looked at in every round
@@ -118,7 +118,7 @@ func (lp *loop) serve(event *epoll.Event) {
 	lp.ready(c, event.Events)
 }
 
-// ready does what a connection is ready for, and ends its turn.
+// ready does what a connection's events allow, and ends its turn.
 func (lp *loop) ready(c *Conn, events uint32) {
 	defer lp.settled(c)
 	switch {
@@ -138,7 +138,7 @@ func (lp *loop) ready(c *Conn, events uint32) {
 	}
 }
 
-// settled is settle after what may have panicked.
+// settled ends a turn after code that may have panicked.
 func (lp *loop) settled(c *Conn) {
 	if cause := recover(); cause != nil {
 		func() {
@@ -183,7 +183,7 @@ func (lp *loop) read(c *Conn) {
 	}
 }
 
-// write collects a frame, or writes it with what was collected before.
+// write adds a frame to the turn's output, or writes it together with that.
 func (lp *loop) write(c *Conn, h frame.Header, body []byte) {
 	lp.turnTo(c)
 	lp.batch = h.Append(lp.batch)
@@ -202,7 +202,7 @@ func (lp *loop) writeRaw(c *Conn, b []byte) {
 	lp.batch = append(lp.batch, b...)
 }
 
-// turnTo makes c the connection whose output is collected.
+// turnTo begins a turn of c, whose output is collected from now on.
 func (lp *loop) turnTo(c *Conn) {
 	if lp.current != c {
 		lp.flush(nil)
@@ -210,7 +210,7 @@ func (lp *loop) turnTo(c *Conn) {
 	}
 }
 
-// flush writes what was collected, and body behind it, which is not kept.
+// flush writes the collected output, and body behind it, which the loop does not keep.
 func (lp *loop) flush(body []byte) {
 	c := lp.current
 	if len(lp.batch) == 0 {
@@ -250,8 +250,8 @@ func (lp *loop) doom(c *Conn) {
 	}
 }
 
-// queue has b wait for the socket. Nothing is read meanwhile, but of a client
-// that has failed: see discardInput.
+// queue keeps b until the socket takes it. Meanwhile nothing is read, except from a
+// client that has failed; see discardInput.
 func (lp *loop) queue(c *Conn, b []byte, message bool) {
 	if c.out == nil {
 		c.out = outputPool.Get().(*output)
@@ -271,22 +271,22 @@ func (lp *loop) queue(c *Conn, b []byte, message bool) {
 	c.set.account(len(b), length)
 }
 
-// discardInput has what a failed client sends read and thrown away while output
-// waits for it: it may take our close frame only when it has sent everything.
+// discardInput has what a failed client sends read and thrown away while output waits
+// for it: the client may read our close frame only when it has sent everything.
 func (lp *loop) discardInput(c *Conn) {
 	if c.out != nil && !c.is(doomed|dead|pipeEnd) {
 		lp.watch(c, epoll.In|epoll.PeerShut|epoll.Out)
 	}
 }
 
-// watch says what to wait for.
+// watch sets the events that the loop waits for.
 func (lp *loop) watch(c *Conn, events uint32) {
 	if err := lp.poller.Change(int(c.fd), events, int32(c.slot), c.gen); err != nil {
 		lp.doom(c)
 	}
 }
 
-// deliver writes a whole message that others wait for, too.
+// deliver writes a whole message, which may be shared with other connections.
 func (lp *loop) deliver(c *Conn, b []byte, shared bool) {
 	if lp.current == c {
 		lp.flush(nil) // what was said before
@@ -322,7 +322,7 @@ func (lp *loop) deliver(c *Conn, b []byte, shared bool) {
 	}
 }
 
-// drain writes what waits, and when all has gone looks at the input again.
+// drain writes what waits, and when all was written parses input again.
 func (lp *loop) drain(c *Conn) {
 	all, err := lp.push(c)
 	if err != nil {
@@ -341,8 +341,8 @@ func (lp *loop) drain(c *Conn) {
 	}
 }
 
-// push writes what waits, as much as the socket takes. It reports whether all
-// has gone.
+// push writes what waits, as much as the socket takes. It reports whether that was
+// all.
 func (lp *loop) push(c *Conn) (all bool, err error) {
 	o := c.out
 	length, before := o.length, o.bytes
@@ -387,7 +387,7 @@ func (lp *loop) settle(c *Conn) {
 	}
 }
 
-// endTurn ends the turns that had no end of their own.
+// endTurn ends the turn of the connection whose output was collected last.
 func (lp *loop) endTurn() {
 	lp.flush(nil)
 	lp.current = nil
@@ -501,8 +501,8 @@ func (lp *loop) turnWheel() {
 // loop get their turn.
 const eachChunks = 4
 
-// each calls f in the turn of connections with these settings, which begin in
-// chunk from, and has itself called again for the rest.
+// each calls f in the turn of each connection with these settings, from the slab's
+// chunk from on. After some chunks it posts itself for the others.
 func (lp *loop) each(s *Settings, f func(c *Conn), from int) {
 	to := from + eachChunks
 	lp.slab.each(from, to, func(c *Conn) {

@@ -4,7 +4,7 @@ import (
 	"sync"
 )
 
-// output is what waits for a socket that takes no more.
+// output is what a connection has to write while its socket takes no more.
 type output struct {
 	chunks  []chunk
 	first   int    // the chunk that goes next
@@ -17,8 +17,8 @@ type output struct {
 	since   uint32 // tick of the last progress
 }
 
-// chunk is a part of the output: what was collected in a turn, or a message
-// that was prepared for many, which is theirs, too.
+// chunk is a part of the output: what one turn has sent, or a prepared message, whose
+// bytes other connections share.
 type chunk struct {
 	b       []byte
 	from    *[]byte // of scratchPool, goes back there; nil: it is somebody's
@@ -59,7 +59,7 @@ func (o *output) shift() {
 	}
 }
 
-// advance takes note that n bytes have gone.
+// advance removes n bytes that were written.
 func (o *output) advance(n int) {
 	o.bytes -= n
 	n += o.skip
@@ -70,7 +70,7 @@ func (o *output) advance(n int) {
 	o.skip = n
 }
 
-// inProgress is how many chunks are on their way, in part at least.
+// inProgress is how many chunks are being written, in part at least.
 func (o *output) inProgress() int {
 	if o.going == 0 && (o.skip > 0 || o.partial) {
 		return 1
@@ -78,8 +78,8 @@ func (o *output) inProgress() int {
 	return o.going
 }
 
-// dropOldest forgets the message that waits longest and has not begun to go.
-// It reports false if there is none.
+// dropOldest drops the oldest message of which nothing was written. It reports false
+// if there is none.
 func (o *output) dropOldest() bool {
 	for i := o.first + o.inProgress(); i < len(o.chunks); i++ {
 		if !o.chunks[i].message {
@@ -97,7 +97,7 @@ func (o *output) dropOldest() bool {
 	return false
 }
 
-// dropWaiting forgets everything but what is on its way, and returns how many
+// dropWaiting drops everything of which nothing was written, and returns how many
 // messages that were.
 func (o *output) dropWaiting() (dropped int) {
 	keep := o.inProgress()
@@ -135,8 +135,8 @@ func putOutput(o *output) {
 	outputPool.Put(o)
 }
 
-// forget counts the messages that wait as dropped, takes all that waits off
-// the gauges, and gives the output back.
+// forget counts the messages that wait as dropped, subtracts all that waits from the
+// gauges, and gives the output back.
 func (o *output) forget(s *Settings, why string) {
 	for range o.length {
 		s.Meters.Dropped.Add(why)
@@ -145,7 +145,7 @@ func (o *output) forget(s *Settings, why string) {
 	putOutput(o)
 }
 
-// account keeps the gauges in step with an output that changed by so much.
+// account adds to the gauges.
 func (s *Settings) account(bytes, messages int) {
 	if bytes != 0 {
 		s.Meters.QueuedBytes.Add(int64(bytes))
@@ -162,10 +162,10 @@ const (
 	droppedGone   = "client gone"
 )
 
-// admit makes room for one more prepared message of n bytes, by the rule for
-// slow clients. What the client has asked for does not count, nor does a single
-// message that is larger than the whole queue. It reports false when the
-// message cannot be taken, and slow when the client has to go for it.
+// admit makes room for one more prepared message of n bytes, by the rule for slow
+// clients. Answers to the client's own requests do not count, nor does a single
+// message that is larger than the whole queue. It reports false if the message cannot
+// be queued, and slow if the client has to be disconnected for that.
 func (o *output) admit(s *Settings, n int) (ok, slow bool) {
 	over := func() bool {
 		return s.Queue > 0 && o.shared > 0 && o.shared+n > s.Queue || s.QueueLength > 0 && o.length+1 > s.QueueLength

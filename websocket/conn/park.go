@@ -47,7 +47,7 @@ func (o *goroutineDriver) watchable() syscall.Conn {
 	return sock
 }
 
-// extendWait moves the moment when the connection is parked.
+// extendWait moves the moment at which the connection is parked.
 func (o *goroutineDriver) extendWait(sock syscall.Conn) {
 	if now := o.strand.engine.now() + 1; sock != nil && now != o.renewed {
 		o.renewed = now
@@ -55,8 +55,8 @@ func (o *goroutineDriver) extendWait(sock syscall.Conn) {
 	}
 }
 
-// isIdleTimeout reports whether a read has ended because nothing came for parkAfter.
-// TLS stands as before: what it has of a record that is not whole it keeps.
+// isIdleTimeout reports whether a read ended because nothing came for parkAfter. TLS
+// keeps what it has of a record that is not whole, so reading may go on.
 func isIdleTimeout(sock syscall.Conn, err error) bool {
 	return sock != nil && errors.Is(err, os.ErrDeadlineExceeded)
 }

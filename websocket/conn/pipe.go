@@ -7,14 +7,13 @@ import (
 	"millrace/websocket/frame"
 )
 
-// Join passes frames on between two connections that have both done their
-// handshake, front a client's and back an upstream's, with what was read from
-// each already. Nothing is parsed but where frames end, so that a close frame
-// can be put between them: when the upstream goes without one, the client
-// gets 1012 (Service Restart); else whatever either says goes through as it is.
-// Neither is read from while the other does not take what came before. Of s,
-// App is not used. release is called once, when it is over. Both are closed by the engine,
-// also when Join fails.
+// Join forwards frames between two connections that have both done their handshake:
+// front is a client's, back an upstream's; frontEarly and backEarly were read from
+// them already. Only the ends of frames are parsed, so that a close frame can be put
+// between two: a client whose upstream ends without one gets 1012 (Service Restart).
+// Everything else is forwarded as it is. Neither is read from while the other does not
+// take what came before. s.App is not used. release is called once, when both are
+// over. The engine closes both, also when Join fails.
 func (e *Engine) Join(front net.Conn, frontEarly []byte, back net.Conn, backEarly []byte, s *Settings, release func()) error {
 	e.adopts.RLock()
 	defer e.adopts.RUnlock()
@@ -69,7 +68,7 @@ type pipe struct {
 	release         func()
 }
 
-// follow takes bytes that came from one end and counts the frames.
+// follow counts the frames in bytes that came from one end.
 func (p *pipe) follow(from int, b []byte, s *Settings) {
 	if p.lost[from] {
 		return
@@ -85,12 +84,13 @@ func (p *pipe) follow(from int, b []byte, s *Settings) {
 	}
 }
 
-// canInsert reports whether a frame can be put into what goes to the client.
+// canInsert reports whether a frame can be inserted into what the client gets: only
+// between two frames.
 func (p *pipe) canInsert() bool {
 	return !p.lost[backEnd] && p.walk[backEnd].Between() && !p.walk[backEnd].Closed()
 }
 
-// countClose counts the end once, by what came first.
+// countClose counts the connection's end once, with the reason that came first.
 func (p *pipe) countClose(s *Settings, reason string) {
 	if !p.counted {
 		p.counted = true
@@ -98,7 +98,7 @@ func (p *pipe) countClose(s *Settings, reason string) {
 	}
 }
 
-// countEnd counts an end that nobody here has caused.
+// countEnd counts an end that one of the two peers has caused.
 func (p *pipe) countEnd(s *Settings) {
 	reason := closedNone
 	if p.walk[frontEnd].Closed() || p.walk[backEnd].Closed() {
@@ -116,11 +116,11 @@ func (c *Conn) isBack() bool {
 // done calls release.
 func (p *pipe) done() { p.once.Do(p.release) }
 
-// upstreamGone is what a client is told whose upstream has died.
+// upstreamGone is the reason that a client is given whose upstream has died.
 const upstreamGone = "the upstream has gone away"
 
-// maskedClose is a close frame as a client sends it, to an upstream that is left:
-// masked, with the code alone.
+// maskedClose is a close frame as a client sends it, masked, with the code alone, for
+// an upstream that this side leaves.
 func maskedClose(code frame.Code) []byte {
 	h := frame.Header{Fin: true, Op: frame.Close, Masked: true, Length: 2}
 	return append(h.Append(nil), byte(code>>8), byte(code)) // a mask of zeros leaves them as they are

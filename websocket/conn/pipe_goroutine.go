@@ -11,8 +11,8 @@ import (
 	"millrace/websocket/frame"
 )
 
-// goroutinePipe is a proxied connection of which one side at least is not plain: a
-// goroutine for each direction.
+// goroutinePipe is a proxied connection of which at least one side is not plain. It
+// has a goroutine for each direction.
 type goroutinePipe struct {
 	strand    *strand
 	set       *Settings
@@ -42,8 +42,8 @@ func (s *strand) pipe(o *goroutinePipe) {
 	s.pipes[o] = struct{}{}
 }
 
-// idlePipes ends the pipes on which nothing was said for too long. It looks at
-// all of them in every tick: two numbers of each.
+// idlePipes ends the pipes on which nothing came for too long. It looks at all of them
+// in every tick: at two numbers of each.
 func (s *strand) idlePipes(now uint32) {
 	for _, o := range s.eachPipe(nil) {
 		switch {
@@ -69,8 +69,8 @@ func (s *strand) eachPipe(set *Settings) (list []*goroutinePipe) {
 	return list
 }
 
-// serve passes on until both directions have ended. The caller's goroutine is
-// one of them; it waits for the other.
+// serve forwards until both directions have ended. The caller's goroutine drives one
+// of them, and waits for the other's.
 func (o *goroutinePipe) serve(early [2][]byte) {
 	if a := o.set.leaving.Load(); a != nil {
 		o.leave(a.code, a.hint())
@@ -94,9 +94,9 @@ func (o *goroutinePipe) serve(early [2][]byte) {
 	o.strand.engine.count(o.set, -1)
 }
 
-// forward passes on what comes from one end until it ends. What the client sends
-// when nobody takes it any more is thrown away, so that its connection can end
-// in good order.
+// forward forwards what comes from one end until it ends. When nobody takes any more
+// of what the client sends, it is read and thrown away, so that the client's
+// connection ends without a reset.
 func (o *goroutinePipe) forward(from int, early []byte) {
 	src := o.ends[from]
 	var small [pipePeek]byte
@@ -154,8 +154,8 @@ func (o *goroutinePipe) pass(from int, b []byte) bool {
 	return true
 }
 
-// refused is called when one end takes no more. An upstream may have said why:
-// that is still to be read, and behind it the end.
+// refused is called when one end takes no more. An upstream may have said why: that is
+// still to be read and forwarded, and then its end.
 func (o *goroutinePipe) refused(to int, err error) {
 	if to == backEnd {
 		o.pipe.upstreamStalled = true
@@ -166,7 +166,7 @@ func (o *goroutinePipe) refused(to int, err error) {
 	_ = cut(o.ends[to])
 }
 
-// insert puts the close frame in as soon as it fits. mu[frontEnd] is held.
+// insert inserts the close frame as soon as a frame has ended. mu[frontEnd] is held.
 func (o *goroutinePipe) insert() bool {
 	if o.pipe.over || !o.pipe.canInsert() {
 		return false
@@ -178,17 +178,16 @@ func (o *goroutinePipe) insert() bool {
 	return true
 }
 
-// endFront ends what goes to the client, and gives it a little time for its own
-// end. mu[frontEnd] is held.
+// endFront ends our direction to the client, and gives the client a little time to end
+// its own. mu[frontEnd] is held.
 func (o *goroutinePipe) endFront() {
 	o.pipe.over = true
 	endWriting(o.ends[frontEnd])
 	_ = o.ends[frontEnd].SetReadDeadline(time.Now().Add(closeTime * tickTime))
 }
 
-// clientEnded is the end of what comes from the client. If it has said goodbye,
-// and not because we had, it may still read the answer to that, for which there
-// is a little time.
+// clientEnded is called at the end of what comes from the client. If it has sent a
+// close frame first, the upstream has a little time to answer it.
 func (o *goroutinePipe) clientEnded() {
 	o.mu[frontEnd].Lock()
 	told := o.pipe.over
@@ -204,8 +203,8 @@ func (o *goroutinePipe) clientEnded() {
 	endWriting(o.ends[backEnd])
 }
 
-// upstreamEnded is the end of what comes from the upstream: the client gets
-// what there is, and then the end, which is not a reset (see loop.settle).
+// upstreamEnded is called at the end of what comes from the upstream. The client gets
+// all of that, and then an end without a reset (see loop.settle).
 func (o *goroutinePipe) upstreamEnded() {
 	o.mu[frontEnd].Lock()
 	if !o.pipe.over {

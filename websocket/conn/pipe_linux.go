@@ -10,7 +10,7 @@ import (
 
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// adoptPipe begins to pass on between two descriptors.
+// adoptPipe begins to forward between two descriptors.
 func (lp *loop) adoptPipe(fds [2]int, early [2][]byte, s *Settings, p *pipe) {
 	front := lp.enter(fds[frontEnd], s, frame.Params{}, p)
 	if front == nil {
@@ -43,7 +43,7 @@ func (lp *loop) adoptPipe(fds [2]int, early [2][]byte, s *Settings, p *pipe) {
 	lp.settled(back)
 }
 
-// readyPipe does what one side of a pipe is ready for.
+// readyPipe does what one end's events allow.
 func (lp *loop) readyPipe(c *Conn, events uint32) {
 	p, ok := c.state.(*pipe)
 	if !ok {
@@ -81,9 +81,9 @@ func (lp *loop) readyPipe(c *Conn, events uint32) {
 	}
 }
 
-// parted is for a client that has ended its direction behind its close frame:
-// its upstream, which is told the same, has a little time to answer that. It
-// reports false if that is not what has happened.
+// parted is called when a client has ended its direction. If it has sent a close frame
+// first, the upstream, which is told the same, has a little time to answer that.
+// Otherwise it reports false.
 func (lp *loop) parted(p *pipe) bool {
 	front, back := p.ends[frontEnd], p.ends[backEnd]
 	if p.over || p.upstreamStalled || p.parted || back == nil || !p.walk[frontEnd].Closed() {
@@ -97,8 +97,8 @@ func (lp *loop) parted(p *pipe) bool {
 	return true
 }
 
-// pushPipe writes what waits for one end. It reports whether that is to be
-// read from now.
+// pushPipe writes what waits for one end. It reports whether that end is to be read
+// from now.
 func (lp *loop) pushPipe(p *pipe, me int) bool {
 	c := p.ends[me]
 	all, err := lp.push(c)
@@ -121,9 +121,9 @@ func (lp *loop) pushPipe(p *pipe, me int) bool {
 	return true
 }
 
-// endedEarly is for an end that is gone while the other does not take what came
-// before: without the client all is over, but an upstream's last words wait for
-// the client, and their own end behind them.
+// endedEarly is called when one end is gone while the other has not taken what came
+// from it before. Without the client all is over; an upstream's last bytes wait for
+// the client, and its end comes behind them.
 func (lp *loop) endedEarly(p *pipe, me int) {
 	c := p.ends[me]
 	if me == frontEnd {
@@ -137,7 +137,7 @@ func (lp *loop) endedEarly(p *pipe, me int) {
 	p.upstreamStalled, p.off = true, true
 }
 
-// watchPipe says what to wait for: input, if the other side takes it, and room
+// watchPipe sets the events to wait for: input, if the other end takes it, and room
 // for output, if some waits. The two directions do not wait for each other.
 func (lp *loop) watchPipe(p *pipe, i int) {
 	c := p.ends[i]
@@ -200,7 +200,8 @@ func (lp *loop) pass(p *pipe, from int, b []byte) {
 	}
 }
 
-// insert puts the close frame in as soon as it fits, and lets the upstream go.
+// insert inserts the close frame as soon as a frame has ended, and leaves the
+// upstream.
 func (lp *loop) insert(p *pipe) bool {
 	front := p.ends[frontEnd]
 	if p.over || !p.canInsert() || front.is(dead|doomed) {
@@ -233,7 +234,7 @@ func (lp *loop) insert(p *pipe) bool {
 	return true
 }
 
-// halfClose ends our side of the client's connection, and waits for its own end.
+// halfClose ends our direction to the client, and waits for the client's end.
 func (lp *loop) halfClose(front *Conn) {
 	if !front.is(halfShut) {
 		front.put(halfShut)
@@ -242,7 +243,7 @@ func (lp *loop) halfClose(front *Conn) {
 	}
 }
 
-// pipeEnded is the end of what comes from one side.
+// pipeEnded is called at the end of what comes from one end.
 func (lp *loop) pipeEnded(p *pipe, from int) {
 	front := p.ends[frontEnd]
 	if from == frontEnd || p.over {
@@ -268,7 +269,7 @@ func (lp *loop) pipeEnded(p *pipe, from int) {
 	}
 }
 
-// finishPipe is the end of one side. Without the client there is no pipe;
+// finishPipe is called when one end is over. Without the client the pipe is over;
 // without the upstream the client still has to be told.
 func (lp *loop) finishPipe(c *Conn) (counts bool) {
 	p, ok := c.state.(*pipe)

@@ -52,8 +52,8 @@ var faults = [...]frame.Error{
 	tooMany:         {Code: frame.PolicyViolation, Reason: "too many frames with little in them"},
 }
 
-// consume takes what was read. Bytes of a header that is not whole are held,
-// and stand before the next ones.
+// consume parses what was read. Bytes of a header that is not whole are kept, and put
+// before the next ones.
 func (c *Conn) consume(b []byte) {
 	for len(b) > 0 && !c.is(failed|closeSeen|dead) {
 		if c.is(inFrame) {
@@ -104,7 +104,7 @@ func (c *Conn) stall(b []byte) {
 	}
 }
 
-// resume looks at what stall has kept.
+// resume parses what stall has kept.
 func (c *Conn) resume() {
 	if c.partial == nil || c.partial.unparsed == nil || c.is(inflating) {
 		return
@@ -113,7 +113,7 @@ func (c *Conn) resume() {
 	c.releaseEmptyInput()
 }
 
-// begin takes a frame's header (RFC 6455, 5.2, 5.4 and 5.5).
+// begin handles a frame's header (RFC 6455, 5.2, 5.4 and 5.5).
 func (c *Conn) begin(h frame.Header) fault {
 	if !h.Masked {
 		return unmasked
@@ -165,14 +165,14 @@ func (c *Conn) begin(h frame.Header) fault {
 	return fine
 }
 
-// wireLimit is the most bytes that a message of so many has when it is
-// compressed. What cannot be becomes longer: by five bytes for each stored
-// block, which may be small, or an eighth with the fixed codes. It is the bound
-// of zlib for all of its settings (deflateBound).
+// wireLimit is the most bytes that a message of n bytes can have when it is
+// compressed. Data that cannot be compressed becomes longer: by five bytes for each
+// stored block, which may be small, or by an eighth with the fixed codes. It is the
+// bound that zlib has for all of its settings (deflateBound).
 func wireLimit(n int64) int64 { return n + n/8 + n/64 + 64 }
 
-// payload takes the next part of a frame's payload, at most what is left of
-// it. It reports false when the connection has failed.
+// payload handles the next part of a frame's payload, at most what is left of it. It
+// reports false when the connection has failed.
 func (c *Conn) payload(p []byte) bool {
 	frame.Mask(p, c.mask, 0)
 	c.left -= int64(len(p))
@@ -210,7 +210,8 @@ func (c *Conn) payload(p []byte) bool {
 	return true
 }
 
-// turnMask makes the mask begin with the byte that is the next payload's.
+// turnMask rotates the mask so that it begins with the byte for the next byte of
+// payload.
 func (c *Conn) turnMask(by int) {
 	m := c.mask
 	for i := range m {
@@ -218,7 +219,7 @@ func (c *Conn) turnMask(by int) {
 	}
 }
 
-// stream gives the App a part at once.
+// stream gives the App a part of a message as it comes.
 func (c *Conn) stream(p []byte, end bool) fault {
 	if c.op == frame.Text && (!c.utf8.Feed(p) || end && !c.utf8.Done()) {
 		return notUTF8
@@ -271,7 +272,7 @@ func (c *Conn) compressed(p []byte, end bool) fault {
 	return c.inflate(p)
 }
 
-// control takes a control frame, which may come by halves as any other.
+// control handles a control frame, of which only a part may have come.
 func (c *Conn) control(p []byte, whole bool) bool {
 	if c.partial != nil && len(c.partial.control) > 0 || !whole {
 		h := c.partialInput()
@@ -298,7 +299,7 @@ func (c *Conn) control(p []byte, whole bool) bool {
 	return true
 }
 
-// closing takes the peer's close frame (RFC 6455, 5.5.1 and 7.1).
+// closing handles the peer's close frame (RFC 6455, 5.5.1 and 7.1).
 func (c *Conn) closing(p []byte) {
 	code, _, err := frame.ParseClose(p)
 	if err != nil {
@@ -317,8 +318,8 @@ func (c *Conn) closing(p []byte) {
 	c.schedule(closeTime)
 }
 
-// closeReason is how closes are counted. Codes come from the peer: those that
-// are not standard ones are counted together.
+// closeReason is the name under which a close is counted. Codes come from the peer:
+// those that are not standard are counted together.
 func closeReason(code frame.Code, ours bool) string {
 	by := "client "
 	if ours {

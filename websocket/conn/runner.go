@@ -47,8 +47,8 @@ const (
 	maxRun = 256
 )
 
-// run calls what is in the inbox now, not what comes meanwhile, and not too
-// much of it. after is called behind each.
+// run calls the functions in the inbox, but not those that come meanwhile, and not too
+// many. after is called behind each.
 func (r *runner) run(after func()) {
 	if r.at == len(r.list) && !r.refill() {
 		return
@@ -62,7 +62,7 @@ func (r *runner) run(after func()) {
 	}
 }
 
-// call calls f, whose mistakes shall not end all connections.
+// call calls f. A panic in it must not end all connections.
 func (r *runner) call(f func()) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -91,7 +91,7 @@ func (r *runner) refill() bool {
 // more reports whether there is something to run.
 func (r *runner) more() bool { return r.at < len(r.list) || r.asked.Load() }
 
-// stop is called when run will not be any more.
+// stop is called when run will not be called any more.
 func (r *runner) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,19 +40,18 @@ type Leaver interface {
 	Leaving(c *Conn, code frame.Code, reconnect time.Duration)
 }
 
-// Ender is a state that is told when its connection is over, as the last thing
-// and also where App was never told of it.
+// Ender is a state whose End is called when its connection is over: as the last thing,
+// and also if App never heard of the connection.
 type Ender interface{ End() }
 
-// ended tells a state, if it is one that wants to know.
+// ended calls a state's End, if it has one.
 func ended(state any) {
 	if e, ok := state.(Ender); ok {
 		e.End()
 	}
 }
 
-// Overflow is what happens when a client does not read as fast as others write
-// for it.
+// Overflow is what happens when a client reads more slowly than others write for it.
 type Overflow uint8
 
 // The ways to deal with a client that is too slow.

@@ -3,9 +3,9 @@ package conn
 // slabChunk is how many connections are allocated at a time.
 const slabChunk = 256
 
-// slab holds the connections of a loop, so that an event can name one by a
-// number: that of its place and of who has it, which an event that comes late
-// does not fit any more.
+// slab holds the connections of a loop. An event names one by the number of its place
+// and a generation, so that an event that comes late does not reach the place's next
+// connection.
 type slab struct {
 	chunks []*[slabChunk]Conn
 	free   []uint32

@@ -22,7 +22,7 @@ func (c *Conn) tick() uint32 {
 	return c.loop.base().tick
 }
 
-// has takes note that bytes have come.
+// has notes that bytes have come.
 func (c *Conn) has(now uint32) {
 	if c.lastBytes != now {
 		c.slight = 0
@@ -31,10 +31,11 @@ func (c *Conn) has(now uint32) {
 	c.cut(pinged)
 }
 
-// idleReason is what somebody is told who has said nothing.
+// idleReason is the reason in the close frame of a connection on which no message came
+// for too long.
 const idleReason = "nothing was said for too long"
 
-// verdict is what is to be done with a connection whose slot of the wheel has come.
+// verdict is what to do with a connection whose slot of the wheel has come.
 type verdict uint8
 
 const (
@@ -45,8 +46,8 @@ const (
 	cutOff          // it is dead, or its time is over
 )
 
-// timeUp says what is to be done with a connection now, and when it is to be
-// looked at again, in ticks.
+// timeUp returns what to do with a connection now, and in how many ticks it is to be
+// looked at again.
 func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 	const never = wheelSlots - 1
 	if c.is(closeSent | closeSeen | failed) {
@@ -101,14 +102,14 @@ func (c *Conn) timeUp(now uint32) (verdict, uint32) {
 // after compares ticks, which wrap around after 68 years.
 func (c *Conn) after(now, due uint32) bool { return int32(now-due) >= 0 }
 
-// firstLook is when a new connection is to be looked at first.
+// firstLook is the tick at which a new connection is first looked at.
 func (c *Conn) firstLook(now uint32) uint32 {
 	_, n := c.timeUp(now)
 	return max(n, 1)
 }
 
-// look does what is to be done with a connection now, in its turn, and says in
-// how many ticks the next look is due.
+// look does with a connection what timeUp says, in its turn, and returns in how many
+// ticks the next look is due.
 func (c *Conn) look(now uint32) (next uint32) {
 	v, next := c.timeUp(now)
 	if v == wait {

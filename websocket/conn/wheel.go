@@ -16,9 +16,9 @@ const (
 // put in again.
 const wheelSlots = 256
 
-// wheel finds the connections whose time has come (Varghese and Lauck, 1987,
-// scheme 4). It is lazy: a connection that is busy stays where it is, and only
-// when its slot's turn comes is it asked when it is really due.
+// wheel finds the connections whose deadline has come (Varghese and Lauck, 1987,
+// scheme 4). It is lazy: a busy connection stays in its slot, and only when that
+// slot's turn comes is its real deadline looked up.
 type wheel struct {
 	slots [wheelSlots + 1]*Conn // the last: those whose time has come, see turn
 	at    uint32                // ticks that were looked at
@@ -33,7 +33,7 @@ func (w *wheel) put(c *Conn, n uint32) {
 	w.enter(c, (w.at+min(max(n, 1), wheelSlots-1))%wheelSlots)
 }
 
-// sooner is put, unless the connection is looked at before that anyway.
+// sooner is put, unless the connection is looked at earlier anyway.
 func (w *wheel) sooner(c *Conn, n uint32) {
 	if c.due == ripe+1 || c.due != 0 && (uint32(c.due)-1-w.at)%wheelSlots <= n {
 		return
@@ -49,7 +49,7 @@ func (w *wheel) enter(c *Conn, slot uint32) {
 	w.slots[slot] = c
 }
 
-// take takes it out.
+// take removes a connection.
 func (w *wheel) take(c *Conn) {
 	if c.due == 0 {
 		return
@@ -65,9 +65,9 @@ func (w *wheel) take(c *Conn) {
 	c.next, c.prev, c.due = nil, nil, 0
 }
 
-// turn goes on to tick now, however long ago the last one was, and calls f
-// once for each connection whose time has come. It is out of the wheel by then,
-// and what f enters is due from now on.
+// turn advances to the tick now, however long ago the last one was, and calls f once
+// for each connection that is due. The connection is out of the wheel then; what f
+// enters is counted from now.
 func (w *wheel) turn(now uint32, f func(c *Conn)) {
 	steps := min(now-w.at, wheelSlots)
 	for w.at = now - steps; w.at != now; {

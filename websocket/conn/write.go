@@ -2,7 +2,7 @@ package conn
 
 import "millrace/websocket/frame"
 
-// write sends a frame: at the turn's end, or at once where it is large.
+// write sends a frame: at the end of the turn, or at once if it is large.
 func (c *Conn) write(h frame.Header, body []byte) {
 	if c.is(dead | doomed) {
 		return
@@ -15,7 +15,7 @@ func (c *Conn) write(h frame.Header, body []byte) {
 	c.loop.write(c, h, body)
 }
 
-// writeLast sends a close frame, behind which nothing goes.
+// writeLast sends a close frame, behind which nothing is sent.
 func (c *Conn) writeLast(b []byte) {
 	if c.is(dead | doomed) {
 		return
@@ -38,7 +38,8 @@ func (c *Conn) waiting() int {
 	return c.out.bytes
 }
 
-// stuckSince is since which tick the client has taken no byte of what waits.
+// stuckSince is the tick since which the client has taken no byte of the output that
+// waits.
 func (c *Conn) stuckSince() (tick uint32, waits bool) {
 	if c.driver != nil {
 		c.driver.mu.Lock()
@@ -50,8 +51,7 @@ func (c *Conn) stuckSince() (tick uint32, waits bool) {
 	return c.out.since, true
 }
 
-// tooSlow ends a connection whose client does not read as fast as others write
-// for it.
+// tooSlow ends a connection whose client reads more slowly than others write for it.
 func (c *Conn) tooSlow() { c.endUnread(frame.TryAgainLater, "the client is too slow", closeTime) }
 
 // takesNothing ends a connection whose client has taken no byte of what waits
@@ -66,14 +66,14 @@ func (c *Conn) takesNothing() {
 	c.endUnread(code, reason, c.lastWords())
 }
 
-// lastWords is how many ticks a client has for taking a close frame that waits
-// behind other output.
+// lastWords is how many ticks a client has to take a close frame that waits behind
+// other output.
 func (c *Conn) lastWords() uint32 { return max(closeTime, ticks(c.set.WriteTimeout)) }
 
-// endUnread ends a connection whose client does not read. Output that has not
-// begun to go is dropped, and the close frame goes behind the rest. Until the
-// client has it, or the given ticks are over, what it sends is thrown away: it
-// may read only when it has sent everything.
+// endUnread ends a connection whose client does not read. Output of which nothing was
+// written is dropped, and the close frame follows what is being written. Until the
+// client has that, or the given ticks are over, what it sends is thrown away: it may
+// read only when it has sent everything.
 func (c *Conn) endUnread(code frame.Code, reason string, within uint32) {
 	if c.is(dead | doomed | closeSent | closeSeen | failed) {
 		return
@@ -91,7 +91,7 @@ func (c *Conn) endUnread(code frame.Code, reason string, within uint32) {
 	c.schedule(within)
 }
 
-// replace forgets what has not begun to go for what is to be the last.
+// replace drops everything of which nothing was written, and queues last.
 func (o *output) replace(s *Settings, last chunk) {
 	bytes, length := o.bytes, o.length
 	for range o.dropWaiting() {
