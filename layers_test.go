@@ -118,7 +118,7 @@ var thirdParty = map[string][]string{
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
-	"internal/admin":    {"github.com/google/pprof"}, // the difference of two profiles
+	"internal/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
 	"internal/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/h2":       {"golang.org/x/net"},

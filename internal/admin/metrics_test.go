@@ -2,6 +2,9 @@ package admin
 
 import (
 	"maps"
+	"os"
+	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,6 +202,31 @@ func TestMetrics(t *testing.T) {
 	for _, name := range []string{"go_goroutines", "go_gc_gogc_percent"} {
 		if _, ok := got[name]; !ok {
 			t.Errorf("%s of the Go runtime is missing", name)
+		}
+	}
+}
+
+// TestMetricsKeepNames holds names, types, texts and labels against what was
+// published: dashboards, alerts and scripts use them.
+func TestMetricsKeepNames(t *testing.T) {
+	text, _ := scrape(t, Deps{Meters: counted()})
+	published, err := os.ReadFile("testdata/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := make(map[string]bool)
+	for line := range strings.Lines(text) {
+		if name, _, labelled := strings.Cut(line, "{"); labelled {
+			line = name + strings.Join(regexp.MustCompile(`[{,][a-z]+=`).FindAllString(line, -1), "") + "\n"
+		}
+		there[line] = true
+	}
+	for line := range strings.Lines(string(published)) {
+		if strings.Contains(line, " process_") && runtime.GOOS != "linux" {
+			continue
+		}
+		if !there[line] {
+			t.Errorf("there is no %s", line)
 		}
 	}
 }
