@@ -38,9 +38,10 @@ func (b *builder) cache(name string, o cache.Options) (*cache.Handler, error) {
 	}
 	k := keyOf("cache", o)
 	_, twice := b.next.parts[k]
+	s := b.server // the cache outlives the builder
 	h, err := reuseOrOpen(b, k, func() (*cache.Handler, io.Closer, error) {
-		d.Meters = b.server.meters.Cache(name)
-		d.Purged = func(what purge.Selector) error { return b.server.forwardPurge(name, what) }
+		d.Meters = s.meters.Cache(name)
+		d.Purged = func(what purge.Selector) error { return s.forwardPurge(name, what) }
 		return openCache(o, d)
 	})
 	if err == nil && !twice {

@@ -50,7 +50,7 @@ func (b *builder) copies(o proxy.Options) (*proxy.Copies, error) {
 		return nil, err
 	}
 	return reuseOrOpen(b, keyOf("mirror", []any{o.Mirror, to}), func() (*proxy.Copies, io.Closer, error) {
-		c := proxy.NewCopies(o.Mirror, pool, func() { b.server.meters.Unmirrored.Add(0, 1) })
+		c := proxy.NewCopies(o.Mirror, pool, b.server.countUnmirrored)
 		return c, c, nil
 	})
 }
@@ -62,7 +62,7 @@ func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {
 			return nil, nil, err
 		}
 		p.OnUnsolicited(b.server.countUnasked)
-		p.OnLookupFailure(func() { b.server.meters.UpstreamLookups.Add(0, 1) })
+		p.OnLookupFailure(b.server.countLookupFailure)
 		return p, p, nil
 	})
 }
@@ -70,3 +70,9 @@ func (b *builder) pool(o upstream.Options) (*upstream.Pool, error) {
 // countUnasked counts a connection to an upstream that brought what nobody had
 // asked for.
 func (s *Server) countUnasked() { s.meters.UpstreamUnasked.Add(0, 1) }
+
+// countUnmirrored counts a request of which a mirror got no copy.
+func (s *Server) countUnmirrored() { s.meters.Unmirrored.Add(0, 1) }
+
+// countLookupFailure counts a look-up that failed for a name whose addresses are known.
+func (s *Server) countLookupFailure() { s.meters.UpstreamLookups.Add(0, 1) }
