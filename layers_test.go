@@ -31,12 +31,12 @@ var layers = [][]string{
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
-	{"internal/lane", "internal/packer", "internal/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/send", "internal/site", "internal/accesslog", "internal/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
-	{"internal/meter", "internal/negotiate", "internal/condition", "internal/chart", "internal/authority", "internal/fastcgi", "internal/match", "internal/password", "internal/epoll", "internal/certtest", "internal/servertest", "internal/h2", "internal/lean", "internal/headers", "internal/cors", "internal/realip", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/dashboard"},
+	{"store", "bus", "internal/wire/send", "internal/site", "internal/accesslog", "internal/wire/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
+	{"internal/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/certtest", "internal/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/trace", "internal/logfile"},
-	{"internal/field", "internal/fieldname", "internal/netset", "internal/stall", "internal/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
-	{"internal/family", "internal/importer/source", "internal/importer/regexparts", "internal/urlpath", "internal/lookup"},
+	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
 }
 
 // rooms is the same order within the packages of layers that have others below
@@ -106,7 +106,7 @@ var rooms = map[string][][]string{
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/meter", "internal/chart", "internal/epoll"},
+	"lab": {"internal/meter", "internal/chart", "internal/wire/epoll"},
 }
 
 // thirdParty says which modules outside the standard library a package may
@@ -121,10 +121,10 @@ var thirdParty = map[string][]string{
 	"internal/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
 	"internal/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
-	"internal/h2":       {"golang.org/x/net"},
-	"internal/send":     {"golang.org/x/sys"},
+	"internal/wire/h2":       {"golang.org/x/net"},
+	"internal/wire/send":     {"golang.org/x/sys"},
 	"internal/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
-	"internal/epoll":    {"golang.org/x/sys"},
+	"internal/wire/epoll":    {"golang.org/x/sys"},
 	"internal/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
 	"internal/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},
@@ -140,7 +140,7 @@ var thirdParty = map[string][]string{
 	"cache/rfc9111":     {"github.com/dunglas/httpsfv"},
 	"store/redis":       {"github.com/redis/rueidis"},
 	"bus/nats":          {"github.com/nats-io/nats.go"},
-	"internal/field":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
+	"internal/wire/field":    {"golang.org/x/net"}, // httpguts: tokens and lists of them
 	"images/codec":      {"github.com/gen2brain/avif", "github.com/gen2brain/webp", "golang.org/x/image", "golang.org/x/sys"},
 	"images/convert":    {"golang.org/x/image"}, // decoders
 	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
@@ -154,7 +154,7 @@ var thirdParty = map[string][]string{
 	"websocket/frame":   {"github.com/klauspost/compress"},
 
 	"cmd/millrace/internal/topcmd": {"github.com/muesli/cancelreader", "golang.org/x/term"},
-	"internal/compress": {
+	"internal/wire/compress": {
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
 	},
@@ -187,7 +187,7 @@ var thirdPartyTests = map[string][]string{
 	"cache/purge":          {"github.com/anishathalye/porcupine"}, // linearizability of purges
 	"cache":                {"github.com/dunglas/httpsfv"},        // what our Cache-Status is read with
 	"static":               {"github.com/andybalholm/brotli", "github.com/klauspost/compress"},
-	"internal/dictionary":  {"github.com/klauspost/compress"},
+	"internal/wire/dictionary":  {"github.com/klauspost/compress"},
 
 	"lab/experiment/protocols": {"github.com/quic-go/quic-go"}, // a server of HTTP/3
 
@@ -459,10 +459,10 @@ func TestForbidden(t *testing.T) {
 		{"internal/lane", "static", true},
 		{"static", "cache", true}, // one job must not know another
 		{"internal/server", "static", true},
-		{"internal/send", "internal/meter", false},
-		{"internal/meter", "internal/negotiate", true}, // two leaves
+		{"internal/wire/send", "internal/meter", false},
+		{"internal/meter", "internal/wire/negotiate", true}, // two leaves
 		{"lab", "internal/meter", false},
-		{"lab", "internal/send", true}, // below it, yet not ours to use
+		{"lab", "internal/wire/send", true}, // below it, yet not ours to use
 		{"lab/load", "internal/chart", false},
 		{"lab/load", "internal/lane", true},
 		{"lab", "lab/load", false},

@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"millrace/cache/object"
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
 )
 
 // maxDeltas bounds the dictionaries that one answer is compressed with.

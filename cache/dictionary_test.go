@@ -12,7 +12,7 @@ import (
 
 	"millrace/cache/key"
 	"millrace/cache/purge"
-	"millrace/internal/dictionary"
+	"millrace/internal/wire/dictionary"
 )
 
 func listing(page string) string {

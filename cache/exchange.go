@@ -14,10 +14,9 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
-	"millrace/internal/authority"
-	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/internal/trace"
+	"millrace/internal/wire/field"
 )
 
 // exchange is one request on its way through the cache.
@@ -191,7 +190,7 @@ func (x *exchange) makeKey() string {
 	}
 	k := x.set.Key.KeyOf(x.scheme, x.host, r, "")
 	if x.h.trusting && x.h.clientHost { // which Host says, where a proxy has asked for another host than its client
-		if host := authority.Normal("", r.Host); host != x.host {
+		if host := field.Normal("", r.Host); host != x.host {
 			k += "\nv:" + strconv.Itoa(len(host)) + ":" + host
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
-	"millrace/internal/condition"
 	"millrace/internal/proxy"
-	"millrace/internal/send"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/condition"
+	"millrace/internal/wire/send"
 )
 
 // join joins or leads the fetch for a request, and answers from its outcome. It

@@ -10,11 +10,10 @@ import (
 	"millrace/cache/fetch"
 	"millrace/cache/fill"
 	"millrace/cache/rules"
-	"millrace/internal/authority"
-	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
 	"millrace/internal/site"
+	"millrace/internal/wire/field"
 )
 
 // missing is a request for what is not stored that an event loop fetches. It leads the
@@ -53,7 +52,7 @@ func (h *Handler) passMiss(q *lane.ForwardRequest, set *rules.Settings) lane.Rou
 		}
 	}
 	scheme := q.Scheme()
-	host := authority.Normal(scheme, head.Host)
+	host := field.Normal(scheme, head.Host)
 	key, all := set.Key.ForURL(scheme, host, head.Target)
 	if !all || h.tiers.Look(key) != nil {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
-	"millrace/internal/dictionary"
-	"millrace/internal/field"
 	"millrace/internal/proxy"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/field"
 )
 
 // Rule is for some requests or answers.

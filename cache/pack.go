@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"millrace/cache/object"
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
 )
 
 const (

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"millrace/cache/rfc9111"
-	"millrace/internal/authority"
-	"millrace/internal/field"
 	"millrace/internal/lane"
+	"millrace/internal/wire/field"
 )
 
 // passing is a request that bypasses the cache and that an event loop forwards, in the
@@ -42,7 +41,7 @@ func (h *Handler) Pass(q *lane.ForwardRequest) lane.RoundTrip {
 		return nil
 	}
 	target := url.URL{
-		Scheme: q.Scheme(), Host: authority.Normal(q.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
+		Scheme: q.Scheme(), Host: field.Normal(q.Scheme(), head.Host), // as Asked has them: see proxy.Handler.Pass
 		Path: head.Path, RawQuery: head.Query, ForceQuery: head.HasQuery && head.Query == "",
 	}
 	set := h.rules.ForRequest(head.Path)

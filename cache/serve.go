@@ -10,11 +10,11 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
-	"millrace/internal/dictionary"
 	"millrace/internal/lane"
-	"millrace/internal/negotiate"
 	"millrace/internal/proxy"
-	"millrace/internal/send"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 // serve answers from a stored object. It reports false, having written

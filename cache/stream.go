@@ -8,8 +8,8 @@ import (
 	"millrace/cache/fill"
 	"millrace/cache/object"
 	"millrace/cache/rfc9111"
-	"millrace/internal/condition"
-	"millrace/internal/send"
+	"millrace/internal/wire/condition"
+	"millrace/internal/wire/send"
 )
 
 // rangeAhead is how far behind the last byte that has come a range may begin to be

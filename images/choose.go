@@ -10,8 +10,8 @@ import (
 	"millrace/images/queue"
 	"millrace/internal/lane"
 	"millrace/internal/original"
-	"millrace/internal/send"
 	"millrace/internal/trace"
+	"millrace/internal/wire/send"
 	"millrace/store"
 )
 

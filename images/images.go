@@ -32,7 +32,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/original"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 	"millrace/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"millrace/images/queue"
 	"millrace/internal/lane"
 	"millrace/internal/original"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 	"millrace/store"
 )
 

@@ -8,7 +8,7 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/params"
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // wanted is a variant that a request would take.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
-	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/internal/site"
+	"millrace/internal/wire/field"
 )
 
 // On Linux, an event loop of the lane forwards a simple request to php-fpm without a

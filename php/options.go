@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/netset"
+	"millrace/internal/wire/netset"
 )
 
 // Options of the job. Only To is needed.

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"millrace/internal/fastcgi"
-	"millrace/internal/fieldname"
-	"millrace/internal/realip"
 	"millrace/internal/signin"
 	"millrace/internal/trace"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // about is what a request says besides its fields.
@@ -43,7 +43,7 @@ func (h *Handler) params(r *http.Request, t target, length int64) []byte {
 		header = maps.Clone(header)
 		t.Inject(header)
 	}
-	trusted, vouched := h.clients.Trusts(realip.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
+	trusted, vouched := h.clients.Trusts(netset.Peer(r.RemoteAddr)), signin.VerifiedFields(r.Context())
 	for name, values := range header {
 		if variable := variable(name, trusted || vouched[name] != nil); variable != "" {
 			b = fastcgi.AppendParam(b, variable, strings.Join(values, separator(name)))
@@ -140,7 +140,7 @@ func variable(name string, trusted bool) string {
 	case "Content-Length", "Content-Type", "Proxy", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection":
 		return ""
 	}
-	if !fieldname.Plain(name) || !trusted && fieldname.Claim(name) {
+	if !field.Plain(name) || !trusted && field.Claim(name) {
 		return ""
 	}
 	return "HTTP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))

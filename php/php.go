@@ -20,11 +20,11 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
-	"millrace/internal/realip"
-	"millrace/internal/send"
 	"millrace/internal/site"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/send"
 )
 
 // Deps are what the job works with.
@@ -39,7 +39,7 @@ type Deps struct {
 	ErrorLog *slog.Logger
 	// Clients are the proxies in front, whose word counts; nil: nobody's. Those of
 	// Options.TrustForwarded must be among them.
-	Clients *realip.Finder
+	Clients *netset.Finder
 	// Room is where bodies are buffered, shared with others; nil: one of its own.
 	Room *spool.Room
 }
@@ -63,7 +63,7 @@ type Handler struct {
 	scripts string         // the root as php-fpm sees it
 	prefix  string
 	client  *fastcgi.Client
-	clients *realip.Finder
+	clients *netset.Finder
 	room    *spool.Room
 	places  chan struct{}
 	seen    seen

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/dictionary"
-	"millrace/internal/negotiate"
-	"millrace/internal/send"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 // content is one encoding of a file before it becomes an answer.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/compress"
+	"millrace/internal/wire/compress"
 )
 
 const (

@@ -3,9 +3,9 @@ package static
 import (
 	"io"
 
-	"millrace/internal/compress"
-	"millrace/internal/negotiate"
-	"millrace/internal/send"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 // wantCompressed queues a snapshot for compression, once. A racy one is left out: it

@@ -14,8 +14,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"millrace/internal/compress"
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/negotiate"
 )
 
 func unpack(t *testing.T, encoding string, body []byte) string {

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // fail answers a request whose name led to no file.

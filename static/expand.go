@@ -10,7 +10,7 @@ import (
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 const (

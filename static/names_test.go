@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/compress"
+	"millrace/internal/wire/compress"
 )
 
 func TestContentHashed(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/negotiate"
 	"millrace/internal/original"
-	"millrace/internal/send"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 var _ original.Source = (*Handler)(nil)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
-	"millrace/internal/negotiate"
-	"millrace/internal/send"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 // packedSources notes which encodings of a file were packed. Their stamps prove

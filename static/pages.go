@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // pageExtension is what clean URLs leave out.

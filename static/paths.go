@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // maxPath is the longest path that is looked at: what Linux can open.

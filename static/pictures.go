@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // PackedVariants is the folder of a packed site in which an image has variants in

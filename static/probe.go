@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // found says which files answer for a name. It is comparable.

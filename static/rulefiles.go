@@ -19,7 +19,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/match"
 	"millrace/internal/rulefile"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // ruleFiles are _redirects and _headers, as they were read last.

@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
 	"millrace/internal/lane"
-	"millrace/internal/negotiate"
-	"millrace/internal/send"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 const (

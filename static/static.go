@@ -25,12 +25,12 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
 	"millrace/internal/lane"
-	"millrace/internal/negotiate"
 	"millrace/internal/packfile"
-	"millrace/internal/send"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 // Options of the job. The zero value serves a site as most want it.

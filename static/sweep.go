@@ -3,7 +3,7 @@ package static
 import (
 	"time"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // sweepEvery is how often held files are looked at, watched or not: inotify

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
-	"millrace/internal/negotiate"
-	"millrace/internal/send"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
+	"millrace/internal/wire/send"
 )
 
 const (

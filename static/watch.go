@@ -9,8 +9,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"millrace/internal/negotiate"
 	"millrace/internal/rulefile"
+	"millrace/internal/wire/negotiate"
 )
 
 // maxWatches bounds what one handler takes of the user's inotify watches, of

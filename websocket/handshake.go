@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/lane"
+	"millrace/internal/wire/field"
 	"millrace/websocket/channels"
 	"millrace/websocket/frame"
 )
@@ -192,7 +191,7 @@ func (h *Handler) open(w http.ResponseWriter, r *http.Request, state any, place 
 func switching(header http.Header) []byte {
 	head := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nServer: " + lane.ServerName + "\r\n")
 	for name, values := range header {
-		name = fieldname.Spelling(name)
+		name = field.Spelling(name)
 		for _, v := range values {
 			head = append(append(append(append(head, name...), ": "...), v...), "\r\n"...)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/field"
 	"millrace/internal/proxy"
+	"millrace/internal/wire/field"
 	"millrace/websocket/channels"
 )
 

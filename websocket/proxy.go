@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"millrace/internal/field"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 // passOn connects the client with one of the upstream's servers. The upstream's answer

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"millrace/cache/rfc9111"
-	"millrace/internal/compress"
-	"millrace/internal/dictionary"
+	"millrace/internal/wire/compress"
+	"millrace/internal/wire/dictionary"
 )
 
 // audience are the fields that an answer may vary by and still be for everybody. Any

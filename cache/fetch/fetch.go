@@ -29,11 +29,11 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
-	"millrace/internal/dictionary"
 	"millrace/internal/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/dictionary"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // maxNames is how many headers, cookies or parameters a list may have: each is

@@ -44,8 +44,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/authority"
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Options say what a key is made of. The zero value is the host and the
@@ -235,7 +234,7 @@ func rewritten(target string, u *url.URL) bool {
 func (m *Maker) front(scheme, host, target string) string {
 	if m.ignoreHost {
 		host = "*" // which appendHost encodes in any other
-	} else if host = authority.Normal(scheme, host); !cleanHost(host) {
+	} else if host = field.Normal(scheme, host); !cleanHost(host) {
 		host = encodeHost(host)
 	}
 	switch {

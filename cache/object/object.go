@@ -11,8 +11,8 @@ import (
 
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
-	"millrace/internal/dictionary"
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/dictionary"
+	"millrace/internal/wire/negotiate"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Selector says what to purge. Exactly one of its fields is set. The package

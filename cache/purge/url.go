@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // place is where an object is, in the form that is compared.

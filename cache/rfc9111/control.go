@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // forever stands for every number of seconds that is too large to be meant:

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // ParseDate reads an HTTP date in any of its three forms (RFC 9110, 5.6.7), to

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 func FuzzParseControl(f *testing.F) {

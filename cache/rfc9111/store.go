@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Storable returns the header that is to be stored: without connection-level

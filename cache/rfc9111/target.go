@@ -8,7 +8,7 @@ import (
 
 	"github.com/dunglas/httpsfv"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // control is the field that decides over h: the first valid targeted one, else

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // maxTags bounds If-None-Match: more variants than this are not asked about,

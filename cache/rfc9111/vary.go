@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // maxVary is how many fields may select a response: each is looked at for every

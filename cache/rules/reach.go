@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/fieldname"
+	"millrace/internal/wire/field"
 )
 
 // Scrub removes from a request's header what is not in the key, so that it cannot
@@ -33,7 +33,7 @@ func (s *Settings) Scrub(h http.Header) {
 // fieldname), as the key and Vary know that by its own name. What the key has
 // passes, in the spelling that the key has.
 func (s *Settings) passes(name string) bool {
-	if keyed, ok := s.spelled[fieldname.Fold(name)]; ok {
+	if keyed, ok := s.spelled[field.Fold(name)]; ok {
 		return name == keyed
 	}
 	switch name {
@@ -44,10 +44,10 @@ func (s *Settings) passes(name string) bool {
 		return false
 	}
 	switch {
-	case !fieldname.Plain(name), fieldname.Override(name), strings.HasPrefix(name, "Content-"):
+	case !field.Plain(name), field.Override(name), strings.HasPrefix(name, "Content-"):
 		return false
 	}
-	return !fieldname.Claim(name) || fieldname.Address(name)
+	return !field.Claim(name) || field.Address(name)
 }
 
 // keepCookies leaves only the cookies of these names.

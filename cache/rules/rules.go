@@ -16,9 +16,9 @@ import (
 
 	"millrace/cache/key"
 	"millrace/cache/rfc9111"
-	"millrace/internal/fieldname"
 	"millrace/internal/signin"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/urlpath"
 )
 
 // The presets.
@@ -139,8 +139,8 @@ func (s *Settings) fill(o Options, rule Rule) error {
 	s.spelled = map[string]string{}
 	for _, name := range keys.Headers {
 		name = http.CanonicalHeaderKey(name)
-		s.spelled[fieldname.Fold(name)] = name
-		if fieldname.Claim(name) || name == "Via" {
+		s.spelled[field.Fold(name)] = name
+		if field.Claim(name) || name == "Via" {
 			s.Made = append(s.Made, name)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 	"millrace/store"
 	"millrace/store/disk"
 )

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/lookup"
+	"millrace/internal/wire/lookup"
 )
 
 var (

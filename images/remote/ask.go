@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/condition"
-	"millrace/internal/field"
 	"millrace/internal/original"
+	"millrace/internal/wire/condition"
+	"millrace/internal/wire/field"
 )
 
 // Why an answer is not used.

@@ -14,7 +14,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/original"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 	"millrace/store"
 )
 

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"syscall"
 
-	"millrace/internal/family"
 	"millrace/internal/handover"
+	"millrace/internal/wire/netset"
 )
 
 // inherit is the listener of a predecessor's socket, nil if there is none that
@@ -62,10 +62,10 @@ func sameTCP(ln net.Listener, at *net.TCPAddr, where string) bool {
 	if err != nil || want.Port != at.Port {
 		return false
 	}
-	of, err := family.Of(where)
-	have := family.OfSocket(ln, at)
-	if err == nil && of == family.Both {
-		return at.IP.IsUnspecified() && have != family.IPv6
+	of, err := netset.Of(where)
+	have := netset.OfSocket(ln, at)
+	if err == nil && of == netset.Both {
+		return at.IP.IsUnspecified() && have != netset.IPv6
 	}
 	return err == nil && of == have && want.IP.Equal(at.IP)
 }

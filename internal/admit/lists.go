@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/netset"
+	"millrace/internal/wire/netset"
 )
 
 // Access says which addresses may ask. Others get 403. It holds for the client

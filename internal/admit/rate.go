@@ -13,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
-	"millrace/internal/netset"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // Rate limits how often a client may ask: more gets 429, with Retry-After and
@@ -174,9 +173,9 @@ const maxValues = 8
 // that some program takes for it. Which of several counts behind the limit nobody
 // knows, so each is counted.
 func valuesOf(h http.Header, name string) (values []string) {
-	folded := fieldname.Fold(name)
+	folded := field.Fold(name)
 	for have, lines := range h {
-		if have != name && (len(have) != len(name) || fieldname.Fold(have) != folded) {
+		if have != name && (len(have) != len(name) || field.Fold(have) != folded) {
 			continue
 		}
 		for _, v := range lines {

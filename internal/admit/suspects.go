@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"millrace/internal/challenge"
-	"millrace/internal/netset"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/urlpath"
 )
 
 // Challenge asks clients that look like crawlers for a proof: some work of the

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/netset"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/urlpath"
 )
 
 // Traps are paths that only somebody asks for who looks for holes. A program that

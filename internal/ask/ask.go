@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/lookup"
+	"millrace/internal/wire/lookup"
 )
 
 // MaxConns is how many connections a client has at most: it bounds what a storm of

@@ -15,9 +15,8 @@ import (
 
 	"millrace/internal/admin"
 	"millrace/internal/bytesize"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/wire/netset"
 )
 
 // checker checks a whole config, with the settings from flags and environment:
@@ -141,7 +140,7 @@ func (c *checker) limits() {
 	if _, err := netset.Parse(c.cfg.ProxyProtocol.From); err != nil {
 		c.value("proxy_protocol.from", err.Error(), "")
 	}
-	if l.ClientHeader != "" && !realip.Name(l.ClientHeader) {
+	if l.ClientHeader != "" && !netset.Name(l.ClientHeader) {
 		c.value("limits.client_header", fmt.Sprintf("%q is not the name of a header field", l.ClientHeader), "for example X-Forwarded-For")
 	}
 }

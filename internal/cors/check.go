@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 const (

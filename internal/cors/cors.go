@@ -29,7 +29,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // CORSOptions of CORS. Empty Origins: off, and the upstream's own headers pass.

@@ -16,11 +16,10 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/steer"
+	"millrace/internal/wire/netset"
 )
 
 // builder makes the graph of a config. Each job has its own file with the
@@ -35,7 +34,7 @@ type builder struct {
 
 	surveys int // new folders so far
 
-	clients *realip.Finder
+	clients *netset.Finder
 }
 
 // build makes the graph for cfg; old may be nil. After an error everything that
@@ -75,7 +74,7 @@ func (b *builder) build() (err error) {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	b.clients = realip.New(trusted, cfg.Limits.ClientHeader)
+	b.clients = netset.New(trusted, cfg.Limits.ClientHeader)
 	setup.Trusted, setup.Clients = trusted.Has, b.clients
 	if setup.Follow, err = b.follow(); err != nil {
 		return err

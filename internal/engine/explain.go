@@ -10,9 +10,8 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/match"
 	"millrace/internal/meter"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/site"
+	"millrace/internal/wire/netset"
 	"millrace/static"
 )
 
@@ -51,7 +50,7 @@ type explainer struct {
 	tries int
 	scope *match.Scope
 
-	clients *realip.Finder // nil: no proxy is trusted
+	clients *netset.Finder // nil: no proxy is trusted
 }
 
 // Explain says what would answer r by cfg. Of r count the method, the URL, Host,
@@ -186,7 +185,7 @@ func (e *explainer) build() error {
 	if err != nil {
 		return fmt.Errorf("limits.trusted_proxies: %w", err)
 	}
-	e.clients = realip.New(trusted, e.cfg.Limits.ClientHeader)
+	e.clients = netset.New(trusted, e.cfg.Limits.ClientHeader)
 	if err := b.compileTables(e.clients); err != nil {
 		return err
 	}

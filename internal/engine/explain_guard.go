@@ -13,7 +13,7 @@ import (
 	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/headers"
-	"millrace/internal/netset"
+	"millrace/internal/wire/netset"
 )
 
 // trapped says whether a trap is at the path, and reports whether it is one that

@@ -13,9 +13,9 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
-	"millrace/internal/netset"
 	"millrace/internal/signin"
 	"millrace/internal/site"
+	"millrace/internal/wire/netset"
 	"millrace/static"
 )
 

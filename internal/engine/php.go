@@ -8,8 +8,7 @@ import (
 	"strings"
 
 	"millrace/internal/config"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
+	"millrace/internal/wire/netset"
 	"millrace/php"
 )
 
@@ -40,7 +39,7 @@ func (b *builder) php(name, pattern string, rc config.Route) (h *php.Handler, er
 			Prefix:   prefix,
 			ErrorLog: b.server.errors,
 			Room:     b.server.room,
-			Clients:  realip.New(trusted, ""),
+			Clients:  netset.New(trusted, ""),
 		})
 		return h, h, err
 	})

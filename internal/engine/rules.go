@@ -13,9 +13,9 @@ import (
 	"millrace/internal/guard"
 	"millrace/internal/headers"
 	"millrace/internal/match"
-	"millrace/internal/realip"
 	"millrace/internal/signin"
 	"millrace/internal/site"
+	"millrace/internal/wire/netset"
 )
 
 // siteFiles are what the answers of a site are made of and its config only names:
@@ -82,7 +82,7 @@ func answers(lists []headers.List, o *cors.CORSOptions) (*headers.AnswerRules, *
 }
 
 // compileTables reads the tables, which rules and routes may name.
-func (b *builder) compileTables(clients *realip.Finder) error {
+func (b *builder) compileTables(clients *netset.Finder) error {
 	b.scope = &match.Scope{Tables: map[string]*match.Table{}}
 	if clients != nil {
 		b.scope.Client = clients.Of

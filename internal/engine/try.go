@@ -13,9 +13,9 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/lane"
 	"millrace/internal/match"
-	"millrace/internal/realip"
 	"millrace/internal/site"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/urlpath"
 )
 
 // siteRef is the site of a route, once it is built.
@@ -94,7 +94,7 @@ type try struct {
 
 	of      *site.Route
 	own     *admit.Gate // of the route itself
-	clients *realip.Finder
+	clients *netset.Finder
 }
 
 func (b *builder) try(rc config.Route, r *site.Route, on *siteRef) (*try, error) {

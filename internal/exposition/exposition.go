@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // Metric names and explains samples. Names are not checked: they are constants.

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/lookup"
+	"millrace/internal/wire/lookup"
 )
 
 // Options of a Client.

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // EarlyHints sends links ahead of what h answers, with status 103 (RFC 8297), so

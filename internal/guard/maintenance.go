@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"millrace/internal/match"
-	"millrace/internal/netset"
+	"millrace/internal/wire/netset"
 )
 
 // defaultRetry is when clients are told to come back.

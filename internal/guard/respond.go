@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"millrace/internal/lane"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // maxRespond bounds a file that is answered with: it is kept in memory. Larger

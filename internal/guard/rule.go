@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"millrace/internal/match"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // Rule is one of the rules that a site's requests go through, in their order,

@@ -11,9 +11,9 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
-	"millrace/internal/h2"
 	"millrace/internal/meter"
-	"millrace/internal/stall"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/stall"
 )
 
 // conn is one connection. We accept its streams ourselves, and not http3.Server,

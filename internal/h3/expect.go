@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // expects reports whether a client waits for 100 (Continue) before it sends its

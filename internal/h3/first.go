@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/quic-go/quicvarint"
 
-	"millrace/internal/h2"
+	"millrace/internal/wire/h2"
 )
 
 // Frames of HTTP/3 (RFC 9114, 7.2).

@@ -21,8 +21,8 @@ import (
 	"github.com/quic-go/quic-go/http3"
 
 	"millrace/internal/server"
-	"millrace/internal/stall"
 	"millrace/internal/steer"
+	"millrace/internal/wire/stall"
 )
 
 const (

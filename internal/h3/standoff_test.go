@@ -9,7 +9,7 @@ import (
 	"github.com/quic-go/quic-go"
 
 	"millrace/internal/server"
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 // Streams that wait for their client are bounded over HTTP/3 as they are over HTTP/2

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // AnswerOptions are rules for the fields of answers.

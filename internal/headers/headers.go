@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Options are rules. Removing comes first, then setting, adding and defaults.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 func anything(string, Op) string { return "" }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Security is the preset for fields that protect visitors. What an answer has

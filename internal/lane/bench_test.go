@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"testing"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // BenchmarkWriteSizes compares the ways of sending a header with a body that

@@ -3,7 +3,7 @@ package lane
 import (
 	"bytes"
 
-	"millrace/internal/h2"
+	"millrace/internal/wire/h2"
 )
 
 // block returns the header as an HTTP/2 header block, with the date of a second. Like a

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"net/netip"
 
-	"millrace/internal/field"
-	"millrace/internal/lean"
 	"millrace/internal/site"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/lean"
 )
 
 // ForwardWith lets the loops forward requests to upstreams where c does so, without a

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/h2"
-	"millrace/internal/lean"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/lean"
 )
 
 // A request over HTTP/2 is forwarded as one over HTTP/1.1 is, but its connection

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/epoll"
-	"millrace/internal/lean"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/send"
 )
 
 // A request that is only forwarded needs no goroutine: the loop sends it on an

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
+	"millrace/internal/wire/lean"
 )
 
 // A request that waited for a moment, and is then none for the loop after all, may have

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/h2"
-	"millrace/internal/proxyline"
-	"millrace/internal/send"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/proxyline"
+	"millrace/internal/wire/send"
 )
 
 // Conn is a client's connection as net/http sees it. It has exactly the

@@ -4,7 +4,7 @@ import (
 	"io"
 	"sync"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // Write implements [net.Conn] for net/http.
@@ -99,4 +99,3 @@ func (c *Conn) sendFile(head []byte, sec *send.Section) (int64, error) {
 
 // bufferPool holds the buffers for pipelined answers and copied files.
 var bufferPool = sync.Pool{New: func() any { b := make([]byte, maxWrite); return &b }}
-

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/h2"
+	"millrace/internal/wire/h2"
 )
 
 // drainLinger is how long an idle connection stays open in a drain. A client that sends a

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 const fileRequest = "GET /file HTTP/1.1\r\nHost: a\r\n\r\n"

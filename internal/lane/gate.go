@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/internal/admit"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // gate is an answer's access gate, with the request headers that it looks at.

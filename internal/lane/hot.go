@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/accesslog"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // scratch is the memory for reading and answering one connection's requests. A connection
@@ -529,4 +529,3 @@ func (c *Conn) flush(out *outbox, fd uintptr, closing bool) outcome {
 	}
 	return o
 }
-

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/meter"
-	"millrace/internal/send"
 	"millrace/internal/site"
+	"millrace/internal/wire/send"
 )
 
 // TestNames: each header that is kept has the name under which it is found.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/h2"
+	"millrace/internal/wire/h2"
 )
 
 // HTTP2 is how a lane reaches net/http for its HTTP/2 connections.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 // HTTP3Conn is what the lane keeps of a connection over HTTP/3. The connection itself

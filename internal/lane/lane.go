@@ -41,13 +41,13 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
-	"millrace/internal/epoll"
-	"millrace/internal/lean"
 	"millrace/internal/meter"
-	"millrace/internal/realip"
 	"millrace/internal/site"
-	"millrace/internal/stall"
 	"millrace/internal/trace"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/stall"
 )
 
 // DefaultMemory is the budget for finished answers, in bytes, when Options name none.
@@ -77,7 +77,7 @@ type Settings struct {
 	Errors    *slog.Logger // nil: errors are not logged
 	// Clients finds the address of a client behind a trusted proxy, for the log.
 	// nil: the connection's other end is the client.
-	Clients *realip.Finder
+	Clients *netset.Finder
 	// Announced is called with the peer of a connection that begins with a PROXY
 	// header where none is expected. nil: nothing is called.
 	Announced func(net.Addr)

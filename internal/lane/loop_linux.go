@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/send"
 )
 
 const (

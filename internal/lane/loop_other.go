@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/h2"
-	"millrace/internal/send"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/send"
 )
 
 // loop serves many connections on one goroutine by epoll, on Linux only. Elsewhere

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/send"
 )
 
 // outWait bounds how long the loop waits in out. Whatever the loop must handle ends the

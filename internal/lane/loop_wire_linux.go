@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
-	"millrace/internal/h2"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/send"
 )
 
 // Adopt gives a new connection, whose handshake is complete, to a loop. It returns false, and

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // verdict is the result of parsing what has come of a request.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // Observer decides about the offers of a job inside another program's handler. Middleware

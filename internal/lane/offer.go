@@ -12,8 +12,8 @@ import (
 
 	"millrace/internal/admit"
 	"millrace/internal/meter"
-	"millrace/internal/send"
 	"millrace/internal/trace"
+	"millrace/internal/wire/send"
 )
 
 // Generation counts the versions of something that answers are made of: a file's content,

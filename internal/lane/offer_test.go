@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // offerer offers answers as a job does.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
-	"millrace/internal/send"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/send"
 )
 
 // matchable reports whether match accepts requests for this target.

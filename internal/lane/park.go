@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 )
 
 // parkAfter is how long an idle TLS connection keeps its goroutine.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"millrace/internal/meter"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // contiguous is the largest body that stands in one buffer with its header, into which it

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/meter"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 const (

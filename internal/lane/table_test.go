@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"millrace/internal/meter"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // shelf is a table with ways to fill and ask it.

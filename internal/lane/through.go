@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/lean"
 	"millrace/internal/trace"
+	"millrace/internal/wire/lean"
 )
 
 // Through sets the server of simple requests that are not hot (package lean): the lane then

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
-	"millrace/internal/lean"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/send"
 )
 
 // A handler may take any time. So a worker calls it for a connection of a loop, while the

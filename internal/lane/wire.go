@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // Wire is the network below TLS. A tls.Conn keeps one net.Conn for its whole life, while
@@ -58,7 +58,7 @@ type wouldBlock struct{}
 // Error implements [error].
 func (wouldBlock) Error() string { return "nothing has come yet" }
 
-// Is makes it equal to a passed deadline, after which internal/h2 can go on, too.
+// Is makes it equal to a passed deadline, after which internal/wire/h2 can go on, too.
 func (wouldBlock) Is(err error) bool { return err == os.ErrDeadlineExceeded }
 
 // Timeout implements [net.Error].

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // blockingWriter writes to the net.Conn of a Wire. It first sends by a raw system call

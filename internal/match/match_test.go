@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 func TestPath(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // Template is a text with placeholders: {1} is the first capture, {name} one by

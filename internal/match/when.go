@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/netset"
+	"millrace/internal/wire/netset"
 )
 
 // When says which requests a rule is for. All that is named must hold. A value

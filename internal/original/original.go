@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
 	"millrace/internal/lane"
+	"millrace/internal/wire/field"
 )
 
 // The errors of Original and Lookup, possibly wrapped. Whoever gets one lets

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // Listed is a file as programs list it.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // Folder is one root of a site as an [fs.FS]. Its files can be read at offsets.

@@ -14,7 +14,7 @@ import (
 	"runtime"
 	"testing"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // signed is a packed file with any index, whose sums are right: what somebody

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"io/fs"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 // encode writes the index: lengths and numbers as uvarints, each text behind

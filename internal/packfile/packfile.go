@@ -34,7 +34,7 @@ import (
 	"strings"
 	"sync"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 const (

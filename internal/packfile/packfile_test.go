@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"millrace/internal/negotiate"
+	"millrace/internal/wire/negotiate"
 )
 
 const program = "not really a program"

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/send"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/send"
 )
 
 // normal is b with its defaults.

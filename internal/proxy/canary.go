@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
 	"millrace/internal/lane"
-	"millrace/internal/realip"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // Canary sends some of the visitors to another version of the upstream, to try it
@@ -159,7 +159,7 @@ func (s *Split) of(bucket int) *Handler {
 // sockets have the same.
 func bucketOf(client string) int {
 	h := fnv.New64a()
-	if a := realip.Peer(client); a.Is4() {
+	if a := netset.Peer(client); a.Is4() {
 		_, _ = h.Write(a.AsSlice()) // which never fails
 	} else if a.IsValid() {
 		_, _ = h.Write(a.AsSlice()[:8])

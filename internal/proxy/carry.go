@@ -5,11 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/field"
 	"millrace/internal/lane"
 	"millrace/internal/site"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/field"
 )
 
 // passage is a request that an event loop forwards. The upstream and the client get

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
 	"millrace/internal/site"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 const (

@@ -6,10 +6,9 @@ import (
 	"net/textproto"
 	"strings"
 
-	"millrace/internal/authority"
-	"millrace/internal/field"
-	"millrace/internal/netset"
 	"millrace/internal/signin"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 const (
@@ -61,7 +60,7 @@ func (p peer) received(r *http.Request) hop {
 	if r.TLS != nil {
 		now.proto = "https"
 	}
-	now.host = authority.Normal(now.proto, r.Host)
+	now.host = field.Normal(now.proto, r.Host)
 	return now
 }
 
@@ -161,7 +160,7 @@ func chains(c claims, now hop) (forwarded, xff string, first hop) {
 	if validProto(c.proto) {
 		first.proto = strings.ToLower(c.proto)
 	}
-	first.host = authority.Normal(first.proto, first.host)
+	first.host = field.Normal(first.proto, first.host)
 	switch {
 	case forwarded == "" && xff != "":
 		forwarded = fromXFF(xff, first)

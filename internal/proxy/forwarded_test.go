@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // sent is what becomes of the forwarding fields of a request.

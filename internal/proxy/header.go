@@ -8,11 +8,10 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/signin"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 // connectionLevel are the fields that end with a connection (RFC 9110, 7.6.1
@@ -59,7 +58,7 @@ func named(h http.Header) []string {
 	}
 	var names []string
 	for name := range field.Members(lines) {
-		name = fieldname.Fold(name)
+		name = field.Fold(name)
 		if canonical := http.CanonicalHeaderKey(name); protected(canonical) || isConnectionLevel(canonical) {
 			continue
 		}
@@ -74,7 +73,7 @@ func named(h http.Header) []string {
 // protected reports whether a field, whose name is canonical, may neither be
 // removed by a sender nor set by a trailer.
 func protected(name string) bool {
-	if _, found := slices.BinarySearch(endToEnd, name); found || fieldname.Claim(name) {
+	if _, found := slices.BinarySearch(endToEnd, name); found || field.Claim(name) {
 		return true
 	}
 	return slices.ContainsFunc(endToEndPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
@@ -94,14 +93,14 @@ func isConnectionLevel(name string) bool {
 // removes: X_Forwarded_For, Content_Length, or one of request_headers. Clients may
 // not send those.
 func (h *Handler) forged(name string) bool {
-	if fieldname.Plain(name) {
+	if field.Plain(name) {
 		return false
 	}
 	if h.ours(name) {
 		return true
 	}
-	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
-	return canonical == "Content-Length" || isConnectionLevel(canonical) || fieldname.Claim(name)
+	canonical := http.CanonicalHeaderKey(field.Fold(name))
+	return canonical == "Content-Length" || isConnectionLevel(canonical) || field.Claim(name)
 }
 
 // Strip removes connection-level fields from a response's header, and
@@ -109,7 +108,7 @@ func (h *Handler) forged(name string) bool {
 func Strip(h http.Header) {
 	if drop := named(h); len(drop) > 0 {
 		for name := range h {
-			if slices.Contains(drop, fieldname.Fold(name)) {
+			if slices.Contains(drop, field.Fold(name)) {
 				delete(h, name)
 			}
 		}
@@ -249,8 +248,8 @@ func (h *Handler) outgoingHeader(r *http.Request) http.Header {
 	drop := named(r.Header)
 	for name, values := range r.Header {
 		switch {
-		case isConnectionLevel(name), h.forged(name), !peer.trusted && fieldname.Claim(name):
-		case len(drop) > 0 && slices.Contains(drop, fieldname.Fold(name)):
+		case isConnectionLevel(name), h.forged(name), !peer.trusted && field.Claim(name):
+		case len(drop) > 0 && slices.Contains(drop, field.Fold(name)):
 		case name == "Content-Length", name == "Host", name == "Expect" && r.ContentLength == 0: // the request's own fields say it
 		case name == "Max-Forwards" && (r.Method == http.MethodOptions || r.Method == http.MethodTrace):
 			header[name] = fewerForwards(values)

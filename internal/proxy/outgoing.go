@@ -4,11 +4,9 @@ import (
 	"crypto/rand"
 	"net/netip"
 
-	"millrace/internal/authority"
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/lane"
-	"millrace/internal/lean"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/lean"
 )
 
 // sender is who sent a request that a loop forwards. It holds what trust, peer and
@@ -26,7 +24,7 @@ func (h *Handler) senderOf(q *lane.ForwardRequest) sender {
 	if peer.IsValid() {
 		s.now.node = peer.String()
 	}
-	s.now.host = authority.Normal(s.now.proto, q.Head.Host)
+	s.now.host = field.Normal(s.now.proto, q.Head.Host)
 	s.asked = s.now
 	if s.trusted = h.trust.names(peer); s.trusted {
 		s.forwarded, s.xff, s.asked = chains(claimsOf(q.Head), s.now)
@@ -74,7 +72,7 @@ func (p *passage) request(q *lane.ForwardRequest, from *sender) ([]byte, error) 
 		if nameless && l.Name == "User-Agent" {
 			continue // see http1.AppendRequest
 		}
-		b = appendLine(b, fieldname.Spelling(l.Name), l.Value)
+		b = appendLine(b, field.Spelling(l.Name), l.Value)
 	}
 	b = from.appendChains(b)
 	b = append(b, "Via: "...)
@@ -103,7 +101,7 @@ func (o *outgoing) collect(h *Handler, q *lane.ForwardRequest, from *sender) {
 				continue
 			}
 		}
-		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !fieldname.Claim(l.Name)) {
+		if !q.Replaced(l.Name) && !isConnectionLevel(l.Name) && !h.forged(l.Name) && (from.trusted || !field.Claim(l.Name)) {
 			o.fields = append(o.fields, l)
 		}
 	}

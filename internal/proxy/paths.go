@@ -13,10 +13,9 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/authority"
-	"millrace/internal/field"
-	"millrace/internal/lean"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/urlpath"
 )
 
 // Rewrite turns one path into another.
@@ -95,7 +94,7 @@ func newPaths(o Options) (paths, map[string]error) {
 		one := pathOf(to)
 		if name := o.Host; name != "" && name != "client" && name != "upstream" {
 			for _, scheme := range []string{"http", "https"} {
-				one.authority = append(one.authority, scheme+"://"+authority.Normal(scheme, name))
+				one.authority = append(one.authority, scheme+"://"+field.Normal(scheme, name))
 			}
 		}
 		p.servers = append(p.servers, one)
@@ -118,7 +117,7 @@ func pathOf(to string) upstreamPath {
 		scheme = u.Scheme
 	}
 	return upstreamPath{
-		authority: []string{scheme + "://" + authority.Normal(scheme, u.Host)},
+		authority: []string{scheme + "://" + field.Normal(scheme, u.Host)},
 		prefix:    strings.TrimRight(u.EscapedPath(), "/"),
 	}
 }
@@ -441,7 +440,7 @@ func sameOrigin(origin, normal string) bool {
 	if !found {
 		scheme, host = ourScheme, strings.TrimPrefix(origin, "//")
 	}
-	return scheme == ourScheme && authority.Normal(scheme, host) == ourHost
+	return scheme == ourScheme && field.Normal(scheme, host) == ourHost
 }
 
 // publicOfAny is public with the prefix of the first server that the path is below.

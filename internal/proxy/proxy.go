@@ -29,11 +29,10 @@ import (
 	"millrace/internal/bytesize"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/spool"
 	"millrace/internal/trace"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/netset"
 )
 
 // Options of the job.
@@ -130,7 +129,7 @@ type Handler struct {
 	pool     http.RoundTripper
 	errorLog *slog.Logger
 	trust    trust
-	clients  *realip.Finder // nil: nobody is trusted
+	clients  *netset.Finder // nil: nobody is trusted
 	host     string         // as Options.Host: client, upstream, or the name itself
 	first    url.URL
 	paths    paths
@@ -164,7 +163,7 @@ func New(o Options, p http.RoundTripper, errorLog *slog.Logger) (*Handler, error
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	h := &Handler{
-		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: realip.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
+		pool: p, paths: way, rules: rules, errorLog: errorLog, trust: trust{t}, clients: netset.New(t, ""), host: o.Host, first: firstAddress(o.To), drained: lane.Drain,
 		stream: o.Stream, buffer: o.Buffer.normal(), room: spool.NewRoom(spool.Options{}, errorLog),
 	}
 	h.changed = changedBy(rules)

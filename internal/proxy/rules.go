@@ -5,10 +5,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/headers"
-	"millrace/internal/realip"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // variables are what a value of request_headers may have.
@@ -40,14 +39,14 @@ func newRules(o Options) (*headers.Rules, map[string]error) {
 // changedBy are the fields that rules are for, folded.
 func changedBy(rules *headers.Rules) (names []string) {
 	for _, name := range rules.Names() {
-		names = append(names, fieldname.Fold(name))
+		names = append(names, field.Fold(name))
 	}
 	return names
 }
 
 // ours reports whether a field, in any spelling, is one of request_headers.
 func (h *Handler) ours(name string) bool {
-	return len(h.changed) > 0 && slices.Contains(h.changed, fieldname.Fold(name))
+	return len(h.changed) > 0 && slices.Contains(h.changed, field.Fold(name))
 }
 
 // Varies reports whether request_headers tell the upstream who asks.
@@ -87,7 +86,7 @@ func (h *Handler) remote(r *http.Request) string {
 		return r.RemoteAddr
 	}
 	client, err := netip.ParseAddr(h.clientIP(r))
-	if err != nil || client == realip.Peer(r.RemoteAddr) {
+	if err != nil || client == netset.Peer(r.RemoteAddr) {
 		return r.RemoteAddr
 	}
 	return netip.AddrPortFrom(client, 0).String()

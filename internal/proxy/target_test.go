@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/lean"
+	"millrace/internal/wire/lean"
 )
 
 // TestTarget: loops change paths as the other road does, or leave them to it: where an

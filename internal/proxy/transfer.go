@@ -14,10 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
-	"millrace/internal/send"
 	"millrace/internal/spool"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/send"
 )
 
 // interim passes interim responses (103 Early Hints) on while a round trip
@@ -100,8 +99,8 @@ func (h *Handler) newUpload(r, out *http.Request) *upload {
 // message is framed, routed or trusted may not (RFC 9110, 6.5.1), in any spelling:
 // some upstreams merge trailers into the header.
 func mayTrail(name string) bool {
-	canonical := http.CanonicalHeaderKey(fieldname.Fold(name))
-	return field.Token(name) && !isConnectionLevel(canonical) && !protected(canonical) && !fieldname.Override(name)
+	canonical := http.CanonicalHeaderKey(field.Fold(name))
+	return field.Token(name) && !isConnectionLevel(canonical) && !protected(canonical) && !field.Override(name)
 }
 
 // valid reports whether values may be those of a field.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/lean"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/lean"
 )
 
 // TestTripDoubted: where the server has closed the connection that a loop has taken,

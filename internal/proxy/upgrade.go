@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/field"
 )
 
 // upgradeBuffers are the copy buffers of upgraded connections, one for each
@@ -72,7 +71,7 @@ func switchProtocols(front net.Conn, w *bufio.Writer, header http.Header) error 
 	head.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
 	spelled := make(http.Header, len(header))
 	for name, values := range header {
-		spelled[fieldname.Spelling(name)] = values
+		spelled[field.Spelling(name)] = values
 	}
 	_ = spelled.Write(&head) // a Builder takes everything
 	head.WriteString("\r\n")

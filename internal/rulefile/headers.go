@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/field"
 	"millrace/internal/headers"
+	"millrace/internal/wire/field"
 )
 
 // Headers are the rules of a _headers file. A nil one has none.

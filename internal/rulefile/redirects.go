@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // Redirects are the rules of a _redirects file. A nil one has none.

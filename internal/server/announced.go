@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/proxyline"
+	"millrace/internal/wire/proxyline"
 )
 
 // ProxyProtocol is for load balancers that pass connections on as they are, and

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // apiAnswer is an answer as a cache keeps it: with a Date that is not ours.

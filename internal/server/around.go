@@ -7,8 +7,8 @@ import (
 	"millrace/internal/cors"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/send"
 	"millrace/internal/trace"
+	"millrace/internal/wire/send"
 )
 
 // around is what the operator has around the job of one request: rules for the

@@ -11,16 +11,15 @@ import (
 
 	"millrace/internal/accesslog"
 	"millrace/internal/admit"
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/lean"
 	"millrace/internal/redact"
-	"millrace/internal/send"
 	"millrace/internal/site"
 	"millrace/internal/slow"
 	"millrace/internal/trace"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/send"
 )
 
 // carried is a request that a loop passes on, with what ServeHTTP does for others:
@@ -177,7 +176,7 @@ func onlyValue(lines []field.Line, name string) (value string, one bool) {
 		switch l := &lines[i]; {
 		case l.Name == name && value == "":
 			value = l.Value
-		case len(l.Name) == len(name) && fieldname.Fold(l.Name) == fieldname.Fold(name):
+		case len(l.Name) == len(name) && field.Fold(l.Name) == field.Fold(name):
 			return "", false
 		}
 	}

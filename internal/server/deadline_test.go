@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // Every timeout in these tests. Long enough that a loaded machine does not

@@ -8,10 +8,10 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/meter"
-	"millrace/internal/realip"
 	"millrace/internal/redact"
 	"millrace/internal/slow"
 	"millrace/internal/trace"
+	"millrace/internal/wire/netset"
 )
 
 // Follow says who wants to know of requests, those of the fast lane's excepted:
@@ -29,7 +29,7 @@ func (w *writer) follow(now *current, r *http.Request, began time.Time, told *tr
 		return
 	}
 	w.began, w.idField = began, t.Header()
-	proxy := t.Marks() && now.clients != nil && now.clients.Trusts(realip.Peer(r.RemoteAddr))
+	proxy := t.Marks() && now.clients != nil && now.clients.Trusts(netset.Peer(r.RemoteAddr))
 	t.Begin(&w.trace, r, began, proxy)
 	w.trace.Continue(told)
 }

@@ -14,13 +14,13 @@ import (
 	"millrace/internal/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
-	"millrace/internal/h2"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/lean"
 	"millrace/internal/meter"
 	"millrace/internal/site"
-	"millrace/internal/stall"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/stall"
 )
 
 // ServeHTTP is the slow lane: host, path, job, and then metrics and access log.

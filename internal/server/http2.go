@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/h2"
 	"millrace/internal/lane"
+	"millrace/internal/wire/h2"
 )
 
 // Settings of HTTP/2.

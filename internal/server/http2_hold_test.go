@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"millrace/internal/lane"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // What holds over HTTP/1.1 holds on open HTTP/2 connections.

@@ -19,11 +19,11 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/family"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
-	"millrace/internal/stall"
 	"millrace/internal/steer"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/stall"
 )
 
 // HTTP3 serves HTTP/3 on a UDP socket. internal/h3 has one; it is not here,
@@ -125,7 +125,7 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 		}
 		s.quic.free(tcp.Port)
 		l := &quicListener{open: setup.HTTP3, port: tcp.Port}
-		of := family.OfSocket(beside.ln, tcp)
+		of := netset.OfSocket(beside.ln, tcp)
 		if l.socket, l.beside = s.takeUDP(setup, tcp, of); l.socket == nil {
 			if l.socket, err = listenUDP(tcp, of); err != nil {
 				return nil, err
@@ -138,9 +138,9 @@ func (s *Server) bindHTTP3(setup Setup, all map[string]*listener) (_ map[string]
 
 // takeUDP is the socket for the address of a TCP listener that is there already,
 // or one beside that of the predecessor, nil if there is none.
-func (s *Server) takeUDP(setup Setup, at *net.TCPAddr, of family.Family) (socket *net.UDPConn, beside bool) {
+func (s *Server) takeUDP(setup Setup, at *net.TCPAddr, of netset.Family) (socket *net.UDPConn, beside bool) {
 	addr := at.String()
-	if of == family.Both {
+	if of == netset.Both {
 		addr = ":" + strconv.Itoa(at.Port)
 	}
 	socket = inheritedUDP(setup.Inherited, addr)
@@ -169,7 +169,7 @@ func (s *Server) steerHTTP3() {
 }
 
 // listenUDP opens the UDP port of a TCP listener.
-func listenUDP(at *net.TCPAddr, of family.Family) (*net.UDPConn, error) {
+func listenUDP(at *net.TCPAddr, of netset.Family) (*net.UDPConn, error) {
 	socket, err := steer.Listen(of, &net.UDPAddr{IP: at.IP, Port: at.Port, Zone: at.Zone})
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

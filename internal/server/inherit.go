@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"millrace/internal/family"
+	"millrace/internal/wire/netset"
 )
 
 const (
@@ -95,11 +95,11 @@ func sameAddress(socket any, have net.Addr, addr string) bool {
 	if err != nil || e != nil || port != "0" && strconv.Itoa(int(h.Port())) != port {
 		return false
 	}
-	of := family.OfSocket(socket, have)
+	of := netset.OfSocket(socket, have)
 	if host == "" {
-		return of == family.Both
+		return of == netset.Both
 	}
-	if want, err := family.Of(addr); err != nil || want != of {
+	if want, err := netset.Of(addr); err != nil || want != of {
 		return false
 	}
 	named, err := net.ResolveTCPAddr("tcp", addr) // as Listen has it
@@ -114,7 +114,7 @@ func (s *Server) warnUnclaimed(setup Setup) {
 	}
 	named := func(socket any, have net.Addr, addrs []string) bool {
 		return slices.ContainsFunc(addrs, func(addr string) bool {
-			return slices.ContainsFunc(append(family.Split(addr), addr), func(a string) bool { return sameAddress(socket, have, a) })
+			return slices.ContainsFunc(append(netset.Split(addr), addr), func(a string) bool { return sameAddress(socket, have, a) })
 		})
 	}
 	for _, f := range setup.Inherited {
@@ -153,11 +153,11 @@ func heldBySystemd(err error, sockets []*os.File, addr string) error {
 		if e != nil {
 			continue
 		}
-		have, of := ln.Addr().String(), family.OfSocket(ln, ln.Addr())
+		have, of := ln.Addr().String(), netset.OfSocket(ln, ln.Addr())
 		_ = ln.Close()
 		switch {
 		case !strings.HasSuffix(have, ":"+port):
-		case of == family.Both:
+		case of == netset.Both:
 			return fmt.Errorf("listen on %s: %w: the socket unit has opened port %s for IPv4 and IPv6; write \":%s\" into the config, or BindIPv6Only=ipv6-only and an address of each family into the unit", addr, syscall.EADDRINUSE, port, port)
 		default:
 			return fmt.Errorf("listen on %s: %w: the socket unit has opened %s; write the same address into both", addr, syscall.EADDRINUSE, have)

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"millrace/internal/family"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
 	"millrace/internal/site"
+	"millrace/internal/wire/netset"
 )
 
 func TestInheritedVariables(t *testing.T) {
@@ -146,7 +146,7 @@ func TestSameAddress(t *testing.T) {
 			_, port, _ = net.SplitHostPort(c.socket.Addr().String())
 		}
 		if got := sameAddress(c.socket, c.socket.Addr(), c.host+":"+port); got != c.same {
-			t.Errorf("%s (of %s) for %s:%s: %v", c.socket.Addr(), family.OfSocket(c.socket, c.socket.Addr()), c.host, port, got)
+			t.Errorf("%s (of %s) for %s:%s: %v", c.socket.Addr(), netset.OfSocket(c.socket, c.socket.Addr()), c.host, port, got)
 		}
 	}
 	unix := &net.UnixAddr{Net: "unix", Name: "/run/x"}

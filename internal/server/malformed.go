@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
-	"millrace/internal/h2"
-	"millrace/internal/realip"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/h2"
+	"millrace/internal/wire/netset"
 )
 
 // malformed reports whether a request's target is none (see formless), or whether its
@@ -68,12 +68,12 @@ func unexpected(r *http.Request) bool {
 // connection. What it asks for there is for other sites, with other rules and
 // redirects (RFC 9110, 7.4; RFC 9113, 8.3.1). A proxy that is trusted may have had
 // TLS.
-func misdirected(r *http.Request, clients *realip.Finder) (why string) {
+func misdirected(r *http.Request, clients *netset.Finder) (why string) {
 	named := r.ProtoMajor == 1 && r.URL.Scheme != "" && r.RequestURI != "" && r.RequestURI[0] != '/'
 	switch {
 	case cleartext(r), named && r.TLS != nil && r.URL.Scheme == "http":
 		return h2.NotHTTPS
-	case named && r.TLS == nil && r.URL.Scheme == "https" && !clients.Trusts(realip.Peer(r.RemoteAddr)):
+	case named && r.TLS == nil && r.URL.Scheme == "https" && !clients.Trusts(netset.Peer(r.RemoteAddr)):
 		return "This connection is for http addresses."
 	}
 	return ""

@@ -22,9 +22,9 @@ import (
 	"millrace/internal/certtest"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
-	"millrace/internal/send"
 	"millrace/internal/site"
 	"millrace/internal/upstream"
+	"millrace/internal/wire/send"
 )
 
 // patience is how long a test waits for what must happen. Only a failing test

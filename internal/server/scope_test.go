@@ -13,8 +13,8 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/lane"
 	"millrace/internal/meter"
-	"millrace/internal/send"
 	"millrace/internal/site"
+	"millrace/internal/wire/send"
 )
 
 // The same host and path are different things on the plain and the TLS port.

@@ -22,13 +22,12 @@ import (
 	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
-	"millrace/internal/lean"
 	"millrace/internal/meter"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/site"
-	"millrace/internal/stall"
 	"millrace/internal/steer"
+	"millrace/internal/wire/lean"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/stall"
 )
 
 // Options are the limits of the server. A zero field has the default given
@@ -183,7 +182,7 @@ type Setup struct {
 	OnlySockets       bool
 	// Clients finds who is behind a proxy that is trusted, for the log; nil:
 	// nobody is.
-	Clients *realip.Finder
+	Clients *netset.Finder
 	// Follow says who wants to know of requests.
 	Follow Follow
 	// Announced are load balancers that begin connections with a PROXY header.
@@ -249,7 +248,7 @@ type current struct {
 	limits Options
 	log    *accesslog.Log
 	// clients finds who is behind a proxy; nil: nobody is.
-	clients *realip.Finder
+	clients *netset.Finder
 	follow  Follow
 	// announced are who begin connections with a PROXY header.
 	announced netset.Set

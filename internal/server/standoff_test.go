@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"millrace/internal/lane"
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 // standoffs are the ways in which a client of HTTP/2 has a stream wait for it.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 // streams knows the HTTP/2 connections that net/http has to itself, and which of

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 func TestPipelinedHot(t *testing.T) {

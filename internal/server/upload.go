@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/stall"
+	"millrace/internal/wire/stall"
 )
 
 // body is a request's body as the job reads it.

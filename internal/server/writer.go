@@ -11,8 +11,8 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/site"
-	"millrace/internal/stall"
 	"millrace/internal/trace"
+	"millrace/internal/wire/stall"
 )
 
 // writer is the only ResponseWriter between net/http and a job. Everything

@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"millrace/internal/ask"
-	"millrace/internal/authority"
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
-	"millrace/internal/realip"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
 )
 
 // maxPage bounds the body of a refusal that is given to the client, in bytes.
@@ -42,11 +40,11 @@ type forward struct {
 	timeout time.Duration
 	turns   *turns
 	copy    []string
-	clients *realip.Finder
+	clients *netset.Finder
 	errors  *slog.Logger
 }
 
-func newForward(o Options, clients *realip.Finder, errorLog *slog.Logger) *forward {
+func newForward(o Options, clients *netset.Finder, errorLog *slog.Logger) *forward {
 	u, err := url.Parse(o.URL)
 	if err != nil { // Check has parsed it
 		panic(err)
@@ -133,7 +131,7 @@ func (f *forward) question(r *http.Request) *http.Request {
 	for _, name := range notAsked() {
 		delete(q.Header, name)
 	}
-	trusted := f.clients.Trusts(realip.Peer(r.RemoteAddr))
+	trusted := f.clients.Trusts(netset.Peer(r.RemoteAddr))
 	for name := range q.Header {
 		if untrue(name, trusted) {
 			delete(q.Header, name)
@@ -145,7 +143,7 @@ func (f *forward) question(r *http.Request) *http.Request {
 	q.Header.Set("X-Forwarded-Method", r.Method)
 	scheme := f.scheme(r)
 	q.Header.Set("X-Forwarded-Proto", scheme)
-	q.Header.Set("X-Forwarded-Host", authority.Normal(scheme, r.Host)) // in the spelling that sites and upstreams go by
+	q.Header.Set("X-Forwarded-Host", field.Normal(scheme, r.Host)) // in the spelling that sites and upstreams go by
 	q.Header.Set("X-Forwarded-Uri", target(r))
 	q.Header.Set("X-Original-Uri", target(r))
 	if a := f.clients.Of(r); a.IsValid() {
@@ -159,21 +157,21 @@ func (f *forward) question(r *http.Request) *http.Request {
 // X-Original-URL before X-Forwarded-Uri). A trusted proxy may make further claims
 // about its client, in the usual spelling alone.
 func untrue(name string, trusted bool) bool {
-	folded := fieldname.Fold(name)
+	folded := field.Fold(name)
 	switch {
-	case strings.HasPrefix(folded, "x-forwarded-"), strings.HasPrefix(folded, "x-original-"), fieldname.Override(name):
+	case strings.HasPrefix(folded, "x-forwarded-"), strings.HasPrefix(folded, "x-original-"), field.Override(name):
 		return true
-	case trusted && fieldname.Plain(name):
+	case trusted && field.Plain(name):
 		return false
 	}
-	return fieldname.Claim(name)
+	return field.Claim(name)
 }
 
 // scheme is that of the client's request: what a trusted proxy says, or what the
 // connection is.
 func (f *forward) scheme(r *http.Request) string {
 	// Of several, the first is what the client has sent through a proxy that adds its own.
-	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") && f.clients.Trusts(realip.Peer(r.RemoteAddr)) {
+	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") && f.clients.Trusts(netset.Peer(r.RemoteAddr)) {
 		return p[0]
 	}
 	if r.TLS != nil {

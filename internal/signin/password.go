@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/password"
-	"millrace/internal/realip"
+	"millrace/internal/wire/netset"
 )
 
 // checkPasswords says what is wrong with what stands for passwords.
@@ -79,7 +79,7 @@ type passwords struct {
 	challenge string
 	errors    *slog.Logger
 	key       [32]byte
-	clients   *realip.Finder
+	clients   *netset.Finder
 	turns     *turns // hashes at once: all cores but one, at least one
 
 	mu    sync.Mutex
@@ -91,7 +91,7 @@ type passwords struct {
 }
 
 // newPasswords reads the file, if there is one.
-func newPasswords(o Options, clients *realip.Finder, errors *slog.Logger) (*passwords, error) {
+func newPasswords(o Options, clients *netset.Finder, errors *slog.Logger) (*passwords, error) {
 	g := &passwords{
 		options: o, errors: errors, challenge: `Basic realm="` + cmp.Or(o.Realm, "restricted") + `", charset="UTF-8"`,
 		clients: clients, turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), known: map[[32]byte]time.Time{},

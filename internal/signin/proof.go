@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/field"
 	"millrace/internal/token"
+	"millrace/internal/wire/field"
 )
 
 // Proof is what a [Gate] has let a request in for, where a cache cannot see that by

@@ -16,12 +16,10 @@ import (
 	"time"
 
 	"millrace/internal/ask"
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
-	"millrace/internal/send"
 	"millrace/internal/token"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/netset"
+	"millrace/internal/wire/send"
 )
 
 // Options say how visitors are told apart: by passwords, jwt, url or signed. One
@@ -216,12 +214,12 @@ type Gate struct {
 	closer io.Closer
 
 	except  netset.Set // who is not asked
-	clients *realip.Finder
+	clients *netset.Finder
 }
 
 // New reads files and begins to fetch keys. clients finds the client behind a
 // proxy that is trusted; nil trusts none.
-func New(o Options, clients *realip.Finder, errorLog *slog.Logger) (*Gate, error) {
+func New(o Options, clients *netset.Finder, errorLog *slog.Logger) (*Gate, error) {
 	g := &Gate{user: http.CanonicalHeaderKey(o.UserHeader), clients: clients}
 	var err error
 	if g.except, err = netset.Parse(o.Except); err != nil {
@@ -312,7 +310,7 @@ func (g *Gate) Anonymous(h http.Handler) http.Handler {
 func drop(h http.Header, name string) {
 	delete(h, name)
 	for have := range h {
-		if len(have) == len(name) && !fieldname.Plain(have) && fieldname.Fold(have) == fieldname.Fold(name) {
+		if len(have) == len(name) && !field.Plain(have) && field.Fold(have) == field.Fold(name) {
 			delete(h, have)
 		}
 	}

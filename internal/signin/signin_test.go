@@ -16,9 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/internal/ask"
-	"millrace/internal/netset"
-	"millrace/internal/realip"
 	"millrace/internal/token"
+	"millrace/internal/wire/netset"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +34,7 @@ func gate(t *testing.T, o Options) *Gate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(o, realip.New(trusted, ""), slog.New(slog.DiscardHandler))
+	g, err := New(o, netset.New(trusted, ""), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

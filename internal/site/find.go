@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/match"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // Rule is one of the rules that requests go through before a route is looked for.

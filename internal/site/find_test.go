@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"millrace/internal/match"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 func rule(t testing.TB, w match.When, to string, route *Route) Rule {

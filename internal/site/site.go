@@ -13,7 +13,7 @@ import (
 	"millrace/internal/headers"
 	"millrace/internal/match"
 	"millrace/internal/meter"
-	"millrace/internal/urlpath"
+	"millrace/internal/wire/urlpath"
 )
 
 // Route is one path of a site and what answers there.

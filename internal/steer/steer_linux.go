@@ -9,12 +9,12 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/family"
+	"millrace/internal/wire/netset"
 )
 
 // Listen opens a UDP socket beside which a process of the same user may open
 // another one.
-func Listen(of family.Family, at *net.UDPAddr) (*net.UDPConn, error) {
+func Listen(of netset.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return shared(raw) }}
 	pc, err := c.ListenPacket(context.Background(), of.Network("udp"), at.String())
 	if err != nil {
@@ -35,7 +35,7 @@ func Beside(predecessor *net.UDPConn) (*net.UDPConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keeping packets for the process before this one: %w", err)
 	}
-	socket, err := Listen(family.OfSocket(predecessor, at), at)
+	socket, err := Listen(netset.OfSocket(predecessor, at), at)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket beside that of the process before this one: %w", err)
 	}

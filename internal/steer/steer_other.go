@@ -6,13 +6,13 @@ import (
 	"errors"
 	"net"
 
-	"millrace/internal/family"
+	"millrace/internal/wire/netset"
 )
 
 var errNotHere = errors.New("this system cannot tell the packets of two processes apart")
 
 // Listen opens a UDP socket.
-func Listen(of family.Family, at *net.UDPAddr) (*net.UDPConn, error) {
+func Listen(of netset.Family, at *net.UDPAddr) (*net.UDPConn, error) {
 	return net.ListenUDP(of.Network("udp"), at)
 }
 

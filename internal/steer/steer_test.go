@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/bpf"
 
-	"millrace/internal/family"
+	"millrace/internal/wire/netset"
 )
 
 // packets are what may come, and whether it is for the process of generation 1,
@@ -67,7 +67,7 @@ func TestSockets(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel chooses between sockets on Linux only")
 	}
-	old, err := Listen(family.Both, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	old, err := Listen(netset.Both, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}

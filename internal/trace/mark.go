@@ -1,6 +1,6 @@
 package trace
 
-import "millrace/internal/field"
+import "millrace/internal/wire/field"
 
 // Mark is what other servers are told of a request that nobody follows yet: its id
 // and its place in a trace. The zero one is of no request.

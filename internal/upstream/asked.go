@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Asked holds what of a request that an event loop forwards may decide which server it

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // FuzzAsked: for a request of a loop the same server is wished for as for that

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"millrace/internal/proxyline"
+	"millrace/internal/wire/proxyline"
 )
 
 // introductions are the values of Options.ProxyProtocol.

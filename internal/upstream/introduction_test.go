@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"millrace/internal/proxyline"
+	"millrace/internal/wire/proxyline"
 )
 
 // introduced is a server that demands a PROXY header on each connection, and

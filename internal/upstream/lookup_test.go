@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/lookup"
+	"millrace/internal/wire/lookup"
 )
 
 // TestLookupFails: a server that is well is asked on new connections as well while its

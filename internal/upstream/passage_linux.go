@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"unsafe"
 
-	"millrace/internal/field"
-	"millrace/internal/send"
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/field"
+	"millrace/internal/wire/send"
 )
 
 // lineOf takes an idle connection from Go's poller; nil: that cannot be done, and

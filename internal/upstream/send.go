@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/field"
 	"millrace/internal/upstream/http1"
+	"millrace/internal/wire/field"
 )
 
 // smallBody is how many bytes a body may have that is read before anything is

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Sticky keeps a visitor with one server by a cookie, for applications that keep

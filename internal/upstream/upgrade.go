@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Why Upgrade refuses a request, or cannot use a server.

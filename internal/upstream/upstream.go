@@ -78,8 +78,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/lookup"
 	"millrace/internal/trace"
+	"millrace/internal/wire/lookup"
 )
 
 // Pool is the http.RoundTripper. It must be closed.

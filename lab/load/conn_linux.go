@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 )
 
 // state is what a connection is doing.

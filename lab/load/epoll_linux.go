@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 )
 
 // fastPath says that HTTP/1.1 without TLS runs on epoll loops here.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 )
 
 const (

@@ -32,8 +32,8 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/field"
 	"millrace/internal/token"
+	"millrace/internal/wire/field"
 )
 
 // ErrForbidden is a [token.ErrUnauthorized] of which more is known: whoever was

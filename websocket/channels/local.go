@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"millrace/internal/fieldname"
+	"millrace/internal/wire/field"
 )
 
 // notLocal says why a request may not come from a program on this machine; "": it
@@ -26,7 +26,7 @@ func notLocal(r *http.Request) string {
 		switch {
 		case name == "Origin" || name == "Referer" || strings.HasPrefix(name, "Sec-Fetch-"):
 			return "comes from a web page (" + name + ")"
-		case fieldname.Trace(name):
+		case field.Trace(name):
 			return "was passed on for somebody else (" + name + ")"
 		}
 	}

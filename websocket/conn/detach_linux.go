@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // detach returns a second descriptor of a plain connection.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // endWriting ends our direction, over TLS and below it, and leaves the other one open.

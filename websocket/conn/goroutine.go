@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 	"millrace/websocket/frame"
 )
 

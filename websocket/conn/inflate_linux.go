@@ -1,7 +1,7 @@
 package conn
 
 import (
-	"millrace/internal/epoll"
+	"millrace/internal/wire/epoll"
 )
 
 // inflater is what a loop decompresses: one message at a time, a step in each

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/send"
+	"millrace/internal/wire/send"
 )
 
 // rawClient is a connection of which nothing is left in Go's memory.

@@ -3,8 +3,8 @@ package conn
 import (
 	"golang.org/x/sys/unix"
 
-	"millrace/internal/epoll"
-	"millrace/internal/send"
+	"millrace/internal/wire/epoll"
+	"millrace/internal/wire/send"
 	"millrace/websocket/frame"
 )
 

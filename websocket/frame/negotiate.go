@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Params are what permessage-deflate was agreed with. The zero value is none.

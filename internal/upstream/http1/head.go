@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Framing says where the body of an answer ends.

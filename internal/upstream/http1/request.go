@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/field"
-	"millrace/internal/fieldname"
+	"millrace/internal/wire/field"
 )
 
 // ErrRequest means that a request cannot be written down without becoming
@@ -113,7 +112,7 @@ func appendField(b []byte, name string, values []string) ([]byte, error) {
 	if !token(name) {
 		return b, fmt.Errorf("%w: it has a field with the name %.64q", ErrRequest, name)
 	}
-	name = fieldname.Spelling(name)
+	name = field.Spelling(name)
 	for _, v := range values {
 		if !valid(v) {
 			return b, fmt.Errorf("%w: a control byte in the field %.64s", ErrRequest, name)

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/field"
+	"millrace/internal/wire/field"
 )
 
 // Answer is the head of a plain answer. Its strings are parts of the text that

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package family
-
-import "syscall"
-
-// only6 is false: sockets are not inherited here, so nobody needs to know.
-func only6(syscall.Conn) bool { return false }

@@ -1,0 +1,63 @@
+package lean
+
+import (
+	"net/http"
+	"net/textproto"
+
+	"millrace/internal/wire/field"
+)
+
+// Assemble begins a head of the pseudo-fields of a request over HTTP/2 (RFC 9113,
+// 8.3.1). Its other fields follow by Add. Both report false for whatever is not one
+// of ours, as [Head.Parse] does; a request without a body is a GET or a HEAD.
+func (h *Head) Assemble(method, target, authority string) bool {
+	if method != http.MethodGet && method != http.MethodHead || authority == "" || !hostLike(authority) {
+		return false
+	}
+	h.Method, h.Target, h.Host, h.Length, h.Upgrades, h.parts = method, target, authority, 0, false, 0
+	if h.Lines == nil {
+		h.Lines = h.inline[:]
+	}
+	h.Lines = h.Lines[:0]
+	return h.parseTarget()
+}
+
+// Add takes a field over, whose name is in lower case. A Cookie may come in parts
+// (RFC 9113, 8.2.3).
+func (h *Head) Add(name, value string) bool {
+	if len(h.Lines) >= maxFields || !lowerToken(name) || value == "" || value[0] == ' ' || value[len(value)-1] == ' ' || !printable(value) {
+		return false
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	for i := range h.Lines {
+		if l := &h.Lines[i]; l.Name == name {
+			if name != "Cookie" {
+				return false
+			}
+			if h.parts++; h.parts >= maxFields { // HPACK has a byte for each, and they are copied again and again
+				return false
+			}
+			l.Value += "; " + value
+			return true
+		}
+	}
+	switch name {
+	case "Host", "Content-Length", "Connection", "Keep-Alive", "Upgrade":
+		return false
+	}
+	if !h.harmless(name, value) {
+		return false
+	}
+	h.Lines = append(h.Lines, field.Line{Name: name, Value: value})
+	return true
+}
+
+// lowerToken reports whether s is a token without capital letters.
+func lowerToken(s string) bool {
+	for i := range len(s) {
+		if 'A' <= s[i] && s[i] <= 'Z' {
+			return false
+		}
+	}
+	return field.Token(s)
+}

@@ -1,0 +1,260 @@
+package send
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/internal/wire/condition"
+)
+
+const (
+	// maxRanges is the most ranges one request may name. Viewers of PDF files
+	// ask for a dozen; hundreds are an attack on our memory (RFC 9110, 17.15).
+	maxRanges = 32
+	// maxOverlaps is how many ranges may overlap another one (RFC 9110, 14.2).
+	maxOverlaps = 2
+)
+
+// span is a satisfiable range of a body.
+type span struct{ start, length int64 }
+
+func (s span) contentRange(size int64) string {
+	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
+}
+
+// serveRanges answers a request for ranges. It reports false when the whole
+// body is to be sent: there is no Range header, or one that is to be ignored.
+func serveRanges(w http.ResponseWriter, r *http.Request, a *Answer) bool {
+	spans, ok := spansOf(r, a)
+	if !ok {
+		return false
+	}
+	switch len(spans) {
+	case 0:
+		refuseRange(w, a)
+	case 1:
+		setPart(w, a, spans[0])
+		sendPart(w, a, spans[0])
+	default:
+		if len(a.Header["Content-Encoding"]) > 0 {
+			// Whether a coding is that of the parts or of their wrapping is
+			// read differently by different clients. Send it whole.
+			return false
+		}
+		serveMultipart(w, a, spans)
+	}
+	return true
+}
+
+// spansOf are the satisfiable ranges that a request wants. ok is false when the
+// whole body is to be sent.
+func spansOf(r *http.Request, a *Answer) (spans []span, ok bool) {
+	lines := r.Header["Range"]
+	if len(lines) != 1 || !slices.Equal(a.Header["Accept-Ranges"], []string{"bytes"}) {
+		return nil, false
+	}
+	spans, ok = parseRanges(lines[0], a.Size)
+	return spans, ok && condition.IfRange(r.Header, a.ETag, a.LastModified)
+}
+
+// refuseRange answers that none of the ranges is satisfiable (RFC 9110, 15.5.17).
+func refuseRange(w http.ResponseWriter, a *Answer) {
+	w.Header()["Content-Range"] = []string{"bytes */" + strconv.FormatInt(a.Size, 10)}
+	refuse(w, a, http.StatusRequestedRangeNotSatisfiable)
+}
+
+// setPart sends status and header of one range.
+func setPart(w http.ResponseWriter, a *Answer, s span) {
+	setHeader(w, a, false)
+	h := w.Header()
+	h["Content-Range"] = []string{s.contentRange(a.Size)}
+	h["Content-Length"] = []string{strconv.FormatInt(s.length, 10)}
+	w.WriteHeader(http.StatusPartialContent)
+}
+
+// Part returns the range of a body that a request wants. It is for callers whose
+// body has a known size but is still growing, so that [Serve] cannot send it. Of a only Header, Size,
+// ETag and LastModified count; Header must say Accept-Ranges: bytes. length is 0
+// where the range cannot be satisfied, and ok is false when the whole body is to be
+// sent, as for several ranges.
+func Part(r *http.Request, a *Answer) (start, length int64, ok bool) {
+	if r.Method != http.MethodGet {
+		return 0, 0, false
+	}
+	spans, ok := spansOf(r, a)
+	switch {
+	case !ok || len(spans) > 1:
+		return 0, 0, false
+	case len(spans) == 0:
+		return 0, 0, true
+	}
+	return spans[0].start, spans[0].length, true
+}
+
+// BeginPart sends the status and header for the range that Part returned. The caller sends
+// the bytes, if there are any.
+func BeginPart(w http.ResponseWriter, a *Answer, start, length int64) {
+	if length == 0 {
+		refuseRange(w, a)
+		return
+	}
+	setPart(w, a, span{start, length})
+}
+
+// serveMultipart sends several ranges as multipart/byteranges (RFC 9110, 14.6).
+func serveMultipart(w http.ResponseWriter, a *Answer, spans []span) {
+	boundary := rand.Text()
+	heads := make([]string, len(spans))
+	end := "\r\n--" + boundary + "--\r\n"
+	total := int64(len(end))
+	for i, s := range spans {
+		var b strings.Builder
+		if i > 0 {
+			b.WriteString("\r\n")
+		}
+		b.WriteString("--" + boundary + "\r\n")
+		if ct := a.Header.Get("Content-Type"); ct != "" {
+			b.WriteString("Content-Type: " + ct + "\r\n")
+		}
+		b.WriteString("Content-Range: " + s.contentRange(a.Size) + "\r\n\r\n")
+		heads[i] = b.String()
+		total += int64(len(heads[i])) + s.length
+	}
+	setHeader(w, a, false)
+	h := w.Header()
+	h["Content-Type"] = []string{"multipart/byteranges; boundary=" + boundary}
+	h["Content-Length"] = []string{strconv.FormatInt(total, 10)}
+	w.WriteHeader(http.StatusPartialContent)
+	for i, s := range spans {
+		if _, err := io.WriteString(w, heads[i]); err != nil {
+			return // the client is gone
+		}
+		sendPart(w, a, s)
+	}
+	_, _ = io.WriteString(w, end)
+}
+
+// parseRanges reads a Range header for a body of that size and returns the
+// satisfiable ranges in the order asked for. ok is false when the header is to
+// be ignored: another unit, not as RFC 9110, 14.1.1 says, too many ranges,
+// overlaps beyond reason, or more bytes than the body has.
+func parseRanges(s string, size int64) (spans []span, ok bool) {
+	unit, set, found := strings.Cut(s, "=")
+	if !found || !strings.EqualFold(strings.Trim(unit, " \t"), "bytes") {
+		return nil, false
+	}
+	named := 0
+	for set != "" {
+		var one string
+		one, set, _ = strings.Cut(set, ",")
+		one = strings.Trim(one, " \t")
+		if one == "" {
+			continue // RFC 9110, 5.6.1.2
+		}
+		if named++; named > maxRanges {
+			return nil, false
+		}
+		sp, satisfiable, valid := parseRange(one, size)
+		if !valid {
+			return nil, false
+		}
+		if satisfiable {
+			spans = append(spans, sp)
+		}
+	}
+	if named == 0 || abusive(spans, size) {
+		return nil, false
+	}
+	return spans, true
+}
+
+// parseRange reads "first-last", "first-" or "-suffix" (RFC 9110, 14.1.2).
+func parseRange(s string, size int64) (sp span, satisfiable, valid bool) {
+	first, last, found := strings.Cut(s, "-")
+	if !found {
+		return span{}, false, false
+	}
+	if first == "" {
+		n, ok := parsePosition(last)
+		switch {
+		case !ok, n > 0 && size == 0: // the last bytes of nothing: send it, whole
+			return span{}, false, false
+		case n == 0:
+			return span{}, false, true
+		}
+		n = min(n, size)
+		return span{size - n, n}, true, true
+	}
+	start, ok := parsePosition(first)
+	if !ok {
+		return span{}, false, false
+	}
+	end := int64(math.MaxInt64)
+	if last != "" {
+		if end, ok = parsePosition(last); !ok || end < start {
+			return span{}, false, false
+		}
+	}
+	if start >= size {
+		return span{}, false, true
+	}
+	return span{start, min(end, size-1) - start + 1}, true, true
+}
+
+// parsePosition reads digits and nothing else. What does not fit is larger than
+// any body: it becomes the largest number.
+func parsePosition(s string) (int64, bool) {
+	if s == "" {
+		return 0, false
+	}
+	var n int64
+	for i := range len(s) {
+		d := int64(s[i]) - '0'
+		switch {
+		case d < 0 || d > 9:
+			return 0, false
+		case n > (math.MaxInt64-d)/10:
+			n = math.MaxInt64
+		default:
+			n = n*10 + d
+		}
+	}
+	return n, true
+}
+
+// abusive reports whether several ranges ask for more than they could need
+// (RFC 9110, 14.2): more bytes than there are, or many overlapping ones.
+func abusive(spans []span, size int64) bool {
+	if len(spans) < 2 {
+		return false
+	}
+	sorted := slices.Clone(spans)
+	slices.SortStableFunc(sorted, func(a, b span) int {
+		switch {
+		case a.start < b.start:
+			return -1
+		case a.start > b.start:
+			return 1
+		}
+		return 0
+	})
+	var total, end int64
+	overlaps := 0
+	for _, s := range sorted {
+		if s.length > size-total {
+			return true
+		}
+		total += s.length
+		if s.start < end {
+			overlaps++
+		}
+		end = max(end, s.start+s.length)
+	}
+	return overlaps > maxOverlaps
+}
