@@ -32,10 +32,10 @@ var layers = [][]string{
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/wire/send", "internal/site", "internal/accesslog", "internal/wire/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
-	{"internal/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/certtest", "internal/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
-	{"internal/trace", "internal/logfile"},
-	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/redact", "internal/challenge", "internal/bytesize", "internal/logsocket", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"store", "bus", "internal/wire/send", "internal/site", "internal/observe/accesslog", "internal/wire/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
+	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/certtest", "internal/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"internal/observe/trace", "internal/observe/logfile"},
+	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/observe/redact", "internal/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
 }
 
@@ -106,7 +106,7 @@ var rooms = map[string][][]string{
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/meter", "internal/chart", "internal/wire/epoll"},
+	"lab": {"internal/observe/meter", "internal/chart", "internal/wire/epoll"},
 }
 
 // thirdParty says which modules outside the standard library a package may
@@ -459,9 +459,9 @@ func TestForbidden(t *testing.T) {
 		{"internal/lane", "static", true},
 		{"static", "cache", true}, // one job must not know another
 		{"internal/server", "static", true},
-		{"internal/wire/send", "internal/meter", false},
-		{"internal/meter", "internal/wire/negotiate", true}, // two leaves
-		{"lab", "internal/meter", false},
+		{"internal/wire/send", "internal/observe/meter", false},
+		{"internal/observe/meter", "internal/wire/negotiate", true}, // two leaves
+		{"lab", "internal/observe/meter", false},
 		{"lab", "internal/wire/send", true}, // below it, yet not ours to use
 		{"lab/load", "internal/chart", false},
 		{"lab/load", "internal/lane", true},

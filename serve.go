@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
-	"millrace/internal/redact"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/redact"
 	"millrace/internal/server"
 	"millrace/internal/site"
 )

@@ -34,7 +34,7 @@ import (
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/cors"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"

@@ -15,7 +15,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/internal/lane"
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/wire/field"
 )
 

@@ -11,7 +11,7 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/cache/tier"
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 	"millrace/internal/signin"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 // Decision is one line of the ring log.

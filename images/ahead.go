@@ -11,7 +11,7 @@ import (
 
 	"millrace/images/convert"
 	"millrace/images/params"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/original"
 	"millrace/store"
 )

@@ -9,8 +9,8 @@ import (
 
 	"millrace/images/queue"
 	"millrace/internal/lane"
+	"millrace/internal/observe/trace"
 	"millrace/internal/original"
-	"millrace/internal/trace"
 	"millrace/internal/wire/send"
 	"millrace/store"
 )

@@ -30,7 +30,7 @@ import (
 
 	"millrace/images/params"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/original"
 	"millrace/internal/wire/send"
 	"millrace/store"

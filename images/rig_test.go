@@ -22,7 +22,7 @@ import (
 	"millrace/images/convert"
 	"millrace/images/sandbox"
 	"millrace/images/worker"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/store"
 	"millrace/store/memory"
 )

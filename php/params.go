@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/observe/trace"
 	"millrace/internal/signin"
-	"millrace/internal/trace"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )

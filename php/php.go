@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"millrace/internal/fastcgi"
+	"millrace/internal/observe/trace"
 	"millrace/internal/site"
 	"millrace/internal/spool"
-	"millrace/internal/trace"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/send"
 )

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/websocket/conn"

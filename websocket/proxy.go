@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 )

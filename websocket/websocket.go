@@ -19,7 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/websocket/channels"

@@ -29,7 +29,7 @@ import (
 
 	"millrace/cache"
 	"millrace/cache/purge"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // Prefix is where a Handler belongs: it gets the whole path.

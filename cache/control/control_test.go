@@ -18,7 +18,7 @@ import (
 
 	"millrace/cache"
 	"millrace/cache/purge"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

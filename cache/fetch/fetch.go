@@ -29,9 +29,9 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/trace"
 	"millrace/internal/proxy"
-	"millrace/internal/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/dictionary"
 )

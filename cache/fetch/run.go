@@ -13,8 +13,8 @@ import (
 	"millrace/cache/object"
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
+	"millrace/internal/observe/trace"
 	"millrace/internal/proxy"
-	"millrace/internal/trace"
 	"millrace/internal/upstream"
 )
 

@@ -26,8 +26,8 @@ import (
 	"strings"
 	"syscall"
 
+	"millrace/internal/observe/redact"
 	"millrace/internal/packfile"
-	"millrace/internal/redact"
 	"millrace/internal/slim"
 )
 

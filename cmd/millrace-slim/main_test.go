@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/accesslog"
+	"millrace/internal/observe/accesslog"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
 	"millrace/internal/slim"

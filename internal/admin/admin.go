@@ -20,7 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // The limits of the listener. Its clients are a scraper and an operator.

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // shortDir is a new folder with a path short enough for a socket; t.TempDir

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // A client reaches the server at every address that a listener may say it has.

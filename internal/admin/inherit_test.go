@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // passed is the descriptor of an admin listener for a successor.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 const testToken = "0123456789abcdef"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/internal/exposition"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // latencyBounds are the buckets of millrace_request_duration_seconds: from what

@@ -2,7 +2,7 @@ package admin
 
 import (
 	"millrace/internal/exposition"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // cacheMetrics are the metrics of each route's cache.

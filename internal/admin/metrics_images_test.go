@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // countedImages is a route in which every figure differs.

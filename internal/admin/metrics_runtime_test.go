@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"millrace/internal/exposition"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // TestRuntimeMetrics: what Prometheus's client for Go says of a process and its

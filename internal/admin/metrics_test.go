@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // scrape reads /metrics as Prometheus does: series with their labels → value.

@@ -2,7 +2,7 @@ package admin
 
 import (
 	"millrace/internal/exposition"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // webSocketMetrics are the metrics of each route's WebSockets. Event streams of

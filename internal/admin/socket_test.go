@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // leaveDead makes a socket as a process that was killed leaves it.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/guard"
 	"millrace/internal/lane"
+	"millrace/internal/observe/accesslog"
 	"millrace/internal/server"
 	"millrace/static"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 // Bounds of a config. The parser recurses, and its time grows with the square of

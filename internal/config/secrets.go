@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 // secretKeys are the keys of a config whose values are secrets, or would be in

@@ -13,7 +13,7 @@
 // # Where the figures come from, and what they cost
 //
 // Requests, bytes and times are the counters that every request is counted in
-// anyway (internal/meter), read once a second by one goroutine ([Dashboard.Run]).
+// anyway (internal/observe/meter), read once a second by one goroutine ([Dashboard.Run]).
 // Paths, clients and the log's tail come from accesslog.Recent, which looks at no
 // more than some hundred requests a second. Everything else is asked of the server
 // when a page is made, at most once a second for all who look ([maxWatchers]).
@@ -29,8 +29,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/accesslog"
-	"millrace/internal/meter"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/meter"
 )
 
 // Prefix is where a Dashboard belongs: it gets the whole path.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // TestPage: every part of the page can be filled in, and what others chose is text

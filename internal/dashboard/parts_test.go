@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // A certificate is complained of in time, and one that was just renewed is not.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 const (

@@ -1,6 +1,6 @@
 package dashboard
 
-import "millrace/internal/meter"
+import "millrace/internal/observe/meter"
 
 // refusal is a reason for which something was refused.
 type refusal struct {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/accesslog"
-	"millrace/internal/meter"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/meter"
 )
 
 // most is how many rows a list of paths, clients or requests has.

@@ -16,7 +16,7 @@ import (
 	"millrace/internal/admin"
 	"millrace/internal/config"
 	"millrace/internal/dashboard"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/slow"
 	websockets "millrace/websocket/control"

@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"millrace/cache"
-	"millrace/internal/accesslog"
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
+	"millrace/internal/observe/accesslog"
 	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/steer"

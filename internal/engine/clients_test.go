@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/accesslog"
+	"millrace/internal/observe/accesslog"
 )
 
 // TestClientBehindProxy: the log has the client that a trusted proxy names, from

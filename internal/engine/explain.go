@@ -9,7 +9,7 @@ import (
 
 	"millrace/internal/config"
 	"millrace/internal/match"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/wire/netset"
 	"millrace/static"

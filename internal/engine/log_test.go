@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/config"
+	"millrace/internal/observe/accesslog"
 )
 
 // logged waits until the log has a text, and returns all of it.

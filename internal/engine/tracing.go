@@ -3,9 +3,9 @@ package engine
 import (
 	"io"
 
+	"millrace/internal/observe/trace"
 	"millrace/internal/otlp"
 	"millrace/internal/server"
-	"millrace/internal/trace"
 )
 
 // follow says who wants to know of requests. The exporter is carried over while

@@ -24,9 +24,9 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/engine"
-	"millrace/internal/trace"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/trace"
 )
 
 // spanStore is a collector.

@@ -11,7 +11,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/h2"
 	"millrace/internal/wire/stall"
 )

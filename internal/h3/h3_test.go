@@ -24,7 +24,7 @@ import (
 	"millrace/internal/certtest"
 	"millrace/internal/h3"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/server"
 	"millrace/internal/site"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 )
 
 type idKey struct{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/wire/lean"
 )

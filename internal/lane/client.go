@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/netip"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 )
 
 // Named is a TCP or UNIX connection through a trusted proxy, which has named the client

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/accesslog"
+	"millrace/internal/observe/accesslog"
 	"millrace/internal/wire/send"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/wire/send"
 )

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"millrace/internal/admit"
-	"millrace/internal/meter"
-	"millrace/internal/trace"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/trace"
 	"millrace/internal/wire/send"
 )
 

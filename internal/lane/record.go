@@ -5,7 +5,7 @@ import (
 	"time"
 	"unsafe"
 
-	"millrace/internal/accesslog"
+	"millrace/internal/observe/accesslog"
 )
 
 // answerRecord is what is counted and logged of an answer.

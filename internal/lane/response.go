@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/send"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/send"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/send"
 )
 

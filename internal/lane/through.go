@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/wire/lean"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"millrace/internal/meter"
-	"millrace/internal/trace"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/trace"
 )
 
 const (

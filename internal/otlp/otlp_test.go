@@ -19,8 +19,8 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"millrace/internal/meter"
-	"millrace/internal/trace"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/trace"
 )
 
 // backend is a collector, with the message types of OpenTelemetry's own.

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 )
 
 // Messages are written field by field. The generated types of OTLP bring 1.2 MB

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/observe/trace"
 	"millrace/internal/site"
-	"millrace/internal/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 )

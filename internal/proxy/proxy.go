@@ -29,8 +29,8 @@ import (
 	"millrace/internal/bytesize"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
+	"millrace/internal/observe/trace"
 	"millrace/internal/spool"
-	"millrace/internal/trace"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/netset"
 )

@@ -7,7 +7,7 @@ import (
 	"millrace/internal/cors"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/wire/send"
 )
 

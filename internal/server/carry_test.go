@@ -18,7 +18,7 @@ import (
 	"millrace/internal/cors"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/site"
 	"millrace/internal/upstream"

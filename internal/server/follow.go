@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
-	"millrace/internal/redact"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/redact"
+	"millrace/internal/observe/trace"
 	"millrace/internal/slow"
-	"millrace/internal/trace"
 	"millrace/internal/wire/netset"
 )
 

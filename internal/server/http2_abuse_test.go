@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // What an attack may cost the server, whatever it sends.

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/steer"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/stall"

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/wire/netset"
 )

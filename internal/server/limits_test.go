@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 )
 

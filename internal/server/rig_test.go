@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/certtest"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/send"

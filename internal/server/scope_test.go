@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/wire/send"
 )

@@ -19,10 +19,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
-	"millrace/internal/meter"
+	"millrace/internal/observe/accesslog"
+	"millrace/internal/observe/meter"
 	"millrace/internal/site"
 	"millrace/internal/steer"
 	"millrace/internal/wire/lean"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"millrace/internal/lane"
+	"millrace/internal/observe/trace"
 	"millrace/internal/site"
-	"millrace/internal/trace"
 	"millrace/internal/wire/stall"
 )
 

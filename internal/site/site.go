@@ -12,7 +12,7 @@ import (
 	"millrace/internal/cors"
 	"millrace/internal/headers"
 	"millrace/internal/match"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/wire/urlpath"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/accesslog"
 	"millrace/internal/guard"
 	"millrace/internal/headers"
+	"millrace/internal/observe/accesslog"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
 	"millrace/internal/server"

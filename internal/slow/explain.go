@@ -3,7 +3,7 @@ package slow
 import (
 	"time"
 
-	follow "millrace/internal/trace"
+	follow "millrace/internal/observe/trace"
 )
 
 // Mostly is what a request spent the most of its time with: the step with the longest

@@ -3,7 +3,7 @@
 //
 // A request is slow when it took [Options].Factor times the p99 of its route, and at
 // least Least. The p99 is that of the last five to ten minutes, from the histogram that
-// every request is counted in anyway (internal/meter), which is bounded; it is read
+// every request is counted in anyway (internal/observe/meter), which is bounded; it is read
 // every ten seconds. Of a route that few have asked for nothing is known yet: there
 // Least counts alone.
 //
@@ -21,8 +21,8 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/meter"
-	follow "millrace/internal/trace"
+	"millrace/internal/observe/meter"
+	follow "millrace/internal/observe/trace"
 )
 
 // Options say what is kept. "on" and "off" stand for them.

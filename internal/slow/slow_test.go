@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/meter"
-	follow "millrace/internal/trace"
+	"millrace/internal/observe/meter"
+	follow "millrace/internal/observe/trace"
 )
 
 // running is a store that runs until the test ends, in a bubble.

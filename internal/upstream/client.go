@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 )
 
 // errSpeaksHTTP2 is not a failure: the server has chosen HTTP/2, which is left to

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/upstream/http1"
 )
 

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 )
 
 // place is the right to have one request under way at a server. Its holder releases it

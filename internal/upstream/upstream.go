@@ -78,7 +78,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/trace"
+	"millrace/internal/observe/trace"
 	"millrace/internal/wire/lookup"
 )
 

@@ -64,7 +64,7 @@ import (
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/conn"

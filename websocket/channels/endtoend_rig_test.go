@@ -23,7 +23,7 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/websocket/auth"
 	"millrace/websocket/channels"
 	"millrace/websocket/conn"

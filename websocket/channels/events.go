@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/websocket/auth"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"

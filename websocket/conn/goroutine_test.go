@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/websocket/frame"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 	"millrace/websocket/frame"
 )
 

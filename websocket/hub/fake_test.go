@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -37,7 +37,7 @@ import (
 	"sync/atomic"
 
 	"millrace/bus"
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // DefaultMaxChannels is what Options.MaxChannels is when it is 0: with one

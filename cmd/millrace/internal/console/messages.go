@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/logsocket"
+	"millrace/internal/observe/logfile"
 )
 
 // eitherHandler writes messages in one of two formats, as a reload may change it, or
@@ -87,22 +87,22 @@ func (h eitherHandler) with(add func(slog.Handler) slog.Handler) slog.Handler {
 	return eitherHandler{h.to, add(h.text), add(h.json), chain}
 }
 
-func severity(l slog.Level) logsocket.Severity {
+func severity(l slog.Level) logfile.Severity {
 	switch {
 	case l >= slog.LevelError:
-		return logsocket.Error
+		return logfile.Error
 	case l >= slog.LevelWarn:
-		return logsocket.Warning
+		return logfile.Warning
 	case l >= slog.LevelInfo:
-		return logsocket.Info
+		return logfile.Info
 	}
-	return logsocket.Debug
+	return logfile.Debug
 }
 
 // forwarded is where messages go instead of the standard error.
 type forwarded struct {
 	target string
-	sender *logsocket.Sender
+	sender *logfile.Sender
 }
 
 func (f *forwarded) close() {
@@ -111,7 +111,7 @@ func (f *forwarded) close() {
 	}
 }
 
-// Forward sends a server's messages to a daemon (see [logsocket.Parse]), or again to
+// Forward sends a server's messages to a daemon (see [logfile.Parse]), or again to
 // the standard error for "". What the daemon does not take goes there with the reason,
 // which is said once a minute.
 func (s Streams) Forward(target string) error {
@@ -124,11 +124,11 @@ func (s Streams) Forward(target string) error {
 	}
 	var next *forwarded
 	if target != "" {
-		to, err := logsocket.Parse(target)
+		to, err := logfile.Parse(target)
 		if err != nil {
 			return fmt.Errorf("log.messages: %w", err)
 		}
-		next = &forwarded{target, logsocket.NewSender(logsocket.New(to, "millrace"), c.untaken())}
+		next = &forwarded{target, logfile.NewSender(logfile.New(to, "millrace"), c.untaken())}
 	}
 	c.forward.Swap(next).close()
 	return nil
@@ -144,9 +144,9 @@ func (s Streams) forwards() bool {
 const saidEvery = time.Minute
 
 // untaken prints what a daemon has not taken.
-func (c *Patient) untaken() func(logsocket.Severity, string, error) {
+func (c *Patient) untaken() func(logfile.Severity, string, error) {
 	var said atomic.Int64
-	return func(v logsocket.Severity, text string, err error) {
+	return func(v logfile.Severity, text string, err error) {
 		write := func(text string) {
 			if !strings.HasPrefix(text, "{") || !c.json.Load() {
 				text = "millrace: " + text

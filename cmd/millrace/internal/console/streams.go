@@ -11,7 +11,7 @@ import (
 	"os"
 	"strings"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 	"millrace/lab/live"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // open opens a combined log in a new folder; errors of the file fail the test.

@@ -7,8 +7,7 @@ import (
 	"math"
 	"time"
 
-	"millrace/internal/logfile"
-	"millrace/internal/logsocket"
+	"millrace/internal/observe/logfile"
 )
 
 // Options of the access log. The zero value is off.
@@ -74,7 +73,7 @@ func (o Options) Check() map[string]error {
 		if target == "" {
 			continue
 		}
-		if _, err := logsocket.Parse(target); err != nil {
+		if _, err := logfile.Parse(target); err != nil {
 			faults[key] = err
 		}
 	}
@@ -99,11 +98,11 @@ func (o Options) Check() map[string]error {
 func (o Options) target(fail func(error)) (io.WriteCloser, error) {
 	switch {
 	case o.To != "":
-		t, err := logsocket.Parse(o.To)
+		t, err := logfile.Parse(o.To)
 		if err != nil {
 			return nil, fmt.Errorf("log.to: %w", err)
 		}
-		return logsocket.New(t, "millrace"), nil
+		return logfile.New(t, "millrace"), nil
 	case o.File == "" || o.File == "-":
 		f, err := standardOutput()
 		if err != nil {

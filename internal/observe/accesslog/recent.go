@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 const (

@@ -1,4 +1,4 @@
-package logsocket
+package logfile
 
 import (
 	"bufio"

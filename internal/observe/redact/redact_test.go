@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 func TestTarget(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/logfile"
+	"millrace/internal/observe/logfile"
 )
 
 func TestOptionsCheck(t *testing.T) {

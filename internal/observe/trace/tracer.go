@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/redact"
+	"millrace/internal/observe/redact"
 )
 
 // Options of traces.

@@ -21,8 +21,8 @@ import (
 	"time"
 	"unsafe"
 
-	"millrace/internal/meter"
-	"millrace/internal/redact"
+	"millrace/internal/observe/meter"
+	"millrace/internal/observe/redact"
 )
 
 const (

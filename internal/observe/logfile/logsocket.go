@@ -5,7 +5,7 @@
 // A connection is made when there is something to send, and again after it failed,
 // at most once a second. Lines that cannot be sent are the caller's to count: nothing
 // is kept here.
-package logsocket
+package logfile
 
 import (
 	"fmt"

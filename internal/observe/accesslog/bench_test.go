@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/meter"
+	"millrace/internal/observe/meter"
 )
 
 // The whole way of a line to a file that costs nothing, as the hot path sees it.
