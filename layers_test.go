@@ -32,10 +32,10 @@ var layers = [][]string{
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/wire/send", "internal/site", "internal/observe/accesslog", "internal/wire/compress", "internal/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
-	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/certtest", "internal/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"store", "bus", "internal/wire/send", "internal/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
+	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/observe/trace", "internal/observe/logfile"},
-	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/handover", "internal/confine", "internal/steer", "internal/ask", "internal/observe/redact", "internal/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/ask", "internal/observe/redact", "internal/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
 }
 
@@ -123,9 +123,9 @@ var thirdParty = map[string][]string{
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/wire/h2":       {"golang.org/x/net"},
 	"internal/wire/send":     {"golang.org/x/sys"},
-	"internal/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
+	"internal/process/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
 	"internal/wire/epoll":    {"golang.org/x/sys"},
-	"internal/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
+	"internal/process/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
 	"internal/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},
 	"lab/load":          {"golang.org/x/sys"},
@@ -145,7 +145,7 @@ var thirdParty = map[string][]string{
 	"images/convert":    {"golang.org/x/image"}, // decoders
 	"images/sandbox":    {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys", "kernel.org/pub/linux/libs/security/libcap/psx"},
 	"images/worker":     {"golang.org/x/sys"},
-	"internal/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
+	"internal/process/confine":  {"github.com/landlock-lsm/go-landlock", "golang.org/x/sys"},
 	"images/remote":     {"golang.org/x/time"},                                 // a log line once in a while
 	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
 	"websocket":         {"golang.org/x/time"},                                 // a log line once in a while

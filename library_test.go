@@ -18,7 +18,7 @@ import (
 
 	"millrace"
 	"millrace/cache"
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 	"millrace/static"
 )
 
@@ -319,7 +319,7 @@ func TestTLSListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := certtest.Make(t, "127.0.0.1", "127.0.0.1")
+	cert := servertest.Make(t, "127.0.0.1", "127.0.0.1")
 	run(t, millrace.Config{
 		Listeners: []net.Listener{tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{cert}})},
 		Sites:     []millrace.Site{{Routes: map[string]millrace.Route{"/": {Handler: http.NotFoundHandler()}}}},

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/websocket"
@@ -45,14 +45,14 @@ func serve(t *testing.T, name string, secure bool, h *websocket.Handler) front {
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	f := front{name: name, handler: h}
 	if secure {
-		cert := certtest.Make(t, "echo", "echo.example")
+		cert := servertest.Make(t, "echo", "echo.example")
 		s.EnableHTTP2 = extended()
 		// Less than a connection has, or one stream that stands still is enough
 		// to stop the others of its connection.
 		s.Config.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 256 << 10}
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, CurvePreferences: []tls.CurveID{tls.X25519}}
 		s.StartTLS()
-		f.tls = &tls.Config{RootCAs: certtest.Pool(cert), ServerName: "echo.example"}
+		f.tls = &tls.Config{RootCAs: servertest.Pool(cert), ServerName: "echo.example"}
 	} else {
 		s.Start()
 	}

@@ -16,7 +16,7 @@ import (
 
 	"millrace/bus"
 	"millrace/bus/bustest"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 func TestMain(m *testing.M) {

@@ -33,7 +33,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"millrace/internal/admin"
-	"millrace/internal/confine"
+	"millrace/internal/process/confine"
 )
 
 // patience is how long a script waits for something that must happen. It only

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // A standoff is a crowd of streams whose client takes nothing.
@@ -186,7 +186,7 @@ func TestStandoff(t *testing.T) {
 					}
 					u := newUpgraded(t)
 					secure := freeAddr(t)
-					cert, key := certtest.Files(t, certtest.Make(t, "localhost", "localhost"), t.TempDir())
+					cert, key := servertest.Files(t, servertest.Make(t, "localhost", "localhost"), t.TempDir())
 					u.tls = fmt.Sprintf("tls: {listen: %q, cert: %q, key: %q, redirect: false, http3: true}\n", secure, cert, key)
 					u.start(fmt.Sprintf("/: {static: {root: %q}}, /p/: {proxy: %q}", files, up.URL))
 					pid := u.processes()[0]

@@ -26,7 +26,7 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // load is how much goes on during upgrades: so many connections of each kind.
@@ -363,9 +363,9 @@ func startLoaded(t *testing.T) (l *loaded, routes string) {
 	}
 	up := loadedUpstream(t)
 	l = &loaded{upgraded: newUpgraded(t), load: loads(), secure: freeAddr(t), done: map[string]*atomic.Int64{}}
-	c := certtest.Make(t, "localhost", "127.0.0.1")
-	cert, key := certtest.Files(t, c, l.dir)
-	l.tls = &tls.Config{RootCAs: certtest.Pool(c)}
+	c := servertest.Make(t, "localhost", "127.0.0.1")
+	cert, key := servertest.Files(t, c, l.dir)
+	l.tls = &tls.Config{RootCAs: servertest.Pool(c)}
 	l.upgraded.tls = fmt.Sprintf("tls: {listen: %q, cert: %q, key: %q, http3: true}\n", l.secure, cert, key)
 	l.upgraded.pause = max(10*time.Millisecond, l.think)
 	l.timeout = l.patience

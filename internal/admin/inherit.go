@@ -10,7 +10,7 @@ import (
 	"sync"
 	"syscall"
 
-	"millrace/internal/handover"
+	"millrace/internal/process/handover"
 	"millrace/internal/wire/netset"
 )
 

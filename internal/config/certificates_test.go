@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 	"millrace/internal/server"
 )
 
@@ -66,7 +66,7 @@ func TestBadCertificates(t *testing.T) {
 		"for another name":    {other, []tls.Certificate{other}, []string{"is for b.example, and no site has such a host", "a.example"}},
 	} {
 		dir := t.TempDir()
-		cert, key := certtest.Files(t, test.key, dir)
+		cert, key := servertest.Files(t, test.key, dir)
 		var text []byte
 		for _, c := range test.chain {
 			text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})...)

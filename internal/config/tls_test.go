@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 	"millrace/internal/server"
 )
 
@@ -26,7 +26,7 @@ func ignoreUnexported() cmp.Option {
 func writeCertificate(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	certtest.Files(t, certtest.Make(t, "localhost", "localhost", "example.org"), dir)
+	servertest.Files(t, servertest.Make(t, "localhost", "localhost", "example.org"), dir)
 	return dir
 }
 
@@ -61,7 +61,7 @@ func TestSeveralCertificates(t *testing.T) {
 	}
 	a, b := writeCertificate(t), writeCertificate(t)
 	c := t.TempDir()
-	certtest.Files(t, certtest.MakeOf(t, old, "localhost", "localhost"), c)
+	servertest.Files(t, servertest.MakeOf(t, old, "localhost", "localhost"), c)
 	pair := func(dir string) server.KeyPair {
 		return server.KeyPair{Cert: dir + "/cert.pem", Key: dir + "/key.pem"}
 	}

@@ -16,9 +16,9 @@ import (
 	"millrace/internal/guard"
 	"millrace/internal/match"
 	"millrace/internal/observe/accesslog"
+	"millrace/internal/process/steer"
 	"millrace/internal/signin"
 	"millrace/internal/site"
-	"millrace/internal/steer"
 	"millrace/internal/wire/netset"
 )
 

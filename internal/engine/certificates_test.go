@@ -29,7 +29,7 @@ import (
 	"github.com/miekg/dns"
 
 	"millrace/internal/engine"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // authority is a CA that speaks ACME: Let's Encrypt's own for tests. It looks at

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/certtest"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // named is a config that names a file or folder of every kind, below dir. Each has
@@ -33,7 +33,7 @@ func named(t *testing.T, dir string) string {
 		}
 	}
 	pair := func(cert, key string) {
-		c, k := certtest.Files(t, certtest.Make(t, "localhost", "localhost"), t.TempDir())
+		c, k := servertest.Files(t, servertest.Make(t, "localhost", "localhost"), t.TempDir())
 		for to, from := range map[string]string{cert: c, key: k} {
 			if to == "" {
 				continue

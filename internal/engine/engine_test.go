@@ -25,9 +25,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/certtest"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/process/servertest"
 )
 
 // The parallel tests here wait for CAs and for clocks, and all can do so at once,
@@ -381,7 +381,7 @@ func TestNothingIsHalfStarted(t *testing.T) {
 // certificate makes a pair of PEM files for localhost.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
-	c := certtest.Make(t, "localhost", "localhost")
-	cert, key = certtest.Files(t, c, t.TempDir())
-	return cert, key, certtest.Pool(c)
+	c := servertest.Make(t, "localhost", "localhost")
+	cert, key = servertest.Files(t, c, t.TempDir())
+	return cert, key, servertest.Pool(c)
 }

@@ -11,8 +11,8 @@ import (
 	"millrace/cache/purge"
 	"millrace/internal/admit"
 	"millrace/internal/config"
-	"millrace/internal/handover"
 	"millrace/internal/lane"
+	"millrace/internal/process/handover"
 	"millrace/websocket/conn"
 )
 

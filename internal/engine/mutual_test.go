@@ -19,7 +19,7 @@ import (
 
 	"github.com/quic-go/quic-go/http3"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // ask is one request over a protocol, on a connection of its own.
@@ -60,7 +60,7 @@ func TestClientCertificates(t *testing.T) {
 	}))
 	defer up.Close()
 	cert, key, pool := certificate(t)
-	ann, other := certtest.Make(t, "änn\r\nX: y"), certtest.Make(t, "other")
+	ann, other := servertest.Make(t, "änn\r\nX: y"), servertest.Make(t, "other")
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ann.Certificate[0]})))
 	dir := folder(t, map[string]string{"index.html": "page"})

@@ -9,7 +9,7 @@ import (
 
 	"millrace/internal/admin"
 	"millrace/internal/config"
-	"millrace/internal/confine"
+	"millrace/internal/process/confine"
 	"millrace/internal/server"
 	"millrace/internal/spool"
 	"millrace/store/s3"

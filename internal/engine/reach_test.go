@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"millrace/internal/config"
-	"millrace/internal/confine"
+	"millrace/internal/process/confine"
 )
 
 // TestReachOfKeys: the sandbox lets a server read where the keys of its S3 server

@@ -20,8 +20,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
+	"millrace/internal/process/steer"
 	"millrace/internal/server"
-	"millrace/internal/steer"
 	"millrace/internal/wire/stall"
 )
 

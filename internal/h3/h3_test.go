@@ -21,10 +21,10 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 	"go.uber.org/goleak"
 
-	"millrace/internal/certtest"
 	"millrace/internal/h3"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/internal/server"
 	"millrace/internal/site"
 )
@@ -64,10 +64,10 @@ func pages() http.Handler {
 
 func start(t *testing.T, limits server.Options) *rig {
 	t.Helper()
-	c := certtest.Make(t, "localhost", "localhost")
-	cert, key := certtest.Files(t, c, t.TempDir())
+	c := servertest.Make(t, "localhost", "localhost")
+	cert, key := servertest.Files(t, c, t.TempDir())
 	m := meter.New()
-	r := &rig{t: t, meters: m, tls: &tls.Config{RootCAs: certtest.Pool(c), ServerName: "localhost", NextProtos: []string{http3.NextProtoH3}}}
+	r := &rig{t: t, meters: m, tls: &tls.Config{RootCAs: servertest.Pool(c), ServerName: "localhost", NextProtos: []string{http3.NextProtoH3}}}
 	table := site.NewTable()
 	table.Add(site.New(1, []*site.Route{{Pattern: "/", Handler: pages(), Job: m.Job("test")}}), nil)
 	srv, err := server.New(server.Setup{

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // wired is a client over TLS whose other end a loop owns.
@@ -85,7 +85,7 @@ func (b *bench) wiredAs(t *testing.T, corks int, keys io.Writer, shaken func(*wi
 	w := &wired{raw: &slowNet{Conn: client, corks: corks}, left: make(chan *TLSConn, 1), gone: make(chan struct{})}
 	w.Conn = tls.Client(w.raw, &tls.Config{InsecureSkipVerify: true, KeyLogWriter: keys})
 	_ = w.SetDeadline(time.Now().Add(time.Minute))
-	tc := tls.Server(NewWire(server), &tls.Config{Certificates: []tls.Certificate{certtest.Make(t, "lane")}})
+	tc := tls.Server(NewWire(server), &tls.Config{Certificates: []tls.Certificate{servertest.Make(t, "lane")}})
 	done := make(chan error, 1)
 	go func() { done <- tc.Handshake() }()
 	if err := w.Handshake(); err != nil {

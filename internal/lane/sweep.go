@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/gogc"
+	"millrace/internal/process/gogc"
 )
 
 const (

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // TestIdleForTooLong: a request that has come by the time at which the sweeper
 // finds a connection idle is answered, whoever reads from the connection; nothing
 // is waited for then, and one on which nothing comes is closed.
 func TestIdleForTooLong(t *testing.T) {
-	secure := &tls.Config{Certificates: []tls.Certificate{certtest.Make(t, "lane")}}
+	secure := &tls.Config{Certificates: []tls.Certificate{servertest.Make(t, "lane")}}
 	serve := func(b *bench, nc net.Conn) {
 		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }), ConnState: OnState}
 		conns := make(chan net.Conn, 1)

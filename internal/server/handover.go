@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/handover"
+	"millrace/internal/process/handover"
 )
 
 // HandOver says that another process serves at the same sockets. When Run's

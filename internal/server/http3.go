@@ -21,7 +21,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/steer"
+	"millrace/internal/process/steer"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/stall"
 )

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
+	"millrace/internal/process/servertest"
 	"millrace/internal/site"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/send"
@@ -278,9 +278,9 @@ func (r *rig) slow() int { return int(r.job.Slow.Requests() + r.job.Through.Requ
 // writeCert makes a certificate for 127.0.0.1 and returns what a client needs.
 func writeCert(tb testing.TB, cert, key, name string) *tls.Config {
 	tb.Helper()
-	c := certtest.Make(tb, name)
-	certtest.Write(tb, c, cert, key)
-	return &tls.Config{RootCAs: certtest.Pool(c), MinVersion: tls.VersionTLS12}
+	c := servertest.Make(tb, name)
+	servertest.Write(tb, c, cert, key)
+	return &tls.Config{RootCAs: servertest.Pool(c), MinVersion: tls.VersionTLS12}
 }
 
 var lastChange = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)

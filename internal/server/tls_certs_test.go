@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 )
 
 // wardrobe is a server with a certificate of its own for each of several hosts.
@@ -34,7 +34,7 @@ func wardrobe(t *testing.T) (r *rig, dir string) {
 		{"exact", ec(t), []string{"a.example.org"}},
 	} {
 		pair := KeyPair{Cert: filepath.Join(dir, c.name+".pem"), Key: filepath.Join(dir, c.name+".key")}
-		certtest.Write(t, certtest.MakeOf(t, c.key, c.name, c.hosts...), pair.Cert, pair.Key)
+		servertest.Write(t, servertest.MakeOf(t, c.key, c.name, c.hosts...), pair.Cert, pair.Key)
 		r.setup.TLS.Certificates = append(r.setup.TLS.Certificates, pair)
 	}
 	if err := r.srv.Reload(r.setup); err != nil {
@@ -100,7 +100,7 @@ func TestCertificateForHost(t *testing.T) {
 	}
 
 	// Each file is read again when it changes, also one of the list.
-	certtest.Write(t, certtest.Make(t, "renewed wild", "*.example.org", "late.example"), filepath.Join(dir, "wild.pem"), filepath.Join(dir, "wild.key"))
+	servertest.Write(t, servertest.Make(t, "renewed wild", "*.example.org", "late.example"), filepath.Join(dir, "wild.pem"), filepath.Join(dir, "wild.key"))
 	r.srv.certs.looked.Store(0)
 	for host, want := range map[string]string{"b.example.org": "renewed wild", "late.example": "renewed wild", "example.org": "new"} {
 		if got := r.given(host, nil); got != want {

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )
@@ -64,7 +63,7 @@ func TestWrongPassword(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
-	cert, key := certtest.Files(t, certtest.Make(t, "redis"), t.TempDir())
+	cert, key := servertest.Files(t, servertest.Make(t, "redis"), t.TempDir())
 	port := servertest.FreePort(t)
 	start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
 	var heard told

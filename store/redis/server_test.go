@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 func TestMain(m *testing.M) {

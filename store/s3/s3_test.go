@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 	"millrace/store"
 	"millrace/store/storetest"
 )

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

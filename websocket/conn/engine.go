@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/gogc"
+	"millrace/internal/process/gogc"
 	"millrace/websocket/frame"
 )
 

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/certtest"
+	"millrace/internal/process/servertest"
 	"millrace/websocket/frame"
 )
 
 // certificate is one that nobody has signed.
 func certificate(tb testing.TB) *tls.Config {
 	tb.Helper()
-	return &tls.Config{Certificates: []tls.Certificate{certtest.Make(tb, "test", "test")}}
+	return &tls.Config{Certificates: []tls.Certificate{servertest.Make(tb, "test", "test")}}
 }
 
 // secure is a pair of connections over TLS, after their handshake: the client and

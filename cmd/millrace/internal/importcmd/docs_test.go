@@ -14,7 +14,7 @@ import (
 	"millrace/internal/engine"
 	"millrace/internal/importer/apache"
 	"millrace/internal/importer/draft"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // block is the first example in a language on a page of the documentation.

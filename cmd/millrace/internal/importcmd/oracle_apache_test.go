@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // apacheConfigs are configs of Apache of different kinds; those in htaccess are

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // apacheGuard is what a section asks of clients.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // caddyMatcher is a matcher of one line.

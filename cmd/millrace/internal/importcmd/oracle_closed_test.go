@@ -19,7 +19,7 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/engine"
 	"millrace/internal/importer/compare"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // generator writes configs by chance.

@@ -14,9 +14,8 @@ import (
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/certtest"
 	"millrace/internal/config"
-	"millrace/internal/servertest"
+	"millrace/internal/process/servertest"
 )
 
 // configs are configs of nginx of different kinds.
@@ -96,8 +95,8 @@ func place(t *testing.T, configs, port string) string {
 	if err := os.MkdirAll(filepath.Join(dir, "ssl"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := certtest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org")
-	certtest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
+	c := servertest.Make(t, "example.org", "example.org", "www.example.org", "internal.example.org")
+	servertest.Write(t, c, filepath.Join(dir, "ssl", "example.org.pem"), filepath.Join(dir, "ssl", "example.org.key"))
 	php(t, filepath.Join(dir, "srv", "run", "php-fpm.sock"))
 	return filepath.Join(dir, "configs")
 }

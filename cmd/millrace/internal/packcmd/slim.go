@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"millrace/internal/config"
-	"millrace/internal/confine"
+	"millrace/internal/process/confine"
 	"millrace/internal/slim"
 )
 

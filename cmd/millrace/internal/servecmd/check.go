@@ -20,8 +20,8 @@ import (
 	"millrace/cmd/millrace/internal/imageworker"
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/config"
-	"millrace/internal/confine"
 	"millrace/internal/engine"
+	"millrace/internal/process/confine"
 )
 
 // expiresSoon is when a certificate should have been renewed.

@@ -15,9 +15,9 @@ import (
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/admin"
 	"millrace/internal/config"
-	"millrace/internal/confine"
 	"millrace/internal/engine"
-	"millrace/internal/handover"
+	"millrace/internal/process/confine"
+	"millrace/internal/process/handover"
 	"millrace/internal/spool"
 )
 

@@ -22,8 +22,8 @@ import (
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
 	"millrace/internal/engine"
-	"millrace/internal/handover"
 	"millrace/internal/packfile"
+	"millrace/internal/process/handover"
 )
 
 // Serve is `millrace serve`.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/handover"
+	"millrace/internal/process/handover"
 )
 
 // service is this process as systemd sees it: it says when it serves, reloads and

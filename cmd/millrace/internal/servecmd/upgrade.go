@@ -17,7 +17,7 @@ import (
 	"millrace/cmd/millrace/internal/remote"
 	"millrace/internal/admin"
 	"millrace/internal/engine"
-	"millrace/internal/handover"
+	"millrace/internal/process/handover"
 )
 
 // Upgrade is `millrace upgrade`.

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/config"
-	"millrace/internal/confine"
+	"millrace/internal/process/confine"
 )
 
 // Address is a flag's value that a listener can have.

@@ -1,5 +1,5 @@
 // Package certtest makes certificates that nobody but the test has signed.
-package certtest
+package servertest
 
 import (
 	"crypto"
