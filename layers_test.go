@@ -30,12 +30,12 @@ var layers = [][]string{
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
 	{"internal/proxy", "internal/original"},
-	{"internal/upstream", "internal/guard", "internal/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
+	{"internal/upstream", "internal/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/dashboard"},
 	{"store", "bus", "internal/wire/send", "internal/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "internal/packfile", "internal/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/rulefile"},
-	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/admit", "internal/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/fastcgi", "internal/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/headers", "internal/cors", "internal/wire/netset", "internal/access/admit", "internal/access/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/observe/trace", "internal/observe/logfile"},
-	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/ask", "internal/observe/redact", "internal/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
+	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/access/token", "internal/observe/redact", "internal/access/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
 }
 
@@ -112,8 +112,8 @@ var isolated = map[string][]string{
 // thirdParty says which modules outside the standard library a package may
 // import. A module covers all its packages.
 var thirdParty = map[string][]string{
-	"internal/admit":    {"github.com/dchest/siphash"}, // with a key that another process can have
-	"internal/password": {"golang.org/x/crypto"},
+	"internal/access/admit":    {"github.com/dchest/siphash"}, // with a key that another process can have
+	"internal/access/password": {"golang.org/x/crypto"},
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
@@ -149,7 +149,7 @@ var thirdParty = map[string][]string{
 	"images/remote":     {"golang.org/x/time"},                                 // a log line once in a while
 	"store/s3":          {"github.com/minio/minio-go/v7", "golang.org/x/time"}, // a log line once in a while
 	"websocket":         {"golang.org/x/time"},                                 // a log line once in a while
-	"internal/token":    {"github.com/golang-jwt/jwt/v5"},
+	"internal/access/token":    {"github.com/golang-jwt/jwt/v5"},
 	"websocket/conn":    {"golang.org/x/sys"},
 	"websocket/frame":   {"github.com/klauspost/compress"},
 
@@ -177,7 +177,7 @@ var thirdPartyTests = map[string][]string{
 	"internal/admin":       {"github.com/prometheus/client_golang"},                                                                                                                                                    // a linter of metrics
 	"internal/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
 	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
-	"internal/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
+	"internal/access/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
 	"lab/experiment/proxy": {"github.com/gobwas/ws"},                                                              // an echo

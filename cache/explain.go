@@ -11,8 +11,8 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/cache/tier"
+	"millrace/internal/access/signin"
 	"millrace/internal/observe/redact"
-	"millrace/internal/signin"
 )
 
 // Explanation is what the cache knows of one request and would do with it.

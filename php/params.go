@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/access/signin"
 	"millrace/internal/fastcgi"
 	"millrace/internal/observe/trace"
-	"millrace/internal/signin"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )

@@ -16,7 +16,7 @@ import (
 
 	"millrace/cache/key"
 	"millrace/cache/rfc9111"
-	"millrace/internal/signin"
+	"millrace/internal/access/signin"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/urlpath"
 )

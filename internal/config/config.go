@@ -17,8 +17,9 @@ import (
 
 	"millrace/cache"
 	"millrace/images"
+	"millrace/internal/access/admit"
+	"millrace/internal/access/signin"
 	"millrace/internal/admin"
-	"millrace/internal/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
 	"millrace/internal/guard"
@@ -31,7 +32,6 @@ import (
 	"millrace/internal/process/confine"
 	"millrace/internal/proxy"
 	"millrace/internal/server"
-	"millrace/internal/signin"
 	"millrace/internal/slow"
 	"millrace/internal/spool"
 	"millrace/php"

@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 )
 
 // Files are all files, folders and sockets that the config names.

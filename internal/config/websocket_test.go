@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"millrace/internal/access/token"
 	"millrace/internal/proxy"
-	"millrace/internal/token"
 	"millrace/websocket"
 	"millrace/websocket/auth"
 	"millrace/websocket/channels"

@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"millrace/cache"
+	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/process/steer"
-	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/wire/netset"
 )

@@ -26,8 +26,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"millrace/internal/access/admit"
 	"millrace/internal/admin"
-	"millrace/internal/admit"
 	"millrace/internal/config"
 	"millrace/internal/dashboard"
 	"millrace/internal/lane"

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/headers"
 	"millrace/internal/wire/netset"

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/guard"
 	"millrace/internal/match"
-	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/wire/netset"
 	"millrace/static"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/config"
 )
 

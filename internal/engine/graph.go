@@ -7,8 +7,8 @@ import (
 
 	"millrace/cache"
 	"millrace/images"
+	"millrace/internal/access/signin"
 	"millrace/internal/server"
-	"millrace/internal/signin"
 	"millrace/internal/site"
 )
 

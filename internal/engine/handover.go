@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"millrace/cache/purge"
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/lane"
 	"millrace/internal/process/handover"

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/password"
+	"millrace/internal/access/password"
 )
 
 // roads are clients of one site over all protocols.

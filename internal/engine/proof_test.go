@@ -10,7 +10,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"millrace/internal/signin"
+	"millrace/internal/access/signin"
 )
 
 const proofSecret = "0123456789abcdef0123456789abcdef"

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/store"
 	"millrace/store/redis"
 )

@@ -7,13 +7,13 @@ import (
 	"os"
 	"slices"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
+	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/cors"
 	"millrace/internal/guard"
 	"millrace/internal/headers"
 	"millrace/internal/match"
-	"millrace/internal/signin"
 	"millrace/internal/site"
 	"millrace/internal/wire/netset"
 )

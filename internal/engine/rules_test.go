@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/password"
+	"millrace/internal/access/password"
 )
 
 // ask sends one request without following redirects.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"millrace/internal/signin"
+	"millrace/internal/access/signin"
 )
 
 // TestSignIn: who is let in by a token, by another server or by a signed address

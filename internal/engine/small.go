@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/server"
 	"millrace/store"

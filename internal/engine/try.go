@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/lane"
 	"millrace/internal/match"

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/wire/send"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
 	"millrace/internal/wire/send"

@@ -6,7 +6,7 @@ import (
 	"net/textproto"
 	"strings"
 
-	"millrace/internal/signin"
+	"millrace/internal/access/signin"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )

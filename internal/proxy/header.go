@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"millrace/internal/access/signin"
 	"millrace/internal/observe/trace"
-	"millrace/internal/signin"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 )

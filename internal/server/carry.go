@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"

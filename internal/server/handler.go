@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/bytesize"
 	"millrace/internal/cors"
 	"millrace/internal/headers"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"millrace/internal/admit"
+	"millrace/internal/access/admit"
 	"millrace/internal/cors"
 	"millrace/internal/headers"
 	"millrace/internal/match"

@@ -9,8 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"millrace/internal/ask"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 // maxAnswer is some thousand patterns.
@@ -28,12 +27,12 @@ func newAsker(raw string, timeout time.Duration) *asker {
 	if err != nil { // Check has parsed it
 		panic(err)
 	}
-	return &asker{url: u, name: ask.Name(raw), client: ask.NewClient(timeout)}
+	return &asker{url: u, name: token.Name(raw), client: token.NewClient(timeout)}
 }
 
 // ask returns what a client may do. The error is one of those of the package.
 func (a *asker) ask(ctx context.Context, r *http.Request) (claimed, error) {
-	status, body, err := ask.Get(a.client, a.request(ctx, r), maxAnswer)
+	status, body, err := token.Get(a.client, a.request(ctx, r), maxAnswer)
 	switch {
 	case err != nil:
 		return claimed{}, fmt.Errorf("%w: asking %s: %w", token.ErrUnavailable, a.name, err)

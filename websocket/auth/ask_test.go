@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 func TestURLIsAsked(t *testing.T) {

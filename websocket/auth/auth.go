@@ -32,7 +32,7 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
 )
 

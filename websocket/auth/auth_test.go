@@ -16,7 +16,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 const (

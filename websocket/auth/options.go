@@ -6,8 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/ask"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 const (
@@ -57,7 +56,7 @@ func (o Options) Check() map[string]error {
 	if o.JWT != nil && o.URL != "" {
 		faults["url"] = errors.New("clients are known by jwt or by url, not both: leave one of them out")
 	} else if o.URL != "" {
-		if err := ask.CheckURL(o.URL); err != nil {
+		if err := token.CheckURL(o.URL); err != nil {
 			faults["url"] = err
 		}
 	}

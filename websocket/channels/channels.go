@@ -64,8 +64,8 @@ import (
 	"time"
 
 	"millrace/bus"
+	"millrace/internal/access/token"
 	"millrace/internal/observe/meter"
-	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/conn"
 	"millrace/websocket/frame"

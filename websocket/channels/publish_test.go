@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/websocket/auth"
 )
 

@@ -15,8 +15,8 @@ import (
 	"testing/synctest"
 
 	"millrace/bus"
+	"millrace/internal/access/token"
 	"millrace/internal/observe/meter"
-	"millrace/internal/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 )

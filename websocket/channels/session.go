@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"millrace/bus"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/websocket/auth"
 	"millrace/websocket/frame"
 	"millrace/websocket/hub"

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/password"
+	"millrace/internal/access/password"
 )
 
 // Hash is `millrace hash-password`.

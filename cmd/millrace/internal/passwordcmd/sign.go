@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/signin"
+	"millrace/internal/access/signin"
 )
 
 // Sign is `millrace sign`.

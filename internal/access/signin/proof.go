@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
 )
 

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"millrace/internal/ask"
 )
 
 const (
@@ -48,8 +46,8 @@ type keySet struct {
 func newKeySet(raw string, log *slog.Logger) *keySet {
 	return &keySet{
 		url:      raw,
-		name:     ask.Name(raw),
-		client:   ask.NewClient(fetchTimeout),
+		name:     Name(raw),
+		client:   NewClient(fetchTimeout),
 		log:      log,
 		wake:     make(chan struct{}, 1),
 		fetching: true, // run begins with it: tokens that come first wait for it
@@ -78,11 +76,11 @@ func (s *keySet) find(alg, kid string) ([]key, error) {
 	}
 	switch {
 	case s.fetching:
-		return nil, &keyUnknown{kid: ask.Printable(kid), done: s.fetched}
+		return nil, &keyUnknown{kid: Printable(kid), done: s.fetched}
 	case s.err != nil:
 		return nil, fmt.Errorf("%w: fetching the keys from %s: %w", ErrUnavailable, s.name, s.err)
 	}
-	return nil, fmt.Errorf("%w: the token's key %q is not in the key set", ErrUnauthorized, ask.Printable(kid))
+	return nil, fmt.Errorf("%w: the token's key %q is not in the key set", ErrUnauthorized, Printable(kid))
 }
 
 // run fetches until ctx ends.
@@ -160,7 +158,7 @@ func (s *keySet) fetch(ctx context.Context) ([]key, error) {
 		return nil, err
 	}
 	req.Header.Set("Accept", "application/jwk-set+json, application/json") // RFC 7517, 8.5
-	status, body, err := ask.Get(s.client, req, maxSet)
+	status, body, err := Get(s.client, req, maxSet)
 	if err != nil {
 		return nil, err
 	}

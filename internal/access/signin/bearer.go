@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 )
 
 const (

@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"millrace/internal/ask"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/internal/wire/netset"
 )
 
@@ -185,7 +184,7 @@ func TestForwardBehindAProxy(t *testing.T) {
 
 // A client for whom the answer takes long keeps nobody else waiting.
 func TestForwardIsSlow(t *testing.T) {
-	entered, release := make(chan struct{}, 2*ask.MaxConns), make(chan struct{})
+	entered, release := make(chan struct{}, 2*token.MaxConns), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Forwarded-For") == "192.0.2.66" {
 			entered <- struct{}{}
@@ -195,14 +194,14 @@ func TestForwardIsSlow(t *testing.T) {
 	t.Cleanup(s.Close)
 	g := gate(t, Options{URL: s.URL, Timeout: time.Minute})
 	var slow sync.WaitGroup
-	for range 2 * ask.MaxConns {
+	for range 2 * token.MaxConns {
 		slow.Go(func() {
 			r := request("GET", "/")
 			r.RemoteAddr = "192.0.2.66:1"
 			through(g, r)
 		})
 	}
-	for range ask.MaxConns / 2 {
+	for range token.MaxConns / 2 {
 		<-entered
 	}
 	if w, _ := through(g, request("GET", "/")); w.Code != 200 {

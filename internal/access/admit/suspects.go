@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/challenge"
+	"millrace/internal/access/challenge"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/urlpath"
 )

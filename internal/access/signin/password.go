@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/password"
+	"millrace/internal/access/password"
 	"millrace/internal/wire/netset"
 )
 

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"time"
 
-	"millrace/internal/challenge"
+	"millrace/internal/access/challenge"
 )
 
 // MaxRates is how many limits one request may be counted by: its site's and its

@@ -1,6 +1,6 @@
 // Package ask asks a URL of the operator's something about a client: who it is,
 // or with which keys tokens are signed.
-package ask
+package token
 
 import (
 	"errors"

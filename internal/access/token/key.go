@@ -17,8 +17,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"millrace/internal/ask"
 )
 
 const (
@@ -167,7 +165,7 @@ func parseBlock(block *pem.Block) (public any, err error) {
 		err = errors.New("write a PUBLIC KEY or a CERTIFICATE")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("block %s: %w", ask.Printable(block.Type), err)
+		return nil, fmt.Errorf("block %s: %w", Printable(block.Type), err)
 	}
 	return public, nil
 }

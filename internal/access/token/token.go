@@ -20,8 +20,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"millrace/internal/ask"
 )
 
 var (
@@ -78,7 +76,7 @@ func (j Options) Check() map[string]error {
 		faults["secret"] = fmt.Errorf("a secret of %d bytes can be guessed: at least %d, such as openssl rand -base64 32 makes", n, minSecret)
 	}
 	if j.JWKS != "" {
-		if err := ask.CheckURL(j.JWKS); err != nil {
+		if err := CheckURL(j.JWKS); err != nil {
 			faults["jwks"] = err
 		}
 	}

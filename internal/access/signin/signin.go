@@ -15,8 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/ask"
-	"millrace/internal/token"
+	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/send"
@@ -95,7 +94,7 @@ func (o Options) Kind() string {
 	case o.JWT != nil:
 		return "a signed token"
 	case o.URL != "":
-		return "the leave of " + ask.Name(o.URL)
+		return "the leave of " + token.Name(o.URL)
 	case o.Signed != nil:
 		return "a signed address"
 	}
@@ -138,7 +137,7 @@ func (o Options) Check() map[string]error {
 
 func (o Options) checkURL(faults map[string]error) {
 	if o.URL != "" {
-		if err := ask.CheckURL(o.URL); err != nil {
+		if err := token.CheckURL(o.URL); err != nil {
 			faults["url"] = err
 		}
 	}

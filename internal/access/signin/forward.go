@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/ask"
+	"millrace/internal/access/token"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )
@@ -50,10 +50,10 @@ func newForward(o Options, clients *netset.Finder, errorLog *slog.Logger) *forwa
 		panic(err)
 	}
 	f := &forward{
-		url: u, name: ask.Name(o.URL), timeout: cmp.Or(o.Timeout, defaultTimeout), turns: newTurns(ask.MaxConns),
+		url: u, name: token.Name(o.URL), timeout: cmp.Or(o.Timeout, defaultTimeout), turns: newTurns(token.MaxConns),
 		clients: clients, errors: errorLog,
 	}
-	f.client = ask.NewClient(f.timeout)
+	f.client = token.NewClient(f.timeout)
 	for _, name := range o.Copy {
 		f.copy = append(f.copy, http.CanonicalHeaderKey(name))
 	}
@@ -81,7 +81,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	defer f.turns.done(client, true)
 	resp, err := f.client.Do(f.question(r).WithContext(ctx))
 	if err != nil {
-		return visitor{}, f.down(r, ask.Bare(err))
+		return visitor{}, f.down(r, token.Bare(err))
 	}
 	defer resp.Body.Close()
 	switch {
@@ -106,7 +106,7 @@ func (f *forward) admit(r *http.Request) (visitor, *refusal) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
 	if err != nil {
-		return visitor{}, f.down(r, ask.Bare(err))
+		return visitor{}, f.down(r, token.Bare(err))
 	}
 	if len(body) <= maxPage && (len(body) > 0 || no.fields["Content-Type"] != nil) {
 		no.body = body

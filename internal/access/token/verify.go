@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-
-	"millrace/internal/ask"
 )
 
 const (
@@ -134,11 +132,11 @@ func (v *verifier) reason(err error, c *claims) error {
 	case errors.Is(err, jwt.ErrTokenInvalidIssuer), missing:
 		return errors.New("the token is from another issuer")
 	case errors.Is(err, jwt.ErrTokenMalformed):
-		return fmt.Errorf("the token cannot be read: %s", ask.Printable(err.Error()))
+		return fmt.Errorf("the token cannot be read: %s", Printable(err.Error()))
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return errors.New("the token's signature is wrong")
 	}
-	return errors.New(ask.Printable(err.Error()))
+	return errors.New(Printable(err.Error()))
 }
 
 // fitting are the keys of a list that may have signed a token.
