@@ -12,8 +12,8 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/redact"
+	"millrace/internal/route/site"
 	"millrace/internal/server"
-	"millrace/internal/site"
 )
 
 // inherited are the sockets of systemd. They stay open: the number of one that the

@@ -33,9 +33,9 @@ import (
 	"millrace/cache/purger"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
-	"millrace/internal/cors"
 	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
+	"millrace/internal/route/headers"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
 	"millrace/store"
@@ -76,7 +76,7 @@ const closeTime = 5 * time.Second
 type Handler struct {
 	traits
 	rules *rules.Rules
-	cors  *cors.CORS
+	cors  *headers.CORS
 	proxy *proxy.Handler // what was asked for, and requests that are not for the cache
 
 	tiers   *tier.Tiers
@@ -140,7 +140,7 @@ func (h *Handler) open(o Options, d Deps) (err error) {
 	h.hidden = slices.Concat(tags, h.rules.Hidden())
 	h.packer = newPacker(!o.NoCompress)
 	h.dictionaries.rules = o.Dictionaries
-	if h.cors, err = cors.NewCORS(o.CORS); err != nil {
+	if h.cors, err = headers.NewCORS(o.CORS); err != nil {
 		return err
 	}
 	if err = h.openTiers(o, d); err != nil {

@@ -12,7 +12,7 @@ import (
 	"millrace/cache/rules"
 	"millrace/internal/lane"
 	"millrace/internal/proxy"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
 )
 

@@ -10,8 +10,8 @@ import (
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/bytesize"
-	"millrace/internal/cors"
 	"millrace/internal/proxy"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/field"
 )
@@ -51,7 +51,7 @@ type Options struct {
 	// Key is what tells two requests apart.
 	Key key.Options `yaml:"key"`
 	// CORS lets pages of other origins read the answers.
-	CORS cors.CORSOptions `yaml:"cors"`
+	CORS headers.CORSOptions `yaml:"cors"`
 	// Languages that the upstream speaks, to keep Vary: Accept-Language small.
 	Languages []string `yaml:"languages"`
 	// TagHeaders name the response fields with purge tags. Default

@@ -11,7 +11,7 @@ import (
 
 	"millrace/internal/fastcgi"
 	"millrace/internal/lane"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
 )
 

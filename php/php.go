@@ -21,7 +21,7 @@ import (
 
 	"millrace/internal/fastcgi"
 	"millrace/internal/observe/trace"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/spool"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/send"

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"millrace/internal/rulefile"
+	"millrace/internal/route/rulefile"
 )
 
 // Has reports whether a path below the root is that of a file, or if it ends in a

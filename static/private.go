@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/rulefile"
+	"millrace/internal/route/rulefile"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 
 	"millrace/internal/guard"
 	"millrace/internal/lane"
-	"millrace/internal/match"
-	"millrace/internal/rulefile"
+	"millrace/internal/route/match"
+	"millrace/internal/route/rulefile"
 	"millrace/internal/wire/send"
 )
 

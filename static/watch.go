@@ -9,7 +9,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"millrace/internal/rulefile"
+	"millrace/internal/route/rulefile"
 	"millrace/internal/wire/negotiate"
 )
 

@@ -54,7 +54,7 @@ func (f *fake) Recent(filter string, most int) []cache.Decision {
 	return list
 }
 
-// byPath routes as internal/site does: the longest prefix.
+// byPath routes as internal/route/site does: the longest prefix.
 func byPath(r *http.Request) (string, bool) {
 	for _, route := range []string{"/api/", "/feed/", "/static/"} {
 		if strings.HasPrefix(r.URL.Path, route) {

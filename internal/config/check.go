@@ -15,7 +15,7 @@ import (
 
 	"millrace/internal/admin"
 	"millrace/internal/bytesize"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 )
 

@@ -21,16 +21,15 @@ import (
 	"millrace/internal/access/signin"
 	"millrace/internal/admin"
 	"millrace/internal/bytesize"
-	"millrace/internal/cors"
 	"millrace/internal/guard"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
-	"millrace/internal/match"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/trace"
 	"millrace/internal/packfile"
 	"millrace/internal/process/confine"
 	"millrace/internal/proxy"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/match"
 	"millrace/internal/server"
 	"millrace/internal/slow"
 	"millrace/internal/spool"
@@ -154,7 +153,7 @@ type Site struct {
 	Headers *headers.AnswerOptions `yaml:"headers"`
 	// CORS says of which other origins scripts may read answers, and answers
 	// their preflights. Origins alone are enough: "cors: https://app.example".
-	CORS *cors.CORSOptions `yaml:"cors"`
+	CORS *headers.CORSOptions `yaml:"cors"`
 	// Use puts in snippets, in their order; the site's own keys go on top.
 	Use []string `yaml:"use"`
 }
@@ -232,7 +231,7 @@ type Route struct {
 	// Headers are rules as the site has them, and come after those.
 	Headers *headers.AnswerOptions `yaml:"headers"`
 	// CORS is as the site has it, and holds instead of that; "" for none.
-	CORS *cors.CORSOptions `yaml:"cors"`
+	CORS *headers.CORSOptions `yaml:"cors"`
 	// Use puts in snippets, in their order; the route's own keys go on top.
 	Use []string `yaml:"use"`
 }

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/cors"
-	"millrace/internal/headers"
+	"millrace/internal/route/headers"
 )
 
 // HeaderLists are the rules for the answers of a route of a site, or, for nil, of
@@ -27,7 +26,7 @@ func (c *Config) HeaderLists(s Site, r *Route) []headers.List {
 
 // CORSOptions say which scripts may read the answers of a route of a site, or,
 // for nil, of paths that no route answers. nil: it is not said here.
-func (s Site) CORSOptions(r *Route) *cors.CORSOptions {
+func (s Site) CORSOptions(r *Route) *headers.CORSOptions {
 	o := s.CORS
 	if r != nil && r.CORS != nil {
 		o = r.CORS

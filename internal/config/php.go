@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 )
 
 // php checks that a route's scripts have a folder.

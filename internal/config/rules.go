@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"millrace/internal/guard"
-	"millrace/internal/match"
-	"millrace/internal/site"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 )
 
 // rules checks that what the rules and pages of a site name is there.

@@ -17,7 +17,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/dashboard"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/slow"
 	websockets "millrace/websocket/control"
 )

@@ -15,10 +15,10 @@ import (
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/guard"
-	"millrace/internal/match"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/process/steer"
-	"millrace/internal/site"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 )
 

@@ -16,7 +16,7 @@ import (
 	"millrace/cache"
 	"millrace/cache/purge"
 	"millrace/internal/config"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/store"
 	"millrace/store/disk"
 )

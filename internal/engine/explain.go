@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"millrace/internal/config"
-	"millrace/internal/match"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 	"millrace/static"
 )

@@ -12,7 +12,7 @@ import (
 
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
-	"millrace/internal/headers"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/netset"
 )
 

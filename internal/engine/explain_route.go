@@ -13,8 +13,8 @@ import (
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
 	"millrace/internal/guard"
-	"millrace/internal/match"
-	"millrace/internal/site"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 	"millrace/static"
 )

@@ -8,8 +8,8 @@ import (
 	"millrace/cache"
 	"millrace/images"
 	"millrace/internal/access/signin"
+	"millrace/internal/route/site"
 	"millrace/internal/server"
-	"millrace/internal/site"
 )
 
 // graph is everything that one config leads to. It does not change once it

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 )
 
 // MaintenancePath is where the admin listener has the state of maintenance.

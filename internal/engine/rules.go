@@ -10,11 +10,10 @@ import (
 	"millrace/internal/access/admit"
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
-	"millrace/internal/cors"
 	"millrace/internal/guard"
-	"millrace/internal/headers"
-	"millrace/internal/match"
-	"millrace/internal/site"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 )
 
@@ -66,7 +65,7 @@ func (b *builder) site(listener string, sc config.Site, routes []*site.Route, ru
 }
 
 // answers are the rules for the header of answers, compiled.
-func answers(lists []headers.List, o *cors.CORSOptions) (*headers.AnswerRules, *cors.CORS, error) {
+func answers(lists []headers.List, o *headers.CORSOptions) (*headers.AnswerRules, *headers.CORS, error) {
 	rules, faults := headers.CompileAnswers(lists)
 	for key, err := range faults {
 		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
@@ -74,7 +73,7 @@ func answers(lists []headers.List, o *cors.CORSOptions) (*headers.AnswerRules, *
 	if o == nil {
 		return rules, nil, nil
 	}
-	policy, err := cors.NewCORS(*o)
+	policy, err := headers.NewCORS(*o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cors: %w", err)
 	}

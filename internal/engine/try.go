@@ -12,8 +12,8 @@ import (
 	"millrace/internal/access/admit"
 	"millrace/internal/config"
 	"millrace/internal/lane"
-	"millrace/internal/match"
-	"millrace/internal/site"
+	"millrace/internal/route/match"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/urlpath"
 )

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/netset"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/urlpath"
 )
 

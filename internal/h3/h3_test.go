@@ -25,8 +25,8 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/process/servertest"
+	"millrace/internal/route/site"
 	"millrace/internal/server"
-	"millrace/internal/site"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/lean"
 )

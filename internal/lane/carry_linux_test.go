@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/lean"
 )
 

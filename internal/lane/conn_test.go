@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 )
 
 // bench is a lane with one site under which "/" is hot.

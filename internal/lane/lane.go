@@ -43,7 +43,7 @@ import (
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/epoll"
 	"millrace/internal/wire/lean"
 	"millrace/internal/wire/netset"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/http1"
 	"millrace/internal/wire/field"

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"millrace/internal/observe/trace"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/field"
 )

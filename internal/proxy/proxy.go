@@ -27,9 +27,9 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
+	"millrace/internal/route/headers"
 	"millrace/internal/spool"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/netset"

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"millrace/internal/headers"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )

@@ -4,10 +4,9 @@ import (
 	"net/http"
 	"slices"
 
-	"millrace/internal/cors"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/send"
 )
 
@@ -15,7 +14,7 @@ import (
 // header of its answer. nil: nothing.
 type around struct {
 	rules *headers.AnswerRules
-	cors  *cors.CORS
+	cors  *headers.CORS
 	r     *http.Request // as it came
 	now   *current
 	asked bool // a preflight was answered, whose fields are for it alone
@@ -57,7 +56,7 @@ func (a *around) narrow(found *answerer) lane.Policy {
 // preflights is a handler that answers browsers which ask what scripts may do, and
 // leaves other requests to h.
 func (a *around) preflights(h http.Handler) http.Handler {
-	if a == nil || a.cors == nil || !cors.IsPreflight(a.r) {
+	if a == nil || a.cors == nil || !headers.IsPreflight(a.r) {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/cors"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
-	"millrace/internal/site"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/faulty"
 )
@@ -192,7 +191,7 @@ func dress(tb testing.TB) func(*site.Route) {
 	if len(faults) > 0 {
 		tb.Fatal(faults)
 	}
-	policy, err := cors.NewCORS(cors.CORSOptions{Origins: []string{"https://a.example", "https://b.example"}, Credentials: true})
+	policy, err := headers.NewCORS(headers.CORSOptions{Origins: []string{"https://a.example", "https://b.example"}, Credentials: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -12,12 +12,11 @@ import (
 
 	"millrace/internal/access/admit"
 	"millrace/internal/bytesize"
-	"millrace/internal/cors"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/h2"
 	"millrace/internal/wire/lean"
 	"millrace/internal/wire/stall"
@@ -209,7 +208,7 @@ type answerer struct {
 	trap      *admit.Trap // that is at the path; nil: none
 	foreign   bool
 	headers   *headers.AnswerRules
-	cors      *cors.CORS
+	cors      *headers.CORS
 	said      string // the request's id in what was said of it already; "": nothing was
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 )
 
 // Malformed requests get exactly what net/http gives them.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"millrace/internal/lane"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 )
 
 // noPage stands for a page that cannot be sent itself.

@@ -22,7 +22,7 @@ import (
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
 	"millrace/internal/process/servertest"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/send"
 )

@@ -13,7 +13,7 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/send"
 )
 

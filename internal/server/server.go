@@ -24,7 +24,7 @@ import (
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
 	"millrace/internal/process/steer"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/lean"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/stall"

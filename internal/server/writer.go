@@ -11,7 +11,7 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
-	"millrace/internal/site"
+	"millrace/internal/route/site"
 	"millrace/internal/wire/stall"
 )
 

@@ -19,16 +19,15 @@ import (
 	"strings"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/cors"
 	"millrace/internal/guard"
-	"millrace/internal/headers"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
 	"millrace/internal/packfile"
 	"millrace/internal/process/gogc"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/site"
 	"millrace/internal/server"
-	"millrace/internal/site"
 	"millrace/static"
 )
 
@@ -59,10 +58,10 @@ type HeaderOptions struct {
 	CORS    *CORS
 }
 
-// CORS is cors.Options as JSON, without its short form.
-type CORS cors.CORSOptions
+// CORS is headers.Options as JSON, without its short form.
+type CORS headers.CORSOptions
 
-func (a *HeaderOptions) compile() (*headers.AnswerRules, *cors.CORS, error) {
+func (a *HeaderOptions) compile() (*headers.AnswerRules, *headers.CORS, error) {
 	rules, faults := headers.CompileAnswers(a.Headers)
 	for key, err := range faults {
 		return nil, nil, fmt.Errorf("headers: %s: %w", key, err)
@@ -70,7 +69,7 @@ func (a *HeaderOptions) compile() (*headers.AnswerRules, *cors.CORS, error) {
 	if a.CORS == nil {
 		return rules, nil, nil
 	}
-	policy, err := cors.NewCORS(cors.CORSOptions(*a.CORS))
+	policy, err := headers.NewCORS(headers.CORSOptions(*a.CORS))
 	if err != nil {
 		return nil, nil, fmt.Errorf("cors: %w", err)
 	}

@@ -13,10 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/internal/guard"
-	"millrace/internal/headers"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
+	"millrace/internal/route/headers"
 	"millrace/internal/server"
 	"millrace/static"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"millrace/internal/importer/draft"
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 )
 
 // nginx looks for a location level by level: an exact one, or the longest prefix, and

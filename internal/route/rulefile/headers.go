@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/headers"
+	"millrace/internal/route/headers"
 	"millrace/internal/wire/field"
 )
 

@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/access/admit"
-	"millrace/internal/cors"
-	"millrace/internal/headers"
-	"millrace/internal/match"
 	"millrace/internal/observe/meter"
+	"millrace/internal/route/headers"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/urlpath"
 )
 
@@ -49,7 +48,7 @@ type Route struct {
 	// Headers change the header of every answer; nil: nothing does.
 	Headers *headers.AnswerRules
 	// CORS says which scripts may read answers; nil: the job does.
-	CORS *cors.CORS
+	CORS *headers.CORS
 
 	glob *match.Path // nil: the pattern has no stars
 }
@@ -67,7 +66,7 @@ type Site struct {
 	Trap *admit.Trap
 	// Headers and CORS are those for paths that no route answers.
 	Headers *headers.AnswerRules
-	CORS    *cors.CORS
+	CORS    *headers.CORS
 
 	exact  map[string]*Route
 	globs  []*Route // the one that says most first

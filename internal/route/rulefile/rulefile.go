@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 )
 
 // The names of the files, which lie at the top of a folder.

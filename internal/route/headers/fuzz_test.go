@@ -1,4 +1,4 @@
-package cors
+package headers
 
 import (
 	"net/http"

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"strings"
 
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/urlpath"
 )
 

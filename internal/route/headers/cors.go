@@ -21,7 +21,7 @@
 // an origin that is not allowed is answered as any other, only without the
 // fields that would let a page see it. Whoever must not have the answer at all
 // has to be kept out by authorization.
-package cors
+package headers
 
 import (
 	"net/http"

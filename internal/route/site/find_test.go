@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/match"
+	"millrace/internal/route/match"
 	"millrace/internal/wire/urlpath"
 )
 
