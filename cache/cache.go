@@ -36,8 +36,8 @@ import (
 	"millrace/internal/observe/meter"
 	"millrace/internal/proxy"
 	"millrace/internal/route/headers"
-	"millrace/internal/spool"
 	"millrace/internal/upstream"
+	"millrace/internal/upstream/spool"
 	"millrace/store"
 	"millrace/store/disk"
 )

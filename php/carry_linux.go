@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/fastcgi"
 	"millrace/internal/lane"
 	"millrace/internal/route/site"
+	"millrace/internal/upstream/fastcgi"
 	"millrace/internal/wire/field"
 )
 

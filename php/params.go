@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"millrace/internal/access/signin"
-	"millrace/internal/fastcgi"
 	"millrace/internal/observe/trace"
+	"millrace/internal/upstream/fastcgi"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/netset"
 )

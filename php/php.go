@@ -19,10 +19,10 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/fastcgi"
 	"millrace/internal/observe/trace"
 	"millrace/internal/route/site"
-	"millrace/internal/spool"
+	"millrace/internal/upstream/fastcgi"
+	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/netset"
 	"millrace/internal/wire/send"
 )

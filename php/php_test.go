@@ -20,7 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

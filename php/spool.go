@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 )
 
 // Bounds of what is held for one request or answer: in memory, and then in a

@@ -32,7 +32,7 @@ import (
 	"millrace/internal/route/match"
 	"millrace/internal/server"
 	"millrace/internal/slow"
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 	"millrace/php"
 	"millrace/static"
 	"millrace/websocket"

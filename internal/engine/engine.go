@@ -39,7 +39,7 @@ import (
 	"millrace/internal/process/handover"
 	"millrace/internal/server"
 	"millrace/internal/slow"
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 )
 
 // Options are what does not come from the config.

@@ -11,7 +11,7 @@ import (
 	"millrace/internal/config"
 	"millrace/internal/process/confine"
 	"millrace/internal/server"
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 	"millrace/store/s3"
 )
 

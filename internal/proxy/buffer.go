@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"millrace/internal/spool"
 	"millrace/internal/upstream"
+	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/send"
 )
 

@@ -30,8 +30,8 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
 	"millrace/internal/route/headers"
-	"millrace/internal/spool"
 	"millrace/internal/upstream"
+	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/netset"
 )
 

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 	"millrace/internal/wire/field"
 	"millrace/internal/wire/send"
 )

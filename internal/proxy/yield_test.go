@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/spool"
 	"millrace/internal/upstream"
+	"millrace/internal/upstream/spool"
 )
 
 // TestSlowReadersHoldNoPlace: who reads a long answer slowly keeps nobody from the

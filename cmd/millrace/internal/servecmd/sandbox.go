@@ -18,7 +18,7 @@ import (
 	"millrace/internal/engine"
 	"millrace/internal/process/confine"
 	"millrace/internal/process/handover"
-	"millrace/internal/spool"
+	"millrace/internal/upstream/spool"
 )
 
 // HelperVerb is what a server starts itself with before it enters the sandbox: see
