@@ -28,12 +28,12 @@ var layers = [][]string{
 	{".", "internal/importer/compare"}, // package millrace, the root: the library that other programs import
 	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy", "internal/importer/apache"}, // engine: the only place where jobs meet
 	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
-	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/admin"},
+	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/ops/admin"},
 	{"internal/proxy", "internal/original"},
 	{"internal/upstream", "internal/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
-	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/dashboard"},
-	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "internal/packfile", "internal/upstream/spool", "internal/otlp", "internal/slow", "internal/exposition", "internal/route/rulefile"},
-	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
+	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/ops/dashboard"},
+	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "internal/packfile", "internal/upstream/spool", "internal/ops/otlp", "internal/ops/slow", "internal/ops/exposition", "internal/route/rulefile"},
+	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
 	{"internal/observe/trace", "internal/observe/logfile"},
 	{"internal/wire/field", "internal/wire/field", "internal/wire/netset", "internal/wire/stall", "internal/wire/proxyline", "internal/process/handover", "internal/process/confine", "internal/process/steer", "internal/access/token", "internal/observe/redact", "internal/access/challenge", "internal/bytesize", "internal/observe/logfile", "internal/importer/draft", "internal/importer/nginxconf"},
 	{"internal/wire/netset", "internal/importer/source", "internal/importer/regexparts", "internal/wire/urlpath", "internal/wire/lookup"},
@@ -106,7 +106,7 @@ var rooms = map[string][][]string{
 // isolated packages measure or serve others and must stay independent: they
 // may import no package of ours but the ones named.
 var isolated = map[string][]string{
-	"lab": {"internal/observe/meter", "internal/chart", "internal/wire/epoll"},
+	"lab": {"internal/observe/meter", "internal/ops/chart", "internal/wire/epoll"},
 }
 
 // thirdParty says which modules outside the standard library a package may
@@ -116,9 +116,9 @@ var thirdParty = map[string][]string{
 	"internal/access/password": {"golang.org/x/crypto"},
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
-	"internal/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
+	"internal/ops/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
 	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
-	"internal/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
+	"internal/ops/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
 	"internal/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/wire/h2":       {"golang.org/x/net"},
@@ -126,7 +126,7 @@ var thirdParty = map[string][]string{
 	"internal/process/steer":    {"golang.org/x/sys", "golang.org/x/net"}, // programs for the kernel
 	"internal/wire/epoll":    {"golang.org/x/sys"},
 	"internal/process/handover": {"golang.org/x/sys"}, // the clock that systemd goes by
-	"internal/chart":    {"golang.org/x/image"},
+	"internal/ops/chart":    {"golang.org/x/image"},
 	"lab/link":          {"golang.org/x/sys"},
 	"lab/load":          {"golang.org/x/sys"},
 	"lab/load/abuse":    {"golang.org/x/net"},
@@ -158,7 +158,7 @@ var thirdParty = map[string][]string{
 		"github.com/andybalholm/brotli",
 		"github.com/klauspost/compress",
 	},
-	"internal/dashboard": {"github.com/google/pprof"}, // reads CPU profiles
+	"internal/ops/dashboard": {"github.com/google/pprof"}, // reads CPU profiles
 	"packaging/rename":   {"github.com/google/pprof"},
 	"packaging/image":    {"golang.org/x/crypto/x509roots/fallback"}, // certificates of public CAs
 	"static": {
@@ -174,9 +174,9 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"":                     {"github.com/google/go-cmp", "go.uber.org/goleak"},
 	"internal/engine":      {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf", "github.com/letsencrypt/pebble/v2", "github.com/miekg/dns", "github.com/quic-go/quic-go", "github.com/golang-jwt/jwt/v5"}, // a CA, its DNS; a client of HTTP/3; who signs tokens
-	"internal/admin":       {"github.com/prometheus/client_golang"},                                                                                                                                                    // a linter of metrics
-	"internal/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
-	"internal/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
+	"internal/ops/admin":       {"github.com/prometheus/client_golang"},                                                                                                                                                    // a linter of metrics
+	"internal/ops/exposition":  {"github.com/prometheus/client_golang", "github.com/prometheus/common"},                                                                                                                    // what reads and writes the format elsewhere
+	"internal/ops/otlp":        {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},                                                                                                                           // a collector's types
 	"internal/access/signin":      {"github.com/golang-jwt/jwt/v5"},                                                                                                                                                           // who signs tokens
 	"websocket/auth":       {"github.com/golang-jwt/jwt/v5"},
 	"cmd/millrace":         {"github.com/rogpeppe/go-internal", "github.com/quic-go/quic-go", "golang.org/x/net"}, // streams without a window
@@ -463,7 +463,7 @@ func TestForbidden(t *testing.T) {
 		{"internal/observe/meter", "internal/wire/negotiate", true}, // two leaves
 		{"lab", "internal/observe/meter", false},
 		{"lab", "internal/wire/send", true}, // below it, yet not ours to use
-		{"lab/load", "internal/chart", false},
+		{"lab/load", "internal/ops/chart", false},
 		{"lab/load", "internal/lane", true},
 		{"lab", "lab/load", false},
 		{"lab/load", "lab", true}, // up, within a room

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 )
 
 // update writes docs/performance.svg anew: go test . -run TestPerformanceChart -update

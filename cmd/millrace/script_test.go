@@ -32,7 +32,7 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"millrace/internal/admin"
+	"millrace/internal/ops/admin"
 	"millrace/internal/process/confine"
 )
 

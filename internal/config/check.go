@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/admin"
 	"millrace/internal/bytesize"
+	"millrace/internal/ops/admin"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/netset"
 )

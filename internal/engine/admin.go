@@ -13,12 +13,12 @@ import (
 	"millrace/cache/control"
 	"millrace/cache/purge"
 	images "millrace/images/control"
-	"millrace/internal/admin"
 	"millrace/internal/config"
-	"millrace/internal/dashboard"
 	"millrace/internal/observe/meter"
+	"millrace/internal/ops/admin"
+	"millrace/internal/ops/dashboard"
+	"millrace/internal/ops/slow"
 	"millrace/internal/route/site"
-	"millrace/internal/slow"
 	websockets "millrace/websocket/control"
 )
 

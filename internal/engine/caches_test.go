@@ -17,9 +17,9 @@ import (
 
 	"millrace/cache/control"
 	"millrace/cache/purge"
-	"millrace/internal/admin"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/ops/admin"
 	"millrace/store/disk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/internal/admin"
+	"millrace/internal/ops/admin"
 	"millrace/internal/server"
 	"millrace/store"
 )

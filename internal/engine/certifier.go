@@ -5,9 +5,9 @@ package engine
 import (
 	"log/slog"
 
-	"millrace/internal/admin"
 	"millrace/internal/certs"
 	"millrace/internal/h3"
+	"millrace/internal/ops/admin"
 	"millrace/internal/server"
 	"millrace/store"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"millrace/cache/purge"
-	"millrace/internal/dashboard"
+	"millrace/internal/ops/dashboard"
 	"millrace/internal/server"
 	"millrace/internal/upstream"
 )

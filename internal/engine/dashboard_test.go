@@ -20,15 +20,15 @@ import (
 	"time"
 
 	"millrace/internal/config"
-	"millrace/internal/dashboard"
 	"millrace/internal/engine"
+	"millrace/internal/ops/dashboard"
 )
 
 // browserTime is for all that the browser does.
 const browserTime = 2 * time.Minute
 
 // TestDashboardInABrowser: the page of a running server, looked at by
-// internal/dashboard/testdata/browser/check.mjs. MILLRACE_SHOTS names a folder for
+// internal/ops/dashboard/testdata/browser/check.mjs. MILLRACE_SHOTS names a folder for
 // its screenshots. MILLRACE_NEED_BROWSER makes it an error that something is missing.
 func TestDashboardInABrowser(t *testing.T) {
 	if testing.Short() {
@@ -55,7 +55,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	folder := filepath.Join("..", "dashboard", "testdata", "browser")
 	for _, module := range []string{"playwright-core", "axe-core"} {
 		if _, err := os.Stat(filepath.Join(folder, "node_modules", module)); err != nil {
-			skip("%s is not installed: run `npm ci` in internal/dashboard/testdata/browser", module)
+			skip("%s is not installed: run `npm ci` in internal/ops/dashboard/testdata/browser", module)
 		}
 	}
 	site, admin, _ := dashboardSite(t)

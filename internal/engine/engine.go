@@ -27,18 +27,18 @@ import (
 	"time"
 
 	"millrace/internal/access/admit"
-	"millrace/internal/admin"
 	"millrace/internal/config"
-	"millrace/internal/dashboard"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/redact"
+	"millrace/internal/ops/admin"
+	"millrace/internal/ops/dashboard"
+	"millrace/internal/ops/slow"
 	"millrace/internal/packfile"
 	"millrace/internal/process/gogc"
 	"millrace/internal/process/handover"
 	"millrace/internal/server"
-	"millrace/internal/slow"
 	"millrace/internal/upstream/spool"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/admin"
 	"millrace/internal/config"
+	"millrace/internal/ops/admin"
 	"millrace/internal/process/confine"
 	"millrace/internal/server"
 	"millrace/internal/upstream/spool"

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"millrace/internal/config"
-	"millrace/internal/dashboard"
-	"millrace/internal/slow"
+	"millrace/internal/ops/dashboard"
+	"millrace/internal/ops/slow"
 )
 
 // slowOptions are those of a config.

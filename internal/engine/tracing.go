@@ -4,7 +4,7 @@ import (
 	"io"
 
 	"millrace/internal/observe/trace"
-	"millrace/internal/otlp"
+	"millrace/internal/ops/otlp"
 	"millrace/internal/server"
 )
 

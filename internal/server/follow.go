@@ -10,7 +10,7 @@ import (
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/redact"
 	"millrace/internal/observe/trace"
-	"millrace/internal/slow"
+	"millrace/internal/ops/slow"
 	"millrace/internal/wire/netset"
 )
 

@@ -3,7 +3,7 @@ package experiment
 import (
 	"slices"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 	"millrace/lab/stats"
 )

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 )
 
 // Flame writes the difference as a flame graph (SVG): a box's width is its

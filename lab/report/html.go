@@ -15,7 +15,7 @@ import (
 	"strings"
 	"unicode"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 )
 

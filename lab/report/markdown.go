@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 )
 

@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sort"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/result"
 	"millrace/lab/stats"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/cost"
 	"millrace/lab/gate"
 	"millrace/lab/result"

@@ -1,5 +1,5 @@
 // Package meter counts what the hot path does without locks and without
-// allocations. It knows no exposition format: internal/admin reads it.
+// allocations. It knows no exposition format: internal/ops/admin reads it.
 //
 // Everything that is counted per request is sharded: a caller passes a number
 // that differs between the goroutines on the hot path (a connection's number),

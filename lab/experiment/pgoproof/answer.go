@@ -3,7 +3,7 @@ package pgoproof
 import (
 	"fmt"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/experiment"
 	"millrace/lab/result"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/experiment"
 	"millrace/lab/pgo"
 	"millrace/lab/result"

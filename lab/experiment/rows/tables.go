@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 	"millrace/lab/experiment"
 	"millrace/lab/result"
 )

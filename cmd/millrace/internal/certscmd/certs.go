@@ -20,7 +20,7 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/admin"
+	"millrace/internal/ops/admin"
 	"millrace/internal/server"
 )
 

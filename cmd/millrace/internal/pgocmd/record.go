@@ -12,7 +12,7 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/admin"
+	"millrace/internal/ops/admin"
 	"millrace/lab/pgo"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/admin"
+	"millrace/internal/ops/admin"
 )
 
 // PID is the number of a process on the command line.

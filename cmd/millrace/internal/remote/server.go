@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/admin"
 	"millrace/internal/config"
+	"millrace/internal/ops/admin"
 )
 
 // maxList is more than the list of any server's addresses or routes has, in

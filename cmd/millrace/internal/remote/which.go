@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/admin"
 	"millrace/internal/config"
+	"millrace/internal/ops/admin"
 )
 
 // maxServers bounds how many running servers are asked what they serve.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/admin"
 	"millrace/internal/config"
 	"millrace/internal/engine"
+	"millrace/internal/ops/admin"
 	"millrace/internal/process/confine"
 	"millrace/internal/process/handover"
 	"millrace/internal/upstream/spool"

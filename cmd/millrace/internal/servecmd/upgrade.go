@@ -15,8 +15,8 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/admin"
 	"millrace/internal/engine"
+	"millrace/internal/ops/admin"
 	"millrace/internal/process/handover"
 )
 

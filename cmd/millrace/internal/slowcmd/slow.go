@@ -14,7 +14,7 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/slow"
+	"millrace/internal/ops/slow"
 )
 
 // Slow is `millrace slow`.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"millrace/internal/dashboard"
+	"millrace/internal/ops/dashboard"
 )
 
 // screen is what is shown, and how.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"millrace/internal/dashboard"
+	"millrace/internal/ops/dashboard"
 )
 
 // example is a screen with a route for each number.

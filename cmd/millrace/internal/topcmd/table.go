@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"millrace/internal/dashboard"
+	"millrace/internal/ops/dashboard"
 )
 
 const (

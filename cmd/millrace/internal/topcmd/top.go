@@ -11,7 +11,7 @@ import (
 
 	"millrace/cmd/millrace/internal/console"
 	"millrace/cmd/millrace/internal/remote"
-	"millrace/internal/dashboard"
+	"millrace/internal/ops/dashboard"
 	"millrace/lab/live"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 )
 
 // The bounds of what is kept of profiles.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"millrace/internal/exposition"
 	"millrace/internal/observe/meter"
+	"millrace/internal/ops/exposition"
 )
 
 // latencyBounds are the buckets of millrace_request_duration_seconds: from what

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 )
 
 // A Unit says what a column's figures are.

@@ -2,7 +2,7 @@
 
 package admin
 
-import "millrace/internal/exposition"
+import "millrace/internal/ops/exposition"
 
 // processMetrics adds nothing where there is no /proc.
 func processMetrics(*exposition.Page) {}

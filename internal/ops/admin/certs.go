@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"millrace/internal/exposition"
+	"millrace/internal/ops/exposition"
 )
 
 // CertsPath is the path of the list of automatic certificates.

@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"millrace/internal/exposition"
 	"millrace/internal/observe/meter"
+	"millrace/internal/ops/exposition"
 )
 
 // webSocketMetrics are the metrics of each route's WebSockets. Event streams of

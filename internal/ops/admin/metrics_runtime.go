@@ -7,7 +7,7 @@ import (
 	"runtime/metrics"
 	"time"
 
-	"millrace/internal/exposition"
+	"millrace/internal/ops/exposition"
 )
 
 // runtimeMetric is a metric of the Go runtime: the sum of some of

@@ -18,7 +18,7 @@
 // more than some hundred requests a second. Everything else is asked of the server
 // when a page is made, at most once a second for all who look ([maxWatchers]).
 //
-// Who may see it is decided by the listener (internal/admin).
+// Who may see it is decided by the listener (internal/ops/admin).
 package dashboard
 
 import (

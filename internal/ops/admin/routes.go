@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"millrace/internal/exposition"
+	"millrace/internal/ops/exposition"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/chart"
+	"millrace/internal/ops/chart"
 )
 
 // The sizes of the drawings, in their own units; page.html has them too. A column is

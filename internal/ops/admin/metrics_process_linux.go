@@ -3,7 +3,7 @@ package admin
 import (
 	"github.com/prometheus/procfs"
 
-	"millrace/internal/exposition"
+	"millrace/internal/ops/exposition"
 )
 
 // processMetrics puts on a page what /proc says of this process, under the names

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"millrace/internal/exposition"
 	"millrace/internal/observe/meter"
+	"millrace/internal/ops/exposition"
 )
 
 // TestRuntimeMetrics: what Prometheus's client for Go says of a process and its
