@@ -27,10 +27,10 @@ var layers = [][]string{
 	{"cmd/millrace", "cmd/millrace-slim", "examples/everything", "examples/embedded-site", "packaging/image", "packaging/sbom", "packaging/rename"},
 	{".", "internal/importer/compare"}, // package millrace, the root: the library that other programs import
 	{"internal/engine", "internal/importer/nginx", "internal/importer/caddy", "internal/importer/apache"}, // engine: the only place where jobs meet
-	{"internal/config", "internal/certs", "internal/h3", "internal/slim"},
+	{"internal/config", "internal/server/certs", "internal/server/h3", "internal/engine/slim"},
 	{"static", "images", "php", "cache", "websocket", "lab", "internal/server", "internal/ops/admin"},
 	{"internal/proxy", "internal/original"},
-	{"internal/upstream", "internal/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
+	{"internal/upstream", "internal/server/guard", "internal/access/signin", "store/disk", "store/memory", "store/redis", "store/s3", "bus/nats"},
 	{"internal/lane", "internal/packer", "internal/wire/dictionary", "internal/ops/dashboard"},
 	{"store", "bus", "internal/wire/send", "internal/route/site", "internal/observe/accesslog", "internal/wire/compress", "internal/process/gogc", "internal/packfile", "internal/upstream/spool", "internal/ops/otlp", "internal/ops/slow", "internal/ops/exposition", "internal/route/rulefile"},
 	{"internal/observe/meter", "internal/wire/negotiate", "internal/wire/condition", "internal/ops/chart", "internal/wire/field", "internal/upstream/fastcgi", "internal/route/match", "internal/access/password", "internal/wire/epoll", "internal/process/servertest", "internal/process/servertest", "internal/wire/h2", "internal/wire/lean", "internal/route/headers", "internal/route/headers", "internal/wire/netset", "internal/access/admit", "internal/access/token", "internal/importer/caddyconf", "internal/importer/apacheconf", "internal/importer/importertest"},
@@ -117,9 +117,9 @@ var thirdParty = map[string][]string{
 	"internal/config":   {"github.com/goccy/go-yaml", "github.com/invopop/jsonschema"},
 	"internal/server":   {"golang.org/x/sys", "golang.org/x/net", "golang.org/x/crypto"}, // names of hosts; OCSP
 	"internal/ops/otlp":     {"google.golang.org/protobuf"},                                  // protowire, not its reflection
-	"internal/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
+	"internal/server/certs":    {"github.com/caddyserver/certmagic", "github.com/mholt/acmez/v3", "go.uber.org/zap", "golang.org/x/time"},
 	"internal/ops/admin":    {"github.com/google/pprof", "github.com/prometheus/procfs"}, // the difference of two profiles; what the kernel says of this process
-	"internal/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
+	"internal/server/h3":       {"github.com/quic-go/quic-go", "github.com/quic-go/qpack"},
 	"internal/lane":     {"golang.org/x/sys", "golang.org/x/net"},
 	"internal/wire/h2":       {"golang.org/x/net"},
 	"internal/wire/send":     {"golang.org/x/sys"},

@@ -15,10 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"millrace/internal/guard"
 	"millrace/internal/lane"
 	"millrace/internal/route/match"
 	"millrace/internal/route/rulefile"
+	"millrace/internal/server/guard"
 	"millrace/internal/wire/send"
 )
 

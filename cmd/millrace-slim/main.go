@@ -26,9 +26,9 @@ import (
 	"strings"
 	"syscall"
 
+	"millrace/internal/engine/slim"
 	"millrace/internal/observe/redact"
 	"millrace/internal/packfile"
-	"millrace/internal/slim"
 )
 
 const usage = `usage: FILE [--listen ADDR]... [--tls-listen ADDR]... [--tls-cert FILE --tls-key FILE]

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"millrace/internal/engine/slim"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
-	"millrace/internal/slim"
 	"millrace/static"
 )
 

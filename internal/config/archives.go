@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/guard"
+	"millrace/internal/server/guard"
 )
 
 // archives refuses archives of folders of which a part is closed: they hold all

@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"millrace/internal/guard"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/server"
+	"millrace/internal/server/guard"
 	"millrace/static"
 )
 

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"millrace/internal/guard"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
+	"millrace/internal/server/guard"
 )
 
 // rules checks that what the rules and pages of a site name is there.

@@ -14,11 +14,11 @@ import (
 	"millrace/cache"
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
-	"millrace/internal/guard"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/process/steer"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
+	"millrace/internal/server/guard"
 	"millrace/internal/wire/netset"
 )
 

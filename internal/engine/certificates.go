@@ -11,7 +11,7 @@ import (
 	"millrace/store"
 )
 
-// certifier gets certificates by itself. It is internal/certs' Manager, which a
+// certifier gets certificates by itself. It is internal/server/certs' Manager, which a
 // small build does not have.
 type certifier interface {
 	server.Certifier

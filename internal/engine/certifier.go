@@ -5,10 +5,10 @@ package engine
 import (
 	"log/slog"
 
-	"millrace/internal/certs"
-	"millrace/internal/h3"
 	"millrace/internal/ops/admin"
 	"millrace/internal/server"
+	"millrace/internal/server/certs"
+	"millrace/internal/server/h3"
 	"millrace/store"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
-	"millrace/internal/guard"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
+	"millrace/internal/server/guard"
 	"millrace/internal/wire/netset"
 	"millrace/static"
 )

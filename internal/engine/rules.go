@@ -10,10 +10,10 @@ import (
 	"millrace/internal/access/admit"
 	"millrace/internal/access/signin"
 	"millrace/internal/config"
-	"millrace/internal/guard"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/match"
 	"millrace/internal/route/site"
+	"millrace/internal/server/guard"
 	"millrace/internal/wire/netset"
 )
 

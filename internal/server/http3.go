@@ -26,7 +26,7 @@ import (
 	"millrace/internal/wire/stall"
 )
 
-// HTTP3 serves HTTP/3 on a UDP socket. internal/h3 has one; it is not here,
+// HTTP3 serves HTTP/3 on a UDP socket. internal/server/h3 has one; it is not here,
 // because small programs leave it out.
 type HTTP3 func(HTTP3Host) (HTTP3Listener, error)
 

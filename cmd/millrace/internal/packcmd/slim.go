@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"millrace/internal/config"
+	"millrace/internal/engine/slim"
 	"millrace/internal/process/confine"
-	"millrace/internal/slim"
 )
 
 // slimPlan is the config for a slim base; nil where that could not serve it.

@@ -12,12 +12,12 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/guard"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/packer"
 	"millrace/internal/packfile"
 	"millrace/internal/route/headers"
 	"millrace/internal/server"
+	"millrace/internal/server/guard"
 	"millrace/static"
 )
 

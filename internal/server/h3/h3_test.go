@@ -21,12 +21,12 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 	"go.uber.org/goleak"
 
-	"millrace/internal/h3"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
 	"millrace/internal/process/servertest"
 	"millrace/internal/route/site"
 	"millrace/internal/server"
+	"millrace/internal/server/h3"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -19,7 +19,6 @@ import (
 	"strings"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/guard"
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
@@ -28,6 +27,7 @@ import (
 	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/server"
+	"millrace/internal/server/guard"
 	"millrace/static"
 )
 
