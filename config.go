@@ -14,10 +14,10 @@ import (
 	"millrace/cache"
 	"millrace/images"
 	"millrace/internal/config"
-	"millrace/internal/proxy"
 	"millrace/internal/server"
 	"millrace/internal/server/guard"
 	"millrace/php"
+	"millrace/proxy"
 	"millrace/static"
 	"millrace/websocket"
 )

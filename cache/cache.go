@@ -34,10 +34,10 @@ import (
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/observe/meter"
-	"millrace/internal/proxy"
 	"millrace/internal/route/headers"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/spool"
+	"millrace/proxy"
 	"millrace/store"
 	"millrace/store/disk"
 )

@@ -12,10 +12,10 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/internal/observe/trace"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/condition"
 	"millrace/internal/wire/send"
+	"millrace/proxy"
 )
 
 // join joins or leads the fetch for a request, and answers from its outcome. It

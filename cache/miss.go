@@ -11,9 +11,9 @@ import (
 	"millrace/cache/fill"
 	"millrace/cache/rules"
 	"millrace/internal/lane"
-	"millrace/internal/proxy"
 	"millrace/internal/route/site"
 	"millrace/internal/wire/field"
+	"millrace/proxy"
 )
 
 // missing is a request for what is not stored that an event loop fetches. It leads the

@@ -10,10 +10,10 @@ import (
 	"millrace/cache/rules"
 	"millrace/cache/tier"
 	"millrace/internal/bytesize"
-	"millrace/internal/proxy"
 	"millrace/internal/route/headers"
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/field"
+	"millrace/proxy"
 )
 
 // Rule is for some requests or answers.

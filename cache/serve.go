@@ -11,10 +11,10 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/internal/lane"
-	"millrace/internal/proxy"
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
+	"millrace/proxy"
 )
 
 // serve answers from a stored object. It reports false, having written

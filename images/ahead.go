@@ -12,7 +12,7 @@ import (
 	"millrace/images/convert"
 	"millrace/images/params"
 	"millrace/internal/observe/meter"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"millrace/images/params"
 	"millrace/internal/lane"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

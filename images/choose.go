@@ -10,8 +10,8 @@ import (
 	"millrace/images/queue"
 	"millrace/internal/lane"
 	"millrace/internal/observe/trace"
-	"millrace/internal/original"
 	"millrace/internal/wire/send"
+	"millrace/static/original"
 	"millrace/store"
 )
 

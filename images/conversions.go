@@ -16,7 +16,7 @@ import (
 	"millrace/images/jpeg"
 	"millrace/images/queue"
 	"millrace/images/worker"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

@@ -4,7 +4,7 @@
 // original.
 //
 // A request's life: a path with an image's extension becomes an original
-// (package internal/original: a folder's files, or images/remote); Accept and,
+// (package static/original: a folder's files, or images/remote); Accept and,
 // where they are allowed, the parameters of the query become the variants that
 // would do (wanted.go); the record of the original knows which of them exist, in
 // memory or in the store (record.go, variants.go); the smallest is sent and
@@ -31,8 +31,8 @@ import (
 	"millrace/images/params"
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/original"
 	"millrace/internal/wire/send"
+	"millrace/static/original"
 	"millrace/store"
 )
 

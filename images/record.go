@@ -12,8 +12,8 @@ import (
 	"millrace/images/header"
 	"millrace/images/queue"
 	"millrace/internal/lane"
-	"millrace/internal/original"
 	"millrace/internal/wire/send"
+	"millrace/static/original"
 	"millrace/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 // However little memory there is for how many originals: each is converted, and

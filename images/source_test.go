@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 
 	"millrace/internal/lane"
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 // folder is a source of originals that learns of changes when it is told.

@@ -11,7 +11,7 @@ import (
 
 	"millrace/images/codec"
 	"millrace/images/convert"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"millrace/images/convert"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 	"millrace/store/disk"
 )

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/packer"
-	"millrace/internal/packfile"
+	"millrace/static/packer"
+	"millrace/static/packfile"
 )
 
 // layered are two folders of one site.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/original"
 	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
+	"millrace/static/original"
 )
 
 var _ original.Source = (*Handler)(nil)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"millrace/internal/packer"
-	"millrace/internal/packfile"
+	"millrace/static/packer"
+	"millrace/static/packfile"
 )
 
 //go:embed all:testdata/site

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 var ruledSite = map[string]string{

@@ -26,11 +26,11 @@ import (
 
 	"millrace/internal/bytesize"
 	"millrace/internal/lane"
-	"millrace/internal/packfile"
 	"millrace/internal/wire/compress"
 	"millrace/internal/wire/dictionary"
 	"millrace/internal/wire/negotiate"
 	"millrace/internal/wire/send"
+	"millrace/static/packfile"
 )
 
 // Options of the job. The zero value serves a site as most want it.

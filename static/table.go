@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 const (

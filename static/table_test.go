@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 func TestMemoryIsBounded(t *testing.T) {

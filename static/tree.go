@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 // The errors of a search for a file.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"millrace/internal/process/servertest"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/proxy"
 	"millrace/websocket"
 	"millrace/websocket/conn"
 )

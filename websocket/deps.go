@@ -8,8 +8,8 @@ import (
 
 	"millrace/bus"
 	"millrace/internal/observe/meter"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/proxy"
 	"millrace/websocket/conn"
 )
 

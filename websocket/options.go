@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/proxy"
 	"millrace/internal/wire/field"
+	"millrace/proxy"
 	"millrace/websocket/channels"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"millrace/internal/proxy"
+	"millrace/proxy"
 	"millrace/websocket/channels"
 )
 

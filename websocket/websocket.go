@@ -20,8 +20,8 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/proxy"
 	"millrace/websocket/channels"
 	"millrace/websocket/client"
 	"millrace/websocket/conn"

@@ -31,9 +31,9 @@ import (
 	"millrace/cache/tier"
 	"millrace/internal/observe/meter"
 	"millrace/internal/observe/trace"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
 	"millrace/internal/wire/dictionary"
+	"millrace/proxy"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"millrace/cache/purge"
 	"millrace/cache/rfc9111"
 	"millrace/internal/observe/trace"
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/proxy"
 )
 
 // run is the fetch. It ends when the answer is stored, handed to the leader, or

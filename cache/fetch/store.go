@@ -13,7 +13,7 @@ import (
 	"millrace/cache/rfc9111"
 	"millrace/cache/rules"
 	"millrace/cache/tier"
-	"millrace/internal/proxy"
+	"millrace/proxy"
 )
 
 const (

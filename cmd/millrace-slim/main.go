@@ -28,7 +28,7 @@ import (
 
 	"millrace/internal/engine/slim"
 	"millrace/internal/observe/redact"
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 const usage = `usage: FILE [--listen ADDR]... [--tls-listen ADDR]... [--tls-cert FILE --tls-key FILE]

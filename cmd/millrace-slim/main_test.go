@@ -18,9 +18,9 @@ import (
 
 	"millrace/internal/engine/slim"
 	"millrace/internal/observe/accesslog"
-	"millrace/internal/packer"
-	"millrace/internal/packfile"
 	"millrace/static"
+	"millrace/static/packer"
+	"millrace/static/packfile"
 )
 
 // A copy of this test that has a site is the slim program.

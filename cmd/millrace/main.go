@@ -56,7 +56,7 @@ import (
 	"millrace/cmd/millrace/internal/topcmd"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/cmd/millrace/internal/wscmd"
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 // program is the command line: one field for each verb or group of them.

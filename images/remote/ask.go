@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"millrace/internal/original"
 	"millrace/internal/wire/condition"
 	"millrace/internal/wire/field"
+	"millrace/static/original"
 )
 
 // Why an answer is not used.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/original"
+	"millrace/static/original"
 )
 
 // The times of what is known.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 	"millrace/store/disk"
 	"millrace/store/memory"

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

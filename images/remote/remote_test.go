@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/internal/bytesize"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 	"millrace/store/memory"
 )

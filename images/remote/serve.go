@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"millrace/internal/lane"
-	"millrace/internal/original"
 	"millrace/internal/wire/send"
+	"millrace/static/original"
 	"millrace/store"
 )
 

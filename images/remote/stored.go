@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 const (

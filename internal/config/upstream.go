@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"millrace/cache"
-	"millrace/internal/proxy"
+	"millrace/proxy"
 )
 
 // Upstream is the address of an upstream as a config has it, from what a

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/cache"
-	"millrace/internal/proxy"
+	"millrace/proxy"
 )
 
 func TestCacheConfig(t *testing.T) {

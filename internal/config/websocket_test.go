@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"millrace/internal/access/token"
-	"millrace/internal/proxy"
+	"millrace/proxy"
 	"millrace/websocket"
 	"millrace/websocket/auth"
 	"millrace/websocket/channels"

@@ -35,11 +35,11 @@ import (
 	"millrace/internal/ops/admin"
 	"millrace/internal/ops/dashboard"
 	"millrace/internal/ops/slow"
-	"millrace/internal/packfile"
 	"millrace/internal/process/gogc"
 	"millrace/internal/process/handover"
 	"millrace/internal/server"
 	"millrace/internal/upstream/spool"
+	"millrace/static/packfile"
 )
 
 // Options are what does not come from the config.

@@ -11,7 +11,7 @@ import (
 	"millrace/images"
 	"millrace/images/remote"
 	"millrace/internal/config"
-	"millrace/internal/original"
+	"millrace/static/original"
 	"millrace/store"
 	"millrace/store/disk"
 	"millrace/store/s3"

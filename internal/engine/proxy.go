@@ -4,8 +4,8 @@ import (
 	"io"
 	"net/http"
 
-	"millrace/internal/proxy"
 	"millrace/internal/upstream"
+	"millrace/proxy"
 )
 
 // proxy is a reverse proxy; routes with the same upstream have one pool, and so have

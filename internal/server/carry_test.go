@@ -17,11 +17,11 @@ import (
 
 	"millrace/internal/lane"
 	"millrace/internal/observe/meter"
-	"millrace/internal/proxy"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/upstream"
 	"millrace/internal/upstream/faulty"
+	"millrace/proxy"
 )
 
 // origin is an upstream that says what a test wants, byte for byte, and keeps

@@ -22,13 +22,13 @@ import (
 	"millrace/internal/lane"
 	"millrace/internal/observe/accesslog"
 	"millrace/internal/observe/meter"
-	"millrace/internal/packfile"
 	"millrace/internal/process/gogc"
 	"millrace/internal/route/headers"
 	"millrace/internal/route/site"
 	"millrace/internal/server"
 	"millrace/internal/server/guard"
 	"millrace/static"
+	"millrace/static/packfile"
 )
 
 // Plan is a config, as far as a slim program can do what it says.

@@ -13,12 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"millrace/internal/observe/accesslog"
-	"millrace/internal/packer"
-	"millrace/internal/packfile"
 	"millrace/internal/route/headers"
 	"millrace/internal/server"
 	"millrace/internal/server/guard"
 	"millrace/static"
+	"millrace/static/packer"
+	"millrace/static/packfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

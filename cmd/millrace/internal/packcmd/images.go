@@ -18,8 +18,8 @@ import (
 	"millrace/images/codec"
 	"millrace/images/convert"
 	"millrace/images/worker"
-	"millrace/internal/packer"
 	"millrace/static"
+	"millrace/static/packer"
 )
 
 const (

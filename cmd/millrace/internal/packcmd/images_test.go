@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"millrace/cmd/millrace/internal/console"
-	"millrace/internal/packer"
+	"millrace/static/packer"
 )
 
 // Who stops the conversion of images gets an error, and no folder stays behind.

@@ -21,9 +21,9 @@ import (
 	"millrace/cmd/millrace/internal/cmdline"
 	"millrace/cmd/millrace/internal/console"
 	"millrace/internal/config"
-	"millrace/internal/packer"
-	"millrace/internal/packfile"
 	"millrace/static"
+	"millrace/static/packer"
+	"millrace/static/packfile"
 )
 
 const (

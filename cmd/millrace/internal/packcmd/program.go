@@ -10,7 +10,7 @@ import (
 	"millrace/cmd/millrace/internal/servecmd"
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 // Program is the command line of a packed site.

@@ -22,8 +22,8 @@ import (
 	"millrace/cmd/millrace/internal/version"
 	"millrace/internal/config"
 	"millrace/internal/engine"
-	"millrace/internal/packfile"
 	"millrace/internal/process/handover"
+	"millrace/static/packfile"
 )
 
 // Serve is `millrace serve`.

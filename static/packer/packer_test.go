@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

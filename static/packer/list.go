@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/packfile"
+	"millrace/static/packfile"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"millrace/internal/packfile"
 	"millrace/internal/wire/compress"
 	"millrace/internal/wire/negotiate"
+	"millrace/static/packfile"
 )
 
 // Folder is one folder to pack, and how it is served.
